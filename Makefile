@@ -1,0 +1,61 @@
+# One vocabulary for people and CI. `make help` lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.gpuyard-stamp
+PYTEST_FLAGS ?= -n 2 --dist worksteal
+
+# Equal runs everywhere: fixed hashes, one thread a process, nothing sent out.
+export PYTHONHASHSEED := 0
+export OMP_NUM_THREADS := 1
+export NUMBA_NUM_THREADS := 1
+export RAY_USAGE_STATS_ENABLED := 0
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check unit lint type arch fmt lock
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 8
+
+setup: $(STAMP)  ## make .venv with the locked versions and this project (skipped when up to date)
+
+$(STAMP): requirements.lock setup.cfg pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "Python 3.11 or newer is needed; name one with: make setup PYTHON=python3.11" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup  ## FIFO against better schedulers on one cluster, with a picture
+	$(BIN)/python scripts/demo.py
+
+test: setup lint type arch unit  ## everything CI checks
+
+check: PYTEST_MARKS :=
+check: test  ## the same with the slow tests
+
+lint: setup  ## style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+type: setup  ## types, strictly
+	$(BIN)/mypy
+
+arch: setup  ## which package may import which
+	$(BIN)/lint-imports
+
+PYTEST_MARKS ?= -m "not slow"
+unit: setup  ## tests without the slow ones
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) $(PYTEST_MARKS)
+
+fmt: setup  ## reformat, and mend what can be mended
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: setup  ## write requirements.lock anew from .venv
+	{ sed '/^[^#]/d' requirements.lock; \
+	  $(BIN)/python -m pip freeze --all --exclude-editable \
+	  | sed -E 's/\+[a-z0-9.]+$$//' | grep -ivE '^(pip|gpuyard)==' | LC_ALL=C sort -f; \
+	} > requirements.lock.new
+	mv requirements.lock.new requirements.lock

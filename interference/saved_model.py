@@ -1,0 +1,92 @@
+"""A fitted model as a file: predictions over its profiles in JSON, so loading runs no code."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sim.arrays import BoolArray, FloatArray
+from sim.errors import PhysicsError
+from sim.physics.catalogue import Catalogue
+from sim.physics.pair_table import PairTable
+
+FORMAT = "gpuyard-interference-1"
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """Predicted tables of several models over the same T GPU types and P profiles."""
+
+    gpu_types: tuple[str, ...]
+    profiles: tuple[str, ...]
+    norm_speed: dict[str, FloatArray]  # model -> (T, P, P) [type, victim, aggressor]
+    infeasible: BoolArray  # (T, P, P) symmetric
+    learned: str  # the model that `learned` stands for: best on held-out pairs
+    source: str  # rows it was fitted on: "measured" or "generated"
+
+    def pair_table(self, model: str, catalogue: Catalogue) -> PairTable:
+        """The table of one model in the catalogue's order; PhysicsError for an unknown name."""
+        types = self._index("GPU type", self.gpu_types, catalogue.gpu_types)
+        names = self._index("profile", self.profiles, catalogue.names)
+        at = np.ix_(types, names, names)
+        return PairTable(
+            slowdown=np.maximum(1.0, 1.0 / self.norm_speed[model][at]),
+            feasible=~self.infeasible[at],
+            source=model,
+        )
+
+    @staticmethod
+    def _index(what: str, known: tuple[str, ...], wanted: tuple[str, ...]) -> list[int]:
+        for name in wanted:
+            if name not in known:
+                raise PhysicsError(
+                    f"interference model: {what} {name!r} is not among {', '.join(known)}; fit one "
+                    "on rows that hold it (scripts/fit_interference.py) and set its path"
+                )
+        return [known.index(name) for name in wanted]
+
+
+def save_model(model: SavedModel, path: Path) -> None:
+    """Write JSON; speeds with three decimals, infeasible pairs once."""
+    upper = np.triu(np.ones(model.infeasible.shape[1:], np.bool_))
+    content = {
+        "format": FORMAT,
+        "source": model.source,
+        "learned": model.learned,
+        "gpu_types": model.gpu_types,
+        "profiles": model.profiles,
+        "infeasible": np.argwhere(model.infeasible & upper).tolist(),
+        "norm_speed": {name: np.round(t, 3).tolist() for name, t in model.norm_speed.items()},
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def load_model(path: Path) -> SavedModel:
+    """Read and check; PhysicsError names the file and what is wrong with it."""
+    if not path.is_file():
+        raise PhysicsError(f"{path}: no interference model; run scripts/fit_interference.py")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise PhysicsError(f"{path}: format is {content['format']!r}; expected {FORMAT!r}")
+        profiles = len(content["profiles"])
+        infeasible = np.zeros((len(content["gpu_types"]), profiles, profiles), np.bool_)
+        for gpu_type, a, b in content["infeasible"]:
+            infeasible[gpu_type, a, b] = infeasible[gpu_type, b, a] = True
+        norm_speed = {name: np.array(t, float) for name, t in content["norm_speed"].items()}
+        model = SavedModel(
+            gpu_types=tuple(content["gpu_types"]),
+            profiles=tuple(content["profiles"]),
+            norm_speed=norm_speed,
+            infeasible=infeasible,
+            learned=content["learned"],
+            source=content["source"],
+        )
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise PhysicsError(f"{path}: not a whole interference model ({error!r}); fit it again") from error
+    for name, table in model.norm_speed.items():
+        if table.shape != infeasible.shape or not np.all(table > 0):
+            raise PhysicsError(f"{path}: norm_speed.{name} has a wrong shape or a value of 0 or less")
+    return model

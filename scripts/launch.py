@@ -1,0 +1,92 @@
+"""What every Hydra entry point shares: one clear message for an error, and the start of a run.
+
+An entry point is
+
+    @hydra.main(version_base=None, config_path="../conf", config_name="simulate")
+    def main(cfg: DictConfig) -> None:
+        launch = start(cfg)
+        topology = launch.build("topology")
+        ...
+
+    if __name__ == "__main__":
+        run_main(main)
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from launch_build import build, resolve
+from launch_errors import explain, refuse_unread_additions
+from launch_record import Record, record_of, write_record
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from sim.errors import GpuYardError
+
+log = logging.getLogger(__name__)
+
+FAILED = 1
+INTERRUPTED = 130
+TRACEBACK_WANTED = ("DEBUG", "HYDRA_FULL_ERROR")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One started run: where it writes, what it was told, and what it ran on."""
+
+    folder: Path  # absolute, exists; one per run and per point of a sweep
+    config: dict[str, Any]  # the resolved configuration in plain containers
+    record: Record
+
+    def build(self, key: str, **objects: Any) -> Any:
+        """Make the object that section `key` describes (see `launch_build.build`)."""
+        return build(self.config, key, **objects)
+
+
+def start(cfg: DictConfig) -> Launch:
+    """Check and resolve the configuration, and write it beside versions and commit.
+
+    Writes `config.yaml` and `provenance.json` to the run's folder; the log file is there too.
+
+    Raises:
+        ConfigError: if a required value is missing or an added key is read by nobody.
+    """
+    hydra = HydraConfig.get()
+    refuse_unread_additions(list(hydra.overrides.task), set(hydra.runtime.choices))
+    config, text = resolve(cfg)
+    folder = Path(hydra.runtime.output_dir)
+    record = record_of(
+        program=str(hydra.job.name), overrides=tuple(hydra.overrides.task), config_text=text
+    )
+    write_record(record, folder)
+    log.info("writing to %s", folder)
+    return Launch(folder=folder, config=config, record=record)
+
+
+def run_main(main: Callable[[], None]) -> None:
+    """Run a function that `hydra.main` decorated, then leave the process as a program should.
+
+    An error that the user can mend prints one message on stderr and exits with status 1; Ctrl-C
+    exits with 130. With DEBUG=1 or HYDRA_FULL_ERROR=1 the traceback is shown. Any other error is a
+    fault of the program and keeps its traceback.
+    """
+    debug = any(os.environ.get(name, "0") not in {"", "0"} for name in TRACEBACK_WANTED)
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach us as they are, not printed by Hydra
+    try:
+        main()
+    except (GpuYardError, HydraException, OmegaConfBaseException) as error:
+        if debug:
+            raise
+        print(f"error: {explain(error)}", file=sys.stderr)
+        print("(DEBUG=1 shows the traceback)", file=sys.stderr)
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        print("interrupted; what was written so far stays in the run's folder", file=sys.stderr)
+        sys.exit(INTERRUPTED)

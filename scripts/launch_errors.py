@@ -1,0 +1,104 @@
+"""Errors in a configuration, told in words: what is wrong, and the nearest valid name."""
+
+import re
+from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import MissingConfigException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from sim.errors import GpuYardError
+
+LIKE_ENOUGH = 0.6  # share of equal letters from which a name is worth proposing
+TAIL_WEIGHT = 0.95  # of a match in the last word only
+
+
+class ConfigError(GpuYardError):
+    """A configuration cannot be used; the message names the key and the fix."""
+
+
+def explain(error: BaseException) -> str:
+    """One message for a user: the error, its OmegaConf cause, and the nearest valid name."""
+    known = _gpuyard_cause(error)
+    if known is not None:
+        return str(known)
+    lines = _hydra_lines(error)
+    culprit = error if isinstance(error, OmegaConfBaseException) else error.__cause__
+    if isinstance(culprit, OmegaConfBaseException) and culprit.full_key:
+        if culprit is not error:
+            lines.append(str(culprit).splitlines()[0])
+        lines += _suggestion(culprit.full_key, _keys_around(culprit))
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+        group, _, wanted = error.missing_cfg_file.rpartition("/")
+        options = [f"{group}={option}" for option in error.options or ()]
+        lines += _suggestion(f"{group}={wanted.removesuffix('.yaml')}", options)
+    return "\n  ".join(lines)
+
+
+def nearest(wanted: str, known: Iterable[str]) -> str | None:
+    """The known name most like `wanted`, or None if none is like it.
+
+    `max_gang` finds `workload.max_gang`: a match of the last word counts almost as much.
+    """
+    scored = [(_likeness(wanted, key), key) for key in known]
+    likeness, key = max(scored, default=(0.0, ""))
+    return key if likeness >= LIKE_ENOUGH else None
+
+
+def refuse_unread_additions(overrides: list[str], groups: set[str]) -> None:
+    """Refuse `+name=value` where `name` is no configuration group: nobody would read it.
+
+    Raises:
+        ConfigError: naming the addition and the nearest group.
+    """
+    for override in OverridesParser.create().parse_overrides(overrides):
+        name = override.key_or_group
+        if override.is_add() and "." not in name and name not in groups:
+            hint = " ".join(_suggestion(name, sorted(groups)))
+            raise ConfigError(f"{override.input_line}: nothing reads the key {name!r}. {hint}")
+
+
+def _hydra_lines(error: BaseException) -> list[str]:
+    """Hydra's message without its search path and its advice to add the wrong name."""
+    kept: list[str] = []
+    for line in str(error).splitlines():
+        if line.startswith("Config search path"):
+            break
+        if line.strip() and not line.startswith("To append to your config use"):
+            kept.append(line.strip())
+    return kept
+
+
+def _likeness(wanted: str, key: str) -> float:
+    whole = SequenceMatcher(None, wanted, key).ratio()
+    tails = SequenceMatcher(None, wanted.rpartition(".")[2], key.rpartition(".")[2]).ratio()
+    return max(whole, TAIL_WEIGHT * tails)
+
+
+def _suggestion(wanted: str, known: Iterable[str]) -> list[str]:
+    found = nearest(wanted, known)
+    return [] if found is None else [f"did you mean {found}?"]
+
+
+def _keys_around(error: OmegaConfBaseException) -> list[str]:
+    """Dotted keys of the whole configuration in which `error` arose (Hydra's own left out)."""
+    if error.parent_node is None:
+        return []
+    root = error.parent_node._get_root()
+    return [key for key in _dotted(root) if not re.match(r"hydra(\.|$)", key)]
+
+
+def _dotted(node: object, prefix: str = "") -> Iterator[str]:
+    if not isinstance(node, DictConfig) or node._is_missing() or node._is_none():
+        return
+    for name in map(str, node):
+        yield f"{prefix}{name}"
+        yield from _dotted(node._get_node(name), f"{prefix}{name}.")
+
+
+def _gpuyard_cause(error: BaseException | None) -> GpuYardError | None:
+    while error is not None and not isinstance(error, GpuYardError):
+        error = error.__cause__
+    return error

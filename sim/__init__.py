@@ -1,0 +1,1 @@
+"""Cluster simulator: topology, physics, event kernel, traces, heuristic schedulers, metrics."""

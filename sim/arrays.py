@@ -1,0 +1,20 @@
+"""Array type aliases; shapes stand in comments beside each field."""
+
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+TextArray = npt.NDArray[np.object_]
+
+T = TypeVar("T", bound=np.generic)
+
+
+def read_only(array: npt.NDArray[T]) -> npt.NDArray[T]:
+    """A view of `array` that cannot be written through."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

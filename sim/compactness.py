@@ -1,0 +1,55 @@
+"""The fewest-servers choice that `consolidated` waits for and `packed` prefers."""
+
+import numpy as np
+from numba import njit
+
+from sim.arrays import IntArray
+
+
+@njit(cache=True)
+def best_fit_server(servers: IntArray, usable: IntArray, gang: int, banned: IntArray) -> int:
+    """Server with the fewest sufficient usable GPUs, lowest index on ties; -1 if none."""
+    best = -1
+    for server in servers:
+        if usable[server] < gang or banned[server] != 0:
+            continue
+        if best < 0 or usable[server] < usable[best]:
+            best = server
+    return best
+
+
+@njit(cache=True)
+def fewest_servers(
+    servers: IntArray,  # (s,) owned, ascending
+    usable: IntArray,  # (S,) usable GPUs of each server
+    size: IntArray,  # (S,) GPUs of each server
+    gang: int,
+) -> IntArray:
+    """Servers, in order of filling, of the placement on the fewest servers `gang` could ever use.
+
+    One server if the gang fits in one: the one with the fewest sufficient usable GPUs. Else
+    gang // L servers of the largest size L that are wholly usable, lowest index first, and the
+    remainder best-fit on one more. Ties go to the lowest index. Empty if it is not there now.
+    """
+    banned = np.zeros(len(usable), dtype=np.int64)
+    largest = 0
+    for server in servers:
+        largest = max(largest, size[server])
+    whole = gang // largest if gang > largest else 0
+    chosen = np.empty(whole + 1, dtype=np.int64)
+    found = 0
+    for server in servers:
+        if found < whole and size[server] == largest and usable[server] == largest:
+            chosen[found] = server
+            banned[server] = 1
+            found += 1
+    if found < whole:
+        return chosen[:0]
+    rest = gang - whole * largest
+    if rest > 0:
+        last = best_fit_server(servers, usable, rest, banned)
+        if last < 0:
+            return chosen[:0]
+        chosen[found] = last
+        found += 1
+    return chosen[:found]

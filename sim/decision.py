@@ -1,0 +1,38 @@
+"""What a scheduler may order: starts, preemptions, forwards, and when it wants to be asked again."""
+
+from dataclasses import dataclass
+
+from sim.arrays import IntArray
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start `job` (row of the job table) on `gpus` (global GPU ids, exactly its gang, distinct)."""
+
+    job: int
+    gpus: IntArray  # (num_gpus,)
+
+
+@dataclass(frozen=True)
+class Forward:
+    """Hand the waiting `job` to `partition`."""
+
+    job: int
+    partition: int
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Orders for one instant, applied in this order: preempts, forwards, starts.
+
+    Migration is a preemption and a start of the same job. `wake_s` is the absolute time at which
+    the scheduler wants to be asked even if nothing happens; None means it does not.
+    """
+
+    starts: tuple[Start, ...] = ()
+    preempts: tuple[int, ...] = ()
+    forwards: tuple[Forward, ...] = ()
+    wake_s: float | None = None
+
+
+WAIT = Decision()

@@ -1,0 +1,29 @@
+"""Every error a user can cause, one class a kind; messages name the place, the value and the fix."""
+
+
+class GpuYardError(Exception):
+    """Base of all errors that GPUYard raises on purpose."""
+
+
+class TraceError(GpuYardError):
+    """A trace row, column or job cannot be used; the message names file, line, column and value."""
+
+
+class TopologyError(GpuYardError):
+    """A topology or its division into partitions is impossible."""
+
+
+class PhysicsError(GpuYardError):
+    """A profile catalogue, pair table or network table is inconsistent."""
+
+
+class InvalidDecision(GpuYardError):
+    """A scheduler decided something illegal; the message names job, GPU, holder and time."""
+
+
+class SignalError(GpuYardError):
+    """A scheduler read a column that its `needs` did not ask for, or that the run cannot grant."""
+
+
+class SimulationError(GpuYardError):
+    """The run cannot go on (for example: every event is over and jobs still wait)."""

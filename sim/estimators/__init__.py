@@ -1,0 +1,1 @@
+"""Duration estimators that need no learning: none, oracle, noisy oracle."""

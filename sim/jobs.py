@@ -1,0 +1,46 @@
+"""The job table: what is known of every job before the run starts, as arrays."""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
+from sim.errors import TraceError
+
+
+@dataclass(frozen=True)
+class JobTable:
+    """J jobs sorted by submission (stable), ready to simulate.
+
+    `duration_s` is the run time on the most compact exclusive placement on the trace's reference
+    GPU type: it is also the job's work, counted in seconds at that speed. 0 is legal.
+    """
+
+    job_id: TextArray  # (J,) str, as in the trace
+    submit_s: FloatArray  # (J,) ascending
+    num_gpus: IntArray  # (J,) gang size, >= 1
+    duration_s: FloatArray  # (J,) >= 0
+    estimate_s: FloatArray  # (J,) predicted duration_s; NaN where there is no prediction
+    profile: IntArray  # (J,) row of the profile catalogue
+    home: IntArray  # (J,) partition at which the job arrives
+    measured: BoolArray  # (J,) True where metrics count the job (warm-up and drain are False)
+
+    def __post_init__(self) -> None:
+        """Check shapes and ranges; a reader reports the line, this reports the job."""
+        for field in fields(self):
+            if len(getattr(self, field.name)) != len(self.job_id):
+                raise TraceError(f"job table: column {field.name} has another length than job_id")
+        if np.any(np.diff(self.submit_s) < 0):
+            raise TraceError("job table: submit_s is not sorted; sort the rows by submission")
+        self._check("num_gpus", self.num_gpus < 1, "a gang needs at least one GPU")
+        self._check("duration_s", ~(self.duration_s >= 0), "it must be 0 or more seconds")
+
+    def _check(self, column: str, bad: BoolArray, rule: str) -> None:
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            value = getattr(self, column)[row]
+            raise TraceError(f"job {self.job_id[row]}: {column} is {value}; {rule}")
+
+    def __len__(self) -> int:
+        """Number of jobs J."""
+        return len(self.job_id)

@@ -1,0 +1,1 @@
+"""The event kernel: arrays in, arrays changed in place, compiled by numba."""

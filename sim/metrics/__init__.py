@@ -1,0 +1,1 @@
+"""Metrics: pure functions of a `Run`, and intervals over repeated runs."""

@@ -1,0 +1,1 @@
+"""Speed of a job from its placement: profile catalogue, co-location, communication."""

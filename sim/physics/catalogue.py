@@ -1,0 +1,17 @@
+"""The profile catalogue: measured or fitted training profiles that jobs are tied to."""
+
+from dataclasses import dataclass
+
+from sim.arrays import BoolArray, FloatArray
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """P model profiles on T GPU types."""
+
+    names: tuple[str, ...]  # P names, "model/batch" (batch 0: not given)
+    gpu_types: tuple[str, ...]  # T names, for example ("k80", "p100", "v100")
+    compute_s: FloatArray  # (P, T) seconds an iteration, alone on one GPU
+    sync_bytes: FloatArray  # (P,) gradient bytes an iteration that compute does not hide
+    gang_ok: BoolArray  # (P,) may be given to multi-GPU jobs
+    source: str  # "measured" or "shipped"

@@ -1,0 +1,46 @@
+"""The physics of one run: catalogue, co-location and communication, over one topology."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.arrays import IntArray
+from sim.errors import PhysicsError
+from sim.physics.catalogue import Catalogue
+from sim.physics.network_tables import NetworkTables
+from sim.physics.pair_table import PairTable
+from sim.topology.topology import Topology
+
+
+@dataclass(frozen=True)
+class Physics:
+    """What turns a placement into a speed; also the form in which schedulers get a belief."""
+
+    catalogue: Catalogue
+    pairs: PairTable
+    network: NetworkTables
+    reference_gpu: str  # GPU type on which the trace's durations were taken
+
+    def __post_init__(self) -> None:
+        """Check that the tables describe the same catalogue."""
+        types, profiles = len(self.catalogue.gpu_types), len(self.catalogue.names)
+        if self.pairs.slowdown.shape != (types, profiles, profiles):
+            raise PhysicsError(
+                f"pair table has shape {self.pairs.slowdown.shape}, the catalogue needs "
+                f"{(types, profiles, profiles)}; build both from the same profiles"
+            )
+        self.type_index(self.reference_gpu)
+
+    def type_index(self, gpu_type: str) -> int:
+        """Row of `gpu_type` in the catalogue."""
+        if gpu_type not in self.catalogue.gpu_types:
+            raise PhysicsError(
+                f"GPU type {gpu_type} is not in the profile catalogue; "
+                f"use one of {', '.join(self.catalogue.gpu_types)}"
+            )
+        return self.catalogue.gpu_types.index(gpu_type)
+
+    def server_types(self, topology: Topology) -> IntArray:
+        """(S,) catalogue row of each server's GPU type."""
+        rows = np.array([self.type_index(name) for name in topology.gpu_types], dtype=np.int64)
+        return rows[topology.server_gpu_type]

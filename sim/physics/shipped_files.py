@@ -1,0 +1,88 @@
+"""Profiles and co-location that come with the package: smooth fits and generated pairs.
+
+The files beside this module hold fitted coefficients and pairs drawn from summary statistics of
+Gavel's measurements (MIT licence), no measured rows; `python -m interference.make_shipped`
+writes them.
+
+    step time:   base_s + per_sample_s * batch, by GPU type and model
+    sync bytes:  max(0, base + per_doubling * log2(batch)), by model
+    pairs:       ln(norm) = constant + victim + aggressor terms + seeded residual, by GPU type
+"""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+
+from sim.errors import PhysicsError
+from sim.physics.catalogue import Catalogue
+from sim.physics.pair_table import PairTable
+
+SHIPPED_DIR = Path(__file__).parent / "shipped"
+
+
+def shipped_rows(name: str) -> list[dict[str, str]]:
+    """Rows of one shipped csv file as text by column."""
+    path = SHIPPED_DIR / name
+    if not path.is_file():
+        raise PhysicsError(f"{path}: file of the package is missing; reinstall gpuyard")
+    with path.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+class ShippedProfiles(Catalogue):
+    """The shipped profiles, computed from the fitted coefficients."""
+
+    def __init__(self) -> None:
+        """Read `steps.csv` and `models.csv`."""
+        models = shipped_rows("models.csv")
+        steps = {(row["gpu_type"], row["model"]): row for row in shipped_rows("steps.csv")}
+        gpu_types = tuple(dict.fromkeys(gpu_type for gpu_type, _ in steps))
+        batches = [(row, int(batch)) for row in models for batch in row["batches"].split()]
+        super().__init__(
+            names=tuple(f"{row['model']}/{batch}" for row, batch in batches),
+            gpu_types=gpu_types,
+            compute_s=np.array(
+                [
+                    [_step_s(steps[gpu_type, row["model"]], batch) for gpu_type in gpu_types]
+                    for row, batch in batches
+                ]
+            ),
+            sync_bytes=np.array([_sync_bytes(row, batch) for row, batch in batches]),
+            gang_ok=np.array([row["gang_ok"] == "1" for row, _ in batches]),
+            source="shipped",
+        )
+
+
+class ShippedInterference:
+    """The shipped generated pairs."""
+
+    def pair_table(self, catalogue: Catalogue) -> PairTable:
+        """Slow-downs over the catalogue; PhysicsError for a pair that is not shipped."""
+        pairs = {
+            (row["gpu_type"], row["victim"], row["aggressor"]): row
+            for row in shipped_rows("pairs.csv")
+        }
+        shape = (len(catalogue.gpu_types), len(catalogue.names), len(catalogue.names))
+        norm, feasible = np.empty(shape), np.empty(shape, np.bool_)
+        for at in np.ndindex(*shape):
+            key = (catalogue.gpu_types[at[0]], catalogue.names[at[1]], catalogue.names[at[2]])
+            if key not in pairs:
+                raise PhysicsError(
+                    f"no shipped pair of {key[1]!r} beside {key[2]!r} on {key[0]!r}; use "
+                    "profiles=shipped or profiles=measured, whose names and types are shipped"
+                )
+            norm[at] = float(pairs[key]["norm_speed"])
+            feasible[at] = pairs[key]["feasible"] == "1"
+        return PairTable(slowdown=np.maximum(1.0, 1.0 / norm), feasible=feasible, source="shipped")
+
+
+def _step_s(row: dict[str, str], batch: int) -> float:
+    """Seconds a step of `batch` samples."""
+    return float(row["base_s"]) + float(row["per_sample_s"]) * batch
+
+
+def _sync_bytes(row: dict[str, str], batch: int) -> float:
+    """Exposed gradient bytes of a step of `batch` samples."""
+    slope = float(row["sync_bytes_per_doubling"])
+    return max(0.0, float(row["sync_base_bytes"]) + slope * float(np.log2(batch)))

@@ -1,0 +1,1 @@
+"""Placement rules, one a file; none imports another."""

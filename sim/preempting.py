@@ -1,0 +1,91 @@
+"""Preemptive queue schedulers: a job that comes first may take GPUs of jobs that come later."""
+
+import heapq
+from abc import abstractmethod
+
+import numpy as np
+
+from sim.arrays import FloatArray, IntArray
+from sim.decision import Decision, Start
+from sim.occupancy import Occupancy
+from sim.queueing import QueueScheduler
+from sim.view import ClusterView
+
+Victims = list[tuple[float, int]]  # (key, running job), lowest priority first
+
+
+class PreemptiveScheduler(QueueScheduler):
+    """Jobs in priority order; each may preempt running jobs of strictly lower priority.
+
+    A job first tries what is free. If that fails, the fewest running jobs are set aside, lowest
+    priority first, that let it in; those whose GPUs it then does not use go on undisturbed. A job
+    that cannot be placed even so preempts nobody. A preempted job queues again at its priority
+    and may move to other GPUs in the same decision.
+    """
+
+    @abstractmethod
+    def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
+        """(len(jobs),) key of waiting or running jobs; smaller runs first, ties by job row."""
+
+    def order(self, view: ClusterView) -> IntArray:
+        """Waiting jobs by priority, then by submission."""
+        return view.queued[np.argsort(self.priority(view, view.queued), kind="stable")]
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Serve waiting jobs by priority, preempting where that lets one in."""
+        occupancy = Occupancy(view)
+        keys = self.priority(view, view.running).tolist()
+        victims: Victims = sorted(zip(keys, view.running.tolist(), strict=True), reverse=True)
+        keys = self.priority(view, view.queued).tolist()
+        waiting = list(zip(keys, view.queued.tolist(), strict=True))
+        heapq.heapify(waiting)
+        starts: list[Start] = []
+        preempts: list[int] = []
+        refused: set[int] = set()
+        while waiting:
+            key, job = heapq.heappop(waiting)
+            gang = int(view.jobs.num_gpus[job])
+            if gang in refused:
+                continue
+            gpus = self.sharing.place(view, occupancy, job, self.placer, self._rng)
+            if gpus is None:
+                gpus, losers = self._push_aside(view, occupancy, victims, key, job)
+                for loser in losers:
+                    victims.remove(loser)
+                    occupancy.release(loser[1], view.gpus_of(loser[1]))
+                    preempts.append(loser[1])
+                    heapq.heappush(waiting, loser)
+            if gpus is not None:
+                occupancy.take(job, gpus)
+                starts.append(Start(job, gpus))
+            elif self.sharing.name == "off":
+                refused.add(gang)
+        return Decision(
+            starts=tuple(starts), preempts=tuple(preempts), wake_s=self.wake_s(view, starts)
+        )
+
+    def _push_aside(
+        self, view: ClusterView, occupancy: Occupancy, victims: Victims, key: float, job: int
+    ) -> tuple[IntArray | None, Victims]:
+        """GPUs for `job` with the fewest victims of lower priority, and those that lose GPUs."""
+        eligible = sum(1 for victim_key, _ in victims if victim_key > key)
+
+        def attempt(count: int) -> IntArray | None:
+            trial = occupancy.copy()
+            for _, victim in victims[:count]:
+                trial.release(victim, view.gpus_of(victim))
+            return self.sharing.place(view, trial, job, self.placer, self._rng)
+
+        if eligible == 0 or attempt(eligible) is None:
+            return None, []
+        low, high = 1, eligible
+        while low < high:
+            middle = (low + high) // 2
+            if attempt(middle) is None:
+                low = middle + 1
+            else:
+                high = middle
+        gpus = attempt(high)
+        used = set() if gpus is None else set(gpus.tolist())
+        losers = [v for v in victims[:high] if used & set(view.gpus_of(v[1]).tolist())]
+        return gpus, losers

@@ -1,0 +1,97 @@
+"""The roles that other parts fill; whoever consumes a thing declares its interface here."""
+
+from typing import Protocol
+
+import numpy as np
+
+from sim.arrays import FloatArray, IntArray
+from sim.decision import Decision
+from sim.occupancy import Occupancy
+from sim.physics.catalogue import Catalogue
+from sim.physics.network_tables import NetworkTables
+from sim.physics.pair_table import PairTable
+from sim.signals import Signal
+from sim.slots import Slots
+from sim.topology.topology import Topology
+from sim.traces.trace import Trace
+from sim.view import ClusterView
+
+
+class Scheduler(Protocol):
+    """Decides at every decision epoch; values in, values out."""
+
+    @property
+    def name(self) -> str:
+        """The whole composition, unique: like `sjf+consolidated+selective1.2+steal`."""
+
+    @property
+    def needs(self) -> Signal:
+        """Signals the view must grant."""
+
+    def reset(self, seed: int) -> None:
+        """Forget everything; equal seeds give equal decisions on equal views."""
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Orders for this instant; `WAIT` to let time pass."""
+
+
+class Placer(Protocol):
+    """Chooses GPUs for one gang among usable slots."""
+
+    @property
+    def name(self) -> str:
+        """Short name used in compositions."""
+
+    @property
+    def needs(self) -> Signal:
+        """Signals the view must grant."""
+
+    def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
+        """`gang` distinct usable GPUs, or None if the job should wait."""
+
+
+class Sharing(Protocol):
+    """Decides which GPUs a placer is offered for one job: empty ones, shared ones, in what order."""
+
+    @property
+    def name(self) -> str:
+        """Short name used in compositions."""
+
+    @property
+    def needs(self) -> Signal:
+        """Signals the view must grant."""
+
+    def place(
+        self,
+        view: ClusterView,
+        occupancy: Occupancy,
+        job: int,
+        placer: Placer,
+        rng: np.random.Generator,
+    ) -> IntArray | None:
+        """GPUs for `job` under this rule, or None if it should wait."""
+
+
+class InterferenceModel(Protocol):
+    """Predicts or states co-location slow-downs over the catalogue."""
+
+    def pair_table(self, catalogue: Catalogue) -> PairTable:
+        """Table over the catalogue's GPU types and profiles."""
+
+
+class NetworkModel(Protocol):
+    """States communication times over the catalogue and a topology."""
+
+    def tables(self, catalogue: Catalogue, topology: Topology) -> NetworkTables:
+        """Tables the kernel reads."""
+
+
+class DurationEstimator(Protocol):
+    """Predicts durations from what is known at submission."""
+
+    @property
+    def information(self) -> str:
+        """`none`, `predicted` or `oracle`."""
+
+    def estimate(self, trace: Trace, rng: np.random.Generator) -> FloatArray:
+        """(J,) predicted duration_s; NaN where there is no prediction."""

@@ -1,0 +1,77 @@
+"""Queue schedulers: an order, a placer and a sharing rule walk the queue together."""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from sim.arrays import IntArray
+from sim.decision import Decision, Start
+from sim.occupancy import Occupancy
+from sim.protocols import Placer, Sharing
+from sim.signals import Signal
+from sim.view import ClusterView
+
+
+class QueueScheduler(ABC):
+    """Starts waiting jobs in the order that the subclass gives; never preempts.
+
+    With `skip_blocked` a job that cannot be placed lets the ones behind it try; without it, it
+    blocks the queue.
+    """
+
+    order_name: str
+    order_needs: Signal
+
+    def __init__(self, *, placer: Placer, sharing: Sharing, skip_blocked: bool) -> None:
+        """Compose an order with a placement and a sharing rule."""
+        self.placer = placer
+        self.sharing = sharing
+        self.skip_blocked = skip_blocked
+        self.needs = self.order_needs | placer.needs | sharing.needs
+        self._rng = np.random.default_rng(0)
+
+    @property
+    def name(self) -> str:
+        """`order+placer[+sharing]`."""
+        parts = [self.order_name, self.placer.name]
+        return "+".join(parts if self.sharing.name == "off" else [*parts, self.sharing.name])
+
+    def reset(self, seed: int) -> None:
+        """Start the placer's random stream anew."""
+        self._rng = np.random.default_rng(seed)
+
+    @abstractmethod
+    def order(self, view: ClusterView) -> IntArray:
+        """The waiting jobs of `view`, first to start first; ties end in the job row."""
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Fill the cluster in order."""
+        order = self.order(view)
+        starts = self.fill(view, Occupancy(view), order, self.skip_blocked)
+        return Decision(starts=tuple(starts), wake_s=self.wake_s(view, starts))
+
+    def wake_s(self, view: ClusterView, starts: list[Start]) -> float | None:
+        """When to be asked even if nothing happens, given what this decision starts; None here."""
+        del view, starts
+        return None
+
+    def fill(
+        self, view: ClusterView, occupancy: Occupancy, order: IntArray, skip_blocked: bool
+    ) -> list[Start]:
+        """Start what fits, in order, booking it in `occupancy`."""
+        starts: list[Start] = []
+        refused: set[int] = set()  # gangs that found no empty GPUs: their like need not try again
+        for job in order.tolist():
+            gang = int(view.jobs.num_gpus[job])
+            if gang in refused:
+                continue
+            gpus = self.sharing.place(view, occupancy, job, self.placer, self._rng)
+            if gpus is not None:
+                occupancy.take(job, gpus)
+                starts.append(Start(job, gpus))
+                continue
+            if not skip_blocked:
+                break
+            if self.sharing.name == "off":
+                refused.add(gang)
+        return starts

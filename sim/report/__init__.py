@@ -1,0 +1,1 @@
+"""Reports: the folder of a run, comparison tables and figures."""

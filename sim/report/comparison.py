@@ -1,0 +1,105 @@
+"""`comparison.csv`: one line a run; written, read back and joined."""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from sim.report.atomic import write_atomically
+from sim.report.comparison_row import ComparisonRow
+from sim.report.errors import ReportError
+from sim.report.labels import LABEL_COLUMNS, Labels, labels_from_text
+
+
+def write_comparison_csv(path: Path, rows: Sequence[ComparisonRow]) -> None:
+    """Write the label columns, then the metrics in the order in which rows bring them.
+
+    An empty cell is a value that is not there (NaN, or a metric this row does not have).
+    """
+    keys = list(dict.fromkeys(key for row in rows for key in row.metrics))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*LABEL_COLUMNS, *keys])
+    for row in rows:
+        values = [row.metrics.get(key, math.nan) for key in keys]
+        writer.writerow([*map(_cell, row.labels.as_dict().values()), *map(_cell, values)])
+    write_atomically(path, text.getvalue().encode())
+
+
+def read_comparison_csv(path: Path) -> list[ComparisonRow]:
+    """Read what `write_comparison_csv` wrote; empty metrics become NaN.
+
+    Raises:
+        ReportError: a column is missing, a line is short, or a cell does not parse.
+    """
+    with path.open(newline="", encoding="utf-8") as file:
+        lines = csv.reader(file)
+        header = next(lines, [])
+        _check_header(path, header)
+        return [_row(f"{path}, line {lines.line_num}", header, cells) for cells in lines]
+
+
+def read_comparisons(paths: Sequence[Path]) -> list[ComparisonRow]:
+    """Rows of several files, one after the other.
+
+    Raises:
+        ReportError: as `read_comparison_csv`, or two rows have the same labels.
+    """
+    rows = [row for path in paths for row in read_comparison_csv(path)]
+    check_distinct(rows)
+    return rows
+
+
+def check_distinct(rows: Sequence[ComparisonRow]) -> None:
+    """Refuse two results of the same thing: which one should count?"""
+    seen: set[Labels] = set()
+    for row in rows:
+        if row.labels in seen:
+            raise ReportError(
+                f"two rows of scheduler {row.labels.scheduler} on {row.labels.topology}, "
+                f"{row.labels.workload}, load {row.labels.load}, {row.labels.agents} agents, "
+                f"seed {row.labels.seed}, window {row.labels.window}; pass each result once"
+            )
+        seen.add(row.labels)
+
+
+def _check_header(path: Path, header: list[str]) -> None:
+    for place, name in enumerate(LABEL_COLUMNS):
+        if place >= len(header) or header[place] != name:
+            found = header[place] if place < len(header) else "nothing"
+            raise ReportError(
+                f"{path}, line 1: column {place + 1} is {found!r}; it must be {name!r} "
+                f"(the columns begin with {' '.join(LABEL_COLUMNS)})"
+            )
+
+
+def _row(place: str, header: list[str], cells: list[str]) -> ComparisonRow:
+    if len(cells) != len(header):
+        raise ReportError(f"{place}: {len(cells)} cells for {len(header)} columns")
+    named = dict(zip(header, cells, strict=True))
+    try:
+        labels = labels_from_text(named)
+        keys = header[len(LABEL_COLUMNS) :]
+        return ComparisonRow(labels, {key: _number(key, named[key]) for key in keys})
+    except ReportError as error:
+        raise ReportError(f"{place}: {error}") from None
+
+
+def _cell(value: str | int | float | None) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return repr(float(value)) if isinstance(value, float) else str(value)
+
+
+def _number(column: str, text: str) -> float | int:
+    if not text:
+        return math.nan
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise ReportError(f"column {column} is {text!r}; it must be a number or empty") from None

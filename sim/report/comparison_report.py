@@ -1,0 +1,40 @@
+"""Everything a comparison leaves in its folder, from its rows alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sim.report.comparison import write_comparison_csv
+from sim.report.comparison_row import ComparisonRow
+from sim.report.figure_jct_bars import jct_bars
+from sim.report.standings import standings
+from sim.report.table_text import table_text
+from sim.report.tables import rich_tables, write_markdown
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+
+def write_comparison(
+    folder: Path, rows: Sequence[ComparisonRow], *, ours: str | None, confidence: float
+) -> Group:
+    """Write comparison.csv, comparison.md and jct_bars.png; return the tables to be printed.
+
+    Args:
+        folder: made if it is not there.
+        rows: one a run, with distinct labels.
+        ours: scheduler that the others are divided by; None for no ratio.
+        confidence: of the intervals, like 0.95.
+
+    Raises:
+        ReportError: no rows, doubled rows, or `ours` is in none of them.
+    """
+    settings = standings(rows, ours=ours, confidence=confidence)
+    text = table_text(settings, ours=ours, confidence=confidence)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_comparison_csv(folder / "comparison.csv", rows)
+    write_markdown(folder / "comparison.md", text)
+    jct_bars(settings, path=folder / "jct_bars.png", confidence=confidence)
+    return rich_tables(text)

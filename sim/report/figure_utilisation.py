@@ -1,0 +1,62 @@
+"""Figure: GPU utilisation and queue length over time, for a few schedulers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sim.metrics.timeline import Timeline
+from sim.report.errors import ReportError
+from sim.report.figure_style import heading, line_look, new_figure, save_png, tidy
+from sim.report.time_unit import TimeUnit, axis_unit_for
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_SCHEDULERS = 4  # more lines than this cannot be told apart where they cross
+
+
+def utilisation_queue(timelines: Mapping[str, Timeline], *, path: Path) -> None:
+    """Draw utilisation above and waiting jobs below, on one time axis.
+
+    Args:
+        timelines: scheduler -> timeline; the first four are drawn, so put those that matter first.
+        path: PNG to write.
+
+    Raises:
+        ReportError: no scheduler is given.
+    """
+    if not timelines:
+        raise ReportError(f"no runs to draw in {path.name}; give at least one")
+    shown = dict(list(timelines.items())[:MOST_SCHEDULERS])
+    unit = axis_unit_for(max(float(line.time_s[-1]) for line in shown.values()))
+    figure = new_figure(8.5, 5.4)
+    above, below = figure.subplots(2, 1, sharex=True)
+    for place, (name, line) in enumerate(shown.items()):
+        time = line.time_s / unit.length_s
+        look = {**line_look(place), "linewidth": 1.3}
+        above.step(time, line.gpu_util_frac, where="post", label=name, **look)
+        below.step(time, line.queue_jobs, where="post", **look)
+    _dress(above, below, unit)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=9, frameon=False)
+    if len(timelines) > len(shown):
+        below.annotate(
+            f"{len(shown)} of {len(timelines)} schedulers shown", (1, 1), xycoords="axes fraction",
+            ha="right", va="top", fontsize=8,
+        )  # fmt: skip
+    save_png(figure, path)
+
+
+def _dress(above: Axes, below: Axes, unit: TimeUnit) -> None:
+    above.set_ylim(0, 1.02)
+    above.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    above.set_ylabel("GPUs with a tenant")
+    heading(above, "GPU utilisation")
+    below.set_ylim(bottom=0)
+    below.set_ylabel("waiting jobs")
+    below.set_xlabel(f"time since the first submission [{unit.name}]")
+    below.set_xlim(left=0)
+    heading(below, "Queue length")
+    tidy(above, grid="y")
+    tidy(below, grid="y")

@@ -1,0 +1,100 @@
+"""The folder of one run: written so that `metrics.json` is there only if everything else is."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+from sim.arrays import FloatArray
+from sim.metrics.timeline import Timeline, timeline_of
+from sim.report.atomic import write_atomically
+from sim.report.comparison_row import ComparisonRow
+from sim.report.errors import ReportError
+from sim.report.job_table import as_parquet, job_frame
+from sim.report.labels import LABEL_COLUMNS, Labels
+from sim.report.record import Record
+from sim.run import Run
+
+METRICS_FILE = "metrics.json"
+TIMELINE_BINS = 500  # bins of timeline.parquet: about the width of a figure
+
+
+def write_run(folder: Path, run: Run, metrics: Mapping[str, float | int], record: Record) -> None:
+    """Write config.yaml, record.json, jobs.parquet, timeline.parquet and, last, metrics.json.
+
+    Each file appears whole or not at all. An old metrics.json goes first, so that a run that is
+    cut off cannot be taken for the finished one before it. NaN is written as null.
+
+    Raises:
+        OSError: the folder cannot be written or the disk is full.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / METRICS_FILE).unlink(missing_ok=True)
+    write_atomically(folder / "config.yaml", record.config_yaml.encode())
+    write_atomically(folder / "record.json", _json(record.as_dict()))
+    write_atomically(folder / "jobs.parquet", as_parquet(job_frame(run)))
+    write_atomically(folder / "timeline.parquet", _timeline_parquet(run))
+    write_atomically(folder / METRICS_FILE, _json(metrics))
+
+
+def read_metrics(folder: Path) -> dict[str, float | int]:
+    """The metrics of a finished run; null becomes NaN."""
+    loaded = _read_json(folder / METRICS_FILE)
+    return {key: math.nan if value is None else value for key, value in loaded.items()}  # type: ignore[misc]
+
+
+def read_labels(folder: Path) -> Labels:
+    """What the run in `folder` was, from its record.json."""
+    path = folder / "record.json"
+    loaded = _read_json(path)
+    missing = [name for name in LABEL_COLUMNS if name not in loaded]
+    if missing:
+        raise ReportError(f"{path}: key {missing[0]} is missing; write it with write_run")
+    return Labels(**{name: loaded[name] for name in LABEL_COLUMNS})  # type: ignore[arg-type]
+
+
+def read_row(folder: Path) -> ComparisonRow:
+    """The run in `folder` as one row of a comparison."""
+    return ComparisonRow(read_labels(folder), read_metrics(folder))
+
+
+def read_jct_s(folder: Path) -> FloatArray:
+    """(n,) completion times of the measured, finished jobs of the run in `folder`."""
+    import pandas as pd
+
+    frame = pd.read_parquet(folder / "jobs.parquet", columns=["jct_s", "measured"])
+    return frame["jct_s"][frame["measured"]].dropna().to_numpy(dtype=float)
+
+
+def read_timeline(folder: Path) -> Timeline:
+    """The binned utilisation and queue of the run in `folder`."""
+    import pandas as pd
+
+    frame = pd.read_parquet(folder / "timeline.parquet")
+    return Timeline(**{name: frame[name].to_numpy(dtype=float) for name in frame.columns})
+
+
+def _timeline_parquet(run: Run) -> bytes:
+    import pandas as pd
+
+    return as_parquet(pd.DataFrame(vars(timeline_of(run, bins=TIMELINE_BINS))))
+
+
+def _json(values: Mapping[str, object]) -> bytes:
+    clean = {
+        key: None if isinstance(value, float) and math.isnan(value) else value
+        for key, value in values.items()
+    }
+    return (json.dumps(clean, indent=2, allow_nan=False) + "\n").encode()
+
+
+def _read_json(path: Path) -> dict[str, object]:
+    try:
+        loaded = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ReportError(f"{path} is not there; the run in that folder is not finished") from None
+    except json.JSONDecodeError as error:
+        raise ReportError(f"{path}, line {error.lineno}: no valid JSON: {error.msg}") from None
+    if not isinstance(loaded, dict):
+        raise ReportError(f"{path}: holds a {type(loaded).__name__}; it must hold an object")
+    return loaded

@@ -1,0 +1,1 @@
+"""Scheduling orders, one a file; none imports another."""

@@ -1,0 +1,1 @@
+"""Immutable cluster topologies and their division into partitions."""

@@ -1,0 +1,1 @@
+"""Job traces: readers, windows, preparation, and the calibrated generator."""

@@ -1,0 +1,135 @@
+"""Jobs from a CSV trace: the whole of it, or random windows of a part of its time span."""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from sim.errors import TraceError
+from sim.jobs import JobTable
+from sim.traces.column_map import nearest
+from sim.traces.csv_reader import read_csv
+from sim.traces.measured import Measured
+from sim.traces.option_rules import check_count, check_number
+from sim.traces.prepare import Preparation, fitted, prepare
+from sim.traces.select import split, thinned_window, time_window, without_vcs
+from sim.traces.setting import Setting
+from sim.traces.streams import WHOLE, streams
+from sim.traces.trace import Trace
+
+log = logging.getLogger(__name__)
+
+WINDOW_KEYS = ("start_s", "end_s")
+
+
+class CsvWorkload:
+    """Jobs of one CSV file; the file is read once, at the first call.
+
+    A window comes from the part's jobs after caps (so that dropped jobs do not shorten it), and
+    its load is scaled by itself.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        path: str,
+        columns: Mapping[str, str | None],
+        strict: bool,
+        exclude_vcs: Sequence[str],
+        window: Mapping[str, float | None],
+        split: Mapping[str, float],
+        num_jobs: int | None,
+        thin: int | None,
+        max_gang: int | None,
+        drop_too_large: bool,
+        min_duration_s: float | None,
+        max_duration_s: float | None,
+        load: float | None,
+        profiles: Sequence[str] | None,
+        measured_start_frac: float | None,
+        measured_end_frac: float | None,
+        window_measured_frac: Sequence[float],
+    ) -> None:
+        """Keep the options; each is explained in conf/workload/csv.yaml and _base.yaml.
+
+        Raises:
+            TraceError: if an option is out of range.
+        """
+        _check_windows(window, num_jobs, thin)
+        self._name, self._path, self._columns, self._strict = name, path, dict(columns), strict
+        self._exclude_vcs, self._window, self._split = exclude_vcs, dict(window), dict(split)
+        self._num_jobs, self._thin = num_jobs, 1 if thin is None else thin
+        self._options = Preparation(
+            max_gang=max_gang,
+            drop_too_large=drop_too_large,
+            min_duration_s=min_duration_s,
+            max_duration_s=max_duration_s,
+            load=load,
+            profiles=profiles,
+        )
+        self._measured = Measured(
+            start_frac=measured_start_frac,
+            end_frac=measured_end_frac,
+            window_frac=window_measured_frac,
+        )
+        self._trace: Trace | None = None
+
+    def whole(self, *, setting: Setting, seed: int) -> JobTable:
+        """Every job of the file (or of the configured time window), neither thinned nor split.
+
+        Raises:
+            TraceError: if the file or a job cannot be used.
+        """
+        return prepare(
+            self._read(),
+            options=self._options,
+            setting=setting,
+            draws=streams(seed=seed, part=WHOLE, index=0),
+            measured_frac=self._measured.whole(),
+        )
+
+    def window(self, *, part: str, index: int, setting: Setting, seed: int) -> JobTable:
+        """Window `index` of a part, fully determined by (part, index, seed).
+
+        With `num_jobs` null it is the whole part, and only profiles, homes and estimates vary.
+
+        Raises:
+            TraceError: if the part is unknown or too short, or a job cannot be used.
+        """
+        draws = streams(seed=seed, part=part, index=index)
+        trace = fitted(split(self._read(), part, self._split), self._options, setting)
+        if self._num_jobs is not None:
+            trace = thinned_window(trace, self._num_jobs, self._thin, draws.jobs)
+        return prepare(
+            trace,
+            options=self._options,
+            setting=setting,
+            draws=draws,
+            measured_frac=self._measured.window(),
+        )
+
+    def _read(self) -> Trace:
+        if self._trace is None:
+            trace, notes = read_csv(
+                path=self._path, columns=self._columns, name=self._name, strict=self._strict
+            )
+            if notes.unsorted:
+                log.info("%s: %d rows sorted by submission", self._path, notes.unsorted)
+            kept = without_vcs(trace, self._exclude_vcs)
+            self._trace = time_window(kept, self._window.get("start_s"), self._window.get("end_s"))
+        return self._trace
+
+
+def _check_windows(
+    window: Mapping[str, float | None], num_jobs: int | None, thin: int | None
+) -> None:
+    for key, limit in window.items():
+        if key not in WINDOW_KEYS:
+            raise TraceError(
+                f"workload.window.{key} is not a key{nearest(key, WINDOW_KEYS)}; "
+                f"keys: {', '.join(WINDOW_KEYS)}"
+            )
+        check_number(f"window.{key}", limit)
+    check_count("num_jobs", num_jobs)
+    check_count("thin", thin)
+    if thin is not None and num_jobs is None:
+        raise TraceError(f"workload.thin is {thin} but num_jobs is null; set workload.num_jobs")

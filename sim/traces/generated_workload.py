@@ -1,0 +1,95 @@
+"""Jobs from the calibrated generator: another trace for each part, window and seed."""
+
+from collections.abc import Sequence
+
+from sim.errors import TraceError
+from sim.jobs import JobTable
+from sim.traces.generator import generate
+from sim.traces.measured import Measured
+from sim.traces.option_rules import check_count
+from sim.traces.prepare import Preparation, fitted, prepare
+from sim.traces.select import thinned_window
+from sim.traces.setting import Setting
+from sim.traces.spec import WorkloadSpec
+from sim.traces.streams import WHOLE, streams
+
+
+class GeneratedWorkload:
+    """`num_jobs` jobs a window, thinned out of `thin` times as many generated ones."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        spec: WorkloadSpec,
+        num_jobs: int | None,
+        thin: int | None,
+        max_gang: int | None,
+        drop_too_large: bool,
+        min_duration_s: float | None,
+        max_duration_s: float | None,
+        load: float | None,
+        profiles: Sequence[str] | None,
+        measured_start_frac: float | None,
+        measured_end_frac: float | None,
+        window_measured_frac: Sequence[float],
+    ) -> None:
+        """Keep the options; each is explained in conf/workload/venus_like.yaml and _base.yaml.
+
+        Raises:
+            TraceError: if an option is out of range.
+        """
+        check_count("num_jobs", num_jobs)
+        check_count("thin", thin)
+        if num_jobs is None:
+            raise TraceError(
+                "workload.num_jobs is null; a generated workload needs a number of jobs"
+            )
+        self._name, self._spec = name, spec
+        self._num_jobs, self._thin = num_jobs, 1 if thin is None else thin
+        self._options = Preparation(
+            max_gang=max_gang,
+            drop_too_large=drop_too_large,
+            min_duration_s=min_duration_s,
+            max_duration_s=max_duration_s,
+            load=load,
+            profiles=profiles,
+        )
+        self._measured = Measured(
+            start_frac=measured_start_frac,
+            end_frac=measured_end_frac,
+            window_frac=window_measured_frac,
+        )
+
+    def whole(self, *, setting: Setting, seed: int) -> JobTable:
+        """One trace of `num_jobs` jobs, of a stream that no window uses.
+
+        With `drop_too_large` fewer jobs may be left.
+
+        Raises:
+            TraceError: if a job cannot run on the cluster.
+        """
+        return self._table(WHOLE, 0, setting, seed, self._measured.whole())
+
+    def window(self, *, part: str, index: int, setting: Setting, seed: int) -> JobTable:
+        """Window `index` of a part: streams of parts, indices and seeds are disjoint.
+
+        Raises:
+            TraceError: if the part is unknown or a job cannot run on the cluster.
+        """
+        return self._table(part, index, setting, seed, self._measured.window())
+
+    def _table(
+        self, part: str, index: int, setting: Setting, seed: int, measured: tuple[float, float]
+    ) -> JobTable:
+        draws = streams(seed=seed, part=part, index=index)
+        trace = generate(self._spec, self._num_jobs * self._thin, draws.jobs, self._name)
+        trace = fitted(trace, self._options, setting)
+        wanted = min(self._num_jobs, len(trace))
+        return prepare(
+            thinned_window(trace, wanted, self._thin, draws.jobs),
+            options=self._options,
+            setting=setting,
+            draws=draws,
+            measured_frac=measured,
+        )

@@ -1,0 +1,157 @@
+"""From the jobs of a trace to the job table of a run."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.errors import TraceError
+from sim.jobs import JobTable
+from sim.physics.catalogue import Catalogue
+from sim.traces.column_map import nearest
+from sim.traces.fit import cap, scale_load
+from sim.traces.option_rules import check_count, check_number
+from sim.traces.setting import Setting
+from sim.traces.streams import Streams
+from sim.traces.trace import Trace
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """What to do to the jobs of a trace; None leaves them as they are."""
+
+    max_gang: int | None
+    drop_too_large: bool
+    min_duration_s: float | None
+    max_duration_s: float | None
+    load: float | None
+    profiles: Sequence[str] | None  # names of catalogue rows to draw from; None: all
+
+    def __post_init__(self) -> None:
+        """Check ranges.
+
+        Raises:
+            TraceError: naming the key, the value and the rule.
+        """
+        check_count("max_gang", self.max_gang)
+        check_number("min_duration_s", self.min_duration_s)
+        check_number("max_duration_s", self.max_duration_s)
+        check_number("load", self.load, above_zero=True)
+        low = 0.0 if self.min_duration_s is None else self.min_duration_s
+        high = np.inf if self.max_duration_s is None else self.max_duration_s
+        if low > high:
+            raise TraceError(
+                f"workload.min_duration_s is {low} and workload.max_duration_s is {high}; "
+                f"the first must not be larger"
+            )
+
+
+def fitted(trace: Trace, options: Preparation, setting: Setting) -> Trace:
+    """The trace with caps applied for the cluster; windows are drawn from what is left."""
+    capped, dropped = cap(
+        trace,
+        max_gang=options.max_gang,
+        drop_too_large=options.drop_too_large,
+        capacity=setting.gpus,
+        min_duration_s=options.min_duration_s,
+        max_duration_s=options.max_duration_s,
+    )
+    if dropped:
+        log.warning("trace %s: %d jobs above %d GPUs dropped", trace.name, dropped, setting.gpus)
+    return capped
+
+
+def prepare(
+    trace: Trace,
+    *,
+    options: Preparation,
+    setting: Setting,
+    draws: Streams,
+    measured_frac: tuple[float, float],
+) -> JobTable:
+    """Prepare jobs for a run, in this order.
+
+    1. caps (`fitted`; applying them a second time changes nothing);
+    2. load: one factor on the submission times;
+    3. submission times count from the first job;
+    4. profiles: uniform over the catalogue, multi-GPU jobs over its `gang_ok` rows;
+    5. home partitions: weights (p + 1) ** -skew;
+    6. estimates of the durations;
+    7. which jobs metrics count: shares `measured_frac` of the jobs by submission.
+
+    Steps 4, 5 and 6 each read a stream of their own, one draw a job.
+
+    Raises:
+        TraceError: naming the job or key at fault.
+    """
+    trace = fitted(trace, options, setting)
+    if options.load is not None:
+        trace = scale_load(trace, options.load, setting.gpus)
+    return JobTable(
+        job_id=trace.job_id,
+        submit_s=trace.submit_s - trace.submit_s[0],
+        num_gpus=trace.num_gpus,
+        duration_s=trace.duration_s,
+        estimate_s=setting.estimator.estimate(trace, draws.estimates),
+        profile=_profiles(trace, options.profiles, setting.catalogue, draws.profiles),
+        home=_homes(len(trace), setting, draws.homes),
+        measured=_measured(len(trace), measured_frac),
+    )
+
+
+def _profiles(
+    trace: Trace, names: Sequence[str] | None, catalogue: Catalogue, rng: np.random.Generator
+) -> IntArray:
+    """(J,) catalogue rows, uniform over the allowed ones."""
+    rows = _allowed(names, catalogue)
+    gang_rows = rows[catalogue.gang_ok[rows]]
+    gangs = trace.num_gpus > 1
+    if gangs.any() and len(gang_rows) == 0:
+        raise TraceError(
+            f"job {trace.job_id[int(np.argmax(gangs))]}: no profile may be given to multi-GPU "
+            f"jobs; add one with gang_ok to workload.profiles or to the catalogue"
+        )
+    draw = rng.random(len(trace))
+    profile = rows[(draw * len(rows)).astype(np.int64)]
+    profile[gangs] = gang_rows[(draw[gangs] * len(gang_rows)).astype(np.int64)]
+    return profile
+
+
+def _allowed(names: Sequence[str] | None, catalogue: Catalogue) -> IntArray:
+    known = catalogue.names
+    if names is None:
+        return np.arange(len(known))
+    for name in names:
+        if name not in known:
+            raise TraceError(
+                f"workload.profiles names '{name}', which the catalogue lacks"
+                f"{nearest(name, known)}; profiles: {', '.join(known)}"
+            )
+    if len(names) == 0:
+        raise TraceError("workload.profiles is empty; name a profile, or set it to null for all")
+    return np.array([known.index(name) for name in names], dtype=np.int64)
+
+
+def _homes(jobs: int, setting: Setting, rng: np.random.Generator) -> IntArray:
+    """(J,) partitions at which the jobs arrive."""
+    rank = np.arange(1.0, setting.partitions + 1.0, dtype=np.float64)
+    weights: FloatArray = rank ** -float(setting.skew)
+    edges = np.cumsum(weights[:-1]) / weights.sum()
+    return np.searchsorted(edges, rng.random(jobs), side="right").astype(np.int64)
+
+
+def _measured(jobs: int, measured_frac: tuple[float, float]) -> BoolArray:
+    """(J,) True from share `measured_frac[0]` up to share `measured_frac[1]` of the jobs."""
+    start, end = measured_frac
+    rank = np.arange(jobs)
+    mask: BoolArray = (rank >= round(start * jobs)) & (rank < round(end * jobs))
+    if not mask.any():
+        raise TraceError(
+            f"workload: no job of {jobs} lies between the shares {start} and {end}; "
+            f"use more jobs or a wider workload.measured_start_frac, measured_end_frac"
+        )
+    return mask

@@ -1,0 +1,159 @@
+"""What a scheduler sees: read-only windows on the state, and only what its `needs` name."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.arrays import BoolArray, FloatArray, IntArray, read_only
+from sim.errors import SignalError
+from sim.kernel.state import NOW_S, NUM_QUEUED, NUM_RUNNING, State
+from sim.physics.physics import Physics
+from sim.signals import Signal
+from sim.topology.topology import Topology
+
+
+class JobColumns:
+    """Columns of the job table, (J,) each; reading one that was not granted raises SignalError.
+
+    Progress-dependent columns are current for queued and running jobs at a decision.
+    """
+
+    def __init__(self, *, state: State, estimate_s: FloatArray, granted: Signal) -> None:
+        """Windows on `state`; `granted` is what the scheduler's `needs` name."""
+        self._state = state
+        self._estimate_s = read_only(estimate_s)
+        self._granted = granted
+        self.submit_s = read_only(state.submit_s)
+        self.num_gpus = read_only(state.num_gpus)
+        self.partition = read_only(state.partition)
+        self.forwards = read_only(state.forwards)
+        self.preemptions = read_only(state.preemptions)
+        self.attained_gpu_s = read_only(state.attained_gpu_s)
+        self.progress_s = read_only(state.seen_progress_s)
+
+    def _require(self, signal: Signal, column: str) -> None:
+        if signal not in self._granted:
+            raise SignalError(
+                f"column jobs.{column} needs {signal.name}, which this scheduler did not ask for; "
+                f"add Signal.{signal.name} to its `needs`"
+            )
+
+    @property
+    def duration_s(self) -> FloatArray:
+        """True work (DURATION)."""
+        self._require(Signal.DURATION, "duration_s")
+        return read_only(self._state.work_s)
+
+    @property
+    def remaining_s(self) -> FloatArray:
+        """True work left, at speed 1 (DURATION)."""
+        self._require(Signal.DURATION, "remaining_s")
+        left_s: FloatArray = self._state.work_s - self._state.seen_progress_s
+        return left_s
+
+    @property
+    def estimate_s(self) -> FloatArray:
+        """Predicted work (PREDICTION)."""
+        self._require(Signal.PREDICTION, "estimate_s")
+        return self._estimate_s
+
+    @property
+    def predicted_remaining_s(self) -> FloatArray:
+        """Predicted work left, 0 once the prediction is exceeded (PREDICTION)."""
+        self._require(Signal.PREDICTION, "predicted_remaining_s")
+        left_s: FloatArray = np.maximum(self._estimate_s - self._state.seen_progress_s, 0.0)
+        return left_s
+
+    @property
+    def profile(self) -> IntArray:
+        """Row of the profile catalogue (PROFILE)."""
+        self._require(Signal.PROFILE, "profile")
+        return read_only(self._state.profile)
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """One scheduler's view at one decision epoch; of a partition where `partition` is a number."""
+
+    now_s: float
+    queued: IntArray  # (q,) waiting jobs in order of submission, of this partition
+    running: IntArray  # (r,) running jobs, ascending, of this partition
+    jobs: JobColumns
+    topology: Topology
+    servers: IntArray  # (s,) servers owned, ascending
+    partition: int | None  # None: the whole cluster
+    partition_of_server: IntArray  # (S,)
+    num_partitions: int
+    tenants: IntArray  # (G,) jobs on each GPU
+    tenant: IntArray  # (G, C) those jobs; entries from `tenants` on are -1
+    server_free: IntArray  # (S,) GPUs without a tenant
+    max_forwards: int
+    granted: Signal
+    placed: IntArray  # GPUs of running job j: placed[slot[j]:slot[j + 1]]
+    slot: IntArray  # (J + 1,)
+    known_physics: Physics
+    server_type: IntArray  # (S,) catalogue row of each server's GPU type
+
+    @property
+    def belief(self) -> Physics:
+        """Profiles, predicted co-location and communication tables (INTERFERENCE)."""
+        if Signal.INTERFERENCE not in self.granted:
+            raise SignalError("view.belief needs INTERFERENCE; add it to the scheduler's `needs`")
+        return self.known_physics
+
+    def gpus_of(self, job: int) -> IntArray:
+        """GPUs of a running job."""
+        return self.placed[self.slot[job] : self.slot[job + 1]]
+
+    def narrowed(self, partition: int, queued: IntArray) -> "ClusterView":
+        """The view of one partition's scheduler, with the given queue."""
+        owned: BoolArray = self.partition_of_server == partition
+        here = self.running[self.jobs.partition[self.running] == partition]
+        return ClusterView(
+            **{**self.__dict__, "queued": queued, "running": here, "partition": partition,
+               "servers": np.flatnonzero(owned)}
+        )  # fmt: skip
+
+
+class ViewMaker:
+    """Makes the views of one run for one scheduler; the windows are made once."""
+
+    def __init__(
+        self,
+        *,
+        state: State,
+        estimate_s: FloatArray,
+        topology: Topology,
+        belief: Physics,
+        max_forwards: int,
+        granted: Signal,
+    ) -> None:
+        """Prepare windows on `state`."""
+        self._state = state
+        self._fixed = {
+            "jobs": JobColumns(state=state, estimate_s=estimate_s, granted=granted),
+            "topology": topology,
+            "servers": np.arange(topology.num_servers),
+            "partition": None,
+            "partition_of_server": read_only(state.server_partition),
+            "num_partitions": int(state.server_partition.max()) + 1,
+            "tenants": read_only(state.tenants),
+            "tenant": read_only(state.tenant),
+            "server_free": read_only(state.server_free),
+            "max_forwards": max_forwards,
+            "granted": granted,
+            "placed": read_only(state.placed),
+            "slot": read_only(state.slot),
+            "known_physics": belief,
+            "server_type": read_only(state.server_type),
+        }
+
+    def view(self) -> ClusterView:
+        """The view of this instant."""
+        state = self._state
+        return ClusterView(
+            now_s=float(state.clock[NOW_S]),
+            queued=state.queue[: state.count[NUM_QUEUED]].copy(),
+            running=np.sort(state.running[: state.count[NUM_RUNNING]]),
+            **self._fixed,  # type: ignore[arg-type]
+        )

@@ -1,0 +1,151 @@
+"""The launch layer as seen from a shell: statuses, messages, files."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def said(outcome) -> str:
+    """The message of a failed run: one `error:`, no traceback, status 1."""
+    assert outcome.status == 1, outcome.err
+    assert outcome.err.count("error:") == 1
+    assert "Traceback" not in outcome.err
+    return outcome.err
+
+
+def test_success_writes_the_resolved_config_the_record_and_a_log(tiny: Callable):
+    outcome = tiny("seed=7")
+    assert (outcome.status, outcome.out) == (0, "")
+    (folder,) = outcome.folders
+    assert folder.parts[-3:-1] == ("runs", "tiny")
+    assert (folder / "gpus.txt").read_text() == "8"
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    assert (config["seed"], config["trace"]) == (7, "jobs.csv")
+    record = json.loads((folder / "provenance.json").read_text())
+    assert record["overrides"] == ["seed=7", "trace=jobs.csv"]
+    assert record["versions"]["python"] == sys.version.split()[0]
+    assert set(record) == {"program", "overrides", "git_commit", "git_dirty", "versions"}
+    assert "writing to" in (folder / "tiny.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "nearest"),
+    [
+        ("workload.max_gan=4", "workload.max_gang"),
+        ("max_gang=4", "workload.max_gang"),
+        ("sead=4", "seed"),
+        ("topolgy=small", "topology"),
+        ("topology.serverz=3", "topology.servers"),
+        ("topology=smal", "topology=small"),
+        ("+experiment=bigg", "experiment=big"),
+        ("+experimnt=big", "experiment"),
+        ("+topology.servrs=3", "topology.servers"),
+    ],
+)
+def test_a_wrong_name_is_followed_by_the_nearest_right_one(
+    tiny: Callable, words: str, nearest: str
+):
+    assert f"did you mean {nearest}?" in said(tiny(words))
+
+
+def test_a_name_like_no_other_gets_no_guess(tiny: Callable):
+    message = said(tiny("zzqqxx=4"))
+    assert "zzqqxx" in message
+    assert "did you mean" not in message
+
+
+def test_a_required_value_is_named_before_any_work(tiny: Callable):
+    outcome = tiny(trace=None)
+    message = said(outcome)
+    assert "trace: required" in message
+    assert "trace=VALUE" in message
+    assert outcome.folders == []
+
+
+def test_an_error_of_the_task_is_one_message(tiny: Callable):
+    assert "error: jobs.csv line 3: num_gpus is 0" in said(tiny("mode=bad_trace"))
+
+
+def test_an_error_while_building_is_told_as_its_own(tiny: Callable):
+    assert "error: topology.servers is 0; it must be at least 1" in said(tiny("topology.servers=0"))
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("topology.servers=two", "topology.servers is 'two'; it must be a whole number"),
+        ("topology.servers=1e2", "topology.servers is 100.0; it must be a whole number"),
+        ("topology.nic_gbps=fast", "topology.nic_gbps is 'fast'; it must be a number"),
+        ("topology.gpu_types=p100", "topology.gpu_types is 'p100'; it must be a list"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_told(tiny: Callable, word: str, message: str):
+    assert message in said(tiny(word))
+
+
+def test_debug_shows_the_traceback(tiny: Callable):
+    outcome = tiny("mode=bad_trace", DEBUG="1")
+    assert outcome.status == 1
+    assert "Traceback" in outcome.err
+
+
+def test_a_fault_of_the_program_keeps_its_traceback(tiny: Callable):
+    outcome = tiny("mode=fault")
+    assert outcome.status == 1
+    assert "Traceback" in outcome.err
+    assert "RuntimeError: a fault of the program" in outcome.err
+
+
+def test_an_interrupt_leaves_with_130_and_a_note(tiny: Callable):
+    outcome = tiny("mode=interrupt")
+    assert outcome.status == 128 + signal.SIGINT
+    assert "interrupted" in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+def test_a_sweep_makes_one_folder_a_point(tiny: Callable, launcher: str):
+    outcome = tiny("-m", "topology=small,medium", f"hydra/launcher={launcher}")
+    assert outcome.status == 0, outcome.err
+    assert [folder.name for folder in outcome.folders] == ["0", "1"]
+    assert len({folder.parent for folder in outcome.folders}) == 1
+    assert [(f / "gpus.txt").read_text() for f in outcome.folders] == ["8", "24"]
+    assert all((folder / "tiny.log").is_file() for folder in outcome.folders)
+
+
+@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+def test_a_failing_point_of_a_sweep_is_named_and_the_others_are_done(tiny: Callable, launcher: str):
+    outcome = tiny("-m", "mode=bad_trace,fine", f"hydra/launcher={launcher}")
+    assert "mode=bad_trace" in said(outcome)
+    assert "jobs.csv line 3" in outcome.err
+    assert [(f / "gpus.txt").is_file() for f in outcome.folders] == [False, True]
+
+
+def test_a_wrong_name_in_a_sweep_fails_before_any_point(tiny: Callable):
+    outcome = tiny("-m", "topology=small,medum")
+    assert "did you mean topology=medium?" in said(outcome)
+    assert outcome.folders == []
+
+
+def test_outside_a_repository_the_commit_is_null(tmp_path: Path):
+    copy = tmp_path / "elsewhere"
+    copy.mkdir()
+    for path in (ROOT / "scripts").glob("launch*.py"):
+        (copy / path.name).write_text(path.read_text())
+    code = "import launch_record as r; print(r.record_of(program='', overrides=(), config_text=''))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(copy), "GIT_CEILING_DIRECTORIES": str(tmp_path), "PATH": "/usr/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "git_commit=None, git_dirty=None" in done.stdout

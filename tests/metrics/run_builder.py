@@ -1,0 +1,93 @@
+"""Builds a `Run` by hand: what each job did is written down, the log follows from it."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sim.event_log import EventLog, Kind
+from sim.jobs import JobTable
+from sim.run import Run
+from sim.topology.leaf_spine import leaf_spine
+from sim.topology.partitions import contiguous_partitions
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job and its attempts (start, end, GPUs); the last attempt ends in FINISH."""
+
+    submit_s: float
+    duration_s: float
+    attempts: tuple[tuple[float, float, list[int]], ...] = ()
+    gpus: int = 1
+    finished: bool = True
+    measured: bool = True
+    home: int = 0
+    forwarded_s: tuple[float, ...] = field(default=())
+
+
+def events_of(row: int, job: Job) -> list[tuple[float, int, int, int, list[int]]]:
+    """(time, order at one instant, kind, row, GPUs) of everything the job did."""
+    events = [(job.submit_s, 1, Kind.ARRIVAL, row, [])]
+    events += [(time_s, 3, Kind.FORWARD, row, []) for time_s in job.forwarded_s]
+    for number, (start_s, end_s, gpus) in enumerate(job.attempts):
+        events.append((start_s, 4, Kind.START, row, gpus))
+        last = number == len(job.attempts) - 1
+        if last and not job.finished:
+            continue
+        order = 5 if end_s == start_s else (0 if last else 2)
+        events.append((end_s, order, Kind.FINISH if last else Kind.PREEMPT, row, gpus))
+    return events
+
+
+def log_of(jobs: list[Job]) -> EventLog:
+    """The event log, in the order of the contract."""
+    rows = sorted((e for row, job in enumerate(jobs) for e in events_of(row, job)),
+                  key=lambda e: (e[0], e[1], e[3]))  # fmt: skip
+    return EventLog(
+        time_s=np.array([e[0] for e in rows], dtype=float),
+        kind=np.array([e[2] for e in rows], dtype=np.int64),
+        job=np.array([e[3] for e in rows], dtype=np.int64),
+        partition=np.array([jobs[e[3]].home for e in rows], dtype=np.int64),
+        gpus=tuple(np.array(e[4], dtype=np.int64) for e in rows),
+    )
+
+
+def table_of(jobs: list[Job]) -> JobTable:
+    """The job table; estimates unknown, profile 0."""
+    return JobTable(
+        job_id=np.array([f"job-{row}" for row in range(len(jobs))], dtype=object),
+        submit_s=np.array([job.submit_s for job in jobs], dtype=float),
+        num_gpus=np.array([job.gpus for job in jobs], dtype=np.int64),
+        duration_s=np.array([job.duration_s for job in jobs], dtype=float),
+        estimate_s=np.full(len(jobs), np.nan),
+        profile=np.zeros(len(jobs), dtype=np.int64),
+        home=np.array([job.home for job in jobs], dtype=np.int64),
+        measured=np.array([job.measured for job in jobs], dtype=bool),
+    )
+
+
+def build_run(jobs: list[Job], servers: int, gpus_per_server: int, partitions: int) -> Run:
+    """A run of `jobs` (ascending in submission); 0.5 s of wall time, 0.2 s of it deciding."""
+    topology = leaf_spine(
+        name="hand", servers=servers, gpus_per_server=gpus_per_server, servers_per_rack=2,
+        gpu_types=["v100"], intra_gbps=100.0, nic_gbps=10.0, oversubscription=1.0,
+    )  # fmt: skip
+    done = [job.finished and bool(job.attempts) for job in jobs]
+    return Run(
+        scheduler="by_hand",
+        jobs=table_of(jobs),
+        topology=topology,
+        partition_of_server=contiguous_partitions(topology, partitions),
+        start_s=np.array([job.attempts[0][0] if job.attempts else np.nan for job in jobs]),
+        finish_s=np.array(
+            [job.attempts[-1][1] if ok else np.nan for job, ok in zip(jobs, done, strict=True)]
+        ),
+        run_s=np.array([float(sum(end - start for start, end, _ in job.attempts)) for job in jobs]),
+        preemptions=np.array([max(len(job.attempts) - 1, 0) for job in jobs], dtype=np.int64),
+        forwards=np.array([len(job.forwarded_s) for job in jobs], dtype=np.int64),
+        partition=np.array([job.home for job in jobs], dtype=np.int64),
+        log=log_of(jobs),
+        decisions=4,
+        decision_s=0.2,
+        loop_wall_s=0.5,
+    )

@@ -1,0 +1,73 @@
+"""Time series and conservation laws."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.metrics.consistency import littles_law_gap
+from sim.metrics.gpu_changes import gpu_changes
+from sim.metrics.over_time import queue_over_time, span_s, utilisation_over_time
+from sim.metrics.steps import Steps, steps_of_changes
+from sim.metrics.summary import summarise
+from sim.metrics.timeline import timeline_of
+
+
+def test_utilisation_and_queue_of_the_gantt_chart(gantt):
+    utilisation, queue = utilisation_over_time(gantt), queue_over_time(gantt)
+    times = np.array([-1.0, 0.0, 12.0, 17.0, 25.0, 33.0, 37.0, 40.0])
+    assert utilisation.at(times) * 4 == pytest.approx([0, 2, 4, 4, 3, 4, 3, 0])
+    assert queue.at(times) == pytest.approx([0, 0, 2, 2, 1, 0, 0, 0])
+
+
+def test_steps_integrate_between_any_two_times():
+    steps = Steps(np.array([1.0, 3.0, 4.0]), np.array([2.0, 5.0, 0.0]))
+    assert steps.integral(np.array([0.0, 1.0, 2.0, 3.5, 9.0])) == pytest.approx([0, 0, 2, 6.5, 9])
+    assert steps.mean(2.0, 4.0) == pytest.approx((2 + 5) / 2)
+    assert steps.mean(4.0, 4.0) == 0.0
+
+
+def test_changes_at_one_instant_are_one_step():
+    steps = steps_of_changes(np.array([1.0, 1.0, 2.0]), np.array([1, 1, -2]))
+    assert steps.time_s.tolist() == [1.0, 2.0] and steps.value.tolist() == [2.0, 0.0]
+
+
+def test_a_timeline_keeps_the_gpu_seconds(gantt):
+    timeline = timeline_of(gantt, bins=7)
+    assert timeline.gpu_util_frac.sum() * 40.0 / 7 * 4 == pytest.approx(125.0)
+    assert timeline.queue_jobs.sum() * 40.0 / 7 == pytest.approx(30.0)
+    assert timeline.time_s[0] == 0.0
+
+
+@st.composite
+def fifo_jobs(draw):
+    """(submit, duration, gpus) of up to 30 jobs on 6 GPUs."""
+    job = st.tuples(st.floats(0, 1e4), st.floats(0, 1e3), st.integers(1, 6))
+    return sorted(draw(st.lists(job, min_size=1, max_size=30)))
+
+
+def run_fifo(hand, jobs):
+    """Run jobs in order of submission, each on the GPUs that are free first; no sharing."""
+    free_s, made, earliest_s = np.zeros(6), [], 0.0
+    for submit_s, duration_s, gpus in jobs:
+        chosen = np.argsort(free_s, kind="stable")[:gpus]
+        earliest_s = max(submit_s, earliest_s, float(free_s[chosen].max()))
+        end_s = earliest_s + duration_s
+        free_s[chosen] = end_s
+        made.append(hand.Job(submit_s, duration_s, ((earliest_s, end_s, chosen.tolist()),), gpus))
+    return hand.build_run(made, servers=3, gpus_per_server=2, partitions=1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(fifo_jobs())
+def test_gpu_seconds_and_jobs_are_conserved(hand, jobs):
+    run = run_fifo(hand, jobs)
+    start_s, end_s = span_s(run)
+    busy_gpu_s = utilisation_over_time(run).mean(start_s, end_s) * (end_s - start_s) * 6
+    assert busy_gpu_s == pytest.approx(float(np.sum(run.run_s * run.jobs.num_gpus)), abs=1e-6)
+    assert littles_law_gap(run) < 1e-9
+    assert gpu_changes(run.log).after.max() <= 1 or (run.run_s == 0).any()
+    metrics = summarise(run)
+    assert 0 <= metrics["gpu_util_frac"] <= 1 + 1e-9
+    assert metrics["jct_mean_s"] >= metrics["queue_delay_mean_s"] - 1e-9
+    assert metrics["shared_gpu_frac"] == pytest.approx(0.0, abs=1e-9)

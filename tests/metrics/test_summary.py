@@ -1,0 +1,134 @@
+"""Metrics of hand-made runs against numbers worked out on paper."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from sim.errors import SimulationError
+from sim.metrics.summary import HEADLINE_KEYS, summarise
+
+
+def test_the_gantt_chart_gives_the_numbers_of_the_paper_sheet(gantt):
+    # JCT:   A 20, B 20, C 30, D 30, E 25        sum 125
+    # run:   A 20, B 10, C 15, D 30, E 20
+    # wait:  A  0, B 10, C 15, D  0, E  5        sum 30
+    metrics = summarise(gantt)
+    assert tuple(metrics)[:10] == HEADLINE_KEYS
+    assert metrics["jobs_finished"] == 5 and metrics["jobs_unfinished"] == 0
+    assert metrics["jct_mean_s"] == pytest.approx(25.0)
+    assert metrics["jct_p50_s"] == pytest.approx(25.0)
+    assert metrics["jct_p95_s"] == pytest.approx(30.0)
+    assert metrics["queue_delay_mean_s"] == pytest.approx(6.0)
+    assert metrics["makespan_s"] == pytest.approx(40.0)
+    # slowdowns 1, 2, 2, 1.5, 1.25; stretches 1, 1, 1, 1.5, 1
+    assert metrics["slowdown_mean"] == pytest.approx(1.55)
+    assert metrics["run_stretch_mean"] == pytest.approx(1.1)
+    assert metrics["preemptions"] == 1 and metrics["forwards"] == 1
+    assert metrics["decision_ms_mean"] == pytest.approx(50.0)
+    assert metrics["loop_wall_s"] == 0.5 and metrics["decisions"] == 4
+
+
+def test_cluster_metrics_of_the_gantt_chart(gantt):
+    # busy: GPU 0: 0-40 = 40; GPU 1: 0-20, 30-40 = 30; GPU 2: 10-40 = 30; GPU 3: 10-35 = 25
+    metrics = summarise(gantt)
+    assert metrics["busy_gpu_s"] == pytest.approx(125.0)
+    assert metrics["gpu_util_frac"] == pytest.approx(125.0 / (4 * 40.0))
+    # only GPU 2 is shared, 10-15
+    assert metrics["shared_gpu_frac"] == pytest.approx(5.0 / 125.0)
+    # waiting: B 10-20, C 15-30, E 10-15 -> 30 job-seconds
+    assert metrics["queue_len_mean"] == pytest.approx(30.0 / 40.0)
+    # some job waits 10-30; idle meanwhile: GPU 1 in 20-30
+    assert metrics["gpu_idle_while_queued_frac"] == pytest.approx(10.0 / 160.0)
+    # measured submissions 0-10: only GPUs 0 and 1 are busy
+    assert metrics["gpu_util_steady_frac"] == pytest.approx(0.5)
+
+
+def test_locality_and_fairness_of_the_gantt_chart(gantt):
+    metrics = summarise(gantt)
+    assert metrics["gang_servers_1_frac"] == 1.0 and metrics["gang_compact_frac"] == 1.0
+    # mean waits by home: (0 + 10) / 2 = 5 and (15 + 0 + 5) / 3 = 20 / 3
+    assert metrics["partition_wait_max_s"] == pytest.approx(20.0 / 3.0)
+    jain = (5 + 20 / 3) ** 2 / (2 * (25 + 400 / 9))
+    assert metrics["partition_wait_jain"] == pytest.approx(jain)
+
+
+def test_spread_gangs_are_counted_by_their_last_placement(hand):
+    # 3 servers x 2 GPUs, racks of 2 servers: one gang on servers 0+2 (2 racks), one on 0+1
+    jobs = [
+        hand.Job(0.0, 10.0, ((0.0, 10.0, [0, 4]),), gpus=2),
+        hand.Job(5.0, 10.0, ((5.0, 6.0, [2, 3, 5]), (10.0, 20.0, [0, 1, 2])), gpus=3),
+        hand.Job(5.0, 10.0, ((20.0, 30.0, [0]),), gpus=1),
+    ]
+    metrics = summarise(hand.build_run(jobs, servers=3, gpus_per_server=2, partitions=1))
+    assert metrics["gang_servers_2_frac"] == 1.0
+    assert metrics["gang_compact_frac"] == 0.5  # the gang of 3 needs 2 servers, the other not
+    assert metrics["gang_racks_1_frac"] == 0.5
+
+
+def test_job_metrics_leave_out_warm_up_and_drain_but_cluster_metrics_do_not(hand):
+    # GPU 0: W 0-100, then M 100-110, then L 110-200; only M is measured
+    jobs = [
+        hand.Job(0.0, 100.0, ((0.0, 100.0, [0]),), measured=False),
+        hand.Job(50.0, 10.0, ((100.0, 110.0, [0]),)),
+        hand.Job(60.0, 90.0, ((110.0, 200.0, [0]),), measured=False),
+    ]
+    metrics = summarise(hand.build_run(jobs, servers=1, gpus_per_server=1, partitions=1))
+    assert metrics["jobs_finished"] == 1
+    assert metrics["jct_mean_s"] == pytest.approx(60.0)
+    assert metrics["queue_delay_mean_s"] == pytest.approx(50.0)
+    assert metrics["makespan_s"] == pytest.approx(200.0)
+    assert metrics["gpu_util_frac"] == pytest.approx(1.0)
+
+
+def test_an_unfinished_job_is_counted_and_left_out_of_the_means(hand):
+    jobs = [
+        hand.Job(0.0, 10.0, ((0.0, 10.0, [0]),)),
+        hand.Job(2.0, 10.0),  # never started
+        hand.Job(4.0, 50.0, ((6.0, 60.0, [1]),), finished=False),
+    ]
+    metrics = summarise(hand.build_run(jobs, servers=1, gpus_per_server=2, partitions=1))
+    assert (metrics["jobs_finished"], metrics["jobs_unfinished"]) == (1, 2)
+    assert metrics["jct_mean_s"] == pytest.approx(10.0)
+
+
+def test_jobs_of_zero_seconds_do_no_harm(hand):
+    jobs = [hand.Job(3.0, 0.0, ((3.0, 3.0, [0]),)), hand.Job(3.0, 0.0, ((3.0, 3.0, [0]),))]
+    metrics = summarise(hand.build_run(jobs, servers=1, gpus_per_server=1, partitions=1))
+    assert metrics["jct_mean_s"] == 0.0 and metrics["makespan_s"] == 0.0
+    assert metrics["gpu_util_frac"] == 0.0
+    assert metrics["slowdown_mean"] == 0.0 and metrics["bounded_slowdown"] == 1.0
+    assert np.isnan(metrics["run_stretch_mean"])
+
+
+def test_nothing_measured_gives_nan_not_a_crash(hand):
+    jobs = [hand.Job(0.0, 5.0, ((0.0, 5.0, [0]),), measured=False)]
+    metrics = summarise(hand.build_run(jobs, servers=1, gpus_per_server=1, partitions=1))
+    assert metrics["jobs_finished"] == 0
+    assert np.isnan(metrics["jct_mean_s"]) and np.isnan(metrics["partition_wait_jain"])
+    assert metrics["makespan_s"] == 5.0
+
+
+def test_a_finish_time_that_the_log_does_not_know_is_refused(gantt):
+    late = dataclasses.replace(gantt, finish_s=gantt.finish_s + np.array([0, 0, 0, 0, 1.0]))
+    with pytest.raises(SimulationError, match="Little's law"):
+        summarise(late)
+
+
+def test_a_run_time_that_the_log_does_not_know_is_refused(gantt):
+    wrong = dataclasses.replace(gantt, run_s=gantt.run_s - np.array([0, 0, 1.0, 0, 0]))
+    with pytest.raises(SimulationError, match="job-2 has run_s 14"):
+        summarise(wrong)
+
+
+def test_a_lost_start_is_refused(gantt):
+    keep = np.ones(len(gantt.log.kind), dtype=bool)
+    keep[np.flatnonzero((gantt.log.kind == 4) & (gantt.log.job == 3))] = False
+    log = dataclasses.replace(
+        gantt.log,
+        time_s=gantt.log.time_s[keep], kind=gantt.log.kind[keep], job=gantt.log.job[keep],
+        partition=gantt.log.partition[keep],
+        gpus=tuple(g for g, ok in zip(gantt.log.gpus, keep, strict=True) if ok),
+    )  # fmt: skip
+    with pytest.raises(SimulationError, match="job-3"):
+        summarise(dataclasses.replace(gantt, log=log))

@@ -1,0 +1,283 @@
+"""The reader: what it accepts, what it says of what it does not, and how it behaves on noise."""
+
+import gzip
+import logging
+import os
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sim.errors import TraceError
+from sim.traces.csv_reader import read_csv
+
+PLAIN = {"job_id": "id", "submit_s": "t", "num_gpus": "gpus", "duration_s": "run"}
+HEADER = "id,t,gpus,run\n"
+
+
+def read(path: Path, text: str | bytes, strict: bool = True, columns=PLAIN):
+    """Write `text` to `path` and read it back as a trace."""
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_csv(path=str(path), columns=columns, name="small", strict=strict)
+
+
+def message(path: Path, text: str | bytes, **more) -> str:
+    """The error's words; every message names the file."""
+    with pytest.raises(TraceError) as error:
+        read(path, text, **more)
+    assert str(path) in str(error.value)
+    return str(error.value)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "jobs.csv"
+
+
+def test_reads_columns_by_name_whatever_their_order(file: Path) -> None:
+    trace, notes = read(file, "run,x,gpus,t,id\n10,?,2,0,a\n0,?,1,5.5,b\n")
+    assert list(trace.job_id) == ["a", "b"]
+    assert trace.submit_s.tolist() == [0.0, 5.5]
+    assert trace.num_gpus.tolist() == [2, 1]
+    assert trace.num_gpus.dtype == np.int64
+    assert trace.duration_s.tolist() == [10.0, 0.0]  # a job of zero seconds is legal
+    assert list(trace.user) == ["", ""]
+    assert (notes.rows, notes.skipped, notes.unsorted) == (2, 0, 0)
+
+
+def test_user_and_vc_are_read_where_mapped_and_null_means_absent(file: Path) -> None:
+    columns = {**PLAIN, "user": "who", "vc": None}
+    trace, _ = read(file, "id,t,gpus,run,who\na,0,1,1, ann \n", columns=columns)
+    assert list(trace.user) == ["ann"]
+    assert list(trace.vc) == [""]
+
+
+def test_accepts_windows_line_ends_byte_order_mark_blank_lines_and_quotes(file: Path) -> None:
+    trace, notes = read(file, b'\xef\xbb\xbfid,t,gpus,run\r\n"a,1",0,1,2\r\n\r\nb,1,1,2')
+    assert list(trace.job_id) == ["a,1", "b"]
+    assert notes.rows == 2
+
+
+def test_gzip_is_known_by_its_content(file: Path) -> None:
+    packed = gzip.compress((HEADER + "a,0,1,2\n").encode())
+    assert len(read(file, packed)[0]) == 1
+    assert len(read(file.with_suffix(".csv.gz"), packed)[0]) == 1
+
+
+def test_timestamps_count_from_the_earliest_row(file: Path) -> None:
+    columns = {"job_id": "id", "submit_time": "t", "num_gpus": "gpus", "duration_s": "run"}
+    rows = "b,2020-03-19 00:00:01,1,1\na,2020-03-18 04:01:39.500,1,1\nc,2020-03-19T00:00:02,1,1\n"
+    trace, notes = read(file, HEADER + rows, columns=columns)
+    assert list(trace.job_id) == ["a", "b", "c"]
+    assert trace.submit_s.tolist() == [0.0, 71901.5, 71902.5]
+    assert notes.unsorted == 1
+
+
+def test_timestamps_with_zones_are_exact(file: Path) -> None:
+    columns = {"job_id": "id", "submit_time": "t", "num_gpus": "gpus", "duration_s": "run"}
+    rows = "a,2020-01-01T01:00:00+01:00,1,1\nb,2020-01-01T00:00:10Z,1,1\n"
+    trace, _ = read(file, HEADER + rows, columns=columns)
+    assert trace.submit_s.tolist() == [0.0, 10.0]
+
+
+def test_unsorted_rows_are_sorted_stably_and_counted(file: Path) -> None:
+    trace, notes = read(file, HEADER + "a,5,1,1\nb,3,1,1\nc,5,1,1\nd,3,1,1\n")
+    assert list(trace.job_id) == ["b", "d", "a", "c"]
+    assert notes.unsorted == 2
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "value", "words"),
+    [
+        ("b,x,1,1", "t", "x", "not a number"),
+        ("b,,1,1", "t", "", "not a number"),
+        ("b,nan,1,1", "t", "nan", "not a finite number"),
+        ("b,-1,1,1", "t", "-1", "is negative"),
+        ("b,1600000000000,1,1", "t", "1600000000000", "milliseconds"),
+        ("b,1,1,inf", "run", "inf", "not a finite number"),
+        ("b,1,1,-0.5", "run", "-0.5", "is negative"),
+        ("b,1,1,1h", "run", "1h", "not a number"),
+        ("b,1,0,1", "gpus", "0", "below 1"),
+        ("b,1,-2,1", "gpus", "-2", "below 1"),
+        ("b,1,1.5,1", "gpus", "1.5", "fraction"),
+        ("b,1,0.5,1", "gpus", "0.5", "fraction"),
+        ("b,1,1e12,1", "gpus", "1e12", "no plausible number of GPUs"),
+        ("b,1,two,1", "gpus", "two", "not a number"),
+        ("a,1,1,1", "id", "a", "the job of line 2 again"),
+        (",1,1,1", "id", "", "needs a name"),
+    ],
+)
+def test_a_bad_value_is_named_with_line_column_value_and_fix(
+    file: Path, row: str, column: str, value: str, words: str
+) -> None:
+    text = HEADER + "a,0,1,1\n\n" + row + "\nz,9,1,1\n"
+    said = message(file, text)
+    assert f"line 4, column '{column}': {value!r}" in said
+    assert words in said
+    assert "workload.strict=false" in said
+
+
+def test_the_line_is_where_the_row_starts_even_after_quoted_line_ends(file: Path) -> None:
+    assert "line 4," in message(file, HEADER + '"a\nb",0,1,1\nc,x,1,1\n')
+
+
+def test_the_first_bad_row_is_reported_before_later_ones(file: Path) -> None:
+    assert "line 3, column 'run'" in message(file, HEADER + "a,0,1,1\nb,1,1,-1\nc,x,0,1\n")
+
+
+@pytest.mark.parametrize(("row", "words"), [("b,1", "cut off: 2"), ("b,1,1,1,1", "too long: 5")])
+def test_a_row_of_another_length_is_an_error(file: Path, row: str, words: str) -> None:
+    said = message(file, HEADER + "a,0,1,1\n" + row + "\n")
+    assert f"line 3: the row is {words} fields, the header has 4" in said
+
+
+def test_timestamps_that_are_none_or_mix_zones(file: Path) -> None:
+    columns = {"job_id": "id", "submit_time": "t", "num_gpus": "gpus", "duration_s": "run"}
+    first = HEADER + "a,2020-01-01 00:00:00,1,1\n"
+    said = message(file, first + "b,1577836800,1,1\n", columns=columns)
+    assert "line 3, column 't': '1577836800' is not a timestamp" in said
+    assert "workload.columns.submit_s" in said
+    assert "time zone" in message(file, first + "b,2020-01-01T00:00:00Z,1,1\n", columns=columns)
+
+
+def test_a_missing_column_lists_the_files_columns_and_the_nearest(file: Path) -> None:
+    said = message(file, "id,t,gpu,run\na,0,1,1\n")
+    assert "line 1: no column 'gpus' for num_gpus; did you mean 'gpu'?" in said
+    assert "the file has: id, t, gpu, run" in said
+    assert "workload.columns.num_gpus=" in said
+
+
+def test_a_file_of_other_separators_is_recognised(file: Path) -> None:
+    assert "separated by commas" in message(file, "id;t;gpus;run\na;0;1;1\n")
+
+
+def test_a_column_named_twice_is_ambiguous(file: Path) -> None:
+    assert "'t' (for submit_s) appears 2 times" in message(file, "id,t,t,gpus,run\na,0,0,1,1\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"", "the file is empty"),
+        (b"\n\n", "the file is empty"),
+        (b"id,t,gpus,run\n", "only a header row"),
+        (b"id,t,gpus,run\n\xe9a,0,1,1\n", "line 2: byte 0xe9 is not UTF-8"),
+        ("id,t,gpus,run\na,0,1,1\n".encode("utf-16"), "byte 0xff is not UTF-8"),
+        (b'id,t,gpus,run\n"a,0,1,1\nb,0,1,1\n', "line 2: the row cannot be split"),
+        (gzip.compress(b"id,t,gpus,run\na,0,1,1\n" * 50)[:-20], "not a whole gzip file"),
+        (gzip.compress(b"id\n")[:12] + b"\xff\xff\xff", "not a whole gzip file"),
+    ],
+)
+def test_a_broken_file_is_named(file: Path, text: bytes, words: str) -> None:
+    for strict in (True, False):
+        assert words in message(file, text, strict=strict)
+
+
+def test_plain_text_with_a_gz_ending(tmp_path: Path) -> None:
+    assert "drop the .gz ending" in message(tmp_path / "jobs.csv.gz", HEADER + "a,0,1,1\n")
+
+
+def test_an_absent_file_and_a_folder(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.csv", tmp_path):
+        with pytest.raises(TraceError, match=r"cannot be read .*set workload\.path"):
+            read_csv(path=str(path), columns=PLAIN, name="small", strict=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"duration": "run"}, "columns.duration is not a key; did you mean 'duration_s'?"),
+        ({"duration_s": None}, "columns.duration_s is missing"),
+        ({"submit_time": "t"}, "either submit_s"),
+        ({"submit_s": None}, "either submit_s"),
+    ],
+)
+def test_a_wrong_mapping(file: Path, change: dict[str, str | None], words: str) -> None:
+    with pytest.raises(TraceError, match=re.escape(words)):
+        read(file, HEADER + "a,0,1,1\n", columns={**PLAIN, **change})
+
+
+def test_lenient_reading_skips_counts_and_logs(file: Path, caplog) -> None:
+    rows = "a,0,1,1\nb,x,1,1\nc,1\nd,2,0,1\ne,3,1,1\na,4,1,1\n"
+    with caplog.at_level(logging.WARNING):
+        trace, notes = read(file, HEADER + rows, strict=False)
+    assert list(trace.job_id) == ["a", "e"]
+    assert trace.submit_s.tolist() == [0.0, 3.0]
+    assert (notes.rows, notes.skipped) == (6, 4)
+    assert "1 rows skipped" in caplog.text
+    assert "3 rows skipped" in caplog.text
+
+
+@pytest.mark.parametrize("rows", ["a,x,1,1\nb,1,0,1\n", "a\nb,1\n"])
+def test_lenient_reading_of_nothing_usable(file: Path, rows: str) -> None:
+    assert "usable" in message(file, HEADER + rows, strict=False) or "no row has" in message(
+        file, HEADER + rows, strict=False
+    )
+
+
+@given(
+    submits=st.lists(st.integers(0, 20), min_size=1, max_size=40),
+)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_sorting_is_stable_and_loses_nothing(tmp_path: Path, submits: list[int]) -> None:
+    rows = "".join(f"{row},{submit},1,{row}\n" for row, submit in enumerate(submits))
+    trace, notes = read(tmp_path / "jobs.csv", HEADER + rows)
+    expected = sorted(range(len(submits)), key=lambda row: (submits[row], row))
+    assert [int(name) for name in trace.job_id] == expected
+    assert trace.duration_s.tolist() == [float(row) for row in expected]
+    assert (notes.unsorted == 0) == (submits == sorted(submits))
+
+
+def test_noise_in_any_byte_gives_a_valid_trace_or_a_trace_error(file: Path) -> None:
+    rng = random.Random(7)
+    good = (HEADER + "".join(f"j{row},{row * 3},{1 + row % 4},{row}.5\n" for row in range(12))).encode()
+    outcomes = {"read": 0, "refused": 0}
+    for _ in range(400):
+        noisy = bytearray(gzip.compress(good, mtime=0) if rng.random() < 0.2 else good)
+        for _ in range(rng.randint(1, 6)):
+            spot = rng.randrange(len(noisy))
+            action = rng.choice(("set", "cut", "grow"))
+            if action == "set":
+                noisy[spot] = rng.choice(b'\x00"\n,-.e9\xff n')
+            elif action == "cut":
+                del noisy[spot : spot + rng.randint(1, 5)]
+            else:
+                noisy[spot:spot] = rng.choice((b",", b'"', b"\r", b"1e999", b"nan", b"\x00"))
+        try:
+            trace, _ = read(file, bytes(noisy), strict=rng.random() < 0.5)
+        except TraceError:
+            outcomes["refused"] += 1
+            continue
+        outcomes["read"] += 1
+        assert len(trace) >= 1
+        assert np.all(np.diff(trace.submit_s) >= 0)
+        assert np.all(trace.num_gpus >= 1)
+        assert np.all(np.isfinite(trace.duration_s) & (trace.duration_s >= 0))
+        assert len(set(trace.job_id)) == len(trace)
+    assert min(outcomes.values()) > 20  # both ends of the fuzz are reached
+
+
+@given(data=st.binary(max_size=200), strict=st.booleans())
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_arbitrary_bytes_never_escape_as_another_error(
+    tmp_path: Path, data: bytes, strict: bool
+) -> None:
+    with pytest.raises(TraceError):
+        read(tmp_path / "jobs.csv", data, strict=strict)
+
+
+def test_the_public_traces_read_whole() -> None:
+    folder = Path(os.environ.get("GPUYARD_DATA", Path(__file__).parents[3] / "shared" / "data"))
+    path = folder / "traces" / "philly_jobs.csv.gz"
+    if not path.exists():
+        pytest.skip("GPUYARD_DATA has no traces/philly_jobs.csv.gz")
+    names = ("job_id", "submit_s", "num_gpus", "duration_s", "vc")
+    trace, notes = read_csv(
+        path=str(path), columns={name: name for name in names}, name="philly", strict=True
+    )
+    assert len(trace) == notes.rows == 79_515
+    assert abs(float(np.mean(trace.num_gpus == 1)) - 0.887) < 0.001
