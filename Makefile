@@ -19,12 +19,16 @@ help:  ## list the targets
 
 setup: $(STAMP)  ## make .venv with the locked versions and this project (skipped when up to date)
 
-$(STAMP): requirements.lock setup.cfg pyproject.toml
+# A package that is new since the installation has to be made known, hence the packages here.
+PACKAGES := $(wildcard $(addsuffix /__init__.py,sim interference gnn marl))
+
+$(STAMP): requirements.lock setup.cfg pyproject.toml $(PACKAGES)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "Python 3.11 or newer is needed; name one with: make setup PYTHON=python3.11" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --requirement requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@echo "installing into $(VENV); the first time takes a minute or two"
+	$(BIN)/python -m pip install -qq --requirement requirements.lock
+	$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: setup  ## FIFO against better schedulers on one cluster, with a picture

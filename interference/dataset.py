@@ -11,8 +11,14 @@ from sim.errors import PhysicsError
 from sim.physics.gavel_files import profile_key, read_pairs
 
 CSV_COLUMNS = (
-    "gpu_type", "victim", "aggressor", "victim_solo_s", "aggressor_solo_s", "norm_speed", "feasible",
-)  # fmt: skip
+    "gpu_type",
+    "victim",
+    "aggressor",
+    "victim_solo_s",
+    "aggressor_solo_s",
+    "norm_speed",
+    "feasible",
+)
 
 
 @dataclass(frozen=True)
@@ -100,9 +106,7 @@ def gavel_rows(data_dir: Path | str) -> ColocationRows:
     directed = []
     for p in read_pairs(data_dir):
         a, b = p.profile_a, p.profile_b
-        directed.append(
-            DirectedRow(p.gpu_type, a, b, p.solo_a_s, p.solo_b_s, p.norm_a, p.feasible)
-        )
+        directed.append(DirectedRow(p.gpu_type, a, b, p.solo_a_s, p.solo_b_s, p.norm_a, p.feasible))
         if a != b:
             directed.append(
                 DirectedRow(p.gpu_type, b, a, p.solo_b_s, p.solo_a_s, p.norm_b, p.feasible)

@@ -60,10 +60,8 @@ def measures(rows: ColocationRows, predicted: FloatArray) -> Measures:
     return result
 
 
-def _deal(
-    groups: IntArray, folds: int, rng: np.random.Generator, what: str
-) -> list[IntArray]:
-    if not 2 <= folds <= len(groups):
+def _deal(groups: IntArray, folds: int, rng: np.random.Generator, what: str) -> list[IntArray]:
+    if not 1 < folds <= len(groups):
         raise PhysicsError(f"folds is {folds}; the rows have {len(groups)} {what}: use 2 to that")
     dealt = rng.permutation(groups)
     return [dealt[fold::folds] for fold in range(folds)]

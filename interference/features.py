@@ -19,8 +19,13 @@ def row_features(rows: ColocationRows) -> FloatArray:
 
 
 def log_solo(rows: ColocationRows, role: IntArray) -> FloatArray:
-    """(N,) ln of the solo step time of `role` (victim or aggressor) on the row's GPU type."""
-    return np.asarray(np.log(rows.solo_s[role, rows.gpu_type]))
+    """(N,) ln of the solo step time of `role` (victim or aggressor) on the row's GPU type.
+
+    A profile that never ran on the type is taken as its average profile.
+    """
+    log_s = np.log(rows.solo_s)
+    known = np.where(np.isnan(log_s), np.nanmean(log_s, axis=0), log_s)
+    return np.asarray(known[role, rows.gpu_type])
 
 
 def _of_role(rows: ColocationRows, role: IntArray) -> FloatArray:

@@ -10,7 +10,7 @@ from interference.additive import AdditiveModel
 from interference.boosting import BoostingModel
 from interference.constant import ConstantModel
 from interference.cross_fit import cross_fitted_table
-from interference.dataset import ColocationRows, gavel_rows
+from interference.dataset import ColocationRows, csv_rows, gavel_rows
 from interference.evaluate import Measures, held_out_errors, pair_folds, profile_folds
 from interference.feasibility import predicted_infeasible
 from interference.generated import generated_rows
@@ -36,14 +36,17 @@ class FitReport:
 
 
 def fit_and_report(*, data_dir: Path | None, out_dir: Path, seed: int, folds: int) -> FitReport:
-    """Fit on measured rows where `data_dir` has them, else on generated rows.
+    """Fit on measured rows where there are any, else on generated rows.
 
     Writes `model.json`, `errors.json` and `model_card.md` into `out_dir`.
+
+    Args:
+        data_dir: folder with Gavel's pairs, or a csv file with the columns of `dataset`.
+        out_dir: made if missing.
+        seed: of folds, models and generated rows.
+        folds: of the held-out errors and of the saved predictions.
     """
-    if data_dir is not None and (Path(data_dir) / PAIRS_FILE).is_file():
-        rows, data_set = gavel_rows(data_dir), "gavel"
-    else:
-        rows, data_set = generated_rows(np.random.default_rng(seed)), "generated"
+    rows, data_set = load_rows(data_dir, seed=seed)
     errors = judge(rows, seed=seed, folds=folds)
     saved = fit_saved(rows, errors, seed=seed, folds=folds, keep_observed=True)
     out_dir = Path(out_dir)
@@ -54,6 +57,15 @@ def fit_and_report(*, data_dir: Path | None, out_dir: Path, seed: int, folds: in
     table = error_table(errors)
     files[2].write_text(model_card(saved, data_set, table, len(rows), folds), encoding="utf-8")
     return FitReport(source=rows.source, best=saved.learned, table=table, files=files)
+
+
+def load_rows(data_dir: Path | None, *, seed: int) -> tuple[ColocationRows, str]:
+    """Rows and the name of the data set."""
+    if data_dir is not None and Path(data_dir).suffix == ".csv":
+        return csv_rows(data_dir), Path(data_dir).stem
+    if data_dir is not None and (Path(data_dir) / PAIRS_FILE).is_file():
+        return gavel_rows(data_dir), "gavel"
+    return generated_rows(np.random.default_rng(seed)), "generated"
 
 
 def models(seed: int) -> list[SpeedModel]:

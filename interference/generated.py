@@ -15,13 +15,13 @@ def generated_rows(rng: np.random.Generator) -> ColocationRows:
     profiles = len(catalogue.names)
     first, second = np.triu_indices(profiles)
     types, victims, aggressors = [], [], []
-    for gpu_type in range(len(catalogue.gpu_types)):
+    for row in range(len(catalogue.gpu_types)):
         chosen = rng.choice(len(first), PAIRS_A_TYPE, replace=False)
         a, b = first[chosen], second[chosen]
         other = a != b
         victims += [a, b[other]]
         aggressors += [b, a[other]]
-        types.append(np.full(len(a) + int(other.sum()), gpu_type))
+        types.append(np.full(len(a) + int(other.sum()), row))
     gpu_type, victim, aggressor = map(np.concatenate, (types, victims, aggressors))
     feasible = table.feasible[gpu_type, victim, aggressor]
     norm = 1.0 / table.slowdown[gpu_type, victim, aggressor]

@@ -8,6 +8,7 @@ share of pairs that did not fit into memory.
 
 import argparse
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -150,7 +151,7 @@ def infeasible_by_model(
 
 def _term_rows(
     gpu_type: str, names: tuple[str, ...], fit: AdditiveFit, shares: dict[str, float]
-) -> list[list[object]]:
+) -> list[list[str]]:
     return [
         [gpu_type, model, f"{fit.victim[rows].mean():.3f}", f"{fit.aggressor[rows].mean():.3f}",
          f"{shares[model]:.3f}"]
@@ -179,7 +180,7 @@ def _relative_slope(batch: FloatArray, step_s: FloatArray) -> float:
     return float(ratio.sum() / (ratio**2).sum())
 
 
-def _write(path: Path, header: list[str], rows: list[list[object]]) -> None:
+def _write(path: Path, header: list[str], rows: Sequence[Sequence[object]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")

@@ -12,10 +12,11 @@ def model_card(
 ) -> str:
     """Markdown: what it was fitted on, how well it does, what not to use it for."""
     columns = list(table[0])
+    physics = "measured" if saved.source == "measured" else "shipped"
     lines = [
         "# Co-location model",
         "",
-        f"- physics: {saved.source} (data set: {data_set}, {rows} directed rows)",
+        f"- physics: {physics} (data set: {data_set}, {rows} directed rows)",
         f"- `learned` stands for: {saved.learned} (smallest mean error on held-out pairs)",
         f"- GPU types: {', '.join(saved.gpu_types)}; profiles: {len(saved.profiles)}",
         f"- pairs marked as not fitting into memory: {int(saved.infeasible.sum())} of "
@@ -32,7 +33,8 @@ def model_card(
     lines += [
         "",
         "Each pair in the file is predicted by a fold that did not see it, so the errors above "
-        "are also those of the file.",
+        "are also those of the file. The best model was chosen by the same errors, which makes "
+        "its own a little too good.",
         "",
         "Limits: two single-GPU training jobs on one GPU; three and more tenants and gangs that "
         "share are extrapolations of the simulator. It answers only for the profiles and GPU "

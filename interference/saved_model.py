@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -69,24 +70,29 @@ def load_model(path: Path) -> SavedModel:
         raise PhysicsError(f"{path}: no interference model; run scripts/fit_interference.py")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] != FORMAT:
-            raise PhysicsError(f"{path}: format is {content['format']!r}; expected {FORMAT!r}")
-        profiles = len(content["profiles"])
-        infeasible = np.zeros((len(content["gpu_types"]), profiles, profiles), np.bool_)
-        for gpu_type, a, b in content["infeasible"]:
-            infeasible[gpu_type, a, b] = infeasible[gpu_type, b, a] = True
-        norm_speed = {name: np.array(t, float) for name, t in content["norm_speed"].items()}
-        model = SavedModel(
-            gpu_types=tuple(content["gpu_types"]),
-            profiles=tuple(content["profiles"]),
-            norm_speed=norm_speed,
-            infeasible=infeasible,
-            learned=content["learned"],
-            source=content["source"],
-        )
+        found = content["format"]
+        model = _parsed(content) if found == FORMAT else None
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise PhysicsError(f"{path}: not a whole interference model ({error!r}); fit it again") from error
+        raise PhysicsError(f"{path}: not a whole model ({error!r}); fit it again") from error
+    if model is None:
+        raise PhysicsError(f"{path}: format is {found!r}; expected {FORMAT!r}; fit it again")
     for name, table in model.norm_speed.items():
-        if table.shape != infeasible.shape or not np.all(table > 0):
-            raise PhysicsError(f"{path}: norm_speed.{name} has a wrong shape or a value of 0 or less")
+        if table.shape != model.infeasible.shape or not np.all(table > 0):
+            raise PhysicsError(f"{path}: norm_speed.{name}: wrong shape or a value of 0 or less")
     return model
+
+
+def _parsed(content: dict[str, Any]) -> SavedModel:
+    """The model in a JSON object; KeyError, TypeError, ValueError, IndexError where broken."""
+    profiles = len(content["profiles"])
+    infeasible = np.zeros((len(content["gpu_types"]), profiles, profiles), np.bool_)
+    for gpu_type, a, b in content["infeasible"]:
+        infeasible[gpu_type, a, b] = infeasible[gpu_type, b, a] = True
+    return SavedModel(
+        gpu_types=tuple(content["gpu_types"]),
+        profiles=tuple(content["profiles"]),
+        norm_speed={name: np.array(t, np.float64) for name, t in content["norm_speed"].items()},
+        infeasible=infeasible,
+        learned=content["learned"],
+        source=content["source"],
+    )

@@ -26,13 +26,15 @@ class Decision:
     """Orders for one instant, applied in this order: preempts, forwards, starts.
 
     Migration is a preemption and a start of the same job. `wake_s` is the absolute time at which
-    the scheduler wants to be asked even if nothing happens; None means it does not.
+    the scheduler wants to be asked even if nothing happens; None means it does not. With `again`
+    the scheduler is asked once more at this instant, after these orders took effect.
     """
 
     starts: tuple[Start, ...] = ()
     preempts: tuple[int, ...] = ()
     forwards: tuple[Forward, ...] = ()
     wake_s: float | None = None
+    again: bool = False
 
 
 WAIT = Decision()

@@ -6,6 +6,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision
+from sim.loads import Loads
 from sim.occupancy import Occupancy
 from sim.physics.catalogue import Catalogue
 from sim.physics.network_tables import NetworkTables
@@ -70,6 +71,23 @@ class Sharing(Protocol):
         rng: np.random.Generator,
     ) -> IntArray | None:
         """GPUs for `job` under this rule, or None if it should wait."""
+
+
+class Forwarding(Protocol):
+    """Routes a job when it arrives, and says whether partitions with room take others' jobs."""
+
+    @property
+    def name(self) -> str:
+        """Short name used in compositions."""
+
+    @property
+    def steals(self) -> bool:
+        """Whether a partition with room after its own queue takes waiting jobs of others."""
+
+    def route(
+        self, gang: int, home: int, fits_at_home: bool, loads: Loads, rng: np.random.Generator
+    ) -> int:
+        """Partition for a job that arrives at `home`; `home` itself means: keep it."""
 
 
 class InterferenceModel(Protocol):

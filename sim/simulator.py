@@ -148,12 +148,14 @@ def simulate(
     views = simulator.views(scheduler.needs)
     decisions, decision_s = 0, 0.0
     began = time.perf_counter()
-    while simulator.advance():
+    again = False
+    while again or simulator.advance():
         asked = time.perf_counter()
         decision = scheduler.decide(views.view())
         decision_s += time.perf_counter() - asked
         decisions += 1
         simulator.apply(decision)
+        again = decision.again
         if progress is not None and decisions % 1000 == 0:
             progress(simulator.finished(), simulator.now_s)
     loop_s = time.perf_counter() - began

@@ -87,6 +87,8 @@ class ClusterView:
     tenants: IntArray  # (G,) jobs on each GPU
     tenant: IntArray  # (G, C) those jobs; entries from `tenants` on are -1
     server_free: IntArray  # (S,) GPUs without a tenant
+    nic_jobs: IntArray  # (S,) multi-server jobs on each server
+    uplink_jobs: IntArray  # (R,) multi-rack jobs in each rack
     max_forwards: int
     granted: Signal
     placed: IntArray  # GPUs of running job j: placed[slot[j]:slot[j + 1]]
@@ -140,6 +142,8 @@ class ViewMaker:
             "tenants": read_only(state.tenants),
             "tenant": read_only(state.tenant),
             "server_free": read_only(state.server_free),
+            "nic_jobs": read_only(state.nic_jobs),
+            "uplink_jobs": read_only(state.uplink_jobs),
             "max_forwards": max_forwards,
             "granted": granted,
             "placed": read_only(state.placed),

@@ -37,6 +37,7 @@ def fit_additive(
     design = np.zeros((len(norm), 2 * profiles))
     design[rows, victim] = 1.0
     design[rows, profiles + aggressor] = 1.0
-    terms, *_ = np.linalg.lstsq(design, target - constant, rcond=None)  # smallest of all solutions
+    solution, *_ = np.linalg.lstsq(design, target - constant, rcond=None)  # smallest one
+    terms = np.asarray(solution, dtype=np.float64)
     residual = target - constant - design @ terms
     return AdditiveFit(constant, terms[:profiles], terms[profiles:], float(residual.std()))

@@ -75,7 +75,7 @@ class MeasuredInterference:
         """(P, P) slow-down and feasibility on one GPU type."""
         pairs = [p for p in self._pairs if p.gpu_type == gpu_type]
         if not pairs:
-            raise PhysicsError(f"GPU type {gpu_type!r} has no measured pair; use one of {GPU_TYPES}")
+            raise PhysicsError(f"GPU type {gpu_type!r} has no measured pair; use {GPU_TYPES}")
         norm, tried = measured_norm(pairs, catalogue.names)
         victim, aggressor = np.nonzero(np.isfinite(norm))
         fit = fit_additive(
@@ -126,15 +126,17 @@ def solo_step_s(speeds: list[IsolatedSpeed], names: tuple[str, ...]) -> FloatArr
 
 def measured_spread_ratio(speeds: list[IsolatedSpeed], names: tuple[str, ...]) -> FloatArray:
     """(P, T) spread / one-server speed, geometric mean over gangs, in [0.3, 1]; NaN: none."""
-    by_run = {(s.profile, s.gpu_type, s.num_gpus, s.consolidated): s.steps_per_s for s in speeds}
+    ran = [s for s in speeds if s.steps_per_s > 0]
+    by_run = {(s.profile, s.gpu_type, s.num_gpus, s.consolidated): s.steps_per_s for s in ran}
     ratio = np.full((len(names), len(GPU_TYPES)), np.nan)
     for row, name in enumerate(names):
         for column, gpu_type in enumerate(GPU_TYPES):
-            runs = [
-                (by_run.get((name, gpu_type, n, False), 0.0), by_run.get((name, gpu_type, n, True), 0.0))
-                for n in GANGS
+            runs = [(name, gpu_type, gang) for gang in GANGS]
+            logs = [
+                np.log(by_run[*run, False] / by_run[*run, True])
+                for run in runs
+                if (*run, False) in by_run and (*run, True) in by_run
             ]
-            logs = [np.log(spread / whole) for spread, whole in runs if spread > 0 and whole > 0]
             if logs:
                 ratio[row, column] = np.clip(np.exp(np.mean(logs)), LEAST_RATIO, 1.0)
     return ratio

@@ -27,6 +27,7 @@ ROLE_COLOURS = {
 }
 _CUT_AT = 8.0  # bars end at so many times the best; their labels still tell the value
 _PANELS_A_ROW = 2
+_ROOM = 1.6  # length of the axis in longest bars: room for intervals and labels
 
 
 def jct_bars(settings: Sequence[Setting], *, path: Path, confidence: float) -> None:
@@ -40,7 +41,7 @@ def jct_bars(settings: Sequence[Setting], *, path: Path, confidence: float) -> N
     columns = min(len(settings), _PANELS_A_ROW)
     rows = -(-len(settings) // columns)
     most = max(len(setting.standings) for setting in settings)
-    figure = new_figure(8.0 if columns == 1 else 7.0 * columns, rows * (1.5 + 0.32 * most))
+    figure = new_figure(8.0 if columns == 1 else 7.0 * columns, rows * (1.6 + 0.32 * most))
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, setting in zip(panels, settings, strict=False):
         _draw(axes, setting, confidence)
@@ -68,16 +69,24 @@ def _draw(axes: Axes, setting: Setting, confidence: float) -> None:
     unit = unit_for(s.intervals["jct_mean_s"].centre for s in known)
     best_s = min((s.intervals["jct_mean_s"].centre for s in known), default=0.0)
     cut = _CUT_AT * best_s / unit.length_s if best_s > 0 else np.inf
-    for place, standing in enumerate(known):
-        _bar(axes, place, standing, unit, cut)
     axes.set_yticks(range(len(known)), [s.scheduler for s in known])
     axes.invert_yaxis()
-    axes.set_xlim(right=axes.get_xlim()[1] * 1.22)  # room for the labels
+    longest = max((s.intervals["jct_mean_s"].centre for s in known), default=0.0)
+    axes.set_xlim(0, _ROOM * min(longest / unit.length_s, cut) or 1.0)
     axes.set_xlabel(f"mean JCT [{unit.name}], {confidence:.0%} interval")
-    heading(axes, setting.title)
+    for place, standing in enumerate(known):
+        _bar(axes, place, standing, unit, cut)
+    heading(axes, _two_lines(setting.title))
     tidy(axes, grid="x")
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
+
+
+def _two_lines(title: str) -> str:
+    """The title broken at its middle comma, to fit above a panel."""
+    parts = title.split(", ")
+    half = len(parts) // 2
+    return ", ".join(parts[:half]) + ",\n" + ", ".join(parts[half:])
 
 
 def _bar(axes: Axes, place: int, standing: Standing, unit: TimeUnit, cut: float) -> None:
@@ -87,9 +96,11 @@ def _bar(axes: Axes, place: int, standing: Standing, unit: TimeUnit, cut: float)
     axes.barh(place, min(centre, cut), color=ROLE_COLOURS[standing.role], height=0.68)
     end = min(centre, cut)
     if not np.isnan(low) and centre <= cut:
-        end = min(high, cut)
+        end = min(high, axes.get_xlim()[1] * 0.86)  # a far end is cut, so that bars stay long
         axes.hlines(place, max(low, 0.0), end, color="#222222", linewidth=1.4)
-    label = f" {centre:.3g}" + (" (bar cut)" if centre > cut else "")
+        if end < high:
+            axes.plot(end, place, ">", color="#222222", markersize=5)
+    label = f"  {centre:.3g}" + (" (bar cut)" if centre > cut else "")
     axes.annotate(
         label, (end, place), va="center", fontsize=9,
         fontweight="bold" if standing.role == "ours" else "normal",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SHORTEST_S = 1.0  # a logarithmic axis has no 0; shorter jobs are drawn here
+_MOST_INSIDE = 8  # a longer legend would cover the curves
 _TICKS_S = {
     1.0: "1 s",
     10.0: "10 s",
@@ -42,7 +43,7 @@ def jct_cdf(jct_s: Mapping[str, FloatArray], *, path: Path) -> None:
     if not jct_s or not all(len(times) for times in jct_s.values()):
         empty = [name for name, times in jct_s.items() if not len(times)]
         raise ReportError(f"no finished jobs to draw in {path.name}: {', '.join(empty) or 'none'}")
-    figure = new_figure(7.5, 4.6)
+    figure = new_figure(7.5, 4.6 + 0.1 * max(len(jct_s) - _MOST_INSIDE, 0))
     axes = figure.subplots()
     for place, name in enumerate(sorted(jct_s, key=lambda name: float(np.mean(jct_s[name])))):
         times = np.sort(np.maximum(jct_s[name], _SHORTEST_S))
@@ -50,6 +51,10 @@ def jct_cdf(jct_s: Mapping[str, FloatArray], *, path: Path) -> None:
         label = f"{name}  (mean {_human(float(np.mean(jct_s[name])))})"
         axes.step(times, share, where="post", label=label, **line_look(place))
     _dress(axes, max(float(times.max()) for times in jct_s.values()))
+    if len(jct_s) > _MOST_INSIDE:
+        figure.legend(loc="outside lower center", ncols=2, fontsize=8.5, frameon=False)
+    else:
+        axes.legend(fontsize=8.5, loc="best", frameon=True, framealpha=0.9, edgecolor="none")
     save_png(figure, path)
 
 
@@ -64,7 +69,6 @@ def _dress(axes: Axes, longest_s: float) -> None:
     axes.set_ylabel("share of jobs done within it")
     heading(axes, "Job completion times: further left and up is better")
     tidy(axes, grid="both")
-    axes.legend(fontsize=8.5, loc="best", frameon=True, framealpha=0.9, edgecolor="none")
 
 
 def _human(time_s: float) -> str:

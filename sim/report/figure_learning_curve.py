@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim.arrays import FloatArray
-from sim.report.figure_style import COLOURS, GREY, heading, new_figure, save_png, tidy
+from sim.report.figure_style import COLOURS, STROKES, heading, new_figure, save_png, tidy
 from sim.report.learning_curve_csv import LearningCurve
 from sim.report.time_unit import unit_for
 
@@ -63,15 +63,14 @@ def _draw_evaluation(axes: Axes, curve: LearningCurve, references_s: Mapping[str
         curve.iteration[known], jct_s / unit.length_s, "o-", color=COLOURS[1], linewidth=1.8,
         markersize=4, label="trained policy",
     )  # fmt: skip
-    for name, value_s in references_s.items():
-        axes.axhline(value_s / unit.length_s, color=GREY, linewidth=1.2, linestyle="--")
-        axes.annotate(
-            name, (1, value_s / unit.length_s), xycoords=("axes fraction", "data"), ha="right",
-            va="bottom", fontsize=8.5, color="#555555",
+    for place, (name, value_s) in enumerate(references_s.items()):
+        axes.axhline(
+            value_s / unit.length_s, label=name, linewidth=1.5,
+            color=COLOURS[(place + 2) % len(COLOURS)], linestyle=STROKES[place % 3 + 1],
         )  # fmt: skip
     axes.set_ylim(bottom=0)
     axes.set_ylabel(f"mean JCT on evaluation windows [{unit.name}]")
-    axes.legend(fontsize=9, frameon=False, loc="lower left")
+    axes.legend(fontsize=8.5, frameon=False, loc="best")
     heading(axes, "Evaluation: lower is better")
 
 

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from sim.arrays import FloatArray
 from sim.metrics.timeline import Timeline
 from sim.report.errors import ReportError
 from sim.report.figure_style import heading, line_look, new_figure, save_png, tidy
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_SCHEDULERS = 4  # more lines than this cannot be told apart where they cross
+_UTILISATION_BINS = 100
 
 
 def utilisation_queue(timelines: Mapping[str, Timeline], *, path: Path) -> None:
@@ -36,9 +40,10 @@ def utilisation_queue(timelines: Mapping[str, Timeline], *, path: Path) -> None:
     for place, (name, line) in enumerate(shown.items()):
         time = line.time_s / unit.length_s
         look = {**line_look(place), "linewidth": 1.3}
-        above.step(time, line.gpu_util_frac, where="post", label=name, **look)
+        above.step(*_coarser(time, line.gpu_util_frac), where="post", label=name, **look)
         below.step(time, line.queue_jobs, where="post", **look)
     _dress(above, below, unit)
+    below.set_xlim(0, max(float(line.time_s[-1]) for line in shown.values()) / unit.length_s)
     figure.legend(loc="outside lower center", ncols=2, fontsize=9, frameon=False)
     if len(timelines) > len(shown):
         below.annotate(
@@ -46,6 +51,15 @@ def utilisation_queue(timelines: Mapping[str, Timeline], *, path: Path) -> None:
             ha="right", va="top", fontsize=8,
         )  # fmt: skip
     save_png(figure, path)
+
+
+def _coarser(time: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Means over whole groups of bins: busy GPUs flicker too fast for lines that cross."""
+    group = max(len(values) // _UTILISATION_BINS, 1)
+    starts = np.arange(0, len(values), group)
+    sizes = np.diff(np.append(starts, len(values)))
+    means: FloatArray = np.add.reduceat(values, starts) / sizes
+    return time[starts], means
 
 
 def _dress(above: Axes, below: Axes, unit: TimeUnit) -> None:
@@ -56,7 +70,6 @@ def _dress(above: Axes, below: Axes, unit: TimeUnit) -> None:
     below.set_ylim(bottom=0)
     below.set_ylabel("waiting jobs")
     below.set_xlabel(f"time since the first submission [{unit.name}]")
-    below.set_xlim(left=0)
     heading(below, "Queue length")
     tidy(above, grid="y")
     tidy(below, grid="y")

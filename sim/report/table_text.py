@@ -95,7 +95,9 @@ def _decimals(value: float) -> int:
 
 def _note(every: list[Standing], with_ratio: bool, ours: str | None, confidence: float) -> str:
     counts = {s.intervals["jct_mean_s"].count for s in every if "jct_mean_s" in s.intervals}
-    repeats = f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+    repeats = (
+        " to ".join(str(count) for count in sorted({min(counts), max(counts)})) if counts else ""
+    )
     parts = [
         f"Mean ± half width of the {confidence:.0%} t interval over {repeats} windows "
         "(over seeds where there is one window); sorted by mean JCT."

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _TEXT_COLUMNS = 3  # scheduler, role, information
+_NARROWEST = 14  # characters of a scheduler's name on one line
+_NARROWEST_NUMBER = 8
 
 
 def rich_tables(text: TableText) -> Group:
@@ -34,7 +36,10 @@ def _rich_table(headers: tuple[str, ...], title: str, rows: tuple[tuple[str, ...
     )  # fmt: skip
     for place, header in enumerate(headers):
         side: Literal["left", "right"] = "left" if place < _TEXT_COLUMNS else "right"
-        table.add_column(escape(header.replace(" [", "\n[")), justify=side, overflow="fold")
+        table.add_column(
+            escape(header.replace(" [", "\n[")), justify=side, overflow="fold",
+            no_wrap=0 < place < _TEXT_COLUMNS, min_width=_NARROWEST_NUMBER if place else _NARROWEST,
+        )  # fmt: skip
     for cells in rows:
         table.add_row(*map(escape, cells), style="bold" if "(ours)" in cells else "")
     return table

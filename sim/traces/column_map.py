@@ -26,7 +26,8 @@ def checked_columns(columns: Mapping[str, str | None]) -> dict[str, str]:
     for key in columns:
         if key not in known:
             raise TraceError(
-                f"workload.columns.{key} is not a key{nearest(key, known)}; keys: {', '.join(known)}"
+                f"workload.columns.{key} is not a key{nearest(key, known)}; "
+                f"keys: {', '.join(known)}"
             )
     given = {key: str(name) for key, name in columns.items() if name is not None}
     for key in REQUIRED:

@@ -12,7 +12,7 @@ from sim.traces.option_rules import check_count, check_number
 from sim.traces.prepare import Preparation, fitted, prepare
 from sim.traces.select import split, thinned_window, time_window, without_vcs
 from sim.traces.setting import Setting
-from sim.traces.streams import WHOLE, streams
+from sim.traces.streams import whole_streams, window_streams
 from sim.traces.trace import Trace
 
 log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class CsvWorkload:
             self._read(),
             options=self._options,
             setting=setting,
-            draws=streams(seed=seed, part=WHOLE, index=0),
+            draws=whole_streams(seed=seed),
             measured_frac=self._measured.whole(),
         )
 
@@ -95,7 +95,7 @@ class CsvWorkload:
         Raises:
             TraceError: if the part is unknown or too short, or a job cannot be used.
         """
-        draws = streams(seed=seed, part=part, index=index)
+        draws = window_streams(seed=seed, part=part, index=index)
         trace = fitted(split(self._read(), part, self._split), self._options, setting)
         if self._num_jobs is not None:
             trace = thinned_window(trace, self._num_jobs, self._thin, draws.jobs)

@@ -11,7 +11,7 @@ from sim.traces.prepare import Preparation, fitted, prepare
 from sim.traces.select import thinned_window
 from sim.traces.setting import Setting
 from sim.traces.spec import WorkloadSpec
-from sim.traces.streams import WHOLE, streams
+from sim.traces.streams import Streams, whole_streams, window_streams
 
 
 class GeneratedWorkload:
@@ -69,7 +69,7 @@ class GeneratedWorkload:
         Raises:
             TraceError: if a job cannot run on the cluster.
         """
-        return self._table(WHOLE, 0, setting, seed, self._measured.whole())
+        return self._table(whole_streams(seed=seed), setting, self._measured.whole())
 
     def window(self, *, part: str, index: int, setting: Setting, seed: int) -> JobTable:
         """Window `index` of a part: streams of parts, indices and seeds are disjoint.
@@ -77,12 +77,10 @@ class GeneratedWorkload:
         Raises:
             TraceError: if the part is unknown or a job cannot run on the cluster.
         """
-        return self._table(part, index, setting, seed, self._measured.window())
+        draws = window_streams(seed=seed, part=part, index=index)
+        return self._table(draws, setting, self._measured.window())
 
-    def _table(
-        self, part: str, index: int, setting: Setting, seed: int, measured: tuple[float, float]
-    ) -> JobTable:
-        draws = streams(seed=seed, part=part, index=index)
+    def _table(self, draws: Streams, setting: Setting, measured: tuple[float, float]) -> JobTable:
         trace = generate(self._spec, self._num_jobs * self._thin, draws.jobs, self._name)
         trace = fitted(trace, self._options, setting)
         wanted = min(self._num_jobs, len(trace))

@@ -7,8 +7,8 @@ import numpy as np
 from sim.errors import TraceError
 from sim.traces.column_map import nearest
 
-WHOLE = "whole"
-KEYS = {"train": 0, "validation": 1, "test": 2, WHOLE: 3}
+PARTS = {"train": 0, "validation": 1, "test": 2}  # first entry of the parts' spawn keys
+WHOLE = 3  # that of whole traces
 
 
 @dataclass(frozen=True)
@@ -21,16 +21,31 @@ class Streams:
     estimates: np.random.Generator
 
 
-def streams(*, seed: int, part: str, index: int) -> Streams:
+def whole_streams(*, seed: int) -> Streams:
+    """The streams of a whole trace, shared with no window.
+
+    Raises:
+        TraceError: if the seed is negative.
+    """
+    return _streams(seed, WHOLE, 0)
+
+
+def window_streams(*, seed: int, part: str, index: int) -> Streams:
     """The streams of window `index` of `part`; equal arguments give equal streams.
 
     Raises:
         TraceError: if the part is unknown, or seed or index is negative.
     """
-    if part not in KEYS:
-        raise TraceError(f"part '{part}' is unknown{nearest(part, KEYS)}; parts: {', '.join(KEYS)}")
+    if part not in PARTS:
+        raise TraceError(
+            f"part '{part}' is unknown{nearest(part, PARTS)}; parts: {', '.join(PARTS)}"
+        )
+    return _streams(seed, PARTS[part], index)
+
+
+def _streams(seed: int, kind: int, index: int) -> Streams:
     if seed < 0 or index < 0:
         raise TraceError(f"seed is {seed} and window index is {index}; both must be 0 or more")
-    root = np.random.SeedSequence(entropy=seed, spawn_key=(KEYS[part], index))
+    root = np.random.SeedSequence(entropy=seed, spawn_key=(kind, index))
     jobs, profiles, homes, estimates = map(np.random.default_rng, root.spawn(4))
     return Streams(jobs, profiles, homes, estimates)

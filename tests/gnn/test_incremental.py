@@ -12,9 +12,10 @@ def dirty_rows(batch, count):
 
 
 def change(batch, rows):
-    """New features for the servers in `rows`, and the batch that has them."""
+    """New features for the servers in `rows` (NaN for absent GPUs), and the batch that has them."""
     x_gpu, x_server = batch.x_gpu.flatten(0, 1).clone(), batch.x_server.flatten(0, 1).clone()
     x_gpu[rows], x_server[rows] = torch.randn_like(x_gpu[rows]), torch.randn_like(x_server[rows])
+    x_gpu[~batch.gpu_mask.flatten(0, 1)] = float("nan")
     changed = batch._replace(
         x_gpu=x_gpu.view_as(batch.x_gpu), x_server=x_server.view_as(batch.x_server)
     )

@@ -1,0 +1,1 @@
+"""Multi-agent environments, policies, learned schedulers and their training."""

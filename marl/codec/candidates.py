@@ -1,0 +1,96 @@
+"""The placement that an action (job, server, mode) stands for: outwards from the server."""
+
+import numpy as np
+from numba import njit
+
+from marl.codec.tables import Tables
+from sim.arrays import IntArray
+
+EXCLUSIVE, SHARED = 0, 1
+MODES_COUNT = 2
+
+
+@njit(cache=True)
+def can_join(tables: Tables, job: int, gpu: int) -> bool:
+    """Whether `job` fits on `gpu` beside its tenants (none is fine)."""
+    count = tables.tenants[gpu]
+    if count >= tables.tenant.shape[1]:
+        return False
+    kind = tables.server_type[tables.gpu_server[gpu]]
+    for k in range(count):
+        other = tables.profile[tables.tenant[gpu, k]]
+        if not tables.feasible[kind, tables.profile[job], other]:
+            return False
+    return True
+
+
+@njit(cache=True)
+def usable_counts(tables: Tables, job: int, servers: IntArray, mode: int) -> IntArray:
+    """(s,) GPUs of each own server that `job` may use in this mode."""
+    counts = np.zeros(len(servers), dtype=np.int64)
+    for i in range(len(servers)):
+        first, last = tables.server_first_gpu[servers[i]], tables.server_first_gpu[servers[i] + 1]
+        for gpu in range(first, last):
+            if tables.tenants[gpu] == 0 or (mode == SHARED and can_join(tables, job, gpu)):
+                counts[i] += 1
+    return counts
+
+
+@njit(cache=True)
+def _take_from(
+    tables: Tables, job: int, server: int, mode: int, left: int, out: IntArray, done: int
+) -> int:
+    """Take up to `left` GPUs of `server`, empty ones first; how many `out` holds then."""
+    first, last = tables.server_first_gpu[server], tables.server_first_gpu[server + 1]
+    for level in range(tables.tenant.shape[1] if mode == SHARED else 1):
+        for gpu in range(first, last):
+            if left > 0 and tables.tenants[gpu] == level and can_join(tables, job, gpu):
+                out[done] = gpu
+                done += 1
+                left -= 1
+    return done
+
+
+@njit(cache=True)
+def _next_server(
+    tables: Tables, servers: IntArray, counts: IntArray, used: IntArray, rack: int, left: int
+) -> int:
+    """The nearest next server: same rack first; the tightest that finishes, else the roomiest."""
+    best, best_key = -1, -1.0
+    for i in range(len(servers)):
+        if used[i] != 0 or counts[i] == 0:
+            continue
+        near = 1000.0 if tables.server_rack[servers[i]] == rack else 0.0
+        fit = 500.0 - counts[i] if counts[i] >= left else float(counts[i])
+        if near + fit > best_key:
+            best, best_key = i, near + fit
+    return best
+
+
+@njit(cache=True)
+def place_outwards(
+    tables: Tables, job: int, servers: IntArray, counts: IntArray, start: int, mode: int
+) -> IntArray:
+    """GPUs for the gang, first from own server number `start`; empty if it does not fit.
+
+    `counts` are this mode's usable GPUs of each own server. A shared placement that finds only
+    empty GPUs is no candidate of its own, so it comes back empty too.
+    """
+    gang = tables.num_gpus[job]
+    out = np.empty(gang, dtype=np.int64)
+    if counts[start] == 0 or counts.sum() < gang:
+        return out[:0]
+    used = np.zeros(len(servers), dtype=np.int64)
+    rack = tables.server_rack[servers[start]]
+    done, at = 0, start
+    while done < gang:
+        used[at] = 1
+        done = _take_from(tables, job, servers[at], mode, gang - done, out, done)
+        if done < gang:
+            at = _next_server(tables, servers, counts, used, rack, gang - done)
+    if mode == SHARED:
+        for gpu in out:
+            if tables.tenants[gpu] > 0:
+                return out
+        return out[:0]
+    return out

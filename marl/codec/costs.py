@@ -1,0 +1,90 @@
+"""Predicted cost of a placement: spread, contention, slow-down of self and of victims."""
+
+import numpy as np
+from numba import njit
+
+from marl.codec.tables import Tables
+from sim.arrays import FloatArray, IntArray
+
+SPREAD, CONTENTION, SELF, VICTIM, VICTIM_DELAY, SERVERS, SHARED_FRAC = range(7)
+
+
+@njit(cache=True)
+def _last(index: int, length: int) -> int:
+    return index if index < length else length - 1
+
+
+@njit(cache=True)
+def _shape(tables: Tables, gpus: IntArray) -> tuple[int, int, int, int, int]:
+    """Most GPUs on a server, servers, racks, jobs on the busiest NIC and uplink (others only)."""
+    most, servers, racks, nic, uplink = 0, 0, 0, 0, 0
+    for i in range(len(gpus)):
+        server = tables.gpu_server[gpus[i]]
+        here, seen, seen_rack = 0, False, False
+        for j in range(len(gpus)):
+            other = tables.gpu_server[gpus[j]]
+            here += other == server
+            seen = seen or (j < i and other == server)
+            same_rack = tables.server_rack[other] == tables.server_rack[server]
+            seen_rack = seen_rack or (j < i and same_rack)
+        most = max(most, here)
+        servers += not seen
+        racks += not seen_rack
+        nic = max(nic, tables.nic_jobs[server])
+        uplink = max(uplink, tables.uplink_jobs[tables.server_rack[server]])
+    return most, servers, racks, nic, uplink
+
+
+@njit(cache=True)
+def _neighbours(tables: Tables, job: int, gpus: IntArray) -> tuple[float, float, float, float]:
+    """Worst slow-down of self, worst of a victim, victims' added seconds, share of shared GPUs.
+
+    A victim that shares several GPUs counts once a GPU with 1 / its gang of its delay.
+    """
+    p = tables.profile[job]
+    own, victim, delay_s, shared = 1.0, 1.0, 0.0, 0
+    mine_s = max(tables.estimate_s[job] - tables.progress_s[job], 60.0)
+    for gpu in gpus:
+        kind = tables.server_type[tables.gpu_server[gpu]]
+        here = 1.0
+        shared += tables.tenants[gpu] > 0
+        for k in range(tables.tenants[gpu]):
+            other = tables.tenant[gpu, k]
+            q = tables.profile[other]
+            here += tables.slowdown[kind, p, q] - 1.0
+            hit = tables.slowdown[kind, q, p]
+            victim = max(victim, hit)
+            left_s = max(tables.estimate_s[other] - tables.progress_s[other], 60.0)
+            delay_s += (hit - 1.0) * min(left_s, mine_s) / tables.num_gpus[other]
+        own = max(own, here)
+    return own, victim, delay_s, shared / len(gpus)
+
+
+@njit(cache=True)
+def placement_costs(tables: Tables, job: int, gpus: IntArray, out: FloatArray) -> None:
+    """Fill out (7,) with log slow-downs by cause, victims' delay over own work, and shape."""
+    p = tables.profile[job]
+    most, servers, racks, nic, uplink = _shape(tables, gpus)
+    compute_s = 0.0
+    for gpu in gpus:
+        kind = tables.server_type[tables.gpu_server[gpu]]
+        compute_s = max(compute_s, tables.compute_s[p, kind])
+    local_s = tables.local_s[p, _last(most, tables.local_s.shape[1])]
+    server_s = tables.server_s[p, _last(servers, tables.server_s.shape[1])]
+    rack_s = tables.rack_s[p, _last(racks, tables.rack_s.shape[1])]
+    nic_factor, uplink_factor = 1.0, 1.0
+    if servers > 1:
+        nic_factor = tables.nic_factor[_last(nic + 1, len(tables.nic_factor))]
+    if racks > 1:
+        uplink_factor = tables.uplink_factor[_last(uplink + 1, len(tables.uplink_factor))]
+    alone_s = compute_s + local_s + server_s + rack_s
+    busy_s = compute_s + local_s + server_s * nic_factor + rack_s * uplink_factor
+    own, victim, delay_s, shared = _neighbours(tables, job, gpus)
+    work_s = max(tables.estimate_s[job] - tables.progress_s[job], 60.0)
+    out[SPREAD] = np.log(alone_s / tables.reference_step_s[job])
+    out[CONTENTION] = np.log(busy_s / alone_s)
+    out[SELF] = np.log(own)
+    out[VICTIM] = np.log(victim)
+    out[VICTIM_DELAY] = np.log1p(delay_s / work_s)
+    out[SERVERS] = servers / 8.0
+    out[SHARED_FRAC] = shared

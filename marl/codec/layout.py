@@ -1,0 +1,80 @@
+"""Sizes of an observation and the numbering of actions."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from marl.codec.candidates import MODES_COUNT
+
+from sim.arrays import IntArray
+from sim.topology.topology import Topology
+
+JOB_FEATURES = 14
+GPU_FEATURES = 5
+SERVER_FEATURES = 7
+PAIR_FEATURES = 10
+PEER_FEATURES = 7
+FORWARD_FEATURES = 6
+CONTEXT_FEATURES = 8
+MODES = MODES_COUNT
+
+
+@dataclass(frozen=True)
+class Layout:
+    """W jobs in the window, S servers, K GPUs a server, R racks, M partitions: padded sizes.
+
+    Actions: starts (w, s, mode) first, then forwards (w, m), then *wait*.
+    """
+
+    window: int
+    servers: int
+    gpus_per_server: int
+    racks: int
+    partitions: int
+
+    @property
+    def starts(self) -> int:
+        """Number of start actions."""
+        return self.window * self.servers * MODES
+
+    @property
+    def actions(self) -> int:
+        """Number of actions."""
+        return self.starts + self.window * self.partitions + 1
+
+    @property
+    def wait(self) -> int:
+        """The action *wait*, always the last."""
+        return self.actions - 1
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each observation array."""
+        w, s, m = self.window, self.servers, self.partitions
+        return {
+            "jobs": (w, JOB_FEATURES),
+            "gpus": (s, self.gpus_per_server, GPU_FEATURES),
+            "servers": (s, SERVER_FEATURES),
+            "server_rack": (s,),
+            "pairs": (w, s, MODES, PAIR_FEATURES),
+            "peers": (m, PEER_FEATURES),
+            "forwards": (w, m, FORWARD_FEATURES),
+            "context": (CONTEXT_FEATURES,),
+            "action_mask": (self.actions,),
+        }
+
+
+def layout_for(
+    topology: Topology, partition_of_server: IntArray, window: int, partitions: int
+) -> Layout:
+    """The smallest layout that holds every partition; `partitions` may leave room for more."""
+    servers = np.bincount(partition_of_server)
+    racks = [
+        len(np.unique(topology.server_rack[partition_of_server == p])) for p in range(len(servers))
+    ]
+    return Layout(
+        window=window,
+        servers=int(servers.max()),
+        gpus_per_server=int(topology.gpus_per_server.max()),
+        racks=max(racks),
+        partitions=max(partitions, len(servers)),
+    )

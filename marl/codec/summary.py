@@ -1,0 +1,74 @@
+"""One coarse row a partition: load, queue, room, and the largest gang placeable now."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from marl.codec.tables import Tables
+from sim.arrays import FloatArray, IntArray
+
+
+class Summary(NamedTuple):
+    """M partitions; what a partition tells the others."""
+
+    wanted: FloatArray  # (M,) GPUs that waiting and running jobs want
+    capacity: FloatArray  # (M,) GPUs
+    queued: FloatArray  # (M,) waiting jobs
+    free: FloatArray  # (M,) empty GPUs
+    roomiest: FloatArray  # (M,) most empty GPUs on one server that is not wholly empty
+    empty_servers: FloatArray  # (M,) wholly empty servers of the largest size
+    largest: FloatArray  # (M,) GPUs of its largest server
+
+
+@njit(cache=True)
+def summarise(
+    tables: Tables, partition_of_server: IntArray, partition: IntArray, queued: IntArray,
+    running: IntArray, count: int,
+) -> Summary:  # fmt: skip
+    """Rows of all `count` partitions; `partition` is the job table's column."""
+    rows = np.zeros((7, count))
+    wanted, capacity, waiting, free = rows[0], rows[1], rows[2], rows[3]
+    roomiest, empty, largest = rows[4], rows[5], rows[6]
+    for server in range(len(partition_of_server)):
+        m = partition_of_server[server]
+        size = tables.server_first_gpu[server + 1] - tables.server_first_gpu[server]
+        largest[m] = max(largest[m], size)
+        capacity[m] += size
+    for server in range(len(partition_of_server)):
+        m = partition_of_server[server]
+        first, last = tables.server_first_gpu[server], tables.server_first_gpu[server + 1]
+        here = 0
+        for gpu in range(first, last):
+            here += tables.tenants[gpu] == 0
+        free[m] += here
+        if here == last - first and here == largest[m]:
+            empty[m] += 1
+        else:
+            roomiest[m] = max(roomiest[m], here)
+    for job in queued:
+        wanted[partition[job]] += tables.num_gpus[job]
+        waiting[partition[job]] += 1
+    for job in running:
+        wanted[partition[job]] += tables.num_gpus[job]
+    return Summary(wanted, capacity, waiting, free, roomiest, empty, largest)
+
+
+@njit(cache=True)
+def placeable_now(summary: Summary, partition: int, gang: int) -> bool:
+    """Whether a compact placement of `gang` on empty GPUs is there now."""
+    size = summary.largest[partition]
+    whole, rest = gang // size, gang % size
+    if gang <= size:
+        whole, rest = 0, gang
+    empty = summary.empty_servers[partition]
+    if empty < whole:
+        return False
+    return bool(empty > whole or summary.roomiest[partition] >= rest)
+
+
+@njit(cache=True)
+def largest_gang_now(summary: Summary, partition: int) -> float:
+    """Most GPUs a compact placement could have now."""
+    whole = summary.empty_servers[partition] * summary.largest[partition]
+    return float(whole + summary.roomiest[partition])

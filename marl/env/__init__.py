@@ -1,0 +1,1 @@
+"""The scheduling game as a PettingZoo parallel environment."""

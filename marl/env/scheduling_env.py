@@ -1,0 +1,176 @@
+"""The scheduling game as a PettingZoo parallel environment: one agent a partition."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from pettingzoo import ParallelEnv
+
+from marl.codec.layout import Layout
+from marl.codec.rounds import CodecRules, Observation, Rounds
+from marl.env.delay import accrue_delay, fresh_delays
+from marl.env.game import Game
+from marl.env.reward import DelayReward
+from sim.jobs import JobTable
+from sim.kernel.state import FINISHED
+from sim.signals import Signal
+from sim.simulator import Simulator
+from sim.view import ClusterView, ViewMaker
+
+NEEDS = Signal.PREDICTION | Signal.PROFILE | Signal.INTERFERENCE
+Infos = dict[str, dict[str, Any]]
+Step = tuple[
+    dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], Infos
+]
+
+
+def agent_name(partition: int) -> str:
+    """The agent that owns `partition`."""
+    return f"agent_{partition}"
+
+
+class SchedulingEnv(ParallelEnv[str, Observation, int]):
+    """Cooperative placement of an episode's jobs.
+
+    Observation: dict of float32 arrays (`Layout.shapes`); `action_mask` is 1 where legal. Action:
+    start (job w of the window, server s, exclusive or shared), forward (w, to partition m), or
+    *wait*. All agents act at once, in rounds at one instant, until all wait; then time passes to
+    the next event. An agent that need not act has only *wait* in its mask. An illegal action
+    raises InvalidDecision.
+
+    Reward: see `marl.env.reward`. Termination: all jobs are done. Truncation: never, unless
+    `max_rounds` is reached. The episode's jobs come from `make_jobs(seed)`; equal seeds give equal
+    episodes.
+    """
+
+    metadata = {"name": "gpuyard_scheduling_v0", "render_modes": []}
+
+    def __init__(
+        self,
+        *,
+        game: Game,
+        layout: Layout,
+        rules: CodecRules,
+        reward: DelayReward,
+        make_jobs: Callable[[int], JobTable],
+        max_rounds: int,
+    ) -> None:
+        """`make_jobs` gets a seed drawn from the environment's own stream at each reset."""
+        self.game = game
+        self.layout = layout
+        self.reward = reward
+        self.max_rounds = max_rounds
+        self.render_mode = None
+        self._make_jobs = make_jobs
+        self._rounds = Rounds(layout=layout, rules=rules)
+        self._rng = np.random.default_rng()
+        self.possible_agents = [agent_name(m) for m in range(game.partitions)]
+        self.agents: list[str] = []
+        self._observation_space = _observation_space(layout)
+        self._action_space = {
+            agent: spaces.Discrete(layout.actions) for agent in self.possible_agents
+        }
+        self._simulator: Simulator | None = None
+
+    def observation_space(self, agent: str) -> spaces.Dict:
+        """The same space for every agent."""
+        del agent
+        return self._observation_space
+
+    def action_space(self, agent: str) -> spaces.Discrete:
+        """Discrete; the same size for every agent."""
+        return self._action_space[agent]
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Observation], Infos]:
+        """A new episode; without a seed the environment's stream goes on."""
+        del options
+        if seed is not None:
+            self._rng = np.random.default_rng(seed)
+        jobs = self._make_jobs(int(self._rng.integers(2**31)))
+        simulator = self.game.simulator(jobs)
+        self._simulator = simulator
+        self._views: ViewMaker = simulator.views(NEEDS)
+        self._known_s = fresh_delays(len(jobs))
+        self._delay_s = np.zeros(self.game.partitions)
+        self._rounds_done = 0
+        self.agents = list(self.possible_agents)
+        self._rounds.restart()
+        simulator.advance()
+        self._view: ClusterView = self._views.view()
+        observations = self._to_next_choice()
+        return observations, {agent: {} for agent in self.agents}
+
+    def step(self, actions: dict[str, int]) -> Step:
+        """One round of simultaneous actions."""
+        simulator = self._running()
+        chosen = {self.possible_agents.index(agent): int(a) for agent, a in actions.items()}
+        self._delay_s[:] = 0.0
+        simulator.apply(self._rounds.decide(self._view, chosen))
+        self._view = self._views.view()
+        observations = self._to_next_choice()
+        self._rounds_done += 1
+        rewards = self.reward(self._delay_s)
+        over = bool((simulator.state.status == FINISHED).all())
+        cut = not over and self._rounds_done >= self.max_rounds
+        agents = self.agents
+        self.agents = [] if over or cut else agents
+        infos: Infos = {agent: {} for agent in agents}
+        if over or cut:
+            infos = {agent: {"jct_mean_s": self._mean_jct_s()} for agent in agents}
+        return (
+            observations,
+            {agent: float(rewards[m]) for m, agent in enumerate(agents)},
+            dict.fromkeys(agents, over),
+            dict.fromkeys(agents, cut),
+            infos,
+        )
+
+    def _running(self) -> Simulator:
+        if self._simulator is None or not self.agents:
+            raise RuntimeError("step() was called before reset() or after the episode's end")
+        return self._simulator
+
+    def _to_next_choice(self) -> dict[str, Observation]:
+        """Let time pass until somebody has a choice; everyone's observation there."""
+        simulator = self._running() if self._simulator is not None else None
+        assert simulator is not None
+        while True:
+            seen = self._rounds.observe(self._view, everyone=True)
+            if any(o["action_mask"][:-1].any() for o in seen.values()):
+                break
+            alive = simulator.advance()
+            accrue_delay(simulator.state, self._known_s, self._delay_s)
+            self._view = self._views.view()
+            self._rounds.open()
+            if not alive:
+                break
+        return {agent_name(m): observation for m, observation in seen.items()}
+
+    def _mean_jct_s(self) -> float:
+        """Mean JCT of the jobs that finished."""
+        state = self._running().state if self.agents else self._simulator.state  # type: ignore[union-attr]
+        done = state.status == FINISHED
+        jct_s: npt.NDArray[np.float64] = state.finish_s[done] - state.submit_s[done]
+        return float(jct_s.mean()) if done.any() else float("nan")
+
+    def render(self) -> None:
+        """Nothing to draw live; see `sim.report` for figures of a finished run."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def _observation_space(layout: Layout) -> spaces.Dict:
+    boxes: dict[str, spaces.Space[Any]] = {}
+    for key, shape in layout.shapes().items():
+        if key == "server_rack":
+            boxes[key] = spaces.Box(0, max(layout.racks - 1, 0), shape, dtype=np.int64)
+        elif key == "action_mask":
+            boxes[key] = spaces.Box(0.0, 1.0, shape, dtype=np.float32)
+        else:
+            boxes[key] = spaces.Box(-np.inf, np.inf, shape, dtype=np.float32)
+    return spaces.Dict(boxes)

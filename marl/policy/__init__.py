@@ -1,0 +1,1 @@
+"""The policy network: torch only, no RL framework."""

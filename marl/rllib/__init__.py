@@ -1,0 +1,1 @@
+"""Everything that touches Ray and RLlib."""

@@ -1,0 +1,1 @@
+"""Trained policies in the form of schedulers."""

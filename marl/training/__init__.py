@@ -1,0 +1,1 @@
+"""Warm start, the training loop's bookkeeping, policy files."""

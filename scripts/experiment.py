@@ -1,0 +1,134 @@
+"""From a resolved configuration to the objects of one experiment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from launch_build import build
+
+from marl.env.game import Game
+from sim.jobs import JobTable
+from sim.physics.no_interference import NoInterference
+from sim.physics.pair_table import PairTable
+from sim.physics.physics import Physics
+from sim.protocols import Scheduler
+from sim.report.labels import Labels
+from sim.signals import Signal, information_of
+from sim.topology.partitions import contiguous_partitions
+from sim.traces.setting import Setting
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A game, the workload it is played on, and the names that go into results."""
+
+    game: Game
+    workload: Any  # CsvWorkload or GeneratedWorkload
+    setting: Setting
+    seed: int
+    load: float | None
+    workload_name: str
+    belief_info: str
+
+    def whole(self) -> JobTable:
+        """The whole workload."""
+        jobs: JobTable = self.workload.whole(setting=self.setting, seed=self.seed)
+        return jobs
+
+    def window(self, part: str, index: int) -> JobTable:
+        """One window of a part."""
+        jobs: JobTable = self.workload.window(
+            part=part, index=index, setting=self.setting, seed=self.seed
+        )
+        return jobs
+
+
+def experiment_of(config: Mapping[str, Any]) -> Experiment:
+    """Build topology, physics, belief and workload."""
+    topology = build(config, "topology")
+    catalogue = build(config, "profiles")
+    if hasattr(catalogue, "catalogue"):
+        catalogue = catalogue.catalogue()
+    pairs = build(config, "interference").pair_table(catalogue)
+    network = build(config, "network").tables(catalogue, topology)
+    reference = config["reference_gpu"] or topology.gpu_types[0]
+    physics = Physics(catalogue=catalogue, pairs=pairs, network=network, reference_gpu=reference)
+    agents = config["agents"]
+    setting = Setting(
+        gpus=topology.num_gpus,
+        partitions=agents["count"],
+        skew=agents["skew"],
+        catalogue=catalogue,
+        estimator=build(config, "estimator"),
+    )
+    game = Game(
+        topology=topology,
+        physics=physics,
+        belief=replace(physics, pairs=_believed(config, physics)),
+        partition_of_server=contiguous_partitions(topology, agents["count"]),
+        max_tenants=config["max_tenants"],
+        restart_s=config["restart_s"],
+        max_forwards=agents["max_forwards"],
+    )
+    return Experiment(
+        game=game,
+        workload=build(config, "workload"),
+        setting=setting,
+        seed=config["seed"],
+        load=config["workload"]["load"],
+        workload_name=config["workload"]["name"],
+        belief_info=config["belief"]["info"],
+    )
+
+
+def _believed(config: Mapping[str, Any], physics: Physics) -> PairTable:
+    """The slow-downs that schedulers are told; what fits in memory is known to everyone."""
+    belief = config["belief"]
+    if belief["info"] == "oracle":
+        return physics.pairs
+    model = NoInterference() if belief["model"] is None else build(config, "belief.model")
+    return replace(model.pair_table(physics.catalogue), feasible=physics.pairs.feasible)
+
+
+def composition_of(config: Mapping[str, Any], partitions: int, **objects: Any) -> Scheduler:
+    """The scheduler that `scheduler`, `placer`, `sharing` and `forwarding` describe."""
+    from sim.partitioned import PartitionedScheduler
+    from sim.queueing import QueueScheduler
+
+    scheduler: Scheduler = build(config, "scheduler", **objects)
+    if partitions == 1 or not isinstance(scheduler, QueueScheduler):
+        return scheduler
+    return PartitionedScheduler(child=scheduler, forwarding=build(config, "forwarding"))
+
+
+def physics_name(physics: Physics) -> str:
+    """`measured` or `shipped` by where the tables come from, `none` if they are switched off."""
+    if physics.pairs.source == "none":
+        silent = not (physics.network.server_s.any() or physics.network.local_s.any())
+        return "none" if silent else physics.catalogue.source
+    return physics.pairs.source
+
+
+def labels_of(
+    experiment: Experiment, scheduler: Scheduler, *, window: int, role: str | None
+) -> Labels:
+    """What `comparison.csv` says of one run."""
+    needs = scheduler.needs
+    information = information_of(needs)
+    if information == "predicted":
+        information = experiment.setting.estimator.information
+    if role is None:
+        role = "reference" if Signal.DURATION in needs else "composite"
+    return Labels(
+        scheduler=scheduler.name,
+        topology=experiment.game.topology.name,
+        workload=experiment.workload_name,
+        load=experiment.load,
+        agents=experiment.game.partitions,
+        seed=experiment.seed,
+        window=window,
+        information=information,
+        interference_info=experiment.belief_info if Signal.INTERFERENCE in needs else "none",
+        physics=physics_name(experiment.game.physics),
+        role=role,
+    )

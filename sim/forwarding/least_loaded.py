@@ -1,0 +1,26 @@
+"""Least loaded at arrival."""
+
+import numpy as np
+
+from sim.loads import Loads
+
+
+class LeastLoadedForwarding:
+    """A job goes where the fewest GPUs are wanted for each GPU there is, once, as it arrives.
+
+    Only partitions large enough for the gang count; home wins ties, then the lowest index.
+    """
+
+    name = "least_loaded"
+    steals = False
+
+    def route(
+        self, gang: int, home: int, fits_at_home: bool, loads: Loads, rng: np.random.Generator
+    ) -> int:
+        """The least loaded partition; the job's own demand does not count."""
+        del fits_at_home, rng
+        without = loads.wanted.astype(np.float64)
+        without[home] -= gang
+        share = np.where(loads.capacity >= gang, without / loads.capacity, np.inf)
+        best = int(np.argmin(share))
+        return home if share[home] <= share[best] else best

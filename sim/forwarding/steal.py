@@ -1,0 +1,19 @@
+"""Work stealing: a partition with room takes waiting jobs of others."""
+
+import numpy as np
+
+from sim.loads import Loads
+
+
+class Steal:
+    """Jobs stay home when they arrive; late binding does the rest."""
+
+    name = "steal"
+    steals = True
+
+    def route(
+        self, gang: int, home: int, fits_at_home: bool, loads: Loads, rng: np.random.Generator
+    ) -> int:
+        """Home."""
+        del gang, fits_at_home, loads, rng
+        return home

@@ -1,0 +1,123 @@
+"""Saved models, beliefs, and the whole fit."""
+
+import json
+
+import numpy as np
+import pytest
+
+from interference.fit import fit_and_report
+from interference.learned import (
+    SHIPPED_DIR,
+    AdditiveInterference,
+    LearnedInterference,
+    LinearInterference,
+)
+from interference.saved_model import SavedModel, load_model, save_model
+from sim.errors import PhysicsError
+from sim.physics.catalogue import Catalogue
+from sim.physics.shipped_files import ShippedInterference, ShippedProfiles
+
+
+def small_model() -> SavedModel:
+    norm = np.array([[[0.5, 0.25], [1.25, 0.8]]])
+    infeasible = np.array([[[False, True], [True, False]]])
+    return SavedModel(
+        gpu_types=("k",),
+        profiles=("A/1", "B/2"),
+        norm_speed={"linear": norm, "boosting": norm / 2},
+        infeasible=infeasible,
+        learned="boosting",
+        source="measured",
+    )
+
+
+def small_catalogue(*names: str) -> Catalogue:
+    count = len(names)
+    return Catalogue(
+        names=names,
+        gpu_types=("k",),
+        compute_s=np.ones((count, 1)),
+        sync_bytes=np.zeros(count),
+        gang_ok=np.ones(count, np.bool_),
+        source="measured",
+    )
+
+
+def test_round_trip_and_order_of_the_catalogue(tmp_path):
+    path = tmp_path / "model.json"
+    save_model(small_model(), path)
+    table = LinearInterference(path=path).pair_table(small_catalogue("B/2", "A/1"))
+    np.testing.assert_allclose(table.slowdown, [[[1.25, 1.0], [4.0, 2.0]]])  # 1 / 1.25 is cut at 1
+    np.testing.assert_array_equal(table.feasible, [[[True, False], [False, True]]])
+    assert table.source == "linear"
+    learned = LearnedInterference(path=str(path)).pair_table(small_catalogue("A/1"))
+    assert learned.source == "boosting"
+    assert learned.slowdown[0, 0, 0] == 4.0
+
+
+def test_unknown_profile_names_it_and_the_fix(tmp_path):
+    save_model(small_model(), tmp_path / "m.json")
+    with pytest.raises(PhysicsError, match=r"'C/3' is not among A/1, B/2; fit one"):
+        LearnedInterference(path=tmp_path / "m.json").pair_table(small_catalogue("A/1", "C/3"))
+
+
+def test_model_that_was_not_saved_is_named(tmp_path):
+    save_model(small_model(), tmp_path / "m.json")
+    with pytest.raises(PhysicsError, match=r"no model 'additive'; it has linear, boosting"):
+        AdditiveInterference(path=tmp_path / "m.json").pair_table(small_catalogue("A/1"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "other-2"}, "format is 'other-2'"),
+        ({"profiles": ["A/1"]}, "not a whole model"),
+        ({"gpu_types": None}, "not a whole model"),
+        ({"norm_speed": {"linear": [[[0.5]]]}}, "norm_speed.linear: wrong shape"),
+        ({"norm_speed": {"linear": [[[0.0, 1], [1, 1]]]}}, "a value of 0 or less"),
+    ],
+)
+def test_broken_file_is_named(tmp_path, change, message):
+    path = tmp_path / "m.json"
+    save_model(small_model(), path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(PhysicsError, match=message):
+        load_model(path)
+
+
+def test_missing_file_names_the_fix(tmp_path):
+    with pytest.raises(PhysicsError, match=r"run scripts/fit_interference.py"):
+        load_model(tmp_path / "none.json")
+
+
+def test_shipped_beliefs_are_close_to_the_shipped_physics_but_not_equal():
+    catalogue = ShippedProfiles()
+    truth = ShippedInterference().pair_table(catalogue)
+    feasible = truth.feasible
+    for belief, bound in ((LearnedInterference, 0.08), (LinearInterference, 0.11)):
+        table = belief(path=None).pair_table(catalogue)
+        error = np.abs(1 / table.slowdown - 1 / truth.slowdown)[feasible]
+        assert 0.02 < error.mean() < bound
+
+
+@pytest.mark.parametrize("source", ["measured", "shipped"])
+def test_shipped_files_cover_the_shipped_names(source):
+    saved = load_model(SHIPPED_DIR / f"{source}.json")
+    catalogue = ShippedProfiles()
+    assert set(saved.profiles) == set(catalogue.names)
+    assert set(saved.gpu_types) == set(catalogue.gpu_types)
+    assert saved.learned in saved.norm_speed
+
+
+def test_fit_without_measured_rows(tmp_path):
+    report = fit_and_report(data_dir=tmp_path / "nothing", out_dir=tmp_path, seed=0, folds=2)
+    assert report.source == "generated"
+    errors = json.loads((tmp_path / "errors.json").read_text())
+    by_model = errors["generated"]["held_out_pairs"]
+    assert by_model[report.best]["all"]["mae"] < 0.7 * by_model["constant"]["all"]["mae"]
+    assert "physics: shipped" in (tmp_path / "model_card.md").read_text()
+    table = LearnedInterference(path=tmp_path / "model.json").pair_table(ShippedProfiles())
+    assert table.source == report.best
+    row = next(r for r in report.table if r["model"] == report.best)
+    assert row["split"] == "held_out_pairs"
+    assert row["mae_all"] == pytest.approx(by_model[report.best]["all"]["mae"], abs=1e-4)

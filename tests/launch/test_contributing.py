@@ -1,0 +1,96 @@
+"""The scheduler that CONTRIBUTING shows works as it stands there."""
+
+import re
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import yaml
+
+from sim.jobs import JobTable
+from sim.physics.catalogue import Catalogue
+from sim.physics.no_interference import NoInterference
+from sim.physics.no_network import NoNetwork
+from sim.physics.physics import Physics
+from sim.placers.first_fit import FirstFit
+from sim.sharing.off import NoSharing
+from sim.simulator import Simulator, simulate
+from sim.topology.leaf_spine import leaf_spine
+from sim.topology.topology import Topology
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def shown(language: str) -> tuple[str, str]:
+    """File name and text of the first block in that language."""
+    pattern = rf"`([\w/]+\.\w+)`\n\n```{language}\n(.*?)```"
+    found = re.search(pattern, (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    assert found, f"CONTRIBUTING.md shows no {language} file"
+    return found.group(1), found.group(2)
+
+
+def one_server(gpus: int) -> Topology:
+    return leaf_spine(
+        name="one", servers=1, gpus_per_server=gpus, servers_per_rack=1, gpu_types=["p100"],
+        intra_gbps=80.0, nic_gbps=10.0, oversubscription=1.0,
+    )  # fmt: skip
+
+
+def table(num_gpus: list[int], duration_s: list[float]) -> JobTable:
+    """Jobs that all arrive at 0."""
+    count = len(num_gpus)
+    return JobTable(
+        job_id=np.array([f"job-{row}" for row in range(count)], dtype=object),
+        submit_s=np.zeros(count),
+        num_gpus=np.array(num_gpus),
+        duration_s=np.array(duration_s),
+        estimate_s=np.full(count, np.nan),
+        profile=np.zeros(count, dtype=np.int64),
+        home=np.zeros(count, dtype=np.int64),
+        measured=np.ones(count, dtype=np.bool_),
+    )
+
+
+def plain_physics(topology: Topology) -> Physics:
+    """Speed 1 everywhere."""
+    catalogue = Catalogue(
+        names=("any/0",), gpu_types=("p100",), compute_s=np.ones((1, 1)),
+        sync_bytes=np.zeros(1), gang_ok=np.ones(1, dtype=np.bool_), source="by hand",
+    )  # fmt: skip
+    return Physics(
+        catalogue=catalogue,
+        pairs=NoInterference().pair_table(catalogue),
+        network=NoNetwork().tables(catalogue, topology),
+        reference_gpu="p100",
+    )
+
+
+@pytest.fixture
+def largest_gang():
+    """The scheduler as a user would have it: the class shown, with the values shown."""
+    path, code = shown("python")
+    module = ModuleType("shown")
+    exec(compile(code, path, "exec"), module.__dict__)
+    name, text = shown("yaml")
+    values = yaml.safe_load(text)
+    target, _, cls = values.pop("_target_").rpartition(".")
+    assert target.replace(".", "/") + ".py" == path
+    assert Path(name).stem == Path(path).stem
+    assert (values.pop("placer"), values.pop("sharing")) == ("${placer}", "${sharing}")
+    return getattr(module, cls)(placer=FirstFit(), sharing=NoSharing(), **values)
+
+
+def test_the_scheduler_shown_starts_large_gangs_first(largest_gang):
+    """GPUs 0-3: job 2 (4 GPUs) till 5, then jobs 1 (2 GPUs) and 0 (1 GPU) till 8 and 15."""
+    topology = one_server(4)
+    physics = plain_physics(topology)
+    simulator = Simulator(
+        jobs=table([1, 2, 4], [10.0, 3.0, 5.0]), topology=topology, physics=physics,
+        belief=physics, partition_of_server=np.zeros(1, dtype=np.int64), max_tenants=1,
+        restart_s=0.0, max_forwards=0,
+    )  # fmt: skip
+    run = simulate(simulator, largest_gang, 0, None)
+    assert run.scheduler == "largest_gang+first_fit"
+    assert run.start_s.tolist() == [5.0, 5.0, 0.0]
+    assert run.finish_s.tolist() == [15.0, 8.0, 5.0]

@@ -1,0 +1,59 @@
+"""Running one case in the kernel and in the reference, and comparing line by line."""
+
+import math
+from collections.abc import Callable
+
+from sim.errors import SimulationError
+from sim.event_log import Kind
+from sim.protocols import Scheduler
+from sim.run import Run
+from sim.simulator import Simulator, simulate
+from tests.oracle.cases import Case
+from tests.oracle.reference import Event, ReferenceSimulator, Stuck
+from tests.oracle.watching import Watching
+
+
+def events_of(run: Run) -> list[Event]:
+    """A run's log as the reference writes it."""
+    log = run.log
+    return [
+        Event(float(time_s), Kind(kind), int(job), int(partition), tuple(gpus.tolist()))
+        for time_s, kind, job, partition, gpus in zip(
+            log.time_s, log.kind, log.job, log.partition, log.gpus, strict=True
+        )
+    ]
+
+
+def assert_agreement(case: Case, make: Callable[[], Scheduler], seed: int) -> Run:
+    """Both simulators show the same views, log the same events, and reach the same outcome."""
+    simulator, kernel_eye = Simulator(**case.arguments()), Watching(make())
+    reference, reference_eye = ReferenceSimulator(**case.arguments()), Watching(make())
+    stuck = []
+    try:
+        run = simulate(simulator, kernel_eye, seed, None)
+    except SimulationError:
+        run = simulator.outcome("stuck", 0, 0.0, 0.0)
+        stuck.append("kernel")
+    try:
+        reference.run(reference_eye, seed)
+    except Stuck:
+        stuck.append("reference")
+    assert stuck in ([], ["kernel", "reference"])
+    assert events_of(run) == reference.events  # times to the last bit
+    assert kernel_eye.seen == reference_eye.seen
+    _assert_same_outcome(run, reference)
+    return run
+
+
+def _assert_same_outcome(run: Run, reference: ReferenceSimulator) -> None:
+    for job in reference.jobs:
+        row = job.row
+        for mine, theirs in (
+            (run.start_s[row], job.first_start_s),
+            (run.finish_s[row], job.finish_s),
+        ):
+            assert mine == theirs or (math.isnan(mine) and math.isnan(theirs))
+        assert run.run_s[row] == job.held_s or job.state == "running"
+        assert run.preemptions[row] == job.preemptions
+        assert run.forwards[row] == job.forwards
+        assert run.partition[row] == job.partition

@@ -1,0 +1,161 @@
+"""Small random worlds for hypothesis: every feature of the physics, many ties."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from sim.arrays import IntArray
+from sim.jobs import JobTable
+from sim.physics.catalogue import Catalogue
+from sim.physics.network_tables import NetworkTables
+from sim.physics.pair_table import PairTable
+from sim.physics.physics import Physics
+from sim.topology.topology import Topology
+
+GPU_TYPES = ("k80", "p100")
+PROFILES = 3
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a simulator is made of."""
+
+    jobs: JobTable
+    topology: Topology
+    physics: Physics
+    belief: Physics
+    partition_of_server: IntArray
+    max_tenants: int
+    restart_s: float
+    max_forwards: int
+
+    def arguments(self) -> dict[str, Any]:
+        """For `Simulator` and `ReferenceSimulator` alike."""
+        return dict(vars(self))
+
+
+@st.composite
+def cases(
+    draw: Callable[..., Any], *, most_partitions: int, most_jobs: int = 40, physics: bool | None = None
+) -> Case:
+    """1 to `most_jobs` jobs on 1 to 6 servers of 1 to 4 GPUs."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1), label="tables"))
+    topology = _topology(draw, rng)
+    partitions = draw(st.integers(1, min(most_partitions, topology.num_servers)))
+    owner = np.arange(topology.num_servers) * partitions // topology.num_servers
+    real = draw(st.booleans(), label="physics") if physics is None else physics
+    truth = _physics(topology, rng) if real else _no_physics(topology)
+    guess = _physics(topology, rng)
+    pairs = PairTable(guess.pairs.slowdown, truth.pairs.feasible, "belief")
+    return Case(
+        jobs=_jobs(draw, topology, owner, rng, most_jobs),
+        topology=topology,
+        physics=truth,
+        belief=Physics(truth.catalogue, pairs, truth.network, truth.reference_gpu),
+        partition_of_server=owner,
+        max_tenants=draw(st.integers(1, 3), label="max_tenants"),
+        restart_s=draw(st.sampled_from([0.0, 0.5, 2.0]), label="restart_s"),
+        max_forwards=draw(st.integers(0, 3), label="max_forwards"),
+    )
+
+
+def _topology(draw: Callable[..., Any], rng: np.random.Generator) -> Topology:
+    servers = draw(st.integers(1, 6), label="servers")
+    if draw(st.booleans(), label="equal servers"):
+        size = np.full(servers, draw(st.integers(1, 4), label="size"))
+    else:
+        size = rng.integers(1, 5, servers)
+    racks = draw(st.integers(1, min(3, servers)), label="racks")
+    return Topology(
+        name="case",
+        gpu_types=GPU_TYPES,
+        gpu_server=np.repeat(np.arange(servers), size),
+        server_first_gpu=np.concatenate([[0], np.cumsum(size)]),
+        server_gpu_type=rng.integers(0, 2, servers),
+        server_rack=np.arange(servers) * racks // servers,
+        nic_gbps=np.full(servers, 10.0),
+        uplink_gbps=np.full(racks, 20.0),
+        intra_gbps=np.full(servers, 80.0),
+    )
+
+
+def _jobs(
+    draw: Callable[..., Any],
+    topology: Topology,
+    owner: IntArray,
+    rng: np.random.Generator,
+    most: int,
+) -> JobTable:
+    capacity = np.bincount(owner, weights=topology.gpus_per_server).astype(np.int64)
+    row = st.tuples(
+        st.integers(0, 4),  # gap to the job before: 0 makes ties
+        st.sampled_from([1, 1, 1, 2, 2, 3, 4, 6, 8]),
+        st.sampled_from([0, 0, 1, 2, 3, 5, 8, 8, 13, 40]),
+        st.integers(0, PROFILES - 1),
+        st.integers(0, len(capacity) - 1),
+    )
+    count = draw(st.integers(1, most), label="count")  # lists alone would stay short
+    rows = draw(st.lists(row, min_size=count, max_size=count), label="jobs")
+    gap, gang, duration, profile, home = (np.array(column) for column in zip(*rows, strict=True))
+    grain = draw(st.sampled_from([1.0, 0.7]), label="grain")
+    return JobTable(
+        job_id=np.array([f"j{i}" for i in range(len(rows))], dtype=object),
+        submit_s=np.cumsum(gap) * 1.0,
+        num_gpus=np.minimum(gang, capacity[home]),
+        duration_s=duration * grain,
+        estimate_s=duration * grain * rng.choice([0.5, 1.0, 2.0], len(rows)),
+        profile=profile,
+        home=home,
+        measured=np.ones(len(rows), dtype=np.bool_),
+    )
+
+
+def _no_physics(topology: Topology) -> Physics:
+    shape = (len(GPU_TYPES), PROFILES, PROFILES)
+    return Physics(
+        catalogue=_catalogue(np.ones((PROFILES, len(GPU_TYPES)))),
+        pairs=PairTable(np.ones(shape), np.ones(shape, dtype=np.bool_), "none"),
+        network=NetworkTables(
+            local_s=np.zeros((PROFILES, 5)),
+            server_s=np.zeros((PROFILES, topology.num_servers + 1)),
+            rack_s=np.zeros((PROFILES, topology.num_racks + 1)),
+            nic_factor=np.ones(2),
+            uplink_factor=np.ones(2),
+        ),
+        reference_gpu="p100",
+    )
+
+
+def _physics(topology: Topology, rng: np.random.Generator) -> Physics:
+    shape = (len(GPU_TYPES), PROFILES, PROFILES)
+    fits = rng.random(shape) < 0.75
+    server_s = rng.random((PROFILES, topology.num_servers + 1))
+    rack_s = rng.random((PROFILES, topology.num_racks + 1))
+    server_s[:, :2] = 0.0
+    rack_s[:, :2] = 0.0
+    return Physics(
+        catalogue=_catalogue(0.5 + rng.random((PROFILES, len(GPU_TYPES)))),
+        pairs=PairTable(1.0 + rng.random(shape), fits & fits.transpose(0, 2, 1), "random"),
+        network=NetworkTables(
+            local_s=rng.random((PROFILES, 5)) / 4,
+            server_s=server_s,
+            rack_s=rack_s,
+            nic_factor=np.concatenate([[1.0, 1.0], 1.0 + rng.random(2)]),
+            uplink_factor=np.concatenate([[1.0, 1.0], 1.0 + rng.random(1)]),
+        ),
+        reference_gpu="p100",
+    )
+
+
+def _catalogue(compute_s: np.ndarray) -> Catalogue:
+    return Catalogue(
+        names=tuple(f"p{p}" for p in range(PROFILES)),
+        gpu_types=GPU_TYPES,
+        compute_s=compute_s,
+        sync_bytes=np.zeros(PROFILES),
+        gang_ok=np.ones(PROFILES, dtype=np.bool_),
+        source="random",
+    )

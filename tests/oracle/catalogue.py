@@ -1,0 +1,66 @@
+"""Every rule there is, by name, for tests that try all of them."""
+
+from collections.abc import Callable
+
+from sim.forwarding.least_loaded import LeastLoadedForwarding
+from sim.forwarding.own import OwnOnly
+from sim.forwarding.own_then_least_loaded import OwnThenLeastLoaded
+from sim.forwarding.random import RandomForwarding
+from sim.forwarding.steal import Steal
+from sim.placers.consolidated import Consolidated
+from sim.placers.first_fit import FirstFit
+from sim.placers.least_interference import LeastInterference
+from sim.placers.least_loaded import LeastLoaded
+from sim.placers.packed import Packed
+from sim.placers.random import Random
+from sim.placers.worst_fit import WorstFit
+from sim.protocols import Placer, Sharing
+from sim.queueing import QueueScheduler
+from sim.schedulers.fifo import Fifo
+from sim.schedulers.las import Las
+from sim.schedulers.lif import LeastInterferenceFirst
+from sim.schedulers.load_balance import LoadBalance
+from sim.schedulers.sjf import Sjf
+from sim.schedulers.smallest_gang import SmallestGang
+from sim.schedulers.srtf import Srtf
+from sim.schedulers.tetris import Tetris
+from sim.sharing.always import AlwaysShare
+from sim.sharing.fallback import FallbackSharing
+from sim.sharing.off import NoSharing
+from sim.sharing.selective import SelectiveSharing
+
+Make = Callable[[Placer, Sharing], QueueScheduler]
+
+ORDERS: dict[str, Make] = {
+    "fifo": lambda p, s: Fifo(placer=p, sharing=s, skip_blocked=False),
+    "fifo_skip": lambda p, s: Fifo(placer=p, sharing=s, skip_blocked=True),
+    "las": lambda p, s: Las(placer=p, sharing=s, skip_blocked=True, quantum_gpu_s=64.0),
+    "lif": lambda p, s: LeastInterferenceFirst(placer=p, sharing=s, skip_blocked=True),
+    "load_balance": lambda p, s: LoadBalance(placer=p, sharing=s, skip_blocked=True),
+    "sjf": lambda p, s: Sjf(placer=p, sharing=s, skip_blocked=True),
+    "smallest_gang": lambda p, s: SmallestGang(placer=p, sharing=s, skip_blocked=True),
+    "srtf": lambda p, s: Srtf(placer=p, sharing=s, skip_blocked=True),
+    "tetris": lambda p, s: Tetris(placer=p, sharing=s, skip_blocked=True),
+}
+PLACERS: dict[str, Callable[[], Placer]] = {
+    "consolidated": Consolidated,
+    "first_fit": FirstFit,
+    "least_interference": LeastInterference,
+    "least_loaded": LeastLoaded,
+    "packed": Packed,
+    "random": Random,
+    "worst_fit": WorstFit,
+}
+SHARINGS: dict[str, Callable[[], Sharing]] = {
+    "off": NoSharing,
+    "always": AlwaysShare,
+    "fallback": FallbackSharing,
+    "selective": lambda: SelectiveSharing(threshold=1.2),
+}
+FORWARDINGS = {
+    "least_loaded": LeastLoadedForwarding,
+    "own": OwnOnly,
+    "own_then_least_loaded": OwnThenLeastLoaded,
+    "random": RandomForwarding,
+    "steal": Steal,
+}

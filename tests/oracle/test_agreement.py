@@ -1,0 +1,47 @@
+"""The kernel against the reference simulator, on small random worlds."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.partitioned import PartitionedScheduler
+from tests.oracle.agreement import assert_agreement
+from tests.oracle.cases import Case, cases
+from tests.oracle.catalogue import FORWARDINGS, ORDERS, PLACERS, SHARINGS
+from tests.oracle.random_decider import RandomDecider
+
+
+@settings(max_examples=150)
+@given(case=cases(most_partitions=3), seed=st.integers(0, 9))
+def test_anything_legal(case: Case, seed: int) -> None:
+    run = assert_agreement(case, lambda: RandomDecider(whims=60), seed)
+    assert (run.finish_s >= run.jobs.submit_s).all()
+
+
+@pytest.mark.parametrize("placer", PLACERS)
+@pytest.mark.parametrize("order", ORDERS)
+@settings(max_examples=7)
+@given(case=cases(most_partitions=1, most_jobs=20), seed=st.integers(0, 9))
+def test_every_order_with_every_placer_and_sharing(
+    order: str, placer: str, case: Case, seed: int
+) -> None:
+    for sharing in SHARINGS.values():
+        assert_agreement(case, lambda s=sharing: ORDERS[order](PLACERS[placer](), s()), seed)
+
+
+@pytest.mark.parametrize("forwarding", FORWARDINGS)
+@pytest.mark.parametrize("order", ORDERS)
+@settings(max_examples=10)
+@given(
+    case=cases(most_partitions=3, most_jobs=20),
+    placer=st.sampled_from(sorted(PLACERS)),
+    sharing=st.sampled_from(sorted(SHARINGS)),
+)
+def test_every_order_with_every_forwarding(
+    order: str, forwarding: str, case: Case, placer: str, sharing: str
+) -> None:
+    def make() -> PartitionedScheduler:
+        child = ORDERS[order](PLACERS[placer](), SHARINGS[sharing]())
+        return PartitionedScheduler(child=child, forwarding=FORWARDINGS[forwarding]())
+
+    assert_agreement(case, make, 1)

@@ -1,0 +1,44 @@
+"""A scheduler that writes down what it was shown, and lets another decide."""
+
+from typing import Any
+
+from sim.decision import Decision
+from sim.protocols import Scheduler
+from sim.signals import Signal
+from sim.view import ClusterView
+
+
+class Watching:
+    """Records every view as plain numbers."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.name = scheduler.name
+        self.needs = scheduler.needs | Signal.DURATION
+        self.seen: list[dict[str, Any]] = []
+
+    def reset(self, seed: int) -> None:
+        self._scheduler.reset(seed)
+
+    def decide(self, view: ClusterView) -> Decision:
+        here = [*view.queued.tolist(), *view.running.tolist()]
+        self.seen.append(
+            {
+                "now_s": view.now_s,
+                "queued": view.queued.tolist(),
+                "running": view.running.tolist(),
+                "gpus": [view.gpus_of(job).tolist() for job in view.running.tolist()],
+                "tenants": view.tenants.tolist(),
+                "tenant": view.tenant.tolist(),
+                "server_free": view.server_free.tolist(),
+                "nic_jobs": view.nic_jobs.tolist(),
+                "uplink_jobs": view.uplink_jobs.tolist(),
+                "partition": view.jobs.partition[here].tolist(),
+                "forwards": view.jobs.forwards[here].tolist(),
+                "preemptions": view.jobs.preemptions[here].tolist(),
+                "remaining_s": view.jobs.remaining_s[here].tolist(),
+                "progress_s": view.jobs.progress_s[here].tolist(),
+                "attained_gpu_s": view.jobs.attained_gpu_s[here].tolist(),
+            }
+        )
+        return self._scheduler.decide(view)

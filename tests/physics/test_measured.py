@@ -1,0 +1,135 @@
+"""Readers of measured files, on files written here; real data where it is at hand."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sim.errors import PhysicsError
+from sim.physics.measured import MeasuredInterference, MeasuredProfiles
+
+TYPES = ("k80", "p100", "v100")
+PAIR_HEADER = (
+    "gpu_type,model_a,batch_a,model_b,batch_b,iso_a,iso_b,coloc_a,coloc_b,feasible,norm_a,norm_b"
+)
+SOLO_HEADER = "gpu_type,consolidated,model,batch_size,num_gpus,steps_per_s,steps_per_s_physical"
+
+
+def write_data(folder: Path) -> Path:
+    """Net/8, Net/16 and Recommendation/4; Net/8 beside Recommendation was never tried."""
+    pairs, solo = [PAIR_HEADER], [SOLO_HEADER]
+    for gpu_type in TYPES:
+        pairs += [
+            f"{gpu_type},Net,16,Net,8,5,10,2.5,8,1,0.5,0.8",
+            f"{gpu_type},Net,8,Net,8,10,10,6,6,1,0.6,0.6",
+            f"{gpu_type},Net,16,Recommendation,4,5,20,0,0,0,,",
+            f"{gpu_type},Recommendation,4,Recommendation,4,20,20,24,24,1,1.2,1.2",
+        ]
+        for model, batch, speed in (("Net", 8, 10), ("Net", 16, 5), ("Recommendation", 4, 20)):
+            solo.append(f"{gpu_type},1,{model},{batch},1,{speed},0")
+        for batch, speed in ((8, 10), (16, 5)):
+            solo += [
+                f"{gpu_type},1,Net,{batch},2,{2 * speed},0",
+                f"{gpu_type},0,Net,{batch},2,{1.2 * speed},0",
+            ]
+    for name, lines in (
+        ("colocation/gavel_pairs.csv", pairs),
+        ("throughput/gavel_isolated.csv", solo),
+    ):
+        path = folder / name
+        path.parent.mkdir()
+        path.write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_profiles_from_files(tmp_path):
+    catalogue = MeasuredProfiles(data_dir=write_data(tmp_path))
+    assert catalogue.names == ("Net/8", "Net/16", "Recommendation/4")  # batches as numbers
+    assert catalogue.gpu_types == TYPES
+    assert catalogue.source == "measured"
+    np.testing.assert_allclose(catalogue.compute_s, np.array([[0.1], [0.2], [0.05]]) * np.ones(3))
+    assert list(catalogue.gang_ok) == [True, True, False]
+    # Net/16 takes twice as long and has the same ratio, so it must send twice as much.
+    assert catalogue.sync_bytes[1] == pytest.approx(2 * catalogue.sync_bytes[0], rel=0.01)
+
+
+def test_pairs_fill_both_directions_and_mask_what_failed(tmp_path):
+    data_dir = write_data(tmp_path)
+    table = MeasuredInterference(data_dir=data_dir).pair_table(MeasuredProfiles(data_dir=data_dir))
+    assert table.source == "measured"
+    for slowdown, feasible in zip(table.slowdown, table.feasible, strict=True):
+        assert slowdown[1, 0] == pytest.approx(1 / 0.5)  # victim Net/16
+        assert slowdown[0, 1] == pytest.approx(1 / 0.8)  # victim Net/8
+        assert slowdown[2, 2] == 1.0  # faster together is no slow-down below 1
+        assert not feasible[1, 2]
+        assert not feasible[2, 1]
+        assert feasible[0, 2]  # never tried, filled by the fit
+        assert feasible.sum() == 7
+
+
+def test_catalogue_order_does_not_matter(tmp_path):
+    data_dir = write_data(tmp_path)
+    catalogue = MeasuredProfiles(data_dir=data_dir)
+    model = MeasuredInterference(data_dir=data_dir)
+    straight = model.pair_table(catalogue)
+    object.__setattr__(catalogue, "names", catalogue.names[::-1])
+    turned = model.pair_table(catalogue)
+    np.testing.assert_allclose(turned.slowdown, straight.slowdown[:, ::-1, ::-1])
+
+
+def test_missing_folder_names_path_and_fix(tmp_path):
+    with pytest.raises(PhysicsError, match=r"gavel_pairs.csv: no such file; set data_dir"):
+        MeasuredInterference(data_dir=tmp_path)
+
+
+def test_bad_speed_names_file_and_line(tmp_path):
+    data_dir = write_data(tmp_path)
+    path = data_dir / "throughput" / "gavel_isolated.csv"
+    path.write_text(path.read_text().replace("k80,1,Net,16,1,5,0", "k80,1,Net,16,1,fast,0"))
+    with pytest.raises(PhysicsError, match=r"gavel_isolated.csv:3: steps_per_s is 'fast'"):
+        MeasuredProfiles(data_dir=data_dir)
+
+
+def test_missing_solo_speed_names_profile(tmp_path):
+    data_dir = write_data(tmp_path)
+    path = data_dir / "throughput" / "gavel_isolated.csv"
+    path.write_text(path.read_text().replace("p100,1,Net,16,1,5,0\n", ""))
+    with pytest.raises(PhysicsError, match=r"'Net/16' has no isolated speed on p100"):
+        MeasuredProfiles(data_dir=data_dir)
+
+
+def test_unknown_profile_is_named(tmp_path):
+    data_dir = write_data(tmp_path)
+    catalogue = MeasuredProfiles(data_dir=data_dir)
+    object.__setattr__(catalogue, "names", ("Net/8", "Net/9", "Recommendation/4"))
+    with pytest.raises(PhysicsError, match=r"'Net/9' has no measured pair"):
+        MeasuredInterference(data_dir=data_dir).pair_table(catalogue)
+
+
+@pytest.fixture
+def real_data() -> Path:
+    root = Path(__file__).parents[2]
+    data_dir = root / os.environ.get("GPUYARD_DATA", "../shared/data")
+    if not (data_dir / "colocation" / "gavel_pairs.csv").is_file():
+        pytest.skip("no measured data: set GPUYARD_DATA to its folder")
+    return data_dir
+
+
+def test_real_tables_have_the_published_shape(real_data):
+    catalogue = MeasuredProfiles(data_dir=real_data)
+    table = MeasuredInterference(data_dir=real_data).pair_table(catalogue)
+    assert len(catalogue.names) == 24
+    assert list(catalogue.gang_ok).count(False) == 5
+    medians = [np.median(s[f]) for s, f in zip(table.slowdown, table.feasible, strict=True)]
+    np.testing.assert_allclose(medians, [1.86, 1.66, 1.48], atol=0.06)  # data notes, section 2
+
+
+def test_real_spread_ratios_are_reproduced_on_average(real_data):
+    from sim.physics.sync_fit import spread_ratio
+
+    catalogue = MeasuredProfiles(data_dir=real_data)
+    ratio = spread_ratio(catalogue.compute_s, catalogue.sync_bytes[:, None])
+    mean = ratio[catalogue.gang_ok].mean(axis=0)
+    assert mean[1] == pytest.approx(0.69, abs=0.05)
+    assert mean[2] == pytest.approx(0.54, abs=0.10)

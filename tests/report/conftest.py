@@ -1,0 +1,82 @@
+"""A small finished run, its record, and rows of a comparison made by hand."""
+
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from sim.metrics.summary import summarise
+from sim.report.comparison_row import ComparisonRow
+from sim.report.labels import Labels
+from sim.report.record import collect_record
+
+BUILDER = Path(__file__).parents[1] / "metrics" / "run_builder.py"
+
+
+def labels(scheduler="fifo", **changes):
+    values = {
+        "scheduler": scheduler, "topology": "leaf_spine", "workload": "synthetic", "load": 0.9,
+        "agents": 2, "seed": 0, "window": 0, "information": "none", "interference_info": "none",
+        "physics": "off", "role": "composite",
+    }  # fmt: skip
+    return Labels(**(values | changes))
+
+
+def row(scheduler="fifo", jct_h=1.0, **changes):
+    jct_s = jct_h * 3600.0
+    metrics = {
+        "jobs_finished": 10, "jct_mean_s": jct_s, "jct_p50_s": jct_s / 2, "jct_p95_s": jct_s * 3,
+        "jct_p99_s": jct_s * 5, "queue_delay_mean_s": jct_s / 4, "makespan_s": 9e5,
+        "gpu_util_frac": 0.75, "decision_ms_mean": 0.1, "loop_wall_s": 0.2, "jobs_unfinished": 0,
+    }  # fmt: skip
+    extra = {key: changes.pop(key) for key in list(changes) if key in metrics}
+    return ComparisonRow(labels(scheduler, **changes), metrics | extra)
+
+
+@pytest.fixture
+def make():
+    """`make.labels(...)` and `make.row(scheduler, jct_h, ...)`."""
+    return SimpleNamespace(labels=labels, row=row)
+
+
+@pytest.fixture(scope="session")
+def run():
+    """Three jobs on one server of 2 GPUs; the last never starts."""
+    names = runpy.run_path(str(BUILDER))
+    job = names["Job"]
+    jobs = [
+        job(0.0, 100.0, ((0.0, 100.0, [0, 1]),), gpus=2, measured=False),
+        job(10.0, 50.0, ((100.0, 110.0, [0]), (120.0, 160.0, [1]))),
+        job(20.0, 50.0),
+    ]
+    return names["build_run"](jobs, servers=1, gpus_per_server=2, partitions=1)
+
+
+@pytest.fixture(scope="session")
+def metrics(run):
+    return summarise(run)
+
+
+@pytest.fixture
+def record():
+    return collect_record(
+        labels=labels("by_hand"), command=["simulate", "seed=0"], config_yaml="seed: 0\n"
+    )
+
+
+@pytest.fixture
+def three_schedulers():
+    """6 windows x 3 schedulers; window w is w + 1 times as hard; ours is 20 % faster than sjf."""
+    rng = np.random.default_rng(3)
+    rows = []
+    for window in range(6):
+        noise = np.exp(rng.normal(0, 0.01, size=3))
+        hard = window + 1
+        rows += [
+            row("fifo", 9 * hard * noise[0], window=window),
+            row("sjf", 5 * hard * noise[1], window=window, information="predicted"),
+            row("agents", 4 * hard * noise[2], window=window, role="ours"),
+        ]
+    return rows

@@ -1,0 +1,157 @@
+"""Small worlds written by hand, and what happened in them as attempts on GPUs."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sim.event_log import EventLog, Kind
+from sim.jobs import JobTable
+from sim.physics.catalogue import Catalogue
+from sim.physics.network_tables import NetworkTables
+from sim.physics.pair_table import PairTable
+from sim.physics.physics import Physics
+from sim.protocols import Scheduler
+from sim.run import Run
+from sim.simulator import Simulator, simulate
+from sim.topology.leaf_spine import leaf_spine
+from sim.topology.partitions import contiguous_partitions
+from sim.topology.topology import Topology
+
+
+class Job(NamedTuple):
+    """One row of a hand-written trace; the estimate is exact unless given."""
+
+    submit_s: float
+    num_gpus: int
+    duration_s: float
+    estimate_s: float | None = None
+    profile: int = 0
+    home: int = 0
+
+
+class Attempt(NamedTuple):
+    """One stay of a job on its GPUs."""
+
+    start_s: float
+    end_s: float
+    gpus: tuple[int, ...]
+
+
+def job_table(jobs: Sequence[Job]) -> JobTable:
+    """Jobs named A, B, C, ... in the order given."""
+
+    def column(values: Sequence[float], dtype: type) -> Any:
+        return np.array(values, dtype=dtype)
+
+    estimates = [j.duration_s if j.estimate_s is None else j.estimate_s for j in jobs]
+    return JobTable(
+        job_id=np.array([chr(ord("A") + row) for row in range(len(jobs))], dtype=object),
+        submit_s=column([j.submit_s for j in jobs], np.float64),
+        num_gpus=column([j.num_gpus for j in jobs], np.int64),
+        duration_s=column([j.duration_s for j in jobs], np.float64),
+        estimate_s=column(estimates, np.float64),
+        profile=column([j.profile for j in jobs], np.int64),
+        home=column([j.home for j in jobs], np.int64),
+        measured=np.ones(len(jobs), dtype=np.bool_),
+    )
+
+
+def cluster(
+    servers: int, gpus_per_server: int, *, servers_per_rack: int = 8, types: Sequence[str] = ("x",)
+) -> Topology:
+    return leaf_spine(
+        name="hand", servers=servers, gpus_per_server=gpus_per_server,
+        servers_per_rack=servers_per_rack, gpu_types=list(types), intra_gbps=80.0, nic_gbps=10.0,
+        oversubscription=2.0,
+    )  # fmt: skip
+
+
+def physics_of(
+    topology: Topology,
+    *,
+    slowdown: Sequence[Sequence[float]] = ((1.0,),),
+    infeasible: Sequence[tuple[int, int]] = (),
+    server_s: Sequence[float] | None = None,
+    nic_factor: Sequence[float] = (1.0, 1.0),
+    compute_s: Sequence[float] = (1.0,),
+) -> Physics:
+    """A step takes `compute_s[type]`; `slowdown[victim][aggressor]` on every type."""
+    profiles, kinds = len(slowdown), len(topology.gpu_types)
+    fits = np.ones((kinds, profiles, profiles), dtype=np.bool_)
+    for a, b in infeasible:
+        fits[:, a, b] = fits[:, b, a] = False
+    spread = [0.0] * (topology.num_servers + 1) if server_s is None else list(server_s)
+    return Physics(
+        catalogue=Catalogue(
+            names=tuple(f"p{p}" for p in range(profiles)),
+            gpu_types=topology.gpu_types,
+            compute_s=np.tile(np.array(compute_s, dtype=np.float64), (profiles, 1)),
+            sync_bytes=np.zeros(profiles),
+            gang_ok=np.ones(profiles, dtype=np.bool_),
+            source="hand",
+        ),
+        pairs=PairTable(
+            slowdown=np.tile(np.array(slowdown, dtype=np.float64), (kinds, 1, 1)),
+            feasible=fits,
+            source="hand",
+        ),
+        network=NetworkTables(
+            local_s=np.zeros((profiles, 2)),
+            server_s=np.tile(np.array(spread), (profiles, 1)),
+            rack_s=np.zeros((profiles, 2)),
+            nic_factor=np.array(nic_factor, dtype=np.float64),
+            uplink_factor=np.ones(2),
+        ),
+        reference_gpu=topology.gpu_types[0],
+    )
+
+
+def world(
+    jobs: Sequence[Job],
+    topology: Topology,
+    *,
+    physics: Physics | None = None,
+    belief: Physics | None = None,
+    partitions: int = 1,
+    max_tenants: int = 1,
+    restart_s: float = 0.0,
+    max_forwards: int = 3,
+) -> Simulator:
+    """A simulator at time 0; physics off unless given, and believed as it is."""
+    known = physics_of(topology) if physics is None else physics
+    return Simulator(
+        jobs=job_table(jobs),
+        topology=topology,
+        physics=known,
+        belief=known if belief is None else belief,
+        partition_of_server=contiguous_partitions(topology, partitions),
+        max_tenants=max_tenants,
+        restart_s=restart_s,
+        max_forwards=max_forwards,
+    )
+
+
+def play(simulator: Simulator, scheduler: Scheduler, seed: int = 0) -> Run:
+    return simulate(simulator, scheduler, seed, None)
+
+
+def attempts(log: EventLog) -> dict[str, list[Attempt]]:
+    """Every job's stays on GPUs, in order; jobs are named as in `job_table`."""
+    began: dict[int, float] = {}
+    stays: dict[str, list[Attempt]] = {}
+    rows = zip(log.time_s.tolist(), log.kind.tolist(), log.job.tolist(), log.gpus, strict=True)
+    for time_s, kind, job, gpus in rows:
+        if kind == Kind.START:
+            began[job] = time_s
+        elif kind in (Kind.FINISH, Kind.PREEMPT):
+            stay = Attempt(began.pop(job), time_s, tuple(sorted(gpus.tolist())))
+            stays.setdefault(chr(ord("A") + job), []).append(stay)
+    return stays
+
+
+def gantt(run: Run) -> dict[str, tuple[float, float, tuple[int, ...]]]:
+    """Start, finish and GPUs of jobs that ran in one go."""
+    stays = attempts(run.log)
+    assert all(len(of_job) == 1 for of_job in stays.values()), f"somebody was preempted: {stays}"
+    return {job: tuple(of_job[0]) for job, of_job in stays.items()}

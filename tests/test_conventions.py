@@ -1,0 +1,151 @@
+"""House rules that no linter checks; each failure names the file and the rule."""
+
+import ast
+import importlib
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sim.topology.leaf_spine import leaf_spine
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("sim", "interference", "gnn", "marl")
+CODE = (*PACKAGES, "scripts", "tests", "benchmarks")
+LONGEST_FILE = 400
+LONGEST_FUNCTION = 50
+MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|home|root|Users|opt|mnt)/\w+")
+
+
+def python_files(*folders: str) -> list[Path]:
+    files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    return [path for path in files if "__pycache__" not in path.parts]
+
+
+def tracked_text() -> list[tuple[Path, str]]:
+    """Files that git tracks or would track, with their text; all of them outside a repository."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip("not a git checkout: the list of tracked files is not known")
+    found = []
+    for name in done.stdout.splitlines():
+        path = ROOT / name
+        if path.is_file():
+            found.append((path, path.read_bytes().decode("utf-8", errors="ignore")))
+    return found
+
+
+def short(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_no_catch_all_modules():
+    names = {"utils.py", "util.py", "helpers.py", "misc.py", "common.py"}
+    assert [short(path) for path in python_files(*CODE) if path.name in names] == []
+
+
+def test_files_fit_a_sitting():
+    lengths = {short(p): len(p.read_text().splitlines()) for p in python_files(*CODE)}
+    assert {name: n for name, n in lengths.items() if n > LONGEST_FILE} == {}
+
+
+def test_functions_fit_a_screen():
+    long = {}
+    for path in python_files(*PACKAGES, "scripts"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno:
+                lines = node.end_lineno - node.lineno + 1
+                if lines > LONGEST_FUNCTION:
+                    long[f"{short(path)}:{node.name}"] = lines
+    assert long == {}
+
+
+def test_packages_do_not_print():
+    printing = [
+        f"{short(path)}:{node.lineno}"
+        for path in python_files(*PACKAGES)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "print"
+    ]
+    assert printing == []
+
+
+def test_no_star_and_no_relative_imports():
+    found = [
+        f"{short(path)}:{node.lineno}"
+        for path in python_files(*PACKAGES, "scripts")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        and (node.level > 0 or any(alias.name == "*" for alias in node.names))
+    ]
+    assert found == []
+
+
+def test_no_path_of_a_machine():
+    found = [
+        f"{short(path)}: {match.group()}"
+        for path, text in tracked_text()
+        if path != Path(__file__)
+        for match in MACHINE_PATH.finditer(text)
+    ]
+    assert found == []
+
+
+def test_tests_are_no_package():
+    assert [short(p) for p in (ROOT / "tests").rglob("__init__.py")] == []
+
+
+def config_files() -> list[Path]:
+    return sorted((ROOT / "conf").rglob("*.yaml"))
+
+
+def test_configuration_files_parse_and_hold_no_dead_options():
+    for path in config_files():
+        yaml.safe_load(path.read_text())
+        commented = re.findall(r"^\s*#\s*[a-z_]+:\s*\S+$", path.read_text(), re.MULTILINE)
+        assert commented == [], f"{short(path)}: an option that is commented out"
+
+
+def test_experiments_start_with_their_command():
+    """`# python scripts/X.py ... experiment=NAME ...` and then `# @package _global_`."""
+    for path in (ROOT / "conf" / "experiment").rglob("*.yaml"):
+        lines = path.read_text().splitlines()
+        name = path.relative_to(ROOT / "conf" / "experiment").with_suffix("").as_posix()
+        commands = [line for line in lines[:2] if re.match(r"# python scripts/\w+\.py ", line)]
+        assert len(commands) == 1, f"{short(path)}: the first comment must be its command"
+        assert f"experiment={name}" in commands[0], f"{short(path)}: command names another file"
+        script = commands[0].split()[2]
+        assert (ROOT / script).is_file(), f"{short(path)}: {script} does not exist"
+
+
+def test_every_target_exists():
+    """A `_target_` that cannot be imported fails here, not in a user's run."""
+    for path in config_files():
+        for target in re.findall(r"_target_:\s*([\w.]+)", path.read_text()):
+            module, _, name = target.rpartition(".")
+            assert hasattr(importlib.import_module(module), name), f"{short(path)}: {target}"
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "racks"),
+    [
+        ("small", 64, 2),
+        ("headline", 128, 4),
+        ("mixed", 128, 4),
+        ("medium", 512, 8),
+        ("large", 2496, 39),
+    ],
+)
+def test_topologies_have_the_size_they_say(name: str, gpus: int, racks: int):
+    path = ROOT / "conf" / "topology" / f"{name}_leaf_spine.yaml"
+    values = yaml.safe_load(path.read_text())
+    assert values.pop("_target_") == f"{leaf_spine.__module__}.{leaf_spine.__qualname__}"
+    topology = leaf_spine(**values)
+    assert topology.name == path.stem
+    assert (topology.num_gpus, topology.num_racks) == (gpus, racks)
+    assert f"{gpus:,} GPUs" in path.read_text().splitlines()[0]

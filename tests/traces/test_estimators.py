@@ -1,0 +1,56 @@
+"""The estimators that need no learning."""
+
+import numpy as np
+import pytest
+
+from sim.errors import TraceError
+from sim.estimators.noisy import NoisyEstimator
+from sim.estimators.none import NoEstimator
+from sim.estimators.oracle import OracleEstimator
+from sim.traces.trace import Trace
+
+
+def made(jobs: int) -> Trace:
+    blank = np.array([""] * jobs, dtype=object)
+    times_s = np.linspace(0.0, 1000.0, jobs)
+    return Trace("made", blank, times_s, np.ones(jobs, dtype=np.int64), times_s, blank, blank)
+
+
+def test_none_predicts_nothing() -> None:
+    assert np.isnan(NoEstimator().estimate(made(3), np.random.default_rng(0))).all()
+    assert NoEstimator().information == "none"
+
+
+def test_the_oracle_knows_and_cannot_be_used_to_change_the_trace() -> None:
+    trace = made(3)
+    estimate_s = OracleEstimator().estimate(trace, np.random.default_rng(0))
+    estimate_s[:] = -1
+    assert trace.duration_s.tolist() == [0.0, 500.0, 1000.0]
+    assert OracleEstimator().information == "oracle"
+
+
+def test_noise_is_log_normal_of_the_given_sigma_and_seeded() -> None:
+    trace, noisy = made(20_000), NoisyEstimator(sigma=1.0)
+    estimate_s = noisy.estimate(trace, np.random.default_rng(1))
+    error = np.log(estimate_s[1:] / trace.duration_s[1:])
+    assert error.mean() == pytest.approx(0.0, abs=0.03)
+    assert error.std() == pytest.approx(1.0, abs=0.03)
+    assert estimate_s[0] == 0.0
+    assert estimate_s.tobytes() == noisy.estimate(trace, np.random.default_rng(1)).tobytes()
+    assert noisy.information == "predicted"
+
+
+def test_a_larger_sigma_scales_the_same_errors() -> None:
+    trace = made(50)
+    small, large = (
+        np.log(NoisyEstimator(sigma=sigma).estimate(trace, np.random.default_rng(2))[1:])
+        - np.log(trace.duration_s[1:])
+        for sigma in (0.5, 1.0)
+    )
+    assert np.allclose(2 * small, large)
+
+
+@pytest.mark.parametrize("sigma", [-0.1, float("nan"), float("inf")])
+def test_an_impossible_sigma(sigma: float) -> None:
+    with pytest.raises(TraceError, match=r"estimator\.sigma is"):
+        NoisyEstimator(sigma=sigma)
