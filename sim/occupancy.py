@@ -38,24 +38,29 @@ def _offer_shared(
     profile: int,
     slowdown: FloatArray,
     feasible: BoolArray,
+    least_speed: float,
     usable: BoolArray,
     per_server: IntArray,
     cost: FloatArray,
 ) -> None:
-    """Mark GPUs of `servers` that may take one more tenant, with self x worst victim slow-down."""
+    """Mark GPUs of `servers` that may take one more tenant, with self x worst victim slow-down.
+
+    A GPU with tenants counts only if all of them together are faster than `least_speed`.
+    """
     for server in servers:
         kind = server_type[server]
         count = 0
         for gpu in range(server_first_gpu[server], server_first_gpu[server + 1]):
             if tenants[gpu] >= tenant.shape[1]:
                 continue
-            own, victim, fits = 1.0, 1.0, True
+            own, victim, speed, fits = 1.0, 1.0, 0.0, True
             for k in range(tenants[gpu]):
                 other = profile_of[tenant[gpu, k]]
                 fits = fits and feasible[kind, profile, other]
                 own += slowdown[kind, profile, other] - 1.0
                 victim = max(victim, slowdown[kind, other, profile])
-            if fits:
+                speed += 1.0 / slowdown[kind, other, profile]
+            if fits and (tenants[gpu] == 0 or speed + 1.0 / own > least_speed):
                 usable[gpu] = True
                 cost[gpu] = own * victim
                 count += 1
@@ -125,20 +130,22 @@ class Occupancy:
         _offer(self.tenants, first, view.servers, usable, per_server)
         return self._slots(view, usable, per_server, cost)
 
-    def shared(self, view: ClusterView, job: int) -> Slots:
+    def shared(self, view: ClusterView, job: int, least_speed: float) -> Slots:
         """GPUs of the owned servers with room for one more tenant beside which `job` fits.
 
-        Needs PROFILE and INTERFERENCE: what fits and what it costs is the belief's answer.
+        A shared GPU is offered only if its tenants, `job` included, are together predicted to run
+        faster than `least_speed` jobs alone (1 is what taking turns would give). Needs PROFILE and INTERFERENCE: what fits and what it costs is the belief's answer.
         """
         usable, per_server, cost = self._blank()
         pairs = view.belief.pairs
         profile = view.jobs.profile
         _offer_shared(
             self.tenants, self.tenant, view.topology.server_first_gpu, view.servers,
-            view.server_type, profile, profile[job], pairs.slowdown, pairs.feasible,
+            view.server_type, profile, profile[job], pairs.slowdown, pairs.feasible, least_speed,
             usable, per_server, cost,
         )  # fmt: skip
         return self._slots(view, usable, per_server, cost)
 
 
 SHARING_NEEDS = Signal.PROFILE | Signal.INTERFERENCE
+ANY_SPEED = 0.0  # `least_speed` that every pair exceeds

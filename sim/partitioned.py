@@ -45,7 +45,10 @@ class PartitionedScheduler:
         preempts: list[int] = []
         wakes: list[float] = []
         for partition in range(view.num_partitions):
-            own = self.child.decide(view.narrowed(partition, view.queued[at == partition]))
+            queue = view.queued[at == partition]
+            if len(queue) == 0:
+                continue
+            own = self.child.decide(view.narrowed(partition, queue))
             starts += own.starts
             preempts += own.preempts
             if own.wake_s is not None:
@@ -102,7 +105,10 @@ class PartitionedScheduler:
         for partition in range(view.num_partitions):
             if not free.any():
                 return
-            here = view.narrowed(partition, view.queued[free & (at != partition)])
+            foreign = view.queued[free & (at != partition)]
+            if len(foreign) == 0:
+                continue
+            here = view.narrowed(partition, foreign)
             taken = self.child.fill(here, occupancy, self.child.order(here), True)
             forwards += [Forward(start.job, partition) for start in taken]
             starts += taken

@@ -41,11 +41,11 @@ class PreemptiveScheduler(QueueScheduler):
         heapq.heapify(waiting)
         starts: list[Start] = []
         preempts: list[int] = []
-        refused: set[int] = set()
+        refused: set[tuple[int, int]] = set()
         while waiting:
             key, job = heapq.heappop(waiting)
-            gang = int(view.jobs.num_gpus[job])
-            if gang in refused:
+            like = self.kind_of(view, job)
+            if like in refused:
                 continue
             gpus = self.sharing.place(view, occupancy, job, self.placer, self._rng)
             if gpus is None:
@@ -58,8 +58,8 @@ class PreemptiveScheduler(QueueScheduler):
             if gpus is not None:
                 occupancy.take(job, gpus)
                 starts.append(Start(job, gpus))
-            elif self.sharing.name == "off":
-                refused.add(gang)
+            else:
+                refused.add(like)
         return Decision(
             starts=tuple(starts), preempts=tuple(preempts), wake_s=self.wake_s(view, starts)
         )

@@ -60,10 +60,10 @@ class QueueScheduler(ABC):
     ) -> list[Start]:
         """Start what fits, in order, booking it in `occupancy`."""
         starts: list[Start] = []
-        refused: set[int] = set()  # gangs that found no empty GPUs: their like need not try again
+        refused: set[tuple[int, int]] = set()  # usable GPUs only shrink: their like would fail too
         for job in order.tolist():
-            gang = int(view.jobs.num_gpus[job])
-            if gang in refused:
+            like = self.kind_of(view, job)
+            if like in refused:
                 continue
             gpus = self.sharing.place(view, occupancy, job, self.placer, self._rng)
             if gpus is not None:
@@ -72,6 +72,10 @@ class QueueScheduler(ABC):
                 continue
             if not skip_blocked:
                 break
-            if self.sharing.name == "off":
-                refused.add(gang)
+            refused.add(like)
         return starts
+
+    def kind_of(self, view: ClusterView, job: int) -> tuple[int, int]:
+        """Jobs of one kind can be placed alike: same gang and, where GPUs are shared, profile."""
+        profile = int(view.jobs.profile[job]) if Signal.PROFILE in self.sharing.needs else -1
+        return int(view.jobs.num_gpus[job]), profile

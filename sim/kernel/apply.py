@@ -12,6 +12,7 @@ from sim.kernel.state import NOW_S, QUEUED, RUNNING, WAKE_S, State
 # Verdicts; the Python side words them.
 LEGAL, NO_SUCH_JOB, NOT_RUNNING, NOT_QUEUED, NO_SUCH_PARTITION, TOO_MANY_FORWARDS = range(6)
 WRONG_GANG, NO_SUCH_GPU, FOREIGN_GPU, GPU_TWICE, GPU_FULL, DOES_NOT_FIT, PAST_WAKE = range(6, 13)
+FORWARDED_TWICE = 13
 
 
 @njit(cache=True)
@@ -102,6 +103,8 @@ def apply_decision(
         if verdict != LEGAL:
             return verdict, job, -1
     for i in range(len(forwards)):
+        if np.any(forwards[:i, 0] == forwards[i, 0]):  # the log has room for one a job
+            return FORWARDED_TWICE, forwards[i, 0], forwards[i, 1]
         verdict = _forward(state, forwards[i, 0], forwards[i, 1])
         if verdict != LEGAL:
             return verdict, forwards[i, 0], forwards[i, 1]

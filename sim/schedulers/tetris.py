@@ -24,6 +24,8 @@ class Tetris(QueueScheduler):
 
     def order(self, view: ClusterView) -> IntArray:
         """Waiting jobs by falling score, then by submission."""
+        if len(view.queued) == 0:
+            return view.queued
         gangs = view.jobs.num_gpus[view.queued].astype(np.float64)
         size = view.topology.gpus_per_server[view.servers]
         free = view.server_free[view.servers] / size

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.occupancy import SHARING_NEEDS, Occupancy
+from sim.occupancy import ANY_SPEED, SHARING_NEEDS, Occupancy
 from sim.protocols import Placer
 from sim.view import ClusterView
 
@@ -19,4 +19,4 @@ class AlwaysShare:
         rng: np.random.Generator,
     ) -> IntArray | None:  # fmt: skip
         """The placer's choice among all GPUs that fit."""
-        return placer.place(int(view.jobs.num_gpus[job]), occupancy.shared(view, job), rng)
+        return placer.place(int(view.jobs.num_gpus[job]), occupancy.shared(view, job, ANY_SPEED), rng)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.occupancy import SHARING_NEEDS, Occupancy
+from sim.occupancy import ANY_SPEED, SHARING_NEEDS, Occupancy
 from sim.protocols import Placer
 from sim.view import ClusterView
 
@@ -23,4 +23,4 @@ class FallbackSharing:
         gpus = placer.place(gang, occupancy.exclusive(view), rng)
         if gpus is not None:
             return gpus
-        return placer.place(gang, occupancy.shared(view, job), rng)
+        return placer.place(gang, occupancy.shared(view, job, ANY_SPEED), rng)

@@ -1,10 +1,8 @@
 """Share if nothing exclusive fits and the predicted combined speed is worth it."""
 
-from dataclasses import replace
-
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import IntArray
 from sim.occupancy import SHARING_NEEDS, Occupancy
 from sim.protocols import Placer
 from sim.view import ClusterView
@@ -33,27 +31,4 @@ class SelectiveSharing:
         gpus = placer.place(gang, occupancy.exclusive(view), rng)
         if gpus is not None:
             return gpus
-        slots = occupancy.shared(view, job)
-        worth = slots.usable & (combined_speed(view, occupancy, job) > self.threshold)
-        per_server = np.bincount(
-            view.topology.gpu_server[worth], minlength=view.topology.num_servers
-        ).astype(np.int64)
-        return placer.place(gang, replace(slots, usable=worth, usable_per_server=per_server), rng)
-
-
-def combined_speed(view: ClusterView, occupancy: Occupancy, job: int) -> FloatArray:
-    """(G,) predicted speeds of all tenants of each GPU together if `job` joined; inf if empty."""
-    slowdown = view.belief.pairs.slowdown
-    profile = view.jobs.profile
-    mine = profile[job]
-    kind = view.server_type[view.topology.gpu_server]
-    own = np.ones(len(kind))
-    total = np.zeros(len(kind))
-    for k in range(occupancy.tenant.shape[1]):
-        here = np.flatnonzero(occupancy.tenants > k)
-        theirs = profile[occupancy.tenant[here, k]]
-        own[here] += slowdown[kind[here], mine, theirs] - 1.0
-        total[here] += 1.0 / slowdown[kind[here], theirs, mine]
-    total += 1.0 / own
-    total[occupancy.tenants == 0] = np.inf
-    return total
+        return placer.place(gang, occupancy.shared(view, job, self.threshold), rng)
