@@ -24,11 +24,12 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from launch_build import build, resolve
 from launch_errors import explain, refuse_unread_additions
-from launch_record import Record, record_of, write_record
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from sim.errors import GpuYardError
+from sim.report.record import Record, collect_record
+from sim.report.run_folder import write_record
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class Launch:
 
     folder: Path  # absolute, exists; one per run and per point of a sweep
     config: dict[str, Any]  # the resolved configuration in plain containers
-    record: Record
+    record: Record  # without labels: those belong to the run of one scheduler
 
     def build(self, key: str, **objects: Any) -> Any:
         """Make the object that section `key` describes (see `launch_build.build`)."""
@@ -53,7 +54,7 @@ class Launch:
 def start(cfg: DictConfig) -> Launch:
     """Check and resolve the configuration, and write it beside versions and commit.
 
-    Writes `config.yaml` and `provenance.json` to the run's folder; the log file is there too.
+    Writes `config.yaml` and `record.json` to the run's folder; the log file is there too.
 
     Raises:
         ConfigError: if a required value is missing or an added key is read by nobody.
@@ -62,10 +63,15 @@ def start(cfg: DictConfig) -> Launch:
     refuse_unread_additions(list(hydra.overrides.task), set(hydra.runtime.choices))
     config, text = resolve(cfg)
     folder = Path(hydra.runtime.output_dir)
-    record = record_of(
-        program=str(hydra.job.name), overrides=tuple(hydra.overrides.task), config_text=text
+    record = collect_record(
+        labels=None,
+        program=str(hydra.job.name),
+        command=sys.argv,
+        overrides=list(hydra.overrides.task),
+        seed=config.get("seed"),
+        config_yaml=text,
     )
-    write_record(record, folder)
+    write_record(folder, record)
     log.info("writing to %s", folder)
     return Launch(folder=folder, config=config, record=record)
 

@@ -32,7 +32,7 @@ def _reason(verdict: int, job: int, what: int, state: State) -> str:
     if verdict == verdicts.TOO_MANY_FORWARDS:
         return f"was forwarded {state.forwards[job]} times already, the most agents.max_forwards allows"
     if verdict == verdicts.FORWARDED_TWICE:
-        return f"is forwarded twice in one decision, last to partition {what}; name the last only,"
+        return f"is forwarded twice in one decision, the second time to partition {what}"
     if verdict == verdicts.WRONG_GANG:
         return f"needs {state.num_gpus[job]} GPUs, the decision names {what}"
     return _gpu_reason(verdict, job, what, state)

@@ -4,22 +4,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from marl.codec.layout import Layout
 from marl.codec.rounds import CodecRules, Observation, Rounds
-from marl.env.delay import accrue_delay, fresh_delays
+from marl.env.episode import Episode
 from marl.env.game import Game
 from marl.env.reward import DelayReward
 from sim.jobs import JobTable
-from sim.kernel.state import FINISHED
-from sim.signals import Signal
-from sim.simulator import Simulator
-from sim.view import ClusterView, ViewMaker
 
-NEEDS = Signal.PREDICTION | Signal.PROFILE | Signal.INTERFERENCE
 Infos = dict[str, dict[str, Any]]
 Step = tuple[
     dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], Infos
@@ -56,8 +50,14 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         reward: DelayReward,
         make_jobs: Callable[[int], JobTable],
         max_rounds: int,
+        everyone: bool,
     ) -> None:
-        """`make_jobs` gets a seed drawn from the environment's own stream at each reset."""
+        """`make_jobs` gets a seed drawn from the environment's own stream at each reset.
+
+        With `everyone` all agents observe at each step, as PettingZoo demands; without, only
+        those with a choice do, at less cost.
+        """
+        self._everyone = everyone
         self.game = game
         self.layout = layout
         self.reward = reward
@@ -72,7 +72,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         self._action_space = {
             agent: spaces.Discrete(layout.actions) for agent in self.possible_agents
         }
-        self._simulator: Simulator | None = None
+        self._episode: Episode | None = None
 
     def observation_space(self, agent: str) -> spaces.Dict:
         """The same space for every agent."""
@@ -90,37 +90,30 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         del options
         if seed is not None:
             self._rng = np.random.default_rng(seed)
-        jobs = self._make_jobs(int(self._rng.integers(2**31)))
-        simulator = self.game.simulator(jobs)
-        self._simulator = simulator
-        self._views: ViewMaker = simulator.views(NEEDS)
-        self._known_s = fresh_delays(len(jobs))
-        self._delay_s = np.zeros(self.game.partitions)
-        self._rounds_done = 0
+        self._episode = Episode(self.game, self._make_jobs(int(self._rng.integers(2**31))))
         self.agents = list(self.possible_agents)
         self._rounds.restart()
-        simulator.advance()
-        self._view: ClusterView = self._views.view()
-        observations = self._to_next_choice()
+        self._episode.advance()
+        observations = self._to_next_choice(self._episode)
         return observations, {agent: {} for agent in self.agents}
 
     def step(self, actions: dict[str, int]) -> Step:
         """One round of simultaneous actions."""
-        simulator = self._running()
+        episode, agents = self._episode, self.agents
+        if episode is None or not agents:
+            raise RuntimeError("step() was called before reset() or after the episode's end")
         chosen = {self.possible_agents.index(agent): int(a) for agent, a in actions.items()}
-        self._delay_s[:] = 0.0
-        simulator.apply(self._rounds.decide(self._view, chosen))
-        self._view = self._views.view()
-        observations = self._to_next_choice()
-        self._rounds_done += 1
-        rewards = self.reward(self._delay_s)
-        over = bool((simulator.state.status == FINISHED).all())
-        cut = not over and self._rounds_done >= self.max_rounds
-        agents = self.agents
-        self.agents = [] if over or cut else agents
+        episode.apply(self._rounds.decide(episode.view, chosen))
+        observations = self._to_next_choice(episode)
+        rewards = self.reward(episode.take_delay_s())
+        over = episode.over
+        cut = not over and episode.rounds >= self.max_rounds
         infos: Infos = {agent: {} for agent in agents}
         if over or cut:
-            infos = {agent: {"jct_mean_s": self._mean_jct_s()} for agent in agents}
+            self.agents = []
+            infos = {agent: {"jct_mean_s": episode.jct_mean_s()} for agent in agents}
+        if cut:
+            observations = self._named(self._rounds.observe(episode.view, everyone=True))
         return (
             observations,
             {agent: float(rewards[m]) for m, agent in enumerate(agents)},
@@ -129,33 +122,16 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
             infos,
         )
 
-    def _running(self) -> Simulator:
-        if self._simulator is None or not self.agents:
-            raise RuntimeError("step() was called before reset() or after the episode's end")
-        return self._simulator
-
-    def _to_next_choice(self) -> dict[str, Observation]:
-        """Let time pass until somebody has a choice; everyone's observation there."""
-        simulator = self._running() if self._simulator is not None else None
-        assert simulator is not None
+    def _to_next_choice(self, episode: Episode) -> dict[str, Observation]:
+        """Let time pass until somebody has a choice; the observations there."""
         while True:
-            seen = self._rounds.observe(self._view, everyone=True)
-            if any(o["action_mask"][:-1].any() for o in seen.values()):
-                break
-            alive = simulator.advance()
-            accrue_delay(simulator.state, self._known_s, self._delay_s)
-            self._view = self._views.view()
+            seen = self._rounds.observe(episode.view, everyone=self._everyone)
+            if any(o["action_mask"][:-1].any() for o in seen.values()) or not episode.advance():
+                return self._named(seen)
             self._rounds.open()
-            if not alive:
-                break
-        return {agent_name(m): observation for m, observation in seen.items()}
 
-    def _mean_jct_s(self) -> float:
-        """Mean JCT of the jobs that finished."""
-        state = self._running().state if self.agents else self._simulator.state  # type: ignore[union-attr]
-        done = state.status == FINISHED
-        jct_s: npt.NDArray[np.float64] = state.finish_s[done] - state.submit_s[done]
-        return float(jct_s.mean()) if done.any() else float("nan")
+    def _named(self, seen: dict[int, Observation]) -> dict[str, Observation]:
+        return {agent_name(m): observation for m, observation in seen.items()}
 
     def render(self) -> None:
         """Nothing to draw live; see `sim.report` for figures of a finished run."""

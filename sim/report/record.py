@@ -17,6 +17,8 @@ PACKAGES = (
     "pandas",
     "torch",
     "torch-geometric",
+    "gymnasium",
+    "pettingzoo",
     "ray",
     "hydra-core",
     "scikit-learn",
@@ -28,33 +30,50 @@ PACKAGES = (
 class Record:
     """Written as `record.json` (all but the config) and `config.yaml`."""
 
-    labels: Labels
+    labels: Labels | None  # None: not (yet) the run of one scheduler
+    program: str  # name of the script
+    command: tuple[str, ...]  # the command line
+    overrides: tuple[str, ...]  # its settings; in a sweep those of this point
+    seed: int | None  # None: the program draws nothing
     versions: dict[str, str | None]  # package -> version; None: not installed
     git_commit: str | None  # None: the code is in no git repository
     git_dirty: bool | None  # True: the code differs from the commit
-    command: tuple[str, ...]  # the command line
     config_yaml: str  # the resolved configuration
 
     def as_dict(self) -> dict[str, object]:
         """What `record.json` holds; the labels' keys stand beside the others."""
         return {
-            **self.labels.as_dict(),
+            "seed": self.seed,
+            **({} if self.labels is None else self.labels.as_dict()),
+            "program": self.program,
+            "command": list(self.command),
+            "overrides": list(self.overrides),
             "versions": self.versions,
             "git_commit": self.git_commit,
             "git_dirty": self.git_dirty,
-            "command": list(self.command),
         }
 
 
-def collect_record(*, labels: Labels, command: Sequence[str], config_yaml: str) -> Record:
+def collect_record(
+    *,
+    labels: Labels | None,
+    program: str,
+    command: Sequence[str],
+    overrides: Sequence[str],
+    seed: int | None,
+    config_yaml: str,
+) -> Record:
     """Gather versions and the git state of the code around what the caller knows of the run."""
     commit, dirty = git_state(Path(__file__).resolve())
     return Record(
         labels=labels,
+        program=program,
+        command=tuple(command),
+        overrides=tuple(overrides),
+        seed=seed,
         versions=package_versions(),
         git_commit=commit,
         git_dirty=dirty,
-        command=tuple(command),
         config_yaml=config_yaml,
     )
 

@@ -28,12 +28,22 @@ def write_run(folder: Path, run: Run, metrics: Mapping[str, float | int], record
     Raises:
         OSError: the folder cannot be written or the disk is full.
     """
+    write_record(folder, record)
+    write_atomically(folder / "jobs.parquet", as_parquet(job_frame(run)))
+    write_atomically(folder / "timeline.parquet", _timeline_parquet(run))
+    write_metrics(folder, metrics)
+
+
+def write_record(folder: Path, record: Record) -> None:
+    """Begin a run's folder: drop an old metrics.json, then write config.yaml and record.json."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / METRICS_FILE).unlink(missing_ok=True)
     write_atomically(folder / "config.yaml", record.config_yaml.encode())
     write_atomically(folder / "record.json", _json(record.as_dict()))
-    write_atomically(folder / "jobs.parquet", as_parquet(job_frame(run)))
-    write_atomically(folder / "timeline.parquet", _timeline_parquet(run))
+
+
+def write_metrics(folder: Path, metrics: Mapping[str, float | int]) -> None:
+    """Write metrics.json, the last file of a run; NaN is written as null."""
     write_atomically(folder / METRICS_FILE, _json(metrics))
 
 

@@ -3,9 +3,9 @@
 from sim.placers.first_fit import FirstFit
 from sim.placers.least_interference import LeastInterference
 from sim.placers.packed import Packed
+from sim.protocols import Placer
 from sim.run import Run
 from sim.schedulers.lif import LeastInterferenceFirst
-from sim.protocols import Placer
 from sim.sharing.always import AlwaysShare
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
 
@@ -58,7 +58,9 @@ def test_it_is_blind_to_spread_where_packed_is_not():
     def gpus(placer: Placer) -> tuple[int, ...]:
         rules = {"sharing": AlwaysShare(), "skip_blocked": True}
         scheduler = LeastInterferenceFirst(placer=placer, **rules)
-        return gantt(play(world(trace, topology, physics=physics, max_tenants=2), scheduler))["B"][2]
+        return gantt(play(world(trace, topology, physics=physics, max_tenants=2), scheduler))["B"][
+            2
+        ]
 
     assert gpus(LeastInterference()) == (1, 2)
     assert gpus(Packed()) == (0, 1)  # both servers have two usable GPUs: the lowest index

@@ -93,6 +93,8 @@ def test_random_repeats_with_its_seed_and_draws_every_pair_equally_often():
     topology, trace = cluster(2, 2), [Job(10.0 * i, 2, 5) for i in range(20)]
     runs = [gpus_of(trace, topology, Random(), seed) for seed in (1, 1, 2)]
     assert runs[0] == runs[1] != runs[2]
-    counts = Counter(pair for seed in range(30) for pair in gpus_of(trace, topology, Random(), seed))
+    counts = Counter(
+        pair for seed in range(30) for pair in gpus_of(trace, topology, Random(), seed)
+    )
     assert len(counts) == 6  # all pairs of four GPUs
     assert np.all(np.abs(np.array(list(counts.values())) - 100) < 40)  # 600 draws, 4 sigma

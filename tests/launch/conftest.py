@@ -72,7 +72,7 @@ class Outcome:
     @property
     def folders(self) -> list[Path]:
         """Run folders made, by their record."""
-        return sorted(path.parent for path in self.runs.rglob("provenance.json"))
+        return sorted(path.parent for path in self.runs.rglob("record.json"))
 
 
 @pytest.fixture

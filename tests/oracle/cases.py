@@ -39,11 +39,16 @@ class Case:
 
 @st.composite
 def cases(
-    draw: Callable[..., Any], *, most_partitions: int, most_jobs: int = 40, physics: bool | None = None
+    draw: Callable[..., Any],
+    *,
+    most_partitions: int,
+    most_jobs: int = 40,
+    physics: bool | None = None,
+    equal_servers: bool = False,
 ) -> Case:
     """1 to `most_jobs` jobs on 1 to 6 servers of 1 to 4 GPUs."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1), label="tables"))
-    topology = _topology(draw, rng)
+    topology = _topology(draw, rng, equal_servers)
     partitions = draw(st.integers(1, min(most_partitions, topology.num_servers)))
     owner = np.arange(topology.num_servers) * partitions // topology.num_servers
     real = draw(st.booleans(), label="physics") if physics is None else physics
@@ -62,9 +67,9 @@ def cases(
     )
 
 
-def _topology(draw: Callable[..., Any], rng: np.random.Generator) -> Topology:
+def _topology(draw: Callable[..., Any], rng: np.random.Generator, equal_servers: bool) -> Topology:
     servers = draw(st.integers(1, 6), label="servers")
-    if draw(st.booleans(), label="equal servers"):
+    if equal_servers or draw(st.booleans(), label="equal servers"):
         size = np.full(servers, draw(st.integers(1, 4), label="size"))
     else:
         size = rng.integers(1, 5, servers)

@@ -52,7 +52,9 @@ class RandomDecider:
             wake_s=wake_s if ask else None, again=again,
         )  # fmt: skip
 
-    def _forward(self, view: ClusterView, waiting: list[int], partition: list[int]) -> list[Forward]:
+    def _forward(
+        self, view: ClusterView, waiting: list[int], partition: list[int]
+    ) -> list[Forward]:
         size = np.bincount(view.partition_of_server, weights=view.topology.gpus_per_server)
         forwards = []
         for job in waiting:

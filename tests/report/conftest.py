@@ -62,8 +62,9 @@ def metrics(run):
 @pytest.fixture
 def record():
     return collect_record(
-        labels=labels("by_hand"), command=["simulate", "seed=0"], config_yaml="seed: 0\n"
-    )
+        labels=labels("by_hand"), program="simulate", command=["simulate", "seed=0"],
+        overrides=["seed=0"], seed=0, config_yaml="seed: 0\n",
+    )  # fmt: skip
 
 
 @pytest.fixture

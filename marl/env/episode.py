@@ -1,0 +1,58 @@
+"""One episode under way: a simulated run, its views, and the delay gathered since last asked."""
+
+import numpy as np
+
+from marl.env.delay import accrue_delay, fresh_delays
+from marl.env.game import Game
+from sim.arrays import FloatArray
+from sim.decision import Decision
+from sim.jobs import JobTable
+from sim.kernel.state import FINISHED
+from sim.signals import Signal
+from sim.view import ClusterView
+
+NEEDS = Signal.PREDICTION | Signal.PROFILE | Signal.INTERFERENCE
+
+
+class Episode:
+    """Mutable; an environment makes one at each reset."""
+
+    def __init__(self, game: Game, jobs: JobTable) -> None:
+        """At time 0, before the first arrival."""
+        self._simulator = game.simulator(jobs)
+        self._views = self._simulator.views(NEEDS)
+        self._known_s = fresh_delays(len(jobs))
+        self._delay_s = np.zeros(game.partitions)
+        self.rounds = 0
+        self.view: ClusterView = self._views.view()
+
+    @property
+    def over(self) -> bool:
+        """Whether all jobs are done."""
+        return bool((self._simulator.state.status == FINISHED).all())
+
+    def apply(self, decision: Decision) -> None:
+        """One round's decision."""
+        self._simulator.apply(decision)
+        self.rounds += 1
+        self.view = self._views.view()
+
+    def advance(self) -> bool:
+        """Let time pass to the next decision epoch; False at the end."""
+        alive = self._simulator.advance()
+        accrue_delay(self._simulator.state, self._known_s, self._delay_s)
+        self.view = self._views.view()
+        return alive
+
+    def take_delay_s(self) -> FloatArray:
+        """(M,) delay gathered in each partition since the last call."""
+        taken = self._delay_s
+        self._delay_s = np.zeros_like(taken)
+        return taken
+
+    def jct_mean_s(self) -> float:
+        """Mean JCT of the jobs that are done; NaN before the first."""
+        state = self._simulator.state
+        done = state.status == FINISHED
+        jct_s = state.finish_s[done] - state.submit_s[done]
+        return float(jct_s.mean()) if done.any() else float("nan")

@@ -1,0 +1,106 @@
+"""The pair-score policy: which waiting job, on which server, shared or not; forward; or wait."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from gnn.batch import ClusterBatch
+from gnn.encoder import HierarchicalEncoder
+from marl.codec.layout import (
+    CONTEXT_FEATURES,
+    FORWARD_FEATURES,
+    JOB_FEATURES,
+    MODES,
+    PAIR_FEATURES,
+    PEER_FEATURES,
+)
+from marl.policy.heads import JointScore, two_layers
+
+MASKED = -1e9  # not -inf: entropies and divergences stay finite
+
+
+class Scores(NamedTuple):
+    """What the network says of B observations."""
+
+    logits: Tensor  # (B, actions), masked
+    state: Tensor  # (B, state_dim) what a critic judges
+
+
+class PairScorePolicy(nn.Module):
+    r"""Scores every (job, server, mode), every (job, peer) and *wait*, for any number of each.
+
+    .. math:: s_{jsm} = q_j \cdot W_m e_s / \sqrt{H} + f(x_{jsm}, x_j, z)
+
+    with q the query of job j, e_s the server's embedding from the hierarchical encoder, x the
+    features of the observation and z the state (partition embedding, own context, mean of peers).
+    Forwards and *wait* have scores of their own; one masked categorical covers all. No weight
+    depends on the number of servers, jobs or agents. The critic reads z.
+
+    Source: the pair score of pointer-style schedulers (Decima; SCARL) over the hierarchy of
+    Zhao & Wu (TNSM 2021/22); which features matter: docs/marl.md.
+
+    Shapes:
+        input: observation tensors as in `Layout.shapes`, with a leading batch dimension
+        output: `Scores`
+    """
+
+    def __init__(self, *, encoder: HierarchicalEncoder, num_racks: int, hidden: int) -> None:
+        """`hidden`: width of the heads; `num_racks`: racks a partition can have."""
+        super().__init__()
+        self.encoder = encoder
+        self.num_racks = num_racks
+        width = encoder.hidden_dim
+        state = width + CONTEXT_FEATURES + PEER_FEATURES
+        self.query = two_layers(JOB_FEATURES + CONTEXT_FEATURES, hidden, width)
+        self.key = nn.Linear(width, MODES * width)
+        nn.init.uniform_(self.key.weight, -0.01, 0.01)
+        self.start = JointScore(pair=PAIR_FEATURES, row=JOB_FEATURES, state=state, hidden=hidden)
+        self.forward_to = JointScore(
+            pair=FORWARD_FEATURES + PEER_FEATURES, row=JOB_FEATURES, state=state, hidden=hidden
+        )
+        self.wait = two_layers(state, hidden, 1)
+        self.value = two_layers(state, hidden, 1)
+
+    def forward(self, observation: dict[str, Tensor]) -> Scores:
+        """Masked logits and the state."""
+        state, servers = self.encode(observation)
+        jobs, context = observation["jobs"], observation["context"]
+        batch = jobs.shape[0]
+        window = jobs.shape[1]
+        start = self.start(observation["pairs"], jobs, state)  # (B, W, S, MODES)
+        query = self.query(torch.cat([jobs, context.unsqueeze(1).expand(-1, window, -1)], -1))
+        key = self.key(servers).unflatten(-1, (MODES, -1))  # (B, S, MODES, H)
+        start = start + torch.einsum("bwh,bsmh->bwsm", query, key) / query.shape[-1] ** 0.5
+        peers = observation["peers"].unsqueeze(1).expand(-1, window, -1, -1)
+        forwards = self.forward_to(
+            torch.cat([observation["forwards"], peers], -1), jobs, state
+        )  # (B, W, M)
+        logits = torch.cat(
+            [start.reshape(batch, -1), forwards.reshape(batch, -1), self.wait(state)], -1
+        )
+        return Scores(logits.masked_fill(observation["action_mask"] == 0, MASKED), state)
+
+    def encode(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """State (B, state_dim) and server embeddings (B, S, H)."""
+        gpus, servers = observation["gpus"], observation["servers"]
+        embeddings = self.encoder(
+            ClusterBatch(
+                x_gpu=gpus,
+                gpu_mask=gpus[..., 0] > 0,
+                x_server=servers,
+                server_mask=servers[..., 0] > 0,
+                server_rack=observation["server_rack"],
+                num_racks=self.num_racks,
+            )
+        )
+        peers = observation["peers"]
+        there = peers[..., :1]
+        others = (peers * there).sum(1) / there.sum(1).clamp(min=1.0)
+        state = torch.cat([embeddings.cluster, observation["context"], others], -1)
+        return state, embeddings.server
+
+    def values(self, state: Tensor) -> Tensor:
+        """(B,) the critic's judgement."""
+        value: Tensor = self.value(state).squeeze(-1)
+        return value

@@ -1,0 +1,88 @@
+"""Multi-agent PPO with one shared policy, on RLlib's new API stack."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import ray
+from ray.rllib.algorithms.ppo import PPO, PPOConfig
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.tune.registry import register_env
+
+from marl.env.scheduling_env import SchedulingEnv
+from marl.policy.build import PolicySpec
+from marl.rllib.adapter import RllibSchedulingEnv
+from marl.rllib.module import PairScoreModule
+from marl.training.spec import PpoSpec
+
+ENV_NAME = "gpuyard"
+SHARED = "shared"  # the one policy of all agents
+
+
+def start_ray(num_cpus: int, object_store_bytes: int) -> None:
+    """A private Ray on this machine, unless one is running in this process already."""
+    if ray.is_initialized():
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    ray.init(
+        num_cpus=num_cpus,
+        object_store_memory=object_store_bytes,
+        include_dashboard=False,
+        configure_logging=True,
+        logging_level="ERROR",
+        log_to_driver=False,
+    )
+
+
+def build_ppo(
+    *,
+    make_env: Callable[[], SchedulingEnv],
+    ppo: PpoSpec,
+    policy: PolicySpec,
+    num_racks: int,
+    weights: dict[str, Any] | None,
+    seed: int,
+) -> PPO:
+    """The algorithm, ready to train; `weights` start the policy, None draws them."""
+
+    def create(context: Any) -> RllibSchedulingEnv:
+        index = 1000 * int(context.worker_index) + int(context.vector_index)
+        return RllibSchedulingEnv(make_env(), seed=seed * 1_000_003 + index)
+
+    register_env(ENV_NAME, create)
+    model = {"spec": policy.as_dict(), "num_racks": num_racks, "weights": weights}
+    config = (
+        PPOConfig()
+        .environment(ENV_NAME, disable_env_checking=True)
+        .env_runners(
+            num_env_runners=ppo.env_runners,
+            num_envs_per_env_runner=ppo.envs_per_runner,
+            rollout_fragment_length="auto",
+            batch_mode="truncate_episodes",
+        )
+        .multi_agent(
+            policies={SHARED},
+            policy_mapping_fn=lambda agent, *args, **kwargs: SHARED,
+            count_steps_by="agent_steps",
+        )
+        .rl_module(rl_module_spec=RLModuleSpec(module_class=PairScoreModule, model_config=model))
+        .learners(num_learners=0)
+        .training(
+            train_batch_size_per_learner=ppo.batch_agent_steps,
+            minibatch_size=ppo.minibatch_agent_steps,
+            num_epochs=ppo.epochs,
+            lr=ppo.learning_rate,
+            gamma=ppo.gamma,
+            lambda_=ppo.gae_lambda,
+            clip_param=ppo.clip,
+            entropy_coeff=ppo.entropy,
+            vf_loss_coeff=ppo.value_weight,
+            vf_clip_param=ppo.value_clip,
+            grad_clip=ppo.grad_clip,
+            use_kl_loss=False,
+        )
+        .debugging(seed=seed, log_level="ERROR")
+    )
+    algorithm: PPO = config.build_algo()
+    return algorithm

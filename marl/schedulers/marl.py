@@ -1,0 +1,85 @@
+"""The trained agents as a scheduler like any other, through the codec that trained them."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from marl.codec.layout import Layout, layout_for
+from marl.codec.rounds import CodecRules, Rounds
+from marl.codec.stack import stack
+from marl.env.episode import NEEDS
+from marl.policy.build import PolicySpec, build_policy
+from marl.policy.pair_score import PairScorePolicy
+from marl.training.policy_file import load_policy, read_spec
+from sim.decision import Decision
+from sim.view import ClusterView
+
+
+class MarlScheduler:
+    """One shared policy, one agent a partition; acts greedily on its scores.
+
+    Source: Zhao & Wu, "Large-Scale Machine Learning Cluster Scheduling via Multi-Agent Graph
+    Reinforcement Learning" (IEEE TNSM 2021/22), rebuilt in its spirit: several schedulers own a
+    partition each, place jobs on it or forward them, sharing is allowed, jobs are not migrated.
+    What the paper leaves open and was chosen here: gangs are placed whole, outwards from the
+    chosen server; whole jobs are forwarded while they wait; peers are seen as one row each.
+    """
+
+    name = "marl"
+    needs = NEEDS
+
+    def __init__(self, *, checkpoint: str, untrained: bool) -> None:
+        """Read the policy in folder `checkpoint`; `untrained` takes its sizes, not its weights."""
+        self._folder = Path(checkpoint)
+        self._untrained = untrained
+        if untrained:
+            self.name = "marl_untrained"
+        read_spec(self._folder)  # fail before any work
+        self._seed = 0
+        self._policy: PairScorePolicy | None = None
+        self._rounds: Rounds | None = None
+        self._again = False
+
+    def reset(self, seed: int) -> None:
+        """Forget the run; an untrained policy draws its weights from `seed`."""
+        self._seed = seed
+        self._policy, self._rounds, self._again = None, None, False
+
+    def decide(self, view: ClusterView) -> Decision:
+        """One round of the agents' simultaneous actions; asks for the next until all wait."""
+        policy, rounds = self._ready(view)
+        if not self._again:
+            rounds.open()
+        seen = rounds.observe(view, everyone=False)
+        self._again = bool(seen)
+        if not seen:
+            return Decision()
+        with torch.no_grad():
+            scores = policy(stack(list(seen.values())))
+        chosen = scores.logits.argmax(-1).tolist()
+        return rounds.decide(view, dict(zip(seen, chosen, strict=True)))
+
+    def _ready(self, view: ClusterView) -> tuple[PairScorePolicy, Rounds]:
+        """Policy and codec fitted to this view's cluster; made at the first decision."""
+        if self._policy is None or self._rounds is None:
+            torch.set_num_threads(1)  # tiny batches: more threads only wait for each other
+            spec, rules = read_spec(self._folder)
+            layout = _layout(view, rules)
+            self._policy = self._network(spec, layout.racks)
+            self._rounds = Rounds(layout=layout, rules=rules)
+            self._rounds.restart()
+        return self._policy, self._rounds
+
+    def _network(self, spec: PolicySpec, racks: int) -> PairScorePolicy:
+        if not self._untrained:
+            return load_policy(self._folder, racks)[0]
+        with torch.random.fork_rng():
+            torch.manual_seed(self._seed)
+            return build_policy(spec, racks).eval()
+
+
+def _layout(view: ClusterView, rules: CodecRules) -> Layout:
+    return layout_for(
+        view.topology, np.asarray(view.partition_of_server), rules.window, view.num_partitions
+    )

@@ -1,0 +1,63 @@
+"""Policy files: weights and sizes only; loading runs no code."""
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from marl.codec.rounds import CodecRules
+from marl.policy.build import PolicySpec, build_policy
+from marl.policy.pair_score import PairScorePolicy
+from sim.errors import GpuYardError
+
+FORMAT = 1
+WEIGHTS, SPEC = "policy.pt", "policy.json"
+
+
+class PolicyFileError(GpuYardError):
+    """A policy folder is missing, truncated or foreign."""
+
+
+def save_policy(
+    folder: Path, policy: PairScorePolicy, spec: PolicySpec, rules: CodecRules
+) -> None:
+    """Write weights, then sizes; each file appears whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {key: value.detach().cpu() for key, value in policy.state_dict().items()}
+    part = folder / f"{WEIGHTS}.part"
+    torch.save(weights, part)
+    os.replace(part, folder / WEIGHTS)
+    text = json.dumps({"format": FORMAT, "policy": spec.as_dict(), "rules": asdict(rules)})
+    part = folder / f"{SPEC}.part"
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, folder / SPEC)
+
+
+def read_spec(folder: Path) -> tuple[PolicySpec, CodecRules]:
+    """Sizes of the policy in `folder`."""
+    path = folder / SPEC
+    if not path.is_file():
+        raise PolicyFileError(
+            f"{path} is not there; give the folder that training wrote, with {SPEC} and {WEIGHTS}"
+        )
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise PolicyFileError(f"{path}: format {content['format']}, this version reads {FORMAT}")
+        return PolicySpec(**content["policy"]), CodecRules(**content["rules"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise PolicyFileError(f"{path}: is not a policy description ({error})") from error
+
+
+def load_policy(folder: Path, num_racks: int) -> tuple[PairScorePolicy, PolicySpec, CodecRules]:
+    """The network in `folder`, for partitions of up to `num_racks` racks."""
+    spec, rules = read_spec(folder)
+    policy = build_policy(spec, num_racks)
+    path = folder / WEIGHTS
+    try:
+        policy.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    except Exception as error:  # torch raises many kinds for a truncated or foreign file
+        raise PolicyFileError(f"{path}: cannot be read as this policy's weights ({error})") from error
+    return policy.eval(), spec, rules

@@ -1,0 +1,36 @@
+"""What a training run is told, as plain numbers."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class PpoSpec:
+    """PPO's knobs (Schulman et al., 2017), for agent steps."""
+
+    iterations: int
+    time_budget_s: float | None  # stop after the iteration that reaches it; None: no limit
+    batch_agent_steps: int  # agent steps sampled an iteration
+    minibatch_agent_steps: int
+    epochs: int
+    learning_rate: float
+    gamma: float  # a step of an agent, not a second
+    gae_lambda: float
+    clip: float
+    entropy: float
+    value_weight: float
+    value_clip: float
+    grad_clip: float
+    env_runners: int  # 0: sample in the training process
+    envs_per_runner: int
+    checkpoint_every: int  # iterations
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmStartSpec:
+    """Imitation of the teacher before PPO (as DL2 starts from a heuristic)."""
+
+    episodes: int  # windows played by the teacher; 0: no warm start
+    epochs: int
+    minibatch: int
+    learning_rate: float
+    value_weight: float

@@ -1,0 +1,99 @@
+"""Imitation of the teacher before PPO, and a first value function from its returns.
+
+Written here because RLlib's offline learners read single-agent episodes only.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from marl.codec.rounds import Observation
+from marl.codec.stack import stack
+from marl.env.scheduling_env import SchedulingEnv
+from marl.policy.pair_score import PairScorePolicy
+from marl.training.spec import WarmStartSpec
+from marl.training.teacher import RuleTeacher
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """N decisions of the teacher."""
+
+    observations: dict[str, Tensor]  # (N, ...)
+    actions: Tensor  # (N,)
+    returns: Tensor  # (N,) discounted by agent step
+
+
+def play(
+    env: SchedulingEnv, teacher: RuleTeacher, episodes: int, gamma: float, seed: int,
+    progress: Callable[[], None],
+) -> Lessons:  # fmt: skip
+    """Let the teacher play; only decisions with a choice are kept."""
+    seen: list[Observation] = []
+    actions: list[int] = []
+    returns: list[float] = []
+    for episode in range(episodes):
+        tracks = _play_one(env, teacher, seed * 1000 + episode)
+        for observations, taken, rewards in tracks:
+            seen += observations
+            actions += taken
+            returns += _discounted(rewards, gamma)
+        progress()
+    return Lessons(stack(seen), torch.tensor(actions), torch.tensor(returns, dtype=torch.float32))
+
+
+Track = tuple[list[Observation], list[int], list[float]]
+
+
+def _play_one(env: SchedulingEnv, teacher: RuleTeacher, seed: int) -> list[Track]:
+    """One episode: per agent its observations, actions, and reward until its next turn."""
+    tracks: dict[str, Track] = {agent: ([], [], []) for agent in env.possible_agents}
+    observations, _ = env.reset(seed=seed)
+    while env.agents:
+        chosen = {a: teacher.act(o) for a, o in observations.items() if a in env.agents}
+        for agent, action in chosen.items():
+            if observations[agent]["action_mask"][:-1].any():
+                tracks[agent][0].append(observations[agent])
+                tracks[agent][1].append(action)
+                tracks[agent][2].append(0.0)
+        observations, rewards, *_ = env.step(chosen)
+        for agent, reward in rewards.items():
+            if tracks[agent][2]:
+                tracks[agent][2][-1] += reward
+    return list(tracks.values())
+
+
+def _discounted(rewards: list[float], gamma: float) -> list[float]:
+    out, ahead = np.zeros(len(rewards)), 0.0
+    for i in range(len(rewards) - 1, -1, -1):
+        ahead = rewards[i] + gamma * ahead
+        out[i] = ahead
+    return [float(value) for value in out]
+
+
+def imitate(
+    policy: PairScorePolicy, lessons: Lessons, spec: WarmStartSpec, seed: int
+) -> Iterator[tuple[float, float]]:
+    """Fit `policy` in place; yields (loss, agreement with the teacher) after each epoch."""
+    generator = torch.Generator().manual_seed(seed)
+    optimiser = torch.optim.Adam(policy.parameters(), lr=spec.learning_rate)
+    count = len(lessons.actions)
+    for _ in range(spec.epochs):
+        losses, agreed = 0.0, 0
+        for rows in torch.randperm(count, generator=generator).split(spec.minibatch):
+            batch = {key: value[rows] for key, value in lessons.observations.items()}
+            scores = policy(batch)
+            choice = functional.cross_entropy(scores.logits, lessons.actions[rows])
+            judged = functional.smooth_l1_loss(policy.values(scores.state), lessons.returns[rows])
+            loss = choice + spec.value_weight * judged
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+            optimiser.step()
+            losses += float(loss.detach()) * len(rows)
+            agreed += int((scores.logits.argmax(-1) == lessons.actions[rows]).sum())
+        yield losses / count, agreed / count

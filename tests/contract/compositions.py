@@ -1,0 +1,35 @@
+"""Schedulers made from `conf/` as a user's command line makes them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from sim.protocols import Scheduler
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+
+
+def stems(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+def composed(overrides: Sequence[str]) -> Any:
+    """The resolved `scheduler` node of `simulate.py` with these overrides."""
+    with initialize_config_dir(config_dir=str(CONF), version_base=None):
+        config = compose(config_name="simulate", overrides=["workload=venus_like", *overrides])
+    OmegaConf.resolve(config.scheduler)
+    return config.scheduler
+
+
+def made(*overrides: str) -> Scheduler:
+    return instantiate(composed(overrides), _convert_="all")
+
+
+def heuristics() -> list[str]:
+    """Scheduler files that need no trained policy."""
+    texts = {stem: (CONF / "scheduler" / f"{stem}.yaml").read_text() for stem in stems("scheduler")}
+    return [stem for stem, text in texts.items() if "_target_: sim." in text]

@@ -1,0 +1,141 @@
+"""What every scheduler in `conf/scheduler/` promises; a new file is found by its name."""
+
+import dataclasses
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.decision import Decision
+from sim.errors import SignalError
+from sim.event_log import EventLog, Kind
+from sim.protocols import Scheduler
+from sim.run import Run
+from sim.signals import Signal
+from sim.simulator import Simulator, simulate
+from sim.view import ClusterView
+from tests.contract.compositions import heuristics, made, stems
+from tests.oracle.cases import Case, cases
+from tests.sim.worlds import Job, cluster, physics_of, play, world
+
+SCHEDULERS = heuristics()
+MADE = {stem: made(f"scheduler={stem}") for stem in SCHEDULERS}
+small_cases = cases(most_partitions=1, most_jobs=25, equal_servers=True)
+
+
+def run_of(case: Case, scheduler: Scheduler, seed: int = 0) -> Run:
+    return simulate(Simulator(**case.arguments()), scheduler, seed, None)
+
+
+def bytes_of(log: EventLog) -> list[bytes]:
+    columns = [getattr(log, name).tobytes() for name in ("time_s", "kind", "job", "partition")]
+    return [*columns, *(gpus.tobytes() for gpus in log.gpus)]
+
+
+class Granted:
+    """Lets a scheduler decide with other `needs` than its own."""
+
+    name = "granted"
+
+    def __init__(self, scheduler: Scheduler, needs: Signal) -> None:
+        self.scheduler, self.needs = scheduler, needs
+
+    def reset(self, seed: int) -> None:
+        self.scheduler.reset(seed)
+
+    def decide(self, view: ClusterView) -> Decision:
+        return self.scheduler.decide(view)
+
+
+def test_the_glob_finds_the_schedulers():
+    assert {"fifo", "las", "sjf", "srtf", "tetris"} <= set(SCHEDULERS) <= set(stems("scheduler"))
+
+
+@pytest.mark.parametrize("stem", SCHEDULERS)
+def test_it_is_named_after_its_file_and_says_what_it_does(stem: str):
+    scheduler = MADE[stem]
+    assert scheduler.order_name == stem
+    assert scheduler.name.split("+")[0] == stem
+    assert len(type(scheduler).__doc__ or "") > 60
+    assert isinstance(scheduler.needs, Signal)
+
+
+def test_names_are_unique():
+    assert len({scheduler.name for scheduler in MADE.values()}) == len(MADE)
+
+
+def test_the_command_line_chooses_placer_and_sharing_for_any_scheduler():
+    placers, sharings = stems("placer"), stems("sharing")
+    for turn in range(max(len(SCHEDULERS), len(placers), len(sharings))):
+        stem = SCHEDULERS[turn % len(SCHEDULERS)]
+        placer, sharing = placers[turn % len(placers)], sharings[turn % len(sharings)]
+        scheduler = made(f"scheduler={stem}", f"placer={placer}", f"sharing={sharing}")
+        assert scheduler.placer.name == placer
+        assert scheduler.sharing.name.startswith(sharing)
+
+
+@pytest.mark.parametrize("stem", SCHEDULERS)
+@settings(max_examples=12)
+@given(case=small_cases, seed=st.integers(0, 9))
+def test_it_is_legal_repeats_itself_starts_nothing_twice_and_finishes_all(
+    stem: str, case: Case, seed: int
+) -> None:
+    run = run_of(case, MADE[stem], seed)
+    assert np.all(run.finish_s >= run.jobs.submit_s)
+    starts = Counter(run.log.job[run.log.kind == Kind.START].tolist())
+    assert [starts[row] for row in range(len(run.jobs))] == (run.preemptions + 1).tolist()
+    assert bytes_of(run_of(case, MADE[stem], seed).log) == bytes_of(run.log)
+
+
+@pytest.mark.parametrize("stem", SCHEDULERS)
+def test_it_reads_what_its_needs_name_and_every_one_of_them(stem: str):
+    scheduler = MADE[stem]
+    topology = cluster(2, 2)
+    jobs = [Job(0, 1, 5), Job(0, 2, 9), Job(1, 1, 3), Job(1, 4, 2), Job(2, 1, 1)]
+
+    def run_with(needs: Signal) -> Run:
+        yard = world(jobs, topology, physics=physics_of(topology), max_tenants=2)
+        return play(yard, Granted(scheduler, needs))
+
+    assert np.isfinite(run_with(scheduler.needs).finish_s).all()
+    for signal in Signal:
+        if signal in scheduler.needs:
+            with pytest.raises(SignalError, match=signal.name):
+                run_with(scheduler.needs & ~signal)
+
+
+def later(case: Case, run: Run, cut_s: float) -> Case:
+    """The same case with other durations for jobs that have not finished by `cut_s`."""
+    unfinished = ~(run.finish_s <= cut_s)
+    duration_s = np.where(unfinished, 3.0 * case.jobs.duration_s + 5.0, case.jobs.duration_s)
+    return dataclasses.replace(case, jobs=dataclasses.replace(case.jobs, duration_s=duration_s))
+
+
+def until(log: EventLog, cut_s: float) -> list[tuple[float, int, int, tuple[int, ...]]]:
+    return [
+        (float(t), int(kind), int(job), tuple(gpus.tolist()))
+        for t, kind, job, gpus in zip(log.time_s, log.kind, log.job, log.gpus, strict=True)
+        if t < cut_s
+    ]
+
+
+@pytest.mark.parametrize("stem", [s for s in SCHEDULERS if Signal.DURATION not in MADE[s].needs])
+@settings(max_examples=12)
+@given(case=small_cases, share=st.floats(0.1, 0.9))
+def test_it_does_not_peek_at_durations_of_unfinished_jobs(
+    stem: str, case: Case, share: float
+) -> None:
+    run = run_of(case, MADE[stem])
+    cut_s = float(run.log.time_s[int(share * (len(run.log.time_s) - 1))])
+    other = run_of(later(case, run, cut_s), MADE[stem])
+    assert until(other.log, cut_s) == until(run.log, cut_s)
+
+
+def test_the_peeking_test_catches_an_oracle():
+    # SRTF lets B (3 s) in before A (9 s) at 1; had B 14 s to go, it would wait.
+    jobs = [Job(0, 1, 10), Job(1, 1, 3)]
+    changed = [Job(0, 1, 10), Job(1, 1, 14)]
+    logs = [play(world(j, cluster(1, 1)), MADE["srtf"]).log for j in (jobs, changed)]
+    assert until(logs[0], 2.0) != until(logs[1], 2.0)

@@ -1,0 +1,89 @@
+"""Which GPUs each sharing rule offers, and what joining them costs."""
+
+import numpy as np
+import pytest
+
+from sim.occupancy import ANY_SPEED, Occupancy
+from sim.placers.first_fit import FirstFit
+from sim.protocols import Sharing
+from sim.run import Run
+from sim.schedulers.fifo import Fifo
+from sim.sharing.always import AlwaysShare
+from sim.sharing.fallback import FallbackSharing
+from sim.sharing.off import NoSharing
+from sim.sharing.selective import SelectiveSharing
+from sim.signals import Signal
+from tests.sim.scripted import Scripted
+from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
+
+
+def run_with(sharing: Sharing, gpus: int, both: float, **more: object) -> Run:
+    """A (10 s) and B (5 s, from 1 on): together each is `both` times slower."""
+    topology = cluster(1, gpus)
+    physics = physics_of(topology, slowdown=((both,),), **more)
+    scheduler = Fifo(placer=FirstFit(), sharing=sharing, skip_blocked=False)
+    trace = [Job(0, 1, 10), Job(1, 1, 5)]
+    return play(world(trace, topology, physics=physics, max_tenants=2), scheduler)
+
+
+def test_one_gpu_off_waits():
+    assert gantt(run_with(NoSharing(), 1, 2.0)) == {"A": (0, 10, (0,)), "B": (10, 15, (0,))}
+
+
+@pytest.mark.parametrize(
+    "sharing", [AlwaysShare(), FallbackSharing(), SelectiveSharing(threshold=0.9)]
+)
+def test_one_gpu_the_others_share(sharing: Sharing):
+    # At half speed each: B 1-11 does its 5; A has done 1 + 5 by then and needs 4 more: 15.
+    assert gantt(run_with(sharing, 1, 2.0)) == {"A": (0, 15, (0,)), "B": (1, 11, (0,))}
+
+
+def test_selective_shares_above_its_threshold_only():
+    # Together 1/2 + 1/2 = 1, not above 1: B waits. With 1.6 each, 1.25 is above 1.2, not 1.3.
+    assert gantt(run_with(SelectiveSharing(threshold=1.0), 1, 2.0))["B"] == (10, 15, (0,))
+    assert gantt(run_with(SelectiveSharing(threshold=1.2), 1, 1.6))["B"][0] == 1
+    assert gantt(run_with(SelectiveSharing(threshold=1.3), 1, 1.6))["B"][0] == 10
+
+
+def test_always_goes_where_the_placer_says_fallback_to_an_empty_gpu_first():
+    assert gantt(run_with(AlwaysShare(), 2, 2.0))["B"][2] == (0,)
+    assert gantt(run_with(FallbackSharing(), 2, 2.0))["B"] == (1, 6, (1,))
+    assert gantt(run_with(SelectiveSharing(threshold=0.5), 2, 2.0))["B"] == (1, 6, (1,))
+
+
+@pytest.mark.parametrize(
+    "sharing", [AlwaysShare(), FallbackSharing(), SelectiveSharing(threshold=0.9)]
+)
+def test_nobody_joins_where_memory_does_not_suffice(sharing: Sharing):
+    assert gantt(run_with(sharing, 1, 1.0, infeasible=[(0, 0)]))["B"] == (10, 15, (0,))
+
+
+def test_costs_and_speeds_of_a_mix():
+    # GPU 0 holds profiles 1 and 2, GPU 1 profile 1, GPU 2 is empty; D (profile 0) asks.
+    slowdown = ((1.0, 1.5, 2.0), (3.0, 1.0, 1.0), (4.0, 1.0, 1.0))
+    topology = cluster(1, 3)
+    physics = physics_of(topology, slowdown=slowdown)
+    jobs = [Job(0, 2, 9, profile=1), Job(0, 1, 9, profile=2), Job(0, 1, 9, profile=0)]
+    seen = []
+
+    def look(view):
+        scratch = Occupancy(view)
+        scratch.take(0, np.array([0, 1]))
+        scratch.take(1, np.array([0]))
+        slots = scratch.shared(view, 2, ANY_SPEED)
+        seen.append((slots.usable.tolist(), slots.cost.tolist(), slots.usable_per_server.tolist()))
+        fast = scratch.shared(view, 2, 0.99)
+        seen.append((fast.usable.tolist(), fast.usable_per_server.tolist()))
+        scratch.release(0, np.array([0, 1]))
+        seen.append((scratch.tenant.tolist(), scratch.tenants.tolist()))
+        assert view.tenants.tolist() == [0, 0, 0]  # the scratch copy is one
+        raise KeyboardInterrupt
+
+    scheduler = Scripted(look, needs=Signal.PROFILE | Signal.INTERFERENCE)
+    with pytest.raises(KeyboardInterrupt):
+        play(world(jobs, topology, physics=physics, max_tenants=3), scheduler)
+    # GPU 0: own 1 + 0.5 + 1, worst victim 4. GPU 1: own 1.5, victim 3.
+    assert seen[0] == ([True, True, True], [10.0, 4.5, 1.0], [3])
+    # Speeds together: 1/3 + 1/4 + 1/2.5 = 0.98; 1/3 + 1/1.5 = 1; an empty GPU always counts.
+    assert seen[1] == ([False, True, True], [2])
+    assert seen[2] == ([[1, -1, -1], [-1] * 3, [-1] * 3], [1, 0, 0])
