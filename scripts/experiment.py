@@ -17,6 +17,14 @@ from sim.signals import Signal, information_of
 from sim.topology.partitions import contiguous_partitions
 from sim.traces.setting import Setting
 
+ROLES_BY_ORDER = {
+    "marl": "ours",
+    "marl_untrained": "ablation",
+    "load_balance": "published",
+    "tetris": "published",
+    "lif": "published",
+}
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -90,12 +98,12 @@ def _believed(config: Mapping[str, Any], physics: Physics) -> PairTable:
     return replace(model.pair_table(physics.catalogue), feasible=physics.pairs.feasible)
 
 
-def composition_of(config: Mapping[str, Any], partitions: int, **objects: Any) -> Scheduler:
+def composition_of(config: Mapping[str, Any], partitions: int) -> Scheduler:
     """The scheduler that `scheduler`, `placer`, `sharing` and `forwarding` describe."""
     from sim.partitioned import PartitionedScheduler
     from sim.queueing import QueueScheduler
 
-    scheduler: Scheduler = build(config, "scheduler", **objects)
+    scheduler: Scheduler = build(config, "scheduler")
     if partitions == 1 or not isinstance(scheduler, QueueScheduler):
         return scheduler
     return PartitionedScheduler(child=scheduler, forwarding=build(config, "forwarding"))
@@ -117,8 +125,6 @@ def labels_of(
     information = information_of(needs)
     if information == "predicted":
         information = experiment.setting.estimator.information
-    if role is None:
-        role = "reference" if Signal.DURATION in needs else "composite"
     return Labels(
         scheduler=scheduler.name,
         topology=experiment.game.topology.name,
@@ -130,5 +136,13 @@ def labels_of(
         information=information,
         interference_info=experiment.belief_info if Signal.INTERFERENCE in needs else "none",
         physics=physics_name(experiment.game.physics),
-        role=role,
+        role=role_of(scheduler) if role is None else role,
     )
+
+
+def role_of(scheduler: Scheduler) -> str:
+    """The role of a scheduler that nobody gave one: by its name, then by what it knows."""
+    order = scheduler.name.partition("+")[0]
+    if order in ROLES_BY_ORDER:
+        return ROLES_BY_ORDER[order]
+    return "reference" if Signal.DURATION in scheduler.needs else "composite"

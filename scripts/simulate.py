@@ -1,42 +1,63 @@
 """Replay a trace with one scheduler: `python scripts/simulate.py workload=csv workload.path=FILE`."""
 
-import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
 import hydra
-from experiment import composition_of, experiment_of, labels_of
+from experiment import Experiment, composition_of, experiment_of, labels_of
 from launch import run_main, start
+from launch_errors import ConfigError
 from omegaconf import DictConfig
 from progress import run_with_progress
 from warm import warm_up
 
+from sim.jobs import JobTable
 from sim.metrics.summary import HEADLINE_KEYS, summarise
-from sim.report.record import collect_record
+from sim.report.atomic import write_atomically
+from sim.report.decision_table import decision_frame
+from sim.report.job_table import as_parquet
 from sim.report.run_folder import write_run
+
+DECISIONS_FILE = "decisions.parquet"
 
 
 @hydra.main(version_base=None, config_path="../conf", config_name="simulate")
 def main(cfg: DictConfig) -> None:
     """Compose, simulate, write."""
     launch = start(cfg)
-    experiment = experiment_of(launch.config)
-    objects = {"checkpoint": launch.config["checkpoint"]} if launch.config["checkpoint"] else {}
-    scheduler = composition_of(launch.config, experiment.game.partitions, **objects)
-    jobs = experiment.whole()
+    config = launch.config
+    (launch.folder / DECISIONS_FILE).unlink(missing_ok=True)
+    experiment = experiment_of(config)
+    scheduler = composition_of(config, experiment.game.partitions)
+    labels = labels_of(experiment, scheduler, window=config["window"], role=config["role"])
+    jobs = _jobs(experiment, config["part"], config["window"])
     warm_up(experiment.game, scheduler)
-    simulator = experiment.game.simulator(jobs)
-    run = run_with_progress(simulator, scheduler, experiment.seed)
+    run = run_with_progress(experiment.game.simulator(jobs), scheduler, experiment.seed)
     metrics = summarise(run)
-    record = collect_record(
-        labels=labels_of(experiment, scheduler, window=0, role=None),
-        command=sys.argv,
-        config_yaml=launch.record.config_text,
-    )
-    write_run(launch.folder, run, metrics, record)
-    print(f"{scheduler.name} on {experiment.workload_name}, {experiment.game.topology.name}")
+    if config["log_decisions"]:
+        write_atomically(launch.folder / DECISIONS_FILE, as_parquet(decision_frame(run)))
+    write_run(launch.folder, run, metrics, replace(launch.record, labels=labels))
+    print(f"{labels.scheduler} on {labels.workload}, {labels.topology}")
+    _print_headline(metrics, launch.folder)
+
+
+def _jobs(experiment: Experiment, part: str | None, window: int) -> JobTable:
+    """The whole workload, or one window of a part."""
+    if part is not None:
+        return experiment.window(part, window)
+    if window != 0:
+        raise ConfigError(
+            f"window is {window} but part is null; add part=test (or train, validation)"
+        )
+    return experiment.whole()
+
+
+def _print_headline(metrics: Mapping[str, float | int], folder: Path) -> None:
     for key in HEADLINE_KEYS:
-        print(f"  {key:20} {metrics[key]:,.4g}" if metrics[key] < 1 else
-              f"  {key:20} {metrics[key]:,.1f}")  # fmt: skip
-    print(f"results in {launch.folder}")
+        digits = ",.4g" if abs(metrics[key]) < 1 else ",.1f"
+        print(f"  {key:20} {metrics[key]:{digits}}")
+    print(f"results in {folder}")
 
 
 if __name__ == "__main__":

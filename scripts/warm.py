@@ -3,22 +3,41 @@
 import numpy as np
 
 from marl.env.game import Game
+from sim.arrays import IntArray
 from sim.jobs import JobTable
 from sim.protocols import Scheduler
 from sim.simulator import simulate
 
 
 def warm_up(game: Game, scheduler: Scheduler) -> None:
-    """Run three small jobs through `scheduler` on this cluster, and forget them."""
-    count = 3
+    """Run a few jobs through `scheduler` on this cluster, and forget them.
+
+    They reach what a real trace reaches: gangs inside a server and across servers, a full cluster
+    with a queue (so that jobs share, wait, are preempted, forwarded or taken over), every
+    partition, and an empty one at the end.
+    """
+    gangs = _gangs(game)
+    count = len(gangs)
+    profile = int(np.argmax(game.physics.catalogue.gang_ok))
+    duration_s = np.linspace(20.0, 10.0, count)  # later jobs are shorter: they may preempt
     jobs = JobTable(
-        job_id=np.array([str(i) for i in range(count)], dtype=object),
+        job_id=np.array([str(row) for row in range(count)], dtype=object),
         submit_s=np.arange(count, dtype=np.float64),
-        num_gpus=np.ones(count, dtype=np.int64),
-        duration_s=np.full(count, 5.0),
-        estimate_s=np.full(count, 5.0),
-        profile=np.zeros(count, dtype=np.int64),
-        home=np.zeros(count, dtype=np.int64),
+        num_gpus=gangs,
+        duration_s=duration_s,
+        estimate_s=duration_s,
+        profile=np.full(count, profile, dtype=np.int64),
+        home=np.arange(count, dtype=np.int64) % game.partitions,
         measured=np.ones(count, dtype=np.bool_),
     )
     simulate(game.simulator(jobs), scheduler, 0, None)
+
+
+def _gangs(game: Game) -> IntArray:
+    """Small, one server and a little more, then whole partitions until nothing is left."""
+    servers = np.bincount(game.topology.gpu_server)  # (S,) GPUs
+    partitions = np.bincount(game.partition_of_server, weights=servers)  # (P,) GPUs
+    largest, server = int(partitions.min()), int(servers.max())  # every gang fits every partition
+    fill = [largest] * (game.max_tenants * game.partitions + 1)
+    small = [min(gang, largest) for gang in (1, 2, server, server + 1, 1, 2)]
+    return np.array([*small, *fill, 1, 2], dtype=np.int64)

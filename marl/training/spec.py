@@ -30,6 +30,7 @@ class WarmStartSpec:
     """Imitation of the teacher before PPO (as DL2 starts from a heuristic)."""
 
     episodes: int  # windows played by the teacher; 0: no warm start
+    least_speed: float  # predicted combined speed above which the teacher shares a GPU
     epochs: int
     minibatch: int
     learning_rate: float

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sim.report.comparison import write_comparison_csv
+from sim.report.comparison import check_distinct, write_comparison_csv
 from sim.report.comparison_row import ComparisonRow
 from sim.report.figure_jct_bars import jct_bars
 from sim.report.standings import standings
 from sim.report.table_text import table_text
 from sim.report.tables import rich_tables, write_markdown
+from sim.report.upper_line import beside_agents
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -31,7 +32,8 @@ def write_comparison(
     Raises:
         ReportError: no rows, doubled rows, or `ours` is in none of them.
     """
-    settings = standings(rows, ours=ours, confidence=confidence)
+    check_distinct(rows)
+    settings = standings(beside_agents(rows), ours=ours, confidence=confidence)
     text = table_text(settings, ours=ours, confidence=confidence)
     folder.mkdir(parents=True, exist_ok=True)
     write_comparison_csv(folder / "comparison.csv", rows)

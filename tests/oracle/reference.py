@@ -334,8 +334,4 @@ class ReferenceSimulator:
             placed=placed,
             slot=slot,
             server_type=np.array(self.kind_of_server),
-            status=column(
-                lambda job: ["pending", "queued", "running", "finished"].index(job.state)
-            ),
-            rate=column(lambda job: job.speed),
         )

@@ -1,0 +1,96 @@
+"""One training run: PPO iterations, health checks, checkpoints."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ray.rllib.algorithms.ppo import PPO
+
+from marl.policy.pair_score import PairScorePolicy
+from marl.rllib.algorithm import SHARED
+from sim.errors import GpuYardError
+
+
+class TrainingError(GpuYardError):
+    """Training cannot go on; the message names the iteration and the last good checkpoint."""
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What one PPO iteration did."""
+
+    number: int  # from 1, over resumes
+    agent_steps: int  # sampled so far
+    return_mean: float  # of episodes that ended lately; NaN before the first
+    entropy: float
+    policy_loss: float
+    value_loss: float
+    value_explained: float
+    sample_s: float
+    learn_s: float
+
+
+class Trainer:
+    """Wraps the algorithm; everything the entry point needs of it."""
+
+    def __init__(self, algorithm: PPO) -> None:
+        """Take a built algorithm."""
+        self._algorithm = algorithm
+
+    def iterate(self) -> Iteration:
+        """One PPO iteration; raises TrainingError if a loss is not finite."""
+        result = self._algorithm.train()
+        learned = result.get("learners", {}).get(SHARED, {})
+        iteration = Iteration(
+            number=int(result["training_iteration"]),
+            agent_steps=int(_sum(result, "num_module_steps_sampled_lifetime")),
+            return_mean=_number(result["env_runners"], "episode_return_mean"),
+            entropy=_number(learned, "entropy"),
+            policy_loss=_number(learned, "policy_loss"),
+            value_loss=_number(learned, "vf_loss"),
+            value_explained=_number(learned, "vf_explained_var"),
+            sample_s=_number(result.get("timers", {}), "env_runner_sampling_timer"),
+            learn_s=_number(result.get("timers", {}), "learner_update_timer"),
+        )
+        for key in ("policy_loss", "value_loss", "entropy"):
+            if not math.isfinite(getattr(iteration, key)):
+                raise TrainingError(
+                    f"iteration {iteration.number}: {key} is {getattr(iteration, key)}; resume from "
+                    "the last checkpoint with a lower algo.learning_rate or algo.grad_clip"
+                )
+        return iteration
+
+    def policy(self) -> PairScorePolicy:
+        """The network as it stands."""
+        network: PairScorePolicy = self._algorithm.get_module(SHARED).policy
+        return network
+
+    def save(self, folder: Path) -> None:
+        """Write everything that resuming needs."""
+        self._algorithm.save_to_path(str(folder.resolve()))
+
+    def restore(self, folder: Path) -> None:
+        """Go on from what `save` wrote; weights, optimiser and counters."""
+        if not (folder / "rllib_checkpoint.json").is_file():
+            raise TrainingError(
+                f"resume={folder}: there is no training checkpoint; give a `checkpoint` folder "
+                "that training wrote"
+            )
+        try:
+            self._algorithm.restore_from_path(str(folder.resolve()))
+        except Exception as error:  # RLlib raises whatever its parts raise on a broken file
+            raise TrainingError(f"resume={folder}: cannot be read ({error})") from error
+
+    def close(self) -> None:
+        """Stop env runners and learner."""
+        self._algorithm.stop()
+
+
+def _number(results: dict[str, Any], key: str) -> float:
+    return float(results.get(key, float("nan")))
+
+
+def _sum(result: dict[str, Any], key: str) -> float:
+    counts = result["env_runners"].get(key, {})
+    return float(sum(counts.values())) if isinstance(counts, dict) else float(counts)

@@ -1,0 +1,44 @@
+"""Everything a training run needs besides RLlib's knobs, and the environments made from it."""
+
+from dataclasses import dataclass, replace
+
+from marl.codec.layout import Layout, layout_for
+from marl.codec.rounds import CodecRules
+from marl.env.game import Game
+from marl.env.reward import DelayReward
+from marl.env.scheduling_env import SchedulingEnv
+from marl.training.windows import Windows
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Picklable: remote env runners make their environments from it."""
+
+    game: Game
+    rules: CodecRules
+    reward: DelayReward
+    windows: Windows
+    max_rounds: int
+
+    @property
+    def layout(self) -> Layout:
+        """Padded sizes of observations."""
+        game = self.game
+        return layout_for(game.topology, game.partition_of_server, self.rules.window, 0)
+
+    def env(self) -> SchedulingEnv:
+        """A training environment: agents without a choice do not observe."""
+        return SchedulingEnv(
+            game=self.game,
+            layout=self.layout,
+            rules=self.rules,
+            reward=self.reward,
+            make_jobs=self.windows,
+            max_rounds=self.max_rounds,
+            everyone=False,
+        )
+
+
+def on_learned_physics(game: Game) -> Game:
+    """The game with what agents are told as what happens: rewards come from the learned model."""
+    return replace(game, physics=game.belief)

@@ -1,0 +1,71 @@
+"""Compare schedulers on paired windows: `python scripts/evaluate.py checkpoint=DIR windows=5`."""
+
+import logging
+from collections import Counter
+
+import hydra
+from evaluate_progress import gathered
+from evaluate_report import remove_results, write_evaluation
+from evaluate_task import Task, setting_text, task_labels
+from launch import run_main, start
+from launch_errors import ConfigError
+from lineup import lineup_of
+from omegaconf import DictConfig
+from terminal import table_console
+from workers import outcomes_of
+
+log = logging.getLogger(__name__)
+
+
+@hydra.main(version_base=None, config_path="../conf", config_name="evaluate")
+def main(cfg: DictConfig) -> None:
+    """Compose the line-up, run every scheduler on every window, write, print."""
+    launch = start(cfg)
+    config = launch.config
+    remove_results(launch.folder)
+    tasks = _tasks(config)
+    outcomes = gathered(outcomes_of(tasks, config["jobs"]), len(tasks))
+    ours = config["ours"] or _learned_name(tasks)
+    tables, focus = write_evaluation(
+        launch.folder, outcomes, ours=ours, confidence=config["confidence"]
+    )
+    table_console().print(tables)
+    log.info("metrics.json holds the means over windows of %s", focus)
+    print(f"results in {launch.folder}")
+
+
+def _tasks(config: dict[str, object]) -> list[Task]:
+    """Window by window, so that a worker meets the same window again.
+
+    Raises:
+        ConfigError: `windows` is below 1, or two entries make the same scheduler.
+    """
+    windows = config["windows"]
+    if type(windows) is not int or windows < 1:
+        raise ConfigError(f"windows is {windows!r}; it must be a whole number from 1")
+    entries = [(contender, setting_text(config, contender)) for contender in lineup_of(config)]
+    tasks = [
+        Task(setting=setting, contender=contender, part=str(config["part"]), window=window)
+        for window in range(windows)
+        for contender, setting in entries
+    ]
+    first = tasks[: len(entries)]
+    names = Counter((labels.scheduler, labels.agents) for labels in map(task_labels, first))
+    (name, _), count = names.most_common(1)[0]
+    if count > 1:
+        places = [t.contender.place for t in first if task_labels(t).scheduler == name]
+        raise ConfigError(
+            f"{' and '.join(places)} make the same scheduler {name}; leave one out or give it a "
+            f"name"
+        )
+    return tasks
+
+
+def _learned_name(tasks: list[Task]) -> str | None:
+    """The scheduler of role ours, if there is one."""
+    ours = [task for task in tasks if task.contender.role == "ours"]
+    return task_labels(ours[0]).scheduler if ours else None
+
+
+if __name__ == "__main__":
+    run_main(main)

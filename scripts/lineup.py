@@ -1,0 +1,115 @@
+"""The schedulers that one evaluation compares, from the entries of `conf/lineup/`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from hydra import compose
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from launch_build import resolve
+from launch_errors import ConfigError, nearest
+
+KEYS = ("role", "overrides", "agents", "name")
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One scheduler of a line-up; texts and numbers only, so that it can be sent and hashed."""
+
+    place: str  # where it stands, for messages
+    composition: str  # JSON of the resolved `composition` configuration
+    role: str
+    agents: int | None  # partitions of the same cluster; None: as the experiment says
+    name: str | None  # in results; None: the composition's own
+
+
+def lineup_of(config: Mapping[str, Any]) -> list[Contender]:
+    """Compose every entry; learned policies come first. Must be called inside a Hydra program.
+
+    An override with several values (`sharing=off,selective`) stands for one scheduler each, as in
+    a sweep.
+
+    Raises:
+        ConfigError: naming the entry and what is wrong with it.
+    """
+    found = _learned(config)
+    for number, entry in enumerate(config["lineup"]["entries"]):
+        place = f"lineup.entries[{number}]"
+        _check(place, entry)
+        for overrides in _combinations(entry["overrides"]):
+            found.append(
+                Contender(
+                    place=f"{place} ({' '.join(overrides)})",
+                    composition=_composed(place, overrides),
+                    role=entry["role"],
+                    agents=entry.get("agents"),
+                    name=entry.get("name"),
+                )
+            )
+    if not found:
+        raise ConfigError("lineup.entries is empty and no checkpoint is given; name a scheduler")
+    return found
+
+
+def _learned(config: Mapping[str, Any]) -> list[Contender]:
+    """The policy in `checkpoint` and, if asked for, the same network without its training."""
+    folder = config["checkpoint"]
+    if folder is None:
+        if config["untrained"]:
+            raise ConfigError("untrained=true takes the sizes of a policy; add checkpoint=DIR")
+        return []
+    variants = [("ours", "false")]
+    if config["untrained"]:
+        variants.append(("ablation", "true"))
+    quoted = "'" + str(folder).replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return [
+        Contender(
+            place="checkpoint",
+            composition=_composed(
+                "checkpoint",
+                ["scheduler=marl", f"++checkpoint={quoted}", f"scheduler.untrained={untrained}"],
+            ),
+            role=role,
+            agents=None,
+            name=None,
+        )
+        for role, untrained in variants
+    ]
+
+
+def _check(place: str, entry: Any) -> None:
+    if not isinstance(entry, Mapping):
+        raise ConfigError(f"{place} is {entry!r}; it must hold {', '.join(KEYS)}")
+    for key in entry:
+        if key not in KEYS:
+            hint = nearest(key, KEYS)
+            fix = f"did you mean {hint}?" if hint else f"it takes {', '.join(KEYS)}"
+            raise ConfigError(f"{place}.{key}: no such key; {fix}")
+    for key in ("role", "overrides"):
+        if key not in entry:
+            raise ConfigError(f"{place}: has no {key}; add {key}: to the entry")
+    agents = entry.get("agents")
+    if agents is not None and (type(agents) is not int or agents < 1):
+        raise ConfigError(f"{place}.agents is {agents!r}; it must be a whole number from 1 or null")
+
+
+def _combinations(overrides: Sequence[str]) -> list[list[str]]:
+    """Every choice of one value from each override, the last changing fastest."""
+    choices = []
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        if override.is_sweep_override():
+            key = override.get_key_element()
+            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+        else:
+            choices.append([str(override.input_line)])
+    return [list(chosen) for chosen in product(*choices)]
+
+
+def _composed(place: str, overrides: list[str]) -> str:
+    try:
+        plain, _ = resolve(compose("composition", overrides))
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}") from error
+    return json.dumps(plain)
