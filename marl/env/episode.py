@@ -23,6 +23,7 @@ class Episode:
         self._views = self._simulator.views(NEEDS)
         self._known_s = fresh_delays(len(jobs))
         self._delay_s = np.zeros(game.partitions)
+        self.num_jobs = len(jobs)
         self.rounds = 0
         self.view: ClusterView = self._views.view()
 

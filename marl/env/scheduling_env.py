@@ -14,6 +14,7 @@ from marl.env.game import Game
 from marl.env.reward import DelayReward
 from sim.jobs import JobTable
 
+ROUNDS_PER_JOB = 2.2  # about what an episode takes, measured in the headline setting
 Infos = dict[str, dict[str, Any]]
 Step = tuple[
     dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], Infos
@@ -86,11 +87,16 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Observation], Infos]:
-        """A new episode; without a seed the environment's stream goes on."""
-        del options
+        """A new episode; without a seed the environment's stream goes on.
+
+        `options={"cut_frac": f}` truncates this episode after about a share f of its rounds.
+        """
         if seed is not None:
             self._rng = np.random.default_rng(seed)
         self._episode = Episode(self.game, self._make_jobs(int(self._rng.integers(2**31))))
+        cut_frac = (options or {}).get("cut_frac", np.inf)
+        usual = ROUNDS_PER_JOB * self._episode.num_jobs
+        self._most_rounds = int(max(1, min(self.max_rounds, cut_frac * usual)))
         self.agents = list(self.possible_agents)
         self._rounds.restart()
         self._episode.advance()
@@ -107,7 +113,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         observations = self._to_next_choice(episode)
         rewards = self.reward(episode.take_delay_s())
         over = episode.over
-        cut = not over and episode.rounds >= self.max_rounds
+        cut = not over and episode.rounds >= self._most_rounds
         infos: Infos = {agent: {} for agent in agents}
         if over or cut:
             self.agents = []

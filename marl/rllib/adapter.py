@@ -18,8 +18,12 @@ class RllibSchedulingEnv(MultiAgentEnv):
     every agent at every step: RLlib adds those between an agent's turns to its last action.
     """
 
-    def __init__(self, env: SchedulingEnv, seed: int) -> None:
-        """`seed` starts this copy's own stream of episodes."""
+    def __init__(self, env: SchedulingEnv, *, seed: int, first_cut_frac: float) -> None:
+        """`seed` starts this copy's own stream of episodes.
+
+        The first episode is cut after about `first_cut_frac` of its length, different for each
+        copy, so that copies do not all fill and drain their clusters in the same iterations.
+        """
         super().__init__()
         self.env = env
         self.possible_agents = list(env.possible_agents)
@@ -27,13 +31,16 @@ class RllibSchedulingEnv(MultiAgentEnv):
         self.observation_spaces = {a: env.observation_space(a) for a in self.possible_agents}
         self.action_spaces = {a: env.action_space(a) for a in self.possible_agents}
         self._first_seed: int | None = seed
+        self._first_cut_frac = first_cut_frac
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Observation], dict[str, Any]]:
         """The next episode of this copy's stream; RLlib's own seed, equal for all copies, is unused."""
-        del seed
-        observations, _ = self.env.reset(seed=self._first_seed, options=options)
+        del seed, options
+        first = self._first_seed is not None
+        cut = {"cut_frac": self._first_cut_frac} if first else None
+        observations, _ = self.env.reset(seed=self._first_seed, options=cut)
         self._first_seed = None
         self.agents = list(self.possible_agents)
         return _with_a_choice(observations), {}

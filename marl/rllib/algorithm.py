@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import ray
@@ -46,9 +47,15 @@ def build_ppo(
 ) -> PPO:
     """The algorithm, ready to train; `weights` start the policy, None draws them."""
 
+    copies = count()  # RLlib gives all copies of a runner one context: tell them apart here
+
     def create(context: Any) -> RllibSchedulingEnv:
-        index = 1000 * int(context.worker_index) + int(context.vector_index)
-        return RllibSchedulingEnv(make_env(), seed=seed * 1_000_003 + index)
+        copy = next(copies) % ppo.envs_per_runner
+        return RllibSchedulingEnv(
+            make_env(),
+            seed=seed * 1_000_003 + 1000 * int(context.worker_index) + copy,
+            first_cut_frac=(copy + 0.5) / ppo.envs_per_runner,
+        )
 
     register_env(ENV_NAME, create)
     model = {"spec": policy.as_dict(), "num_racks": num_racks, "weights": weights}
