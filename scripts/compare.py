@@ -42,13 +42,8 @@ def main(cfg: DictConfig) -> None:
 
 
 def _draw_distributions(results: list[Found], launch: Launch) -> None:
-    """Draw jct_cdf.png, with the settings named where there are several; too many: none."""
-    pooled = pooled_jct_s(results)
-    several = len({setting for setting, _ in pooled}) > 1
-    curves = {
-        f"{scheduler}: {setting}" if several else scheduler: times
-        for (setting, scheduler), times in pooled.items()
-    }
+    """Draw jct_cdf.png, unless there are more curves than can be told apart."""
+    curves = pooled_jct_s(results)
     if not 0 < len(curves) <= MOST_CURVES:
         log.info("jct_cdf.png left out: %d curves, it holds 1 to %d", len(curves), MOST_CURVES)
         return

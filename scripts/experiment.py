@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from launch_build import build
 
 from marl.env.game import Game
+from sim.errors import TraceError
 from sim.jobs import JobTable
 from sim.physics.no_interference import NoInterference
 from sim.physics.pair_table import PairTable
@@ -41,13 +43,31 @@ class Experiment:
     def whole(self) -> JobTable:
         """The whole workload."""
         jobs: JobTable = self.workload.whole(setting=self.setting, seed=self.seed)
-        return jobs
+        return self._placeable(jobs)
 
     def window(self, part: str, index: int) -> JobTable:
         """One window of a part."""
         jobs: JobTable = self.workload.window(
             part=part, index=index, setting=self.setting, seed=self.seed
         )
+        return self._placeable(jobs)
+
+    def _placeable(self, jobs: JobTable) -> JobTable:
+        """The jobs, unless a gang is larger than every partition: gangs stay inside one.
+
+        Raises:
+            TraceError: naming the first such job.
+        """
+        servers = np.bincount(self.game.topology.gpu_server)  # (S,) GPUs
+        largest = int(np.bincount(self.game.partition_of_server, weights=servers).max())
+        rows = np.flatnonzero(jobs.num_gpus > largest)
+        if len(rows):
+            row = int(rows[0])
+            raise TraceError(
+                f"job {jobs.job_id[row]}: a gang of {jobs.num_gpus[row]} GPUs fits none of the "
+                f"{self.game.partitions} partitions, of at most {largest} GPUs ({len(rows)} such "
+                f"jobs); set workload.max_gang={largest}, or use fewer agents"
+            )
         return jobs
 
 

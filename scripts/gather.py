@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from sim.arrays import FloatArray
@@ -52,14 +53,20 @@ def gather(folders: Sequence[Path], *, leave_out: Path) -> list[Found]:
     return results
 
 
-def pooled_jct_s(results: Sequence[Found]) -> dict[tuple[str, str], FloatArray]:
-    """(setting, scheduler) -> completion times of measured jobs, where per-job tables are there."""
-    parts: dict[tuple[str, str], list[FloatArray]] = {}
-    for result in results:
-        for labels, times in _times(result):
-            parts.setdefault((_setting(labels), labels.scheduler), []).append(times)
-    joined = {key: pd.concat(map(pd.Series, times)).to_numpy(float) for key, times in parts.items()}
-    return {key: times for key, times in joined.items() if len(times)}
+def pooled_jct_s(results: Sequence[Found]) -> dict[str, FloatArray]:
+    """Curve -> completion times of measured jobs, where per-job tables are there.
+
+    A curve is a scheduler and as much of its setting as differs between the results.
+    """
+    runs = [each for result in results for each in _times(result)]
+    settings = [_setting(labels) for labels, _ in runs]
+    differs = [len(set(values)) > 1 for values in zip(*settings, strict=True)]
+    parts: dict[str, list[FloatArray]] = {}
+    for (labels, times), setting in zip(runs, settings, strict=True):
+        told = [text for text, shown in zip(setting, differs, strict=True) if shown]
+        parts.setdefault(", ".join([labels.scheduler, *told]), []).append(times)
+    joined = {name: np.concatenate(times) for name, times in parts.items()}
+    return {name: times for name, times in joined.items() if len(times)}
 
 
 def _read(folder: Path) -> Found | None:
@@ -95,12 +102,13 @@ def _times(result: Found) -> list[tuple[Labels, FloatArray]]:
     columns = ["scheduler", "window", "jct_s"]
     frame = pd.read_parquet(result.folder / "jobs.parquet", columns=columns).dropna()
     by_run = {key: part["jct_s"].to_numpy(float) for key, part in frame.groupby(columns[:2])}
-    empty: FloatArray = pd.Series(dtype=float).to_numpy(float)
+    empty: FloatArray = np.empty(0)
     labels = [row.labels for row in result.rows]
     return [(each, by_run.get((each.scheduler, each.window), empty)) for each in labels]
 
 
-def _setting(labels: Labels) -> str:
+def _setting(labels: Labels) -> tuple[str, ...]:
     """What tells apart the curves of one scheduler."""
-    load = "" if labels.load is None else f" load {labels.load:g}"
-    return f"{labels.topology}, {labels.workload}{load}, {labels.agents} agents, {labels.physics}"
+    load = "load as it is" if labels.load is None else f"load {labels.load:g}"
+    agents = f"{labels.agents} agent" + ("s" if labels.agents > 1 else "")
+    return labels.topology, labels.workload, load, agents, labels.physics

@@ -1,4 +1,4 @@
-"""Replay a trace with one scheduler: `python scripts/simulate.py workload=csv workload.path=FILE`."""
+"""Replay a trace: `python scripts/simulate.py workload=csv workload.path=FILE scheduler=sjf`."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -8,6 +8,7 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision, Start
 from sim.occupancy import Occupancy
+from sim.protocols import Placer, Sharing
 from sim.queueing import QueueScheduler
 from sim.view import ClusterView
 
@@ -22,6 +23,10 @@ class PreemptiveScheduler(QueueScheduler):
     that cannot be placed even so preempts nobody. A preempted job queues again at its priority
     and may move to other GPUs in the same decision.
     """
+
+    def __init__(self, *, placer: Placer, sharing: Sharing) -> None:
+        """Compose a priority with a placement and a sharing rule."""
+        super().__init__(placer=placer, sharing=sharing, skip_blocked=True)
 
     @abstractmethod
     def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
@@ -58,7 +63,7 @@ class PreemptiveScheduler(QueueScheduler):
             if gpus is not None:
                 occupancy.take(job, gpus)
                 starts.append(Start(job, gpus))
-            else:
+            elif self.sharing.name == "off":
                 refused.add(like)
         return Decision(
             starts=tuple(starts), preempts=tuple(preempts), wake_s=self.wake_s(view, starts)

@@ -60,7 +60,10 @@ class QueueScheduler(ABC):
     ) -> list[Start]:
         """Start what fits, in order, booking it in `occupancy`."""
         starts: list[Start] = []
-        refused: set[tuple[int, int]] = set()  # usable GPUs only shrink: their like would fail too
+        # Usable GPUs only shrink while we start jobs, so the like of a refused job would fail too;
+        # not with three tenants, where a newcomer can make a GPU's combined speed worth joining.
+        may_refuse = self.sharing.name == "off" or view.tenant.shape[1] <= 2
+        refused: set[tuple[int, int]] = set()
         for job in order.tolist():
             like = self.kind_of(view, job)
             if like in refused:
@@ -72,7 +75,8 @@ class QueueScheduler(ABC):
                 continue
             if not skip_blocked:
                 break
-            refused.add(like)
+            if may_refuse:
+                refused.add(like)
         return starts
 
     def kind_of(self, view: ClusterView, job: int) -> tuple[int, int]:

@@ -18,7 +18,7 @@ class Recorder:
 
     def flush_if_half_full(self) -> None:
         """Call between kernel calls: each writes less than half a buffer."""
-        count, state = self._state.count, self._state
+        count, state = self._state.counts, self._state
         if 2 * count[NUM_LOGGED] > len(state.log_s) or 2 * count[NUM_LOGGED_GPUS] > len(
             state.log_gpus
         ):
@@ -27,12 +27,12 @@ class Recorder:
     def flush(self) -> None:
         """Move the kernel's log here."""
         state = self._state
-        n, g = int(state.count[NUM_LOGGED]), int(state.count[NUM_LOGGED_GPUS])
+        n, g = int(state.counts[NUM_LOGGED]), int(state.counts[NUM_LOGGED_GPUS])
         columns = (state.log_s, state.log_kind, state.log_job, state.log_partition)
         self._rows.append(tuple(column[:n].copy() for column in columns))
         self._gpus.append(state.log_gpus[:g].copy())
-        state.count[NUM_LOGGED] = 0
-        state.count[NUM_LOGGED_GPUS] = 0
+        state.counts[NUM_LOGGED] = 0
+        state.counts[NUM_LOGGED_GPUS] = 0
 
     def log(self) -> EventLog:
         """The whole log so far."""

@@ -81,7 +81,7 @@ class Simulator:
         self._recorder.flush_if_half_full()
         verdict = advance_until_decision(self.state)
         if verdict == STUCK:
-            waiting = int(self.state.count[NUM_QUEUED])
+            waiting = int(self.state.counts[NUM_QUEUED])
             job = int(self.state.queue[0])
             raise SimulationError(
                 f"{waiting} jobs wait forever from t={self.now_s:.1f} s on: nothing runs, nothing "

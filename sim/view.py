@@ -55,13 +55,18 @@ class JobColumns:
     def estimate_s(self) -> FloatArray:
         """Predicted work (PREDICTION)."""
         self._require(Signal.PREDICTION, "estimate_s")
+        if np.isnan(self._estimate_s).any():
+            raise SignalError(
+                "this run has no duration predictions; choose estimator=noisy or estimator=oracle, "
+                "or a scheduler that needs none"
+            )
         return self._estimate_s
 
     @property
     def predicted_remaining_s(self) -> FloatArray:
         """Predicted work left, 0 once the prediction is exceeded (PREDICTION)."""
         self._require(Signal.PREDICTION, "predicted_remaining_s")
-        left_s: FloatArray = np.maximum(self._estimate_s - self._state.seen_progress_s, 0.0)
+        left_s: FloatArray = np.maximum(self.estimate_s - self._state.seen_progress_s, 0.0)
         return left_s
 
     @property
@@ -157,7 +162,7 @@ class ViewMaker:
         state = self._state
         return ClusterView(
             now_s=float(state.clock[NOW_S]),
-            queued=state.queue[: state.count[NUM_QUEUED]].copy(),
-            running=np.sort(state.running[: state.count[NUM_RUNNING]]),
+            queued=state.queue[: state.counts[NUM_QUEUED]].copy(),
+            running=np.sort(state.running[: state.counts[NUM_RUNNING]]),
             **self._fixed,  # type: ignore[arg-type]
         )

@@ -37,12 +37,12 @@ def _shape(tables: Tables, gpus: IntArray) -> tuple[int, int, int, int, int]:
 
 @njit(cache=True)
 def _neighbours(tables: Tables, job: int, gpus: IntArray) -> tuple[float, float, float, float]:
-    """Worst slow-down of self, worst of a victim, victims' added seconds, share of shared GPUs.
+    """Slowest worker's compute seconds, worst of a victim, victims' added seconds, shared share.
 
     A victim that shares several GPUs counts once a GPU with 1 / its gang of its delay.
     """
     p = tables.profile[job]
-    own, victim, delay_s, shared = 1.0, 1.0, 0.0, 0
+    worst_s, victim, delay_s, shared = 0.0, 1.0, 0.0, 0
     mine_s = max(tables.estimate_s[job] - tables.progress_s[job], 60.0)
     for gpu in gpus:
         kind = tables.server_type[tables.gpu_server[gpu]]
@@ -56,13 +56,17 @@ def _neighbours(tables: Tables, job: int, gpus: IntArray) -> tuple[float, float,
             victim = max(victim, hit)
             left_s = max(tables.estimate_s[other] - tables.progress_s[other], 60.0)
             delay_s += (hit - 1.0) * min(left_s, mine_s) / tables.num_gpus[other]
-        own = max(own, here)
-    return own, victim, delay_s, shared / len(gpus)
+        worst_s = max(worst_s, tables.compute_s[p, kind] * here)
+    return worst_s, victim, delay_s, shared / len(gpus)
 
 
 @njit(cache=True)
 def placement_costs(tables: Tables, job: int, gpus: IntArray, out: FloatArray) -> None:
-    """Fill out (7,) with log slow-downs by cause, victims' delay over own work, and shape."""
+    """Fill out (7,) with log slow-downs by cause, victims' delay over own work, and shape.
+
+    The first three add up to the logarithm of the predicted step over `reference_step_s`; the
+    kernel's rate (`sim.kernel.rates`) is its inverse where the prediction is right.
+    """
     p = tables.profile[job]
     most, servers, racks, nic, uplink = _shape(tables, gpus)
     compute_s = 0.0
@@ -79,11 +83,11 @@ def placement_costs(tables: Tables, job: int, gpus: IntArray, out: FloatArray) -
         uplink_factor = tables.uplink_factor[_last(uplink + 1, len(tables.uplink_factor))]
     alone_s = compute_s + local_s + server_s + rack_s
     busy_s = compute_s + local_s + server_s * nic_factor + rack_s * uplink_factor
-    own, victim, delay_s, shared = _neighbours(tables, job, gpus)
+    worst_s, victim, delay_s, shared = _neighbours(tables, job, gpus)
     work_s = max(tables.estimate_s[job] - tables.progress_s[job], 60.0)
     out[SPREAD] = np.log(alone_s / tables.reference_step_s[job])
     out[CONTENTION] = np.log(busy_s / alone_s)
-    out[SELF] = np.log(own)
+    out[SELF] = np.log((worst_s + busy_s - compute_s) / busy_s)
     out[VICTIM] = np.log(victim)
     out[VICTIM_DELAY] = np.log1p(delay_s / work_s)
     out[SERVERS] = servers / 8.0

@@ -14,7 +14,7 @@ from sim.arrays import FloatArray, IntArray
 @njit(cache=True)
 def _pair_rows(
     tables: Tables, job: int, servers: IntArray, compact: float, modes: int, pairs: FloatArray,
-    mask: FloatArray,
+    mask: IntArray,
 ) -> bool:  # fmt: skip
     """Fill pairs (S, MODES, PAIR_FEATURES) and mask (S * MODES,); whether any start is legal."""
     any_legal = False
@@ -31,7 +31,7 @@ def _pair_rows(
             first, last = tables.server_first_gpu[servers[i]], tables.server_first_gpu[servers[i] + 1]
             row[8] = max(counts[i] - len(gpus), 0) / (last - first)
             row[9] = row[1 + SERVERS] * 8.0 <= compact
-            mask[i * MODES_COUNT + mode] = 1.0
+            mask[i * MODES_COUNT + mode] = 1
     return any_legal
 
 
@@ -52,7 +52,7 @@ def _work_ahead_h(
 @njit(cache=True)
 def _forward_rows(
     tables: Tables, summary: Summary, job: int, own: int, ahead_h: FloatArray, hops_left: int,
-    only_placeable: bool, rows: FloatArray, mask: FloatArray,
+    only_placeable: bool, rows: FloatArray, mask: IntArray,
 ) -> None:  # fmt: skip
     """Fill rows (M, FORWARD_FEATURES) and mask (M,)."""
     gang = tables.num_gpus[job]
@@ -70,7 +70,7 @@ def _forward_rows(
         row[4] = np.log1p(ahead_h[own] / summary.capacity[own])
         row[5] = hops_left / 3.0
         if legal:
-            mask[m] = 1.0
+            mask[m] = 1
 
 
 @njit(cache=True)
@@ -80,7 +80,7 @@ def observe_agent(
     now_s: float, max_forwards: int, only_placeable: bool, sharing: bool, idle: bool,
     jobs_out: FloatArray, gpus_out: FloatArray, servers_out: FloatArray, rack_out: IntArray,
     pairs_out: FloatArray, peers_out: FloatArray, forwards_out: FloatArray,
-    context_out: FloatArray, mask_out: FloatArray,
+    context_out: FloatArray, mask_out: IntArray,
 ) -> int:  # fmt: skip
     """Fill the observation of partition `own`; the number of legal actions besides *wait*.
 
@@ -112,7 +112,7 @@ def observe_agent(
         _forward_rows(tables, summary, job, own, ahead_h, hops_left, only_placeable,
                       forwards_out[w], sends[w])  # fmt: skip
     if idle and can_start:
-        sends[:] = 0.0
+        sends[:] = 0
     else:
-        mask_out[-1] = 1.0
+        mask_out[-1] = 1
     return int(mask_out[:-1].sum())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from marl.codec.candidates import SHARED, place_outwards, usable_counts
+from marl.codec.candidates import place_outwards, usable_counts
 from marl.codec.layout import MODES, Layout
 from marl.codec.observe import observe_agent
 from marl.codec.summary import summarise
@@ -15,7 +15,8 @@ from sim.decision import Decision, Forward, Start
 from sim.errors import InvalidDecision
 from sim.view import ClusterView
 
-Observation = dict[str, npt.NDArray[np.float32 | np.int64]]
+Observation = dict[str, npt.NDArray[np.float32 | np.int64 | np.int8]]
+DTYPES = {"server_rack": np.int64, "action_mask": np.int8}  # the others are float32
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Rounds:
         self._tables: Tables | None = None
         self._waited: set[int] = set()
         self._windows: dict[int, IntArray] = {}
+        self._masks: dict[int, npt.NDArray[np.int8]] = {}
 
     def restart(self) -> None:
         """Forget the run: call before the first view of another."""
@@ -51,6 +53,7 @@ class Rounds:
         """A new epoch: everybody may act."""
         self._waited = set()
         self._windows = {}
+        self._masks = {}
 
     def observe(self, view: ClusterView, everyone: bool) -> dict[int, Observation]:
         """Observations of the agents that must act; of all agents if `everyone`.
@@ -64,7 +67,7 @@ class Rounds:
             tables, view.partition_of_server, at, view.queued, view.running, view.num_partitions
         )
         seen: dict[int, Observation] = {}
-        self._windows = {}
+        self._windows, self._masks = {}, {}
         for agent in range(view.num_partitions):
             queue = view.queued[at[view.queued] == agent]
             silent = agent in self._waited or len(queue) == 0
@@ -86,54 +89,71 @@ class Rounds:
             if everyone or (legal > 0 and not silent):
                 seen[agent] = observation
             self._windows[agent] = window
+            self._masks[agent] = observation["action_mask"].astype(np.int8)
         return seen
 
     def _blank(self) -> Observation:
         return {
-            key: np.zeros(shape, dtype=np.int64 if key == "server_rack" else np.float32)
+            key: np.zeros(shape, dtype=DTYPES.get(key, np.float32))
             for key, shape in self.layout.shapes().items()
         }
 
     def decide(self, view: ClusterView, actions: dict[int, int]) -> Decision:
-        """The decision that the agents' actions make together, on the view they were made for."""
+        """The decision that the agents' actions make together, on the view they were made for.
+
+        Raises:
+            InvalidDecision: if an action is not legal in the agent's last observation.
+        """
         starts: list[Start] = []
         forwards: list[Forward] = []
         for agent, action in sorted(actions.items()):
+            self._check(view, agent, action)
             if action == self.layout.wait:
                 self._waited.add(agent)
             elif action < self.layout.starts:
                 starts.append(self._start(view, agent, action))
             else:
                 job, target = divmod(action - self.layout.starts, self.layout.partitions)
-                forwards.append(Forward(self._job(agent, job, action), target))
-                self._waited.discard(target)
+                forwards.append(Forward(int(self._windows[agent][job]), target))
+        # Who gets a job acts again, also if it waited in this very round.
+        self._waited -= {forward.partition for forward in forwards}
         return Decision(starts=tuple(starts), forwards=tuple(forwards), again=True)
 
-    def _job(self, agent: int, row: int, action: int) -> int:
-        window = self._windows.get(agent, np.empty(0, dtype=np.int64))
-        if row >= len(window):
+    def _check(self, view: ClusterView, agent: int, action: int) -> None:
+        mask = self._masks.get(agent)
+        if mask is None:
+            legal = action == self.layout.wait
+        else:
+            legal = 0 <= action < self.layout.actions and bool(mask[action])
+        if not legal:
             raise InvalidDecision(
-                f"agent {agent}: action {action} names job {row} of a window of {len(window)}; "
-                "choose an action whose mask is 1"
+                f"agent {agent}: action {action} ({self._told(action)}) is not legal at "
+                f"t={view.now_s:.1f} s; choose an action whose mask is 1"
             )
-        return int(window[row])
+
+    def _told(self, action: int) -> str:
+        if action == self.layout.wait:
+            return "wait"
+        if not 0 <= action < self.layout.actions:
+            return f"there are {self.layout.actions} actions"
+        if action < self.layout.starts:
+            row, server, mode = self._start_of(action)
+            return f"start job {row} of the window from server {server} in mode {mode}"
+        row, target = divmod(action - self.layout.starts, self.layout.partitions)
+        return f"forward job {row} of the window to partition {target}"
+
+    def _start_of(self, action: int) -> tuple[int, int, int]:
+        """Row of the window, own server, mode."""
+        row, place = divmod(action, self.layout.servers * MODES)
+        return row, *divmod(place, MODES)
 
     def _start(self, view: ClusterView, agent: int, action: int) -> Start:
-        row, place = divmod(action, self.layout.servers * MODES)
-        server, mode = divmod(place, MODES)
-        job = self._job(agent, row, action)
+        row, server, mode = self._start_of(action)
+        tables = self._tables if self._tables is not None else tables_of(view)
+        job = int(self._windows[agent][row])
         servers = np.flatnonzero(view.partition_of_server == agent)
-        gpus = np.empty(0, dtype=np.int64)
-        if self._tables is not None and server < len(servers):
-            counts = usable_counts(self._tables, job, servers, mode)
-            gpus = place_outwards(self._tables, job, servers, counts, server, mode)
-        if len(gpus) == 0 or (mode == SHARED and not self.rules.sharing):
-            raise InvalidDecision(
-                f"agent {agent}: action {action} starts job row {job} from its server {server} "
-                f"in mode {mode}, which is not possible at t={view.now_s:.1f} s; "
-                "choose an action whose mask is 1"
-            )
-        return Start(job, gpus)
+        counts = usable_counts(tables, job, servers, mode)
+        return Start(job, place_outwards(tables, job, servers, counts, server, mode))
 
 
 OUTPUTS = (

@@ -11,6 +11,7 @@ from marl.codec.layout import Layout
 from marl.codec.rounds import CodecRules, Observation, Rounds
 from marl.env.episode import Episode
 from marl.env.game import Game
+from marl.env.legal_actions import LegalActions
 from marl.env.reward import DelayReward
 from sim.jobs import JobTable
 
@@ -29,11 +30,11 @@ def agent_name(partition: int) -> str:
 class SchedulingEnv(ParallelEnv[str, Observation, int]):
     """Cooperative placement of an episode's jobs.
 
-    Observation: dict of float32 arrays (`Layout.shapes`); `action_mask` is 1 where legal. Action:
-    start (job w of the window, server s, exclusive or shared), forward (w, to partition m), or
-    *wait*. All agents act at once, in rounds at one instant, until all wait; then time passes to
-    the next event. An agent that need not act has only *wait* in its mask. An illegal action
-    raises InvalidDecision.
+    Observation: dict of arrays (`Layout.shapes`); `action_mask` is 1 where legal. Action: start
+    (job w of the window, server s, exclusive or shared), forward (w, to partition m), or *wait*.
+    All agents act at once, in rounds at one instant, until all wait; then time passes to the next
+    event. An agent that need not act has only *wait* in its mask. An illegal action raises
+    InvalidDecision.
 
     Reward: see `marl.env.reward`. Termination: all jobs are done. Truncation: never, unless
     `max_rounds` is reached. The episode's jobs come from `make_jobs(seed)`; equal seeds give equal
@@ -71,7 +72,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         self.agents: list[str] = []
         self._observation_space = _observation_space(layout)
         self._action_space = {
-            agent: spaces.Discrete(layout.actions) for agent in self.possible_agents
+            agent: LegalActions(layout.actions) for agent in self.possible_agents
         }
         self._episode: Episode | None = None
 
@@ -80,8 +81,8 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         del agent
         return self._observation_space
 
-    def action_space(self, agent: str) -> spaces.Discrete:
-        """Discrete; the same size for every agent."""
+    def action_space(self, agent: str) -> LegalActions:
+        """Discrete, the same size for every agent; `sample()` draws what is legal now."""
         return self._action_space[agent]
 
     def reset(
@@ -137,7 +138,10 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
             self._rounds.open()
 
     def _named(self, seen: dict[int, Observation]) -> dict[str, Observation]:
-        return {agent_name(m): observation for m, observation in seen.items()}
+        named = {agent_name(m): observation for m, observation in seen.items()}
+        for agent, observation in named.items():
+            self._action_space[agent].legal = observation["action_mask"].astype(np.int8)
+        return named
 
     def render(self) -> None:
         """Nothing to draw live; see `sim.report` for figures of a finished run."""
@@ -152,7 +156,7 @@ def _observation_space(layout: Layout) -> spaces.Dict:
         if key == "server_rack":
             boxes[key] = spaces.Box(0, max(layout.racks - 1, 0), shape, dtype=np.int64)
         elif key == "action_mask":
-            boxes[key] = spaces.Box(0.0, 1.0, shape, dtype=np.float32)
+            boxes[key] = spaces.Box(0, 1, shape, dtype=np.int8)
         else:
             boxes[key] = spaces.Box(-np.inf, np.inf, shape, dtype=np.float32)
     return spaces.Dict(boxes)

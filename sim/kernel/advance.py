@@ -24,17 +24,17 @@ DECIDE, OVER, STUCK = 0, 1, 2  # what `advance_until_decision` returns
 @njit(cache=True)
 def _next_event_s(state: State) -> float:
     at_s = state.clock[WAKE_S]
-    if state.count[HEAP_SIZE] > 0:
+    if state.counts[HEAP_SIZE] > 0:
         at_s = min(at_s, state.heap_s[state.heap[0]])
-    if state.count[NEXT_ARRIVAL] < len(state.submit_s):
-        at_s = min(at_s, state.submit_s[state.count[NEXT_ARRIVAL]])
+    if state.counts[NEXT_ARRIVAL] < len(state.submit_s):
+        at_s = min(at_s, state.submit_s[state.counts[NEXT_ARRIVAL]])
     return float(at_s)
 
 
 @njit(cache=True)
 def _finish_due(state: State) -> None:
     now_s = state.clock[NOW_S]
-    while state.count[HEAP_SIZE] > 0 and state.heap_s[state.heap[0]] <= now_s:
+    while state.counts[HEAP_SIZE] > 0 and state.heap_s[state.heap[0]] <= now_s:
         job = state.heap[0]
         vacate(state, job, FINISHED)
         state.progress_s[job] = state.work_s[job]
@@ -45,11 +45,11 @@ def _finish_due(state: State) -> None:
 @njit(cache=True)
 def _admit_due(state: State) -> None:
     now_s = state.clock[NOW_S]
-    while state.count[NEXT_ARRIVAL] < len(state.submit_s):
-        job = state.count[NEXT_ARRIVAL]
+    while state.counts[NEXT_ARRIVAL] < len(state.submit_s):
+        job = state.counts[NEXT_ARRIVAL]
         if state.submit_s[job] > now_s:
             return
-        state.count[NEXT_ARRIVAL] = job + 1
+        state.counts[NEXT_ARRIVAL] = job + 1
         state.status[job] = QUEUED
         queue_insert(state, job)
         log_event(state, ARRIVAL, job)
@@ -59,12 +59,12 @@ def _admit_due(state: State) -> None:
 def observe(state: State) -> None:
     """Refresh what a view shows of running jobs, leaving what finish times are made from."""
     now_s = state.clock[NOW_S]
-    for at in range(state.count[NUM_RUNNING]):
+    for at in range(state.counts[NUM_RUNNING]):
         job = state.running[at]
         ahead_s = max(0.0, now_s - state.rated_s[job])
         state.seen_progress_s[job] = state.progress_s[job] + state.rate[job] * ahead_s
-        held_s = state.run_s[job] + (now_s - state.started_s[job])
-        state.attained_gpu_s[job] = held_s * state.num_gpus[job]
+        served_s = state.served_s[job] + max(0.0, now_s - state.resume_s[job])
+        state.attained_gpu_s[job] = served_s * state.num_gpus[job]
 
 
 @njit(cache=True)
@@ -73,7 +73,7 @@ def advance_until_decision(state: State) -> int:
     while True:
         at_s = _next_event_s(state)
         if np.isinf(at_s):
-            return STUCK if state.count[NUM_QUEUED] > 0 else OVER
+            return STUCK if state.counts[NUM_QUEUED] > 0 else OVER
         state.clock[NOW_S] = at_s
         _finish_due(state)
         _admit_due(state)
@@ -81,6 +81,6 @@ def advance_until_decision(state: State) -> int:
         woken = state.clock[WAKE_S] <= at_s
         if woken:
             state.clock[WAKE_S] = np.inf
-        if state.count[NUM_QUEUED] > 0 or woken:
+        if state.counts[NUM_QUEUED] > 0 or woken:
             observe(state)
             return DECIDE

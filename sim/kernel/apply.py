@@ -65,7 +65,7 @@ def _preempt(state: State, job: int) -> int:
     vacate(state, job, QUEUED)
     state.preemptions[job] += 1
     state.seen_progress_s[job] = state.progress_s[job]
-    state.attained_gpu_s[job] = state.run_s[job] * state.num_gpus[job]
+    state.attained_gpu_s[job] = state.served_s[job] * state.num_gpus[job]
     queue_insert(state, job)
     log_event(state, PREEMPT, job)
     return LEGAL

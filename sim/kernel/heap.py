@@ -29,7 +29,7 @@ def _up(state: State, at: int) -> None:
 @njit(cache=True)
 def _down(state: State, at: int) -> None:
     job = state.heap[at]
-    size = state.count[HEAP_SIZE]
+    size = state.counts[HEAP_SIZE]
     while True:
         below = 2 * at + 1
         if below >= size:
@@ -50,10 +50,10 @@ def heap_set(state: State, job: int, finish_s: float) -> None:
     """Insert `job` or move it to its new finish time."""
     state.heap_s[job] = finish_s
     if state.heap_at[job] == NO_JOB:
-        at = state.count[HEAP_SIZE]
+        at = state.counts[HEAP_SIZE]
         state.heap[at] = job
         state.heap_at[job] = at
-        state.count[HEAP_SIZE] = at + 1
+        state.counts[HEAP_SIZE] = at + 1
         _up(state, at)
         return
     _up(state, state.heap_at[job])
@@ -64,8 +64,8 @@ def heap_set(state: State, job: int, finish_s: float) -> None:
 def heap_remove(state: State, job: int) -> None:
     """Take `job` out."""
     at = state.heap_at[job]
-    last = state.count[HEAP_SIZE] - 1
-    state.count[HEAP_SIZE] = last
+    last = state.counts[HEAP_SIZE] - 1
+    state.counts[HEAP_SIZE] = last
     state.heap_at[job] = NO_JOB
     if at == last:
         return

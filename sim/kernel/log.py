@@ -10,15 +10,15 @@ FINISH, ARRIVAL, PREEMPT, FORWARD, START = 0, 1, 2, 3, 4  # sim.event_log.Kind
 @njit(cache=True)
 def log_event(state: State, kind: int, job: int) -> None:
     """Append one event; a START also writes its GPUs."""
-    row = state.count[NUM_LOGGED]
+    row = state.counts[NUM_LOGGED]
     state.log_s[row] = state.clock[NOW_S]
     state.log_kind[row] = kind
     state.log_job[row] = job
     state.log_partition[row] = state.partition[job]
-    state.count[NUM_LOGGED] = row + 1
+    state.counts[NUM_LOGGED] = row + 1
     if kind == START:
-        first = state.count[NUM_LOGGED_GPUS]
+        first = state.counts[NUM_LOGGED_GPUS]
         for at in range(state.slot[job], state.slot[job + 1]):
             state.log_gpus[first] = state.placed[at]
             first += 1
-        state.count[NUM_LOGGED_GPUS] = first
+        state.counts[NUM_LOGGED_GPUS] = first

@@ -59,28 +59,28 @@ def _count_links(state: State, job: int, change: int) -> None:
 @njit(cache=True)
 def queue_insert(state: State, job: int) -> None:
     """Put `job` into the queue, which stays ascending."""
-    at = state.count[NUM_QUEUED]
+    at = state.counts[NUM_QUEUED]
     while at > 0 and state.queue[at - 1] > job:
         state.queue[at] = state.queue[at - 1]
         at -= 1
     state.queue[at] = job
-    state.count[NUM_QUEUED] += 1
+    state.counts[NUM_QUEUED] += 1
 
 
 @njit(cache=True)
 def queue_remove(state: State, job: int) -> None:
     """Take `job` out of the queue."""
-    low, high = 0, state.count[NUM_QUEUED]
+    low, high = 0, state.counts[NUM_QUEUED]
     while low < high:
         middle = (low + high) // 2
         if state.queue[middle] < job:
             low = middle + 1
         else:
             high = middle
-    last = state.count[NUM_QUEUED] - 1
+    last = state.counts[NUM_QUEUED] - 1
     for at in range(low, last):
         state.queue[at] = state.queue[at + 1]
-    state.count[NUM_QUEUED] = last
+    state.counts[NUM_QUEUED] = last
 
 
 @njit(cache=True)
@@ -96,12 +96,13 @@ def occupy(state: State, job: int) -> None:
     _measure_spread(state, job)
     _count_links(state, job, 1)
     mark_neighbours(state, job)
-    state.running_at[job] = state.count[NUM_RUNNING]
-    state.running[state.count[NUM_RUNNING]] = job
-    state.count[NUM_RUNNING] += 1
+    state.running_at[job] = state.counts[NUM_RUNNING]
+    state.running[state.counts[NUM_RUNNING]] = job
+    state.counts[NUM_RUNNING] += 1
     state.status[job] = RUNNING
     state.rate[job] = 0.0  # rerate gives the real one; 0 is never a job's rate
     state.rated_s[job] = now_s + (state.rules[0] if state.preemptions[job] > 0 else 0.0)
+    state.resume_s[job] = state.rated_s[job]
     state.started_s[job] = now_s
     if np.isnan(state.first_start_s[job]):
         state.first_start_s[job] = now_s
@@ -114,6 +115,7 @@ def vacate(state: State, job: int, status: int) -> None:
     accrue(state, job)
     state.status[job] = status
     state.run_s[job] += state.clock[NOW_S] - state.started_s[job]
+    state.served_s[job] += max(0.0, state.clock[NOW_S] - state.resume_s[job])
     for at in range(state.slot[job], state.slot[job + 1]):
         gpu = state.placed[at]
         last = state.tenants[gpu] - 1
@@ -128,9 +130,9 @@ def vacate(state: State, job: int, status: int) -> None:
             state.server_free[state.gpu_server[gpu]] += 1
     _count_links(state, job, -1)
     mark_neighbours(state, job)
-    last_running = state.count[NUM_RUNNING] - 1
+    last_running = state.counts[NUM_RUNNING] - 1
     moved = state.running[last_running]
     state.running[state.running_at[job]] = moved
     state.running_at[moved] = state.running_at[job]
-    state.count[NUM_RUNNING] = last_running
+    state.counts[NUM_RUNNING] = last_running
     heap_remove(state, job)

@@ -11,8 +11,8 @@ def mark_dirty(state: State, job: int) -> None:
     """Have `job` re-rated before the instant ends."""
     if not state.is_dirty[job]:
         state.is_dirty[job] = True
-        state.dirty[state.count[NUM_DIRTY]] = job
-        state.count[NUM_DIRTY] += 1
+        state.dirty[state.counts[NUM_DIRTY]] = job
+        state.counts[NUM_DIRTY] += 1
 
 
 @njit(cache=True)
@@ -88,7 +88,7 @@ def accrue(state: State, job: int) -> None:
 @njit(cache=True)
 def rerate(state: State) -> None:
     """Give every dirty running job its new rate and finish time."""
-    for i in range(state.count[NUM_DIRTY]):
+    for i in range(state.counts[NUM_DIRTY]):
         job = state.dirty[i]
         state.is_dirty[job] = False
         if state.status[job] != 2:  # RUNNING
@@ -100,4 +100,4 @@ def rerate(state: State) -> None:
         state.rate[job] = rate
         left_s = state.work_s[job] - state.progress_s[job]
         heap_set(state, job, state.rated_s[job] + left_s / rate)
-    state.count[NUM_DIRTY] = 0
+    state.counts[NUM_DIRTY] = 0

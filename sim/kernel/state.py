@@ -12,7 +12,7 @@ from sim.topology.topology import Topology
 PENDING, QUEUED, RUNNING, FINISHED = 0, 1, 2, 3  # values of State.status
 NO_JOB = -1
 
-# Rows of State.count.
+# Rows of State.counts.
 NEXT_ARRIVAL, NUM_QUEUED, NUM_RUNNING, HEAP_SIZE, NUM_LOGGED, NUM_LOGGED_GPUS, NUM_DIRTY = range(7)
 # Rows of State.clock.
 NOW_S, WAKE_S = range(2)
@@ -38,6 +38,8 @@ class State(NamedTuple):
     rated_s: FloatArray  # (J,) may lie ahead of now while a restart is under way
     started_s: FloatArray  # (J,) start of the attempt that runs
     run_s: FloatArray  # (J,) time on GPUs before this attempt
+    served_s: FloatArray  # (J,) the same without restarts
+    resume_s: FloatArray  # (J,) when this attempt began, or begins, to make progress
     first_start_s: FloatArray  # (J,)
     finish_s: FloatArray  # (J,)
     placed: IntArray  # (sum of gangs,)
@@ -84,7 +86,7 @@ class State(NamedTuple):
     log_partition: IntArray
     log_gpus: IntArray
     # Scalars.
-    count: IntArray
+    counts: IntArray
     clock: FloatArray
     rules: FloatArray  # restart_s, max_forwards
 
@@ -128,6 +130,8 @@ def make_state(
         rated_s=f(n),
         started_s=f(n),
         run_s=f(n),
+        served_s=f(n),
+        resume_s=f(n),
         first_start_s=f(n, np.nan),
         finish_s=f(n, np.nan),
         placed=i(int(slot[-1]), NO_JOB),
@@ -170,7 +174,7 @@ def make_state(
         log_job=i(log_rows),
         log_partition=i(log_rows),
         log_gpus=i(4 * g * max_tenants + 64),
-        count=i(7),
+        counts=i(7),
         clock=np.array([0.0, np.inf]),
         rules=np.array([restart_s, float(max_forwards)]),
     )

@@ -25,11 +25,9 @@ class Las(PreemptiveScheduler):
     order_name = "las"
     order_needs = Signal.NONE
 
-    def __init__(
-        self, *, placer: Placer, sharing: Sharing, skip_blocked: bool, quantum_gpu_s: float
-    ) -> None:
+    def __init__(self, *, placer: Placer, sharing: Sharing, quantum_gpu_s: float) -> None:
         """`quantum_gpu_s`: GPU-seconds a step."""
-        super().__init__(placer=placer, sharing=sharing, skip_blocked=skip_blocked)
+        super().__init__(placer=placer, sharing=sharing)
         if quantum_gpu_s <= 0:
             raise GpuYardError(f"scheduler.quantum_gpu_s is {quantum_gpu_s}; it must be above 0")
         self.quantum_gpu_s = quantum_gpu_s

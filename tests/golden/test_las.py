@@ -11,7 +11,7 @@ from sim.sharing.off import NoSharing
 from tests.sim.worlds import Job, attempts, cluster, play, world
 
 TRACE = [Job(0, 1, 10), Job(1, 1, 3)]
-RULES = {"placer": FirstFit(), "sharing": NoSharing(), "skip_blocked": True}
+RULES = {"placer": FirstFit(), "sharing": NoSharing()}
 
 
 def test_the_newcomer_waits_for_the_quantum_then_passes():
@@ -24,7 +24,7 @@ def test_the_newcomer_waits_for_the_quantum_then_passes():
 def test_fifo_and_srtf_differ():
     # FIFO:   AAAAAAAAAABBB
     # SRTF:   ABBBAAAAAAAAA        at 1 B has 3 s left, A has 9 s
-    fifo = play(world(TRACE, cluster(1, 1)), Fifo(**RULES))
+    fifo = play(world(TRACE, cluster(1, 1)), Fifo(**RULES, skip_blocked=True))
     assert attempts(fifo.log) == {"A": [(0, 10, (0,))], "B": [(10, 13, (0,))]}
     srtf = play(world(TRACE, cluster(1, 1)), Srtf(**RULES))
     assert attempts(srtf.log) == {"A": [(0, 1, (0,)), (4, 13, (0,))], "B": [(1, 4, (0,))]}
@@ -59,3 +59,12 @@ def test_a_quantum_below_the_clock_s_grain_still_moves_time():
 def test_a_quantum_of_nothing_is_refused():
     with pytest.raises(GpuYardError, match=r"quantum_gpu_s is 0.*above 0"):
         Las(**RULES, quantum_gpu_s=0.0)
+
+
+def test_a_turn_no_longer_than_the_restart_still_does_work():
+    # Two gangs of 4, quantum 8 GPU-s: a turn of 2 s, after a restart of 4 s that is no service.
+    run = play(
+        world([Job(0, 4, 6), Job(0, 4, 6)], cluster(1, 4), restart_s=4.0),
+        Las(**RULES, quantum_gpu_s=8.0),
+    )
+    assert run.finish_s.max() < 60.0

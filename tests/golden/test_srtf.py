@@ -12,7 +12,7 @@ TRACE = [Job(0, 1, 10, estimate_s=1), Job(1, 1, 8, estimate_s=2), Job(2, 1, 2, e
 
 
 def srtf() -> Srtf:
-    return Srtf(placer=FirstFit(), sharing=NoSharing(), skip_blocked=True)
+    return Srtf(placer=FirstFit(), sharing=NoSharing())
 
 
 def test_less_work_left_takes_the_gpu():
@@ -54,7 +54,7 @@ def test_only_those_whose_gpus_are_needed_are_preempted():
     # GPU 2   B CCCC BBBBBBBBBBB
     # GPU 3   . CCCC                           B (12 s) has most left and goes
     trace = [Job(0, 1, 10), Job(0, 2, 12), Job(1, 2, 4)]
-    scheduler = Srtf(placer=Consolidated(), sharing=NoSharing(), skip_blocked=True)
+    scheduler = Srtf(placer=Consolidated(), sharing=NoSharing())
     run = play(world(trace, cluster(2, 2)), scheduler)
     assert attempts(run.log) == {
         "A": [(0, 10, (0,))],

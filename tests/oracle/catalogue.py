@@ -34,12 +34,12 @@ Make = Callable[[Placer, Sharing], QueueScheduler]
 ORDERS: dict[str, Make] = {
     "fifo": lambda p, s: Fifo(placer=p, sharing=s, skip_blocked=False),
     "fifo_skip": lambda p, s: Fifo(placer=p, sharing=s, skip_blocked=True),
-    "las": lambda p, s: Las(placer=p, sharing=s, skip_blocked=True, quantum_gpu_s=64.0),
+    "las": lambda p, s: Las(placer=p, sharing=s, quantum_gpu_s=64.0),
     "lif": lambda p, s: LeastInterferenceFirst(placer=p, sharing=s, skip_blocked=True),
     "load_balance": lambda p, s: LoadBalance(placer=p, sharing=s, skip_blocked=True),
     "sjf": lambda p, s: Sjf(placer=p, sharing=s, skip_blocked=True),
     "smallest_gang": lambda p, s: SmallestGang(placer=p, sharing=s, skip_blocked=True),
-    "srtf": lambda p, s: Srtf(placer=p, sharing=s, skip_blocked=True),
+    "srtf": lambda p, s: Srtf(placer=p, sharing=s),
     "tetris": lambda p, s: Tetris(placer=p, sharing=s, skip_blocked=True),
 }
 PLACERS: dict[str, Callable[[], Placer]] = {

@@ -59,6 +59,8 @@ class ReferenceJob:
     finish_due_s: float = math.inf
     started_s: float = math.nan
     held_s: float = 0.0  # time on GPUs in earlier attempts
+    served_s: float = 0.0  # the same without restarts
+    resume_s: float = math.nan  # when this attempt makes progress
     first_start_s: float = math.nan
     finish_s: float = math.nan
     gpus: list[int] = field(default_factory=list)
@@ -68,8 +70,10 @@ class ReferenceJob:
         return self.progress_s + self.speed * max(0.0, now_s - self.rated_s)
 
     def attained_gpu_s(self, now_s: float) -> float:
-        held_s = self.held_s + (now_s - self.started_s) if self.state == "running" else self.held_s
-        return held_s * self.gang
+        """Service, restarts left out: they do the job no good."""
+        running = self.state == "running"
+        served_s = self.served_s + (max(0.0, now_s - self.resume_s) if running else 0.0)
+        return served_s * self.gang
 
     def book(self, now_s: float) -> None:
         """Count the work done at the speed so far."""
@@ -196,6 +200,7 @@ class ReferenceSimulator:
         job.speed = 0.0
         job.started_s = self.now_s
         job.rated_s = self.now_s + (self.restart_s if job.preemptions else 0.0)
+        job.resume_s = job.rated_s
         if math.isnan(job.first_start_s):
             job.first_start_s = self.now_s
         self._log(Kind.START, job, gpus)
@@ -203,6 +208,7 @@ class ReferenceSimulator:
     def _leave(self, job: ReferenceJob, state: str) -> None:
         job.book(self.now_s)
         job.held_s += self.now_s - job.started_s
+        job.served_s += max(0.0, self.now_s - job.resume_s)
         job.state = state
         job.finish_due_s = math.inf
         for gpu in job.gpus:
@@ -311,7 +317,7 @@ class ReferenceSimulator:
 
         return SimpleNamespace(
             clock=np.array([self.now_s, math.inf]),
-            count=count,
+            counts=count,
             queue=np.array(queued, dtype=np.int64),
             running=np.array(running, dtype=np.int64),
             submit_s=column(lambda job: job.submit_s),

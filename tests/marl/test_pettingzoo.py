@@ -1,0 +1,90 @@
+"""PettingZoo's own tests, unmodified, on the scheduling environment."""
+
+import warnings
+
+import numpy as np
+import pytest
+from pettingzoo.test import parallel_api_test, parallel_seed_test, seed_test
+from pettingzoo.utils.conversions import parallel_to_aec
+
+from marl.env.scheduling_env import SchedulingEnv
+from sim.errors import InvalidDecision
+from tests.marl.games import MIXED_JOBS, any_legal, env_of, mixed_game
+
+
+def make() -> SchedulingEnv:
+    return env_of(mixed_game(), MIXED_JOBS, everyone=True)
+
+
+@pytest.fixture(autouse=True)
+def warnings_are_failures():
+    """The API test only warns where an agent misses an observation, a reward or a flag."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", category=UserWarning)
+        yield
+
+
+def test_parallel_api():
+    parallel_api_test(make(), num_cycles=1000)
+
+
+def test_parallel_api_where_episodes_are_cut():
+    parallel_api_test(env_of(mixed_game(), MIXED_JOBS, everyone=True, max_rounds=7))
+
+
+def test_equal_seeds_give_equal_episodes():
+    parallel_seed_test(make, num_cycles=300)
+
+
+def test_equal_seeds_as_a_turn_based_game():
+    seed_test(lambda: parallel_to_aec(make()), num_cycles=50)
+
+
+def test_observations_lie_in_their_space():
+    env, rng = make(), np.random.default_rng(0)
+    observations, _ = env.reset(seed=3)
+    while env.agents:
+        for agent, observation in observations.items():
+            assert env.observation_space(agent).contains(observation)
+        observations, *_ = env.step({a: any_legal(rng, o) for a, o in observations.items()})
+
+
+def test_a_sample_without_a_mask_is_legal_and_a_given_mask_counts_alone():
+    env = make()
+    observations, _ = env.reset(seed=3)
+    space, mask = env.action_space("agent_0"), observations["agent_0"]["action_mask"]
+    drawn = {int(space.sample()) for _ in range(300)}
+    assert drawn == set(np.flatnonzero(mask).tolist())
+    only = np.zeros_like(mask)
+    only[-1] = 1
+    assert space.sample(only) == env.layout.wait
+
+
+@pytest.mark.parametrize("kind", ["masked", "negative", "too large"])
+def test_an_illegal_action_is_refused_by_name(kind: str):
+    env = make()
+    observations, _ = env.reset(seed=3)
+    mask = observations["agent_0"]["action_mask"]
+    action = {"masked": int(np.flatnonzero(mask == 0)[0]), "negative": -1, "too large": len(mask)}
+    with pytest.raises(InvalidDecision, match=rf"agent 0: action {action[kind]} .*mask is 1"):
+        env.step({"agent_0": action[kind]})
+
+
+def test_seeds_make_the_stream_of_episodes():
+    def first_jobs(env: SchedulingEnv, seed: int | None) -> bytes:
+        observations, _ = env.reset(seed=seed)
+        return observations["agent_0"]["jobs"].tobytes()
+
+    one, two = make(), make()
+    streams = [[first_jobs(env, 5), *(first_jobs(env, None) for _ in range(3))] for env in (one, two)]
+    assert streams[0] == streams[1]
+    assert len(set(streams[0])) == 4
+    assert first_jobs(one, 6) != streams[0][0]
+
+
+def test_stepping_an_ended_episode_is_an_error():
+    env = env_of(mixed_game(), MIXED_JOBS, everyone=True, max_rounds=1)
+    observations, _ = env.reset(seed=0)
+    env.step({a: any_legal(np.random.default_rng(0), o) for a, o in observations.items()})
+    with pytest.raises(RuntimeError, match="after the episode's end"):
+        env.step({})

@@ -1,0 +1,117 @@
+"""Rewards add up to what is reported: total JCT beyond total work."""
+
+import numpy as np
+import pytest
+
+from marl.env.reward import DelayReward
+from marl.env.scheduling_env import SchedulingEnv
+from sim.jobs import JobTable
+from tests.marl.games import (
+    MIXED_JOBS,
+    RandomJobs,
+    any_legal,
+    env_of,
+    game_of,
+    mixed_game,
+    total_rewards,
+)
+from tests.sim.worlds import Job, cluster, job_table, physics_of
+
+
+class Kept:
+    """Remembers the jobs of the last episode."""
+
+    def __init__(self, make: RandomJobs) -> None:
+        self.make, self.jobs = make, make(0)
+
+    def __call__(self, seed: int) -> JobTable:
+        self.jobs = self.make(seed)
+        return self.jobs
+
+
+def wander(env: SchedulingEnv, seed: int) -> tuple[np.ndarray, float]:
+    rng = np.random.default_rng(seed)
+    return total_rewards(env, lambda _, o: any_legal(rng, o), seed)
+
+
+@pytest.mark.parametrize("own_weight", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("everyone", [False, True])
+@pytest.mark.parametrize("partitions", [1, 2, 4])
+def test_returns_of_all_agents_are_minus_the_total_delay(
+    own_weight: float, everyone: bool, partitions: int
+):
+    make = Kept(RandomJobs(count=40, partitions=partitions, most_gpus=3, span_s=3000.0))
+    env = env_of(mixed_game(partitions), make, everyone=everyone, own_weight=own_weight)
+    for seed in range(3):
+        returns, jct_s = wander(env, seed)
+        delay_s = jct_s * len(make.jobs) - make.jobs.duration_s.sum()
+        assert returns.sum() == pytest.approx(-delay_s / 1000.0, rel=1e-12, abs=1e-9)
+        if own_weight == 0.0:
+            assert np.ptp(returns) < 1e-9
+
+
+def test_a_faster_gpu_pays_back_what_waiting_cost():
+    # Work is counted on type x; the only GPU is a y, twice as fast. Shortest first:
+    # A (4 s of work) 0-2, C (2 s, from 1 on) 2-3, B (10 s) 3-8. JCTs 2, 2 and 8 against 16 s of work:
+    # delays -2, 0 and -2, although B waits and C waits.
+    topology = cluster(1, 1, types=("y",))
+    physics = physics_of(topology, compute_s=(1.0,))
+    fast = physics.__class__(
+        catalogue=physics.catalogue.__class__(
+            **{**physics.catalogue.__dict__, "gpu_types": ("y", "x"),
+               "compute_s": np.array([[1.0, 2.0]])}
+        ),
+        pairs=physics.pairs.__class__(
+            slowdown=np.ones((2, 1, 1)), feasible=np.ones((2, 1, 1), dtype=bool), source="hand"
+        ),
+        network=physics.network,
+        reference_gpu="x",
+    )  # fmt: skip
+    game = game_of(topology, 1, physics=fast, max_tenants=1)
+    trace = job_table([Job(0, 1, 4), Job(0, 1, 10), Job(1, 1, 2)])
+    env = env_of(game, lambda _: trace, scale_s=1.0)
+    returns, jct_s = total_rewards(env, lambda _, o: int(np.argmax(o["action_mask"])), 0)
+    assert jct_s == pytest.approx(4.0)
+    assert returns.sum() == pytest.approx(4.0)
+
+
+def test_delay_counts_where_the_job_is():
+    # One server a partition. A fills partition 0 for 10 s; B arrives there at 2 and is forwarded
+    # to partition 1 at once, where it runs 2-7 without delay. C (at 3) waits at partition 0 until
+    # it can be forwarded at 7, and runs 7-8: its 4 s of delay belong to partition 0.
+    topology = cluster(2, 1, servers_per_rack=1)
+    game = game_of(topology, 2, physics=physics_of(topology), max_tenants=1)
+    trace = job_table([Job(0, 1, 10), Job(2, 1, 5), Job(3, 1, 1)])
+    env = env_of(game, lambda _: trace, own_weight=1.0, scale_s=1.0)
+
+    def act(agent: str, observation: dict) -> int:
+        mask, layout = observation["action_mask"], env.layout
+        to_one = layout.starts + 1  # the first job of the window to partition 1
+        return to_one if agent == "agent_0" and mask[to_one] else int(np.argmax(mask))
+
+    returns, jct_s = total_rewards(env, act, 0)
+    assert returns.tolist() == [-4.0, 0.0]
+    assert jct_s == pytest.approx((10 + 5 + 5) / 3)
+
+
+def test_own_weight_moves_shares_not_the_sum():
+    delay_s = np.array([30.0, 0.0, 6.0])
+    assert DelayReward(own_weight=1.0, scale_s=2.0)(delay_s).tolist() == [-15.0, 0.0, -3.0]
+    assert DelayReward(own_weight=0.0, scale_s=2.0)(delay_s).tolist() == [-6.0, -6.0, -6.0]
+    assert DelayReward(own_weight=0.5, scale_s=2.0)(delay_s).tolist() == [-10.5, -3.0, -4.5]
+
+
+def test_a_cut_episode_is_truncated_and_keeps_its_rewards_so_far():
+    env = env_of(mixed_game(), MIXED_JOBS, max_rounds=9)
+    rng = np.random.default_rng(0)
+    observations, _ = env.reset(seed=0)
+    steps = 0
+    while env.agents:
+        observations, rewards, ended, cut, _ = env.step(
+            {a: any_legal(rng, o) for a, o in observations.items()}
+        )
+        steps += 1
+    assert steps == 9
+    assert set(cut.values()) == {True}
+    assert set(ended.values()) == {False}
+    assert set(observations) == set(env.possible_agents)

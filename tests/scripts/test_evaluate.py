@@ -1,0 +1,109 @@
+"""`evaluate.py`: paired windows, roles, files, the learned policy, errors."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from marl.codec.rounds import CodecRules
+from marl.policy.build import PolicySpec, build_policy
+from marl.training.policy_file import save_policy
+
+TINY = ("workload.num_jobs=80", "topology=small_leaf_spine", "workload.max_gang=8")
+FEW = (
+    "lineup.entries=["
+    "{role: published, overrides: ['scheduler=lif']},"
+    "{role: composite, overrides: ['scheduler=sjf,fifo', 'sharing=selective', 'forwarding=steal']},"
+    "{role: global_queue, overrides: ['scheduler=sjf'], agents: 1, name: upper}]"
+)
+
+
+@pytest.fixture(scope="session")
+def policy(tmp_path_factory):
+    """A policy folder with fresh weights."""
+    spec = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8)
+    folder = tmp_path_factory.mktemp("policy")
+    rules = CodecRules(window=4, only_placeable=True, sharing=True)
+    save_policy(folder, build_policy(spec, 4), spec, rules)
+    return folder
+
+
+def test_every_scheduler_meets_the_same_windows(done):
+    outcome = done(
+        "evaluate", *TINY, FEW, "windows=2", "jobs=2", "ours=sjf+consolidated+selective1.2+steal"
+    )
+    table = pd.read_csv(outcome.folder / "comparison.csv")
+    assert len(table) == 4 * 2
+    assert table.groupby("scheduler")["window"].apply(sorted).map(tuple).unique() == [(0, 1)]
+    roles = dict(zip(table["scheduler"], table["role"], strict=True))
+    assert roles == {
+        "lif+least_interference+always+own": "published",
+        "sjf+consolidated+selective1.2+steal": "composite",
+        "fifo+consolidated+selective1.2+steal": "composite",
+        "upper": "global_queue",
+    }
+    assert dict(zip(table["role"], table["agents"], strict=True))["global_queue"] == 1
+    assert set(table["jobs_finished"]) == {48}  # the measured part of 80
+    jobs = pd.read_parquet(outcome.folder / "jobs.parquet")
+    paired = jobs.pivot(index=["window", "job_id"], columns="scheduler", values="duration_s")
+    assert (paired.nunique(axis=1) == 1).all()
+    profiles = jobs.pivot(index=["window", "job_id"], columns="scheduler", values="profile")
+    assert (profiles.nunique(axis=1) == 1).all()
+    assert set(jobs.loc[jobs["scheduler"] == "upper", "home"]) == {0}
+    assert set(jobs.loc[jobs["scheduler"] != "upper", "home"]) == {0, 1, 2, 3}
+    for name in ("jct_bars.png", "jct_cdf.png", "utilisation_queue.png"):
+        assert (outcome.folder / name).read_bytes().startswith(b"\x89PNG")
+    ours = table[table["scheduler"] == "sjf+consolidated+selective1.2+steal"]
+    metrics = json.loads((outcome.folder / "metrics.json").read_text())
+    assert metrics["jct_mean_s"] == pytest.approx(ours["jct_mean_s"].mean())
+    assert outcome.out.count("4 agents") == 1  # the global queue stands beside the agents
+    assert "1 agent," not in outcome.out
+
+
+def test_processes_do_not_change_results(done):
+    times = []
+    for jobs in (1, 2):
+        outcome = done("evaluate", *TINY, FEW, "windows=1", f"jobs={jobs}", folder=f"jobs{jobs}")
+        table = pd.read_csv(outcome.folder / "comparison.csv")
+        times.append(dict(zip(table["scheduler"], table["jct_mean_s"], strict=True)))
+    assert times[0] == times[1]
+
+
+def test_the_learned_policy_and_its_untrained_twin(done, policy):
+    outcome = done(
+        "evaluate", *TINY, FEW, "windows=1", "jobs=1", f"checkpoint={policy}", "untrained=true"
+    )
+    table = pd.read_csv(outcome.folder / "comparison.csv").set_index("scheduler")
+    assert table.loc["marl", ["role", "information", "agents"]].tolist() == ["ours", "predicted", 4]
+    assert table.loc["marl_untrained", "role"] == "ablation"
+    assert "ours / theirs" in outcome.out
+    compared = done("compare", f"sweep={outcome.folder}", folder="compared")
+    assert "(ours)" in compared.out
+    pd.testing.assert_frame_equal(
+        pd.read_csv(compared.folder / "comparison.csv").set_index("scheduler"), table
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("lineup=dmo",), ("did you mean lineup=demo?",)),
+        (("windows=0",), ("windows is 0",)),
+        (("jobs=0",), ("jobs is 0",)),
+        (("part=tset", FEW), ("'tset'", "test")),
+        (("lineup.entries=[{role: best, overrides: ['scheduler=sjf']}]",), ("'best'", "composite")),
+        (("lineup.entries=[{rol: ours, overrides: []}]",), ("lineup.entries[0].rol", "role")),
+        (("lineup.entries=[{role: ours, overrides: ['scheduler=sfj']}]",), ("scheduler=sjf",)),
+        (("lineup.entries=[{role: ours, overrides: ['scheduler=sjf']},"
+          "{role: composite, overrides: ['scheduler=sjf']}]",), ("entries[0]", "entries[1]")),
+        (("checkpoint=nowhere",), ("nowhere", "policy.json")),
+        (("untrained=true",), ("checkpoint=DIR",)),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_one_message(start, words, told):
+    start("evaluate", *TINY, "windows=1", "jobs=1", *words).failed_with(*told)
+
+
+def test_a_failure_removes_an_older_comparison(done, start):
+    done("evaluate", *TINY, FEW, "windows=1", "jobs=1")
+    start("evaluate", *TINY, FEW, "windows=1", "jobs=2", "agents.count=99").failed_with("99")

@@ -1,0 +1,62 @@
+"""`generate_trace.py`: a file that the reader takes back, raw unless asked."""
+
+import gzip
+
+import pandas as pd
+import pytest
+
+
+def test_the_file_is_read_back_by_simulate(done, tmp_path):
+    path = tmp_path / "made" / "trace.csv.gz"
+    made = done("generate_trace", "workload=philly_like", "workload.num_jobs=300", f"out={path}")
+    table = pd.read_csv(path)
+    assert list(table.columns) == ["job_id", "submit_s", "num_gpus", "duration_s", "user", "vc"]
+    assert len(table) == 300
+    assert table["submit_s"].is_monotonic_increasing
+    assert "duration p50" in made.out
+    read = done(
+        "simulate", "workload=csv", f"workload.path={path}", "topology=medium_leaf_spine",
+        folder="read",
+    )  # fmt: skip
+    jobs = pd.read_parquet(read.folder / "jobs.parquet")
+    assert jobs["duration_s"].tolist() == table["duration_s"].tolist()
+    assert jobs["num_gpus"].tolist() == table["num_gpus"].tolist()
+
+
+def test_equal_seeds_give_equal_bytes(done, tmp_path):
+    texts = []
+    for number, seed in enumerate((1, 1, 2)):
+        path = tmp_path / f"{number}.csv.gz"
+        words = ("workload.num_jobs=50", f"out={path}", f"seed={seed}")
+        done("generate_trace", *words, folder=str(number))
+        texts.append(path.read_bytes())
+    assert texts[0] == texts[1]
+    assert gzip.decompress(texts[0]) != gzip.decompress(texts[2])
+
+
+def test_load_and_caps_where_asked(done):
+    outcome = done(
+        "generate_trace", "workload.num_jobs=400", "workload.load=0.7", "gpus=64",
+        "workload.max_gang=8",
+    )  # fmt: skip
+    table = pd.read_csv(outcome.folder / "trace.csv")
+    work = (table["num_gpus"] * table["duration_s"]).sum()
+    span = table["submit_s"].iloc[-1] - table["submit_s"].iloc[0]
+    assert work / (64 * span) == pytest.approx(0.7)
+    assert table["num_gpus"].max() == 8
+    assert "offered load on 64 GPUs: 0.700" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("workload.load=0.9",), ("gpus=N",)),
+        (("out=trace.txt",), ("trace.txt", ".csv")),
+        (("workload.num_jobs=0",), ("num_jobs",)),
+        (("workload=csv", "workload.path=x.csv"), ("generated workload",)),
+    ],
+)
+def test_what_cannot_be_is_one_message(start, words, told):
+    outcome = start("generate_trace", *words)
+    outcome.failed_with(*told)
+    assert not (outcome.folder / "trace.csv").exists()

@@ -1,0 +1,102 @@
+"""`simulate.py`: defaults, files, errors, sweeps."""
+
+import json
+
+import pandas as pd
+import pytest
+import yaml
+
+PLAIN = ("interference=none", "network=none", "topology=small_leaf_spine")
+ONE_SERVER = ("topology.servers=1", "topology.servers_per_rack=1", *PLAIN)
+
+
+def csv(trace) -> tuple[str, ...]:
+    return "workload=csv", f"workload.path={trace}"
+
+
+def test_a_whole_trace_with_the_defaults(done, trace):
+    """8 GPUs: a and b side by side till 10 and 11, c (8 GPUs, 0 s) at 11, d at 30 till 35."""
+    outcome = done("simulate", *csv(trace), *ONE_SERVER, "log_decisions=true", "seed=5")
+    jobs = pd.read_parquet(outcome.folder / "jobs.parquet")
+    assert jobs["finish_s"].tolist() == [10.0, 11.0, 11.0, 35.0]
+    assert jobs["measured"].all()
+    metrics = json.loads((outcome.folder / "metrics.json").read_text())
+    assert metrics["jobs_finished"] == 4
+    assert metrics["jct_mean_s"] == (10 + 10 + 9 + 5) / 4
+    assert all(value is None or isinstance(value, int | float) for value in metrics.values())
+    record = json.loads((outcome.folder / "record.json").read_text())
+    assert (record["scheduler"], record["agents"], record["seed"]) == ("fifo+consolidated", 1, 5)
+    assert (record["load"], record["physics"], record["role"]) == (None, "none", "composite")
+    assert record["versions"]["numba"]
+    config = yaml.safe_load((outcome.folder / "config.yaml").read_text())
+    assert config["sharing"]["_target_"].endswith("NoSharing")
+    caps = ("max_gang", "min_duration_s", "max_duration_s", "load", "thin", "num_jobs")
+    assert [config["workload"][key] for key in caps] == [None] * len(caps)
+    orders = pd.read_parquet(outcome.folder / "decisions.parquet")
+    assert orders["job_id"].tolist() == ["a", "b", "c", "d"]
+    assert orders["time_s"].tolist() == [0.0, 1.0, 11.0, 30.0]
+    assert set(orders["order"]) == {"start"}
+    assert orders["gpus"].map(len).tolist() == [4, 4, 8, 1]
+    assert (outcome.folder / "simulate.log").is_file()
+
+
+def test_a_window_of_a_part_counts_its_middle_only(done):
+    outcome = done("simulate", "part=test", "window=3", "workload.num_jobs=100", *PLAIN)
+    jobs = pd.read_parquet(outcome.folder / "jobs.parquet")
+    assert (len(jobs), int(jobs["measured"].sum())) == (100, 60)
+    assert json.loads((outcome.folder / "record.json").read_text())["window"] == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("workload.colums=1",), ("workload.columns",)),
+        (("max_tenants=none",), ("max_tenants",)),
+        (("topology.servers=0",), ("topology.servers is 0",)),
+        (("window=2",), ("window is 2", "part=test")),
+        (("agents.count=8", "topology.gpus_per_server=2"), ("c", "fits none", "agents")),
+        (("topology.gpus_per_server=4", "topology.servers=1", "topology.servers_per_rack=1"),
+         ("job c", "8 GPUs", "workload.max_gang=4", "workload.drop_too_large=true")),
+        (("workload.path=nowhere.csv",), ("nowhere.csv",)),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_one_message(start, trace, words, told):
+    start("simulate", *csv(trace), *PLAIN, *words).failed_with(*told)
+
+
+def test_a_bad_row_removes_an_older_result(start, done, trace):
+    done("simulate", *csv(trace), *PLAIN)
+    trace.write_text(trace.read_text() + "e,40,1,-5\n")
+    outcome = start("simulate", *csv(trace), *PLAIN)
+    assert outcome.status == 1
+    assert [word for word in ("jobs.csv", "6", "duration_s", "-5") if word not in outcome.err] == []
+    assert not (outcome.folder / "metrics.json").exists()
+
+
+def test_a_sweep_and_its_comparison(done, start):
+    """Two clusters by two numbers of agents; agents=1 has one queue, so no forwarding rule."""
+    sweep = done(
+        "simulate", "-m", "topology=small_leaf_spine,headline_leaf_spine", "agents.count=1,2",
+        "workload.num_jobs=60", "scheduler=sjf", folder="sweep", sweep=True,
+    )  # fmt: skip
+    compared = done("compare", f"sweep={sweep.folder}", folder="compared")
+    table = pd.read_csv(compared.folder / "comparison.csv")
+    assert len(table) == 4
+    assert set(zip(table["topology"], table["agents"], strict=True)) == {
+        (name, count) for name in ("small_leaf_spine", "headline_leaf_spine") for count in (1, 2)
+    }
+    assert set(table["scheduler"]) == {"sjf+consolidated", "sjf+consolidated+own"}
+    assert list(table.columns[:3]) == ["scheduler", "topology", "workload"]
+    for name in ("jct_bars.png", "jct_cdf.png", "comparison.md"):
+        assert (compared.folder / name).stat().st_size > 0
+    assert "2 agents" in compared.out
+    again = done("compare", f"sweep=[{sweep.folder},{compared.folder.parent}]", folder="again")
+    assert "4 runs" in again.out  # each once, and no comparison of comparisons
+    start("compare", "sweep=nowhere", folder="no").failed_with("nowhere", "no folder")
+
+
+def test_equal_runs_are_refused_with_both_folders(done, start, trace):
+    for name in ("one", "two"):
+        done("simulate", *csv(trace), *PLAIN, folder=f"same/{name}")
+    top = trace.parent / "same"
+    start("compare", f"sweep={top}", folder="no").failed_with("same/one", "same/two")
