@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from launch_build import build
+from plain_rules import check_plain, check_reference_gpu
 
 from marl.env.game import Game
 from sim.errors import TraceError
@@ -72,7 +73,12 @@ class Experiment:
 
 
 def experiment_of(config: Mapping[str, Any]) -> Experiment:
-    """Build topology, physics, belief and workload."""
+    """Build topology, physics, belief and workload.
+
+    Raises:
+        GpuYardError: a value is illegal, or the parts do not fit together.
+    """
+    check_plain(config)
     topology = build(config, "topology")
     catalogue = build(config, "profiles")
     if hasattr(catalogue, "catalogue"):
@@ -80,6 +86,7 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
     pairs = build(config, "interference").pair_table(catalogue)
     network = build(config, "network").tables(catalogue, topology)
     reference = config["reference_gpu"] or topology.gpu_types[0]
+    check_reference_gpu(reference, tuple(catalogue.gpu_types))
     physics = Physics(catalogue=catalogue, pairs=pairs, network=network, reference_gpu=reference)
     agents = config["agents"]
     setting = Setting(

@@ -41,12 +41,13 @@ def gather(folders: Sequence[Path], *, leave_out: Path) -> list[Found]:
     for top in folders:
         if not top.is_dir():
             raise ReportError(f"{top} is no folder; give one that a program wrote or a sweep's")
-        before = len(found)
+        here = 0
         for folder in sorted(path.parent for path in top.rglob(RECORD)):
             result = None if folder.resolve() == leave_out.resolve() else _read(folder)
             if result is not None:
                 found[folder.resolve()] = result
-        if len(found) == before:
+                here += 1
+        if here == 0:
             raise ReportError(f"{top}: no finished run in it or below; give the folder of a sweep")
     results = list(found.values())
     _check_distinct(results)

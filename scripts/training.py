@@ -106,9 +106,7 @@ class Training:
         with part.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS)
             writer.writeheader()
-            writer.writerows(
-                {k: "" if v is None or v != v else v for k, v in r.items()} for r in self.rows
-            )
+            writer.writerows({k: _cell(v) for k, v in r.items()} for r in self.rows)
         part.replace(self.folder / "learning_curve.csv")
 
     def save(self, trainer: Trainer) -> None:
@@ -141,21 +139,34 @@ class Training:
         return budget_s is not None and time.monotonic() - self.began > budget_s
 
 
+def _cell(value: float | None) -> float | str:
+    """A cell of the CSV: empty where there is no number."""
+    return "" if value is None or math.isnan(value) else value
+
+
 def train(launch: Launch) -> Path:
     """Warm start, PPO, figures; the folder of the best policy on validation windows."""
     run = Training(launch)
-    columns = (TextColumn("{task.description:14}"), BarColumn(), TextColumn("{task.percentage:.0f}%"),
-               TimeElapsedColumn(), TextColumn("{task.fields[note]}"))  # fmt: skip
+    columns = (
+        TextColumn("{task.description:14}"),
+        BarColumn(),
+        TextColumn("{task.percentage:.0f}%"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
     with Progress(*columns, console=Console(stderr=True)) as progress:
         policy = run.warm_start(progress)
         run.record(None, run.validate(policy))
         start_ray(num_cpus=max(1, run.ppo.env_runners + 1), object_store_bytes=400_000_000)
         trainer = Trainer(
             build_ppo(
-                make_env=run.plan.env, ppo=run.ppo, policy=run.spec,
-                num_racks=run.plan.layout.racks, weights=policy.state_dict(),
+                make_env=run.plan.env,
+                ppo=run.ppo,
+                policy=run.spec,
+                num_racks=run.plan.layout.racks,
+                weights=policy.state_dict(),
                 seed=run.experiment.seed,
-            )  # fmt: skip
+            )
         )
         try:
             if launch.config["resume"]:

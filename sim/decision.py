@@ -1,4 +1,4 @@
-"""What a scheduler may order: starts, preemptions, forwards, and when it wants to be asked again."""
+"""What a scheduler may order: starts, preemptions, forwards, and when to be asked again."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Every error a user can cause, one class a kind; messages name the place, the value and the fix."""
+"""Every error a user can cause, one class a kind; messages name place, value and fix."""
 
 
 class GpuYardError(Exception):

@@ -24,4 +24,4 @@ class EventLog:
     kind: IntArray  # (E,) Kind
     job: IntArray  # (E,) row of the job table
     partition: IntArray  # (E,) partition that holds the job after the event
-    gpus: tuple[IntArray, ...]  # (E,) GPUs taken (START) or given back (FINISH, PREEMPT), else empty
+    gpus: tuple[IntArray, ...]  # (E,) GPUs taken (START), given back (FINISH, PREEMPT), or none

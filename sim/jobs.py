@@ -34,7 +34,9 @@ class JobTable:
             raise TraceError("job table: submit_s is not sorted; sort the rows by submission")
         self._check("num_gpus", self.num_gpus < 1, "a gang needs at least one GPU")
         finite = np.isfinite(self.duration_s)
-        self._check("duration_s", ~(finite & (self.duration_s >= 0)), "it must be 0 or more seconds")
+        self._check(
+            "duration_s", ~(finite & (self.duration_s >= 0)), "it must be 0 or more seconds"
+        )
 
     def _check(self, column: str, bad: BoolArray, rule: str) -> None:
         if bad.any():

@@ -39,4 +39,3 @@ def loads_of(view: ClusterView) -> Loads:
     size = view.topology.gpus_per_server
     capacity = np.bincount(view.partition_of_server, weights=size, minlength=count)
     return Loads(wanted=wanted.astype(np.int64), capacity=capacity.astype(np.int64))
-

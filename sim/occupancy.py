@@ -134,7 +134,8 @@ class Occupancy:
         """GPUs of the owned servers with room for one more tenant beside which `job` fits.
 
         A shared GPU is offered only if its tenants, `job` included, are together predicted to run
-        faster than `least_speed` jobs alone (1 is what taking turns would give). Needs PROFILE and INTERFERENCE: what fits and what it costs is the belief's answer.
+        faster than `least_speed` jobs alone (1 is what taking turns would give). Needs PROFILE and
+        INTERFERENCE: what fits and what it costs is the belief's answer.
         """
         usable, per_server, cost = self._blank()
         pairs = view.belief.pairs

@@ -52,7 +52,7 @@ class Placer(Protocol):
 
 
 class Sharing(Protocol):
-    """Decides which GPUs a placer is offered for one job: empty ones, shared ones, in what order."""
+    """Decides which GPUs a placer is offered for one job: empty, shared, in what order."""
 
     @property
     def name(self) -> str:

@@ -11,6 +11,8 @@ from sim.protocols import Placer, Sharing
 from sim.signals import Signal
 from sim.view import ClusterView
 
+PAIR = 2  # tenants
+
 
 class QueueScheduler(ABC):
     """Starts waiting jobs in the order that the subclass gives; never preempts.
@@ -62,7 +64,7 @@ class QueueScheduler(ABC):
         starts: list[Start] = []
         # Usable GPUs only shrink while we start jobs, so the like of a refused job would fail too;
         # not with three tenants, where a newcomer can make a GPU's combined speed worth joining.
-        may_refuse = self.sharing.name == "off" or view.tenant.shape[1] <= 2
+        may_refuse = self.sharing.name == "off" or view.tenant.shape[1] <= PAIR
         refused: set[tuple[int, int]] = set()
         for job in order.tolist():
             like = self.kind_of(view, job)

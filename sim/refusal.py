@@ -30,7 +30,7 @@ def _reason(verdict: int, job: int, what: int, state: State) -> str:
             f"choose another of 0 to {last}"
         )
     if verdict == verdicts.TOO_MANY_FORWARDS:
-        return f"was forwarded {state.forwards[job]} times already, the most agents.max_forwards allows"
+        return f"was forwarded {state.forwards[job]} times, the most agents.max_forwards allows"
     if verdict == verdicts.FORWARDED_TWICE:
         return f"is forwarded twice in one decision, the second time to partition {what}"
     if verdict == verdicts.WRONG_GANG:
@@ -51,5 +51,7 @@ def _gpu_reason(verdict: int, job: int, gpu: int, state: State) -> str:
         )
     holders = ", ".join(str(j) for j in state.tenant[gpu, : state.tenants[gpu]])
     if verdict == verdicts.GPU_FULL:
-        return f"GPU {gpu} is held by job rows {holders}, and max_tenants is {state.tenant.shape[1]}"
+        return (
+            f"GPU {gpu} is held by job rows {holders}, and max_tenants is {state.tenant.shape[1]}"
+        )
     return f"does not fit in the memory of GPU {gpu} beside job rows {holders}"

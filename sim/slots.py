@@ -15,4 +15,6 @@ class Slots:
     usable: BoolArray  # (G,) GPU may take this gang's worker
     usable_per_server: IntArray  # (S,) usable GPUs of each server
     tenants: IntArray  # (G,) jobs on each GPU now
-    cost: FloatArray  # (G,) predicted slow-down (self x worst victim) of a worker there; 1 if unknown
+    cost: (
+        FloatArray  # (G,) predicted slow-down (self x worst victim) of a worker there; 1 if unknown
+    )

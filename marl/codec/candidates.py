@@ -7,7 +7,7 @@ from marl.codec.tables import Tables
 from sim.arrays import IntArray
 
 EXCLUSIVE, SHARED = 0, 1
-MODES_COUNT = 2
+MODES = 2  # a placement on empty GPUs only, or one that shares
 
 
 @njit(cache=True)

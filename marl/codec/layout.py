@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marl.codec.candidates import MODES_COUNT
-
+from marl.codec.candidates import MODES
 from sim.arrays import IntArray
 from sim.topology.topology import Topology
 
@@ -16,7 +15,6 @@ PAIR_FEATURES = 10
 PEER_FEATURES = 7
 FORWARD_FEATURES = 6
 CONTEXT_FEATURES = 8
-MODES = MODES_COUNT
 
 
 @dataclass(frozen=True)

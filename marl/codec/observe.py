@@ -1,14 +1,49 @@
 """One agent's observation, written into arrays that the caller owns."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
-from marl.codec.candidates import MODES_COUNT, place_outwards, usable_counts
+from marl.codec.candidates import MODES, place_outwards, usable_counts
 from marl.codec.costs import SERVERS, placement_costs
 from marl.codec.rows import context_row, job_row, left_s, peer_rows, server_rows
 from marl.codec.summary import Summary, placeable_now
 from marl.codec.tables import Tables
 from sim.arrays import FloatArray, IntArray
+
+
+class Queue(NamedTuple):
+    """Waiting jobs of the whole cluster, and the job table's columns that go with them."""
+
+    queued: IntArray  # (q,)
+    partition: IntArray  # (J,)
+    submit_s: FloatArray  # (J,)
+    forwards: IntArray  # (J,)
+
+
+class Limits(NamedTuple):
+    """What may be done now."""
+
+    now_s: float
+    max_forwards: int
+    only_placeable: bool
+    sharing: bool
+    idle: bool  # nothing runs in the partition
+
+
+class Canvas(NamedTuple):
+    """The observation's arrays, all zero before; shapes in `Layout.shapes`."""
+
+    jobs: FloatArray
+    gpus: FloatArray
+    servers: FloatArray
+    server_rack: IntArray
+    pairs: FloatArray
+    peers: FloatArray
+    forwards: FloatArray
+    context: FloatArray
+    action_mask: IntArray
 
 
 @njit(cache=True)
@@ -28,10 +63,11 @@ def _pair_rows(
             row = pairs[i, mode]
             row[0] = 1.0
             placement_costs(tables, job, gpus, row[1:8])
-            first, last = tables.server_first_gpu[servers[i]], tables.server_first_gpu[servers[i] + 1]
+            first = tables.server_first_gpu[servers[i]]
+            last = tables.server_first_gpu[servers[i] + 1]
             row[8] = max(counts[i] - len(gpus), 0) / (last - first)
             row[9] = row[1 + SERVERS] * 8.0 <= compact
-            mask[i * MODES_COUNT + mode] = 1
+            mask[i * MODES + mode] = 1
     return any_legal
 
 
@@ -76,43 +112,37 @@ def _forward_rows(
 @njit(cache=True)
 def observe_agent(
     tables: Tables, summary: Summary, own: int, servers: IntArray, window: IntArray,
-    queued: IntArray, partition: IntArray, submit_s: FloatArray, forwards: IntArray,
-    now_s: float, max_forwards: int, only_placeable: bool, sharing: bool, idle: bool,
-    jobs_out: FloatArray, gpus_out: FloatArray, servers_out: FloatArray, rack_out: IntArray,
-    pairs_out: FloatArray, peers_out: FloatArray, forwards_out: FloatArray,
-    context_out: FloatArray, mask_out: IntArray,
+    queue: Queue, limits: Limits, canvas: Canvas,
 ) -> int:  # fmt: skip
     """Fill the observation of partition `own`; the number of legal actions besides *wait*.
 
-    `window` are its first waiting jobs by predicted work left. Where `idle` (nothing runs in the
-    partition) and a start is legal, only starts are: waiting cannot starve anyone.
+    `window` are its first waiting jobs by predicted work left. Where `limits.idle` (nothing runs
+    in the partition) and a start is legal, only starts are: waiting cannot starve anyone.
     """
-    width, room = jobs_out.shape[0], servers_out.shape[0]
-    starts = mask_out[: width * room * MODES_COUNT].reshape(width, room * MODES_COUNT)
-    sends = mask_out[width * room * MODES_COUNT : -1].reshape(width, -1)
-    size = summary.largest[own]
-    server_rows(tables, servers, gpus_out, servers_out)
-    peer_rows(summary, own, peers_out)
-    context_row(tables, summary, own, servers, context_out)
+    width, room = canvas.jobs.shape[0], canvas.servers.shape[0]
+    starts = canvas.action_mask[: width * room * MODES].reshape(width, room * MODES)
+    sends = canvas.action_mask[width * room * MODES : -1].reshape(width, -1)
+    server_rows(tables, servers, canvas.gpus, canvas.servers)
+    peer_rows(summary, own, canvas.peers)
+    context_row(tables, summary, own, servers, canvas.context)
     for i in range(len(servers)):
-        rack_out[i] = tables.server_rack[servers[i]] - tables.server_rack[servers[0]]
+        canvas.server_rack[i] = tables.server_rack[servers[i]] - tables.server_rack[servers[0]]
     can_start = False
-    modes = MODES_COUNT if sharing else 1
+    modes = MODES if limits.sharing else 1
     for w in range(len(window)):
         job = window[w]
-        gang = tables.num_gpus[job]
-        compact = np.ceil(gang / size)
-        legal = _pair_rows(tables, job, servers, compact, modes, pairs_out[w], starts[w])
+        compact = np.ceil(tables.num_gpus[job] / summary.largest[own])
+        legal = _pair_rows(tables, job, servers, compact, modes, canvas.pairs[w], starts[w])
         can_start = can_start or legal
-        fits_compact = placeable_now(summary, own, gang)
-        job_row(tables, job, now_s, submit_s[job], forwards[job], w / width, legal, fits_compact,
-                jobs_out[w])  # fmt: skip
-        ahead_h = _work_ahead_h(tables, queued, partition, job, len(summary.capacity))
-        hops_left = max_forwards - forwards[job]
-        _forward_rows(tables, summary, job, own, ahead_h, hops_left, only_placeable,
-                      forwards_out[w], sends[w])  # fmt: skip
-    if idle and can_start:
+        fits_compact = placeable_now(summary, own, tables.num_gpus[job])
+        age_s = limits.now_s - queue.submit_s[job]
+        hops = queue.forwards[job]
+        job_row(tables, job, age_s, hops, w / width, legal, fits_compact, canvas.jobs[w])
+        ahead_h = _work_ahead_h(tables, queue.queued, queue.partition, job, len(summary.capacity))
+        _forward_rows(tables, summary, job, own, ahead_h, limits.max_forwards - hops,
+                      limits.only_placeable, canvas.forwards[w], sends[w])  # fmt: skip
+    if limits.idle and can_start:
         sends[:] = 0
     else:
-        mask_out[-1] = 1
-    return int(mask_out[:-1].sum())
+        canvas.action_mask[-1] = 1
+    return int(canvas.action_mask[:-1].sum())

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from marl.codec.candidates import place_outwards, usable_counts
-from marl.codec.layout import MODES, Layout
-from marl.codec.observe import observe_agent
+from marl.codec.candidates import MODES, place_outwards, usable_counts
+from marl.codec.layout import Layout
+from marl.codec.observe import Canvas, Limits, Queue, observe_agent
 from marl.codec.summary import summarise
 from marl.codec.tables import Tables, tables_of
 from sim.arrays import IntArray
@@ -66,6 +66,7 @@ class Rounds:
         summary = summarise(
             tables, view.partition_of_server, at, view.queued, view.running, view.num_partitions
         )
+        queue_of = Queue(view.queued, at, view.jobs.submit_s, view.jobs.forwards)
         seen: dict[int, Observation] = {}
         self._windows, self._masks = {}, {}
         for agent in range(view.num_partitions):
@@ -75,14 +76,14 @@ class Rounds:
                 continue
             work_s = np.maximum(tables.estimate_s[queue] - tables.progress_s[queue], 0.0)
             window = queue[np.argsort(work_s, kind="stable")[: self.rules.window]]
-            observation = self._blank()
+            canvas = self._blank()
             idle = not bool((at[view.running] == agent).any())
-            legal = observe_agent(
-                tables, summary, agent, np.flatnonzero(view.partition_of_server == agent), window,
-                view.queued, at, view.jobs.submit_s, view.jobs.forwards, view.now_s,
-                view.max_forwards, self.rules.only_placeable, self.rules.sharing, idle,
-                *(observation[key] for key in OUTPUTS),
-            )  # fmt: skip
+            limits = Limits(
+                view.now_s, view.max_forwards, self.rules.only_placeable, self.rules.sharing, idle
+            )
+            servers = np.flatnonzero(view.partition_of_server == agent)
+            legal = observe_agent(tables, summary, agent, servers, window, queue_of, limits, canvas)
+            observation: Observation = canvas._asdict()
             if silent or legal == 0:
                 observation["action_mask"][:] = 0
                 observation["action_mask"][-1] = 1
@@ -92,11 +93,11 @@ class Rounds:
             self._masks[agent] = observation["action_mask"].astype(np.int8)
         return seen
 
-    def _blank(self) -> Observation:
-        return {
-            key: np.zeros(shape, dtype=DTYPES.get(key, np.float32))
-            for key, shape in self.layout.shapes().items()
-        }
+    def _blank(self) -> Canvas:
+        shapes = self.layout.shapes()
+        return Canvas(
+            **{key: np.zeros(shape, DTYPES.get(key, np.float32)) for key, shape in shapes.items()}
+        )
 
     def decide(self, view: ClusterView, actions: dict[int, int]) -> Decision:
         """The decision that the agents' actions make together, on the view they were made for.
@@ -154,16 +155,3 @@ class Rounds:
         servers = np.flatnonzero(view.partition_of_server == agent)
         counts = usable_counts(tables, job, servers, mode)
         return Start(job, place_outwards(tables, job, servers, counts, server, mode))
-
-
-OUTPUTS = (
-    "jobs",
-    "gpus",
-    "servers",
-    "server_rack",
-    "pairs",
-    "peers",
-    "forwards",
-    "context",
-    "action_mask",
-)

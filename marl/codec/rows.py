@@ -18,13 +18,12 @@ def left_s(tables: Tables, job: int) -> float:
 
 @njit(cache=True)
 def job_row(
-    tables: Tables, job: int, now_s: float, submit_s: float, forwards: int, rank: float,
-    fits: bool, compact: bool, row: FloatArray,
+    tables: Tables, job: int, age_s: float, forwards: int, rank: float, fits: bool,
+    compact: bool, row: FloatArray,
 ) -> None:  # fmt: skip
     """Fill row (JOB_FEATURES,)."""
     gang, p = tables.num_gpus[job], tables.profile[job]
     work_s = left_s(tables, job)
-    age_s = now_s - submit_s
     row[0] = 1.0
     row[1] = np.log2(gang) / 4.0
     row[2] = gang == 1
@@ -93,7 +92,9 @@ def peer_rows(summary: Summary, own: int, out: FloatArray) -> None:
 
 
 @njit(cache=True)
-def context_row(tables: Tables, summary: Summary, own: int, servers: IntArray, out: FloatArray) -> None:
+def context_row(
+    tables: Tables, summary: Summary, own: int, servers: IntArray, out: FloatArray
+) -> None:
     """Fill out (CONTEXT_FEATURES,)."""
     count = len(summary.capacity)
     load = summary.wanted / summary.capacity

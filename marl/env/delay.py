@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from sim.arrays import FloatArray
-from sim.kernel.state import FINISHED, NOW_S, PENDING, State
+from sim.kernel.state import FINISHED, NOW_S, PENDING, RUNNING, State
 
 
 @njit(cache=True)
@@ -29,7 +29,7 @@ def accrue_delay(state: State, known_s: FloatArray, out: FloatArray) -> None:
         else:
             ahead_s = max(0.0, now_s - state.rated_s[job]) if state.rate[job] > 0.0 else 0.0
             done_s = state.progress_s[job]
-            if status == 2:  # RUNNING
+            if status == RUNNING:
                 done_s += state.rate[job] * ahead_s
             delay_s = now_s - state.submit_s[job] - done_s
         out[state.partition[job]] += delay_s - known_s[job]

@@ -1,7 +1,7 @@
 """The scheduling game as a PettingZoo parallel environment: one agent a partition."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
@@ -17,9 +17,7 @@ from sim.jobs import JobTable
 
 ROUNDS_PER_JOB = 2.2  # about what an episode takes, measured in the headline setting
 Infos = dict[str, dict[str, Any]]
-Step = tuple[
-    dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], Infos
-]
+Step = tuple[dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], Infos]
 
 
 def agent_name(partition: int) -> str:
@@ -41,7 +39,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
     episodes.
     """
 
-    metadata = {"name": "gpuyard_scheduling_v0", "render_modes": []}
+    metadata: ClassVar[dict[str, Any]] = {"name": "gpuyard_scheduling_v0", "render_modes": []}
 
     def __init__(
         self,
@@ -71,9 +69,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         self.possible_agents = [agent_name(m) for m in range(game.partitions)]
         self.agents: list[str] = []
         self._observation_space = _observation_space(layout)
-        self._action_space = {
-            agent: LegalActions(layout.actions) for agent in self.possible_agents
-        }
+        self._action_space = {agent: LegalActions(layout.actions) for agent in self.possible_agents}
         self._episode: Episode | None = None
 
     def observation_space(self, agent: str) -> spaces.Dict:

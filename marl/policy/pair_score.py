@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from gnn.batch import ClusterBatch
 from gnn.encoder import HierarchicalEncoder
+from marl.codec.candidates import MODES
 from marl.codec.layout import (
     CONTEXT_FEATURES,
     FORWARD_FEATURES,
     JOB_FEATURES,
-    MODES,
     PAIR_FEATURES,
     PEER_FEATURES,
 )

@@ -8,6 +8,8 @@ from marl.codec.rounds import Observation
 from marl.env.scheduling_env import SchedulingEnv
 
 ALL = "__all__"
+Flags = dict[str, bool]
+Step = tuple[dict[str, Observation], dict[str, float], Flags, Flags, dict[str, Any]]
 
 
 class RllibSchedulingEnv(MultiAgentEnv):
@@ -36,7 +38,7 @@ class RllibSchedulingEnv(MultiAgentEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Observation], dict[str, Any]]:
-        """The next episode of this copy's stream; RLlib's own seed, equal for all copies, is unused."""
+        """The next episode of this copy's stream; RLlib's seed, equal for all copies, is unused."""
         del seed, options
         first = self._first_seed is not None
         cut = {"cut_frac": self._first_cut_frac} if first else None
@@ -45,9 +47,7 @@ class RllibSchedulingEnv(MultiAgentEnv):
         self.agents = list(self.possible_agents)
         return _with_a_choice(observations), {}
 
-    def step(
-        self, actions: dict[str, int]
-    ) -> tuple[dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]]:
+    def step(self, actions: dict[str, int]) -> Step:
         """One round; agents without a choice wait."""
         observations, rewards, ended, cut, infos = self.env.step(actions)
         over, truncated = all(ended.values()), any(cut.values())

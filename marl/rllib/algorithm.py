@@ -36,6 +36,10 @@ def start_ray(num_cpus: int, object_store_bytes: int) -> None:
     )
 
 
+def _everyone_shares(*_: Any, **__: Any) -> str:
+    return SHARED
+
+
 def build_ppo(
     *,
     make_env: Callable[[], SchedulingEnv],
@@ -46,7 +50,6 @@ def build_ppo(
     seed: int,
 ) -> PPO:
     """The algorithm, ready to train; `weights` start the policy, None draws them."""
-
     copies = count()  # RLlib gives all copies of a runner one context: tell them apart here
 
     def create(context: Any) -> RllibSchedulingEnv:
@@ -70,7 +73,7 @@ def build_ppo(
         )
         .multi_agent(
             policies={SHARED},
-            policy_mapping_fn=lambda agent, *args, **kwargs: SHARED,
+            policy_mapping_fn=_everyone_shares,
             count_steps_by="agent_steps",
         )
         .rl_module(rl_module_spec=RLModuleSpec(module_class=PairScoreModule, model_config=model))

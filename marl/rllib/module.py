@@ -14,7 +14,7 @@ CHUNK_ROWS = 1024  # the advantage pass judges the whole train batch: bound its 
 
 
 class PairScoreModule(TorchRLModule, ValueFunctionAPI):
-    """`model_config`: `spec` (a PolicySpec as dict), `num_racks`, `weights` (state dict or None)."""
+    """`model_config`: `spec` (PolicySpec as dict), `num_racks`, `weights` (or None)."""
 
     def setup(self) -> None:
         """Build the network, from given weights if there are any."""

@@ -56,8 +56,8 @@ class Trainer:
         for key in ("policy_loss", "value_loss", "entropy"):
             if not math.isfinite(getattr(iteration, key)):
                 raise TrainingError(
-                    f"iteration {iteration.number}: {key} is {getattr(iteration, key)}; resume from "
-                    "the last checkpoint with a lower algo.learning_rate or algo.grad_clip"
+                    f"iteration {iteration.number}: {key} is {getattr(iteration, key)}; resume "
+                    "from the last checkpoint with a lower algo.learning_rate or algo.grad_clip"
                 )
         return iteration
 

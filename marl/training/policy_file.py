@@ -1,9 +1,9 @@
 """Policy files: weights and sizes only; loading runs no code."""
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -20,19 +20,17 @@ class PolicyFileError(GpuYardError):
     """A policy folder is missing, truncated or foreign."""
 
 
-def save_policy(
-    folder: Path, policy: PairScorePolicy, spec: PolicySpec, rules: CodecRules
-) -> None:
+def save_policy(folder: Path, policy: PairScorePolicy, spec: PolicySpec, rules: CodecRules) -> None:
     """Write weights, then sizes; each file appears whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     weights = {key: value.detach().cpu() for key, value in policy.state_dict().items()}
     part = folder / f"{WEIGHTS}.part"
     torch.save(weights, part)
-    os.replace(part, folder / WEIGHTS)
+    part.replace(folder / WEIGHTS)
     text = json.dumps({"format": FORMAT, "policy": spec.as_dict(), "rules": asdict(rules)})
     part = folder / f"{SPEC}.part"
     part.write_text(text, encoding="utf-8")
-    os.replace(part, folder / SPEC)
+    part.replace(folder / SPEC)
 
 
 def read_spec(folder: Path) -> tuple[PolicySpec, CodecRules]:
@@ -45,10 +43,24 @@ def read_spec(folder: Path) -> tuple[PolicySpec, CodecRules]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["format"] != FORMAT:
-            raise PolicyFileError(f"{path}: format {content['format']}, this version reads {FORMAT}")
-        return PolicySpec(**content["policy"]), CodecRules(**content["rules"])
+            raise PolicyFileError(
+                f"{path}: format {content['format']}, this version reads {FORMAT}"
+            )
+        spec, rules = PolicySpec(**content["policy"]), CodecRules(**content["rules"])
+        _check_kinds(asdict(spec) | asdict(rules))
+        return spec, rules
     except (ValueError, KeyError, TypeError) as error:
         raise PolicyFileError(f"{path}: is not a policy description ({error})") from error
+
+
+def _check_kinds(values: dict[str, Any]) -> None:
+    """Sizes are whole numbers of at least 1, rules are true or false; raises ValueError."""
+    for name, value in values.items():
+        if name in ("only_placeable", "sharing"):
+            if not isinstance(value, bool):
+                raise ValueError(f"{name} is {value!r}, it must be true or false")
+        elif type(value) is not int or value < 1:
+            raise ValueError(f"{name} is {value!r}, it must be a whole number of at least 1")
 
 
 def load_policy(folder: Path, num_racks: int) -> tuple[PairScorePolicy, PolicySpec, CodecRules]:
@@ -59,5 +71,7 @@ def load_policy(folder: Path, num_racks: int) -> tuple[PairScorePolicy, PolicySp
     try:
         policy.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     except Exception as error:  # torch raises many kinds for a truncated or foreign file
-        raise PolicyFileError(f"{path}: cannot be read as this policy's weights ({error})") from error
+        raise PolicyFileError(
+            f"{path}: cannot be read as this policy's weights ({error})"
+        ) from error
     return policy.eval(), spec, rules

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from marl.codec.candidates import MODES
 from marl.codec.costs import SELF, VICTIM
-from marl.codec.layout import MODES, Layout
+from marl.codec.layout import Layout
 from marl.codec.rounds import Observation
 
 LEGAL, COST, LEFT, COMPACT = 0, 1, 8, 9  # columns of a pair row; costs start at COST

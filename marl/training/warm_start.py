@@ -91,7 +91,7 @@ def imitate(
             judged = functional.smooth_l1_loss(policy.values(scores.state), lessons.returns[rows])
             loss = choice + spec.value_weight * judged
             optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
             optimiser.step()
             losses += float(loss.detach()) * len(rows)

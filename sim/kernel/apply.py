@@ -97,7 +97,7 @@ def apply_decision(
     start_gpus: IntArray,
     wake_s: float,  # NaN: none
 ) -> tuple[int, int, int]:
-    """Apply preempts, forwards, starts; (verdict, job, GPU or partition) of the first illegal one."""
+    """Apply preempts, forwards, starts; verdict, job and GPU or partition of an illegal one."""
     for job in preempts:
         verdict = _preempt(state, job)
         if verdict != LEGAL:

@@ -3,7 +3,7 @@
 from numba import njit
 
 from sim.kernel.heap import heap_set
-from sim.kernel.state import NOW_S, NUM_DIRTY, State
+from sim.kernel.state import NOW_S, NUM_DIRTY, RUNNING, State
 
 
 @njit(cache=True)
@@ -91,7 +91,7 @@ def rerate(state: State) -> None:
     for i in range(state.counts[NUM_DIRTY]):
         job = state.dirty[i]
         state.is_dirty[job] = False
-        if state.status[job] != 2:  # RUNNING
+        if state.status[job] != RUNNING:
             continue
         rate = rate_of(state, job)
         if rate == state.rate[job]:

@@ -7,6 +7,8 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray
 from sim.errors import PhysicsError
 
+AXES = 3
+
 
 @dataclass(frozen=True)
 class PairTable:
@@ -18,7 +20,7 @@ class PairTable:
 
     def __post_init__(self) -> None:
         """Check shapes, finiteness, the floor of 1 and symmetric feasibility."""
-        if self.slowdown.shape != self.feasible.shape or self.slowdown.ndim != 3:
+        if self.slowdown.shape != self.feasible.shape or len(self.slowdown.shape) != AXES:
             raise PhysicsError(f"pair table: shapes {self.slowdown.shape}, {self.feasible.shape}")
         if not np.all(np.isfinite(self.slowdown)) or np.any(self.slowdown < 1.0):
             raise PhysicsError("pair table: a slow-down is below 1 or not finite")

@@ -39,7 +39,9 @@ class Las(PreemptiveScheduler):
 
     def wake_s(self, view: ClusterView, starts: list[Start]) -> float | None:
         """The next time at which a job that runs after this decision crosses a quantum."""
-        running = np.array([*view.running.tolist(), *(start.job for start in starts)], dtype=np.int64)
+        running = np.array(
+            [*view.running.tolist(), *(start.job for start in starts)], dtype=np.int64
+        )
         if len(running) == 0 or len(view.queued) == 0:
             return None
         attained_gpu_s = view.jobs.attained_gpu_s[running]

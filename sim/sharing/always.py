@@ -19,4 +19,6 @@ class AlwaysShare:
         rng: np.random.Generator,
     ) -> IntArray | None:  # fmt: skip
         """The placer's choice among all GPUs that fit."""
-        return placer.place(int(view.jobs.num_gpus[job]), occupancy.shared(view, job, ANY_SPEED), rng)
+        return placer.place(
+            int(view.jobs.num_gpus[job]), occupancy.shared(view, job, ANY_SPEED), rng
+        )

@@ -40,10 +40,11 @@ def leaf_spine(
         gpu_types=distinct,
         gpu_server=np.repeat(np.arange(servers), gpus_per_server),
         server_first_gpu=np.arange(servers + 1) * gpus_per_server,
-        server_gpu_type=np.array([distinct.index(gpu_types[s % len(gpu_types)])
-                                  for s in range(servers)]),  # fmt: skip
+        server_gpu_type=np.array(
+            [distinct.index(gpu_types[s % len(gpu_types)]) for s in range(servers)]
+        ),
         server_rack=rack,
         nic_gbps=np.full(servers, float(nic_gbps)),
-        uplink_gbps=in_rack * nic_gbps / oversubscription,
+        uplink_gbps=in_rack.astype(np.float64) * (nic_gbps / oversubscription),
         intra_gbps=np.full(servers, float(intra_gbps)),
     )

@@ -4,27 +4,22 @@ import numpy as np
 import pytest
 
 from marl.codec.layout import MODES
-from tests.marl.games import RULES, RandomJobs, mixed_game
-from tests.marl.test_masks import Round, play, starts_of
+from tests.marl.games import RULES, RandomJobs, game_of, mixed_game
+from tests.marl.playing import Round, play, starts_of, tried
+from tests.sim.worlds import Job, cluster, job_table, physics_of
 
 SPREAD, CONTENTION, SELF, VICTIM = 1, 2, 3, 4  # columns of a pair row
 
 
 def predicted_and_real(now: Round) -> list[tuple[int, float, float]]:
     """(mode, rate that the pair row predicts, the kernel's rate right after that start)."""
-    import copy
-
-    from sim.kernel.state import State
-
     found = []
     tables = now.rounds._tables  # the codec's own unit of a step
     for agent, observation in now.seen.items():
         window = now.window(agent)
         for row, server, mode in np.argwhere(starts_of(now, agent)).tolist():
             action = (row * now.rounds.layout.servers + server) * MODES + mode
-            trial = copy.copy(now.simulator)
-            trial.state = State(*(array.copy() for array in now.simulator.state))
-            trial.apply(now.rounds.decide(now.view, {agent: action}))
+            trial = tried(now.simulator, now.rounds.decide(now.view, {agent: action}))
             job = window[row]
             pair = observation["pairs"][row, server, mode]
             step_s = np.exp(pair[[SPREAD, CONTENTION, SELF]].sum()) * tables.reference_step_s[job]
@@ -44,3 +39,21 @@ def test_predicted_speed_is_the_kernels_exclusive_and_shared_on_mixed_types(part
     assert predicted == pytest.approx(real, rel=1e-5)
     assert np.bincount(modes).min() > 100  # both modes were met often,
     assert np.ptp(np.log(real)) > 1.0  # and speeds differed
+
+
+def test_victims_and_their_delay_by_hand():
+    # A (profile 0, 1,000 s) and B (profile 1, 2,000 s) run on GPUs 0 and 1 for 100 s. C (profile 0,
+    # 300 s) may join either: beside A it is 1.5 times slower, A too (0.5 x 300 s more); beside B it
+    # is 1.2 times slower and B 2 times (1 x 300 s more).
+    topology = cluster(2, 1)
+    physics = physics_of(topology, slowdown=((1.5, 1.2), (2.0, 1.0)))
+    game = game_of(topology, 1, physics=physics)
+    trace = job_table([Job(0, 1, 1000), Job(0, 1, 2000, profile=1), Job(100, 1, 300)])
+    asked = (now for seed in range(20) for now in play(game, trace, RULES, seed) if now.seen)
+    now = next(n for n in asked if n.view.now_s == 100 and n.view.tenants.tolist() == [1, 1])
+    of_a, of_b = (int(now.view.gpus_of(job)[0]) for job in (0, 1))
+    pairs = now.seen[0]["pairs"][0, :, 1]
+    for gpu, own, victim, more_s in ((of_a, 1.5, 1.5, 150.0), (of_b, 1.2, 2.0, 300.0)):
+        assert np.exp(pairs[gpu, SELF]) == pytest.approx(own)
+        assert np.exp(pairs[gpu, VICTIM]) == pytest.approx(victim)
+        assert np.expm1(pairs[gpu, 5]) == pytest.approx(more_s / 300.0)

@@ -51,8 +51,9 @@ def test_a_window_of_a_part_counts_its_middle_only(done):
     ("words", "told"),
     [
         (("workload.colums=1",), ("workload.columns",)),
-        (("max_tenants=none",), ("max_tenants",)),
+        (("max_tenants=none",), ("max_tenants is 'none'", "whole number from 1")),
         (("topology.servers=0",), ("topology.servers is 0",)),
+        (("reference_gpu=a100",), ("reference_gpu is 'a100'", "p100")),
         (("window=2",), ("window is 2", "part=test")),
         (("agents.count=8", "topology.gpus_per_server=2"), ("c", "fits none", "agents")),
         (("topology.gpus_per_server=4", "topology.servers=1", "topology.servers_per_rack=1"),

@@ -1,0 +1,106 @@
+"""Random legal games round by round, with what every agent saw."""
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from marl.codec.layout import MODES, layout_for
+from marl.codec.rounds import CodecRules, Observation, Rounds
+from marl.env.episode import NEEDS
+from marl.env.game import Game
+from sim.decision import Decision
+from sim.jobs import JobTable
+from sim.kernel.state import State
+from sim.simulator import Simulator
+from sim.view import ClusterView
+from tests.marl.games import any_legal
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round: who saw what of which run, and who has waited already."""
+
+    simulator: Simulator
+    view: ClusterView
+    rounds: Rounds
+    seen: dict[int, Observation]
+    waited: frozenset[int]
+
+    @property
+    def rules(self) -> CodecRules:
+        return self.rounds.rules
+
+    def window(self, agent: int) -> list[int]:
+        """The first waiting jobs by predicted work left, said in plain words."""
+        jobs = self.view.jobs
+        here = [j for j in self.view.queued.tolist() if jobs.partition[j] == agent]
+        left_s = jobs.predicted_remaining_s
+        return sorted(here, key=lambda j: left_s[j])[: self.rules.window]
+
+    def servers(self, agent: int) -> list[int]:
+        return np.flatnonzero(self.view.partition_of_server == agent).tolist()
+
+    def gpus(self, server: int) -> range:
+        return range(*self.view.topology.server_first_gpu[server : server + 2].tolist())
+
+    def empty(self, server: int) -> int:
+        return sum(self.view.tenants[gpu] == 0 for gpu in self.gpus(server))
+
+    def joinable(self, server: int, job: int) -> int:
+        """GPUs of `server` that are empty or may take `job` beside their tenants."""
+        view, profile = self.view, self.view.jobs.profile
+        fits = view.belief.pairs.feasible[view.server_type[server]]
+        count = 0
+        for gpu in self.gpus(server):
+            held = [j for j in view.tenant[gpu].tolist() if j >= 0]
+            room = len(held) < view.tenant.shape[1]
+            count += room and all(fits[profile[job], profile[j]] for j in held)
+        return count
+
+
+def play(game: Game, jobs: JobTable, rules: CodecRules, seed: int) -> Iterator[Round]:
+    """A random legal game, round by round; check a round before asking for the next."""
+    rng = np.random.default_rng(seed)
+    simulator = game.simulator(jobs)
+    views = simulator.views(NEEDS)
+    layout = layout_for(game.topology, game.partition_of_server, rules.window, 0)
+    rounds = Rounds(layout=layout, rules=rules)
+    rounds.restart()
+    while simulator.advance():
+        rounds.open()
+        waited: set[int] = set()
+        while True:
+            view = views.view()
+            seen = rounds.observe(view, everyone=False)
+            yield Round(simulator, view, rounds, seen, frozenset(waited))
+            if not seen:
+                break
+            actions = {m: any_legal(rng, o) for m, o in seen.items()}
+            waited |= {m for m, action in actions.items() if action == layout.wait}
+            decision = rounds.decide(view, actions)
+            waited -= {forward.partition for forward in decision.forwards}
+            simulator.apply(decision)
+
+
+def starts_of(now: Round, agent: int) -> np.ndarray:
+    """(W, S, MODES) the mask of starts."""
+    layout = now.rounds.layout
+    mask = now.seen[agent]["action_mask"]
+    return mask[: layout.starts].reshape(layout.window, layout.servers, MODES) > 0
+
+
+def forwards_of(now: Round, agent: int) -> np.ndarray:
+    """(W, M) the mask of forwards."""
+    layout = now.rounds.layout
+    mask = now.seen[agent]["action_mask"]
+    return mask[layout.starts : -1].reshape(layout.window, layout.partitions) > 0
+
+
+def tried(simulator: Simulator, decision: Decision) -> Simulator:
+    """A copy of the run in which the decision was applied; raises if it is not accepted."""
+    trial = copy.copy(simulator)
+    trial.state = State(*(array.copy() for array in simulator.state))
+    trial.apply(decision)
+    return trial

@@ -1,0 +1,186 @@
+"""Training and deployment share one codec; a saved policy is the policy."""
+
+import json
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from marl.codec.rounds import CodecRules
+from marl.codec.stack import stack
+from marl.env.scheduling_env import SchedulingEnv
+from marl.policy.build import PolicySpec, build_policy
+from marl.policy.pair_score import PairScorePolicy
+from marl.schedulers.marl import MarlScheduler
+from marl.training.policy_file import PolicyFileError, load_policy, save_policy
+from sim.run import Run
+from sim.simulator import simulate
+from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, env_of, mixed_game
+
+SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8)
+
+
+def policy_of(seed: int, racks: int = 2) -> PairScorePolicy:
+    """Untrained, but loud enough that choices differ."""
+    torch.manual_seed(seed)
+    policy = build_policy(SPEC, racks)
+    with torch.no_grad():
+        for weights in policy.parameters():
+            weights.normal_(0.0, 0.5)
+    return policy.eval()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    save_policy(tmp_path / "policy", policy_of(0), SPEC, RULES)
+    return tmp_path / "policy"
+
+
+def log_bytes(run: Run) -> bytes:
+    log = run.log
+    columns = (log.time_s, log.kind, log.job, log.partition, *log.gpus)
+    return b"".join(column.tobytes() for column in columns)
+
+
+def deployed(folder: Path, seed: int, partitions: int = 2, untrained: bool = False) -> Run:
+    jobs = replace(MIXED_JOBS, partitions=partitions)(seed)
+    scheduler = MarlScheduler(checkpoint=str(folder), untrained=untrained)
+    return simulate(mixed_game(partitions).simulator(jobs), scheduler, seed, None)
+
+
+def greedy_episode(env: SchedulingEnv, policy: PairScorePolicy) -> None:
+    observations, _ = env.reset(seed=0)
+    while env.agents:
+        with torch.no_grad():
+            chosen = policy(stack(list(observations.values()))).logits.argmax(-1).tolist()
+        observations, *_ = env.step(dict(zip(observations, chosen, strict=True)))
+
+
+@pytest.mark.parametrize("everyone", [False, True])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_scheduler_decides_as_the_environment_trains(folder: Path, seed: int, everyone: bool):
+    jobs = MIXED_JOBS(seed)
+    env = env_of(mixed_game(), lambda _: jobs, everyone=everyone)
+    greedy_episode(env, load_policy(folder, 2)[0])
+    trained = env._episode._simulator.outcome("env", 0, 0.0, 0.0)
+    assert log_bytes(trained) == log_bytes(deployed(folder, seed))
+    assert np.isfinite(trained.finish_s).all()
+
+
+def test_a_saved_policy_decides_the_same(folder: Path, tmp_path: Path):
+    loaded, spec, rules = load_policy(folder, 2)
+    assert (spec, rules) == (SPEC, RULES)
+    save_policy(tmp_path / "again", loaded, spec, rules)
+    runs = [deployed(place, 1) for place in (folder, folder, tmp_path / "again")]
+    assert len({log_bytes(run) for run in runs}) == 1
+    save_policy(tmp_path / "other", policy_of(5), SPEC, RULES)
+    assert log_bytes(deployed(tmp_path / "other", 1)) != log_bytes(runs[0])
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 4])
+def test_one_set_of_weights_runs_on_any_number_of_agents(folder: Path, partitions: int):
+    jobs = RandomJobs(count=20, partitions=partitions, most_gpus=3, span_s=2000.0)(0)
+    scheduler = MarlScheduler(checkpoint=str(folder), untrained=False)
+    run = simulate(mixed_game(partitions).simulator(jobs), scheduler, 0, None)
+    assert np.isfinite(run.finish_s).all()
+    assert scheduler.name == "marl"
+
+
+def test_untrained_takes_sizes_only_and_draws_weights_from_the_seed(folder: Path):
+    torch.manual_seed(123)
+    one, again = (deployed(folder, 1, untrained=True) for _ in range(2))
+    assert one.scheduler == "marl_untrained"
+    assert log_bytes(one) == log_bytes(again)
+    assert log_bytes(one) != log_bytes(deployed(folder, 1))
+    before = torch.random.get_rng_state()
+    deployed(folder, 2, untrained=True)
+    assert torch.equal(before, torch.random.get_rng_state())  # nobody else's draws change
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(PolicyFileError) as caught:
+        load_policy(folder, 2)
+    return str(caught.value)
+
+
+def test_a_missing_folder_is_named_before_any_work(tmp_path: Path):
+    with pytest.raises(PolicyFileError, match=r"nowhere.*policy\.json is not there"):
+        MarlScheduler(checkpoint=str(tmp_path / "nowhere"), untrained=False)
+
+
+def test_missing_and_truncated_weights_are_named(folder: Path):
+    whole = (folder / "policy.pt").read_bytes()
+    for size in (0, 100, len(whole) // 2, len(whole) - 40):
+        (folder / "policy.pt").write_bytes(whole[:size])
+        assert str(folder / "policy.pt") in refused(folder)
+    (folder / "policy.pt").unlink()
+    assert str(folder / "policy.pt") in refused(folder)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", "null", "3", '{"format": 1}', '{"format": 1, "policy": {}, "rules": {}}',
+     '{"format": 1, "policy": 4, "rules": 5}', "\x00\x01"],
+)  # fmt: skip
+def test_a_foreign_description_is_named(folder: Path, text: str):
+    (folder / "policy.json").write_text(text)
+    assert str(folder / "policy.json") in refused(folder)
+
+
+def test_another_format_is_told(folder: Path):
+    content = json.loads((folder / "policy.json").read_text())
+    (folder / "policy.json").write_text(json.dumps(content | {"format": 99}))
+    assert "format 99" in refused(folder)
+
+
+@pytest.mark.parametrize("value", ["8", -1, None, 0.5, True])
+def test_a_size_that_is_none_is_named(folder: Path, value: object):
+    content = json.loads((folder / "policy.json").read_text())
+    content["policy"]["hidden_dim"] = value
+    (folder / "policy.json").write_text(json.dumps(content))
+    message = refused(folder)
+    assert str(folder / "policy.json") in message
+    assert f"hidden_dim is {value!r}" in message
+
+
+def test_weights_of_another_size_are_named(folder: Path, tmp_path: Path):
+    other = replace(SPEC, head_dim=16)
+    save_policy(tmp_path / "wide", build_policy(other, 2), other, RULES)
+    (folder / "policy.pt").write_bytes((tmp_path / "wide" / "policy.pt").read_bytes())
+    assert str(folder / "policy.pt") in refused(folder)
+
+
+class Bomb:
+    """Unpickling this would write a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple:
+        return (Path.touch, (self.path,))
+
+
+def test_loading_runs_no_code(folder: Path, tmp_path: Path):
+    sign = tmp_path / "ran"
+    torch.save({"key.weight": Bomb(sign)}, folder / "policy.pt")
+    refused(folder)
+    (folder / "policy.pt").write_bytes(pickle.dumps(Bomb(sign), protocol=2))
+    refused(folder)
+    assert not sign.exists()
+    pickle.loads((folder / "policy.pt").read_bytes())  # the bomb does work
+    assert sign.exists()
+
+
+def test_rules_travel_with_the_policy(tmp_path: Path):
+    rules = CodecRules(window=2, only_placeable=False, sharing=False)
+    save_policy(tmp_path, policy_of(0), SPEC, rules)
+    assert load_policy(tmp_path, 2)[2] == rules
+    run = deployed(tmp_path, 1)
+    held: dict[int, int] = {}
+    for kind, gpus in zip(run.log.kind.tolist(), run.log.gpus, strict=True):
+        for gpu in gpus.tolist():
+            held[gpu] = held.get(gpu, 0) + (1 if kind == 4 else -1)
+        assert all(count <= 1 for count in held.values())  # sharing was forbidden in training

@@ -1,0 +1,158 @@
+"""Names do not matter: equal servers, the order of peers, and what nobody can know."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from marl.codec.layout import MODES
+from marl.codec.rounds import Observation
+from marl.codec.stack import stack
+from marl.policy.build import PolicySpec, build_policy
+from marl.policy.pair_score import PairScorePolicy
+from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, mixed_game
+from tests.marl.playing import play
+
+SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8)
+
+
+def loud_policy(racks: int) -> PairScorePolicy:
+    """Random weights of one scale, so that every feature counts in every score."""
+    torch.manual_seed(0)
+    policy = build_policy(SPEC, racks)
+    with torch.no_grad():
+        for weights in policy.parameters():
+            weights.normal_(0.0, 0.5)
+    return policy.eval()
+
+
+def observations(partitions: int, least: int) -> list[Observation]:
+    """Moments at which an agent has many choices."""
+    jobs = RandomJobs(count=30, partitions=partitions, most_gpus=3, span_s=1200.0)(1)
+    found = [
+        o
+        for now in play(mixed_game(partitions), jobs, RULES, 1)
+        for o in now.seen.values()
+        if o["action_mask"].sum() >= least
+    ]
+    assert len(found) >= 5
+    return found
+
+
+def scores(policy: PairScorePolicy, observation: Observation) -> tuple[np.ndarray, ...]:
+    """Logits of starts (W, S, MODES), of forwards (W, M), of *wait*; and the value."""
+    w, s = observation["pairs"].shape[:2]
+    with torch.no_grad():
+        said = policy(stack([observation]))
+        value = policy.values(said.state)
+    logits = said.logits[0].numpy()
+    starts, sends = np.split(logits[:-1], [w * s * MODES])
+    return starts.reshape(w, s, MODES), sends.reshape(w, -1), logits[-1], value.numpy()
+
+
+def shuffled_servers(observation: Observation, order: np.ndarray) -> Observation:
+    w, s = observation["pairs"].shape[:2]
+    starts = observation["action_mask"][: w * s * MODES].reshape(w, s, MODES)[:, order]
+    return observation | {
+        "gpus": observation["gpus"][order],
+        "servers": observation["servers"][order],
+        "server_rack": observation["server_rack"][order],
+        "pairs": observation["pairs"][:, order],
+        "action_mask": np.concatenate(
+            [starts.reshape(-1), observation["action_mask"][w * s * MODES :]]
+        ),
+    }
+
+
+def shuffled_peers(observation: Observation, order: np.ndarray) -> Observation:
+    w, s = observation["pairs"].shape[:2]
+    sends = observation["action_mask"][w * s * MODES : -1].reshape(w, -1)[:, order]
+    mask = observation["action_mask"].copy()
+    mask[w * s * MODES : -1] = sends.reshape(-1)
+    return observation | {
+        "peers": observation["peers"][order],
+        "forwards": observation["forwards"][:, order],
+        "action_mask": mask,
+    }
+
+
+def test_renaming_servers_renames_scores():
+    policy = loud_policy(2)
+    for observation in observations(2, 6):
+        order = np.random.default_rng(0).permutation(4)
+        starts, sends, wait, value = scores(policy, observation)
+        new = scores(policy, shuffled_servers(observation, order))
+        assert new[0] == pytest.approx(starts[:, order], rel=1e-4, abs=1e-4)
+        assert new[1] == pytest.approx(sends, rel=1e-4, abs=1e-4)
+        assert (new[2], new[3]) == (pytest.approx(wait, rel=1e-4), pytest.approx(value, rel=1e-4))
+        legal = starts[starts > -1e8]
+        assert len(np.unique(legal.round(4))) > 1  # or any order would do
+
+
+def test_renaming_peers_renames_forwards_and_nothing_else():
+    policy = loud_policy(1)
+    for observation in observations(4, 4):
+        order = np.random.default_rng(1).permutation(4)
+        starts, sends, wait, value = scores(policy, observation)
+        new = scores(policy, shuffled_peers(observation, order))
+        assert new[0] == pytest.approx(starts, rel=1e-4, abs=1e-4)
+        assert new[1] == pytest.approx(sends[:, order], rel=1e-4, abs=1e-4)
+        assert (new[2], new[3]) == (pytest.approx(wait, rel=1e-4), pytest.approx(value, rel=1e-4))
+
+
+def test_padding_changes_no_score():
+    """One set of weights: room for more servers and partitions adds only masked actions."""
+    policy = loud_policy(2)
+    for observation in observations(2, 6):
+        w, s = observation["pairs"].shape[:2]
+        starts, sends, wait, _ = scores(policy, observation)
+        mask = observation["action_mask"]
+        room = {
+            key: np.pad(value, [(0, 3)] + [(0, 0)] * (value.ndim - 1))
+            for key, value in observation.items()
+            if key in ("gpus", "servers", "server_rack", "peers")
+        }
+        room["pairs"] = np.pad(observation["pairs"], ((0, 0), (0, 3), (0, 0), (0, 0)))
+        room["forwards"] = np.pad(observation["forwards"], ((0, 0), (0, 3), (0, 0)))
+        first, second = np.split(mask[:-1], [w * s * MODES])
+        room["action_mask"] = np.concatenate([
+            np.pad(first.reshape(w, s, MODES), ((0, 0), (0, 3), (0, 0))).reshape(-1),
+            np.pad(second.reshape(w, -1), ((0, 0), (0, 3))).reshape(-1), mask[-1:],
+        ])  # fmt: skip
+        new = scores(policy, observation | room)
+        assert new[0][:, :s] == pytest.approx(starts, rel=1e-4, abs=1e-4)
+        assert new[1][:, : sends.shape[1]] == pytest.approx(sends, rel=1e-4, abs=1e-4)
+        assert new[2] == pytest.approx(wait, rel=1e-4)
+        assert (new[0][:, s:] < -1e8).all()
+
+
+def test_nobody_sees_true_durations():
+    """Until a job ends, twice the true durations under equal estimates look the same."""
+    jobs = replace(MIXED_JOBS, count=40, span_s=800.0)(3)
+    jobs = replace(jobs, duration_s=jobs.duration_s + 600.0)
+    slower = replace(jobs, duration_s=2.0 * jobs.duration_s + 1.0)
+    first_end_s = min(
+        float(now.view.now_s)
+        for now in play(mixed_game(), jobs, RULES, 3)
+        if now.simulator.finished() > 0
+    )
+    compared = 0
+    games = (play(mixed_game(), table, RULES, 3) for table in (jobs, slower))
+    for now, other in zip(*games, strict=False):
+        if now.view.now_s >= first_end_s:
+            break
+        assert now.view.now_s == other.view.now_s
+        assert now.seen.keys() == other.seen.keys()
+        for agent, observation in now.seen.items():
+            compared += 1
+            for key, values in observation.items():
+                assert values.tobytes() == other.seen[agent][key].tobytes(), key
+    assert compared > 10
+
+
+def test_estimates_are_seen():
+    jobs = MIXED_JOBS(3)
+    other = replace(jobs, estimate_s=3.0 * jobs.estimate_s)
+    one, two = (next(n for n in play(mixed_game(), t, RULES, 3) if n.seen) for t in (jobs, other))
+    assert not np.array_equal(one.seen[0]["jobs"], two.seen[0]["jobs"])
