@@ -31,7 +31,7 @@ $(STAMP): requirements.lock setup.cfg pyproject.toml $(PACKAGES)
 	$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: setup  ## FIFO against better schedulers on one cluster, with a picture
+demo: setup  ## fit, train for a few minutes, compare: table and figures in runs/demo
 	$(BIN)/python scripts/demo.py
 
 test: setup lint type arch unit  ## everything CI checks

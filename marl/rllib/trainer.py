@@ -12,6 +12,9 @@ from marl.rllib.algorithm import SHARED
 from sim.errors import GpuYardError
 
 
+RUNAWAY = 1e6  # a weight that large makes no sense of any feature
+
+
 class TrainingError(GpuYardError):
     """Training cannot go on; the message names the iteration and the last good checkpoint."""
 
@@ -39,7 +42,8 @@ class Trainer:
         self._algorithm = algorithm
 
     def iterate(self) -> Iteration:
-        """One PPO iteration; raises TrainingError if a loss is not finite."""
+        """One PPO iteration; raises TrainingError if a loss is not finite or weights run away."""
+        self._check_weights("before")
         result = self._algorithm.train()
         learned = result.get("learners", {}).get(SHARED, {})
         iteration = Iteration(
@@ -59,7 +63,17 @@ class Trainer:
                     f"iteration {iteration.number}: {key} is {getattr(iteration, key)}; resume "
                     "from the last checkpoint with a lower algo.learning_rate or algo.grad_clip"
                 )
+        self._check_weights("after")
         return iteration
+
+    def _check_weights(self, when: str) -> None:
+        largest = max(float(weights.detach().abs().max()) for weights in self.policy().parameters())
+        if not largest < RUNAWAY:
+            raise TrainingError(
+                f"{when} iteration {self._algorithm.iteration + (when == 'before')}: the largest "
+                f"weight is {largest:.3g}; resume from the last checkpoint with a lower "
+                "algo.learning_rate or algo.grad_clip"
+            )
 
     def policy(self) -> PairScorePolicy:
         """The network as it stands."""

@@ -35,9 +35,10 @@ def write_run(folder: Path, run: Run, metrics: Mapping[str, float | int], record
 
 
 def write_record(folder: Path, record: Record) -> None:
-    """Begin a run's folder: drop an old metrics.json, then write config.yaml and record.json."""
+    """Begin a run's folder: drop an older run's results, write config.yaml and record.json."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / METRICS_FILE).unlink(missing_ok=True)
+    for name in (METRICS_FILE, "jobs.parquet", "timeline.parquet"):
+        (folder / name).unlink(missing_ok=True)
     write_atomically(folder / "config.yaml", record.config_yaml.encode())
     write_atomically(folder / "record.json", _json(record.as_dict()))
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from marl.codec.layout import MODES
+from marl.codec.candidates import MODES
 from tests.marl.games import RULES, RandomJobs, game_of, mixed_game
 from tests.marl.playing import Round, play, starts_of, tried
 from tests.sim.worlds import Job, cluster, job_table, physics_of

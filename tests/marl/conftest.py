@@ -1,0 +1,34 @@
+"""One Ray for all tests of the agents."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def one_ray() -> Iterator[None]:
+    """A small private Ray, started when the first test asks."""
+    import ray
+
+    from marl.rllib.algorithm import start_ray
+
+    start_ray(num_cpus=1, object_store_bytes=100_000_000)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def ppo_of(one_ray: None) -> Iterator[Callable[..., Any]]:
+    """Builds algorithms as `build_ppo` does, and stops them after the test."""
+    from marl.rllib.algorithm import build_ppo
+
+    built = []
+
+    def build(**given: Any) -> Any:
+        built.append(build_ppo(**given))
+        return built[-1]
+
+    yield build
+    for algorithm in built:
+        algorithm.stop()

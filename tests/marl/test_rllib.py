@@ -1,0 +1,236 @@
+"""What RLlib samples is what the environment did, and PPO goes on where it was saved."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from ray.rllib.core.columns import Columns
+from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
+
+from marl.codec.stack import stack
+from marl.env.scheduling_env import SchedulingEnv
+from marl.policy.build import PolicySpec
+from marl.rllib.adapter import ALL, RllibSchedulingEnv
+from marl.rllib.algorithm import SHARED
+from marl.rllib.trainer import Trainer, TrainingError
+from marl.training.spec import PpoSpec
+from tests.marl.games import MIXED_JOBS, any_legal, env_of, mixed_game
+
+pytestmark = pytest.mark.ray
+
+POLICY = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8)
+PPO = PpoSpec(
+    iterations=2,
+    time_budget_s=None,
+    batch_agent_steps=64,
+    minibatch_agent_steps=32,
+    epochs=1,
+    learning_rate=1e-3,
+    gamma=0.99,
+    gae_lambda=0.95,
+    clip=0.2,
+    entropy=0.0,
+    value_weight=0.5,
+    value_clip=1e6,
+    grad_clip=0.5,
+    env_runners=0,
+    envs_per_runner=2,
+    checkpoint_every=1,
+)
+LEDGER: list[dict[str, float]] = []  # of each finished episode
+
+
+class Bookkeeping(SchedulingEnv):
+    """Writes down the rewards of every agent that had a turn."""
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None):
+        self.book = dict.fromkeys(self.possible_agents, 0.0)
+        self.acted: set[str] = set()
+        return super().reset(seed, options)
+
+    def step(self, actions: dict[str, int]):
+        self.acted |= actions.keys()
+        result = super().step(actions)
+        for agent in self.book:
+            self.book[agent] += result[1][agent]
+        if not self.agents:
+            LEDGER.append({agent: self.book[agent] for agent in self.acted})
+        return result
+
+
+def make_env() -> SchedulingEnv:
+    return env_of(mixed_game(), MIXED_JOBS)
+
+
+def make_bookkeeping() -> SchedulingEnv:
+    env = env_of(mixed_game(), MIXED_JOBS)
+    env.__class__ = Bookkeeping
+    return env
+
+
+def arguments(**given: Any) -> dict[str, Any]:
+    return {"make_env": make_env, "ppo": PPO, "policy": POLICY, "num_racks": 2, "weights": None,
+            "seed": 0} | given  # fmt: skip
+
+
+def sampled(algorithm: Any, fragments: int, steps: int) -> list[MultiAgentEpisode]:
+    """Chunks of episodes, cut every `steps` agent steps."""
+    runner = algorithm.env_runner
+    return [chunk for _ in range(fragments) for chunk in runner.sample(num_timesteps=steps)]
+
+
+@pytest.mark.parametrize("steps", [1, 7, 40])
+def test_no_reward_is_lost_or_doubled_between_fragments(ppo_of: Callable[..., Any], steps: int):
+    LEDGER.clear()
+    single = replace(PPO, envs_per_runner=1)
+    algorithm = ppo_of(**arguments(make_env=make_bookkeeping, ppo=single))
+    chunks = sampled(algorithm, 400 // steps, steps)
+    totals: dict[str, dict[str, float]] = {}
+    for chunk in chunks:
+        total = totals.setdefault(chunk.id_, {})
+        for name, agent in chunk.agent_episodes.items():
+            total[name] = total.get(name, 0.0) + agent.get_return()
+    done = [totals[chunk.id_] for chunk in chunks if chunk.is_done]
+    assert len(done) == len(LEDGER) >= 4
+    for total, booked in zip(done, LEDGER, strict=True):
+        assert total == pytest.approx(booked)
+
+
+def test_only_agents_with_a_choice_act_and_never_against_their_mask(ppo_of: Callable[..., Any]):
+    acted = 0
+    for chunk in sampled(ppo_of(**arguments()), 8, 50):
+        for agent in chunk.agent_episodes.values():
+            masks = np.asarray(agent.get_observations(slice(0, len(agent)))["action_mask"])
+            actions = np.asarray(agent.get_actions())
+            assert masks[:, :-1].any(axis=1).all()
+            assert (masks[np.arange(len(actions)), actions] == 1).all()
+            acted += len(actions)
+    assert acted >= 300
+
+
+def test_an_end_terminates_and_a_cut_truncates(ppo_of: Callable[..., Any]):
+    ends = [c for c in sampled(ppo_of(**arguments()), 10, 100) if c.is_done]
+    # The first episode of a copy is cut on purpose (if it is not over before); all others end.
+    assert [c.is_truncated for c in ends].count(True) in (1, 2)
+    assert [c.is_terminated for c in ends].count(True) >= 5
+    for chunk in ends:
+        assert chunk.is_terminated != chunk.is_truncated
+        for agent in chunk.agent_episodes.values():
+            assert agent.is_terminated == chunk.is_terminated
+            # A cut agent keeps a last observation to judge the rest by.
+            assert len(agent.get_observations()["context"]) == len(agent) + 1
+
+
+def test_the_adapter_flags_cuts_for_all_agents_together():
+    env = RllibSchedulingEnv(make_env(), seed=0, first_cut_frac=0.1)
+    rng = np.random.default_rng(0)
+    for episode in range(2):
+        observations, _ = env.reset()
+        flags: tuple[dict[str, bool], dict[str, bool]] = ({ALL: False}, {ALL: False})
+        while not (flags[0][ALL] or flags[1][ALL]):
+            assert all(o["action_mask"][:-1].any() for o in observations.values())
+            observations, _, *flags, _ = env.step(
+                {a: any_legal(rng, o) for a, o in observations.items()}
+            )
+        assert (flags[0], flags[1]) == ({ALL: episode == 1}, {ALL: episode == 0})
+        if flags[1][ALL]:
+            assert set(observations) == set(env.possible_agents)
+
+
+def first_jobs(algorithm: Any) -> list[bytes]:
+    runner = algorithm.env_runner
+    chunks = [chunk for chunk in runner.sample(num_timesteps=30) if chunk.agent_episodes]
+    return [
+        next(iter(chunk.agent_episodes.values())).get_observations(0)["jobs"].tobytes()
+        for chunk in chunks[:3]
+    ]
+
+
+def test_copies_play_different_windows(ppo_of: Callable[..., Any]):
+    windows = first_jobs(ppo_of(**arguments(ppo=replace(PPO, envs_per_runner=3))))
+    assert len(windows) == len(set(windows)) == 3
+
+
+def batch_of(algorithm: Any) -> list[bytes]:
+    found = []
+    for chunk in sampled(algorithm, 2, 60):
+        for name, agent in sorted(chunk.agent_episodes.items()):
+            found.append(name.encode() + np.asarray(agent.get_actions()).tobytes())
+            found.append(np.asarray(agent.get_observations()["pairs"]).tobytes())
+            found.append(np.asarray(agent.get_rewards()).tobytes())
+    return found
+
+
+def test_equal_seeds_sample_equal_batches(ppo_of: Callable[..., Any]):
+    one, again, other = (batch_of(ppo_of(**arguments(seed=seed))) for seed in (3, 3, 4))
+    assert one == again
+    assert one != other
+
+
+def test_given_weights_are_the_policys(ppo_of: Callable[..., Any]):
+    source = Trainer(ppo_of(**arguments(seed=1))).policy()
+    weights = {key: value.clone() for key, value in source.state_dict().items()}
+    policy = Trainer(ppo_of(**arguments(seed=2, weights=weights))).policy()
+    assert all(torch.equal(weights[key], value) for key, value in policy.state_dict().items())
+
+
+def test_values_are_the_same_in_chunks(ppo_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch):
+    module = ppo_of(**arguments()).get_module(SHARED)
+    observations, _ = env_of(mixed_game(), MIXED_JOBS, everyone=True).reset(seed=0)
+    batch = {Columns.OBS: stack(list(observations.values()) * 5)}
+    state = module._forward_train(batch)[Columns.EMBEDDINGS]
+    whole = module.compute_values(batch, embeddings=state)
+    for rows in (1, 3, 1000):
+        monkeypatch.setattr("marl.rllib.module.CHUNK_ROWS", rows)
+        values = module.compute_values(batch)
+        assert values.tolist() == pytest.approx(whole.tolist(), rel=1e-5, abs=1e-6)
+        assert not values.requires_grad
+    assert whole.requires_grad
+
+
+def test_training_goes_on_from_a_checkpoint(ppo_of: Callable[..., Any], tmp_path: Path):
+    first = Trainer(ppo_of(**arguments()))
+    done = [first.iterate() for _ in range(2)]
+    assert [i.number for i in done] == [1, 2]
+    assert done[0].agent_steps >= PPO.batch_agent_steps
+    assert done[1].agent_steps >= 2 * PPO.batch_agent_steps
+    first.save(tmp_path / "checkpoint")
+    kept = {k: v.clone() for k, v in first.policy().state_dict().items()}
+
+    second = Trainer(ppo_of(**arguments(seed=9, ppo=replace(PPO, learning_rate=5e-4))))
+    second.restore(tmp_path / "checkpoint")
+    assert all(torch.equal(kept[k], v) for k, v in second.policy().state_dict().items())
+    third = second.iterate()
+    assert third.number == 3
+    assert third.agent_steps >= done[1].agent_steps + PPO.batch_agent_steps
+    moved = second.policy().state_dict()
+    assert any(not torch.equal(kept[k], moved[k]) for k in kept)
+    (optimizer,) = second._algorithm.learner_group._learner._named_optimizers.values()
+    assert optimizer.param_groups[0]["lr"] == 5e-4  # a lower rate may be given on resuming
+
+
+@pytest.mark.parametrize("harm", ["missing", "truncated", "empty"])
+def test_a_broken_checkpoint_is_refused_by_name(
+    ppo_of: Callable[..., Any], tmp_path: Path, harm: str
+):
+    trainer, folder = Trainer(ppo_of(**arguments())), tmp_path / "checkpoint"
+    if harm != "missing":
+        trainer.save(folder)
+        for path in folder.rglob("*.pkl"):
+            path.write_bytes(path.read_bytes()[: 0 if harm == "empty" else 50])
+    with pytest.raises(TrainingError, match=rf"resume={folder}"):
+        trainer.restore(folder)
+
+
+def test_weights_that_are_no_numbers_stop_the_training(ppo_of: Callable[..., Any]):
+    trainer = Trainer(ppo_of(**arguments()))
+    with torch.no_grad():
+        for weights in trainer.policy().parameters():
+            weights.fill_(float("nan"))
+    with pytest.raises(TrainingError, match=r"learning_rate"):
+        for _ in range(3):
+            trainer.iterate()
