@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.kernel.state import compact_spread
+from sim.physics.reference import compact_spread
 from sim.view import ClusterView
 
 

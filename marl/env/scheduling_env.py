@@ -115,7 +115,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         if over or cut:
             self.agents = []
             infos = {agent: {"jct_mean_s": episode.jct_mean_s()} for agent in agents}
-        if cut:
+            # A last observation for everyone: RLlib needs it at a cut, and loses steps without it.
             observations = self._named(self._rounds.observe(episode.view, everyone=True))
         return (
             observations,

@@ -16,10 +16,9 @@ class RllibSchedulingEnv(MultiAgentEnv):
     """Wraps a `SchedulingEnv`.
 
     RLlib's own PettingZoo wrapper turns truncation into termination, fails when the agents of a
-    step change, and would train on agents that have no choice; hence this one. An agent's rewards
-    are kept here until the turn after, because RLlib forgets what it is given between two turns of
-    an agent where it cuts an episode into fragments. What an agent gets before its first turn is
-    added to its first action, so that returns are whole.
+    step change, and would train on agents that have no choice; hence this one. Rewards come for
+    every agent at every step: RLlib adds those between an agent's turns to its last action, and
+    leaves out those before its first turn, which no action of its own has caused.
     """
 
     def __init__(self, env: SchedulingEnv, *, seed: int, first_cut_frac: float) -> None:
@@ -32,8 +31,6 @@ class RllibSchedulingEnv(MultiAgentEnv):
         self.env = env
         self.possible_agents = list(env.possible_agents)
         self.agents: list[str] = []
-        self._kept: dict[str, float] = {}  # rewards since an agent's last turn
-        self._acted: set[str] = set()
         self.observation_spaces = {a: env.observation_space(a) for a in self.possible_agents}
         self.action_spaces = {a: env.action_space(a) for a in self.possible_agents}
         self._first_seed: int | None = seed
@@ -49,26 +46,18 @@ class RllibSchedulingEnv(MultiAgentEnv):
         observations, _ = self.env.reset(seed=self._first_seed, options=cut)
         self._first_seed = None
         self.agents = list(self.possible_agents)
-        self._kept, self._acted = dict.fromkeys(self.agents, 0.0), set()
         return _with_a_choice(observations), {}
 
     def step(self, actions: dict[str, int]) -> Step:
         """One round; agents without a choice wait."""
         observations, rewards, ended, cut, infos = self.env.step(actions)
-        self._acted |= actions.keys()
-        for agent, reward in rewards.items():
-            self._kept[agent] += reward
         over, truncated = all(ended.values()), any(cut.values())
         if over or truncated:
             self.agents = []
             # Everyone gets a last observation; the flags of single agents stay unset, because
             # RLlib would take an agent that is done by itself for terminated.
-            return observations, self._kept, {ALL: over}, {ALL: truncated}, infos
-        seen = _with_a_choice(observations)
-        answered = self._acted & seen.keys()
-        due = {agent: self._kept[agent] for agent in answered}
-        self._kept.update(dict.fromkeys(answered, 0.0))
-        return seen, due, {ALL: False}, {ALL: False}, {}
+            return observations, rewards, {ALL: over}, {ALL: truncated}, infos
+        return _with_a_choice(observations), rewards, {ALL: False}, {ALL: False}, {}
 
 
 def _with_a_choice(observations: dict[str, Observation]) -> dict[str, Observation]:

@@ -18,6 +18,8 @@ from marl.training.spec import PpoSpec
 
 ENV_NAME = "gpuyard"
 SHARED = "shared"  # the one policy of all agents
+WHOLE_RETURN = "whole_episode_return"
+RETURN_WINDOW = 16  # episodes
 
 
 def start_ray(num_cpus: int, object_store_bytes: int) -> None:
@@ -36,8 +38,35 @@ def start_ray(num_cpus: int, object_store_bytes: int) -> None:
     )
 
 
+def note_whole_episode(
+    *, episode: Any, prev_episode_chunks: list[Any], metrics_logger: Any, **_: Any
+) -> None:
+    """Log the return of episodes that were played to their end; cut ones say little."""
+    if episode.is_terminated:
+        whole = sum(chunk.get_return() for chunk in [*prev_episode_chunks, episode])
+        metrics_logger.log_value(WHOLE_RETURN, whole, window=RETURN_WINDOW)
+
+
 def _everyone_shares(*_: Any, **__: Any) -> str:
     return SHARED
+
+
+def _knobs(ppo: PpoSpec) -> dict[str, Any]:
+    """RLlib's names for PPO's knobs."""
+    return {
+        "train_batch_size_per_learner": ppo.batch_agent_steps,
+        "minibatch_size": ppo.minibatch_agent_steps,
+        "num_epochs": ppo.epochs,
+        "lr": ppo.learning_rate,
+        "gamma": ppo.gamma,
+        "lambda_": ppo.gae_lambda,
+        "clip_param": ppo.clip,
+        "entropy_coeff": ppo.entropy,
+        "vf_loss_coeff": ppo.value_weight,
+        "vf_clip_param": ppo.value_clip,
+        "grad_clip": ppo.grad_clip,
+        "use_kl_loss": False,
+    }
 
 
 def build_ppo(
@@ -77,21 +106,9 @@ def build_ppo(
             count_steps_by="agent_steps",
         )
         .rl_module(rl_module_spec=RLModuleSpec(module_class=PairScoreModule, model_config=model))
+        .callbacks(on_episode_end=note_whole_episode)
         .learners(num_learners=0)
-        .training(
-            train_batch_size_per_learner=ppo.batch_agent_steps,
-            minibatch_size=ppo.minibatch_agent_steps,
-            num_epochs=ppo.epochs,
-            lr=ppo.learning_rate,
-            gamma=ppo.gamma,
-            lambda_=ppo.gae_lambda,
-            clip_param=ppo.clip,
-            entropy_coeff=ppo.entropy,
-            vf_loss_coeff=ppo.value_weight,
-            vf_clip_param=ppo.value_clip,
-            grad_clip=ppo.grad_clip,
-            use_kl_loss=False,
-        )
+        .training(**_knobs(ppo))
         .debugging(seed=seed, log_level="ERROR")
     )
     algorithm: PPO = config.build_algo()

@@ -8,9 +8,8 @@ from typing import Any
 from ray.rllib.algorithms.ppo import PPO
 
 from marl.policy.pair_score import PairScorePolicy
-from marl.rllib.algorithm import SHARED
+from marl.rllib.algorithm import SHARED, WHOLE_RETURN
 from sim.errors import GpuYardError
-
 
 RUNAWAY = 1e6  # a weight that large makes no sense of any feature
 
@@ -25,7 +24,7 @@ class Iteration:
 
     number: int  # from 1, over resumes
     agent_steps: int  # sampled so far
-    return_mean: float  # of episodes that ended lately; NaN before the first
+    return_mean: float  # of the last episodes played to their end; NaN before the first
     entropy: float
     policy_loss: float
     value_loss: float
@@ -49,7 +48,7 @@ class Trainer:
         iteration = Iteration(
             number=int(result["training_iteration"]),
             agent_steps=int(_sum(result, "num_module_steps_sampled_lifetime")),
-            return_mean=_number(result["env_runners"], "episode_return_mean"),
+            return_mean=_number(result["env_runners"], WHOLE_RETURN),
             entropy=_number(learned, "entropy"),
             policy_loss=_number(learned, "policy_loss"),
             value_loss=_number(learned, "vf_loss"),

@@ -11,7 +11,7 @@ from marl.codec.stack import stack
 from marl.env.episode import NEEDS
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy
-from marl.training.policy_file import load_policy, read_spec
+from marl.training.policy_file import PolicyFileError, load_policy, read_spec
 from sim.decision import Decision
 from sim.view import ClusterView
 
@@ -29,8 +29,13 @@ class MarlScheduler:
     name = "marl"
     needs = NEEDS
 
-    def __init__(self, *, checkpoint: str, untrained: bool) -> None:
+    def __init__(self, *, checkpoint: str | None, untrained: bool) -> None:
         """Read the policy in folder `checkpoint`; `untrained` takes its sizes, not its weights."""
+        if checkpoint is None:
+            raise PolicyFileError(
+                "scheduler=marl needs a trained policy; add checkpoint=FOLDER, the `policy` folder "
+                "that scripts/train.py wrote"
+            )
         self._folder = Path(checkpoint)
         self._untrained = untrained
         if untrained:

@@ -1,12 +1,13 @@
 """Everything the kernel reads and writes: one tuple of arrays, made once a run."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.jobs import JobTable
 from sim.physics.physics import Physics
+from sim.physics.reference import reference_step_s
 from sim.topology.topology import Topology
 
 PENDING, QUEUED, RUNNING, FINISHED = 0, 1, 2, 3  # values of State.status
@@ -91,6 +92,9 @@ class State(NamedTuple):
     rules: FloatArray  # restart_s, max_forwards
 
 
+Columns = dict[str, Any]
+
+
 def make_state(
     *,
     jobs: JobTable,
@@ -102,104 +106,105 @@ def make_state(
     max_forwards: int,
 ) -> State:
     """Fresh state at time 0 with every job pending."""
-    n, g = len(jobs), topology.num_gpus
-    most_running = max(1, min(n, g * max_tenants))
-    log_rows = 4 * (n + most_running) + 64
-    slot = np.concatenate([[0], np.cumsum(jobs.num_gpus)]).astype(np.int64)
-    pairs, network = physics.pairs, physics.network
-
-    def f(size: int, value: float = 0.0) -> FloatArray:
-        return np.full(size, value)
-
-    def i(size: int, value: int = 0) -> IntArray:
-        return np.full(size, value, dtype=np.int64)
-
+    most_running = max(1, min(len(jobs), topology.num_gpus * max_tenants))
     return State(
-        submit_s=np.ascontiguousarray(jobs.submit_s, dtype=np.float64),
-        num_gpus=np.ascontiguousarray(jobs.num_gpus, dtype=np.int64),
-        work_s=np.ascontiguousarray(jobs.duration_s, dtype=np.float64),
-        profile=np.ascontiguousarray(jobs.profile, dtype=np.int64),
-        slot=slot,
+        **_job_columns(jobs),
         reference_step_s=reference_step_s(jobs, topology, physics),
-        status=i(n, PENDING),
-        partition=np.array(jobs.home, dtype=np.int64),
-        forwards=i(n),
-        preemptions=i(n),
-        progress_s=f(n),
-        rate=f(n),
-        rated_s=f(n),
-        started_s=f(n),
-        run_s=f(n),
-        served_s=f(n),
-        resume_s=f(n),
-        first_start_s=f(n, np.nan),
-        finish_s=f(n, np.nan),
-        placed=i(int(slot[-1]), NO_JOB),
-        spread=np.zeros((n, 3), dtype=np.int64),
-        seen_progress_s=f(n),
-        attained_gpu_s=f(n),
-        gpu_server=np.ascontiguousarray(topology.gpu_server, dtype=np.int64),
-        server_first_gpu=np.ascontiguousarray(topology.server_first_gpu, dtype=np.int64),
-        server_rack=np.ascontiguousarray(topology.server_rack, dtype=np.int64),
-        rack_first_server=np.searchsorted(
-            topology.server_rack, np.arange(topology.num_racks + 1)
-        ).astype(np.int64),
+        **_cluster_columns(topology, max_tenants),
         server_type=physics.server_types(topology),
         server_partition=np.ascontiguousarray(server_partition, dtype=np.int64),
-        tenants=i(g),
-        tenant=np.full((g, max_tenants), NO_JOB, dtype=np.int64),
-        server_free=np.array(topology.gpus_per_server, dtype=np.int64),
-        nic_jobs=i(topology.num_servers),
-        uplink_jobs=i(topology.num_racks),
-        compute_s=np.ascontiguousarray(physics.catalogue.compute_s, dtype=np.float64),
-        slowdown=np.ascontiguousarray(pairs.slowdown, dtype=np.float64),
-        feasible=np.ascontiguousarray(pairs.feasible, dtype=np.bool_),
-        local_s=np.ascontiguousarray(network.local_s, dtype=np.float64),
-        server_s=np.ascontiguousarray(network.server_s, dtype=np.float64),
-        rack_s=np.ascontiguousarray(network.rack_s, dtype=np.float64),
-        nic_factor=np.ascontiguousarray(network.nic_factor, dtype=np.float64),
-        uplink_factor=np.ascontiguousarray(network.uplink_factor, dtype=np.float64),
-        queue=i(n),
-        running=i(most_running),
-        running_at=i(n),
-        heap=i(most_running),
-        heap_at=i(n, NO_JOB),
-        heap_s=f(n),
-        dirty=i(n),
-        is_dirty=np.zeros(n, dtype=np.bool_),
-        seen_server=i(topology.num_servers, NO_JOB),
-        seen_rack=i(topology.num_racks, NO_JOB),
-        log_s=f(log_rows),
-        log_kind=i(log_rows),
-        log_job=i(log_rows),
-        log_partition=i(log_rows),
-        log_gpus=i(4 * g * max_tenants + 64),
-        counts=i(7),
+        **_physics_columns(physics),
+        **_queue_columns(len(jobs), most_running),
+        **_log_columns(len(jobs) + most_running, topology.num_gpus * max_tenants),
+        counts=_ints(7),
         clock=np.array([0.0, np.inf]),
         rules=np.array([restart_s, float(max_forwards)]),
     )
 
 
-def compact_spread(num_gpus: IntArray, topology: Topology) -> tuple[IntArray, IntArray, IntArray]:
-    """Most GPUs on one server, servers and racks of the most compact placement of each gang."""
-    largest = int(topology.gpus_per_server.max())
-    rack_servers = int(np.bincount(topology.server_rack).max())
-    servers = -(-num_gpus // largest)
-    return np.minimum(num_gpus, largest), servers, -(-servers // rack_servers)
+def _floats(size: int, value: float = 0.0) -> FloatArray:
+    return np.full(size, value)
 
 
-def reference_step_s(jobs: JobTable, topology: Topology, physics: Physics) -> FloatArray:
-    """(J,) step time of each job alone, most compact, on the trace's reference GPU type."""
-    local, servers, racks = compact_spread(jobs.num_gpus, topology)
-    network, p = physics.network, jobs.profile
+def _ints(size: int, value: int = 0) -> IntArray:
+    return np.full(size, value, dtype=np.int64)
 
-    def at(table: FloatArray, index: IntArray) -> FloatArray:
-        picked: FloatArray = table[p, np.minimum(index, table.shape[1] - 1)]
-        return picked
 
-    compute_s = physics.catalogue.compute_s[p, physics.type_index(physics.reference_gpu)]
-    # Added in the kernel's order, so that the reference placement has rate 1.0 to the last bit.
-    comm_s = at(network.local_s, local) + at(network.server_s, servers) * network.nic_factor[1]
-    comm_s = comm_s + at(network.rack_s, racks) * network.uplink_factor[1]
-    total: FloatArray = compute_s + comm_s
-    return total
+def _job_columns(jobs: JobTable) -> Columns:
+    n = len(jobs)
+    slot = np.concatenate([[0], np.cumsum(jobs.num_gpus)]).astype(np.int64)
+    fixed: Columns = {
+        "submit_s": np.ascontiguousarray(jobs.submit_s, dtype=np.float64),
+        "num_gpus": np.ascontiguousarray(jobs.num_gpus, dtype=np.int64),
+        "work_s": np.ascontiguousarray(jobs.duration_s, dtype=np.float64),
+        "profile": np.ascontiguousarray(jobs.profile, dtype=np.int64),
+        "slot": slot,
+        "status": _ints(n, PENDING),
+        "partition": np.array(jobs.home, dtype=np.int64),
+        "first_start_s": _floats(n, np.nan),
+        "finish_s": _floats(n, np.nan),
+        "placed": _ints(int(slot[-1]), NO_JOB),
+        "spread": np.zeros((n, 3), dtype=np.int64),
+    }
+    counters = {key: _ints(n) for key in ("forwards", "preemptions")}
+    times = {
+        key: _floats(n)
+        for key in ("progress_s", "rate", "rated_s", "started_s", "run_s", "served_s", "resume_s",
+                    "seen_progress_s", "attained_gpu_s")
+    }  # fmt: skip
+    return fixed | counters | times
+
+
+def _cluster_columns(topology: Topology, max_tenants: int) -> Columns:
+    g, s, r = topology.num_gpus, topology.num_servers, topology.num_racks
+    return {
+        "gpu_server": np.ascontiguousarray(topology.gpu_server, dtype=np.int64),
+        "server_first_gpu": np.ascontiguousarray(topology.server_first_gpu, dtype=np.int64),
+        "server_rack": np.ascontiguousarray(topology.server_rack, dtype=np.int64),
+        "rack_first_server": np.searchsorted(topology.server_rack, np.arange(r + 1)),
+        "tenants": _ints(g),
+        "tenant": np.full((g, max_tenants), NO_JOB, dtype=np.int64),
+        "server_free": np.array(topology.gpus_per_server, dtype=np.int64),
+        "nic_jobs": _ints(s),
+        "uplink_jobs": _ints(r),
+        "seen_server": _ints(s, NO_JOB),
+        "seen_rack": _ints(r, NO_JOB),
+    }
+
+
+def _physics_columns(physics: Physics) -> Columns:
+    network = physics.network
+    tables = {
+        "compute_s": physics.catalogue.compute_s,
+        "slowdown": physics.pairs.slowdown,
+        "local_s": network.local_s,
+        "server_s": network.server_s,
+        "rack_s": network.rack_s,
+        "nic_factor": network.nic_factor,
+        "uplink_factor": network.uplink_factor,
+    }
+    columns: Columns = {
+        key: np.ascontiguousarray(table, dtype=np.float64) for key, table in tables.items()
+    }
+    columns["feasible"] = np.ascontiguousarray(physics.pairs.feasible, dtype=np.bool_)
+    return columns
+
+
+def _queue_columns(num_jobs: int, most_running: int) -> Columns:
+    return {
+        "queue": _ints(num_jobs),
+        "running": _ints(most_running),
+        "running_at": _ints(num_jobs),
+        "heap": _ints(most_running),
+        "heap_at": _ints(num_jobs, NO_JOB),
+        "heap_s": _floats(num_jobs),
+        "dirty": _ints(num_jobs),
+        "is_dirty": np.zeros(num_jobs, dtype=np.bool_),
+    }
+
+
+def _log_columns(most_events: int, most_gpus: int) -> Columns:
+    """Room for more than twice what one call of the kernel can log (see `Recorder`)."""
+    rows = 4 * most_events + 64
+    ints = {key: _ints(rows) for key in ("log_kind", "log_job", "log_partition")}
+    return {"log_s": _floats(rows), "log_gpus": _ints(4 * most_gpus + 64), **ints}

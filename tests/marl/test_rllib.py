@@ -45,20 +45,23 @@ LEDGER: list[dict[str, float]] = []  # of each finished episode
 
 
 class Bookkeeping(SchedulingEnv):
-    """Writes down the rewards of every agent that had a turn."""
+    """Writes down every agent's rewards from its first turn on.
+
+    What comes before its first turn, no action of its own has caused; RLlib leaves it out.
+    """
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None):
-        self.book = dict.fromkeys(self.possible_agents, 0.0)
-        self.acted: set[str] = set()
+        self.book: dict[str, float] = {}
         return super().reset(seed, options)
 
     def step(self, actions: dict[str, int]):
-        self.acted |= actions.keys()
+        for agent in actions:
+            self.book.setdefault(agent, 0.0)
         result = super().step(actions)
         for agent in self.book:
             self.book[agent] += result[1][agent]
         if not self.agents:
-            LEDGER.append({agent: self.book[agent] for agent in self.acted})
+            LEDGER.append(self.book)
         return result
 
 
@@ -234,3 +237,15 @@ def test_weights_that_are_no_numbers_stop_the_training(ppo_of: Callable[..., Any
     with pytest.raises(TrainingError, match=r"learning_rate"):
         for _ in range(3):
             trainer.iterate()
+
+
+def test_the_reported_return_is_that_of_whole_episodes(ppo_of: Callable[..., Any]):
+    """An episode spans several batches here; its return must not be that of its last piece."""
+    LEDGER.clear()
+    small = replace(PPO, batch_agent_steps=16, minibatch_agent_steps=16, envs_per_runner=1)
+    trainer = Trainer(ppo_of(**arguments(make_env=make_bookkeeping, ppo=small)))
+    while len(LEDGER) < 4:
+        last = trainer.iterate()
+    # The first episode was cut on purpose: it does not count.
+    whole = [sum(book.values()) for book in LEDGER[1:]]
+    assert last.return_mean == pytest.approx(np.mean(whole))
