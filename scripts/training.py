@@ -124,7 +124,8 @@ class Training:
         for _ in range(self.ppo.iterations):
             done = trainer.iterate()
             last = done.number >= self.ppo.iterations or self.spent()
-            judged = self.validate(trainer.policy()) if last or done.number % every == 0 else None
+            due = last or done.number % every == 0
+            judged = self.validate(trainer.averaged_policy()) if due else None
             self.record(done, judged)
             if last or done.number % self.ppo.checkpoint_every == 0:
                 self.save(trainer)
@@ -166,7 +167,8 @@ def train(launch: Launch) -> Path:
                 num_racks=run.plan.layout.racks,
                 weights=policy.state_dict(),
                 seed=run.experiment.seed,
-            )
+            ),
+            average_decay=run.ppo.average_decay,
         )
         try:
             if launch.config["resume"]:

@@ -29,6 +29,7 @@ class Limits(NamedTuple):
     max_forwards: int
     only_placeable: bool
     sharing: bool
+    patience_s: float
     idle: bool  # nothing runs in the partition
 
 
@@ -117,7 +118,8 @@ def observe_agent(
     """Fill the observation of partition `own`; the number of legal actions besides *wait*.
 
     `window` are its first waiting jobs by predicted work left. Where `limits.idle` (nothing runs
-    in the partition) and a start is legal, only starts are: waiting cannot starve anyone.
+    in the partition) and a start is legal, only starts are; where a job older than the patience fits
+    compactly on empty GPUs, *wait* is not legal: waiting cannot starve anyone.
     """
     width, room = canvas.jobs.shape[0], canvas.servers.shape[0]
     starts = canvas.action_mask[: width * room * MODES].reshape(width, room * MODES)
@@ -127,7 +129,7 @@ def observe_agent(
     context_row(tables, summary, own, servers, canvas.context)
     for i in range(len(servers)):
         canvas.server_rack[i] = tables.server_rack[servers[i]] - tables.server_rack[servers[0]]
-    can_start = False
+    can_start, overdue = False, False
     modes = MODES if limits.sharing else 1
     for w in range(len(window)):
         job = window[w]
@@ -136,6 +138,7 @@ def observe_agent(
         can_start = can_start or legal
         fits_compact = placeable_now(summary, own, tables.num_gpus[job])
         age_s = limits.now_s - queue.submit_s[job]
+        overdue = overdue or (fits_compact and age_s > limits.patience_s)
         hops = queue.forwards[job]
         job_row(tables, job, age_s, hops, w / width, legal, fits_compact, canvas.jobs[w])
         ahead_h = _work_ahead_h(tables, queue.queued, queue.partition, job, len(summary.capacity))
@@ -143,6 +146,6 @@ def observe_agent(
                       limits.only_placeable, canvas.forwards[w], sends[w])  # fmt: skip
     if limits.idle and can_start:
         sends[:] = 0
-    else:
+    elif not overdue:
         canvas.action_mask[-1] = 1
     return int(canvas.action_mask[:-1].sum())

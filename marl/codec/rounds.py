@@ -26,6 +26,9 @@ class CodecRules:
     window: int  # waiting jobs an agent sees, by predicted work left
     only_placeable: bool  # forward only to where the gang could start at once
     sharing: bool  # whether agents may share GPUs
+    patience_s: (
+        float  # a job this old that fits compactly on empty GPUs now must not be kept waiting
+    )
 
 
 class Rounds:
@@ -79,7 +82,12 @@ class Rounds:
             canvas = self._blank()
             idle = not bool((at[view.running] == agent).any())
             limits = Limits(
-                view.now_s, view.max_forwards, self.rules.only_placeable, self.rules.sharing, idle
+                view.now_s,
+                view.max_forwards,
+                self.rules.only_placeable,
+                self.rules.sharing,
+                self.rules.patience_s,
+                idle,
             )
             servers = np.flatnonzero(view.partition_of_server == agent)
             legal = observe_agent(tables, summary, agent, servers, window, queue_of, limits, canvas)

@@ -1,5 +1,6 @@
 """One training run: PPO iterations, health checks, checkpoints."""
 
+import copy
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ class Iteration:
 
     number: int  # from 1, over resumes
     agent_steps: int  # sampled so far
-    return_mean: float  # of the last episodes played to their end; NaN before the first
+    return_mean: float  # of episodes that were played to their end meanwhile; NaN if none was
     entropy: float
     policy_loss: float
     value_loss: float
@@ -36,9 +37,11 @@ class Iteration:
 class Trainer:
     """Wraps the algorithm; everything the entry point needs of it."""
 
-    def __init__(self, algorithm: PPO) -> None:
-        """Take a built algorithm."""
+    def __init__(self, algorithm: PPO, *, average_decay: float) -> None:
+        """Take a built algorithm; `average_decay` is how much of the average an iteration keeps."""
         self._algorithm = algorithm
+        self._average_decay = average_decay
+        self._average = copy.deepcopy(self.policy().state_dict())
 
     def iterate(self) -> Iteration:
         """One PPO iteration; raises TrainingError if a loss is not finite or weights run away."""
@@ -63,6 +66,7 @@ class Trainer:
                     "from the last checkpoint with a lower algo.learning_rate or algo.grad_clip"
                 )
         self._check_weights("after")
+        self._update_average()
         return iteration
 
     def _check_weights(self, when: str) -> None:
@@ -79,6 +83,17 @@ class Trainer:
         network: PairScorePolicy = self._algorithm.get_module(SHARED).policy
         return network
 
+    def averaged_policy(self) -> PairScorePolicy:
+        """The network with its weights averaged over iterations, which wanders less."""
+        network = copy.deepcopy(self.policy())
+        network.load_state_dict(self._average)
+        return network
+
+    def _update_average(self) -> None:
+        """Move the average towards the weights of this iteration."""
+        for key, value in self.policy().state_dict().items():
+            self._average[key].lerp_(value.detach(), 1.0 - self._average_decay)
+
     def save(self, folder: Path) -> None:
         """Write everything that resuming needs."""
         self._algorithm.save_to_path(str(folder.resolve()))
@@ -94,6 +109,7 @@ class Trainer:
             self._algorithm.restore_from_path(str(folder.resolve()))
         except Exception as error:  # RLlib raises whatever its parts raise on a broken file
             raise TrainingError(f"resume={folder}: cannot be read ({error})") from error
+        self._average = copy.deepcopy(self.policy().state_dict())
 
     def close(self) -> None:
         """Stop env runners and learner."""

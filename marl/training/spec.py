@@ -20,6 +20,7 @@ class PpoSpec:
     value_weight: float
     value_clip: float
     grad_clip: float
+    average_decay: float  # of the averaged weights, an iteration; 0: no averaging
     env_runners: int  # 0: sample in the training process
     envs_per_runner: int
     checkpoint_every: int  # iterations

@@ -19,10 +19,11 @@ def one_ray() -> Iterator[None]:
 
 
 @pytest.fixture
-def ppo_of(one_ray: None) -> Iterator[Callable[..., Any]]:
+def ppo_of(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
     """Builds algorithms as `build_ppo` does, and stops them after the test."""
     from marl.rllib.algorithm import build_ppo
 
+    request.getfixturevalue("one_ray")
     built = []
 
     def build(**given: Any) -> Any:
@@ -32,3 +33,14 @@ def ppo_of(one_ray: None) -> Iterator[Callable[..., Any]]:
     yield build
     for algorithm in built:
         algorithm.stop()
+
+
+@pytest.fixture
+def trainer_of(ppo_of: Callable[..., Any]) -> Callable[..., Any]:
+    """Builds trainers from the arguments of `build_ppo`."""
+    from marl.rllib.trainer import Trainer
+
+    def build(**given: Any) -> Any:
+        return Trainer(ppo_of(**given), average_decay=given["ppo"].average_decay)
+
+    return build

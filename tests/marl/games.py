@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from marl.codec.layout import layout_for
 from marl.codec.rounds import CodecRules, Observation
 from marl.env.game import Game
 from marl.env.reward import DelayReward
 from marl.env.scheduling_env import SchedulingEnv
+from marl.training.spec import PpoSpec
 from sim.arrays import FloatArray
 from sim.jobs import JobTable
 from sim.physics.catalogue import Catalogue
@@ -21,8 +24,9 @@ from sim.topology.partitions import contiguous_partitions
 from sim.topology.topology import Topology
 from tests.sim.worlds import Job, cluster, job_table
 
+CONF = Path(__file__).resolve().parents[2] / "conf"
 PROFILES = 4
-RULES = CodecRules(window=4, only_placeable=True, sharing=True)
+RULES = CodecRules(window=4, only_placeable=True, sharing=True, patience_s=1e9)
 
 
 def rich_physics(topology: Topology, seed: int = 0) -> Physics:
@@ -143,3 +147,9 @@ def total_rewards(
         returns += [rewards[a] for a in env.possible_agents]
         jct_s = infos[env.possible_agents[0]].get("jct_mean_s", np.nan)
     return returns, jct_s
+
+
+def ppo_spec(**given: Any) -> PpoSpec:
+    """The shipped knobs of PPO, except those given."""
+    shipped = yaml.safe_load((CONF / "algo" / "ppo.yaml").read_text())
+    return PpoSpec(**{key: v for key, v in shipped.items() if key != "_target_"} | given)

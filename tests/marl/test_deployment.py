@@ -175,7 +175,7 @@ def test_loading_runs_no_code(folder: Path, tmp_path: Path):
 
 
 def test_rules_travel_with_the_policy(tmp_path: Path):
-    rules = CodecRules(window=2, only_placeable=False, sharing=False)
+    rules = CodecRules(window=2, only_placeable=False, sharing=False, patience_s=1e9)
     save_policy(tmp_path, policy_of(0), SPEC, rules)
     assert load_policy(tmp_path, 2)[2] == rules
     run = deployed(tmp_path, 1)

@@ -13,7 +13,7 @@ from tests.sim.worlds import Job, cluster, job_table, physics_of
 
 
 def random_case(partitions: int, seed: int, only_placeable: bool, sharing: bool):
-    rules = CodecRules(window=3, only_placeable=only_placeable, sharing=sharing)
+    rules = CodecRules(window=3, only_placeable=only_placeable, sharing=sharing, patience_s=1e9)
     jobs = RandomJobs(count=14, partitions=partitions, most_gpus=6, span_s=900.0)(seed)
     # The smallest partition has 4 GPUs; where gangs are larger, a partition of 16 would be needed.
     if partitions == 4:
@@ -21,9 +21,7 @@ def random_case(partitions: int, seed: int, only_placeable: bool, sharing: bool)
     return mixed_game(partitions, max_forwards=seed % 4), jobs, rules
 
 
-CASES = st.tuples(
-    st.sampled_from([1, 2, 4]), st.integers(0, 2**20), st.booleans(), st.booleans()
-)
+CASES = st.tuples(st.sampled_from([1, 2, 4]), st.integers(0, 2**20), st.booleans(), st.booleans())
 
 
 @settings(max_examples=12)
@@ -176,7 +174,7 @@ def test_sharing_can_be_forbidden():
     game = game_of(topology, 1, physics=physics_of(topology))
     trace = job_table([Job(0, 1, 100), Job(5, 1, 10)])
     for sharing in (True, False):
-        rules = CodecRules(window=2, only_placeable=True, sharing=sharing)
+        rules = CodecRules(window=2, only_placeable=True, sharing=sharing, patience_s=1e9)
         asked = [now for now in play(game, trace, rules, 0) if now.view.now_s == 5 and now.seen]
         assert bool(asked) == sharing
         if sharing:

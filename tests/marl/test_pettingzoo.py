@@ -76,7 +76,8 @@ def test_seeds_make_the_stream_of_episodes():
         return observations["agent_0"]["jobs"].tobytes()
 
     one, two = make(), make()
-    streams = [[first_jobs(env, 5), *(first_jobs(env, None) for _ in range(3))] for env in (one, two)]
+    seeds = (5, None, None, None)
+    streams = [[first_jobs(env, seed) for seed in seeds] for env in (one, two)]
     assert streams[0] == streams[1]
     assert len(set(streams[0])) == 4
     assert first_jobs(one, 6) != streams[0][0]

@@ -52,8 +52,8 @@ def test_returns_of_all_agents_are_minus_the_total_delay(
 
 def test_a_faster_gpu_pays_back_what_waiting_cost():
     # Work is counted on type x; the only GPU is a y, twice as fast. Shortest first:
-    # A (4 s of work) 0-2, C (2 s, from 1 on) 2-3, B (10 s) 3-8. JCTs 2, 2 and 8 against 16 s of work:
-    # delays -2, 0 and -2, although B waits and C waits.
+    # A (4 s of work) 0-2, C (2 s, from 1 on) 2-3, B (10 s) 3-8. JCTs 2, 2 and 8 against 16 s of
+    # work: delays -2, 0 and -2, although B waits and C waits.
     topology = cluster(1, 1, types=("y",))
     physics = physics_of(topology, compute_s=(1.0,))
     fast = physics.__class__(
@@ -107,7 +107,7 @@ def test_a_cut_episode_is_truncated_and_keeps_its_rewards_so_far():
     observations, _ = env.reset(seed=0)
     steps = 0
     while env.agents:
-        observations, rewards, ended, cut, _ = env.step(
+        observations, _, ended, cut, _ = env.step(
             {a: any_legal(rng, o) for a, o in observations.items()}
         )
         steps += 1

@@ -23,7 +23,7 @@ def policy(tmp_path_factory):
     """A policy folder with fresh weights."""
     spec = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8)
     folder = tmp_path_factory.mktemp("policy")
-    rules = CodecRules(window=4, only_placeable=True, sharing=True)
+    rules = CodecRules(window=4, only_placeable=True, sharing=True, patience_s=1e9)
     save_policy(folder, build_policy(spec, 4), spec, rules)
     return folder
 

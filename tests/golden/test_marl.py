@@ -1,0 +1,85 @@
+"""The agents, with weights set by hand: any start before any forward before *wait*.
+
+All weights are 0 but three biases, so ties go to the lowest action: the job with the shortest
+prediction, then the lowest server.
+"""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from marl.codec.rounds import CodecRules
+from marl.policy.build import PolicySpec, build_policy
+from marl.schedulers.marl import MarlScheduler
+from marl.training.policy_file import save_policy
+from sim.forwarding.own import OwnOnly
+from sim.partitioned import PartitionedScheduler
+from sim.placers.consolidated import Consolidated
+from sim.schedulers.sjf import Sjf
+from sim.sharing.off import NoSharing
+from tests.sim.worlds import Job, cluster, gantt, play, world
+
+TRACE = [Job(0, 1, 10), Job(1, 1, 4), Job(2, 1, 6), Job(3, 1, 2)]  # all arrive at partition 0
+
+
+@pytest.fixture
+def eager(tmp_path: Path) -> MarlScheduler:
+    spec = PolicySpec(gpu_dim=2, hidden_dim=4, rounds=1, head_dim=4)
+    policy = build_policy(spec, num_racks=1)
+    with torch.no_grad():
+        for weights in policy.parameters():
+            weights.zero_()
+        policy.start.score.bias.fill_(2.0)
+        policy.forward_to.score.bias.fill_(1.0)
+    save_policy(
+        tmp_path,
+        policy,
+        spec,
+        CodecRules(window=4, only_placeable=True, sharing=True, patience_s=1e9),
+    )
+    return MarlScheduler(checkpoint=str(tmp_path), untrained=False)
+
+
+def test_a_waiting_job_is_forwarded_to_where_it_fits_the_shortest_first(eager):
+    #         0 1   5 7     10   13       A runs at home; B is forwarded and starts at once.
+    # GPU 0   AAAAAAAAAA                  C and D wait at home until 5: D is shorter, so it goes,
+    # GPU 1   .BBBBDDCCCCCC               C at 7.
+    run = play(world(TRACE, cluster(2, 1), partitions=2), eager)
+    assert gantt(run) == {
+        "A": (0, 10, (0,)),
+        "B": (1, 5, (1,)),
+        "C": (7, 13, (1,)),
+        "D": (5, 7, (1,)),
+    }
+    assert run.forwards.tolist() == [0, 1, 1, 1]
+    assert run.scheduler == "marl"
+
+
+def test_it_differs_from_its_order_without_forwarding(eager):
+    # GPU 0   AAAAAAAAAADDBBBBCCCCCC      shortest first at home; GPU 1 idles
+    child = Sjf(placer=Consolidated(), sharing=NoSharing(), skip_blocked=True)
+    alone = PartitionedScheduler(child=child, forwarding=OwnOnly())
+    run = play(world(TRACE, cluster(2, 1), partitions=2), alone)
+    assert gantt(run) == {
+        "A": (0, 10, (0,)),
+        "B": (12, 16, (0,)),
+        "C": (16, 22, (0,)),
+        "D": (10, 12, (0,)),
+    }
+
+
+def test_a_gang_is_filled_outwards_from_the_chosen_server(eager):
+    # Two servers of two GPUs. A holds GPU 0. The lowest action starts B from server 0: GPU 1 there,
+    # then the nearest other. A compact placement would be GPUs 2 and 3.
+    trace = [Job(0, 1, 10), Job(1, 2, 5)]
+    assert gantt(play(world(trace, cluster(2, 2)), eager))["B"] == (1, 6, (1, 2))
+    compact = Sjf(placer=Consolidated(), sharing=NoSharing(), skip_blocked=True)
+    assert gantt(play(world(trace, cluster(2, 2)), compact))["B"] == (1, 6, (2, 3))
+
+
+def test_with_room_for_two_it_shares_rather_than_forwards(eager):
+    # Both fit on GPU 0; without physics sharing costs nothing.
+    trace = [Job(0, 1, 10), Job(1, 1, 4)]
+    run = play(world(trace, cluster(2, 1), partitions=2, max_tenants=2), eager)
+    assert gantt(run) == {"A": (0, 10, (0,)), "B": (1, 5, (0,))}
