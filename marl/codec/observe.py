@@ -118,8 +118,8 @@ def observe_agent(
     """Fill the observation of partition `own`; the number of legal actions besides *wait*.
 
     `window` are its first waiting jobs by predicted work left. Where `limits.idle` (nothing runs
-    in the partition) and a start is legal, only starts are; where a job older than the patience fits
-    compactly on empty GPUs, *wait* is not legal: waiting cannot starve anyone.
+    in the partition) and a start is legal, only starts are; where a job older than the patience
+    fits compactly on empty GPUs, *wait* is not legal: waiting cannot starve anyone.
     """
     width, room = canvas.jobs.shape[0], canvas.servers.shape[0]
     starts = canvas.action_mask[: width * room * MODES].reshape(width, room * MODES)

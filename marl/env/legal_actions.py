@@ -7,7 +7,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 
-class LegalActions(spaces.Discrete):
+class LegalActions(spaces.Discrete[np.int64]):
     """`Discrete(n)` whose plain `sample()` draws legal actions only.
 
     The environment keeps `legal` up to date, so that tools that sample without a mask (PettingZoo's

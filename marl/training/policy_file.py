@@ -1,9 +1,9 @@
 """Policy files: weights and sizes only; loading runs no code."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import torch
 
@@ -47,20 +47,22 @@ def read_spec(folder: Path) -> tuple[PolicySpec, CodecRules]:
                 f"{path}: format {content['format']}, this version reads {FORMAT}"
             )
         spec, rules = PolicySpec(**content["policy"]), CodecRules(**content["rules"])
-        _check_kinds(asdict(spec) | asdict(rules))
+        _check_kinds(spec)
+        _check_kinds(rules)
         return spec, rules
     except (ValueError, KeyError, TypeError) as error:
         raise PolicyFileError(f"{path}: is not a policy description ({error})") from error
 
 
-def _check_kinds(values: dict[str, Any]) -> None:
-    """Sizes are whole numbers of at least 1, rules are true or false; raises ValueError."""
-    for name, value in values.items():
-        if name in ("only_placeable", "sharing"):
-            if not isinstance(value, bool):
-                raise ValueError(f"{name} is {value!r}, it must be true or false")
-        elif type(value) is not int or value < 1:
-            raise ValueError(f"{name} is {value!r}, it must be a whole number of at least 1")
+def _check_kinds(values: PolicySpec | CodecRules) -> None:
+    """Raise ValueError if a field is not of its kind; whole numbers are sizes, at least 1."""
+    for field in fields(values):
+        value = getattr(values, field.name)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        fits = {bool: isinstance(value, bool), int: type(value) is int and value >= 1}
+        if not fits.get(cast(type, field.type), number):
+            kind = getattr(field.type, "__name__", field.type)
+            raise ValueError(f"{field.name} is {value!r}, it must be a valid {kind}")
 
 
 def load_policy(folder: Path, num_racks: int) -> tuple[PairScorePolicy, PolicySpec, CodecRules]:

@@ -56,7 +56,7 @@ def test_a_waiting_job_is_forwarded_to_where_it_fits_the_shortest_first(eager):
     assert run.scheduler == "marl"
 
 
-def test_it_differs_from_its_order_without_forwarding(eager):
+def test_it_differs_from_its_order_without_forwarding():
     # GPU 0   AAAAAAAAAADDBBBBCCCCCC      shortest first at home; GPU 1 idles
     child = Sjf(placer=Consolidated(), sharing=NoSharing(), skip_blocked=True)
     alone = PartitionedScheduler(child=child, forwarding=OwnOnly())

@@ -13,9 +13,11 @@ from tests.sim.worlds import Job, cluster, job_table, physics_of
 
 
 def random_case(partitions: int, seed: int, only_placeable: bool, sharing: bool):
-    rules = CodecRules(window=3, only_placeable=only_placeable, sharing=sharing, patience_s=1e9)
+    rules = CodecRules(
+        window=3, only_placeable=only_placeable, sharing=sharing, patience_s=(1e9, 150.0)[seed % 2]
+    )
     jobs = RandomJobs(count=14, partitions=partitions, most_gpus=6, span_s=900.0)(seed)
-    # The smallest partition has 4 GPUs; where gangs are larger, a partition of 16 would be needed.
+    # Four partitions have 4 GPUs each.
     if partitions == 4:
         jobs.num_gpus[jobs.num_gpus > 4] = 4
     return mixed_game(partitions, max_forwards=seed % 4), jobs, rules
@@ -68,7 +70,7 @@ def check_agent(now: Round, agent: int) -> None:
         assert allowed[w, s].tolist() == list(expected), (agent, w, s)
     assert allowed.sum() == sum(map(sum, starts.values()))  # nothing in the padding
     assert {tuple(at) for at in np.argwhere(forwards_of(now, agent)).tolist()} == sends
-    assert bool(mask[-1]) != forced
+    assert bool(mask[-1]) != (forced or any(overdue(now, agent, job) for job in window))
 
 
 def expected_starts(now: Round, agent: int, job: int, own: int) -> tuple[bool, bool]:
@@ -109,10 +111,21 @@ def may_forward(now: Round, agent: int, job: int, target: int) -> bool:
     capacity = [sizes[view.partition_of_server == m].sum() for m in range(view.num_partitions)]
     if target == agent or view.jobs.forwards[job] >= view.max_forwards or gang > capacity[target]:
         return False
-    # Servers have 2 GPUs here: compact means on ceil(gang / 2) servers.
-    roomiest = sorted((now.empty(s) for s in now.servers(target)), reverse=True)
-    placeable = sum(roomiest[: -(-gang // 2)]) >= gang
-    return placeable or gang > capacity[agent] or not now.rules.only_placeable
+    stuck = gang > capacity[agent]
+    return compactly(now, target, gang) or stuck or not now.rules.only_placeable
+
+
+def compactly(now: Round, partition: int, gang: int) -> bool:
+    """Whether `gang` fits on empty GPUs of the fewest servers (of 2 GPUs) that could hold it."""
+    roomiest = sorted((now.empty(s) for s in now.servers(partition)), reverse=True)
+    return sum(roomiest[: -(-gang // 2)]) >= gang
+
+
+def overdue(now: Round, agent: int, job: int) -> bool:
+    """Whether the agent's patience with this job is over: it is old and fits."""
+    view = now.view
+    old = view.now_s - view.jobs.submit_s[job] > now.rules.patience_s
+    return old and compactly(now, agent, int(view.jobs.num_gpus[job]))
 
 
 def test_the_window_is_sorted_by_predicted_work_left():

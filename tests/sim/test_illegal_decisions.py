@@ -121,7 +121,7 @@ def test_one_forward_too_many():
         Decision(forwards=(Forward(1, 1),), again=True),
         Decision(forwards=(Forward(1, 0),)),
     )
-    message = r"job B \(row 1\): was forwarded 1 times already, .*max_forwards allows at t=2\.0 s"
+    message = r"job B \(row 1\): was forwarded 1 times, .*max_forwards allows at t=2\.0 s"
     with pytest.raises(InvalidDecision, match=message):
         play(yard(), Scripted(*FIRST, there, back))
 

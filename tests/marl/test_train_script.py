@@ -1,0 +1,166 @@
+"""`scripts/train.py` as a user runs it: files, Ctrl-C, resuming, diverging."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from marl.training.policy_file import load_policy
+
+pytestmark = pytest.mark.ray
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = (
+    "topology=small_leaf_spine", "workload=venus_like", "agents.count=2", "workload.num_jobs=40",
+    "workload.thin=1", "algo.batch_agent_steps=64", "algo.minibatch_agent_steps=32",
+    "algo.epochs=1", "algo.envs_per_runner=2", "algo.checkpoint_every=1", "warm_start.episodes=1",
+    "warm_start.epochs=1", "validation_windows=1", "validate_every=2", "encoder.hidden_dim=8",
+    "encoder.gpu_dim=4", "policy.head_dim=8",
+)  # fmt: skip
+
+
+def command(folder: Path, *words: str) -> list[str]:
+    script = str(ROOT / "scripts" / "train.py")
+    return [sys.executable, script, *TINY, f"hydra.run.dir={folder}", *words]
+
+
+def environment() -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if k not in {"DEBUG", "HYDRA_FULL_ERROR"}}
+    return kept | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def train(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(folder, *words), cwd=folder.parent, env=environment(), text=True,
+        capture_output=True, timeout=300, start_new_session=True,
+    )  # fmt: skip
+
+
+def curve(folder: Path) -> list[dict[str, str]]:
+    path = folder / "learning_curve.csv"
+    return list(csv.DictReader(path.open())) if path.is_file() else []
+
+
+def iterations(folder: Path) -> list[int]:
+    return [int(row["iteration"]) for row in curve(folder)]
+
+
+def of_session(session: int) -> list[str]:
+    """Commands of the processes that were started from process `session`."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session and fields[0] != "Z":
+                found.append((stat.parent / "cmdline").read_text().replace("\0", " "))
+        except OSError:  # it ended meanwhile
+            continue
+    return found
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    folder: Path
+    status: int
+    err: str
+    survivors: list[str]
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interrupted]:
+    """A long training, stopped by Ctrl-C (which reaches the whole process group) on its way."""
+    folder = tmp_path_factory.mktemp("train") / "first"
+    running = subprocess.Popen(
+        command(folder, "algo.iterations=100000"), cwd=folder.parent, env=environment(), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 120
+        while len(curve(folder)) < 5 and running.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        os.killpg(running.pid, signal.SIGINT)
+        _, err = running.communicate(timeout=60)
+        deadline = time.monotonic() + 15
+        while of_session(running.pid) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        yield Interrupted(folder, running.returncode, err, of_session(running.pid))
+    finally:
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGKILL)
+
+
+def test_an_interrupt_leaves_with_130_and_nobody_behind(interrupted: Interrupted):
+    assert interrupted.status == 130, interrupted.err
+    assert "interrupted" in interrupted.err
+    assert "Traceback" not in interrupted.err
+    assert interrupted.survivors == []
+
+
+def test_what_was_learnt_so_far_stays(interrupted: Interrupted):
+    folder = interrupted.folder
+    assert iterations(folder) == list(range(len(curve(folder))))
+    steps = [int(row["agent_steps"]) for row in curve(folder)[1:]]
+    assert all(later - earlier >= 64 for earlier, later in zip([0, *steps], steps, strict=False))
+    judged = [row["iteration"] for row in curve(folder) if row["eval_jct_mean_s"]]
+    assert judged[:3] == ["0", "2", "4"]
+    policy, spec, rules = load_policy(folder / "policy", 1)
+    assert (spec.hidden_dim, spec.head_dim, rules.window) == (8, 8, 16)
+    assert all(torch.isfinite(weights).all() for weights in policy.parameters())
+    assert json.loads((folder / "record.json").read_text())["program"] == "train"
+    assert (folder / "checkpoint" / "rllib_checkpoint.json").is_file()
+    assert (folder / "config.yaml").is_file()
+
+
+def test_resuming_goes_on_and_finishes(interrupted: Interrupted, tmp_path: Path):
+    before = curve(interrupted.folder)
+    last = int(before[-1]["iteration"])
+    done = train(tmp_path / "second", f"resume={interrupted.folder}", f"algo.iterations={last + 4}")
+    assert done.returncode == 0, done.stderr
+    after = [row for row in curve(tmp_path / "second") if int(row["iteration"]) > 0]
+    # The interrupt may have hit between an iteration's end and its row in the curve.
+    assert int(after[0]["iteration"]) in (last + 1, last + 2)
+    assert int(after[-1]["iteration"]) == last + 4
+    assert int(after[0]["agent_steps"]) >= int(before[-1]["agent_steps"]) + 64
+    assert (tmp_path / "second" / "learning_curve.png").read_bytes()[1:4] == b"PNG"
+    assert (tmp_path / "second" / "policy" / "policy.pt").is_file()
+    assert str(tmp_path / "second" / "policy") in done.stdout
+
+
+def said(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_a_training_that_diverges_says_what_to_do(tmp_path: Path):
+    message = said(train(tmp_path / "run", "algo.learning_rate=1e20", "algo.iterations=5"))
+    assert "iteration 1" in message
+    assert "with a lower algo.learning_rate" in message
+    assert not (tmp_path / "run" / "checkpoint").exists()  # nothing bad was kept
+
+
+def test_a_wrong_name_fails_before_any_work(tmp_path: Path):
+    assert "did you mean algo.epochs" in said(train(tmp_path / "run", "algo.epoch=1"))
+    assert not (tmp_path / "run" / "learning_curve.csv").exists()
+
+
+@pytest.mark.slow
+def test_a_truncated_checkpoint_is_refused(interrupted: Interrupted, tmp_path: Path):
+    broken = tmp_path / "broken" / "checkpoint"
+    for path in (interrupted.folder / "checkpoint").rglob("*"):
+        if path.is_file():
+            copy = broken / path.relative_to(interrupted.folder / "checkpoint")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            half = path.suffix == ".pkl"
+            copy.write_bytes(path.read_bytes()[: path.stat().st_size // (2 if half else 1)])
+    message = said(train(tmp_path / "run", f"resume={broken.parent}", "algo.iterations=9"))
+    assert f"resume={broken}: cannot be read" in message

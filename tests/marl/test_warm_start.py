@@ -1,0 +1,83 @@
+"""The teacher plays by the rules, and the network learns to play like it."""
+
+import numpy as np
+import torch
+
+from marl.codec.layout import Layout
+from marl.codec.rounds import Observation
+from marl.policy.build import PolicySpec, build_policy
+from marl.training.spec import WarmStartSpec
+from marl.training.teacher import RuleTeacher
+from marl.training.warm_start import imitate, play
+from tests.marl.games import MIXED_JOBS, RandomJobs, any_legal, env_of, mixed_game, total_rewards
+
+SPEC = WarmStartSpec(
+    episodes=20, least_speed=1.2, epochs=40, minibatch=64, learning_rate=5e-3, value_weight=0.1
+)
+
+
+def teacher_of(layout: Layout) -> RuleTeacher:
+    return RuleTeacher(layout=layout, least_speed=SPEC.least_speed)
+
+
+def test_the_teacher_only_does_what_is_legal():
+    for partitions in (1, 2, 4):
+        jobs = RandomJobs(count=40, partitions=partitions, most_gpus=4, span_s=1500.0)
+        env = env_of(mixed_game(partitions), jobs, everyone=True)
+        teacher, kinds = teacher_of(env.layout), set()
+
+        def act(_: str, observation: Observation, teacher=teacher, kinds=kinds, env=env) -> int:
+            action = teacher.act(observation)
+            assert observation["action_mask"][action] == 1
+            kinds.add((action >= env.layout.starts) + (action == env.layout.wait))
+            return action
+
+        for seed in range(3):
+            total_rewards(env, act, seed)
+        assert kinds == ({0, 1, 2} if partitions > 1 else {0, 2})  # starts, forwards, waits
+
+
+def test_the_teacher_beats_chance():
+    env = env_of(mixed_game(), MIXED_JOBS)
+    teacher, rng = teacher_of(env.layout), np.random.default_rng(0)
+    by_rule, by_chance = (
+        np.mean([total_rewards(env, act, seed)[1] for seed in range(5)])
+        for act in (lambda _, o: teacher.act(o), lambda _, o: any_legal(rng, o))
+    )
+    assert by_rule < 0.9 * by_chance
+
+
+def test_returns_are_discounted_by_an_agents_own_steps():
+    env = env_of(mixed_game(), MIXED_JOBS)
+    ticks: list[None] = []
+    near, far = (
+        play(env, teacher_of(env.layout), 2, gamma, 0, lambda: ticks.append(None))
+        for gamma in (0.0, 1.0)
+    )
+    assert len(ticks) == 4
+    assert torch.equal(near.actions, far.actions)
+    # Undiscounted, a return is all that follows: the next one plus the step's own reward, except
+    # where another agent's or another episode's steps begin (2 agents in 2 episodes).
+    differs = ~torch.isclose(far.returns[:-1], near.returns[:-1] + far.returns[1:], atol=1e-4)
+    assert int(differs.sum()) <= 3
+    assert (near.observations["action_mask"][:, :-1].sum(1) > 0).all()  # decisions with a choice
+
+
+def test_imitation_agrees_with_the_teacher():
+    env = env_of(mixed_game(), MIXED_JOBS)
+    lessons = play(env, teacher_of(env.layout), SPEC.episodes, 0.99, 0, lambda: None)
+    torch.manual_seed(0)
+    policy = build_policy(PolicySpec(gpu_dim=8, hidden_dim=32, rounds=1, head_dim=32), 2)
+    told = list(imitate(policy, lessons, SPEC, 0))
+    assert len(told) == SPEC.epochs
+    assert told[-1][0] < told[0][0]
+    assert told[-1][1] > 0.9
+    unseen = play(env, teacher_of(env.layout), 2, 0.99, 777, lambda: None)
+    with torch.no_grad():
+        scores = policy(unseen.observations)
+        values = policy.values(scores.state)
+    agreed = (scores.logits.argmax(-1) == unseen.actions).float().mean()
+    assert float(agreed) > 0.8
+    missed = (values - unseen.returns).abs().mean()
+    by_mean = (unseen.returns - lessons.returns.mean()).abs().mean()
+    assert float(missed) < float(by_mean)  # values say more than the mean return does
