@@ -1,6 +1,7 @@
 """The training run that `train.py` starts: teacher, PPO, validation, checkpoints."""
 
 import csv
+import logging
 import math
 import shutil
 import time
@@ -29,6 +30,8 @@ from marl.training.warm_start import imitate, play
 from marl.training.windows import Windows
 from sim.report.figure_learning_curve import learning_curve
 from sim.report.learning_curve_csv import read_learning_curve
+
+log = logging.getLogger(__name__)
 
 COLUMNS = ("iteration", "return_mean", "eval_jct_mean_s", "agent_steps", "entropy", "policy_loss",
            "value_loss", "value_explained", "sample_s", "learn_s", "wall_s")  # fmt: skip
@@ -60,6 +63,7 @@ class Training:
             windows=self._windows("train"),
             max_rounds=config["max_rounds"],
         )
+        self.resumed = Path(config["resume"]) if config["resume"] else None
         self.best_s = math.inf
         self.rows: list[dict[str, Any]] = []
         self.began = time.monotonic()
@@ -117,6 +121,30 @@ class Training:
         shutil.rmtree(kept, ignore_errors=True)
         fresh.rename(kept)
 
+    def first_policy(self, progress: Progress) -> PairScorePolicy:
+        """What PPO starts from: the warm start, or on a resume whatever the checkpoint will say."""
+        if self.resumed is not None:
+            self._adopt(self.resumed)
+            return build_policy(self.spec, self.plan.layout.racks)
+        policy = self.warm_start(progress)
+        self.record(None, self.validate(policy))
+        return policy
+
+    def _adopt(self, earlier: Path) -> None:
+        """Go on with the learning curve and the best policy of the earlier run, if it has them."""
+        curve, best = earlier / "learning_curve.csv", earlier / "policy"
+        if not (curve.is_file() and best.is_dir()):
+            log.warning("%s has no learning curve and policy: only its checkpoint goes on", earlier)
+            return
+        with curve.open(newline="", encoding="utf-8") as file:
+            self.rows = [
+                {key: _number(cell) for key, cell in row.items()} for row in csv.DictReader(file)
+            ]
+        judged = [row["eval_jct_mean_s"] for row in self.rows if row["eval_jct_mean_s"]]
+        self.best_s = min(judged, default=math.inf)
+        if best.resolve() != (self.folder / "policy").resolve():
+            shutil.copytree(best, self.folder / "policy", dirs_exist_ok=True)
+
     def iterate(self, trainer: Trainer, progress: Progress) -> None:
         """PPO until the iterations or the time are used up; validates and saves on the way."""
         task = progress.add_task("PPO", total=self.ppo.iterations, note="")
@@ -140,6 +168,13 @@ class Training:
         return budget_s is not None and time.monotonic() - self.began > budget_s
 
 
+def _number(cell: str) -> float | None:
+    """What `_cell` wrote."""
+    if not cell:
+        return None
+    return int(cell) if cell.isdigit() else float(cell)
+
+
 def _cell(value: float | None) -> float | str:
     """A cell of the CSV: empty where there is no number."""
     return "" if value is None or math.isnan(value) else value
@@ -156,8 +191,7 @@ def train(launch: Launch) -> Path:
         TextColumn("{task.fields[note]}"),
     )
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        policy = run.warm_start(progress)
-        run.record(None, run.validate(policy))
+        policy = run.first_policy(progress)
         start_ray(num_cpus=max(1, run.ppo.env_runners + 1), object_store_bytes=400_000_000)
         trainer = Trainer(
             build_ppo(
@@ -171,8 +205,8 @@ def train(launch: Launch) -> Path:
             average_decay=run.ppo.average_decay,
         )
         try:
-            if launch.config["resume"]:
-                trainer.restore(Path(launch.config["resume"]) / "checkpoint")
+            if run.resumed is not None:
+                trainer.restore(run.resumed / "checkpoint")
             run.iterate(trainer, progress)
         except KeyboardInterrupt:
             run.save(trainer)

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from ray.rllib.algorithms.ppo import PPO
 
 from marl.policy.pair_score import PairScorePolicy
 from marl.rllib.algorithm import SHARED, WHOLE_RETURN
 from sim.errors import GpuYardError
 
+AVERAGE = "average.pt"  # averaged weights, beside RLlib's own files
 RUNAWAY = 1e6  # a weight that large makes no sense of any feature
 
 
@@ -97,6 +99,7 @@ class Trainer:
     def save(self, folder: Path) -> None:
         """Write everything that resuming needs."""
         self._algorithm.save_to_path(str(folder.resolve()))
+        torch.save(self._average, folder / AVERAGE)
 
     def restore(self, folder: Path) -> None:
         """Go on from what `save` wrote; weights, optimiser and counters."""
@@ -106,10 +109,24 @@ class Trainer:
                 "that training wrote"
             )
         try:
+            average = torch.load(folder / AVERAGE, weights_only=True)
             self._algorithm.restore_from_path(str(folder.resolve()))
         except Exception as error:  # RLlib raises whatever its parts raise on a broken file
             raise TrainingError(f"resume={folder}: cannot be read ({error})") from error
-        self._average = copy.deepcopy(self.policy().state_dict())
+        self._use_given_rate()
+        self._average = average
+
+    def _use_given_rate(self) -> None:
+        """Have the next update use this run's learning rate, not the checkpoint's."""
+        assert self._algorithm.config is not None
+        rate = self._algorithm.config.lr
+
+        def set_rate(learner: Any) -> None:
+            for _, optimizer in learner.get_optimizers_for_module(SHARED):
+                for group in optimizer.param_groups:
+                    group["lr"] = rate
+
+        self._algorithm.learner_group.foreach_learner(set_rate)
 
     def close(self) -> None:
         """Stop env runners and learner."""
