@@ -7,6 +7,7 @@ import hydra
 from gather import Found, gather, pooled_jct_s
 from launch import Launch, run_main, start
 from omegaconf import DictConfig
+from plain_rules import check_confidence
 from terminal import table_console
 
 from sim.report.comparison_report import write_comparison
@@ -25,10 +26,10 @@ def main(cfg: DictConfig) -> None:
     launch = start(cfg)
     for name in RESULT_FILES:
         (launch.folder / name).unlink(missing_ok=True)
+    check_confidence(launch.config)
     sweep = launch.config["sweep"]
     folders = [Path(str(name)) for name in (sweep if isinstance(sweep, list) else [sweep])]
     results = gather(folders, leave_out=launch.folder)
-    _draw_distributions(results, launch)
     rows = [row for result in results for row in result.rows]
     known = {row.labels.scheduler for row in rows}
     tables = write_comparison(
@@ -37,6 +38,7 @@ def main(cfg: DictConfig) -> None:
         ours=launch.config["ours"] or (OURS if OURS in known else None),
         confidence=launch.config["confidence"],
     )
+    _draw_distributions(results, launch)
     table_console().print(tables)
     print(f"{len(rows)} runs from {len(results)} folders; results in {launch.folder}")
 

@@ -12,7 +12,7 @@ FOLDER = Path("runs") / "demo"
 
 
 def measured_rows() -> bool:
-    """Whether the measured co-location rows are at hand (see docs/data in the README)."""
+    """Whether the measured co-location rows are at hand (see docs/interference.md)."""
     data = Path(os.environ.get("GPUYARD_DATA", HERE.parent.parent / "shared" / "data"))
     found = (data / "colocation" / "gavel_pairs.csv").is_file()
     if found:

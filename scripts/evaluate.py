@@ -11,6 +11,7 @@ from launch import run_main, start
 from launch_errors import ConfigError
 from lineup import lineup_of
 from omegaconf import DictConfig
+from plain_rules import check_confidence
 from terminal import table_console
 from workers import outcomes_of
 
@@ -23,9 +24,10 @@ def main(cfg: DictConfig) -> None:
     launch = start(cfg)
     config = launch.config
     remove_results(launch.folder)
+    check_confidence(config)
     tasks = _tasks(config)
+    ours = _ours(config["ours"], tasks)
     outcomes = gathered(outcomes_of(tasks, config["jobs"]), len(tasks))
-    ours = config["ours"] or _learned_name(tasks)
     tables, focus = write_evaluation(
         launch.folder, outcomes, ours=ours, confidence=config["confidence"]
     )
@@ -61,10 +63,16 @@ def _tasks(config: dict[str, object]) -> list[Task]:
     return tasks
 
 
-def _learned_name(tasks: list[Task]) -> str | None:
-    """The scheduler of role ours, if there is one."""
-    ours = [task for task in tasks if task.contender.role == "ours"]
-    return task_labels(ours[0]).scheduler if ours else None
+def _ours(wanted: str | None, tasks: list[Task]) -> str | None:
+    """The scheduler that the others are divided by: the one wanted, else that of role ours.
+
+    Raises:
+        ConfigError: none of the schedulers has the name wanted.
+    """
+    names = {task_labels(task).scheduler: task.contender.role for task in tasks}
+    if wanted is not None and wanted not in names:
+        raise ConfigError(f"ours is {wanted!r}; the schedulers here are {', '.join(names)}")
+    return wanted or next((name for name, role in names.items() if role == "ours"), None)
 
 
 if __name__ == "__main__":

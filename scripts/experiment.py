@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from launch_build import build
-from plain_rules import check_plain, check_reference_gpu
+from plain_rules import RULES, check_plain, check_reference_gpu
 
 from marl.env.game import Game
 from sim.errors import TraceError
@@ -78,7 +78,7 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
     Raises:
         GpuYardError: a value is illegal, or the parts do not fit together.
     """
-    check_plain(config)
+    check_plain(config, RULES)
     topology = build(config, "topology")
     catalogue = build(config, "profiles")
     if hasattr(catalogue, "catalogue"):
@@ -137,11 +137,15 @@ def composition_of(config: Mapping[str, Any], partitions: int) -> Scheduler:
 
 
 def physics_name(physics: Physics) -> str:
-    """`measured` or `shipped` by where the tables come from, `none` if they are switched off."""
+    """`measured` where profiles and pairs both are, else `shipped`; `none` if switched off.
+
+    With `interference=none` the profiles alone decide.
+    """
     if physics.pairs.source == "none":
         silent = not (physics.network.server_s.any() or physics.network.local_s.any())
         return "none" if silent else physics.catalogue.source
-    return physics.pairs.source
+    sources = {physics.pairs.source, physics.catalogue.source}
+    return sources.pop() if len(sources) == 1 else "shipped"
 
 
 def labels_of(

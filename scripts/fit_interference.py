@@ -6,6 +6,7 @@ import hydra
 from launch import run_main, start
 from launch_errors import ConfigError
 from omegaconf import DictConfig
+from plain_rules import SEED, check_plain
 from rich.table import Table
 from terminal import table_console
 
@@ -17,6 +18,7 @@ def main(cfg: DictConfig) -> None:
     """Fit, write, print."""
     launch = start(cfg)
     config = launch.config
+    check_plain(config, SEED)
     folds = config["folds"]
     if type(folds) is not int or folds < 2:  # noqa: PLR2004  (one fold holds nothing out)
         raise ConfigError(f"folds is {folds!r}; it must be a whole number from 2")

@@ -10,6 +10,7 @@ from launch import run_main, start
 from launch_build import build
 from launch_errors import ConfigError
 from omegaconf import DictConfig
+from plain_rules import SEED, check_plain
 from rich.table import Table
 from terminal import table_console
 
@@ -34,6 +35,7 @@ def main(cfg: DictConfig) -> None:
     """Generate, write, print."""
     launch = start(cfg)
     config = launch.config
+    check_plain(config, SEED)
     out = Path(config["out"] or launch.folder / "trace.csv")
     if not out.name.endswith(SUFFIXES):
         raise ConfigError(f"out is {out}; its name must end in {' or '.join(SUFFIXES)}")

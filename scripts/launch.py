@@ -79,9 +79,10 @@ def start(cfg: DictConfig) -> Launch:
 def run_main(main: Callable[[], None]) -> None:
     """Run a function that `hydra.main` decorated, then leave the process as a program should.
 
-    An error that the user can mend prints one message on stderr and exits with status 1; Ctrl-C
-    exits with 130. With DEBUG=1 or HYDRA_FULL_ERROR=1 the traceback is shown. Any other error is a
-    fault of the program and keeps its traceback.
+    An error that the user can mend, a file that cannot be read or written included, prints one
+    message on stderr and exits with status 1; Ctrl-C exits with 130. With DEBUG=1 or
+    HYDRA_FULL_ERROR=1 the traceback is shown. Any other error is a fault of the program and keeps
+    its traceback.
     """
     debug = any(os.environ.get(name, "0") not in {"", "0"} for name in TRACEBACK_WANTED)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach us as they are, not printed by Hydra
@@ -91,6 +92,12 @@ def run_main(main: Callable[[], None]) -> None:
         if debug:
             raise
         print(f"error: {explain(error)}", file=sys.stderr)
+        print("(DEBUG=1 shows the traceback)", file=sys.stderr)
+        sys.exit(FAILED)
+    except OSError as error:
+        if debug or error.filename is None:
+            raise
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         print("(DEBUG=1 shows the traceback)", file=sys.stderr)
         sys.exit(FAILED)
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Rules for plain numbers of `conf/base.yaml`, which no constructor sees as they were given."""
+"""Rules for plain values of `conf/`, which no constructor sees as they were given."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,9 @@ from launch_build import section
 from launch_errors import ConfigError
 
 # key -> (whole number?, smallest legal value)
-RULES = {
+Rules = Mapping[str, tuple[bool, int]]
+SEED: Rules = {"seed": (True, 0)}
+RULES: Rules = {
     "seed": (True, 0),
     "max_tenants": (True, 1),
     "restart_s": (False, 0),
@@ -15,20 +17,62 @@ RULES = {
     "agents.skew": (False, 0),
     "agents.max_forwards": (True, 0),
 }
+TRAINING: Rules = {
+    "seed": (True, 0),
+    "rules.window": (True, 1),
+    "rules.patience_s": (False, 0),
+    "encoder.gpu_dim": (True, 1),
+    "encoder.hidden_dim": (True, 1),
+    "encoder.rounds": (True, 1),
+    "policy.head_dim": (True, 1),
+    "max_rounds": (True, 1),
+    "validation_windows": (True, 1),
+    "validate_every": (True, 1),
+}
+TRAIN_PHYSICS = ("belief", "truth")
 
 
-def check_plain(config: Mapping[str, Any]) -> None:
+def check_plain(config: Mapping[str, Any], rules: Rules) -> None:
     """Refuse a plain number of the wrong kind or size.
 
     Raises:
         ConfigError: naming key, value and rule.
     """
-    for key, (whole, least) in RULES.items():
+    for key, (whole, least) in rules.items():
         value = section(config, key)
         right = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
         if not (right and least <= value < float("inf")):
             kind = "a whole number" if whole else "a finite number"
             raise ConfigError(f"{key} is {value!r}; it must be {kind} from {least}")
+
+
+def check_training(config: Mapping[str, Any]) -> None:
+    """Refuse values of `conf/train.yaml` that would fail only after minutes, or pass unread.
+
+    Raises:
+        ConfigError: naming key, value and rule.
+    """
+    check_plain(config, TRAINING)
+    if config["train_physics"] not in TRAIN_PHYSICS:
+        raise ConfigError(
+            f"train_physics is {config['train_physics']!r}; it must be {' or '.join(TRAIN_PHYSICS)}"
+        )
+    batch, part = (section(config, f"algo.{key}_agent_steps") for key in ("batch", "minibatch"))
+    if isinstance(batch, int) and isinstance(part, int) and part > batch:
+        raise ConfigError(
+            f"algo.minibatch_agent_steps is {part}, above algo.batch_agent_steps, {batch}; lower it"
+        )
+
+
+def check_confidence(config: Mapping[str, Any]) -> None:
+    """Refuse a confidence that is no share between 0 and 1.
+
+    Raises:
+        ConfigError: naming key and value.
+    """
+    value = config["confidence"]
+    if not (isinstance(value, float) and 0.0 < value < 1.0):
+        raise ConfigError(f"confidence is {value!r}; it must lie between 0 and 1, like 0.95")
 
 
 def check_reference_gpu(name: str, known: tuple[str, ...]) -> None:

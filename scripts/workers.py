@@ -14,11 +14,11 @@ def outcomes_of(tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
     """Outcomes as they come, in no particular order; `jobs` processes, -1 for one a core.
 
     Raises:
-        ConfigError: `jobs` is 0.
+        ConfigError: `jobs` is no whole number, or 0.
         GpuYardError: of the first run that fails; the others are ended.
     """
-    if jobs == 0:
-        raise ConfigError("jobs is 0; use 1 or more, or -1 for one process a core")
+    if type(jobs) is not int or jobs == 0:
+        raise ConfigError(f"jobs is {jobs!r}; use 1 or more, or -1 for one process a core")
     if jobs == 1:
         yield from map(run_task, tasks)
         return

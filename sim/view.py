@@ -15,7 +15,8 @@ from sim.topology.topology import Topology
 class JobColumns:
     """Columns of the job table, (J,) each; reading one that was not granted raises SignalError.
 
-    Progress-dependent columns are current for queued and running jobs at a decision.
+    Progress-dependent columns are current for queued and running jobs at a decision. `resume_s` of
+    a running job is when its attempt began, or after a restart begins, to make progress.
     """
 
     def __init__(self, *, state: State, estimate_s: FloatArray, granted: Signal) -> None:
@@ -30,6 +31,7 @@ class JobColumns:
         self.preemptions = read_only(state.preemptions)
         self.attained_gpu_s = read_only(state.attained_gpu_s)
         self.progress_s = read_only(state.seen_progress_s)
+        self.resume_s = read_only(state.resume_s)
 
     def _require(self, signal: Signal, column: str) -> None:
         if signal not in self._granted:

@@ -105,8 +105,8 @@ class Trainer:
         """Go on from what `save` wrote; weights, optimiser and counters."""
         if not (folder / "rllib_checkpoint.json").is_file():
             raise TrainingError(
-                f"resume={folder}: there is no training checkpoint; give a `checkpoint` folder "
-                "that training wrote"
+                f"{folder}: there is no training checkpoint; give the folder of a training run "
+                "(the one that holds `checkpoint`) as resume=FOLDER"
             )
         try:
             average = torch.load(folder / AVERAGE, weights_only=True)

@@ -47,5 +47,6 @@ class Las(PreemptiveScheduler):
         attained_gpu_s = view.jobs.attained_gpu_s[running]
         next_gpu_s = (self.priority(view, running) + 1.0) * self.quantum_gpu_s
         wait_s = (next_gpu_s - attained_gpu_s) / view.jobs.num_gpus[running]
+        wait_s += np.maximum(view.jobs.resume_s[running] - view.now_s, 0.0)  # restarts: no service
         # Where the wait is below the clock's grain, the next instant there is.
         return max(view.now_s + float(wait_s.min()), float(np.nextafter(view.now_s, np.inf)))

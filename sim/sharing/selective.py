@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
+from sim.errors import GpuYardError
 from sim.occupancy import SHARING_NEEDS, Occupancy
 from sim.protocols import Placer
 from sim.view import ClusterView
@@ -18,7 +19,15 @@ class SelectiveSharing:
     needs = SHARING_NEEDS
 
     def __init__(self, *, threshold: float) -> None:
-        """`threshold`: least predicted combined speed, typically 1.2 to 1.4."""
+        """`threshold`: least predicted combined speed, typically 1.2 to 1.4.
+
+        Raises:
+            GpuYardError: it is no finite number of 0 or more.
+        """
+        if not (isinstance(threshold, int | float) and 0 <= threshold < float("inf")):
+            raise GpuYardError(
+                f"sharing.threshold is {threshold!r}; it must be a finite number, 0 or more"
+            )
         self.threshold = threshold
         self.name = f"selective{threshold:g}"
 

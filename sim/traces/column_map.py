@@ -65,6 +65,10 @@ def _absent(key: str, name: str, header: list[str], path: str) -> str:
         f"{path}, line 1: no column '{name}' for {key}{nearest(name, header)}; "
         f"the file has: {', '.join(header)}; set workload.columns.{key}=NAME"
     )
+    if key == "submit_s":
+        message += (
+            " (for timestamps workload.columns.submit_s=null workload.columns.submit_time=NAME)"
+        )
     if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
         message += "; fields must be separated by commas"
     return message

@@ -68,3 +68,12 @@ def test_a_turn_no_longer_than_the_restart_still_does_work():
         Las(**RULES, quantum_gpu_s=8.0),
     )
     assert run.finish_s.max() < 60.0
+
+
+def test_a_restart_just_short_of_a_quantum_is_no_rush_of_decisions():
+    # A gives way at 3.999, 0.001 s short of its second quantum, and is back at 9.999 while others
+    # wait. Its quantum is over only after the restart of 60 s, not every 0.001 s from then on.
+    trace = [Job(0, 1, 10), Job(3.999, 1, 10), Job(3.999, 1, 10)]
+    run = play(world(trace, cluster(1, 1), restart_s=60.0), Las(**RULES, quantum_gpu_s=2.0))
+    assert attempts(run.log)["A"][:2] == [(0, 3.999, (0,)), (9.999, 70.0, (0,))]
+    assert run.decisions < 100

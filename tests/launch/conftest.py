@@ -39,7 +39,7 @@ CONFIGS = {
 defaults:
   - hydra: default
   - topology: small
-  - optional experiment: null
+  - experiment: null
   - _self_
 seed: 0
 mode: fine

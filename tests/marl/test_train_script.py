@@ -155,6 +155,20 @@ def test_a_wrong_name_fails_before_any_work(tmp_path: Path):
     assert not (tmp_path / "run" / "learning_curve.csv").exists()
 
 
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("seed=x", "seed is 'x'"),
+        ("train_physics=bleief", "it must be belief or truth"),
+        ("rules.window=0", "rules.window is 0"),
+        ("algo.minibatch_agent_steps=1000000", "above algo.batch_agent_steps"),
+    ],
+)
+def test_a_wrong_value_fails_before_any_work(tmp_path: Path, word: str, told: str):
+    assert told in said(train(tmp_path / "run", word))
+    assert not (tmp_path / "run" / "learning_curve.csv").exists()
+
+
 @pytest.mark.slow
 def test_a_truncated_checkpoint_is_refused(interrupted: Interrupted, tmp_path: Path):
     broken = tmp_path / "broken" / "checkpoint"

@@ -60,7 +60,7 @@ class ReferenceJob:
     started_s: float = math.nan
     held_s: float = 0.0  # time on GPUs in earlier attempts
     served_s: float = 0.0  # the same without restarts
-    resume_s: float = math.nan  # when this attempt makes progress
+    resume_s: float = 0.0  # when this attempt makes progress
     first_start_s: float = math.nan
     finish_s: float = math.nan
     gpus: list[int] = field(default_factory=list)
@@ -328,6 +328,7 @@ class ReferenceSimulator:
             forwards=column(lambda job: job.forwards),
             preemptions=column(lambda job: job.preemptions),
             attained_gpu_s=column(lambda job: job.attained_gpu_s(self.now_s)),
+            resume_s=column(lambda job: job.resume_s),
             seen_progress_s=column(
                 lambda job: job.done_s(self.now_s) if job.state == "running" else job.progress_s
             ),

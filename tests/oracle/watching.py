@@ -39,6 +39,7 @@ class Watching:
                 "remaining_s": view.jobs.remaining_s[here].tolist(),
                 "progress_s": view.jobs.progress_s[here].tolist(),
                 "attained_gpu_s": view.jobs.attained_gpu_s[here].tolist(),
+                "resume_s": view.jobs.resume_s[view.running].tolist(),
             }
         )
         return self._scheduler.decide(view)

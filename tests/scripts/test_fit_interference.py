@@ -32,7 +32,8 @@ def test_measured_rows_are_named(done):
 
 
 @pytest.mark.parametrize(
-    ("word", "told"), [("folds=1", "folds is 1"), ("data_dir=no.csv", "no.csv")]
+    ("word", "told"),
+    [("folds=1", "folds is 1"), ("data_dir=no.csv", "no.csv"), ("seed=-1", "seed is -1")],
 )
 def test_what_cannot_be_is_one_message(start, word, told):
     start("fit_interference", word).failed_with(told)

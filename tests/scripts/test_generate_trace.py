@@ -53,6 +53,8 @@ def test_load_and_caps_where_asked(done):
         (("workload.load=0.9",), ("gpus=N",)),
         (("out=trace.txt",), ("trace.txt", ".csv")),
         (("workload.num_jobs=0",), ("num_jobs",)),
+        (("seed=x",), ("seed is 'x'", "whole number from 0")),
+        (("out=/proc/no.csv", "workload.num_jobs=5"), ("/proc/",)),
         (("workload=csv", "workload.path=x.csv"), ("generated workload",)),
     ],
 )

@@ -59,6 +59,8 @@ def test_a_window_of_a_part_counts_its_middle_only(done):
         (("topology.gpus_per_server=4", "topology.servers=1", "topology.servers_per_rack=1"),
          ("job c", "8 GPUs", "workload.max_gang=4", "workload.drop_too_large=true")),
         (("workload.path=nowhere.csv",), ("nowhere.csv",)),
+        (("experiment=headlin",), ("did you mean experiment=headline?",)),
+        (("sharing=selective", "sharing.threshold=much"), ("sharing.threshold is 'much'",)),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_one_message(start, trace, words, told):
