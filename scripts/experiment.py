@@ -26,6 +26,8 @@ ROLES_BY_ORDER = {
     "load_balance": "published",
     "tetris": "published",
     "lif": "published",
+    "fifo": "published",
+    "las": "reference",  # preempts, which the others may not
 }
 
 

@@ -5,12 +5,12 @@ import logging
 import math
 import shutil
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from experiment import Experiment, experiment_of
+from experiment import Experiment, experiment_of, labels_of
 from launch import Launch
 from launch_build import build
 from rich.console import Console
@@ -20,7 +20,8 @@ from marl.codec.rounds import CodecRules
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy
 from marl.rllib.algorithm import build_ppo, start_ray
-from marl.rllib.trainer import Iteration, Trainer
+from marl.rllib.trainer import Iteration, Trainer, TrainingError
+from marl.schedulers.marl import MarlScheduler
 from marl.training.plan import Plan, on_learned_physics
 from marl.training.policy_file import save_policy
 from marl.training.spec import PpoSpec, WarmStartSpec
@@ -28,8 +29,12 @@ from marl.training.teacher import RuleTeacher
 from marl.training.validate import validation_jct_s
 from marl.training.warm_start import imitate, play
 from marl.training.windows import Windows
+from sim.metrics.summary import summarise
 from sim.report.figure_learning_curve import learning_curve
 from sim.report.learning_curve_csv import read_learning_curve
+from sim.report.record import Record
+from sim.report.run_folder import write_run
+from sim.simulator import simulate
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +69,11 @@ class Training:
             max_rounds=config["max_rounds"],
         )
         self.resumed = Path(config["resume"]) if config["resume"] else None
+        if self.resumed is not None and not (self.resumed / "checkpoint").is_dir():
+            raise TrainingError(
+                f"{self.resumed}: there is no training checkpoint; give the folder of a training "
+                "run (the one that holds `checkpoint`) as resume=FOLDER"
+            )
         self.best_s = math.inf
         self.rows: list[dict[str, Any]] = []
         self.began = time.monotonic()
@@ -145,6 +155,14 @@ class Training:
         if best.resolve() != (self.folder / "policy").resolve():
             shutil.copytree(best, self.folder / "policy", dirs_exist_ok=True)
 
+    def summarise(self, record: Record) -> None:
+        """Write the metrics and the per-job table of the kept policy on validation window 0."""
+        e = self.experiment
+        scheduler = MarlScheduler(checkpoint=str(self.folder / "policy"), untrained=False)
+        labels = labels_of(e, scheduler, window=0, role=None)
+        played = simulate(e.game.simulator(e.window("validation", 0)), scheduler, e.seed, None)
+        write_run(self.folder, played, summarise(played), replace(record, labels=labels))
+
     def iterate(self, trainer: Trainer, progress: Progress) -> None:
         """PPO until the iterations or the time are used up; validates and saves on the way."""
         task = progress.add_task("PPO", total=self.ppo.iterations, note="")
@@ -215,5 +233,6 @@ def train(launch: Launch) -> Path:
             trainer.close()
     curve = read_learning_curve(run.folder / "learning_curve.csv")
     learning_curve(curve, references_s={}, path=run.folder / "learning_curve.png")
+    run.summarise(launch.record)
     print(f"best validation JCT {run.best_s:,.0f} s; policy in {run.folder / 'policy'}")
     return run.folder / "policy"

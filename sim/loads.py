@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import IntArray
 from sim.view import ClusterView
 
 
@@ -14,12 +14,6 @@ class Loads:
 
     wanted: IntArray  # (M,) GPUs that its waiting and running jobs want
     capacity: IntArray  # (M,) GPUs it has
-
-    @property
-    def wanted_frac(self) -> FloatArray:
-        """(M,) GPUs wanted over GPUs there."""
-        share: FloatArray = self.wanted / self.capacity
-        return share
 
     def moved(self, gang: int, source: int, target: int) -> "Loads":
         """The loads once `gang` GPUs' worth of work has changed partition."""

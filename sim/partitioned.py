@@ -54,7 +54,7 @@ class PartitionedScheduler:
             if own.wake_s is not None:
                 wakes.append(own.wake_s)
         if self.forwarding.steals:
-            self._steal(view, at, starts, preempts, forwards)
+            self._steal(view, at, starts, preempts, forwards, wakes)
         return Decision(
             starts=tuple(starts),
             preempts=tuple(preempts),
@@ -93,8 +93,9 @@ class PartitionedScheduler:
         starts: list[Start],
         preempts: list[int],
         forwards: list[Forward],
+        wakes: list[float],
     ) -> None:
-        """Let partitions with room take others' waiting jobs; appends to starts and forwards."""
+        """Let partitions with room take others' waiting jobs; appends to the lists given."""
         occupancy = Occupancy(view)
         for job in preempts:
             occupancy.release(job, view.gpus_of(job))
@@ -112,4 +113,6 @@ class PartitionedScheduler:
             taken = self.child.fill(here, occupancy, self.child.order(here), True)
             forwards += [Forward(start.job, partition) for start in taken]
             starts += taken
+            wake_s = self.child.wake_s(here, taken) if taken else None
+            wakes += [] if wake_s is None else [wake_s]
             free &= ~np.isin(view.queued, [start.job for start in taken])

@@ -39,7 +39,6 @@ def tables_of(view: ClusterView) -> Tables:
     """Tables for one run; `view` needs PREDICTION, PROFILE and INTERFERENCE."""
     belief, topology, jobs = view.belief, view.topology, view.jobs
     network, compute_s = belief.network, np.ascontiguousarray(belief.catalogue.compute_s)
-    estimate_s = np.nan_to_num(jobs.estimate_s, nan=0.0)
     local, servers, racks = compact_spread(jobs.num_gpus, topology)
 
     def at(table: FloatArray, index: IntArray) -> FloatArray:
@@ -51,7 +50,7 @@ def tables_of(view: ClusterView) -> Tables:
     return Tables(
         num_gpus=jobs.num_gpus,
         profile=jobs.profile,
-        estimate_s=estimate_s,
+        estimate_s=jobs.estimate_s,
         progress_s=jobs.progress_s,
         tenants=view.tenants,
         tenant=view.tenant,

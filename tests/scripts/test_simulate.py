@@ -26,7 +26,7 @@ def test_a_whole_trace_with_the_defaults(done, trace):
     assert all(value is None or isinstance(value, int | float) for value in metrics.values())
     record = json.loads((outcome.folder / "record.json").read_text())
     assert (record["scheduler"], record["agents"], record["seed"]) == ("fifo+consolidated", 1, 5)
-    assert (record["load"], record["physics"], record["role"]) == (None, "none", "composite")
+    assert (record["load"], record["physics"], record["role"]) == (None, "none", "published")
     assert record["versions"]["numba"]
     config = yaml.safe_load((outcome.folder / "config.yaml").read_text())
     assert config["sharing"]["_target_"].endswith("NoSharing")
