@@ -227,7 +227,7 @@ def test_a_broken_checkpoint_is_refused_by_name(
         trainer.save(folder)
         for path in folder.rglob("*.pkl"):
             path.write_bytes(path.read_bytes()[: 0 if harm == "empty" else 50])
-    with pytest.raises(TrainingError, match=rf"resume={folder}"):
+    with pytest.raises(TrainingError, match=str(folder)):
         trainer.restore(folder)
 
 
