@@ -40,17 +40,6 @@ def read_comparison_csv(path: Path) -> list[ComparisonRow]:
         return [_row(f"{path}, line {lines.line_num}", header, cells) for cells in lines]
 
 
-def read_comparisons(paths: Sequence[Path]) -> list[ComparisonRow]:
-    """Rows of several files, one after the other.
-
-    Raises:
-        ReportError: as `read_comparison_csv`, or two rows have the same labels.
-    """
-    rows = [row for path in paths for row in read_comparison_csv(path)]
-    check_distinct(rows)
-    return rows
-
-
 def check_distinct(rows: Sequence[ComparisonRow]) -> None:
     """Refuse two results of the same thing: which one should count?"""
     seen: set[Labels] = set()

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from sim.report.comparison import (
     check_distinct,
     read_comparison_csv,
-    read_comparisons,
     write_comparison_csv,
 )
 from sim.report.comparison_row import ComparisonRow
@@ -60,13 +59,6 @@ def test_a_metric_that_one_row_lacks_reads_back_as_nan(tmp_path, make):
     first, second = read_comparison_csv(path)
     assert (first.metrics["x"], second.metrics["y"]) == (1, 2.5)
     assert math.isnan(first.metrics["y"]) and math.isnan(second.metrics["x"])
-
-
-def test_files_are_joined(tmp_path, make):
-    paths = [tmp_path / f"{seed}.csv" for seed in range(3)]
-    for seed, path in enumerate(paths):
-        write_comparison_csv(path, [make.row(seed=seed)])
-    assert [row.labels.seed for row in read_comparisons(paths)] == [0, 1, 2]
 
 
 def test_the_same_result_twice_is_refused(make):
