@@ -7,13 +7,19 @@ from sim.arrays import FloatArray, IntArray
 
 
 class Kind(IntEnum):
-    """Kinds of events. At one instant finishes come before arrivals, then decisions' effects."""
+    """Kinds of events; docs/semantics.md says in which order they come at one instant."""
 
     FINISH = 0
     ARRIVAL = 1
     PREEMPT = 2
     FORWARD = 3
     START = 4
+    FAIL = 5  # an attempt failed: the job queues again
+    EVICT = 6  # its server went away: the job queues again
+    EXPIRE = 7  # its lease ended: the job queues again
+    WITHDRAW = 8  # its user gave up, or a parent ended badly: the job leaves for good
+    SERVER_DOWN = 9  # job is -1; gpus are the server's
+    SERVER_UP = 10
 
 
 @dataclass(frozen=True)
@@ -22,6 +28,7 @@ class EventLog:
 
     time_s: FloatArray  # (E,)
     kind: IntArray  # (E,) Kind
-    job: IntArray  # (E,) row of the job table
-    partition: IntArray  # (E,) partition that holds the job after the event
-    gpus: tuple[IntArray, ...]  # (E,) GPUs taken (START), given back (FINISH, PREEMPT), or none
+    job: IntArray  # (E,) row of the job table; -1 where the event is a server's
+    partition: IntArray  # (E,) partition that holds the job after the event; a server's own
+    gpus: tuple[IntArray, ...]  # (E,) GPUs taken (START), given back (when a job that held some
+    # stops), changed (SERVER_*), or none

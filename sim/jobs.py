@@ -1,11 +1,15 @@
 """The job table: what is known of every job before the run starts, as arrays."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
 from sim.errors import TraceError
+from sim.traits import Attempts, Demands, Elastic, Fates, Identity, Precedence, Urgency
+
+COLUMNS = ("submit_s", "num_gpus", "duration_s", "estimate_s", "profile", "home", "measured")
+TRAITS = ("demands", "elastic", "identity", "urgency", "fates")
 
 
 @dataclass(frozen=True)
@@ -24,12 +28,21 @@ class JobTable:
     profile: IntArray  # (J,) row of the profile catalogue
     home: IntArray  # (J,) partition at which the job arrives
     measured: BoolArray  # (J,) True where metrics count the job (warm-up and drain are False)
+    # None: no job of the table has any of it.
+    demands: Demands | None = None
+    elastic: Elastic | None = None
+    identity: Identity | None = None
+    urgency: Urgency | None = None
+    fates: Fates | None = None
+    attempts: Attempts | None = None
+    precedence: Precedence | None = None
 
     def __post_init__(self) -> None:
         """Check shapes and ranges; a reader reports the line, this reports the job."""
-        for field in fields(self):
-            if len(getattr(self, field.name)) != len(self.job_id):
-                raise TraceError(f"job table: column {field.name} has another length than job_id")
+        for name in (*COLUMNS, *TRAITS):
+            value = getattr(self, name)
+            if value is not None and len(value) != len(self.job_id):
+                raise TraceError(f"job table: column {name} has another length than job_id")
         if np.any(np.diff(self.submit_s) < 0):
             raise TraceError("job table: submit_s is not sorted; sort the rows by submission")
         self._check("num_gpus", self.num_gpus < 1, "a gang needs at least one GPU")

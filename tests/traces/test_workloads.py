@@ -30,7 +30,8 @@ CATALOGUE = Catalogue(
 SETTING = Setting(
     gpus=64, partitions=1, skew=0.5, catalogue=CATALOGUE, estimator=NoisyEstimator(sigma=1.0)
 )
-COLUMNS = [field.name for field in fields(JobTable)]
+from sim.jobs import COLUMNS as JOB_COLUMNS
+COLUMNS = ["job_id", *JOB_COLUMNS]
 
 
 def workload(name: str, *overrides: str):
