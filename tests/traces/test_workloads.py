@@ -1,7 +1,7 @@
 """Workloads from their yaml files to job tables: whole traces, windows, common random numbers."""
 
 import os
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from sim.errors import TraceError
 from sim.estimators.noisy import NoisyEstimator
 from sim.estimators.none import NoEstimator
 from sim.estimators.oracle import OracleEstimator
+from sim.jobs import COLUMNS as JOB_COLUMNS
 from sim.jobs import JobTable
 from sim.physics.catalogue import Catalogue
 from sim.traces.setting import Setting
@@ -30,7 +31,6 @@ CATALOGUE = Catalogue(
 SETTING = Setting(
     gpus=64, partitions=1, skew=0.5, catalogue=CATALOGUE, estimator=NoisyEstimator(sigma=1.0)
 )
-from sim.jobs import COLUMNS as JOB_COLUMNS
 COLUMNS = ["job_id", *JOB_COLUMNS]
 
 
