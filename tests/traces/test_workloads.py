@@ -15,7 +15,6 @@ from sim.estimators.noisy import NoisyEstimator
 from sim.estimators.none import NoEstimator
 from sim.estimators.oracle import OracleEstimator
 from sim.jobs import COLUMNS as JOB_COLUMNS
-from sim.jobs import JobTable
 from sim.physics.catalogue import Catalogue
 from sim.traces.setting import Setting
 
