@@ -11,11 +11,13 @@ from plain_rules import RULES, check_plain, check_reference_gpu
 from marl.env.game import Game
 from sim.errors import TraceError
 from sim.jobs import JobTable
+from sim.outages import NO_OUTAGES
 from sim.physics.no_interference import NoInterference
 from sim.physics.pair_table import PairTable
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler
 from sim.report.labels import Labels
+from sim.rules import Rules
 from sim.signals import Signal, information_of
 from sim.topology.partitions import contiguous_partitions
 from sim.traces.setting import Setting
@@ -103,9 +105,8 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
         physics=physics,
         belief=replace(physics, pairs=_believed(config, physics)),
         partition_of_server=contiguous_partitions(topology, agents["count"]),
-        max_tenants=config["max_tenants"],
-        restart_s=config["restart_s"],
-        max_forwards=agents["max_forwards"],
+        rules=_rules(config),
+        outages=NO_OUTAGES,
     )
     return Experiment(
         game=game,
@@ -115,6 +116,16 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
         load=config["workload"]["load"],
         workload_name=config["workload"]["name"],
         belief_info=config["belief"]["info"],
+    )
+
+
+def _rules(config: Mapping[str, Any]) -> Rules:
+    keys = (
+        "max_tenants", "gpu_oversubscription", "restart_s", "checkpoint_work_s", "checkpoint_s",
+        "preempt_saves",
+    )  # fmt: skip
+    return Rules(
+        **{key: config[key] for key in keys}, max_forwards=config["agents"]["max_forwards"]
     )
 
 

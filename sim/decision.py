@@ -7,10 +7,16 @@ from sim.arrays import IntArray
 
 @dataclass(frozen=True)
 class Start:
-    """Start `job` (row of the job table) on `gpus` (global GPU ids, exactly its gang, distinct)."""
+    """Start `job` (row of the job table) on `gpus`: distinct GPU ids, as many as its gang.
+
+    An elastic job may get any number of GPUs between its least and its most. With a lease the job
+    queues again after `lease_s`, its work kept; started at that instant on the same GPUs in the
+    same order, it goes on at no cost.
+    """
 
     job: int
     gpus: IntArray  # (num_gpus,)
+    lease_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,14 @@
 from sim.errors import InvalidDecision
 from sim.jobs import JobTable
 from sim.kernel import apply as verdicts
-from sim.kernel.state import NOW_S, State
+from sim.kernel.layout import State
 
-STATUS = ("not arrived yet", "waiting", "running", "finished")
+STATUS = ("not arrived yet", "waiting", "running", "finished", "withdrawn", "blocked by a parent")
 
 
 def refusal(verdict: int, job: int, what: int, state: State, jobs: JobTable) -> InvalidDecision:
     """The error for one verdict: names job, GPU or partition, holder and time."""
-    when = f"at t={state.clock[NOW_S]:.1f} s"
+    when = f"at t={state.world['now_s'][0]:.1f} s"
     if verdict == verdicts.NO_SUCH_JOB:
         return InvalidDecision(f"there is no job row {job} (rows 0 to {len(jobs) - 1}) {when}")
     if verdict == verdicts.PAST_WAKE:
@@ -20,38 +20,61 @@ def refusal(verdict: int, job: int, what: int, state: State, jobs: JobTable) -> 
 
 
 def _reason(verdict: int, job: int, what: int, state: State) -> str:
-    if verdict in (verdicts.NOT_RUNNING, verdicts.NOT_QUEUED):
-        wanted = "running" if verdict == verdicts.NOT_RUNNING else "waiting"
-        return f"must be {wanted}, but is {STATUS[state.status[job]]}"
-    if verdict == verdicts.NO_SUCH_PARTITION:
-        last = int(state.server_partition.max())
-        return (
-            f"cannot be forwarded from partition {state.partition[job]} to {what}; "
-            f"choose another of 0 to {last}"
-        )
-    if verdict == verdicts.TOO_MANY_FORWARDS:
-        return f"was forwarded {state.forwards[job]} times, the most agents.max_forwards allows"
-    if verdict == verdicts.FORWARDED_TWICE:
-        return f"is forwarded twice in one decision, the second time to partition {what}"
-    if verdict == verdicts.WRONG_GANG:
-        return f"needs {state.num_gpus[job]} GPUs, the decision names {what}"
-    return _gpu_reason(verdict, job, what, state)
+    row = state.job[job]
+    least, most = int(row["least_gpus"]), int(row["most_gpus"])
+    needs = f"{least}" if least == most else f"{least} to {most}"
+    words = {
+        verdicts.NOT_RUNNING: f"must be running, but is {STATUS[row['status']]}",
+        verdicts.NOT_QUEUED: f"must be waiting, but is {STATUS[row['status']]}",
+        verdicts.NO_SUCH_PARTITION: f"cannot be forwarded from partition {row['partition']} to "
+        f"{what}; choose another of 0 to {int(state.world['num_partitions'][0]) - 1}",
+        verdicts.TOO_MANY_FORWARDS: f"was forwarded {row['forwards']} times, the most "
+        "agents.max_forwards allows",
+        verdicts.FORWARDED_TWICE: "is forwarded twice in one decision, the second time to "
+        f"partition {what}",
+        verdicts.WRONG_GANG: f"needs {needs} GPUs, the decision names {what}",
+        verdicts.PAST_LEASE: "gets a lease that is not above 0 s; give a longer one or None",
+    }
+    return words[verdict] if verdict in words else _gpu_reason(verdict, job, what, state)
 
 
 def _gpu_reason(verdict: int, job: int, gpu: int, state: State) -> str:
     if verdict == verdicts.NO_SUCH_GPU:
-        return f"there is no GPU {gpu} (GPUs 0 to {len(state.gpu_server) - 1})"
+        return f"there is no GPU {gpu} (GPUs 0 to {len(state.gpu) - 1})"
     if verdict == verdicts.GPU_TWICE:
         return f"GPU {gpu} is named twice"
     if verdict == verdicts.FOREIGN_GPU:
-        owner = state.server_partition[state.gpu_server[gpu]]
+        owner = state.server[state.gpu[gpu]["server"]]["partition"]
         return (
-            f"GPU {gpu} belongs to partition {owner}, the job to {state.partition[job]}; "
+            f"GPU {gpu} belongs to partition {owner}, the job to {state.job[job]['partition']}; "
             "forward it first"
         )
-    holders = ", ".join(str(j) for j in state.tenant[gpu, : state.tenants[gpu]])
+    if verdict in (verdicts.SERVER_AWAY, verdicts.WRONG_TYPE, verdicts.NO_CORES,
+                   verdicts.NO_MEMORY):  # fmt: skip
+        return _server_reason(verdict, job, gpu, state)
+    holders = ", ".join(str(j) for j in state.tenant[gpu, : state.gpu[gpu]["tenants"]])
     if verdict == verdicts.GPU_FULL:
         return (
-            f"GPU {gpu} is held by job rows {holders}, and max_tenants is {state.tenant.shape[1]}"
+            f"GPU {gpu} is held by job rows {holders} with {state.gpu[gpu]['milli']} thousandths; "
+            f"max_tenants is {state.tenant.shape[1]}, and together they may ask for "
+            f"{state.world['gpu_limit_milli'][0]}"
         )
     return f"does not fit in the memory of GPU {gpu} beside job rows {holders}"
+
+
+def _server_reason(verdict: int, job: int, gpu: int, state: State) -> str:
+    server, row = int(state.gpu[gpu]["server"]), state.job[job]
+    where = state.server[server]
+    if verdict == verdicts.SERVER_AWAY:
+        return f"GPU {gpu} is on server {server}, which is away"
+    if verdict == verdicts.WRONG_TYPE:
+        return f"GPU {gpu} is of type {where['gpu_type']}, which the job does not accept"
+    if verdict == verdicts.NO_CORES:
+        return (
+            f"its workers need {row['cpu_milli']} thousandths of a core each, server {server} "
+            f"of GPU {gpu} has {where['cpu_free_milli']} free"
+        )
+    return (
+        f"its workers need {row['memory_mib']} MiB each, server {server} of GPU {gpu} has "
+        f"{where['memory_free_mib']} free"
+    )

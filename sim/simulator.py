@@ -5,17 +5,20 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sim.arrays import IntArray
-from sim.decision import Decision
+from sim.arrays import FloatArray, IntArray
+from sim.decision import Decision, Start
 from sim.errors import SimulationError
 from sim.jobs import JobTable
 from sim.kernel.advance import OVER, STUCK, advance_until_decision
 from sim.kernel.apply import LEGAL, apply_decision
-from sim.kernel.state import FINISHED, NOW_S, NUM_QUEUED, WAKE_S, State, make_state
+from sim.kernel.building import make_state
+from sim.kernel.layout import State
+from sim.outages import Outages
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler
 from sim.recorder import Recorder
 from sim.refusal import refusal
+from sim.rules import Rules
 from sim.run import Run
 from sim.signals import Signal
 from sim.topology.topology import Topology
@@ -37,9 +40,8 @@ class Simulator:
         physics: Physics,
         belief: Physics,
         partition_of_server: IntArray,
-        max_tenants: int,
-        restart_s: float,
-        max_forwards: int,
+        rules: Rules,
+        outages: Outages,
     ) -> None:
         """A cluster at time 0. `belief` is what schedulers with INTERFERENCE are told."""
         if len(jobs) == 0:
@@ -48,31 +50,30 @@ class Simulator:
         self.topology = topology
         self.belief = belief
         self.partition_of_server = partition_of_server
-        self.max_forwards = max_forwards
+        self.rules = rules
         self.state: State = make_state(
             jobs=jobs,
             topology=topology,
             physics=physics,
             server_partition=partition_of_server,
-            max_tenants=max_tenants,
-            restart_s=restart_s,
-            max_forwards=max_forwards,
+            rules=rules,
+            outages=outages,
         )
         self._recorder = Recorder(self.state)
 
     @property
     def now_s(self) -> float:
         """Simulated time."""
-        return float(self.state.clock[NOW_S])
+        return float(self.state.world["now_s"][0])
 
     def views(self, needs: Signal) -> ViewMaker:
         """The maker of views that grant `needs`."""
         return ViewMaker(
             state=self.state,
-            estimate_s=self.jobs.estimate_s,
+            jobs=self.jobs,
             topology=self.topology,
             belief=self.belief,
-            max_forwards=self.max_forwards,
+            max_forwards=self.rules.max_forwards,
             granted=needs,
         )
 
@@ -81,13 +82,14 @@ class Simulator:
         self._recorder.flush_if_half_full()
         verdict = advance_until_decision(self.state)
         if verdict == STUCK:
-            waiting = int(self.state.counts[NUM_QUEUED])
-            job = int(self.state.queue[0])
+            world = self.state.world[0]
+            waiting = int(world["num_queued"])
+            job = int(self.state.queue[world["queue_first"]])
             raise SimulationError(
                 f"{waiting} jobs wait forever from t={self.now_s:.1f} s on: nothing runs, nothing "
                 f"arrives, and the scheduler starts none. The first is job "
                 f"{self.jobs.job_id[job]} ({self.jobs.num_gpus[job]} GPUs) in partition "
-                f"{self.state.partition[job]}; does it fit there, and may it be forwarded?"
+                f"{self.state.job[job]['partition']}; does it fit there, and may it be forwarded?"
             )
         return verdict != OVER
 
@@ -95,7 +97,7 @@ class Simulator:
         """Check and apply; raises InvalidDecision, after which the run cannot go on."""
         starts, preempts, forwards = decision.starts, decision.preempts, decision.forwards
         if not (starts or preempts or forwards) and decision.wake_s is None:
-            self.state.clock[WAKE_S] = np.inf
+            self.state.world["wake_s"] = np.inf
             return
         gangs = [len(start.gpus) for start in starts]
         verdict, job, what = apply_decision(
@@ -109,6 +111,7 @@ class Simulator:
             np.concatenate([start.gpus for start in starts]).astype(np.int64)
             if starts
             else NO_INTS,
+            _leases(starts),
             np.nan if decision.wake_s is None else float(decision.wake_s),
         )
         self._recorder.flush_if_half_full()
@@ -116,8 +119,8 @@ class Simulator:
             raise refusal(verdict, job, what, self.state, self.jobs)
 
     def finished(self) -> int:
-        """Jobs that are done."""
-        return int(np.count_nonzero(self.state.status == FINISHED))
+        """Jobs that are done or withdrawn."""
+        return len(self.jobs) - int(self.state.world["num_left"][0])
 
     def outcome(self, scheduler: str, decisions: int, decision_s: float, loop_s: float) -> Run:
         """The run so far as a value."""
@@ -127,17 +130,22 @@ class Simulator:
             jobs=self.jobs,
             topology=self.topology,
             partition_of_server=self.partition_of_server,
-            start_s=state.first_start_s.copy(),
-            finish_s=state.finish_s.copy(),
-            run_s=state.run_s.copy(),
-            preemptions=state.preemptions.copy(),
-            forwards=state.forwards.copy(),
-            partition=state.partition.copy(),
+            start_s=state.job["first_start_s"].copy(),
+            finish_s=state.job["finish_s"].copy(),
+            run_s=state.job["run_s"].copy(),
+            preemptions=state.job["preemptions"].copy(),
+            forwards=state.job["forwards"].copy(),
+            partition=state.job["partition"].copy(),
             log=self._recorder.log(),
             decisions=decisions,
             decision_s=decision_s,
             loop_wall_s=loop_s,
         )
+
+
+def _leases(starts: tuple[Start, ...]) -> FloatArray:
+    """(n,) seconds of each start's lease, NaN for none."""
+    return np.array([np.nan if s.lease_s is None else s.lease_s for s in starts], np.float64)
 
 
 def simulate(

@@ -6,7 +6,8 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray, read_only
 from sim.errors import SignalError
-from sim.kernel.state import NOW_S, NUM_QUEUED, NUM_RUNNING, State
+from sim.jobs import JobTable
+from sim.kernel.layout import State
 from sim.physics.physics import Physics
 from sim.signals import Signal
 from sim.topology.topology import Topology
@@ -16,22 +17,32 @@ class JobColumns:
     """Columns of the job table, (J,) each; reading one that was not granted raises SignalError.
 
     Progress-dependent columns are current for queued and running jobs at a decision. `resume_s` of
-    a running job is when its attempt began, or after a restart begins, to make progress.
+    a running job is when its attempt began, or after a restart begins, to make progress. The
+    traits (`sim.traits`) of a table that has none are None.
     """
 
-    def __init__(self, *, state: State, estimate_s: FloatArray, granted: Signal) -> None:
+    def __init__(self, *, state: State, jobs: JobTable, granted: Signal) -> None:
         """Windows on `state`; `granted` is what the scheduler's `needs` name."""
         self._state = state
-        self._estimate_s = read_only(estimate_s)
+        self._estimate_s = read_only(jobs.estimate_s)
         self._granted = granted
-        self.submit_s = read_only(state.submit_s)
-        self.num_gpus = read_only(state.num_gpus)
-        self.partition = read_only(state.partition)
-        self.forwards = read_only(state.forwards)
-        self.preemptions = read_only(state.preemptions)
-        self.attained_gpu_s = read_only(state.attained_gpu_s)
-        self.progress_s = read_only(state.seen_progress_s)
-        self.resume_s = read_only(state.resume_s)
+        row = state.job
+        self.submit_s = read_only(row["submit_s"])
+        self.num_gpus = read_only(row["num_gpus"])
+        self.partition = read_only(row["partition"])
+        self.forwards = read_only(row["forwards"])
+        self.preemptions = read_only(row["preemptions"])
+        self.restarts = read_only(row["restarts"])
+        self.attained_gpu_s = read_only(row["attained_gpu_s"])
+        self.progress_s = read_only(row["seen_progress_s"])
+        self.resume_s = read_only(row["resume_s"])
+        self.lease_end_s = read_only(row["lease_end_s"])  # of a running job
+        self.held = read_only(row["held"])  # GPUs of a running job
+        self.demands = jobs.demands
+        self.elastic = jobs.elastic
+        self.identity = jobs.identity
+        self.urgency = jobs.urgency
+        self.precedence = jobs.precedence
 
     def _require(self, signal: Signal, column: str) -> None:
         if signal not in self._granted:
@@ -44,13 +55,13 @@ class JobColumns:
     def duration_s(self) -> FloatArray:
         """True work (DURATION)."""
         self._require(Signal.DURATION, "duration_s")
-        return read_only(self._state.work_s)
+        return read_only(self._state.job["work_s"])
 
     @property
     def remaining_s(self) -> FloatArray:
         """True work left, at speed 1 (DURATION)."""
         self._require(Signal.DURATION, "remaining_s")
-        left_s: FloatArray = self._state.work_s - self._state.seen_progress_s
+        left_s: FloatArray = self._state.job["work_s"] - self._state.job["seen_progress_s"]
         return left_s
 
     @property
@@ -68,14 +79,14 @@ class JobColumns:
     def predicted_remaining_s(self) -> FloatArray:
         """Predicted work left, 0 once the prediction is exceeded (PREDICTION)."""
         self._require(Signal.PREDICTION, "predicted_remaining_s")
-        left_s: FloatArray = np.maximum(self.estimate_s - self._state.seen_progress_s, 0.0)
+        left_s: FloatArray = np.maximum(self.estimate_s - self._state.job["seen_progress_s"], 0.0)
         return left_s
 
     @property
     def profile(self) -> IntArray:
         """Row of the profile catalogue (PROFILE)."""
         self._require(Signal.PROFILE, "profile")
-        return read_only(self._state.profile)
+        return read_only(self._state.job["profile"])
 
 
 @dataclass(frozen=True)
@@ -93,13 +104,18 @@ class ClusterView:
     num_partitions: int
     tenants: IntArray  # (G,) jobs on each GPU
     tenant: IntArray  # (G, C) those jobs; entries from `tenants` on are -1
-    server_free: IntArray  # (S,) GPUs without a tenant
+    server_free: IntArray  # (S,) GPUs without a tenant; 0 while the server is away
     nic_jobs: IntArray  # (S,) multi-server jobs on each server
     uplink_jobs: IntArray  # (R,) multi-rack jobs in each rack
     max_forwards: int
     granted: Signal
-    placed: IntArray  # GPUs of running job j: placed[slot[j]:slot[j + 1]]
-    slot: IntArray  # (J + 1,)
+    placed: IntArray  # GPUs of running job j: placed[slot[j]:slot[j] + jobs.held[j]]
+    slot: IntArray  # (J,)
+    server_closed: IntArray  # (S,) 0: the server is up
+    server_cpu_free_milli: IntArray  # (S,)
+    server_memory_free_mib: IntArray  # (S,)
+    gpu_milli: IntArray  # (G,) thousandths promised to its tenants
+    gpu_limit_milli: int
     known_physics: Physics
     server_type: IntArray  # (S,) catalogue row of each server's GPU type
 
@@ -112,7 +128,7 @@ class ClusterView:
 
     def gpus_of(self, job: int) -> IntArray:
         """GPUs of a running job."""
-        return self.placed[self.slot[job] : self.slot[job + 1]]
+        return self.placed[self.slot[job] : self.slot[job] + self.jobs.held[job]]
 
     def narrowed(self, partition: int, queued: IntArray) -> "ClusterView":
         """The view of one partition's scheduler, with the given queue."""
@@ -131,7 +147,7 @@ class ViewMaker:
         self,
         *,
         state: State,
-        estimate_s: FloatArray,
+        jobs: JobTable,
         topology: Topology,
         belief: Physics,
         max_forwards: int,
@@ -140,31 +156,37 @@ class ViewMaker:
         """Prepare windows on `state`."""
         self._state = state
         self._fixed = {
-            "jobs": JobColumns(state=state, estimate_s=estimate_s, granted=granted),
+            "jobs": JobColumns(state=state, jobs=jobs, granted=granted),
             "topology": topology,
             "servers": np.arange(topology.num_servers),
             "partition": None,
-            "partition_of_server": read_only(state.server_partition),
-            "num_partitions": int(state.server_partition.max()) + 1,
-            "tenants": read_only(state.tenants),
+            "partition_of_server": read_only(state.server["partition"]),
+            "num_partitions": int(state.world["num_partitions"][0]),
+            "tenants": read_only(state.gpu["tenants"]),
             "tenant": read_only(state.tenant),
             "server_free": read_only(state.server_free),
-            "nic_jobs": read_only(state.nic_jobs),
-            "uplink_jobs": read_only(state.uplink_jobs),
+            "nic_jobs": read_only(state.server["nic_jobs"]),
+            "uplink_jobs": read_only(state.rack["uplink_jobs"]),
             "max_forwards": max_forwards,
             "granted": granted,
             "placed": read_only(state.placed),
-            "slot": read_only(state.slot),
+            "slot": read_only(state.job["first"]),
             "known_physics": belief,
-            "server_type": read_only(state.server_type),
+            "server_type": read_only(state.server["type"]),
+            "server_closed": read_only(state.server["closed"]),
+            "server_cpu_free_milli": read_only(state.server["cpu_free_milli"]),
+            "server_memory_free_mib": read_only(state.server["memory_free_mib"]),
+            "gpu_milli": read_only(state.gpu["milli"]),
+            "gpu_limit_milli": int(state.world["gpu_limit_milli"][0]),
         }
 
     def view(self) -> ClusterView:
         """The view of this instant."""
-        state = self._state
+        state, world = self._state, self._state.world
+        first, queued = int(world["queue_first"][0]), int(world["num_queued"][0])
         return ClusterView(
-            now_s=float(state.clock[NOW_S]),
-            queued=state.queue[: state.counts[NUM_QUEUED]].copy(),
-            running=np.sort(state.running[: state.counts[NUM_RUNNING]]),
+            now_s=float(world["now_s"][0]),
+            queued=state.queue[first : first + queued].copy(),
+            running=np.sort(state.running[: int(world["num_running"][0])]),
             **self._fixed,  # type: ignore[arg-type]
         )

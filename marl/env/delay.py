@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from sim.arrays import FloatArray
-from sim.kernel.state import FINISHED, NOW_S, PENDING, RUNNING, State
+from sim.kernel.layout import FINISHED, PENDING, RUNNING, State
 
 
 @njit(cache=True)
@@ -17,22 +17,22 @@ def accrue_delay(state: State, known_s: FloatArray, out: FloatArray) -> None:
     noise. It counts for the partition that has the job at the end of the interval. `known_s` (J,)
     is each job's delay at the last call, updated here; NaN where a finished job is booked.
     """
-    now_s = state.clock[NOW_S]
-    for job in range(len(state.status)):
-        status = state.status[job]
+    now_s, jobs = state.world[0].now_s, state.job
+    for job in range(len(jobs)):
+        status = jobs[job].status
         if status == PENDING:
             return  # jobs arrive in order of rows
         if np.isnan(known_s[job]):
             continue  # finished and booked
         if status == FINISHED:
-            delay_s = state.finish_s[job] - state.submit_s[job] - state.work_s[job]
+            delay_s = jobs[job].finish_s - jobs[job].submit_s - jobs[job].work_s
         else:
-            ahead_s = max(0.0, now_s - state.rated_s[job]) if state.rate[job] > 0.0 else 0.0
-            done_s = state.progress_s[job]
+            ahead_s = max(0.0, now_s - jobs[job].rated_s) if jobs[job].rate > 0.0 else 0.0
+            done_s = jobs[job].progress_s
             if status == RUNNING:
-                done_s += state.rate[job] * ahead_s
-            delay_s = now_s - state.submit_s[job] - done_s
-        out[state.partition[job]] += delay_s - known_s[job]
+                done_s += jobs[job].rate * ahead_s
+            delay_s = now_s - jobs[job].submit_s - done_s
+        out[jobs[job].partition] += delay_s - known_s[job]
         known_s[job] = np.nan if status == FINISHED else delay_s
 
 

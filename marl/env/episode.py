@@ -7,7 +7,7 @@ from marl.env.game import Game
 from sim.arrays import FloatArray
 from sim.decision import Decision
 from sim.jobs import JobTable
-from sim.kernel.state import FINISHED
+from sim.kernel.layout import FINISHED
 from sim.signals import Signal
 from sim.view import ClusterView
 
@@ -30,7 +30,7 @@ class Episode:
     @property
     def over(self) -> bool:
         """Whether all jobs are done."""
-        return bool((self._simulator.state.status == FINISHED).all())
+        return self._simulator.finished() == self.num_jobs
 
     def apply(self, decision: Decision) -> None:
         """One round's decision."""
@@ -53,7 +53,7 @@ class Episode:
 
     def jct_mean_s(self) -> float:
         """Mean JCT of the jobs that are done; NaN before the first."""
-        state = self._simulator.state
-        done = state.status == FINISHED
-        jct_s = state.finish_s[done] - state.submit_s[done]
+        rows = self._simulator.state.job
+        done = rows["status"] == FINISHED
+        jct_s = rows["finish_s"][done] - rows["submit_s"][done]
         return float(jct_s.mean()) if done.any() else float("nan")

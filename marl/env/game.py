@@ -6,7 +6,9 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.jobs import JobTable
+from sim.outages import Outages
 from sim.physics.physics import Physics
+from sim.rules import Rules
 from sim.simulator import Simulator
 from sim.topology.topology import Topology
 
@@ -19,9 +21,8 @@ class Game:
     physics: Physics  # what happens: in training usually the learned interference model
     belief: Physics  # what agents are told
     partition_of_server: IntArray  # (S,)
-    max_tenants: int
-    restart_s: float
-    max_forwards: int
+    rules: Rules
+    outages: Outages
 
     @property
     def partitions(self) -> int:
@@ -36,7 +37,6 @@ class Game:
             physics=self.physics,
             belief=self.belief,
             partition_of_server=self.partition_of_server,
-            max_tenants=self.max_tenants,
-            restart_s=self.restart_s,
-            max_forwards=self.max_forwards,
+            rules=self.rules,
+            outages=self.outages,
         )

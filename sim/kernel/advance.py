@@ -1,86 +1,135 @@
 """Let time pass until a decision is due."""
 
 import numpy as np
-from numba import njit
 
-from sim.kernel.log import ARRIVAL, FINISH, log_event
-from sim.kernel.placing import queue_insert, vacate
+from sim.kernel.jit import inlined, kernel
+from sim.kernel.layout import BLOCKED, FINISHED, QUEUED, WITHDRAWN, State
+from sim.kernel.leaving import reach_target, requeue, withdraw
+from sim.kernel.log import ARRIVAL, EXPIRE, log_event
+from sim.kernel.queue import queue_insert
 from sim.kernel.rates import rerate
-from sim.kernel.state import (
-    FINISHED,
-    HEAP_SIZE,
-    NEXT_ARRIVAL,
-    NOW_S,
-    NUM_QUEUED,
-    NUM_RUNNING,
-    QUEUED,
-    WAKE_S,
-    State,
-)
+from sim.kernel.servers import change_server
 
 DECIDE, OVER, STUCK = 0, 1, 2  # what `advance_until_decision` returns
 
 
-@njit(cache=True)
-def _next_event_s(state: State) -> float:
-    at_s = state.clock[WAKE_S]
-    if state.counts[HEAP_SIZE] > 0:
-        at_s = min(at_s, state.heap_s[state.heap[0]])
-    if state.counts[NEXT_ARRIVAL] < len(state.submit_s):
-        at_s = min(at_s, state.submit_s[state.counts[NEXT_ARRIVAL]])
+@inlined
+def next_event_s(state: State) -> float:
+    """Time of the next instant; inf if nothing will happen any more."""
+    world = state.world[0]
+    at_s = world.wake_s
+    if world.heap_size > 0:
+        at_s = min(at_s, state.heap[0].at_s)
+    if world.next_arrival < len(state.job):
+        at_s = min(at_s, state.job[world.next_arrival].submit_s)
+    if world.num_left > 0 and world.next_outage < len(state.outages):
+        at_s = min(at_s, state.outages[world.next_outage].at_s)
+    if world.next_withdrawal < len(state.withdrawals):
+        at_s = min(at_s, _next_withdrawal_s(state))
     return float(at_s)
 
 
-@njit(cache=True)
-def _finish_due(state: State) -> None:
-    now_s = state.clock[NOW_S]
-    while state.counts[HEAP_SIZE] > 0 and state.heap_s[state.heap[0]] <= now_s:
-        job = state.heap[0]
-        vacate(state, job, FINISHED)
-        state.progress_s[job] = state.work_s[job]
-        state.finish_s[job] = now_s
-        log_event(state, FINISH, job)
+@kernel
+def _next_withdrawal_s(state: State) -> float:
+    """When the next user gives up; users whose job is over are passed by."""
+    world = state.world[0]
+    while world.next_withdrawal < len(state.withdrawals):
+        row = state.job[state.withdrawals[world.next_withdrawal]]
+        if row.status not in (FINISHED, WITHDRAWN):
+            return float(row.withdraw_at_s)
+        world.next_withdrawal += 1
+    return float(np.inf)
 
 
-@njit(cache=True)
-def _admit_due(state: State) -> None:
-    now_s = state.clock[NOW_S]
-    while state.counts[NEXT_ARRIVAL] < len(state.submit_s):
-        job = state.counts[NEXT_ARRIVAL]
-        if state.submit_s[job] > now_s:
+@inlined
+def _stop_due(state: State) -> None:
+    """Attempts that end now, then leases that end now, each by (time, row)."""
+    world, heap = state.world[0], state.heap
+    while world.heap_size > 0 and heap[0].at_s <= world.now_s:
+        job = heap[0].job
+        if state.job[job].due_s <= world.now_s:
+            reach_target(state, job)
+        else:
+            requeue(state, job, EXPIRE, True)
+
+
+@kernel
+def _change_servers(state: State) -> None:
+    world = state.world[0]
+    while world.next_outage < len(state.outages):
+        outage = state.outages[world.next_outage]
+        if outage.at_s > world.now_s:
             return
-        state.counts[NEXT_ARRIVAL] = job + 1
-        state.status[job] = QUEUED
+        world.next_outage += 1
+        change_server(state, outage.server, outage.kind)
+
+
+@inlined
+def _admit_due(state: State) -> None:
+    world, jobs = state.world[0], state.job
+    while world.next_arrival < len(jobs):
+        job = world.next_arrival
+        if jobs[job].submit_s > world.now_s:
+            return
+        world.next_arrival = job + 1
+        log_event(state, ARRIVAL, job, 0)
+        if jobs[job].waits_for > 0 or jobs[job].doomed != 0:
+            jobs[job].status = BLOCKED
+            if jobs[job].doomed != 0:
+                jobs[job].doomed = 0
+                withdraw(state, job)
+            continue
+        jobs[job].status = QUEUED
         queue_insert(state, job)
-        log_event(state, ARRIVAL, job)
 
 
-@njit(cache=True)
+@kernel
+def _withdraw_due(state: State) -> None:
+    world = state.world[0]
+    while _next_withdrawal_s(state) <= world.now_s:
+        job = state.withdrawals[world.next_withdrawal]
+        world.next_withdrawal += 1
+        withdraw(state, job)
+
+
+@kernel
 def observe(state: State) -> None:
     """Refresh what a view shows of running jobs, leaving what finish times are made from."""
-    now_s = state.clock[NOW_S]
-    for at in range(state.counts[NUM_RUNNING]):
-        job = state.running[at]
-        ahead_s = max(0.0, now_s - state.rated_s[job])
-        state.seen_progress_s[job] = state.progress_s[job] + state.rate[job] * ahead_s
-        served_s = state.served_s[job] + max(0.0, now_s - state.resume_s[job])
-        state.attained_gpu_s[job] = served_s * state.num_gpus[job]
+    now_s, jobs = state.world[0].now_s, state.job
+    for at in range(state.world[0].num_running):
+        row = jobs[state.running[at]]
+        ahead_s = max(0.0, now_s - row.rated_s)
+        row.seen_progress_s = row.progress_s + row.rate * ahead_s
+        row.attained_gpu_s = row.served_gpu_s + max(0.0, now_s - row.resume_s) * row.held
 
 
-@njit(cache=True)
+@inlined
+def advance_instant(state: State) -> int:
+    """Let one instant happen: DECIDE if somebody must decide, OVER, STUCK, or -1."""
+    world = state.world[0]
+    at_s = next_event_s(state)
+    if np.isinf(at_s):
+        return STUCK if world.num_queued > 0 else OVER
+    world.now_s = at_s
+    _stop_due(state)
+    if world.next_outage < len(state.outages):
+        _change_servers(state)
+    _admit_due(state)
+    if world.next_withdrawal < len(state.withdrawals):
+        _withdraw_due(state)
+    rerate(state)
+    woken = world.wake_s <= at_s
+    if woken:
+        world.wake_s = np.inf
+    return DECIDE if woken or world.num_queued > 0 else -1
+
+
+@kernel
 def advance_until_decision(state: State) -> int:
-    """Pop finishes, arrivals and wake-ups, instant by instant, until somebody must decide."""
+    """Pop what is due, instant by instant, until somebody must decide."""
     while True:
-        at_s = _next_event_s(state)
-        if np.isinf(at_s):
-            return STUCK if state.counts[NUM_QUEUED] > 0 else OVER
-        state.clock[NOW_S] = at_s
-        _finish_due(state)
-        _admit_due(state)
-        rerate(state)
-        woken = state.clock[WAKE_S] <= at_s
-        if woken:
-            state.clock[WAKE_S] = np.inf
-        if state.counts[NUM_QUEUED] > 0 or woken:
+        verdict = advance_instant(state)
+        if verdict == DECIDE:
             observe(state)
-            return DECIDE
+        if verdict >= 0:
+            return verdict

@@ -1,93 +1,143 @@
 """Check and apply a decision."""
 
 import numpy as np
-from numba import njit
 
-from sim.arrays import IntArray
+from sim.arrays import FloatArray, IntArray
+from sim.kernel.jit import kernel
+from sim.kernel.layout import QUEUED, RUNNING, State
+from sim.kernel.leaving import requeue
 from sim.kernel.log import FORWARD, PREEMPT, START, log_event
-from sim.kernel.placing import occupy, queue_insert, queue_remove, vacate
+from sim.kernel.placing import occupy
+from sim.kernel.queue import queue_remove
 from sim.kernel.rates import rerate
-from sim.kernel.state import NOW_S, QUEUED, RUNNING, WAKE_S, State
 
 # Verdicts; the Python side words them.
 LEGAL, NO_SUCH_JOB, NOT_RUNNING, NOT_QUEUED, NO_SUCH_PARTITION, TOO_MANY_FORWARDS = range(6)
 WRONG_GANG, NO_SUCH_GPU, FOREIGN_GPU, GPU_TWICE, GPU_FULL, DOES_NOT_FIT, PAST_WAKE = range(6, 13)
-FORWARDED_TWICE = 13
+FORWARDED_TWICE, SERVER_AWAY, WRONG_TYPE, NO_CORES, NO_MEMORY, PAST_LEASE = range(13, 19)
 
 
-@njit(cache=True)
-def _check_gpu(state: State, job: int, gpu: int) -> int:
-    if not 0 <= gpu < len(state.gpu_server):
-        return NO_SUCH_GPU
-    server = state.gpu_server[gpu]
-    if state.server_partition[server] != state.partition[job]:
-        return FOREIGN_GPU
-    if state.tenants[gpu] >= state.tenant.shape[1]:
+@kernel
+def _check_tenants(state: State, job: int, gpu: int, kind: int) -> int:
+    jobs, tenants = state.job, state.gpu[gpu].tenants
+    if tenants >= state.tenant.shape[1]:
         return GPU_FULL
-    kind = state.server_type[server]
-    for k in range(state.tenants[gpu]):
+    if state.gpu[gpu].milli + jobs[job].gpu_milli > state.world[0].gpu_limit_milli:
+        return GPU_FULL
+    for k in range(tenants):
         other = state.tenant[gpu, k]
-        if not state.feasible[kind, state.profile[job], state.profile[other]]:
+        if not state.physics.feasible[kind, jobs[job].profile, jobs[other].profile]:
             return DOES_NOT_FIT
     return LEGAL
 
 
-@njit(cache=True)
-def _start(state: State, job: int, gpus: IntArray) -> tuple[int, int]:
+@kernel
+def _check_demands(state: State, job: int, server: int) -> int:
+    """Type, and cores and memory for one worker more than those counted on the server so far."""
+    row, where, token = state.job[job], state.server[server], state.world[0].token
+    if (row.type_mask >> where.gpu_type) & 1 == 0:
+        return WRONG_TYPE
+    if where.stamp != token:
+        where.stamp = token
+        where.count = 0
+    where.count += 1
+    if row.cpu_milli * where.count > where.cpu_free_milli:
+        return NO_CORES
+    if row.memory_mib * where.count > where.memory_free_mib:
+        return NO_MEMORY
+    return LEGAL
+
+
+@kernel
+def _check_gpu(state: State, job: int, gpu: int) -> int:
+    if not 0 <= gpu < len(state.gpu):
+        return NO_SUCH_GPU
+    server = state.gpu[gpu].server
+    where = state.server[server]
+    if where.partition != state.job[job].partition:
+        return FOREIGN_GPU
+    if where.closed > 0:
+        return SERVER_AWAY
+    verdict = _check_tenants(state, job, gpu, where.type)
+    if verdict == LEGAL and state.world[0].demands_matter != 0:
+        verdict = _check_demands(state, job, server)
+    return verdict
+
+
+@kernel
+def _check_start(state: State, job: int, gpus: IntArray, lease_s: float) -> int:
+    if not 0 <= job < len(state.job):
+        return NO_SUCH_JOB
+    row = state.job[job]
+    if row.status != QUEUED:
+        return NOT_QUEUED
+    if not row.least_gpus <= len(gpus) <= row.most_gpus:
+        return WRONG_GANG
+    return PAST_LEASE if lease_s <= 0.0 else LEGAL
+
+
+@kernel
+def _start(state: State, job: int, gpus: IntArray, lease_s: float) -> tuple[int, int]:
     """Verdict and the GPU it is about."""
-    if not 0 <= job < len(state.status):
-        return NO_SUCH_JOB, -1
-    if state.status[job] != QUEUED:
-        return NOT_QUEUED, -1
-    if len(gpus) != state.num_gpus[job]:
-        return WRONG_GANG, len(gpus)
-    first = state.slot[job]
+    verdict = _check_start(state, job, gpus, lease_s)
+    if verdict != LEGAL:
+        return verdict, len(gpus)
+    row, world = state.job[job], state.world[0]
+    world.token += 1
+    first = row.first
+    renewal = row.left_s == world.now_s and row.held == len(gpus)
     for i in range(len(gpus)):
         verdict = _check_gpu(state, job, gpus[i])
         if verdict != LEGAL:
             return verdict, gpus[i]
+        renewal = renewal and state.placed[first + i] == gpus[i]
         for earlier in range(i):
-            if state.placed[first + earlier] == gpus[i]:
+            if gpus[earlier] == gpus[i]:
                 return GPU_TWICE, gpus[i]
+    for i in range(len(gpus)):
         state.placed[first + i] = gpus[i]
     queue_remove(state, job)
-    occupy(state, job)
-    log_event(state, START, job)
+    lease_end_s = np.inf if np.isnan(lease_s) else world.now_s + lease_s
+    occupy(state, job, len(gpus), renewal, lease_end_s)
+    log_event(state, START, job, len(gpus))
     return LEGAL, -1
 
 
-@njit(cache=True)
+@kernel
+def preempt(state: State, job: int) -> None:
+    """Push a running job off its GPUs by decision."""
+    requeue(state, job, PREEMPT, state.world[0].preempt_saves != 0)
+    state.job[job].preemptions += 1
+
+
+@kernel
 def _preempt(state: State, job: int) -> int:
-    if not 0 <= job < len(state.status):
+    if not 0 <= job < len(state.job):
         return NO_SUCH_JOB
-    if state.status[job] != RUNNING:
+    if state.job[job].status != RUNNING:
         return NOT_RUNNING
-    vacate(state, job, QUEUED)
-    state.preemptions[job] += 1
-    state.seen_progress_s[job] = state.progress_s[job]
-    state.attained_gpu_s[job] = state.served_s[job] * state.num_gpus[job]
-    queue_insert(state, job)
-    log_event(state, PREEMPT, job)
+    preempt(state, job)
     return LEGAL
 
 
-@njit(cache=True)
+@kernel
 def _forward(state: State, job: int, partition: int) -> int:
-    if not 0 <= job < len(state.status):
+    if not 0 <= job < len(state.job):
         return NO_SUCH_JOB
-    if state.status[job] != QUEUED:
+    row, world = state.job[job], state.world[0]
+    if row.status != QUEUED:
         return NOT_QUEUED
-    if not 0 <= partition <= state.server_partition.max() or partition == state.partition[job]:
+    if not 0 <= partition < world.num_partitions or partition == row.partition:
         return NO_SUCH_PARTITION
-    if state.forwards[job] >= state.rules[1]:
+    if row.forwards >= world.max_forwards:
         return TOO_MANY_FORWARDS
-    state.partition[job] = partition
-    state.forwards[job] += 1
-    log_event(state, FORWARD, job)
+    row.partition = partition
+    row.forwards += 1
+    log_event(state, FORWARD, job, 0)
     return LEGAL
 
 
-@njit(cache=True)
+@kernel
 def apply_decision(
     state: State,
     preempts: IntArray,  # (p,)
@@ -95,6 +145,7 @@ def apply_decision(
     start_jobs: IntArray,  # (n,)
     start_first: IntArray,  # (n + 1,) GPUs of start i: start_gpus[first[i]:first[i + 1]]
     start_gpus: IntArray,
+    lease_s: FloatArray,  # (n,) NaN: no lease
     wake_s: float,  # NaN: none
 ) -> tuple[int, int, int]:
     """Apply preempts, forwards, starts; verdict, job and GPU or partition of an illegal one."""
@@ -103,18 +154,19 @@ def apply_decision(
         if verdict != LEGAL:
             return verdict, job, -1
     for i in range(len(forwards)):
-        if np.any(forwards[:i, 0] == forwards[i, 0]):  # the log has room for one a job
-            return FORWARDED_TWICE, forwards[i, 0], forwards[i, 1]
+        for earlier in range(i):
+            if forwards[earlier, 0] == forwards[i, 0]:  # the log has room for one a job
+                return FORWARDED_TWICE, forwards[i, 0], forwards[i, 1]
         verdict = _forward(state, forwards[i, 0], forwards[i, 1])
         if verdict != LEGAL:
             return verdict, forwards[i, 0], forwards[i, 1]
     for i in range(len(start_jobs)):
         gpus = start_gpus[start_first[i] : start_first[i + 1]]
-        verdict, gpu = _start(state, start_jobs[i], gpus)
+        verdict, gpu = _start(state, start_jobs[i], gpus, lease_s[i])
         if verdict != LEGAL:
             return verdict, start_jobs[i], gpu
     rerate(state)
-    if wake_s <= state.clock[NOW_S]:
+    if wake_s <= state.world[0].now_s:
         return PAST_WAKE, -1, -1
-    state.clock[WAKE_S] = np.inf if np.isnan(wake_s) else wake_s
+    state.world[0].wake_s = np.inf if np.isnan(wake_s) else wake_s
     return LEGAL, -1, -1

@@ -1,76 +1,83 @@
-"""Indexed binary heap of running jobs, keyed (finish time, job); keys change in place."""
+"""Indexed binary heap of running jobs, keyed (time of what they do next, job)."""
 
-from numba import njit
-
-from sim.kernel.state import HEAP_SIZE, NO_JOB, State
-
-
-@njit(cache=True)
-def _before(state: State, a: int, b: int) -> bool:
-    if state.heap_s[a] != state.heap_s[b]:
-        return bool(state.heap_s[a] < state.heap_s[b])
-    return a < b
+from sim.kernel.jit import inlined
+from sim.kernel.layout import NO_JOB, State
 
 
-@njit(cache=True)
-def _up(state: State, at: int) -> None:
-    job = state.heap[at]
+@inlined
+def _up(state: State, at: int, at_s: float, job: int) -> None:
+    """Write (at_s, job) at `at` or above."""
+    heap, jobs = state.heap, state.job
     while at > 0:
         above = (at - 1) // 2
-        if not _before(state, job, state.heap[above]):
+        other = heap[above].job
+        if heap[above].at_s < at_s or (heap[above].at_s == at_s and other < job):
             break
-        state.heap[at] = state.heap[above]
-        state.heap_at[state.heap[at]] = at
+        heap[at].at_s = heap[above].at_s
+        heap[at].job = other
+        jobs[other].heap_at = at
         at = above
-    state.heap[at] = job
-    state.heap_at[job] = at
+    heap[at].at_s = at_s
+    heap[at].job = job
+    jobs[job].heap_at = at
 
 
-@njit(cache=True)
-def _down(state: State, at: int) -> None:
-    job = state.heap[at]
-    size = state.counts[HEAP_SIZE]
+@inlined
+def _down(state: State, at: int, at_s: float, job: int) -> None:
+    """Write (at_s, job) at `at` or below."""
+    heap, jobs, size = state.heap, state.job, state.world[0].heap_size
     while True:
         below = 2 * at + 1
         if below >= size:
             break
-        if below + 1 < size and _before(state, state.heap[below + 1], state.heap[below]):
-            below += 1
-        if not _before(state, state.heap[below], job):
+        if below + 1 < size:
+            right_s, left_s = heap[below + 1].at_s, heap[below].at_s
+            if right_s < left_s or (right_s == left_s and heap[below + 1].job < heap[below].job):
+                below += 1
+        other = heap[below].job
+        if heap[below].at_s > at_s or (heap[below].at_s == at_s and other > job):
             break
-        state.heap[at] = state.heap[below]
-        state.heap_at[state.heap[at]] = at
+        heap[at].at_s = heap[below].at_s
+        heap[at].job = other
+        jobs[other].heap_at = at
         at = below
-    state.heap[at] = job
-    state.heap_at[job] = at
+    heap[at].at_s = at_s
+    heap[at].job = job
+    jobs[job].heap_at = at
 
 
-@njit(cache=True)
-def heap_set(state: State, job: int, finish_s: float) -> None:
-    """Insert `job` or move it to its new finish time."""
-    state.heap_s[job] = finish_s
-    if state.heap_at[job] == NO_JOB:
-        at = state.counts[HEAP_SIZE]
-        state.heap[at] = job
-        state.heap_at[job] = at
-        state.counts[HEAP_SIZE] = at + 1
-        _up(state, at)
-        return
-    _up(state, state.heap_at[job])
-    _down(state, state.heap_at[job])
+@inlined
+def _settle(state: State, at: int, at_s: float, job: int) -> None:
+    heap = state.heap
+    above = (at - 1) // 2
+    if at > 0 and (at_s < heap[above].at_s or (at_s == heap[above].at_s and job < heap[above].job)):
+        _up(state, at, at_s, job)
+    else:
+        _down(state, at, at_s, job)
 
 
-@njit(cache=True)
+@inlined
+def heap_set(state: State, job: int, at_s: float) -> None:
+    """Insert `job` or move it to its new time."""
+    at = state.job[job].heap_at
+    if at == NO_JOB:
+        world = state.world[0]
+        at = world.heap_size
+        world.heap_size = at + 1
+        _up(state, at, at_s, job)
+    else:
+        _settle(state, at, at_s, job)
+
+
+@inlined
 def heap_remove(state: State, job: int) -> None:
-    """Take `job` out."""
-    at = state.heap_at[job]
-    last = state.counts[HEAP_SIZE] - 1
-    state.counts[HEAP_SIZE] = last
-    state.heap_at[job] = NO_JOB
-    if at == last:
+    """Take `job` out, if it is there."""
+    jobs, heap, world = state.job, state.heap, state.world[0]
+    at = jobs[job].heap_at
+    if at == NO_JOB:
         return
-    moved = state.heap[last]
-    state.heap[at] = moved
-    state.heap_at[moved] = at
-    _up(state, at)
-    _down(state, state.heap_at[moved])
+    last = world.heap_size - 1
+    world.heap_size = last
+    jobs[job].heap_at = NO_JOB
+    if at != last:
+        _settle(state, at, heap[last].at_s, heap[last].job)

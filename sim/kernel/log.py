@@ -1,24 +1,44 @@
 """The kernel's side of the event log: rows appended until Python flushes them."""
 
-from numba import njit
+from sim.kernel.jit import inlined, kernel
+from sim.kernel.layout import NO_JOB, State
 
-from sim.kernel.state import NOW_S, NUM_LOGGED, NUM_LOGGED_GPUS, State
+# sim.event_log.Kind
+FINISH, ARRIVAL, PREEMPT, FORWARD, START, FAIL, EVICT, EXPIRE, WITHDRAW = range(9)
+SERVER_DOWN, SERVER_UP, READY = 9, 10, 11
 
-FINISH, ARRIVAL, PREEMPT, FORWARD, START = 0, 1, 2, 3, 4  # sim.event_log.Kind
+
+@inlined
+def log_event(state: State, kind: int, job: int, gpus: int) -> None:
+    """Append one event, with the first `gpus` GPUs of the job's placement."""
+    world, rows, jobs = state.world[0], state.log, state.job
+    at = world.num_logged
+    rows[at].time_s = world.now_s
+    rows[at].kind = kind
+    rows[at].job = job
+    rows[at].partition = jobs[job].partition
+    rows[at].gpus = gpus
+    world.num_logged = at + 1
+    to = world.num_logged_gpus
+    first = jobs[job].first
+    for i in range(gpus):
+        state.log_gpus[to + i] = state.placed[first + i]
+    world.num_logged_gpus = to + gpus
 
 
-@njit(cache=True)
-def log_event(state: State, kind: int, job: int) -> None:
-    """Append one event; a START also writes its GPUs."""
-    row = state.counts[NUM_LOGGED]
-    state.log_s[row] = state.clock[NOW_S]
-    state.log_kind[row] = kind
-    state.log_job[row] = job
-    state.log_partition[row] = state.partition[job]
-    state.counts[NUM_LOGGED] = row + 1
-    if kind == START:
-        first = state.counts[NUM_LOGGED_GPUS]
-        for at in range(state.slot[job], state.slot[job + 1]):
-            state.log_gpus[first] = state.placed[at]
-            first += 1
-        state.counts[NUM_LOGGED_GPUS] = first
+@kernel
+def log_server(state: State, kind: int, server: int) -> None:
+    """Append one event of a server, with its GPUs."""
+    world, rows, row = state.world[0], state.log, state.server[server]
+    at = world.num_logged
+    rows[at].time_s = world.now_s
+    rows[at].kind = kind
+    rows[at].job = NO_JOB
+    rows[at].partition = row.partition
+    rows[at].gpus = row.last_gpu - row.first_gpu
+    world.num_logged = at + 1
+    to = world.num_logged_gpus
+    for gpu in range(row.first_gpu, row.last_gpu):
+        state.log_gpus[to] = gpu
+        to += 1
+    world.num_logged_gpus = to

@@ -1,138 +1,153 @@
 """Taking and giving back GPUs: the only code that changes who holds what."""
 
 import numpy as np
-from numba import njit
 
 from sim.kernel.heap import heap_remove
+from sim.kernel.jit import inlined, kernel
+from sim.kernel.layout import NO_JOB, RUNNING, State
 from sim.kernel.rates import accrue, mark_dirty, mark_neighbours
-from sim.kernel.state import NO_JOB, NOW_S, NUM_QUEUED, NUM_RUNNING, RUNNING, State
 
 
-@njit(cache=True)
+@kernel
 def _measure_spread(state: State, job: int) -> None:
-    """Fill spread[job] from placed; counts GPUs a server by stamping `job` on what it visits."""
+    """Fill local, servers and racks of a gang's placement."""
+    row, world, gpus = state.job[job], state.world[0], state.gpu
+    world.token += 1
+    token = world.token
     servers, racks, most = 0, 0, 0
-    for at in range(state.slot[job], state.slot[job + 1]):
-        server = state.gpu_server[state.placed[at]]
-        if state.seen_server[server] == job:
-            continue
-        state.seen_server[server] = job
-        servers += 1
-        rack = state.server_rack[server]
-        if state.seen_rack[rack] != job:
-            state.seen_rack[rack] = job
-            racks += 1
-        here = 0
-        for other in range(state.slot[job], state.slot[job + 1]):
-            if state.gpu_server[state.placed[other]] == server:
-                here += 1
-        most = max(most, here)
-    state.spread[job, 0], state.spread[job, 1], state.spread[job, 2] = most, servers, racks
-    _forget_stamps(state, job)
+    for at in range(row.first, row.first + row.held):
+        server = state.server[gpus[state.placed[at]].server]
+        if server.stamp != token:
+            server.stamp = token
+            server.count = 0
+            servers += 1
+            if state.rack[server.rack].stamp != token:
+                state.rack[server.rack].stamp = token
+                racks += 1
+        server.count += 1
+        most = max(most, server.count)
+    row.local, row.servers, row.racks = most, servers, racks
 
 
-@njit(cache=True)
-def _forget_stamps(state: State, job: int) -> None:
-    for at in range(state.slot[job], state.slot[job + 1]):
-        server = state.gpu_server[state.placed[at]]
-        state.seen_server[server] = NO_JOB
-        state.seen_rack[state.server_rack[server]] = NO_JOB
-
-
-@njit(cache=True)
+@kernel
 def _count_links(state: State, job: int, change: int) -> None:
     """Add `change` to the NICs (uplinks) of a job that spans servers (racks), once each."""
-    if state.spread[job, 1] <= 1:
-        return
-    for at in range(state.slot[job], state.slot[job + 1]):
-        server = state.gpu_server[state.placed[at]]
-        if state.seen_server[server] != job:
-            state.seen_server[server] = job
-            state.nic_jobs[server] += change
-        rack = state.server_rack[server]
-        if state.spread[job, 2] > 1 and state.seen_rack[rack] != job:
-            state.seen_rack[rack] = job
-            state.uplink_jobs[rack] += change
-    _forget_stamps(state, job)
+    row, world, gpus = state.job[job], state.world[0], state.gpu
+    world.token += 1
+    token = world.token
+    for at in range(row.first, row.first + row.held):
+        server = state.server[gpus[state.placed[at]].server]
+        if server.stamp == token:
+            continue
+        server.stamp = token
+        server.nic_jobs += change
+        rack = state.rack[server.rack]
+        if row.racks > 1 and rack.stamp != token:
+            rack.stamp = token
+            rack.uplink_jobs += change
 
 
-@njit(cache=True)
-def queue_insert(state: State, job: int) -> None:
-    """Put `job` into the queue, which stays ascending."""
-    at = state.counts[NUM_QUEUED]
-    while at > 0 and state.queue[at - 1] > job:
-        state.queue[at] = state.queue[at - 1]
-        at -= 1
-    state.queue[at] = job
-    state.counts[NUM_QUEUED] += 1
-
-
-@njit(cache=True)
-def queue_remove(state: State, job: int) -> None:
-    """Take `job` out of the queue."""
-    low, high = 0, state.counts[NUM_QUEUED]
-    while low < high:
-        middle = (low + high) // 2
-        if state.queue[middle] < job:
-            low = middle + 1
-        else:
-            high = middle
-    last = state.counts[NUM_QUEUED] - 1
-    for at in range(low, last):
-        state.queue[at] = state.queue[at + 1]
-    state.counts[NUM_QUEUED] = last
-
-
-@njit(cache=True)
-def occupy(state: State, job: int) -> None:
-    """Let `job` run on the GPUs written in `placed`; the caller has checked them."""
-    now_s = state.clock[NOW_S]
-    for at in range(state.slot[job], state.slot[job + 1]):
+@inlined
+def _take(state: State, job: int) -> None:
+    row, gpus, servers = state.job[job], state.gpu, state.server
+    for at in range(row.first, row.first + row.held):
         gpu = state.placed[at]
-        if state.tenants[gpu] == 0:
-            state.server_free[state.gpu_server[gpu]] -= 1
-        state.tenant[gpu, state.tenants[gpu]] = job
-        state.tenants[gpu] += 1
-    _measure_spread(state, job)
-    _count_links(state, job, 1)
-    mark_neighbours(state, job)
-    state.running_at[job] = state.counts[NUM_RUNNING]
-    state.running[state.counts[NUM_RUNNING]] = job
-    state.counts[NUM_RUNNING] += 1
-    state.status[job] = RUNNING
-    state.rate[job] = 0.0  # rerate gives the real one; 0 is never a job's rate
-    state.rated_s[job] = now_s + (state.rules[0] if state.preemptions[job] > 0 else 0.0)
-    state.resume_s[job] = state.rated_s[job]
-    state.started_s[job] = now_s
-    if np.isnan(state.first_start_s[job]):
-        state.first_start_s[job] = now_s
-    mark_dirty(state, job)
+        tenants = gpus[gpu].tenants
+        if tenants == 0:
+            state.server_free[gpus[gpu].server] -= 1
+        state.tenant[gpu, tenants] = job
+        gpus[gpu].tenants = tenants + 1
+        gpus[gpu].milli += row.gpu_milli
+        server = servers[gpus[gpu].server]
+        server.cpu_free_milli -= row.cpu_milli
+        server.memory_free_mib -= row.memory_mib
 
 
-@njit(cache=True)
-def vacate(state: State, job: int, status: int) -> None:
-    """Take `job` off its GPUs with its work booked; its new status is `status`."""
-    accrue(state, job)
-    state.status[job] = status
-    state.run_s[job] += state.clock[NOW_S] - state.started_s[job]
-    state.served_s[job] += max(0.0, state.clock[NOW_S] - state.resume_s[job])
-    for at in range(state.slot[job], state.slot[job + 1]):
+@inlined
+def _give_back(state: State, job: int) -> None:
+    row, gpus, servers = state.job[job], state.gpu, state.server
+    for at in range(row.first, row.first + row.held):
         gpu = state.placed[at]
-        last = state.tenants[gpu] - 1
+        last = gpus[gpu].tenants - 1
         found = False
         for k in range(last):  # the others keep their order: sums over tenants stay the same
             found = found or state.tenant[gpu, k] == job
             if found:
                 state.tenant[gpu, k] = state.tenant[gpu, k + 1]
         state.tenant[gpu, last] = NO_JOB
-        state.tenants[gpu] = last
+        gpus[gpu].tenants = last
+        gpus[gpu].milli -= row.gpu_milli
+        server = servers[gpus[gpu].server]
+        server.cpu_free_milli += row.cpu_milli
+        server.memory_free_mib += row.memory_mib
         if last == 0:
-            state.server_free[state.gpu_server[gpu]] += 1
-    _count_links(state, job, -1)
+            state.server_free[gpus[gpu].server] += 1
+
+
+@inlined
+def _begin(state: State, job: int, renewal: bool, lease_end_s: float) -> None:
+    row, world = state.job[job], state.world[0]
+    now_s = world.now_s
+    row.running_at = world.num_running
+    state.running[world.num_running] = job
+    world.num_running += 1
+    row.status = RUNNING
+    row.rate = 0.0  # rerate gives the real one; 0 is never a job's rate
+    if renewal:
+        row.resume_s = max(now_s, row.resume_s)
+    elif row.restarts > 0:
+        row.resume_s = now_s + world.restart_s
+    else:
+        row.resume_s = now_s
+    row.rated_s = row.resume_s
+    row.lease_end_s = lease_end_s
+    row.started_s = now_s
+    if np.isnan(row.first_start_s):
+        row.first_start_s = now_s
+    mark_dirty(state, job)
+
+
+@inlined
+def occupy(state: State, job: int, gpus: int, renewal: bool, lease_end_s: float) -> None:
+    """Let `job` run on the first `gpus` GPUs of its row in `placed`; the caller has checked them.
+
+    A `renewal` is a start where it was at this very instant: it goes on as if never stopped.
+    """
+    row = state.job[job]
+    if gpus != row.held:
+        row.held = gpus
+        row.reference_step_s = state.physics.reference_step_s[row.profile, gpus]
+        gain = state.physics.gain
+        row.gain = gain[row.profile, gpus] / gain[row.profile, row.num_gpus]
+    _take(state, job)
+    if gpus == 1:
+        row.local, row.servers, row.racks = 1, 1, 1
+    else:
+        _measure_spread(state, job)
+        if row.servers > 1:
+            _count_links(state, job, 1)
     mark_neighbours(state, job)
-    last_running = state.counts[NUM_RUNNING] - 1
-    moved = state.running[last_running]
-    state.running[state.running_at[job]] = moved
-    state.running_at[moved] = state.running_at[job]
-    state.counts[NUM_RUNNING] = last_running
+    _begin(state, job, renewal, lease_end_s)
+
+
+@inlined
+def vacate(state: State, job: int, status: int) -> None:
+    """Take `job` off its GPUs with its work booked; its new status is `status`."""
+    accrue(state, job)
+    row, world = state.job[job], state.world[0]
+    now_s = world.now_s
+    row.status = status
+    row.run_s += now_s - row.started_s
+    row.run_gpu_s += (now_s - row.started_s) * row.held
+    row.served_gpu_s += max(0.0, now_s - row.resume_s) * row.held
+    row.left_s = now_s
+    _give_back(state, job)
+    if row.servers > 1:
+        _count_links(state, job, -1)
+    mark_neighbours(state, job)
+    last = world.num_running - 1
+    moved = state.running[last]
+    state.running[row.running_at] = moved
+    state.job[moved].running_at = row.running_at
+    world.num_running = last
     heap_remove(state, job)

@@ -1,103 +1,158 @@
 """Speed of running jobs: measured again only where a neighbour, NIC or uplink changed."""
 
-from numba import njit
-
 from sim.kernel.heap import heap_set
-from sim.kernel.state import NOW_S, NUM_DIRTY, RUNNING, State
+from sim.kernel.jit import inlined, kernel
+from sim.kernel.layout import RUNNING, State
 
 
-@njit(cache=True)
+@inlined
 def mark_dirty(state: State, job: int) -> None:
     """Have `job` re-rated before the instant ends."""
-    if not state.is_dirty[job]:
-        state.is_dirty[job] = True
-        state.dirty[state.counts[NUM_DIRTY]] = job
-        state.counts[NUM_DIRTY] += 1
+    jobs = state.job
+    if jobs[job].dirty == 0:
+        world = state.world[0]
+        jobs[job].dirty = 1
+        state.dirty[world.num_dirty] = job
+        world.num_dirty += 1
 
 
-@njit(cache=True)
-def _mark_link_sharers(state: State, first_server: int, last_server: int, least: int) -> None:
-    """Mark tenants of these servers that span at least 2 servers (least=1) or racks (least=2)."""
-    for gpu in range(state.server_first_gpu[first_server], state.server_first_gpu[last_server]):
-        for k in range(state.tenants[gpu]):
+@kernel
+def _mark_spanning(state: State, first_gpu: int, last_gpu: int, racks: bool) -> None:
+    """Mark tenants of these GPUs that span several servers (or several racks)."""
+    gpus, jobs = state.gpu, state.job
+    for gpu in range(first_gpu, last_gpu):
+        for k in range(gpus[gpu].tenants):
             job = state.tenant[gpu, k]
-            if state.spread[job, least] > 1:
+            if (jobs[job].racks if racks else jobs[job].servers) > 1:
                 mark_dirty(state, job)
 
 
-@njit(cache=True)
+@kernel
+def _mark_link_sharers(state: State, job: int) -> None:
+    """Mark everyone on the NICs, and uplinks, of a job that spans servers (racks)."""
+    jobs, gpus, servers, racks = state.job, state.gpu, state.server, state.rack
+    world = state.world[0]
+    world.token += 1
+    token = world.token
+    first = jobs[job].first
+    for at in range(first, first + jobs[job].held):
+        server = gpus[state.placed[at]].server
+        if servers[server].stamp == token:
+            continue
+        servers[server].stamp = token
+        _mark_spanning(state, servers[server].first_gpu, servers[server].last_gpu, False)
+        rack = servers[server].rack
+        if jobs[job].racks > 1 and racks[rack].stamp != token:
+            racks[rack].stamp = token
+            last = racks[rack].last_server - 1
+            _mark_spanning(
+                state, servers[racks[rack].first_server].first_gpu, servers[last].last_gpu, True
+            )
+
+
+@inlined
 def mark_neighbours(state: State, job: int) -> None:
     """Mark everyone whose speed the coming or going of `job` can change."""
-    for at in range(state.slot[job], state.slot[job + 1]):
-        gpu = state.placed[at]
-        for k in range(state.tenants[gpu]):
-            mark_dirty(state, state.tenant[gpu, k])
-        if state.spread[job, 1] > 1:
-            server = state.gpu_server[gpu]
-            _mark_link_sharers(state, server, server + 1, 1)
-            if state.spread[job, 2] > 1:
-                rack = state.server_rack[server]
-                _mark_link_sharers(
-                    state, state.rack_first_server[rack], state.rack_first_server[rack + 1], 2
-                )
+    jobs, gpus = state.job, state.gpu
+    if state.tenant.shape[1] > 1:
+        first = jobs[job].first
+        for at in range(first, first + jobs[job].held):
+            gpu = state.placed[at]
+            for k in range(gpus[gpu].tenants):
+                mark_dirty(state, state.tenant[gpu, k])
+    if jobs[job].servers > 1 and state.world[0].links_matter != 0:
+        _mark_link_sharers(state, job)
 
 
-@njit(cache=True)
+@inlined
 def _last(index: int, length: int) -> int:
     return index if index < length else length - 1
 
 
-@njit(cache=True)
-def rate_of(state: State, job: int) -> float:
-    """Work seconds per second of `job` where it runs now; the worst worker counts."""
-    p = state.profile[job]
-    worst_s, nic, uplink = 0.0, 1, 1
-    for at in range(state.slot[job], state.slot[job + 1]):
-        gpu = state.placed[at]
-        server = state.gpu_server[gpu]
-        kind = state.server_type[server]
-        slow = 1.0
-        for k in range(state.tenants[gpu]):
-            other = state.tenant[gpu, k]
-            if other != job:
-                slow += state.slowdown[kind, p, state.profile[other]] - 1.0
-        worst_s = max(worst_s, state.compute_s[p, kind] * slow)
-        nic = max(nic, state.nic_jobs[server])
-        uplink = max(uplink, state.uplink_jobs[state.server_rack[server]])
-    local, servers, racks = state.spread[job, 0], state.spread[job, 1], state.spread[job, 2]
-    nic_factor = state.nic_factor[_last(nic, len(state.nic_factor))]
-    uplink_factor = state.uplink_factor[_last(uplink, len(state.uplink_factor))]
+@kernel
+def _slow_on(state: State, job: int, gpu: int, kind: int) -> float:
+    """Slow-down of `job` by the other tenants of one of its GPUs, by their shares of it."""
+    jobs, slowdown = state.job, state.physics.slowdown
+    slow = 1.0
+    for k in range(state.gpu[gpu].tenants):
+        other = state.tenant[gpu, k]
+        if other != job:
+            excess = slowdown[kind, jobs[job].profile, jobs[other].profile] - 1.0
+            if jobs[other].gpu_milli != 1000:  # noqa: PLR2004
+                excess *= jobs[other].gpu_milli / 1000.0
+            slow += excess
+    return slow
+
+
+@kernel
+def comm_s_of(state: State, job: int, nic: int, uplink: int) -> float:
+    """Seconds of exposed communication with `nic` jobs on its busiest NIC, `uplink` uplink."""
+    row, tables = state.job[job], state.physics
+    p = row.profile
+    nic_factor = tables.nic_factor[_last(nic, len(tables.nic_factor))]
+    uplink_factor = tables.uplink_factor[_last(uplink, len(tables.uplink_factor))]
     comm_s = (
-        state.local_s[p, _last(local, state.local_s.shape[1])]
-        + state.server_s[p, _last(servers, state.server_s.shape[1])] * nic_factor
+        tables.local_s[p, _last(row.local, tables.local_s.shape[1])]
+        + tables.server_s[p, _last(row.servers, tables.server_s.shape[1])] * nic_factor
     )
-    comm_s = comm_s + state.rack_s[p, _last(racks, state.rack_s.shape[1])] * uplink_factor
-    return float(state.reference_step_s[job] / (worst_s + comm_s))
+    return float(
+        comm_s + tables.rack_s[p, _last(row.racks, tables.rack_s.shape[1])] * uplink_factor
+    )
 
 
-@njit(cache=True)
+@kernel
+def rate_of(state: State, job: int) -> tuple[float, float, float]:
+    """Work seconds per second of `job` where it runs now, and its shares of the step.
+
+    The worst worker counts. The shares are those of communication and of what co-location adds.
+    """
+    row, gpus, servers, racks = state.job[job], state.gpu, state.server, state.rack
+    compute_s = state.physics.compute_s
+    worst_s, alone_s, nic, uplink = 0.0, 0.0, 1, 1
+    for at in range(row.first, row.first + row.held):
+        gpu = state.placed[at]
+        server = gpus[gpu].server
+        kind = servers[server].type
+        own_s = compute_s[row.profile, kind]
+        slow_s = own_s
+        if gpus[gpu].tenants > 1:
+            slow_s = own_s * _slow_on(state, job, gpu, kind)
+        worst_s, alone_s = max(worst_s, slow_s), max(alone_s, own_s)
+        nic = max(nic, servers[server].nic_jobs)
+        uplink = max(uplink, racks[servers[server].rack].uplink_jobs)
+    comm_s = comm_s_of(state, job, nic, uplink)
+    step_s = worst_s + comm_s
+    rate = row.reference_step_s / step_s * row.gain * state.world[0].pace
+    return float(rate), float(comm_s / step_s), float((worst_s - alone_s) / step_s)
+
+
+@inlined
 def accrue(state: State, job: int) -> None:
     """Book the work done since the job was last rated."""
-    now_s = state.clock[NOW_S]
-    if now_s > state.rated_s[job]:
-        done_s = state.progress_s[job] + state.rate[job] * (now_s - state.rated_s[job])
-        state.progress_s[job] = min(done_s, state.work_s[job])
-        state.rated_s[job] = now_s
+    row, now_s = state.job[job], state.world[0].now_s
+    if now_s > row.rated_s:
+        ahead_s = now_s - row.rated_s
+        row.progress_s = min(row.progress_s + row.rate * ahead_s, row.target_s)
+        row.comm_s += row.comm_share * ahead_s
+        row.slow_s += row.slow_share * ahead_s
+        row.rated_s = now_s
 
 
-@njit(cache=True)
+@inlined
 def rerate(state: State) -> None:
-    """Give every dirty running job its new rate and finish time."""
-    for i in range(state.counts[NUM_DIRTY]):
+    """Give every dirty running job its new rate and the time of what it does next."""
+    world, jobs = state.world[0], state.job
+    for i in range(world.num_dirty):
         job = state.dirty[i]
-        state.is_dirty[job] = False
-        if state.status[job] != RUNNING:
+        row = jobs[job]
+        row.dirty = 0
+        if row.status != RUNNING:
             continue
-        rate = rate_of(state, job)
-        if rate == state.rate[job]:
+        rate, comm_share, slow_share = rate_of(state, job)
+        if rate == row.rate:
             continue
         accrue(state, job)
-        state.rate[job] = rate
-        left_s = state.work_s[job] - state.progress_s[job]
-        heap_set(state, job, state.rated_s[job] + left_s / rate)
-    state.counts[NUM_DIRTY] = 0
+        row.rate, row.comm_share, row.slow_share = rate, comm_share, slow_share
+        row.due_s = row.rated_s + (row.target_s - row.progress_s) / rate
+        heap_set(state, job, min(row.due_s, row.lease_end_s))
+    world.num_dirty = 0

@@ -37,7 +37,7 @@ def gpu_changes(log: EventLog) -> GpuChanges:
     for kind, change in _TENANT_CHANGE.items():
         sign[log.kind == kind] = change
     events = np.flatnonzero(sign)
-    lists = [log.gpus[event] for event in events]
+    lists = [log.gpus[event] for event in events.tolist()]
     sizes = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
     row = np.repeat(events, sizes)
     gpu = np.concatenate(lists) if lists else np.empty(0, dtype=np.int64)

@@ -3,7 +3,6 @@
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.jobs import JobTable
 from sim.physics.physics import Physics
 from sim.topology.topology import Topology
 
@@ -16,16 +15,16 @@ def compact_spread(num_gpus: IntArray, topology: Topology) -> tuple[IntArray, In
     return np.minimum(num_gpus, largest), servers, -(-servers // rack_servers)
 
 
-def reference_step_s(jobs: JobTable, topology: Topology, physics: Physics) -> FloatArray:
-    """(J,) step time of each job alone, most compact, on the trace's reference GPU type."""
-    local, servers, racks = compact_spread(jobs.num_gpus, topology)
-    network, p = physics.network, jobs.profile
+def reference_steps_s(largest: int, topology: Topology, physics: Physics) -> FloatArray:
+    """(P, largest + 1) step of each profile with n GPUs, alone, most compact, reference type."""
+    local, servers, racks = compact_spread(np.arange(largest + 1), topology)
+    network = physics.network
 
     def at(table: FloatArray, index: IntArray) -> FloatArray:
-        picked: FloatArray = table[p, np.minimum(index, table.shape[1] - 1)]
+        picked: FloatArray = table[:, np.minimum(index, table.shape[1] - 1)]
         return picked
 
-    compute_s = physics.catalogue.compute_s[p, physics.type_index(physics.reference_gpu)]
+    compute_s = physics.catalogue.compute_s[:, [physics.type_index(physics.reference_gpu)]]
     # Added in the kernel's order, so that the reference placement has rate 1.0 to the last bit.
     comm_s = at(network.local_s, local) + at(network.server_s, servers) * network.nic_factor[1]
     comm_s = comm_s + at(network.rack_s, racks) * network.uplink_factor[1]

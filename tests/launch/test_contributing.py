@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from sim.jobs import JobTable
+from sim.outages import NO_OUTAGES
 from sim.physics.catalogue import Catalogue
 from sim.physics.no_interference import NoInterference
 from sim.physics.no_network import NoNetwork
@@ -18,6 +19,7 @@ from sim.sharing.off import NoSharing
 from sim.simulator import Simulator, simulate
 from sim.topology.leaf_spine import leaf_spine
 from sim.topology.topology import Topology
+from tests.sim.worlds import rules_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -87,8 +89,8 @@ def test_the_scheduler_shown_starts_large_gangs_first(largest_gang):
     physics = plain_physics(topology)
     simulator = Simulator(
         jobs=table([1, 2, 4], [10.0, 3.0, 5.0]), topology=topology, physics=physics,
-        belief=physics, partition_of_server=np.zeros(1, dtype=np.int64), max_tenants=1,
-        restart_s=0.0, max_forwards=0,
+        belief=physics, partition_of_server=np.zeros(1, dtype=np.int64),
+        rules=rules_of(max_forwards=0), outages=NO_OUTAGES,
     )  # fmt: skip
     run = simulate(simulator, largest_gang, 0, None)
     assert run.scheduler == "largest_gang+first_fit"

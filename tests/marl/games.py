@@ -16,13 +16,14 @@ from marl.env.scheduling_env import SchedulingEnv
 from marl.training.spec import PpoSpec
 from sim.arrays import FloatArray
 from sim.jobs import JobTable
+from sim.outages import NO_OUTAGES
 from sim.physics.catalogue import Catalogue
 from sim.physics.network_tables import NetworkTables
 from sim.physics.pair_table import PairTable
 from sim.physics.physics import Physics
 from sim.topology.partitions import contiguous_partitions
 from sim.topology.topology import Topology
-from tests.sim.worlds import Job, cluster, job_table
+from tests.sim.worlds import Job, cluster, job_table, rules_of
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 PROFILES = 4
@@ -63,7 +64,9 @@ def rich_physics(topology: Topology, seed: int = 0) -> Physics:
 def game_of(topology: Topology, partitions: int, **given: Any) -> Game:
     """A game on `topology`, believed as it is unless a belief is given."""
     physics = given.pop("physics", None) or rich_physics(topology)
-    fields = {"max_tenants": 2, "restart_s": 0.0, "max_forwards": 3, "belief": physics} | given
+    rules = {"max_tenants": 2}
+    rules |= {key: given.pop(key) for key in ("max_tenants", "max_forwards") if key in given}
+    fields = {"belief": physics, "rules": rules_of(**rules), "outages": NO_OUTAGES} | given
     return Game(
         topology=topology,
         physics=physics,

@@ -13,7 +13,6 @@ from marl.env.episode import NEEDS
 from marl.env.game import Game
 from sim.decision import Decision
 from sim.jobs import JobTable
-from sim.kernel.state import State
 from sim.simulator import Simulator
 from sim.view import ClusterView
 from tests.marl.games import any_legal
@@ -102,6 +101,6 @@ def forwards_of(now: Round, agent: int) -> np.ndarray:
 def tried(simulator: Simulator, decision: Decision) -> Simulator:
     """A copy of the run in which the decision was applied; raises if it is not accepted."""
     trial = copy.copy(simulator)
-    trial.state = State(*(array.copy() for array in simulator.state))
+    trial.state = copy.deepcopy(simulator.state)
     trial.apply(decision)
     return trial

@@ -23,8 +23,8 @@ def predicted_and_real(now: Round) -> list[tuple[int, float, float]]:
             job = window[row]
             pair = observation["pairs"][row, server, mode]
             step_s = np.exp(pair[[SPREAD, CONTENTION, SELF]].sum()) * tables.reference_step_s[job]
-            rate = trial.state.reference_step_s[job] / step_s
-            found.append((mode, float(rate), float(trial.state.rate[job])))
+            rate = trial.state.job["reference_step_s"][job] / step_s
+            found.append((mode, float(rate), float(trial.state.job["rate"][job])))
     return found
 
 

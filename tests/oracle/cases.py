@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 
 from sim.arrays import IntArray
 from sim.jobs import JobTable
+from sim.outages import NO_OUTAGES, Outages
 from sim.physics.catalogue import Catalogue
 from sim.physics.network_tables import NetworkTables
 from sim.physics.pair_table import PairTable
 from sim.physics.physics import Physics
+from sim.rules import Rules
 from sim.topology.topology import Topology
+from tests.sim.worlds import rules_of
 
 GPU_TYPES = ("k80", "p100")
 PROFILES = 3
@@ -28,9 +31,8 @@ class Case:
     physics: Physics
     belief: Physics
     partition_of_server: IntArray
-    max_tenants: int
-    restart_s: float
-    max_forwards: int
+    rules: Rules
+    outages: Outages
 
     def arguments(self) -> dict[str, Any]:
         """For `Simulator` and `ReferenceSimulator` alike."""
@@ -61,9 +63,12 @@ def cases(
         physics=truth,
         belief=Physics(truth.catalogue, pairs, truth.network, truth.reference_gpu),
         partition_of_server=owner,
-        max_tenants=draw(st.integers(1, 3), label="max_tenants"),
-        restart_s=draw(st.sampled_from([0.0, 0.5, 2.0]), label="restart_s"),
-        max_forwards=draw(st.integers(0, 3), label="max_forwards"),
+        rules=rules_of(
+            max_tenants=draw(st.integers(1, 3), label="max_tenants"),
+            restart_s=draw(st.sampled_from([0.0, 0.5, 2.0]), label="restart_s"),
+            max_forwards=draw(st.integers(0, 3), label="max_forwards"),
+        ),
+        outages=NO_OUTAGES,
     )
 
 

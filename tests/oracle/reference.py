@@ -17,8 +17,10 @@ from sim.arrays import IntArray
 from sim.decision import Decision
 from sim.event_log import Kind
 from sim.jobs import JobTable
+from sim.outages import Outages
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler
+from sim.rules import Rules
 from sim.signals import Signal
 from sim.topology.topology import Topology
 from sim.view import ClusterView, ViewMaker
@@ -59,8 +61,10 @@ class ReferenceJob:
     finish_due_s: float = math.inf
     started_s: float = math.nan
     held_s: float = 0.0  # time on GPUs in earlier attempts
-    served_s: float = 0.0  # the same without restarts
+    served_gpu_s: float = 0.0  # the same without restarts, times GPUs
     resume_s: float = 0.0  # when this attempt makes progress
+    lease_end_s: float = math.inf
+    left_s: float = -math.inf  # when it last gave GPUs back
     first_start_s: float = math.nan
     finish_s: float = math.nan
     gpus: list[int] = field(default_factory=list)
@@ -71,9 +75,9 @@ class ReferenceJob:
 
     def attained_gpu_s(self, now_s: float) -> float:
         """Service, restarts left out: they do the job no good."""
-        running = self.state == "running"
-        served_s = self.served_s + (max(0.0, now_s - self.resume_s) if running else 0.0)
-        return served_s * self.gang
+        if self.state != "running":
+            return self.served_gpu_s
+        return self.served_gpu_s + max(0.0, now_s - self.resume_s) * self.gang
 
     def book(self, now_s: float) -> None:
         """Count the work done at the speed so far."""
@@ -98,12 +102,13 @@ class ReferenceSimulator:
         physics: Physics,
         belief: Physics,
         partition_of_server: IntArray,
-        max_tenants: int,
-        restart_s: float,
-        max_forwards: int,
+        rules: Rules,
+        outages: Outages,
     ) -> None:
         self.table, self.topology, self.belief = jobs, topology, belief
-        self.max_tenants, self.restart_s, self.max_forwards = max_tenants, restart_s, max_forwards
+        self.max_tenants, self.restart_s = rules.max_tenants, rules.restart_s
+        self.max_forwards = rules.max_forwards
+        self.outages = outages
         self.compute_s = physics.catalogue.compute_s.tolist()
         self.slowdown = physics.pairs.slowdown.tolist()
         self.feasible = physics.pairs.feasible.tolist()
@@ -191,6 +196,7 @@ class ReferenceSimulator:
 
     def _start(self, job: ReferenceJob, gpus: list[int]) -> None:
         assert job.state == "queued" and len(set(gpus)) == len(gpus) == job.gang
+        renewal = job.left_s == self.now_s and job.gpus == gpus
         job.gpus = gpus
         for gpu in gpus:
             assert len(self.tenants[gpu]) < self.max_tenants
@@ -199,8 +205,11 @@ class ReferenceSimulator:
         job.state = "running"
         job.speed = 0.0
         job.started_s = self.now_s
-        job.rated_s = self.now_s + (self.restart_s if job.preemptions else 0.0)
-        job.resume_s = job.rated_s
+        if renewal:  # it goes on as if it had never stopped
+            job.resume_s = max(self.now_s, job.resume_s)
+        else:
+            job.resume_s = self.now_s + (self.restart_s if job.preemptions else 0.0)
+        job.rated_s = job.resume_s
         if math.isnan(job.first_start_s):
             job.first_start_s = self.now_s
         self._log(Kind.START, job, gpus)
@@ -208,7 +217,8 @@ class ReferenceSimulator:
     def _leave(self, job: ReferenceJob, state: str) -> None:
         job.book(self.now_s)
         job.held_s += self.now_s - job.started_s
-        job.served_s += max(0.0, self.now_s - job.resume_s)
+        job.served_gpu_s += max(0.0, self.now_s - job.resume_s) * job.gang
+        job.left_s = self.now_s
         job.state = state
         job.finish_due_s = math.inf
         for gpu in job.gpus:
@@ -284,7 +294,7 @@ class ReferenceSimulator:
         """What the scheduler sees, from arrays made for this one view."""
         return ViewMaker(
             state=self._columns(),  # type: ignore[arg-type]
-            estimate_s=self.table.estimate_s,
+            jobs=self.table,
             topology=self.topology,
             belief=self.belief,
             max_forwards=self.max_forwards,
@@ -294,8 +304,6 @@ class ReferenceSimulator:
     def _columns(self) -> SimpleNamespace:
         queued = [job.row for job in self._in_state("queued")]
         running = [job.row for job in self._in_state("running")]
-        count = np.zeros(7, dtype=np.int64)
-        count[1], count[2] = len(queued), len(running)
         gangs = [job.gang for job in self.jobs]
         slot = np.concatenate([[0], np.cumsum(gangs)])
         placed = np.full(slot[-1], -1)
@@ -315,30 +323,50 @@ class ReferenceSimulator:
             wide = [places(job) for job in self._in_state("running") if len(places(job)) > 1]
             return np.array([sum(place in of for of in wide) for place in range(number)])
 
+        count = len(queued)
         return SimpleNamespace(
-            clock=np.array([self.now_s, math.inf]),
-            counts=count,
+            world={
+                "now_s": [self.now_s],
+                "queue_first": [0],
+                "num_queued": [count],
+                "num_running": [len(running)],
+                "gpu_limit_milli": [1000 * self.max_tenants],
+                "num_partitions": [max(self.partition_of_server) + 1],
+            },
             queue=np.array(queued, dtype=np.int64),
             running=np.array(running, dtype=np.int64),
-            submit_s=column(lambda job: job.submit_s),
-            num_gpus=np.array(gangs),
-            work_s=column(lambda job: job.work_s),
-            profile=column(lambda job: job.profile),
-            partition=column(lambda job: job.partition),
-            forwards=column(lambda job: job.forwards),
-            preemptions=column(lambda job: job.preemptions),
-            attained_gpu_s=column(lambda job: job.attained_gpu_s(self.now_s)),
-            resume_s=column(lambda job: job.resume_s),
-            seen_progress_s=column(
-                lambda job: job.done_s(self.now_s) if job.state == "running" else job.progress_s
-            ),
-            server_partition=np.array(self.partition_of_server),
-            tenants=np.array([len(holders) for holders in self.tenants]),
+            job={
+                "submit_s": column(lambda job: job.submit_s),
+                "num_gpus": np.array(gangs),
+                "held": np.array(gangs),
+                "work_s": column(lambda job: job.work_s),
+                "profile": column(lambda job: job.profile),
+                "partition": column(lambda job: job.partition),
+                "forwards": column(lambda job: job.forwards),
+                "preemptions": column(lambda job: job.preemptions),
+                "restarts": column(lambda job: job.preemptions),
+                "attained_gpu_s": column(lambda job: job.attained_gpu_s(self.now_s)),
+                "resume_s": column(lambda job: job.resume_s),
+                "lease_end_s": column(lambda job: job.lease_end_s),
+                "seen_progress_s": column(
+                    lambda job: job.done_s(self.now_s) if job.state == "running" else job.progress_s
+                ),
+                "first": slot[:-1],
+            },
+            gpu={
+                "tenants": np.array([len(holders) for holders in self.tenants]),
+                "milli": np.array([1000 * len(holders) for holders in self.tenants]),
+            },
             tenant=tenant,
+            server={
+                "partition": np.array(self.partition_of_server),
+                "type": np.array(self.kind_of_server),
+                "nic_jobs": busy(self._servers, len(self.rack_of)),
+                "closed": np.zeros(len(self.rack_of), dtype=np.int64),
+                "cpu_free_milli": np.zeros(len(self.rack_of), dtype=np.int64),
+                "memory_free_mib": np.zeros(len(self.rack_of), dtype=np.int64),
+            },
             server_free=np.array(free),
-            nic_jobs=busy(self._servers, len(self.rack_of)),
-            uplink_jobs=busy(self._racks, self.topology.num_racks),
+            rack={"uplink_jobs": busy(self._racks, self.topology.num_racks)},
             placed=placed,
-            slot=slot,
-            server_type=np.array(self.kind_of_server),
         )

@@ -21,7 +21,7 @@ def anything(case: Case, seed: int) -> Run:
 
 def best_speed(case: Case) -> np.ndarray:
     """(J,) an upper bound: no communication, no neighbour, the fastest GPU type."""
-    reference_s = Simulator(**case.arguments()).state.reference_step_s
+    reference_s = Simulator(**case.arguments()).state.job["reference_step_s"]
     return reference_s / case.physics.catalogue.compute_s.min(axis=1)[case.jobs.profile]
 
 
@@ -39,7 +39,7 @@ def test_gpu_seconds_tenants_and_starts(case: Case, seed: int) -> None:
             began[job] = time_s
             starts[job] += 1
             holders.update(gpus.tolist())
-            assert max(holders.values()) <= case.max_tenants
+            assert max(holders.values()) <= case.rules.max_tenants
         elif kind in (Kind.FINISH, Kind.PREEMPT):
             gpu_s += (time_s - began.pop(job)) * len(gpus)
             holders.subtract(gpus.tolist())
@@ -47,7 +47,7 @@ def test_gpu_seconds_tenants_and_starts(case: Case, seed: int) -> None:
     assert gpu_s == pytest.approx(float(run.run_s @ run.jobs.num_gpus))
     assert [starts[job] for job in range(len(run.jobs))] == (run.preemptions + 1).tolist()
     assert np.all(np.diff(run.log.time_s) >= 0)
-    assert np.all(run.forwards <= case.max_forwards)
+    assert np.all(run.forwards <= case.rules.max_forwards)
 
 
 @settings(max_examples=40)
@@ -65,7 +65,7 @@ def test_preemption_saves_the_work_and_costs_at_most_a_restart(case: Case, seed:
     run = anything(case, seed)
     extra_s = run.run_s - run.jobs.duration_s
     assert np.all(extra_s >= -1e-9)
-    assert np.all(extra_s <= run.preemptions * case.restart_s + 1e-9)
+    assert np.all(extra_s <= run.preemptions * case.rules.restart_s + 1e-9)
 
 
 @pytest.mark.parametrize("order", sorted(set(ORDERS) - {"las", "srtf"}))

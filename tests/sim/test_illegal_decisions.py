@@ -95,7 +95,8 @@ ILLEGAL = {
     ),
     "held GPU": (
         Decision(starts=(start(1, 0),)),
-        r"job B \(row 1\): GPU 0 is held by job rows 0, and max_tenants is 1 at t=2\.0 s",
+        r"job B \(row 1\): GPU 0 is held by job rows 0 with 1000 thousandths; max_tenants is 1, "
+        r"and together they may ask for 1000 at t=2\.0 s",
     ),
     "wake now": (Decision(wake_s=2.0), r"wake_s is not after now, at t=2\.0 s"),
     "wake in the past": (Decision(wake_s=-1.0), r"wake_s is not after now, at t=2\.0 s"),
@@ -139,7 +140,8 @@ def test_the_table_covers_every_verdict():
     assert own == {
         "NO_SUCH_JOB", "NOT_RUNNING", "NOT_QUEUED", "NO_SUCH_PARTITION", "TOO_MANY_FORWARDS",
         "WRONG_GANG", "NO_SUCH_GPU", "FOREIGN_GPU", "GPU_TWICE", "GPU_FULL", "DOES_NOT_FIT",
-        "PAST_WAKE", "FORWARDED_TWICE",
+        "PAST_WAKE", "FORWARDED_TWICE", "SERVER_AWAY", "WRONG_TYPE", "NO_CORES", "NO_MEMORY",
+            "PAST_LEASE",
     }  # fmt: skip
 
 

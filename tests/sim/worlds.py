@@ -7,11 +7,13 @@ import numpy as np
 
 from sim.event_log import EventLog, Kind
 from sim.jobs import JobTable
+from sim.outages import NO_OUTAGES
 from sim.physics.catalogue import Catalogue
 from sim.physics.network_tables import NetworkTables
 from sim.physics.pair_table import PairTable
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler
+from sim.rules import Rules
 from sim.run import Run
 from sim.simulator import Simulator, simulate
 from sim.topology.leaf_spine import leaf_spine
@@ -107,6 +109,15 @@ def physics_of(
     )
 
 
+def rules_of(**given: Any) -> Rules:
+    """Rules under which nothing special happens, but for what is given."""
+    plain = {
+        "max_tenants": 1, "gpu_oversubscription": None, "restart_s": 0.0,
+        "checkpoint_work_s": None, "checkpoint_s": 0.0, "preempt_saves": True, "max_forwards": 3,
+    }  # fmt: skip
+    return Rules(**{**plain, **given})
+
+
 def world(
     jobs: Sequence[Job],
     topology: Topology,
@@ -126,9 +137,8 @@ def world(
         physics=known,
         belief=known if belief is None else belief,
         partition_of_server=contiguous_partitions(topology, partitions),
-        max_tenants=max_tenants,
-        restart_s=restart_s,
-        max_forwards=max_forwards,
+        rules=rules_of(max_tenants=max_tenants, restart_s=restart_s, max_forwards=max_forwards),
+        outages=NO_OUTAGES,
     )
 
 

@@ -1,0 +1,226 @@
+"""Makes the state of a run at time 0."""
+
+import numpy as np
+
+from sim.arrays import FloatArray, IntArray
+from sim.jobs import JobTable
+from sim.kernel.layout import (
+    GPU,
+    HEAP,
+    JOB,
+    LOG,
+    NO_JOB,
+    OUTAGE,
+    RACK,
+    SERVER,
+    UNBOUNDED,
+    WORLD,
+    PhysicsArrays,
+    RowArray,
+    State,
+)
+from sim.outages import Outages
+from sim.physics.physics import Physics
+from sim.physics.reference import reference_steps_s
+from sim.rules import Rules
+from sim.topology.topology import Topology
+from sim.traits import ANY_TYPE, NEVER_S, WHOLE_GPU_MILLI
+
+
+def make_state(
+    *,
+    jobs: JobTable,
+    topology: Topology,
+    physics: Physics,
+    server_partition: IntArray,
+    rules: Rules,
+    outages: Outages,
+) -> State:
+    """Fresh state at time 0 with every job pending."""
+    most_running = max(1, min(len(jobs), topology.num_gpus * rules.max_tenants))
+    job, fail_at_s, children, withdrawals = _jobs(jobs)
+    tables = _physics(physics, topology, int(job["most_gpus"].max()))
+    job["reference_step_s"] = tables.reference_step_s[job["profile"], job["num_gpus"]]
+    most_gpus = topology.num_gpus * rules.max_tenants
+    largest_server = int(topology.gpus_per_server.max())
+    at_once = _most_at_once(outages.at_s)
+    rows = 6 * (len(jobs) + most_running) + 2 * at_once + 64
+    return State(
+        world=_world(job, rules, physics, server_partition),
+        job=job,
+        gpu=_gpus(topology),
+        tenant=np.full((topology.num_gpus, rules.max_tenants), NO_JOB, dtype=np.int64),
+        server=_servers(topology, physics, server_partition),
+        server_free=topology.gpus_per_server.astype(np.int64),
+        rack=_racks(topology),
+        placed=np.full(int(job["most_gpus"].sum()), NO_JOB, dtype=np.int64),
+        queue=np.zeros(len(jobs) + 1, dtype=np.int64),
+        running=np.zeros(most_running, dtype=np.int64),
+        heap=np.zeros(most_running, dtype=HEAP),
+        dirty=np.zeros(len(jobs), dtype=np.int64),
+        physics=tables,
+        fail_at_s=fail_at_s,
+        children=children,
+        withdrawals=withdrawals,
+        outages=_outages(outages),
+        cascade=np.zeros(len(children) + 1, dtype=np.int64),
+        # More than twice what one call of the kernel can log (see `Recorder`).
+        log=np.zeros(rows, dtype=LOG),
+        log_gpus=np.zeros(6 * most_gpus + 2 * at_once * largest_server + 64, dtype=np.int64),
+    )
+
+
+def _most_at_once(at_s: FloatArray) -> int:
+    return int(np.unique(at_s, return_counts=True)[1].max()) if len(at_s) else 0
+
+
+def _outages(outages: Outages) -> RowArray:
+    row = np.zeros(len(outages), dtype=OUTAGE)
+    row["at_s"], row["server"], row["kind"] = outages.at_s, outages.server, outages.change
+    return row
+
+
+def _world(job: RowArray, rules: Rules, physics: Physics, server_partition: IntArray) -> RowArray:
+    world = np.zeros(1, dtype=WORLD)
+    limit = rules.max_tenants if rules.gpu_oversubscription is None else rules.gpu_oversubscription
+    every_s = np.inf if rules.checkpoint_work_s is None else rules.checkpoint_work_s
+    network = physics.network
+    factors = np.concatenate([network.nic_factor, network.uplink_factor])
+    asks = (job["gpu_milli"] < WHOLE_GPU_MILLI) | (job["type_mask"] != ANY_TYPE)
+    asks |= (job["cpu_milli"] > 0) | (job["memory_mib"] > 0)
+    for key, value in {
+        "wake_s": np.inf,
+        "num_left": len(job),
+        "restart_s": rules.restart_s,
+        "checkpoint_work_s": every_s,
+        "pace": 1.0 if np.isinf(every_s) else every_s / (every_s + rules.checkpoint_s),
+        "preempt_saves": int(rules.preempt_saves),
+        "max_forwards": rules.max_forwards,
+        "num_partitions": int(server_partition.max()) + 1,
+        "gpu_limit_milli": int(limit * WHOLE_GPU_MILLI),
+        "links_matter": int(np.any(factors != 1.0)),
+        "demands_matter": int(np.any(asks)),
+    }.items():
+        world[key] = value
+    return world
+
+
+def _jobs(jobs: JobTable) -> tuple[RowArray, FloatArray, IntArray, IntArray]:
+    """Rows of jobs, points of failure, children, and who gives up in which order."""
+    row = np.zeros(len(jobs), dtype=JOB)
+    for key, value in {
+        "submit_s": jobs.submit_s,
+        "work_s": jobs.duration_s,
+        "num_gpus": jobs.num_gpus,
+        "profile": jobs.profile,
+        "partition": jobs.home,
+        "held": jobs.num_gpus,
+        "gain": 1.0,
+        "heap_at": NO_JOB,
+        "left_s": -np.inf,
+        "lease_end_s": np.inf,
+        "first_start_s": np.nan,
+        "finish_s": np.nan,
+    }.items():
+        row[key] = value
+    _ask(row, jobs)
+    row["first"] = np.concatenate([[0], np.cumsum(row["most_gpus"])[:-1]])
+    fail_at_s = _attempts(row, jobs)
+    children = _children(row, jobs)
+    row["withdraw_at_s"] = NEVER_S
+    if jobs.fates is not None:
+        row["outcome"] = jobs.fates.outcome
+        row["withdraw_at_s"] = jobs.submit_s + jobs.fates.withdraw_s
+    order = np.argsort(row["withdraw_at_s"], kind="stable")
+    withdrawals = order[np.isfinite(row["withdraw_at_s"][order])].astype(np.int64)
+    return row, fail_at_s, children, withdrawals
+
+
+def _ask(row: RowArray, jobs: JobTable) -> None:
+    row["gpu_milli"], row["type_mask"] = WHOLE_GPU_MILLI, ANY_TYPE
+    if jobs.demands is not None:
+        for key in ("gpu_milli", "cpu_milli", "memory_mib", "type_mask"):
+            row[key] = getattr(jobs.demands, key)
+    row["least_gpus"] = row["most_gpus"] = jobs.num_gpus
+    if jobs.elastic is not None:
+        row["least_gpus"], row["most_gpus"] = jobs.elastic.least_gpus, jobs.elastic.most_gpus
+
+
+def _attempts(row: RowArray, jobs: JobTable) -> FloatArray:
+    row["target_s"] = jobs.duration_s
+    if jobs.attempts is None:
+        return np.zeros(0)
+    first, fail_at_s = jobs.attempts.first, jobs.attempts.fail_at_s
+    row["next_attempt"], row["last_attempt"] = first[:-1], first[1:]
+    some = np.flatnonzero(first[1:] > first[:-1])
+    row["target_s"][some] = fail_at_s[first[some]]
+    return np.ascontiguousarray(fail_at_s, dtype=np.float64)
+
+
+def _children(row: RowArray, jobs: JobTable) -> IntArray:
+    """Parents turned round: children of each job one after the other."""
+    if jobs.precedence is None:
+        return np.zeros(0, dtype=np.int64)
+    count = np.diff(jobs.precedence.first)
+    child = np.repeat(np.arange(len(jobs)), count)
+    order = np.argsort(jobs.precedence.parents, kind="stable")
+    last = np.cumsum(np.bincount(jobs.precedence.parents, minlength=len(jobs)))
+    row["waits_for"] = count
+    row["first_child"], row["last_child"] = np.concatenate([[0], last[:-1]]), last
+    return child[order].astype(np.int64)
+
+
+def _gpus(topology: Topology) -> RowArray:
+    row = np.zeros(topology.num_gpus, dtype=GPU)
+    row["server"] = topology.gpu_server
+    return row
+
+
+def _servers(topology: Topology, physics: Physics, server_partition: IntArray) -> RowArray:
+    row = np.zeros(topology.num_servers, dtype=SERVER)
+    cores, memory = topology.server_cpu_milli, topology.server_memory_mib
+    for key, value in {
+        "first_gpu": topology.server_first_gpu[:-1],
+        "last_gpu": topology.server_first_gpu[1:],
+        "rack": topology.server_rack,
+        "partition": server_partition,
+        "type": physics.server_types(topology),
+        "gpu_type": topology.server_gpu_type,
+        "cpu_free_milli": UNBOUNDED if cores is None else cores,
+        "memory_free_mib": UNBOUNDED if memory is None else memory,
+    }.items():
+        row[key] = value
+    return row
+
+
+def _racks(topology: Topology) -> RowArray:
+    row = np.zeros(topology.num_racks, dtype=RACK)
+    racks = np.arange(topology.num_racks)
+    row["first_server"] = np.searchsorted(topology.server_rack, racks)
+    row["last_server"] = np.searchsorted(topology.server_rack, racks, side="right")
+    return row
+
+
+def _physics(physics: Physics, topology: Topology, largest: int) -> PhysicsArrays:
+    network, steps_s = physics.network, reference_steps_s(largest, topology, physics)
+    tables = {
+        "compute_s": physics.catalogue.compute_s,
+        "slowdown": physics.pairs.slowdown,
+        "local_s": network.local_s,
+        "server_s": network.server_s,
+        "rack_s": network.rack_s,
+        "nic_factor": network.nic_factor,
+        "uplink_factor": network.uplink_factor,
+        "reference_step_s": steps_s,
+        "gain": _gain(steps_s),
+    }
+    columns = {key: np.ascontiguousarray(each, np.float64) for key, each in tables.items()}
+    return PhysicsArrays(
+        **columns, feasible=np.ascontiguousarray(physics.pairs.feasible, dtype=np.bool_)
+    )
+
+
+def _gain(steps_s: FloatArray) -> FloatArray:
+    """(P, largest + 1) iterations times GPUs per second on the most compact placements."""
+    gain: FloatArray = np.arange(steps_s.shape[1]) / steps_s
+    return gain

@@ -1,0 +1,192 @@
+"""What the kernel reads and writes: rows of jobs, GPUs, servers and racks, in arrays.
+
+Rows, not columns: an event touches many fields of one job and few jobs, so the fields of a row
+stand together; and a tuple of few arrays is cheap to hand to compiled code. `state.job["rate"]` is
+the column of a field.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.arrays import BoolArray, FloatArray, IntArray
+
+RowArray = npt.NDArray[np.void]  # structured
+
+# Values of job.status. BLOCKED: submitted, but a parent has not finished.
+PENDING, QUEUED, RUNNING, FINISHED, WITHDRAWN, BLOCKED = range(6)
+NO_JOB = -1
+UNBOUNDED = 2**62  # of cores or memory that nobody counts
+
+INT, FLOAT = np.int64, np.float64
+
+JOB = np.dtype(
+    [
+        # Fixed.
+        ("submit_s", FLOAT),
+        ("work_s", FLOAT),
+        ("num_gpus", INT),  # gang size: what it asked for
+        ("profile", INT),
+        ("first", INT),  # its GPUs stand in placed[first:first + held]
+        ("least_gpus", INT),
+        ("most_gpus", INT),
+        ("gpu_milli", INT),
+        ("cpu_milli", INT),  # a worker
+        ("memory_mib", INT),  # a worker
+        ("type_mask", INT),
+        ("outcome", INT),
+        ("withdraw_at_s", FLOAT),
+        ("last_attempt", INT),  # end of its points in fail_at_s
+        ("first_child", INT),  # its children: children[first_child:last_child]
+        ("last_child", INT),
+        # Changing.
+        ("status", INT),
+        ("partition", INT),
+        ("held", INT),  # GPUs of the placement that stands in `placed`
+        ("local", INT),  # of the placement: most GPUs on one server
+        ("servers", INT),
+        ("racks", INT),
+        ("rate", FLOAT),  # work seconds per second from rated_s on
+        ("rated_s", FLOAT),  # may lie ahead of now while a restart is under way
+        ("progress_s", FLOAT),  # work done at rated_s
+        ("target_s", FLOAT),  # work at which this attempt ends: a failure's, or all of it
+        ("due_s", FLOAT),  # when it gets there
+        ("lease_end_s", FLOAT),
+        ("heap_at", INT),  # place in the heap
+        ("running_at", INT),  # place in `running`
+        ("dirty", INT),
+        ("reference_step_s", FLOAT),  # step on the most compact exclusive placement of `held`
+        ("gain", FLOAT),  # throughput with `held` GPUs over that with `num_gpus`
+        ("started_s", FLOAT),  # start of the attempt that runs
+        ("resume_s", FLOAT),  # when this attempt began, or begins, to make progress
+        ("left_s", FLOAT),  # when it last gave its GPUs back
+        ("run_s", FLOAT),  # time on GPUs before this attempt
+        ("run_gpu_s", FLOAT),  # the same times the GPUs held
+        ("served_gpu_s", FLOAT),  # the same without restarts
+        ("saved_s", FLOAT),  # work in the last checkpoint
+        ("lost_s", FLOAT),  # work done and lost
+        ("comm_share", FLOAT),  # of the step at the present rate
+        ("slow_share", FLOAT),
+        ("comm_s", FLOAT),  # of its run time up to rated_s
+        ("slow_s", FLOAT),
+        ("first_start_s", FLOAT),
+        ("finish_s", FLOAT),
+        ("forwards", INT),
+        ("preemptions", INT),
+        ("restarts", INT),  # times it lost its GPUs before its end, for whatever reason
+        ("next_attempt", INT),  # index into fail_at_s
+        ("waits_for", INT),  # parents that have not finished
+        ("doomed", INT),  # a parent ended badly before this job was submitted
+        # As seen at a decision: refreshed for running jobs by `observe`.
+        ("seen_progress_s", FLOAT),
+        ("attained_gpu_s", FLOAT),
+    ],
+    align=True,
+)
+
+# milli: what its tenants ask for together
+GPU = np.dtype([("server", INT), ("tenants", INT), ("milli", INT)], align=True)
+
+SERVER = np.dtype(
+    [
+        ("first_gpu", INT),
+        ("last_gpu", INT),
+        ("rack", INT),
+        ("partition", INT),
+        ("type", INT),  # catalogue row
+        ("gpu_type", INT),  # topology's index
+        ("cpu_free_milli", INT),
+        ("memory_free_mib", INT),
+        ("nic_jobs", INT),  # multi-server jobs on it
+        ("closed", INT),  # reasons to be away; 0: it is up
+        ("stamp", INT),  # world.token of the last pass that came by
+        ("count", INT),  # of that pass
+    ],
+    align=True,
+)
+
+RACK = np.dtype(
+    [("first_server", INT), ("last_server", INT), ("uplink_jobs", INT), ("stamp", INT)],
+    align=True,
+)
+
+HEAP = np.dtype([("at_s", FLOAT), ("job", INT)], align=True)
+
+LOG = np.dtype(
+    [("time_s", FLOAT), ("kind", INT), ("job", INT), ("partition", INT), ("gpus", INT)],
+    align=True,
+)
+
+OUTAGE = np.dtype([("at_s", FLOAT), ("server", INT), ("kind", INT)], align=True)
+FAILS, CLOSES, OPENS = range(3)  # values of OUTAGE.kind
+
+WORLD = np.dtype(
+    [
+        ("now_s", FLOAT),
+        ("wake_s", FLOAT),
+        ("next_arrival", INT),
+        ("next_outage", INT),
+        ("next_withdrawal", INT),
+        ("queue_first", INT),
+        ("num_queued", INT),
+        ("num_running", INT),
+        ("num_left", INT),  # jobs neither finished nor withdrawn
+        ("heap_size", INT),
+        ("num_dirty", INT),
+        ("num_logged", INT),
+        ("num_logged_gpus", INT),
+        ("token", INT),
+        # Rules.
+        ("restart_s", FLOAT),
+        ("checkpoint_work_s", FLOAT),  # work between periodic checkpoints; inf: none
+        ("pace", FLOAT),  # share of its time a job computes while checkpoints are written
+        ("preempt_saves", INT),
+        ("max_forwards", INT),
+        ("num_partitions", INT),
+        ("gpu_limit_milli", INT),  # of the tenants of a GPU together
+        ("links_matter", INT),  # the jobs on a link change each other's speed
+        ("demands_matter", INT),  # some job asks for cores, memory, types or parts of GPUs
+    ],
+    align=True,
+)
+
+
+class PhysicsArrays(NamedTuple):
+    """P profiles, T GPU types, N GPUs of the largest gang."""
+
+    compute_s: FloatArray  # (P, T)
+    slowdown: FloatArray  # (T, P, P)
+    feasible: BoolArray  # (T, P, P)
+    local_s: FloatArray  # (P, .)
+    server_s: FloatArray  # (P, .)
+    rack_s: FloatArray  # (P, .)
+    nic_factor: FloatArray  # (K,)
+    uplink_factor: FloatArray  # (U,)
+    reference_step_s: FloatArray  # (P, N + 1) step on the most compact placement of n GPUs
+    gain: FloatArray  # (P, N + 1) throughput of n GPUs over that of one
+
+
+class State(NamedTuple):
+    """J jobs, G GPUs, S servers, R racks, C tenants a GPU at most."""
+
+    world: RowArray  # (1,) WORLD
+    job: RowArray  # (J,) JOB
+    gpu: RowArray  # (G,) GPU
+    tenant: IntArray  # (G, C) jobs on each GPU in order of start, first `gpu.tenants` entries
+    server: RowArray  # (S,) SERVER
+    server_free: IntArray  # (S,) GPUs without a tenant; 0 while the server is away
+    rack: RowArray  # (R,) RACK
+    placed: IntArray  # (sum of most_gpus,)
+    queue: IntArray  # (J + 1,) waiting jobs, ascending, from world.queue_first on
+    running: IntArray  # (min(J, G * C),) any order
+    heap: RowArray  # as running; HEAP keyed (at_s, job): what running jobs do next
+    dirty: IntArray  # (J,) jobs whose rate may have changed
+    physics: PhysicsArrays
+    fail_at_s: FloatArray  # work at which attempts fail, job by job
+    children: IntArray  # rows of jobs, parent by parent
+    withdrawals: IntArray  # jobs whose users give up, in order of that time
+    outages: RowArray  # OUTAGE in order of time
+    cascade: IntArray  # scratch
+    log: RowArray  # LOG since the last flush
+    log_gpus: IntArray
