@@ -1,8 +1,13 @@
-"""Leaf-spine generator: racks of equal servers below leaf switches, leaves below a full spine."""
+"""Leaf-spine generator: racks of servers below leaf switches, every leaf below every spine."""
+
+from collections.abc import Mapping
 
 import numpy as np
 
-from sim.errors import TopologyError
+from sim.arrays import FloatArray, IntArray
+from sim.topology.links import LinkGraph, link_graph
+from sim.topology.option_rules import check_counts, check_ports, check_rates
+from sim.topology.servers import dealt_servers
 from sim.topology.topology import Topology
 
 
@@ -10,41 +15,64 @@ def leaf_spine(
     *,
     name: str,
     servers: int,
-    gpus_per_server: int,
+    gpus_per_server: int | list[int],
     servers_per_rack: int,
     gpu_types: list[str],
     intra_gbps: float,
     nic_gbps: float,
     oversubscription: float,
+    spines: int = 1,
+    cpu_milli: int | None = None,
+    memory_mib: int | None = None,
+    inside: Mapping[str, float] | None = None,
 ) -> Topology:
     """Build a leaf-spine cluster; server s has GPU type `gpu_types[s % len(gpu_types)]`.
 
-    A rack's uplink carries its servers' NIC bandwidth divided by `oversubscription`; the last
-    rack may hold fewer servers.
+    A rack's uplink carries its servers' NIC bandwidth divided by `oversubscription`, spread evenly
+    over one link to each of the `spines`; the last rack may hold fewer servers. One spine stands
+    for a spine whose links are shared perfectly. The rest is explained at `dealt_servers`.
     """
-    for key, value in {"servers": servers, "gpus_per_server": gpus_per_server,
-                       "servers_per_rack": servers_per_rack}.items():  # fmt: skip
-        if value < 1:
-            raise TopologyError(f"topology.{key} is {value}; it must be at least 1")
-    if not gpu_types:
-        raise TopologyError("topology.gpu_types is empty; name at least one GPU type")
-    for key, rate in {"intra_gbps": intra_gbps, "nic_gbps": nic_gbps,
-                      "oversubscription": oversubscription}.items():  # fmt: skip
-        if rate <= 0:
-            raise TopologyError(f"topology.{key} is {rate}; it must be above 0")
-    distinct = tuple(dict.fromkeys(gpu_types))
+    check_counts({"servers": servers, "servers_per_rack": servers_per_rack})
+    check_ports("spines", spines)
+    check_rates({"oversubscription": oversubscription})
+    built = dealt_servers(
+        servers=servers,
+        gpus_per_server=gpus_per_server,
+        gpu_types=gpu_types,
+        intra_gbps=intra_gbps,
+        nic_gbps=nic_gbps,
+        cpu_milli=cpu_milli,
+        memory_mib=memory_mib,
+        inside=inside,
+    )
     rack = np.arange(servers) // servers_per_rack
-    in_rack = np.bincount(rack)
-    return Topology(
+    uplink_gbps = np.bincount(rack).astype(np.float64) * (nic_gbps / oversubscription)
+    return built.wired(
         name=name,
-        gpu_types=distinct,
-        gpu_server=np.repeat(np.arange(servers), gpus_per_server),
-        server_first_gpu=np.arange(servers + 1) * gpus_per_server,
-        server_gpu_type=np.array(
-            [distinct.index(gpu_types[s % len(gpu_types)]) for s in range(servers)]
-        ),
         server_rack=rack,
-        nic_gbps=np.full(servers, float(nic_gbps)),
-        uplink_gbps=in_rack.astype(np.float64) * (nic_gbps / oversubscription),
-        intra_gbps=np.full(servers, float(intra_gbps)),
+        uplink_gbps=uplink_gbps,
+        links=leaf_spine_links(rack, built.nic_gbps, uplink_gbps, spines),
+    )
+
+
+def leaf_spine_links(
+    server_rack: IntArray, nic_gbps: FloatArray, uplink_gbps: FloatArray, spines: int
+) -> LinkGraph:
+    """Links server s - leaf of its rack, and every leaf - every spine.
+
+    Args:
+        server_rack: (S,)
+        nic_gbps: (S,)
+        uplink_gbps: (R,) of each leaf, all its links together.
+        spines: number of spine switches.
+    """
+    servers, racks = len(server_rack), len(uplink_gbps)
+    leaf = np.repeat(np.arange(racks), spines)
+    spine = np.tile(np.arange(spines), racks)
+    return link_graph(
+        level_names=("server", "leaf", "spine"),
+        level_sizes=(servers, racks, spines),
+        lower=np.concatenate([np.arange(servers), servers + leaf]),
+        upper=np.concatenate([servers + server_rack, servers + racks + spine]),
+        gbps=np.concatenate([nic_gbps, np.repeat(uplink_gbps / spines, spines)]),
     )

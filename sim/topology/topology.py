@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import FloatArray, IntArray, TextArray
+from sim.topology.inside import Inside
+from sim.topology.links import LinkGraph
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,13 @@ class Topology:
     nic_gbps: FloatArray  # (S,) server <-> rack switch
     uplink_gbps: FloatArray  # (R,) rack switch <-> spine, all links together
     intra_gbps: FloatArray  # (S,) GPU <-> GPU inside the server
+    # None: not described.
+    server_cpu_milli: IntArray | None = None  # (S,) thousandths of a core; None: unbounded
+    server_memory_mib: IntArray | None = None  # (S,) None: unbounded
+    server_name: TextArray | None = None  # (S,) names in the file that described the cluster
+    server_group: TextArray | None = None  # (S,) virtual cluster or owner, "" where it has none
+    links: LinkGraph | None = None
+    inside: Inside | None = None
 
     @property
     def num_gpus(self) -> int:

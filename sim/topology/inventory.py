@@ -1,0 +1,189 @@
+"""An inventory: servers as a list, however they were read, made into a wired topology."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.arrays import FloatArray, IntArray, TextArray
+from sim.errors import TopologyError
+from sim.topology.layout import Layout, inside_of
+from sim.topology.leaf_spine import leaf_spine_links
+from sim.topology.links import LinkGraph
+from sim.topology.option_rules import MOST_GPUS, check_ports, check_rates
+from sim.topology.pods import pod_links
+from sim.topology.servers import Servers
+from sim.topology.topology import Topology
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What servers of one kind are like."""
+
+    gpus: int  # >= 1
+    gpu_type: str
+    cpu_milli: int | None  # None: unbounded
+    memory_mib: int | None
+    nic_gbps: float  # all NICs together
+    layout: Layout
+
+    def __post_init__(self) -> None:
+        """Check the rate; a reader of files has told its line before."""
+        check_rates({"nic_gbps": self.nic_gbps})
+
+    @property
+    def intra_gbps(self) -> float:
+        """GPU to GPU inside the server, where a network model asks for one number."""
+        return self.layout.all_gpus_gbps(self.gpus)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One server; racks and pods are told apart by name."""
+
+    name: str
+    shape: Shape
+    rack: str
+    pod: str  # "" where the cluster has no pods
+    group: str  # virtual cluster or owner; "" where it has none
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Switches above the racks: spines, or aggregations in pods and cores above them."""
+
+    spines: int  # spine switches; with pods: aggregations of a pod, and cores
+    oversubscription: float  # NICs of a rack over its uplink
+    pod_oversubscription: float | None  # uplinks of a pod's racks over the pod's; None: no pods
+    rack_uplink_gbps: Mapping[str, float]  # of racks for which it was measured or stated
+
+    def __post_init__(self) -> None:
+        """Check the numbers; a reader of files has told their line before."""
+        check_ports("spines", self.spines)
+        check_rates({"oversubscription": self.oversubscription})
+        if self.pod_oversubscription is not None:
+            check_rates({"pod_oversubscription": self.pod_oversubscription})
+
+
+def assembled(*, name: str, source: str, entries: Sequence[Entry], wiring: Wiring) -> Topology:
+    """The topology of an inventory.
+
+    Servers are put in order of their pod, then of their rack, both as first named; within a rack
+    they keep their order. Names and groups go along.
+
+    Args:
+        name: of the cluster.
+        source: file named in errors.
+        entries: the servers.
+        wiring: what lies above the racks.
+
+    Raises:
+        TopologyError: if there is no server, too many GPUs, a rack in two pods, or only some
+            servers have cores or memory.
+    """
+    if not entries:
+        raise TopologyError(f"{source}: no server with a GPU; the cluster would be empty")
+    ordered = _in_order(entries)
+    rack_pod_name = _pod_of_rack(source, ordered)
+    place = {rack: at for at, rack in enumerate(rack_pod_name)}
+    server_rack = np.array([place[entry.rack] for entry in ordered], dtype=np.int64)
+    servers = _servers(source, ordered)
+    uplink_gbps = np.bincount(server_rack, servers.nic_gbps) / wiring.oversubscription
+    for rack, gbps in wiring.rack_uplink_gbps.items():
+        uplink_gbps[place[rack]] = gbps
+    pods = _first_seen(list(rack_pod_name.values()))
+    rack_pod = np.array([pods[pod] for pod in rack_pod_name.values()], dtype=np.int64)
+    links = _links(servers, server_rack, uplink_gbps, rack_pod, wiring)
+    return servers.wired(name=name, server_rack=server_rack, uplink_gbps=uplink_gbps, links=links)
+
+
+def _in_order(entries: Sequence[Entry]) -> list[Entry]:
+    pods = _first_seen([entry.pod for entry in entries])
+    racks = _first_seen([entry.rack for entry in entries])
+    return sorted(entries, key=lambda entry: (pods[entry.pod], racks[entry.rack]))
+
+
+def _links(
+    servers: Servers,
+    server_rack: IntArray,
+    uplink_gbps: FloatArray,
+    rack_pod: IntArray,
+    wiring: Wiring,
+) -> LinkGraph:
+    if wiring.pod_oversubscription is None:
+        return leaf_spine_links(server_rack, servers.nic_gbps, uplink_gbps, wiring.spines)
+    return pod_links(
+        server_rack=server_rack,
+        nic_gbps=servers.nic_gbps,
+        uplink_gbps=uplink_gbps,
+        rack_pod=rack_pod,
+        pod_uplink_gbps=np.bincount(rack_pod, uplink_gbps) / wiring.pod_oversubscription,
+        spines=wiring.spines,
+    )
+
+
+def _first_seen(names: Sequence[str]) -> dict[str, int]:
+    return {name: at for at, name in enumerate(dict.fromkeys(names))}
+
+
+def _pod_of_rack(source: str, entries: Sequence[Entry]) -> dict[str, str]:
+    """Pod of each rack, racks in the order in which they come."""
+    pod_of_rack: dict[str, str] = {}
+    for entry in entries:
+        pod = pod_of_rack.setdefault(entry.rack, entry.pod)
+        if pod != entry.pod:
+            raise TopologyError(
+                f"{source}: rack {entry.rack!r} is in pod {pod!r} and in pod {entry.pod!r}; "
+                f"a rack has one pod"
+            )
+    return pod_of_rack
+
+
+def _servers(source: str, entries: Sequence[Entry]) -> Servers:
+    shapes = [entry.shape for entry in entries]
+    gpu_types = _first_seen([shape.gpu_type for shape in shapes])
+    layouts = list(dict.fromkeys(shape.layout for shape in shapes))
+    which = {layout: at for at, layout in enumerate(layouts)}
+    gpus = np.array([shape.gpus for shape in shapes], dtype=np.int64)
+    if gpus.sum() > MOST_GPUS:
+        raise TopologyError(f"{source}: {gpus.sum()} GPUs; at most {MOST_GPUS} are supported")
+    layout_of_server = np.array([which[shape.layout] for shape in shapes], dtype=np.int64)
+    groups = [entry.group for entry in entries]
+    return Servers(
+        gpu_types=tuple(gpu_types),
+        gpus=gpus,
+        gpu_type=np.array([gpu_types[shape.gpu_type] for shape in shapes], dtype=np.int64),
+        nic_gbps=_floats([shape.nic_gbps for shape in shapes]),
+        intra_gbps=_floats([shape.intra_gbps for shape in shapes]),
+        cpu_milli=_amounts(source, "cores", [shape.cpu_milli for shape in shapes]),
+        memory_mib=_amounts(source, "memory", [shape.memory_mib for shape in shapes]),
+        name=_texts([entry.name for entry in entries]),
+        group=_texts(groups) if any(groups) else None,
+        inside=(
+            None
+            if all(layout.is_flat for layout in layouts)
+            else inside_of(layouts, layout_of_server, gpus)
+        ),
+    )
+
+
+def _amounts(source: str, what: str, amounts: Sequence[int | None]) -> IntArray | None:
+    given = [amount for amount in amounts if amount is not None]
+    if not given:
+        return None
+    if len(given) < len(amounts):
+        raise TopologyError(
+            f"{source}: {len(given)} of {len(amounts)} servers say how much {what} they have; "
+            f"say it of all or of none"
+        )
+    return np.array(given, dtype=np.int64)
+
+
+def _floats(values: Sequence[float]) -> FloatArray:
+    return np.array(values, dtype=np.float64)
+
+
+def _texts(values: Sequence[str]) -> TextArray:
+    column: TextArray = np.empty(len(values), dtype=np.object_)
+    column[:] = values
+    return column

@@ -1,0 +1,138 @@
+"""The link graph: servers and switches, the full-duplex links between them, how paths are found.
+
+Nodes are servers 0 .. S - 1, then switches. Link l joins a lower node to an upper one; it is two
+directed links: 2 * l carries traffic up, 2 * l + 1 carries it down, each with the link's capacity.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.arrays import FloatArray, IntArray
+from sim.errors import TopologyError
+from sim.topology.routing import CLIMB, DIGITS, route
+
+ENDS = 2  # of a link
+
+
+@dataclass(frozen=True)
+class LinkGraph:
+    """N nodes, L links; a server's rack is not told here (see `Topology.server_rack`).
+
+    With `route_kind` CLIMB every path climbs from both ends to a common switch, so that all nodes
+    of one level have equally many uplinks, in an order in which equal choices meet. With DIGITS
+    (BCube) servers relay, and uplink i of a server is its port of level i.
+    """
+
+    level_names: tuple[str, ...]  # what the nodes of each level are: ("server", "leaf", "spine")
+    node_level: IntArray  # (N,) index into level_names; 0: servers
+    link_ends: IntArray  # (L, 2) lower node, upper node
+    link_gbps: FloatArray  # (L,) capacity of each direction
+    first_up: IntArray  # (N + 1,) uplinks of node n: up_link[first_up[n]:first_up[n + 1]]
+    up_link: IntArray  # (L,) link ids, in order of the lower node
+    route_kind: int  # CLIMB or DIGITS
+    digits: IntArray  # (2,) BCube: digit base n, number of digits; zeros with CLIMB
+
+    def __post_init__(self) -> None:
+        """Check ends, capacities and what the route rule needs."""
+        ends, nodes = self.link_ends, len(self.node_level)
+        if ends.ndim != ENDS or ends.shape[1] != ENDS or len(self.link_gbps) != len(ends):
+            raise TopologyError(f"links: {ends.shape} ends and {len(self.link_gbps)} capacities")
+        if ends.size and (ends.min() < 0 or ends.max() >= nodes):
+            raise TopologyError(f"links: an end is outside the nodes 0 to {nodes - 1}")
+        if np.any(self.node_level[ends[:, 0]] >= self.node_level[ends[:, 1]]):
+            raise TopologyError("links: a link does not lead from a lower level to a higher one")
+        if not np.all(np.isfinite(self.link_gbps) & (self.link_gbps > 0)):
+            raise TopologyError("links: a capacity is not a finite number above 0 Gbps")
+        if self.route_kind == CLIMB:
+            self._check_climbs()
+        elif self.route_kind != DIGITS:
+            raise TopologyError(f"links: route_kind is {self.route_kind}; CLIMB or DIGITS")
+
+    def _check_climbs(self) -> None:
+        """Nodes of a level need equally many uplinks, or two climbs could miss each other."""
+        uplinks = np.diff(self.first_up)
+        for level, name in enumerate(self.level_names):
+            counts = np.unique(uplinks[self.node_level == level])
+            if len(counts) > 1:
+                raise TopologyError(
+                    f"links: nodes of level {name} have {counts[0]} to {counts[-1]} uplinks; "
+                    f"give each the same number"
+                )
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return len(self.node_level)
+
+    @property
+    def num_links(self) -> int:
+        """L; there are 2 L directed links."""
+        return len(self.link_gbps)
+
+    @property
+    def num_servers(self) -> int:
+        """S."""
+        return int(np.count_nonzero(self.node_level == 0))
+
+    @property
+    def directed_gbps(self) -> FloatArray:
+        """(2 L,) capacity of each directed link."""
+        return np.repeat(self.link_gbps, 2)
+
+    @property
+    def longest_route(self) -> int:
+        """Directed links that `route` writes at most; the size of its output."""
+        if self.route_kind == DIGITS:
+            return 2 * int(self.digits[1])
+        return 2 * (len(self.level_names) - 1)
+
+    def node_name(self, node: int) -> str:
+        """Level and number within the level, for example `leaf 3`."""
+        level = int(self.node_level[node])
+        before = int(np.count_nonzero(self.node_level[:node] == level))
+        return f"{self.level_names[level]} {before}"
+
+    def path(self, a: int, b: int) -> IntArray:
+        """(h,) directed links from server a to server b; empty where a is b."""
+        out = np.empty(max(1, self.longest_route), dtype=np.int64)
+        count = route(
+            self.first_up, self.up_link, self.link_ends, self.route_kind, self.digits, a, b, out
+        )
+        if count < 0:
+            raise TopologyError(f"links: server {a} and server {b} are not connected")
+        return out[:count]
+
+
+def link_graph(
+    *,
+    level_names: tuple[str, ...],
+    level_sizes: tuple[int, ...],
+    lower: IntArray,
+    upper: IntArray,
+    gbps: FloatArray,
+    digits: tuple[int, int] | None = None,
+) -> LinkGraph:
+    """Build a link graph from its links.
+
+    Args:
+        level_names: names of the levels, servers first.
+        level_sizes: nodes of each level; nodes are numbered level by level.
+        lower: (L,) lower node of each link. Uplinks of a node keep the order in which they stand
+            here, and route choices refer to that order.
+        upper: (L,) upper node of each link.
+        gbps: (L,) capacity of each direction.
+        digits: base and number of digits for BCube's routes; None: routes climb.
+    """
+    by_lower = np.argsort(lower, kind="stable").astype(np.int64)
+    uplinks = np.bincount(lower, minlength=sum(level_sizes))
+    return LinkGraph(
+        level_names=level_names,
+        node_level=np.repeat(np.arange(len(level_sizes)), level_sizes).astype(np.int64),
+        link_ends=np.stack([lower, upper], axis=1).astype(np.int64),
+        link_gbps=np.asarray(gbps, dtype=np.float64),
+        first_up=np.concatenate([[0], np.cumsum(uplinks)]).astype(np.int64),
+        up_link=by_lower,
+        route_kind=CLIMB if digits is None else DIGITS,
+        digits=np.array((0, 0) if digits is None else digits, dtype=np.int64),
+    )

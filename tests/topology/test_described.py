@@ -1,0 +1,185 @@
+"""Description files: the examples of the docs by hand, and errors that say where and what."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sim.errors import TopologyError
+from sim.topology.described import described
+from sim.topology.topology import Topology
+from tests.topology.fabrics import check_tree, links_of
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+
+SMALL = """\
+fabric:
+  spines: 1
+  oversubscription: 2
+shapes:
+  box:
+    gpus: 4
+    gpu_type: p100
+    nics: {count: 2, gbps: 10}
+    intra_gbps: 80
+racks:
+  - name: r
+    servers:
+      - {shape: box, count: 2}
+"""
+
+
+def example(name: str) -> Topology:
+    return described(name=None, path=str(EXAMPLES / f"{name}.yaml"))
+
+
+def refused(folder: Path, text: str | bytes) -> str:
+    path = folder / "cluster.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(TopologyError) as caught:
+        described(name=None, path=str(path))
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    return message.removeprefix(str(path))
+
+
+def test_the_cluster_of_the_docs():
+    topology = example("cluster")
+    check_tree(topology)
+    assert topology.name == "cluster"
+    assert topology.gpu_types == ("v100", "p100")
+    assert topology.gpus_per_server.tolist() == [8] * 6 + [4] * 5
+    assert topology.server_rack.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2]
+    assert topology.nic_gbps.tolist() == [400.0] * 6 + [25.0] * 5
+    assert topology.uplink_gbps.tolist() == [4 * 400 / 2, (2 * 400 + 2 * 25) / 2, 40.0]
+    assert topology.intra_gbps.tolist() == [400.0] * 6 + [80.0] * 5
+    assert topology.server_cpu_milli is not None and topology.server_memory_mib is not None
+    assert topology.server_cpu_milli.tolist() == [80_000] * 6 + [28_000] * 5
+    assert topology.server_memory_mib.tolist() == [512 * 1024] * 6 + [256 * 1024] * 5
+    assert topology.server_name is not None and topology.server_group is not None
+    assert topology.server_name.tolist()[3:9] == ["a1/3", "a2/0", "a2/1", "a2/2", "a2/3", "old-1"]
+    assert topology.server_group.tolist() == ["language"] * 6 + ["vision"] * 5
+    assert topology.inside is not None
+    assert topology.inside.slowest_gbps(0, np.array([0, 7])) == 400.0
+    assert topology.inside.slowest_gbps(10, topology.num_gpus - np.array([1, 2])) == 80.0
+
+
+def test_the_inventory_of_the_docs_has_pods():
+    topology = example("inventory")
+    check_tree(topology)
+    assert topology.server_rack.tolist() == [0, 0, 1, 1, 2, 2]
+    assert topology.inside is None
+    links = links_of(topology)
+    assert links.level_names == ("server", "rack switch", "aggregation", "core")
+    # east: racks of 100 and 75 Gbps, so that its two planes carry 175 / 2 / 2 each; west: 50
+    assert links.link_gbps[-4:].tolist() == [43.75, 43.75, 12.5, 12.5]
+    hops = {(a, b): len(links.path(a, b)) for a, b in [(0, 1), (0, 2), (0, 4)]}
+    assert hops == {(0, 1): 2, (0, 2): 4, (0, 4): 6}
+
+
+def test_servers_of_a_rack_are_brought_together(tmp_path: Path):
+    (tmp_path / "nodes.csv").write_text(
+        "server,rack,shape\na,r2,box\nb,r1,box\nc,r2,box\nd,r1,box\n"
+    )
+    text = SMALL[: SMALL.index("racks:")] + "nodes: nodes.csv\n"
+    (tmp_path / "cluster.yaml").write_text(text)
+    topology = described(name="named", path=str(tmp_path / "cluster.yaml"))
+    check_tree(topology)
+    assert topology.name == "named"
+    assert topology.server_name is not None
+    assert topology.server_name.tolist() == ["a", "c", "b", "d"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("spines", "spnies", ", line 2: fabric.spnies is not a key; did you mean 'spines'"),
+        ("spines: 1", "spines: 0", ", line 2: fabric.spines is '0'; it must be at least 1"),
+        ("spines: 1", "spines: 1.5", ", line 2: fabric.spines is '1.5'; it must be a whole"),
+        ("spines: 1", "spines: true", ", line 2: fabric.spines is 'True'; it must be a whole"),
+        ("oversubscription: 2", "oversubscription: .nan", ", line 3: fabric.oversubscription is"),
+        ("oversubscription: 2", "oversubscription: .inf", ", line 3: fabric.oversubscription is"),
+        ("oversubscription: 2", "oversubscription: -2", "must be above 0"),
+        ("  oversubscription: 2\n", "", ", line 2: fabric.oversubscription is missing"),
+        ("gpus: 4", "gpus: 4000", ", line 6: shapes.box.gpus is '4000'; it must be at least 1"),
+        ("gpus: 4", "gpus: '4'", ", line 6: shapes.box.gpus is '4'; it must be a whole number"),
+        ("gpus: 4", "gpus: [4]", ", line 6: shapes.box.gpus it must be a whole number"),
+        ("gpu_type: p100", "gpu_type: 100", "shapes.box.gpu_type is '100'; it must be a text"),
+        ("gpu_type: p100", "gpu_type: ' '", "shapes.box.gpu_type is ' '; it must be a text"),
+        ("count: 2, gbps: 10", "count: 2", ", line 8: shapes.box.nics.gbps is missing"),
+        ("gbps: 10", "gbps: 1e999", "shapes.box.nics.gbps"),
+        ("intra_gbps: 80", "intra_gbps: 1.0e+20", "it must be above 0 and at most 1e+06"),
+        ("    intra_gbps: 80\n", "", ", line 6: shapes.box.intra_gbps is missing"),
+        ("shape: box", "shape: bix", "is 'bix'; it is not known; did you mean 'box'"),
+        ("count: 2}", "count: -2}", ", line 13: racks[0].servers[0].count is '-2'"),
+        (", count: 2}", "}", ", line 13: racks[0].servers[0] needs either count or names"),
+        ("count: 2}", "count: 2000000}", "it must be at least 1 and at most 1000000"),
+        ("count: 2}", "names: [a, a]}", ", line 13: racks[0].servers[0] holds a second server 'a'"),
+        ("count: 2}", "names: [a, 7]}", "racks[0].servers[0].names is '7'; it must be a text"),
+        ("count: 2}", "names: []}", "it must be a list with at least one entry"),
+        ("- name: r", "- name: r\n    pod: p", "fabric.pod_oversubscription is missing"),
+        ("  spines: 1", "  spines: 1\n  pod_oversubscription: 2", "rack 'r' names no pod"),
+        ("racks:", "nodes: x.csv\nracks:", "either below racks or in the file at nodes"),
+        ("count: 2}", "count: 2", ", line 14: is not YAML"),
+        ("  spines: 1", "  spines: 1\n  spines: 2", ", line 3: the key spines stands there twice"),
+        ("gpu_type: p100", "gpu_type: !!python/name:os.system x", ", line 7: is not YAML"),
+        ("gpus: 4", "gpus: " + "9" * 5000, ", line 6"),
+        ("gpus: 4", "gpus: " + "[" * 5000, "is nested too deeply"),
+        ("gpus: 4", "gpus: \x07", ", line 6: is not YAML: character 0x7"),
+    ],
+)
+def test_errors_say_where_and_what(tmp_path: Path, old: str, new: str, words: str):
+    assert old in SMALL
+    assert words in refused(tmp_path, SMALL.replace(old, new, 1))
+
+
+def test_copies_by_anchor_are_refused(tmp_path: Path):
+    text = SMALL.replace("gpu_type: p100", "gpu_type: &a p100").replace("- name: r", "- name: *a")
+    assert ", line 7: anchors are not supported" in refused(tmp_path, text)
+
+
+def test_other_files_are_refused(tmp_path: Path):
+    assert ": the file is empty" in refused(tmp_path, "")
+    assert ", line 1: the file it must be a mapping" in refused(tmp_path, "- a\n")
+    assert ", line 5: byte 0xff is not UTF-8" in refused(
+        tmp_path, SMALL.encode().replace(b"  box", b"  b\xffx")
+    )
+    with pytest.raises(TopologyError, match="cannot be read"):
+        described(name=None, path=str(tmp_path / "absent.yaml"))
+    with pytest.raises(TopologyError, match="cannot be read"):
+        described(name=None, path=str(tmp_path))
+
+
+def test_only_some_servers_with_memory_is_refused(tmp_path: Path):
+    text = SMALL.replace("racks:", "  more:\n    gpus: 1\n    gpu_type: a\n    intra_gbps: 1\n"
+                         "    nics: {count: 1, gbps: 1}\n    memory_gib: 4\nracks:")  # fmt: skip
+    text += "      - {shape: more, count: 1}\n"
+    assert "1 of 3 servers say how much memory they have" in refused(tmp_path, text)
+
+
+NODES = "server,rack,shape,pod,group\na,r1,box,,x\nb,r1,box,,y\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("server", "sever", ", line 1: column 'sever' is not known; did you mean 'server'"),
+        ("shape", "group", ", line 1: no column 'shape'"),
+        ("pod", "rack", ", line 1: two columns are called 'rack'"),
+        ("a,r1,box", "a,r1,bax", ", line 2, column 'shape': 'bax' is no shape; did you mean 'box'"),
+        ("a,r1", "a,", ", line 2, column 'rack': '' is blank"),
+        ("b,r1", "a,r1", ", line 3, column 'server': 'a' stands there twice"),
+        ("b,r1,box,,y", "b,r1", ", line 3: 2 fields, the header has 5"),
+        ("a,r1,box,,x\nb,r1,box,,y\n", "", "has no row below a header"),
+        ("a,r1", '"a,r1', ", line 2: cannot be split"),
+    ],
+)
+def test_errors_in_the_servers_file(tmp_path: Path, old: str, new: str, words: str):
+    nodes = tmp_path / "nodes.csv"
+    nodes.write_text(NODES.replace(old, new, 1))
+    path = tmp_path / "cluster.yaml"
+    path.write_text(SMALL[: SMALL.index("racks:")] + "nodes: nodes.csv\n")
+    with pytest.raises(TopologyError) as caught:
+        described(name=None, path=str(path))
+    assert str(caught.value).startswith(str(nodes))
+    assert words in str(caught.value)

@@ -1,0 +1,218 @@
+"""Generators: counts by formula, capacities, bisection bandwidth, refusals, and what all share."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
+
+from sim.arrays import IntArray
+from sim.errors import TopologyError
+from sim.topology.leaf_spine import leaf_spine
+from sim.topology.topology import Topology
+from tests.topology.fabrics import (
+    FABRICS,
+    SHAPE,
+    a_bcube,
+    a_fat_tree,
+    a_leaf_spine,
+    a_vl2,
+    check_tree,
+    links_of,
+)
+
+
+def level_sizes(topology: Topology) -> list[int]:
+    return np.bincount(links_of(topology).node_level).tolist()
+
+
+@given(FABRICS)
+def test_every_fabric_is_a_tree_of_servers_with_links(topology: Topology):
+    check_tree(topology)
+
+
+@given(FABRICS)
+def test_shapes_and_types_are_dealt_by_turns(topology: Topology):
+    turns = np.arange(topology.num_servers)
+    assert topology.gpus_per_server.tolist() == np.take([2, 1, 3], turns % 3).tolist()
+    names = np.array(topology.gpu_types)[topology.server_gpu_type]
+    assert names.tolist() == np.take(["p100", "v100"], turns % 2).tolist()
+
+
+@given(FABRICS)
+def test_a_racks_uplink_is_what_its_links_can_carry_out_of_it(topology: Topology):
+    """All capacity of links from the rack's servers and switch to elsewhere, in a tree fabric."""
+    links = links_of(topology)
+    lower, upper = links.link_ends.T
+    if links.digits[0]:
+        port_gbps = links.link_gbps[0]
+        out = topology.uplink_gbps / port_gbps
+        assert np.all(out == links.digits[0] * (links.digits[1] - 1))
+        return
+    switch = lower - topology.num_servers  # switches of level 1 are numbered as the racks are
+    leaves = (switch >= 0) & (switch < topology.num_racks)
+    out_gbps = np.bincount(switch[leaves], links.link_gbps[leaves], minlength=topology.num_racks)
+    assert out_gbps == pytest.approx(topology.uplink_gbps)
+    home = upper[lower < topology.num_servers] - topology.num_servers
+    assert np.array_equal(home, topology.server_rack)
+
+
+def test_a_leaf_spines_tree_is_what_it_always_was():
+    topology = leaf_spine(
+        name="t",
+        servers=5,
+        gpus_per_server=2,
+        servers_per_rack=2,
+        gpu_types=["b", "a", "b"],
+        intra_gbps=80,
+        nic_gbps=10,
+        oversubscription=4,
+    )
+    assert topology.gpu_types == ("b", "a")
+    assert topology.gpu_server.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert topology.server_first_gpu.tolist() == [0, 2, 4, 6, 8, 10]
+    assert topology.server_gpu_type.tolist() == [0, 1, 0, 0, 1]
+    assert topology.server_rack.tolist() == [0, 0, 1, 1, 2]
+    assert topology.nic_gbps.tolist() == [10.0] * 5
+    assert topology.uplink_gbps.tolist() == [5.0, 5.0, 2.5]
+    assert topology.intra_gbps.tolist() == [80.0] * 5
+    assert topology.server_cpu_milli is None and topology.inside is None
+
+
+@given(st.sampled_from([2, 4, 6, 8, 10]))
+def test_counts_of_a_fat_tree(k: int):
+    topology = a_fat_tree(k, None)
+    assert level_sizes(topology) == [k**3 // 4, k * k // 2, k * k // 2, k * k // 4]
+    assert links_of(topology).num_links == 3 * k**3 // 4
+    assert np.all(topology.uplink_gbps == k / 2 * 10.0)
+
+
+def test_a_fat_tree_in_part_leaves_empty_pods_out():
+    topology = a_fat_tree(4, 7)  # 4 places a pod, 2 an edge switch
+    assert level_sizes(topology) == [7, 4, 4, 4]
+    assert topology.server_rack.tolist() == [0, 0, 1, 1, 2, 2, 3]
+
+
+@given(st.sampled_from([2, 4, 6]), st.sampled_from([2, 4, 8]), st.integers(1, 3))
+def test_counts_of_vl2(d_a: int, d_i: int, per_rack: int):
+    topology = a_vl2(d_a, d_i, per_rack)
+    racks = d_a * d_i // 4
+    assert level_sizes(topology) == [racks * per_rack, racks, d_i, d_a // 2]
+    lower, upper = links_of(topology).link_ends.T
+    ports = np.bincount(np.concatenate([lower, upper]))
+    first_agg = racks * per_rack + racks
+    assert np.all(ports[first_agg : first_agg + d_i] == d_a)
+    assert np.all(ports[first_agg + d_i :] == d_i)
+
+
+@given(st.integers(2, 4), st.integers(1, 3))
+def test_counts_of_bcube(n: int, k: int):
+    topology = a_bcube(n, k)
+    assert level_sizes(topology) == [n ** (k + 1), *([n**k] * (k + 1))]
+    lower, upper = links_of(topology).link_ends.T
+    ports = np.bincount(np.concatenate([lower, upper]))
+    assert np.all(ports[: topology.num_servers] == k + 1)
+    assert np.all(ports[topology.num_servers :] == n)
+
+
+# Bisection: what the first half of the servers can send to the second half --------------------
+
+
+def bisection_gbps(topology: Topology, first_half: IntArray) -> float:
+    """Maximum flow from one half to the other, servers' own links included, in whole Gbps."""
+    links = links_of(topology)
+    nodes, source, sink = links.num_nodes, links.num_nodes, links.num_nodes + 1
+    lower, upper = links.link_ends.T
+    half = np.isin(np.arange(topology.num_servers), first_half)
+    servers = np.arange(topology.num_servers)
+    tail = np.concatenate([lower, upper, np.full(half.sum(), source), servers[~half]])
+    head = np.concatenate([upper, lower, servers[half], np.full((~half).sum(), sink)])
+    big = 10**6
+    room = np.concatenate([links.link_gbps, links.link_gbps, np.full(len(servers), big)])
+    graph = csr_array((room.astype(np.int32), (tail, head)), shape=(nodes + 2, nodes + 2))
+    return float(maximum_flow(graph, source, sink).flow_value)
+
+
+@pytest.mark.parametrize(
+    ("topology", "gbps"),
+    [
+        (a_leaf_spine(servers=16, per_rack=4, spines=2), 16 / 2 * 10 / 2),  # S / 2 * nic / over
+        (a_fat_tree(4, None), 16 / 2 * 10),  # k^3 / 8 * nic
+        (a_fat_tree(6, None), 54 / 2 * 10),
+        (a_vl2(4, 4, per_rack=40), 4 * 2 / 2 * 10),  # D_A D_I / 4 * fabric, when servers give more
+        (a_vl2(4, 4, per_rack=4), 8 * 1),  # S / 2 * nic, when they give less
+        (a_bcube(4, 1), 16 / 2 * 10),  # n^(k + 1) / 2 * port, n even
+        (a_bcube(2, 2), 8 / 2 * 10),
+    ],
+    ids=["leaf_spine", "fat_tree4", "fat_tree6", "vl2_full", "vl2_light", "bcube41", "bcube22"],
+)
+def test_bisection_bandwidth_is_as_the_formula_says(topology: Topology, gbps: float):
+    half = np.arange(topology.num_servers // 2)
+    assert bisection_gbps(topology, half) == gbps
+
+
+# Refusals -------------------------------------------------------------------------------------
+
+
+def plain_leaf_spine(**changes: object) -> Topology:
+    values = {
+        **SHAPE,
+        "servers": 4,
+        "servers_per_rack": 2,
+        "nic_gbps": 10.0,
+        "oversubscription": 1.0,
+    }
+    return leaf_spine(**{**values, **changes})  # type: ignore[arg-type]
+
+
+INSIDE = {
+    "sockets": 2,
+    "pcie_switches": 4,
+    "nvlink_islands": 1,
+    "nvlink_gbps": 400,
+    "pcie_gbps": 128,
+    "socket_gbps": 80,
+}
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: a_fat_tree(3, None), "topology.k is 3"),
+        (lambda: a_fat_tree(10**6, 4), "topology.k is 1000000"),
+        (lambda: a_fat_tree(4, 17), "topology.servers is 17; a fat-tree of k=4 has 16"),
+        (lambda: a_vl2(3, 4, 1), "topology.aggregation_ports is 3"),
+        (lambda: a_vl2(10**5, 10**5, 1), "topology.servers is"),
+        (lambda: a_bcube(1, 2), "topology.n is 1"),
+        (lambda: a_bcube(10, 9), "topology.k is 9"),
+        (lambda: a_bcube(2, 10**9), "topology.k is 1000000000"),
+        (lambda: plain_leaf_spine(servers=0), "topology.servers is 0; it must be at least 1"),
+        (lambda: plain_leaf_spine(spines=0), "topology.spines is 0"),
+        (lambda: plain_leaf_spine(nic_gbps=float("nan")), "topology.nic_gbps is nan"),
+        (lambda: plain_leaf_spine(oversubscription=-1.0), "topology.oversubscription is -1"),
+        (lambda: plain_leaf_spine(gpu_types=[]), "topology.gpu_types is empty"),
+        (lambda: plain_leaf_spine(gpus_per_server=[]), "topology.gpus_per_server is empty"),
+        (lambda: plain_leaf_spine(gpus_per_server=[8, 0]), "topology.gpus_per_server is 0"),
+        (lambda: plain_leaf_spine(cpu_milli=-5), "topology.cpu_milli is -5"),
+        (lambda: plain_leaf_spine(inside={**INSIDE, "sokets": 1}), "did you mean 'sockets'"),
+        (lambda: plain_leaf_spine(inside={"sockets": 2}), "inside.pcie_switches is missing"),
+        (lambda: plain_leaf_spine(inside={**INSIDE, "sockets": 3}), "multiple of the 3 sockets"),
+        (lambda: plain_leaf_spine(inside={**INSIDE, "pcie_gbps": "x"}), "must be a number"),
+    ],
+)
+def test_impossible_fabrics_are_refused_by_name(build: Callable[[], Topology], words: str):
+    with pytest.raises(TopologyError) as caught:
+        build()
+    assert words in str(caught.value)
+
+
+def test_described_capacities_reach_the_topology():
+    topology = plain_leaf_spine(cpu_milli=96000, memory_mib=1024, inside=INSIDE)
+    assert topology.server_cpu_milli is not None and topology.server_memory_mib is not None
+    assert topology.server_cpu_milli.tolist() == [96000] * 4
+    assert topology.server_memory_mib.tolist() == [1024] * 4
+    assert topology.inside is not None
+    assert len(topology.inside.gpu_socket) == topology.num_gpus
