@@ -1,10 +1,13 @@
 """Compile the kernels on a tiny trace, so that no measured time contains a compiler."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from marl.env.game import Game
 from sim.arrays import IntArray
 from sim.jobs import JobTable
+from sim.outages import NO_OUTAGES
 from sim.protocols import Scheduler
 from sim.simulator import simulate
 
@@ -30,7 +33,8 @@ def warm_up(game: Game, scheduler: Scheduler) -> None:
         home=np.arange(count, dtype=np.int64) % game.partitions,
         measured=np.ones(count, dtype=np.bool_),
     )
-    simulate(game.simulator(jobs), scheduler, 0, None)
+    whole = replace(game, outages=NO_OUTAGES)  # a gang may need every server
+    simulate(whole.simulator(jobs), scheduler, 0, None)
 
 
 def _gangs(game: Game) -> IntArray:
@@ -38,6 +42,6 @@ def _gangs(game: Game) -> IntArray:
     servers = np.bincount(game.topology.gpu_server)  # (S,) GPUs
     partitions = np.bincount(game.partition_of_server, weights=servers)  # (P,) GPUs
     largest, server = int(partitions.min()), int(servers.max())  # every gang fits every partition
-    fill = [largest] * (game.max_tenants * game.partitions + 1)
+    fill = [largest] * (game.rules.max_tenants * game.partitions + 1)
     small = [min(gang, largest) for gang in (1, 2, server, server + 1, 1, 2)]
     return np.array([*small, *fill, 1, 2], dtype=np.int64)

@@ -1,13 +1,12 @@
 """Which column of the user's file holds what: checks a mapping against a header."""
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from sim.errors import TraceError
 
-REQUIRED = ("job_id", "num_gpus", "duration_s")
-SUBMIT = ("submit_s", "submit_time")
-OPTIONAL = ("user", "vc")
+Columns = Mapping[str, str | Sequence[str]]  # our name -> the file's, or several to be joined
+GivenColumns = Mapping[str, str | Sequence[str] | None]  # null: not in the file
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -16,48 +15,71 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
-def checked_columns(columns: Mapping[str, str | None]) -> dict[str, str]:
+def checked_columns(
+    columns: GivenColumns, *, required: Sequence[str], optional: Sequence[str]
+) -> dict[str, str | Sequence[str]]:
     """The mapping without its nulls.
 
     Raises:
-        TraceError: if a key is unknown or missing, or both or neither submit key is given.
+        TraceError: if a key is unknown or a required one is missing.
     """
-    known = (*REQUIRED, *SUBMIT, *OPTIONAL)
+    known = (*required, *optional)
     for key in columns:
         if key not in known:
             raise TraceError(
                 f"workload.columns.{key} is not a key{nearest(key, known)}; "
                 f"keys: {', '.join(known)}"
             )
-    given = {key: str(name) for key, name in columns.items() if name is not None}
-    for key in REQUIRED:
+    given = {key: _name(key, name) for key, name in columns.items() if name is not None}
+    for key in required:
         if key not in given:
             raise TraceError(f"workload.columns.{key} is missing; name the file's column for it")
-    if len([key for key in SUBMIT if key in given]) != 1:
-        raise TraceError(
-            "workload.columns needs either submit_s (numbers, seconds) or submit_time "
-            "(timestamps); set the other to null"
-        )
     return given
 
 
-def positions(columns: Mapping[str, str], header: list[str], path: str) -> dict[str, int]:
-    """Field index of each mapped key in `header`.
+def check_either(given: Mapping[str, object], first: str, second: str, what: str) -> None:
+    """Raise a TraceError unless exactly one of two keys is given."""
+    if (first in given) == (second in given):
+        raise TraceError(
+            f"workload.columns needs either {first} or {second} ({what}); set the other to null"
+        )
+
+
+def _name(key: str, name: object) -> str | Sequence[str]:
+    if isinstance(name, list | tuple) and name and all(isinstance(one, str) for one in name):
+        return [str(one) for one in name]
+    if isinstance(name, list | tuple | dict):
+        raise TraceError(
+            f"workload.columns.{key} is {name}; give the name of a column, or a list of names to "
+            f"be joined"
+        )
+    return str(name)
+
+
+def positions(columns: Columns, header: list[str], path: str) -> dict[str, list[int]]:
+    """Field indices of each mapped key in `header`.
 
     Raises:
         TraceError: if a column is absent or appears twice.
     """
-    found: dict[str, int] = {}
-    for key, name in columns.items():
-        count = header.count(name)
-        if count == 0:
-            raise TraceError(_absent(key, name, header, path))
-        if count > 1:
-            raise TraceError(
-                f"{path}, line 1: column '{name}' (for {key}) appears {count} times; rename one"
-            )
-        found[key] = header.index(name)
-    return found
+    return {
+        key: [
+            _position(key, name, header, path)
+            for name in ([names] if isinstance(names, str) else names)
+        ]
+        for key, names in columns.items()
+    }
+
+
+def _position(key: str, name: str, header: list[str], path: str) -> int:
+    count = header.count(name)
+    if count == 0:
+        raise TraceError(_absent(key, name, header, path))
+    if count > 1:
+        raise TraceError(
+            f"{path}, line 1: column '{name}' (for {key}) appears {count} times; rename one"
+        )
+    return header.index(name)
 
 
 def _absent(key: str, name: str, header: list[str], path: str) -> str:

@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from sim.arrays import FloatArray
 from sim.errors import TraceError
+from sim.traces.ragged import owners, starts
 from sim.traces.select import take
 from sim.traces.trace import Trace
+from sim.traits import WHOLE_GPU_MILLI, Attempts
 
 
 def cap(
@@ -19,6 +22,9 @@ def cap(
     max_duration_s: float | None,
 ) -> tuple[Trace, int]:
     """Clip gangs and durations; None leaves them. A clipped gang keeps its duration.
+
+    The range of an elastic job is clipped with its gang, and failures that a shorter duration no
+    longer reaches are left out.
 
     Args:
         trace: J jobs.
@@ -35,9 +41,10 @@ def cap(
         TraceError: naming the first gang above the capacity, or if no job is left.
     """
     if max_gang is not None:
-        trace = replace(trace, num_gpus=np.minimum(trace.num_gpus, max_gang))
+        trace = _smaller(trace, max_gang)
     if min_duration_s is not None or max_duration_s is not None:
-        trace = replace(trace, duration_s=np.clip(trace.duration_s, min_duration_s, max_duration_s))
+        clipped_s = np.clip(trace.duration_s, min_duration_s, max_duration_s)
+        trace = replace(trace, duration_s=clipped_s, attempts=_within(trace.attempts, clipped_s))
     large = trace.num_gpus > capacity
     if not large.any():
         return trace, 0
@@ -57,9 +64,33 @@ def cap(
     return take(trace, ~large), int(large.sum())
 
 
+def _smaller(trace: Trace, max_gang: int) -> Trace:
+    """Gangs, and the ranges of elastic jobs, up to `max_gang`."""
+    limits = {
+        name: np.minimum(column, max_gang)
+        for name in ("num_gpus", "least_gpus", "most_gpus")
+        if (column := getattr(trace, name)) is not None
+    }
+    return replace(trace, **limits)
+
+
+def _within(attempts: Attempts | None, duration_s: FloatArray) -> Attempts | None:
+    """The failures before the end of each job."""
+    if attempts is None:
+        return None
+    job = owners(attempts.first)
+    kept = attempts.fail_at_s < duration_s[job]
+    lengths = np.bincount(job[kept], minlength=len(duration_s))
+    return Attempts(starts(lengths), attempts.fail_at_s[kept])
+
+
 def offered_load(trace: Trace, gpus: int) -> float:
-    """sum(gang * duration) / (gpus * submission span); infinite where the span is 0."""
-    work_gpu_s = float(np.sum(trace.num_gpus * trace.duration_s))
+    """sum(gang * duration) / (gpus * submission span); infinite where the span is 0.
+
+    A worker that takes a part of a GPU counts as that part.
+    """
+    share = 1.0 if trace.gpu_milli is None else trace.gpu_milli / WHOLE_GPU_MILLI
+    work_gpu_s = float(np.sum(trace.num_gpus * trace.duration_s * share))
     span_s = float(trace.submit_s[-1] - trace.submit_s[0])
     return work_gpu_s / (gpus * span_s) if span_s > 0 else np.inf
 

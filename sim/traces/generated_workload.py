@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from sim.errors import TraceError
 from sim.jobs import JobTable
 from sim.traces.generator import generate
+from sim.traces.job_rules import JobRules
 from sim.traces.measured import Measured
 from sim.traces.option_rules import check_count
 from sim.traces.prepare import Preparation, fitted, prepare
@@ -30,11 +31,12 @@ class GeneratedWorkload:
         max_duration_s: float | None,
         load: float | None,
         profiles: Sequence[str] | None,
+        rules: JobRules,
         measured_start_frac: float | None,
         measured_end_frac: float | None,
         window_measured_frac: Sequence[float],
     ) -> None:
-        """Keep the options; each is explained in conf/workload/venus_like.yaml and _base.yaml.
+        """Keep the options; each is explained in conf/workload/_generated.yaml and _base.yaml.
 
         Raises:
             TraceError: if an option is out of range.
@@ -54,6 +56,7 @@ class GeneratedWorkload:
             max_duration_s=max_duration_s,
             load=load,
             profiles=profiles,
+            rules=rules,
         )
         self._measured = Measured(
             start_frac=measured_start_frac,

@@ -1,8 +1,10 @@
 """Checks of single options of a workload; None means that an option is not used."""
 
 import math
+from collections.abc import Sequence
 
 from sim.errors import TraceError
+from sim.traces.column_map import nearest
 
 
 def check_count(key: str, value: object) -> None:
@@ -24,3 +26,11 @@ def check_number(key: str, value: object, *, above_zero: bool = False) -> None:
         return
     rule = "above 0" if above_zero else "0 or more"
     raise TraceError(f"workload.{key} is {value!r}; it must be null or a finite number, {rule}")
+
+
+def check_choice(key: str, value: object, known: Sequence[str]) -> None:
+    """Raise a TraceError unless `value` is one of the words `known`."""
+    if value not in known:
+        raise TraceError(
+            f"workload.{key} is {value!r}{nearest(str(value), known)}; known are {', '.join(known)}"
+        )

@@ -9,13 +9,15 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError
 from sim.jobs import JobTable
-from sim.physics.catalogue import Catalogue
-from sim.traces.column_map import nearest
 from sim.traces.fit import cap, scale_load
+from sim.traces.gpu_type_words import TypeWords
+from sim.traces.job_rules import JobRules
 from sim.traces.option_rules import check_count, check_number
+from sim.traces.profiles import ProfileRule
 from sim.traces.setting import Setting
 from sim.traces.streams import Streams
 from sim.traces.trace import Trace
+from sim.traces.trace_traits import traits_of
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +32,7 @@ class Preparation:
     max_duration_s: float | None
     load: float | None
     profiles: Sequence[str] | None  # names of catalogue rows to draw from; None: all
+    rules: JobRules
 
     def __post_init__(self) -> None:
         """Check ranges.
@@ -78,10 +81,11 @@ def prepare(
     1. caps (`fitted`; applying them a second time changes nothing);
     2. load: one factor on the submission times;
     3. submission times count from the first job;
-    4. profiles: uniform over the catalogue, multi-GPU jobs over its `gang_ok` rows;
+    4. profiles by rule (`sim.traces.profiles`), multi-GPU jobs over `gang_ok` rows;
     5. home partitions: weights (p + 1) ** -skew;
     6. estimates of the durations;
-    7. which jobs metrics count: shares `measured_frac` of the jobs by submission.
+    7. which jobs metrics count: shares `measured_frac` of the jobs by submission;
+    8. traits of the columns that the trace has (`sim.traces.trace_traits`).
 
     Steps 4, 5 and 6 each read a stream of their own, one draw a job.
 
@@ -91,49 +95,21 @@ def prepare(
     trace = fitted(trace, options, setting)
     if options.load is not None:
         trace = scale_load(trace, options.load, setting.gpus)
+    submit_s = trace.submit_s - trace.submit_s[0]
+    rules = options.rules
+    profile_rule = ProfileRule(rules.profile_rule, options.profiles, rules.models)
+    words = TypeWords(setting.gpu_types, rules.gpu_type_names, rules.unknown_gpu_types)
     return JobTable(
         job_id=trace.job_id,
-        submit_s=trace.submit_s - trace.submit_s[0],
+        submit_s=submit_s,
         num_gpus=trace.num_gpus,
         duration_s=trace.duration_s,
         estimate_s=setting.estimator.estimate(trace, draws.estimates),
-        profile=_profiles(trace, options.profiles, setting.catalogue, draws.profiles),
+        profile=profile_rule.draw(trace, setting.catalogue, draws.profiles),
         home=_homes(len(trace), setting, draws.homes),
         measured=_measured(len(trace), measured_frac),
+        **traits_of(trace, submit_s, words, rules.ignore),
     )
-
-
-def _profiles(
-    trace: Trace, names: Sequence[str] | None, catalogue: Catalogue, rng: np.random.Generator
-) -> IntArray:
-    """(J,) catalogue rows, uniform over the allowed ones."""
-    rows = _allowed(names, catalogue)
-    gang_rows = rows[catalogue.gang_ok[rows]]
-    gangs = trace.num_gpus > 1
-    if gangs.any() and len(gang_rows) == 0:
-        raise TraceError(
-            f"job {trace.job_id[int(np.argmax(gangs))]}: no profile may be given to multi-GPU "
-            f"jobs; add one with gang_ok to workload.profiles or to the catalogue"
-        )
-    draw = rng.random(len(trace))
-    profile = rows[(draw * len(rows)).astype(np.int64)]
-    profile[gangs] = gang_rows[(draw[gangs] * len(gang_rows)).astype(np.int64)]
-    return profile
-
-
-def _allowed(names: Sequence[str] | None, catalogue: Catalogue) -> IntArray:
-    known = catalogue.names
-    if names is None:
-        return np.arange(len(known))
-    for name in names:
-        if name not in known:
-            raise TraceError(
-                f"workload.profiles names '{name}', which the catalogue lacks"
-                f"{nearest(name, known)}; profiles: {', '.join(known)}"
-            )
-    if len(names) == 0:
-        raise TraceError("workload.profiles is empty; name a profile, or set it to null for all")
-    return np.array([known.index(name) for name in names], dtype=np.int64)
 
 
 def _homes(jobs: int, setting: Setting, rng: np.random.Generator) -> IntArray:

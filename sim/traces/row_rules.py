@@ -1,15 +1,16 @@
 """Rules that every row of a trace obeys, checked over whole columns at once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray
+from sim.arrays import BoolArray, FloatArray, IntArray
 
 LONGEST_S = 1e11  # over 3,000 years: surely another unit
 LARGEST_GANG = 1e9
+BLANKS = ("", "nan", "none", "null")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -22,27 +23,75 @@ class Problem:
     rule: str  # "is ...; do ..."
 
 
-def times(key: str, texts: Sequence[str]) -> tuple[FloatArray, list[Problem]]:
-    """(N,) seconds of a column of numbers, with the rows that are no usable time."""
-    values, problems = _numbers(key, texts)
+def times(
+    key: str, texts: Sequence[str], *, blank_s: float | None = None
+) -> tuple[FloatArray, list[Problem]]:
+    """(N,) seconds of a column of numbers, with the rows that are no usable time.
+
+    An empty field is `blank_s` where that is given, and no number otherwise.
+    """
+    given = _given(texts, blank_s is not None)
+    values, problems = _numbers(key, texts, given)
     problems += [
         Problem(key, values < 0, "is negative; times in seconds must be 0 or more"),
         Problem(key, values > LONGEST_S,
                 "is over 3,000 years; if the column is in milliseconds, divide it by 1000"),
     ]  # fmt: skip
-    return values, problems
+    return (values if blank_s is None else np.where(given, values, blank_s)), problems
 
 
-def gangs(key: str, texts: Sequence[str]) -> tuple[FloatArray, list[Problem]]:
-    """(N,) gang sizes as floats, with the rows that are no whole number of GPUs."""
-    values, problems = _numbers(key, texts)
+def gangs(key: str, texts: Sequence[str], *, least: int = 1) -> tuple[FloatArray, list[Problem]]:
+    """(N,) gang sizes as floats, with the rows that are no whole number of GPUs from `least`."""
+    values, problems = _numbers(key, texts, _given(texts, False))
     problems += [
         Problem(key, (values > 0) & (values != np.floor(values)),
                 "is a fraction of GPUs; whole GPUs only, round requests up"),
-        Problem(key, values < 1, "is below 1; leave out jobs that use no GPU"),
+        Problem(key, values < least, f"is below {least}; leave out jobs that use no GPU"),
         Problem(key, values > LARGEST_GANG, "is no plausible number of GPUs; check the column"),
     ]  # fmt: skip
     return values, problems
+
+
+def amounts(
+    key: str, texts: Sequence[str], *, blank: float, most: float
+) -> tuple[FloatArray, list[Problem]]:
+    """(N,) numbers from 0 to `most`; an empty field (or "nan", as data frames write it) is `blank`.
+
+    NaN in `blank` is a value like any other: the caller tells rows without an amount by it.
+    """
+    given = np.array([text.lower() not in BLANKS for text in texts], dtype=np.bool_)
+    values, problems = _numbers(key, texts, given)
+    problems += [
+        Problem(key, values < 0, "is negative; it must be 0 or more"),
+        Problem(key, values > most, f"is above {most:g}, which is not plausible; check the unit"),
+    ]
+    return np.where(given, np.clip(values, 0.0, most), blank), problems
+
+
+def counts(
+    key: str, texts: Sequence[str], *, blank: int, least: int, most: int
+) -> tuple[IntArray, list[Problem]]:
+    """(N,) whole numbers from `least` to `most`; an empty field is `blank`."""
+    given = _given(texts, True)
+    values, problems = _numbers(key, texts, given)
+    rule = f"is no whole number from {least} to {most}"
+    outside = (values < least) | (values > most) | (values != np.floor(values))
+    problems.append(Problem(key, given & outside, rule))
+    bad = np.logical_or.reduce([problem.bad for problem in problems])
+    return np.where(given & ~bad, values, blank).astype(np.int64), problems
+
+
+def choices(
+    key: str, texts: Sequence[str], meaning: Mapping[str, int], *, blank: int | None = None
+) -> tuple[IntArray, list[Problem]]:
+    """(N,) what each word means, upper or lower case; an empty field is `blank` where given."""
+    known = {word.lower(): value for word, value in meaning.items()}
+    if blank is not None:
+        known[""] = blank
+    codes = [known.get(text.lower()) for text in texts]
+    values = np.array([0 if code is None else code for code in codes], dtype=np.int64)
+    unknown = np.array([code is None for code in codes], dtype=np.bool_)
+    return values, [Problem(key, unknown, f"is unknown; known are {', '.join(meaning)}")]
 
 
 def timestamps(key: str, texts: Sequence[str]) -> tuple[FloatArray, list[Problem]]:
@@ -50,15 +99,23 @@ def timestamps(key: str, texts: Sequence[str]) -> tuple[FloatArray, list[Problem
 
     Times without a zone are taken as they stand (no summer time); times with a zone are exact.
     """
-    moments = [_moment(text) for text in texts]
-    unreadable = np.array([moment is None for moment in moments])
-    aware = np.array([m is not None and m.tzinfo is not None for m in moments])
+    seconds, problems = moments(key, texts, blank_ok=False)
+    readable = ~problems[0].bad
+    if readable.any():
+        seconds -= seconds[readable].min()
+    return seconds, problems
+
+
+def moments(key: str, texts: Sequence[str], *, blank_ok: bool) -> tuple[FloatArray, list[Problem]]:
+    """(N,) seconds since 1970 of timestamps (0 for a bad one); NaN for an allowed empty field."""
+    given = _given(texts, blank_ok)
+    found = [_moment(text) for text in texts]
+    unreadable = np.array([moment is None for moment in found], dtype=np.bool_)
+    aware = np.array([m is not None and m.tzinfo is not None for m in found], dtype=np.bool_)
     first_aware = bool(aware[np.argmin(unreadable)]) if len(aware) else False
-    seconds = np.array([_seconds(moment) for moment in moments])
-    if not unreadable.all():
-        seconds -= seconds[~unreadable].min()
-    return seconds, [
-        Problem(key, unreadable,
+    seconds = np.array([_seconds(moment) for moment in found], dtype=np.float64)
+    return np.where(given, seconds, np.nan), [
+        Problem(key, unreadable & given,
                 "is not a timestamp such as 2020-03-18 04:01:39; map a column of seconds "
                 "as workload.columns.submit_s instead"),
         Problem(key, ~unreadable & (aware != first_aware),
@@ -82,19 +139,26 @@ def duplicates(key: str, texts: Sequence[str], lines: Sequence[int]) -> list[Pro
     return [empty, Problem(key, repeated, rule)]
 
 
-def _numbers(key: str, texts: Sequence[str]) -> tuple[FloatArray, list[Problem]]:
+def _given(texts: Sequence[str], blank_ok: bool) -> BoolArray:
+    """(N,) False where an empty field is allowed and the field is empty."""
+    if not blank_ok:
+        return np.ones(len(texts), dtype=np.bool_)
+    return np.array([text != "" for text in texts], dtype=np.bool_)
+
+
+def _numbers(key: str, texts: Sequence[str], given: BoolArray) -> tuple[FloatArray, list[Problem]]:
     """(N,) numbers, 1 where there is none (so that no other rule fires as well)."""
     unreadable = np.zeros(len(texts), dtype=np.bool_)
     try:
         values = np.array([float(text) for text in texts], dtype=np.float64)
     except ValueError:
         parsed = [_float(text) for text in texts]
-        unreadable = np.array([value is None for value in parsed])
+        unreadable = np.array([value is None for value in parsed], dtype=np.bool_)
         values = np.array([1.0 if value is None else value for value in parsed])
     finite = np.isfinite(values)
-    return np.where(finite, values, 1.0), [
-        Problem(key, unreadable, "is not a number; write it plainly, like 3600 or 3600.5"),
-        Problem(key, ~finite, "is not a finite number; give a value or leave the row out"),
+    return np.where(finite & given, values, 1.0), [
+        Problem(key, unreadable & given, "is not a number; write it plainly, like 3600 or 3600.5"),
+        Problem(key, ~finite & given, "is not a finite number; give a value or leave the row out"),
     ]
 
 
@@ -106,8 +170,14 @@ def _float(text: str) -> float | None:
 
 
 def _moment(text: str) -> datetime | None:
+    """A timestamp in ISO 8601, or in the form 2023/7/15 02:19 of spreadsheets."""
     try:
-        return datetime.fromisoformat(text.strip())
+        return datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    form = "%Y/%m/%d %H:%M" if text.count(":") == 1 else "%Y/%m/%d %H:%M:%S"
+    try:
+        return datetime.strptime(text, form)
     except ValueError:
         return None
 

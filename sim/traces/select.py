@@ -1,25 +1,27 @@
 """Which jobs of a trace to keep: by position, by time, by virtual cluster, by part, at random."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 
 import numpy as np
 
 from sim.arrays import BoolArray, IntArray
 from sim.errors import TraceError
 from sim.traces.column_map import nearest
+from sim.traces.picked_column import picked_column
 from sim.traces.trace import Trace
+from sim.traces.workflows import thinned_units, units_of
 
 
 def take(trace: Trace, rows: IntArray | BoolArray) -> Trace:
-    """The jobs at `rows` (positions or a mask), in that order."""
+    """The jobs at `rows` (positions or a mask), in that order, with every column they have.
+
+    A parent that is not among them is dropped from its children's lists: they wait for the others
+    alone.
+    """
+    place: IntArray = np.flatnonzero(rows) if rows.dtype == np.bool_ else np.asarray(rows)
     return Trace(
-        name=trace.name,
-        job_id=trace.job_id[rows],
-        submit_s=trace.submit_s[rows],
-        num_gpus=trace.num_gpus[rows],
-        duration_s=trace.duration_s[rows],
-        user=trace.user[rows],
-        vc=trace.vc[rows],
+        **{each.name: picked_column(getattr(trace, each.name), place) for each in fields(trace)}
     )
 
 
@@ -63,6 +65,8 @@ def time_window(trace: Trace, start_s: float | None, end_s: float | None) -> Tra
 def split(trace: Trace, part: str, fractions: Mapping[str, float]) -> Trace:
     """The jobs of one part of the trace's time span; parts follow each other and never overlap.
 
+    A workflow that a border cuts loses the links across it.
+
     Args:
         trace: J >= 1 jobs.
         part: a key of `fractions`.
@@ -94,7 +98,8 @@ def thinned_window(trace: Trace, num_jobs: int, thin: int, rng: np.random.Genera
     """A random stretch of thin * num_jobs consecutive jobs, of which num_jobs stay, at random.
 
     Thinning keeps the shape of days and weeks that a short stretch of neighbours would lose. A
-    trace shorter than the stretch is thinned as far as it goes.
+    trace shorter than the stretch is thinned as far as it goes. Workflows stay whole, so that
+    the last one drawn may bring a few jobs more than `num_jobs`.
 
     Raises:
         TraceError: if the trace has fewer than `num_jobs` jobs.
@@ -108,6 +113,9 @@ def thinned_window(trace: Trace, num_jobs: int, thin: int, rng: np.random.Genera
             f"trace {trace.name}: a window needs {num_jobs} jobs, this part has {len(trace)}; "
             f"set workload.num_jobs={len(trace)} or less, or use a longer trace"
         )
+    if trace.precedence is not None:
+        units = units_of(trace.precedence, len(trace))
+        return take(trace, thinned_units(units, num_jobs, thin, rng))
     stretch = min(thin * num_jobs, len(trace))
     first = int(rng.integers(len(trace) - stretch + 1))
     rows = first + np.sort(rng.choice(stretch, size=num_jobs, replace=False))

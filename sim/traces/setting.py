@@ -22,6 +22,7 @@ class Setting:
     skew: float  # partition p receives a share proportional to (p + 1) ** -skew
     catalogue: Catalogue
     estimator: DurationEstimator
+    gpu_types: tuple[str, ...] = ()  # of the topology; () where no job asks for a type
 
     def __post_init__(self) -> None:
         """Check ranges.

@@ -3,39 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from sim.errors import TraceError
+from sim.traces.clumps import Clumps
+from sim.traces.day_noise import DayNoise
+from sim.traces.demand_mix import DemandMix
+from sim.traces.duration_mixture import DurationMixture as DurationMixture  # named in yaml files
+from sim.traces.outcome_mix import OutcomeMix
+from sim.traces.recurrence import Recurrence
+from sim.traces.spec_rules import check_factors, check_shares, check_spec
+from sim.traces.workflow_shape import WorkflowShape
 
 HOURS_A_DAY = 24
 DAYS_A_WEEK = 7
 
 
 @dataclass(frozen=True, kw_only=True)
-class DurationMixture:
-    """Durations of gangs up to a size: a mixture of log-normals, in ln seconds."""
-
-    up_to_gang: int  # the first mixture that reaches a gang's size is the one it uses
-    weights: Sequence[float]  # (K,) they sum to 1 (within a rounding of 1 %)
-    mu: Sequence[float]  # (K,)
-    sigma: Sequence[float]  # (K,)
-
-    def __post_init__(self) -> None:
-        """Check lengths and ranges.
-
-        Raises:
-            TraceError: naming the values.
-        """
-        if not len(self.weights) == len(self.mu) == len(self.sigma) > 0:
-            raise TraceError(f"durations up to gang {self.up_to_gang}: lists of unequal length")
-        _check_shares(f"durations up to gang {self.up_to_gang}: weights", self.weights)
-        if min(self.sigma) < 0:
-            raise TraceError(f"durations up to gang {self.up_to_gang}: sigma {self.sigma} below 0")
-
-
-@dataclass(frozen=True, kw_only=True)
 class WorkloadSpec:
-    """Arrivals, sizes, durations and owners of generated jobs."""
+    """Arrivals, sizes, durations and owners of generated jobs; parts that are None are left out."""
 
     jobs_per_h: float  # long-run mean
     dispersion_r: float  # gamma shape of the hourly noise; small is bursty
@@ -52,6 +35,12 @@ class WorkloadSpec:
     vcs: int  # virtual clusters
     users_per_vc: int
     zipf_exponent: float  # share of the k-th largest owner is proportional to k ** -exponent
+    day_noise: DayNoise | None = None  # some days are busier than others
+    clumps: Clumps | None = None  # jobs follow each other within seconds
+    recurrence: Recurrence | None = None  # jobs come back later; fills the group column
+    outcomes: OutcomeMix | None = None  # completed, failed or cancelled; fills outcome
+    demands: DemandMix | None = None  # shares of GPUs, cores, memory, GPU types of each worker
+    workflows: WorkflowShape | None = None  # jobs wait for others; fills precedence
 
     def __post_init__(self) -> None:
         """Check lengths and ranges.
@@ -59,8 +48,8 @@ class WorkloadSpec:
         Raises:
             TraceError: naming the key, the value and the rule.
         """
-        _check_factors("hour_factors", self.hour_factors, HOURS_A_DAY)
-        _check_factors("weekday_factors", self.weekday_factors, DAYS_A_WEEK)
+        check_factors("hour_factors", self.hour_factors, HOURS_A_DAY)
+        check_factors("weekday_factors", self.weekday_factors, DAYS_A_WEEK)
         self._check("jobs_per_h", self.jobs_per_h > 0, "must be above 0")
         self._check("dispersion_r", self.dispersion_r > 0, "must be above 0")
         self._check("noise_persistence", 0 <= self.noise_persistence < 1, "must be in [0, 1)")
@@ -69,28 +58,23 @@ class WorkloadSpec:
         self._check("vcs", self.vcs >= 1, "must be at least 1")
         self._check("users_per_vc", self.users_per_vc >= 1, "must be at least 1")
         self._check("longest_s", 0 <= self.shortest_s <= self.longest_s, "must be >= shortest_s")
+        self._check_gangs()
+        self._check_workflows()
+
+    def _check_gangs(self) -> None:
         self._check("gang_sizes", len(self.gang_sizes) == len(self.gang_probs) > 0,
                     "must have one entry for each of gang_probs")  # fmt: skip
         self._check("gang_sizes", min(self.gang_sizes) >= 1, "must be at least 1 GPU")
-        _check_shares("workload.spec.gang_probs", self.gang_probs)
+        check_shares("workload.spec.gang_probs", self.gang_probs)
         reach = [mixture.up_to_gang for mixture in self.durations]
         self._check("durations", bool(reach) and reach == sorted(reach)
                     and reach[-1] >= max(self.gang_sizes),
                     "must ascend in up_to_gang and reach the largest of gang_sizes")  # fmt: skip
 
+    def _check_workflows(self) -> None:
+        if self.workflows is not None:
+            self._check("recurrence", self.recurrence is None, "must be null beside workflows")
+            self._check("repeat_prob", self.repeat_prob == 0, "must be 0 beside workflows")
+
     def _check(self, key: str, good: bool, rule: str) -> None:
-        if not good:
-            raise TraceError(f"workload.spec.{key} is {getattr(self, key)}; it {rule}")
-
-
-def _check_factors(key: str, factors: Sequence[float], length: int) -> None:
-    if len(factors) != length or min(factors) < 0 or sum(factors) <= 0:
-        raise TraceError(
-            f"workload.spec.{key} has {len(factors)} entries {list(factors)}; it needs {length}, "
-            f"none below 0, not all 0"
-        )
-
-
-def _check_shares(what: str, shares: Sequence[float]) -> None:
-    if min(shares) < 0 or abs(float(np.sum(shares)) - 1.0) > 0.01 + 1e-9:
-        raise TraceError(f"{what} is {list(shares)}; shares must be 0 or more and sum to 1")
+        check_spec(key, getattr(self, key), good, rule)

@@ -1,85 +1,144 @@
-"""A CSV file as text: header, rows and the line each row starts at, before any meaning."""
+"""Columns of a CSV file as text, with the line each row starts at, before any meaning."""
 
 import csv
-import gzip
 import io
-import zlib
-from dataclasses import dataclass
-from pathlib import Path
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sim.errors import TraceError
+from sim.traces.column_map import Columns, positions
+from sim.traces.text_file import read_text
 
-GZIP_MAGIC = b"\x1f\x8b"
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """N data rows of a comma-separated file; blank lines are left out."""
+    """N rows of some columns of a comma-separated file; blank lines are left out."""
 
     path: str
-    header: list[str]  # (C,) names, stripped
-    rows: list[list[str]]  # (N,) fields as written; a cut or overlong row has another length
+    names: Mapping[str, str]  # our name of each column -> the file's
+    columns: Mapping[str, list[str]]  # our name -> (N,) fields, stripped
     lines: list[int]  # (N,) 1-based line at which the row starts
+    rows: int  # in the file, with those of another length (strict=false only)
 
 
-def read_text_table(path: str) -> TextTable:
-    """Read a plain or gzip file of comma-separated UTF-8 text.
+Row = tuple[list[str], int]  # fields and the line they start at
+
+
+@dataclass
+class _Broken:
+    """Rows of another length than the header."""
+
+    count: int = 0
+    first: str = ""
+
+
+@dataclass
+class _Gathered:
+    columns: dict[str, list[str]]
+    lines: list[int] = field(default_factory=list)
+    broken: _Broken = field(default_factory=_Broken)
+
+
+def read_text_table(
+    path: str, wanted: Columns, *, strict: bool, header: Sequence[str] | None = None
+) -> TextTable:
+    """Read the wanted columns of a plain or gzip file of comma-separated UTF-8 text.
+
+    Args:
+        path: the file.
+        wanted: our name of a column to the file's; several names are joined with "/".
+        strict: whether a row of another length than the header is an error; if not, such rows are
+            left out, counted and logged.
+        header: names of the columns of a file without a header row; None: its first row names them.
 
     Raises:
-        TraceError: if the file cannot be read, unpacked, decoded or split, or holds no rows.
+        TraceError: if the file cannot be read, unpacked, decoded or split, lacks a column, or holds
+            no rows.
     """
-    text = _decode(_load(path), path)
-    rows, lines = _split(text, path)
-    if not rows:
-        raise TraceError(f"{path}: the file is empty; it needs a header row and one row a job")
-    if len(rows) == 1:
+    rows = _rows(read_text(path), path)
+    names = list(header) if header is not None else _header(rows, path)
+    place = positions(wanted, names, path)
+    got = _gather(rows, path, place, names, strict)
+    total = len(got.lines) + got.broken.count
+    if total == 0 and header is not None:
+        raise TraceError(f"{path}: the file is empty; it needs one row a job")
+    if total == 0:
         raise TraceError(f"{path}: only a header row and no job; add one row a job")
-    return TextTable(path, [name.strip() for name in rows[0]], rows[1:], lines[1:])
-
-
-def _load(path: str) -> bytes:
-    try:
-        data = Path(path).expanduser().read_bytes()
-    except OSError as error:
+    if not got.lines:
         raise TraceError(
-            f"{path}: cannot be read ({error.strerror}); set workload.path to a trace file"
-        ) from error
-    if not (data.startswith(GZIP_MAGIC) or path.endswith(".gz")):
-        return data
-    try:
-        return gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-        raise TraceError(
-            f"{path}: is not a whole gzip file ({error}); fetch it again, or drop the .gz ending "
-            f"if it is plain text"
-        ) from error
+            f"{path}: no row has the {len(names)} fields of the header; {got.broken.first}"
+        )
+    if got.broken.count:
+        log.warning("%d rows skipped, the first: %s", got.broken.count, got.broken.first)
+    shown = {key: " + ".join([one] if isinstance(one, str) else one) for key, one in wanted.items()}
+    return TextTable(path, shown, got.columns, got.lines, total)
 
 
-def _decode(data: bytes, path: str) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise TraceError(
-            f"{path}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8 text; "
-            f"save the file in the encoding UTF-8"
-        ) from error
+def _header(rows: Iterator[Row], path: str) -> list[str]:
+    first = next(rows, None)
+    if first is None:
+        raise TraceError(f"{path}: the file is empty; it needs a header row and one row a job")
+    return [name.strip() for name in first[0]]
 
 
-def _split(text: str, path: str) -> tuple[list[list[str]], list[int]]:
+def _rows(text: str, path: str) -> Iterator[Row]:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    rows: list[list[str]] = []
-    lines: list[int] = []
     start = 1
     try:
-        for row in reader:
-            if row:
-                rows.append(row)
-                lines.append(start)
+        for fields in reader:
+            if fields:
+                yield fields, start
             start = reader.line_num + 1
     except csv.Error as error:
         raise TraceError(
             f"{path}, line {start}: the row cannot be split into fields ({error}); "
             f"check its quotation marks"
         ) from error
-    return rows, lines
+
+
+def _gather(
+    rows: Iterator[Row],
+    path: str,
+    place: Mapping[str, Sequence[int]],
+    names: list[str],
+    strict: bool,
+) -> _Gathered:
+    """Fields of the wanted columns; equal texts are kept once."""
+    width = len(names)
+    got = _Gathered({key: [] for key in place})
+    single = [(got.columns[key], at[0]) for key, at in place.items() if len(at) == 1]
+    joined = [(got.columns[key], at) for key, at in place.items() if len(at) > 1]
+    known: dict[str, str] = {}
+    once = known.setdefault
+    for fields, line in rows:
+        if len(fields) != width:
+            _note_broken(got.broken, (fields, line), path, width, strict)
+            continue
+        if line == 1 and fields == names:
+            raise TraceError(
+                f"{path}, line 1: is a header row, in a format that has none; set "
+                f"workload.reader.header=null"
+            )
+        got.lines.append(line)
+        for column, index in single:
+            text = fields[index].strip()
+            column.append(once(text, text))
+        for column, indices in joined:
+            column.append("/".join(fields[index].strip() for index in indices))
+    return got
+
+
+def _note_broken(broken: _Broken, row: Row, path: str, width: int, strict: bool) -> None:
+    fields, line = row
+    if broken.count == 0:
+        what = "cut off" if len(fields) < width else "too long"
+        broken.first = (
+            f"{path}, line {line}: the row is {what}: {len(fields)} fields, the header "
+            f"has {width}; complete the row, or skip such rows with workload.strict=false"
+        )
+        if strict:
+            raise TraceError(broken.first)
+    broken.count += 1

@@ -1,13 +1,14 @@
-"""Jobs from a CSV trace: the whole of it, or random windows of a part of its time span."""
+"""Jobs from a trace file: the whole of it, or random windows of a part of its time span."""
 
 import logging
 from collections.abc import Mapping, Sequence
 
 from sim.errors import TraceError
 from sim.jobs import JobTable
-from sim.traces.column_map import nearest
-from sim.traces.csv_reader import read_csv
+from sim.traces.column_map import GivenColumns, nearest
+from sim.traces.job_rules import JobRules
 from sim.traces.measured import Measured
+from sim.traces.notes import TraceReader
 from sim.traces.option_rules import check_count, check_number
 from sim.traces.prepare import Preparation, fitted, prepare
 from sim.traces.select import split, thinned_window, time_window, without_vcs
@@ -20,8 +21,8 @@ log = logging.getLogger(__name__)
 WINDOW_KEYS = ("start_s", "end_s")
 
 
-class CsvWorkload:
-    """Jobs of one CSV file; the file is read once, at the first call.
+class TraceWorkload:
+    """Jobs of one trace file; the file is read once, at the first call.
 
     A window comes from the part's jobs after caps (so that dropped jobs do not shorten it), and
     its load is scaled by itself.
@@ -32,7 +33,8 @@ class CsvWorkload:
         *,
         name: str,
         path: str,
-        columns: Mapping[str, str | None],
+        reader: TraceReader,
+        columns: GivenColumns,
         strict: bool,
         exclude_vcs: Sequence[str],
         window: Mapping[str, float | None],
@@ -45,17 +47,19 @@ class CsvWorkload:
         max_duration_s: float | None,
         load: float | None,
         profiles: Sequence[str] | None,
+        rules: JobRules,
         measured_start_frac: float | None,
         measured_end_frac: float | None,
         window_measured_frac: Sequence[float],
     ) -> None:
-        """Keep the options; each is explained in conf/workload/csv.yaml and _base.yaml.
+        """Keep the options; each is explained in conf/workload/_trace.yaml and _base.yaml.
 
         Raises:
             TraceError: if an option is out of range.
         """
         _check_windows(window, num_jobs, thin)
         self._name, self._path, self._columns, self._strict = name, path, dict(columns), strict
+        self._reader = reader
         self._exclude_vcs, self._window, self._split = exclude_vcs, dict(window), dict(split)
         self._num_jobs, self._thin = num_jobs, 1 if thin is None else thin
         self._options = Preparation(
@@ -65,6 +69,7 @@ class CsvWorkload:
             max_duration_s=max_duration_s,
             load=load,
             profiles=profiles,
+            rules=rules,
         )
         self._measured = Measured(
             start_frac=measured_start_frac,
@@ -109,7 +114,7 @@ class CsvWorkload:
 
     def _read(self) -> Trace:
         if self._trace is None:
-            trace, notes = read_csv(
+            trace, notes = self._reader.read(
                 path=self._path, columns=self._columns, name=self._name, strict=self._strict
             )
             if notes.unsorted:

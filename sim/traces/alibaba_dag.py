@@ -1,0 +1,133 @@
+"""Reads the batch jobs of Alibaba's 2018 trace: tasks whose names hold a DAG (`batch_task.csv`)."""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.traces.column_map import GivenColumns, check_either, checked_columns
+from sim.traces.cycles import on_a_cycle
+from sim.traces.notes import Notes
+from sim.traces.option_rules import check_count
+from sim.traces.ragged import starts
+from sim.traces.sheet import Sheet, objects
+from sim.traces.text_table import read_text_table
+from sim.traces.trace import Trace
+from sim.traits import COMPLETED, FAILED, Precedence, codes_of
+
+REQUIRED = ("task_name", "inst_num", "job_name")
+OPTIONAL = ("status", "start_time", "end_time", "arrival_s", "duration_s")
+UNFINISHED = 3
+STATES = {"Terminated": COMPLETED, "Failed": FAILED, "Cancelled": FAILED, "Interrupted": FAILED,
+          "Running": UNFINISHED, "Waiting": UNFINISHED, "Ready": UNFINISHED}  # fmt: skip
+DAG_NAME = re.compile(r"[A-Za-z]+(\d+)((?:_\d+)*)")
+
+
+class AlibabaDag:
+    """One row a task: each becomes a job, a whole batch job becomes a workflow.
+
+    `R5_2_3` is task 5 of its job and waits for tasks 2 and 3; a name of another form
+    (`task_Nzg3...`) waits for none. All tasks of a job are submitted when its first one started,
+    and are ready when their parents are done. These are CPU jobs: a task of n instances gets
+    ceil(n / instances_per_gpu) GPUs, at most `most_gpus`. Tasks that had not ended, or whose times
+    lie outside the log (written as 0), are left out.
+    """
+
+    def __init__(
+        self, *, instances_per_gpu: int, most_gpus: int, header: Sequence[str] | None
+    ) -> None:
+        """Keep the rule for GPUs, and the columns of a file without a header row.
+
+        Raises:
+            TraceError: naming an option out of range.
+        """
+        check_count("reader.instances_per_gpu", instances_per_gpu)
+        check_count("reader.most_gpus", most_gpus)
+        self._instances_per_gpu, self._most_gpus = instances_per_gpu, most_gpus
+        self._header = header
+
+    def read(
+        self, *, path: str, columns: GivenColumns, name: str, strict: bool
+    ) -> tuple[Trace, Notes]:
+        """The trace of a file; arguments and errors as `TraceReader` says."""
+        wanted = checked_columns(columns, required=REQUIRED, optional=OPTIONAL)
+        check_either(wanted, "start_time", "arrival_s", "start and end, or arrival and duration")
+        end = "end_time" if "start_time" in wanted else "duration_s"
+        checked_columns(wanted, required=(*REQUIRED, end), optional=OPTIONAL)
+        sheet = Sheet(read_text_table(path, wanted, strict=strict, header=self._header))
+        job = codes_of(sheet.texts("job_name"))
+        status = sheet.choices("status", STATES) if sheet.has("status") else None
+        if status is not None:
+            sheet.leave_out(status == UNFINISHED, "had not ended")
+        submit_s, duration_s = _times(sheet, job)
+        sheet.flag("job_name", job < 0, "is empty; every task belongs to a job")
+        instances = sheet.counts("inst_num", blank=1, least=1)
+        gpus = -(-instances // self._instances_per_gpu)
+        trace = Trace(
+            name=name,
+            job_id=objects(_unique(sheet)),
+            submit_s=submit_s,
+            num_gpus=np.minimum(gpus, self._most_gpus),
+            duration_s=duration_s,
+            user=sheet.texts("user"),
+            vc=sheet.texts("vc"),
+            outcome=None if status is None else np.where(status == FAILED, FAILED, COMPLETED),
+            precedence=_precedence(sheet, job),
+        )
+        return sheet.finish(trace, strict=strict)
+
+
+def _unique(sheet: Sheet) -> list[str]:
+    """(N,) "job/task", which no two rows share."""
+    pairs = zip(sheet.raw("job_name"), sheet.raw("task_name"), strict=True)
+    names = [f"{job}/{task}" for job, task in pairs]
+    sheet.unique("task_name", names)
+    return names
+
+
+def _times(sheet: Sheet, job: IntArray) -> tuple[FloatArray, FloatArray]:
+    """(N,) submission (one a job) and run time of each task."""
+    if sheet.has("arrival_s"):
+        return sheet.times("arrival_s"), sheet.times("duration_s")
+    start_s = sheet.times("start_time", blank_s=0.0)
+    end_s = sheet.times("end_time", blank_s=0.0)
+    outside = (start_s == 0) | (end_s == 0)
+    sheet.flag("end_time", ~outside & (end_s < start_s), "is before start_time")
+    sheet.leave_out(outside, "began or ended outside the log")
+    first_s = np.full(int(job.max(initial=0)) + 2, np.inf)  # the last entry: rows without a job
+    np.minimum.at(first_s, job, np.where(outside, np.inf, start_s))
+    submit_s = np.where(outside, 0.0, first_s[job])
+    return submit_s, np.where(outside, 0.0, np.maximum(end_s - start_s, 0.0))
+
+
+def _precedence(sheet: Sheet, job: IntArray) -> Precedence:
+    """Parents by the numbers in the names; numbers that the job lacks are left away."""
+    parsed = [DAG_NAME.fullmatch(text) for text in sheet.raw("task_name")]
+    row_of: dict[tuple[int, int], int] = {}
+    repeated: BoolArray = np.zeros(len(sheet), dtype=np.bool_)
+    for row, found in enumerate(parsed):
+        if found is not None:
+            key = (int(job[row]), _number(found[1]))
+            repeated[row] = row_of.setdefault(key, row) != row
+    lists = [
+        [] if found is None else _parents(found, int(job[row]), row_of)
+        for row, found in enumerate(parsed)
+    ]
+    first = starts([len(rows) for rows in lists])
+    parents = np.array([parent for rows in lists for parent in rows], dtype=np.int64)
+    sheet.flag("task_name", repeated, "has the number of another task of its job")
+    cycle = on_a_cycle(first, parents)
+    sheet.flag("task_name", cycle, "waits for itself in the end: its parents form a circle")
+    return Precedence(first, parents, job)
+
+
+def _parents(found: re.Match[str], job: int, row_of: dict[tuple[int, int], int]) -> list[int]:
+    numbers = [_number(part) for part in found[2].split("_")[1:]]
+    rows = [row_of.get((job, number), -1) for number in dict.fromkeys(numbers)]
+    return [row for row in rows if row >= 0]
+
+
+def _number(digits: str) -> int:
+    """A task number; more digits than any task has are cut, so that none is too long to read."""
+    return int(digits[:18])

@@ -1,0 +1,78 @@
+"""Reads the jobs of Alibaba's Lingjun cluster, 2023: `job.csv` and `worker.csv` (Crux, 2024)."""
+
+from pathlib import Path
+
+import numpy as np
+
+from sim.arrays import IntArray
+from sim.traces.column_map import GivenColumns, checked_columns
+from sim.traces.lingjun_workers import WORKER_COLUMNS, read_workers
+from sim.traces.notes import Notes
+from sim.traces.sheet import Sheet
+from sim.traces.text_table import read_text_table
+from sim.traces.trace import Trace
+from sim.traits import CANCELLED, COMPLETED, FAILED, NEVER_S
+
+REQUIRED = ("job_name", "status", "submitted", "running", "finished")
+OPTIONAL = ("stopped", "user", "vc", "model", "priority")
+UNFINISHED = 3
+STATES = {"Succeeded": COMPLETED, "Failed": FAILED, "Stopped": CANCELLED, "Running": UNFINISHED,
+          "Queuing": UNFINISHED, "Creating": UNFINISHED}  # fmt: skip
+
+
+class AlibabaLingjun:
+    """One row a job, whose GPUs are the sum over its rows in the table of workers.
+
+    Times have a resolution of a minute. A job runs from `running` to `finished` (or `stopped`,
+    where that is empty). A job that never ran was given up at its end. Left out: jobs without GPUs
+    (or without workers), and those that had not ended.
+    """
+
+    def __init__(self, *, worker_table: str | None) -> None:
+        """Keep the path of `worker.csv`; null: beside the file of jobs."""
+        self._worker_table = worker_table
+
+    def read(
+        self, *, path: str, columns: GivenColumns, name: str, strict: bool
+    ) -> tuple[Trace, Notes]:
+        """The trace of a file; arguments and errors as `TraceReader` says."""
+        ours = {key: one for key, one in columns.items() if key not in WORKER_COLUMNS}
+        wanted = checked_columns(ours, required=REQUIRED, optional=(*OPTIONAL, *WORKER_COLUMNS))
+        sheet = Sheet(read_text_table(path, wanted, strict=strict))
+        workers = self._worker_table or str(Path(path).expanduser().with_name("worker.csv"))
+        theirs = {key: one for key, one in columns.items() if key in WORKER_COLUMNS}
+        gpus_of = read_workers(workers, theirs, strict)
+        gpus = np.array([gpus_of.get(job, 0) for job in sheet.raw("job_name")], dtype=np.int64)
+        sheet.leave_out(gpus == 0, "have no worker with a GPU")
+        return sheet.finish(_trace(sheet, gpus, name), strict=strict)
+
+
+def _trace(sheet: Sheet, gpus: IntArray, name: str) -> Trace:
+    """The rows as a trace in file order."""
+    status = sheet.choices("status", STATES)
+    submitted_s, running_s = sheet.moments("submitted"), sheet.moments("running")
+    finished_s, stopped_s = sheet.moments("finished"), sheet.moments("stopped")
+    end_s = np.where(np.isnan(finished_s), stopped_s, finished_s)
+    sheet.flag("submitted", np.isnan(submitted_s), "is empty; every job was submitted some time")
+    sheet.flag("running", running_s < submitted_s, "is before the job's submission")
+    sheet.flag("finished", end_s < np.fmax(submitted_s, running_s),
+               "(or the time it was stopped) is before the job ran")  # fmt: skip
+    sheet.leave_out(status == UNFINISHED, "had not ended")
+    sheet.leave_out(np.isnan(end_s), "have no end")
+    never_ran = np.isnan(running_s)
+    sheet.leave_out(never_ran & (status == COMPLETED), "succeeded without having run")
+    origin_s = np.nanmin(submitted_s) if np.isfinite(submitted_s).any() else 0.0
+    submit_s = np.nan_to_num(submitted_s - origin_s)
+    return Trace(
+        name=name,
+        job_id=sheet.names("job_name"),
+        submit_s=submit_s,
+        num_gpus=np.maximum(gpus, 1),
+        duration_s=np.maximum(np.nan_to_num(end_s - running_s), 0.0),
+        user=sheet.texts("user"),
+        vc=sheet.texts("vc"),
+        model=sheet.texts("model") if sheet.has("model") else None,
+        priority=sheet.counts("priority", blank=0) if sheet.has("priority") else None,
+        outcome=np.where(never_ran, CANCELLED, status),
+        withdraw_s=np.where(never_ran, np.nan_to_num(end_s - submitted_s), NEVER_S),
+    )

@@ -1,0 +1,139 @@
+"""Reads the tasks of Alibaba's PAI cluster, 2020: `pai_task_table.csv` and its companions."""
+
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+
+from sim.arrays import FloatArray, IntArray
+from sim.errors import TraceError
+from sim.traces.column_map import GivenColumns, checked_columns
+from sim.traces.notes import Notes
+from sim.traces.pai_tables import UNKNOWN_JOB, PaiJob, read_jobs, read_tags
+from sim.traces.sheet import Sheet, objects
+from sim.traces.text_table import read_text_table
+from sim.traces.trace import Trace
+from sim.traits import COMPLETED, FAILED, WHOLE_GPU_MILLI
+
+log = logging.getLogger(__name__)
+
+REQUIRED = ("job_name", "task_name", "inst_num", "status", "start_time", "end_time", "plan_gpu")
+OPTIONAL = ("plan_cpu", "plan_mem")
+UNFINISHED = 3
+STATES = {"Terminated": COMPLETED, "Failed": FAILED, "Running": UNFINISHED, "Waiting": UNFINISHED}
+PERCENT = 100
+MOST_PERCENT = 1e7
+MOST_INSTANCES = 1e6
+MIB_A_GB = 1024
+
+
+class AlibabaPai:
+    """One row a task; tasks without GPUs are left out (Weng et al., NSDI 2022).
+
+    A task of n instances that plan p percent of a GPU each is a gang: n workers of p/100 GPU for p
+    below 100, else n times p/100 whole GPUs, rounded up. CPU and memory are an instance's, spread
+    evenly over its GPUs. Run time is end - start of the task. Submission is that of its job where
+    `job_table` is given, else the start of the task, so that the cluster's own waiting is then in
+    the arrivals. Only with `tag_table` (which needs `job_table`) are the required GPU type, the
+    recurrence group and the workload known; `gpu_type` of the task table is the type that the task
+    got, not one that it asked for, and is not read. Tasks that had not ended are left out.
+    """
+
+    def __init__(
+        self,
+        *,
+        header: Sequence[str] | None,
+        job_table: str | None,
+        job_header: Sequence[str] | None,
+        tag_table: str | None,
+        tag_header: Sequence[str] | None,
+    ) -> None:
+        """Keep the other tables' paths and columns; header null: a file's first row names them.
+
+        Raises:
+            TraceError: if there is a tag table but no job table to join it by.
+        """
+        if tag_table is not None and job_table is None:
+            raise TraceError(
+                "workload.reader.tag_table is given, but not job_table, which joins its inst_id to "
+                "the tasks; set workload.reader.job_table too"
+            )
+        self._header = header
+        self._job_table, self._job_header = job_table, job_header
+        self._tag_table, self._tag_header = tag_table, tag_header
+
+    def read(
+        self, *, path: str, columns: GivenColumns, name: str, strict: bool
+    ) -> tuple[Trace, Notes]:
+        """The trace of a file; arguments and errors as `TraceReader` says."""
+        wanted = checked_columns(columns, required=REQUIRED, optional=OPTIONAL)
+        sheet = Sheet(read_text_table(path, wanted, strict=strict, header=self._header))
+        jobs = self._jobs_of(sheet, strict)
+        return sheet.finish(_trace(sheet, jobs, name), strict=strict)
+
+    def _jobs_of(self, sheet: Sheet, strict: bool) -> list[PaiJob]:
+        """(N,) what the other tables say of each task's job."""
+        if self._job_table is None:
+            return [UNKNOWN_JOB] * len(sheet)
+        tags = {}
+        if self._tag_table is not None:
+            tags = read_tags(self._tag_table, self._tag_header, strict)
+        jobs = read_jobs(self._job_table, self._job_header, tags, strict)
+        found = [jobs.get(job, UNKNOWN_JOB) for job in sheet.raw("job_name")]
+        missing = sum(job is UNKNOWN_JOB for job in found)
+        if missing:
+            log.warning("%d tasks have no row in %s", missing, self._job_table)
+        return found
+
+
+def _trace(sheet: Sheet, jobs: Sequence[PaiJob], name: str) -> Trace:
+    """The rows as a trace in file order."""
+    states = sheet.choices("status", STATES)
+    start_s = sheet.times("start_time", blank_s=np.nan)
+    end_s = sheet.times("end_time", blank_s=np.nan)
+    sheet.flag("end_time", end_s < start_s, "is before start_time")
+    percent, instances = _demand(sheet)
+    sheet.leave_out(percent == 0, "use no GPU")
+    sheet.leave_out(states == UNFINISHED, "had not ended")
+    sheet.leave_out(np.isnan(end_s - start_s), "have no start or no end")
+    submitted_s = np.array([job.submit_s for job in jobs], dtype=np.float64)
+    gpus = np.maximum(np.ceil(percent / PERCENT), 1)  # (N,) of each instance
+    tagged = any(job.tagged for job in jobs)
+    return Trace(
+        name=name,
+        job_id=objects(_unique(sheet)),
+        submit_s=np.nan_to_num(np.fmin(submitted_s, start_s)),
+        num_gpus=np.clip(instances * gpus, 1, 2**31).astype(np.int64),
+        duration_s=np.nan_to_num(np.maximum(end_s - start_s, 0.0)),
+        user=objects([job.user for job in jobs]),
+        vc=sheet.texts("vc"),
+        group=objects([job.group for job in jobs]) if tagged else None,
+        model=objects([job.workload for job in jobs]) if tagged else None,
+        cpu_milli=_whole(sheet.amounts("plan_cpu", blank=0.0) * 1000 / PERCENT / gpus),
+        memory_mib=_whole(sheet.amounts("plan_mem", blank=0.0) * MIB_A_GB / gpus),
+        gpu_milli=np.where(percent < PERCENT, np.maximum(_whole(percent * 10), 1), WHOLE_GPU_MILLI),
+        gpu_types=objects([job.gpu_type for job in jobs]) if tagged else None,
+        outcome=np.where(states == FAILED, FAILED, COMPLETED),
+    )
+
+
+def _demand(sheet: Sheet) -> tuple[FloatArray, FloatArray]:
+    """(N,) percent of a GPU that an instance plans, and (N,) instances."""
+    percent = sheet.amounts("plan_gpu", blank=0.0)
+    sheet.flag("plan_gpu", percent > MOST_PERCENT, "is over 100,000 GPUs; check the column")
+    instances = sheet.amounts("inst_num", blank=1.0)
+    whole = (instances >= 1) & (instances == np.floor(instances)) & (instances <= MOST_INSTANCES)
+    sheet.flag("inst_num", ~whole, "is no plausible whole number of instances from 1")
+    return percent, instances
+
+
+def _whole(values: FloatArray) -> IntArray:
+    return np.floor(values).astype(np.int64)
+
+
+def _unique(sheet: Sheet) -> list[str]:
+    """(N,) "job/task", which no two rows share."""
+    pairs = zip(sheet.raw("job_name"), sheet.raw("task_name"), strict=True)
+    names = [f"{job}/{task}" for job, task in pairs]
+    sheet.unique("task_name", names)
+    return names

@@ -1,0 +1,67 @@
+"""Reads the job log of the SenseTime Helios traces: `cluster_log.csv` (Hu et al., SC 2021)."""
+
+import numpy as np
+
+from sim.arrays import TextArray
+from sim.traces.column_map import GivenColumns, checked_columns
+from sim.traces.notes import Notes
+from sim.traces.sheet import Sheet, objects
+from sim.traces.text_table import read_text_table
+from sim.traces.trace import Trace
+from sim.traits import CANCELLED, COMPLETED, FAILED, NEVER_S
+
+REQUIRED = ("job_id", "gpu_num", "state", "submit_time", "duration")
+OPTIONAL = ("user", "vc", "jobname", "cpu_num", "queue")
+# The published analysis counts TIMEOUT and NODE_FAIL as failed; the last two are Slurm's further
+# states of a job that ended otherwise than by itself.
+STATES = {
+    "COMPLETED": COMPLETED, "CANCELLED": CANCELLED, "FAILED": FAILED, "TIMEOUT": FAILED,
+    "NODE_FAIL": FAILED, "OUT_OF_MEMORY": FAILED, "SUSPENDED": FAILED,
+}  # fmt: skip
+
+
+class HeliosLog:
+    """One row a job; jobs without GPUs are left out.
+
+    `duration` is the run time, `submit_time` the submission. A cancelled job of 0 seconds never
+    ran: its user withdrew it after `queue` seconds. Jobs of one user with one `jobname` are one
+    recurrence group (logs without that column have none). The job's CPUs are spread evenly over
+    its GPUs. In `state`, what follows a blank is left away (Slurm writes "CANCELLED by 1000").
+    """
+
+    def read(
+        self, *, path: str, columns: GivenColumns, name: str, strict: bool
+    ) -> tuple[Trace, Notes]:
+        """The trace of a file; arguments and errors as `TraceReader` says."""
+        wanted = checked_columns(columns, required=REQUIRED, optional=OPTIONAL)
+        sheet = Sheet(read_text_table(path, wanted, strict=strict))
+        job_id = sheet.names("job_id")
+        gpus = sheet.gangs("gpu_num", least=0)
+        duration_s = sheet.times("duration")
+        outcome = sheet.choices("state", STATES, first_word=True)
+        queue_s = sheet.times("queue", blank_s=NEVER_S)
+        cpus = sheet.amounts("cpu_num", blank=0.0)
+        sheet.leave_out(gpus == 0, "use no GPU")
+        num_gpus = np.maximum(gpus, 1)
+        trace = Trace(
+            name=name,
+            job_id=job_id,
+            submit_s=sheet.timestamps("submit_time"),
+            num_gpus=num_gpus,
+            duration_s=duration_s,
+            user=sheet.texts("user"),
+            vc=sheet.texts("vc"),
+            group=_recurrence(sheet) if sheet.has("jobname") else None,
+            cpu_milli=np.floor(cpus * 1000 / num_gpus).astype(np.int64)
+            if sheet.has("cpu_num")
+            else None,
+            outcome=outcome,
+            withdraw_s=np.where((outcome == CANCELLED) & (duration_s == 0), queue_s, NEVER_S),
+        )
+        return sheet.finish(trace, strict=strict)
+
+
+def _recurrence(sheet: Sheet) -> TextArray:
+    """(N,) "user/jobname"; "" without a jobname."""
+    pairs = zip(sheet.raw("user"), sheet.raw("jobname"), strict=True)
+    return objects([f"{user}/{job}" if job else "" for user, job in pairs])

@@ -1,0 +1,189 @@
+"""How alike two traces are: two-sample distances, each beside what two halves of one differ by."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.arrays import FloatArray
+from sim.traces.features import (
+    HOURS_A_WEEK,
+    Sample,
+    alike_shares,
+    count_correlations,
+    same_second_frac,
+    samples,
+    week_shares,
+)
+from sim.traces.job_sample import JobSample
+
+HOUR_OF_DAY = "hour of the day"
+WEEKDAY = "day of the week"
+SAME_SECOND = "jobs in the second of the one before"
+ALIKE = "jobs like the one 1 to 1000 before"
+COUNTS = "autocorrelation of hourly jobs"
+KS, TV, MEAN_GAP, GAP = "KS", "total variation", "mean |difference|", "|difference|"
+DAY_S = 86400.0
+LEAST_DAYS = {HOUR_OF_DAY: 1.0, WEEKDAY: 7.0}  # of the first trace, for its profiles to mean much
+LEAST_IN_CLASS = 20  # jobs of a size class on either side
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far one feature of two traces is apart.
+
+    `KS` is the largest difference of the distribution functions, `total variation` half the sum of
+    the differences of shares. `ln_shift` is the Wasserstein-1 distance of natural logarithms: 0.1
+    means that values differ by about 10 %. NaN: not defined, or too few jobs.
+    """
+
+    feature: str
+    measure: str
+    distance: float
+    floor: float  # the same between two halves of the first trace
+    ln_shift: float
+    ln_shift_floor: float
+    first: float  # weighted median, share or mean of the curve
+    second: float
+
+    @property
+    def over_floor(self) -> float:
+        """Distance over floor; up to 1 the traces differ no more than the first from itself."""
+        return self.distance / self.floor if self.floor > 0 else float("nan")
+
+
+@dataclass(frozen=True)
+class _Gap:
+    """One feature between two samples."""
+
+    measure: str
+    distance: float
+    ln_shift: float
+    first: float
+    second: float
+
+
+def likeness(first: JobSample, others: Sequence[JobSample]) -> tuple[Distance, ...]:
+    """Distances of `first` to other draws of one source, as means over the draws.
+
+    The floor is the distance between the jobs of the first and of the second half of `first`'s
+    time span: it holds the drift of the source as well as chance. Profiles of hours and weekdays
+    are compared at the turn of the week (in whole hours) at which they fit best, because a
+    generated trace begins at any hour.
+
+    Args:
+        first: usually measured.
+        others: one or more draws.
+    """
+    days = float(first.submit_s[-1] - first.submit_s[0]) / DAY_S
+    halves = first.halves()
+    floor = _gaps(halves[0], halves[1])
+    draws = [_gaps(first, other) for other in others]
+    found = []
+    for feature in draws[0]:
+        if days < LEAST_DAYS.get(feature, 0.0):
+            continue
+        seen = [draw[feature] for draw in draws if feature in draw]
+        at_best = floor.get(feature)
+        found.append(
+            Distance(
+                feature=feature,
+                measure=seen[0].measure,
+                distance=_mean(seen, "distance"),
+                floor=at_best.distance if at_best else float("nan"),
+                ln_shift=_mean(seen, "ln_shift"),
+                ln_shift_floor=at_best.ln_shift if at_best else float("nan"),
+                first=seen[0].first,
+                second=_mean(seen, "second"),
+            )
+        )
+    return tuple(found)
+
+
+def weighted_ks(first: Sample, second: Sample) -> float:
+    """Largest difference of two weighted distribution functions (Kolmogorov-Smirnov).
+
+    Taken on the logarithmic scale of the samples, where 0 s and 1 s may count as the same.
+    """
+    grid = np.unique(np.concatenate([first.ln(), second.ln()]))
+    return float(np.max(np.abs(_distribution(first, grid) - _distribution(second, grid))))
+
+
+def ln_wasserstein(first: Sample, second: Sample) -> float:
+    """Wasserstein-1 distance of the natural logarithms."""
+    from scipy import stats  # heavy: only comparisons need it
+
+    return float(stats.wasserstein_distance(first.ln(), second.ln(), first.weights, second.weights))
+
+
+def best_turn(first: FloatArray, second: FloatArray) -> int:
+    """Hours by which to roll the second week (168,) so that hours and days fit best."""
+    costs = [sum(_profile_gaps(first, np.roll(second, turn))) for turn in range(HOURS_A_WEEK)]
+    return int(np.argmin(costs))
+
+
+def _gaps(first: JobSample, second: JobSample) -> dict[str, _Gap]:
+    return {
+        **_sample_gaps(first, second),
+        **_week_gaps(week_shares(first), week_shares(second)),
+        SAME_SECOND: _number_gap(same_second_frac(first), same_second_frac(second)),
+        ALIKE: _curve_gap(alike_shares(first), alike_shares(second)),
+        COUNTS: _curve_gap(count_correlations(first), count_correlations(second)),
+    }
+
+
+def _sample_gaps(first: JobSample, second: JobSample) -> dict[str, _Gap]:
+    ours, theirs = samples(first), samples(second)
+    found = {}
+    for name in ours:
+        if name not in theirs:
+            continue
+        pair = ours[name], theirs[name]
+        if min(len(each.values) for each in pair) < LEAST_IN_CLASS:
+            continue
+        shift = ln_wasserstein(*pair)
+        found[name] = _Gap(KS, weighted_ks(*pair), shift, pair[0].median(), pair[1].median())
+    return found
+
+
+def _week_gaps(first: FloatArray, second: FloatArray) -> dict[str, _Gap]:
+    hours, days = _profile_gaps(first, np.roll(second, best_turn(first, second)))
+    nan = float("nan")
+    return {
+        HOUR_OF_DAY: _Gap(TV, hours, nan, nan, nan),
+        WEEKDAY: _Gap(TV, days, nan, nan, nan),
+    }
+
+
+def _profile_gaps(first: FloatArray, second: FloatArray) -> tuple[float, float]:
+    """Total variation of the hours of the day and of the days of the week."""
+    change = (first - second).reshape(7, 24)
+    by_hour, by_day = change.sum(axis=0), change.sum(axis=1)
+    return float(np.abs(by_hour).sum() / 2), float(np.abs(by_day).sum() / 2)
+
+
+def _number_gap(first: float, second: float) -> _Gap:
+    return _Gap(GAP, abs(first - second), float("nan"), first, second)
+
+
+def _curve_gap(first: FloatArray, second: FloatArray) -> _Gap:
+    known = ~(np.isnan(first) | np.isnan(second))
+    if not known.any():
+        return _Gap(MEAN_GAP, *(float("nan"),) * 4)
+    ours, theirs = first[known], second[known]
+    change = float(np.abs(ours - theirs).mean())
+    return _Gap(MEAN_GAP, change, float("nan"), float(ours.mean()), float(theirs.mean()))
+
+
+def _distribution(sample: Sample, grid: FloatArray) -> FloatArray:
+    """(G,) weight at or below each of `grid`, of 1."""
+    values = sample.ln()
+    order = np.argsort(values, kind="stable")
+    reached = np.concatenate([[0.0], np.cumsum(sample.weights[order])])
+    place = np.searchsorted(values[order], grid, side="right")
+    shares: FloatArray = reached[place] / reached[-1]
+    return shares
+
+
+def _mean(gaps: Sequence[_Gap], name: str) -> float:
+    return float(np.mean([getattr(gap, name) for gap in gaps]))

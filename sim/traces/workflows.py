@@ -1,0 +1,37 @@
+"""Random stretches of traces whose jobs form workflows: a workflow stays whole."""
+
+import numpy as np
+
+from sim.arrays import IntArray
+from sim.traits import Precedence
+
+
+def units_of(precedence: Precedence | None, jobs: int) -> IntArray:
+    """(J,) which unit each job is part of: a workflow, or itself; numbered by their first job."""
+    rows = np.arange(jobs)
+    if precedence is None:
+        return rows
+    alone = precedence.workflow < 0
+    key = np.where(alone, rows + jobs, precedence.workflow)
+    _, first, unit = np.unique(key, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
+    return rank[unit]
+
+
+def thinned_units(unit: IntArray, num_jobs: int, thin: int, rng: np.random.Generator) -> IntArray:
+    """Rows of whole units out of a random stretch of at least thin * num_jobs jobs.
+
+    Units of the stretch are drawn at random until they hold `num_jobs` jobs; the last one drawn
+    may bring a few more.
+    """
+    size = np.bincount(unit)
+    ends = np.cumsum(size)
+    wanted = min(thin * num_jobs, int(ends[-1]))
+    last_start = int(np.searchsorted(ends, ends[-1] - wanted, side="right"))
+    first = int(rng.integers(last_start + 1))
+    done = ends[first] - size[first]
+    stop = int(np.searchsorted(ends, done + wanted, side="left")) + 1
+    order = first + rng.permutation(stop - first)
+    drawn = order[: int(np.searchsorted(np.cumsum(size[order]), num_jobs, side="left")) + 1]
+    return np.flatnonzero(np.isin(unit, drawn))

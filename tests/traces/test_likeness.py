@@ -1,0 +1,176 @@
+"""Distances between traces: right against scipy, small to itself, large where traces differ."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from sim.errors import TraceError
+from sim.traces.duration_mixture import DurationMixture
+from sim.traces.features import (
+    DURATION,
+    GANG,
+    GANG_BY_WORK,
+    GAP,
+    HOURLY,
+    Sample,
+    alike_shares,
+    count_correlations,
+    samples,
+    week_shares,
+)
+from sim.traces.generator import generate
+from sim.traces.job_sample import JobSample
+from sim.traces.likeness import (
+    ALIKE,
+    COUNTS,
+    HOUR_OF_DAY,
+    SAME_SECOND,
+    WEEKDAY,
+    best_turn,
+    likeness,
+    ln_wasserstein,
+    weighted_ks,
+)
+from sim.traces.spec import WorkloadSpec
+
+SPEC = WorkloadSpec(
+    jobs_per_h=30.0,
+    dispersion_r=2.0,
+    noise_persistence=0.3,
+    hour_factors=[0.2] * 8 + [1.5] * 16,
+    weekday_factors=[1.2] * 5 + [0.5] * 2,
+    repeat_prob=0.05,
+    repeat_sigma=0.1,
+    gang_sizes=[1, 4, 8, 32],
+    gang_probs=[0.6, 0.2, 0.15, 0.05],
+    durations=[DurationMixture(up_to_gang=64, weights=[1.0], mu=[6.0], sigma=[2.0])],
+    shortest_s=1.0,
+    longest_s=1e6,
+    vcs=1,
+    users_per_vc=1,
+    zipf_exponent=0.0,
+)
+
+
+def made(jobs: int = 12_000, seed: int = 0, **changes) -> JobSample:
+    spec = replace(SPEC, **changes)
+    return JobSample.of(generate(spec, jobs, np.random.default_rng(seed), "made"), "made")
+
+
+def by_feature(first: JobSample, *others: JobSample):
+    return {each.feature: each for each in likeness(first, others)}
+
+
+def plain(values) -> Sample:
+    return Sample(np.asarray(values, dtype=float), np.ones(len(values)), 0.0)
+
+
+def test_ks_and_wasserstein_are_scipys() -> None:
+    rng = np.random.default_rng(0)
+    first, second = np.exp(rng.normal(5, 1, 400)), np.exp(rng.normal(5.5, 2, 300))
+    first, second = np.maximum(first, 1), np.maximum(second, 1)
+    ours = weighted_ks(plain(first), plain(second))
+    assert ours == pytest.approx(stats.ks_2samp(first, second).statistic)
+    shift = ln_wasserstein(plain(first), plain(second))
+    assert shift == pytest.approx(stats.wasserstein_distance(np.log(first), np.log(second)))
+
+
+def test_a_weight_counts_as_so_many_values() -> None:
+    light = Sample(np.array([1.0, 8.0]), np.array([3.0, 1.0]), 0.0)
+    assert weighted_ks(light, plain([1, 1, 1, 8])) == pytest.approx(0.0)
+    assert weighted_ks(light, plain([1, 8])) == pytest.approx(0.25)
+    assert light.median() == 1.0
+
+
+def test_by_hand() -> None:
+    """Jobs at 0, 0, 10, 20 s, gangs 1 1 2 2, durations 100 110 50 5 s."""
+    jobs = JobSample(
+        np.array([0.0, 0.0, 10.0, 20.0]), np.array([1, 1, 2, 2]), np.array([100.0, 110, 50, 5])
+    )
+    found = samples(jobs)
+    assert found[GAP].values.tolist() == [0.0, 10.0, 10.0]
+    assert found[GANG_BY_WORK].weights.tolist() == [100.0, 110.0, 100.0, 10.0]
+    assert found[GANG].median() == 1.0
+    assert found[HOURLY].values.tolist() == [4.0]
+    assert alike_shares(jobs, (1, 2)).tolist() == [1 / 3, 0.0]
+    assert week_shares(jobs)[0] == 1.0
+    assert np.isnan(count_correlations(jobs, (1,)))[0]
+
+
+def test_a_trace_is_no_distance_from_itself_and_its_floor_is_not_zero() -> None:
+    trace = made()
+    for each in likeness(trace, [trace]):
+        assert each.distance == pytest.approx(0.0, abs=1e-12), each.feature
+        assert each.floor >= 0
+    assert by_feature(trace, trace)[DURATION].floor > 0
+
+
+def test_another_draw_of_one_generator_is_within_twice_its_floor() -> None:
+    far = [
+        each.feature
+        for each in likeness(made(20_000), [made(20_000, seed=s) for s in (1, 2, 3)])
+        if each.distance > 2 * each.floor and each.distance > 0.02
+    ]
+    assert far == []
+
+
+@pytest.mark.parametrize(
+    ("feature", "change"),
+    [
+        (DURATION, {"durations": [replace(SPEC.durations[0], mu=[7.0])]}),
+        (GANG, {"gang_probs": [0.4, 0.4, 0.15, 0.05]}),
+        (GAP, {"jobs_per_h": 60.0}),
+        (HOURLY, {"dispersion_r": 0.3}),
+        (HOUR_OF_DAY, {"hour_factors": [1.0] * 24}),
+        (WEEKDAY, {"weekday_factors": [1.0, 0.1, 1.0, 0.1, 1.0, 0.1, 2.0]}),
+        (SAME_SECOND, {"repeat_prob": 0.3}),
+        (ALIKE, {"repeat_prob": 0.5}),
+        (COUNTS, {"noise_persistence": 0.95, "dispersion_r": 0.5}),
+    ],
+)
+def test_what_differs_is_found_where_it_differs(feature: str, change) -> None:
+    other = by_feature(made(20_000, seed=1), made(20_000, seed=2, **change))[feature]
+    same = by_feature(made(20_000, seed=1), made(20_000, seed=2))[feature]
+    assert other.distance > 1.5 * same.distance
+    assert other.over_floor > 1
+
+
+def test_a_shift_of_ln_duration_is_the_ln_shift() -> None:
+    first = made()
+    longer = JobSample(first.submit_s, first.num_gpus, first.duration_s * np.e)
+    assert by_feature(first, longer)[DURATION].ln_shift == pytest.approx(1.0, abs=0.01)
+
+
+def test_the_week_is_turned_to_fit() -> None:
+    first = made()
+    later = JobSample(first.submit_s + 50 * 3600.0, first.num_gpus, first.duration_s)
+    turn = best_turn(week_shares(first), week_shares(later))
+    assert turn == 168 - 50
+    assert by_feature(first, later)[HOUR_OF_DAY].distance == pytest.approx(0.0, abs=1e-12)
+
+
+def test_halves_are_of_time_unless_one_is_nearly_empty() -> None:
+    even = made()
+    early, late = even.halves()
+    middle = (even.submit_s[0] + even.submit_s[-1]) / 2
+    assert early.submit_s[-1] < middle <= late.submit_s[0]
+    crowded = JobSample(even.submit_s**9, even.num_gpus, even.duration_s)
+    assert [len(half) for half in crowded.halves()] == [6_000, 6_000]
+
+
+def test_short_traces_have_no_profiles_and_no_rare_classes() -> None:
+    found = by_feature(made(60), made(60, seed=1))
+    assert WEEKDAY not in found
+    assert "duration, 9+ GPUs (s)" not in found
+    assert DURATION in found
+
+
+def test_too_little_to_compare_is_told() -> None:
+    trace = generate(SPEC, 10, np.random.default_rng(0), "made")
+    with pytest.raises(TraceError, match="made has 10 jobs; a comparison needs 40"):
+        JobSample.of(trace, "made")
+    burst = replace(generate(SPEC, 50, np.random.default_rng(0), "made"), submit_s=np.zeros(50))
+    with pytest.raises(TraceError, match="arrive in one second"):
+        JobSample.of(burst, "made")

@@ -1,0 +1,225 @@
+"""Every original format, by hand-written files: what each reader makes of the published columns."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sim.errors import TraceError
+from sim.traits import CANCELLED, COMPLETED, FAILED
+from tests.traces.trace_samples import CONF, PAI, SAMPLES, loaded, preset
+
+INF = float("inf")
+
+
+def read(name: str, folder: Path, *options: str):
+    """The sample of a format as a trace."""
+    return loaded(name, folder, SAMPLES[name].text.encode(), *options)
+
+
+def test_every_preset_of_a_file_has_a_sample() -> None:
+    files = {path.stem for path in (CONF / "workload").glob("*.yaml")}
+    reads = {name for name in files if "reader:" in (CONF / f"workload/{name}.yaml").read_text()
+             or "- csv" in (CONF / f"workload/{name}.yaml").read_text()}  # fmt: skip
+    assert reads == set(SAMPLES)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_sample_reads_in_order_and_to_its_number_of_jobs(name: str, tmp_path: Path) -> None:
+    trace, notes = read(name, tmp_path)
+    assert len(trace) == SAMPLES[name].jobs
+    assert notes.rows == len(trace) + notes.skipped + sum(notes.left_out.values())
+    assert np.all(np.diff(trace.submit_s) >= 0)
+    assert notes.skipped == 0
+
+
+def test_philly_jobs_last_the_sum_of_their_attempts(tmp_path: Path) -> None:
+    trace, notes = read("philly_json", tmp_path)
+    assert [name.removeprefix("application_") for name in trace.job_id] == ["1", "2", "3", "6", "7"]
+    assert trace.submit_s.tolist() == [0, 610, 3610, 12610, 13510]
+    assert trace.duration_s.tolist() == [10, 0, 3690, 600, 300]  # 6 runs until the log's last time
+    assert trace.num_gpus.tolist() == [1, 1, 16, 2, 4]
+    assert trace.outcome.tolist() == [FAILED, CANCELLED, COMPLETED, CANCELLED, COMPLETED]
+    assert trace.withdraw_s.tolist() == [INF, 3600, INF, INF, INF]
+    assert trace.attempts.first.tolist() == [0, 0, 0, 2, 2, 2]
+    assert trace.attempts.fail_at_s.tolist() == [60, 90]
+    assert (trace.user[2], trace.vc[2]) == ("u0", "v1")
+    assert notes.left_out == {"have no attempt with a start and an end": 1, "use no GPU": 1}
+    assert notes.unsorted == 2
+
+
+def test_what_a_killed_philly_job_is_taken_to_be_is_an_option(tmp_path: Path) -> None:
+    options = ("reader.never_ran_gpus=4", "reader.never_ran_withdraw_s=7")
+    trace, _ = read("philly_json", tmp_path, *options)
+    assert (trace.num_gpus[1], trace.withdraw_s[1]) == (4, 7)
+
+
+def test_helios_states_recurrence_and_withdrawals(tmp_path: Path) -> None:
+    trace, notes = read("helios_log", tmp_path)
+    assert list(trace.job_id) == ["10", "14", "12", "13"]
+    assert trace.submit_s.tolist() == [0, 30, 60, 120]
+    assert trace.outcome.tolist() == [COMPLETED, FAILED, CANCELLED, FAILED]
+    assert trace.withdraw_s.tolist() == [INF, INF, 60, INF]
+    assert list(trace.group) == ["uA/train", "uB/eval", "uA/train", "uB/eval"]
+    assert trace.cpu_milli.tolist() == [3000, 2500, 3000, 2000]
+    assert notes.left_out == {"use no GPU": 1}
+
+
+def test_pai_keeps_fractions_and_joins_its_tables(tmp_path: Path) -> None:
+    trace, notes = read("alibaba_pai", tmp_path)
+    assert list(trace.job_id) == ["j1/worker", "j3/worker", "j2/tensorflow"]
+    assert trace.submit_s.tolist() == [900, 1100, 1190]
+    assert trace.num_gpus.tolist() == [4, 4, 8]
+    assert trace.gpu_milli.tolist() == [500, 1000, 1000]
+    assert trace.cpu_milli.tolist() == [6000, 0, 1500]
+    assert trace.memory_mib.tolist() == [30000, 0, 8192]
+    assert list(trace.gpu_types) == ["", "", "V100"]  # asked for, not what the task got
+    assert list(trace.group) == ["g1", "g1", "g2"]
+    assert list(trace.user) == ["alice", "alice", "bob"]
+    assert list(trace.model) == ["bert", "", ""]
+    assert trace.outcome.tolist() == [COMPLETED, COMPLETED, FAILED]
+    assert trace.duration_s.tolist() == [600, 200, 60]
+    assert notes.left_out == {"use no GPU": 1, "had not ended": 2, "have no start or no end": 1}
+
+
+def test_pai_without_companions_takes_the_start_for_the_submission(tmp_path: Path) -> None:
+    trace, _ = loaded("alibaba_pai", tmp_path, PAI.encode(), "reader.job_table=null",
+                      "reader.tag_table=null")  # fmt: skip
+    assert trace.submit_s.tolist() == [1000, 1100, 1200]
+    assert trace.gpu_types is None
+    with pytest.raises(Exception, match=r"tag_table is given, but not job_table") as error:
+        preset("alibaba_pai", "path=x", "reader.tag_table=y")
+    assert isinstance(error.value.__cause__, TraceError)
+
+
+def test_openb_pods_keep_shares_types_and_classes_of_service(tmp_path: Path) -> None:
+    trace, notes = read("alibaba_openb", tmp_path)
+    assert list(trace.job_id) == ["p0", "p1", "p3", "p4"]
+    assert trace.duration_s.tolist() == [490, 100, 0, 10]
+    assert trace.gpu_milli.tolist() == [460, 1000, 220, 1000]
+    assert trace.cpu_milli.tolist() == [12000, 11000, 4000, 4000]
+    assert trace.memory_mib.tolist() == [16384, 40960, 15258, 15258]
+    assert list(trace.gpu_types) == ["", "V100M16|V100M32", "T4", ""]
+    assert trace.priority.tolist() == [2, 1, 0, 3]
+    assert trace.outcome.tolist() == [COMPLETED, COMPLETED, CANCELLED, FAILED]
+    assert trace.withdraw_s.tolist() == [INF, INF, 60, INF]
+    assert notes.left_out == {"use no GPU": 1}
+
+
+def test_lingjun_jobs_get_the_gpus_of_their_workers(tmp_path: Path) -> None:
+    trace, notes = read("alibaba_lingjun", tmp_path)
+    assert list(trace.job_id) == ["dlc1", "dlc2", "dlc3"]
+    assert trace.num_gpus.tolist() == [16, 1, 2]
+    assert trace.submit_s.tolist() == [0, 60, 360]
+    assert trace.duration_s.tolist() == [3600, 600, 0]
+    assert trace.withdraw_s.tolist() == [INF, INF, 120]
+    assert trace.outcome.tolist() == [COMPLETED, CANCELLED, CANCELLED]
+    assert trace.priority.tolist() == [1, 5, 1]
+    assert list(trace.model) == ["resnet", "unknown", "llama"]
+    assert notes.left_out == {"have no worker with a GPU": 1, "had not ended": 1}
+
+
+def test_the_names_of_batch_tasks_are_a_dag(tmp_path: Path) -> None:
+    trace, notes = read("alibaba_dag_2018", tmp_path)
+    assert list(trace.job_id) == [
+        "j_2/task_LTg=", "j_1/M1", "j_1/M2", "j_1/R3_1_2", "j_1/J4_3_9", "j_3/M1",
+    ]  # fmt: skip
+    assert trace.submit_s.tolist() == [90, 100, 100, 100, 100, 120]  # one a job
+    assert trace.num_gpus.tolist() == [1, 2, 1, 16, 1, 1]  # ceil(instances / 32), at most 16
+    links = trace.precedence
+    parents = [links.parents[a:b].tolist() for a, b in pairwise(links.first)]
+    assert parents == [[], [], [], [1, 2], [3], []]  # task 9 is not in the job
+    workflows = links.workflow.tolist()
+    assert len(set(workflows)) == 3
+    assert len(set(workflows[1:5])) == 1
+    assert trace.outcome.tolist() == [COMPLETED] * 5 + [FAILED]
+    assert notes.left_out == {"had not ended": 1, "began or ended outside the log": 1}
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ("M1_2,1,j,1,Terminated,1,2,1,1\nM2_1,1,j,1,Terminated,1,2,1,1\n", "form a circle"),
+        ("M1_1,1,j,1,Terminated,1,2,1,1\n", "form a circle"),
+        ("M1,1,j,1,Terminated,1,2,1,1\nR1,1,j,1,Terminated,1,2,1,1\n", "number of another task"),
+        ("M1,1,j,1,Terminated,5,2,1,1\n", "'end_time': '2' is before start_time"),
+        ("M1,0,j,1,Terminated,1,2,1,1\n", "'inst_num': '0' is no whole number from 1"),
+        ("M1,1,,1,Terminated,1,2,1,1\n", "'job_name': '' is empty"),
+        ("M1,1,j,1,Done,1,2,1,1\n", "'status': 'Done' is unknown; known are Terminated"),
+    ],
+)
+def test_batch_tasks_that_cannot_be(rows: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=words):
+        loaded("alibaba_dag_2018", tmp_path, rows.encode())
+
+
+def test_sia_jobs_take_the_stated_gpu_hours_of_their_application(tmp_path: Path) -> None:
+    trace, _ = read("sia", tmp_path)
+    assert list(trace.job_id) == ["imagenet-1", "cifar10-0", "bert-2"]
+    assert trace.duration_s == pytest.approx([320 * 3600 / 16, 0.3 * 3600 / 6, 3.2 * 3600 / 4])
+    assert list(trace.model) == ["imagenet", "cifar10", "bert"]
+    text = SAMPLES["sia"].text.replace("bert,", "gpt,").encode()
+    with pytest.raises(TraceError, match=r"line 4, column 'application': 'gpt' has no GPU time; "
+                       r"known are cifar10.*reader\.gpu_hours\.NAME"):  # fmt: skip
+        loaded("sia", tmp_path, text)
+
+
+def test_a_draw_of_a_file_with_many_is_chosen(tmp_path: Path) -> None:
+    trace, notes = read("sia_newtrace", tmp_path, "reader.draw=2")
+    assert (list(trace.job_id), trace.submit_s.tolist()) == (["cifar10-0"], [7.0])
+    assert notes.left_out == {"belong to another draw": 2}
+    with pytest.raises(TraceError, match=r"reader\.draw is None and workload\.columns\.draw"):
+        read("sia_newtrace", tmp_path, "reader.draw=null")
+
+
+def test_two_columns_together_name_a_job(tmp_path: Path) -> None:
+    trace, _ = read("alibaba_pai_tasks", tmp_path)
+    assert list(trace.job_id) == ["0/worker", "0/ps"]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        ("helios_log", ",NODE_FAIL,", ",LOST,", "column 'state': 'LOST' is unknown"),
+        ("helios_log", "16,32,2", "-16,32,2", "line 5, column 'gpu_num': '-16' is below 0"),
+        ("helios_log", "2020-04-01 00:01:00,", "tomorrow,", "column 'submit_time'"),
+        ("alibaba_pai", "800.0,V100", "-800,V100", "line 3, column 'plan_gpu': '-800' is negative"),
+        ("alibaba_pai", "1200.0,1260.0", "1260.0,1200.0", "'end_time': '1200.0' is before start"),
+        ("alibaba_pai", "j2,tensor", "j1,worker,", "fields"),
+        ("alibaba_openb", "1,460", "1,1460", "column 'gpu_milli': '1460' is no whole number from"),
+        ("alibaba_openb", "1,460", "1,0", "'gpu_milli': '0' is no share of a GPU"),
+        ("alibaba_openb", "500,10.0", "500,", "'scheduled_time': '' is empty, but the pod"),
+        ("alibaba_openb", ",LS,", ",XX,", "column 'qos': 'XX' is unknown; known are Guaranteed"),
+        ("alibaba_lingjun", "2023/7/15 03:21", "2023/7/15 01:21", "is before the job ran"),
+        ("alibaba_lingjun", "2023/7/15 02:21", "2023/7/15 02:11", "before the job's submission"),
+        ("alibaba_lingjun", "2023/7/15 02:19", "", "'gmt_job_submitted': '' is empty"),
+        ("philly_json", '"Failed"', '"Lost"', "job object 1, key 'status': 'Lost' is unknown"),
+        ("philly_json", '"2017-10-07 00:00:10"', '"2017-10-06 00:00:10"', "key 'end_time'"),
+        ("philly_json", '"application_1"', '"application_3"', "key 'jobid': 'application_3' is"),
+        ("philly_json", '"2017-10-06 23:59:50"', "17", "key 'submitted_time': 17 is no time"),
+        ("philly_json", '"2017-10-06 23:59:50"', "null", "key 'submitted_time': None is missing"),
+        ("philly_json", '"gpus": []', '"gpus": "all"', "key 'gpus': 'all' is no list of names"),
+        ("philly_json", '"user": "u1"', '"user": "\\u0007"', "cannot be printed"),
+    ],
+)
+def test_a_bad_value_is_named_with_its_place(
+    name: str, old: str, new: str, words: str, tmp_path: Path
+) -> None:
+    text = SAMPLES[name].text
+    assert old in text
+    with pytest.raises(TraceError) as error:
+        loaded(name, tmp_path, text.replace(old, new, 1).encode())
+    assert words in str(error.value)
+    assert "main.txt, line " in str(error.value)
+
+
+def test_a_bad_companion_is_named_too(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("j1,i1,alice,Terminated,soon,1600.0\n")
+    given = ("path=x", f"reader.job_table={tmp_path}/jobs.csv")
+    (tmp_path / "main.csv").write_text(PAI)
+    workload = preset("alibaba_pai", *given)
+    with pytest.raises(TraceError, match=r"jobs\.csv, line 1, column 'start_time': 'soon' is not"):
+        workload._reader.read(
+            path=str(tmp_path / "main.csv"), columns=workload._columns, name="x", strict=True
+        )

@@ -1,0 +1,211 @@
+"""Small hand-written files in every format that a workload reads; all values are made up."""
+
+import json
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+
+from sim.traces.notes import Notes
+from sim.traces.trace import Trace
+
+CONF = Path(__file__).parents[2] / "conf"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One file, what lies beside it, and how many jobs it holds."""
+
+    text: str
+    jobs: int
+    beside: dict[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()  # "{folder}" is the folder of the files
+
+
+def loaded(
+    name: str, folder: Path, content: bytes, *options: str, strict: bool = True
+) -> tuple[Trace, Notes]:
+    """Read `content` as the main file of a sample's format, by its preset."""
+    sample = SAMPLES[name]
+    path = folder / "main.txt"
+    path.write_bytes(content)
+    for other, text in sample.beside.items():
+        (folder / other).write_text(text)
+    given = [each.format(folder=folder) for each in sample.options]
+    workload = _kept(name, "path=unused", *given, *options)
+    return workload._reader.read(
+        path=str(path), columns=workload._columns, name=name, strict=strict
+    )
+
+
+@cache
+def _kept(name: str, *changes: str) -> Any:
+    return preset(name, *changes)
+
+
+def preset(name: str, *changes: str) -> Any:
+    """A workload as a user names it on the command line."""
+    with initialize_config_dir(str(CONF), version_base=None):
+        keys = [f"workload.{each}" if each[0] != "+" else f"+workload.{each[1:]}"
+                for each in changes]  # fmt: skip
+        words = [f"+workload={name}", *keys]
+        return instantiate(compose(overrides=words).workload, _convert_="all")
+
+
+def _attempt(start: str | None, end: str | None, *servers: int) -> dict[str, Any]:
+    detail = [
+        {"ip": f"m{place}", "gpus": [f"gpu{gpu}" for gpu in range(gpus)]}
+        for place, gpus in enumerate(servers)
+    ]
+    return {"start_time": start, "end_time": end, "detail": detail}
+
+
+def philly_job(number: int, status: str, submitted: str, *attempts: dict[str, Any]) -> Any:
+    """One object of the Philly log."""
+    return {
+        "status": status, "vc": f"v{number % 2}", "jobid": f"application_{number}",
+        "attempts": list(attempts), "submitted_time": submitted, "user": f"u{number % 3}",
+    }  # fmt: skip
+
+
+PHILLY = [
+    philly_job(3, "Pass", "2017-10-07 01:00:00",
+               _attempt("2017-10-07 01:01:00", "2017-10-07 01:02:00", 8),
+               _attempt("2017-10-07 01:03:00", "2017-10-07 01:03:30", 8),
+               _attempt("2017-10-07 02:00:00", "2017-10-07 03:00:00", 8, 8)),
+    philly_job(1, "Failed", "2017-10-06 23:59:50",
+               _attempt("2017-10-07 00:00:00", "2017-10-07 00:00:10", 1)),
+    philly_job(2, "Killed", "2017-10-07 00:10:00"),
+    philly_job(4, "Pass", "2017-10-07 00:20:00"),
+    philly_job(5, "Pass", "2017-10-07 00:30:00",
+               _attempt("2017-10-07 00:31:00", "2017-10-07 00:32:00", 0)),
+    philly_job(6, "Killed", "2017-10-07 03:30:00",
+               _attempt(None, None, 2), _attempt("2017-10-07 03:40:00", "None", 2)),
+    philly_job(7, "Pass", "2017-10-07 03:45:00",
+               _attempt("2017-10-07 03:45:00", "2017-10-07 03:50:00", 4)),
+]  # fmt: skip
+
+HELIOS = """job_id,user,vc,jobname,gpu_num,cpu_num,node_num,state,submit_time,\
+start_time,end_time,duration,queue
+10,uA,vcX,train,8,24,1,COMPLETED,2020-04-01 00:00:00,2020-04-01 00:00:30,2020-04-01 01:00:30,3600,30
+11,uB,vcY,prep,0,4,1,COMPLETED,2020-04-01 00:00:10,2020-04-01 00:00:10,2020-04-01 00:01:10,60,0
+12,uA,vcX,train,1,3,1,CANCELLED by 1,2020-04-01 00:01:00,2020-04-01 00:02:00,2020-04-01 00:02:00,\
+0,60
+13,uB,vcY,eval,16,32,2,NODE_FAIL,2020-04-01 00:02:00,2020-04-01 00:02:00,2020-04-01 00:12:00,600,0
+14,uB,vcY,eval,2,5,1,TIMEOUT,2020-04-01 00:00:30,2020-04-01 00:02:00,2020-04-01 00:12:00,600,90
+"""
+
+PAI = """j1,worker,4.0,Terminated,1000.0,1600.0,600.0,29.296875,50.0,T4
+j1,ps,2.0,Terminated,1000.0,1600.0,400.0,10.0,,
+j2,tensorflow,1.0,Failed,1200.0,1260.0,1200.0,64.0,800.0,V100
+j3,worker,2.0,Terminated,1100.0,1300.0,,,200.0,P100
+j4,worker,1.0,Running,1400.0,,600.0,29.0,100.0,T4
+j5,worker,1.0,Terminated,,1500.0,600.0,29.0,100.0,T4
+j6,worker,1.0,Waiting,,,600.0,29.0,25.0,T4
+"""
+PAI_JOBS = """j1,i1,alice,Terminated,900.0,1600.0
+j2,i2,bob,Failed,1190.0,1260.0
+j3,i3,alice,Terminated,1100.0,1300.0
+j4,i4,bob,Running,1390.0,
+"""
+PAI_TAGS = """i1,alice,,g1,bert
+i1,alice,,g1,bert
+i2,bob,V100,g2,
+i3,alice,,g1,
+"""
+
+OPENB = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,\
+deletion_time,scheduled_time
+p0,12000,16384,1,460,,LS,Running,0,500,10.0
+p1,88000,327680,8,1000,V100M16|V100M32,Burstable,Succeeded,5,105,5.0
+p2,4000,1024,0,0,,BE,Succeeded,6,16,6.0
+p3,4000,15258,1,220,T4,BE,Pending,20,80,
+p4,4000,15258,1,1000,nan,Guaranteed,Failed,30,50,40
+"""
+
+LINGJUN = """id,job_name,status,gmt_job_submitted,gmt_job_running,gmt_job_finished,\
+gmt_job_stopped,user_id,workspace_id,model,priority
+1,dlc1,Succeeded,2023/7/15 02:19,2023/7/15 02:21,2023/7/15 03:21,,u1,w1,resnet,1
+2,dlc2,Stopped,2023/7/15 02:20,2023/7/15 02:30,,2023/7/15 02:40,u2,w1,unknown,5
+3,dlc3,Failed,2023/7/15 02:25,,2023/7/15 02:27,,u1,w2,llama,1
+4,dlc4,Running,2023/7/15 02:26,2023/7/15 02:27,,,u1,w2,llama,1
+5,dlc5,Succeeded,2023/7/15 02:30,2023/7/15 02:31,2023/7/15 02:32,,u3,w2,preprocess,1
+"""
+LINGJUN_WORKERS = """id,job_name,worker_name,RES
+1,dlc1,a,"{""cpu"": ""90"", ""memory"": ""900Gi"", ""nvidia.com/gpu"": ""8""}"
+2,dlc1,b,"{""cpu"": ""90"", ""memory"": ""900Gi"", ""nvidia.com/gpu"": ""8""}"
+3,dlc2,a,"{""cpu"": 9, ""nvidia.com/gpu"": 1}"
+4,dlc3,a,"{""nvidia.com/gpu"": ""2""}"
+5,dlc4,a,"{""nvidia.com/gpu"": ""2""}"
+6,dlc5,a,"{""cpu"": ""4""}"
+"""
+
+DAG = """M1,40,j_1,1,Terminated,100,110,100.00,0.30
+M2,1,j_1,1,Terminated,102,105,100.00,0.30
+R3_1_2,5000,j_1,1,Terminated,111,131,50.00,0.20
+J4_3_9,3,j_1,1,Terminated,132,133,50.00,0.20
+task_LTg=,2,j_2,1,Terminated,90,95,100.00,0.30
+M1,2,j_3,1,Failed,120,125,100.00,0.30
+R2_1,2,j_3,1,Waiting,,,100.00,0.30
+M1,2,j_4,1,Terminated,0,0,100.00,0.30
+"""
+DAG_TASKS = """arrival_s,job,task,duration_s,plan_cpu,plan_mem,n_instances,\
+inst_dur_mean_s,inst_dur_max_s
+0,j_1,M1,10,100.0,0.3,40,9.0,10
+0,j_1,R2_1,20,100.0,0.3,1,20.0,20
+5,j_2,task_LTg=,3,50.0,0.3,2,3.0,3
+"""
+
+SIA = """name,time,application,num_replicas,batch_size
+cifar10-0,107,cifar10,6,2048
+imagenet-1,50.5,imagenet,16,1600
+bert-2,110,bert,4,384
+"""
+SIA_DRAWS = """workload,name,time,application,num_replicas,batch_size
+1,cifar10-0,107,cifar10,6,2048
+2,cifar10-0,7,cifar10,2,2048
+1,bert-1,110,bert,4,384
+"""
+
+CSV = """job_id,submit_s,num_gpus,duration_s,user,vc,group,model,priority,deadline_s,\
+cpu_milli,memory_mib,gpu_milli,gpu_types,least_gpus,most_gpus,outcome,withdraw_s,\
+attempts,parents,workflow
+a,0,1,100,ann,v1,g1,resnet50,3,500,4000,2048,500,v100|P100,1,4,completed,,20;60.5,,w1
+b,10,4,50,bob,v2,,LM,-1,,,,,,,,failed,,,a,w1
+c,5,2,80,ann,v1,g1,,,900,1000,,,k80,2,,Cancelled,30,,a;b,w1
+d,20,1,5,,,,,,,,,,,,,,,,,
+"""  # fmt: skip
+CSV_MORE = ("user", "vc", "group", "model", "priority", "deadline_s", "cpu_milli", "memory_mib",
+            "gpu_milli", "gpu_types", "least_gpus", "most_gpus", "outcome", "withdraw_s",
+            "attempts", "parents", "workflow")  # fmt: skip
+
+SAMPLES = {
+    "csv": Sample(CSV, 4, options=tuple(f"columns.{key}={key}" for key in CSV_MORE)),
+    "philly": Sample("job_id,submit_s,num_gpus,duration_s,vc\na,0,1,9,x\nb,1,2,9,\n", 2),
+    "helios_venus": Sample("job_id,submit_time,num_gpus,duration_s\na,2020-04-01,1,9\n", 1),
+    "philly_json": Sample(json.dumps(PHILLY, indent=1), 5),
+    "helios_log": Sample(HELIOS, 4, options=("columns.jobname=jobname",)),
+    "alibaba_pai": Sample(
+        PAI, 3, {"jobs.csv": PAI_JOBS, "tags.csv": PAI_TAGS},
+        ("reader.job_table={folder}/jobs.csv", "reader.tag_table={folder}/tags.csv"),
+    ),
+    "alibaba_pai_tasks": Sample(
+        "job,task,submit_s,duration_s,num_gpus,clamped\n0,worker,5,9,1,0\n0,ps,5,9,2,0\n", 2
+    ),
+    "alibaba_openb": Sample(OPENB, 4),
+    "alibaba_lingjun": Sample(LINGJUN, 3, {"worker.csv": LINGJUN_WORKERS}),
+    "alibaba_lingjun_jobs": Sample("job_id,submit_s,num_gpus,duration_s\n0,0.0,48,720.0\n", 1),
+    "alibaba_dag_2018": Sample(DAG, 6),
+    "alibaba_dag_tasks": Sample(DAG_TASKS, 3),
+    "sia": Sample(SIA, 3),
+    "sia_newtrace": Sample(SIA_DRAWS, 2),
+    "sia_saturn": Sample(SIA_DRAWS, 2),
+    "sia_philly": Sample(SIA_DRAWS, 1, options=("reader.draw=2",)),
+    "tiresias": Sample(
+        "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
+        "0,1,0,606,vgg19,164,30\n", 1,
+    ),
+}  # fmt: skip
