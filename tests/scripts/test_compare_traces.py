@@ -1,0 +1,128 @@
+"""`compare_traces.py` and `fit_generator.py`: from two workloads to a table, files and a page."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture
+def made(done, tmp_path: Path) -> Path:
+    """1,500 generated jobs as a CSV file."""
+    path = tmp_path / "made.csv"
+    done("generate_trace", "workload.num_jobs=1500", f"out={path}", folder="made")
+    return path
+
+
+def test_a_file_against_the_generator_that_made_it(done, made):
+    outcome = done(
+        "compare_traces", "workload@real=csv", f"real.path={made}", "workload@generated=venus_like",
+        "draws=2",
+    )  # fmt: skip
+    folder = outcome.folder
+    assert (folder / "likeness.png").read_bytes().startswith(PNG)
+    found = json.loads((folder / "likeness.json").read_text())
+    assert (found["real"], found["generated"], found["jobs"]) == ("csv", "venus_like", 1500)
+    assert (found["draws"], found["part"], found["seed"]) == (2, None, 0)
+    duration = found["features"]["duration (s)"]
+    assert duration["measure"] == "KS"
+    assert 0 < duration["distance"] < 0.1
+    assert duration["over_floor"] == pytest.approx(duration["distance"] / duration["floor"])
+    with (folder / "likeness.csv").open() as file:
+        rows = {row["feature"]: row for row in csv.DictReader(file)}
+    assert set(rows) == set(found["features"])
+    assert float(rows["duration (s)"]["distance"]) == duration["distance"]
+    assert rows["hour of the day"]["ln_shift"] == ""
+    for feature in rows:
+        assert feature in outcome.out
+    assert "floor: distance between the first and the second half" in outcome.out
+
+
+def test_a_file_against_itself_is_no_distance(done, made):
+    outcome = done(
+        "compare_traces", f"real.path={made}", "workload@generated=csv", f"generated.path={made}"
+    )
+    found = json.loads((outcome.folder / "likeness.json").read_text())
+    assert found["draws"] == 1
+    known = [each["distance"] for each in found["features"].values() if each["distance"]]
+    assert max(known, default=0.0) < 1e-12
+
+
+def test_one_part_of_the_real_trace(done, made):
+    outcome = done("compare_traces", f"real.path={made}", "part=train", "draws=1")
+    found = json.loads((outcome.folder / "likeness.json").read_text())
+    assert 200 < found["jobs"] < 1300
+    assert found["part"] == "train"
+
+
+def test_a_fitted_file_composes_and_is_like_its_trace(done, made, tmp_path):
+    """The way of a user: fit, put the file into conf/workload, run with it by name."""
+    out = tmp_path / "mine_like.yaml"
+    fitted = done(
+        "fit_generator", f"workload.path={made}", "name=mine_like", f"out={out}",
+        "first_submit='2020-03-18 04:01:39'", "outcomes.of_jobs=[0.6,0.2,0.2]",
+        "outcomes.of_work=[0.5,0.2,0.3]", "owners.vcs=7",
+    )  # fmt: skip
+    assert "1,500 jobs fitted" in fitted.out
+    written = yaml.safe_load(out.read_text())
+    assert written["name"] == "mine_like"
+    assert written["spec"]["vcs"] == 7
+    assert written["spec"]["outcomes"]["cancelled_slope"] > 0
+    assert len(written["spec"]["hour_factors"]) == 24
+    assert out.read_text().startswith("# Generated jobs with the figures of 1,500 jobs of csv")
+    config = tmp_path / "more" / "workload"
+    config.mkdir(parents=True)
+    (config / "mine_like.yaml").write_text(out.read_text())
+    made_again = done(
+        "generate_trace", f"hydra.searchpath=[file://{tmp_path / 'more'}]", "workload=mine_like",
+        "workload.num_jobs=500", folder="again",
+    )  # fmt: skip
+    assert "500 jobs written" in made_again.out
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "told"),
+    [
+        ("compare_traces", (), ("real.path",)),
+        ("compare_traces", ("real.path=none.csv",), ("none.csv",)),
+        ("compare_traces", ("real.path=x.csv", "draws=0"), ("draws is 0",)),
+        ("compare_traces", ("real.path=x.csv", "part=tests"), ("part is 'tests'", "validation")),
+        ("fit_generator", ("workload.path=x.csv",), ("name",)),
+        ("fit_generator", ("name=x", "workload=venus_like"), ("it is generated",)),
+        ("fit_generator", ("name=x", "workload.path=x.csv", "duration_parts=0"), ("parts is 0",)),
+    ],
+)
+def test_what_cannot_be_is_one_message(start, program, words, told):
+    start(program, *words).failed_with(*told)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("out=x.txt",), ("x.txt", ".yaml")),
+        (("first_submit=yesterday",), ("first_submit is 'yesterday'",)),
+        (("outcomes.of_jobs=[0.6,0.2,0.2]",), ("both of_jobs and of_work",)),
+        (("workload.window.end_s=1",), ("a comparison needs 40", "no job in workload.window")),
+    ],
+)
+def test_a_wrong_fit_is_one_message(start, made, words, told):
+    outcome = start("fit_generator", f"workload.path={made}", "name=x", *words)
+    assert outcome.status == 1
+    assert any(word in outcome.err for word in told), outcome.err
+
+
+def test_the_commands_of_the_page_name_keys_that_exist():
+    """Every option in docs/generator.md's commands is in the programs' files."""
+    text = (ROOT / "docs" / "generator.md").read_text()
+    commands = re.findall(r"python scripts/(\w+)\.py", text)
+    assert {"compare_traces", "fit_generator"} <= set(commands)
+    for program in set(commands):
+        assert (ROOT / "scripts" / f"{program}.py").is_file()
+    for name in re.findall(r"`(\w+_like)`", text):
+        assert (ROOT / "conf" / "workload" / f"{name}.yaml").is_file() or name == "mine_like"
