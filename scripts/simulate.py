@@ -9,17 +9,13 @@ from experiment import Experiment, composition_of, experiment_of, labels_of
 from launch import run_main, start
 from launch_errors import ConfigError
 from omegaconf import DictConfig
+from outputs import check_outputs, drop_outputs, write_outputs
 from progress import run_with_progress
 from warm import warm_up
 
 from sim.jobs import JobTable
 from sim.metrics.summary import HEADLINE_KEYS, summarise
-from sim.report.atomic import write_atomically
-from sim.report.decision_table import decision_frame
-from sim.report.job_table import as_parquet
 from sim.report.run_folder import write_run
-
-DECISIONS_FILE = "decisions.parquet"
 
 
 @hydra.main(version_base=None, config_path="../conf", config_name="simulate")
@@ -27,7 +23,8 @@ def main(cfg: DictConfig) -> None:
     """Compose, simulate, write."""
     launch = start(cfg)
     config = launch.config
-    (launch.folder / DECISIONS_FILE).unlink(missing_ok=True)
+    drop_outputs(launch.folder)
+    check_outputs(config)
     experiment = experiment_of(config)
     scheduler = composition_of(config, experiment.game.partitions)
     labels = labels_of(experiment, scheduler, window=config["window"], role=config["role"])
@@ -35,8 +32,7 @@ def main(cfg: DictConfig) -> None:
     warm_up(experiment.game, scheduler)
     run = run_with_progress(experiment.game.simulator(jobs), scheduler, experiment.seed)
     metrics = summarise(run)
-    if config["log_decisions"]:
-        write_atomically(launch.folder / DECISIONS_FILE, as_parquet(decision_frame(run)))
+    write_outputs(launch.folder, run, config)
     write_run(launch.folder, run, metrics, replace(launch.record, labels=labels))
     print(f"{labels.scheduler} on {labels.workload}, {labels.topology}")
     _print_headline(metrics, launch.folder)

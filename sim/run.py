@@ -26,3 +26,10 @@ class Run:
     decisions: int  # times the scheduler was asked
     decision_s: float  # wall seconds inside decide, all together
     loop_wall_s: float  # wall seconds in the event loop, decisions included
+    # None: the run did not measure it.
+    lost_s: FloatArray | None = None  # (J,) work done and lost again, in seconds at speed 1
+    comm_s: FloatArray | None = None  # (J,) of run_s: exposed communication
+    interference_s: FloatArray | None = None  # (J,) of run_s: lost to jobs on the same GPUs
+    outcome: IntArray | None = None  # (J,) COMPLETED, FAILED, CANCELLED; -1: still in the system
+    restarts: IntArray | None = None  # (J,) times it lost its GPUs before its end, why ever
+    run_gpu_s: FloatArray | None = None  # (J,) run_s times the GPUs held; elastic gangs vary

@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray
+from sim.metrics.leaving import finished
 from sim.run import Run
 
 SLOWDOWN_BOUND_S = 10.0
@@ -12,13 +13,17 @@ JSSPP 1997)."""
 
 
 def counted(run: Run) -> BoolArray:
-    """(J,) jobs that job metrics count: in the measured part of the window, and finished."""
-    return run.jobs.measured & ~np.isnan(run.finish_s)
+    """(J,) jobs that job metrics count: in the measured part of the window, and finished.
+
+    Finished means that all work was done: jobs that were withdrawn do not count, those that the
+    trace calls failed or cancelled after all their work do.
+    """
+    return run.jobs.measured & finished(run)
 
 
 def jct_s(run: Run) -> FloatArray:
     """(J,) job completion time: finish - submit; NaN if the job never finished."""
-    return run.finish_s - run.jobs.submit_s
+    return np.where(finished(run), run.finish_s, np.nan) - run.jobs.submit_s
 
 
 def queue_delay_s(run: Run) -> FloatArray:

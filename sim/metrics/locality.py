@@ -4,6 +4,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.event_log import Kind
+from sim.metrics.event_effects import gpu_lists
 from sim.metrics.job_times import counted
 from sim.run import Run
 
@@ -27,10 +28,13 @@ def places_spanned(run: Run, place_of_gpu: IntArray) -> IntArray:
     jobs = np.flatnonzero(event >= 0)
     if not len(jobs):
         return np.zeros(len(run.jobs), dtype=np.int64)
-    lists = [run.log.gpus[row] for row in event[jobs]]
-    job = np.repeat(jobs, np.fromiter(map(len, lists), dtype=np.int64, count=len(lists)))
+    lists = gpu_lists(run.log)
+    is_last = np.zeros(len(lists), dtype=np.bool_)
+    is_last[event[jobs]] = True
+    row = np.repeat(np.arange(len(lists)), np.diff(lists.first))
+    chosen = is_last[row]
     places = int(place_of_gpu.max()) + 1
-    pairs = np.unique(job * places + place_of_gpu[np.concatenate(lists)])
+    pairs = np.unique(run.log.job[row[chosen]] * places + place_of_gpu[lists.ids[chosen]])
     return np.bincount(pairs // places, minlength=len(run.jobs))
 
 

@@ -1,14 +1,12 @@
-"""Time series of a run: busy and shared GPUs, jobs that wait, jobs in the system."""
+"""Time series of a run: busy, shared and available GPUs, jobs that wait, jobs in the system."""
 
 import numpy as np
 
-from sim.event_log import EventLog, Kind
-from sim.metrics.gpu_changes import GpuChanges, gpu_changes
+from sim.arrays import FloatArray, IntArray
+from sim.metrics.event_effects import system_change, wait_change
+from sim.metrics.gpu_changes import GpuChanges, down_changes, gpu_changes
 from sim.metrics.steps import Steps, steps_of_changes
 from sim.run import Run
-
-_WAITING = {Kind.ARRIVAL: 1, Kind.PREEMPT: 1, Kind.START: -1}
-_IN_SYSTEM = {Kind.ARRIVAL: 1, Kind.FINISH: -1}
 
 
 def span_s(run: Run) -> tuple[float, float]:
@@ -17,7 +15,7 @@ def span_s(run: Run) -> tuple[float, float]:
 
 
 def utilisation_over_time(run: Run) -> Steps:
-    """Share of the cluster's GPUs that have at least one tenant."""
+    """Share of the cluster's GPUs, down ones included, that have at least one tenant."""
     return gpus_over_time(gpu_changes(run.log), tenants=1).scaled(1.0 / run.topology.num_gpus)
 
 
@@ -26,19 +24,24 @@ def gpus_over_time(changes: GpuChanges, tenants: int) -> Steps:
     return steps_of_changes(changes.time_s, changes.gpus_with(tenants))
 
 
+def available_over_time(run: Run) -> Steps:
+    """Number of GPUs whose server is up; all of them from the first submission or event on."""
+    changes = down_changes(run.log)
+    first_s = min(span_s(run)[0], float(run.log.time_s[0]))
+    change = np.concatenate([[run.topology.num_gpus], -changes.gpus_with(1)])
+    return steps_of_changes(np.concatenate([[first_s], changes.time_s]), change)
+
+
 def queue_over_time(run: Run) -> Steps:
-    """Number of jobs that have arrived, are not finished and hold no GPUs."""
-    return _count_jobs(run.log, _WAITING)
+    """Number of jobs that wait for GPUs: come, parents done, not left, holding none."""
+    return _steps(run.log.time_s, wait_change(run))
 
 
 def jobs_over_time(run: Run) -> Steps:
     """Number of jobs in the system, waiting or running."""
-    return _count_jobs(run.log, _IN_SYSTEM)
+    return _steps(run.log.time_s, system_change(run.log))
 
 
-def _count_jobs(log: EventLog, effect: dict[Kind, int]) -> Steps:
-    change = np.zeros(len(log.kind), dtype=np.int64)
-    for kind, value in effect.items():
-        change[log.kind == kind] = value
+def _steps(time_s: FloatArray, change: IntArray) -> Steps:
     counts = change != 0
-    return steps_of_changes(log.time_s[counts], change[counts])
+    return steps_of_changes(time_s[counts], change[counts])

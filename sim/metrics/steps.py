@@ -1,5 +1,6 @@
 """Step functions of time: what utilisation and queue length are between events."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +41,12 @@ class Steps:
     def scaled(self, factor: float) -> "Steps":
         """The same steps with every value multiplied by `factor`."""
         return Steps(self.time_s, self.value * factor)
+
+
+def combined(one: Steps, two: Steps, rule: Callable[[FloatArray, FloatArray], FloatArray]) -> Steps:
+    """Steps of `rule(values of one, values of two)`, on the times of both."""
+    time_s = np.unique(np.concatenate([one.time_s, two.time_s]))
+    return Steps(time_s, rule(one.at(time_s), two.at(time_s)))
 
 
 def steps_of_changes(time_s: FloatArray, change: IntArray) -> Steps:

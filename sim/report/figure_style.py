@@ -17,6 +17,12 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 STROKES = ("-", "--", ":", "-.")
 GREY = "#8A8A8A"
 DOTS_PER_INCH = 150
+USE_MAP = "Blues"  # matplotlib's colour map for shares: white is idle
+# Jobs of a Gantt chart: light enough for dark numbers, neighbours differ in hue and lightness.
+JOB_COLOURS = (
+    "#7FB3D5", "#F0A868", "#76C7A5", "#E2A9C7", "#F2D16B", "#A9D5F0", "#C9A98C", "#B3B7E8",
+    "#9CCB6B", "#E88F86", "#8FD3D1", "#C4C4C4",
+)  # fmt: skip
 
 
 def line_look(place: int) -> dict[str, Any]:

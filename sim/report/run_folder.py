@@ -10,8 +10,9 @@ from sim.metrics.timeline import Timeline, timeline_of
 from sim.report.atomic import write_atomically
 from sim.report.comparison_row import ComparisonRow
 from sim.report.errors import ReportError
-from sim.report.job_table import as_parquet, job_frame
+from sim.report.job_table import job_columns
 from sim.report.labels import LABEL_COLUMNS, Labels
+from sim.report.parquet import parquet_bytes
 from sim.report.record import Record
 from sim.run import Run
 
@@ -29,8 +30,9 @@ def write_run(folder: Path, run: Run, metrics: Mapping[str, float | int], record
         OSError: the folder cannot be written or the disk is full.
     """
     write_record(folder, record)
-    write_atomically(folder / "jobs.parquet", as_parquet(job_frame(run)))
-    write_atomically(folder / "timeline.parquet", _timeline_parquet(run))
+    write_atomically(folder / "jobs.parquet", parquet_bytes(job_columns(run)))
+    timeline = vars(timeline_of(run, bins=TIMELINE_BINS))
+    write_atomically(folder / "timeline.parquet", parquet_bytes(timeline))
     write_metrics(folder, metrics)
 
 
@@ -83,12 +85,6 @@ def read_timeline(folder: Path) -> Timeline:
 
     frame = pd.read_parquet(folder / "timeline.parquet")
     return Timeline(**{name: frame[name].to_numpy(dtype=float) for name in frame.columns})
-
-
-def _timeline_parquet(run: Run) -> bytes:
-    import pandas as pd
-
-    return as_parquet(pd.DataFrame(vars(timeline_of(run, bins=TIMELINE_BINS))))
 
 
 def _json(values: Mapping[str, object]) -> bytes:

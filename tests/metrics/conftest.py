@@ -36,3 +36,9 @@ def gantt(hand):
         job(10.0, 20.0, ((15.0, 35.0, [3]),), home=1, forwarded_s=(10.0,)),
     ]
     return hand.build_run(jobs, servers=2, gpus_per_server=2, partitions=2)
+
+
+@pytest.fixture(scope="session")
+def eventful():
+    """`eventful(seed)`: a run of the real kernel in which everything happens."""
+    return runpy.run_path(str(Path(__file__).parent / "eventful.py"))["eventful_run"]

@@ -23,31 +23,47 @@ class Job:
     measured: bool = True
     home: int = 0
     forwarded_s: tuple[float, ...] = field(default=())
+    ends: tuple[Kind, ...] = ()  # how each attempt ended; (): all but the last were preempted
+    withdrawn_s: float | None = None  # given up while it waited; while it ran: end in WITHDRAW
+    ready_s: float | None = None  # a DAG's child: when its last parent finished
+
+
+def ends_of(job: Job) -> tuple[Kind, ...]:
+    """How each attempt ended."""
+    if not job.attempts:
+        return ()
+    return job.ends or (*[Kind.PREEMPT] * (len(job.attempts) - 1), Kind.FINISH)
 
 
 def events_of(row: int, job: Job) -> list[tuple[float, int, int, int, list[int]]]:
     """(time, order at one instant, kind, row, GPUs) of everything the job did."""
     events = [(job.submit_s, 1, Kind.ARRIVAL, row, [])]
+    if job.ready_s is not None:
+        events.append((job.ready_s, 0.5, Kind.READY, row, []))
+    if job.withdrawn_s is not None:
+        events.append((job.withdrawn_s, 2, Kind.WITHDRAW, row, []))
     events += [(time_s, 3, Kind.FORWARD, row, []) for time_s in job.forwarded_s]
-    for number, (start_s, end_s, gpus) in enumerate(job.attempts):
+    for number, ((start_s, end_s, gpus), kind) in enumerate(
+        zip(job.attempts, ends_of(job), strict=True)
+    ):
         events.append((start_s, 4, Kind.START, row, gpus))
-        last = number == len(job.attempts) - 1
-        if last and not job.finished:
+        if number == len(job.attempts) - 1 and not job.finished:
             continue
-        order = 5 if end_s == start_s else (0 if last else 2)
-        events.append((end_s, order, Kind.FINISH if last else Kind.PREEMPT, row, gpus))
+        order = 5 if end_s == start_s else (0 if kind == Kind.FINISH else 2)
+        events.append((end_s, order, kind, row, gpus))
     return events
 
 
-def log_of(jobs: list[Job]) -> EventLog:
-    """The event log, in the order of the contract."""
-    rows = sorted((e for row, job in enumerate(jobs) for e in events_of(row, job)),
-                  key=lambda e: (e[0], e[1], e[3]))  # fmt: skip
+def log_of(jobs: list[Job], servers: tuple[tuple[float, Kind, list[int]], ...]) -> EventLog:
+    """The event log, in the order of the contract; `servers` are (time, kind, GPUs)."""
+    rows = [e for row, job in enumerate(jobs) for e in events_of(row, job)]
+    rows += [(time_s, 2.5, kind, -1, gpus) for time_s, kind, gpus in servers]
+    rows.sort(key=lambda e: (e[0], e[1], e[3]))
     return EventLog(
         time_s=np.array([e[0] for e in rows], dtype=float),
         kind=np.array([e[2] for e in rows], dtype=np.int64),
         job=np.array([e[3] for e in rows], dtype=np.int64),
-        partition=np.array([jobs[e[3]].home for e in rows], dtype=np.int64),
+        partition=np.array([jobs[e[3]].home if e[3] >= 0 else 0 for e in rows], dtype=np.int64),
         gpus=tuple(np.array(e[4], dtype=np.int64) for e in rows),
     )
 
@@ -66,27 +82,37 @@ def table_of(jobs: list[Job]) -> JobTable:
     )
 
 
-def build_run(jobs: list[Job], servers: int, gpus_per_server: int, partitions: int) -> Run:
+def finish_of(job: Job) -> float:
+    """When it finished; NaN if it did not, or was withdrawn."""
+    done = job.finished and job.attempts and ends_of(job)[-1] == Kind.FINISH
+    return job.attempts[-1][1] if done else np.nan
+
+
+def build_run(
+    jobs: list[Job],
+    servers: int,
+    gpus_per_server: int,
+    partitions: int,
+    server_events: tuple[tuple[float, Kind, list[int]], ...] = (),
+    gpu_types: tuple[str, ...] = ("v100",),
+) -> Run:
     """A run of `jobs` (ascending in submission); 0.5 s of wall time, 0.2 s of it deciding."""
     topology = leaf_spine(
         name="hand", servers=servers, gpus_per_server=gpus_per_server, servers_per_rack=2,
-        gpu_types=["v100"], intra_gbps=100.0, nic_gbps=10.0, oversubscription=1.0,
+        gpu_types=list(gpu_types), intra_gbps=100.0, nic_gbps=10.0, oversubscription=1.0,
     )  # fmt: skip
-    done = [job.finished and bool(job.attempts) for job in jobs]
     return Run(
         scheduler="by_hand",
         jobs=table_of(jobs),
         topology=topology,
         partition_of_server=contiguous_partitions(topology, partitions),
         start_s=np.array([job.attempts[0][0] if job.attempts else np.nan for job in jobs]),
-        finish_s=np.array(
-            [job.attempts[-1][1] if ok else np.nan for job, ok in zip(jobs, done, strict=True)]
-        ),
+        finish_s=np.array([finish_of(job) for job in jobs]),
         run_s=np.array([float(sum(end - start for start, end, _ in job.attempts)) for job in jobs]),
-        preemptions=np.array([max(len(job.attempts) - 1, 0) for job in jobs], dtype=np.int64),
+        preemptions=np.array([ends_of(job).count(Kind.PREEMPT) for job in jobs], dtype=np.int64),
         forwards=np.array([len(job.forwarded_s) for job in jobs], dtype=np.int64),
         partition=np.array([job.home for job in jobs], dtype=np.int64),
-        log=log_of(jobs),
+        log=log_of(jobs, server_events),
         decisions=4,
         decision_s=0.2,
         loop_wall_s=0.5,

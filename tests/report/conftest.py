@@ -81,3 +81,15 @@ def three_schedulers():
             row("agents", 4 * hard * noise[2], window=window, role="ours"),
         ]
     return rows
+
+
+@pytest.fixture(scope="session")
+def hand():
+    """`hand.Job(...)` and `hand.build_run(...)`: runs made by hand."""
+    return SimpleNamespace(**runpy.run_path(str(BUILDER)))
+
+
+@pytest.fixture(scope="session")
+def eventful():
+    """`eventful(seed)`: a run of the real kernel in which everything happens."""
+    return runpy.run_path(str(BUILDER.parent / "eventful.py"))["eventful_run"]

@@ -114,7 +114,9 @@ def test_reports_load_no_heavy_library_before_they_draw():
     code = (
         "import sys, sim.report.comparison_report, sim.report.run_folder, sim.metrics.summary\n"
         "import sim.report.figure_learning_curve, sim.report.figure_utilisation\n"
-        "print({'matplotlib', 'pandas', 'rich', 'torch', 'scipy'} & set(sys.modules))"
+        "import sim.report.figure_gantt, sim.report.figure_heatmap, sim.report.perfetto\n"
+        "import sim.report.replay_text\n"
+        "print({'matplotlib', 'pandas', 'pyarrow', 'rich', 'torch'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -38,7 +38,7 @@ def test_the_job_table_has_a_row_a_job(tmp_path, run, metrics, record):
     frame = pd.read_parquet(tmp_path / "jobs.parquet")
     assert " ".join(frame.columns) == (
         "job_id submit_s num_gpus duration_s estimate_s profile home partition start_s finish_s "
-        "run_s jct_s queue_delay_s preemptions forwards measured"
+        "run_s jct_s queue_delay_s preemptions forwards measured outcome"
     )
     assert frame["job_id"].tolist() == ["job-0", "job-1", "job-2"]
     assert frame["queue_delay_s"].tolist()[:2] == [0.0, 100.0]

@@ -1,0 +1,177 @@
+"""Steps through an event log and checks it on the way: who holds which GPU after each event."""
+
+from sim.event_log import Kind
+from sim.metrics.event_effects import QUEUES_AGAIN, STOPS
+from sim.report.errors import ReportError
+from sim.report.event_table import Recorded
+
+ABSENT, BLOCKED, WAITING, RUNNING, GONE = "absent", "blocked", "waiting", "running", "gone"
+
+
+class Replay:
+    """The cluster after the first `position` events of a log.
+
+    Every event is held against the state before it; the first one that cannot be raises
+    ReportError with its number.
+    """
+
+    def __init__(self, recorded: Recorded, *, max_tenants: int) -> None:
+        """Stand before the first event."""
+        self.recorded = recorded
+        self.max_tenants = max_tenants
+        log = recorded.log
+        self._rows = list(
+            zip(log.time_s.tolist(), log.kind.tolist(), log.job.tolist(), log.gpus, strict=True)
+        )
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Back to before the first event."""
+        gpus = int(self.recorded.server_first_gpu[-1])
+        self.position = 0
+        self.now_s = self._rows[0][0] if self._rows else 0.0
+        self.tenants = [0] * gpus
+        self.down = [0] * gpus
+        self.queue_length = 0
+        self._state: dict[int, str] = {}
+        self._holds: dict[int, list[int]] = {}
+        self._went_down: list[int] = []  # at this instant
+
+    def __len__(self) -> int:
+        """Number of events in the log."""
+        return len(self._rows)
+
+    @property
+    def free_gpus(self) -> int:
+        """GPUs without a tenant whose server is up."""
+        return sum(1 for held, away in zip(self.tenants, self.down, strict=True) if held + away < 1)
+
+    def forward(self) -> None:
+        """Apply the next event.
+
+        Raises:
+            ReportError: it contradicts what came before.
+        """
+        time_s, kind, job, gpus = self._rows[self.position]
+        if time_s < self.now_s:
+            raise self._wrong(f"goes back from t={self.now_s} s to t={time_s} s")
+        if time_s > self.now_s:
+            self._check_down()
+        self.now_s = time_s
+        if kind in (Kind.SERVER_DOWN, Kind.SERVER_UP):
+            self._server(kind, gpus.tolist())
+        else:
+            self._job(kind, job, gpus.tolist())
+        self.position += 1
+
+    def go_to(self, position: int) -> None:
+        """Stand after the first `position` events, from the beginning if that is behind."""
+        if position < self.position:
+            self.rewind()
+        while self.position < position:
+            self.forward()
+
+    def finish(self) -> None:
+        """Go to the end, where nobody may hold a GPU.
+
+        Raises:
+            ReportError: an event contradicts, or GPUs are not given back.
+        """
+        self.go_to(len(self))
+        self._check_down()
+        if self._holds:
+            job, gpus = next(iter(self._holds.items()))
+            raise ReportError(
+                f"after event {len(self) - 1}, the last: {len(self._holds)} jobs still hold GPUs; "
+                f"the first is job {self.recorded.job_id[job]} with GPUs {_few(gpus)}"
+            )
+
+    def _job(self, kind: int, job: int, gpus: list[int]) -> None:
+        state = self._state.get(job, ABSENT)
+        if kind == Kind.ARRIVAL:
+            self._expect(state, (ABSENT,))
+            self._move(job, BLOCKED if self.recorded.blocked[job] else WAITING)
+        elif kind == Kind.READY:
+            self._expect(state, (BLOCKED,))
+            self._move(job, WAITING)
+        elif kind == Kind.START:
+            self._expect(state, (WAITING,))
+            self._take(job, gpus)
+            self._move(job, RUNNING)
+        elif kind == Kind.FORWARD:
+            self._expect(state, (WAITING,))
+        elif kind == Kind.WITHDRAW and state != RUNNING:
+            self._expect(state, (WAITING, BLOCKED))
+            self._move(job, GONE)
+        elif kind in STOPS:
+            self._expect(state, (RUNNING,))
+            self._give_back(job, gpus)
+            self._move(job, WAITING if kind in QUEUES_AGAIN else GONE)
+
+    def _move(self, job: int, state: str) -> None:
+        """Note the job's new state and the queue's new length."""
+        self.queue_length += (state == WAITING) - (self._state.get(job, ABSENT) == WAITING)
+        self._state[job] = state
+
+    def _take(self, job: int, gpus: list[int]) -> None:
+        least = int(self.recorded.least_gpus[job])
+        most = int(self.recorded.most_gpus[job])
+        if not least <= len(gpus) <= most:
+            asks = str(least) if least == most else f"{least} to {most}"
+            raise self._wrong(f"starts on {len(gpus)} GPUs, its gang is {asks}")
+        if len(set(gpus)) < len(gpus):
+            raise self._wrong(f"names a GPU twice: {_few(gpus)}")
+        for gpu in gpus:
+            if not 0 <= gpu < len(self.tenants):
+                raise self._wrong(f"takes GPU {gpu}; the cluster has {len(self.tenants)}")
+            if self.down[gpu]:
+                raise self._wrong(f"takes GPU {gpu}, whose server is down")
+            if self.tenants[gpu] >= self.max_tenants:
+                raise self._wrong(f"takes GPU {gpu}, which has {self.tenants[gpu]} tenants already")
+        for gpu in gpus:
+            self.tenants[gpu] += 1
+        self._holds[job] = gpus
+
+    def _give_back(self, job: int, gpus: list[int]) -> None:
+        held = self._holds.pop(job)
+        if sorted(held) != sorted(gpus):
+            raise self._wrong(f"gives back GPUs {_few(gpus)}, it held {_few(held)}")
+        for gpu in gpus:
+            self.tenants[gpu] -= 1
+
+    def _server(self, kind: int, gpus: list[int]) -> None:
+        for gpu in gpus:
+            if not 0 <= gpu < len(self.down):
+                raise self._wrong(f"names GPU {gpu}; the cluster has {len(self.down)}")
+            if kind == Kind.SERVER_UP and not self.down[gpu]:
+                raise self._wrong(f"brings up GPU {gpu}, which was not down")
+            self.down[gpu] += 1 if kind == Kind.SERVER_DOWN else -1
+        if kind == Kind.SERVER_DOWN:
+            self._went_down += gpus
+
+    def _check_down(self) -> None:
+        """At the end of an instant nobody is left on a server that went down in it."""
+        held = [gpu for gpu in self._went_down if self.down[gpu] and self.tenants[gpu]]
+        self._went_down = []
+        if held:
+            raise ReportError(
+                f"before event {self.position}: GPUs {_few(held)} are held although their server "
+                f"went down at t={self.now_s} s; an evict is missing"
+            )
+
+    def _expect(self, state: str, legal: tuple[str, ...]) -> None:
+        if state not in legal:
+            raise self._wrong(f"comes while the job is {state}, not {' or '.join(legal)}")
+
+    def _wrong(self, what: str) -> ReportError:
+        time_s, kind, job, _ = self._rows[self.position]
+        who = f" of job {self.recorded.job_id[job]}" if job >= 0 else ""
+        name = Kind(kind).name.lower()
+        return ReportError(f"event {self.position} (t={time_s} s): {name}{who} {what}")
+
+
+def _few(gpus: list[int]) -> str:
+    """At most eight of them, in words."""
+    most = 8
+    text = ", ".join(map(str, gpus[:most]))
+    return text + (f" and {len(gpus) - most} more" if len(gpus) > most else "")

@@ -1,0 +1,127 @@
+"""Fragmentation, finish-time fairness, energy and latency against numbers worked out by hand."""
+
+import numpy as np
+import pytest
+
+from sim.event_log import Kind
+from sim.metrics.decision_cost import decision_metrics
+from sim.metrics.fairness import finish_time_rho
+from sim.metrics.fragmentation import fragmentation_metrics, unusable_free_over_time
+from sim.metrics.gpu_changes import unusable_changes
+from sim.metrics.power import WATTS, energy_metrics
+from sim.metrics.summary import summarise
+
+
+@pytest.fixture(scope="module")
+def scattered(hand):
+    """2 servers of 4 GPUs. Two jobs of 1 GPU hold one GPU of each server for 10 s.
+
+    A gang of 4, submitted at 0, waits for a whole server until 10 and runs 10-20.
+    """
+    job = hand.Job
+    jobs = [
+        job(0.0, 10.0, ((0.0, 10.0, [0]),)),
+        job(0.0, 10.0, ((0.0, 10.0, [4]),)),
+        job(0.0, 10.0, ((10.0, 20.0, [0, 1, 2, 3]),), gpus=4),
+    ]
+    return hand.build_run(jobs, servers=2, gpus_per_server=4, partitions=1)
+
+
+def test_free_gpus_on_servers_too_full_for_the_gangs_of_the_workload(scattered):
+    # 0-10: 3 + 3 GPUs free, of no use to a gang of 4, which is 1/3 of the jobs: 2 of 6 in the mean;
+    # 10-20: the second server is free and of use to all
+    steps = unusable_free_over_time(scattered, unusable_changes(scattered.log))
+    assert steps.at(np.array([0.0, 5.0, 10.0, 15.0, 20.0])) == pytest.approx([2, 2, 0, 0, 0])
+    metrics = fragmentation_metrics(scattered)
+    assert metrics["fragmented_free_frac"] == pytest.approx(2 * 10 / (6 * 10 + 4 * 10))
+
+
+def test_gpus_that_are_free_while_a_gang_waits_that_would_fit_their_number(scattered):
+    # 0-10: 6 GPUs free, a gang of 4 waits
+    assert fragmentation_metrics(scattered)["gpu_idle_while_fitting_frac"] == pytest.approx(
+        60 / (8 * 20)
+    )
+
+
+def test_a_gang_larger_than_what_is_free_is_not_fragmentation(hand):
+    job = hand.Job
+    jobs = [
+        job(0.0, 10.0, ((0.0, 10.0, [0, 1]),), gpus=2),
+        job(0.0, 10.0, ((10.0, 20.0, [0, 1, 2]),), gpus=3),
+    ]
+    run = hand.build_run(jobs, servers=1, gpus_per_server=4, partitions=1)
+    assert fragmentation_metrics(run)["gpu_idle_while_fitting_frac"] == 0.0
+
+
+@pytest.mark.parametrize(("gang", "unusable"), [(8, 3 / 2), (4, 3 / 2), (6, 0), (5, 0), (3, 0)])
+def test_what_a_gang_leaves_on_its_last_server_decides(hand, gang, unusable):
+    """Servers of 4, one GPU of the first taken: a gang of 8 or 4 has no use for the 3 beside it.
+
+    6 = 4 + 2, 5 = 4 + 1 and 3 have. The gang is half of the workload.
+    """
+    job = hand.Job
+    jobs = [
+        job(0.0, 10.0, ((0.0, 10.0, [0]),)),
+        job(0.0, 10.0, ((10.0, 20.0, list(range(gang))),), gpus=gang),
+    ]
+    run = hand.build_run(jobs, servers=3, gpus_per_server=4, partitions=1)
+    steps = unusable_free_over_time(run, unusable_changes(run.log))
+    assert float(steps.at(np.array([5.0]))[0]) == pytest.approx(unusable)
+
+
+def test_gpus_of_a_server_that_is_down_are_not_free(hand):
+    jobs = [hand.Job(0.0, 10.0, ((0.0, 10.0, [0]),)), hand.Job(0.0, 5.0, ((10.0, 15.0, [0]),))]
+    events = ((0.0, Kind.SERVER_DOWN, [2, 3]),)
+    run = hand.build_run(jobs, 2, 2, 1, events)
+    # one job of 1 GPU waits 0-10 while only GPU 1 is free
+    assert fragmentation_metrics(run)["gpu_idle_while_fitting_frac"] == pytest.approx(10 / 60)
+
+
+def test_a_job_alone_is_treated_fairly(hand):
+    run = hand.build_run([hand.Job(0.0, 100.0, ((0.0, 100.0, [0]),))], 1, 4, 1)
+    assert finish_time_rho(run).tolist() == [pytest.approx(1.0)]
+
+
+def test_finish_time_fairness_of_two_jobs_on_one_gpu(hand):
+    """A 0-100, B 0-200 after it. A: 2 jobs, share 1/2, ideal 200, took 100.
+
+    B: 1.5 jobs in the mean over 200 s, share 2/3, ideal 150, took 200.
+    """
+    job = hand.Job
+    jobs = [job(0.0, 100.0, ((0.0, 100.0, [0]),)), job(0.0, 100.0, ((100.0, 200.0, [0]),))]
+    run = hand.build_run(jobs, servers=1, gpus_per_server=1, partitions=1)
+    assert finish_time_rho(run) == pytest.approx([0.5, 4 / 3])
+    metrics = summarise(run)
+    assert metrics["finish_time_rho_mean"] == pytest.approx((0.5 + 4 / 3) / 2)
+    assert metrics["finish_time_rho_max"] == pytest.approx(4 / 3)
+    assert metrics["finish_time_unfair_frac"] == 0.5
+
+
+def test_energy_is_busy_and_idle_time_by_type(hand):
+    """Server 0 (p100) has a job on one of its 2 GPUs for 3600 s, server 1 (t4) nothing."""
+    jobs = [hand.Job(0.0, 3600.0, ((0.0, 3600.0, [0]),))]
+    run = hand.build_run(jobs, 2, 2, 1, (), ("P100", "t4"))
+    p100, t4 = WATTS["p100"], WATTS["t4"]
+    expected = (p100.busy + p100.idle + 2 * t4.idle) / 1000
+    assert energy_metrics(run)["energy_kwh"] == pytest.approx(expected)
+    down = hand.build_run(jobs, 2, 2, 1, ((0.0, Kind.SERVER_DOWN, [2, 3]),), ("p100", "t4"))
+    assert energy_metrics(down)["energy_kwh"] == pytest.approx((p100.busy + p100.idle) / 1000)
+
+
+def test_energy_of_an_unknown_gpu_is_not_guessed(hand):
+    jobs = [hand.Job(0.0, 10.0, ((0.0, 10.0, [0]),))]
+    run = hand.build_run(jobs, 2, 2, 1, (), ("p100", "abacus"))
+    assert np.isnan(energy_metrics(run)["energy_kwh"])
+
+
+def test_every_gpu_draws_more_when_busy():
+    assert all(0 < watts.idle < watts.busy for watts in WATTS.values())
+
+
+def test_latency_percentiles_need_samples(gantt):
+    assert np.isnan(summarise(gantt)["decision_ms_p99"])
+    samples_s = np.linspace(0.0, 0.1, 101)
+    metrics = summarise(gantt, decision_samples_s=samples_s)
+    assert metrics["decision_ms_p50"] == pytest.approx(50.0)
+    assert metrics["decision_ms_p99"] == pytest.approx(99.0)
+    assert np.isnan(decision_metrics(gantt, np.empty(0))["decision_ms_p50"])

@@ -1,0 +1,127 @@
+"""Gantt chart and heat map: what is drawn, and of runs of every size."""
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.image import imread
+
+from sim.event_log import Kind
+from sim.metrics.server_use import busy_frac_by_server
+from sim.report.figure_gantt import MOST_BARS, gantt
+from sim.report.figure_heatmap import heatmap
+from sim.report.figure_style import GREY, JOB_COLOURS
+
+
+def colours_in(path):
+    """Distinct colours of a PNG that some tens of pixels have."""
+    assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    pixels = (imread(path)[..., :3] * 255).round().astype(np.uint8).reshape(-1, 3)
+    found, counts = np.unique(pixels, axis=0, return_counts=True)
+    return {"#{:02X}{:02X}{:02X}".format(*c) for c in found[counts > 30]}
+
+
+def queue_of_short_jobs(hand, count, servers):
+    """Jobs one after the other on GPU after GPU, all submitted at 0."""
+    gpus = servers * 8
+    jobs = [
+        hand.Job(0.0, 10.0, ((10.0 * (row // gpus), 10.0 * (row // gpus + 1), [row % gpus]),))
+        for row in range(count)
+    ]
+    return hand.build_run(jobs, servers=servers, gpus_per_server=8, partitions=1)
+
+
+def test_every_job_of_a_small_run_has_its_colour(hand, tmp_path):
+    run = queue_of_short_jobs(hand, 11, 1)
+    gantt(run, path=tmp_path / "gantt.png")
+    assert set(JOB_COLOURS[:11]) <= colours_in(tmp_path / "gantt.png")
+    assert JOB_COLOURS[11] not in colours_in(tmp_path / "gantt.png")
+
+
+def test_a_large_run_shows_some_servers_and_the_use_of_all(hand, tmp_path):
+    small, large = tmp_path / "small.png", tmp_path / "large.png"
+    gantt(queue_of_short_jobs(hand, 128, 16), path=small)
+    gantt(queue_of_short_jobs(hand, 320, 40), path=large)
+    assert imread(large).shape[0] > imread(small).shape[0]  # the second panel
+    assert len(colours_in(large)) > len(JOB_COLOURS)
+
+
+def test_a_long_run_shows_a_part_of_its_time(hand, tmp_path):
+    run = queue_of_short_jobs(hand, 3 * MOST_BARS, 1)
+    gantt(run, path=tmp_path / "gantt.png")
+    assert (tmp_path / "gantt.png").stat().st_size > 10_000
+
+
+def test_odd_runs_can_be_drawn(hand, eventful, tmp_path):
+    nothing = hand.build_run([hand.Job(0.0, 5.0)], 1, 2, 1)
+    instant = hand.build_run([hand.Job(3.0, 0.0, ((3.0, 3.0, [0]),))], 1, 1, 1)
+    for run in (nothing, instant, eventful(0)):
+        gantt(run, path=tmp_path / "gantt.png")
+        heatmap(run, path=tmp_path / "heat.png", at_s=None)
+        assert imread(tmp_path / "heat.png").shape[1] > 1000
+
+
+def test_use_is_white_to_blue_and_servers_that_are_away_are_grey(hand, tmp_path):
+    from matplotlib import colormaps
+
+    jobs = [hand.Job(0.0, 10.0, ((0.0, 10.0, [0]),)), hand.Job(0.0, 5.0, ((0.0, 5.0, [1]),))]
+    run = hand.build_run(jobs, 4, 2, 1, ((0.0, Kind.SERVER_DOWN, [6, 7]),))
+    heatmap(run, path=tmp_path / "heat.png", at_s=None)
+    seen = colours_in(tmp_path / "heat.png")
+    blues = [to_hex(colormaps["Blues"](share)).upper() for share in (0.0, 0.5, 1.0)]
+    assert {*blues, GREY.upper()} <= seen
+
+
+def test_a_snapshot_shows_the_gpus_of_that_time(hand, tmp_path):
+    """At 2 s two of four GPUs are busy, at 7 s one: less blue."""
+    jobs = [hand.Job(0.0, 10.0, ((0.0, 10.0, [0]),)), hand.Job(0.0, 5.0, ((0.0, 5.0, [1]),))]
+    run = hand.build_run(jobs, 2, 2, 1)
+    blue = []
+    for at_s in (2.0, 7.0):
+        heatmap(run, path=tmp_path / "heat.png", at_s=at_s)
+        pixels = imread(tmp_path / "heat.png")[..., :3]
+        blue.append(int((np.abs(pixels - np.array([8, 48, 107]) / 255).max(axis=2) < 0.01).sum()))
+    assert blue[0] > 1.5 * blue[1] > 0
+
+
+@pytest.mark.parametrize("partitions", [2, 12])
+def test_few_queues_are_lines_and_many_an_image(hand, tmp_path, partitions):
+    jobs = [hand.Job(0.0, 10.0, ((5.0, 15.0, [row]),), home=row % partitions) for row in range(24)]
+    run = hand.build_run(jobs, 12, 2, partitions)
+    heatmap(run, path=tmp_path / "heat.png", at_s=None)
+    assert ("#0072B2" in colours_in(tmp_path / "heat.png")) == (partitions == 2)
+
+
+def test_the_chart_hatches_servers_that_are_away(hand, tmp_path):
+    jobs = [hand.Job(0.0, 10.0, ((0.0, 10.0, [0]),))]
+    for name, events in (("up", ()), ("down", ((2.0, Kind.SERVER_DOWN, [2, 3]),))):
+        gantt(hand.build_run(jobs, 2, 2, 1, events), path=tmp_path / f"{name}.png")
+    assert "#F0F0F0" in colours_in(tmp_path / "down.png") - colours_in(tmp_path / "up.png")
+
+
+def test_a_huge_cluster_has_one_cell_a_rack(hand, tmp_path):
+    run = hand.build_run([hand.Job(0.0, 10.0, ((0.0, 10.0, [0]),))], 300, 2, 1)
+    assert run.topology.num_racks == 150
+    heatmap(run, path=tmp_path / "heat.png", at_s=None)
+    assert imread(tmp_path / "heat.png").shape[0] < 2500
+
+
+def test_use_of_servers_in_bins(gantt_run_use):
+    use, run = gantt_run_use
+    assert use.shape == (2, 4)
+    # 0-10, 10-20, 20-30, 30-40 of server 0: both GPUs, both, one, both; of server 1: -, 2, 2, 1.5
+    assert use.tolist() == [[1, 1, 0.5, 1], [0, 1, 1, 0.75]]
+    assert run.topology.num_servers == 2
+
+
+@pytest.fixture
+def gantt_run_use(hand):
+    job = hand.Job
+    jobs = [
+        job(0.0, 20.0, ((0.0, 20.0, [0, 1]),), gpus=2),
+        job(10.0, 10.0, ((20.0, 30.0, [0]),)),
+        job(10.0, 15.0, ((10.0, 15.0, [2, 3]), (30.0, 40.0, [0, 1])), gpus=2),
+        job(10.0, 20.0, ((10.0, 40.0, [2]),)),
+        job(10.0, 20.0, ((15.0, 35.0, [3]),)),
+    ]
+    run = hand.build_run(jobs, servers=2, gpus_per_server=2, partitions=1)
+    return busy_frac_by_server(run, rows=10, bins=4), run

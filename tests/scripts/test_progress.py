@@ -1,0 +1,89 @@
+"""Progress of a run: what it says, where, and how little it costs."""
+
+import io
+import os
+import pty
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def progress():
+    return SimpleNamespace(**runpy.run_path(str(ROOT / "scripts" / "progress.py")))
+
+
+@pytest.fixture
+def simulator():
+    """2,000 jobs submitted from 100 s on, of which 7 wait."""
+    state = SimpleNamespace(world=np.array([(7,)], dtype=[("num_queued", np.int64)]))
+    return SimpleNamespace(jobs=Jobs(), state=state)
+
+
+class Jobs:
+    submit_s = np.array([100.0])
+
+    def __len__(self):
+        return 2000
+
+
+def test_words_tell_days_speed_queue_and_time_left(progress, simulator):
+    meter = progress.Meter(simulator, 0.0)
+    meter._began -= 10.0  # ten seconds ago
+    words = meter.words(500, 100.0 + 2 * 86400)
+    assert words.startswith("day 2.0, ")
+    jobs_per_s, speed = words.split(", ")[1], words.split(", ")[2]
+    assert 49 <= float(jobs_per_s.split()[0]) <= 50
+    assert 17_000 < float(words.split("jobs/s, ")[1].split(" x")[0].replace(",", "")) < 17_281
+    assert "7 waiting" in words and words.endswith("0:30 left"), speed
+
+
+def test_nothing_is_left_to_divide_by(progress, simulator):
+    assert "? left" in progress.Meter(simulator, 0.0).words(0, 0.0)
+
+
+def test_a_file_gets_a_line_every_half_minute_and_no_more(progress, simulator, monkeypatch):
+    err = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", err)
+    lines = progress.Lines(simulator, "fifo")
+    for _ in range(100):
+        lines.tell(500, 1e5)
+    assert err.getvalue() == ""
+    lines._meter._told -= progress.LINE_EVERY_S
+    for _ in range(100):
+        lines.tell(500, 1e5)
+    assert err.getvalue().count("\n") == 1
+    assert err.getvalue().startswith("fifo: 500/2,000 jobs (25%), day 1.2, ")
+
+
+def test_times_are_clocks(progress):
+    assert [progress.clock_text(s) for s in (0.2, 59.6, 3725.0)] == ["0:00", "1:00", "1:02:05"]
+
+
+def test_a_terminal_gets_a_bar(tmp_path):
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [
+            sys.executable, str(ROOT / "scripts" / "simulate.py"), "workload.num_jobs=200",
+            "topology=small_leaf_spine", f"hydra.run.dir={tmp_path}",
+        ],
+        cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "TERM": "xterm"},
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    try:
+        while piece := os.read(ours, 4096):
+            shown += piece
+    except OSError:  # the other end is closed
+        pass
+    assert process.wait(timeout=120) == 0
+    os.close(ours)
+    assert b"fifo+consolidated" in shown and b"0/200" in shown

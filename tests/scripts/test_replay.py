@@ -1,0 +1,151 @@
+"""`replay.py`: listing, choosing, keys, errors; and what `simulate.py` writes for it."""
+
+import gzip
+import json
+import os
+import pty
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = (
+    "topology=small_leaf_spine", "topology.servers=2", "topology.servers_per_rack=1",
+    "interference=none", "network=none", "workload=csv",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    """The folder of a run of four jobs on 16 GPUs, made once."""
+    here = runpy.run_path(str(Path(__file__).parent / "conftest.py"))
+    folder = tmp_path_factory.mktemp("replay")
+    (folder / "jobs.csv").write_text(here["TRACE"])
+    outcome = here["call"](
+        "simulate", *SMALL, f"workload.path={folder / 'jobs.csv'}", "log_decisions=true",
+        "perfetto=true", "figures=[gantt,heatmap,utilisation]", folder=folder / "run",
+    )  # fmt: skip
+    assert outcome.status == 0, outcome.err
+    return outcome.folder
+
+
+@pytest.fixture
+def logged(simulated, tmp_path):
+    """A copy of it that a test may spoil."""
+    return Path(shutil.copytree(simulated, tmp_path / "logged"))
+
+
+def test_everything_that_was_asked_for_is_there(logged):
+    names = {path.name for path in logged.iterdir() if path.is_file()}
+    assert names == {
+        "config.yaml", "decisions.parquet", "events.parquet", "gantt.png", "heatmap.png",
+        "jobs.parquet", "metrics.json", "record.json", "servers.parquet", "simulate.log",
+        "timeline.parquet", "trace.json.gz", "utilisation_queue.png",
+    }  # fmt: skip
+    events = pd.read_parquet(logged / "events.parquet")
+    assert events["kind"].value_counts().to_dict() == {"arrival": 4, "start": 4, "finish": 4}
+    servers = pd.read_parquet(logged / "servers.parquet")
+    assert servers[["rack", "first_gpu", "gpus"]].values.tolist() == [[0, 0, 8], [1, 8, 8]]
+    with gzip.open(logged / "trace.json.gz") as file:
+        assert sum(e["ph"] == "X" for e in json.load(file)["traceEvents"]) == 4 + 4 + 8 + 1
+
+
+def test_the_whole_log(done, logged):
+    outcome = done("replay", f"path={logged}")
+    lines = [line for line in outcome.out.splitlines() if line.startswith("#")]
+    assert len(lines) == 12
+    assert lines[0].split()[1:4] == ["00:00:00.0", "arrival", "job"]
+    assert "queue 0" in lines[1] and "free 12/16" in lines[1] and "GPUs 0-3" in lines[1]
+    assert "rack 0     50%  1111····" in outcome.out
+    assert outcome.out.endswith("12 events of 4 jobs: consistent, every GPU was given back\n")
+    assert not list(outcome.folder.rglob("*"))  # looking leaves nothing behind
+
+
+def test_some_of_it(done, logged):
+    outcome = done("replay", f"path={logged}", "job=b", "heatmap=false")
+    kinds = [line.split()[2] for line in outcome.out.splitlines() if line.startswith("#")]
+    assert kinds == ["arrival", "start", "finish"]
+    outcome = done("replay", f"path={logged}", "from_s=2", "to_s=12", "every=2", "heatmap=false")
+    numbers = [line.split()[0] for line in outcome.out.splitlines() if line.startswith("#")]
+    assert numbers == ["#4", "#6", "#8"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("job=z",), ("job is 'z'", "like a, b, c")),
+        (("every=0",), ("every is 0", "whole number from 1")),
+        (("from_s=soon",), ("from_s is 'soon'", "number of seconds")),
+        (("interactive=maybe",), ("interactive is 'maybe'",)),
+        (("path=nowhere",), ("nowhere", "no such folder")),
+        (("jobb=z",), ("jobb",)),
+    ],
+)
+def test_wrong_questions(start, logged, words, told):
+    start("replay", f"path={logged}", *words).failed_with(*told)
+
+
+@pytest.mark.parametrize("name", ["events.parquet", "servers.parquet", "jobs.parquet"])
+def test_missing_and_broken_files_come_with_the_fix(start, logged, name):
+    path = logged / name
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    start("replay", f"path={logged}").failed_with(name, "cut off", "log_decisions=true")
+    path.unlink()
+    start("replay", f"path={logged}").failed_with(name, "not there", "log_decisions=true")
+
+
+def test_an_inconsistent_log_is_told_with_its_event(start, logged):
+    events = pd.read_parquet(logged / "events.parquet")
+    events.loc[events["kind"] == "finish", "kind"] = "forward"
+    events.to_parquet(logged / "events.parquet", index=False)
+    number = int(events.index[events["kind"] == "forward"][0])
+    outcome = start("replay", f"path={logged}", "heatmap=false")
+    outcome.failed_with(f"event {number}", "forward of job c", "running, not waiting")
+    assert f"#{number - 1} " in outcome.out  # what was right is shown
+
+
+def press(keys: str, *words: str) -> str:
+    """What the program shows on a terminal on which `keys` are pressed."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "scripts" / "replay.py"), *words, "interactive=true"],
+        cwd=ROOT, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    os.close(theirs)
+    os.write(ours, keys.encode())
+    try:
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    os.close(ours)
+    assert process.returncode == 0, err
+    return out
+
+
+def test_keys_walk_forth_and_back(logged):
+    out = press("nnpxq", f"path={logged}", "heatmap=false")
+    numbers = [line.split()[0] for line in out.splitlines() if line.startswith("#")]
+    assert numbers == ["#0", "#1", "#2", "#1"]
+    assert "2/12: n next, p previous, q quit" in out
+    assert "consistent" in out  # the rest is checked all the same
+
+
+def test_wishes_of_simulate_are_checked_before_it_runs(start, trace):
+    start("simulate", *SMALL, f"workload.path={trace}", "figures=[gant]").failed_with(
+        "figures has 'gant'", "gantt"
+    )
+    start("simulate", *SMALL, f"workload.path={trace}", "figure_at_s=noon").failed_with("noon")
+    start("simulate", *SMALL, f"workload.path={trace}", "perfetto=1").failed_with("perfetto is 1")
+
+
+def test_files_of_an_earlier_run_are_removed(done, trace, logged):
+    done("simulate", *SMALL, f"workload.path={trace}", folder="logged")
+    names = {path.name for path in logged.iterdir() if path.is_file()}
+    assert names & {"events.parquet", "trace.json.gz", "gantt.png", "decisions.parquet"} == set()
