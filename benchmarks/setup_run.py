@@ -1,0 +1,43 @@
+"""A run as `scripts/simulate.py` would make it, from the same configuration."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+
+from sim.jobs import JobTable
+from sim.protocols import Scheduler
+from sim.run import Run
+from sim.simulator import simulate
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from experiment import Experiment, composition_of, experiment_of  # noqa: E402
+from launch_build import resolve  # noqa: E402
+
+NO_PHYSICS = ("interference=none", "network=none", "belief=none", "max_tenants=1", "restart_s=0")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One scheduler on one workload."""
+
+    experiment: Experiment
+    scheduler: Scheduler
+    jobs: JobTable
+
+    def play(self, *, compiled: bool = True) -> Run:
+        """One run from time 0; its `loop_wall_s` is what counts."""
+        simulator = self.experiment.game.simulator(self.jobs)
+        return simulate(simulator, self.scheduler, 0, None, compiled=compiled)
+
+
+def bench(*overrides: str) -> Bench:
+    """Compose `conf/simulate.yaml` with `overrides`."""
+    with initialize_config_dir(str(ROOT / "conf"), version_base=None):
+        config, _ = resolve(compose("simulate", overrides=list(overrides)))
+    experiment = experiment_of(config)
+    scheduler = composition_of(config, experiment.game.partitions)
+    return Bench(experiment, scheduler, experiment.whole())
