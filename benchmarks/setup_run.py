@@ -3,6 +3,7 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 
@@ -17,6 +18,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from experiment import Experiment, composition_of, experiment_of  # noqa: E402
 from launch_build import resolve  # noqa: E402
 
+__all__ = ["NO_PHYSICS", "Bench", "bench", "compose_config", "experiment_of"]
 NO_PHYSICS = ("interference=none", "network=none", "belief=none", "max_tenants=1", "restart_s=0")
 
 
@@ -34,10 +36,15 @@ class Bench:
         return simulate(simulator, self.scheduler, 0, None, compiled=compiled)
 
 
+def compose_config(program: str, *overrides: str) -> dict[str, Any]:
+    """The resolved configuration of a program."""
+    with initialize_config_dir(str(ROOT / "conf"), version_base=None):
+        return resolve(compose(program, overrides=list(overrides)))[0]
+
+
 def bench(*overrides: str) -> Bench:
     """Compose `conf/simulate.yaml` with `overrides`."""
-    with initialize_config_dir(str(ROOT / "conf"), version_base=None):
-        config, _ = resolve(compose("simulate", overrides=list(overrides)))
+    config = compose_config("simulate", *overrides)
     experiment = experiment_of(config)
     scheduler = composition_of(config, experiment.game.partitions)
     return Bench(experiment, scheduler, experiment.whole())

@@ -1,0 +1,88 @@
+"""Environment steps a second by agents and servers, with random legal actions.
+
+    python benchmarks/environment.py [--json FILE] [--agents 1 4 16] [--servers 16 64 312]
+
+A step is one round of `SchedulingEnv` (simulator, codec, masks, rewards); an agent step is one
+agent's observation and action in it. No network decides: this is the ceiling of sampling.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+from setup_run import compose_config, experiment_of
+
+from marl.codec.rounds import CodecRules
+from marl.env.reward import DelayReward
+from marl.env.scheduling_env import SchedulingEnv
+from marl.training.plan import Plan
+from marl.training.windows import Windows
+
+SEED, BUDGET_S = 0, 5.0
+
+
+def environment(agents: int, servers: int, jobs: int) -> SchedulingEnv:
+    """The game of the main job on a leaf-spine of 8-GPU servers."""
+    config = compose_config(
+        "train", f"topology.servers={servers}", f"agents.count={agents}",
+        f"workload.num_jobs={jobs}", "workload.max_gang=8", f"seed={SEED}",
+    )  # fmt: skip
+    experiment = experiment_of(config)
+    windows = Windows(
+        workload=experiment.workload, setting=experiment.setting, part="train", seed=SEED
+    )
+    plan = Plan(
+        game=experiment.game,
+        rules=CodecRules(**config["rules"]),
+        reward=DelayReward(own_weight=0.3, scale_s=1000.0),
+        windows=windows,
+        max_rounds=config["max_rounds"],
+    )
+    return plan.env()
+
+
+def steps_per_s(env: SchedulingEnv, budget_s: float) -> tuple[float, float]:
+    """Steps and agent steps a second over about `budget_s` of play."""
+    rng, steps, agent_steps, spent_s = np.random.default_rng(SEED), 0, 0, 0.0
+    env.reset(seed=SEED)
+    while spent_s < budget_s:
+        observations, _ = env.reset()
+        began = time.perf_counter()
+        while env.agents and time.perf_counter() - began < budget_s:
+            actions = {
+                agent: int(rng.choice(np.flatnonzero(seen["action_mask"])))
+                for agent, seen in observations.items()
+            }
+            observations, *_ = env.step(actions)
+            steps += 1
+            agent_steps += len(actions)
+        spent_s += time.perf_counter() - began
+    return steps / spent_s, agent_steps / spent_s
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="write all numbers to this file")
+    parser.add_argument("--agents", type=int, nargs="+", default=(1, 2, 4, 8, 16))
+    parser.add_argument("--servers", type=int, nargs="+", default=(16, 64, 312))
+    parser.add_argument("--jobs", type=int, default=600, help="jobs of an episode")
+    parser.add_argument("--budget-s", type=float, default=BUDGET_S, help="play per cell")
+    options = parser.parse_args()
+    numbers: dict[str, float] = {}
+    print("agents servers    steps/s  agent steps/s")
+    for servers in options.servers:
+        for agents in options.agents:
+            env = environment(agents, servers, options.jobs)
+            steps_per_s(env, 0.1)  # compiles
+            steps, agent_steps = steps_per_s(env, options.budget_s)
+            print(f"{agents:6} {servers:7} {steps:10,.0f} {agent_steps:14,.0f}")
+            numbers[f"agents{agents}_servers{servers}_steps_per_s"] = steps
+            numbers[f"agents{agents}_servers{servers}_agent_steps_per_s"] = agent_steps
+    if options.json is not None:
+        options.json.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
