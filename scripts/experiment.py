@@ -11,7 +11,6 @@ from plain_rules import RULES, check_plain, check_reference_gpu
 from marl.env.game import Game
 from sim.errors import TraceError
 from sim.jobs import JobTable
-from sim.outages import NO_OUTAGES
 from sim.physics.no_interference import NoInterference
 from sim.physics.pair_table import PairTable
 from sim.physics.physics import Physics
@@ -38,7 +37,7 @@ class Experiment:
     """A game, the workload it is played on, and the names that go into results."""
 
     game: Game
-    workload: Any  # CsvWorkload or GeneratedWorkload
+    workload: Any  # TraceWorkload or GeneratedWorkload
     setting: Setting
     seed: int
     load: float | None
@@ -88,10 +87,16 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
     if hasattr(catalogue, "catalogue"):
         catalogue = catalogue.catalogue()
     pairs = build(config, "interference").pair_table(catalogue)
-    network = build(config, "network").tables(catalogue, topology)
+    network = build(config, "network")
     reference = config["reference_gpu"] or topology.gpu_types[0]
     check_reference_gpu(reference, tuple(catalogue.gpu_types))
-    physics = Physics(catalogue=catalogue, pairs=pairs, network=network, reference_gpu=reference)
+    physics = Physics(
+        catalogue=catalogue,
+        pairs=pairs,
+        network=network.tables(catalogue, topology),
+        reference_gpu=reference,
+        links=network.links(catalogue, topology),
+    )
     agents = config["agents"]
     setting = Setting(
         gpus=topology.num_gpus,
@@ -99,6 +104,7 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
         skew=agents["skew"],
         catalogue=catalogue,
         estimator=build(config, "estimator"),
+        gpu_types=topology.gpu_types,
     )
     game = Game(
         topology=topology,
@@ -106,7 +112,7 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
         belief=replace(physics, pairs=_believed(config, physics)),
         partition_of_server=contiguous_partitions(topology, agents["count"]),
         rules=_rules(config),
-        outages=NO_OUTAGES,
+        outages=build(config, "outages").outages(topology, config["seed"]),
     )
     return Experiment(
         game=game,

@@ -22,7 +22,7 @@ def best_fit_server(servers: IntArray, usable: IntArray, gang: int, banned: IntA
 def fewest_servers(
     servers: IntArray,  # (s,) owned, ascending
     usable: IntArray,  # (S,) usable GPUs of each server
-    size: IntArray,  # (S,) GPUs of each server
+    size: IntArray,  # (S,) GPUs of each server that the gang could ever use
     gang: int,
 ) -> IntArray:
     """Servers, in order of filling, of the placement on the fewest servers `gang` could ever use.
@@ -35,6 +35,8 @@ def fewest_servers(
     largest = 0
     for server in servers:
         largest = max(largest, size[server])
+    if largest == 0:
+        return banned[:0]
     whole = gang // largest if gang > largest else 0
     chosen = np.empty(whole + 1, dtype=np.int64)
     found = 0

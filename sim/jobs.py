@@ -50,12 +50,34 @@ class JobTable:
         self._check(
             "duration_s", ~(finite & (self.duration_s >= 0)), "it must be 0 or more seconds"
         )
+        self._check_traits()
+
+    def _check_traits(self) -> None:
+        """Ranges of the optional columns."""
+        if self.elastic is not None:
+            least, most = self.elastic.least_gpus, self.elastic.most_gpus
+            self._refuse("least_gpus", least, (least < 1) | (least > self.num_gpus),
+                         "it must be from 1 to num_gpus")  # fmt: skip
+            self._refuse("most_gpus", most, most < self.num_gpus, "it must be at least num_gpus")
+        if self.demands is not None:
+            for name, low in {"gpu_milli": 1, "cpu_milli": 0, "memory_mib": 0}.items():
+                value = getattr(self.demands, name)
+                self._refuse(name, value, value < low, f"it must be at least {low}")
+            mask = self.demands.type_mask
+            self._refuse("type_mask", mask, mask == 0, "no GPU type would do")
+        if self.fates is not None:
+            after_s = self.fates.withdraw_s
+            self._refuse("withdraw_s", after_s, ~(after_s >= 0), "it must be 0 or more seconds")
 
     def _check(self, column: str, bad: BoolArray, rule: str) -> None:
+        self._refuse(column, getattr(self, column), bad, rule)
+
+    def _refuse(
+        self, column: str, values: FloatArray | IntArray, bad: BoolArray, rule: str
+    ) -> None:
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
-            value = getattr(self, column)[row]
-            raise TraceError(f"job {self.job_id[row]}: {column} is {value}; {rule}")
+            raise TraceError(f"job {self.job_id[row]}: {column} is {values[row]}; {rule}")
 
     def __len__(self) -> int:
         """Number of jobs J."""

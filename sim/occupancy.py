@@ -4,67 +4,14 @@ import numpy as np
 from numba import njit
 
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.demands_room import WHOLE_GPU, DemandsRoom, ask_of
+from sim.offers import limit_workers, offer_empty, offer_parts, offer_shared
 from sim.signals import Signal
 from sim.slots import Slots
+from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView
 
-
-@njit(cache=True)
-def _offer(
-    tenants: IntArray,
-    server_first_gpu: IntArray,
-    servers: IntArray,
-    usable: BoolArray,
-    per_server: IntArray,
-) -> None:
-    """Mark the empty GPUs of `servers`."""
-    for server in servers:
-        count = 0
-        for gpu in range(server_first_gpu[server], server_first_gpu[server + 1]):
-            if tenants[gpu] == 0:
-                usable[gpu] = True
-                count += 1
-        per_server[server] = count
-
-
-@njit(cache=True)
-def _offer_shared(
-    tenants: IntArray,
-    tenant: IntArray,
-    server_first_gpu: IntArray,
-    servers: IntArray,
-    server_type: IntArray,
-    profile_of: IntArray,
-    profile: int,
-    slowdown: FloatArray,
-    feasible: BoolArray,
-    least_speed: float,
-    usable: BoolArray,
-    per_server: IntArray,
-    cost: FloatArray,
-) -> None:
-    """Mark GPUs of `servers` that may take one more tenant, with self x worst victim slow-down.
-
-    A GPU with tenants counts only if all of them together are faster than `least_speed`.
-    """
-    for server in servers:
-        kind = server_type[server]
-        count = 0
-        for gpu in range(server_first_gpu[server], server_first_gpu[server + 1]):
-            if tenants[gpu] >= tenant.shape[1]:
-                continue
-            own, victim, speed, fits = 1.0, 1.0, 0.0, True
-            for k in range(tenants[gpu]):
-                other = profile_of[tenant[gpu, k]]
-                fits = fits and feasible[kind, profile, other]
-                own += slowdown[kind, profile, other] - 1.0
-                victim = max(victim, slowdown[kind, other, profile])
-                speed += 1.0 / slowdown[kind, other, profile]
-            if fits and (tenants[gpu] == 0 or speed + 1.0 / own > least_speed):
-                usable[gpu] = True
-                cost[gpu] = own * victim
-                count += 1
-        per_server[server] = count
+NO_PARTS: IntArray = np.zeros(0, dtype=np.int64)
 
 
 @njit(cache=True)
@@ -83,19 +30,26 @@ class Occupancy:
     """Mutable copy of the tenants as of a view; a decision is planned on it, then returned."""
 
     def __init__(self, view: ClusterView) -> None:
-        """Copy the cluster's tenants."""
+        """Copy the cluster's tenants, and what else jobs ask for where any does."""
         self._view = view
         self.tenants = view.tenants.copy()
         self.tenant = view.tenant.copy()
+        limited = view.gpu_limit_milli < WHOLE_GPU_MILLI * view.tenant.shape[1]
+        asks = limited or view.jobs.demands is not None or bool(view.server_closed.any())
+        self._room = DemandsRoom(view) if asks else None
 
     def take(self, job: int, gpus: IntArray) -> None:
         """Book `job` on `gpus`."""
         self.tenant[gpus, self.tenants[gpus]] = job
         self.tenants[gpus] += 1
+        if self._room is not None:
+            self._room.book(job, gpus, 1)
 
     def release(self, job: int, gpus: IntArray) -> None:
         """Free `gpus` of `job`."""
         _release(self.tenants, self.tenant, job, gpus)
+        if self._room is not None:
+            self._room.book(job, gpus, -1)
 
     def copy(self) -> "Occupancy":
         """A scratch copy of the scratch copy."""
@@ -103,6 +57,7 @@ class Occupancy:
         twin._view = self._view
         twin.tenants = self.tenants.copy()
         twin.tenant = self.tenant.copy()
+        twin._room = None if self._room is None else self._room.copy()
         return twin
 
     def _blank(self) -> tuple[BoolArray, IntArray, FloatArray]:
@@ -113,22 +68,60 @@ class Occupancy:
             np.ones(topology.num_gpus),
         )
 
-    def _slots(self, view: ClusterView, u: BoolArray, n: IntArray, cost: FloatArray) -> Slots:
+    def _slots(
+        self, view: ClusterView, job: int, u: BoolArray, n: IntArray, cost: FloatArray
+    ) -> Slots:
+        """The GPUs marked, as far as the servers have room for workers of `job`."""
+        most = view.topology.gpus_per_server
+        if self._room is not None:
+            ask = ask_of(view.jobs.demands, job)
+            workers = self._room.workers(ask)
+            limit_workers(workers, view.topology.server_first_gpu, view.servers, u, n, cost)
+            most = self._room.most_workers(ask)
         return Slots(
             topology=view.topology,
             servers=view.servers,
             usable=u,
             usable_per_server=n,
+            most_per_server=most,
             tenants=self.tenants,
             cost=cost,
         )
 
-    def exclusive(self, view: ClusterView) -> Slots:
-        """Empty GPUs of the servers that `view` owns."""
+    def exclusive(self, view: ClusterView, job: int) -> Slots:
+        """GPUs of the servers that `view` owns on which `job` finds what it asks for.
+
+        That is empty GPUs; a job that asks for part of a GPU may also join jobs that do, where
+        their parts are together at most a GPU.
+        """
         usable, per_server, cost = self._blank()
-        first = view.topology.server_first_gpu
-        _offer(self.tenants, first, view.servers, usable, per_server)
-        return self._slots(view, usable, per_server, cost)
+        if self._room is None:
+            first = view.topology.server_first_gpu
+            offer_empty(self.tenants, first, view.servers, usable, per_server)
+            return self._slots(view, job, usable, per_server, cost)
+        return self._parts(view, self._room, job, False)
+
+    def tightest(self, view: ClusterView, job: int) -> Slots | None:
+        """Of those GPUs the ones with tenants, for one worker those with least left over.
+
+        None for jobs that ask for whole GPUs.
+        """
+        if self._room is None or ask_of(view.jobs.demands, job).gpu_milli >= WHOLE_GPU_MILLI:
+            return None
+        slots = self._parts(view, self._room, job, True)
+        if view.jobs.num_gpus[job] > 1 or not slots.usable.any():
+            return slots
+        least: BoolArray = slots.usable & (slots.cost == slots.cost[slots.usable].min())
+        servers = view.topology.gpu_server[least]
+        count = np.bincount(servers, minlength=view.topology.num_servers)
+        return Slots(**{**vars(slots), "usable": least, "usable_per_server": count})
+
+    def _parts(self, view: ClusterView, room: DemandsRoom, job: int, tight: bool) -> Slots:
+        usable, per_server, cost = self._blank()
+        ask, most = ask_of(view.jobs.demands, job), self.tenant.shape[1]
+        offer_parts(room.milli, self.tenants, most, ask.gpu_milli, tight, usable, cost)
+        slots = self._slots(view, job, usable, per_server, cost)
+        return slots if tight else Slots(**{**vars(slots), "cost": np.ones_like(cost)})
 
     def shared(self, view: ClusterView, job: int, least_speed: float) -> Slots:
         """GPUs of the owned servers with room for one more tenant beside which `job` fits.
@@ -138,14 +131,17 @@ class Occupancy:
         INTERFERENCE: what fits and what it costs is the belief's answer.
         """
         usable, per_server, cost = self._blank()
-        pairs = view.belief.pairs
-        profile = view.jobs.profile
-        _offer_shared(
+        pairs, profile = view.belief.pairs, view.jobs.profile
+        demands, room = view.jobs.demands, self._room
+        ask = WHOLE_GPU if demands is None else ask_of(demands, job)
+        offer_shared(
             self.tenants, self.tenant, view.topology.server_first_gpu, view.servers,
             view.server_type, profile, profile[job], pairs.slowdown, pairs.feasible, least_speed,
+            NO_PARTS if demands is None else demands.gpu_milli,
+            NO_PARTS if room is None else room.milli, ask.gpu_milli, view.gpu_limit_milli,
             usable, per_server, cost,
         )  # fmt: skip
-        return self._slots(view, usable, per_server, cost)
+        return self._slots(view, job, usable, per_server, cost)
 
 
 SHARING_NEEDS = Signal.PROFILE | Signal.INTERFERENCE

@@ -5,7 +5,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.errors import SimulationError
 
 
 class Change(IntEnum):
@@ -23,6 +24,41 @@ class Outages:
     at_s: FloatArray  # (K,) ascending
     server: IntArray  # (K,)
     change: IntArray  # (K,) Change
+
+    def __post_init__(self) -> None:
+        """Check lengths, times and kinds, and that only what is away comes back.
+
+        Raises:
+            SimulationError: naming the first row at fault.
+        """
+        if not len(self.at_s) == len(self.server) == len(self.change):
+            raise SimulationError("outages: at_s, server and change differ in length")
+        wrong = ~(np.isfinite(self.at_s) & (self.at_s >= 0))
+        self._refuse(wrong, "a time must be 0 or more seconds")
+        self._refuse(np.diff(self.at_s, prepend=0.0) < 0, "times must ascend; sort the rows")
+        self._refuse((self.change < 0) | (self.change > Change.OPEN), "there is no such change")
+        self._refuse(self._opens_what_is_up(), "the server is up; close it or let it fail first")
+
+    def _opens_what_is_up(self) -> BoolArray:
+        """(K,) changes after which a server would have come back more often than gone."""
+        by_server = np.argsort(self.server, kind="stable")
+        step = np.where(self.change == Change.OPEN, -1, 1)[by_server]
+        reasons = np.cumsum(step)
+        before = np.concatenate([[0], reasons[:-1]])
+        servers = self.server[by_server]
+        first = np.concatenate([[True], servers[1:] != servers[:-1]]) if len(step) else step == 0
+        start = np.maximum.accumulate(np.where(first, np.arange(len(step)), 0))
+        bad = np.zeros(len(self), dtype=np.bool_)
+        bad[by_server] = reasons - before[start] < 0
+        return bad
+
+    def _refuse(self, wrong: BoolArray, rule: str) -> None:
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            raise SimulationError(
+                f"outages: row {row} (t={self.at_s[row]} s, server {self.server[row]}, change "
+                f"{self.change[row]}): {rule}"
+            )
 
     def __len__(self) -> int:
         """Number of changes K."""

@@ -2,10 +2,12 @@
 
 import heapq
 from abc import abstractmethod
+from dataclasses import replace
 
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
+from sim.compiled.plan import Plan
 from sim.decision import Decision, Start
 from sim.occupancy import Occupancy
 from sim.protocols import Placer, Sharing
@@ -65,9 +67,17 @@ class PreemptiveScheduler(QueueScheduler):
                 starts.append(Start(job, gpus))
             elif self.sharing.name == "off":
                 refused.add(like)
+        waiting = len(view.queued) + len(preempts) > len(starts)
         return Decision(
-            starts=tuple(starts), preempts=tuple(preempts), wake_s=self.wake_s(view, starts)
+            starts=tuple(starts),
+            preempts=tuple(preempts),
+            wake_s=self.wake_s(view, starts) if waiting else None,
         )
+
+    def compiled(self) -> Plan | None:
+        """As in the parent, with preemption."""
+        plan = super().compiled()
+        return None if plan is None else replace(plan, preempts=True)
 
     def _push_aside(
         self, view: ClusterView, occupancy: Occupancy, victims: Victims, key: float, job: int

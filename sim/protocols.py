@@ -9,6 +9,7 @@ from sim.decision import Decision
 from sim.loads import Loads
 from sim.occupancy import Occupancy
 from sim.physics.catalogue import Catalogue
+from sim.physics.link_network import LinkNetwork
 from sim.physics.network_tables import NetworkTables
 from sim.physics.pair_table import PairTable
 from sim.signals import Signal
@@ -101,7 +102,10 @@ class NetworkModel(Protocol):
     """States communication times over the catalogue and a topology."""
 
     def tables(self, catalogue: Catalogue, topology: Topology) -> NetworkTables:
-        """Tables the kernel reads."""
+        """Tables the kernel reads; with `links`, what schedulers are told instead."""
+
+    def links(self, catalogue: Catalogue, topology: Topology) -> LinkNetwork | None:
+        """Links that jobs share; None where the tables are all there is."""
 
 
 class DurationEstimator(Protocol):

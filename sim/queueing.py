@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from sim.arrays import IntArray
+from sim.compiled.plan import Plan
 from sim.decision import Decision, Start
 from sim.occupancy import Occupancy
 from sim.protocols import Placer, Sharing
@@ -12,6 +13,12 @@ from sim.signals import Signal
 from sim.view import ClusterView
 
 PAIR = 2  # tenants
+
+
+def _own_code(part: object) -> int | None:
+    """A class's `compiled_code`, not that of a parent class."""
+    code: int | None = type(part).__dict__.get("compiled_code")
+    return code
 
 
 class QueueScheduler(ABC):
@@ -50,12 +57,36 @@ class QueueScheduler(ABC):
         """Fill the cluster in order."""
         order = self.order(view)
         starts = self.fill(view, Occupancy(view), order, self.skip_blocked)
-        return Decision(starts=tuple(starts), wake_s=self.wake_s(view, starts))
+        waiting = len(view.queued) > len(starts)
+        return Decision(starts=tuple(starts), wake_s=self.wake_s(view, starts) if waiting else None)
 
     def wake_s(self, view: ClusterView, starts: list[Start]) -> float | None:
-        """When to be asked even if nothing happens, given what this decision starts; None here."""
+        """When to be asked even if nothing happens, given that jobs wait beside those it starts.
+
+        None here: nothing but arrivals and finishes matters.
+        """
         del view, starts
         return None
+
+    def compiled(self) -> Plan | None:
+        """What compiled code needs to stand in for `decide`; None where there is no such form.
+
+        A subclass may decide otherwise than its parent, so codes count only where a class itself
+        has them.
+        """
+        order = _own_code(self)
+        placer, sharing = _own_code(self.placer), _own_code(self.sharing)
+        if order is None or placer is None or sharing is None:
+            return None
+        return Plan(
+            order=order,
+            preempts=False,
+            placer=placer,
+            sharing=sharing,
+            least_speed=getattr(self.sharing, "least_speed", 0.0),
+            skip_blocked=self.skip_blocked,
+            quantum_gpu_s=np.nan,
+        )
 
     def fill(
         self, view: ClusterView, occupancy: Occupancy, order: IntArray, skip_blocked: bool

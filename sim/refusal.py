@@ -1,9 +1,11 @@
-"""Words for the kernel's verdicts on an illegal decision."""
+"""Words for the kernel's verdicts: an illegal decision, jobs that wait for ever."""
 
-from sim.errors import InvalidDecision
+import numpy as np
+
+from sim.errors import InvalidDecision, SimulationError
 from sim.jobs import JobTable
 from sim.kernel import apply as verdicts
-from sim.kernel.layout import State
+from sim.kernel.layout import BLOCKED, State
 
 STATUS = ("not arrived yet", "waiting", "running", "finished", "withdrawn", "blocked by a parent")
 
@@ -17,6 +19,27 @@ def refusal(verdict: int, job: int, what: int, state: State, jobs: JobTable) -> 
         return InvalidDecision(f"wake_s is not after now, {when}; ask for a later time or None")
     who = f"job {jobs.job_id[job]} (row {job})"
     return InvalidDecision(f"{who}: {_reason(verdict, job, what, state)} {when}")
+
+
+def stuck(state: State, jobs: JobTable) -> SimulationError:
+    """The error for jobs that would wait for ever: names the first of them."""
+    world = state.world[0]
+    now_s, waiting = float(world["now_s"]), int(world["num_queued"])
+    if waiting == 0:
+        blocked = int(np.flatnonzero(state.job["status"] == BLOCKED)[0])
+        return SimulationError(
+            f"job {jobs.job_id[blocked]} waits forever from t={now_s:.1f} s on for parents that "
+            "wait for it; cut that circle"
+        )
+    job = int(state.queue[world["queue_first"]])
+    away = int(np.count_nonzero(state.server["closed"] > 0))
+    note = f" {away} servers are away for good." if away else ""
+    return SimulationError(
+        f"{waiting} jobs wait forever from t={now_s:.1f} s on: nothing runs, nothing "
+        f"arrives, and the scheduler starts none. The first is job "
+        f"{jobs.job_id[job]} ({jobs.num_gpus[job]} GPUs) in partition "
+        f"{state.job[job]['partition']}; does it fit there, and may it be forwarded?{note}"
+    )
 
 
 def _reason(verdict: int, job: int, what: int, state: State) -> str:
@@ -33,7 +56,7 @@ def _reason(verdict: int, job: int, what: int, state: State) -> str:
         verdicts.FORWARDED_TWICE: "is forwarded twice in one decision, the second time to "
         f"partition {what}",
         verdicts.WRONG_GANG: f"needs {needs} GPUs, the decision names {what}",
-        verdicts.PAST_LEASE: "gets a lease that is not above 0 s; give a longer one or None",
+        verdicts.PAST_LEASE: "gets a lease that does not end after now; give a longer one or None",
     }
     return words[verdict] if verdict in words else _gpu_reason(verdict, job, what, state)
 

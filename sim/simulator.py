@@ -6,22 +6,27 @@ from collections.abc import Callable
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
+from sim.compiled.building import make_memory
+from sim.compiled.drive import drive
+from sim.compiled.eligible import plan_of
+from sim.compiled.plan import Plan
 from sim.decision import Decision, Start
 from sim.errors import SimulationError
 from sim.jobs import JobTable
-from sim.kernel.advance import OVER, STUCK, advance_until_decision
+from sim.kernel.advance import FULL, OVER, STUCK, advance_until_decision
 from sim.kernel.apply import LEGAL, apply_decision
 from sim.kernel.building import make_state
-from sim.kernel.layout import State
+from sim.kernel.layout import FINISHED, WITHDRAWN, State
 from sim.outages import Outages
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler
 from sim.recorder import Recorder
-from sim.refusal import refusal
+from sim.refusal import refusal, stuck
 from sim.rules import Rules
 from sim.run import Run
 from sim.signals import Signal
 from sim.topology.topology import Topology
+from sim.traits import CANCELLED
 from sim.view import ViewMaker
 
 Progress = Callable[[int, float], None]  # (jobs finished, simulated seconds)
@@ -48,6 +53,7 @@ class Simulator:
             raise SimulationError("the workload has no jobs; widen its window")
         self.jobs = jobs
         self.topology = topology
+        self.physics = physics
         self.belief = belief
         self.partition_of_server = partition_of_server
         self.rules = rules
@@ -77,20 +83,30 @@ class Simulator:
             granted=needs,
         )
 
+    def plan_of(self, scheduler: Scheduler) -> Plan | None:
+        """What compiled code needs to stand in for `scheduler` here; None where it cannot."""
+        return plan_of(scheduler, self.state, self.jobs, self.physics, self.belief)
+
+    def play(self, plan: Plan, progress: Progress | None) -> int:
+        """Run a plan from the beginning to the end; the number of decisions."""
+        memory = make_memory(
+            plan=plan,
+            state=self.state,
+            jobs=self.jobs,
+            belief=self.belief,
+        )
+        verdict, decisions = drive(self.state, memory, self._recorder.flush, progress)
+        if verdict == STUCK:
+            self.advance()  # says what is stuck
+        return decisions
+
     def advance(self) -> bool:
         """Let time pass until a decision is due; False when everything is over."""
         self._recorder.flush_if_half_full()
-        verdict = advance_until_decision(self.state)
+        while (verdict := advance_until_decision(self.state)) == FULL:
+            self._recorder.flush()
         if verdict == STUCK:
-            world = self.state.world[0]
-            waiting = int(world["num_queued"])
-            job = int(self.state.queue[world["queue_first"]])
-            raise SimulationError(
-                f"{waiting} jobs wait forever from t={self.now_s:.1f} s on: nothing runs, nothing "
-                f"arrives, and the scheduler starts none. The first is job "
-                f"{self.jobs.job_id[job]} ({self.jobs.num_gpus[job]} GPUs) in partition "
-                f"{self.state.job[job]['partition']}; does it fit there, and may it be forwarded?"
-            )
+            raise stuck(self.state, self.jobs)
         return verdict != OVER
 
     def apply(self, decision: Decision) -> None:
@@ -140,7 +156,19 @@ class Simulator:
             decisions=decisions,
             decision_s=decision_s,
             loop_wall_s=loop_s,
+            lost_s=state.job["lost_s"].copy(),
+            comm_s=state.job["comm_s"].copy(),
+            interference_s=state.job["slow_s"].copy(),
+            outcome=self._outcomes(),
+            restarts=state.job["restarts"].copy(),
+            run_gpu_s=state.job["run_gpu_s"].copy(),
         )
+
+    def _outcomes(self) -> IntArray:
+        """(J,) COMPLETED, FAILED, CANCELLED; -1: still in the system."""
+        row = self.state.job
+        left: IntArray = np.where(row["status"] == WITHDRAWN, CANCELLED, -1)
+        return np.where(row["status"] == FINISHED, row["outcome"], left)
 
 
 def _leases(starts: tuple[Start, ...]) -> FloatArray:
@@ -149,10 +177,24 @@ def _leases(starts: tuple[Start, ...]) -> FloatArray:
 
 
 def simulate(
-    simulator: Simulator, scheduler: Scheduler, seed: int, progress: Progress | None
+    simulator: Simulator,
+    scheduler: Scheduler,
+    seed: int,
+    progress: Progress | None,
+    *,
+    compiled: bool = True,
 ) -> Run:
-    """Run `scheduler` to the end of the trace; `progress` is called about every 1,000 decisions."""
+    """Run `scheduler` to the end of the trace; `progress` is called about every 1,000 decisions.
+
+    With `compiled`, a scheduler that has a compiled form decides in it where that is possible
+    (`sim.compiled.eligible`): the same decisions, much faster. What deciding cost is NaN then,
+    for it cannot be told from the rest of the loop.
+    """
     scheduler.reset(seed)
+    if compiled:
+        plan = simulator.plan_of(scheduler)
+        if plan is not None:
+            return _simulate_plan(simulator, plan, scheduler.name, progress)
     views = simulator.views(scheduler.needs)
     decisions, decision_s = 0, 0.0
     began = time.perf_counter()
@@ -168,3 +210,11 @@ def simulate(
             progress(simulator.finished(), simulator.now_s)
     loop_s = time.perf_counter() - began
     return simulator.outcome(scheduler.name, decisions, decision_s, loop_s)
+
+
+def _simulate_plan(
+    simulator: Simulator, plan: Plan, name: str, progress: Progress | None
+) -> Run:
+    began = time.perf_counter()
+    decisions = simulator.play(plan, progress)
+    return simulator.outcome(name, decisions, np.nan, time.perf_counter() - began)

@@ -14,6 +14,7 @@ class Slots:
     servers: IntArray  # (s,) servers owned, ascending
     usable: BoolArray  # (G,) GPU may take this gang's worker
     usable_per_server: IntArray  # (S,) usable GPUs of each server
+    most_per_server: IntArray  # (S,) such GPUs if every server that is up were empty
     tenants: IntArray  # (G,) jobs on each GPU now
     cost: (
         FloatArray  # (G,) predicted slow-down (self x worst victim) of a worker there; 1 if unknown

@@ -3,8 +3,11 @@
 import numpy as np
 from numba import njit
 
+from marl.codec.asks import GPU_MILLI, MORE
+from marl.codec.room import workers_now
 from marl.codec.tables import Tables
 from sim.arrays import IntArray
+from sim.traits import WHOLE_GPU_MILLI
 
 EXCLUSIVE, SHARED = 0, 1
 MODES = 2  # a placement on empty GPUs only, or one that shares
@@ -13,26 +16,37 @@ MODES = 2  # a placement on empty GPUs only, or one that shares
 @njit(cache=True)
 def can_join(tables: Tables, job: int, gpu: int) -> bool:
     """Whether `job` fits on `gpu` beside its tenants (none is fine)."""
-    count = tables.tenants[gpu]
+    count, asked = tables.tenants[gpu], tables.asks[job, GPU_MILLI]
     if count >= tables.tenant.shape[1]:
+        return False
+    if tables.promised_milli[gpu] + asked > tables.limit_milli:
         return False
     kind = tables.server_type[tables.gpu_server[gpu]]
     for k in range(count):
-        other = tables.profile[tables.tenant[gpu, k]]
-        if not tables.feasible[kind, tables.profile[job], other]:
+        other = tables.tenant[gpu, k]
+        if asked + tables.asks[other, GPU_MILLI] <= WHOLE_GPU_MILLI:
+            continue  # they ask for parts that fit together
+        if not tables.feasible[kind, tables.profile[job], tables.profile[other]]:
             return False
     return True
 
 
 @njit(cache=True)
 def usable_counts(tables: Tables, job: int, servers: IntArray, mode: int) -> IntArray:
-    """(s,) GPUs of each own server that `job` may use in this mode."""
+    """(s,) GPUs of each own server that `job` may use in this mode, as far as it has room."""
     counts = np.zeros(len(servers), dtype=np.int64)
+    if tables.asks[job, GPU_MILLI] > tables.limit_milli:
+        return counts
+    closed, asks_more = tables.closed, tables.asks[job, MORE] != 0
     for i in range(len(servers)):
+        if closed[servers[i]] > 0:
+            continue
         first, last = tables.server_first_gpu[servers[i]], tables.server_first_gpu[servers[i] + 1]
         for gpu in range(first, last):
             if tables.tenants[gpu] == 0 or (mode == SHARED and can_join(tables, job, gpu)):
                 counts[i] += 1
+        if asks_more:
+            counts[i] = min(counts[i], workers_now(tables, job, servers[i]))
     return counts
 
 
@@ -85,7 +99,8 @@ def place_outwards(
     done, at = 0, start
     while done < gang:
         used[at] = 1
-        done = _take_from(tables, job, servers[at], mode, gang - done, out, done)
+        here = min(gang - done, counts[at])
+        done = _take_from(tables, job, servers[at], mode, here, out, done)
         if done < gang:
             at = _next_server(tables, servers, counts, used, rack, gang - done)
     if mode == SHARED:

@@ -3,6 +3,8 @@
 import numpy as np
 from numba import njit
 
+from marl.codec.asks import GPU_MILLI
+from marl.codec.room import slowed
 from marl.codec.tables import Tables
 from sim.arrays import FloatArray, IntArray
 
@@ -41,7 +43,7 @@ def _neighbours(tables: Tables, job: int, gpus: IntArray) -> tuple[float, float,
 
     A victim that shares several GPUs counts once a GPU with 1 / its gang of its delay.
     """
-    p = tables.profile[job]
+    p, asks = tables.profile[job], tables.asks
     worst_s, victim, delay_s, shared = 0.0, 1.0, 0.0, 0
     mine_s = max(tables.estimate_s[job] - tables.progress_s[job], 60.0)
     for gpu in gpus:
@@ -51,8 +53,8 @@ def _neighbours(tables: Tables, job: int, gpus: IntArray) -> tuple[float, float,
         for k in range(tables.tenants[gpu]):
             other = tables.tenant[gpu, k]
             q = tables.profile[other]
-            here += tables.slowdown[kind, p, q] - 1.0
-            hit = tables.slowdown[kind, q, p]
+            here += slowed(tables.slowdown[kind, p, q], asks[other, GPU_MILLI]) - 1.0
+            hit = slowed(tables.slowdown[kind, q, p], asks[job, GPU_MILLI])
             victim = max(victim, hit)
             left_s = max(tables.estimate_s[other] - tables.progress_s[other], 60.0)
             delay_s += (hit - 1.0) * min(left_s, mine_s) / tables.num_gpus[other]

@@ -7,8 +7,9 @@ from numba import njit
 
 from marl.codec.candidates import MODES, place_outwards, usable_counts
 from marl.codec.costs import SERVERS, placement_costs
+from marl.codec.fit import Fit, fit_of
 from marl.codec.rows import context_row, job_row, left_s, peer_rows, server_rows
-from marl.codec.summary import Summary, placeable_now
+from marl.codec.summary import Summary
 from marl.codec.tables import Tables
 from sim.arrays import FloatArray, IntArray
 
@@ -88,16 +89,16 @@ def _work_ahead_h(
 
 @njit(cache=True)
 def _forward_rows(
-    tables: Tables, summary: Summary, job: int, own: int, ahead_h: FloatArray, hops_left: int,
-    only_placeable: bool, rows: FloatArray, mask: IntArray,
+    tables: Tables, summary: Summary, fit: Fit, job: int, own: int, ahead_h: FloatArray,
+    hops_left: int, only_placeable: bool, rows: FloatArray, mask: IntArray,
 ) -> None:  # fmt: skip
     """Fill rows (M, FORWARD_FEATURES) and mask (M,)."""
     gang = tables.num_gpus[job]
     load = summary.wanted / summary.capacity
-    stuck = gang > summary.capacity[own]
+    stuck = gang > fit.most[own]
     for m in range(len(summary.capacity)):
-        now = placeable_now(summary, m, gang)
-        legal = m != own and hops_left > 0 and gang <= summary.capacity[m]
+        now = fit.compact[m]
+        legal = m != own and hops_left > 0 and gang <= fit.most[m]
         legal = legal and (now or stuck or not only_placeable)
         row = rows[m]
         row[0] = legal
@@ -119,7 +120,8 @@ def observe_agent(
 
     `window` are its first waiting jobs by predicted work left. Where `limits.idle` (nothing runs
     in the partition) and a start is legal, only starts are; where a job older than the patience
-    fits compactly on empty GPUs, *wait* is not legal: waiting cannot starve anyone.
+    fits compactly on empty GPUs, *wait* is not legal: waiting cannot starve anyone. Servers that
+    are away are no part of any of it.
     """
     width, room = canvas.jobs.shape[0], canvas.servers.shape[0]
     starts = canvas.action_mask[: width * room * MODES].reshape(width, room * MODES)
@@ -133,16 +135,17 @@ def observe_agent(
     modes = MODES if limits.sharing else 1
     for w in range(len(window)):
         job = window[w]
-        compact = np.ceil(tables.num_gpus[job] / summary.largest[own])
+        fit = fit_of(tables, summary, job)
+        compact = fit.fewest[own]
         legal = _pair_rows(tables, job, servers, compact, modes, canvas.pairs[w], starts[w])
         can_start = can_start or legal
-        fits_compact = placeable_now(summary, own, tables.num_gpus[job])
+        fits_compact = fit.compact[own]
         age_s = limits.now_s - queue.submit_s[job]
         overdue = overdue or (fits_compact and age_s > limits.patience_s)
         hops = queue.forwards[job]
         job_row(tables, job, age_s, hops, w / width, legal, fits_compact, canvas.jobs[w])
         ahead_h = _work_ahead_h(tables, queue.queued, queue.partition, job, len(summary.capacity))
-        _forward_rows(tables, summary, job, own, ahead_h, limits.max_forwards - hops,
+        _forward_rows(tables, summary, fit, job, own, ahead_h, limits.max_forwards - hops,
                       limits.only_placeable, canvas.forwards[w], sends[w])  # fmt: skip
     if limits.idle and can_start:
         sends[:] = 0

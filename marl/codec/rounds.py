@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from marl.codec.candidates import MODES, place_outwards, usable_counts
+from marl.codec.fit import awaits_servers
 from marl.codec.layout import Layout
 from marl.codec.observe import Canvas, Limits, Queue, observe_agent
 from marl.codec.summary import summarise
@@ -23,7 +24,7 @@ DTYPES = {"server_rack": np.int64, "action_mask": np.int8}  # the others are flo
 class CodecRules:
     """What agents may do, beyond the simulator's own rules."""
 
-    window: int  # waiting jobs an agent sees, by predicted work left
+    window: int  # waiting jobs an agent sees, by predicted work left (see docs/marl.md)
     only_placeable: bool  # forward only to where the gang could start at once
     sharing: bool  # whether agents may share GPUs
     patience_s: (
@@ -77,8 +78,8 @@ class Rounds:
             silent = agent in self._waited or len(queue) == 0
             if silent and not everyone:
                 continue
-            work_s = np.maximum(tables.estimate_s[queue] - tables.progress_s[queue], 0.0)
-            window = queue[np.argsort(work_s, kind="stable")[: self.rules.window]]
+            servers = np.flatnonzero(view.partition_of_server == agent)
+            window = _in_order(tables, servers, queue)[: self.rules.window]
             canvas = self._blank()
             idle = not bool((at[view.running] == agent).any())
             limits = Limits(
@@ -89,7 +90,6 @@ class Rounds:
                 self.rules.patience_s,
                 idle,
             )
-            servers = np.flatnonzero(view.partition_of_server == agent)
             legal = observe_agent(tables, summary, agent, servers, window, queue_of, limits, canvas)
             observation: Observation = canvas._asdict()
             if silent or legal == 0:
@@ -163,3 +163,11 @@ class Rounds:
         servers = np.flatnonzero(view.partition_of_server == agent)
         counts = usable_counts(tables, job, servers, mode)
         return Start(job, place_outwards(tables, job, servers, counts, server, mode))
+
+
+def _in_order(tables: Tables, servers: IntArray, queue: IntArray) -> IntArray:
+    """Waiting jobs by predicted work left; those that only servers now away can hold come last."""
+    left_s = np.maximum(tables.estimate_s[queue] - tables.progress_s[queue], 0.0)
+    if not tables.closed[servers].any():
+        return queue[np.argsort(left_s, kind="stable")]
+    return queue[np.lexsort((left_s, awaits_servers(tables, servers, queue)))]

@@ -3,6 +3,8 @@
 import numpy as np
 from numba import njit
 
+from marl.codec.asks import GPU_MILLI
+from marl.codec.room import slowed
 from marl.codec.summary import Summary, largest_gang_now
 from marl.codec.tables import Tables
 from sim.arrays import FloatArray, IntArray
@@ -46,9 +48,14 @@ def job_row(
 def server_rows(
     tables: Tables, servers: IntArray, gpus_out: FloatArray, servers_out: FloatArray
 ) -> None:
-    """Fill gpus_out (S, K, GPU_FEATURES) and servers_out (S, SERVER_FEATURES) for own servers."""
+    """Fill gpus_out (S, K, GPU_FEATURES) and servers_out (S, SERVER_FEATURES) for own servers.
+
+    Rows of servers that are away stay zero, like padding.
+    """
     for i in range(len(servers)):
         server = servers[i]
+        if tables.closed[server] > 0:
+            continue
         first, last = tables.server_first_gpu[server], tables.server_first_gpu[server + 1]
         kind = tables.server_type[server]
         free, shared, longest = 0.0, 0.0, 0.0
@@ -64,7 +71,8 @@ def server_rows(
                 job = tables.tenant[gpu, k]
                 work = (np.log(left_s(tables, job)) - 4.0) / 4.0
                 row[2] = max(row[2], work)
-                row[3] += np.log(tables.slowdown[kind, tables.profile[job]].mean())
+                mean = tables.slowdown[kind, tables.profile[job]].mean()
+                row[3] += np.log(slowed(mean, tables.asks[job, GPU_MILLI]))
             longest = max(longest, row[2])
         size = float(last - first)
         out = servers_out[i]

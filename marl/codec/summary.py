@@ -13,12 +13,13 @@ class Summary(NamedTuple):
     """M partitions; what a partition tells the others."""
 
     wanted: FloatArray  # (M,) GPUs that waiting and running jobs want
-    capacity: FloatArray  # (M,) GPUs
+    up: FloatArray  # (M,) GPUs of servers that are up
+    capacity: FloatArray  # (M,) the same, at least 1: what shares are shares of
     queued: FloatArray  # (M,) waiting jobs
     free: FloatArray  # (M,) empty GPUs
     roomiest: FloatArray  # (M,) most empty GPUs on one server that is not wholly empty
     empty_servers: FloatArray  # (M,) wholly empty servers of the largest size
-    largest: FloatArray  # (M,) GPUs of its largest server
+    largest: FloatArray  # (M,) GPUs of its largest server that is up, at least 1
 
 
 @njit(cache=True)
@@ -26,16 +27,24 @@ def summarise(
     tables: Tables, partition_of_server: IntArray, partition: IntArray, queued: IntArray,
     running: IntArray, count: int,
 ) -> Summary:  # fmt: skip
-    """Rows of all `count` partitions; `partition` is the job table's column."""
+    """Rows of all `count` partitions; `partition` is the job table's column.
+
+    A server that is away is not there.
+    """
     rows = np.zeros((7, count))
-    wanted, capacity, waiting, free = rows[0], rows[1], rows[2], rows[3]
+    wanted, up, waiting, free = rows[0], rows[1], rows[2], rows[3]
     roomiest, empty, largest = rows[4], rows[5], rows[6]
+    largest[:] = 1.0
     for server in range(len(partition_of_server)):
+        if tables.closed[server] > 0:
+            continue
         m = partition_of_server[server]
         size = tables.server_first_gpu[server + 1] - tables.server_first_gpu[server]
         largest[m] = max(largest[m], size)
-        capacity[m] += size
+        up[m] += size
     for server in range(len(partition_of_server)):
+        if tables.closed[server] > 0:
+            continue
         m = partition_of_server[server]
         first, last = tables.server_first_gpu[server], tables.server_first_gpu[server + 1]
         here = 0
@@ -51,7 +60,8 @@ def summarise(
         waiting[partition[job]] += 1
     for job in running:
         wanted[partition[job]] += tables.num_gpus[job]
-    return Summary(wanted, capacity, waiting, free, roomiest, empty, largest)
+    capacity = np.maximum(up, 1.0)
+    return Summary(wanted, up, capacity, waiting, free, roomiest, empty, largest)
 
 
 @njit(cache=True)

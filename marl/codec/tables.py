@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from marl.codec.asks import asks_of, holds_of
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.physics.reference import compact_spread
 from sim.view import ClusterView
@@ -33,6 +34,14 @@ class Tables(NamedTuple):
     nic_factor: FloatArray
     uplink_factor: FloatArray
     reference_step_s: FloatArray  # (J,) predicted step, most compact, fastest type present
+    # Few arrays with columns: compiled functions are handed all of this at every call.
+    asks: IntArray  # (J, 5) see `marl.codec.asks`
+    holds: IntArray  # (S, 4) the same
+    promised_milli: IntArray  # (G,) what the tenants of a GPU ask for together
+    limit_milli: int
+    closed: IntArray  # (S,) 0: the server is up
+    cpu_free_milli: IntArray  # (S,)
+    memory_free_mib: IntArray  # (S,)
 
 
 def tables_of(view: ClusterView) -> Tables:
@@ -69,4 +78,11 @@ def tables_of(view: ClusterView) -> Tables:
         nic_factor=np.ascontiguousarray(network.nic_factor),
         uplink_factor=np.ascontiguousarray(network.uplink_factor),
         reference_step_s=fastest_s + comm_s,
+        asks=asks_of(view),
+        holds=holds_of(view),
+        promised_milli=view.gpu_milli,
+        limit_milli=view.gpu_limit_milli,
+        closed=view.server_closed,
+        cpu_free_milli=view.server_cpu_free_milli,
+        memory_free_mib=view.server_memory_free_mib,
     )

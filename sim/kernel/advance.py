@@ -2,15 +2,17 @@
 
 import numpy as np
 
-from sim.kernel.jit import inlined, kernel
+from sim.jit import inlined, kernel
 from sim.kernel.layout import BLOCKED, FINISHED, QUEUED, WITHDRAWN, State
 from sim.kernel.leaving import reach_target, requeue, withdraw
-from sim.kernel.log import ARRIVAL, EXPIRE, log_event
+from sim.kernel.log import ARRIVAL, EXPIRE, log_event, log_half_full
 from sim.kernel.queue import queue_insert
 from sim.kernel.rates import rerate
 from sim.kernel.servers import change_server
 
-DECIDE, OVER, STUCK = 0, 1, 2  # what `advance_until_decision` returns
+# What `advance_until_decision` returns.
+DECIDE, OVER, STUCK = 0, 1, 2
+FULL = 3  # nothing to decide yet, but the log wants to be flushed
 
 
 @inlined
@@ -43,7 +45,7 @@ def _next_withdrawal_s(state: State) -> float:
 
 @inlined
 def _stop_due(state: State) -> None:
-    """Attempts that end now, then leases that end now, each by (time, row)."""
+    """Attempts and leases that end now, in order of rows; where both do, the attempt has."""
     world, heap = state.world[0], state.heap
     while world.heap_size > 0 and heap[0].at_s <= world.now_s:
         job = heap[0].job
@@ -109,10 +111,10 @@ def advance_instant(state: State) -> int:
     world = state.world[0]
     at_s = next_event_s(state)
     if np.isinf(at_s):
-        return STUCK if world.num_queued > 0 else OVER
+        return STUCK if world.num_left > 0 else OVER
     world.now_s = at_s
     _stop_due(state)
-    if world.next_outage < len(state.outages):
+    if world.num_left > 0 and world.next_outage < len(state.outages):
         _change_servers(state)
     _admit_due(state)
     if world.next_withdrawal < len(state.withdrawals):
@@ -133,3 +135,5 @@ def advance_until_decision(state: State) -> int:
             observe(state)
         if verdict >= 0:
             return verdict
+        if log_half_full(state):
+            return FULL

@@ -3,13 +3,14 @@
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.kernel.jit import kernel
+from sim.jit import kernel
 from sim.kernel.layout import QUEUED, RUNNING, State
 from sim.kernel.leaving import requeue
 from sim.kernel.log import FORWARD, PREEMPT, START, log_event
 from sim.kernel.placing import occupy
 from sim.kernel.queue import queue_remove
 from sim.kernel.rates import rerate
+from sim.traits import WHOLE_GPU_MILLI
 
 # Verdicts; the Python side words them.
 LEGAL, NO_SUCH_JOB, NOT_RUNNING, NOT_QUEUED, NO_SUCH_PARTITION, TOO_MANY_FORWARDS = range(6)
@@ -26,6 +27,8 @@ def _check_tenants(state: State, job: int, gpu: int, kind: int) -> int:
         return GPU_FULL
     for k in range(tenants):
         other = state.tenant[gpu, k]
+        if jobs[job].gpu_milli + jobs[other].gpu_milli <= WHOLE_GPU_MILLI:
+            continue  # they asked for parts that fit together
         if not state.physics.feasible[kind, jobs[job].profile, jobs[other].profile]:
             return DOES_NOT_FIT
     return LEGAL
@@ -66,6 +69,7 @@ def _check_gpu(state: State, job: int, gpu: int) -> int:
 
 @kernel
 def _check_start(state: State, job: int, gpus: IntArray, lease_s: float) -> int:
+    now_s = state.world[0].now_s
     if not 0 <= job < len(state.job):
         return NO_SUCH_JOB
     row = state.job[job]
@@ -73,7 +77,7 @@ def _check_start(state: State, job: int, gpus: IntArray, lease_s: float) -> int:
         return NOT_QUEUED
     if not row.least_gpus <= len(gpus) <= row.most_gpus:
         return WRONG_GANG
-    return PAST_LEASE if lease_s <= 0.0 else LEGAL
+    return PAST_LEASE if now_s + lease_s <= now_s else LEGAL
 
 
 @kernel

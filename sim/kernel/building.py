@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
+from sim.errors import SimulationError
 from sim.jobs import JobTable
 from sim.kernel.layout import (
     GPU,
@@ -19,9 +20,11 @@ from sim.kernel.layout import (
     RowArray,
     State,
 )
+from sim.kernel.link_building import gang_sizes, make_links
 from sim.outages import Outages
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
+from sim.physics.scaling import throughputs
 from sim.rules import Rules
 from sim.topology.topology import Topology
 from sim.traits import ANY_TYPE, NEVER_S, WHOLE_GPU_MILLI
@@ -39,7 +42,8 @@ def make_state(
     """Fresh state at time 0 with every job pending."""
     most_running = max(1, min(len(jobs), topology.num_gpus * rules.max_tenants))
     job, fail_at_s, children, withdrawals = _jobs(jobs)
-    tables = _physics(physics, topology, int(job["most_gpus"].max()))
+    tables = _physics(physics, topology, gang_sizes(job))
+    network, loads = make_links(job, topology, physics, rules.max_tenants)
     job["reference_step_s"] = tables.reference_step_s[job["profile"], job["num_gpus"]]
     most_gpus = topology.num_gpus * rules.max_tenants
     largest_server = int(topology.gpus_per_server.max())
@@ -59,12 +63,14 @@ def make_state(
         heap=np.zeros(most_running, dtype=HEAP),
         dirty=np.zeros(len(jobs), dtype=np.int64),
         physics=tables,
+        network=network,
+        loads=loads,
         fail_at_s=fail_at_s,
         children=children,
         withdrawals=withdrawals,
-        outages=_outages(outages),
+        outages=_outages(outages, topology),
         cascade=np.zeros(len(children) + 1, dtype=np.int64),
-        # More than twice what one call of the kernel can log (see `Recorder`).
+        # More than twice what one instant or one decision can log (see `Recorder`).
         log=np.zeros(rows, dtype=LOG),
         log_gpus=np.zeros(6 * most_gpus + 2 * at_once * largest_server + 64, dtype=np.int64),
     )
@@ -74,7 +80,14 @@ def _most_at_once(at_s: FloatArray) -> int:
     return int(np.unique(at_s, return_counts=True)[1].max()) if len(at_s) else 0
 
 
-def _outages(outages: Outages) -> RowArray:
+def _outages(outages: Outages, topology: Topology) -> RowArray:
+    servers = topology.num_servers
+    wrong = (outages.server < 0) | (outages.server >= servers)
+    if wrong.any():
+        raise SimulationError(
+            f"outages name server {outages.server[wrong][0]}; the cluster {topology.name} has "
+            f"servers 0 to {servers - 1}"
+        )
     row = np.zeros(len(outages), dtype=OUTAGE)
     row["at_s"], row["server"], row["kind"] = outages.at_s, outages.server, outages.change
     return row
@@ -98,7 +111,8 @@ def _world(job: RowArray, rules: Rules, physics: Physics, server_partition: IntA
         "max_forwards": rules.max_forwards,
         "num_partitions": int(server_partition.max()) + 1,
         "gpu_limit_milli": int(limit * WHOLE_GPU_MILLI),
-        "links_matter": int(np.any(factors != 1.0)),
+        "links_matter": int(physics.links is None and np.any(factors != 1.0)),
+        "shared_links": int(physics.links is not None),
         "demands_matter": int(np.any(asks)),
     }.items():
         world[key] = value
@@ -201,8 +215,8 @@ def _racks(topology: Topology) -> RowArray:
     return row
 
 
-def _physics(physics: Physics, topology: Topology, largest: int) -> PhysicsArrays:
-    network, steps_s = physics.network, reference_steps_s(largest, topology, physics)
+def _physics(physics: Physics, topology: Topology, gangs: IntArray) -> PhysicsArrays:
+    network, steps_s = physics.network, reference_steps_s(gangs, topology, physics)
     tables = {
         "compute_s": physics.catalogue.compute_s,
         "slowdown": physics.pairs.slowdown,
@@ -212,15 +226,9 @@ def _physics(physics: Physics, topology: Topology, largest: int) -> PhysicsArray
         "nic_factor": network.nic_factor,
         "uplink_factor": network.uplink_factor,
         "reference_step_s": steps_s,
-        "gain": _gain(steps_s),
+        "gain": throughputs(steps_s, physics.catalogue.speedup),
     }
     columns = {key: np.ascontiguousarray(each, np.float64) for key, each in tables.items()}
     return PhysicsArrays(
         **columns, feasible=np.ascontiguousarray(physics.pairs.feasible, dtype=np.bool_)
     )
-
-
-def _gain(steps_s: FloatArray) -> FloatArray:
-    """(P, largest + 1) iterations times GPUs per second on the most compact placements."""
-    gain: FloatArray = np.arange(steps_s.shape[1]) / steps_s
-    return gain

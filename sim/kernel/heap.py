@@ -1,6 +1,6 @@
 """Indexed binary heap of running jobs, keyed (time of what they do next, job)."""
 
-from sim.kernel.jit import inlined
+from sim.jit import inlined
 from sim.kernel.layout import NO_JOB, State
 
 

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.physics.link_loads import LinkLoads
+from sim.physics.link_network import LinkNetwork
 
 RowArray = npt.NDArray[np.void]  # structured
 
@@ -60,7 +62,7 @@ JOB = np.dtype(
         ("gain", FLOAT),  # throughput with `held` GPUs over that with `num_gpus`
         ("started_s", FLOAT),  # start of the attempt that runs
         ("resume_s", FLOAT),  # when this attempt began, or begins, to make progress
-        ("left_s", FLOAT),  # when it last gave its GPUs back
+        ("left_s", FLOAT),  # when it last gave its GPUs back and could go on; -inf: never
         ("run_s", FLOAT),  # time on GPUs before this attempt
         ("run_gpu_s", FLOAT),  # the same times the GPUs held
         ("served_gpu_s", FLOAT),  # the same without restarts
@@ -145,7 +147,8 @@ WORLD = np.dtype(
         ("max_forwards", INT),
         ("num_partitions", INT),
         ("gpu_limit_milli", INT),  # of the tenants of a GPU together
-        ("links_matter", INT),  # the jobs on a link change each other's speed
+        ("links_matter", INT),  # the jobs on a NIC or uplink change each other's speed, by tables
+        ("shared_links", INT),  # speeds come from `network` and `loads`, not from tables
         ("demands_matter", INT),  # some job asks for cores, memory, types or parts of GPUs
     ],
     align=True,
@@ -164,7 +167,7 @@ class PhysicsArrays(NamedTuple):
     nic_factor: FloatArray  # (K,)
     uplink_factor: FloatArray  # (U,)
     reference_step_s: FloatArray  # (P, N + 1) step on the most compact placement of n GPUs
-    gain: FloatArray  # (P, N + 1) throughput of n GPUs over that of one
+    gain: FloatArray  # (P, N + 1) throughput of n GPUs, most compact, over that of one
 
 
 class State(NamedTuple):
@@ -183,6 +186,8 @@ class State(NamedTuple):
     heap: RowArray  # as running; HEAP keyed (at_s, job): what running jobs do next
     dirty: IntArray  # (J,) jobs whose rate may have changed
     physics: PhysicsArrays
+    network: LinkNetwork  # of no size where no links are shared
+    loads: LinkLoads
     fail_at_s: FloatArray  # work at which attempts fail, job by job
     children: IntArray  # rows of jobs, parent by parent
     withdrawals: IntArray  # jobs whose users give up, in order of that time

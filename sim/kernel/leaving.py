@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.kernel.jit import inlined, kernel
+from sim.jit import inlined, kernel
 from sim.kernel.layout import (
     BLOCKED,
     FINISHED,
@@ -12,7 +12,7 @@ from sim.kernel.layout import (
     WITHDRAWN,
     State,
 )
-from sim.kernel.log import FAIL, FINISH, READY, WITHDRAW, log_event
+from sim.kernel.log import EVICT, FAIL, FINISH, READY, WITHDRAW, log_event
 from sim.kernel.placing import vacate
 from sim.kernel.queue import queue_insert, queue_remove
 from sim.kernel.rates import accrue
@@ -31,15 +31,19 @@ def requeue(state: State, job: int, kind: int, keeps_work: bool) -> None:
     """Push a running job off its GPUs, back into the queue.
 
     Work since its last checkpoint is lost unless it `keeps_work` (it writes one as it goes).
+    Only a job stopped by order or by its lease, its work kept, may be renewed at this instant.
     """
     row, world = state.job[job], state.world[0]
     vacate(state, job, QUEUED)
+    if not keeps_work or kind in (FAIL, EVICT):
+        row.left_s = -np.inf
     if keeps_work:
         row.saved_s = row.progress_s
     else:
         if np.isfinite(world.checkpoint_work_s):
             written_s = np.floor(row.progress_s / world.checkpoint_work_s)
-            row.saved_s = max(row.saved_s, written_s * world.checkpoint_work_s)
+            written_s = min(written_s * world.checkpoint_work_s, row.progress_s)
+            row.saved_s = max(row.saved_s, written_s)
         row.lost_s += row.progress_s - row.saved_s
         row.progress_s = row.saved_s
     row.restarts += 1

@@ -1,6 +1,6 @@
 """The kernel's side of the event log: rows appended until Python flushes them."""
 
-from sim.kernel.jit import inlined, kernel
+from sim.jit import inlined, kernel
 from sim.kernel.layout import NO_JOB, State
 
 # sim.event_log.Kind
@@ -24,6 +24,15 @@ def log_event(state: State, kind: int, job: int, gpus: int) -> None:
     for i in range(gpus):
         state.log_gpus[to + i] = state.placed[first + i]
     world.num_logged_gpus = to + gpus
+
+
+@inlined
+def log_half_full(state: State) -> bool:
+    """Whether the log should be flushed before another instant or decision writes to it."""
+    world = state.world[0]
+    return bool(
+        2 * world.num_logged > len(state.log) or 2 * world.num_logged_gpus > len(state.log_gpus)
+    )
 
 
 @kernel

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from sim.jit import inlined, kernel
 from sim.kernel.heap import heap_remove
-from sim.kernel.jit import inlined, kernel
 from sim.kernel.layout import NO_JOB, RUNNING, State
+from sim.kernel.links import enter_links, leave_links
 from sim.kernel.rates import accrue, mark_dirty, mark_neighbours
 
 
@@ -126,6 +127,8 @@ def occupy(state: State, job: int, gpus: int, renewal: bool, lease_end_s: float)
         _measure_spread(state, job)
         if row.servers > 1:
             _count_links(state, job, 1)
+    if state.world[0].shared_links != 0:
+        enter_links(state, job)
     mark_neighbours(state, job)
     _begin(state, job, renewal, lease_end_s)
 
@@ -144,6 +147,8 @@ def vacate(state: State, job: int, status: int) -> None:
     _give_back(state, job)
     if row.servers > 1:
         _count_links(state, job, -1)
+        if world.shared_links != 0:
+            leave_links(state, job)
     mark_neighbours(state, job)
     last = world.num_running - 1
     moved = state.running[last]

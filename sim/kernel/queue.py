@@ -1,6 +1,6 @@
 """The queue: waiting jobs in ascending order of row, kept in place."""
 
-from sim.kernel.jit import inlined
+from sim.jit import inlined
 from sim.kernel.layout import State
 
 

@@ -1,8 +1,10 @@
 """Speed of running jobs: measured again only where a neighbour, NIC or uplink changed."""
 
+from sim.jit import inlined, kernel
 from sim.kernel.heap import heap_set
-from sim.kernel.jit import inlined, kernel
 from sim.kernel.layout import RUNNING, State
+from sim.kernel.links import shared_comm_s
+from sim.physics.spread_rates import resettle
 
 
 @inlined
@@ -104,7 +106,8 @@ def comm_s_of(state: State, job: int, nic: int, uplink: int) -> float:
 def rate_of(state: State, job: int) -> tuple[float, float, float]:
     """Work seconds per second of `job` where it runs now, and its shares of the step.
 
-    The worst worker counts. The shares are those of communication and of what co-location adds.
+    The worst worker counts. The shares are those of communication and of what co-location adds;
+    what writing checkpoints takes is in neither.
     """
     row, gpus, servers, racks = state.job[job], state.gpu, state.server, state.rack
     compute_s = state.physics.compute_s
@@ -120,10 +123,14 @@ def rate_of(state: State, job: int) -> tuple[float, float, float]:
         worst_s, alone_s = max(worst_s, slow_s), max(alone_s, own_s)
         nic = max(nic, servers[server].nic_jobs)
         uplink = max(uplink, racks[servers[server].rack].uplink_jobs)
-    comm_s = comm_s_of(state, job, nic, uplink)
+    if state.world[0].shared_links != 0:
+        comm_s = shared_comm_s(state, job)
+    else:
+        comm_s = comm_s_of(state, job, nic, uplink)
     step_s = worst_s + comm_s
-    rate = row.reference_step_s / step_s * row.gain * state.world[0].pace
-    return float(rate), float(comm_s / step_s), float((worst_s - alone_s) / step_s)
+    pace = state.world[0].pace
+    rate = row.reference_step_s / step_s * row.gain * pace
+    return float(rate), float(comm_s / step_s * pace), float((worst_s - alone_s) / step_s * pace)
 
 
 @inlined
@@ -138,10 +145,19 @@ def accrue(state: State, job: int) -> None:
         row.rated_s = now_s
 
 
+@kernel
+def _mark_resettled(state: State) -> None:
+    """Share links anew where jobs came or went; mark everyone whose share has changed."""
+    for k in range(resettle(state.loads, state.network)):
+        mark_dirty(state, state.loads.part.job[k].job)
+
+
 @inlined
 def rerate(state: State) -> None:
     """Give every dirty running job its new rate and the time of what it does next."""
     world, jobs = state.world[0], state.job
+    if world.shared_links != 0 and state.loads.counts[0].num_touched > 0:
+        _mark_resettled(state)
     for i in range(world.num_dirty):
         job = state.dirty[i]
         row = jobs[job]

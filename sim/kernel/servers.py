@@ -1,6 +1,6 @@
 """Servers that go away and come back."""
 
-from sim.kernel.jit import kernel
+from sim.jit import kernel
 from sim.kernel.layout import CLOSES, OPENS, State
 from sim.kernel.leaving import requeue
 from sim.kernel.log import EVICT, SERVER_DOWN, SERVER_UP, log_server

@@ -66,6 +66,9 @@ class AlphaBetaRing:
             ),
         )
 
+    def links(self, catalogue: Catalogue, topology: Topology) -> None:
+        """None: the tables are all there is."""
+
     def _factor(self, *, free: int, most: int) -> FloatArray:
         """(most + 1,) time factor of 0 .. most jobs on a link that carries `free` at full speed."""
         jobs = np.arange(most + 1)

@@ -15,3 +15,5 @@ class Catalogue:
     sync_bytes: FloatArray  # (P,) gradient bytes an iteration that compute does not hide
     gang_ok: BoolArray  # (P,) may be given to multi-GPU jobs
     source: str  # "measured" or "shipped"
+    # (P, N + 1) throughput of n GPUs, most compact, over that of one; NaN where nobody measured
+    speedup: FloatArray | None = None

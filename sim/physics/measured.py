@@ -17,6 +17,7 @@ from sim.physics.gavel_files import (
 )
 from sim.physics.memory_rule import probably_infeasible
 from sim.physics.pair_table import PairTable
+from sim.physics.scaling_fit import measured_speedup
 from sim.physics.sync_fit import GANGS, LEAST_RATIO, TYPE_WEIGHT, fit_sync_bytes
 
 GPU_TYPES = ("k80", "p100", "v100")
@@ -45,6 +46,7 @@ class MeasuredProfiles(Catalogue):
             ),
             gang_ok=np.array([profile_key(name)[0] not in SINGLE_GPU_MODELS for name in names]),
             source="measured",
+            speedup=measured_speedup(speeds, names),
         )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from sim.arrays import IntArray
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue
+from sim.physics.link_network import LinkNetwork
 from sim.physics.network_tables import NetworkTables
 from sim.physics.pair_table import PairTable
 from sim.topology.topology import Topology
@@ -20,6 +21,8 @@ class Physics:
     pairs: PairTable
     network: NetworkTables
     reference_gpu: str  # GPU type on which the trace's durations were taken
+    # What the kernel charges by instead of `network`, which is then what schedulers are told.
+    links: LinkNetwork | None = None
 
     def __post_init__(self) -> None:
         """Check that the tables describe the same catalogue."""
@@ -28,6 +31,11 @@ class Physics:
             raise PhysicsError(
                 f"pair table has shape {self.pairs.slowdown.shape}, the catalogue needs "
                 f"{(types, profiles, profiles)}; build both from the same profiles"
+            )
+        if self.links is not None and len(self.links.profile) != profiles:
+            raise PhysicsError(
+                f"link network of {len(self.links.profile)} profiles, catalogue of {profiles}; "
+                "build both from the same profiles"
             )
         self.type_index(self.reference_gpu)
 

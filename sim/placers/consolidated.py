@@ -4,6 +4,7 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.compactness import fewest_servers
+from sim.compiled.plan import CONSOLIDATED
 from sim.filling import fill_servers
 from sim.signals import Signal
 from sim.slots import Slots
@@ -18,12 +19,13 @@ class Consolidated:
 
     name = "consolidated"
     needs = Signal.NONE
+    compiled_code = CONSOLIDATED
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs of the compact placement, or None while it is not there."""
         del rng
         topology = slots.topology
-        size = topology.gpus_per_server
+        size = slots.most_per_server
         servers = fewest_servers(slots.servers, slots.usable_per_server, size, gang)
         if len(servers) == 0:
             return None

@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
+from sim.compiled.plan import FIRST_FIT
 from sim.signals import Signal
 from sim.slots import Slots
 
@@ -12,6 +13,7 @@ class FirstFit:
 
     name = "first_fit"
     needs = Signal.NONE
+    compiled_code = FIRST_FIT
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""

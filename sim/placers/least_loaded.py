@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit
 
 from sim.arrays import BoolArray, IntArray
+from sim.compiled.plan import LEAST_LOADED
 from sim.signals import Signal
 from sim.slots import Slots
 
@@ -53,6 +54,7 @@ class LeastLoaded:
 
     name = "least_loaded"
     needs = Signal.NONE
+    compiled_code = LEAST_LOADED
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""

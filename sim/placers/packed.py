@@ -4,6 +4,7 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.compactness import fewest_servers
+from sim.compiled.plan import PACKED
 from sim.filling import fill_servers
 from sim.signals import Signal
 from sim.slots import Slots
@@ -17,6 +18,7 @@ class Packed:
 
     name = "packed"
     needs = Signal.NONE
+    compiled_code = PACKED
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""
@@ -25,7 +27,7 @@ class Packed:
         if usable.sum() < gang:
             return None
         topology = slots.topology
-        size = topology.gpus_per_server
+        size = slots.most_per_server
         servers = fewest_servers(slots.servers, slots.usable_per_server, size, gang)
         if len(servers) == 0:
             servers = slots.servers[np.argsort(-usable, kind="stable")]

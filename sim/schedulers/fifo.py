@@ -1,6 +1,7 @@
 """First in, first out."""
 
 from sim.arrays import IntArray
+from sim.compiled.plan import FIFO
 from sim.protocols import Placer, Sharing
 from sim.queueing import QueueScheduler
 from sim.signals import Signal
@@ -17,6 +18,7 @@ class Fifo(QueueScheduler):
 
     order_name = "fifo"
     order_needs = Signal.NONE
+    compiled_code = FIFO
 
     def __init__(self, *, placer: Placer, sharing: Sharing, skip_blocked: bool) -> None:
         """Compose FIFO with a placement and a sharing rule."""

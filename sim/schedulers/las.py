@@ -1,8 +1,11 @@
 """Least attained service, with preemption at quanta."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
+from sim.compiled.plan import LAS, Plan
 from sim.decision import Start
 from sim.errors import GpuYardError
 from sim.preempting import PreemptiveScheduler
@@ -24,6 +27,7 @@ class Las(PreemptiveScheduler):
 
     order_name = "las"
     order_needs = Signal.NONE
+    compiled_code = LAS
 
     def __init__(self, *, placer: Placer, sharing: Sharing, quantum_gpu_s: float) -> None:
         """`quantum_gpu_s`: GPU-seconds a step."""
@@ -37,12 +41,17 @@ class Las(PreemptiveScheduler):
         steps: FloatArray = np.floor(view.jobs.attained_gpu_s[jobs] / self.quantum_gpu_s + ROUNDING)
         return steps
 
+    def compiled(self) -> Plan | None:
+        """As in the parent, with the quantum."""
+        plan = super().compiled()
+        return None if plan is None else replace(plan, quantum_gpu_s=float(self.quantum_gpu_s))
+
     def wake_s(self, view: ClusterView, starts: list[Start]) -> float | None:
         """The next time at which a job that runs after this decision crosses a quantum."""
         running = np.array(
             [*view.running.tolist(), *(start.job for start in starts)], dtype=np.int64
         )
-        if len(running) == 0 or len(view.queued) == 0:
+        if len(running) == 0:
             return None
         attained_gpu_s = view.jobs.attained_gpu_s[running]
         next_gpu_s = (self.priority(view, running) + 1.0) * self.quantum_gpu_s

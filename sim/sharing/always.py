@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
+from sim.compiled.plan import ALIKE
 from sim.occupancy import ANY_SPEED, SHARING_NEEDS, Occupancy
 from sim.protocols import Placer
 from sim.view import ClusterView
@@ -13,6 +14,8 @@ class AlwaysShare:
 
     name = "always"
     needs = SHARING_NEEDS
+    compiled_code = ALIKE
+    least_speed = ANY_SPEED
 
     def place(
         self, view: ClusterView, occupancy: Occupancy, job: int, placer: Placer,

@@ -2,7 +2,9 @@
 
 import numpy as np
 
+from sim.alone import place_alone
 from sim.arrays import IntArray
+from sim.compiled.plan import IF_NOTHING_IS_EMPTY
 from sim.occupancy import ANY_SPEED, SHARING_NEEDS, Occupancy
 from sim.protocols import Placer
 from sim.view import ClusterView
@@ -13,14 +15,16 @@ class FallbackSharing:
 
     name = "fallback"
     needs = SHARING_NEEDS
+    compiled_code = IF_NOTHING_IS_EMPTY
+    least_speed = ANY_SPEED
 
     def place(
         self, view: ClusterView, occupancy: Occupancy, job: int, placer: Placer,
         rng: np.random.Generator,
     ) -> IntArray | None:  # fmt: skip
         """The placer's choice, exclusive before shared."""
-        gang = int(view.jobs.num_gpus[job])
-        gpus = placer.place(gang, occupancy.exclusive(view), rng)
+        gpus = place_alone(view, occupancy, job, placer, rng)
         if gpus is not None:
             return gpus
+        gang = int(view.jobs.num_gpus[job])
         return placer.place(gang, occupancy.shared(view, job, ANY_SPEED), rng)

@@ -1,8 +1,10 @@
-"""No sharing: only empty GPUs."""
+"""No sharing: only empty GPUs, or the part of one that a job asks for."""
 
 import numpy as np
 
+from sim.alone import place_alone
 from sim.arrays import IntArray
+from sim.compiled.plan import NEVER
 from sim.occupancy import Occupancy
 from sim.protocols import Placer
 from sim.signals import Signal
@@ -10,14 +12,15 @@ from sim.view import ClusterView
 
 
 class NoSharing:
-    """A GPU holds one job at a time."""
+    """A GPU holds one job at a time, or jobs whose parts together are at most a GPU."""
 
     name = "off"
     needs = Signal.NONE
+    compiled_code = NEVER
 
     def place(
         self, view: ClusterView, occupancy: Occupancy, job: int, placer: Placer,
         rng: np.random.Generator,
     ) -> IntArray | None:  # fmt: skip
-        """The placer's choice among empty GPUs."""
-        return placer.place(int(view.jobs.num_gpus[job]), occupancy.exclusive(view), rng)
+        """The placer's choice among GPUs, or parts of GPUs, that nobody holds."""
+        return place_alone(view, occupancy, job, placer, rng)

@@ -2,7 +2,9 @@
 
 import numpy as np
 
+from sim.alone import place_alone
 from sim.arrays import IntArray
+from sim.compiled.plan import IF_NOTHING_IS_EMPTY
 from sim.errors import GpuYardError
 from sim.occupancy import SHARING_NEEDS, Occupancy
 from sim.protocols import Placer
@@ -17,6 +19,7 @@ class SelectiveSharing:
     """
 
     needs = SHARING_NEEDS
+    compiled_code = IF_NOTHING_IS_EMPTY
 
     def __init__(self, *, threshold: float) -> None:
         """`threshold`: least predicted combined speed, typically 1.2 to 1.4.
@@ -28,7 +31,7 @@ class SelectiveSharing:
             raise GpuYardError(
                 f"sharing.threshold is {threshold!r}; it must be a finite number, 0 or more"
             )
-        self.threshold = threshold
+        self.threshold = self.least_speed = threshold
         self.name = f"selective{threshold:g}"
 
     def place(
@@ -36,8 +39,8 @@ class SelectiveSharing:
         rng: np.random.Generator,
     ) -> IntArray | None:  # fmt: skip
         """The placer's choice, exclusive before worthwhile sharing."""
-        gang = int(view.jobs.num_gpus[job])
-        gpus = placer.place(gang, occupancy.exclusive(view), rng)
+        gpus = place_alone(view, occupancy, job, placer, rng)
         if gpus is not None:
             return gpus
+        gang = int(view.jobs.num_gpus[job])
         return placer.place(gang, occupancy.shared(view, job, self.threshold), rng)

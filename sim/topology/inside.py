@@ -4,10 +4,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import TopologyError
+from sim.jit import kernel
 
 NO_ISLAND = -1
 
@@ -47,7 +47,7 @@ class Inside:
         )
 
 
-@njit(cache=True)
+@kernel
 def slowest_hop_gbps(  # noqa: PLR0917 (compiled: arrays by position)
     gpu_switch: IntArray,
     gpu_island: IntArray,

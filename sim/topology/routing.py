@@ -5,9 +5,8 @@ pairs of servers, whose number grows with the square of the cluster. One pair al
 path, as with static equal-cost multi-path hashing of flows; the way back mirrors the way there.
 """
 
-from numba import njit
-
 from sim.arrays import IntArray
+from sim.jit import kernel
 
 CLIMB, DIGITS = 0, 1  # values of LinkGraph.route_kind
 NO_PATH = -1
@@ -16,7 +15,7 @@ _MASK = 0xFFFFFFFF  # the hash works on 32 bits held in 64, so that no product o
 _ODD = 0x45D9F3B
 
 
-@njit(cache=True)
+@kernel
 def mix(value: int) -> int:
     """32-bit integer hash: two rounds of xor-shift and multiplication by an odd constant."""
     x = value & _MASK
@@ -25,13 +24,13 @@ def mix(value: int) -> int:
     return (x >> 16) ^ x
 
 
-@njit(cache=True)
+@kernel
 def pair_hash(a: int, b: int) -> int:
     """Hash of the unordered pair of servers; both directions of a pair agree."""
     return mix(mix(min(a, b) + 1) ^ (max(a, b) + 1) * _ODD)
 
 
-@njit(cache=True)
+@kernel
 def route(  # noqa: PLR0917 (compiled functions take their arrays by position)
     first_up: IntArray,
     up_link: IntArray,
@@ -57,7 +56,7 @@ def route(  # noqa: PLR0917 (compiled functions take their arrays by position)
     return _climb(first_up, up_link, link_ends, a, b, out)
 
 
-@njit(cache=True)
+@kernel
 def _climb(
     first_up: IntArray, up_link: IntArray, link_ends: IntArray, a: int, b: int, out: IntArray
 ) -> int:
@@ -82,7 +81,7 @@ def _climb(
     return 2 * climbed
 
 
-@njit(cache=True)
+@kernel
 def _fix_digits(
     first_up: IntArray, up_link: IntArray, digits: IntArray, a: int, b: int, out: IntArray
 ) -> int:

@@ -8,8 +8,10 @@ from sim.event_log import Kind
 from sim.protocols import Scheduler
 from sim.run import Run
 from sim.simulator import Simulator, simulate
+from sim.traits import CANCELLED
 from tests.oracle.cases import Case
-from tests.oracle.reference import Event, ReferenceSimulator, Stuck
+from tests.oracle.reference import ReferenceSimulator, Stuck
+from tests.oracle.reference_job import Event, ReferenceJob
 from tests.oracle.watching import Watching
 
 
@@ -51,9 +53,19 @@ def _assert_same_outcome(run: Run, reference: ReferenceSimulator) -> None:
         for mine, theirs in (
             (run.start_s[row], job.first_start_s),
             (run.finish_s[row], job.finish_s),
+            (run.run_s[row], job.held_s),
+            (run.run_gpu_s[row], job.held_gpu_s),
+            (run.lost_s[row], job.lost_s),
+            (run.comm_s[row], job.comm_s),
+            (run.interference_s[row], job.slow_s),
+            (run.preemptions[row], job.preemptions),
+            (run.restarts[row], job.restarts),
+            (run.forwards[row], job.forwards),
+            (run.partition[row], job.partition),
+            (run.outcome[row], _outcome(job)),
         ):
-            assert mine == theirs or (math.isnan(mine) and math.isnan(theirs))
-        assert run.run_s[row] == job.held_s or job.state == "running"
-        assert run.preemptions[row] == job.preemptions
-        assert run.forwards[row] == job.forwards
-        assert run.partition[row] == job.partition
+            assert mine == theirs or (math.isnan(mine) and math.isnan(theirs)), (row, mine, theirs)
+
+
+def _outcome(job: ReferenceJob) -> int:
+    return {"finished": job.outcome, "withdrawn": CANCELLED}.get(job.state, -1)

@@ -16,6 +16,14 @@ from sim.physics.pair_table import PairTable
 from sim.physics.physics import Physics
 from sim.rules import Rules
 from sim.topology.topology import Topology
+from tests.oracle.life_cases import (
+    checkpoint_rules,
+    outages_of,
+    with_cores_and_memory,
+    with_measured_scaling,
+    with_traits,
+)
+from tests.oracle.link_cases import linked_topology, with_links
 from tests.sim.worlds import rules_of
 
 GPU_TYPES = ("k80", "p100")
@@ -47,18 +55,32 @@ def cases(
     most_jobs: int = 40,
     physics: bool | None = None,
     equal_servers: bool = False,
+    life: bool = False,
 ) -> Case:
-    """1 to `most_jobs` jobs on 1 to 6 servers of 1 to 4 GPUs."""
+    """1 to `most_jobs` jobs on 1 to 6 servers of 1 to 4 GPUs.
+
+    With `life`, jobs have traits and servers come and go; some jobs may then wait for ever.
+    """
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1), label="tables"))
-    topology = _topology(draw, rng, equal_servers)
+    real = draw(st.booleans(), label="physics") if physics is None else physics
+    linked = real and draw(st.sampled_from([False, False, True]), label="links")
+    if linked:
+        topology = linked_topology(draw, GPU_TYPES, equal_servers)
+    else:
+        topology = _topology(draw, rng, equal_servers)
+    if life:
+        topology = with_cores_and_memory(draw, topology, rng)
     partitions = draw(st.integers(1, min(most_partitions, topology.num_servers)))
     owner = np.arange(topology.num_servers) * partitions // topology.num_servers
-    real = draw(st.booleans(), label="physics") if physics is None else physics
     truth = _physics(topology, rng) if real else _no_physics(topology)
+    truth = with_links(draw, truth, topology, rng) if linked else truth
     guess = _physics(topology, rng)
+    if life:
+        truth = with_measured_scaling(draw, truth, rng)
     pairs = PairTable(guess.pairs.slowdown, truth.pairs.feasible, "belief")
+    jobs = _jobs(draw, topology, owner, rng, most_jobs)
     return Case(
-        jobs=_jobs(draw, topology, owner, rng, most_jobs),
+        jobs=with_traits(draw, jobs, topology, owner, rng) if life else jobs,
         topology=topology,
         physics=truth,
         belief=Physics(truth.catalogue, pairs, truth.network, truth.reference_gpu),
@@ -67,8 +89,9 @@ def cases(
             max_tenants=draw(st.integers(1, 3), label="max_tenants"),
             restart_s=draw(st.sampled_from([0.0, 0.5, 2.0]), label="restart_s"),
             max_forwards=draw(st.integers(0, 3), label="max_forwards"),
+            **(checkpoint_rules(draw) if life else {}),
         ),
-        outages=NO_OUTAGES,
+        outages=outages_of(draw, topology) if life else NO_OUTAGES,
     )
 
 

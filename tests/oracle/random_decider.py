@@ -1,10 +1,11 @@
-"""A scheduler that does anything legal: starts, preempts, migrates, forwards, wakes, asks again."""
+"""A scheduler that does anything legal: starts, leases, preempts, resizes, migrates, forwards."""
 
 import numpy as np
 
 from sim.decision import Decision, Forward, Start
 from sim.signals import Signal
 from sim.view import ClusterView
+from tests.oracle.room import Room
 
 EVERYTHING = Signal.DURATION | Signal.PREDICTION | Signal.PROFILE | Signal.INTERFERENCE
 
@@ -22,27 +23,30 @@ class RandomDecider:
     def reset(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
         self._left = self.whims
+        self._last: dict[int, list[int]] = {}  # GPUs of each job's last start
 
     def _maybe(self, chance: float) -> bool:
         return self._left > 0 and self._rng.random() < chance
 
     def decide(self, view: ClusterView) -> Decision:
-        tenants = [row[row >= 0].tolist() for row in view.tenant]
+        room = Room(view)
         preempts = [job for job in view.running.tolist() if self._maybe(0.15)]
         for job in preempts:
-            for gpu in view.gpus_of(job).tolist():
-                tenants[gpu].remove(job)
+            room.release(job)
         partition = view.jobs.partition.tolist()
         waiting = [*view.queued.tolist(), *preempts]
         forwards = self._forward(view, waiting, partition)
         starts: list[Start] = []
         for job in self._rng.permutation(waiting).tolist() if self._left > 0 else waiting:
-            gpus = None if self._maybe(0.3) else self._gpus(view, tenants, job, partition[job])
-            if gpus is not None:
-                starts.append(Start(job, gpus))
-                for gpu in gpus.tolist():
-                    tenants[gpu].append(job)
-        idle = not any(tenants) and len(starts) < len(waiting)
+            gpus = [] if self._maybe(0.2) else self._gpus(view, room, job, partition[job])
+            if gpus:
+                room.take(job, gpus)
+                self._last[job] = gpus
+                lease_s = (
+                    float(self._rng.choice([0.5, 1.0, 2.0, 5.0])) if self._maybe(0.4) else None
+                )
+                starts.append(Start(job, np.array(gpus), lease_s))
+        idle = self._left > 0 and not any(room.tenants) and len(starts) < len(waiting)
         wake_s = view.now_s + float(self._rng.choice([0.5, 1.0, 3.7]))
         ask = idle or self._maybe(0.3)
         again = self._maybe(0.1)
@@ -65,21 +69,15 @@ class RandomDecider:
                 partition[job] = target
         return forwards
 
-    def _gpus(
-        self, view: ClusterView, tenants: list[list[int]], job: int, partition: int
-    ) -> np.ndarray | None:
+    def _gpus(self, view: ClusterView, room: Room, job: int, partition: int) -> list[int]:
+        """GPUs for `job`; none if it does not fit."""
         most = view.tenant.shape[1] if self._rng.random() < 0.7 else 1
-        mine = view.jobs.profile[job]
-        usable = []
-        for gpu, server in enumerate(view.topology.gpu_server.tolist()):
-            fits = view.belief.pairs.feasible[view.server_type[server], mine]
-            if (
-                view.partition_of_server[server] == partition
-                and len(tenants[gpu]) < most
-                and all(fits[view.jobs.profile[other]] for other in tenants[gpu])
-            ):
-                usable.append(gpu)
-        gang = int(view.jobs.num_gpus[job])
-        if len(usable) < gang:
-            return None
-        return self._rng.choice(usable, size=gang, replace=False)
+        least = wanted = int(view.jobs.num_gpus[job])
+        if view.jobs.elastic is not None:
+            least = int(view.jobs.elastic.least_gpus[job])
+            wanted = int(self._rng.integers(least, int(view.jobs.elastic.most_gpus[job]) + 1))
+        order = room.shuffled(self._rng)
+        if job in self._last and self._maybe(0.5):  # where it was: after a lease, a renewal
+            order, wanted = self._last[job], len(self._last[job])
+        picked = room.pick(job, order, partition, most, wanted)
+        return picked if len(picked) >= least else []

@@ -6,89 +6,24 @@ the kernel has to agree with it event by event.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any
-
-import numpy as np
 
 from sim.arrays import IntArray
-from sim.decision import Decision
+from sim.decision import Decision, Start
 from sim.event_log import Kind
 from sim.jobs import JobTable
-from sim.outages import Outages
+from sim.outages import Change, Outages
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler
 from sim.rules import Rules
-from sim.signals import Signal
 from sim.topology.topology import Topology
-from sim.view import ClusterView, ViewMaker
+from tests.oracle.reference_job import Event, ReferenceJob, reference_jobs
+from tests.oracle.reference_physics import ReferencePhysics, Tenants
+from tests.oracle.reference_servers import ReferenceServers
+from tests.oracle.reference_view import reference_view
 
 
 class Stuck(Exception):
     """Jobs wait and nothing will ever happen."""
-
-
-@dataclass(frozen=True)
-class Event:
-    """One line of the log."""
-
-    time_s: float
-    kind: Kind
-    job: int
-    partition: int
-    gpus: tuple[int, ...]
-
-
-@dataclass
-class ReferenceJob:
-    """One job and all that is known of it."""
-
-    row: int
-    submit_s: float
-    gang: int
-    work_s: float
-    profile: int
-    partition: int
-    reference_step_s: float
-    state: str = "pending"
-    forwards: int = 0
-    preemptions: int = 0
-    progress_s: float = 0.0  # work done up to rated_s
-    speed: float = 0.0  # since rated_s
-    rated_s: float = 0.0
-    finish_due_s: float = math.inf
-    started_s: float = math.nan
-    held_s: float = 0.0  # time on GPUs in earlier attempts
-    served_gpu_s: float = 0.0  # the same without restarts, times GPUs
-    resume_s: float = 0.0  # when this attempt makes progress
-    lease_end_s: float = math.inf
-    left_s: float = -math.inf  # when it last gave GPUs back
-    first_start_s: float = math.nan
-    finish_s: float = math.nan
-    gpus: list[int] = field(default_factory=list)
-
-    def done_s(self, now_s: float) -> float:
-        """Work done by now; none while a restart is under way."""
-        return self.progress_s + self.speed * max(0.0, now_s - self.rated_s)
-
-    def attained_gpu_s(self, now_s: float) -> float:
-        """Service, restarts left out: they do the job no good."""
-        if self.state != "running":
-            return self.served_gpu_s
-        return self.served_gpu_s + max(0.0, now_s - self.resume_s) * self.gang
-
-    def book(self, now_s: float) -> None:
-        """Count the work done at the speed so far."""
-        if now_s > self.rated_s:
-            self.progress_s = min(self.done_s(now_s), self.work_s)
-            self.rated_s = now_s
-
-
-def entry(row: list[float], index: int) -> float:
-    """Tables go on for ever with their last entry."""
-    return row[min(index, len(row) - 1)]
 
 
 class ReferenceSimulator:
@@ -105,26 +40,27 @@ class ReferenceSimulator:
         rules: Rules,
         outages: Outages,
     ) -> None:
-        self.table, self.topology, self.belief = jobs, topology, belief
-        self.max_tenants, self.restart_s = rules.max_tenants, rules.restart_s
-        self.max_forwards = rules.max_forwards
-        self.outages = outages
-        self.compute_s = physics.catalogue.compute_s.tolist()
-        self.slowdown = physics.pairs.slowdown.tolist()
-        self.feasible = physics.pairs.feasible.tolist()
-        self.network = physics.network
-        names = physics.catalogue.gpu_types
-        self.kind_of_server = [
-            names.index(topology.gpu_types[kind]) for kind in topology.server_gpu_type.tolist()
-        ]
-        self.reference_kind = names.index(physics.reference_gpu)
+        self.table, self.topology, self.belief, self.rules = jobs, topology, belief, rules
         self.partition_of_server = partition_of_server.tolist()
-        self.server_of = topology.gpu_server.tolist()
-        self.rack_of = topology.server_rack.tolist()
+        self.physics = ReferencePhysics(topology, physics, rules)
+        self.servers = ReferenceServers(topology)
+        self.changes = list(
+            zip(outages.at_s.tolist(), outages.server.tolist(), outages.change.tolist(),
+                strict=True)
+        )  # fmt: skip
         self.now_s, self.wake_s = 0.0, math.inf
         self.events: list[Event] = []
-        self.tenants: list[list[ReferenceJob]] = [[] for _ in self.server_of]  # in order of start
-        self.jobs = [self._job(row) for row in range(len(jobs))]
+        self.tenants: Tenants = [[] for _ in self.servers.server_of]
+        self.jobs = reference_jobs(jobs)
+
+    def in_state(self, *states: str) -> list[ReferenceJob]:
+        return [job for job in self.jobs if job.state in states]
+
+    def _children(self, parent: ReferenceJob) -> list[ReferenceJob]:
+        return [job for job in self.jobs if parent.row in job.parents]
+
+    def _log(self, kind: Kind, job: ReferenceJob, gpus: list[int]) -> None:
+        self.events.append(Event(self.now_s, kind, job.row, job.partition, tuple(gpus)))
 
     # --- Time -------------------------------------------------------------------------------
 
@@ -133,240 +69,200 @@ class ReferenceSimulator:
         scheduler.reset(seed)
         again = False
         while again or self._advance():
-            decision = scheduler.decide(self._view(scheduler.needs))
+            decision = scheduler.decide(reference_view(self, scheduler.needs))
             self._apply(decision)
             again = decision.again
         return self.events
 
-    def _in_state(self, state: str) -> list[ReferenceJob]:
-        return [job for job in self.jobs if job.state == state]
+    def _anybody_left(self) -> bool:
+        return not all(job.over for job in self.jobs)
+
+    def _next_s(self) -> float:
+        times = [self.wake_s]
+        times += [job.stops_s for job in self.in_state("running")]
+        times += [job.submit_s for job in self.in_state("pending")]
+        times += [job.withdraw_at_s for job in self.jobs if not job.over]
+        if self._anybody_left():
+            times += [at_s for at_s, _, _ in self.changes[:1]]
+        return min(times)
 
     def _advance(self) -> bool:
         while True:
-            times = [self.wake_s]
-            times += [job.finish_due_s for job in self._in_state("running")]
-            times += [job.submit_s for job in self._in_state("pending")]
-            if math.isinf(min(times)):
-                if self._in_state("queued"):
+            self.now_s = next_s = self._next_s()
+            if math.isinf(next_s):
+                if self._anybody_left():
                     raise Stuck
                 return False
-            self.now_s = min(times)
-            self._finish_and_admit()
+            self._stop_due()
+            self._change_servers()
+            self._admit()
+            self._withdraw_due()
             self._rate_everybody()
             woken = self.wake_s <= self.now_s
             if woken:
                 self.wake_s = math.inf
-            if woken or self._in_state("queued"):
+            if woken or self.in_state("queued"):
                 return True
 
-    def _finish_and_admit(self) -> None:
-        due = [job for job in self._in_state("running") if job.finish_due_s <= self.now_s]
-        for job in sorted(due, key=lambda job: (job.finish_due_s, job.row)):
-            self._leave(job, "finished")
-            job.progress_s = job.work_s
-            job.finish_s = self.now_s
-            self._log(Kind.FINISH, job, job.gpus)
-        for job in self._in_state("pending"):
-            if job.submit_s <= self.now_s:
-                job.state = "queued"
-                self._log(Kind.ARRIVAL, job, [])
+    def _stop_due(self) -> None:
+        due = [job for job in self.in_state("running") if job.stops_s <= self.now_s]
+        for job in due:  # in order of rows
+            if job.due_s > self.now_s:
+                self._requeue(job, Kind.EXPIRE, keeps_work=True)
+            elif job.fail_at_s:
+                job.book(self.now_s)
+                job.progress_s = job.fail_at_s[0]
+                self._requeue(job, Kind.FAIL, keeps_work=True)
+                del job.fail_at_s[0]
+            else:
+                self._finish(job)
 
-    def _log(self, kind: Kind, job: ReferenceJob, gpus: list[int]) -> None:
-        self.events.append(Event(self.now_s, kind, job.row, job.partition, tuple(gpus)))
+    def _finish(self, job: ReferenceJob) -> None:
+        self._leave(job, "finished")
+        job.progress_s = job.work_s
+        job.finish_s = self.now_s
+        self._log(Kind.FINISH, job, job.gpus)
+        for child in self._children(job):
+            if job.outcome != 0:
+                self._withdraw(child)
+            elif child.state == "blocked" and self._is_free(child):
+                child.state = "queued"
+                self._log(Kind.READY, child, [])
+
+    def _is_free(self, job: ReferenceJob) -> bool:
+        return all(self.jobs[parent].state == "finished" for parent in job.parents)
+
+    def _change_servers(self) -> None:
+        while self._anybody_left() and self.changes and self.changes[0][0] <= self.now_s:
+            _, server, change = self.changes.pop(0)
+            was_up = self.servers.is_up(server)
+            self.servers.change(server, change)
+            if was_up == self.servers.is_up(server):
+                continue
+            gpus = self.servers.gpus_of(server)
+            kind = Kind.SERVER_DOWN if was_up else Kind.SERVER_UP
+            owner = self.partition_of_server[server]
+            self.events.append(Event(self.now_s, kind, -1, owner, tuple(gpus)))
+            for gpu in gpus:
+                for job in list(self.tenants[gpu]):
+                    self._requeue(job, Kind.EVICT, keeps_work=change == Change.CLOSE)
+
+    def _admit(self) -> None:
+        for job in self.in_state("pending"):
+            if job.submit_s > self.now_s:
+                continue
+            self._log(Kind.ARRIVAL, job, [])
+            job.state = "queued" if self._is_free(job) else "blocked"
+            if job.doomed:
+                self._withdraw(job)
+
+    def _withdraw_due(self) -> None:
+        late = [job for job in self.jobs if job.withdraw_at_s <= self.now_s]
+        for job in sorted(late, key=lambda job: (job.withdraw_at_s, job.row)):
+            self._withdraw(job)
+
+    def _withdraw(self, job: ReferenceJob) -> None:
+        """The job, its children, theirs, and so on."""
+        found = [job]
+        for each in found:
+            if each.over:
+                continue
+            found += [child for child in self._children(each) if child not in found]
+            if each.state == "pending":
+                each.doomed = True
+                continue
+            held = each.gpus if each.state == "running" else []
+            if held:
+                self._leave(each, "withdrawn")
+            each.state = "withdrawn"
+            each.finish_s = self.now_s
+            self._log(Kind.WITHDRAW, each, held)
 
     # --- Decisions --------------------------------------------------------------------------
 
     def _apply(self, decision: Decision) -> None:
         """The decision is legal: the kernel's own checks are tested elsewhere."""
         for row in decision.preempts:
-            job = self.jobs[row]
-            self._leave(job, "queued")
-            job.preemptions += 1
-            self._log(Kind.PREEMPT, job, job.gpus)
+            self._requeue(self.jobs[row], Kind.PREEMPT, keeps_work=self.rules.preempt_saves)
+            self.jobs[row].preemptions += 1
         for forward in decision.forwards:
             job = self.jobs[forward.job]
-            assert job.state == "queued" and job.forwards < self.max_forwards
+            assert job.state == "queued" and job.forwards < self.rules.max_forwards
             job.partition = forward.partition
             job.forwards += 1
             self._log(Kind.FORWARD, job, [])
         for start in decision.starts:
-            self._start(self.jobs[start.job], start.gpus.tolist())
+            self._start(self.jobs[start.job], start)
         self._rate_everybody()
         self.wake_s = math.inf if decision.wake_s is None else decision.wake_s
 
-    def _start(self, job: ReferenceJob, gpus: list[int]) -> None:
-        assert job.state == "queued" and len(set(gpus)) == len(gpus) == job.gang
-        renewal = job.left_s == self.now_s and job.gpus == gpus
+    def _start(self, job: ReferenceJob, start: Start) -> None:
+        gpus = start.gpus.tolist()
+        assert job.state == "queued" and job.least <= len(set(gpus)) == len(gpus) <= job.most
+        renewal = job.renewable_s == self.now_s and job.gpus == gpus
         job.gpus = gpus
         for gpu in gpus:
-            assert len(self.tenants[gpu]) < self.max_tenants
-            assert self.partition_of_server[self.server_of[gpu]] == job.partition
-            self.tenants[gpu].append(job)
+            self._take(job, gpu)
         job.state = "running"
         job.speed = 0.0
         job.started_s = self.now_s
         if renewal:  # it goes on as if it had never stopped
             job.resume_s = max(self.now_s, job.resume_s)
         else:
-            job.resume_s = self.now_s + (self.restart_s if job.preemptions else 0.0)
+            job.resume_s = self.now_s + (self.rules.restart_s if job.restarts else 0.0)
         job.rated_s = job.resume_s
+        job.lease_end_s = math.inf if start.lease_s is None else self.now_s + start.lease_s
         if math.isnan(job.first_start_s):
             job.first_start_s = self.now_s
         self._log(Kind.START, job, gpus)
 
+    def _take(self, job: ReferenceJob, gpu: int) -> None:
+        server = self.servers.server_of[gpu]
+        self.tenants[gpu].append(job)
+        assert self.servers.is_up(server)
+        assert self.partition_of_server[server] == job.partition
+        assert len(self.tenants[gpu]) <= self.rules.max_tenants
+        assert sum(other.gpu_milli for other in self.tenants[gpu]) <= self.gpu_limit_milli
+        assert (job.type_mask >> self.servers.type_of[server]) & 1
+        assert self.servers.cpu_free_milli(server, self.tenants) >= 0
+        assert self.servers.memory_free_mib(server, self.tenants) >= 0
+
+    @property
+    def gpu_limit_milli(self) -> int:
+        """What the tenants of a GPU may ask for together."""
+        over = self.rules.gpu_oversubscription
+        return int(1000 * (self.rules.max_tenants if over is None else over))
+
+    def _requeue(self, job: ReferenceJob, kind: Kind, *, keeps_work: bool) -> None:
+        self._leave(job, "queued")
+        if keeps_work:
+            job.saved_s = job.progress_s
+        elif self.rules.checkpoint_work_s is not None:
+            every_s = self.rules.checkpoint_work_s
+            written_s = min(math.floor(job.progress_s / every_s) * every_s, job.progress_s)
+            job.saved_s = max(job.saved_s, written_s)
+        job.lost_s += job.progress_s - job.saved_s
+        job.progress_s = job.saved_s
+        job.restarts += 1
+        alive = keeps_work and kind in (Kind.PREEMPT, Kind.EXPIRE)
+        job.renewable_s = self.now_s if alive else -math.inf
+        self._log(kind, job, job.gpus)
+
     def _leave(self, job: ReferenceJob, state: str) -> None:
         job.book(self.now_s)
         job.held_s += self.now_s - job.started_s
-        job.served_gpu_s += max(0.0, self.now_s - job.resume_s) * job.gang
-        job.left_s = self.now_s
+        job.held_gpu_s += (self.now_s - job.started_s) * len(job.gpus)
+        job.served_gpu_s += max(0.0, self.now_s - job.resume_s) * len(job.gpus)
         job.state = state
-        job.finish_due_s = math.inf
+        job.due_s = math.inf
         for gpu in job.gpus:
             self.tenants[gpu].remove(job)
 
-    # --- Physics ----------------------------------------------------------------------------
-
-    def _job(self, row: int) -> ReferenceJob:
-        gang, profile = int(self.table.num_gpus[row]), int(self.table.profile[row])
-        largest = max(self.server_of.count(server) for server in set(self.server_of))
-        servers = math.ceil(gang / largest)
-        racks = math.ceil(servers / max(self.rack_of.count(rack) for rack in set(self.rack_of)))
-        comm_s = self._comm_s(profile, min(gang, largest), servers, racks, 1, 1)
-        return ReferenceJob(
-            row=row,
-            submit_s=float(self.table.submit_s[row]),
-            gang=gang,
-            work_s=float(self.table.duration_s[row]),
-            profile=profile,
-            partition=int(self.table.home[row]),
-            reference_step_s=self.compute_s[profile][self.reference_kind] + comm_s,
-        )
-
-    def _comm_s(
-        self, profile: int, local: int, servers: int, racks: int, on_nic: int, on_uplink: int
-    ) -> float:
-        tables = self.network
-        local_s = entry(tables.local_s[profile].tolist(), local)
-        server_s = entry(tables.server_s[profile].tolist(), servers)
-        rack_s = entry(tables.rack_s[profile].tolist(), racks)
-        nic, uplink = tables.nic_factor.tolist(), tables.uplink_factor.tolist()
-        return local_s + server_s * entry(nic, on_nic) + rack_s * entry(uplink, on_uplink)
-
-    def _servers(self, job: ReferenceJob) -> set[int]:
-        return {self.server_of[gpu] for gpu in job.gpus}
-
-    def _racks(self, job: ReferenceJob) -> set[int]:
-        return {self.rack_of[server] for server in self._servers(job)}
-
-    def _sharers(self, places: Callable[[ReferenceJob], set[int]], job: ReferenceJob) -> int:
-        """Jobs that span several of these places, on the busiest one of `job`."""
-        wide = [places(other) for other in self._in_state("running") if len(places(other)) > 1]
-        return max(1, *(sum(1 for spans in wide if place in spans) for place in places(job)))
-
-    def _speed(self, job: ReferenceJob) -> float:
-        worst_s = 0.0
-        for gpu in job.gpus:
-            kind = self.kind_of_server[self.server_of[gpu]]
-            slow = 1.0
-            for other in self.tenants[gpu]:
-                if other is not job:
-                    slow += self.slowdown[kind][job.profile][other.profile] - 1.0
-            worst_s = max(worst_s, self.compute_s[job.profile][kind] * slow)
-        servers = [self.server_of[gpu] for gpu in job.gpus]
-        local = max(servers.count(server) for server in servers)
-        comm_s = self._comm_s(
-            job.profile, local, len(self._servers(job)), len(self._racks(job)),
-            self._sharers(self._servers, job), self._sharers(self._racks, job),
-        )  # fmt: skip
-        return job.reference_step_s / (worst_s + comm_s)
-
     def _rate_everybody(self) -> None:
-        for job in self._in_state("running"):
-            speed = self._speed(job)
+        running = self.in_state("running")
+        for job in running:
+            speed, comm_share, slow_share = self.physics.speed(job, self.tenants, running)
             if speed != job.speed:
                 job.book(self.now_s)
-                job.speed = speed
-                job.finish_due_s = job.rated_s + (job.work_s - job.progress_s) / speed
-
-    # --- Views ------------------------------------------------------------------------------
-
-    def _view(self, needs: Signal) -> ClusterView:
-        """What the scheduler sees, from arrays made for this one view."""
-        return ViewMaker(
-            state=self._columns(),  # type: ignore[arg-type]
-            jobs=self.table,
-            topology=self.topology,
-            belief=self.belief,
-            max_forwards=self.max_forwards,
-            granted=needs,
-        ).view()
-
-    def _columns(self) -> SimpleNamespace:
-        queued = [job.row for job in self._in_state("queued")]
-        running = [job.row for job in self._in_state("running")]
-        gangs = [job.gang for job in self.jobs]
-        slot = np.concatenate([[0], np.cumsum(gangs)])
-        placed = np.full(slot[-1], -1)
-        for job in self._in_state("running"):
-            placed[slot[job.row] : slot[job.row + 1]] = job.gpus
-        tenant = np.full((len(self.tenants), self.max_tenants), -1)
-        for gpu, holders in enumerate(self.tenants):
-            tenant[gpu, : len(holders)] = [job.row for job in holders]
-        first = self.topology.server_first_gpu.tolist()
-        spans = range(len(self.rack_of))
-        free = [sum(not self.tenants[g] for g in range(first[s], first[s + 1])) for s in spans]
-
-        def column(value: Callable[[ReferenceJob], Any]) -> np.ndarray:
-            return np.array([value(job) for job in self.jobs])
-
-        def busy(places: Callable[[ReferenceJob], set[int]], number: int) -> np.ndarray:
-            wide = [places(job) for job in self._in_state("running") if len(places(job)) > 1]
-            return np.array([sum(place in of for of in wide) for place in range(number)])
-
-        count = len(queued)
-        return SimpleNamespace(
-            world={
-                "now_s": [self.now_s],
-                "queue_first": [0],
-                "num_queued": [count],
-                "num_running": [len(running)],
-                "gpu_limit_milli": [1000 * self.max_tenants],
-                "num_partitions": [max(self.partition_of_server) + 1],
-            },
-            queue=np.array(queued, dtype=np.int64),
-            running=np.array(running, dtype=np.int64),
-            job={
-                "submit_s": column(lambda job: job.submit_s),
-                "num_gpus": np.array(gangs),
-                "held": np.array(gangs),
-                "work_s": column(lambda job: job.work_s),
-                "profile": column(lambda job: job.profile),
-                "partition": column(lambda job: job.partition),
-                "forwards": column(lambda job: job.forwards),
-                "preemptions": column(lambda job: job.preemptions),
-                "restarts": column(lambda job: job.preemptions),
-                "attained_gpu_s": column(lambda job: job.attained_gpu_s(self.now_s)),
-                "resume_s": column(lambda job: job.resume_s),
-                "lease_end_s": column(lambda job: job.lease_end_s),
-                "seen_progress_s": column(
-                    lambda job: job.done_s(self.now_s) if job.state == "running" else job.progress_s
-                ),
-                "first": slot[:-1],
-            },
-            gpu={
-                "tenants": np.array([len(holders) for holders in self.tenants]),
-                "milli": np.array([1000 * len(holders) for holders in self.tenants]),
-            },
-            tenant=tenant,
-            server={
-                "partition": np.array(self.partition_of_server),
-                "type": np.array(self.kind_of_server),
-                "nic_jobs": busy(self._servers, len(self.rack_of)),
-                "closed": np.zeros(len(self.rack_of), dtype=np.int64),
-                "cpu_free_milli": np.zeros(len(self.rack_of), dtype=np.int64),
-                "memory_free_mib": np.zeros(len(self.rack_of), dtype=np.int64),
-            },
-            server_free=np.array(free),
-            rack={"uplink_jobs": busy(self._racks, self.topology.num_racks)},
-            placed=placed,
-        )
+                job.speed, job.comm_share, job.slow_share = speed, comm_share, slow_share
+                job.due_s = job.rated_s + (job.target_s - job.progress_s) / speed

@@ -11,6 +11,14 @@ from tests.oracle.catalogue import FORWARDINGS, ORDERS, PLACERS, SHARINGS
 from tests.oracle.random_decider import RandomDecider
 
 
+def plain_or_full_life(partitions: int) -> st.SearchStrategy[Case]:
+    """Half of the cases with traits and outages; there some jobs may wait for ever."""
+    plain, full = (
+        cases(most_partitions=partitions, most_jobs=20, life=life) for life in (False, True)
+    )
+    return st.one_of(plain, full)
+
+
 @settings(max_examples=150)
 @given(case=cases(most_partitions=3), seed=st.integers(0, 9))
 def test_anything_legal(case: Case, seed: int) -> None:
@@ -18,10 +26,16 @@ def test_anything_legal(case: Case, seed: int) -> None:
     assert (run.finish_s >= run.jobs.submit_s).all()
 
 
+@settings(max_examples=400)
+@given(case=cases(most_partitions=3, life=True), seed=st.integers(0, 9))
+def test_anything_legal_through_all_of_life(case: Case, seed: int) -> None:
+    assert_agreement(case, lambda: RandomDecider(whims=60), seed)
+
+
 @pytest.mark.parametrize("placer", PLACERS)
 @pytest.mark.parametrize("order", ORDERS)
-@settings(max_examples=7)
-@given(case=cases(most_partitions=1, most_jobs=20), seed=st.integers(0, 9))
+@settings(max_examples=8)
+@given(case=plain_or_full_life(1), seed=st.integers(0, 9))
 def test_every_order_with_every_placer_and_sharing(
     order: str, placer: str, case: Case, seed: int
 ) -> None:
@@ -33,7 +47,7 @@ def test_every_order_with_every_placer_and_sharing(
 @pytest.mark.parametrize("order", ORDERS)
 @settings(max_examples=10)
 @given(
-    case=cases(most_partitions=3, most_jobs=20),
+    case=plain_or_full_life(3),
     placer=st.sampled_from(sorted(PLACERS)),
     sharing=st.sampled_from(sorted(SHARINGS)),
 )

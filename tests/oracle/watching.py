@@ -40,6 +40,13 @@ class Watching:
                 "progress_s": view.jobs.progress_s[here].tolist(),
                 "attained_gpu_s": view.jobs.attained_gpu_s[here].tolist(),
                 "resume_s": view.jobs.resume_s[view.running].tolist(),
+                "lease_end_s": view.jobs.lease_end_s[view.running].tolist(),
+                "restarts": view.jobs.restarts[here].tolist(),
+                "server_closed": view.server_closed.tolist(),
+                "cpu_free_milli": view.server_cpu_free_milli.tolist(),
+                "memory_free_mib": view.server_memory_free_mib.tolist(),
+                "gpu_milli": view.gpu_milli.tolist(),
+                "gpu_limit_milli": view.gpu_limit_milli,
             }
         )
         return self._scheduler.decide(view)

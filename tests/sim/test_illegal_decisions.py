@@ -1,14 +1,18 @@
 """Every illegal decision ends the run, and the error says who, what, where and when."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from sim.decision import Decision, Forward, Start
 from sim.errors import InvalidDecision
 from sim.kernel import apply as verdicts
+from sim.outages import Change
 from sim.simulator import Simulator
+from sim.traits import Demands, Elastic
 from tests.sim.scripted import Scripted
-from tests.sim.worlds import Job, cluster, physics_of, play, world
+from tests.sim.worlds import Job, changes, cluster, physics_of, play, world
 
 # At t=2 (partition 0 is GPUs 0, 1; partition 1 is 2, 3): A runs on GPU 0, B and C wait, D is to
 # come. Profiles 0 and 1 do not fit together.
@@ -110,6 +114,87 @@ def test_an_illegal_decision_is_refused_by_name(what: str):
         play(yard(), Scripted(*FIRST, decision))
 
 
+# Two servers of 2 GPUs, types x and y; each has 4 cores and 100 MiB. At t=2 server 1 is away.
+# A holds 700 thousandths of GPU 0, and 3 cores and 60 MiB with it.
+ASKS = [(700, 3000, 60, -1), (400, 0, 0, -1), (1000, 1500, 0, -1), (1000, 0, 50, -1),
+        (1000, 0, 0, 0b10), (1000, 0, 0, -1)]  # fmt: skip
+
+
+def demanding() -> Simulator:
+    topology = cluster(2, 2, types=("x", "y"))
+    topology = dataclasses.replace(
+        topology,
+        server_cpu_milli=np.array([4000, 4000]),
+        server_memory_mib=np.array([100, 100]),
+    )
+    gangs = [1, 1, 1, 1, 1, 2]
+    least, most = [1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 3]
+    jobs = [Job(0 if row == 0 else 2, gang, 50) for row, gang in enumerate(gangs)]
+    traits = {
+        "demands": Demands(*(np.array(column) for column in zip(*ASKS, strict=True))),
+        "elastic": Elastic(np.array(least), np.array(most)),
+    }
+    return world(
+        jobs, topology, traits=traits, outages=changes((1.0, 1, Change.CLOSE)), max_tenants=3,
+        physics=physics_of(topology, compute_s=(1.0, 1.0)), gpu_oversubscription=1.0,
+    )  # fmt: skip
+
+
+LIFE = {
+    "part that is not left": (
+        start(1, 0),
+        r"job B \(row 1\): GPU 0 is held by job rows 0 with 700 thousandths; max_tenants is 3, "
+        r"and together they may ask for 1000 at t=2\.0 s",
+    ),
+    "server that is away": (
+        start(1, 2),
+        r"job B \(row 1\): GPU 2 is on server 1, which is away at t=2\.0 s",
+    ),
+    "cores": (
+        start(2, 1),
+        r"job C \(row 2\): its workers need 1500 thousandths of a core each, server 0 of GPU 1 "
+        r"has 1000 free at t=2\.0 s",
+    ),
+    "memory": (
+        start(3, 1),
+        r"job D \(row 3\): its workers need 50 MiB each, server 0 of GPU 1 has 40 free at",
+    ),
+    "type": (start(4, 1), r"job E \(row 4\): GPU 1 is of type 0, which the job does not accept"),
+    "too many": (
+        start(5, 0, 1, 2, 3),
+        r"job F \(row 5\): needs 1 to 3 GPUs, the decision names 4 at t=2\.0 s",
+    ),
+    "too few": (start(5), r"job F \(row 5\): needs 1 to 3 GPUs, the decision names 0"),
+    "lease of nothing": (
+        Start(5, np.array([1]), 0.0),
+        r"job F \(row 5\): gets a lease that does not end after now; .* at t=2\.0 s",
+    ),
+    "lease too short for the clock": (
+        Start(5, np.array([1]), 1e-300),
+        r"job F \(row 5\): gets a lease that does not end after now",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", LIFE)
+def test_demands_absences_sizes_and_leases_are_refused_by_name(what: str):
+    order, message = LIFE[what]
+    first = Decision(starts=(start(0, 0),))
+    with pytest.raises(InvalidDecision, match=message):
+        play(demanding(), Scripted(first, Decision(starts=(order,))))
+
+
+def test_the_workers_of_one_start_count_together():
+    # Each worker of the gang wants 3 of the server's 4 cores: one would fit, two do not.
+    topology = dataclasses.replace(cluster(1, 2), server_cpu_milli=np.array([4000]))
+    asks = Demands(*(np.array([each]) for each in (1000, 3000, 0, -1)))
+    yard = world([Job(0, 2, 5)], topology, traits={"demands": asks})
+    with pytest.raises(
+        InvalidDecision, match=r"3000 thousandths of a core each, .* GPU 1 has 4000"
+    ):
+        play(yard, Scripted(Decision(starts=(start(0, 0, 1),))))
+
+
 def test_a_profile_that_does_not_fit_beside_the_holder():
     decision = Decision(starts=(start(1, 0),))
     message = r"job B \(row 1\): does not fit in the memory of GPU 0 beside job rows 0 at t=2\.0 s"
@@ -135,13 +220,12 @@ def test_a_finished_job_does_not_start_again():
 
 
 def test_the_table_covers_every_verdict():
-    named = [n for n in dir(verdicts) if n.isupper() and n not in ("LEGAL", "NOW_S", "WAKE_S")]
-    own = {n for n in named if n not in ("QUEUED", "RUNNING", "FORWARD", "PREEMPT", "START")}
-    assert own == {
+    others = ("LEGAL", "QUEUED", "RUNNING", "FORWARD", "PREEMPT", "START", "WHOLE_GPU_MILLI")
+    assert {name for name in dir(verdicts) if name.isupper()} - set(others) == {
         "NO_SUCH_JOB", "NOT_RUNNING", "NOT_QUEUED", "NO_SUCH_PARTITION", "TOO_MANY_FORWARDS",
         "WRONG_GANG", "NO_SUCH_GPU", "FOREIGN_GPU", "GPU_TWICE", "GPU_FULL", "DOES_NOT_FIT",
         "PAST_WAKE", "FORWARDED_TWICE", "SERVER_AWAY", "WRONG_TYPE", "NO_CORES", "NO_MEMORY",
-            "PAST_LEASE",
+        "PAST_LEASE",
     }  # fmt: skip
 
 

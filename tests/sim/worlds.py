@@ -1,13 +1,14 @@
 """Small worlds written by hand, and what happened in them as attempts on GPUs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sim.event_log import EventLog, Kind
 from sim.jobs import JobTable
-from sim.outages import NO_OUTAGES
+from sim.outages import NO_OUTAGES, Change, Outages
 from sim.physics.catalogue import Catalogue
 from sim.physics.network_tables import NetworkTables
 from sim.physics.pair_table import PairTable
@@ -19,6 +20,8 @@ from sim.simulator import Simulator, simulate
 from sim.topology.leaf_spine import leaf_spine
 from sim.topology.partitions import contiguous_partitions
 from sim.topology.topology import Topology
+
+STOPS = (Kind.FINISH, Kind.PREEMPT, Kind.FAIL, Kind.EVICT, Kind.EXPIRE, Kind.WITHDRAW)
 
 
 class Job(NamedTuple):
@@ -125,21 +128,30 @@ def world(
     physics: Physics | None = None,
     belief: Physics | None = None,
     partitions: int = 1,
-    max_tenants: int = 1,
-    restart_s: float = 0.0,
-    max_forwards: int = 3,
+    outages: Outages = NO_OUTAGES,
+    traits: Mapping[str, Any] | None = None,
+    **rules: Any,
 ) -> Simulator:
-    """A simulator at time 0; physics off unless given, and believed as it is."""
+    """A simulator at time 0; physics off unless given, and believed as it is.
+
+    `traits` are fields of the job table, `rules` fields of `Rules`.
+    """
     known = physics_of(topology) if physics is None else physics
     return Simulator(
-        jobs=job_table(jobs),
+        jobs=replace(job_table(jobs), **(traits or {})),
         topology=topology,
         physics=known,
         belief=known if belief is None else belief,
         partition_of_server=contiguous_partitions(topology, partitions),
-        rules=rules_of(max_tenants=max_tenants, restart_s=restart_s, max_forwards=max_forwards),
-        outages=NO_OUTAGES,
+        rules=rules_of(**rules),
+        outages=outages,
     )
+
+
+def changes(*rows: tuple[float, int, Change]) -> Outages:
+    """Outages from (time, server, change), in order."""
+    at_s, server, change = np.array(rows, dtype=np.float64).T
+    return Outages(at_s, server.astype(np.int64), change.astype(np.int64))
 
 
 def play(simulator: Simulator, scheduler: Scheduler, seed: int = 0) -> Run:
@@ -154,7 +166,7 @@ def attempts(log: EventLog) -> dict[str, list[Attempt]]:
     for time_s, kind, job, gpus in rows:
         if kind == Kind.START:
             began[job] = time_s
-        elif kind in (Kind.FINISH, Kind.PREEMPT):
+        elif kind in STOPS and job in began:
             stay = Attempt(began.pop(job), time_s, tuple(sorted(gpus.tolist())))
             stays.setdefault(chr(ord("A") + job), []).append(stay)
     return stays

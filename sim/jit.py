@@ -1,6 +1,6 @@
-"""How the kernel is compiled.
+"""How the functions of the event loop are compiled.
 
-No function of the kernel makes an array, so numba's reference counting is switched off: handing
+None of them makes an array, so numba's reference counting is switched off: handing
 the state from function to function would otherwise touch the count of each of its arrays, which
 took ten times as long as the work itself (79,515 jobs of FIFO: 0.25 s with, 0.04 s without).
 """

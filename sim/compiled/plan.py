@@ -1,0 +1,23 @@
+"""What a scheduler says of itself so that compiled code can stand in for it."""
+
+from dataclasses import dataclass
+
+# Orders. The values of Plan.order.
+FIFO, SJF, SMALLEST_GANG, SRTF, LAS = range(5)
+# Placers. The values of Plan.placer.
+FIRST_FIT, WORST_FIT, CONSOLIDATED, PACKED, LEAST_LOADED = range(5)
+# When GPUs with a tenant are offered. The values of Plan.sharing.
+NEVER, IF_NOTHING_IS_EMPTY, ALIKE = range(3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One composition of order, placer and sharing rule, in codes."""
+
+    order: int
+    preempts: bool  # waiting jobs push running ones of lower priority aside
+    placer: int
+    sharing: int
+    least_speed: float  # combined speed that the tenants of a shared GPU must exceed
+    skip_blocked: bool
+    quantum_gpu_s: float  # LAS; NaN for the others

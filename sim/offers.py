@@ -1,0 +1,135 @@
+"""Which GPUs of which servers a job may be offered; compiled steps of `sim.occupancy`."""
+
+import numpy as np
+from numba import njit
+
+from sim.arrays import BoolArray, FloatArray, IntArray
+
+WHOLE = 1000  # thousandths of a GPU
+
+
+@njit(cache=True)
+def offer_empty(
+    tenants: IntArray,
+    server_first_gpu: IntArray,
+    servers: IntArray,
+    usable: BoolArray,
+    per_server: IntArray,
+) -> None:
+    """Mark the empty GPUs of `servers`."""
+    for server in servers:
+        count = 0
+        for gpu in range(server_first_gpu[server], server_first_gpu[server + 1]):
+            if tenants[gpu] == 0:
+                usable[gpu] = True
+                count += 1
+        per_server[server] = count
+
+
+@njit(cache=True)
+def offer_parts(  # noqa: PLR0917 - arrays go by position into compiled code
+    milli: IntArray,
+    tenants: IntArray,
+    most_tenants: int,
+    ask_milli: int,
+    tight: bool,
+    usable: BoolArray,
+    cost: FloatArray,
+) -> None:
+    """Mark the GPUs on which a job finds the thousandths it asks for beside its tenants'.
+
+    With `tight` only GPUs that have tenants. `cost` is filled with what would be left over.
+    """
+    for gpu in range(len(milli)):
+        left = WHOLE - milli[gpu] - ask_milli
+        shares = tenants[gpu] > 0 and ask_milli < WHOLE and tenants[gpu] < most_tenants
+        usable[gpu] = left >= 0 and (shares or (tenants[gpu] == 0 and not tight))
+        cost[gpu] = left
+
+
+@njit(cache=True)
+def _slowed(slowdown: float, milli: int) -> float:
+    """Slow-down beside a job that asks for `milli` thousandths of the GPU."""
+    return slowdown if milli == WHOLE else 1.0 + (slowdown - 1.0) * milli / 1000.0
+
+
+@njit(cache=True)
+def offer_shared(  # noqa: PLR0917 - the same
+    tenants: IntArray,
+    tenant: IntArray,
+    server_first_gpu: IntArray,
+    servers: IntArray,
+    server_type: IntArray,
+    profile_of: IntArray,
+    profile: int,
+    slowdown: FloatArray,
+    feasible: BoolArray,
+    least_speed: float,
+    milli_of: IntArray,
+    milli: IntArray,
+    ask_milli: int,
+    limit_milli: int,
+    usable: BoolArray,
+    per_server: IntArray,
+    cost: FloatArray,
+) -> None:
+    """Mark GPUs of `servers` that may take one more tenant, with self x worst victim slow-down.
+
+    A GPU with tenants counts only if all of them together are faster than `least_speed`.
+    `milli_of` is empty where no job asks for less than a GPU, `milli` where no sum is limited.
+    """
+    parts = len(milli_of) > 0
+    for server in servers:
+        kind = server_type[server]
+        count = 0
+        for gpu in range(server_first_gpu[server], server_first_gpu[server + 1]):
+            if tenants[gpu] >= tenant.shape[1]:
+                continue
+            if len(milli) > 0 and milli[gpu] + ask_milli > limit_milli:
+                continue
+            own, victim, speed, fits = 1.0, 1.0, 0.0, True
+            for k in range(tenants[gpu]):
+                other = profile_of[tenant[gpu, k]]
+                theirs = milli_of[tenant[gpu, k]] if parts else WHOLE
+                apart = theirs + ask_milli <= WHOLE
+                fits = fits and (apart or feasible[kind, profile, other])
+                own += _slowed(slowdown[kind, profile, other], theirs) - 1.0
+                hit = _slowed(slowdown[kind, other, profile], ask_milli)
+                victim = max(victim, hit)
+                speed += 1.0 / hit
+            if fits and (tenants[gpu] == 0 or speed + 1.0 / own > least_speed):
+                usable[gpu] = True
+                cost[gpu] = own * victim
+                count += 1
+        per_server[server] = count
+
+
+@njit(cache=True)
+def limit_workers(
+    room: IntArray,  # (S,) workers that each server can take
+    server_first_gpu: IntArray,
+    servers: IntArray,
+    usable: BoolArray,
+    per_server: IntArray,
+    cost: FloatArray,
+) -> None:
+    """Leave each of `servers` no more usable GPUs than workers it has room for.
+
+    The cheapest stay, the lowest ids on ties; GPUs of other servers are unmarked.
+    """
+    mine = np.zeros(len(room), dtype=np.bool_)
+    for server in servers:
+        mine[server] = True
+    for server in range(len(room)):
+        first, last = server_first_gpu[server], server_first_gpu[server + 1]
+        count, most = 0, room[server] if mine[server] else 0
+        for gpu in range(first, last):
+            count += 1 if usable[gpu] else 0
+        while count > most:
+            worst = -1
+            for gpu in range(first, last):
+                if usable[gpu] and (worst < 0 or cost[gpu] >= cost[worst]):
+                    worst = gpu
+            usable[worst] = False
+            count -= 1
+        per_server[server] = count

@@ -1,0 +1,158 @@
+"""Bytes that one job puts on every directed link, and what it costs inside its servers."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.arrays import IntArray
+from sim.jit import kernel
+from sim.physics.flows import server_flows
+from sim.physics.link_network import BYTES_PER_GBIT, LinkNetwork
+from sim.physics.link_rows import FLOW, GANG, LINK_BYTES, RowArray
+from sim.physics.local_traffic import local_load
+from sim.physics.sorting import sort_up
+from sim.topology.inside import slowest_hop_gbps
+from sim.topology.routing import route
+
+
+class LoadScratch(NamedTuple):
+    """Room to measure one placement; `link["num_bytes"]` is 0 between calls."""
+
+    gang: RowArray  # (largest gang,) GANG
+    flow: RowArray  # (most flows of one,) FLOW
+    path: IntArray  # (longest route,)
+    link: RowArray  # (D,) LINK_BYTES
+
+
+def make_load_scratch(network: LinkNetwork, largest_gang: int) -> LoadScratch:
+    """Room for gangs up to `largest_gang`."""
+    workers = max(1, largest_gang)
+    return LoadScratch(
+        gang=np.zeros(workers, dtype=GANG),
+        flow=np.zeros(workers * network.flows_per_worker, dtype=FLOW),
+        path=np.zeros(network.longest_route, dtype=np.int64),
+        link=np.zeros(len(network.capacity), dtype=LINK_BYTES),
+    )
+
+
+@kernel
+def measure_placement(gpus: IntArray, gpu_server: IntArray, gang: RowArray) -> int:
+    """Fill `server`, `gpus_on` and `gpu` of a gang's rows from its GPUs; the number of servers."""
+    count = 0
+    for k in range(len(gpus)):
+        server = gpu_server[gpus[k]]
+        position = count - 1
+        while position >= 0 and gang[position].server != server:
+            position -= 1
+        if position < 0:
+            position = count
+            gang[position].server = server
+            gang[position].gpus_on = 0
+            count += 1
+        gang[position].gpus_on += 1
+        gang[k].at = position
+    first = 0
+    for position in range(count):
+        gang[position].next = first
+        first += gang[position].gpus_on
+    for k in range(len(gpus)):
+        position = gang[k].at
+        gang[gang[position].next].gpu = gpus[k]
+        gang[position].next += 1
+    return count
+
+
+@kernel
+def _inside_gbps(network: LinkNetwork, gang: RowArray, position: int, first: int) -> float:
+    """Rate between the GPUs of one server of a placement, the first of which is `first`."""
+    server, here = gang[position].server, gang[position].gpus_on
+    rates = network.server[server]
+    if network.inside_described == 0:
+        return float(rates.intra_gbps)
+    if here == 1:  # a worker and the shard beside it meet in host memory
+        return float(rates.socket_gbps)
+    return slowest_hop_gbps(
+        network.gpu["switch"], network.gpu["island"], network.server["nvlink_gbps"],
+        network.server["pcie_gbps"], network.server["socket_gbps"], server,
+        gang["gpu"][first : first + here],
+    )  # fmt: skip
+
+
+@kernel
+def local_seconds(network: LinkNetwork, profile: int, servers: int, gang: RowArray) -> float:
+    """Seconds inside the slowest server of the placement that `measure_placement` left behind."""
+    workers = 0
+    for position in range(servers):
+        workers += gang[position].gpus_on
+    row = network.profile[profile]
+    worst_s, first = 0.0, 0
+    for position in range(servers):
+        here = gang[position].gpus_on
+        num_bytes, steps = local_load(row, workers, first, here)
+        if num_bytes > 0.0 or steps > 0:
+            rate = _inside_gbps(network, gang, position, first) * BYTES_PER_GBIT
+            worst_s = max(worst_s, num_bytes / rate + steps * network.alpha_local_s)
+        first += here
+    return worst_s
+
+
+@kernel
+def exposed_seconds(network: LinkNetwork, local_s: float, spread_s: float) -> float:
+    """Communication that compute does not hide: the comm_s of a step."""
+    return (1.0 - network.overlap_frac) * (local_s + spread_s)
+
+
+@kernel
+def _load_links(network: LinkNetwork, scratch: LoadScratch, flows: int) -> int:
+    """Add the flows to the links of their routes; the number of links with bytes, ascending."""
+    count = 0
+    for flow in range(flows):
+        row = scratch.flow[flow]
+        hops = route(
+            network.first_up, network.up_link, network.link_ends, network.route_kind,
+            network.digits, row.source, row.target, scratch.path,
+        )  # fmt: skip
+        for hop in range(hops):
+            on = scratch.path[hop]
+            if scratch.link[on].num_bytes == 0.0:
+                scratch.link[count].used = on
+                count += 1
+            scratch.link[on].num_bytes += row.num_bytes
+    sort_up(scratch.link["used"], count)
+    return count
+
+
+@kernel
+def link_weights(
+    network: LinkNetwork,
+    profile: int,
+    servers: int,
+    scratch: LoadScratch,
+    entry: RowArray,
+    first: int,
+) -> tuple[int, float, int]:
+    """Write the directed links that a job uses, ascending, and its weight on each.
+
+    Args:
+        network: graph and traffic.
+        profile: of the job.
+        servers: number of its servers; placement: see `server_flows`.
+        scratch: for gangs of this size, with the placement in `gang`.
+        entry: LOAD_ENTRY; `link` and `weight` are written, the latter bytes on the link / bytes on
+            the job's heaviest link, in (0, 1].
+        first: entry to begin at; needs room for every link that the job can touch.
+
+    Returns:
+        Number of links (0: nothing leaves a server), bytes on the heaviest one, message steps.
+    """
+    flows, steps = server_flows(network.profile[profile], scratch.gang, servers, scratch.flow)
+    count = _load_links(network, scratch, flows)
+    heaviest = 0.0
+    for k in range(count):
+        heaviest = max(heaviest, scratch.link[scratch.link[k].used].num_bytes)
+    for k in range(count):
+        on = scratch.link[k].used
+        entry[first + k].link = on
+        entry[first + k].weight = scratch.link[on].num_bytes / heaviest
+        scratch.link[on].num_bytes = 0.0
+    return count, heaviest, steps

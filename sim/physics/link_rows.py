@@ -1,0 +1,140 @@
+"""Rows of the link network.
+
+The kernel's state holds them, and every array in it costs something at each call; fields that are
+read together also stand together. `rows["field"]` is the column of a field.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+RowArray = npt.NDArray[np.void]  # structured
+
+INT, FLOAT = np.int64, np.float64
+
+# --- Fixed -----------------------------------------------------------------------------------
+
+# What a job of each profile sends; see `sim.physics.traffic.Traffic`.
+TRAFFIC = np.dtype(
+    [
+        ("pattern", INT),
+        ("grad_bytes", FLOAT),
+        ("ps_count", INT),
+        ("stages", INT),
+        ("tensor_width", INT),
+        ("activation_bytes", FLOAT),
+        ("tensor_bytes", FLOAT),
+    ],
+    align=True,
+)
+
+# The inside of each server; all but intra_gbps is read where it is described.
+SERVER_INSIDE = np.dtype(
+    [("intra_gbps", FLOAT), ("nvlink_gbps", FLOAT), ("pcie_gbps", FLOAT), ("socket_gbps", FLOAT)],
+    align=True,
+)
+
+GPU_INSIDE = np.dtype([("switch", INT), ("island", INT)], align=True)
+
+# --- Who puts what on which link ---------------------------------------------------------------
+
+LOAD_JOB = np.dtype(
+    [
+        ("local_s", FLOAT),  # seconds inside its slowest server an iteration
+        ("spread_s", FLOAT),  # seconds between servers, latency included; 0 on one server
+        ("latency_s", FLOAT),
+        ("heavy_bytes", FLOAT),  # on its heaviest link
+        ("step_s", FLOAT),  # whole step when it has its links to itself
+        ("first", INT),  # its entries are [first, first + number)
+        ("number", INT),
+        ("spans", INT),  # 1: it runs on several servers
+        ("is_member", INT),  # scratch of `resettle`
+    ],
+    align=True,
+)
+
+# One job on one link; those of a job stand together, links ascending.
+LOAD_ENTRY = np.dtype(
+    [
+        ("link", INT),
+        ("weight", FLOAT),  # bytes here / bytes on the job's heaviest link
+        ("job", INT),
+        ("after", INT),  # next entry of the same link, or NOBODY
+        ("before", INT),
+    ],
+    align=True,
+)
+
+LOAD_LINK = np.dtype(
+    [
+        ("head", INT),  # first entry of the link's list, or NOBODY
+        ("sharers", INT),  # jobs on the link
+        ("busy", INT),  # their summed `busy_parts`
+        ("touched", INT),  # list: links whose jobs have changed since the last `resettle`
+        ("is_touched", INT),
+    ],
+    align=True,
+)
+
+COUNTS = np.dtype([("pool_used", INT), ("num_touched", INT)], align=True)
+
+# --- Scratch -----------------------------------------------------------------------------------
+
+# Lists over the workers of one gang, or over its servers.
+GANG = np.dtype(
+    [
+        ("server", INT),  # servers of the placement, in its order
+        ("gpus_on", INT),  # workers on each
+        ("gpu", INT),  # the placement's GPUs, server by server
+        ("host", INT),  # server of each worker, workers numbered server by server
+        ("hosted", INT),  # parameter-server shards on each server
+        ("hosts", INT),  # positions of the servers with shards
+        ("at", INT),  # scratch of `measure_placement`
+        ("next", INT),
+    ],
+    align=True,
+)
+
+FLOW = np.dtype([("source", INT), ("target", INT), ("num_bytes", FLOAT)], align=True)
+
+LINK_BYTES = np.dtype([("num_bytes", FLOAT), ("used", INT)], align=True)  # used: list of links
+
+# Jobs that are settled together, their entries side by side.
+PART_JOB = np.dtype(
+    [
+        ("job", INT),  # row of the job table
+        ("first", INT),  # entries of job k are [first of k, first of k + 1)
+        ("heavy_bytes", FLOAT),
+        ("step_s", FLOAT),
+        ("rate", FLOAT),  # bytes a second on its heaviest link
+        ("seconds", FLOAT),  # between servers, latency apart
+        ("stops", INT),  # 1: it has stopped or is about to
+        ("stopping", INT),  # list: jobs that stop at the present rate
+    ],
+    align=True,
+)
+
+PART_ENTRY = np.dtype(
+    [
+        ("link", INT),
+        ("weight", FLOAT),
+        ("job", INT),
+        ("earlier", INT),  # entry before this one on its link, or NOBODY
+    ],
+    align=True,
+)
+
+PART_LINK = np.dtype(
+    [
+        ("left", FLOAT),  # capacity that stopped jobs leave
+        ("weight", FLOAT),  # summed weights of the jobs still rising
+        ("rising", INT),  # their number; 0 between calls
+        ("floor", FLOAT),  # rate at which the last job on the link stopped
+        ("fills_at", FLOAT),  # rate of the rising jobs that fills the link
+        ("last", INT),  # last entry of the link, or NOBODY
+        ("is_changed", INT),  # 0 between calls
+        ("heap", INT),  # list: links with jobs still rising, see sim.physics.fill_heap
+        ("heap_at", INT),  # place there, or OUT
+        ("changed", INT),  # list: links that a stop at the present rate has changed
+    ],
+    align=True,
+)

@@ -1,0 +1,143 @@
+"""Max-min fair sharing of links among jobs, by progressive filling.
+
+Job j moves bytes at rate r_j on its heaviest link and at w_jl r_j on link l, its weight there being
+w_jl = bytes on l / bytes on its heaviest link. All rates rise together until a link is full:
+sum_j w_jl r_j = capacity_l. The jobs on it stop there, the others go on (Bertsekas and Gallager,
+Data Networks, section 6.5; weighted consumption as in Radunovic and Le Boudec 2007). The result is
+the one allocation where no rate can rise without lowering one that is no higher.
+
+Jobs that stop together stop in ascending order, links are loaded in ascending order of jobs, and
+each link's arithmetic reads only jobs that share links. So equal situations give equal bits,
+whether the whole cluster is filled or one connected part of it. A filling takes a step for every
+entry (job on a link), and moves that entry's link in a heap.
+"""
+
+import numpy as np
+
+from sim.arrays import FloatArray
+from sim.jit import kernel
+from sim.physics.fill_heap import OUT, drop_from_heap, move_in_heap, order_heap
+from sim.physics.part import Part
+from sim.physics.sorting import sort_up
+
+SPECK = 1e-9  # weight below which a link is no limit; a job's heaviest link has weight 1
+NOBODY = -1
+
+
+@kernel
+def _begin(part: Part, jobs: int, capacity: FloatArray) -> int:
+    """Load every link with its jobs; the number of links in use."""
+    links = 0
+    for job in range(jobs):
+        part.job[job].stops = 0
+        for at in range(part.job[job].first, part.job[job + 1].first):
+            entry = part.entry[at]
+            on, row = entry.link, part.link[entry.link]
+            if row.rising == 0:
+                row.left = capacity[on]
+                row.weight = 0.0
+                row.floor = 0.0
+                row.last = NOBODY
+                part.link[links].heap = on
+                links += 1
+            row.weight += entry.weight
+            row.rising += 1
+            entry.earlier = row.last
+            entry.job = job
+            row.last = at
+    for k in range(links):
+        _rate(part, part.link[k].heap)
+    order_heap(part.link, links)
+    return links
+
+
+@kernel
+def _rate(part: Part, on: int) -> None:
+    """Renew the rate at which link `on` is full; never below a rate that was reached there.
+
+    Where only specks of weight are left (none of these jobs has its heaviest link here), the sum
+    may have been rounded away: such a link stops nobody.
+    """
+    row = part.link[on]
+    if row.weight < SPECK:
+        row.fills_at = np.inf
+    else:
+        row.fills_at = max(row.left / row.weight, row.floor)
+
+
+@kernel
+def _gather(part: Part, links: int, least: float) -> tuple[int, int]:
+    """Collect the jobs on the links that `least` fills, ascending, and take those links out.
+
+    Returns the number of jobs, and of links that are left.
+    """
+    count = 0
+    while links > 0:
+        on = part.link[0].heap
+        if part.link[on].fills_at != least:
+            break
+        at = part.link[on].last
+        while at != NOBODY:
+            job = part.entry[at].job
+            if part.job[job].stops == 0:
+                part.job[job].stops = 1
+                part.job[count].stopping = job
+                count += 1
+            at = part.entry[at].earlier
+        links = drop_from_heap(part.link, on, links)
+    sort_up(part.job["stopping"], count)
+    return count, links
+
+
+@kernel
+def _stop(part: Part, count: int, rate: float, links: int) -> int:
+    """Stop the first `count` jobs of `stopping` at `rate`; the number of links still in use."""
+    changed = 0
+    for k in range(count):
+        job = part.job[k].stopping
+        part.job[job].rate = rate
+        for at in range(part.job[job].first, part.job[job + 1].first):
+            on, weight = part.entry[at].link, part.entry[at].weight
+            row = part.link[on]
+            row.left -= weight * rate
+            row.weight -= weight
+            row.rising -= 1
+            row.floor = rate
+            if row.is_changed == 0:
+                row.is_changed = 1
+                part.link[changed].changed = on
+                changed += 1
+    for k in range(changed):
+        on = part.link[k].changed
+        row = part.link[on]
+        row.is_changed = 0
+        if row.rising > 0:
+            _rate(part, on)
+            move_in_heap(part.link, on, links)
+        elif row.heap_at != OUT:
+            links = drop_from_heap(part.link, on, links)
+    return links
+
+
+@kernel
+def share_max_min(part: Part, jobs: int, capacity: FloatArray) -> None:
+    """Fill `rate` of the part's first `jobs` jobs with their max-min fair rates.
+
+    Args:
+        part: `first` of jobs + 1 rows, `link` (a job names a link once) and `weight`, in (0, 1], of
+            their entries; `rate` is written, in bytes a second on the job's heaviest link,
+            infinite for a job without entries.
+        jobs: number of jobs.
+        capacity: (D,) bytes a second, above 0.
+    """
+    links = _begin(part, jobs, capacity)
+    going = 0
+    for job in range(jobs):
+        part.job[job].rate = np.inf
+        if part.job[job + 1].first > part.job[job].first:
+            going += 1
+    while going > 0:
+        least = part.link[part.link[0].heap].fills_at
+        count, links = _gather(part, links, least)
+        links = _stop(part, count, least, links)
+        going -= count

@@ -1,0 +1,24 @@
+"""Jobs whose seconds between servers are worked out together."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.physics.link_rows import PART_ENTRY, PART_JOB, PART_LINK, RowArray
+
+
+class Part(NamedTuple):
+    """Room for N jobs with E entries on D directed links."""
+
+    job: RowArray  # (N + 1,) PART_JOB
+    entry: RowArray  # (E,) PART_ENTRY
+    link: RowArray  # (D,) PART_LINK; its lists begin at row 0 and are no property of that link
+
+
+def make_part(*, links: int, jobs: int, entries: int) -> Part:
+    """Room for so many directed links, jobs and entries."""
+    return Part(
+        job=np.zeros(jobs + 1, dtype=PART_JOB),
+        entry=np.zeros(max(1, entries), dtype=PART_ENTRY),
+        link=np.zeros(max(1, links), dtype=PART_LINK),
+    )

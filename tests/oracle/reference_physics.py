@@ -1,0 +1,138 @@
+"""Speeds of the reference simulator: every one measured anew, from the lists of tenants."""
+
+import math
+from collections.abc import Callable
+
+from sim.physics.physics import Physics
+from sim.rules import Rules
+from sim.topology.topology import Topology
+from tests.oracle.reference_job import ReferenceJob
+from tests.oracle.reference_links import ReferenceLinks
+
+Tenants = list[list[ReferenceJob]]  # of each GPU, in order of start
+
+
+def entry(row: list[float], index: int) -> float:
+    """Tables go on for ever with their last entry."""
+    return row[min(index, len(row) - 1)]
+
+
+class ReferencePhysics:
+    """docs/semantics.md, the section on work."""
+
+    def __init__(self, topology: Topology, physics: Physics, rules: Rules) -> None:
+        self.compute_s = physics.catalogue.compute_s.tolist()
+        self.speedup = physics.catalogue.speedup
+        self.slowdown = physics.pairs.slowdown.tolist()
+        self.network = physics.network
+        names = physics.catalogue.gpu_types
+        self.kind_of_server = [
+            names.index(topology.gpu_types[kind]) for kind in topology.server_gpu_type.tolist()
+        ]
+        self.reference_kind = names.index(physics.reference_gpu)
+        self.server_of = topology.gpu_server.tolist()
+        self.rack_of = topology.server_rack.tolist()
+        self.links = None
+        if physics.links is not None:
+            self.links = ReferenceLinks(
+                physics.links, topology, self.compute_s, self.kind_of_server
+            )
+        every_s = rules.checkpoint_work_s
+        self.pace = 1.0 if every_s is None else every_s / (every_s + rules.checkpoint_s)
+
+    # --- What work is counted on ------------------------------------------------------------
+
+    def reference_step_s(self, profile: int, gpus: int) -> float:
+        """The most compact placement that the largest server and rack allow, alone."""
+        largest = max(self.server_of.count(server) for server in set(self.server_of))
+        servers = math.ceil(gpus / largest)
+        racks = math.ceil(servers / max(self.rack_of.count(rack) for rack in set(self.rack_of)))
+        if self.links is not None:
+            comm_s = self.links.reference_comm_s(profile, gpus)
+        else:
+            comm_s = self._comm_s(profile, min(gpus, largest), servers, racks, 1, 1)
+        return float(self.compute_s[profile][self.reference_kind] + comm_s)
+
+    def throughput(self, profile: int, gpus: int) -> float:
+        """Of `gpus` GPUs over that of one: as measured; beyond that by the reference steps."""
+        if self.speedup is None:
+            return self._modelled(profile, gpus)
+        measured = self.speedup[profile].tolist()
+        known = [n for n, value in enumerate(measured) if n >= 1 and not math.isnan(value)]
+        if gpus in known:
+            return float(measured[gpus])
+        below = [n for n in known if n < gpus]
+        if not below:
+            return self._modelled(profile, gpus)
+        anchor = below[-1]
+        onwards = self._modelled(profile, gpus) / self._modelled(profile, anchor)
+        return float(measured[anchor] * onwards)
+
+    def _modelled(self, profile: int, gpus: int) -> float:
+        one_s = self.reference_step_s(profile, 1)
+        return gpus * one_s / self.reference_step_s(profile, gpus)
+
+    # --- What it runs at --------------------------------------------------------------------
+
+    def speed(
+        self, job: ReferenceJob, tenants: Tenants, running: list[ReferenceJob]
+    ) -> tuple[float, float, float]:
+        """Work seconds a second; shares of its time: communication, co-location."""
+        worst_s, alone_s = 0.0, 0.0
+        for gpu in job.gpus:
+            kind = self.kind_of_server[self.server_of[gpu]]
+            own_s = self.compute_s[job.profile][kind]
+            worst_s = max(worst_s, own_s * self._slow(job, tenants[gpu], kind))
+            alone_s = max(alone_s, own_s)
+        comm_s = self._comm_s_of(job, running)
+        step_s = worst_s + comm_s
+        gpus, pace = len(job.gpus), self.pace
+        gain = self.throughput(job.profile, gpus) / self.throughput(job.profile, job.gang)
+        speed = self.reference_step_s(job.profile, gpus) / step_s * gain * pace
+        return speed, comm_s / step_s * pace, (worst_s - alone_s) / step_s * pace
+
+    def _slow(self, job: ReferenceJob, tenants: list[ReferenceJob], kind: int) -> float:
+        slow = 1.0
+        for other in tenants:
+            if other is not job:
+                excess = self.slowdown[kind][job.profile][other.profile] - 1.0
+                slow += excess * (other.gpu_milli / 1000.0)
+        return slow
+
+    def _comm_s_of(self, job: ReferenceJob, running: list[ReferenceJob]) -> float:
+        if self.links is not None:
+            return self.links.comm_s(job, running)
+        servers = [self.server_of[gpu] for gpu in job.gpus]
+        local = max(servers.count(server) for server in servers)
+        return self._comm_s(
+            job.profile, local, len(self.servers(job)), len(self.racks(job)),
+            self._sharers(self.servers, job, running), self._sharers(self.racks, job, running),
+        )  # fmt: skip
+
+    def _comm_s(
+        self, profile: int, local: int, servers: int, racks: int, on_nic: int, on_uplink: int
+    ) -> float:
+        tables = self.network
+        local_s = entry(tables.local_s[profile].tolist(), local)
+        server_s = entry(tables.server_s[profile].tolist(), servers)
+        rack_s = entry(tables.rack_s[profile].tolist(), racks)
+        nic, uplink = tables.nic_factor.tolist(), tables.uplink_factor.tolist()
+        return local_s + server_s * entry(nic, on_nic) + rack_s * entry(uplink, on_uplink)
+
+    # --- Where it runs ----------------------------------------------------------------------
+
+    def servers(self, job: ReferenceJob) -> set[int]:
+        return {self.server_of[gpu] for gpu in job.gpus}
+
+    def racks(self, job: ReferenceJob) -> set[int]:
+        return {self.rack_of[server] for server in self.servers(job)}
+
+    def _sharers(
+        self,
+        places: Callable[[ReferenceJob], set[int]],
+        job: ReferenceJob,
+        running: list[ReferenceJob],
+    ) -> int:
+        """Jobs that span several of these places, on the busiest one of `job`."""
+        wide = [places(other) for other in running if len(places(other)) > 1]
+        return max(1, *(sum(1 for spans in wide if place in spans) for place in places(job)))

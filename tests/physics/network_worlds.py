@@ -1,0 +1,54 @@
+"""Small clusters and link networks that the network tests share."""
+
+import numpy as np
+
+from sim.physics.catalogue import Catalogue
+from sim.physics.link_network import MAX_MIN, LinkNetwork, make_link_network
+from sim.physics.traffic import RING, Traffic
+from sim.topology.leaf_spine import leaf_spine
+from sim.topology.topology import Topology
+
+GB = 1e9 / 8.0  # bytes in a gigabit: a link of 1 Gbps moves that many a second
+
+
+def catalogue_of(profiles: int) -> Catalogue:
+    return Catalogue(
+        names=tuple(f"m{p}/1" for p in range(profiles)),
+        gpu_types=("p100",),
+        compute_s=np.ones((profiles, 1)),
+        sync_bytes=np.full(profiles, GB),
+        gang_ok=np.ones(profiles, dtype=np.bool_),
+        source="random",
+    )
+
+
+def traffic_of(*rows: dict[str, float]) -> Traffic:
+    """One profile a row; what a row does not say is a ring of 1 gigabit."""
+    plain = {"pattern": RING, "grad_bytes": GB, "ps_count": 1, "stages": 1, "tensor_width": 1,
+             "activation_bytes": 0.0, "tensor_bytes": 0.0}  # fmt: skip
+    full = [plain | row for row in rows]
+    floats = {"grad_bytes", "activation_bytes", "tensor_bytes"}
+    return Traffic(**{
+        key: np.array([row[key] for row in full], dtype=np.float64 if key in floats else np.int64)
+        for key in Traffic._fields
+    })  # fmt: skip
+
+
+def racks(*, servers: int = 4, per_rack: int = 2, gpus: int = 4, oversubscription: float = 2.0,
+          nic_gbps: float = 10.0, inside: dict[str, float] | None = None) -> Topology:  # fmt: skip
+    return leaf_spine(
+        name="c", servers=servers, gpus_per_server=gpus, servers_per_rack=per_rack,
+        gpu_types=["p100"], intra_gbps=100.0, nic_gbps=nic_gbps, oversubscription=oversubscription,
+        inside=inside,
+    )  # fmt: skip
+
+
+def network_of(topology: Topology, traffic: Traffic, **changed: float) -> LinkNetwork:
+    constants = {"sharing": MAX_MIN, "overlap_frac": 0.0, "alpha_local_s": 0.0,
+                 "alpha_server_s": 0.0, "eta_frac": 0.0} | changed  # fmt: skip
+    return make_link_network(
+        traffic=traffic,
+        catalogue=catalogue_of(len(traffic.pattern)),
+        topology=topology,
+        **constants,
+    )

@@ -1,0 +1,258 @@
+"""Jobs come and go: the incremental network, the one from scratch and the twin agree bit by bit."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.physics.link_load import exposed_seconds, local_seconds, measure_placement
+from sim.physics.link_loads import LinkLoads, enter, leave, make_link_loads
+from sim.physics.link_network import DUTY, K_WAY, MAX_MIN, LinkNetwork, graph_of
+from sim.physics.spread_rates import resettle, spread_rates
+from sim.physics.traffic import MIX, PARAMETER_SERVER, RING, Traffic
+from sim.topology.bcube import bcube
+from sim.topology.fat_tree import fat_tree
+from sim.topology.topology import Topology
+from sim.topology.vl2 import vl2
+from tests.physics.network_twin import NetworkTwin, TwinJob
+from tests.physics.network_worlds import GB, network_of, racks, traffic_of
+
+SERVER = {"gpus_per_server": [2, 3], "gpu_types": ["p100"], "intra_gbps": 100.0}
+INSIDE = {"sockets": 2, "pcie_switches": 2, "nvlink_islands": 2, "nvlink_gbps": 300.0,
+          "pcie_gbps": 90.0, "socket_gbps": 40.0}  # fmt: skip
+TOPOLOGIES = {
+    "leaf-spine": lambda: racks(servers=6, per_rack=2, oversubscription=3.0),
+    "inside": lambda: racks(servers=4, per_rack=4, gpus=8, inside=INSIDE),
+    "fat-tree": lambda: fat_tree(name="f", k=4, servers=9, nic_gbps=10.0, fabric_gbps=8.0,
+                                 **SERVER),
+    "vl2": lambda: vl2(name="v", aggregation_ports=4, intermediate_ports=2, servers_per_rack=3,
+                       nic_gbps=10.0, fabric_gbps=13.0, **SERVER),
+    "bcube": lambda: bcube(name="b", n=3, k=1, port_gbps=10.0, **SERVER),
+}  # fmt: skip
+ROWS = (
+    {"pattern": RING, "grad_bytes": 0.3 * GB},
+    {"pattern": RING, "grad_bytes": 0.0},
+    {"pattern": PARAMETER_SERVER, "grad_bytes": 0.1 * GB, "ps_count": 2},
+    {"pattern": MIX, "grad_bytes": 0.2 * GB, "tensor_width": 2, "stages": 2,
+     "activation_bytes": 0.05 * GB, "tensor_bytes": 0.07 * GB},
+    {"pattern": MIX, "grad_bytes": 0.0, "stages": 4, "activation_bytes": 1.0},
+)  # fmt: skip
+
+
+@dataclass
+class Cluster:
+    """What a kernel would keep: placements of running jobs beside the loads."""
+
+    topology: Topology
+    network: LinkNetwork
+    loads: LinkLoads
+    running: dict[int, TwinJob]
+
+    def start(self, job: int, profile: int, gpus: list[int], compute_s: float = 0.4) -> None:
+        self.running[job] = TwinJob(profile, tuple(gpus), compute_s)
+        count, local_s = self.measure(job)
+        if count > 1:
+            enter(self.loads, self.network, job, profile, count, self.elsewhere_s(job, local_s))
+
+    def measure(self, job: int) -> tuple[int, float]:
+        """Number of servers and seconds inside them."""
+        run, gang = self.running[job], self.loads.load.gang
+        count = measure_placement(np.array(run.gpus), self.topology.gpu_server, gang)
+        return count, float(local_seconds(self.network, run.profile, count, gang))
+
+    def elsewhere_s(self, job: int, local_s: float) -> float:
+        return self.running[job].compute_s + float(exposed_seconds(self.network, local_s, 0.0))
+
+    def stop(self, job: int) -> None:
+        del self.running[job]
+        leave(self.loads, self.network, job)
+
+    def settle(self) -> list[int]:
+        return self.loads.part.job["job"][: resettle(self.loads, self.network)].tolist()
+
+    def spanning(self) -> list[int]:
+        server = self.topology.gpu_server
+        return sorted(j for j, run in self.running.items() if len({*server[list(run.gpus)]}) > 1)
+
+    def comm_s(self, job: int) -> float:
+        _, local_s = self.measure(job)
+        return float(exposed_seconds(self.network, local_s, self.loads.job["spread_s"][job]))
+
+
+def cluster_of(topology: Topology, traffic: Traffic, sharing: int, jobs: int = 30) -> Cluster:
+    network = network_of(topology, traffic, sharing=sharing, overlap_frac=0.25, eta_frac=0.3,
+                         alpha_local_s=1e-5, alpha_server_s=5e-5)  # fmt: skip
+    loads = make_link_loads(
+        network=network, jobs=jobs, worker_slots=2 * topology.num_gpus, largest_gang=12
+    )
+    return Cluster(topology, network, loads, {})
+
+
+def twin_of(cluster: Cluster) -> NetworkTwin:
+    graph = graph_of(cluster.topology)
+    return NetworkTwin(
+        cluster.network,
+        cluster.topology.gpu_server.tolist(),
+        lambda a, b: graph.path(a, b).tolist(),
+    )
+
+
+def from_scratch(cluster: Cluster) -> dict[int, float]:
+    jobs = cluster.spanning()
+    servers, gpus_on, first = [], [], [0]
+    for job in jobs:
+        hosts = cluster.topology.gpu_server[list(cluster.running[job].gpus)].tolist()
+        names = list(dict.fromkeys(hosts))
+        servers += names
+        gpus_on += [hosts.count(name) for name in names]
+        first.append(len(servers))
+    profile = np.array([cluster.running[job].profile for job in jobs], dtype=np.int64)
+    seconds = spread_rates(
+        network=cluster.network,
+        profile=profile,
+        first=np.array(first),
+        servers=np.array(servers, dtype=np.int64),
+        gpus_on=np.array(gpus_on, dtype=np.int64),
+        elsewhere_s=np.array([cluster.elsewhere_s(job, cluster.measure(job)[1]) for job in jobs]),
+    )
+    return dict(zip(jobs, seconds.tolist(), strict=True))
+
+
+def check(cluster: Cluster, before: dict[int, float], changed: list[int]) -> dict[int, float]:
+    now = {job: float(cluster.loads.job["spread_s"][job]) for job in cluster.spanning()}
+    assert now == from_scratch(cluster)
+    jobs = sorted(cluster.running)
+    expected = twin_of(cluster).comm_seconds([cluster.running[job] for job in jobs])
+    assert [cluster.comm_s(job) for job in jobs] == expected
+    moved = {job for job in now if job in before and now[job] != before[job]}
+    assert moved <= set(changed)
+    assert changed == sorted(changed)
+    return now
+
+
+@given(st.sampled_from(sorted(TOPOLOGIES)), st.sampled_from([MAX_MIN, K_WAY, DUTY]),
+       st.integers(0, 2**32 - 1), st.integers(1, 20))  # fmt: skip
+@settings(max_examples=60)
+def test_coming_and_going_equals_measuring_anew(kind, sharing, seed, changes):
+    rng = np.random.default_rng(seed)
+    cluster = cluster_of(TOPOLOGIES[kind](), traffic_of(*ROWS), sharing)
+    known: dict[int, float] = {}
+    for _ in range(changes):
+        for _ in range(rng.integers(1, 4)):  # several changes at one instant
+            idle = [job for job in range(30) if job not in cluster.running]
+            if idle and (not cluster.running or rng.random() < 0.65):
+                gang = int(rng.integers(1, min(13, cluster.topology.num_gpus + 1)))
+                gpus = rng.choice(cluster.topology.num_gpus, gang, replace=False)
+                if rng.random() < 0.5:
+                    gpus = np.sort(gpus)
+                job = int(rng.choice(idle))
+                if sum(len(run.gpus) for run in cluster.running.values()) + gang <= (
+                    2 * cluster.topology.num_gpus
+                ):
+                    profile = int(rng.integers(len(ROWS)))
+                    cluster.start(job, profile, gpus.tolist(), float(rng.uniform(0.0, 0.2)))
+                    known.pop(job, None)
+            elif cluster.running:
+                cluster.stop(int(rng.choice(sorted(cluster.running))))
+        known = check(cluster, known, cluster.settle())
+
+
+def test_the_pool_is_won_back():
+    """Far more jobs pass than the pool has room for; what stays is not disturbed."""
+    topology = racks(servers=4, per_rack=2)
+    cluster = cluster_of(topology, traffic_of(*ROWS), MAX_MIN)
+    cluster.start(0, 0, [0, 4, 8, 12])
+    cluster.start(5, 3, [1, 2, 9, 13])
+    room, high = len(cluster.loads.entry), 0
+    for turn in range(room):
+        job = 1 + turn % 3
+        if job in cluster.running:
+            cluster.stop(job)
+        cluster.start(job, 0, [2, 6, 10, 14])
+        cluster.settle()
+        high = max(high, int(cluster.loads.counts["pool_used"][0]))
+    assert high <= room
+    assert high > room // 2, "the pool never filled up: nothing was tested"
+    check(cluster, {}, [])
+
+
+def test_two_jobs_share_one_nic():
+    """Both are rings of 10 Gbit over two servers of 10 Gbps; they meet on server 1.
+
+    j0: s0 - s1, j1: s1 - s2, one rack. NIC 1 carries both, so each gets 5 Gbps: 2 s, alone 1 s.
+    """
+    topology = racks(servers=3, per_rack=3)
+    cluster = cluster_of(topology, traffic_of({"grad_bytes": 10.0 * GB}), MAX_MIN)
+    latency_s = 2 * 5e-5
+    cluster.start(0, 0, [0, 4])
+    assert cluster.settle() == [0]
+    assert cluster.loads.job["spread_s"][0] == pytest.approx(1.0 + latency_s, rel=1e-12)
+    cluster.start(1, 0, [5, 8])
+    assert cluster.settle() == [0, 1]
+    assert cluster.loads.job["spread_s"][:2] == pytest.approx([2.0 + latency_s] * 2, rel=1e-12)
+    cluster.stop(0)
+    assert cluster.settle() == [1]
+    assert cluster.loads.job["spread_s"][1] == pytest.approx(1.0 + latency_s, rel=1e-12)
+
+
+def test_the_k_way_law_on_one_nic():
+    """The same two jobs: a + 2 b M + eta M with eta = 0.3 b, so 2.3 s; jobs apart do not count."""
+    topology = racks(servers=5, per_rack=5)
+    cluster = cluster_of(topology, traffic_of({"grad_bytes": 10.0 * GB}), K_WAY)
+    cluster.start(0, 0, [0, 4])
+    cluster.start(1, 0, [5, 8])
+    cluster.start(2, 0, [12, 16])
+    assert cluster.settle() == [0, 1, 2]
+    latency_s = 2 * 5e-5
+    expected = [2.3 + latency_s, 2.3 + latency_s, 1.0 + latency_s]
+    assert cluster.loads.job["spread_s"][:3] == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_job_that_seldom_sends_disturbs_little():
+    """Rings of 10 Gbit on 10 Gbps, 1 s alone, that meet on server 1; no latency, no overlap.
+
+    j0 computes 3 s a step, so it keeps its links busy a quarter of the time; j1 computes 1 s: half.
+    j0 then needs 1.5 s for its ring, j1 1.25 s. Max-min would give either half the link: 2 s.
+    """
+    topology = racks(servers=3, per_rack=3)
+    network = network_of(topology, traffic_of({"grad_bytes": 10.0 * GB}), sharing=DUTY)
+    loads = make_link_loads(network=network, jobs=2, worker_slots=12, largest_gang=2)
+    cluster = Cluster(topology, network, loads, {})
+    cluster.start(0, 0, [0, 4], compute_s=3.0)
+    cluster.start(1, 0, [5, 8], compute_s=1.0)
+    cluster.settle()
+    assert cluster.loads.job["spread_s"].tolist() == [1.5, 1.25]
+    cluster.stop(1)
+    assert cluster.settle() == [0]
+    assert cluster.loads.job["spread_s"][0] == 1.0
+
+
+def test_three_jobs_on_a_fat_uplink():
+    """Rings of 10 Gbit from rack 0 to rack 1, a server each; uplinks of 3 x 10 / 1.5 = 20 Gbps.
+
+    Each NIC would allow 10 Gbps, the uplink 20 / 3: 1.5 s, where a full uplink takes 1 s.
+    """
+    topology = racks(servers=6, per_rack=3, oversubscription=1.5)
+    cluster = cluster_of(topology, traffic_of({"grad_bytes": 10.0 * GB}), MAX_MIN)
+    for job in range(3):
+        cluster.start(job, 0, [4 * job, 12 + 4 * job])
+    cluster.settle()
+    assert cluster.loads.job["spread_s"][:3] == pytest.approx([1.5 + 1e-4] * 3, rel=1e-12)
+
+
+def test_a_far_job_is_left_alone():
+    """Max-min touches the connected part only; k-way only the jobs on the links themselves."""
+    topology = racks(servers=6, per_rack=6)
+    for sharing, chain in ((MAX_MIN, [0, 1, 2]), (K_WAY, [1, 2]), (DUTY, [1, 2])):
+        cluster = cluster_of(topology, traffic_of({"grad_bytes": GB}), sharing)
+        cluster.start(0, 0, [0, 1, 4])  # s0 - s1
+        cluster.start(1, 0, [5, 8])  # s1 - s2
+        cluster.start(3, 0, [16, 20])  # s4 - s5, alone
+        cluster.settle()
+        cluster.loads.job["spread_s"][[0, 1, 3]] = -1.0  # a real value again where looked at
+        cluster.start(2, 0, [9, 12])  # s2 - s3
+        cluster.settle()
+        looked_at = [job for job in range(4) if cluster.loads.job["spread_s"][job] > 0]
+        assert looked_at == chain

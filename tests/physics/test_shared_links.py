@@ -1,0 +1,144 @@
+"""The shared-link models as configuration builds them, and the reference placement."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from sim.errors import PhysicsError
+from sim.physics.link_network import DUTY, K_WAY, MAX_MIN
+from sim.physics.link_reference import compact_gpus, placement_seconds, reference_comm_s
+from sim.physics.shared_links import KWay
+from sim.physics.shipped_files import ShippedProfiles
+from sim.physics.traffic import MIX, PARAMETER_SERVER, RING
+from sim.physics.traffic_rules import Pattern, PatternByModel
+from sim.topology.leaf_spine import leaf_spine
+from sim.topology.links import link_graph
+from tests.physics.network_worlds import GB, catalogue_of, network_of, racks, traffic_of
+
+CONF = Path(__file__).parents[2] / "conf" / "network"
+RING_RULE = {"pattern": "ring", "ps_count": 1, "stages": 1, "tensor_width": 1,
+             "activation_frac": 0.0, "tensor_frac": 0.0}  # fmt: skip
+CONSTANTS = {"alpha_local_s": 0.0, "alpha_server_s": 0.0, "overlap_frac": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "sharing"), [("max_min", MAX_MIN), ("kway", K_WAY), ("duty", DUTY)]
+)
+def test_files_build(name, sharing):
+    network = instantiate(OmegaConf.load(CONF / f"{name}.yaml")).links(ShippedProfiles(), racks())
+    assert network.sharing == sharing
+    assert network.profile["pattern"].tolist() == [RING] * 24
+    assert network.capacity.tolist() == [10 * GB] * 12  # 4 NICs, 2 uplinks of 2 x 10 / 2, each way
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"overlap_frac": 1.0}, "overlap_frac is 1.0"),
+        ({"alpha_server_s": -1.0}, "alpha_server_s is -1.0"),
+        ({"alpha_local_s": float("nan")}, "alpha_local_s is nan"),
+        ({"eta_frac": float("inf")}, "eta_frac is inf"),
+    ],
+)
+def test_constants_are_checked(changed, message):
+    with pytest.raises(PhysicsError, match=message):
+        KWay(traffic=Pattern(**RING_RULE), **(CONSTANTS | {"eta_frac": 0.3} | changed))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"pattern": "mesh"}, "'mesh'; use one of ring, parameter_server, mix"),
+        ({"ps_count": 0}, "ps_count is 0"),
+        ({"tensor_frac": -0.5}, "tensor_frac is -0.5"),
+    ],
+)
+def test_patterns_are_checked(changed, message):
+    with pytest.raises(PhysicsError, match=message):
+        Pattern(**(RING_RULE | changed))
+
+
+def test_patterns_by_model():
+    rule = PatternByModel(
+        default=Pattern(**RING_RULE),
+        models={
+            "m1": Pattern(**(RING_RULE | {"pattern": "parameter_server", "ps_count": 2})),
+            "m2/1": Pattern(**(RING_RULE | {"pattern": "mix", "activation_frac": 0.5})),
+        },
+    )
+    traffic = rule.traffic(catalogue_of(3))
+    assert traffic.pattern.tolist() == [RING, PARAMETER_SERVER, MIX]
+    assert traffic.ps_count.tolist() == [1, 2, 1]
+    assert traffic.activation_bytes.tolist() == [0.0, 0.0, 0.5 * GB]
+    with pytest.raises(PhysicsError, match="'m1', which the profiles lack"):
+        rule.traffic(catalogue_of(1))
+
+
+def test_a_topology_without_links_is_refused():
+    with pytest.raises(PhysicsError, match=r"c has no link graph.*network=alpha_beta"):
+        network_of(replace(racks(), links=None), traffic_of({}))
+
+
+def test_the_compact_placement_prefers_large_servers_of_one_rack():
+    # Racks of 2 servers; sizes by turns 2, 4, 4, 4: the two of four in rack 1 are neighbours.
+    topology = leaf_spine(
+        name="c", servers=4, gpus_per_server=[2, 4, 4, 4], servers_per_rack=2, gpu_types=["p100"],
+        intra_gbps=100.0, nic_gbps=10.0, oversubscription=1.0,
+    )  # fmt: skip
+    assert compact_gpus(topology, 3).tolist() == [6, 7, 8]
+    assert compact_gpus(topology, 8).tolist() == [6, 7, 8, 9, 10, 11, 12, 13]
+    assert compact_gpus(topology, 10).tolist() == [*range(6, 14), 2, 3]
+    assert len(compact_gpus(topology, 99)) == 14
+
+
+def test_reference_time_by_hand():
+    """M = 10 Gbit, servers of 4 at 100 Gbps inside, 10 Gbps outside.
+
+    4 GPUs: ring of 4 inside: 1.5 x 10 / 100 s. 8 GPUs: the same, then a ring of 2 servers:
+    1 x 10 / 10 s. 1 GPU: nothing. A quarter of it hides behind compute.
+    """
+    network = network_of(racks(), traffic_of({"grad_bytes": 10 * GB}), overlap_frac=0.25)
+    comm_s = reference_comm_s(network, racks(), np.zeros(4, np.int64), np.array([8, 4, 1, 8]))
+    assert comm_s == pytest.approx([0.75 * 1.15, 0.75 * 0.15, 0.0, 0.75 * 1.15], rel=1e-12)
+
+
+def test_inside_classes_set_the_local_time():
+    """8 GPUs: islands 0-3 and 4-7 of 200 Gbps; between them the sockets' 20 Gbps."""
+    inside = {"sockets": 2, "pcie_switches": 4, "nvlink_islands": 2, "nvlink_gbps": 200.0,
+              "pcie_gbps": 80.0, "socket_gbps": 20.0}  # fmt: skip
+    topology = racks(gpus=8, inside=inside)
+    network = network_of(topology, traffic_of({"grad_bytes": 10 * GB}))
+
+    def local_s(*gpus: int) -> float:
+        return placement_seconds(network, topology, 0, np.array(gpus))[0]
+
+    assert local_s(0, 3) == pytest.approx(10 / 200)
+    assert local_s(3, 4) == pytest.approx(10 / 20)
+    assert local_s(0, 1, 2, 3) == pytest.approx(1.5 * 10 / 200)
+    assert local_s(*range(8)) == pytest.approx(1.75 * 10 / 20)
+
+
+def test_a_shard_beside_a_lone_worker_uses_the_host():
+    inside = {"sockets": 2, "pcie_switches": 2, "nvlink_islands": 0, "nvlink_gbps": 1.0,
+              "pcie_gbps": 80.0, "socket_gbps": 20.0}  # fmt: skip
+    topology = racks(gpus=4, inside=inside)
+    traffic = traffic_of({"pattern": PARAMETER_SERVER, "grad_bytes": 10 * GB})
+    seconds = placement_seconds(network_of(topology, traffic), topology, 0, np.array([0, 4]))
+    assert seconds == pytest.approx((10 / 20, 10 / 10))
+
+
+def test_links_that_do_not_reach_a_server_are_refused():
+    # Two racks below spines of their own, which nothing joins.
+    graph = link_graph(
+        level_names=("server", "leaf", "spine"), level_sizes=(4, 2, 2),
+        lower=np.array([0, 1, 2, 3, 4, 5]), upper=np.array([4, 4, 5, 5, 6, 7]), gbps=np.ones(6),
+    )  # fmt: skip
+    cut = replace(racks(), links=graph)
+    with pytest.raises(PhysicsError, match="from server 0 to server 2"):
+        network_of(cut, traffic_of({}))
+    with pytest.raises(PhysicsError, match="has 4 servers, the topology 6"):
+        network_of(replace(racks(servers=6), links=graph), traffic_of({}))
