@@ -67,11 +67,11 @@ class PreemptiveScheduler(QueueScheduler):
                 starts.append(Start(job, gpus))
             elif self.sharing.name == "off":
                 refused.add(like)
-        waiting = len(view.queued) + len(preempts) > len(starts)
+        some_wait = len(view.queued) + len(preempts) > len(starts)
         return Decision(
             starts=tuple(starts),
             preempts=tuple(preempts),
-            wake_s=self.wake_s(view, starts) if waiting else None,
+            wake_s=self.wake_s(view, starts) if some_wait else None,
         )
 
     def compiled(self) -> Plan | None:

@@ -212,9 +212,7 @@ def simulate(
     return simulator.outcome(scheduler.name, decisions, decision_s, loop_s)
 
 
-def _simulate_plan(
-    simulator: Simulator, plan: Plan, name: str, progress: Progress | None
-) -> Run:
+def _simulate_plan(simulator: Simulator, plan: Plan, name: str, progress: Progress | None) -> Run:
     began = time.perf_counter()
     decisions = simulator.play(plan, progress)
     return simulator.outcome(name, decisions, np.nan, time.perf_counter() - began)

@@ -29,7 +29,7 @@ def asks_of(view: ClusterView) -> IntArray:
 
 
 def holds_of(view: ClusterView) -> IntArray:
-    """(S, 4) what each server has; where nobody counts cores or memory what is free is boundless."""
+    """(S, 4) what servers have; where nobody counts cores or memory, what is free is boundless."""
     topology = view.topology
     cpu_milli, memory_mib = topology.server_cpu_milli, topology.server_memory_mib
     columns = (

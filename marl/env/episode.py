@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from marl.env.delay import accrue_delay, fresh_delays
+from marl.env.delay import accrue_delay, nothing_known
 from marl.env.game import Game
 from sim.arrays import FloatArray
 from sim.decision import Decision
@@ -21,7 +21,7 @@ class Episode:
         """At time 0, before the first arrival."""
         self._simulator = game.simulator(jobs)
         self._views = self._simulator.views(NEEDS)
-        self._known_s = fresh_delays(len(jobs))
+        self._known = nothing_known(len(jobs))
         self._delay_s = np.zeros(game.partitions)
         self.num_jobs = len(jobs)
         self.rounds = 0
@@ -29,7 +29,7 @@ class Episode:
 
     @property
     def over(self) -> bool:
-        """Whether all jobs are done."""
+        """Whether all jobs are done or withdrawn."""
         return self._simulator.finished() == self.num_jobs
 
     def apply(self, decision: Decision) -> None:
@@ -41,7 +41,7 @@ class Episode:
     def advance(self) -> bool:
         """Let time pass to the next decision epoch; False at the end."""
         alive = self._simulator.advance()
-        accrue_delay(self._simulator.state, self._known_s, self._delay_s)
+        accrue_delay(self._simulator.state, self._known, self._delay_s)
         self.view = self._views.view()
         return alive
 

@@ -34,9 +34,9 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
     event. An agent that need not act has only *wait* in its mask. An illegal action raises
     InvalidDecision.
 
-    Reward: see `marl.env.reward`. Termination: all jobs are done. Truncation: never, unless
-    `max_rounds` is reached. The episode's jobs come from `make_jobs(seed)`; equal seeds give equal
-    episodes.
+    Reward: see `marl.env.reward`. Termination: all jobs are done or withdrawn. Truncation:
+    never, unless `max_rounds` is reached. The episode's jobs come from `make_jobs(seed)`; equal
+    seeds give equal episodes.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"name": "gpuyard_scheduling_v0", "render_modes": []}
@@ -98,6 +98,8 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         self._rounds.restart()
         self._episode.advance()
         observations = self._to_next_choice(self._episode)
+        if self._episode.over:  # everybody gave up before anyone could choose
+            observations = self._named(self._rounds.observe(self._episode.view, everyone=True))
         return observations, {agent: {} for agent in self.agents}
 
     def step(self, actions: dict[str, int]) -> Step:

@@ -39,14 +39,19 @@ class RllibSchedulingEnv(MultiAgentEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Observation], dict[str, Any]]:
-        """The next episode of this copy's stream; RLlib's seed, equal for all copies, is unused."""
+        """The next episode of this copy's stream; RLlib's seed, equal for all copies, is unused.
+
+        Episodes in which nobody ever has a choice (all jobs are withdrawn at once) are passed by.
+        """
         del seed, options
         first = self._first_seed is not None
         cut = {"cut_frac": self._first_cut_frac} if first else None
-        observations, _ = self.env.reset(seed=self._first_seed, options=cut)
+        observations = _with_a_choice(self.env.reset(seed=self._first_seed, options=cut)[0])
+        while not observations:
+            observations = _with_a_choice(self.env.reset()[0])
         self._first_seed = None
         self.agents = list(self.possible_agents)
-        return _with_a_choice(observations), {}
+        return observations, {}
 
     def step(self, actions: dict[str, int]) -> Step:
         """One round; agents without a choice wait."""

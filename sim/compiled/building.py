@@ -37,7 +37,7 @@ def make_memory(*, plan: Plan, state: State, jobs: JobTable, belief: Physics) ->
         who=np.full(state.tenant.shape, NO_JOB, dtype=np.int64),
         plot=_plots(state),
         usable=np.zeros((2, servers), dtype=np.int64),
-        count=rooms,
+        tally=rooms,
         words=np.zeros((2, largest + 1, words), dtype=np.uint64),
         summary=np.zeros((2, largest + 1, -(-words // WORD)), dtype=np.uint64),
         kind=kind,

@@ -35,7 +35,7 @@ def _fill(memory: Memory, room: int, server: int, wanted: int, at: int) -> int:
 
 @inlined
 def _compact(memory: Memory, room: int, gang: int, at: int) -> None:
-    largest = memory.count.shape[1] - 2
+    largest = memory.game[0].largest
     whole = gang // largest if gang > largest else 0
     server = NONE
     for _ in range(whole):
@@ -45,7 +45,7 @@ def _compact(memory: Memory, room: int, gang: int, at: int) -> None:
     if rest == 0:
         return
     usable = rest
-    while usable < largest and memory.count[room, usable] == 0:
+    while usable < largest and memory.tally[room, usable] == 0:
         usable += 1
     start = server + 1 if usable == largest else 0
     server = next_server(memory.words, memory.summary, room, usable, start)
@@ -54,7 +54,7 @@ def _compact(memory: Memory, room: int, gang: int, at: int) -> None:
 
 @inlined
 def _fullest_first(memory: Memory, room: int, gang: int, at: int) -> None:
-    usable, server, left = memory.count.shape[1] - 2, NONE, gang
+    usable, server, left = memory.tally.shape[1] - 2, NONE, gang
     while left > 0:
         server = next_server(memory.words, memory.summary, room, usable, server + 1)
         if server == NONE:
@@ -115,8 +115,10 @@ def _spread(memory: Memory, room: int, gang: int, at: int) -> None:
 @kernel
 def choose(memory: Memory, room: int, gang: int, at: int) -> None:
     """Write the placer's GPUs for a gang that fits."""
-    placer = memory.game[0].placer
-    if placer == CONSOLIDATED or (placer == PACKED and fits_compactly(memory.count, room, gang)):
+    placer, largest = memory.game[0].placer, memory.game[0].largest
+    if placer == CONSOLIDATED or (
+        placer == PACKED and fits_compactly(memory.tally, room, largest, gang)
+    ):
         _compact(memory, room, gang, at)
     elif placer == FIRST_FIT:
         _lowest_ids(memory, room, gang, at)

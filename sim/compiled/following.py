@@ -1,7 +1,7 @@
 """Learning from the kernel's log what happened since the last look."""
 
 from sim.compiled.layout import Memory
-from sim.compiled.seats import close, open_again, release
+from sim.compiled.seats import change_server, release
 from sim.compiled.waiting import join
 from sim.jit import inlined
 from sim.kernel.layout import QUEUED, State
@@ -15,11 +15,9 @@ def follow(state: State, memory: Memory) -> None:
     for at in range(game.log_at, world.num_logged):
         event = state.log[at]
         kind, job, gpus = event.kind, event.job, event.gpus
-        if kind == SERVER_DOWN:
-            close(memory, memory.seat[state.log_gpus[game.log_gpus_at]].server)
-        elif kind == SERVER_UP:
-            open_again(memory, memory.seat[state.log_gpus[game.log_gpus_at]].server)
-            game.releases += 1
+        if kind in (SERVER_DOWN, SERVER_UP):
+            server = memory.seat[state.log_gpus[game.log_gpus_at]].server
+            change_server(memory, server, kind == SERVER_DOWN)
         else:
             if gpus > 0:
                 release(memory, job, state.placed, jobs[job].first, jobs[job].first + gpus)

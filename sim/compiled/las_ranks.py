@@ -95,4 +95,4 @@ def wake_s(now: Present, memory: Memory) -> float:
         if jobs[job].status != RUNNING:
             attained = jobs[job].attained_gpu_s
             least_s = min(least_s, _wait_s(jobs, job, now_s, attained, quantum_gpu_s))
-    return max(now_s + least_s, np.nextafter(now_s, np.inf))
+    return float(max(now_s + least_s, np.nextafter(now_s, np.inf)))

@@ -30,6 +30,7 @@ GAME = np.dtype(
         ("victims_at", INT),
         ("preempts_at", INT),  # where in `order` preemptions begin; starts begin at 0
         # Changing.
+        ("largest", INT),  # GPUs of the largest server that is there
         ("log_at", INT),  # rows of the log up to here are known
         ("log_gpus_at", INT),  # and GPUs
         ("decisions", INT),
@@ -126,7 +127,7 @@ class Memory(NamedTuple):
     plot: RowArray  # (S,) PLOT
     # Rooms: see `sim.compiled.room`.
     usable: IntArray  # (2, S) GPUs that each server could give
-    count: IntArray  # (2, L + 2) servers with exactly so many; last: usable GPUs of all
+    tally: IntArray  # (2, L + 2) servers with exactly so many; last: usable GPUs of all
     words: npt.NDArray[np.uint64]  # (2, L + 1, W)
     summary: npt.NDArray[np.uint64]  # (2, L + 1, V)
     kind: RowArray  # (K,) KIND

@@ -13,13 +13,13 @@ def place(memory: Memory, job: int, at: int) -> bool:
     """Write the GPUs of `job` to memory.gpus from `at` on; False if it has to wait."""
     game, waiter = memory.game[0], memory.waiter[job]
     gang = memory.kind[waiter.kind].gang
-    if game.sharing != ALIKE and fits(memory.count, FREE, game.placer, gang):
+    if game.sharing != ALIKE and fits(memory, FREE, gang):
         choose(memory, FREE, gang, at)
         return True
     if game.sharing == NEVER:
         return False
     offer_shared(memory, waiter.profile)
-    if not fits(memory.count, OFFER, game.placer, gang):
+    if not fits(memory, OFFER, gang):
         return False
     choose(memory, OFFER, gang, at)
     return True

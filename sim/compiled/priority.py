@@ -31,7 +31,7 @@ def waiting_key(jobs: RowArray, job: int, game: RowArray, estimate_s: float) -> 
     if order == LAS:
         return steps_of(row.attained_gpu_s, game[0].quantum_gpu_s)
     if order == SJF:
-        return max(estimate_s - row.seen_progress_s, 0.0)
+        return float(max(estimate_s - row.seen_progress_s, 0.0))
     return float(row.num_gpus) if order == SMALLEST_GANG else 0.0
 
 

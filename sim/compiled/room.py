@@ -60,7 +60,7 @@ def set_usable(memory: Memory, room: int, server: int, usable: int) -> None:
     before = memory.usable[room, server]
     if usable == before:
         return
-    count, words, summary = memory.count, memory.words, memory.summary
+    count, words, summary = memory.tally, memory.words, memory.summary
     memory.usable[room, server] = usable
     count[room, before] -= 1
     count[room, usable] += 1

@@ -62,6 +62,16 @@ def release(memory: Memory, job: int, gpus: IntArray, first: int, last: int) -> 
 
 
 @kernel
+def measure_largest(memory: Memory) -> None:
+    """Note how large the largest server is that is there."""
+    memory.game[0].largest = 0
+    for server in range(len(memory.plot)):
+        plot = memory.plot[server]
+        if plot.closed == 0:
+            memory.game[0].largest = max(memory.game[0].largest, plot.last_gpu - plot.first_gpu)
+
+
+@kernel
 def close(memory: Memory, server: int) -> None:
     """The server went away; nobody is offered its GPUs."""
     memory.plot[server].closed = 1
@@ -79,7 +89,22 @@ def open_again(memory: Memory, server: int) -> None:
 
 
 @kernel
+def change_server(memory: Memory, server: int, closes: bool) -> None:
+    """A server goes away or comes back during a run; what had no room may have some now.
+
+    Even where one goes: whole gangs are cut by the size of the largest server that is left.
+    """
+    if closes:
+        close(memory, server)
+    else:
+        open_again(memory, server)
+    measure_largest(memory)
+    memory.game[0].releases += 1
+
+
+@kernel
 def open_all(memory: Memory) -> None:
     """Every server is there: how a run begins."""
     for server in range(len(memory.plot)):
         open_again(memory, server)
+    measure_largest(memory)

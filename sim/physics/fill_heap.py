@@ -58,6 +58,14 @@ def order_heap(link: RowArray, size: int) -> None:
 
 
 @kernel
+def add_to_heap(link: RowArray, on: int, size: int) -> int:
+    """Put link `on` in; the number of links."""
+    _put(link, size, on)
+    _rise(link, size)
+    return size + 1
+
+
+@kernel
 def move_in_heap(link: RowArray, on: int, size: int) -> None:
     """Put link `on` where its changed rate belongs."""
     _rise(link, link[on].heap_at)

@@ -16,6 +16,8 @@ from sim.physics.part import Part, make_part
 from sim.physics.settle import alone_seconds, busy_parts
 
 NOBODY = -1
+UNKNOWN = -1.0  # rate of a job that has just come
+UNSEEN, SCRIPTED, RISING, STOPPED = range(4)  # values of LOAD_JOB.phase, see sim.physics.refill
 
 
 class LinkLoads(NamedTuple):
@@ -166,6 +168,7 @@ def enter(
     alone_s = alone_seconds(network, loads.entry, first, number, heavy_bytes)
     row.step_s = step_alone(network, elsewhere_s, row.latency_s + alone_s)
     row.spans = 1
+    row.rate = UNKNOWN
     for at in range(first, first + number):
         loads.entry[at].job = job
         link = loads.link[loads.entry[at].link]

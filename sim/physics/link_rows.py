@@ -47,7 +47,12 @@ LOAD_JOB = np.dtype(
         ("first", INT),  # its entries are [first, first + number)
         ("number", INT),
         ("spans", INT),  # 1: it runs on several servers
-        ("is_member", INT),  # scratch of `resettle`
+        # Of the last filling (max-min).
+        ("rate", FLOAT),  # bytes a second on its heaviest link; UNKNOWN: it has just come
+        ("batch", INT),  # when it stopped among those with this rate, from 1
+        # Scratch of `resettle`.
+        ("is_member", INT),
+        ("phase", INT),
     ],
     align=True,
 )
@@ -71,11 +76,25 @@ LOAD_LINK = np.dtype(
         ("busy", INT),  # their summed `busy_parts`
         ("touched", INT),  # list: links whose jobs have changed since the last `resettle`
         ("is_touched", INT),
+        ("full_rate", FLOAT),  # when it was full in the last filling; inf: never
+        ("full_batch", INT),
+        ("is_active", INT),  # scratch of `refill`
     ],
     align=True,
 )
 
-COUNTS = np.dtype([("pool_used", INT), ("num_touched", INT)], align=True)
+COUNTS = np.dtype(
+    [
+        ("pool_used", INT),
+        ("num_touched", INT),
+        # Scratch of `refill`: lengths of lists and heaps.
+        ("num_active", INT),
+        ("num_filling", INT),
+        ("num_seen", INT),
+        ("num_due", INT),
+    ],
+    align=True,
+)
 
 # --- Scratch -----------------------------------------------------------------------------------
 
@@ -109,6 +128,9 @@ PART_JOB = np.dtype(
         ("seconds", FLOAT),  # between servers, latency apart
         ("stops", INT),  # 1: it has stopped or is about to
         ("stopping", INT),  # list: jobs that stop at the present rate
+        ("due_job", INT),  # heap: jobs by when they stopped, see sim.physics.stop_heap
+        ("due_rate", FLOAT),
+        ("due_batch", INT),
     ],
     align=True,
 )
@@ -119,6 +141,7 @@ PART_ENTRY = np.dtype(
         ("weight", FLOAT),
         ("job", INT),
         ("earlier", INT),  # entry before this one on its link, or NOBODY
+        ("order", INT),  # list: entries of a link that are being sorted
     ],
     align=True,
 )
@@ -135,6 +158,7 @@ PART_LINK = np.dtype(
         ("heap", INT),  # list: links with jobs still rising, see sim.physics.fill_heap
         ("heap_at", INT),  # place there, or OUT
         ("changed", INT),  # list: links that a stop at the present rate has changed
+        ("active", INT),  # list: links that `refill` looks at
     ],
     align=True,
 )

@@ -46,13 +46,13 @@ def _begin(part: Part, jobs: int, capacity: FloatArray) -> int:
             entry.job = job
             row.last = at
     for k in range(links):
-        _rate(part, part.link[k].heap)
+        renew_rate(part, part.link[k].heap)
     order_heap(part.link, links)
     return links
 
 
 @kernel
-def _rate(part: Part, on: int) -> None:
+def renew_rate(part: Part, on: int) -> None:
     """Renew the rate at which link `on` is full; never below a rate that was reached there.
 
     Where only specks of weight are left (none of these jobs has its heaviest link here), the sum
@@ -112,7 +112,7 @@ def _stop(part: Part, count: int, rate: float, links: int) -> int:
         row = part.link[on]
         row.is_changed = 0
         if row.rising > 0:
-            _rate(part, on)
+            renew_rate(part, on)
             move_in_heap(part.link, on, links)
         elif row.heap_at != OUT:
             links = drop_from_heap(part.link, on, links)

@@ -6,6 +6,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.jit import kernel
 from sim.physics.link_loads import NOBODY, LinkLoads, enter, make_link_loads, touch
 from sim.physics.link_network import MAX_MIN, LinkNetwork
+from sim.physics.refill import refill
 from sim.physics.settle import settle
 from sim.physics.sorting import sort_up
 
@@ -50,16 +51,8 @@ def _lay_out(loads: LinkLoads, members: int) -> None:
 
 
 @kernel
-def resettle(loads: LinkLoads, network: LinkNetwork) -> int:
-    """Renew `spread_s` where jobs came or went, and list the jobs whose value changed.
-
-    Max-min rates depend on all jobs that share links directly or through others, so the whole
-    connected part is filled again; the other rules ask only for the jobs on the very links.
-    A job that has just come has no older value: whoever starts it rates it in any case.
-
-    Returns:
-        Number of changed jobs: `job` of the first rows of `loads.part.job`, ascending.
-    """
+def _settle_part(loads: LinkLoads, network: LinkNetwork) -> int:
+    """Settle the jobs on touched links; with MAX_MIN everybody whom they reach, from the start."""
     members = _gather(loads, network.sharing == MAX_MIN)
     _lay_out(loads, members)
     settle(network, loads.part, members, loads.link)
@@ -73,6 +66,21 @@ def resettle(loads: LinkLoads, network: LinkNetwork) -> int:
             row.spread_s = spread_s
             loads.part.job[count].job = job
             count += 1
+    return count
+
+
+@kernel
+def resettle(loads: LinkLoads, network: LinkNetwork) -> int:
+    """Renew `spread_s` where jobs came or went, and list the jobs whose value changed.
+
+    K_WAY and DUTY ask only for the jobs on the very links. Max-min rates depend on all jobs that
+    share links directly or through others; `refill` finds those whose rate really changes.
+    A job that has just come has no older value: whoever starts it rates it in any case.
+
+    Returns:
+        Number of changed jobs: `job` of the first rows of `loads.part.job`, ascending.
+    """
+    count = refill(loads, network) if network.sharing == MAX_MIN else _settle_part(loads, network)
     for k in range(loads.counts[0].num_touched):
         loads.link[loads.link[k].touched].is_touched = 0
     loads.counts[0].num_touched = 0
@@ -98,7 +106,8 @@ def spread_rates(
         gpus_on: workers on each of them.
         elsewhere_s: (n,) see `sim.physics.link_loads.enter`.
 
-    Latency is included, `overlap_frac` is not. `resettle` gives the same numbers, to the last bit.
+    Latency is included, `overlap_frac` is not. All links are filled at once; `resettle` gives the
+    same numbers, to the last bit.
     """
     jobs = len(profile)
     loads = make_link_loads(
@@ -113,5 +122,5 @@ def spread_rates(
         loads.load.gang["server"][:count] = servers[mine]
         loads.load.gang["gpus_on"][:count] = gpus_on[mine]
         enter(loads, network, job, profile[job], count, elsewhere_s[job])
-    resettle(loads, network)
+    _settle_part(loads, network)
     return loads.job["spread_s"].copy()

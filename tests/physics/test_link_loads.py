@@ -1,6 +1,6 @@
 """Jobs come and go: the incremental network, the one from scratch and the twin agree bit by bit."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from sim.physics.spread_rates import resettle, spread_rates
 from sim.physics.traffic import MIX, PARAMETER_SERVER, RING, Traffic
 from sim.topology.bcube import bcube
 from sim.topology.fat_tree import fat_tree
+from sim.topology.leaf_spine import leaf_spine_links
 from sim.topology.topology import Topology
 from sim.topology.vl2 import vl2
 from tests.physics.network_twin import NetworkTwin, TwinJob
@@ -159,6 +160,53 @@ def test_coming_and_going_equals_measuring_anew(kind, sharing, seed, changes):
         known = check(cluster, known, cluster.settle())
 
 
+@given(st.sampled_from(sorted(TOPOLOGIES)), st.booleans(), st.integers(0, 2**32 - 1))
+@settings(max_examples=30)
+def test_a_busy_cluster_equals_filling_it_anew(kind, equal, seed):
+    """Many jobs, long histories; equal jobs make many links fill at one rate."""
+    rng = np.random.default_rng(seed)
+    rows = ROWS[:1] if equal else ROWS
+    cluster = cluster_of(TOPOLOGIES[kind](), traffic_of(*rows), MAX_MIN)
+    gpus = cluster.topology.num_gpus
+    for _ in range(60):
+        for _ in range(rng.integers(1, 4)):
+            idle = [job for job in range(30) if job not in cluster.running]
+            held = sum(len(run.gpus) for run in cluster.running.values())
+            gang = int(rng.integers(2, 7))
+            if idle and held + gang <= 2 * gpus and rng.random() < 0.6:
+                placed = rng.choice(gpus, gang, replace=False).tolist()
+                cluster.start(int(rng.choice(idle)), int(rng.integers(len(rows))), placed)
+            elif cluster.running:
+                cluster.stop(int(rng.choice(sorted(cluster.running))))
+        cluster.settle()
+        now = {job: float(cluster.loads.job["spread_s"][job]) for job in cluster.spanning()}
+        assert now == from_scratch(cluster)
+    assert not cluster.loads.part.link["rising"].any(), "scratch is not left clean"
+    assert not cluster.loads.link["is_active"].any()
+    assert not cluster.loads.job["phase"].any()
+
+
+def test_a_change_reaches_far_along_a_chain():
+    """A - B - C - D meet on servers 1, 2, 3; NICs of 10, 12, 40, 100 and 100 Gbps.
+
+    Alone A, B, C, D get 10, 12, 40, 100; together A and B share 12, which leaves C 34 of 40, and
+    D 66. Without A, B has 12, C 28, D 72; so all but A move, the far ones too.
+    """
+    nic = np.array([10.0, 12.0, 40.0, 100.0, 100.0])
+    whole = racks(servers=5, per_rack=5, gpus=4)
+    topology = replace(whole, links=leaf_spine_links(whole.server_rack, nic, whole.uplink_gbps, 1))
+    cluster = cluster_of(topology, traffic_of({"grad_bytes": 10.0 * GB}), MAX_MIN)
+    for job in range(4):
+        cluster.start(job, 0, [4 * job + 1, 4 * job + 4])
+    assert cluster.settle() == [0, 1, 2, 3]
+    seconds = cluster.loads.job["spread_s"][:4] - 1e-4
+    assert seconds == pytest.approx([10 / 6, 10 / 6, 10 / 34, 10 / 66])
+    cluster.stop(0)
+    assert cluster.settle() == [1, 2, 3]
+    seconds = cluster.loads.job["spread_s"][1:4] - 1e-4
+    assert seconds == pytest.approx([10 / 12, 10 / 28, 10 / 72])
+
+
 def test_the_pool_is_won_back():
     """Far more jobs pass than the pool has room for; what stays is not disturbed."""
     topology = racks(servers=4, per_rack=2)
@@ -243,9 +291,9 @@ def test_three_jobs_on_a_fat_uplink():
 
 
 def test_a_far_job_is_left_alone():
-    """Max-min touches the connected part only; k-way only the jobs on the links themselves."""
+    """Only the jobs on the links themselves are looked at, where no rate beyond them changes."""
     topology = racks(servers=6, per_rack=6)
-    for sharing, chain in ((MAX_MIN, [0, 1, 2]), (K_WAY, [1, 2]), (DUTY, [1, 2])):
+    for sharing, chain in ((MAX_MIN, [1, 2]), (K_WAY, [1, 2]), (DUTY, [1, 2])):
         cluster = cluster_of(topology, traffic_of({"grad_bytes": GB}), sharing)
         cluster.start(0, 0, [0, 1, 4])  # s0 - s1
         cluster.start(1, 0, [5, 8])  # s1 - s2

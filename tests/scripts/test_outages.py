@@ -50,3 +50,18 @@ def test_failures_are_seeded(start, trace):
     assert one == again
     assert one["a"] > 10.0
     start("simulate", *words, "outages.shape=0", folder="bad").failed_with("outages.shape is 0")
+
+
+def test_failures_and_maintenance_together_are_each_of_them_where_the_other_is_silent(start, trace):
+    words = (*ONE_SERVER, f"workload.path={trace}", "restart_s=0")
+    silent = ("outages=both", "outages.failures.horizon_s=1e-9")
+    closed = ("outages.maintenance.first_s=5", "outages.maintenance.duration_s=1",
+              "outages.maintenance.every_s=1000")  # fmt: skip
+    joint = finishes(start("simulate", *words, *silent, *closed, folder="closed"))
+    assert joint == {"a": 11.0, "b": 12.0, "c": 12.0, "d": 35.0}
+    fails = ("mtbf_s=8", "repair_median_s=1", "horizon_s=40")
+    alone = start("simulate", *words, "outages=failures", *(f"outages.{f}" for f in fails))
+    never = ("outages=both", "outages.maintenance.first_s=1e9")
+    joint = start("simulate", *words, *never, *(f"outages.failures.{f}" for f in fails),
+                  folder="failing")  # fmt: skip
+    assert finishes(joint) == finishes(alone)

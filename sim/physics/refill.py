@@ -1,0 +1,187 @@
+"""Max-min rates after jobs came or went, to the last bit those of filling all links anew.
+
+The last filling is played again, in the order in which jobs stopped then, but only where it
+matters. Links that somebody entered or left are active from the beginning; the others join when a
+job on them stops earlier or later than it did. Jobs on active links have a script: they stop when
+they stopped the last time, if one of their links still holds them there. An active link that fills
+before stops them early; a job that nothing holds any more goes on rising. Either way its other
+links become active, and nobody else is disturbed: usually a handful of jobs out of thousands.
+
+When a job stopped is its rate and its batch: links that fill at one rate may fill one after the
+other, since a stop at a rate can fill a further link at that very rate (by rounding).
+"""
+
+import numpy as np
+
+from sim.jit import kernel
+from sim.physics.active_links import activate
+from sim.physics.fill_heap import OUT, drop_from_heap, move_in_heap
+from sim.physics.link_loads import NOBODY, RISING, SCRIPTED, STOPPED, UNSEEN, LinkLoads
+from sim.physics.link_network import LinkNetwork
+from sim.physics.max_min import renew_rate
+from sim.physics.sorting import sort_up
+from sim.physics.stop_heap import pop_due
+
+
+@kernel
+def _next_stop(loads: LinkLoads, rate: float, batch: int) -> tuple[float, int]:
+    """When somebody stops next after (rate, batch); infinite if nobody rises any more."""
+    counts, due = loads.counts[0], loads.part.job
+    while counts.num_due > 0 and loads.job[due[0].due_job].phase != SCRIPTED:
+        counts.num_due = pop_due(due, counts.num_due)
+    next_rate, next_batch = np.inf, 0
+    if counts.num_filling > 0:
+        next_rate = loads.part.link[loads.part.link[0].heap].fills_at
+        next_batch = batch + 1 if next_rate == rate else 1
+    if counts.num_due > 0 and (
+        due[0].due_rate < next_rate
+        or (due[0].due_rate == next_rate and due[0].due_batch < next_batch)
+    ):
+        next_rate, next_batch = due[0].due_rate, due[0].due_batch
+    return next_rate, next_batch
+
+
+@kernel
+def _activate_all(
+    loads: LinkLoads, network: LinkNetwork, job: int, rate: float, batch: int
+) -> None:
+    row = loads.job[job]
+    for at in range(row.first, row.first + row.number):
+        activate(loads, network, loads.entry[at].link, rate, batch)
+
+
+@kernel
+def _stop_on_full(loads: LinkLoads, network: LinkNetwork, rate: float, batch: int) -> int:
+    """Stop everybody on active links that fill now; the number of jobs."""
+    counts, link, count = loads.counts[0], loads.part.link, 0
+    while counts.num_filling > 0 and link[link[0].heap].fills_at == rate:
+        on = link[0].heap
+        counts.num_filling = drop_from_heap(link, on, counts.num_filling)
+        loads.link[on].full_rate = rate
+        loads.link[on].full_batch = batch
+        at = loads.link[on].head
+        while at != NOBODY:
+            job = loads.entry[at].job
+            at = loads.entry[at].after
+            row = loads.job[job]
+            if row.phase == STOPPED or row.phase == UNSEEN:  # noqa: PLR1714
+                continue
+            as_before = row.phase == SCRIPTED and row.rate == rate and row.batch == batch
+            row.phase = STOPPED
+            row.rate = rate
+            row.batch = batch
+            loads.part.job[count].stopping = job
+            count += 1
+            if not as_before:
+                _activate_all(loads, network, job, rate, batch)
+    return count
+
+
+@kernel
+def _is_held(loads: LinkLoads, job: int) -> bool:
+    """Whether a link that is not active holds the job at its old rate."""
+    row = loads.job[job]
+    for at in range(row.first, row.first + row.number):
+        link = loads.link[loads.entry[at].link]
+        if link.is_active == 0 and link.full_rate == row.rate and link.full_batch == row.batch:
+            return True
+    return False
+
+
+@kernel
+def _follow_script(
+    loads: LinkLoads, network: LinkNetwork, rate: float, batch: int, count: int
+) -> int:
+    """Stop who stopped now the last time and is still held; let the others rise on."""
+    counts, due = loads.counts[0], loads.part.job
+    while counts.num_due > 0 and due[0].due_rate == rate and due[0].due_batch == batch:
+        job = due[0].due_job
+        counts.num_due = pop_due(due, counts.num_due)
+        row = loads.job[job]
+        if row.phase != SCRIPTED:
+            continue
+        if _is_held(loads, job):
+            row.phase = STOPPED
+            due[count].stopping = job
+            count += 1
+        else:
+            row.phase = RISING
+            _activate_all(loads, network, job, rate, batch)
+    return count
+
+
+@kernel
+def _book_stops(loads: LinkLoads, count: int, rate: float) -> None:
+    """Take the first `count` jobs of `stopping` off the active links, in ascending order."""
+    part, changed = loads.part, 0
+    sort_up(part.job["stopping"], count)
+    for k in range(count):
+        job = loads.job[part.job[k].stopping]
+        for at in range(job.first, job.first + job.number):
+            on, weight = loads.entry[at].link, loads.entry[at].weight
+            if loads.link[on].is_active == 0:
+                continue
+            row = part.link[on]
+            row.left -= weight * rate
+            row.weight -= weight
+            row.rising -= 1
+            row.floor = rate
+            if row.is_changed == 0:
+                row.is_changed = 1
+                part.link[changed].changed = on
+                changed += 1
+    _renew_links(loads, changed)
+
+
+@kernel
+def _renew_links(loads: LinkLoads, changed: int) -> None:
+    part, counts = loads.part, loads.counts[0]
+    for k in range(changed):
+        on = part.link[k].changed
+        row = part.link[on]
+        row.is_changed = 0
+        if row.rising > 0:
+            renew_rate(part, on)
+            move_in_heap(part.link, on, counts.num_filling)
+        elif row.heap_at != OUT:
+            counts.num_filling = drop_from_heap(part.link, on, counts.num_filling)
+
+
+@kernel
+def _finish(loads: LinkLoads) -> int:
+    """Renew `spread_s` of the jobs that were looked at; list those it has changed for."""
+    part, counts, count = loads.part, loads.counts[0], 0
+    for k in range(counts.num_seen):
+        job = part.job[k].job
+        row = loads.job[job]
+        row.phase = UNSEEN
+        spread_s = row.latency_s + row.heavy_bytes / row.rate
+        if spread_s != row.spread_s:
+            row.spread_s = spread_s
+            part.job[count].job = job
+            count += 1
+    for k in range(counts.num_active):
+        loads.link[part.link[k].active].is_active = 0
+    counts.num_seen = 0
+    counts.num_active = 0
+    sort_up(part.job["job"], count)
+    return count
+
+
+@kernel
+def refill(loads: LinkLoads, network: LinkNetwork) -> int:
+    """Renew `spread_s` of everybody whose max-min rate the touched links change.
+
+    Returns:
+        Number of changed jobs: `job` of the first rows of `loads.part.job`, ascending.
+    """
+    rate, batch = -1.0, 0
+    for k in range(loads.counts[0].num_touched):
+        activate(loads, network, loads.link[k].touched, rate, batch)
+    while True:
+        rate, batch = _next_stop(loads, rate, batch)
+        if np.isinf(rate):
+            return _finish(loads)
+        count = _stop_on_full(loads, network, rate, batch)
+        count = _follow_script(loads, network, rate, batch, count)
+        _book_stops(loads, count, rate)

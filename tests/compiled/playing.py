@@ -1,0 +1,41 @@
+"""One case played by compiled code and by Python."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from sim.errors import SimulationError
+from sim.protocols import Scheduler
+from sim.run import Run
+from sim.simulator import Simulator, simulate
+from tests.oracle.cases import Case
+
+Make = Callable[[], Scheduler]
+
+
+def played(case: Case, scheduler: Scheduler, *, compiled: bool) -> Run:
+    """The run, or as far as it got before it was stuck: then its name is the message."""
+    simulator = Simulator(**case.arguments())
+    assert not compiled or simulator.plan_of(scheduler) is not None
+    try:
+        return simulate(simulator, scheduler, 0, None, compiled=compiled)
+    except SimulationError as error:
+        return simulator.outcome(str(error), -1, 0.0, 0.0)
+
+
+def assert_same_run(case: Case, make: Make) -> Run:
+    """Both ways the same log, byte for byte, the same outcome and as many decisions."""
+    mine, theirs = played(case, make(), compiled=True), played(case, make(), compiled=False)
+    assert_same(mine, theirs)
+    return mine
+
+
+def assert_same(mine: Run, theirs: Run) -> None:
+    assert mine.scheduler == theirs.scheduler
+    assert mine.decisions == theirs.decisions
+    for column in ("time_s", "kind", "job", "partition"):
+        assert getattr(mine.log, column).tobytes() == getattr(theirs.log, column).tobytes(), column
+    assert mine.log.gpus.first.tobytes() == theirs.log.gpus.first.tobytes()
+    assert mine.log.gpus.ids.tobytes() == theirs.log.gpus.ids.tobytes()
+    for column in ("start_s", "finish_s", "run_s", "preemptions", "lost_s", "comm_s", "outcome"):
+        assert np.array_equal(getattr(mine, column), getattr(theirs, column), equal_nan=True)
