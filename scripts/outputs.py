@@ -38,7 +38,7 @@ def check_outputs(config: Mapping[str, Any]) -> None:
             raise ConfigError(f"figures has {name!r}; did you mean {hint}?")
     if at_s is not None and (isinstance(at_s, bool) or not isinstance(at_s, int | float)):
         raise ConfigError(f"figure_at_s is {at_s!r}; it must be a number of seconds or null")
-    for key in ("log_decisions", "perfetto"):
+    for key in ("compiled", "log_decisions", "perfetto"):
         if not isinstance(config[key], bool):
             raise ConfigError(f"{key} is {config[key]!r}; it must be true or false")
 

@@ -16,15 +16,20 @@ LINE_EVERY_S = 30.0  # where standard error is no terminal
 DRAW_EVERY_S = 0.25
 
 
-def run_with_progress(simulator: Simulator, scheduler: Scheduler, seed: int) -> Run:
+def run_with_progress(
+    simulator: Simulator, scheduler: Scheduler, seed: int, *, compiled: bool
+) -> Run:
     """Simulate to the end, telling on standard error how far the run is.
 
+    With `compiled` in a compiled form of the scheduler, where it has one (`simulate`).
     Simulated days, jobs done, jobs/s, simulated over wall time, waiting jobs, time left.
     """
     if not sys.stderr.isatty():
-        return simulate(simulator, scheduler, seed, Lines(simulator, scheduler.name).tell)
+        tell = Lines(simulator, scheduler.name).tell
+        return simulate(simulator, scheduler, seed, tell, compiled=compiled)
     with _bar() as bar:
-        return simulate(simulator, scheduler, seed, Bar(simulator, scheduler.name, bar).tell)
+        tell = Bar(simulator, scheduler.name, bar).tell
+        return simulate(simulator, scheduler, seed, tell, compiled=compiled)
 
 
 class Meter:

@@ -29,8 +29,10 @@ def main(cfg: DictConfig) -> None:
     scheduler = composition_of(config, experiment.game.partitions)
     labels = labels_of(experiment, scheduler, window=config["window"], role=config["role"])
     jobs = _jobs(experiment, config["part"], config["window"])
-    warm_up(experiment.game, scheduler)
-    run = run_with_progress(experiment.game.simulator(jobs), scheduler, experiment.seed)
+    simulator = experiment.game.simulator(jobs)
+    compiled = config["compiled"] and simulator.plan_of(scheduler) is not None
+    warm_up(experiment.game, scheduler, compiled=compiled)
+    run = run_with_progress(simulator, scheduler, experiment.seed, compiled=compiled)
     metrics = summarise(run)
     write_outputs(launch.folder, run, config)
     write_run(launch.folder, run, metrics, replace(launch.record, labels=labels))

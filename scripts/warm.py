@@ -12,8 +12,8 @@ from sim.protocols import Scheduler
 from sim.simulator import simulate
 
 
-def warm_up(game: Game, scheduler: Scheduler) -> None:
-    """Run a few jobs through `scheduler` on this cluster, and forget them.
+def warm_up(game: Game, scheduler: Scheduler, *, compiled: bool = True) -> None:
+    """Run a few jobs through `scheduler`, or its compiled form, on this cluster, and forget them.
 
     They reach what a real trace reaches: gangs inside a server and across servers, a full cluster
     with a queue (so that jobs share, wait, are preempted, forwarded or taken over), every
@@ -34,7 +34,7 @@ def warm_up(game: Game, scheduler: Scheduler) -> None:
         measured=np.ones(count, dtype=np.bool_),
     )
     whole = replace(game, outages=NO_OUTAGES)  # a gang may need every server
-    simulate(whole.simulator(jobs), scheduler, 0, None)
+    simulate(whole.simulator(jobs), scheduler, 0, None, compiled=compiled)
 
 
 def _gangs(game: Game) -> IntArray:
