@@ -18,7 +18,7 @@ from sim.report.likeness_table import HEADERS, NOTE, likeness_cells, likeness_cs
 from sim.traces.job_sample import JobSample
 from sim.traces.likeness import Distance, likeness
 
-RULES = SEED | {"draws": (True, 1)}
+RULES = {**SEED, "draws": (True, 1)}
 
 
 @hydra.main(version_base=None, config_path="../conf", config_name="compare_traces")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from launch_build import build
-from plain_rules import RULES, check_plain, check_reference_gpu
+from plain_rules import RULES, check_division, check_plain, check_reference_gpu
 
 from marl.env.game import Game
 from sim.errors import TraceError
@@ -18,7 +18,7 @@ from sim.protocols import Scheduler
 from sim.report.labels import Labels
 from sim.rules import Rules
 from sim.signals import Signal, information_of
-from sim.topology.partitions import contiguous_partitions
+from sim.topology.partitions import contiguous_partitions, group_partitions
 from sim.traces.setting import Setting
 
 ROLES_BY_ORDER = {
@@ -30,6 +30,7 @@ ROLES_BY_ORDER = {
     "fifo": "published",
     "las": "reference",  # preempts, which the others may not
 }
+DIVISIONS = {"contiguous": contiguous_partitions, "groups": group_partitions}
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
         GpuYardError: a value is illegal, or the parts do not fit together.
     """
     check_plain(config, RULES)
+    check_division(config, tuple(DIVISIONS))
     topology = build(config, "topology")
     catalogue = build(config, "profiles")
     if hasattr(catalogue, "catalogue"):
@@ -110,7 +112,7 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
         topology=topology,
         physics=physics,
         belief=replace(physics, pairs=_believed(config, physics)),
-        partition_of_server=contiguous_partitions(topology, agents["count"]),
+        partition_of_server=DIVISIONS[agents["division"]](topology, agents["count"]),
         rules=_rules(config),
         outages=build(config, "outages").outages(topology, config["seed"]),
     )

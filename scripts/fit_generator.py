@@ -23,7 +23,7 @@ from sim.traces.job_sample import JobSample
 from sim.traces.spec import WorkloadSpec
 from sim.traces.spec_text import workload_yaml
 
-RULES = SEED | {"duration_parts": (True, 1), "default_jobs": (True, 1)}
+RULES = {**SEED, "duration_parts": (True, 1), "default_jobs": (True, 1)}
 HOUR_S = 3600.0
 
 
@@ -94,7 +94,8 @@ def _outcomes(given: Mapping[str, Any], jobs: JobTable) -> OutcomeShares | None:
         return OutcomeShares(of_jobs=given["of_jobs"], of_work=given["of_work"])
     if jobs.fates is None:
         return None
-    return shares_in(jobs.fates.outcome, jobs.num_gpus * np.maximum(jobs.duration_s, 1.0))
+    work_gpu_s = jobs.num_gpus * np.maximum(jobs.duration_s, 1.0)
+    return shares_in(jobs.fates.outcome, work_gpu_s.astype(np.float64))
 
 
 def _heading(config: Mapping[str, Any], jobs: JobTable) -> tuple[str, ...]:

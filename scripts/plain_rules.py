@@ -76,6 +76,17 @@ def check_confidence(config: Mapping[str, Any]) -> None:
         raise ConfigError(f"confidence is {value!r}; it must lie between 0 and 1, like 0.95")
 
 
+def check_division(config: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    """Refuse a way of dividing the cluster that nobody knows.
+
+    Raises:
+        ConfigError: naming value and choices.
+    """
+    value = section(config, "agents.division")
+    if value not in known:
+        raise ConfigError(f"agents.division is {value!r}; it must be {' or '.join(known)}")
+
+
 def check_reference_gpu(name: str, known: tuple[str, ...]) -> None:
     """Refuse a reference GPU type without profiles.
 

@@ -19,6 +19,25 @@ def best_fit_server(servers: IntArray, usable: IntArray, gang: int, banned: IntA
 
 
 @njit(cache=True)
+def fills_largest(sizes: IntArray, gang: int) -> bool:
+    """Whether `gang` could ever fill gang // L servers of the largest size L and one more.
+
+    `sizes` (s,) are the GPUs of each server that the gang could ever use. Always so where servers
+    are of one size and together hold the gang.
+    """
+    largest = max(0, sizes.max()) if len(sizes) > 0 else 0
+    if largest == 0:
+        return False
+    whole = gang // largest
+    rest = gang - whole * largest
+    of_largest, with_rest = 0, 0
+    for size in sizes:
+        of_largest += size == largest
+        with_rest += size >= rest
+    return of_largest >= whole and (rest == 0 or with_rest > whole)
+
+
+@njit(cache=True)
 def fewest_servers(
     servers: IntArray,  # (s,) owned, ascending
     usable: IntArray,  # (S,) usable GPUs of each server
@@ -29,14 +48,15 @@ def fewest_servers(
 
     One server if the gang fits in one: the one with the fewest sufficient usable GPUs. Else
     gang // L servers of the largest size L that are wholly usable, lowest index first, and the
-    remainder best-fit on one more. Ties go to the lowest index. Empty if it is not there now.
+    remainder best-fit on one more. Where sizes differ so that this can never be
+    (`fills_largest`): the servers with most usable GPUs, no more of them than the gang needs of
+    the largest. Ties go to the lowest index. Empty if it is not there now.
     """
+    sizes = size[servers]
+    if not fills_largest(sizes, gang):
+        return _most_usable(servers, usable, sizes, gang)
+    largest = sizes.max()
     banned = np.zeros(len(usable), dtype=np.int64)
-    largest = 0
-    for server in servers:
-        largest = max(largest, size[server])
-    if largest == 0:
-        return banned[:0]
     whole = gang // largest if gang > largest else 0
     chosen = np.empty(whole + 1, dtype=np.int64)
     found = 0
@@ -55,3 +75,18 @@ def fewest_servers(
         chosen[found] = last
         found += 1
     return chosen[:found]
+
+
+@njit(cache=True)
+def _most_usable(servers: IntArray, usable: IntArray, sizes: IntArray, gang: int) -> IntArray:
+    """The servers with most usable GPUs, as many as the largest servers that would hold `gang`."""
+    few, held = 0, 0
+    for size in -np.sort(-sizes):
+        if held >= gang:
+            break
+        held += size
+        few += 1
+    fullest = servers[np.argsort(-usable[servers], kind="mergesort")][:few]
+    if held < gang or usable[fullest].sum() < gang:
+        return servers[:0]
+    return fullest

@@ -48,7 +48,7 @@ class PreemptiveScheduler(QueueScheduler):
         heapq.heapify(waiting)
         starts: list[Start] = []
         preempts: list[int] = []
-        refused: set[tuple[int, int]] = set()
+        refused: set[tuple[int, ...]] = set()
         while waiting:
             key, job = heapq.heappop(waiting)
             like = self.kind_of(view, job)

@@ -7,6 +7,7 @@ import numpy as np
 from sim.arrays import IntArray
 from sim.compiled.plan import Plan
 from sim.decision import Decision, Start
+from sim.demands_room import ask_of
 from sim.occupancy import Occupancy
 from sim.protocols import Placer, Sharing
 from sim.signals import Signal
@@ -96,7 +97,7 @@ class QueueScheduler(ABC):
         # Usable GPUs only shrink while we start jobs, so the like of a refused job would fail too;
         # not with three tenants, where a newcomer can make a GPU's combined speed worth joining.
         may_refuse = self.sharing.name == "off" or view.tenant.shape[1] <= PAIR
-        refused: set[tuple[int, int]] = set()
+        refused: set[tuple[int, ...]] = set()
         for job in order.tolist():
             like = self.kind_of(view, job)
             if like in refused:
@@ -112,7 +113,7 @@ class QueueScheduler(ABC):
                 refused.add(like)
         return starts
 
-    def kind_of(self, view: ClusterView, job: int) -> tuple[int, int]:
-        """Jobs of one kind can be placed alike: same gang and, where GPUs are shared, profile."""
+    def kind_of(self, view: ClusterView, job: int) -> tuple[int, ...]:
+        """Jobs of one kind can be placed alike: same gang, demands and, where shared, profile."""
         profile = int(view.jobs.profile[job]) if Signal.PROFILE in self.sharing.needs else -1
-        return int(view.jobs.num_gpus[job]), profile
+        return int(view.jobs.num_gpus[job]), profile, *ask_of(view.jobs.demands, job)

@@ -162,6 +162,7 @@ class Simulator:
             outcome=self._outcomes(),
             restarts=state.job["restarts"].copy(),
             run_gpu_s=state.job["run_gpu_s"].copy(),
+            served_gpu_s=state.job["served_gpu_s"].copy(),
         )
 
     def _outcomes(self) -> IntArray:

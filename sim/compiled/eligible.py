@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from sim.compiled.plan import NEVER, SJF, Plan
+from sim.compactness import fills_largest
+from sim.compiled.plan import CONSOLIDATED, NEVER, SJF, Plan
 from sim.jobs import JobTable
 from sim.kernel.layout import State
 from sim.physics.physics import Physics
@@ -20,8 +21,9 @@ def plan_of(
 
     That is where the scheduler has no compiled form, and where the cluster or the jobs have
     something that compiled placement does not know: partitions, demands for parts of GPUs, cores,
-    memory or GPU types, predictions that are missing, and sharing that is wrong or more than
-    pairwise selective (whose offers may grow while a decision is made).
+    memory or GPU types, predictions that are missing, gangs that cannot fill the largest servers,
+    and sharing that is wrong or more than pairwise selective (whose offers may grow while a
+    decision is made).
     """
     if not isinstance(scheduler, QueueScheduler):
         return None
@@ -31,9 +33,19 @@ def plan_of(
         return None
     if plan.order == SJF and np.isnan(jobs.estimate_s).any():
         return None
+    if plan.placer == CONSOLIDATED and not _fill_largest(state, jobs):
+        return None
     if plan.sharing != NEVER and not _knows_what_fits(plan, state, physics, belief):
         return None
     return plan
+
+
+def _fill_largest(state: State, jobs: JobTable) -> bool:
+    """Also while servers are away: those left of one size do, or are too few for the gang."""
+    sizes = state.server["last_gpu"] - state.server["first_gpu"]
+    if len(state.outages) > 0 and sizes.min() < sizes.max():
+        return False
+    return all(fills_largest(sizes, gang) for gang in np.unique(jobs.num_gpus).tolist())
 
 
 def _knows_what_fits(plan: Plan, state: State, physics: Physics, belief: Physics) -> bool:

@@ -15,7 +15,7 @@ NAN = float("nan")
 
 @dataclass(frozen=True)
 class Balance:
-    """GPU-seconds of all jobs; held = useful + lost + overhead + withdrawn + unfinished.
+    """GPU-seconds of all jobs, held and where they went: all other parts sum up to `held`.
 
     The sums are over jobs, so a GPU with two tenants counts twice.
     """
@@ -23,8 +23,9 @@ class Balance:
     held: float  # between starts and ends of attempts, from the log
     useful: float  # duration x gang of the jobs that finished: work at speed 1 that lasts
     lost: float  # work of finished jobs that had to be done again; NaN if not measured
-    overhead: float  # the rest of what finished jobs held: restarts, interference, communication
-    # beyond the most compact placement, slower GPU types; below 0 where GPUs are faster
+    restart: float  # restarts of finished jobs; NaN if not measured, and then part of overhead
+    overhead: float  # the rest of what finished jobs held: interference, communication beyond the
+    # most compact placement, slower GPU types, checkpoints; below 0 where GPUs are faster
     withdrawn: float  # held by jobs that were withdrawn
     unfinished: float  # held by jobs that never left
 
@@ -52,15 +53,23 @@ def balance_of(run: Run) -> Balance:
     gang = run.jobs.num_gpus.astype(np.float64)
     useful = float((run.jobs.duration_s * gang)[done].sum())
     lost = NAN if run.lost_s is None else float((run.lost_s * gang)[done].sum())
-    known_lost = 0.0 if run.lost_s is None else lost
+    restart = _restart_gpu_s(run)
+    known = sum(part for part in (lost, restart) if not np.isnan(part))
     return Balance(
         held=float(held.sum()),
         useful=useful,
         lost=lost,
-        overhead=float(held[done].sum()) - useful - known_lost,
+        restart=restart,
+        overhead=float(held[done].sum()) - useful - known,
         withdrawn=float(held[gone].sum()),
         unfinished=float(held[~done & ~gone].sum()),
     )
+
+
+def _restart_gpu_s(run: Run) -> float:
+    if run.run_gpu_s is None or run.served_gpu_s is None:
+        return NAN
+    return float((run.run_gpu_s - run.served_gpu_s)[finished(run)].sum())
 
 
 def balance_metrics(run: Run) -> dict[str, float]:
@@ -70,6 +79,7 @@ def balance_metrics(run: Run) -> dict[str, float]:
         "held_gpu_s": balance.held,
         "useful_gpu_s": balance.useful,
         "lost_gpu_s": balance.lost,
+        "restart_gpu_s": balance.restart,
         "overhead_gpu_s": balance.overhead,
         "withdrawn_gpu_s": balance.withdrawn,
         "unfinished_gpu_s": balance.unfinished,

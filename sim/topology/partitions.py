@@ -32,7 +32,7 @@ def group_partitions(topology: Topology, count: int) -> IntArray:
     """
     if topology.server_group is None:
         raise TopologyError(
-            f"the cluster {topology.name} has no groups; partition it by agents.count alone"
+            f"the cluster {topology.name} has no groups; set agents.division=contiguous"
         )
     names = list(dict.fromkeys(topology.server_group.tolist()))
     if not 1 <= count <= len(names):

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from sim.outages import NO_OUTAGES
+from sim.outages import NO_OUTAGES, Change
+from sim.placers.consolidated import Consolidated
 from sim.placers.first_fit import FirstFit
 from sim.placers.packed import Packed
 from sim.placers.random import Random
@@ -13,8 +14,9 @@ from sim.sharing.fallback import FallbackSharing
 from sim.sharing.off import NoSharing
 from sim.sharing.selective import SelectiveSharing
 from sim.simulator import Simulator, simulate
+from sim.topology.leaf_spine import leaf_spine
 from sim.traits import ANY_TYPE, Demands
-from tests.sim.worlds import Job, attempts, cluster, job_table, physics_of, world
+from tests.sim.worlds import Job, attempts, changes, cluster, job_table, physics_of, world
 
 JOBS = [Job(0.0, 2, 10.0), Job(1.0, 1, 5.0), Job(1.0, 2, 0.0)]
 
@@ -74,6 +76,20 @@ def _with(table, demands) -> Simulator:
         partition_of_server=plain.partition_of_server, rules=plain.rules,
         outages=NO_OUTAGES,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("gang", "outages", "compiled"), [(5, 0, True), (6, 0, False), (5, 1, False)]
+)
+def test_python_decides_where_compact_means_more_than_whole_servers(gang, outages, compiled):
+    topology = leaf_spine(
+        name="mixed", servers=3, gpus_per_server=[3, 2, 2], servers_per_rack=8, gpu_types=["x"],
+        intra_gbps=80.0, nic_gbps=10.0, oversubscription=2.0,
+    )  # fmt: skip
+    away = changes((1.0, 0, Change.CLOSE)) if outages else NO_OUTAGES
+    simulator = world([Job(0, gang, 1)], topology, outages=away)
+    assert (simulator.plan_of(fifo(placer=Consolidated)) is not None) == compiled
+    assert simulator.plan_of(fifo()) is not None  # packed does not wait for compactness
 
 
 @pytest.mark.parametrize(("tenants", "compiled"), [(2, True), (3, False)])

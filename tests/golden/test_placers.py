@@ -15,6 +15,7 @@ from sim.protocols import Placer
 from sim.run import Run
 from sim.schedulers.fifo import Fifo
 from sim.sharing.off import NoSharing
+from sim.topology.leaf_spine import leaf_spine
 from sim.topology.topology import Topology
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
 
@@ -66,6 +67,28 @@ def test_compact_placements_are_best_fit_and_whole_servers_first(placer: Placer)
     assert gpus_of([Job(0, 1, 9), Job(0, 2, 9), Job(0, 1, 9)], cluster(3, 2), placer) == [
         (0,), (2, 3), (1,),
     ]  # fmt: skip
+
+
+def mixed(*gpus_per_server: int) -> Topology:
+    return leaf_spine(
+        name="mixed", servers=len(gpus_per_server), gpus_per_server=list(gpus_per_server),
+        servers_per_rack=8, gpu_types=["x"], intra_gbps=80.0, nic_gbps=10.0, oversubscription=2.0,
+    )  # fmt: skip
+
+
+def test_consolidated_does_not_wait_for_servers_that_do_not_exist():
+    # There is no second server of 4 for 8 GPUs: all three it is.
+    assert gpus_of([Job(0, 8, 5)], mixed(4, 1, 3), Consolidated()) == [(0, 1, 2, 3, 4, 5, 6, 7)]
+    # 5 GPUs are two whole servers of 2 and the rest on one more; 6 would be three of 2.
+    yard = mixed(2, 1, 1, 2)
+    assert gpus_of([Job(0, 5, 5)], yard, Consolidated()) == [(0, 1, 2, 4, 5)]
+    assert gpus_of([Job(0, 6, 5)], yard, Consolidated()) == [(0, 1, 2, 3, 4, 5)]
+
+
+def test_consolidated_waits_for_the_fewest_of_unequal_servers():
+    # Servers of 3, 2, 2 (GPUs 0-2, 3-4, 5-6). B's 6 GPUs need all three: it waits for A.
+    rows = gantt(fifo_run([Job(0, 2, 7), Job(0, 6, 5)], mixed(3, 2, 2), Consolidated()))
+    assert rows == {"A": (0, 7, (3, 4)), "B": (7, 12, (0, 1, 2, 3, 4, 5))}
 
 
 def test_first_fit_takes_the_lowest_ids_across_servers():

@@ -27,7 +27,7 @@ def test_everything_that_happens_is_accounted_for(eventful, seed):
     check_run(run)
     metrics = summarise(run)
     balance = balance_of(run)
-    parts = balance.useful + balance.lost + balance.overhead + balance.withdrawn
+    parts = balance.useful + balance.lost + balance.restart + balance.overhead + balance.withdrawn
     assert parts + balance.unfinished == pytest.approx(balance.held)
     assert balance.held == pytest.approx(run.run_gpu_s.sum())
     assert 0 <= metrics["gpu_util_available_frac"] <= 1 + 1e-9

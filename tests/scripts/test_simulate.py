@@ -58,6 +58,8 @@ def test_a_window_of_a_part_counts_its_middle_only(done):
         (("agents.count=8", "topology.gpus_per_server=2"), ("c", "fits none", "agents")),
         (("topology.gpus_per_server=4", "topology.servers=1", "topology.servers_per_rack=1"),
          ("job c", "8 GPUs", "workload.max_gang=4", "workload.drop_too_large=true")),
+        (("agents.division=group",), ("agents.division is 'group'", "contiguous or groups")),
+        (("agents.division=groups",), ("has no groups", "agents.division=contiguous")),
         (("workload.path=nowhere.csv",), ("nowhere.csv",)),
         (("experiment=headlin",), ("did you mean experiment=headline?",)),
         (("sharing=selective", "sharing.threshold=much"), ("sharing.threshold is 'much'",)),

@@ -10,6 +10,7 @@ import pytest
 from sim.decision import Decision, Start
 from sim.errors import SimulationError
 from sim.event_log import Kind
+from sim.metrics.balance import balance_of
 from sim.outages import Change
 from sim.placers.first_fit import FirstFit
 from sim.run import Run
@@ -78,6 +79,7 @@ def test_a_lease_ends_and_the_job_comes_back_after_the_other():
     run = play(world([Job(0, 1, 6), Job(1, 1, 3)], cluster(1, 1), restart_s=2.0), scripted)
     assert attempts(run.log) == {"A": [(0, 4, (0,)), (7, 11, (0,))], "B": [(4, 7, (0,))]}
     assert run.restarts.tolist() == [1, 0] and run.lost_s.tolist() == [0, 0]
+    assert balance_of(run).restart == 2 and balance_of(run).overhead == 0
     assert run.preemptions.tolist() == [0, 0]
 
 
