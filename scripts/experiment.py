@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from launch_build import build
+from launch_errors import ConfigError
 from plain_rules import RULES, check_division, check_plain, check_reference_gpu
 
 from marl.env.game import Game
@@ -129,8 +130,8 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
 
 def _rules(config: Mapping[str, Any]) -> Rules:
     keys = (
-        "max_tenants", "gpu_oversubscription", "restart_s", "checkpoint_work_s", "checkpoint_s",
-        "preempt_saves",
+        "max_tenants", "gpu_oversubscription", "restart_s", "restart_s_per_gpu",
+        "checkpoint_work_s", "checkpoint_s", "preempt_saves",
     )  # fmt: skip
     return Rules(
         **{key: config[key] for key in keys}, max_forwards=config["agents"]["max_forwards"]
@@ -147,11 +148,20 @@ def _believed(config: Mapping[str, Any], physics: Physics) -> PairTable:
 
 
 def composition_of(config: Mapping[str, Any], partitions: int) -> Scheduler:
-    """The scheduler that `scheduler`, `placer`, `sharing` and `forwarding` describe."""
+    """The scheduler that `scheduler`, `placer`, `sharing` and `forwarding` describe.
+
+    Raises:
+        ConfigError: it knows one queue, and there are several partitions.
+    """
     from sim.partitioned import PartitionedScheduler
     from sim.queueing import QueueScheduler
 
     scheduler: Scheduler = build(config, "scheduler")
+    if partitions > 1 and getattr(scheduler, "one_queue", False):
+        raise ConfigError(
+            f"{scheduler.name} owns one queue for the whole cluster; set agents.count=1 "
+            f"(it is {partitions}), in a line-up agents: 1"
+        )
     if partitions == 1 or not isinstance(scheduler, QueueScheduler):
         return scheduler
     return PartitionedScheduler(child=scheduler, forwarding=build(config, "forwarding"))

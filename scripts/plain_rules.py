@@ -13,6 +13,7 @@ RULES: Rules = {
     "seed": (True, 0),
     "max_tenants": (True, 1),
     "restart_s": (False, 0),
+    "restart_s_per_gpu": (False, 0),
     "checkpoint_s": (False, 0),
     "agents.count": (True, 1),
     "agents.skew": (False, 0),

@@ -86,6 +86,8 @@ class Occupancy:
             most_per_server=most,
             tenants=self.tenants,
             cost=cost,
+            view=view,
+            job=job,
         )
 
     def exclusive(self, view: ClusterView, job: int) -> Slots:

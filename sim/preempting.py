@@ -65,13 +65,12 @@ class PreemptiveScheduler(QueueScheduler):
             if gpus is not None:
                 occupancy.take(job, gpus)
                 starts.append(Start(job, gpus))
-            elif self.sharing.name == "off":
+            elif self.sharing.name == "off" and self.patient is None:
                 refused.add(like)
-        some_wait = len(view.queued) + len(preempts) > len(starts)
         return Decision(
             starts=tuple(starts),
             preempts=tuple(preempts),
-            wake_s=self.wake_s(view, starts) if some_wait else None,
+            wake_s=self.asked_again_s(view, starts, preempts),
         )
 
     def compiled(self) -> Plan | None:

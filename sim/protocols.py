@@ -1,6 +1,6 @@
 """The roles that other parts fill; whoever consumes a thing declares its interface here."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -50,6 +50,17 @@ class Placer(Protocol):
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """`gang` distinct usable GPUs, or None if the job should wait."""
+
+
+@runtime_checkable
+class PatientPlacer(Placer, Protocol):
+    """A placer that judges the job (`slots.job`), its profile or its patience, not its gang alone.
+
+    What it refuses one job it may give to the next of that gang.
+    """
+
+    def wake_s(self, view: ClusterView, job: int) -> float | None:
+        """When the answer for a waiting job may change though nothing happens; None: never."""
 
 
 class Sharing(Protocol):

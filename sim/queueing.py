@@ -1,6 +1,7 @@
 """Queue schedulers: an order, a placer and a sharing rule walk the queue together."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from sim.compiled.plan import Plan
 from sim.decision import Decision, Start
 from sim.demands_room import ask_of
 from sim.occupancy import Occupancy
-from sim.protocols import Placer, Sharing
+from sim.protocols import PatientPlacer, Placer, Sharing
 from sim.signals import Signal
 from sim.view import ClusterView
 
@@ -37,6 +38,7 @@ class QueueScheduler(ABC):
         self.placer = placer
         self.sharing = sharing
         self.skip_blocked = skip_blocked
+        self.patient = placer if isinstance(placer, PatientPlacer) else None
         self.needs = self.order_needs | placer.needs | sharing.needs
         self._rng = np.random.default_rng(0)
 
@@ -58,8 +60,20 @@ class QueueScheduler(ABC):
         """Fill the cluster in order."""
         order = self.order(view)
         starts = self.fill(view, Occupancy(view), order, self.skip_blocked)
-        waiting = len(view.queued) > len(starts)
-        return Decision(starts=tuple(starts), wake_s=self.wake_s(view, starts) if waiting else None)
+        return Decision(starts=tuple(starts), wake_s=self.asked_again_s(view, starts, ()))
+
+    def asked_again_s(
+        self, view: ClusterView, starts: list[Start], preempts: Sequence[int]
+    ) -> float | None:
+        """The earlier of `wake_s` and the placer's own times, if jobs wait after these orders."""
+        started = {start.job for start in starts}
+        waiting = [job for job in (*view.queued.tolist(), *preempts) if job not in started]
+        if not waiting:
+            return None
+        times = [self.wake_s(view, starts)]
+        if self.patient is not None:
+            times += [self.patient.wake_s(view, job) for job in waiting]
+        return min((time for time in times if time is not None), default=None)
 
     def wake_s(self, view: ClusterView, starts: list[Start]) -> float | None:
         """When to be asked even if nothing happens, given that jobs wait beside those it starts.
@@ -96,7 +110,10 @@ class QueueScheduler(ABC):
         starts: list[Start] = []
         # Usable GPUs only shrink while we start jobs, so the like of a refused job would fail too;
         # not with three tenants, where a newcomer can make a GPU's combined speed worth joining.
-        may_refuse = self.sharing.name == "off" or view.tenant.shape[1] <= PAIR
+        # Nor where the placer looks at more than the gang.
+        may_refuse = self.patient is None and (
+            self.sharing.name == "off" or view.tenant.shape[1] <= PAIR
+        )
         refused: set[tuple[int, ...]] = set()
         for job in order.tolist():
             like = self.kind_of(view, job)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.topology.topology import Topology
+from sim.view import ClusterView
 
 
 @dataclass(frozen=True)
@@ -19,3 +20,6 @@ class Slots:
     cost: (
         FloatArray  # (G,) predicted slow-down (self x worst victim) of a worker there; 1 if unknown
     )
+    # For placers that judge the job and not its gang alone.
+    view: ClusterView
+    job: int

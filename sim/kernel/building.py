@@ -105,6 +105,7 @@ def _world(job: RowArray, rules: Rules, physics: Physics, server_partition: IntA
         "wake_s": np.inf,
         "num_left": len(job),
         "restart_s": rules.restart_s,
+        "restart_s_per_gpu": rules.restart_s_per_gpu,
         "checkpoint_work_s": every_s,
         "pace": 1.0 if np.isinf(every_s) else every_s / (every_s + rules.checkpoint_s),
         "preempt_saves": int(rules.preempt_saves),

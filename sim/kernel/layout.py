@@ -141,6 +141,7 @@ WORLD = np.dtype(
         ("token", INT),
         # Rules.
         ("restart_s", FLOAT),
+        ("restart_s_per_gpu", FLOAT),
         ("checkpoint_work_s", FLOAT),  # work between periodic checkpoints; inf: none
         ("pace", FLOAT),  # share of its time a job computes while checkpoints are written
         ("preempt_saves", INT),

@@ -97,7 +97,7 @@ def _begin(state: State, job: int, renewal: bool, lease_end_s: float) -> None:
     if renewal:
         row.resume_s = max(now_s, row.resume_s)
     elif row.restarts > 0:
-        row.resume_s = now_s + world.restart_s
+        row.resume_s = now_s + (world.restart_s + world.restart_s_per_gpu * row.held)
     else:
         row.resume_s = now_s
     row.rated_s = row.resume_s

@@ -88,6 +88,7 @@ def cases(
         rules=rules_of(
             max_tenants=draw(st.integers(1, 3), label="max_tenants"),
             restart_s=draw(st.sampled_from([0.0, 0.5, 2.0]), label="restart_s"),
+            restart_s_per_gpu=draw(st.sampled_from([0.0, 0.25]), label="restart_s_per_gpu"),
             max_forwards=draw(st.integers(0, 3), label="max_forwards"),
             **(checkpoint_rules(draw) if life else {}),
         ),

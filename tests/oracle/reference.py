@@ -209,7 +209,8 @@ class ReferenceSimulator:
         if renewal:  # it goes on as if it had never stopped
             job.resume_s = max(self.now_s, job.resume_s)
         else:
-            job.resume_s = self.now_s + (self.rules.restart_s if job.restarts else 0.0)
+            restart_s = self.rules.restart_s + self.rules.restart_s_per_gpu * len(gpus)
+            job.resume_s = self.now_s + (restart_s if job.restarts else 0.0)
         job.rated_s = job.resume_s
         job.lease_end_s = math.inf if start.lease_s is None else self.now_s + start.lease_s
         if math.isnan(job.first_start_s):

@@ -116,6 +116,7 @@ def rules_of(**given: Any) -> Rules:
     """Rules under which nothing special happens, but for what is given."""
     plain = {
         "max_tenants": 1, "gpu_oversubscription": None, "restart_s": 0.0,
+        "restart_s_per_gpu": 0.0,
         "checkpoint_work_s": None, "checkpoint_s": 0.0, "preempt_saves": True, "max_forwards": 3,
     }  # fmt: skip
     return Rules(**{**plain, **given})
