@@ -50,10 +50,8 @@ class _SharedLinks:
         return told_tables(self.links(catalogue, topology), catalogue, topology)
 
 
-class MaxMin(_SharedLinks):
-    """Jobs share every link max-min fairly (see `sim.physics.max_min`)."""
-
-    sharing = MAX_MIN
+class _WithoutLoss(_SharedLinks):
+    """Models that lose no bandwidth to jobs' being many."""
 
     def __init__(
         self,
@@ -78,6 +76,12 @@ class MaxMin(_SharedLinks):
             overlap_frac=overlap_frac,
             eta_frac=0.0,
         )
+
+
+class MaxMin(_WithoutLoss):
+    """Jobs share every link max-min fairly (see `sim.physics.max_min`)."""
+
+    sharing = MAX_MIN
 
 
 class KWay(_SharedLinks):
@@ -112,7 +116,7 @@ class KWay(_SharedLinks):
         )
 
 
-class DutyCycle(_SharedLinks):
+class DutyCycle(_WithoutLoss):
     """Jobs are slowed down on a link by how much of the time the others there keep it busy.
 
     Job j takes bytes / capacity x (1 + sum over the others of their busy share), where the busy
@@ -122,27 +126,3 @@ class DutyCycle(_SharedLinks):
     """
 
     sharing = DUTY
-
-    def __init__(
-        self,
-        *,
-        traffic: TrafficRule,
-        alpha_local_s: float,
-        alpha_server_s: float,
-        overlap_frac: float,
-    ) -> None:
-        """Set the constants; PhysicsError if one is out of range.
-
-        Args:
-            traffic: what each profile sends.
-            alpha_local_s: latency of one message step inside a server.
-            alpha_server_s: latency of one message step between servers.
-            overlap_frac: share of the communication hidden behind compute.
-        """
-        super().__init__(
-            traffic=traffic,
-            alpha_local_s=alpha_local_s,
-            alpha_server_s=alpha_server_s,
-            overlap_frac=overlap_frac,
-            eta_frac=0.0,
-        )
