@@ -12,7 +12,7 @@ export NUMBA_NUM_THREADS := 1
 export RAY_USAGE_STATS_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit lint type arch fmt lock
+.PHONY: help setup demo reproduce test check unit lint type arch fmt lock
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 8
@@ -33,6 +33,9 @@ $(STAMP): requirements.lock setup.cfg pyproject.toml $(PACKAGES)
 
 demo: setup  ## fit, train for a few minutes, compare: table and figures in runs/demo
 	$(BIN)/python scripts/demo.py
+
+reproduce: setup  ## list tables and figures of papers; ID=<id> runs one, and goes on where it was stopped
+	$(BIN)/python scripts/reproduce.py $(if $(ID),experiment=$(ID)) $(ARGS)
 
 test: setup lint type arch unit  ## everything CI checks
 

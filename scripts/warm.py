@@ -7,7 +7,7 @@ import numpy as np
 from marl.env.game import Game
 from sim.arrays import IntArray
 from sim.jobs import JobTable
-from sim.outages import NO_OUTAGES
+from sim.outages.changes import NO_OUTAGES
 from sim.protocols import Scheduler
 from sim.simulator import simulate
 

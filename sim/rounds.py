@@ -1,16 +1,17 @@
 """Round-based schedulers: GPUs are given out anew at every round, and kept in between."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
 
 from sim.arrays import IntArray
 from sim.decision import Decision, Start
+from sim.demands_room import ask_of
 from sim.errors import GpuYardError
 from sim.occupancy import Occupancy
-from sim.protocols import Placer
+from sim.protocols import PatientPlacer, Placer
 from sim.signals import Signal
 from sim.slots import Slots
 from sim.view import ClusterView
@@ -30,14 +31,19 @@ class RoundScheduler(ABC):
     """Every `round_s`, `allot` says which jobs get how many GPUs; the others are preempted.
 
     A running job that is to keep its number of GPUs, on the type it has, keeps its very GPUs.
-    Jobs are placed on empty GPUs in the order of the list; whoever finds no place waits. Between
-    rounds nobody is preempted: jobs of `newcomers` start on what is free. Rounds begin at
-    multiples of `round_s`, or when a job comes after the next one was due.
+    Jobs are placed on empty GPUs in the order of the list; whoever finds no place waits, or stays
+    as it was if nobody has taken its GPUs by then. With `makes_room` such a job first sets aside
+    those that would have kept their GPUs and come later in the list, as few as will do; they look
+    for another place in their turn. What is left goes to `leftovers`. Who is still restarting keeps
+    its GPUs before all others: rounds shorter than restarts would else do no work. Between rounds
+    nobody is preempted: jobs of `newcomers` start on what is free. Rounds begin at multiples of
+    `round_s`, or when a job comes after the next one was due.
     """
 
     order_name: str
     order_needs: Signal
     one_queue = True  # it owns the whole cluster
+    makes_room = False
 
     def __init__(self, *, placer: Placer, round_s: float) -> None:
         """`round_s`: seconds between redistributions.
@@ -49,6 +55,7 @@ class RoundScheduler(ABC):
             raise GpuYardError(f"scheduler.round_s is {round_s}; it must be above 0")
         self.placer = placer
         self.round_s = round_s
+        self.patient = placer if isinstance(placer, PatientPlacer) else None
         self.needs = self.order_needs | placer.needs
         self._rng = np.random.default_rng(0)
         self._due_s = -np.inf
@@ -67,46 +74,175 @@ class RoundScheduler(ABC):
     def allot(self, view: ClusterView) -> list[Share]:
         """Who gets how many GPUs in the round that begins, most important first."""
 
+    def leftovers(self, view: ClusterView) -> list[Share]:
+        """Who may have what `allot` left over or could not use, in this order: here nobody.
+
+        A job may be named several times: who has its place by then is passed over.
+        """
+        del view
+        return []
+
     def newcomers(self, view: ClusterView) -> list[Share]:
-        """Who may start between rounds, in this order: here every waiting job, its whole gang."""
+        """Who may start between rounds, in this order: here every waiting job, its whole gang.
+
+        A job may be named several times, with other shares that it would take, too.
+        """
         return [Share(job, int(view.jobs.num_gpus[job])) for job in view.queued.tolist()]
 
     def decide(self, view: ClusterView) -> Decision:
         """A new distribution where a round is due, else what fits beside it."""
-        if view.now_s >= self._due_s - ROUNDING_S:
+        due = bool(view.now_s >= self._due_s - ROUNDING_S)
+        preempts: list[int] = []
+        starts: list[Start] = []
+        if due:
             self._due_s = (np.floor((view.now_s + ROUNDING_S) / self.round_s) + 1) * self.round_s
             preempts, starts = self._redistribute(view, self.allot(view))
-        else:
-            preempts, starts = [], self._placed(view, Occupancy(view), self.newcomers(view))
-        return Decision(starts=tuple(starts), preempts=tuple(preempts), wake_s=float(self._due_s))
+        empty = len(view.running) == 0 and not starts
+        if not due or empty:
+            starts = self._placed(view, Occupancy(view), self.newcomers(view))
+        # An empty cluster in which a round has just found no place for anybody: time alone will
+        # not change that, and a run that cannot go on should end and say so.
+        hopeless = due and empty and not starts
+        return Decision(
+            starts=tuple(starts),
+            preempts=tuple(preempts),
+            wake_s=self._asked_again_s(view, preempts, starts, None if hopeless else self._due_s),
+        )
+
+    def _asked_again_s(
+        self, view: ClusterView, preempts: list[int], starts: list[Start], due_s: float | None
+    ) -> float | None:
+        """The next round, or when a placer that judges jobs says otherwise of one that waits."""
+        times = [] if due_s is None else [float(due_s)]
+        if self.patient is not None:
+            started = {start.job for start in starts}
+            waiting = [job for job in (*view.queued.tolist(), *preempts) if job not in started]
+            asked = [self.patient.wake_s(view, job) for job in waiting]
+            times += [time_s for time_s in asked if time_s is not None]
+        return min(times, default=None)
 
     def _redistribute(
         self, view: ClusterView, shares: Sequence[Share]
     ) -> tuple[list[int], list[Start]]:
         occupancy = Occupancy(view)
-        wanted = {share.job: share for share in shares if share.gpus > 0}
-        preempts = [
-            job for job in view.running.tolist()
-            if job not in wanted or not stays(view, wanted[job])
-        ]  # fmt: skip
-        for job in preempts:
-            occupancy.release(job, view.gpus_of(job))
-        keeps = set(view.running.tolist()) - set(preempts)
-        moves = [share for share in wanted.values() if share.job not in keeps]
-        return preempts, self._placed(view, occupancy, moves)
-
-    def _placed(
-        self, view: ClusterView, occupancy: Occupancy, shares: Sequence[Share]
-    ) -> list[Start]:
-        """Start who finds a place, in order, booking it in `occupancy`."""
-        starts = []
-        for share in shares:
-            slots = of_type(occupancy.exclusive(view, share.job), share.gpu_type)
-            gpus = self.placer.place(share.gpus, slots, self._rng)
+        running = view.running.tolist()
+        first = restarting(view)
+        others = {share.job: share for share in shares if share.gpus > 0 and share.job not in first}
+        wanted = first | others
+        keeps = {job for job in running if job in wanted and stays(view, wanted[job])}
+        for job in running:
+            if job not in keeps:
+                occupancy.release(job, view.gpus_of(job))
+        starts: list[Start] = []
+        order = list(wanted.values())
+        for rank, share in enumerate(order):
+            if share.job in keeps:
+                continue
+            gpus = self._found(view, occupancy, share)
+            if gpus is None and self.makes_room:
+                later = [other.job for other in reversed(order[rank + 1 :]) if other.job in keeps]
+                gpus = self._room_made(view, occupancy, share, later, keeps)
+            if gpus is None:
+                gpus = own_place(view, occupancy, share.job)
             if gpus is not None:
                 occupancy.take(share.job, gpus)
                 starts.append(Start(share.job, gpus))
-        return starts
+        served = keeps | {start.job for start in starts}
+        starts += self._placed(view, occupancy, self.leftovers(view), served)
+        undisturbed = {start.job for start in starts if is_own_place(view, start)}
+        preempts = [job for job in running if job not in keeps and job not in undisturbed]
+        return preempts, [start for start in starts if start.job not in undisturbed]
+
+    def _found(self, view: ClusterView, occupancy: Occupancy, share: Share) -> IntArray | None:
+        slots = of_type(occupancy.exclusive(view, share.job), share.gpu_type)
+        return self.placer.place(share.gpus, slots, self._rng)
+
+    def _room_made(
+        self,
+        view: ClusterView,
+        occupancy: Occupancy,
+        share: Share,
+        later: list[int],
+        keeps: set[int],
+    ) -> IntArray | None:
+        """GPUs for `share` beside the fewest of `later` set aside; those leave `keeps`."""
+
+        def attempt(count: int) -> IntArray | None:
+            trial = occupancy.copy()
+            for job in later[:count]:
+                trial.release(job, view.gpus_of(job))
+            return self._found(view, trial, share)
+
+        if not later or attempt(len(later)) is None:
+            return None
+        low, high = 1, len(later)
+        while low < high:
+            middle = (low + high) // 2
+            if attempt(middle) is None:
+                low = middle + 1
+            else:
+                high = middle
+        gpus = attempt(high)
+        used = set() if gpus is None else set(gpus.tolist())
+        for job in later[:high]:
+            if used & set(view.gpus_of(job).tolist()):
+                occupancy.release(job, view.gpus_of(job))
+                keeps.discard(job)
+        return gpus
+
+    def _placed(
+        self,
+        view: ClusterView,
+        occupancy: Occupancy,
+        shares: Sequence[Share],
+        served: Set[int] = frozenset(),
+    ) -> list[Start]:
+        """Start who finds a place and is not `served` yet, in order, booking it in `occupancy`.
+
+        Somebody who ran goes on where it was, if it still can.
+        """
+        starts: dict[int, Start] = {}
+        running = set(view.running.tolist())
+        # Free GPUs only shrink on the way, so the like of a refused share would fail, too; not so
+        # where the placer looks at more than the number.
+        refused: set[tuple[int | None, ...]] = set()
+        for share in shares:
+            like = share.gpus, share.gpu_type, *ask_of(view.jobs.demands, share.job)
+            if share.job in served or share.job in starts:
+                continue
+            gpus = None
+            if share.job in running and stays(view, share):
+                gpus = own_place(view, occupancy, share.job)
+            if gpus is None and like not in refused:
+                gpus = self._found(view, occupancy, share)
+            if gpus is not None:
+                occupancy.take(share.job, gpus)
+                starts[share.job] = Start(share.job, gpus)
+            elif self.patient is None:
+                refused.add(like)
+        return list(starts.values())
+
+
+def restarting(view: ClusterView) -> dict[int, Share]:
+    """What those hold who have not yet made any progress since their restart."""
+    idle = view.running[view.jobs.resume_s[view.running] >= view.now_s]
+    return {job: Share(job, int(view.jobs.held[job])) for job in idle.tolist()}
+
+
+def own_place(view: ClusterView, occupancy: Occupancy, job: int) -> IntArray | None:
+    """The GPUs that a running job holds, if they are still free for it in `occupancy`."""
+    if not np.any(view.running == job):
+        return None
+    gpus = view.gpus_of(job)
+    usable = occupancy.exclusive(view, job).usable[gpus]
+    return gpus if usable.all() else None
+
+
+def is_own_place(view: ClusterView, start: Start) -> bool:
+    """Whether it would start a running job on the very GPUs that it holds."""
+    if not np.any(view.running == start.job):
+        return False
+    return set(start.gpus.tolist()) == set(view.gpus_of(start.job).tolist())
 
 
 def stays(view: ClusterView, share: Share) -> bool:

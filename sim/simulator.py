@@ -17,7 +17,7 @@ from sim.kernel.advance import FULL, OVER, STUCK, advance_until_decision
 from sim.kernel.apply import LEGAL, apply_decision
 from sim.kernel.building import make_state
 from sim.kernel.layout import FINISHED, WITHDRAWN, State
-from sim.outages import Outages
+from sim.outages.changes import Outages
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler
 from sim.recorder import Recorder

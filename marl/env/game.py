@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.jobs import JobTable
-from sim.outages import Outages
+from sim.outages.changes import Outages
 from sim.physics.physics import Physics
 from sim.rules import Rules
 from sim.simulator import Simulator

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from sim.compactness import fills_largest
 from sim.compiled.plan import CONSOLIDATED, NEVER, SJF, Plan
 from sim.jobs import JobTable
 from sim.kernel.layout import State
 from sim.physics.physics import Physics
+from sim.placing.compactness import fills_largest
 from sim.protocols import Scheduler
 from sim.queueing import QueueScheduler
 from sim.traits import WHOLE_GPU_MILLI

@@ -8,7 +8,7 @@ from sim.jit import inlined
 
 @inlined
 def fits_compactly(count: IntArray, room: int, largest: int, gang: int) -> bool:
-    """Whether `sim.compactness.fewest_servers` would find servers.
+    """Whether `sim.placing.compactness.fewest_servers` would find servers.
 
     g // L whole servers of the largest size L, and one more with the rest. Servers that are whole
     have the rest too, so it takes one more server with at least the rest than are taken whole.

@@ -21,7 +21,7 @@ from sim.kernel.layout import (
     State,
 )
 from sim.kernel.link_building import gang_sizes, make_links
-from sim.outages import Outages
+from sim.outages.changes import Outages
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
 from sim.physics.scaling import throughputs

@@ -3,9 +3,9 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.compactness import fewest_servers
 from sim.compiled.plan import PACKED
-from sim.filling import fill_servers
+from sim.placing.compactness import fewest_servers
+from sim.placing.filling import fill_servers
 from sim.signals import Signal
 from sim.slots import Slots
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.compiled.plan import WORST_FIT
-from sim.filling import fill_servers
+from sim.placing.filling import fill_servers
 from sim.signals import Signal
 from sim.slots import Slots
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from sim.alone import place_alone
 from sim.arrays import IntArray
 from sim.compiled.plan import NEVER
 from sim.occupancy import Occupancy
+from sim.placing.alone import place_alone
 from sim.protocols import Placer
 from sim.signals import Signal
 from sim.view import ClusterView

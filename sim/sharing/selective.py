@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from sim.alone import place_alone
 from sim.arrays import IntArray
 from sim.compiled.plan import IF_NOTHING_IS_EMPTY
 from sim.errors import GpuYardError
 from sim.occupancy import SHARING_NEEDS, Occupancy
+from sim.placing.alone import place_alone
 from sim.protocols import Placer
 from sim.view import ClusterView
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from sim.compactness import fills_largest
+from sim.placing.compactness import fills_largest
 from tests.compiled.playing import assert_same_run
 from tests.oracle.cases import Case, cases
 from tests.oracle.catalogue import ORDERS, PLACERS, SHARINGS

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sim.outages import NO_OUTAGES, Change
+from sim.outages.changes import NO_OUTAGES, Change
 from sim.placers.consolidated import Consolidated
 from sim.placers.first_fit import FirstFit
 from sim.placers.packed import Packed

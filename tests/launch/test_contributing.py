@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from sim.jobs import JobTable
-from sim.outages import NO_OUTAGES
+from sim.outages.changes import NO_OUTAGES
 from sim.physics.catalogue import Catalogue
 from sim.physics.no_interference import NoInterference
 from sim.physics.no_network import NoNetwork

@@ -16,7 +16,7 @@ from marl.env.scheduling_env import SchedulingEnv
 from marl.training.spec import PpoSpec
 from sim.arrays import FloatArray
 from sim.jobs import JobTable
-from sim.outages import NO_OUTAGES
+from sim.outages.changes import NO_OUTAGES
 from sim.physics.catalogue import Catalogue
 from sim.physics.network_tables import NetworkTables
 from sim.physics.pair_table import PairTable

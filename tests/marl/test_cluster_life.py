@@ -16,7 +16,7 @@ from marl.rllib.adapter import RllibSchedulingEnv
 from sim.errors import SimulationError
 from sim.event_log import Kind
 from sim.jobs import JobTable
-from sim.outages import Change, Outages
+from sim.outages.changes import Change, Outages
 from sim.topology.topology import Topology
 from sim.traits import ANY_TYPE, Attempts, Demands, Fates, Precedence
 from tests.marl.games import (
@@ -235,7 +235,7 @@ def _parents_done_s(run: Any, job: int) -> float:
     return done_s
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(cases(most_partitions=3, most_jobs=20, life=True), st.booleans(), st.integers(0, 99))
 def test_agents_play_any_life_by_the_rules_and_their_returns_add_up(case, everyone, seed):
     env = life_env(case, everyone, (1e9, 3.0)[seed % 2])
@@ -253,7 +253,7 @@ def test_agents_play_any_life_by_the_rules_and_their_returns_add_up(case, everyo
     assert total == pytest.approx(-owed_s(env), rel=1e-9, abs=1e-6)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
 @given(cases(most_partitions=3, most_jobs=14, life=True), st.integers(0, 99))
 def test_every_start_that_is_legal_is_offered_and_accepted(case: Case, seed: int):
     game = Game(**{key: value for key, value in case.arguments().items() if key != "jobs"})

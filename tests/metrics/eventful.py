@@ -7,7 +7,7 @@ import numpy as np
 
 from sim.decision import Decision, Start
 from sim.jobs import JobTable
-from sim.outages import Change, Outages
+from sim.outages.changes import Change, Outages
 from sim.run import Run
 from sim.signals import Signal
 from sim.simulator import Simulator, simulate

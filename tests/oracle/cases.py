@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sim.arrays import IntArray
 from sim.jobs import JobTable
-from sim.outages import NO_OUTAGES, Outages
+from sim.outages.changes import NO_OUTAGES, Outages
 from sim.physics.catalogue import Catalogue
 from sim.physics.network_tables import NetworkTables
 from sim.physics.pair_table import PairTable

@@ -11,7 +11,7 @@ from sim.arrays import IntArray
 from sim.decision import Decision, Start
 from sim.event_log import Kind
 from sim.jobs import JobTable
-from sim.outages import Change, Outages
+from sim.outages.changes import Change, Outages
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler
 from sim.rules import Rules

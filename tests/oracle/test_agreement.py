@@ -19,14 +19,14 @@ def plain_or_full_life(partitions: int) -> st.SearchStrategy[Case]:
     return st.one_of(plain, full)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(case=cases(most_partitions=3), seed=st.integers(0, 9))
 def test_anything_legal(case: Case, seed: int) -> None:
     run = assert_agreement(case, lambda: RandomDecider(whims=60), seed)
     assert (run.finish_s >= run.jobs.submit_s).all()
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(case=cases(most_partitions=3, life=True), seed=st.integers(0, 9))
 def test_anything_legal_through_all_of_life(case: Case, seed: int) -> None:
     assert_agreement(case, lambda: RandomDecider(whims=60), seed)

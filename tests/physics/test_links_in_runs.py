@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sim.decision import WAIT, Decision, Start
 from sim.errors import PhysicsError, SimulationError
 from sim.jobs import JobTable
-from sim.outages import NO_OUTAGES
+from sim.outages.changes import NO_OUTAGES
 from sim.physics.link_loads import NOBODY, make_link_loads
 from sim.physics.link_network import DUTY, K_WAY, MAX_MIN, LinkNetwork
 from sim.physics.link_reference import compact_gpus

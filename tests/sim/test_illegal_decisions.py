@@ -8,7 +8,7 @@ import pytest
 from sim.decision import Decision, Forward, Start
 from sim.errors import InvalidDecision
 from sim.kernel import apply as verdicts
-from sim.outages import Change
+from sim.outages.changes import Change
 from sim.simulator import Simulator
 from sim.traits import Demands, Elastic
 from tests.sim.scripted import Scripted

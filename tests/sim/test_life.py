@@ -11,7 +11,7 @@ from sim.decision import Decision, Start
 from sim.errors import SimulationError
 from sim.event_log import Kind
 from sim.metrics.balance import balance_of
-from sim.outages import Change
+from sim.outages.changes import Change
 from sim.placers.first_fit import FirstFit
 from sim.run import Run
 from sim.schedulers.fifo import Fifo

@@ -9,7 +9,7 @@ import pytest
 
 from sim.decision import Decision
 from sim.occupancy import ANY_SPEED, Occupancy
-from sim.outages import Change
+from sim.outages.changes import Change
 from sim.signals import Signal
 from sim.traits import ANY_TYPE, Demands
 from sim.view import ClusterView

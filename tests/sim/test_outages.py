@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from sim.errors import SimulationError
-from sim.outages import Change, Outages
-from sim.outages_failures import ServerFailures
-from sim.outages_file import OutageFile
-from sim.outages_maintenance import RollingMaintenance
+from sim.outages.changes import Change, Outages
+from sim.outages.failures import ServerFailures
+from sim.outages.file import OutageFile
+from sim.outages.maintenance import RollingMaintenance
 from tests.sim.worlds import cluster
 
 DAY_S = 86400.0

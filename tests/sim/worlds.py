@@ -8,7 +8,7 @@ import numpy as np
 
 from sim.event_log import EventLog, Kind
 from sim.jobs import JobTable
-from sim.outages import NO_OUTAGES, Change, Outages
+from sim.outages.changes import NO_OUTAGES, Change, Outages
 from sim.physics.catalogue import Catalogue
 from sim.physics.network_tables import NetworkTables
 from sim.physics.pair_table import PairTable

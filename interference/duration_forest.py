@@ -1,0 +1,115 @@
+"""Durations by random forest on recurrence features, fitted on the past only."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.ensemble import RandomForestRegressor
+
+from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.errors import TraceError
+from sim.estimators.prior import checked_prior_s
+from sim.estimators.recurrence import SHORTEST_S
+from sim.estimators.recurrence_features import NAMES, recurrence_features
+from sim.traces.trace import Trace
+
+GROUP_MEDIAN, GROUP_COUNT, MEDIAN = map(NAMES.index, ("group_median", "group_count", "median"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomForestEstimator:
+    """Predicts durations by random forest, as A-SRPT (Luo et al., INFOCOM 2025) predicts runs.
+
+    Jobs whose group has finished runs and jobs without have forests of their own, since the first
+    repeat closely and the others spread widely: one forest would blur what groups say. The target
+    of the first is ln(duration / median of the group's finished runs), of the others ln duration.
+
+    A forest of logarithms predicts about the median. Where work is added up, as in A-SRPT's virtual
+    machine, medians of heavy tails promise too little; `smearing` multiplies by the mean of what
+    the fit leaves over (Duan, JASA 78(383), 1983), which gives means and larger errors.
+
+    Every `refit_jobs` submissions of a kind a new forest is fitted on jobs that have finished by
+    then, at most the latest `train_jobs`, and predicts the submissions up to the next fit in one
+    batch. With fewer than `first_jobs` finished of a kind, the median of the group is predicted, or
+    of all. The paper leaves its features open; those chosen here are those of
+    `sim.estimators.recurrence_features`. Only the jobs given are known: a window has no history
+    before it.
+    """
+
+    trees: int
+    min_leaf: int  # jobs in a leaf, at least
+    features_frac: float  # share of the features that a split chooses from
+    refit_jobs: int  # submissions of a kind between fits
+    first_jobs: int  # finished jobs of a kind before the first fit
+    train_jobs: int  # finished jobs a fit uses, at most
+    smearing: bool  # predict means instead of medians
+    prior_s: float  # predicted before any job has finished
+    information = "predicted"
+
+    def __post_init__(self) -> None:
+        """Check ranges.
+
+        Raises:
+            TraceError: naming the key, the value and the rule.
+        """
+        for key in ("trees", "min_leaf", "refit_jobs", "first_jobs", "train_jobs"):
+            value = getattr(self, key)
+            if type(value) is not int or value < 1:
+                raise TraceError(f"estimator.{key} is {value}; it must be a whole number from 1")
+        if not 0.0 < self.features_frac <= 1.0:
+            raise TraceError(
+                f"estimator.features_frac is {self.features_frac}; it must be above 0, at most 1"
+            )
+        checked_prior_s(self.prior_s)
+
+    def estimate(self, trace: Trace, rng: np.random.Generator) -> FloatArray:
+        """(J,) predicted seconds; `rng` seeds the forests."""
+        features = recurrence_features(trace, self.prior_s)
+        repeats: BoolArray = features[:, GROUP_COUNT] > 0.0
+        group_ln_s = np.where(repeats, features[:, GROUP_MEDIAN], 0.0)
+        target = np.log(np.maximum(trace.duration_s, SHORTEST_S)) - group_ln_s
+        found = np.where(repeats, 0.0, features[:, MEDIAN])
+        for kind, seed in zip((repeats, ~repeats), rng.integers(1 << 31, size=2), strict=True):
+            self._foresee(found, trace, np.flatnonzero(kind), (features, target), int(seed))
+        return np.exp(group_ln_s + found)
+
+    def _foresee(
+        self,
+        found: FloatArray,
+        trace: Trace,
+        rows: IntArray,
+        known: tuple[FloatArray, FloatArray],
+        seed: int,
+    ) -> None:
+        """Write to `found` (J,) what forests fitted on `rows`, ascending, predict of them.
+
+        Args:
+            found: left alone where too few of `rows` have finished.
+            trace: J jobs.
+            rows: those of one kind.
+            known: features (J, F), targets (J,).
+            seed: of the forests.
+        """
+        features, target = known
+        finish_s = trace.submit_s[rows] + trace.duration_s[rows]
+        order = np.argsort(finish_s, kind="stable")
+        done = np.searchsorted(finish_s[order], trace.submit_s[rows], side="left")
+        for first in range(0, len(rows), self.refit_jobs):
+            finished = int(done[first])
+            if finished >= self.first_jobs:
+                seen = rows[order[max(0, finished - self.train_jobs) : finished]]
+                forest = self._fitted(features[seen], target[seen], (seed + first) % (1 << 31))
+                batch = rows[first : first + self.refit_jobs]
+                found[batch] = forest.predict(features[batch])
+                if self.smearing:
+                    rest = target[seen] - forest.predict(features[seen])
+                    found[batch] += np.log(np.exp(rest).mean())
+
+    def _fitted(self, features: FloatArray, target: FloatArray, seed: int) -> RandomForestRegressor:
+        forest = RandomForestRegressor(
+            n_estimators=self.trees,
+            min_samples_leaf=self.min_leaf,
+            max_features=self.features_frac,
+            n_jobs=1,
+            random_state=seed,
+        )
+        return forest.fit(features, target)

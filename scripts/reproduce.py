@@ -1,0 +1,114 @@
+"""Runs the tables and figures of papers again: `python scripts/reproduce.py experiment=<id>`.
+
+Without an experiment it lists what there is. Finished runs are kept, so the same command goes on
+where it was stopped.
+"""
+
+import logging
+import shutil
+import sys
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from launch import Launch, run_main, start
+from launch_errors import ConfigError
+from omegaconf import DictConfig
+from plain_rules import check_confidence
+from reproduce_debug import debug_overrides
+from reproduce_node import Reproduction, reproduction_of, titles
+from reproduce_plan import Planned, cells_of, plan_of
+from reproduce_report import remove_reproduction, write_reproduction
+from reproduce_store import PARTS
+from reproduce_work import run_missing
+from terminal import table_console
+
+from sim.errors import GpuYardError
+from sim.report.comparison_row import ComparisonRow
+from sim.report.league_runs import LeagueRun
+
+log = logging.getLogger(__name__)
+
+PROGRAM = "reproduce"
+CHOOSERS = ("experiment", "debug")  # groups that are dealt with apart from other overrides
+FAILURES = "failures.txt"
+FAILED = ("error", "skip")
+
+
+@hydra.main(version_base=None, config_path="../conf", config_name=PROGRAM)
+def main(cfg: DictConfig) -> None:
+    """Plan every cell, run what is missing, write, print."""
+    launch = start(cfg)
+    check_confidence(launch.config)
+    failed = launch.config["failed"]
+    if failed not in FAILED:
+        raise ConfigError(f"failed is {failed!r}; it must be {' or '.join(FAILED)}")
+    found, planned = _planned(launch)
+    remove_reproduction(launch.folder)
+    if launch.config["fresh"]:
+        shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
+    rows, failures = run_missing(planned, launch.folder, jobs=launch.config["jobs"])
+    _tell_failures(launch, failures)
+    if failures and (failed != "skip" or not any(rows)):
+        raise GpuYardError(
+            f"{len(failures)} of {len(planned)} runs failed, which {launch.folder / FAILURES} "
+            f"tells; the others are stored (failed=skip makes tables of them)"
+        )
+    runs = [
+        LeagueRun(p.cell, p.workload, ComparisonRow(p.labelled(row.labels), row.metrics))
+        for p, row in zip(planned, rows, strict=True)
+        if row is not None
+    ]
+    confidence, level = launch.config["confidence"], launch.config["level"]
+    tables = write_reproduction(launch.folder, found, runs, confidence=confidence, level=level)
+    table_console().print(tables)
+    print(f"results in {launch.folder}")
+
+
+def _planned(launch: Launch) -> tuple[Reproduction, list[Planned]]:
+    """What the experiment asks for, and every run of it.
+
+    Raises:
+        ConfigError: no experiment, none that reproduces something, or a part of it is wrong.
+    """
+    hydra_config = HydraConfig.get()
+    choices = hydra_config.runtime.choices
+    experiment, debug = choices["experiment"], choices["debug"]
+    if experiment is None:
+        raise ConfigError(f"name an experiment: experiment={' or experiment='.join(titles())}")
+    found = reproduction_of(launch.config.get("reproduce"), experiment=experiment)
+    words = [str(word) for word in hydra_config.overrides.task]
+    groups = [word for word in words if word.partition("=")[0].lstrip("+") in CHOOSERS]
+    others = [word for word in words if word not in groups]
+    cells = cells_of(found, program=PROGRAM, base=groups, later=[*debug_overrides(debug), *others])
+    most = launch.config["most_cells"]
+    if most is not None and (type(most) is not int or most < 1):
+        raise ConfigError(f"most_cells is {most!r}; it must be a whole number from 1, or null")
+    cells = cells[:most]
+    planned = plan_of(cells, missing=launch.config["missing"])
+    log.info("%s: %d cells, %d runs", found.title, len(cells), len(planned))
+    return found, planned
+
+
+def _tell_failures(launch: Launch, failures: list[str]) -> None:
+    """Write failures.txt, or remove an older one."""
+    path = launch.folder / FAILURES
+    path.unlink(missing_ok=True)
+    if failures:
+        path.write_text("\n".join(failures), encoding="utf-8")
+
+
+def show_list() -> None:
+    """What can be reproduced."""
+    found = titles()
+    width = max(map(len, found), default=0)
+    for name, title in found.items():
+        print(f"{name:{width}}  {title}")
+    print("run one: python scripts/reproduce.py experiment=NAME (in a minute: debug=quick)")
+
+
+if __name__ == "__main__":
+    asked = [word for word in sys.argv[1:] if word.startswith(("experiment=", "-"))]
+    if asked:
+        run_main(main)
+    else:
+        show_list()

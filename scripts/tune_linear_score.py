@@ -1,0 +1,177 @@
+"""Tune the linear score: `python scripts/tune_linear_score.py experiment=headline name=mine`."""
+
+import json
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hydra
+import numpy as np
+from launch import Launch, run_main, start
+from launch_errors import ConfigError
+from omegaconf import DictConfig
+from plain_rules import Rules, check_plain
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from tuning_files import heading_of, write_curve, write_weights
+from tuning_search import Generation, Search, new_search, resumed
+from tuning_task import Trial, logs_of, scheduler_of, weights_from
+
+log = logging.getLogger(__name__)
+
+RULES: Rules = {
+    "train_windows": (True, 1),
+    "validation_windows": (True, 1),
+    "generations": (True, 1),
+    "population": (True, 4),
+    "validate_last": (True, 1),
+}
+COLUMNS = (
+    TextColumn("{task.description}"),
+    BarColumn(),
+    TextColumn("{task.completed}/{task.total}"),
+    TimeElapsedColumn(),
+    TextColumn("{task.fields[note]}"),
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Weights that met the validation windows."""
+
+    generation: int  # 0: what the search started from
+    weights: tuple[float, ...]
+    logs: tuple[float, ...]  # ln JCT, window by window
+
+
+@hydra.main(version_base=None, config_path="../conf", config_name="tune_linear_score")
+def main(cfg: DictConfig) -> None:
+    """Search, validate, write."""
+    launch = start(cfg)
+    _check(launch.config)
+    out = launch.folder / f"{launch.config['name']}.yaml"
+    out.unlink(missing_ok=True)
+    began = weights_from(scheduler_of(launch.config, None))
+    with Progress(*COLUMNS, console=Console(stderr=True)) as bar:
+        search = _search(launch.config, began)
+        try:
+            _iterate(launch, search, bar)
+        except KeyboardInterrupt:
+            _keep(launch, search, out)
+            raise
+        judged = _validated(launch.config, search, began, bar)
+    best = min(judged, key=lambda each: float(np.mean(each.logs)))
+    verdict = _verdict(judged[0], best)
+    words = heading_of(launch.config, launch.record, best.generation, verdict)
+    write_weights(out, best.weights, words)
+    print(verdict)
+    print(f"weights in {out}; put the file into conf/linear_weights/ and add")
+    print(f"linear_weights@scheduler.weights={launch.config['name']} to a command")
+
+
+def _check(config: dict[str, Any]) -> None:
+    """Refuse numbers that would fail late.
+
+    Raises:
+        ConfigError: naming key, value and rule.
+    """
+    check_plain(config, RULES)
+    for key, may_be_null in (("sigma", False), ("time_budget_s", True)):
+        value = config[key]
+        if value is None and may_be_null:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < np.inf:
+            raise ConfigError(f"{key} is {value!r}; it must be a number above 0")
+    jobs = config["train_jobs"]
+    if jobs is not None and (type(jobs) is not int or jobs < 1):
+        raise ConfigError(f"train_jobs is {jobs!r}; it must be a whole number from 1, or null")
+    if type(config["jobs"]) is not int or config["jobs"] == 0:
+        raise ConfigError(
+            f"jobs is {config['jobs']!r}; use 1 or more, or -1 for one process a core"
+        )
+
+
+def _setting(config: dict[str, Any], num_jobs: int | None) -> str:
+    """What a trial is told: the cluster, the workload and the scheduler, nothing of the search."""
+    keys = ("generations", "population", "sigma", "time_budget_s", "validate_last", "jobs",
+            "resume", "name", "train_windows", "validation_windows")  # fmt: skip
+    setting = {key: value for key, value in config.items() if key not in keys}
+    if num_jobs is not None:
+        setting["workload"] = config["workload"] | {"num_jobs": num_jobs}
+    return json.dumps(setting)
+
+
+def _search(config: dict[str, Any], began: tuple[float, ...]) -> Search:
+    """A search from the configured weights, or the one to resume."""
+    setting = _setting(config, config["train_jobs"])
+    windows = config["train_windows"]
+    known = f"{windows} windows, {config['population']} candidates, {setting}"
+    if config["resume"] is not None:
+        return resumed(Path(str(config["resume"])), known)
+    trial = Trial(setting=setting, weights=began, part="train", windows=windows)
+    (reference,) = logs_of([trial], 1)
+    return new_search(
+        known, began, reference,
+        sigma=config["sigma"], population=config["population"], seed=config["seed"],
+    )  # fmt: skip
+
+
+def _iterate(launch: Launch, search: Search, bar: Progress) -> None:
+    """Generations until they or the time are used up; a checkpoint after each."""
+    config, since = launch.config, time.monotonic()
+    setting, windows = _setting(config, config["train_jobs"]), config["train_windows"]
+    total = config["generations"]
+    task = bar.add_task("tuning", total=total, completed=len(search.generations), note="")
+    while len(search.generations) < total:
+        candidates = search.strategy.ask()
+        trials = [Trial(setting, tuple(map(float, x)), "train", windows) for x in candidates]
+        done = search.tell(candidates, search.judge(list(logs_of(trials, config["jobs"]))))
+        search.save(launch.folder)
+        write_curve(launch.folder, search.generations)
+        note = f"best {np.exp(done.best):.3f}, median {np.exp(done.median):.3f} of the start's JCT"
+        bar.update(task, completed=done.number, note=note)
+        budget_s = config["time_budget_s"]
+        if budget_s is not None and time.monotonic() - since > budget_s:
+            log.info("time is up after generation %d", done.number)
+            return
+
+
+def _validated(
+    config: dict[str, Any], search: Search, began: tuple[float, ...], bar: Progress
+) -> list[Judged]:
+    """The start and the last few means on the validation windows."""
+    runners: Sequence[Generation] = search.last_means(config["validate_last"])
+    named = [(0, began), *((each.number, each.mean) for each in runners)]
+    setting, windows = _setting(config, None), config["validation_windows"]
+    trials = [Trial(setting, weights, "validation", windows) for _, weights in named]
+    task = bar.add_task("validation", total=len(trials), note="")
+    judged = []
+    for (number, weights), logs in zip(named, logs_of(trials, config["jobs"]), strict=True):
+        judged.append(Judged(number, weights, tuple(logs)))
+        bar.advance(task)
+    return judged
+
+
+def _verdict(first: Judged, best: Judged) -> str:
+    ratios = np.exp(np.subtract(best.logs, first.logs))
+    each = " ".join(f"{ratio:.3f}" for ratio in ratios)
+    mean = float(np.exp(np.mean(np.log(ratios))))
+    return (
+        f"Mean JCT over that of the weights it began with, on {len(ratios)} validation windows, "
+        f"which also chose it among the last means: {mean:.3f} ({each})."
+    )
+
+
+def _keep(launch: Launch, search: Search, out: Path) -> None:
+    """After Ctrl-C: the latest mean, not validated."""
+    if search.generations:
+        last = search.generations[-1]
+        words = heading_of(launch.config, launch.record, last.number, "Interrupted: not validated.")
+        write_weights(out, last.mean, words)
+
+
+if __name__ == "__main__":
+    run_main(main)

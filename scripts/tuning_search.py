@@ -1,0 +1,101 @@
+"""The search of `tune_linear_score.py`: CMA-ES (package `cma`) that can be stopped and resumed."""
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import cma
+import numpy as np
+from launch_errors import ConfigError
+
+from sim.arrays import FloatArray
+from sim.report.atomic import write_atomically
+
+CHECKPOINT = "checkpoint.pickle"
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What one generation found; values are means over windows of ln(JCT / reference)."""
+
+    number: int  # from 1
+    best: float
+    median: float
+    sigma: float
+    mean: tuple[float, ...]  # weights: the centre after this generation
+
+
+@dataclass
+class Search:
+    """CMA-ES and what it has found so far."""
+
+    setting: str  # of the windows it is judged on: a checkpoint of another setting is refused
+    strategy: cma.CMAEvolutionStrategy
+    reference: tuple[float, ...]  # ln JCT of the weights it started from, window by window
+    generations: list[Generation] = field(default_factory=list)
+
+    def judge(self, logs: Sequence[Sequence[float]]) -> list[float]:
+        """Mean over windows of ln(JCT / reference) of each candidate."""
+        return [float(np.mean(np.subtract(each, self.reference))) for each in logs]
+
+    def tell(self, candidates: Sequence[FloatArray], values: Sequence[float]) -> Generation:
+        """Learn from one generation."""
+        self.strategy.tell(list(candidates), list(values))
+        done = Generation(
+            number=len(self.generations) + 1,
+            best=float(min(values)),
+            median=float(np.median(values)),
+            sigma=float(self.strategy.sigma),
+            mean=tuple(map(float, self.strategy.result.xfavorite)),
+        )
+        self.generations.append(done)
+        return done
+
+    def save(self, folder: Path) -> None:
+        """Write a checkpoint, whole or not at all."""
+        write_atomically(folder / CHECKPOINT, pickle.dumps(self))
+
+    def last_means(self, count: int) -> list[Generation]:
+        """`count` generations spread over the last third, the last one among them."""
+        total = len(self.generations)
+        first = total - max(total // 3, min(count, total))
+        picked = np.unique(np.linspace(first, total - 1, count).round().astype(int))
+        return [self.generations[at] for at in picked.tolist()] if total else []
+
+
+def new_search(
+    setting: str, start: Sequence[float], reference: Sequence[float], *,
+    sigma: float, population: int, seed: int,
+) -> Search:  # fmt: skip
+    """A search from `start`; large weights are varied in larger steps."""
+    scale = 0.5 + 0.25 * np.abs(start)
+    options = {
+        "popsize": population,
+        "seed": seed + 1,  # 0 would mean the clock
+        "verbose": -9,
+        "CMA_stds": scale,
+    }
+    strategy = cma.CMAEvolutionStrategy(list(start), sigma, options)
+    return Search(setting=setting, strategy=strategy, reference=tuple(reference))
+
+
+def resumed(folder: Path, setting: str) -> Search:
+    """The search whose checkpoint is in `folder`.
+
+    Resume from folders of your own only: a pickled checkpoint may run code as it is read.
+
+    Raises:
+        ConfigError: there is none, or it belongs to another setting.
+    """
+    path = folder / CHECKPOINT
+    if not path.is_file():
+        raise ConfigError(
+            f"resume is {folder}, which holds no {CHECKPOINT}; give the folder of a tuning"
+        )
+    search = pickle.loads(path.read_bytes())
+    if not isinstance(search, Search) or search.setting != setting:
+        raise ConfigError(
+            f"resume is {folder}, a tuning of another setting or scheduler; repeat its overrides"
+        )
+    return search

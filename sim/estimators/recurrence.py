@@ -1,0 +1,138 @@
+"""What is known of earlier runs of the same thing when a job is submitted.
+
+A run counts from its finish, and finishes are taken to be submission + duration: when it would have
+finished without queueing. The queue depends on the scheduler, which an estimate made beforehand
+cannot know; with queueing some of these finishes come later. A run that finishes at the very
+instant of a submission does not count yet, so no job sees itself.
+"""
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
+from sim.traces.trace import Trace
+from sim.traits import codes_of
+
+SHORTEST_S = 1.0  # shorter runs count as this long where logarithms are taken
+
+
+@dataclass(frozen=True)
+class Past:
+    """Finished runs with the same key, as of each job's submission; NaN where there are none."""
+
+    count: IntArray  # (J,)
+    last_s: FloatArray  # (J,) the one that finished last
+    mean_s: FloatArray  # (J,) geometric mean; runs below a second count as one
+    median_s: FloatArray  # (J,)
+
+
+@dataclass
+class RunningMedian:
+    """Median of numbers that come one by one: two heaps, the lower half negated."""
+
+    low: list[float] = field(default_factory=list)
+    high: list[float] = field(default_factory=list)
+
+    def add(self, value: float) -> None:
+        """Take one more number."""
+        heapq.heappush(self.high, -heapq.heappushpop(self.low, -value))
+        if len(self.high) > len(self.low):
+            heapq.heappush(self.low, -heapq.heappop(self.high))
+
+    @property
+    def median(self) -> float:
+        """Of all numbers taken; of two in the middle their mean."""
+        if len(self.low) > len(self.high):
+            return -self.low[0]
+        return (self.high[0] - self.low[0]) / 2.0
+
+
+@dataclass
+class _Runs:
+    """Finished runs of one key."""
+
+    durations: RunningMedian = field(default_factory=RunningMedian)
+    count: int = 0
+    last_s: float = np.nan
+    sum_ln: float = 0.0
+
+    def add(self, duration_s: float) -> None:
+        self.durations.add(duration_s)
+        self.count += 1
+        self.last_s = duration_s
+        self.sum_ln += float(np.log(max(duration_s, SHORTEST_S)))
+
+
+def past_of(trace: Trace, key: IntArray) -> Past:
+    """Earlier finished runs of each job's key.
+
+    Args:
+        trace: J jobs.
+        key: (J,) what a job is a run of; jobs below 0 are runs of nothing known.
+    """
+    jobs = len(trace)
+    found = np.full((3, jobs), np.nan)
+    count = np.zeros(jobs, dtype=np.int64)
+    duration_s, keys = trace.duration_s.tolist(), key.tolist()
+    finish_s = trace.submit_s + trace.duration_s
+    order = np.argsort(finish_s, kind="stable")
+    # How many of `order` finish before each submission.
+    known = np.searchsorted(finish_s[order], trace.submit_s, side="left").tolist()
+    finished, taken = order.tolist(), 0
+    runs: dict[int, _Runs] = {}
+    for job in range(jobs):
+        while taken < known[job]:
+            run = finished[taken]
+            taken += 1
+            if keys[run] >= 0:
+                runs.setdefault(keys[run], _Runs()).add(duration_s[run])
+        own = runs.get(keys[job])
+        if own is not None:
+            mean_s = np.exp(own.sum_ln / own.count)
+            count[job] = own.count
+            found[:, job] = own.last_s, mean_s, own.durations.median
+    return Past(count=count, last_s=found[0], mean_s=found[1], median_s=found[2])
+
+
+def everyone(trace: Trace) -> IntArray:
+    """(J,) one key for all jobs."""
+    return np.zeros(len(trace), dtype=np.int64)
+
+
+def group_keys(trace: Trace) -> IntArray:
+    """(J,) what each job is a run of: its group, or the finest that the trace knows instead.
+
+    Without a group column that is user and gang, without users virtual cluster and gang, and the
+    gang alone where neither is known.
+    """
+    if trace.group is not None and any(trace.group):
+        return codes_of(trace.group)
+    owner = codes_of(trace.user if any(trace.user) else trace.vc)
+    joint = np.unique(np.stack([owner, trace.num_gpus]), axis=1, return_inverse=True)[1]
+    return np.asarray(joint, dtype=np.int64).ravel()
+
+
+def user_keys(trace: Trace) -> IntArray:
+    """(J,) the user, or the virtual cluster where the trace has no users."""
+    return codes_of(trace.user if any(trace.user) else trace.vc)
+
+
+def first_known(columns: Sequence[FloatArray], otherwise_s: float) -> FloatArray:
+    """(J,) of each job the first of `columns`, (J,) each, that is not NaN."""
+    found: FloatArray = np.full(len(columns[0]), np.nan)
+    for column in columns:
+        unknown: BoolArray = np.isnan(found)
+        found[unknown] = column[unknown]
+    found[np.isnan(found)] = otherwise_s
+    return found
+
+
+def identity_of(trace: Trace) -> list[str]:
+    """Which columns of identity a trace has: of group, user and vc."""
+    columns: dict[str, TextArray | None] = {
+        "group": trace.group, "user": trace.user, "vc": trace.vc,
+    }  # fmt: skip
+    return [name for name, column in columns.items() if column is not None and any(column)]

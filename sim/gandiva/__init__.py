@@ -1,0 +1,1 @@
+"""Turns and packs of the Gandiva scheduler."""

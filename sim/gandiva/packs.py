@@ -1,0 +1,156 @@
+"""Two gangs on the same GPUs: who joins whom, and what came of it."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.arrays import IntArray
+from sim.gandiva.lone_speed import LoneSpeed
+from sim.gandiva.orders import Orders
+from sim.view import ClusterView
+
+TAKING_TURNS = 1.0  # combined speed of two jobs that take turns, in jobs alone
+PAIR = 2  # tenants
+ROUNDING_S = 1e-6  # a wake-up that falls this little before the end of a trial counts as on it
+
+
+class Since(NamedTuple):
+    """Work that a job had done at some time."""
+
+    at_s: float
+    progress_s: float
+
+
+class Pack(NamedTuple):
+    """A newcomer on the GPUs of a resident, and how fast each is alone there."""
+
+    newcomer: int
+    resident: int
+    newcomer_since: Since
+    resident_since: Since
+    newcomer_alone: float  # work a second
+    resident_alone: float
+
+
+class Packs:
+    """Pairs of jobs on the same GPUs, each on trial at first."""
+
+    def __init__(self, *, least_speed: float, trial_s: float) -> None:
+        """`least_speed`: predicted combined speed to try a pair; `trial_s`: how long to watch."""
+        self._least_speed = least_speed
+        self._trial_s = trial_s
+        self._trials: dict[int, Pack] = {}  # by newcomer
+        self._partner: dict[int, int] = {}  # both ways
+        self._failed: set[frozenset[int]] = set()  # pairs
+        self._failures: set[int] = set()  # jobs of these pairs
+        self._alone: dict[int, Since] = {}  # since when jobs have their GPUs to themselves
+        self._speed: LoneSpeed | None = None
+
+    def alone(self, view: ClusterView, job: int) -> None:
+        """`job` has GPUs to itself from now on."""
+        self._alone[job] = _now(view, job)
+
+    def refresh(self, view: ClusterView) -> None:
+        """Forget who runs no more; whom a partner has left is alone."""
+        running = set(view.running.tolist())
+        self._alone = {job: since for job, since in self._alone.items() if job in running}
+        for job, partner in tuple(self._partner.items()):
+            if job not in running or partner not in running:
+                self._partner.pop(job)
+                self._trials.pop(job, None)
+                if job in running:
+                    self.alone(view, job)
+
+    def failed(self, view: ClusterView) -> list[int]:
+        """Newcomers whose trial is over and was slower than taking turns; never tried again."""
+        losers = []
+        for pack in tuple(self._trials.values()):
+            if self._due_s(view, pack) > view.now_s + ROUNDING_S:
+                continue
+            del self._trials[pack.newcomer]
+            speed = _rate(view, pack.newcomer, pack.newcomer_since) / pack.newcomer_alone
+            speed += _rate(view, pack.resident, pack.resident_since) / pack.resident_alone
+            if speed < TAKING_TURNS:
+                losers.append(pack.newcomer)
+                self._failed.add(frozenset((pack.newcomer, pack.resident)))
+                self._failures |= {pack.newcomer, pack.resident}
+        return losers
+
+    def has_failed(self, job: int) -> bool:
+        """Whether a trial of `job` has failed."""
+        return job in self._failures
+
+    def wake_s(self, view: ClusterView) -> float | None:
+        """When the next trial is over."""
+        return min((self._due_s(view, pack) for pack in self._trials.values()), default=None)
+
+    def resident_for(self, orders: Orders, job: int) -> int | None:
+        """The running gang of equal size beside which `job` is predicted to cost least.
+
+        That is a gang alone on its GPUs since before this decision, on each of which the two are
+        together predicted to exceed `least_speed`. Cost is that of its worst GPU: own slow-down
+        times the other's; ties go to the lowest job row.
+        """
+        view, occupancy = orders.view, orders.occupancy
+        slots = occupancy.shared(view, job, self._least_speed)
+        gpus = np.flatnonzero(slots.usable & (occupancy.tenants == 1))
+        owner = occupancy.tenant[gpus, 0]
+        right: IntArray = np.flatnonzero(view.jobs.num_gpus[owner] == view.jobs.num_gpus[job])
+        owners, at, count = np.unique(owner[right], return_inverse=True, return_counts=True)
+        worst = np.zeros(len(owners))
+        np.maximum.at(worst, at, slots.cost[gpus[right]])
+        whole = count == view.jobs.num_gpus[job]
+        for row in np.argsort(worst, kind="stable").tolist():
+            resident = int(owners[row])
+            fresh = resident in orders.starts or frozenset((job, resident)) in self._failed
+            if whole[row] and not fresh:
+                return resident
+        return None
+
+    def pack(self, view: ClusterView, newcomer: int, resident: int) -> None:
+        """Put `newcomer` on trial on the GPUs of `resident`."""
+        gpus = view.gpus_of(resident)
+        profile = view.jobs.profile
+        if self._speed is None:
+            self._speed = LoneSpeed(view)
+        measured = self._measured(view, resident)
+        predicted = self._speed.of(int(profile[resident]), gpus)
+        self._trials[newcomer] = Pack(
+            newcomer=newcomer,
+            resident=resident,
+            newcomer_since=_now(view, newcomer),
+            resident_since=_now(view, resident),
+            newcomer_alone=self._speed.of(int(profile[newcomer]), gpus),
+            resident_alone=predicted if measured is None else measured,
+        )
+        self._partner[newcomer], self._partner[resident] = resident, newcomer
+
+    def _measured(self, view: ClusterView, job: int) -> float | None:
+        """Speed of a job that has been watched alone for long enough."""
+        since = self._alone.get(job)
+        if since is None or view.now_s - _from_s(view, job, since) < self._trial_s:
+            return None
+        rate = _rate(view, job, since)
+        return rate if rate > 0 else None
+
+    def _due_s(self, view: ClusterView, pack: Pack) -> float:
+        began_s = max(
+            _from_s(view, pack.newcomer, pack.newcomer_since),
+            _from_s(view, pack.resident, pack.resident_since),
+        )
+        return began_s + self._trial_s
+
+
+def _now(view: ClusterView, job: int) -> Since:
+    return Since(view.now_s, float(view.jobs.progress_s[job]))
+
+
+def _from_s(view: ClusterView, job: int, since: Since) -> float:
+    """When it began to work: a restart is no measure of speed."""
+    return max(since.at_s, float(view.jobs.resume_s[job]))
+
+
+def _rate(view: ClusterView, job: int, since: Since) -> float:
+    """Work a second since then."""
+    took_s = view.now_s - _from_s(view, job, since)
+    return (float(view.jobs.progress_s[job]) - since.progress_s) / took_s

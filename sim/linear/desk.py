@@ -1,0 +1,205 @@
+"""What a decision is planned on: fixed tables, what the view shows, and scratch rows."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.kernel.layout import RowArray
+from sim.linear.layout import GAME, GPU, JOB, PARTITION, PLACE, RACK, SERVER, WAITING
+from sim.linear.names import FORWARD_FEATURES, START_FEATURES
+from sim.physics.reference import compact_spread
+from sim.traits import ANY_TYPE, WHOLE_GPU_MILLI
+from sim.view import ClusterView
+
+
+class Shown(NamedTuple):
+    """Copies of what the view shows, of waiting and running jobs only (`sim.linear.seeing`).
+
+    Windows on the state would do, but columns of rows have another type for compiled code where
+    there is one row, and each type is compiled anew.
+    """
+
+    progress_s: FloatArray  # (J,)
+    partition: IntArray  # (J,)
+    forwards: IntArray  # (J,)
+    tenants: IntArray  # (G,)
+    tenant: IntArray  # (G, C)
+    gpu_milli: IntArray  # (G,)
+    closed: IntArray  # (S,)
+    cpu_free_milli: IntArray  # (S,)
+    memory_free_mib: IntArray  # (S,)
+    nic_jobs: IntArray  # (S,)
+    uplink_jobs: IntArray  # (R,)
+
+
+class Belief(NamedTuple):
+    """What is believed of speeds (`sim.physics`)."""
+
+    compute_s: FloatArray  # (P, T)
+    slowdown: FloatArray  # (T, P, P)
+    feasible: BoolArray  # (T, P, P)
+    local_s: FloatArray
+    server_s: FloatArray
+    rack_s: FloatArray
+    nic_factor: FloatArray
+    uplink_factor: FloatArray
+
+
+class Desk(NamedTuple):
+    """J jobs, G GPUs, S servers, R racks, M partitions, C tenants a GPU at most, W window."""
+
+    game: RowArray  # (1,) GAME
+    job: RowArray  # (J,) JOB
+    gpu: RowArray  # (G,) GPU
+    tenant: IntArray  # (G, C)
+    cost: FloatArray  # (P, G) what joining a GPU would cost a job that asks for it whole; NaN: ask
+    server: RowArray  # (S,) SERVER
+    rack: RowArray  # (R,) RACK
+    partition: RowArray  # (M,) PARTITION
+    own: IntArray  # (S,) servers, partition by partition, ascending
+    waiting: RowArray  # (J,) WAITING
+    window: IntArray  # (W,) rows of `waiting`
+    used: IntArray  # (S,) servers of the placement at hand, in order of filling
+    seats: IntArray  # (G,) its GPUs
+    place: RowArray  # (5,) PLACE
+    start_x: FloatArray  # (17,) features of the placement at hand
+    forward_x: FloatArray  # (6,)
+    start_weight: FloatArray  # (17,)
+    forward_weight: FloatArray  # (6,)
+    start_job: IntArray  # (G * C,) orders: start job i on start_gpus[first[i]:first[i + 1]]
+    start_first: IntArray  # (G * C + 1,)
+    start_gpus: IntArray  # (G * C,)
+    forward: IntArray  # (J, 2) job, partition
+    shown: Shown
+    belief: Belief
+
+
+class Mind(NamedTuple):
+    """The scheduler's own part."""
+
+    start_weight: FloatArray  # (17,)
+    forward_weight: FloatArray  # (6,)
+    window: int
+    patience_s: float
+    use_durations: bool
+
+
+def desk_of(view: ClusterView, mind: Mind) -> Desk:
+    """The desk for one run; `view` needs PROFILE and INTERFERENCE, and PREDICTION if used."""
+    topology, jobs = view.topology, len(view.jobs.num_gpus)
+    gpus, servers, seats = topology.num_gpus, topology.num_servers, view.tenant.size
+    game = np.zeros(1, dtype=GAME)
+    game["window"], game["patience_s"] = mind.window, mind.patience_s
+    game["max_forwards"] = view.max_forwards if view.num_partitions > 1 else 0
+    game["limit_milli"], game["use_durations"] = view.gpu_limit_milli, mind.use_durations
+    gpu = np.zeros(gpus, dtype=GPU)
+    gpu["server"] = topology.gpu_server
+    own = np.argsort(view.partition_of_server, kind="stable").astype(np.int64)
+    return Desk(
+        game=game,
+        job=_job_rows(view, mind.use_durations),
+        gpu=gpu,
+        tenant=np.full(view.tenant.shape, -1, dtype=np.int64),
+        cost=np.full((len(view.belief.catalogue.names), gpus), np.nan),
+        server=_server_rows(view),
+        rack=np.zeros(len(view.uplink_jobs), dtype=RACK),
+        partition=_partition_rows(view),
+        own=own,
+        waiting=np.zeros(jobs, dtype=WAITING),
+        window=np.zeros(mind.window, dtype=np.int64),
+        used=np.zeros(servers, dtype=np.int64),
+        seats=np.zeros(gpus, dtype=np.int64),
+        place=np.zeros(5, dtype=PLACE),
+        start_x=np.zeros(len(START_FEATURES)),
+        forward_x=np.zeros(len(FORWARD_FEATURES)),
+        start_weight=mind.start_weight,
+        forward_weight=mind.forward_weight,
+        start_job=np.zeros(seats, dtype=np.int64),
+        start_first=np.zeros(seats + 1, dtype=np.int64),
+        start_gpus=np.zeros(seats, dtype=np.int64),
+        forward=np.zeros((jobs, 2), dtype=np.int64),
+        shown=_shown(view),
+        belief=_belief(view),
+    )
+
+
+def _job_rows(view: ClusterView, use_durations: bool) -> RowArray:
+    jobs, topology, network = view.jobs, view.topology, view.belief.network
+    rows = np.zeros(len(jobs.num_gpus), dtype=JOB)
+    rows["gang"], rows["profile"], rows["submit_s"] = jobs.num_gpus, jobs.profile, jobs.submit_s
+    rows["estimate_s"] = jobs.estimate_s if use_durations else 0.0
+    rows["gpu_milli"], rows["type_mask"] = WHOLE_GPU_MILLI, ANY_TYPE
+    if jobs.demands is not None:
+        for name in ("gpu_milli", "cpu_milli", "memory_mib", "type_mask"):
+            rows[name] = getattr(jobs.demands, name)
+    present = int(np.bitwise_or.reduce(1 << topology.server_gpu_type))
+    picky = (rows["type_mask"] & present) != present
+    picky |= (rows["cpu_milli"] > 0) & (topology.server_cpu_milli is not None)
+    rows["picky"] = picky | ((rows["memory_mib"] > 0) & (topology.server_memory_mib is not None))
+    local, servers, racks = compact_spread(jobs.num_gpus, topology)
+
+    def at(table: FloatArray, index: IntArray) -> FloatArray:
+        picked: FloatArray = table[jobs.profile, np.minimum(index, table.shape[1] - 1)]
+        return picked
+
+    types = np.unique(view.server_type)
+    fastest_s = view.belief.catalogue.compute_s[:, types].min(axis=1)[jobs.profile]
+    comm_s = at(network.local_s, local) + at(network.server_s, servers) + at(network.rack_s, racks)
+    rows["reference_step_s"] = fastest_s + comm_s
+    return rows
+
+
+def _server_rows(view: ClusterView) -> RowArray:
+    topology = view.topology
+    rows = np.zeros(topology.num_servers, dtype=SERVER)
+    rows["first_gpu"] = topology.server_first_gpu[:-1]
+    rows["last_gpu"] = topology.server_first_gpu[1:]
+    rows["rack"], rows["partition"] = topology.server_rack, view.partition_of_server
+    rows["type"], rows["gpu_type"] = view.server_type, topology.server_gpu_type
+    cores, memory = topology.server_cpu_milli, topology.server_memory_mib
+    # Where nobody counts cores or memory, what is free is boundless.
+    rows["cpu_milli"] = view.server_cpu_free_milli if cores is None else cores
+    rows["memory_mib"] = view.server_memory_free_mib if memory is None else memory
+    return rows
+
+
+def _partition_rows(view: ClusterView) -> RowArray:
+    rows = np.zeros(view.num_partitions, dtype=PARTITION)
+    last = np.cumsum(np.bincount(view.partition_of_server, minlength=view.num_partitions))
+    rows["first_own"] = np.concatenate([[0], last[:-1]])
+    rows["last_own"] = last
+    return rows
+
+
+def _shown(view: ClusterView) -> Shown:
+    jobs, gpus = len(view.jobs.num_gpus), view.topology.num_gpus
+    servers = view.topology.num_servers
+    return Shown(
+        progress_s=np.zeros(jobs),
+        partition=np.zeros(jobs, dtype=np.int64),
+        forwards=np.zeros(jobs, dtype=np.int64),
+        tenants=np.zeros(gpus, dtype=np.int64),
+        tenant=np.zeros(view.tenant.shape, dtype=np.int64),
+        gpu_milli=np.zeros(gpus, dtype=np.int64),
+        closed=np.zeros(servers, dtype=np.int64),
+        cpu_free_milli=np.zeros(servers, dtype=np.int64),
+        memory_free_mib=np.zeros(servers, dtype=np.int64),
+        nic_jobs=np.zeros(servers, dtype=np.int64),
+        uplink_jobs=np.zeros(len(view.uplink_jobs), dtype=np.int64),
+    )
+
+
+def _belief(view: ClusterView) -> Belief:
+    network, pairs = view.belief.network, view.belief.pairs
+    # Copies: writable and contiguous whatever they are made from, so one type when compiled.
+    return Belief(
+        compute_s=np.array(view.belief.catalogue.compute_s, order="C"),
+        slowdown=np.array(pairs.slowdown, order="C"),
+        feasible=np.array(pairs.feasible, order="C"),
+        local_s=np.array(network.local_s, order="C"),
+        server_s=np.array(network.server_s, order="C"),
+        rack_s=np.array(network.rack_s, order="C"),
+        nic_factor=np.array(network.nic_factor, order="C"),
+        uplink_factor=np.array(network.uplink_factor, order="C"),
+    )

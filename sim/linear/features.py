@@ -1,0 +1,83 @@
+"""The 17 features of a start, and its score; `docs/linear_score.md` has a table."""
+
+import numpy as np
+
+from sim.jit import kernel
+from sim.linear.costs import left_s, weigh_costs
+from sim.linear.desk import Desk
+from sim.linear.filling import seat
+from sim.linear.layout import HERE
+from sim.linear.names import (
+    AGE,
+    BIAS,
+    DURATION,
+    GANG,
+    OCCUPANCY,
+    PRESSURE,
+    RELATIVE_AGE,
+    SHARED,
+    SHARED_X_PRESSURE,
+    SPREAD,
+    SPREAD_X_DURATION,
+    SPREAD_X_OCCUPANCY,
+    SPREAD_X_PRESSURE,
+)
+
+# So that features are of the order of 1: an hour is 0, and so on.
+HOUR_S, DURATION_SCALE = 3600.0, 2.5
+AGE_UNIT_S, AGE_SCALE = 600.0, 2.5
+GANG_SCALE = 4.0
+
+
+@kernel
+def duration_feature(desk: Desk, job: int) -> float:
+    """Logarithm of the predicted hours left, scaled; 0 where durations are not looked at."""
+    return float(np.log(left_s(desk, job) / HOUR_S) / DURATION_SCALE)
+
+
+@kernel
+def gang_feature(desk: Desk, job: int) -> float:
+    """log2 of the gang, scaled: 16 GPUs are 1."""
+    return float(np.log2(desk.job[job].gang) / GANG_SCALE)
+
+
+@kernel
+def weigh_partition(desk: Desk, m: int) -> None:
+    """Fill what all jobs of partition `m` have in common."""
+    part, x = desk.partition[m], desk.start_x
+    up = max(part.up, 1)
+    x[BIAS] = 1.0
+    x[OCCUPANCY] = 1.0 - part.free / up
+    x[PRESSURE] = np.log1p(part.waiting / up)
+
+
+@kernel
+def weigh_job(desk: Desk, job: int) -> None:
+    """Fill what all placements of `job` have in common."""
+    x = desk.start_x
+    age_s = max(desk.game[0].now_s - desk.job[job].submit_s, 0.0)
+    x[DURATION] = duration_feature(desk, job)
+    x[AGE] = np.log1p(age_s / AGE_UNIT_S) / AGE_SCALE
+    x[RELATIVE_AGE] = 0.0
+    if desk.game[0].use_durations != 0:
+        x[RELATIVE_AGE] = np.log1p(age_s / left_s(desk, job)) / AGE_SCALE
+    x[GANG] = gang_feature(desk, job)
+
+
+@kernel
+def start_score(desk: Desk, job: int, m: int) -> float:
+    """Score of the placement at hand."""
+    x = desk.start_x
+    shared = desk.place[HERE].shared
+    if shared != 0:
+        seat(desk)
+    weigh_costs(desk, job, m)
+    x[SPREAD_X_OCCUPANCY] = x[SPREAD] * x[OCCUPANCY]
+    x[SPREAD_X_DURATION] = x[SPREAD] * x[DURATION]
+    x[SPREAD_X_PRESSURE] = x[SPREAD] * x[PRESSURE]
+    x[SHARED] = shared
+    x[SHARED_X_PRESSURE] = shared * x[PRESSURE]
+    score = 0.0
+    for i in range(len(x)):
+        score += x[i] * desk.start_weight[i]
+    return score

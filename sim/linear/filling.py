@@ -1,0 +1,92 @@
+"""The placement that (job, server, shared or not) stands for: outwards from the server."""
+
+from sim.jit import kernel
+from sim.linear.desk import Desk
+from sim.linear.layout import HERE
+from sim.linear.room import NEVER
+
+NEAR, FINISHES = 2_000_000, 1_000_000  # more than any server has GPUs
+
+
+@kernel
+def _usable(desk: Desk, server: int, shared: int) -> int:
+    return int(desk.server[server].joined if shared != 0 else desk.server[server].alone)
+
+
+@kernel
+def _next_server(desk: Desk, m: int, left: int) -> int:
+    """The nearest next server: same rack first; the tightest that finishes, else the roomiest."""
+    shared, part = desk.place[HERE].shared, desk.partition[m]
+    rack = desk.server[desk.used[0]].rack
+    best, best_key = -1, -1
+    for i in range(part.first_own, part.last_own):
+        server = desk.own[i]
+        count = _usable(desk, server, shared)
+        if count == 0 or desk.server[server].taken > 0:
+            continue
+        key = FINISHES - count if count >= left else count
+        key += NEAR if desk.server[server].rack == rack else 0
+        if key > best_key:
+            best, best_key = server, key
+    return best
+
+
+@kernel
+def fill_outwards(desk: Desk, job: int, m: int) -> bool:
+    """Fill `used` and `taken` for desk.place[HERE], whose job `count_usable` has counted for.
+
+    Returns:
+        False where it is no candidate: its server has nothing usable, or it is to share and would
+        find only empty GPUs.
+    """
+    here, game = desk.place[HERE], desk.game[0]
+    clear(desk)
+    if _usable(desk, here.server, here.shared) == 0:
+        return False
+    left, server, shares = desk.job[job].gang, here.server, False
+    while left > 0:
+        where = desk.server[server]
+        where.taken = min(left, _usable(desk, server, here.shared))
+        desk.used[game.num_used] = server
+        game.num_used += 1
+        left -= where.taken
+        shares = shares or where.taken > where.alone
+        if left > 0:
+            server = _next_server(desk, m, left)
+    return shares or here.shared == 0
+
+
+@kernel
+def clear(desk: Desk) -> None:
+    """Forget the placement at hand."""
+    for i in range(desk.game[0].num_used):
+        desk.server[desk.used[i]].taken = 0
+    desk.game[0].num_used = 0
+
+
+@kernel
+def seat(desk: Desk) -> None:
+    """Fill `seats` with GPUs of the placement at hand: empty ones first, then the cheapest."""
+    done, shared = 0, desk.place[HERE].shared
+    for i in range(desk.game[0].num_used):
+        where = desk.server[desk.used[i]]
+        left = where.taken
+        for gpu in range(where.first_gpu, where.last_gpu):
+            if left > 0 and desk.gpu[gpu].tenants == 0:
+                desk.seats[done] = gpu
+                done += 1
+                left -= 1
+        if shared == 0:
+            continue
+        floor, last = -1.0, -1  # costs and ids taken so far
+        while left > 0:
+            best, cost = -1, NEVER
+            for gpu in range(where.first_gpu, where.last_gpu):
+                row = desk.gpu[gpu]
+                fresh = row.cost > floor or (row.cost == floor and gpu > last)
+                if row.tenants > 0 and fresh and row.cost < cost:
+                    best, cost = gpu, row.cost
+            desk.seats[done] = best
+            done += 1
+            left -= 1
+            floor, last = cost, best

@@ -1,0 +1,40 @@
+"""The 6 features of a forward, and its score; `docs/linear_score.md` has a table."""
+
+from sim.jit import kernel
+from sim.linear.desk import Desk
+from sim.linear.features import duration_feature, gang_feature
+from sim.linear.names import F_BIAS, F_DURATION, F_GANG, F_HOPS, F_LOAD_DIFFERENCE, F_PLACEABLE
+from sim.linear.room import most_workers, placeable_now
+
+MOST_DIFFERENCE = 3.0  # an empty partition beside a swamped one is not worth more
+
+
+@kernel
+def load_of(desk: Desk, m: int) -> float:
+    """GPUs wanted by waiting and running jobs, over those that are up."""
+    return float(desk.partition[m].wanted / max(desk.partition[m].up, 1))
+
+
+@kernel
+def may_go(desk: Desk, job: int, target: int) -> bool:
+    """Whether `target`, were it empty, could run `job`."""
+    if desk.job[job].picky == 0:
+        return bool(desk.partition[target].up >= desk.job[job].gang)
+    return bool(most_workers(desk, job, target, False) >= desk.job[job].gang)
+
+
+@kernel
+def forward_score(desk: Desk, job: int, home: int, target: int) -> float:
+    """Score of handing `job` from partition `home` to `target`."""
+    x = desk.forward_x
+    difference = load_of(desk, home) - load_of(desk, target)
+    x[F_BIAS] = 1.0
+    x[F_LOAD_DIFFERENCE] = min(max(difference, -MOST_DIFFERENCE), MOST_DIFFERENCE)
+    x[F_PLACEABLE] = 1.0 if placeable_now(desk, job, target) else 0.0
+    x[F_DURATION] = duration_feature(desk, job)
+    x[F_GANG] = gang_feature(desk, job)
+    x[F_HOPS] = desk.shown.forwards[job] / desk.game[0].max_forwards
+    score = 0.0
+    for i in range(len(x)):
+        score += x[i] * desk.forward_weight[i]
+    return score

@@ -1,0 +1,151 @@
+"""Where a job has room: on a GPU, on a server, in a partition."""
+
+import numpy as np
+
+from sim.jit import kernel
+from sim.linear.desk import Desk
+from sim.traits import WHOLE_GPU_MILLI
+
+NEVER = 1e300  # cost of a GPU on which the job does not fit
+
+
+@kernel
+def _limited(desk: Desk, job: int, server: int, cpu_milli: int, memory_mib: int) -> int:
+    """Workers of `job` for which the server's GPUs and type, these cores and memory are enough."""
+    row, where = desk.job[job], desk.server[server]
+    most = where.last_gpu - where.first_gpu
+    if row.picky == 0:
+        return int(most)
+    if (row.type_mask >> where.gpu_type) & 1 == 0:
+        return 0
+    if row.cpu_milli > 0:
+        most = min(most, cpu_milli // row.cpu_milli)
+    if row.memory_mib > 0:
+        most = min(most, memory_mib // row.memory_mib)
+    return int(max(most, 0))
+
+
+@kernel
+def workers_now(desk: Desk, job: int, server: int) -> int:
+    """Workers of `job` that a server could take now, were its GPUs empty; 0 while it is away."""
+    where = desk.server[server]
+    if where.closed > 0:
+        return 0
+    return _limited(desk, job, server, where.cpu_free_milli, where.memory_free_mib)
+
+
+@kernel
+def most_workers(desk: Desk, job: int, m: int, away_too: bool) -> int:
+    """Workers of `job` that partition `m` could take if it were empty."""
+    total, part = 0, desk.partition[m]
+    for i in range(part.first_own, part.last_own):
+        where = desk.server[desk.own[i]]
+        if away_too or where.closed == 0:
+            total += _limited(desk, job, desk.own[i], where.cpu_milli, where.memory_mib)
+    return total
+
+
+@kernel
+def slowed(slowdown: float, gpu_milli: int) -> float:
+    """Slow-down beside a job that asks for `gpu_milli` thousandths of the GPU."""
+    if gpu_milli == WHOLE_GPU_MILLI:
+        return slowdown
+    return 1.0 + (slowdown - 1.0) * gpu_milli / 1000.0
+
+
+@kernel
+def joining_cost(desk: Desk, job: int, gpu: int) -> float:
+    """Predicted own slow-down x worst victim's on `gpu`; 0 if it is empty, NEVER if full.
+
+    Most jobs ask for whole GPUs, so the answer is the same until the GPU's tenants change.
+    """
+    if desk.gpu[gpu].tenants == 0:
+        return 0.0
+    if desk.job[job].gpu_milli != WHOLE_GPU_MILLI:
+        return _joining_cost(desk, job, gpu)
+    p = desk.job[job].profile
+    if np.isnan(desk.cost[p, gpu]):
+        desk.cost[p, gpu] = _joining_cost(desk, job, gpu)
+    return float(desk.cost[p, gpu])
+
+
+@kernel
+def _joining_cost(desk: Desk, job: int, gpu: int) -> float:
+    seat, row = desk.gpu[gpu], desk.job[job]
+    full = seat.tenants >= desk.tenant.shape[1]
+    if full or seat.milli + row.gpu_milli > desk.game[0].limit_milli:
+        return NEVER
+    kind, p = desk.server[seat.server].type, row.profile
+    own, worst = 1.0, 1.0
+    for k in range(seat.tenants):
+        other = desk.job[desk.tenant[gpu, k]]
+        # Jobs that ask for parts that fit together fit whatever the profiles say.
+        apart = row.gpu_milli + other.gpu_milli <= WHOLE_GPU_MILLI
+        if not apart and not desk.belief.feasible[kind, p, other.profile]:
+            return NEVER
+        own += slowed(desk.belief.slowdown[kind, p, other.profile], other.gpu_milli) - 1.0
+        hit = slowed(desk.belief.slowdown[kind, other.profile, p], row.gpu_milli)
+        worst = max(worst, hit)
+    return own * worst
+
+
+@kernel
+def count_usable(desk: Desk, job: int, m: int) -> int:
+    """Fill `alone` and `joined` of the partition's servers, and the costs of its GPUs.
+
+    Returns:
+        2 if the gang has room on empty GPUs, 1 if it has room beside others, else 0.
+    """
+    alone, joined, part = 0, 0, desk.partition[m]
+    pair = desk.tenant.shape[1] > 1
+    too_much = desk.job[job].gpu_milli > desk.game[0].limit_milli
+    for i in range(part.first_own, part.last_own):
+        where = desk.server[desk.own[i]]
+        most = 0 if too_much else workers_now(desk, job, desk.own[i])
+        where.alone = min(where.empty, most)
+        where.joined = where.alone
+        if pair and most > where.alone:
+            count = 0
+            for gpu in range(where.first_gpu, where.last_gpu):
+                cost = joining_cost(desk, job, gpu)
+                desk.gpu[gpu].cost = cost
+                count += cost < NEVER
+            where.joined = min(count, most)
+        alone += where.alone
+        joined += where.joined
+    gang = desk.job[job].gang
+    if alone >= gang:
+        return 2
+    return 1 if joined >= gang else 0
+
+
+@kernel
+def placeable_now(desk: Desk, job: int, m: int) -> bool:
+    """Whether partition `m` has the gang's room on empty GPUs of the fewest servers it could use.
+
+    Where a job asks for cores, memory or types, servers are counted with what is free of these.
+    """
+    part, gang = desk.partition[m], desk.job[job].gang
+    if desk.job[job].picky != 0:
+        return _placeable_asking(desk, job, m)
+    whole = gang // part.largest if gang > part.largest else 0
+    rest = gang - whole * part.largest
+    if part.whole < whole:
+        return False
+    return bool(rest == 0 or part.whole > whole or part.roomiest >= rest)
+
+
+@kernel
+def _placeable_asking(desk: Desk, job: int, m: int) -> bool:
+    part, gang = desk.partition[m], desk.job[job].gang
+    largest, roomiest, total = 1, 0, 0
+    for i in range(part.first_own, part.last_own):
+        where = desk.server[desk.own[i]]
+        if where.closed > 0:
+            continue
+        ever = _limited(desk, job, desk.own[i], where.cpu_milli, where.memory_mib)
+        now = min(where.empty, workers_now(desk, job, desk.own[i]))
+        largest, roomiest, total = max(largest, ever), max(roomiest, now), total + now
+    if gang <= largest:
+        return bool(roomiest >= gang)
+    return bool(total >= gang)

@@ -1,0 +1,1 @@
+"""When servers go away and come back: listed, seeded, planned."""

@@ -1,0 +1,106 @@
+"""Seeded failures and repairs: of single servers, and of whole racks at once."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from sim.arrays import FloatArray, IntArray
+from sim.errors import SimulationError
+from sim.outages.absences import check_seconds, joined, outages_of_absences
+from sim.outages.changes import Change, Outages
+from sim.topology.topology import Topology
+
+Draw = Callable[[np.random.Generator], float]
+OWN, RACK = 0, 1  # streams
+
+
+class ServerFailures:
+    """Each server (and rack) fails and is repaired over and over, independently of the others.
+
+    Time between the end of a repair and the next failure is Weibull with mean `mtbf_s`: shape 1
+    is exponential, below 1 failures come in clusters, above 1 with age. Repairs are log-normal
+    with median `repair_median_s`; `repair_sigma` is the standard deviation of their logarithm. A
+    rack's failures (power, switch) are exponential with mean `rack_mtbf_s`; they take all its
+    servers at once, and give them back at once. Every server and rack has its own random stream,
+    so a larger cluster keeps the failures of a smaller one.
+
+    Nobody knows beforehand how long a run lasts, so failures are drawn up to `horizon_s`; after
+    that nothing fails any more, and what is being repaired comes back. What lies beyond the last
+    job is never played.
+    """
+
+    def __init__(
+        self,
+        *,
+        mtbf_s: float,
+        shape: float,
+        repair_median_s: float,
+        repair_sigma: float,
+        rack_mtbf_s: float | None,
+        horizon_s: float,
+    ) -> None:
+        """See the class; `rack_mtbf_s` None: racks do not fail.
+
+        Raises:
+            SimulationError: naming the key, the value and the rule.
+        """
+        check_seconds("outages", mtbf_s=mtbf_s, repair_median_s=repair_median_s, shape=shape,
+                      horizon_s=horizon_s)  # fmt: skip
+        check_seconds("outages", zero_ok=True, repair_sigma=repair_sigma)
+        if rack_mtbf_s is not None:
+            check_seconds("outages", rack_mtbf_s=rack_mtbf_s)
+        self._mtbf_s, self._shape, self._rack_mtbf_s = mtbf_s, shape, rack_mtbf_s
+        self._repair = (math.log(repair_median_s), repair_sigma)
+        self._horizon_s = horizon_s
+
+    def outages(self, topology: Topology, seed: int) -> Outages:
+        """Failures of the servers of `topology`, equal for equal seeds.
+
+        Raises:
+            SimulationError: so many that the horizon or the mean time is surely a mistake.
+        """
+        scale_s = self._mtbf_s / math.gamma(1.0 + 1.0 / self._shape)
+        self._check_amount(topology)
+        own = self._of_units(
+            topology.num_servers, (seed, OWN), lambda rng: scale_s * float(rng.weibull(self._shape))
+        )
+        failures = outages_of_absences(*own, Change.FAIL)
+        mean_s = self._rack_mtbf_s
+        if mean_s is None:
+            return failures
+        racks, away_s, back_s = self._of_units(
+            topology.num_racks, (seed, RACK), lambda rng: float(rng.exponential(mean_s))
+        )
+        inside = [np.flatnonzero(topology.server_rack == rack) for rack in racks.tolist()]
+        sizes = [len(servers) for servers in inside]
+        servers = np.concatenate([*inside, np.zeros(0, dtype=np.int64)])
+        of_racks = outages_of_absences(
+            servers, np.repeat(away_s, sizes), np.repeat(back_s, sizes), Change.FAIL
+        )
+        return joined(of_racks, failures)
+
+    def _check_amount(self, topology: Topology) -> None:
+        most = 10_000_000
+        expected = topology.num_servers * self._horizon_s / self._mtbf_s
+        if expected > most:
+            raise SimulationError(
+                f"outages.mtbf_s {self._mtbf_s} over outages.horizon_s {self._horizon_s} means "
+                f"about {expected:.0f} failures on {topology.num_servers} servers, above {most}; "
+                "raise the first or lower the second"
+            )
+
+    def _of_units(
+        self, units: int, stream: tuple[int, int], up_s: Draw
+    ) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Unit, failure and repair of every failure before the horizon."""
+        rows: list[tuple[int, float, float]] = []
+        for unit in range(units):
+            rng = np.random.default_rng((*stream, unit))
+            now_s = up_s(rng)
+            while now_s < self._horizon_s:
+                back_s = now_s + float(rng.lognormal(*self._repair))
+                rows.append((unit, now_s, back_s))
+                now_s = back_s + up_s(rng)
+        unit_of, away_s, back_at_s = np.array(rows, dtype=np.float64).reshape(-1, 3).T
+        return unit_of.astype(np.int64), away_s, back_at_s

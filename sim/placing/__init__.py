@@ -1,0 +1,1 @@
+"""Steps that placers and sharing rules share: which servers, which GPUs, in what order."""

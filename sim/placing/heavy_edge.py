@@ -1,0 +1,164 @@
+"""Heavy-edge mapping: which worker of a job runs on which of the servers chosen for it.
+
+After the Heavy-Edge GPU mapping of A-SRPT (Luo, Liu, Lee and Shroff, arXiv 2501.05563): workers
+that exchange most stay together, so that little crosses servers.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from sim.arrays import FloatArray, IntArray, read_only
+from sim.errors import PhysicsError
+from sim.physics.comm_graph import CommGraph, comm_graph
+from sim.physics.physics import Physics
+from sim.physics.traffic import RING, Traffic
+
+NOWHERE = -1
+# Fields of one profile's traffic: a ring whose edges weigh the same.
+EQUAL_RING = (RING, 1.0, 1, 1, 1, 0.0, 0.0)
+REMEMBERED = 4096  # graphs, and mappings
+
+
+class Edges(NamedTuple):
+    """E pairs of workers that exchange anything, heaviest first, ties by worker; each pair once."""
+
+    low: IntArray  # (E,)
+    high: IntArray  # (E,) above `low`
+    # The same by worker: those of worker i are entries first[i] to first[i + 1] of the other two.
+    first: IntArray  # (workers + 1,)
+    neighbour: IntArray  # (2 E,)
+    weight: FloatArray  # (2 E,) bytes in both directions
+
+
+def heavy_edge_mapping(graph: CommGraph, free: IntArray) -> IntArray:
+    """Map each worker to a server so that heavy edges stay inside servers.
+
+    Servers are filled in the order of most free GPUs. Each begins with both ends of the heaviest
+    edge among workers without a place, then takes the worker with the largest total weight to
+    those it has, until its GPUs are used. An edge weighs its bytes in both directions.
+
+    The paper leaves open, chosen here: ties go to the lowest workers and to the first server; where
+    no worker without a place has an edge to those on the server, the heaviest edge left begins
+    again; a server with room for one worker takes the lowest. The greedy choice can be worse than
+    filling the same servers in order of workers; where it is, that order is the answer.
+
+    Args:
+        graph: of one job.
+        free: (m,) GPUs that each server can give, 0 or more.
+
+    Returns:
+        (workers,) index in `free` of each worker's server.
+
+    Raises:
+        PhysicsError: the servers have fewer GPUs than the job has workers.
+    """
+    if free.sum() < graph.workers:
+        raise PhysicsError(
+            f"heavy-edge mapping of {graph.workers} workers on servers with {int(free.sum())} free "
+            "GPUs; choose servers with at least as many"
+        )
+    order = np.argsort(-free, kind="stable")
+    host = _map(order, free, _edges(graph))
+    in_order: IntArray = np.repeat(order, free[order])[: graph.workers]
+    return in_order if cut_bytes(graph, in_order) < cut_bytes(graph, host) else host
+
+
+def cut_bytes(graph: CommGraph, host: IntArray) -> float:
+    """Bytes an iteration between servers, where worker i runs on server `host[i]`."""
+    return float(graph.num_bytes[host[graph.source] != host[graph.target]].sum())
+
+
+def graph_of_job(belief: Physics, profile: int, gang: int) -> CommGraph:
+    """The communication graph of a gang; an equal ring where no link network says what it sends."""
+    return _graph(_traffic_of(belief, profile), gang)
+
+
+def mapping_of_job(belief: Physics, profile: int, gang: int, free: IntArray) -> IntArray:
+    """`heavy_edge_mapping` of such a graph, read-only: the same question is answered once."""
+    return _mapping(_traffic_of(belief, profile), gang, tuple(free.tolist()))
+
+
+def _traffic_of(belief: Physics, profile: int) -> tuple[float, ...]:
+    """Fields of `Traffic` for one profile."""
+    if belief.links is None:
+        return EQUAL_RING
+    row = belief.links.profile[profile]
+    return tuple(row[name].item() for name in Traffic._fields)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _graph(traffic: tuple[float, ...], gang: int) -> CommGraph:
+    one = Traffic(*(np.array([value]) for value in traffic))
+    return comm_graph(one, 0, gang)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _mapping(traffic: tuple[float, ...], gang: int, free: tuple[int, ...]) -> IntArray:
+    host = heavy_edge_mapping(_graph(traffic, gang), np.array(free, dtype=np.int64))
+    return read_only(host)
+
+
+def _edges(graph: CommGraph) -> Edges:
+    low = np.minimum(graph.source, graph.target)
+    high = np.maximum(graph.source, graph.target)
+    pair, at = np.unique(low * graph.workers + high, return_inverse=True)
+    weight = np.bincount(at, weights=graph.num_bytes, minlength=len(pair)).astype(np.float64)
+    heaviest = np.argsort(-weight, kind="stable")
+    low, high = np.divmod(pair[heaviest], graph.workers)
+    source = np.concatenate([low, high])
+    by_source = np.argsort(source, kind="stable")
+    return Edges(
+        low=low,
+        high=high,
+        first=np.searchsorted(source[by_source], np.arange(graph.workers + 1)),
+        neighbour=np.concatenate([high, low])[by_source],
+        weight=np.tile(weight[heaviest], 2)[by_source],
+    )
+
+
+@njit(cache=True)
+def _put(worker: int, server: int, host: IntArray, pull: FloatArray, edges: Edges) -> None:
+    """Place one worker; those it talks to are drawn to the server."""
+    host[worker] = server
+    for at in range(edges.first[worker], edges.first[worker + 1]):
+        pull[edges.neighbour[at]] += edges.weight[at]
+
+
+@njit(cache=True)
+def _most_drawn(host: IntArray, pull: FloatArray) -> int:
+    """The worker without a place that weighs most to the server being filled; lowest on ties."""
+    best = NOWHERE
+    for worker in range(len(host)):
+        if host[worker] == NOWHERE and (best == NOWHERE or pull[worker] > pull[best]):
+            best = worker
+    return best
+
+
+@njit(cache=True)
+def _map(order: IntArray, free: IntArray, edges: Edges) -> IntArray:
+    """The greedy mapping."""
+    host = np.full(len(edges.first) - 1, NOWHERE)
+    pull = np.empty(len(host))
+    low, high = edges.low, edges.high
+    heaviest, left = 0, len(host)
+    for server in order:
+        room = min(free[server], left)
+        left -= room
+        pull[:] = 0.0
+        while room > 0:
+            worker = _most_drawn(host, pull)
+            if pull[worker] == 0.0 and room > 1:
+                while heaviest < len(low) and (
+                    host[low[heaviest]] != NOWHERE or host[high[heaviest]] != NOWHERE
+                ):
+                    heaviest += 1
+                if heaviest < len(low):
+                    _put(low[heaviest], server, host, pull, edges)
+                    worker = high[heaviest]
+                    room -= 1
+            _put(worker, server, host, pull, edges)
+            room -= 1
+    return host

@@ -1,0 +1,248 @@
+"""The placements of a gang worth a look, what the belief's tables predict of them, the cheapest."""
+
+from typing import NamedTuple, Self
+
+import numpy as np
+from numba import njit
+
+from sim.arrays import FloatArray, IntArray
+from sim.physics.network_tables import NetworkTables
+from sim.placing.compactness import fewest_servers
+from sim.slots import Slots
+
+NONE = -1
+
+
+class Law(NamedTuple):
+    """Rows of `NetworkTables` for one profile."""
+
+    local_s: FloatArray  # by most GPUs on one server
+    server_s: FloatArray  # by servers
+    rack_s: FloatArray  # by racks
+    nic_factor: FloatArray
+    uplink_factor: FloatArray
+
+    @classmethod
+    def of(cls, tables: NetworkTables, profile: int) -> Self:
+        """The law for `profile`."""
+        return cls(
+            tables.local_s[profile], tables.server_s[profile], tables.rack_s[profile],
+            tables.nic_factor, tables.uplink_factor,
+        )  # fmt: skip
+
+
+class Site(NamedTuple):
+    """What a worker finds on each server."""
+
+    compute_s: FloatArray  # (S,) of the profile, on the server's GPU type
+    rack: IntArray  # (S,)
+    nic_jobs: IntArray  # (S,) multi-server jobs that are there already
+    uplink_jobs: IntArray  # (R,)
+
+
+class Offer(NamedTuple):
+    """Usable GPUs, by server, on each the cheapest first."""
+
+    servers: IntArray  # (s,) owned, ascending
+    usable: IntArray  # (S,) usable GPUs of each server
+    first: IntArray  # (S + 1,) those of server i are entries first[i] to first[i + 1] of `gpu`
+    gpu: IntArray  # (n,)
+    cost: FloatArray  # (n,) predicted slow-down there
+
+    @classmethod
+    def of(cls, slots: Slots) -> Self:
+        """The offer of `slots`; ties go to the lowest id."""
+        gpus = np.flatnonzero(slots.usable)
+        cost = slots.cost[gpus]
+        ranked = np.lexsort((cost, slots.topology.gpu_server[gpus]))
+        return cls(
+            servers=slots.servers,
+            usable=slots.usable_per_server,
+            first=np.concatenate([[0], np.cumsum(slots.usable_per_server)]),
+            gpu=gpus[ranked],
+            cost=cost[ranked],
+        )
+
+
+@njit(cache=True)
+def _entry(table: FloatArray, at: int) -> float:
+    return float(table[min(at, len(table) - 1)])
+
+
+@njit(cache=True)
+def predicted_comm_s(order: IntArray, take: IntArray, site: Site, law: Law) -> float:
+    """Exposed communication of a gang with `take[i]` workers on server `order[i]`, 0s allowed."""
+    in_rack = np.zeros(len(site.uplink_jobs), dtype=np.bool_)
+    largest, servers, racks, nic, uplink = 0, 0, 0, 0, 0
+    for i in range(len(order)):
+        if take[i] > 0:
+            server, rack = order[i], site.rack[order[i]]
+            largest, servers = max(largest, take[i]), servers + 1
+            nic, uplink = max(nic, site.nic_jobs[server]), max(uplink, site.uplink_jobs[rack])
+            racks += not in_rack[rack]
+            in_rack[rack] = True
+    comm_s = _entry(law.local_s, largest)
+    if servers > 1:
+        comm_s += _entry(law.server_s, servers) * _entry(law.nic_factor, nic + 1)
+    if racks > 1:
+        comm_s += _entry(law.rack_s, racks) * _entry(law.uplink_factor, uplink + 1)
+    return comm_s
+
+
+@njit(cache=True)
+def _fill(order: IntArray, usable: IntArray, gang: int) -> IntArray:
+    """Workers on each server of `order`, filled in this order."""
+    take = np.zeros(len(order), dtype=np.int64)
+    left = gang
+    for i in range(len(order)):
+        take[i] = min(left, usable[order[i]])
+        left -= take[i]
+    return take
+
+
+@njit(cache=True)
+def _way(
+    way: int, gang: int, emptiest: IntArray, usable: IntArray, most: IntArray, rack: IntArray
+) -> IntArray:
+    """Servers to fill in this order; the racks' ways come after those that are tied to none.
+
+    `emptiest` are the owned servers, most usable GPUs first. 0: the servers of the fewest ever
+    (`fewest_servers`); 1: all, emptiest first; from 2 on: those of rack way - 2, emptiest first.
+    """
+    if way == 0:
+        return fewest_servers(np.sort(emptiest), usable, most, gang)
+    if way == 1:
+        return emptiest
+    here: IntArray = emptiest[rack[emptiest] == way - 2]
+    return here
+
+
+@njit(cache=True)
+def _emptiest_first(servers: IntArray, usable: IntArray) -> IntArray:
+    order: IntArray = servers[np.argsort(-usable[servers], kind="mergesort")]
+    return order
+
+
+@njit(cache=True)
+def _ways(gang: int, servers: IntArray, usable: IntArray, racks: int) -> int:
+    """How many ways `_way` knows; racks matter where no server has room for all."""
+    for server in servers:
+        if usable[server] >= gang:
+            return 2
+    return 2 + racks
+
+
+@njit(cache=True)
+def least_comm_s(gang: int, servers: IntArray, most: IntArray, site: Site, law: Law) -> float:
+    """Least communication of a gang alone where each server gives `most` GPUs."""
+    alone = Site(
+        site.compute_s, site.rack, np.zeros_like(site.nic_jobs), np.zeros_like(site.uplink_jobs)
+    )
+    emptiest = _emptiest_first(servers, most)
+    least_s = np.inf
+    for way in range(_ways(gang, servers, most, len(site.uplink_jobs))):
+        order = _way(way, gang, emptiest, most, most, site.rack)
+        take = _fill(order, most, gang)
+        if take.sum() == gang:
+            least_s = min(least_s, predicted_comm_s(order, take, alone, law))
+    return least_s
+
+
+@njit(cache=True)
+def _best_server(gang: int, offer: Offer, site: Site) -> IntArray:
+    """The server with room for all on which the slowest worker is fastest; tightest on ties."""
+    best, best_s = NONE, np.inf
+    for server in offer.servers:
+        if offer.usable[server] >= gang:
+            slowest_s = site.compute_s[server] * offer.cost[offer.first[server] + gang - 1]
+            tighter = slowest_s == best_s and offer.usable[server] < offer.usable[best]
+            if best == NONE or slowest_s < best_s or tighter:
+                best, best_s = server, slowest_s
+    return np.full(1 if best != NONE else 0, best)
+
+
+@njit(cache=True)
+def _cheapest_gpus(gang: int, offer: Offer, site: Site) -> IntArray:
+    """(s,) workers on each owned server where the cheapest GPUs are taken, wherever they are."""
+    count = 0
+    for server in offer.servers:
+        count += offer.usable[server]
+    at_s, place = np.empty(count), np.empty(count, dtype=np.int64)
+    n = 0
+    for i, server in enumerate(offer.servers):
+        for k in range(offer.first[server], offer.first[server + 1]):
+            at_s[n], place[n] = site.compute_s[server] * offer.cost[k], i
+            n += 1
+    take = np.zeros(len(offer.servers), dtype=np.int64)
+    for k in np.argsort(at_s, kind="mergesort")[:gang]:
+        take[place[k]] += 1
+    return take
+
+
+@njit(cache=True)
+def _seconds(order: IntArray, take: IntArray, offer: Offer, site: Site) -> tuple[float, float]:
+    """Compute of the slowest worker, alone and beside its neighbours."""
+    alone_s, slowed_s = 0.0, 0.0
+    for i in range(len(order)):
+        if take[i] > 0:
+            own_s = site.compute_s[order[i]]
+            alone_s = max(alone_s, own_s)
+            slowed_s = max(slowed_s, own_s * offer.cost[offer.first[order[i]] + take[i] - 1])
+    return alone_s, slowed_s
+
+
+@njit(cache=True)
+def _gpus(order: IntArray, take: IntArray, offer: Offer) -> IntArray:
+    gpus = np.empty(take.sum(), dtype=np.int64)
+    n = 0
+    for i in range(len(order)):
+        first = offer.first[order[i]]
+        gpus[n : n + take[i]] = offer.gpu[first : first + take[i]]
+        n += take[i]
+    return gpus
+
+
+@njit(cache=True)
+def cheapest_placement(  # noqa: PLR0917 - arrays go by position into compiled code
+    gang: int,
+    offer: Offer,
+    most: IntArray,
+    site: Site,
+    law: Law,
+    least_s: float,
+    most_slowdown: float,
+) -> IntArray:
+    """GPUs of the cheapest placement looked at whose exclusive slow-down is within the limit.
+
+    Args:
+        gang: workers.
+        offer: what is usable; at least `gang` GPUs.
+        most: (S,) GPUs that each server could ever give.
+        site: the servers.
+        law: of communication.
+        least_s: communication of the most compact placement.
+        most_slowdown: limit of (compute + communication) / (compute + `least_s`).
+
+    Returns:
+        The GPUs server by server; empty if no placement is within the limit.
+    """
+    emptiest = _emptiest_first(offer.servers, offer.usable)
+    best_s = np.inf
+    best_order, best_take = emptiest[:0], emptiest[:0]
+    for way in range(-2, _ways(gang, offer.servers, offer.usable, len(site.uplink_jobs))):
+        if way == -2:  # noqa: PLR2004
+            order = _best_server(gang, offer, site)
+            take = _fill(order, offer.usable, gang)
+        elif way == -1:
+            order, take = offer.servers, _cheapest_gpus(gang, offer, site)
+        else:
+            order = _way(way, gang, emptiest, offer.usable, most, site.rack)
+            take = _fill(order, offer.usable, gang)
+        if take.sum() < gang:
+            continue
+        comm_s = predicted_comm_s(order, take, site, law)
+        alone_s, slowed_s = _seconds(order, take, offer, site)
+        within = alone_s + comm_s <= most_slowdown * (alone_s + least_s)
+        if within and slowed_s + comm_s < best_s:
+            best_s, best_order, best_take = slowed_s + comm_s, order, take
+    return _gpus(best_order, best_take, offer)

@@ -1,0 +1,1 @@
+"""What tells which job comes first, beyond a column of the view."""

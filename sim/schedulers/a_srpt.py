@@ -1,0 +1,196 @@
+"""A-SRPT: gangs start in the order in which a virtual machine under SRPT completes them."""
+
+import math
+
+import numpy as np
+
+from sim.arrays import IntArray
+from sim.decision import Decision, Start
+from sim.errors import GpuYardError
+from sim.occupancy import Occupancy
+from sim.physics.alone_step import AloneStep
+from sim.placing.alone import place_alone
+from sim.protocols import PatientPlacer, Placer
+from sim.ranking.virtual_machine import VirtualMachine
+from sim.signals import Signal
+from sim.slots import Slots
+from sim.view import ClusterView
+
+UNSEEN, VIRTUAL, RELEASED = 0, 1, 2  # phases of a job
+
+
+class ASrpt:
+    """Adaptive shortest remaining processing time first (Luo, Liu, Lee, Shroff, INFOCOM 2025).
+
+    How it works: a job that arrives brings `w = predicted duration x gang / GPUs of the cluster`
+    seconds of work to a virtual machine under preemptive SRPT (`sim.ranking.virtual_machine`). The
+    prediction counts seconds at the most compact placement, so it is the paper's iterations times
+    alpha_min. When a job completes there, it joins the real queue. The real cluster serves this
+    queue in order, whole gangs, never preempting; whoever finds too few GPUs blocks those behind
+    it. The placer is the paper's mapping: `placer=heavy_edge` takes the servers with most free GPUs
+    first and keeps heavy edges inside servers; others separate order from mapping.
+
+    Delay rule, for jobs that communicate much: with alpha_max / alpha_min above `theta`, and the
+    best place now slower than `1 + delta` times alpha_min, the job lets others start instead. It
+    waits for at most `tau` times what it would lose, predicted duration x (alpha_now / alpha_min -
+    1), counted from the first time it could have started; then it takes what there is.
+
+    With `efficiency` below 1 the virtual machine is that much slower, a variant for clusters that
+    cannot keep up with it: gangs that fit badly and shared links leave the real queue long, and a
+    long real queue is first come, first served. 1 is the paper's.
+
+    The paper leaves open, and this file chooses: the delay rule's form and constants (`theta:
+    null` turns it off); alpha_min is that of the same placer on the empty cluster, since no job
+    could wait for better; the virtual machine knows neither servers that are away nor users who
+    give up until their jobs are missed at the next decision; a job that queues again after a
+    failure or an eviction keeps its place in the order and does not pass the virtual machine
+    again. There is no rule against idling: GPUs stay idle while jobs are still in the virtual
+    machine, `w` seconds even for a job that is alone in the cluster.
+    """
+
+    order_name = "a_srpt"
+    one_queue = True
+
+    def __init__(
+        self,
+        *,
+        placer: Placer,
+        efficiency: float,
+        theta: float | None,
+        delta: float,
+        tau: float,
+    ) -> None:
+        """`efficiency` scales the virtual machine's speed; `theta`, `delta`, `tau` are the delay's.
+
+        Raises:
+            GpuYardError: naming the key, the value and the rule.
+        """
+        for key, value, good, rule in (
+            ("efficiency", efficiency, 0 < efficiency <= 1, "above 0, at most 1"),
+            ("theta", theta, theta is None or theta >= 1, "null, or 1 or more"),
+            ("delta", delta, 0 <= delta < math.inf, "0 or more"),
+            ("tau", tau, 0 <= tau < math.inf, "0 or more"),
+        ):
+            if not good:
+                raise GpuYardError(f"scheduler.{key} is {value}; it must be {rule}")
+        self.placer = placer
+        self.efficiency = efficiency
+        self.theta, self.delta, self.tau = theta, delta, tau
+        judges = Signal.NONE if theta is None else Signal.PROFILE | Signal.INTERFERENCE
+        self.needs = Signal.PREDICTION | judges | placer.needs
+        self.reset(0)
+
+    @property
+    def name(self) -> str:
+        """`order+placer`, and `nodelay` where the rule is off."""
+        parts = [self.order_name, self.placer.name]
+        return "+".join([*parts, "nodelay"] if self.theta is None else parts)
+
+    def reset(self, seed: int) -> None:
+        """An empty virtual machine and an empty queue."""
+        self._rng = np.random.default_rng(seed)
+        self._machine = VirtualMachine()
+        self._phase: IntArray = np.zeros(0, dtype=np.int64)  # (J,)
+        self._rank: IntArray = np.zeros(0, dtype=np.int64)  # (J,) place in the real queue
+        self._released = 0
+        self._since_s: dict[int, float] = {}  # when a delayed job could first have started
+        self._step: AloneStep | None = None
+        self._least: dict[tuple[int, int], float] = {}  # alpha_min by (profile, gang)
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Bring in arrivals, release what the virtual machine completed, start what fits."""
+        self._follow(view)
+        waiting = view.queued[self._phase[view.queued] == RELEASED]
+        order = waiting[np.argsort(self._rank[waiting])]
+        starts, times = self._serve(view, order.tolist())
+        times += [] if self._machine.next_s is None else [self._machine.next_s]
+        return Decision(starts=tuple(starts), wake_s=min(times, default=None))
+
+    def _follow(self, view: ClusterView) -> None:
+        """Bring the virtual machine to now, and those who arrived into it."""
+        if len(self._phase) == 0:
+            self._phase = np.zeros(len(view.jobs.num_gpus), dtype=np.int64)
+            self._rank = np.zeros_like(self._phase)
+        self._release(self._machine.advance(view.now_s))
+        phase = self._phase[view.queued]
+        if np.count_nonzero(phase == VIRTUAL) < len(self._machine):
+            for job in set(self._machine.jobs) - set(view.queued.tolist()):
+                self._machine.drop(job)
+        fresh = view.queued[phase == UNSEEN]
+        if len(fresh) > 0:
+            work_s = view.jobs.estimate_s[fresh] * view.jobs.num_gpus[fresh]
+            work_s = work_s / (self.efficiency * view.topology.num_gpus)
+            self._phase[fresh] = VIRTUAL
+            for job, seconds in zip(fresh.tolist(), work_s.tolist(), strict=True):
+                self._machine.submit(job, seconds)
+            self._release(self._machine.advance(view.now_s))  # jobs of no work
+
+    def _release(self, done: list[int]) -> None:
+        for job in done:
+            self._phase[job] = RELEASED
+            self._rank[job] = self._released
+            self._released += 1
+
+    def _serve(self, view: ClusterView, order: list[int]) -> tuple[list[Start], list[float]]:
+        """Starts, in order, and times at which the answer may change though nothing happens."""
+        occupancy, starts, times = Occupancy(view), [], []
+        for job in order:
+            gpus = place_alone(view, occupancy, job, self.placer, self._rng)
+            if gpus is None:
+                if isinstance(self.placer, PatientPlacer):
+                    again_s = self.placer.wake_s(view, job)
+                    times += [] if again_s is None else [again_s]
+                break
+            until_s = self._delayed_until_s(view, job, gpus)
+            if until_s > view.now_s:
+                times.append(until_s)
+                continue
+            self._since_s.pop(job, None)
+            occupancy.take(job, gpus)
+            starts.append(Start(job, gpus))
+        return starts, times
+
+    def _delayed_until_s(self, view: ClusterView, job: int, gpus: IntArray) -> float:
+        """Until when the job would rather wait than start on `gpus`; now or earlier: not at all."""
+        gang = int(view.jobs.num_gpus[job])
+        if self.theta is None or gang == 1:
+            return -math.inf
+        if self._step is None:
+            self._step = AloneStep(view.belief, view.topology)
+        profile = int(view.jobs.profile[job])
+        least_s = self._least_s(view, job, profile, gang)
+        if self._step.most_s(profile, gang) <= self.theta * least_s:
+            return -math.inf
+        slower = self._step.step_s(profile, gpus) / least_s
+        if slower <= 1.0 + self.delta:
+            return -math.inf
+        since_s = self._since_s.setdefault(job, view.now_s)
+        return since_s + self.tau * float(view.jobs.estimate_s[job]) * (slower - 1.0)
+
+    def _least_s(self, view: ClusterView, job: int, profile: int, gang: int) -> float:
+        """alpha_min: the placer's own choice if the cluster were empty."""
+        assert self._step is not None
+        if (profile, gang) not in self._least:
+            gpus = self.placer.place(gang, _empty(view, job), np.random.default_rng(0))
+            self._least[profile, gang] = (
+                self._step.least_s(profile, gang)
+                if gpus is None
+                else self._step.step_s(profile, gpus)
+            )
+        return self._least[profile, gang]
+
+
+def _empty(view: ClusterView, job: int) -> Slots:
+    """What a placer would be offered for `job` if nothing ran."""
+    topology = view.topology
+    return Slots(
+        topology=topology,
+        servers=view.servers,
+        usable=np.ones(topology.num_gpus, dtype=np.bool_),
+        usable_per_server=topology.gpus_per_server,
+        most_per_server=topology.gpus_per_server,
+        tenants=np.zeros(topology.num_gpus, dtype=np.int64),
+        cost=np.ones(topology.num_gpus),
+        view=view,
+        job=job,
+    )

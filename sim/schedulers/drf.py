@@ -1,0 +1,103 @@
+"""Dominant resource fairness between users."""
+
+import numpy as np
+
+from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.decision import Start
+from sim.occupancy import Occupancy
+from sim.queueing import PAIR, QueueScheduler
+from sim.ranking.dominant_share import held_shares, owners_of, worker_shares
+from sim.signals import Signal
+from sim.view import ClusterView
+
+
+class Drf(QueueScheduler):
+    """The user who holds the least dominant share of the cluster starts a job next.
+
+    Source: dominant resource fairness (Ghodsi et al., NSDI 2011, section 4), as the schedulers of
+    deep-learning jobs compare with it. A user's dominant share is the largest of the fractions of
+    all GPUs, cores and memory that his running jobs hold; it grows with each job he is given, in
+    the same decision too (progressive filling). Nobody is preempted.
+
+    Chosen here where the paper is silent: a user's jobs start in order of submission; of users with
+    equal shares the one whose next job asks for the least dominant share goes first, then the
+    earlier job. With `skip_blocked` a job that cannot be placed lets the user's next one try, then
+    the other users; without it the decision ends, as in the paper. A job of unknown user belongs
+    to its virtual cluster; where that is unknown too, it is a user of its own, so that without
+    identities the least request goes first. A resource that the cluster does not count is never
+    dominant. In the partitioned form shares are those of the partition.
+    """
+
+    order_name = "drf"
+    order_needs = Signal.NONE
+
+    def order(self, view: ClusterView) -> IntArray:
+        """The queue as it stands; whose turn it is changes with every start (see `fill`)."""
+        return view.queued
+
+    def fill(
+        self, view: ClusterView, occupancy: Occupancy, order: IntArray, skip_blocked: bool
+    ) -> list[Start]:
+        """Start what fits, each time for the user with the least dominant share then."""
+        turns = _Turns(view, occupancy, order)
+        likes = self._columns_of_kind(view, order)
+        may_refuse = self.patient is None and (
+            self.sharing.name == "off" or view.tenant.shape[1] <= PAIR
+        )
+        starts: list[Start] = []
+        while (at := turns.next()) is not None:
+            job = int(order[at])
+            gpus = self.sharing.place(view, occupancy, job, self.placer, self._rng)
+            if gpus is not None:
+                occupancy.take(job, gpus)
+                starts.append(Start(job, gpus))
+                turns.give(at)
+            elif not skip_blocked:
+                break
+            elif may_refuse:  # usable GPUs only shrink here, so its like would fail too
+                turns.waits &= np.any([column != column[at] for column in likes], axis=0)
+            else:
+                turns.waits[at] = False
+        return starts
+
+    def _columns_of_kind(self, view: ClusterView, rows: IntArray) -> list[IntArray]:
+        """`kind_of` of many jobs: jobs that are equal in all columns can be placed alike."""
+        jobs, demands = view.jobs, view.jobs.demands
+        columns = [jobs.num_gpus]
+        if demands is not None:
+            columns += [
+                demands.gpu_milli, demands.cpu_milli, demands.memory_mib, demands.type_mask
+            ]  # fmt: skip
+        if Signal.PROFILE in self.sharing.needs:
+            columns.append(jobs.profile)
+        return [column[rows] for column in columns]
+
+
+class _Turns:
+    """Whose job is next among q waiting ones; positions are those in the queue."""
+
+    def __init__(self, view: ClusterView, occupancy: Occupancy, queue: IntArray) -> None:
+        """Everybody waits, and holds what `occupancy` says."""
+        owners, self._user = np.unique(owners_of(view.jobs, queue), return_inverse=True)
+        self._asks: FloatArray = worker_shares(view, queue) * view.jobs.num_gpus[queue][:, None]
+        self._held = held_shares(view, occupancy, owners)
+        self._by_user = np.argsort(self._user, kind="stable")
+        self._row = queue
+        self.waits: BoolArray = np.ones(len(queue), dtype=np.bool_)
+
+    def next(self) -> int | None:
+        """Position of the next job, None when nobody waits."""
+        waiting = self._by_user[self.waits[self._by_user]]
+        if len(waiting) == 0:
+            return None
+        user = self._user[waiting]
+        heads = waiting[np.concatenate([[True], user[1:] != user[:-1]])]
+        share = self._held.max(axis=1)[self._user[heads]]
+        heads = heads[share == share.min()]
+        best = np.lexsort((self._row[heads], self._asks[heads].max(axis=1)))[0]
+        return int(heads[best])
+
+    def give(self, at: int) -> None:
+        """The job at this position got what it asks for."""
+        self._held[self._user[at]] += self._asks[at]
+        self.waits[at] = False

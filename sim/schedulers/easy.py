@@ -1,0 +1,117 @@
+"""FIFO with EASY backfill, by prediction."""
+
+import numpy as np
+
+from sim.arrays import FloatArray, IntArray
+from sim.decision import Start
+from sim.errors import GpuYardError
+from sim.occupancy import Occupancy
+from sim.protocols import Placer, Sharing
+from sim.queueing import PAIR, QueueScheduler
+from sim.ranking.reservation import Ending, Reservation, Reserver
+from sim.signals import Signal
+from sim.view import ClusterView
+
+NO_RESERVATION = Reservation(np.inf, np.empty(0, dtype=np.int64))
+
+
+class Easy(QueueScheduler):
+    """In order of submission; a later job passes a blocked head only if it does not delay it.
+
+    Source: EASY backfilling (Mu'alem & Feitelson, IEEE TPDS 12(6), 2001). The head of the queue has
+    a reservation: the shadow time, the earliest at which running jobs leave it enough by
+    prediction. A job behind it starts if by prediction it is over at the shadow time, or on what
+    the head will not need. Only the head has a reservation; decisions at arrivals and finishes.
+
+    The paper counts processors of one pool. Chosen here: the reservation is a placement, the GPUs
+    that placer and sharing rule give the head once the jobs that end first are gone; jobs that run
+    longer get other GPUs. So a head that waits for a compact place is kept one. Cores and memory
+    are not reserved. Predictions are at speed 1; a job that has outrun its prediction is taken to
+    end in `overrun_s`. Where the head would find no place even in the empty cluster (servers away),
+    all others may pass. Stealing (the partitioned form) skips blocked jobs without reservations.
+    """
+
+    order_name = "easy"
+    order_needs = Signal.PREDICTION
+
+    def __init__(self, *, placer: Placer, sharing: Sharing, overrun_s: float) -> None:
+        """`overrun_s`: what a job has left, by prediction, once it has outrun its prediction.
+
+        Raises:
+            GpuYardError: it is not above 0.
+        """
+        super().__init__(placer=placer, sharing=sharing, skip_blocked=False)
+        if not 0 < overrun_s < float("inf"):
+            raise GpuYardError(f"scheduler.overrun_s is {overrun_s}; it must be above 0")
+        self.overrun_s = overrun_s
+
+    def order(self, view: ClusterView) -> IntArray:
+        """The queue as it stands."""
+        return view.queued
+
+    def fill(
+        self, view: ClusterView, occupancy: Occupancy, order: IntArray, skip_blocked: bool
+    ) -> list[Start]:
+        """Start the head and those after it until one is blocked, then backfill behind that one."""
+        starts = super().fill(view, occupancy, order, skip_blocked)
+        if not skip_blocked and len(order) > len(starts) + 1:
+            starts += self._backfill(view, occupancy, order[len(starts) :], starts)
+        return starts
+
+    def _backfill(
+        self, view: ClusterView, occupancy: Occupancy, queue: IntArray, started: list[Start]
+    ) -> list[Start]:
+        """Start jobs behind the blocked `queue[0]` that do not delay it; book them."""
+        head, behind = int(queue[0]), queue[1:]
+        ends_s = (view.now_s + self._left_s(view, behind)).tolist()
+        may_refuse = self.patient is None and (
+            self.sharing.name == "off" or view.tenant.shape[1] <= PAIR
+        )
+        starts: list[Start] = []
+        reservation: Reservation | None = None
+        refused: set[tuple[int, ...]] = set()
+        refused_long: set[tuple[int, ...]] = set()  # for jobs that run beyond the shadow time
+        for job, end_s in zip(behind.tolist(), ends_s, strict=True):
+            like = self.kind_of(view, job)
+            if like in refused:
+                continue
+            gpus = self.sharing.place(view, occupancy, job, self.placer, self._rng)
+            if gpus is None:
+                refused |= {like} if may_refuse else set()
+                continue
+            if reservation is None:  # worked out only where somebody could pass
+                reservation = self._reserve(view, occupancy, head, started)
+            if end_s > reservation.shadow_s:
+                gpus = None
+                if like not in refused_long:
+                    rest = reservation.outside(occupancy)
+                    gpus = self.sharing.place(view, rest, job, self.placer, self._rng)
+                if gpus is None:
+                    refused_long |= {like} if may_refuse else set()
+                    continue
+            occupancy.take(job, gpus)
+            starts.append(Start(job, gpus))
+        return starts
+
+    def _reserve(
+        self, view: ClusterView, occupancy: Occupancy, head: int, started: list[Start]
+    ) -> Reservation:
+        """What `head` will have; a shadow time of infinity where it will have nothing."""
+        running = view.running
+        left_s = self._left_s(view, running)
+        left_s += np.maximum(view.jobs.resume_s[running] - view.now_s, 0.0)  # restarts under way
+        new = np.array([start.job for start in started], dtype=np.int64)
+        held = [view.gpus_of(job) for job in running.tolist()] + [s.gpus for s in started]
+        jobs = np.concatenate([running, new])
+        ends_s = view.now_s + np.concatenate([left_s, self._left_s(view, new)])
+        endings = [
+            Ending(float(ends_s[at]), int(jobs[at]), held[at])
+            for at in np.argsort(ends_s, kind="stable")
+        ]
+        reserver = Reserver(view, self.placer, self.sharing, self._rng)
+        return reserver.reserve(occupancy, endings, head) or NO_RESERVATION
+
+    def _left_s(self, view: ClusterView, jobs: IntArray) -> FloatArray:
+        """(n,) predicted seconds to the end at speed 1, `overrun_s` where that is over."""
+        left_s = view.jobs.predicted_remaining_s[jobs]
+        return np.where(left_s > 0, left_s, self.overrun_s)

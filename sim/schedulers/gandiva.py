@@ -1,0 +1,237 @@
+"""Gandiva: turns, packing on trial, migration, servers by size of gang."""
+
+from collections import deque
+
+import numpy as np
+
+from sim.arrays import IntArray
+from sim.decision import Decision
+from sim.demands_room import ask_of
+from sim.errors import GpuYardError
+from sim.gandiva.orders import Orders
+from sim.gandiva.packs import PAIR, Packs
+from sim.gandiva.turns import Turns
+from sim.placing.affinity import Affinity
+from sim.placing.alone import place_alone
+from sim.signals import Signal
+from sim.view import ClusterView
+
+ROUNDING_S = 1e-6  # a wake-up that falls this little before its time counts as on it
+Kind = tuple[int, ...]
+
+
+class Gandiva:
+    """Gives every job GPUs early, then improves: turns, packing on trial, migration.
+
+    Source: Xiao et al., OSDI 2018. Jobs wait in one queue for the cluster, in the order in which
+    they joined it: by arriving or by losing their GPUs. From its head each job gets, whichever
+    comes first: empty GPUs by `Affinity`; the GPUs of a running gang of its size, if both together
+    are predicted to run faster than `least_speed` jobs alone (packing, two jobs a GPU at most);
+    when the last turn is `slice_s` old, the GPUs of those who have had theirs longest (`Turns`).
+    Who gives way joins the end of the queue. A packed pair is watched for `trial_s`: if the sum of
+    its two observed speeds over those alone is below 1, what taking turns would give, the newcomer
+    leaves and the two are never packed again. A job's speed alone is what was seen before packing,
+    or what the belief says of these GPUs. Every `migrate_every_s` a gang on more servers than it
+    needs moves to as few as it needs if they are free.
+
+    Chosen here: turns pass all over the cluster at once, where the paper's servers keep their own;
+    the paper packs by utilisation, unknown here, for which the predicted speed stands; all jobs
+    are alike at a turn, however little they have had. Restarts come on top of a turn; where a
+    preemption saves no work, turns must be longer than what lies between checkpoints. Left out:
+    growing and shrinking. Elastic jobs run with the GPUs that they asked for.
+
+    With `slice_s: null` and `packing: false` it is what Dally's authors simulate as Gandiva:
+    arrival order, servers by size, any GPUs for gangs that no server holds, migration, no turns.
+    The name then ends in what is off.
+    """
+
+    order_name = "gandiva"
+    one_queue = True  # it owns the whole cluster
+
+    def __init__(
+        self,
+        *,
+        slice_s: float | None,
+        packing: bool,
+        least_speed: float,
+        trial_s: float,
+        migrate_every_s: float | None,
+    ) -> None:
+        """`slice_s`, `migrate_every_s`: null switches turns, or migration, off.
+
+        Raises:
+            GpuYardError: a time is not above 0, or `least_speed` below 0.
+        """
+        for key, value in (("slice_s", slice_s), ("migrate_every_s", migrate_every_s)):
+            if value is not None and not 0 < value < np.inf:
+                raise GpuYardError(f"scheduler.{key} is {value}; it must be null, or above 0")
+        if not 0 < trial_s < np.inf:
+            raise GpuYardError(f"scheduler.trial_s is {trial_s}; it must be above 0")
+        if not 0 <= least_speed < np.inf:
+            raise GpuYardError(f"scheduler.least_speed is {least_speed}; it must be 0 or more")
+        self.slice_s = slice_s
+        self.packing = packing
+        self.least_speed = least_speed
+        self.trial_s = trial_s
+        self.migrate_every_s = migrate_every_s
+        self.needs = Signal.PROFILE | Signal.INTERFERENCE if packing else Signal.NONE
+        self.reset(0)
+
+    @property
+    def name(self) -> str:
+        """`gandiva`, and what is switched off."""
+        parts = {
+            "noslice": self.slice_s is None,
+            "nopack": not self.packing,
+            "nomove": self.migrate_every_s is None,
+        }
+        return "_".join([self.order_name, *(part for part, off in parts.items() if off)])
+
+    def reset(self, seed: int) -> None:
+        """Forget the queue's order, the claims on servers, and every trial."""
+        self._rng = np.random.default_rng(seed)
+        self._affinity: Affinity | None = None
+        self._packs = Packs(least_speed=self.least_speed, trial_s=self.trial_s)
+        self._joined_s: dict[int, float] = {}  # of waiting jobs
+        self._since_s: dict[int, float] = {}  # when running jobs got their GPUs
+        self._turned_s = self._move_s = -np.inf  # the last turn; the next look at who is spread
+        self._at_rest: tuple[bytes, ...] = ()
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Undo what failed, serve the queue, move who is spread."""
+        orders = Orders(view)
+        self._affinity_of(view).forget_empty(orders.occupancy)
+        known = set(self._joined_s)
+        self._joined_s = {job: self._joined_s.get(job, view.now_s) for job in view.queued.tolist()}
+        self._since_s = {job: self._since_s[job] for job in view.running.tolist()}
+        self._packs.refresh(view)
+        for job in self._packs.failed(view):
+            self._stop(orders, job)
+        queue = sorted(self._joined_s, key=self._joined_s.__getitem__)
+        turn = self.slice_s is not None and view.now_s >= self._turn_s(view) - ROUNDING_S
+        rest = (view.running.tobytes(), view.server_closed.tobytes())
+        if self._at_rest == rest and not orders and not turn:
+            queue = [job for job in queue if job not in known]  # the others were refused just so
+        self._serve(orders, queue, turn)
+        self._migrate(orders)
+        self._at_rest = () if orders else rest
+        return orders.decision(self._wake_s(orders))
+
+    def _serve(self, orders: Orders, queue: list[int], turn: bool) -> None:
+        """Start who can start, from the head; with `turn` others give way."""
+        view, waiting = orders.view, deque(queue)
+        turns: Turns | None = None
+        refused: set[Kind] = set()  # as the cluster is
+        stuck: set[Kind] = set()  # even if others gave way
+        while waiting:
+            job = waiting.popleft()
+            kind = self._kind(view, job)
+            if kind not in refused:
+                if self._fit_in(orders, job):
+                    continue
+                refused.add(kind)
+            if not turn or kind in stuck or job in orders.preempts:
+                continue
+            if turns is None:
+                turns = Turns(orders, self._since_s, self._affinity_of(view), self._rng)
+                self._turned_s = view.now_s
+            room = turns.give_way(job)
+            if room is None:
+                stuck.add(kind)
+                continue
+            for leaver in room.leavers:
+                turns.left(leaver)
+                self._stop(orders, leaver)
+            self._start(orders, job, room.gpus)
+            self._packs.alone(view, job)
+            waiting.extend(room.leavers)
+            if view.jobs.held[room.leavers].sum() > len(room.gpus):
+                refused.clear()  # they leave more than the job takes
+
+    def _fit_in(self, orders: Orders, job: int) -> bool:
+        """Start `job` on empty GPUs, else beside a gang of its size."""
+        view, affinity = orders.view, self._affinity_of(orders.view)
+        gpus = place_alone(view, orders.occupancy, job, affinity, self._rng)
+        if gpus is not None:
+            self._packs.alone(view, job)
+        elif self.packing and view.tenant.shape[1] >= PAIR:
+            resident = self._packs.resident_for(orders, job)
+            if resident is None:
+                return False
+            gpus = view.gpus_of(resident).copy()
+            self._packs.pack(view, job, resident)
+        else:
+            return False
+        self._start(orders, job, gpus)
+        return True
+
+    def _migrate(self, orders: Orders) -> None:
+        """Move gangs on more servers than they need, where as few as they need have room."""
+        view = orders.view
+        if self.migrate_every_s is None or view.now_s < self._move_s - ROUNDING_S:
+            return
+        occupancy, affinity = orders.occupancy, self._affinity_of(view)
+        for job in orders.untouched():
+            gpus = view.gpus_of(job)
+            if not _is_spread(view, gpus) or occupancy.tenants[gpus].max() > 1:
+                continue
+            occupancy.release(job, gpus)
+            better = affinity.place(len(gpus), occupancy.exclusive(view, job), self._rng)
+            occupancy.take(job, gpus)
+            if better is not None and not _is_spread(view, better):
+                orders.stop(job)
+                orders.start(job, better)
+                affinity.claim(len(better), better)
+                self._packs.alone(view, job)
+
+    def _start(self, orders: Orders, job: int, gpus: IntArray) -> None:
+        orders.start(job, gpus)
+        self._affinity_of(orders.view).claim(len(gpus), gpus)
+        self._joined_s.pop(job, None)
+        self._since_s[job] = orders.view.now_s
+
+    def _stop(self, orders: Orders, job: int) -> None:
+        orders.stop(job)
+        self._joined_s[job] = orders.view.now_s
+
+    def _affinity_of(self, view: ClusterView) -> Affinity:
+        if self._affinity is None:
+            self._affinity = Affinity(view.topology)
+        return self._affinity
+
+    def _kind(self, view: ClusterView, job: int) -> Kind:
+        """Jobs of one kind are refused alike; who has failed in a pair is of its own kind."""
+        profile, itself = -1, -1
+        if self.packing:
+            profile = int(view.jobs.profile[job])
+            itself = job if self._packs.has_failed(job) else -1
+        return int(view.jobs.num_gpus[job]), profile, itself, *ask_of(view.jobs.demands, job)
+
+    def _turn_s(self, view: ClusterView) -> float:
+        """When the next turn is due: restarts are no part of the one under way."""
+        now = [job for job in view.running.tolist() if self._since_s[job] == self._turned_s]
+        began_s = max(self._turned_s, float(view.jobs.resume_s[now].max(initial=-np.inf)))
+        return began_s + (self.slice_s or 0.0)
+
+    def _wake_s(self, orders: Orders) -> float | None:
+        """The end of the next trial, the next turn if jobs wait, the next move if one is due."""
+        view = orders.view
+        times = [self._packs.wake_s(view)]
+        places = [*orders.starts.values(), *map(view.gpus_of, orders.untouched())]
+        if self._joined_s and places and self.slice_s is not None:  # else nobody can give way
+            turn_s = self._turn_s(view)
+            times.append(turn_s if turn_s > view.now_s else view.now_s + self.slice_s)
+        moves = self.migrate_every_s
+        if moves is not None and any(_is_spread(view, gpus) for gpus in places):
+            if self._move_s <= view.now_s:
+                self._move_s = view.now_s + moves
+            times.append(self._move_s)
+        return min((time for time in times if time is not None), default=None)
+
+
+def _is_spread(view: ClusterView, gpus: IntArray) -> bool:
+    """Whether these GPUs are on more servers than the largest servers would need."""
+    if len(gpus) == 1:
+        return False
+    needed = -(-len(gpus) // int(view.topology.gpus_per_server.max()))
+    return len(np.unique(view.topology.gpu_server[gpus])) > needed

@@ -1,0 +1,115 @@
+"""A linear score over starts and forwards, with tuned weights."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from sim.decision import Decision, Forward, Start
+from sim.errors import GpuYardError
+from sim.linear.deciding import decide_all
+from sim.linear.desk import Desk, Mind, desk_of
+from sim.linear.names import named, weights_of
+from sim.linear.seeing import see
+from sim.linear.weights_file import read_weights
+from sim.signals import Signal
+from sim.view import ClusterView, JobColumns
+
+
+class LinearScore:
+    """Does whatever scores most: start a job somewhere, forward one, or wait (score 0).
+
+    No paper's rule, but the strongest heuristic that learned agents are held against: they see the
+    same features and have the same actions, so what they gain beyond it is not the features'.
+
+    Each partition looks at the `window` waiting jobs with the least predicted work left (without
+    durations: the smallest gangs). A candidate is a job and a server: the gang is placed from that
+    server outwards (same rack first, then the tightest server that finishes, else the roomiest),
+    on empty GPUs, or also beside others where they fit. A forward is a job and another partition
+    that could run it. The best of all is carried out and the rest scored anew, until waiting wins.
+    Features and weights: `docs/linear_score.md`.
+
+    Waiting must starve nobody: where nothing runs the best start is made whatever it scores, a job
+    older than `patience_s` with a compact place on empty GPUs is started, up to a quarter of the
+    window belongs to such jobs, and a job that its partition could never run is sent away.
+    """
+
+    order_name = "linear_score"
+
+    def __init__(
+        self,
+        *,
+        window: int,
+        patience_s: float,
+        use_durations: bool,
+        weights: dict[str, Any],
+        weights_file: str | None,
+    ) -> None:
+        """Keep the weights.
+
+        Args:
+            window: waiting jobs that a partition looks at.
+            patience_s: age from which a job must not be kept from a compact place.
+            use_durations: False: nothing is read of predictions (information class none).
+            weights: `start` and `forward`, each feature -> weight.
+            weights_file: a YAML file of such weights, read instead; None: there is none.
+
+        Raises:
+            GpuYardError: a value is out of range, or a weight is missing.
+        """
+        if window < 1:
+            raise GpuYardError(f"scheduler.window is {window}; it must be 1 or more")
+        if not 0 <= patience_s < np.inf:
+            raise GpuYardError(f"scheduler.patience_s is {patience_s}; it must be 0 or more")
+        place = "scheduler.weights" if weights_file is None else str(weights_file)
+        given: Mapping[str, Any] = weights if weights_file is None else read_weights(weights_file)
+        self._mind = Mind(
+            start_weight=weights_of(given, "start", place),
+            forward_weight=weights_of(given, "forward", place),
+            window=window,
+            patience_s=patience_s,
+            use_durations=use_durations,
+        )
+        self.needs = Signal.PROFILE | Signal.INTERFERENCE
+        if use_durations:
+            self.needs |= Signal.PREDICTION
+        self.name = self.order_name if use_durations else f"{self.order_name}_blind"
+        self._desk: Desk | None = None
+        self._jobs: JobColumns | None = None
+
+    @property
+    def weights(self) -> dict[str, dict[str, float]]:
+        """`start` and `forward`, each feature -> weight."""
+        return named(self._mind.start_weight, self._mind.forward_weight)
+
+    def reset(self, seed: int) -> None:
+        """Forget the cluster of the last run; nothing is drawn."""
+        del seed
+        self._desk, self._jobs = None, None
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Starts and forwards of all partitions."""
+        desk = self.desk(view)
+        see(desk, view)
+        decide_all(desk, view.queued, view.running, view.now_s)
+        game = desk.game[0]
+        jobs = desk.start_job[: game["num_starts"]].tolist()
+        first = desk.start_first[: game["num_starts"] + 1].tolist()
+        starts = tuple(
+            Start(job, desk.start_gpus[begin:end].copy())
+            for job, begin, end in zip(jobs, first[:-1], first[1:], strict=True)
+        )
+        forwards = tuple(
+            Forward(job, partition)
+            for job, partition in desk.forward[: game["num_forwards"]].tolist()
+        )
+        wake_s = float(game["wake_s"])
+        return Decision(
+            starts=starts, forwards=forwards, wake_s=wake_s if np.isfinite(wake_s) else None
+        )
+
+    def desk(self, view: ClusterView) -> Desk:
+        """The desk of this run, made at its first decision."""
+        if self._desk is None or self._jobs is not view.jobs:
+            self._desk, self._jobs = desk_of(view, self._mind), view.jobs
+        return self._desk

@@ -1,0 +1,130 @@
+"""Optimus: elastic gangs grow where a GPU shortens the remaining time most."""
+
+import numpy as np
+
+from sim.arrays import FloatArray, IntArray
+from sim.errors import GpuYardError
+from sim.protocols import Placer
+from sim.rounds import RoundScheduler, Share
+from sim.shares.capacity import gpus_up, present, worker_gpus
+from sim.shares.optimus_allocation import divide
+from sim.shares.told_scaling import ToldScaling
+from sim.signals import Signal
+from sim.traits import WHOLE_GPU_MILLI
+from sim.view import ClusterView
+
+OVERTIME_FRAC = 0.05  # of its prediction: what is left at least, however long the job has run
+SHORTEST_S = 1.0
+
+
+class Optimus(RoundScheduler):
+    """Every round each job gets its least, then GPUs go where they shorten a job's rest most.
+
+    Source: Peng and others, "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning
+    Clusters", EuroSys 2018, section 4.
+
+    How it works: the remaining time of a job with n GPUs is its predicted remaining work over the
+    throughput of n GPUs, as measured (`Catalogue.speedup`) and modelled with the believed network
+    where nobody measured. Every round each job gets the fewest GPUs it runs on; then, again and
+    again, the job whose remaining time falls most per GPU gets another, until GPUs run out or
+    help nobody. A job that keeps its number keeps its GPUs. Gangs that are not elastic are given
+    whole or not at all. With the placer `packed` a job is put on the fewest servers there are.
+
+    What the paper leaves open or does otherwise: it gives out parameter servers and workers, we
+    GPUs; it fits loss curves and speeds on line, we read predictions (of a job that outlives
+    its own, 5 % of it are taken to be left). Where the least of all jobs is more than the
+    cluster, jobs come in order of the GPU-seconds that they still need with their least, so that
+    with rigid gangs it is shortest remaining service first. Where one GPU more does not help but
+    several do, several are given at once. `hysteresis_frac` saves restarts: see `divide`. Between
+    rounds those who wait divide what is free in the same way; nobody grows or shrinks.
+    """
+
+    order_name = "optimus"
+    order_needs = Signal.PREDICTION | Signal.PROFILE | Signal.INTERFERENCE
+    makes_room = True
+
+    def __init__(self, *, placer: Placer, round_s: float, hysteresis_frac: float) -> None:
+        """`hysteresis_frac`: how much better another number of GPUs must be; 0: any better.
+
+        Raises:
+            GpuYardError: `round_s` is not above 0, or the fraction not from 0 to below 1.
+        """
+        super().__init__(placer=placer, round_s=round_s)
+        if not 0 <= hysteresis_frac < 1:
+            raise GpuYardError(
+                f"scheduler.hysteresis_frac is {hysteresis_frac}; it must be from 0 to below 1"
+            )
+        self.hysteresis_frac = hysteresis_frac
+        self._scaling = ToldScaling()
+
+    def allot(self, view: ClusterView) -> list[Share]:
+        """The GPUs that are up, divided among all jobs."""
+        return self._divided(view, present(view), int(gpus_up(view).sum()) * WHOLE_GPU_MILLI)
+
+    def leftovers(self, view: ClusterView) -> list[Share]:
+        """Everybody with the fewest GPUs, in order."""
+        jobs = present(view)
+        least = _limits(view, jobs)[:, 0]
+        order = self._order(view, jobs, self._speed(view, jobs))
+        return [Share(int(jobs[at]), int(least[at])) for at in order.tolist()]
+
+    def newcomers(self, view: ClusterView) -> list[Share]:
+        """What is free, divided among those who wait; who finds no place for that asks for less."""
+        if len(view.queued) == 0:
+            return []
+        free = int(view.server_free[view.servers].sum()) * WHOLE_GPU_MILLI
+        jobs = np.sort(view.queued)
+        speed = self._speed(view, jobs)
+        least = _limits(view, jobs)[:, 0]
+        fewest = [
+            Share(int(jobs[at]), int(least[at])) for at in self._order(view, jobs, speed).tolist()
+        ]
+        return self._divided(view, jobs, free) + fewest
+
+    def _divided(self, view: ClusterView, jobs: IntArray, room_milli: int) -> list[Share]:
+        if len(jobs) == 0:
+            return []
+        speed = self._speed(view, jobs)
+        order = self._order(view, jobs, speed)
+        jobs, speed = jobs[order], speed[order]
+        held = np.where(np.isin(jobs, view.running), view.jobs.held[jobs], 0)
+        size_milli = np.rint(worker_gpus(view, jobs) * WHOLE_GPU_MILLI).astype(np.int64)
+        time_s = _left_s(view, jobs)[:, None] / speed
+        limits = _limits(view, jobs)
+        gpus = divide(time_s, limits, held, size_milli, room_milli, self.hysteresis_frac)
+        return [Share(*each) for each in zip(jobs.tolist(), gpus.tolist(), strict=True) if each[1]]
+
+    def _speed(self, view: ClusterView, jobs: IntArray) -> FloatArray:
+        """(n, W + 1) work a second with k GPUs, over that with the gang; column 0 is infinite."""
+        width = int(_limits(view, jobs)[:, 1].max(initial=1))
+        throughput = self._scaling.throughput(view)
+        profile = view.jobs.profile[jobs]
+        gang = np.minimum(view.jobs.num_gpus[jobs], throughput.shape[1] - 1)
+        speed: FloatArray = throughput[profile, : width + 1] / throughput[profile, gang][:, None]
+        speed[:, 0] = np.inf
+        return speed
+
+    def _order(self, view: ClusterView, jobs: IntArray, speed: FloatArray) -> IntArray:
+        """Positions in `jobs`, fewest GPU-seconds to go first."""
+        least = _limits(view, jobs)[:, 0]
+        time_s = _left_s(view, jobs) / speed[np.arange(len(jobs)), least]
+        order: IntArray = np.argsort(time_s * least * worker_gpus(view, jobs), kind="stable")
+        return order
+
+
+def _left_s(view: ClusterView, jobs: IntArray) -> FloatArray:
+    """(n,) predicted remaining work."""
+    floor_s = np.maximum(OVERTIME_FRAC * view.jobs.estimate_s[jobs], SHORTEST_S)
+    left_s: FloatArray = np.maximum(view.jobs.predicted_remaining_s[jobs], floor_s)
+    return left_s
+
+
+def _limits(view: ClusterView, jobs: IntArray) -> IntArray:
+    """(n, 2) fewest and most GPUs; no more than the cluster has."""
+    elastic = view.jobs.elastic
+    if elastic is None:
+        limits = np.column_stack([view.jobs.num_gpus[jobs]] * 2)
+    else:
+        limits = np.column_stack([elastic.least_gpus[jobs], elastic.most_gpus[jobs]])
+    within: IntArray = np.minimum(limits, view.topology.num_gpus)
+    return within

@@ -1,0 +1,213 @@
+"""Pollux: a genetic search over GPUs per job for the best mean speed-up over a fair share."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.errors import GpuYardError
+from sim.occupancy import Occupancy
+from sim.physics.reference import reference_steps_s
+from sim.physics.scaling import throughputs
+from sim.protocols import Placer
+from sim.rounds import RoundScheduler, Share, of_type
+from sim.shares.capacity import gpus_up, present, worker_gpus
+from sim.shares.genetic import Effort, Limits, search
+from sim.signals import Signal
+from sim.traits import WHOLE_GPU_MILLI
+from sim.view import ClusterView
+
+NEVER = 1e30  # a cost
+LEAST_FACTOR = 1e-3  # of a speed-up, however often a job has restarted
+
+
+class Pollux(RoundScheduler):
+    """Every round a genetic search finds who gets how many GPUs, elastic jobs more or fewer.
+
+    Source: Qiao et al., OSDI 2021, section 4.2. A job's speed-up with n GPUs is its goodput over
+    that with a fair share, all GPUs over all jobs; sought is the largest power mean (`power` -1:
+    harmonic) of the speed-ups. A running job that would get another number counts
+    (T - R * restart_s) / (T + restart_s) of its speed-up, T its age and R its restarts so far.
+
+    Goodput here is throughput alone, as measured (`Catalogue.speedup`) and modelled beyond with
+    the believed network: nobody measured gradient noise scales, so batches are as fixed as the
+    work, and statistical efficiency is 1. Nothing is known of durations.
+
+    Chosen here: the search is over numbers of GPUs, not over servers; the placer places them, and
+    gangs that need several servers are first offered those without another such gang (the paper
+    forbids the two to meet). A job without GPUs counts as `idle_speedup` divided by 1 + the rounds
+    it has waited: the paper's jobs all shrink to one GPU, ours need not, so rigid gangs take turns
+    rather than starve. A fair share below a job's least is that part of the time with its least.
+    GPU types are taken as equal. Who finds no place with its number is offered its least. Between
+    rounds newcomers start with their gang or, where that does not fit, their least.
+    """
+
+    order_name = "pollux"
+    order_needs = Signal.PROFILE | Signal.INTERFERENCE
+    makes_room = True
+
+    def __init__(
+        self,
+        *,
+        placer: Placer,
+        round_s: float,
+        population: int,
+        generations: int,
+        power: float,
+        idle_speedup: float,
+        restart_s: float,
+    ) -> None:
+        """`restart_s`: what the search takes a restart to cost.
+
+        Raises:
+            GpuYardError: a value is out of its range.
+        """
+        super().__init__(placer=placer, round_s=round_s)
+        for key, value, good, rule in (
+            ("population", population, population >= 2, "2 or more"),  # noqa: PLR2004 - parents
+            ("generations", generations, generations >= 0, "0 or more"),
+            ("power", power, -np.inf < power < 0, "below 0"),
+            ("idle_speedup", idle_speedup, 0 < idle_speedup <= 1, "above 0 and at most 1"),
+            ("restart_s", restart_s, 0 <= restart_s < np.inf, "0 or more seconds"),
+        ):
+            if not good:
+                raise GpuYardError(f"scheduler.{key} is {value}; it must be {rule}")
+        self.effort = Effort(population, generations)
+        self.power = power
+        self.idle_speedup = idle_speedup
+        self.restart_s = restart_s
+        self._throughput: FloatArray | None = None
+        self._waited: dict[int, int] = {}  # rounds since it last had GPUs, of waiting jobs
+
+    def reset(self, seed: int) -> None:
+        """Begin anew, with another cluster perhaps."""
+        super().reset(seed)
+        self._throughput = None
+        self._waited = {}
+
+    def allot(self, view: ClusterView) -> list[Share]:
+        """The best allotment found; who has waited longest is placed first, then the largest."""
+        self._waited = {job: self._waited.get(job, -1) + 1 for job in view.queued.tolist()}
+        jobs = present(view)
+        if len(jobs) == 0 or not gpus_up(view).any():
+            return []
+        held = np.where(np.isin(jobs, view.running), view.jobs.held[jobs], 0)
+        waited = np.array([self._waited.get(job, 0) for job in jobs.tolist()])
+        # Who is still restarting stays, or rounds shorter than restarts would do no work.
+        stays: BoolArray = (held > 0) & (view.jobs.resume_s[jobs] >= view.now_s)
+        waited[stays] = waited.max() + 1
+        limits = _limits(view, jobs)
+        limits = limits._replace(
+            least=np.where(stays, held, limits.least), most=np.where(stays, held, limits.most)
+        )
+        if len(view.queued) == 0 and (limits.least == limits.most).all():
+            return [Share(*each) for each in zip(jobs.tolist(), held.tolist(), strict=True)]
+        cost = self._cost(view, jobs, held, waited, limits)
+        cost[stays, 0] = NEVER
+        # Those first to whom their least brings most a GPU: it is the order of cutting.
+        gain = cost[:, 0] - cost[np.arange(len(jobs)), limits.least]
+        order = np.argsort(-gain / (limits.least * limits.size_milli), kind="stable")
+        jobs, held, waited, cost = jobs[order], held[order], waited[order], cost[order]
+        limits = limits._replace(
+            least=limits.least[order], most=limits.most[order], size_milli=limits.size_milli[order]
+        )
+        first = np.stack([held, np.where(held > 0, held, limits.least), limits.least, limits.most])
+        gpus = search(first, cost, limits, self.effort, self._rng)
+        ranks = np.lexsort((-gpus, -waited))
+        return [Share(int(jobs[at]), int(gpus[at])) for at in ranks.tolist() if gpus[at] > 0]
+
+    def leftovers(self, view: ClusterView) -> list[Share]:
+        """Everybody's least, in order of submission."""
+        jobs = present(view)
+        least = _limits(view, jobs).least
+        return [Share(*each) for each in zip(jobs.tolist(), least.tolist(), strict=True)]
+
+    def newcomers(self, view: ClusterView) -> list[Share]:
+        """Every waiting job with its gang, then with its least."""
+        least = _limits(view, view.queued).least
+        fewest = [Share(*each) for each in zip(view.queued.tolist(), least.tolist(), strict=True)]
+        return super().newcomers(view) + fewest
+
+    def _cost(
+        self,
+        view: ClusterView,
+        jobs: IntArray,
+        held: IntArray,
+        waited: IntArray,
+        limits: Limits,
+    ) -> FloatArray:
+        """(n, W + 1) speed-up with 0 to W GPUs to the `power`; lower is better."""
+        speed = self._goodput(view, jobs, limits)
+        speedup = speed / _at_share(speed, limits.room_milli / (len(jobs) * limits.size_milli))
+        age_s = view.now_s - view.jobs.submit_s[jobs]
+        lost_s = view.jobs.restarts[jobs] * self.restart_s
+        kept = (age_s - lost_s) / np.maximum(age_s + self.restart_s, 1.0)
+        factor = np.clip(kept, LEAST_FACTOR, 1.0)[:, None]
+        resized: BoolArray = np.arange(speed.shape[1]) != held[:, None]
+        speedup = np.where(resized & (held > 0)[:, None], speedup * factor, speedup)
+        speedup[:, 0] = self.idle_speedup / (1.0 + waited)
+        cost: FloatArray = speedup**self.power
+        return cost
+
+    def _goodput(self, view: ClusterView, jobs: IntArray, limits: Limits) -> FloatArray:
+        """(n, W + 1) work a second with 0 to W GPUs, most compact; in parts below the least."""
+        profile = view.jobs.profile[jobs]
+        if self._throughput is None:
+            told = replace(view.belief, links=None)  # tables stand for links that are shared
+            numbers = np.arange(1, view.topology.num_gpus + 1)
+            steps_s = reference_steps_s(numbers, view.topology, told)
+            self._throughput = throughputs(steps_s, told.catalogue.speedup)
+        numbers = np.arange(int(limits.most.max()) + 1)
+        least, most = limits.least[:, None], limits.most[:, None]
+        whole: FloatArray = self._throughput[profile[:, None], np.clip(numbers, least, most)]
+        return np.where(numbers < least, whole * (numbers / least), whole)
+
+    def _found(self, view: ClusterView, occupancy: Occupancy, share: Share) -> IntArray | None:
+        """As in the parent; a gang of several servers keeps away from others if it can."""
+        slots = of_type(occupancy.exclusive(view, share.job), share.gpu_type)
+        if share.gpus > view.topology.gpus_per_server.max():
+            quiet: BoolArray = ~_crossed(view, occupancy)
+            usable = slots.usable & quiet[view.topology.gpu_server]
+            number = np.where(quiet, slots.usable_per_server, 0)
+            apart = replace(
+                slots, servers=slots.servers[quiet[slots.servers]], usable=usable,
+                usable_per_server=number,
+            )  # fmt: skip
+            gpus = self.placer.place(share.gpus, apart, self._rng)
+            if gpus is not None:
+                return gpus
+        return self.placer.place(share.gpus, slots, self._rng)
+
+
+def _at_share(speed: FloatArray, gpus: FloatArray) -> FloatArray:
+    """(n, 1) `speed` (n, W + 1) at a number of GPUs (n,) that need not be whole."""
+    last = speed.shape[1] - 1
+    within = np.clip(gpus, 0, last)
+    low = np.minimum(within.astype(np.int64), last - 1)
+    rows = np.arange(len(speed))
+    below, above = speed[rows, low], speed[rows, low + 1]
+    between: FloatArray = below + (within - low) * (above - below)
+    return between[:, None]
+
+
+def _limits(view: ClusterView, jobs: IntArray) -> Limits:
+    """Fewest and most GPUs of each job, no more than there are, and what there is."""
+    elastic, gang = view.jobs.elastic, view.jobs.num_gpus[jobs]
+    number = view.topology.num_gpus
+    return Limits(
+        least=np.minimum(gang if elastic is None else elastic.least_gpus[jobs], number),
+        most=np.minimum(gang if elastic is None else elastic.most_gpus[jobs], number),
+        size_milli=np.rint(worker_gpus(view, jobs) * WHOLE_GPU_MILLI).astype(np.int64),
+        room_milli=int(gpus_up(view).sum()) * WHOLE_GPU_MILLI,
+    )
+
+
+def _crossed(view: ClusterView, occupancy: Occupancy) -> BoolArray:
+    """(S,) servers that have a worker of a gang on several servers."""
+    gpus = np.flatnonzero(occupancy.tenants > 0)
+    server, job = view.topology.gpu_server[gpus], occupancy.tenant[gpus, 0]
+    pairs = np.unique(np.stack([job, server]), axis=1)
+    jobs, servers = np.unique(pairs[0], return_counts=True)
+    crossed = np.zeros(view.topology.num_servers, dtype=np.bool_)
+    crossed[pairs[1][np.isin(pairs[0], jobs[servers > 1])]] = True
+    return crossed

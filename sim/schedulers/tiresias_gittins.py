@@ -1,0 +1,155 @@
+"""Tiresias with the Gittins index: rank by what finished jobs tell of service."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.decision import Decision, Start
+from sim.errors import GpuYardError
+from sim.preempting import PreemptiveScheduler
+from sim.protocols import Placer, Sharing
+from sim.ranking.gittins import gittins_index
+from sim.signals import Signal
+from sim.view import ClusterView
+
+ROUNDING = 1e-9  # of a quantum: a job woken at its boundary counts as past it
+MOST_QUANTA = 200_000  # that are told apart; longer jobs count as having taken these
+NOBODY: IntArray = np.empty(0, dtype=np.int64)
+
+
+class TiresiasGittins(PreemptiveScheduler):
+    """Runs the jobs that, given their attained service, are likeliest to be done soon.
+
+    Source: the 2D-Gittins index of Tiresias (Gu et al., NSDI 2019, section 3.2), where the
+    distribution of service (GPUs x time) is known and the durations are not. The index of a job is
+    the best chance of being done per GPU-second that a further stretch of service offers
+    (`sim.ranking.gittins`); the highest runs first, others are preempted.
+
+    Chosen here where the paper leaves room. The distribution is learned in the run: the service of
+    the jobs that have left, rounded up to whole quanta; who gave up counts as done. A job that has
+    more service than any of them comes last, least attained service first. Until `least_history`
+    jobs have left, all rank by least attained service. The index is made anew whenever the history
+    has grown by `refit_growth_frac`, not at each finish: every change of ranks costs preemptions.
+    Ranks are those of whole quanta instead of the paper's queues, so a job is not preempted inside
+    a quantum unless another arrives or the index changes. A job's service when it left is taken
+    from its last quantum seen, so the scheduler asks to be woken at every quantum of a running job
+    even if nobody waits. Placement is left to the placer, as in `tiresias`.
+    """
+
+    order_name = "tiresias_gittins"
+    order_needs = Signal.NONE
+    one_queue = True  # it remembers who was there, in the whole cluster
+
+    def __init__(
+        self,
+        *,
+        placer: Placer,
+        sharing: Sharing,
+        quantum_gpu_s: float,
+        least_history: int,
+        refit_growth_frac: float,
+    ) -> None:
+        """Learning.
+
+        Args:
+            placer: where jobs go.
+            sharing: whether they may share GPUs.
+            quantum_gpu_s: GPU-seconds in which service is told apart.
+            least_history: jobs that have left before the index is used.
+            refit_growth_frac: growth of the history after which the index is made anew.
+
+        Raises:
+            GpuYardError: a quantum that is not above 0, a history below 1 or a growth below 0.
+        """
+        super().__init__(placer=placer, sharing=sharing)
+        for key, value, good, rule in (
+            ("quantum_gpu_s", quantum_gpu_s, 0 < quantum_gpu_s < np.inf, "above 0"),
+            ("least_history", least_history, least_history >= 1, "1 or more"),
+            ("refit_growth_frac", refit_growth_frac, 0 <= refit_growth_frac < np.inf, "0 or more"),
+        ):
+            if not good:
+                raise GpuYardError(f"scheduler.{key} is {value}; it must be {rule}")
+        self.quantum_gpu_s = quantum_gpu_s
+        self.least_history = least_history
+        self.refit_growth_frac = refit_growth_frac
+        self._forget()
+
+    def reset(self, seed: int) -> None:
+        """Forget the history and start the placer's random stream anew."""
+        super().reset(seed)
+        self._forget()
+
+    def _forget(self) -> None:
+        # Who was there after the last decision, with their service then; of them, who had run.
+        self._here, self._seen_gpu_s = NOBODY, np.empty(0)
+        self._ran: BoolArray = np.empty(0, dtype=np.bool_)
+        self._marked: BoolArray = np.empty(0, dtype=np.bool_)  # (J,) scratch, all False
+        self._history: list[int] = []  # quanta of those who left
+        self._refit_at = self.least_history  # length of the history
+        self._index = np.empty(0)  # (most quanta,) empty until there is enough history
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Learn from who has left, then serve by rank."""
+        here = np.concatenate([view.running, view.queued])
+        if len(self._marked) == 0:
+            self._marked = np.zeros(len(view.jobs.submit_s), dtype=np.bool_)
+        self._learn(here)
+        if len(view.queued) > 0:
+            decision = super().decide(view)
+        else:  # only a quantum that is over
+            decision = Decision(wake_s=self.asked_again_s(view, [], ()))
+        self._here, self._seen_gpu_s = here, view.jobs.attained_gpu_s[here]
+        self._ran = self._seen_gpu_s > 0
+        self._ran[: len(view.running)] = True
+        self._ran |= self._among([start.job for start in decision.starts], here)
+        return decision
+
+    def _among(self, some: IntArray | list[int], jobs: IntArray) -> BoolArray:
+        """(n,) which of `jobs` are in `some`; in time of their numbers alone."""
+        self._marked[some] = True
+        found: BoolArray = self._marked[jobs]
+        self._marked[some] = False
+        return found
+
+    def _learn(self, here: IntArray) -> None:
+        """Note the service of jobs that have run and left since the last decision."""
+        gone = self._ran & ~self._among(here, self._here)
+        # Woken at every quantum, it last saw a job in the quantum in which that left.
+        taken = self._steps(self._seen_gpu_s[gone]) + 1.0
+        self._history += np.minimum(taken, MOST_QUANTA).astype(np.int64).tolist()
+        known = len(self._history)
+        if known >= self._refit_at:
+            self._index = gittins_index(np.array(self._history))
+            self._refit_at = known + max(1, int(self.refit_growth_frac * known))
+
+    def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
+        """Minus the index; whole quanta attained where there is none, which comes after."""
+        steps = self._steps(view.jobs.attained_gpu_s[jobs])
+        known = steps < len(self._index)
+        steps[known] = -self._index[steps[known].astype(np.int64)]
+        return steps
+
+    def _steps(self, attained_gpu_s: FloatArray) -> FloatArray:
+        """Whole quanta of service."""
+        steps: FloatArray = np.floor(attained_gpu_s / self.quantum_gpu_s + ROUNDING)
+        return steps
+
+    def asked_again_s(
+        self, view: ClusterView, starts: list[Start], preempts: Sequence[int]
+    ) -> float | None:
+        """The next quantum even if nobody waits, to learn how long jobs run."""
+        again_s = super().asked_again_s(view, starts, preempts)
+        return self.wake_s(view, starts) if again_s is None else again_s
+
+    def wake_s(self, view: ClusterView, starts: list[Start]) -> float | None:
+        """The next time at which a job that runs after this decision has one more quantum."""
+        jobs = np.array([*view.running.tolist(), *(start.job for start in starts)], dtype=np.int64)
+        if len(jobs) == 0:
+            return None
+        attained_gpu_s = view.jobs.attained_gpu_s[jobs]
+        next_gpu_s = (self._steps(attained_gpu_s) + 1.0) * self.quantum_gpu_s
+        wait_s = (next_gpu_s - attained_gpu_s) / view.jobs.num_gpus[jobs]
+        wait_s += np.maximum(view.jobs.resume_s[jobs] - view.now_s, 0.0)  # restarts: no service
+        # Where the wait is below the clock's grain, the next instant there is.
+        return max(view.now_s + float(wait_s.min()), float(np.nextafter(view.now_s, np.inf)))

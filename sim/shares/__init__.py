@@ -1,0 +1,1 @@
+"""Who gets how many GPUs: auctions, programs and searches of the round-based schedulers."""

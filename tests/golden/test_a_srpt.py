@@ -1,0 +1,149 @@
+"""A-SRPT: the order of a virtual machine, head of line blocking, the delay rule."""
+
+import numpy as np
+import pytest
+
+from sim.errors import GpuYardError
+from sim.outages.changes import Change
+from sim.placers.first_fit import FirstFit
+from sim.placers.packed import Packed
+from sim.schedulers.a_srpt import ASrpt
+from sim.schedulers.spjf import Spjf
+from sim.sharing.off import NoSharing
+from sim.signals import Signal
+from sim.traits import Fates
+from tests.sim.worlds import Job, attempts, changes, cluster, gantt, physics_of, play, world
+
+
+def a_srpt(**given) -> ASrpt:
+    plain = {"placer": FirstFit(), "efficiency": 1.0, "theta": None, "delta": 0.1, "tau": 1.0}
+    return ASrpt(**{**plain, **given})
+
+
+def test_the_real_order_is_that_of_virtual_completion():
+    # Two GPUs. Virtual work is duration x gang / 2: A 4, B 1, C 1.5.
+    #           0 1 2   3.5      6.5
+    # virtual   A B C     A              A has 3 left at 1 and gives way to B, then to C
+    # real          BBBBCCC   AAAA       B joins at 2, C at 3.5, A at 6.5
+    trace = [Job(0, 2, 4), Job(1, 1, 2), Job(1, 1, 3)]
+    run = play(world(trace, cluster(1, 2)), a_srpt())
+    assert gantt(run) == {"B": (2, 4, (0,)), "C": (3.5, 6.5, (1,)), "A": (6.5, 10.5, (0, 1))}
+
+
+def test_spjf_starts_at_once_and_orders_by_duration():
+    trace = [Job(0, 2, 4), Job(1, 1, 2), Job(1, 1, 3)]
+    rules = {"placer": FirstFit(), "sharing": NoSharing(), "skip_blocked": False}
+    run = play(world(trace, cluster(1, 2)), Spjf(**rules))
+    assert gantt(run) == {"A": (0, 4, (0, 1)), "B": (4, 6, (0,)), "C": (4, 7, (1,))}
+
+
+def test_the_head_blocks_those_behind_it():
+    # Two GPUs; virtual work A 2, B 2.5, C 3.
+    #           0 2     6   8.5    11.5  (virtual: A to 2, B to 4.5, C to 7.5)
+    # GPU 0       AAAAAAAABBBBB               B is the head from 4.5 and needs both GPUs
+    # GPU 1               BBBBBCCCC..         C joins at 7.5 and waits behind nobody
+    trace = [Job(0, 1, 4), Job(0, 2, 2.5), Job(0, 1, 6)]
+    run = play(world(trace, cluster(1, 2)), a_srpt())
+    assert gantt(run) == {"A": (2, 6, (0,)), "B": (6, 8.5, (0, 1)), "C": (8.5, 14.5, (0,))}
+
+
+def test_a_job_of_no_work_passes_at_once():
+    run = play(world([Job(0, 1, 4), Job(1, 1, 0)], cluster(1, 2)), a_srpt())
+    assert gantt(run) == {"A": (2, 6, (0,)), "B": (1, 1, (0,))}
+
+
+def test_predictions_decide_the_order_and_not_durations():
+    # One GPU; A is thought to be the longer one.
+    trace = [Job(0, 1, 1, estimate_s=6), Job(0, 1, 5, estimate_s=2)]
+    run = play(world(trace, cluster(1, 1)), a_srpt())
+    assert gantt(run) == {"B": (2, 7, (0,)), "A": (8, 9, (0,))}
+
+
+# Two servers of two GPUs; a gang over both takes steps of 3 s, on one of 1 s. Virtual work: A 1, B
+# and C 1.25, D 2, E 0.25, so they join at 1, 2.25, 3.5, 5.5 and 5.75.
+#           1   2.25 3.5  5   5.5  5.75 6.75 7.25  8.5
+# GPU 0     A   A    A    -   -    E    -    D           When D joins, GPUs 0 and 3 are free: apart,
+# GPU 1     -   B    B    B   B    B    B    D           12 s instead of 4, so it may wait for 8 s.
+# GPU 2     -   -    C    C   C    C    C    C     -     E passes. When B ends, D has GPUs 0 and 1.
+# GPU 3     -   -    -    -   -    -    -    -     -
+APART = [Job(0, 1, 4), Job(0, 1, 5), Job(0, 1, 5), Job(0, 2, 4), Job(5.5, 1, 1)]
+OTHERS = {"A": (1, 5, (0,)), "B": (2.25, 7.25, (1,)), "C": (3.5, 8.5, (2,))}
+
+
+def delayed(jobs: list[Job], **given):
+    topology = cluster(2, 2)
+    physics = physics_of(topology, server_s=[0.0, 0.0, 2.0])
+    return gantt(play(world(jobs, topology, physics=physics), a_srpt(**given)))
+
+
+def test_a_gang_waits_for_a_compact_place_and_lets_others_pass():
+    found = delayed(APART, theta=1.5)
+    assert found == {**OTHERS, "D": (7.25, 11.25, (0, 1)), "E": (5.75, 6.75, (0,))}
+
+
+def test_without_the_rule_it_starts_apart_and_blocks():
+    found = delayed(APART)
+    assert found == {**OTHERS, "D": (5.5, 17.5, (0, 3)), "E": (7.25, 8.25, (1,))}
+
+
+def test_patience_ends_with_what_the_wait_would_save():
+    # A tenth of the 8 s that D would lose: it starts at 6.3 where it is.
+    found = delayed(APART[:4], theta=1.5, tau=0.1)
+    assert found == {**OTHERS, "D": (6.3, 18.3, (0, 3))}
+
+
+def test_a_gang_that_loses_little_does_not_wait():
+    assert delayed(APART, theta=3.0)["D"] == (5.5, 17.5, (0, 3))  # spread anywhere costs 3 at most
+    assert delayed(APART, theta=1.5, delta=2.0)["D"] == (5.5, 17.5, (0, 3))
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"efficiency": 0.0}, r"scheduler\.efficiency is 0\.0; it must be above 0, at most 1"),
+        ({"theta": 0.9}, r"scheduler\.theta is 0\.9; it must be null, or 1 or more"),
+        ({"delta": -0.1}, r"scheduler\.delta is -0\.1; it must be 0 or more"),
+        ({"tau": float("nan")}, r"scheduler\.tau is nan; it must be 0 or more"),
+    ],
+)
+def test_bad_values_are_refused(given, rule):
+    with pytest.raises(GpuYardError, match=rule):
+        a_srpt(**given)
+
+
+def test_it_reads_profiles_only_to_delay():
+    assert a_srpt().needs == Signal.PREDICTION
+    judging = Signal.PREDICTION | Signal.PROFILE | Signal.INTERFERENCE
+    assert a_srpt(theta=1.5, placer=Packed()).needs == judging
+    assert a_srpt().name == "a_srpt+first_fit+nodelay"
+
+
+def test_a_slower_virtual_machine_holds_jobs_longer():
+    # Half as fast: A's 2 s of virtual work last 4, then B's 4.
+    run = play(world([Job(0, 1, 4), Job(0, 1, 4)], cluster(1, 2)), a_srpt(efficiency=0.5))
+    assert gantt(run) == {"A": (4, 8, (0,)), "B": (8, 12, (0,))}
+
+
+def test_a_job_withdrawn_leaves_the_virtual_machine_and_another_run_starts_anew():
+    # A (work 2) would be done at 2, but its user gives up at 1. B (work 3) begins there and gives
+    # way to C (0.5) at 1.5: they are done at 2 and at 4.5.
+    fates = Fates(np.zeros(3, dtype=np.int64), np.array([1.0, np.inf, np.inf]))
+    scheduler = a_srpt()
+    trace = [Job(0, 1, 4), Job(0, 1, 6), Job(1.5, 1, 1)]
+    for _ in range(2):
+        run = play(world(trace, cluster(1, 2), traits={"fates": fates}), scheduler)
+        stays = attempts(run.log)
+        assert stays["C"] == [(2, 3, (0,))]
+        assert stays["B"] == [(4.5, 10.5, (0,))]
+
+
+def test_who_is_evicted_keeps_the_place_in_the_order():
+    # A runs from 2 on the only server, which fails at 3 and is back at 4. B has joined at 3.5; A is
+    # before it, and does not pass the virtual machine again.
+    topology = cluster(1, 2)
+    outages = changes((3.0, 0, Change.FAIL), (4.0, 0, Change.OPEN))
+    trace = [Job(0, 2, 2), Job(0, 2, 3)]
+    run = play(world(trace, topology, outages=outages), a_srpt())
+    stays = attempts(run.log)
+    assert stays["A"] == [(2, 3, (0, 1)), (4, 6, (0, 1))]
+    assert stays["B"] == [(6, 9, (0, 1))]

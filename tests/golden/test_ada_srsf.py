@@ -1,0 +1,109 @@
+"""Ada-SRSF: predicted service orders; who shares a NIC with whom is what it adds."""
+
+import numpy as np
+import pytest
+
+from sim.errors import GpuYardError
+from sim.placers.lwf import Lwf
+from sim.run import Run
+from sim.schedulers.ada_srsf import AdaSrsf
+from sim.schedulers.sjf import Sjf
+from sim.schedulers.srsf import Srsf
+from sim.sharing.off import NoSharing
+from tests.sim.placed import Held, comm_physics, view_with
+from tests.sim.worlds import Job, cluster, gantt, play, world
+
+LWF = {"placer": Lwf(kappa=1), "sharing": NoSharing()}
+# b / (2 (b + eta)) = 1 / 2.6 = 0.385 with eta = 0.3 b.
+ADA = AdaSrsf(**LWF, skip_blocked=True, eta_frac=0.3)
+SJF = Sjf(**LWF, skip_blocked=True)
+BYTES = (10.0, 4.0, 3.0, 0.0)  # of the four profiles
+
+
+def run_with(scheduler, trace: list[Job], servers: int = 3, gpus: int = 2) -> Run:
+    topology = cluster(servers, gpus)
+    return play(world(trace, topology, physics=comm_physics(topology, BYTES)), scheduler)
+
+
+def started(gang: int, profile: int, held: list[Held]) -> tuple[int, ...] | None:
+    """GPUs that the gang gets on two servers of four."""
+    topology = cluster(2, 4)
+    physics = comm_physics(topology, BYTES)
+    view = view_with(gang, topology, held, physics=physics, profile=profile)
+    starts = ADA.decide(view).starts
+    return tuple(starts[0].gpus.tolist()) if starts else None
+
+
+def test_who_is_too_large_beside_another_waits():
+    #                  0     6  9
+    # server 0  GPU 0  AAAAAA         B (4 bytes) would exchange over server 1's NIC beside A (10):
+    #           GPU 1  AAAAAABBB      0.4 is not below 0.385. From 6 on the NIC is free.
+    # server 1  GPU 2  AAAAAABBB
+    #           GPU 3  .
+    # server 2  GPU 4  ......B..      B takes the servers with least work left, 0 and 1, first
+    trace = [Job(0, 3, 6, profile=0), Job(1, 3, 3, profile=1)]
+    assert gantt(run_with(ADA, trace)) == {"A": (0, 6, (0, 1, 2)), "B": (6, 9, (0, 1, 2))}
+
+
+def test_who_is_small_enough_joins():
+    # 0.3 is below the limit; B fills server 2 and the GPU that A leaves of server 1.
+    trace = [Job(0, 3, 6, profile=0), Job(1, 3, 3, profile=2)]
+    assert gantt(run_with(ADA, trace))["B"] == (1, 4, (3, 4, 5))
+    # Its relatives without admission let the larger one in, too.
+    large = [Job(0, 3, 6, profile=0), Job(1, 3, 3, profile=1)]
+    assert gantt(run_with(SJF, large))["B"] == (1, 4, (3, 4, 5))
+    assert gantt(run_with(Srsf(**LWF), large))["B"] == (1, 4, (3, 4, 5))
+
+
+def test_eta_sets_the_limit():
+    # Without a penalty for contention the limit is 0.5, and B with its 0.4 starts at once.
+    trace = [Job(0, 3, 6, profile=0), Job(1, 3, 3, profile=1)]
+    free = AdaSrsf(**LWF, skip_blocked=True, eta_frac=0.0)
+    assert gantt(run_with(free, trace))["B"] == (1, 4, (3, 4, 5))
+
+
+def test_who_exchanges_nothing_is_in_nobodys_way():
+    trace = [Job(0, 3, 6, profile=0), Job(1, 3, 3, profile=3)]
+    assert gantt(run_with(ADA, trace))["B"] == (1, 4, (3, 4, 5))
+    trace = [Job(0, 3, 6, profile=3), Job(1, 3, 3, profile=0)]
+    assert gantt(run_with(ADA, trace))["B"] == (1, 4, (3, 4, 5))
+
+
+def test_jobs_of_one_decision_see_each_other():
+    # Both come at 0 and both want a part of server 1.
+    run = run_with(ADA, [Job(0, 3, 6, profile=0), Job(0, 3, 6, profile=0)])
+    assert gantt(run) == {"A": (0, 6, (0, 1, 2)), "B": (6, 12, (0, 1, 2))}
+
+
+def test_service_orders_and_those_behind_pass():
+    #                  0  2    6      A holds both GPUs to 2. Then B has 2 x 2 GPU-s, C 1 x 3: C
+    # GPU 0            AAACCC         starts, B waits for both; D (1 x 5) passes it. SJF: B first.
+    trace = [Job(0, 2, 2), Job(1, 2, 2), Job(1, 1, 3), Job(1, 1, 5)]
+    assert gantt(run_with(ADA, trace, servers=1)) == {
+        "A": (0, 2, (0, 1)), "C": (2, 5, (0,)), "D": (2, 7, (1,)), "B": (7, 9, (0, 1)),
+    }  # fmt: skip
+    assert gantt(run_with(SJF, trace, servers=1))["B"] == (2, 4, (0, 1))
+
+
+def test_other_servers_are_tried_before_it_waits():
+    # Server 1 has least work left (A's 4 s), but its NIC carries A: B goes to servers 2 and 3.
+    topology = cluster(4, 2)
+    held = [Held((0, 1, 2), 5.0), Held((4,), 50.0, 3), Held((6,), 60.0, 3)]
+    view = view_with(2, topology, held, physics=comm_physics(topology, BYTES), profile=1)
+    assert ADA.decide(view).starts[0].gpus.tolist() == [5, 7]
+    assert SJF.decide(view).starts[0].gpus.tolist() == [3, 5]
+
+
+def test_one_beside_another_is_all_that_a_nic_bears():
+    one, two = Held((0, 4), profile=0), Held((1, 5), profile=2)
+    assert started(5, 2, [one]) == (1, 2, 3, 5, 6)
+    assert started(5, 1, [one]) is None  # too large beside 10 bytes
+    assert started(4, 2, [one, two]) is None
+    assert started(4, 3, [one, two]) == (2, 3, 6, 7)  # it exchanges nothing
+    assert started(2, 0, [one, two]) == (2, 3)  # one server needs no NIC
+
+
+@pytest.mark.parametrize("eta", [-0.1, np.nan, np.inf])
+def test_a_wrong_eta_is_refused(eta):
+    with pytest.raises(GpuYardError, match=r"scheduler.eta_frac is .*finite number, 0 or more"):
+        AdaSrsf(**LWF, skip_blocked=True, eta_frac=eta)

@@ -1,0 +1,216 @@
+"""Dally: leases, delay timers by tier, network-sensitive order."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sim.errors import GpuYardError
+from sim.event_log import Kind
+from sim.physics.physics import Physics
+from sim.placers.consolidated import Consolidated
+from sim.placers.first_fit import FirstFit
+from sim.placing.delay_timers import Accepted, auto_patience, usual_leases
+from sim.run import Run
+from sim.schedulers.dally import Dally
+from sim.schedulers.fifo import Fifo
+from sim.schedulers.las import Las
+from sim.sharing.off import NoSharing
+from sim.topology.topology import Topology
+from tests.sim.worlds import Attempt, Job, attempts, cluster, physics_of, play, world
+
+
+def dally(timers: str = "manual", **given: float) -> Dally:
+    """Leases of 10 s; a rack will do after 2 of them, anything after 4."""
+    plain = {"lease_s": 10.0, "rack_leases": 2.0, "network_leases": 4.0, "history_leases": 20.0}
+    return Dally(timers=timers, **{**plain, **given})
+
+
+def slow_between(topology: Topology, *, server_s: float) -> Physics:
+    """A step takes 1 s, and `server_s` more on several servers."""
+    plain = physics_of(topology)
+    spread = np.arange(topology.num_servers + 1) > 1
+    server_row = np.where(spread, server_s, 0.0)[None, :]
+    return replace(plain, network=replace(plain.network, server_s=server_row))
+
+
+def stays(run: Run) -> dict[str, list[Attempt]]:
+    """The attempts, those that renewed leases have cut joined again."""
+    joined: dict[str, list[Attempt]] = {}
+    for job, each in attempts(run.log).items():
+        found = joined.setdefault(job, [])
+        for stay in each:
+            if found and (found[-1].end_s, found[-1].gpus) == (stay.start_s, stay.gpus):
+                stay = Attempt(found.pop().start_s, stay.end_s, stay.gpus)
+            found.append(stay)
+    return joined
+
+
+# A and C hold one GPU of each server, B has left; the gang D wants two from 1 on.
+APART = [Job(0, 1, 90), Job(0, 1, 0.5), Job(0, 1, 90), Job(1, 2, 5)]
+LONG = {"lease_s": 100.0, "rack_leases": 0.2, "network_leases": 0.4}  # 20 s and 40 s
+
+
+def test_a_gang_holds_out_for_a_machine_then_takes_a_rack():
+    #          0 1                 21   26            90
+    # GPU 0    AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
+    # GPU 1    B...................DDDDD
+    # GPU 2    CCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC
+    # GPU 3    ....................DDDDD
+    run = play(world(APART, cluster(2, 2)), dally(**LONG))
+    assert stays(run) == {
+        "A": [(0, 90, (0,))],
+        "B": [(0, 0.5, (1,))],
+        "C": [(0, 90, (2,))],
+        "D": [(21, 26, (1, 3))],
+    }
+
+
+def test_a_machine_that_comes_free_ends_the_wait():
+    # The same, but A leaves server 0 at 9, before the timer of D is over.
+    jobs = [Job(0, 1, 9), *APART[1:]]
+    assert stays(play(world(jobs, cluster(2, 2)), dally(**LONG)))["D"] == [(9, 14, (0, 1))]
+
+
+def test_between_racks_the_second_timer_counts():
+    # One server a rack: D takes GPUs 1 and 3 not 20 but 40 s after it came.
+    topology = cluster(2, 2, servers_per_rack=1)
+    assert stays(play(world(APART, topology), dally(**LONG)))["D"] == [(41, 46, (1, 3))]
+
+
+def test_variants_wait_not_at_all_or_for_ever():
+    topology = cluster(2, 2, servers_per_rack=1)
+    run = play(world(APART, topology), dally("no_wait", **LONG))
+    assert stays(run)["D"] == [(1, 6, (1, 3))]
+    run = play(world(APART, topology), dally("consolidated", **LONG))
+    assert stays(run)["D"] == [(90, 95, (0, 1))]
+
+
+def test_it_differs_from_waiting_for_ever_and_from_las():
+    # D: Dally 21-26 on GPUs 1 and 3, after its timer; consolidated 90-95, when A and C are gone;
+    # least attained service with first fit 1-6 on GPUs 1 and 3, at once.
+    rules = {"sharing": NoSharing()}
+    waits = Fifo(placer=Consolidated(), skip_blocked=True, **rules)
+    serves = Las(placer=FirstFit(), quantum_gpu_s=1000.0, **rules)
+    found = [stays(play(world(APART, cluster(2, 2)), each))["D"] for each in (waits, serves)]
+    assert found == [[(90, 95, (0, 1))], [(1, 6, (1, 3))]]
+    assert stays(play(world(APART, cluster(2, 2)), dally(**LONG)))["D"] == [(21, 26, (1, 3))]
+
+
+# Leases of 10 s that end at different times, so that no lease end frees a server of 4 for E:
+#            0    5  7 8  10      15   17       20
+# GPU 0      AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA...  leases from 0
+# GPU 1      BBBBBB.DDDDDDDDDDDDDDDDDDDDDDDDDDDDDDD...  D's from 7
+# GPU 2, 3   BBBBBB................................
+# GPU 4      CCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC...  from 0
+# GPU 5      .....FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF...  from 5
+# GPU 6, 7   ......................................     E, 4 GPUs, waits from 8 on
+def staggered(work_s: float) -> list[Job]:
+    """A, B, C, F, D, E in order of rows: named A to F by `stays`, so that E is `F`."""
+    long_s = 500.0
+    return [Job(0, 1, long_s), Job(0, 3, 6), Job(0, 1, long_s), Job(5, 1, long_s),
+            Job(7, 1, long_s), Job(8, 4, work_s)]  # fmt: skip
+
+
+def test_auto_begins_at_6_and_12_leases():
+    for per_rack, start_s in ((8, 68), (1, 128)):
+        topology = cluster(2, 4, servers_per_rack=per_rack)
+        run = play(world(staggered(5.0), topology), dally("auto"))
+        assert stays(run)["F"] == [(start_s, start_s + 5, (2, 3, 6, 7))]
+
+
+def test_a_spread_gang_tries_for_a_machine_after_every_lease():
+    # It accepts the rack 20 s after it came, 28, and has a lease of 10 s; it accepts the same GPUs
+    # again 20 s after that assignment, 48, not when the lease ends; work of 25 s takes three.
+    run = play(world(staggered(25.0), cluster(2, 4)), dally())
+    gpus = (2, 3, 6, 7)
+    assert stays(run)["F"] == [(28, 38, gpus), (48, 58, gpus), (68, 73, gpus)]
+
+
+def test_who_was_hurt_most_chooses_first_when_leases_end():
+    # Servers of 3 GPUs, a step takes 1 s on one server and 2 s on two. C finds only GPUs 2 and 5
+    # and does half the work: at 10 it has done 5, A and B 10. It takes server 0, A server 1, and B
+    # what is left: with half of its 5 s left to do a second it ends at 20.
+    #          0         10   15   20
+    # GPU 0,1  AAAAAAAAAACCCCC
+    # GPU 2    CCCCCCCCCCBBBBBBBBBB
+    # GPU 3,4  BBBBBBBBBBAAAAA
+    # GPU 5    CCCCCCCCCCBBBBBBBBBB
+    topology = cluster(2, 3)
+    physics = slow_between(topology, server_s=1.0)
+    jobs = [Job(0, 2, 15), Job(0, 2, 15), Job(0, 2, 10)]
+    run = play(world(jobs, topology, physics=physics), dally("no_wait"))
+    assert stays(run) == {
+        "A": [(0, 10, (0, 1)), (10, 15, (3, 4))],
+        "B": [(0, 10, (3, 4)), (10, 20, (2, 5))],
+        "C": [(0, 10, (2, 5)), (10, 15, (0, 1))],
+    }
+
+
+def test_gangs_above_a_machine_or_a_rack_do_not_wait_for_what_cannot_be():
+    run = play(world([Job(0, 4, 5), Job(0, 8, 5)], cluster(4, 2, servers_per_rack=2)), dally())
+    assert stays(run) == {"A": [(0, 5, (0, 1, 2, 3))], "B": [(5, 10, tuple(range(8)))]}
+
+
+def test_the_history_holds_waits_of_a_lease_or_more():
+    # B is new and takes the GPU when A's lease ends, after 1 lease; A has it back at 15, 1.5
+    # leases after it was last given it. Mean 1.25, deviation 0.25: 1.75, rounded up 2.
+    #          0         10   15        25
+    # GPU 0    AAAAAAAAAABBBBBAAAAAAAAAA
+    scheduler = dally("auto")
+    run = play(world([Job(0, 1, 20), Job(0, 1, 5)], cluster(1, 1)), scheduler)
+    assert stays(run) == {"A": [(0, 10, (0,)), (15, 25, (0,))], "B": [(10, 15, (0,))]}
+    assert scheduler.timers.machine.usual_leases(1, 25.0) == 2
+    assert scheduler.timers.rack.usual_leases(1, 25.0) == 1
+    scheduler.reset(0)
+    assert scheduler.timers.machine.usual_leases(1, 25.0) == 1
+
+
+@pytest.mark.parametrize(
+    ("machine", "rack", "patience"),
+    [
+        ([], [], (6, 12)),  # nothing known: 1, below the least
+        ([2.0, 4.0], [5.0, 9.0], (6, 12)),  # 3 + 2 x 1 = 5; 7 + 2 x 2 = 11
+        ([4.0, 10.0], [9.0, 13.2], (13, 16)),  # 7 + 2 x 3; 11.1 + 2 x 2.1 = 15.3
+        ([10.0, 20.0], [20.0, 24.0], (20, 24)),  # 25 above 0.8 x 24 = 19.2, up 20; 26 above 24
+    ],
+)
+def test_timers_by_hand(machine: list[float], rack: list[float], patience: tuple[int, int]):
+    assert auto_patience(usual_leases(machine), usual_leases(rack), 24.0) == patience
+
+
+def test_old_entries_are_forgotten():
+    accepted = Accepted(history_s=100.0)
+    accepted.record(4, 0.0, 9.0)
+    accepted.record(4, 50.0, 5.0)
+    accepted.record(4, 60.0, 0.99)  # less than a lease
+    accepted.record(8, 60.0, 30.0)  # another demand
+    assert [accepted.usual_leases(4, now_s) for now_s in (60.0, 100.0, 101.0, 151.0)] == [
+        11, 11, 5, 1,
+    ]  # fmt: skip
+
+
+def test_a_lease_that_ends_is_renewed_at_no_cost():
+    run = play(world([Job(0, 2, 25)], cluster(1, 2), restart_s=60.0), dally())
+    assert attempts(run.log)["A"] == [
+        Attempt(0, 10, (0, 1)),
+        Attempt(10, 20, (0, 1)),
+        Attempt(20, 25, (0, 1)),
+    ]
+    assert run.finish_s[0] == 25
+    assert (run.log.kind == Kind.EXPIRE).sum() == 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"lease_s": 0.0}, r"lease_s is 0.*above 0"),
+        ({"timers": "never"}, r"timers is 'never'.*auto, manual, no_wait, consolidated"),
+        ({"rack_leases": -1.0}, r"rack_leases is -1.*0 or more"),
+        ({"network_leases": 1.0}, r"network_leases is 1.*at least.*rack_leases"),
+        ({"history_leases": 0.5}, r"history_leases is 0.5.*1 or more"),
+    ],
+)
+def test_bad_values_are_refused(wrong: dict[str, float | str], told: str):
+    with pytest.raises(GpuYardError, match=told):
+        dally(**{"timers": "manual", **wrong})

@@ -1,0 +1,145 @@
+"""Shares of time on types of GPU, carried out in rounds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sim.errors import GpuYardError
+from sim.physics.physics import Physics
+from sim.placers.first_fit import FirstFit
+from sim.schedulers.gavel import Gavel
+from sim.schedulers.las import Las
+from sim.shares.gavel_lp import MAX_MIN, TOTAL_THROUGHPUT, Classes, time_shares
+from sim.sharing.off import NoSharing
+from sim.topology.topology import Topology
+from sim.traits import Demands
+from tests.sim.worlds import Job, attempts, cluster, gantt, physics_of, play, world
+
+RULES = {"placer": FirstFit(), "sharing": NoSharing()}
+OLD_AND_NEW = cluster(2, 1, types=("old", "new"))
+
+
+def gavel(policy: str = MAX_MIN, round_s: float = 5.0) -> Gavel:
+    return Gavel(placer=FirstFit(), round_s=round_s, policy=policy)
+
+
+def paces(topology: Topology, *fast: float) -> Physics:
+    """Profile p is `fast[p]` times as fast on the second type (new) as on the first (old)."""
+    known = physics_of(topology, slowdown=np.ones((len(fast), len(fast))).tolist())
+    compute_s = np.array([[1.0, 1.0 / pace] for pace in fast])
+    return replace(known, catalogue=replace(known.catalogue, compute_s=compute_s))
+
+
+def classes(speed: list[list[float]], gpus: list[float], jobs: list[int]) -> Classes:
+    """Two types, and no mix of them."""
+    table = np.column_stack([np.array(speed), np.zeros(len(speed))])
+    use = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+    return Classes(np.array(jobs), np.array(gpus), table, use)
+
+
+@pytest.mark.parametrize("policy", [MAX_MIN, TOTAL_THROUGHPUT])
+def test_the_job_that_gains_most_from_a_type_gets_it(policy: str):
+    # A is four times as fast on the new type, B half as fast. Relative to half of the time on each,
+    # A reaches 0.4 on the old and 1.6 on the new, B 1.33 and 0.67.
+    #             0         10             40
+    # GPU 0 old   BBBBBBBBBBBBBBBBBBBB...BB
+    # GPU 1 new   AAAAAAAAAA
+    jobs = [Job(0, 1, 40), Job(0, 1, 40, profile=1)]
+    yard = world(jobs, OLD_AND_NEW, physics=paces(OLD_AND_NEW, 4.0, 0.5))
+    assert gantt(play(yard, gavel(policy))) == {"A": (0, 10, (1,)), "B": (0, 40, (0,))}
+
+
+def test_las_differs_since_it_takes_no_notice_of_types():
+    jobs = [Job(0, 1, 40), Job(0, 1, 40, profile=1)]
+    yard = world(jobs, OLD_AND_NEW, physics=paces(OLD_AND_NEW, 4.0, 0.5))
+    las = play(yard, Las(**RULES, quantum_gpu_s=5.0))
+    assert gantt(las) == {"A": (0, 40, (0,)), "B": (0, 80, (1,))}
+
+
+def test_jobs_change_types_when_a_round_begins():
+    # A (1.2 times as fast on the new type) has it until B (4 times) comes at 2 and finds the old
+    # one. The round at 5 turns them round: B has done 3 of its 43 and does the rest in 10 s. Then
+    # A, which has done 6 + 10, goes back and does its 24 in 20 s.
+    #             0 2  5         15                  35
+    # GPU 0 old   ..BBBAAAAAAAAAA
+    # GPU 1 new   AAAAABBBBBBBBBBAAAAAAAAAAAAAAAAAAAA
+    jobs = [Job(0, 1, 40, profile=1), Job(2, 1, 43)]
+    yard = world(jobs, OLD_AND_NEW, physics=paces(OLD_AND_NEW, 4.0, 1.2))
+    assert attempts(play(yard, gavel(TOTAL_THROUGHPUT)).log) == {
+        "A": [(0, 5, (1,)), (5, 15, (0,)), (15, 35, (1,))],
+        "B": [(2, 5, (0,)), (5, 15, (1,))],
+    }
+
+
+def test_jobs_alike_take_turns():
+    # Half of the time each. At 5 A has had 5 s, B nothing; at 10 both 5 of 5; at 15 A 10 of 7.5.
+    #         0    5    10   15   20   25   30   35   40
+    # GPU 0   AAAAABBBBBAAAAABBBBBAAAAABBBBBAAAAABBBBB
+    jobs = [Job(0, 1, 20), Job(0, 1, 20)]
+    run = play(world(jobs, cluster(1, 1)), gavel())
+    assert attempts(run.log) == {
+        "A": [(start, start + 5, (0,)) for start in (0, 10, 20, 30)],
+        "B": [(start, start + 5, (0,)) for start in (5, 15, 25, 35)],
+    }
+    # Least attained service lets B go on at 10, where it is level with A.
+    las = play(world(jobs, cluster(1, 1)), Las(**RULES, quantum_gpu_s=5.0))
+    assert attempts(las.log)["B"][0] == (5, 15, (0,))
+
+
+def test_a_large_gang_gets_a_smaller_share_of_the_time():
+    # Two GPUs: A wants both, B and C one each. The same GPU-seconds each: A half as much time as
+    # the others, a third of it: they have the other two thirds at once.
+    shares = time_shares(classes([[1.0, 0.0]] * 2, [2.0, 1.0], [1, 2]), np.array([2, 0]), MAX_MIN)
+    assert shares[:, 0] == pytest.approx([1 / 3, 2 / 3], abs=1e-4)
+
+
+def test_the_least_throughput_is_as_large_as_it_can_be():
+    # A reaches 0.4 on one type and 1.6 on the other, B 8/9 and 10/9. With x of its time on the
+    # other A has 0.4 + 1.2 x and B 10/9 - 2/9 x: level at x = 1/2, where both have 1.
+    two = classes([[0.4, 1.6], [8 / 9, 10 / 9]], [1.0, 1.0], [1, 1])
+    shares = time_shares(two, np.array([1, 1]), MAX_MIN)
+    assert shares[:, :2] == pytest.approx(np.full((2, 2), 0.5), abs=1e-4)
+    # The sum is largest, 1.6 + 8/9, with A on the other type all the time.
+    shares = time_shares(two, np.array([1, 1]), TOTAL_THROUGHPUT)
+    assert shares[:, :2] == pytest.approx(np.array([[0.0, 1.0], [1.0, 0.0]]), abs=1e-6)
+
+
+def test_classes_are_worth_their_number():
+    # Three alike and one other on two GPUs of one type: all four half of the time.
+    shares = time_shares(classes([[1.0, 0.0]] * 2, [1.0, 1.0], [3, 1]), np.array([2, 0]), MAX_MIN)
+    assert shares[:, 0] == pytest.approx([0.5, 0.5], abs=1e-4)
+
+
+def test_nobody_idles_where_the_worst_off_is_served():
+    # A can use one type only, B both: A has all of the first, B all of the second.
+    two = classes([[1.0, 0.0], [0.5, 1.5]], [1.0, 1.0], [1, 1])
+    shares = time_shares(two, np.array([1, 1]), MAX_MIN)
+    assert shares[:, :2] == pytest.approx(np.array([[1.0, 0.0], [0.0, 1.0]]), abs=1e-4)
+
+
+def test_a_type_that_a_job_refuses_is_never_its_own():
+    # A is faster on the new type, but accepts only the old one (bit 0).
+    demands = Demands(*(np.array(v) for v in ([1000, 1000], [0, 0], [0, 0], [1, 3])))
+    jobs = [Job(0, 1, 10), Job(0, 1, 10, profile=1)]
+    physics = paces(OLD_AND_NEW, 4.0, 2.0)
+    run = play(world(jobs, OLD_AND_NEW, physics=physics, traits={"demands": demands}), gavel())
+    assert gantt(run) == {"A": (0, 10, (0,)), "B": (0, 5, (1,))}
+
+
+def test_a_gang_that_no_type_can_hold_runs_across_types():
+    jobs = [Job(0, 2, 10), Job(0, 1, 10, profile=1)]
+    physics = paces(OLD_AND_NEW, 4.0, 4.0)
+    run = play(world(jobs, OLD_AND_NEW, physics=physics), gavel())
+    assert np.isfinite(run.finish_s).all()
+    assert (0, 1) in [stay.gpus for stay in attempts(run.log)["A"]]
+
+
+def test_an_unknown_policy_is_refused():
+    with pytest.raises(GpuYardError, match=r"policy is fairest; use one of max_min, total"):
+        gavel("fairest")
+
+
+def test_a_round_of_nothing_is_refused():
+    with pytest.raises(GpuYardError, match=r"round_s is -1.*above 0"):
+        gavel(round_s=-1)

@@ -1,0 +1,294 @@
+"""The linear score, with weights set by hand: those not named are 0."""
+
+import contextlib
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.errors import GpuYardError, SignalError, SimulationError
+from sim.linear.episode import played_jct_s
+from sim.linear.names import FORWARD_FEATURES, START_FEATURES
+from sim.metrics.job_times import counted, jct_s
+from sim.placers.consolidated import Consolidated
+from sim.schedulers.linear_score import LinearScore
+from sim.schedulers.sjf import Sjf
+from sim.sharing.off import NoSharing
+from sim.signals import Signal
+from sim.simulator import Simulator, simulate
+from sim.traits import ANY_TYPE, Demands
+from tests.oracle.cases import Case, cases
+from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
+
+NEVER = {"bias": -5.0}  # no forward is worth it
+SPREAD_STEP = (0.0, 0.0, 0.5)  # seconds a step over two servers: 1.5 times as slow
+
+
+def linear(start: dict[str, float], forward: dict[str, float] = NEVER, **given) -> LinearScore:
+    values = {"window": 16, "patience_s": 1e9, "use_durations": True, "weights_file": None} | given
+    weights = {
+        "start": dict.fromkeys(START_FEATURES, 0.0) | start,
+        "forward": dict.fromkeys(FORWARD_FEATURES, 0.0) | forward,
+    }
+    return LinearScore(**{"weights": weights, **values})
+
+
+TWO_APART = [Job(0, 1, 100), Job(0, 1, 100), Job(10, 2, 60)]
+
+
+def apart(spread: float) -> LinearScore:
+    """Likes to leave servers partly free, so A and B stand on one server each."""
+    return linear({"bias": 1.0, "fragments": 0.5, "spread": spread})
+
+
+def test_a_gang_starts_spread_where_that_costs_less_than_waiting_scores():
+    # ln 1.5 = 0.41: with weight -1 the spread place scores 1 - 0.41 > 0, with -4 it does not.
+    #          0   10                100
+    # GPU 0    AAAAAAAAAAAAAAAAAAAAA       GPU 2  BBBBBBBBBBBBBBBBBBBBB
+    # GPU 1        CCCCCCCCCCCCCCCCC       GPU 3      CCCCCCCCCCCCCCCCC     60 s of work in 90 s
+    topology = cluster(2, 2)
+    physics = physics_of(topology, server_s=SPREAD_STEP)
+    run = play(world(TWO_APART, topology, physics=physics), apart(-1.0))
+    assert gantt(run) == {"A": (0, 100, (0,)), "B": (0, 100, (2,)), "C": (10, 100, (1, 3))}
+    #          0   10                100        160
+    # GPU 0, 1 AAAAAAAAAAAAAAAAAAAAACCCCCCCCCCC
+    run = play(world(TWO_APART, topology, physics=physics), apart(-4.0))
+    assert gantt(run)["C"] == (100, 160, (0, 1))
+
+
+def test_sjf_consolidated_never_spreads_and_packs():
+    # GPU 0, 1  A and B;  GPU 2, 3  C from 10 on: best fit leaves it a whole server
+    topology = cluster(2, 2)
+    physics = physics_of(topology, server_s=SPREAD_STEP)
+    sjf = Sjf(placer=Consolidated(), sharing=NoSharing(), skip_blocked=True)
+    run = play(world(TWO_APART, topology, physics=physics), sjf)
+    assert gantt(run) == {"A": (0, 100, (0,)), "B": (0, 100, (1,)), "C": (10, 70, (2, 3))}
+
+
+FOUR = [Job(0, 1, 1000), Job(100, 1, 400), Job(200, 1, 600), Job(300, 1, 200)]
+
+
+def test_waiting_jobs_are_forwarded_to_where_there_is_room_now():
+    #         0 100  500 700  1000 1300     B goes at once; C and D wait at home until 500, where D
+    # GPU 0   AAAAAAAAAAAAAAAAAAA           is shorter and so scores more; C goes at 700.
+    # GPU 1   .BBBBBBDDDDCCCCCCCCCCC
+    scheduler = linear(
+        {"bias": 1.0}, {"bias": -1.5, "placeable": 2.0, "duration": -0.2, "load_difference": 0.1}
+    )
+    run = play(world(FOUR, cluster(2, 1), partitions=2), scheduler)
+    assert gantt(run) == {
+        "A": (0, 1000, (0,)),
+        "B": (100, 500, (1,)),
+        "C": (700, 1300, (1,)),
+        "D": (500, 700, (1,)),
+    }
+    assert run.forwards.tolist() == [0, 1, 1, 1]
+
+
+def test_without_a_hop_left_everybody_waits_at_home():
+    scheduler = linear({"bias": 1.0, "duration": -0.1}, {"bias": 1.0})
+    run = play(world(FOUR, cluster(2, 1), partitions=2, max_forwards=0), scheduler)
+    assert gantt(run)["D"] == (1000, 1200, (0,))
+    assert run.forwards.sum() == 0
+
+
+def test_it_shares_a_gpu_where_the_slow_down_is_worth_it():
+    # Both 1.2 times as slow: 4 ln 1.2 = 0.73 < 1.  B does 400 s in 480 s; A has 600 left then.
+    # GPU 0   AAAAAAAAAAAAA    0-1080
+    #         BBBBBB           0-480
+    jobs, topology = [Job(0, 1, 1000), Job(0, 1, 400)], cluster(1, 1)
+    physics = physics_of(topology, slowdown=((1.2,),))
+    for weight, expected in ((-4.0, (0, 480)), (-8.0, (0, 400))):
+        scheduler = linear({"bias": 1.0, "own_slowdown": weight, "duration": -0.1})
+        run = play(world(jobs, topology, physics=physics, max_tenants=2), scheduler)
+        assert gantt(run)["B"][:2] == pytest.approx(expected)
+        began_s = 0 if weight == -4.0 else 400
+        assert gantt(run)["A"][0] == began_s
+
+
+def test_a_pair_that_does_not_fit_is_never_put_together():
+    topology = cluster(1, 1)
+    physics = physics_of(topology, infeasible=[(0, 0)])
+    run = play(
+        world([Job(0, 1, 10), Job(0, 1, 10)], topology, physics=physics, max_tenants=2),
+        linear({"bias": 1.0}),
+    )
+    assert gantt(run) == {"A": (0, 10, (0,)), "B": (10, 20, (0,))}
+
+
+def test_an_idle_partition_must_start_the_best_there_is():
+    # Nothing is worth starting. GPU 1 stays empty; B is shorter, so it comes first.
+    # GPU 0   BBAAAA
+    run = play(
+        world([Job(0, 1, 400), Job(0, 1, 200)], cluster(1, 2)),
+        linear({"bias": -5.0, "duration": -1.0}),
+    )
+    assert gantt(run) == {"A": (200, 600, (0,)), "B": (0, 200, (0,))}
+
+
+@pytest.mark.parametrize(("patience_s", "began_s"), [(300.0, 310.0), (5000.0, 1000.0)])
+def test_an_old_job_with_a_compact_place_is_not_kept_waiting(patience_s: float, began_s: float):
+    # Nothing happens at 310: the scheduler asks to be woken when B runs out of patience.
+    run = play(
+        world([Job(0, 1, 1000), Job(10, 1, 100)], cluster(1, 2)),
+        linear({"bias": -5.0}, patience_s=patience_s),
+    )
+    assert gantt(run)["B"] == (began_s, began_s + 100, (1,) if began_s < 1000 else (0,))
+
+
+def test_old_jobs_have_a_quarter_of_the_window():
+    # Window 4: at 1000 four short jobs would fill it; the long B has waited 990 s.
+    jobs = [Job(0, 1, 1000), Job(10, 1, 5000), *(Job(900, 1, 50) for _ in range(4))]
+    scheduler = linear({"bias": 1.0, "age": 1.0}, window=4, patience_s=500.0)
+    assert gantt(play(world(jobs, cluster(1, 1)), scheduler))["B"][0] == 1000
+    scheduler = linear({"bias": 1.0, "age": 1.0}, window=4, patience_s=5000.0)
+    assert gantt(play(world(jobs, cluster(1, 1)), scheduler))["B"][0] > 1000
+
+
+def test_a_job_too_large_for_its_partition_is_sent_where_it_fits():
+    # Servers 0 and 1 are partition 0, server 2 is partition 1: its one GPU never holds the gang.
+    jobs = [Job(0, 2, 10, home=1)]
+    run = play(world(jobs, cluster(3, 1), partitions=2), linear({"bias": 1.0}))
+    assert gantt(run) == {"A": (0, 10, (0, 1))}
+
+
+def test_demands_decide_where_a_gang_goes():
+    # Two GPUs a server, but cores for one worker of C: it spreads although server 1 is empty.
+    topology = dataclasses.replace(cluster(2, 2), server_cpu_milli=np.full(2, 1000))
+    demands = Demands(*(np.full(1, n) for n in (1000, 600, 0, ANY_TYPE)))
+    yard = world([Job(0, 2, 10)], topology, traits={"demands": demands})
+    assert gantt(play(yard, linear({"bias": 1.0}))) == {"A": (0, 10, (0, 2))}
+
+
+def test_features_of_one_placement():
+    # A holds GPU 0. B (2 GPUs, 1 h) has waited 600 s; from server 0 it takes GPUs 1 and 2, from
+    # server 1, the last one looked at, GPUs 2 and 3.
+    topology = cluster(2, 2)
+    physics = physics_of(topology, server_s=SPREAD_STEP)
+    yard = world([Job(0, 1, 9e4), Job(0, 2, 3600)], topology, physics=physics)
+    refuses = linear({"bias": -1.0, "duration": 0.5})
+    views = yard.views(refuses.needs)
+    yard.advance()
+    yard.apply(refuses.decide(views.view()))  # idle: the longer job A is forced in
+    yard.state.world["wake_s"] = 600.0
+    yard.advance()
+    view = views.view()
+    assert (view.now_s, view.queued.tolist()) == (600.0, [1])
+    assert refuses.decide(view).starts == ()
+    seen = dict(zip(START_FEATURES, refuses.desk(view).start_x.tolist(), strict=True))
+    assert seen["bias"] == 1.0
+    assert seen["spread"] == 0.0
+    assert seen["duration"] == pytest.approx(0.0)
+    assert seen["age"] == pytest.approx(np.log(2) / 2.5)
+    assert seen["relative_age"] == pytest.approx(np.log(1 + 1 / 6) / 2.5)
+    assert seen["gang"] == 0.25
+    assert seen["occupancy"] == 0.25
+    assert seen["pressure"] == pytest.approx(np.log(1.5))
+    assert (seen["shared"], seen["fragments"]) == (0.0, 0.0)
+
+
+def test_blind_it_reads_no_prediction_and_looks_at_small_gangs():
+    blind = linear({"bias": 1.0, "gang": -0.1}, use_durations=False, window=1)
+    assert (blind.name, blind.needs) == (
+        "linear_score_blind", Signal.PROFILE | Signal.INTERFERENCE,
+    )  # fmt: skip
+    jobs = [Job(0, 2, 100), Job(1, 2, 10, np.nan), Job(2, 1, 50, np.nan)]
+    run = play(world(jobs, cluster(1, 2)), blind)
+    assert gantt(run)["C"] == (100, 150, (0,))
+    assert gantt(run)["B"] == (150, 160, (0, 1))
+    with pytest.raises(SignalError, match="no duration predictions"):
+        play(world(jobs, cluster(1, 2)), linear({"bias": 1.0}))
+
+
+def random_yard(seed: int) -> Simulator:
+    rng = np.random.default_rng(seed)
+    topology = cluster(6, 4, servers_per_rack=2)
+    physics = physics_of(
+        topology, slowdown=((1.1, 1.4), (1.3, 1.6)), server_s=(0, 0, 0.3, 0.5, 0.7, 0.8, 0.9),
+        infeasible=[(1, 1)], nic_factor=(1.0, 1.0, 1.5),
+    )  # fmt: skip
+    at_s = np.cumsum(rng.exponential(40.0, 120))
+    jobs = [
+        Job(float(at), int(rng.choice([1, 1, 2, 4, 6])), float(rng.uniform(30, 2000)),
+            float(rng.uniform(30, 2000)), int(rng.integers(2)), int(rng.integers(3)))
+        for at in at_s
+    ]  # fmt: skip
+    return world(jobs, topology, physics=physics, partitions=3, max_tenants=2)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_run_in_compiled_code_is_the_same_run(seed: int):
+    rng = np.random.default_rng(seed)
+    scheduler = linear(
+        dict(zip(START_FEATURES, rng.normal(0, 2, 17), strict=True)),
+        dict(zip(FORWARD_FEATURES, rng.normal(0, 2, 6), strict=True)) | {"placeable": 8.0},
+        patience_s=3000.0,
+    )
+    run = play(random_yard(seed), scheduler)
+    assert run.forwards.sum() > 0
+    assert played_jct_s(random_yard(seed), scheduler) == jct_s(run)[counted(run)].mean()
+
+
+@settings(max_examples=15)
+@given(case=cases(most_partitions=3, most_jobs=30, life=True), seed=st.integers(0, 9))
+def test_any_weights_are_legal_in_several_partitions_through_all_of_life(
+    case: Case, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    scheduler = linear(
+        dict(zip(START_FEATURES, rng.normal(0, 2, 17), strict=True)),
+        dict(zip(FORWARD_FEATURES, rng.normal(0, 2, 6), strict=True)),
+        patience_s=20.0,
+        window=int(rng.integers(1, 6)),
+    )
+    simulator = Simulator(**case.arguments())
+    # A gang of more workers than any server that is left can take waits for ever.
+    with contextlib.suppress(SimulationError):
+        simulate(simulator, scheduler, seed, None)
+    assert np.all(simulator.state.job["forwards"] <= case.rules.max_forwards)
+
+
+def test_one_scheduler_may_play_one_world_after_another():
+    scheduler = linear({"bias": 1.0})
+    first = gantt(play(world(FOUR, cluster(2, 1)), scheduler))
+    play(random_yard(0), scheduler)
+    assert gantt(play(world(FOUR, cluster(2, 1)), scheduler)) == first
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"window": 0}, "scheduler.window is 0; it must be 1 or more"),
+        ({"patience_s": -1.0}, "scheduler.patience_s is -1.0"),
+        ({"patience_s": np.inf}, "scheduler.patience_s is inf"),
+        ({"weights": {"start": {}}}, "scheduler.weights.start.bias is None"),
+        ({"weights": {}}, "scheduler.weights.start is None"),
+        ({"weights": {"start": dict.fromkeys(START_FEATURES, 0.0), "fwd": {}}}, "has 'fwd'"),
+        ({"weights_file": "nowhere.yaml"}, "weights_file is nowhere.yaml, which cannot be read"),
+    ],
+)
+def test_bad_values_are_refused(given: dict[str, object], told: str):
+    with pytest.raises(GpuYardError, match=told.replace(".", r"\.")):
+        linear({}, **given)
+
+
+def test_a_feature_that_does_not_exist_is_refused():
+    with pytest.raises(GpuYardError, match="'spred'; it takes bias, spread"):
+        linear({"spred": 1.0})
+    with pytest.raises(GpuYardError, match="gang is nan; it must be a finite number"):
+        linear({"gang": np.nan})
+
+
+def test_a_file_of_weights_is_read_instead(tmp_path: Path):
+    path = tmp_path / "mine.yaml"
+    names = "".join(f"  {name}: 0.5\n" for name in START_FEATURES)
+    path.write_text(f"start:\n{names}forward:\n" + "".join(f"  {n}: 2\n" for n in FORWARD_FEATURES))
+    scheduler = linear({"bias": -1.0}, weights_file=str(path))
+    assert set(scheduler.weights["start"].values()) == {0.5}
+    assert set(scheduler.weights["forward"].values()) == {2.0}
+    path.write_text("just words")
+    with pytest.raises(GpuYardError, match="holds no mapping"):
+        linear({}, weights_file=str(path))

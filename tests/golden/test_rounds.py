@@ -1,0 +1,207 @@
+"""What every round-based scheduler does: who keeps, moves, waits, and when it is asked."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from sim.errors import SimulationError
+from sim.outages.changes import Change
+from sim.placers.consolidated import Consolidated
+from sim.placers.packed import Packed
+from sim.protocols import Placer
+from sim.rounds import RoundScheduler, Share
+from sim.signals import Signal
+from sim.traits import Elastic
+from sim.view import ClusterView
+from tests.sim.worlds import Job, attempts, changes, cluster, gantt, play, world
+
+Shares = list[tuple[int, int]]
+
+
+def always(*shares: tuple[int, int]) -> Callable[[float], Shares]:
+    return lambda now_s: list(shares)  # noqa: ARG005
+
+
+class Told(RoundScheduler):
+    """Allots what a function of the time says, to those of the jobs that are there."""
+
+    order_name = "told"
+    order_needs = Signal.NONE
+
+    def __init__(
+        self, say: Callable[[float], Shares], *, placer: Placer, round_s: float, spare: bool = False
+    ) -> None:
+        super().__init__(placer=placer, round_s=round_s)
+        self.say, self.spare = say, spare
+        self.asked_s: list[float] = []
+
+    def allot(self, view: ClusterView) -> list[Share]:
+        self.asked_s.append(view.now_s)
+        there = {*view.queued.tolist(), *view.running.tolist()}
+        return [Share(job, gpus) for job, gpus in self.say(view.now_s) if job in there]
+
+    def leftovers(self, view: ClusterView) -> list[Share]:
+        there = sorted([*view.queued.tolist(), *view.running.tolist()])
+        return [Share(job, int(view.jobs.num_gpus[job])) for job in there if self.spare]
+
+
+class MakesRoom(Told):
+    makes_room = True
+
+
+def test_equal_shares_keep_their_gpus_whatever_the_order():
+    # The order of importance is turned round at every round; nobody moves.
+    jobs = [Job(0, 1, 20), Job(0, 2, 20), Job(0, 1, 20)]
+    orders = {0: [0, 1, 2], 1: [2, 1, 0]}
+
+    def say(now_s: float) -> Shares:
+        return [(job, jobs[job].num_gpus) for job in orders[int(now_s / 5) % 2]]
+
+    told = Told(say, placer=Packed(), round_s=5.0)
+    run = play(world(jobs, cluster(1, 4), restart_s=3.0), told)
+    assert gantt(run) == {"A": (0, 20, (0,)), "B": (0, 20, (1, 2)), "C": (0, 20, (3,))}
+    assert told.asked_s == [0, 5, 10, 15, 20]
+    assert run.restarts.sum() == 0
+
+
+def test_only_the_job_whose_number_changes_moves():
+    # At 5 B grows from one GPU to two; A and C stay where they are.
+    #         0    5    10
+    # GPU 0   AAAAAAAAAA
+    # GPU 1   BBBBBBBBBB
+    # GPU 2   CCCCCCCCCC
+    # GPU 3        BBBBB
+    traits = {"elastic": Elastic(np.array([1, 1, 1]), np.array([1, 2, 1]))}
+    jobs = [Job(0, 1, 10), Job(0, 1, 15), Job(0, 1, 10)]
+    told = Told(
+        lambda now_s: [(0, 1), (1, 1 if now_s < 5 else 2), (2, 1)], placer=Packed(), round_s=5.0
+    )
+    run = play(world(jobs, cluster(1, 4), traits=traits), told)
+    assert attempts(run.log) == {
+        "A": [(0, 10, (0,))],
+        "B": [(0, 5, (1,)), (5, 10, (1, 3))],
+        "C": [(0, 10, (2,))],
+    }
+
+
+def test_who_finds_no_place_for_its_new_share_stays_as_it_was():
+    # At 5 B is to have two GPUs of one server, but A and C hold one of each.
+    traits = {"elastic": Elastic(np.array([1, 1, 1]), np.array([1, 2, 1]))}
+    jobs = [Job(0, 1, 10), Job(0, 1, 10), Job(0, 1, 10)]
+    told = Told(
+        lambda now_s: [(0, 1), (1, 1 if now_s < 5 else 2), (2, 1)],
+        placer=Consolidated(), round_s=5.0,
+    )  # fmt: skip
+    run = play(world(jobs, cluster(2, 2), traits=traits, restart_s=1.0), told)
+    assert gantt(run)["A"][1] == gantt(run)["B"][1] == 10
+    assert run.restarts.sum() == 0
+
+
+def test_between_rounds_newcomers_start_and_nobody_is_preempted():
+    # B finds room at 2, C at 3 does not. The round at 5 gives A's GPU to C, the one at
+    # 10 gives it back.
+    #         0 2  5    10   15
+    # GPU 0   AAAAACCCCCAAAAA
+    # GPU 1   ..BBBBBBBB
+    rounds = [[(0, 1), (1, 1)], [(2, 1), (1, 1)], [(0, 1)], []]
+    told = Told(lambda now_s: rounds[int(now_s / 5)], placer=Packed(), round_s=5.0)
+    yard = world([Job(0, 1, 10), Job(2, 1, 8), Job(3, 1, 5)], cluster(1, 2))
+    assert attempts(play(yard, told).log) == {
+        "A": [(0, 5, (0,)), (10, 15, (0,))],
+        "B": [(2, 10, (1,))],
+        "C": [(5, 10, (0,))],
+    }
+
+
+def test_a_round_begins_late_where_nobody_was_there():
+    # Rounds at 0 and 5; none is due at 7 when A is gone and B comes, so B starts as a newcomer, and
+    # the next is at 10. Where the cluster was empty for longer, the round begins with the job.
+    told = Told(always((0, 1), (1, 1), (2, 1)), placer=Packed(), round_s=5.0)
+    run = play(world([Job(0, 1, 6), Job(7, 1, 1), Job(33, 1, 4)], cluster(1, 1)), told)
+    assert gantt(run) == {"A": (0, 6, (0,)), "B": (7, 8, (0,)), "C": (33, 37, (0,))}
+    assert told.asked_s[:2] == [0, 5]
+    assert 35 in told.asked_s
+
+
+# A and C share the first server, B and D the second; C and D are short. E is as large as a server.
+WIDE = [Job(0, 1, 12), Job(0, 1, 12), Job(0, 1, 2), Job(0, 1, 2), Job(1, 2, 4)]
+
+
+def wide(now_s: float) -> Shares:
+    """A first and B last; from the round at 5 on E before B."""
+    if now_s < 5:
+        return [(0, 1), (2, 1), (1, 1), (3, 1)]
+    return [(0, 1), (4, 2), (1, 1)]
+
+
+def test_room_is_made_for_the_more_important():
+    # At 5 E needs a whole server. B, which comes later in the list, moves beside A.
+    #         0 2  5   9  12
+    # GPU 0   AAAAAAAAAAAA
+    # GPU 1   CC   BBBBBBB
+    # GPU 2   BBBBBEEEE
+    # GPU 3   DD   EEEE
+    run = play(world(WIDE, cluster(2, 2)), MakesRoom(wide, placer=Consolidated(), round_s=5.0))
+    assert attempts(run.log) == {
+        "A": [(0, 12, (0,))],
+        "B": [(0, 5, (2,)), (5, 12, (1,))],
+        "C": [(0, 2, (1,))],
+        "D": [(0, 2, (3,))],
+        "E": [(5, 9, (2, 3))],
+    }
+
+
+def test_without_that_the_wide_job_waits():
+    # Until 12, when A and B are gone: the next round is due at 15, but what is free may be had.
+    run = play(world(WIDE, cluster(2, 2)), Told(wide, placer=Consolidated(), round_s=5.0))
+    assert gantt(run)["B"] == (0, 12, (2,))
+    assert gantt(run)["E"] == (12, 16, (0, 1))
+
+
+def test_what_is_left_over_goes_to_whom_the_list_left_out():
+    # Until 10 the list names A alone; B has the GPU left over, and keeps it at every round.
+    def say(now_s: float) -> Shares:
+        return [(0, 1)] if now_s < 10 else [(1, 1)]
+
+    jobs = [Job(0, 1, 10), Job(0, 1, 10)]
+    spare = Told(say, placer=Packed(), round_s=5.0, spare=True)
+    run = play(world(jobs, cluster(1, 2), restart_s=1.0), spare)
+    assert gantt(run) == {"A": (0, 10, (0,)), "B": (0, 10, (1,))}
+    strict = play(world(jobs, cluster(1, 2)), Told(say, placer=Packed(), round_s=5.0))
+    assert gantt(strict)["B"] == (10, 20, (0,))
+
+
+def test_a_job_named_twice_is_started_once():
+    class Twice(Told):
+        def newcomers(self, view: ClusterView) -> list[Share]:
+            return [Share(job, gpus) for job in view.queued.tolist() for gpus in (2, 1)]
+
+    traits = {"elastic": Elastic(np.array([1, 1]), np.array([2, 2]))}
+    told = Twice(lambda now_s: [(0, 2), (1, 2)][: 1 + (now_s > 9)], placer=Packed(), round_s=99.0)
+    run = play(world([Job(0, 2, 4), Job(1, 2, 4)], cluster(1, 3), traits=traits), told)
+    # B comes at 1, finds one GPU and takes it: half as fast.
+    assert gantt(run) == {"A": (0, 4, (0, 1)), "B": (1, 9, (2,))}
+
+
+def test_rounds_shorter_than_restarts_still_do_work():
+    # A and B are to have the GPU by turns of 2 s, and each return costs 5 s. B first runs from 2 to
+    # 4. A is back at 4, makes progress from 9 on and gives way at the round at 10, and so on.
+    #         0 2 4     10    16      r: restarting
+    # GPU 0   AABBrrrrrArrrrrB...
+    def say(now_s: float) -> Shares:
+        return [(int(now_s / 2) % 2, 1)] if now_s < 30 else [(0, 1), (1, 1)]
+
+    told = Told(say, placer=Packed(), round_s=2.0)
+    run = play(world([Job(0, 1, 9), Job(0, 1, 9)], cluster(1, 1), restart_s=5.0), told)
+    found = attempts(run.log)
+    assert found["A"][:2] == [(0, 2, (0,)), (4, 10, (0,))]
+    assert found["B"][:2] == [(2, 4, (0,)), (10, 16, (0,))]
+
+
+def test_a_run_that_cannot_go_on_ends_and_says_so():
+    # The only server closes for good: no round after that can help.
+    told = Told(always((0, 1)), placer=Packed(), round_s=5.0)
+    yard = world([Job(0, 1, 10)], cluster(1, 1), outages=changes((3, 0, Change.CLOSE)))
+    with pytest.raises(SimulationError, match="nothing"):
+        play(yard, told)

@@ -1,0 +1,107 @@
+"""The step of a job alone on given GPUs: as the kernel charges it, and its extremes."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from sim.decision import Decision, Start
+from sim.physics.alone_step import AloneStep, scattered_gpus, spread_ratio
+from sim.physics.no_network import NoNetwork
+from sim.physics.physics import Physics
+from sim.physics.traffic import MIX
+from tests.physics.network_worlds import GB, catalogue_of, network_of, racks, traffic_of
+from tests.sim.scripted import Scripted
+from tests.sim.worlds import Job, cluster, physics_of, play, world
+
+PLACES = ([0, 1], [0, 4], [4, 12], [0, 1, 4, 5], [0, 4, 1, 5], [0, 4, 8, 12], [3])
+
+
+def linked(topology, *rows) -> Physics:
+    """Physics whose communication is that of shared links."""
+    traffic = traffic_of(*rows)
+    catalogue = catalogue_of(len(rows))
+    base = physics_of(cluster(1, 1), slowdown=np.ones((len(rows), len(rows))).tolist())
+    return Physics(
+        catalogue=catalogue,
+        pairs=base.pairs,
+        network=NoNetwork().tables(catalogue, topology),
+        reference_gpu="p100",
+        links=network_of(topology, traffic),
+    )
+
+
+def charged_s(physics: Physics, topology, gpus) -> float:
+    """Step that the kernel charges: what 1 s of work takes, over the reference step."""
+    jobs = [Job(0, len(gpus), 1.0)]
+    script = Scripted(Decision(starts=(Start(0, np.array(gpus)),)))
+    run = play(world(jobs, topology, physics=physics), script)
+    least = AloneStep(physics, topology).least_s(0, len(gpus))
+    return float(run.finish_s[0]) * least
+
+
+@pytest.mark.parametrize("gpus", PLACES)
+def test_rings_on_links_step_as_in_a_run(gpus):
+    topology = racks()
+    physics = linked(topology, {})
+    alone = AloneStep(physics, topology)
+    assert alone.step_s(0, np.array(gpus)) == pytest.approx(charged_s(physics, topology, gpus))
+
+
+@pytest.mark.parametrize("gpus", PLACES)
+def test_tables_step_as_in_a_run(gpus):
+    topology = racks()
+    tables = dataclasses.replace(
+        physics_of(topology, server_s=[0.0, 0.0, 0.5, 0.7, 0.9]).network,
+        rack_s=np.array([[0.0, 0.0, 0.25]]),
+        local_s=np.array([[0.0, 0.0, 0.1, 0.2, 0.3]]),
+    )
+    physics = dataclasses.replace(physics_of(topology), network=tables)
+    alone = AloneStep(physics, topology)
+    assert alone.step_s(0, np.array(gpus)) == pytest.approx(charged_s(physics, topology, gpus))
+
+
+def test_the_slowest_type_sets_the_pace():
+    topology = cluster(2, 2, types=("x", "y"))
+    physics = physics_of(topology, compute_s=(1.0, 2.5))
+    alone = AloneStep(physics, topology)
+    slow = np.flatnonzero(topology.server_gpu_type == 1)[0]
+    first = int(topology.server_first_gpu[slow])
+    assert alone.step_s(0, np.array([first])) == 2.5
+    assert alone.step_s(0, np.array([0, 2])) == 2.5
+
+
+PAIRS = {"pattern": MIX, "tensor_width": 2, "tensor_bytes": 10 * GB, "grad_bytes": 0.1 * GB}
+
+
+def test_what_is_cut_matters_on_links():
+    # Two tensor pairs on two servers: two and two keep both whole, three and one cut one.
+    topology = racks()
+    alone = AloneStep(linked(topology, PAIRS), topology)
+    assert alone.step_s(0, np.array([0, 1, 4, 5])) < 0.6 * alone.step_s(0, np.array([0, 1, 2, 4]))
+
+
+def test_the_least_is_on_the_fewest_servers():
+    topology = racks()
+    alone = AloneStep(linked(topology, PAIRS), topology)
+    assert alone.least_s(0, 4) == alone.step_s(0, np.arange(4))
+    assert alone.least_s(0, 6) <= alone.step_s(0, np.arange(6))
+    assert alone.least_s(0, 6) < alone.most_s(0, 6)
+
+
+def test_the_widest_spread_takes_a_server_each():
+    topology = racks(servers=4, gpus=4)
+    assert scattered_gpus(topology, 2).tolist() == [0, 8]  # servers 0 and 2: two racks
+    assert scattered_gpus(topology, 4).tolist() == [0, 4, 8, 12]
+    assert scattered_gpus(topology, 6).tolist() == [0, 4, 8, 12, 1, 9]
+    assert sorted(scattered_gpus(topology, 16).tolist()) == list(range(16))
+
+
+def test_rho_is_the_worst_kind_of_job():
+    topology = racks()
+    physics = linked(topology, {}, {"grad_bytes": 8 * GB})
+    alone = AloneStep(physics, topology)
+    worst = max(alone.most_s(p, 4) / alone.least_s(p, 4) for p in (0, 1))
+    found = spread_ratio(alone, np.array([0, 1, 0, 1]), np.array([4, 4, 1, 1]))
+    assert found == worst > 1.5
+    assert spread_ratio(alone, np.array([0, 1]), np.array([1, 1])) == 1.0

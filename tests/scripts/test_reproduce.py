@@ -1,0 +1,185 @@
+"""`reproduce.py` and `tune_baselines.py`: cells, resuming, limits of entries, files, errors."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICK = ("experiment=league", "debug=quick")
+FEW = (
+    "lineup.entries=["
+    "{role: published, overrides: ['scheduler=fifo'], windows: 1, cells: [0]},"
+    "{role: composite, overrides: ['scheduler=sjf,smallest_gang', 'forwarding=steal']},"
+    "{role: global_queue, overrides: ['scheduler=srtf'], agents: 1, name: upper}]"
+)
+RESULTS = {
+    "comparison.csv", "comparison.md", "league.csv", "league.md", "league.png", "ranks.csv",
+    "ranks.png", "jct_bars.png",
+}  # fmt: skip
+
+
+def parts(folder: Path) -> dict[str, int]:
+    """Stored runs and when each was written."""
+    return {path.name: path.stat().st_mtime_ns for path in (folder / "parts").glob("*.json")}
+
+
+def test_the_league_in_small_and_again(done):
+    outcome = done("reproduce", *QUICK, FEW, "jobs=2")
+    left = {path.name for path in outcome.folder.iterdir()}
+    assert left >= RESULTS
+    table = pd.read_csv(outcome.folder / "comparison.csv")
+    # 2 cells x 2 windows x 3, and fifo once; topologies that `quick` makes equal are one cell
+    assert len(table) == 13
+    assert set(table["workload"]) == {"venus_like", "philly_like"}
+    assert set(table["topology"]) == {"small_leaf_spine"}
+    assert set(table["jobs_finished"]) == {48}
+    league = pd.read_csv(outcome.folder / "league.csv").set_index("scheduler")
+    assert league.loc["upper", ["information", "agents", "runs"]].tolist() == ["oracle", 1, 4]
+    assert league.loc["fifo+consolidated+own", ["fewer_runs", "runs"]].tolist() == [1, 1]
+    ranks = pd.read_csv(outcome.folder / "ranks.csv")
+    assert set(ranks["scheduler"]) == set(league.index) - {"fifo+consolidated+own"}
+    assert ranks["mean_rank"].sum() == pytest.approx(6.0)  # 1 + 2 + 3
+    assert set(ranks["blocks"]) == {4}  # two traces, two windows
+    assert "fifo+consolidated+own †" in (outcome.folder / "league.md").read_text()
+
+    before = parts(outcome.folder)
+    again = done("reproduce", *QUICK, FEW, "jobs=2")
+    assert parts(outcome.folder) == before
+    assert "13 runs, 13 of them done before" in again.err
+    pd.testing.assert_frame_equal(pd.read_csv(again.folder / "comparison.csv"), table)
+
+
+@pytest.mark.slow
+def test_what_is_stored_is_taken_where_the_run_is_the_same(done):
+    words = [*QUICK, FEW, "most_cells=1", "jobs=1"]
+    done("reproduce", *words)
+    assert "4 runs, 4 of them done before" in done("reproduce", *words, "windows=1").err
+    assert "4 runs, 0 of them" in done("reproduce", *words, "windows=1", "seed=5").err
+
+
+@pytest.mark.slow
+def test_runs_that_fail_do_not_end_the_others(start, done):
+    # a gang of 32 GPUs fits no partition of 16; the global queue can take it
+    words = [*QUICK, FEW, "most_cells=1", "jobs=1", "workload.max_gang=64"]
+    outcome = start("reproduce", *words)
+    outcome.failed_with("5 of 7 runs failed", "failures.txt", "failed=skip")
+    told = (outcome.folder / "failures.txt").read_text()
+    assert "fits none of the 4 partitions" in told and "window 1" in told
+    rest = done("reproduce", *words, "failed=skip")
+    assert set(pd.read_csv(rest.folder / "league.csv")["scheduler"]) == {"upper"}
+
+
+def test_a_killed_run_goes_on_where_it_was(done, tmp_path):
+    folder = tmp_path / "run"
+    words = [*QUICK, FEW, "jobs=1", "windows=8", f"hydra.run.dir={folder}"]
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "scripts" / "reproduce.py"), *words],
+        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while len(parts(folder)) < 5 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    first = parts(folder)
+    assert 5 <= len(first) < 49
+    assert not (folder / "league.csv").exists()
+    outcome = done("reproduce", *words[:-1])
+    assert f"49 runs, {len(first)} of them done before" in outcome.err
+    whole = parts(folder)
+    assert len(whole) == 49
+    assert {name: whole[name] for name in first} == first  # none was made again
+    assert len(pd.read_csv(folder / "comparison.csv")) == 49
+
+
+def test_cells_that_differ_in_anything_else_are_told_apart(done):
+    outcome = done(
+        "reproduce", *QUICK, FEW, "windows=1", "jobs=1",
+        'reproduce.cells=[["estimator.sigma=0.0,2.0"]]',
+        "reproduce.paper=[{what: JCT, scheduler: sjf+consolidated+steal, against: upper,"
+        " metric: jct_mean_s, claim: 0.69}]",
+    )  # fmt: skip
+    table = pd.read_csv(outcome.folder / "comparison.csv")
+    assert set(table["workload"]) == {
+        "venus_like [estimator.sigma=0.0]", "venus_like [estimator.sigma=2.0]"
+    }  # fmt: skip
+    claims = pd.read_csv(outcome.folder / "paper.csv")
+    assert claims["cell"].tolist() == ["all", "estimator.sigma=0.0", "estimator.sigma=2.0"]
+    assert set(claims["claim"]) == {0.69}
+    assert "69" in (outcome.folder / "paper.md").read_text()
+
+
+def test_the_list_names_every_experiment_with_the_node():
+    listed = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "reproduce.py")],
+        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+        timeout=60,
+    )  # fmt: skip
+    assert listed.returncode == 0, listed.stderr
+    names = [line.split()[0] for line in listed.stdout.splitlines()]
+    assert "league" in names and "headline" not in names
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("experiment=headline",), ("headline has no node `reproduce`", "league")),
+        (("experiment=leage",), ("did you mean experiment=league?",)),
+        ((*QUICK, "lineup.entries=[{role: published, overrides: ['scheduler=nobody,sjff']},"
+          "{role: published, overrides: ['scheduler=fifo', 'placer=nowhere']}]"),
+         ("entries[0] needs scheduler=nobody, scheduler=sjff", "did you mean sjf",
+          "entries[1] needs placer=nowhere", "missing=skip")),
+        ((*QUICK, "lineup.entries=[{role: published, overrides: ['scheduler=fifo'], windows: 0}]"),
+         ("entries[0].windows is 0",)),
+        ((*QUICK, "lineup.entries=[{role: published, overrides: ['scheduler=fifo'], cells: 3}]"),
+         ("entries[0].cells is 3",)),
+        ((*QUICK, "lineup.entries=[{role: published, overrides: ['scheduler=fifo'], name: a},"
+          "{role: published, overrides: ['scheduler=sjf'], name: a}]"),
+         ("entries[0]", "entries[1]", "same scheduler a")),
+        ((*QUICK, FEW, "jobs=0"), ("jobs is 0",)),
+        ((*QUICK, FEW, "failed=never"), ("failed is 'never'",)),
+        ((*QUICK, FEW, "most_cells=0"), ("most_cells is 0",)),
+        ((*QUICK, FEW, "reproduce.cells=[3]"), ("cells[0] is 3",)),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_one_message(start, words, told):
+    start("reproduce", *words).failed_with(*told)
+
+
+@pytest.mark.slow
+def test_a_broken_part_is_named(start, done):
+    outcome = done("reproduce", *QUICK, FEW, "windows=1", "most_cells=1", "jobs=1")
+    path = sorted((outcome.folder / "parts").iterdir())[0]
+    path.write_text("{")
+    start("reproduce", *QUICK, FEW, "windows=1", "most_cells=1", "jobs=1").failed_with(path.name)
+    assert done("reproduce", *QUICK, FEW, "windows=1", "most_cells=1", "jobs=1", "fresh=true")
+    assert json.loads(path.read_text())["labels"]["window"] == 0
+
+
+def test_tuning_names_the_best_setting(done):
+    outcome = done(
+        "tune_baselines", "debug=quick", "jobs=1", "most_cells=1",
+        "lineup.entries=[{role: reference, name: las, agents: 1,"
+        " overrides: ['scheduler=las', 'scheduler.quantum_gpu_s=60,3600']}]",
+    )  # fmt: skip
+    table = pd.read_csv(outcome.folder / "tuned.csv")
+    assert table["baseline"].tolist() == ["las", "las"]
+    assert set(table["setting"]) == {"quantum_gpu_s=60", "quantum_gpu_s=3600"}
+    assert table["best"].tolist() == [1, 0] and table["ratio"].is_monotonic_increasing
+    assert table["runs"].tolist() == [2, 2]
+
+
+def test_quick_serves_an_evaluation_too(done):
+    outcome = done("evaluate", "experiment=headline", "+debug=quick", FEW.replace(
+        ", windows: 1, cells: [0]", ""), "jobs=1")  # fmt: skip
+    table = pd.read_csv(outcome.folder / "comparison.csv")
+    assert len(table) == 4 * 2 and set(table["topology"]) == {"small_leaf_spine"}

@@ -1,0 +1,80 @@
+"""`tune_linear_score.py`: what it writes, resuming, and what it refuses."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sim.linear.names import FORWARD_FEATURES, START_FEATURES
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = (
+    "workload.num_jobs=60", "topology=small_leaf_spine", "workload.max_gang=8", "train_windows=1",
+    "train_jobs=40", "validation_windows=1", "population=4", "jobs=1",
+)  # fmt: skip
+
+
+def curve(folder: Path) -> list[dict[str, str]]:
+    with (folder / "tuning.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_it_tunes_writes_weights_that_run_and_goes_on_where_it_stopped(done):
+    first = done("tune_linear_score", *TINY, "generations=2", "name=mine", folder="first")
+    path = first.folder / "mine.yaml"
+    text = path.read_text()
+    weights = yaml.safe_load(text)
+    assert tuple(weights["start"]) == START_FEATURES
+    assert tuple(weights["forward"]) == FORWARD_FEATURES
+    assert text.startswith("# python scripts/tune_linear_score.py workload.num_jobs=60")
+    assert "seed 0" in text
+    assert [row["generation"] for row in curve(first.folder)] == ["1", "2"]
+    assert "on 1 validation windows" in first.out
+
+    # Four generations in one go, or two and two: the same search.
+    more = ("generations=4", f"resume={first.folder}", "name=mine")
+    resumed = done("tune_linear_score", *TINY, *more, folder="resumed")
+    whole = done("tune_linear_score", *TINY, "generations=4", "jobs=2", folder="whole")
+    assert curve(resumed.folder) == curve(whole.folder)
+
+    run = done(
+        "simulate", "scheduler=linear_score", "agents.count=4", f"scheduler.weights_file={path}",
+        "workload.num_jobs=40", "topology=small_leaf_spine", "workload.max_gang=8", folder="run",
+    )  # fmt: skip
+    assert "linear_score" in run.out
+
+
+def test_ctrl_c_keeps_the_latest_mean(tmp_path):
+    words = [*TINY, "generations=100000", f"hydra.run.dir={tmp_path}", "name=kept"]
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "scripts" / "tune_linear_score.py"), *words],
+        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    until = time.monotonic() + 200
+    while not (tmp_path / "tuning.csv").is_file() and time.monotonic() < until:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert "Interrupted: not validated." in (tmp_path / "kept.yaml").read_text()
+    assert (tmp_path / "checkpoint.pickle").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("generations=0",), ("generations is 0",)),
+        (("sigma=0",), ("sigma is 0",)),
+        (("jobs=0",), ("jobs is 0",)),
+        (("scheduler=sjf",), ("linear_score",)),
+        (("resume=nowhere",), ("nowhere", "checkpoint.pickle")),
+    ],
+)
+def test_what_cannot_be_is_one_message(start, words, told):
+    start("tune_linear_score", *TINY, *words).failed_with(*told)

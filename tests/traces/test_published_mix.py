@@ -1,0 +1,135 @@
+"""Dally's workloads: published marginals hold exactly, work includes what the network adds."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from sim.errors import TraceError
+from sim.estimators.none import NoEstimator
+from sim.jobs import JobTable
+from sim.physics.dally_profiles import DallyProfiles
+from sim.traces.ideal_workload import IdealWorkload
+from sim.traces.published_mix import PublishedMix, draw_published
+from sim.traces.setting import Setting
+from sim.traces.trace import Trace
+from tests.contract.compositions import CONF
+
+BATCH_COUNTS = {1: 270, 2: 13, 4: 52, 8: 109, 16: 42, 32: 11, 40: 1, 48: 1, 56: 1}
+MODELS = {"mobilenet_v3": 125, "bert_large": 125, "resnet50": 125, "alexnet": 53, "resnet18": 38,
+          "vgg11": 34}  # fmt: skip
+
+
+def workload(name: str, *overrides: str) -> IdealWorkload:
+    """The file of conf/workload, on the network `none` unless overridden."""
+    plain = ["topology=dally_4x4", "network=none", f"workload={name}"]
+    with initialize_config_dir(str(CONF), version_base=None):
+        config = compose(config_name="base", overrides=[*plain, *overrides])
+    OmegaConf.resolve(config)
+    return instantiate(config.workload, _convert_="all")
+
+
+def setting(gpus: int = 128) -> Setting:
+    return Setting(
+        gpus=gpus, partitions=1, skew=0.0, catalogue=DallyProfiles(gpu_types=["v100"]),
+        estimator=NoEstimator(),
+    )  # fmt: skip
+
+
+def window(made: IdealWorkload, index: int = 0) -> JobTable:
+    return made.window(part="test", index=index, setting=setting(), seed=0)
+
+
+def trace_of(made: IdealWorkload, seed: int) -> Trace:
+    return draw_published(made._mix, np.random.default_rng(seed), "t")
+
+
+def counts(values: Any) -> dict[Any, int]:
+    found, number = np.unique(values, return_counts=True)
+    return dict(zip(found.tolist(), number.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_batch_has_the_published_marginals_whatever_the_seed(seed: int):
+    trace = trace_of(workload("dally_batch"), seed)
+    assert counts(trace.num_gpus) == BATCH_COUNTS
+    assert counts(trace.model.astype(str)) == MODELS
+    assert np.median(trace.duration_s) == pytest.approx(14_195, rel=1e-3)
+    assert trace.duration_s.mean() == pytest.approx(52_714, rel=1e-3)
+    assert trace.duration_s.max() == pytest.approx(761_516, rel=1e-3)
+    assert set(trace.submit_s) == {0.0}
+
+
+def test_gpu_hours_are_about_those_published():
+    for name, hours, jobs in (("dally_batch", 13_054, 500), ("dally_poisson", 13_413, 411)):
+        made = workload(name)
+        traces = [trace_of(made, seed) for seed in range(40)]
+        work_h = [(trace.num_gpus * trace.duration_s).sum() / 3600 for trace in traces]
+        assert len(traces[0]) == jobs
+        assert np.mean(work_h) == pytest.approx(hours, rel=0.03)
+
+
+def test_poisson_gaps_have_the_mean_asked_for():
+    for mean_gap_s in (416, 1453, 2908):
+        made = workload("dally_poisson", f"workload.mix.mean_gap_s={mean_gap_s}")
+        gaps_s = np.concatenate([np.diff(trace_of(made, seed).submit_s) for seed in range(20)])
+        assert gaps_s.mean() == pytest.approx(mean_gap_s, rel=0.05)
+        assert gaps_s.std() == pytest.approx(mean_gap_s, rel=0.1)
+
+
+def test_windows_differ_and_repeat_themselves():
+    made = workload("dally_batch")
+    first, again, other = window(made), window(made), window(made, 1)
+    np.testing.assert_array_equal(first.duration_s, again.duration_s)
+    assert not np.array_equal(first.num_gpus, other.num_gpus)
+    np.testing.assert_allclose(np.sort(first.duration_s), np.sort(other.duration_s))
+    assert first.measured.all()
+
+
+def test_work_is_the_ideal_time_and_what_the_network_adds_at_best():
+    quiet = window(workload("dally_batch"))
+    slow = window(workload("dally_batch", "network=tiered_rings"))
+    np.testing.assert_array_equal(quiet.num_gpus, slow.num_gpus)
+    stretch = slow.duration_s / quiet.duration_s
+    np.testing.assert_array_equal(stretch[slow.num_gpus == 1], 1.0)
+    # BERT on 8 GPUs of a server: 1.702 ms of communication beside 1.71 ms of compute.
+    bert = (slow.num_gpus == 8) & (slow.profile == 5)
+    np.testing.assert_allclose(stretch[bert], 1.0 + 1.702 / 1.71, rtol=1e-3)
+
+
+def test_fewer_jobs_are_a_sample_and_models_are_those_of_the_catalogue():
+    jobs = window(workload("dally_batch", "workload.num_jobs=80", "workload.max_gang=8"))
+    assert len(jobs) == 80
+    assert jobs.num_gpus.max() <= 8
+    assert len(set(jobs.profile.tolist())) == 6
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("workload.num_jobs=501", r"num_jobs is 501; the mix has 500"),
+        ("workload.thin=8", r"thin is 8"),
+        ("workload.load=0.9", r"load has no meaning"),
+        ("workload.mix.sigma=-1", r"mix.sigma is -1.*0 or more"),
+        ("workload.mix.mean_gap_s=0", r"mean_gap_s is 0.*above 0"),
+        ("workload.mix.gang_correlation=2", r"gang_correlation is 2.*from -1 to 1"),
+        ("workload.mix.gang_counts=[1,2]", r"2 numbers \[1, 2\] for 9 gangs"),
+    ],
+)
+def test_bad_values_are_refused(override: str, told: str):
+    with pytest.raises(Exception, match=told) as caught:  # hydra wraps what a part raises
+        workload("dally_batch", override)
+    causes = [caught.value, caught.value.__cause__]
+    assert any(isinstance(cause, TraceError) for cause in causes)
+
+
+def test_a_mix_of_one_job():
+    mix = PublishedMix(
+        gang_sizes=[4], gang_counts=[1], models=["vgg11"], model_shares=[1.0], median_s=60.0,
+        sigma=1.0, bend=0.0, gang_correlation=0.0, mean_gap_s=5.0,
+    )  # fmt: skip
+    trace = draw_published(mix, np.random.default_rng(0), "one")
+    assert (trace.num_gpus[0], trace.duration_s[0], trace.submit_s[0]) == (4, 60.0, 0.0)

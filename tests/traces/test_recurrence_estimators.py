@@ -1,0 +1,199 @@
+"""Estimators that learn from finished runs: hand-worked values, and no look at the future."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interference.duration_forest import RandomForestEstimator
+from sim.errors import TraceError
+from sim.estimators.group_median import GroupMedian
+from sim.estimators.last_of_group import LastOfGroup
+from sim.estimators.recurrence import RunningMedian, group_keys, identity_of, past_of
+from sim.estimators.recurrence_features import NAMES, recurrence_features
+from sim.traces.trace import Trace
+
+FOREST = {
+    "trees": 10, "min_leaf": 3, "features_frac": 0.5, "refit_jobs": 25, "first_jobs": 20,
+    "train_jobs": 1000, "smearing": False, "prior_s": 100.0,
+}  # fmt: skip
+
+
+def texts(values) -> np.ndarray:
+    return np.array(list(values), dtype=object)
+
+
+def trace_of(submit_s, duration_s, *, group=None, user=None, gang=None, vc=None) -> Trace:
+    jobs = len(submit_s)
+    blank = texts([""] * jobs)
+    return Trace(
+        name="hand",
+        job_id=texts(map(str, range(jobs))),
+        submit_s=np.array(submit_s, dtype=np.float64),
+        num_gpus=np.ones(jobs, dtype=np.int64) if gang is None else np.array(gang),
+        duration_s=np.array(duration_s, dtype=np.float64),
+        user=blank if user is None else texts(user),
+        vc=blank if vc is None else texts(vc),
+        group=None if group is None else texts(group),
+    )
+
+
+def estimated(estimator, trace: Trace) -> list[float]:
+    return estimator.estimate(trace, np.random.default_rng(0)).tolist()
+
+
+# Job:        0   1   2   3   4   5   6      group g runs for 10, 20, 60 s; they finish at 10, 21,
+SUBMIT_S = [0, 1, 12, 25, 80, 80, 81]  # 72. Job 4 knows all three, job 3 two of them, job 2 one.
+DURATION_S = [10, 20, 60, 5, 7, 9, 3]
+GROUPS = "gggghkg"
+USERS = "aaaaabb"
+
+
+def test_the_last_run_to_finish_counts():
+    trace = trace_of(SUBMIT_S, DURATION_S, group=GROUPS, user=USERS)
+    # 0, 1: nobody has finished. 4: user a's median of 5, 10, 20, 60. 5: b has none, all have.
+    assert estimated(LastOfGroup(prior_s=600.0), trace) == [600, 600, 10, 20, 15, 15, 60]
+
+
+def test_the_median_of_all_runs():
+    trace = trace_of(SUBMIT_S, DURATION_S, group=GROUPS, user=USERS)
+    # Job 3 finishes at 30, so job 6 knows 10, 20, 60 and 5.
+    assert estimated(GroupMedian(prior_s=600.0), trace) == [600, 600, 10, 15, 15, 15, 15]
+
+
+def test_a_run_that_finishes_at_the_submission_is_not_known_yet():
+    trace = trace_of([0, 10, 10.5], [10, 0, 4], group="ggg")
+    assert estimated(LastOfGroup(prior_s=1.0), trace) == [1, 1, 0]
+
+
+def test_without_groups_owner_and_gang_stand_in():
+    plain = {"submit_s": range(4), "duration_s": [1] * 4, "gang": [1, 1, 2, 1]}
+    assert group_keys(trace_of(**plain, group="abca")).tolist() == [0, 1, 2, 0]
+    by_user = group_keys(trace_of(**plain, user="xxxy", vc="vvvv"))
+    assert [len({int(by_user[0]), int(by_user[j])}) for j in (1, 2, 3)] == [1, 2, 2]
+    by_vc = group_keys(trace_of(**plain, vc="vvvw"))
+    assert [len({int(by_vc[0]), int(by_vc[j])}) for j in (1, 2, 3)] == [1, 2, 2]
+    by_gang = group_keys(trace_of(**plain))
+    assert [len({int(by_gang[0]), int(by_gang[j])}) for j in (1, 2, 3)] == [1, 2, 1]
+    assert identity_of(trace_of(**plain, user="xxxy")) == ["user"]
+    assert identity_of(trace_of(**plain, group="abca", vc="v   ")) == ["group", "vc"]
+    assert identity_of(trace_of(**plain)) == []
+
+
+@settings(max_examples=30)
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30))
+def test_the_running_median_is_the_median(values):
+    running = RunningMedian()
+    for value in values:
+        running.add(value)
+    assert running.median == pytest.approx(np.median(values))
+
+
+def random_trace(jobs: int, seed: int) -> Trace:
+    """Half the jobs are runs of 20 groups whose durations differ by 5 %."""
+    rng = np.random.default_rng(seed)
+    group = np.where(rng.random(jobs) < 0.5, rng.integers(20, size=jobs), 1000 + np.arange(jobs))
+    usual_s = np.exp(np.random.default_rng(9).normal(4.0, 1.5, 1000 + jobs))
+    return trace_of(
+        np.cumsum(rng.exponential(30.0, jobs)),
+        usual_s[group] * np.exp(0.05 * rng.standard_normal(jobs)),
+        group=map(str, group),
+        user=map(str, rng.integers(5, size=jobs)),
+        gang=rng.choice([1, 2, 4], jobs),
+    )
+
+
+ESTIMATORS = {
+    "last": LastOfGroup(prior_s=60.0),
+    "median": GroupMedian(prior_s=60.0),
+    "forest": RandomForestEstimator(**FOREST),
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_what_finishes_later_changes_nothing(name: str):
+    trace, cut = random_trace(150, 1), 90
+    later = trace.submit_s + trace.duration_s >= trace.submit_s[cut]
+    other = dataclasses.replace(
+        trace, duration_s=np.where(later, 10.0 * trace.duration_s + 1e4, trace.duration_s)
+    )
+    estimate_s = estimated(ESTIMATORS[name], trace)
+    assert estimated(ESTIMATORS[name], other)[: cut + 1] == estimate_s[: cut + 1]
+    assert np.isfinite(estimate_s).all()
+    assert min(estimate_s) >= 0
+    assert estimated(ESTIMATORS[name], trace) == estimate_s
+    assert ESTIMATORS[name].information == "predicted"
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_runs_of_known_groups_are_predicted_closely(name: str):
+    trace = random_trace(400, 2)
+    seen = past_of(trace, group_keys(trace)).count > 0
+    seen[:200] = False
+    error = np.log(np.array(estimated(ESTIMATORS[name], trace)) / trace.duration_s)
+    assert seen.sum() > 50
+    assert np.median(np.abs(error[seen])) < 0.1
+    assert np.median(np.abs(error[~seen])) > 0.5
+
+
+def test_the_forest_learns_what_medians_cannot():
+    # New groups every time, but the gang says it all: 100 s or 10,000 s.
+    rng = np.random.default_rng(3)
+    gang = rng.choice([1, 4], 300)
+    trace = trace_of(
+        np.arange(300) * 1000.0, np.where(gang == 1, 100.0, 10_000.0),
+        group=map(str, range(300)), gang=gang,
+    )  # fmt: skip
+
+    def right(estimator) -> float:
+        error = np.abs(np.log(np.array(estimated(estimator, trace)) / trace.duration_s))
+        return float((error[100:] < np.log(1.5)).mean())
+
+    assert right(RandomForestEstimator(**{**FOREST, "trees": 30, "features_frac": 1.0})) > 0.95
+    assert right(ESTIMATORS["median"]) < 0.7
+
+
+def test_smearing_predicts_means_of_heavy_tails():
+    rng = np.random.default_rng(5)
+    trace = trace_of(
+        np.arange(600) * 1e5, np.exp(rng.normal(5.0, 1.5, 600)), group=map(str, range(600))
+    )
+
+    def promised(**changed) -> float:
+        estimator = RandomForestEstimator(**{**FOREST, "min_leaf": 30, **changed})
+        return sum(estimated(estimator, trace)[100:]) / float(trace.duration_s[100:].sum())
+
+    assert promised() < 0.6
+    assert promised(smearing=True) == pytest.approx(1.0, abs=0.35)
+
+
+def test_features_are_those_named_and_finite():
+    trace = random_trace(60, 4)
+    features = recurrence_features(trace, 100.0)
+    assert features.shape == (60, len(NAMES))
+    assert np.isfinite(features).all()
+    at = dict(zip(NAMES, features.T, strict=True))
+    assert at["group_last"][0] == pytest.approx(np.log(100.0))
+    assert at["gang"].tolist() == np.log(trace.num_gpus).tolist()
+    assert set(at["weekday"]) <= set(range(7))
+    count = past_of(trace, group_keys(trace)).count
+    assert np.expm1(at["group_count"]) == pytest.approx(count)
+
+
+@pytest.mark.parametrize("prior_s", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("made", [LastOfGroup, GroupMedian])
+def test_a_prior_must_be_a_duration(made, prior_s):
+    with pytest.raises(TraceError, match=r"estimator\.prior_s is .*above 0"):
+        made(prior_s=prior_s)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("trees", 0), ("min_leaf", 1.5), ("refit_jobs", 0), ("first_jobs", -1), ("train_jobs", 0),
+     ("features_frac", 0.0), ("features_frac", 1.1), ("prior_s", 0.0)],
+)  # fmt: skip
+def test_bad_forests_are_refused(key, value):
+    with pytest.raises(TraceError, match=rf"estimator\.{key} is {value}"):
+        RandomForestEstimator(**{**FOREST, key: value})
