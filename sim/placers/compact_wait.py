@@ -16,8 +16,8 @@ class CompactWait:
     The placements looked at are those of `sim.placing.placement_search`: the best single server,
     the fewest servers ever, the servers with most usable GPUs, the same in each rack, and the
     cheapest GPUs wherever they are. A placement costs its slowest worker (compute x predicted
-    slow-down of self and of the worst victim) plus communication by the belief's tables, beside the jobs on its
-    NICs and uplinks.
+    slow-down of self and of the worst victim) plus communication by the belief's tables, beside the
+    jobs on its NICs and uplinks.
 
     A placement qualifies if its predicted *exclusive* slow-down, that is without neighbours on its
     GPUs, is at most `most_slowdown` times that of the most compact placement the gang could ever
