@@ -39,6 +39,9 @@ class ASrpt:
     cannot keep up with it: gangs that fit badly and shared links leave the real queue long, and a
     long real queue is first come, first served. 1 is the paper's.
 
+    With `skip_blocked` nobody blocks: those behind a gang that finds no place start if they can. It
+    is a variant of ours too, for clusters in which large gangs wait long.
+
     The paper leaves open, and this file chooses: the delay rule's form and constants (`theta:
     null` turns it off); alpha_min is that of the same placer on the empty cluster, since no job
     could wait for better; the virtual machine knows neither servers that are away nor users who
@@ -59,8 +62,11 @@ class ASrpt:
         theta: float | None,
         delta: float,
         tau: float,
+        skip_blocked: bool,
     ) -> None:
         """`efficiency` scales the virtual machine's speed; `theta`, `delta`, `tau` are the delay's.
+
+        With `skip_blocked` jobs behind a blocked one may start.
 
         Raises:
             GpuYardError: naming the key, the value and the rule.
@@ -76,15 +82,17 @@ class ASrpt:
         self.placer = placer
         self.efficiency = efficiency
         self.theta, self.delta, self.tau = theta, delta, tau
+        self.skip_blocked = skip_blocked
         judges = Signal.NONE if theta is None else Signal.PROFILE | Signal.INTERFERENCE
         self.needs = Signal.PREDICTION | judges | placer.needs
         self.reset(0)
 
     @property
     def name(self) -> str:
-        """`order+placer`, and `nodelay` where the rule is off."""
-        parts = [self.order_name, self.placer.name]
-        return "+".join([*parts, "nodelay"] if self.theta is None else parts)
+        """`order+placer`, with `nodelay` where the rule is off and `skip` for that variant."""
+        nodelay = ["nodelay"] if self.theta is None else []
+        skip = ["skip"] if self.skip_blocked else []
+        return "+".join([self.order_name, self.placer.name, *nodelay, *skip])
 
     def reset(self, seed: int) -> None:
         """An empty virtual machine and an empty queue."""
@@ -140,6 +148,8 @@ class ASrpt:
                 if isinstance(self.placer, PatientPlacer):
                     again_s = self.placer.wake_s(view, job)
                     times += [] if again_s is None else [again_s]
+                if self.skip_blocked:
+                    continue
                 break
             until_s = self._delayed_until_s(view, job, gpus)
             if until_s > view.now_s:

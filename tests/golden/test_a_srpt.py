@@ -17,6 +17,7 @@ from tests.sim.worlds import Job, attempts, changes, cluster, gantt, physics_of,
 
 def a_srpt(**given) -> ASrpt:
     plain = {"placer": FirstFit(), "efficiency": 1.0, "theta": None, "delta": 0.1, "tau": 1.0}
+    plain["skip_blocked"] = False
     return ASrpt(**{**plain, **given})
 
 
@@ -45,6 +46,18 @@ def test_the_head_blocks_those_behind_it():
     trace = [Job(0, 1, 4), Job(0, 2, 2.5), Job(0, 1, 6)]
     run = play(world(trace, cluster(1, 2)), a_srpt())
     assert gantt(run) == {"A": (2, 6, (0,)), "B": (6, 8.5, (0, 1)), "C": (8.5, 14.5, (0,))}
+
+
+def test_with_skip_blocked_those_behind_may_start():
+    # A outruns its prediction (virtual as above), so that B, needing both GPUs, waits for 22.
+    #           0 2    7.5      13.5       22   24.5
+    # GPU 0       AAAAAAAAAAAAAAAAAAAAAAAAABBBBB
+    # GPU 1            CCCCCCCCC             BBBBB
+    trace = [Job(0, 1, 20, estimate_s=4), Job(0, 2, 2.5), Job(0, 1, 6)]
+    run = play(world(trace, cluster(1, 2)), a_srpt(skip_blocked=True))
+    assert gantt(run) == {"A": (2, 22, (0,)), "B": (22, 24.5, (0, 1)), "C": (7.5, 13.5, (1,))}
+    blocked = gantt(play(world(trace, cluster(1, 2)), a_srpt()))
+    assert blocked["C"] == (24.5, 30.5, (0,))
 
 
 def test_a_job_of_no_work_passes_at_once():
