@@ -15,6 +15,20 @@ from sim.traces.trace import Trace
 GROUP_MEDIAN, GROUP_COUNT, MEDIAN = map(NAMES.index, ("group_median", "group_count", "median"))
 
 
+@dataclass(frozen=True)
+class _Pool:
+    """Jobs of one kind in order of their finish, and how many are known at some submissions."""
+
+    rows: IntArray  # (P,)
+    done: IntArray  # (K,) how many of `rows` have finished before each submission
+
+    @classmethod
+    def of(cls, trace: Trace, rows: IntArray, submit_s: FloatArray) -> "_Pool":
+        finish_s = trace.submit_s[rows] + trace.duration_s[rows]
+        order = np.argsort(finish_s, kind="stable")
+        return cls(rows[order], np.searchsorted(finish_s[order], submit_s, side="left"))
+
+
 @dataclass(frozen=True, kw_only=True)
 class RandomForestEstimator:
     """Predicts durations by random forest, as A-SRPT (Luo et al., INFOCOM 2025) predicts runs.
@@ -29,10 +43,10 @@ class RandomForestEstimator:
 
     Every `refit_jobs` submissions of a kind a new forest is fitted on jobs that have finished by
     then, at most the latest `train_jobs`, and predicts the submissions up to the next fit in one
-    batch. With fewer than `first_jobs` finished of a kind, the median of the group is predicted, or
-    of all. The paper leaves its features open; those chosen here are those of
-    `sim.estimators.recurrence_features`. Only the jobs given are known: a window has no history
-    before it.
+    batch. Submissions are counted in the window; jobs outside it are learned from, not predicted.
+    With fewer than `first_jobs` finished of a kind, the median of the group is predicted, or of
+    all. The paper leaves its features open; those chosen here are those of
+    `sim.estimators.recurrence_features`.
     """
 
     trees: int
@@ -62,43 +76,46 @@ class RandomForestEstimator:
         checked_prior_s(self.prior_s)
 
     def estimate(self, trace: Trace, rng: np.random.Generator) -> FloatArray:
-        """(J,) predicted seconds; `rng` seeds the forests."""
+        """(J,) predicted seconds, from the jobs of `trace` alone; `rng` seeds the forests."""
+        return self.estimate_rows(trace, np.arange(len(trace)), rng)
+
+    def estimate_rows(self, trace: Trace, rows: IntArray, rng: np.random.Generator) -> FloatArray:
+        """(K,) predicted seconds of the jobs at `rows`, from all finished jobs of `trace`."""
         features = recurrence_features(trace, self.prior_s)
         repeats: BoolArray = features[:, GROUP_COUNT] > 0.0
         group_ln_s = np.where(repeats, features[:, GROUP_MEDIAN], 0.0)
         target = np.log(np.maximum(trace.duration_s, SHORTEST_S)) - group_ln_s
         found = np.where(repeats, 0.0, features[:, MEDIAN])
         for kind, seed in zip((repeats, ~repeats), rng.integers(1 << 31, size=2), strict=True):
-            self._foresee(found, trace, np.flatnonzero(kind), (features, target), int(seed))
-        return np.exp(group_ln_s + found)
+            asked = rows[kind[rows]]
+            pool = _Pool.of(trace, np.flatnonzero(kind), trace.submit_s[asked])
+            self._foresee(found, asked, pool, (features, target), int(seed))
+        return np.exp(group_ln_s + found)[rows]
 
     def _foresee(
         self,
         found: FloatArray,
-        trace: Trace,
-        rows: IntArray,
+        asked: IntArray,
+        pool: "_Pool",
         known: tuple[FloatArray, FloatArray],
         seed: int,
     ) -> None:
-        """Write to `found` (J,) what forests fitted on `rows`, ascending, predict of them.
+        """Write to `found` (J,) what forests fitted on the past predict of the rows `asked` (K,).
 
         Args:
-            found: left alone where too few of `rows` have finished.
-            trace: J jobs.
-            rows: those of one kind.
+            found: left alone where too few have finished.
+            asked: jobs of one kind, ascending.
+            pool: what is known of that kind.
             known: features (J, F), targets (J,).
             seed: of the forests.
         """
         features, target = known
-        finish_s = trace.submit_s[rows] + trace.duration_s[rows]
-        order = np.argsort(finish_s, kind="stable")
-        done = np.searchsorted(finish_s[order], trace.submit_s[rows], side="left")
-        for first in range(0, len(rows), self.refit_jobs):
-            finished = int(done[first])
+        for first in range(0, len(asked), self.refit_jobs):
+            finished = int(pool.done[first])
             if finished >= self.first_jobs:
-                seen = rows[order[max(0, finished - self.train_jobs) : finished]]
+                seen = pool.rows[max(0, finished - self.train_jobs) : finished]
                 forest = self._fitted(features[seen], target[seen], (seed + first) % (1 << 31))
-                batch = rows[first : first + self.refit_jobs]
+                batch = asked[first : first + self.refit_jobs]
                 found[batch] = forest.predict(features[batch])
                 if self.smearing:
                     rest = target[seen] - forest.predict(features[seen])

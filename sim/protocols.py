@@ -128,3 +128,15 @@ class DurationEstimator(Protocol):
 
     def estimate(self, trace: Trace, rng: np.random.Generator) -> FloatArray:
         """(J,) predicted duration_s; NaN where there is no prediction."""
+
+
+@runtime_checkable
+class HistoryEstimator(DurationEstimator, Protocol):
+    """An estimator that learns from finished jobs, those outside the window too."""
+
+    def estimate_rows(self, trace: Trace, rows: IntArray, rng: np.random.Generator) -> FloatArray:
+        """(K,) predicted duration_s of the jobs at `rows` (K,), ascending, of `trace`.
+
+        `trace` is as read, neither thinned nor capped, on its own clock. A job's prediction may
+        depend on those that finished (submission + duration) before its submission, on no other.
+        """

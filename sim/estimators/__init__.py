@@ -1,1 +1,1 @@
-"""Duration estimators that need no learning: none, oracle, noisy oracle."""
+"""Duration estimators without a fit: none, oracle, noisy, and two that look up earlier runs."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.arrays import FloatArray
+from sim.arrays import FloatArray, IntArray
 from sim.estimators.prior import checked_prior_s
 from sim.estimators.recurrence import everyone, first_known, group_keys, past_of, user_keys
 from sim.traces.trace import Trace
@@ -13,7 +13,7 @@ class GroupMedian:
 
     Groups are what the trace says, or the finest that it knows instead (`group_keys`). A group
     without a finished run is predicted as its user's median, then as the median of all finished
-    jobs, then as `prior_s`. Only the jobs given are known: a window has no history before it.
+    jobs, then as `prior_s`. Runs outside the window count too (`estimate_rows`).
     """
 
     information = "predicted"
@@ -27,8 +27,13 @@ class GroupMedian:
         self._prior_s = checked_prior_s(prior_s)
 
     def estimate(self, trace: Trace, rng: np.random.Generator) -> FloatArray:
-        """(J,) predicted seconds."""
+        """(J,) predicted seconds, from the jobs of `trace` alone."""
+        return self.estimate_rows(trace, np.arange(len(trace)), rng)
+
+    def estimate_rows(self, trace: Trace, rows: IntArray, rng: np.random.Generator) -> FloatArray:
+        """(K,) predicted seconds of the jobs at `rows`, from all finished jobs of `trace`."""
         del rng
-        group = past_of(trace, group_keys(trace)).median_s
-        user = past_of(trace, user_keys(trace)).median_s
-        return first_known([group, user, past_of(trace, everyone(trace)).median_s], self._prior_s)
+        group = past_of(trace, group_keys(trace), rows).median_s
+        user = past_of(trace, user_keys(trace), rows).median_s
+        all_s = past_of(trace, everyone(trace), rows).median_s
+        return first_known([group, user, all_s], self._prior_s)

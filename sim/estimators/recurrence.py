@@ -21,12 +21,12 @@ SHORTEST_S = 1.0  # shorter runs count as this long where logarithms are taken
 
 @dataclass(frozen=True)
 class Past:
-    """Finished runs with the same key, as of each job's submission; NaN where there are none."""
+    """Finished runs with the same key, as of K jobs' submissions; NaN where there are none."""
 
-    count: IntArray  # (J,)
-    last_s: FloatArray  # (J,) the one that finished last
-    mean_s: FloatArray  # (J,) geometric mean; runs below a second count as one
-    median_s: FloatArray  # (J,)
+    count: IntArray  # (K,)
+    last_s: FloatArray  # (K,) the one that finished last
+    mean_s: FloatArray  # (K,) geometric mean; runs below a second count as one
+    median_s: FloatArray  # (K,)
 
 
 @dataclass
@@ -66,25 +66,26 @@ class _Runs:
         self.sum_ln += float(np.log(max(duration_s, SHORTEST_S)))
 
 
-def past_of(trace: Trace, key: IntArray) -> Past:
+def past_of(trace: Trace, key: IntArray, rows: IntArray | None = None) -> Past:
     """Earlier finished runs of each job's key.
 
     Args:
         trace: J jobs.
         key: (J,) what a job is a run of; jobs below 0 are runs of nothing known.
+        rows: (K,) jobs to answer for, ascending; None: all.
     """
-    jobs = len(trace)
-    found = np.full((3, jobs), np.nan)
-    count = np.zeros(jobs, dtype=np.int64)
+    asked = np.arange(len(trace)) if rows is None else rows
+    found = np.full((3, len(asked)), np.nan)
+    count = np.zeros(len(asked), dtype=np.int64)
     duration_s, keys = trace.duration_s.tolist(), key.tolist()
     finish_s = trace.submit_s + trace.duration_s
     order = np.argsort(finish_s, kind="stable")
-    # How many of `order` finish before each submission.
-    known = np.searchsorted(finish_s[order], trace.submit_s, side="left").tolist()
+    # How many of `order` finish before each submission asked about.
+    known = np.searchsorted(finish_s[order], trace.submit_s[asked], side="left").tolist()
     finished, taken = order.tolist(), 0
     runs: dict[int, _Runs] = {}
-    for job in range(jobs):
-        while taken < known[job]:
+    for place, job in enumerate(asked.tolist()):
+        while taken < known[place]:
             run = finished[taken]
             taken += 1
             if keys[run] >= 0:
@@ -92,8 +93,8 @@ def past_of(trace: Trace, key: IntArray) -> Past:
         own = runs.get(keys[job])
         if own is not None:
             mean_s = np.exp(own.sum_ln / own.count)
-            count[job] = own.count
-            found[:, job] = own.last_s, mean_s, own.durations.median
+            count[place] = own.count
+            found[:, place] = own.last_s, mean_s, own.durations.median
     return Past(count=count, last_s=found[0], mean_s=found[1], median_s=found[2])
 
 

@@ -1,7 +1,6 @@
 """Step time of a job that has the cluster to itself, on given GPUs: A-SRPT's alpha.
 
-As the kernel charges it: the workers of a gang are numbered server by server, in the order in which
-the placement first names the servers.
+As the kernel charges it: worker i runs on the i-th GPU of the placement.
 """
 
 import numpy as np
@@ -42,8 +41,8 @@ class AloneStep:
     def least_s(self, profile: int, gang: int) -> float:
         """alpha_min: on the fewest servers of an empty cluster, mapped by heavy edges or in order.
 
-        The better of the two: what heavy-edge mapping gains is lost where the kernel numbers
-        workers otherwise.
+        The better of the two: heavy edges leave few bytes between servers, but a step waits for
+        the heaviest link and for the slowest server inside.
         """
         key = profile, gang
         if key not in self._least:

@@ -1,7 +1,8 @@
 """A job's communication graph: bytes that worker i sends to worker j in one iteration.
 
 For whoever maps workers to servers (heavy-edge mappings cut this graph) and for jobs that follow
-no pattern. The kernel uses patterns, whose rings it folds by server (`sim.physics.flows`).
+no pattern. The kernel uses patterns, whose rings it folds by server (`sim.physics.flows`); worker i
+is the same in both, so that a mapping of this graph is a placement in order of workers.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,10 @@
 """From a job's pattern and placement to flows between servers.
 
-Workers are numbered server by server, in the order in which the placement names the servers; of a
-mix, worker ((stage * copies) + copy) * width + rank: tensor groups are neighbours, then copies,
-then stages (the usual order of Megatron-LM). Rings pass each server once, since the members of a
-ring on one server first reduce among themselves (the hierarchical ring).
+Worker i runs on the i-th GPU of the placement; of a mix, worker
+((stage * copies) + copy) * width + rank: tensor groups are neighbours, then copies, then stages
+(the usual order of Megatron-LM). Rings pass each server once, in the order in which their members
+first name it, since the members on one server first reduce among themselves (the hierarchical
+ring).
 """
 
 from typing import Any
@@ -24,28 +25,38 @@ def _add(flow: RowArray, count: int, source: int, target: int, num_bytes: float)
 
 @kernel
 def _ring(
-    flow: RowArray, count: int, host: IntArray, members: tuple[int, int, int], buffer_bytes: float
+    flow: RowArray, count: int, stops: IntArray, servers: int, buffer_bytes: float
 ) -> tuple[int, int]:
-    """Ring over the servers of workers first, first + step, ... (members: first, step, number).
+    """Ring over the first `servers` of `stops`, which are distinct.
 
-    Returns the number of flows so far and of servers in the ring (1: nothing is sent). Workers of
-    one server are numbered side by side, so that equal entries of `host` stand together.
+    Returns the number of flows so far and of servers in the ring (1: nothing is sent).
     """
-    first, step, number = members
-    servers = 1
-    for k in range(1, number):
-        if host[first + k * step] != host[first + (k - 1) * step]:
-            servers += 1
     if servers == 1 or buffer_bytes <= 0.0:
         return count, 1
     hop_bytes = 2.0 * (servers - 1.0) / servers * buffer_bytes
-    here = host[first]
-    for k in range(1, number):
-        there = host[first + k * step]
-        if there != here:
-            count = _add(flow, count, here, there, hop_bytes)
-            here = there
-    return _add(flow, count, here, host[first], hop_bytes), servers
+    for k in range(servers - 1):
+        count = _add(flow, count, stops[k], stops[k + 1], hop_bytes)
+    return _add(flow, count, stops[servers - 1], stops[0], hop_bytes), servers
+
+
+@kernel
+def _stops(gang: RowArray, ring: int, members: tuple[int, int, int]) -> int:
+    """List the servers of workers first, first + step, ... (members: first, step, number).
+
+    Each once in `stop`, as first met. `ring` is above the number of every ring before it.
+
+    Returns:
+        Number of servers.
+    """
+    first, step, number = members
+    servers = 0
+    for k in range(number):
+        at = gang[first + k * step].at
+        if gang[at].ring != ring:
+            gang[at].ring = ring
+            gang[servers].stop = gang[at].server
+            servers += 1
+    return servers
 
 
 @kernel
@@ -53,15 +64,13 @@ def _spread_shards(gang: RowArray, servers: int, workers: int, shards: int) -> i
     """Count the shards on each server; list the servers that have some, and return how many."""
     for position in range(servers):
         gang[position].hosted = 0
-    position, until, hosts = 0, gang[0].gpus_on, 0
     for shard in range(shards):
-        while shard_host(shard, shards, workers) >= until:
-            position += 1
-            until += gang[position].gpus_on
-        if gang[position].hosted == 0:
+        gang[gang[shard_host(shard, shards, workers)].at].hosted += 1
+    hosts = 0
+    for position in range(servers):
+        if gang[position].hosted > 0:
             gang[hosts].hosts = position
             hosts += 1
-        gang[position].hosted += 1
     return hosts
 
 
@@ -108,34 +117,43 @@ def _pipeline(
 
 
 @kernel
-def _mix(flow: RowArray, host: IntArray, workers: int, row: Any) -> tuple[int, int]:
+def _mix(flow: RowArray, gang: RowArray, servers: int, workers: int, row: Any) -> tuple[int, int]:
     """Gradient rings of each stage and rank, tensor rings of each stage and copy, boundaries."""
     width, depth, copies = mix_shape(row.tensor_width, row.stages, workers)
-    shape = (width, depth, copies)
-    count, widest_data, widest_tensor = 0, 1, 1
+    for position in range(servers):
+        gang[position].ring = 0
+    stops = gang["stop"]
+    count, widest_data, widest_tensor, ring = 0, 1, 1, 0
     share_bytes = row.grad_bytes / (width * depth)
     for stage in range(depth):
         for rank in range(width):
-            first = stage * copies * width + rank
-            count, servers = _ring(flow, count, host, (first, width, copies), share_bytes)
-            widest_data = max(widest_data, servers)
+            ring += 1
+            passed = _stops(gang, ring, (stage * copies * width + rank, width, copies))
+            count, passed = _ring(flow, count, stops, passed, share_bytes)
+            widest_data = max(widest_data, passed)
     share_bytes = row.tensor_bytes / depth
     for group in range(depth * copies):
-        count, servers = _ring(flow, count, host, (group * width, 1, width), share_bytes)
-        widest_tensor = max(widest_tensor, servers)
-    count, steps = _pipeline(flow, count, host, shape, row.activation_bytes)
+        ring += 1
+        passed = _stops(gang, ring, (group * width, 1, width))
+        count, passed = _ring(flow, count, stops, passed, share_bytes)
+        widest_tensor = max(widest_tensor, passed)
+    shape = (width, depth, copies)
+    count, steps = _pipeline(flow, count, gang["host"], shape, row.activation_bytes)
     return count, steps + 2 * (widest_data - 1) + 2 * (widest_tensor - 1)
 
 
 @kernel
-def _name_hosts(gang: RowArray, servers: int) -> int:
-    """Fill `host`; the number of workers."""
-    worker = 0
+def _find_workers(gang: RowArray, servers: int) -> int:
+    """Fill `at` and `host`, where `measure_placement` has not; the number of workers."""
+    workers = 0
     for position in range(servers):
-        for _ in range(gang[position].gpus_on):
-            gang[worker].host = gang[position].server
-            worker += 1
-    return worker
+        first = workers
+        workers += gang[position].gpus_on
+        if gang[0].strewn == 0:
+            for worker in range(first, workers):
+                gang[worker].at = position
+                gang[worker].host = gang[position].server
+    return workers
 
 
 @kernel
@@ -144,9 +162,10 @@ def server_flows(row: Any, gang: RowArray, servers: int, flow: RowArray) -> tupl
 
     Args:
         row: TRAFFIC of its profile.
-        gang: GANG; `server` and `gpus_on` of its first `servers` rows are the placement: distinct
-            servers in its order, and the workers on each, >= 1. The rest is scratch, of at least
-            as many rows as there are workers.
+        gang: GANG, of at least as many rows as there are workers; `server` and `gpus_on` of its
+            first `servers` rows are the placement: distinct servers in its order, and the workers
+            on each, >= 1. With `strewn` of row 0 the `at` and `host` of each worker are given too;
+            without it workers stand server by server. The rest is scratch.
         servers: number of servers.
         flow: FLOW, written from its beginning, in a fixed order.
 
@@ -156,9 +175,9 @@ def server_flows(row: Any, gang: RowArray, servers: int, flow: RowArray) -> tupl
     if servers == 1:
         return 0, 0
     if row.pattern == RING:
-        count, around = _ring(flow, 0, gang["server"], (0, 1, servers), row.grad_bytes)
+        count, around = _ring(flow, 0, gang["server"], servers, row.grad_bytes)
         return count, 2 * (around - 1)
-    workers = _name_hosts(gang, servers)
+    workers = _find_workers(gang, servers)
     if row.pattern == PARAMETER_SERVER:
         return _parameter_server(flow, gang, servers, workers, row)
-    return _mix(flow, gang["host"], workers, row)
+    return _mix(flow, gang, servers, workers, row)

@@ -9,7 +9,7 @@ from sim.jit import kernel
 from sim.physics.flows import server_flows
 from sim.physics.link_network import BYTES_PER_GBIT, LinkNetwork
 from sim.physics.link_rows import FLOW, GANG, LINK_BYTES, RowArray
-from sim.physics.local_traffic import local_load
+from sim.physics.local_traffic import local_load, strewn_load
 from sim.physics.sorting import sort_up
 from sim.topology.inside import slowest_hop_gbps
 from sim.topology.routing import route
@@ -37,8 +37,15 @@ def make_load_scratch(network: LinkNetwork, largest_gang: int) -> LoadScratch:
 
 @kernel
 def measure_placement(gpus: IntArray, gpu_server: IntArray, gang: RowArray) -> int:
-    """Fill `server`, `gpus_on` and `gpu` of a gang's rows from its GPUs; the number of servers."""
-    count = 0
+    """Fill a gang's rows from its GPUs, on the i-th of which worker i runs.
+
+    `server`, `gpus_on`, `strewn`, `gpu`, `worker`, `at` and `host`: see `GANG`.
+
+    Returns:
+        Number of servers.
+    """
+    count, before = 0, 0
+    gang[0].strewn = 0
     for k in range(len(gpus)):
         server = gpu_server[gpus[k]]
         position = count - 1
@@ -49,8 +56,12 @@ def measure_placement(gpus: IntArray, gpu_server: IntArray, gang: RowArray) -> i
             gang[position].server = server
             gang[position].gpus_on = 0
             count += 1
+        elif position != before:
+            gang[0].strewn = 1
+        before = position
         gang[position].gpus_on += 1
         gang[k].at = position
+        gang[k].host = server
     first = 0
     for position in range(count):
         gang[position].next = first
@@ -58,13 +69,14 @@ def measure_placement(gpus: IntArray, gpu_server: IntArray, gang: RowArray) -> i
     for k in range(len(gpus)):
         position = gang[k].at
         gang[gang[position].next].gpu = gpus[k]
+        gang[gang[position].next].worker = k
         gang[position].next += 1
     return count
 
 
 @kernel
 def _inside_gbps(network: LinkNetwork, gang: RowArray, position: int, first: int) -> float:
-    """Rate between the GPUs of one server of a placement, the first of which is `first`."""
+    """Rate between the GPUs of one server of a placement; `first`: its first row of `gpu`."""
     server, here = gang[position].server, gang[position].gpus_on
     rates = network.server[server]
     if network.inside_described == 0:
@@ -88,7 +100,10 @@ def local_seconds(network: LinkNetwork, profile: int, servers: int, gang: RowArr
     worst_s, first = 0.0, 0
     for position in range(servers):
         here = gang[position].gpus_on
-        num_bytes, steps = local_load(row, workers, first, here)
+        if gang[0].strewn == 0:
+            num_bytes, steps = local_load(row, workers, first, here)
+        else:
+            num_bytes, steps = strewn_load(row, gang, workers, position, first)
         if num_bytes > 0.0 or steps > 0:
             rate = _inside_gbps(network, gang, position, first) * BYTES_PER_GBIT
             worst_s = max(worst_s, num_bytes / rate + steps * network.alpha_local_s)

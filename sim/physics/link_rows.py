@@ -103,12 +103,17 @@ GANG = np.dtype(
     [
         ("server", INT),  # servers of the placement, in its order
         ("gpus_on", INT),  # workers on each
+        ("strewn", INT),  # of row 0; 1: the workers of some server do not stand side by side
         ("gpu", INT),  # the placement's GPUs, server by server
-        ("host", INT),  # server of each worker, workers numbered server by server
+        ("worker", INT),  # the worker on each of these GPUs
+        ("at", INT),  # position in `server` of each worker's server
+        ("host", INT),  # server of each worker
+        ("next", INT),  # scratch of `measure_placement`
         ("hosted", INT),  # parameter-server shards on each server
         ("hosts", INT),  # positions of the servers with shards
-        ("at", INT),  # scratch of `measure_placement`
-        ("next", INT),
+        ("ring", INT),  # number of the last ring that came by each server
+        ("stop", INT),  # servers of the present ring
+        ("tally", INT),  # workers of each gradient ring on the present server; 0 between calls
     ],
     align=True,
 )

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 from sim.arrays import FloatArray, IntArray
 from sim.jit import kernel
+from sim.physics.link_load import measure_placement
 from sim.physics.link_loads import NOBODY, LinkLoads, enter, make_link_loads, touch
 from sim.physics.link_network import MAX_MIN, LinkNetwork
 from sim.physics.refill import refill
@@ -92,8 +93,8 @@ def spread_rates(
     network: LinkNetwork,
     profile: IntArray,
     first: IntArray,
-    servers: IntArray,
-    gpus_on: IntArray,
+    gpus: IntArray,
+    gpu_server: IntArray,
     elsewhere_s: FloatArray,
 ) -> FloatArray:
     """(n,) seconds between servers of n jobs that run at once, from nothing but their placements.
@@ -101,9 +102,9 @@ def spread_rates(
     Args:
         network: links, traffic, sharing rule.
         profile: (n,) of each job; jobs in ascending order of their rows.
-        first: (n + 1,) job j is on servers[first[j]:first[j + 1]].
-        servers: distinct servers of each job in order of placement.
-        gpus_on: workers on each of them.
+        first: (n + 1,) job j is on gpus[first[j]:first[j + 1]], two or more servers.
+        gpus: of each job in order of placement: worker i runs on its i-th.
+        gpu_server: (G,) server of each GPU.
         elsewhere_s: (n,) see `sim.physics.link_loads.enter`.
 
     Latency is included, `overlap_frac` is not. All links are filled at once; `resettle` gives the
@@ -113,14 +114,12 @@ def spread_rates(
     loads = make_link_loads(
         network=network,
         jobs=jobs,
-        worker_slots=int(gpus_on.sum()),
-        largest_gang=max([1, *(int(gpus_on[a:b].sum()) for a, b in pairwise(first))]),
+        worker_slots=len(gpus),
+        largest_gang=max([1, *(int(b - a) for a, b in pairwise(first))]),
     )
     for job in range(jobs):
-        mine = slice(first[job], first[job + 1])
-        count = int(first[job + 1] - first[job])
-        loads.load.gang["server"][:count] = servers[mine]
-        loads.load.gang["gpus_on"][:count] = gpus_on[mine]
+        mine = gpus[first[job] : first[job + 1]]
+        count = measure_placement(mine, gpu_server, loads.load.gang)
         enter(loads, network, job, profile[job], count, elsewhere_s[job])
     _settle_part(loads, network)
     return loads.job["spread_s"].copy()

@@ -17,10 +17,7 @@ class HeavyEdge:
     workers: worker i runs on the i-th. Without a link network nobody knows what jobs send:
     then the graph is a ring of equal weights, and workers fill servers in order. Never waits.
 
-    The kernel numbers the workers of a gang server by server, in the order in which the placement
-    first names the servers. So of the mapping a run feels which servers hold how many workers, and
-    their order; where the mapping puts workers together that are not neighbours in this order, it
-    is charged as if they were.
+    Link networks charge the mapping as it is.
     """
 
     name = "heavy_edge"

@@ -1,7 +1,8 @@
 """Heavy-edge mapping: which worker of a job runs on which of the servers chosen for it.
 
 After the Heavy-Edge GPU mapping of A-SRPT (Luo, Liu, Lee and Shroff, arXiv 2501.05563): workers
-that exchange most stay together, so that little crosses servers.
+that exchange most stay together, so that little crosses servers. A placement that names the GPUs of
+a mapping in order of workers is charged as mapped: worker i runs on its i-th GPU.
 """
 
 from functools import lru_cache
@@ -50,7 +51,8 @@ def heavy_edge_mapping(graph: CommGraph, free: IntArray) -> IntArray:
         free: (m,) GPUs that each server can give, 0 or more.
 
     Returns:
-        (workers,) index in `free` of each worker's server.
+        (workers,) index in `free` of each worker's server; the bytes that it cuts are never more
+        than those of the same servers filled in order of workers.
 
     Raises:
         PhysicsError: the servers have fewer GPUs than the job has workers.

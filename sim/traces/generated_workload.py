@@ -16,7 +16,10 @@ from sim.traces.streams import Streams, whole_streams, window_streams
 
 
 class GeneratedWorkload:
-    """`num_jobs` jobs a window, thinned out of `thin` times as many generated ones."""
+    """`num_jobs` jobs a window, thinned out of `thin` times as many generated ones.
+
+    Predictors know those left out once they have finished. Nothing ran before the first one.
+    """
 
     def __init__(
         self,
@@ -84,8 +87,8 @@ class GeneratedWorkload:
         return self._table(draws, setting, self._measured.window())
 
     def _table(self, draws: Streams, setting: Setting, measured: tuple[float, float]) -> JobTable:
-        trace = generate(self._spec, self._num_jobs * self._thin, draws.jobs, self._name)
-        trace = fitted(trace, self._options, setting)
+        made = generate(self._spec, self._num_jobs * self._thin, draws.jobs, self._name)
+        trace = fitted(made, self._options, setting)
         wanted = min(self._num_jobs, len(trace))
         return prepare(
             thinned_window(trace, wanted, self._thin, draws.jobs),
@@ -93,4 +96,5 @@ class GeneratedWorkload:
             setting=setting,
             draws=draws,
             measured_frac=measured,
+            history=made,
         )

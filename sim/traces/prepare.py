@@ -10,6 +10,7 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError
 from sim.jobs import JobTable
 from sim.traces.fit import cap, scale_load
+from sim.traces.foresight import foreseen
 from sim.traces.gpu_type_words import TypeWords
 from sim.traces.job_rules import JobRules
 from sim.traces.option_rules import check_count, check_number
@@ -52,6 +53,11 @@ class Preparation:
                 f"the first must not be larger"
             )
 
+    @property
+    def limits_s(self) -> tuple[float | None, float | None]:
+        """Least and largest duration."""
+        return self.min_duration_s, self.max_duration_s
+
 
 def fitted(trace: Trace, options: Preparation, setting: Setting) -> Trace:
     """The trace with caps applied for the cluster; windows are drawn from what is left."""
@@ -75,24 +81,30 @@ def prepare(
     setting: Setting,
     draws: Streams,
     measured_frac: tuple[float, float],
+    history: Trace | None = None,
 ) -> JobTable:
     """Prepare jobs for a run, in this order.
 
     1. caps (`fitted`; applying them a second time changes nothing);
-    2. load: one factor on the submission times;
-    3. submission times count from the first job;
-    4. profiles by rule (`sim.traces.profiles`), multi-GPU jobs over `gang_ok` rows;
-    5. home partitions: weights (p + 1) ** -skew;
-    6. estimates of the durations;
+    2. estimates of the durations, on the trace's own clock (`sim.traces.foresight`);
+    3. load: one factor on the submission times;
+    4. submission times count from the first job;
+    5. profiles by rule (`sim.traces.profiles`), multi-GPU jobs over `gang_ok` rows;
+    6. home partitions: weights (p + 1) ** -skew;
     7. which jobs metrics count: shares `measured_frac` of the jobs by submission;
     8. traits of the columns that the trace has (`sim.traces.trace_traits`).
 
-    Steps 4, 5 and 6 each read a stream of their own, one draw a job.
+    Steps 2, 5 and 6 each read a stream of their own, one draw a job.
+
+    `history` is what predictors may learn from, `trace` included, neither thinned nor capped; None:
+    nothing ran but `trace`.
 
     Raises:
         TraceError: naming the job or key at fault.
     """
+    known = trace if history is None else history
     trace = fitted(trace, options, setting)
+    estimate_s = foreseen(setting.estimator, trace, known, options.limits_s, draws.estimates)
     if options.load is not None:
         trace = scale_load(trace, options.load, setting.gpus)
     submit_s = trace.submit_s - trace.submit_s[0]
@@ -104,7 +116,7 @@ def prepare(
         submit_s=submit_s,
         num_gpus=trace.num_gpus,
         duration_s=trace.duration_s,
-        estimate_s=setting.estimator.estimate(trace, draws.estimates),
+        estimate_s=estimate_s,
         profile=profile_rule.draw(trace, setting.catalogue, draws.profiles),
         home=_homes(len(trace), setting, draws.homes),
         measured=_measured(len(trace), measured_frac),

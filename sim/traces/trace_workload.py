@@ -25,7 +25,8 @@ class TraceWorkload:
     """Jobs of one trace file; the file is read once, at the first call.
 
     A window comes from the part's jobs after caps (so that dropped jobs do not shorten it), and
-    its load is scaled by itself.
+    its load is scaled by itself. Predictors know the whole file before it, earlier parts and what
+    `window` leaves out included; jobs of `exclude_vcs` are no part of the cluster.
     """
 
     def __init__(
@@ -76,7 +77,8 @@ class TraceWorkload:
             end_frac=measured_end_frac,
             window_frac=window_measured_frac,
         )
-        self._trace: Trace | None = None
+        self._history: Trace | None = None  # the file, but for excluded virtual clusters
+        self._trace: Trace | None = None  # the configured time window of it
 
     def whole(self, *, setting: Setting, seed: int) -> JobTable:
         """Every job of the file (or of the configured time window), neither thinned nor split.
@@ -90,6 +92,7 @@ class TraceWorkload:
             setting=setting,
             draws=whole_streams(seed=seed),
             measured_frac=self._measured.whole(),
+            history=self._history,
         )
 
     def window(self, *, part: str, index: int, setting: Setting, seed: int) -> JobTable:
@@ -110,6 +113,7 @@ class TraceWorkload:
             setting=setting,
             draws=draws,
             measured_frac=self._measured.window(),
+            history=self._history,
         )
 
     def _read(self) -> Trace:
@@ -121,6 +125,7 @@ class TraceWorkload:
                 log.info("%s: %d rows sorted by submission", self._path, notes.unsorted)
             kept = without_vcs(trace, self._exclude_vcs)
             self._trace = time_window(kept, self._window.get("start_s"), self._window.get("end_s"))
+            self._history = kept
         return self._trace
 
 

@@ -17,7 +17,8 @@ from sim.topology.fat_tree import fat_tree
 from sim.topology.leaf_spine import leaf_spine_links
 from sim.topology.topology import Topology
 from sim.topology.vl2 import vl2
-from tests.physics.network_twin import NetworkTwin, TwinJob
+from tests.oracle.reference_links import WorkerTwin
+from tests.physics.network_twin import TwinJob
 from tests.physics.network_worlds import GB, network_of, racks, traffic_of
 
 SERVER = {"gpus_per_server": [2, 3], "gpu_types": ["p100"], "intra_gbps": 100.0}
@@ -91,9 +92,9 @@ def cluster_of(topology: Topology, traffic: Traffic, sharing: int, jobs: int = 3
     return Cluster(topology, network, loads, {})
 
 
-def twin_of(cluster: Cluster) -> NetworkTwin:
+def twin_of(cluster: Cluster) -> WorkerTwin:
     graph = graph_of(cluster.topology)
-    return NetworkTwin(
+    return WorkerTwin(
         cluster.network,
         cluster.topology.gpu_server.tolist(),
         lambda a, b: graph.path(a, b).tolist(),
@@ -102,20 +103,18 @@ def twin_of(cluster: Cluster) -> NetworkTwin:
 
 def from_scratch(cluster: Cluster) -> dict[int, float]:
     jobs = cluster.spanning()
-    servers, gpus_on, first = [], [], [0]
+    gpus: list[int] = []
+    first = [0]
     for job in jobs:
-        hosts = cluster.topology.gpu_server[list(cluster.running[job].gpus)].tolist()
-        names = list(dict.fromkeys(hosts))
-        servers += names
-        gpus_on += [hosts.count(name) for name in names]
-        first.append(len(servers))
+        gpus += cluster.running[job].gpus
+        first.append(len(gpus))
     profile = np.array([cluster.running[job].profile for job in jobs], dtype=np.int64)
     seconds = spread_rates(
         network=cluster.network,
         profile=profile,
         first=np.array(first),
-        servers=np.array(servers, dtype=np.int64),
-        gpus_on=np.array(gpus_on, dtype=np.int64),
+        gpus=np.array(gpus, dtype=np.int64),
+        gpu_server=cluster.topology.gpu_server,
         elsewhere_s=np.array([cluster.elsewhere_s(job, cluster.measure(job)[1]) for job in jobs]),
     )
     return dict(zip(jobs, seconds.tolist(), strict=True))
