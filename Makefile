@@ -12,7 +12,7 @@ export NUMBA_NUM_THREADS := 1
 export RAY_USAGE_STATS_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce test check unit lint type arch fmt lock
+.PHONY: help setup demo reproduce test check unit lint type arch warm fmt lock
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 8
@@ -37,7 +37,10 @@ demo: setup  ## fit, train for a few minutes, compare: table and figures in runs
 reproduce: setup  ## list tables and figures of papers; ID=<id> runs one, and goes on where it was stopped
 	$(BIN)/python scripts/reproduce.py $(if $(ID),experiment=$(ID)) $(ARGS)
 
-test: setup lint type arch unit  ## everything CI checks
+# Compiling takes one core for two minutes and the checks of types another: side by side.
+test: setup  ## everything CI checks
+	$(MAKE) --no-print-directory -j2 --output-sync=target lint type arch warm
+	$(MAKE) --no-print-directory unit
 
 check: PYTEST_MARKS :=
 check: test  ## the same with the slow tests
@@ -51,6 +54,9 @@ type: setup  ## types, strictly
 
 arch: setup  ## which package may import which
 	$(BIN)/lint-imports
+
+warm: setup  ## compile the event kernel; the result is kept beside the sources
+	$(BIN)/python scripts/simulate.py workload.num_jobs=50 compiled=false hydra.run.dir=runs/warm > /dev/null
 
 PYTEST_MARKS ?= -m "not slow"
 unit: setup  ## tests without the slow ones
