@@ -42,7 +42,7 @@ test: setup  ## everything CI checks
 	$(MAKE) --no-print-directory -j2 --output-sync=target lint type arch warm
 	$(MAKE) --no-print-directory unit
 
-check: PYTEST_MARKS :=
+check: export PYTEST_MARKS :=
 check: test  ## the same with the slow tests
 
 lint: setup  ## style and formatting
