@@ -1,9 +1,8 @@
 """One run of an evaluation, made to be called in a worker process."""
 
 import json
+import multiprocessing
 import signal
-import sys
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -77,7 +76,7 @@ def run_task(task: Task) -> Outcome:
     Raises:
         GpuYardError: from the simulation; the message begins with scheduler and window.
     """
-    if threading.current_thread() is threading.main_thread() and "joblib" in sys.modules:
+    if multiprocessing.current_process().name != "MainProcess":
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends its workers
     labels = task_labels(task)
     experiment = _experiment(task.setting)

@@ -1,6 +1,12 @@
 """`evaluate.py`: paired windows, roles, files, the learned policy, errors."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -9,6 +15,7 @@ from marl.codec.rounds import CodecRules
 from marl.policy.build import PolicySpec, build_policy
 from marl.training.policy_file import save_policy
 
+ROOT = Path(__file__).resolve().parents[2]
 TINY = ("workload.num_jobs=80", "topology=small_leaf_spine", "workload.max_gang=8")
 FEW = (
     "lineup.entries=["
@@ -113,3 +120,21 @@ def test_a_failure_removes_an_older_comparison(start, tmp_path):
     for name in ("comparison.csv", "metrics.json", "jobs.parquet"):
         (tmp_path / "run" / name).write_text("old")
     start("evaluate", *TINY, FEW, "windows=1", "jobs=1", "agents.count=99").failed_with("99")
+
+
+def test_one_process_can_be_interrupted(tmp_path):
+    folder = tmp_path / "run"
+    words = [*TINY, FEW, "windows=400", "jobs=1", f"hydra.run.dir={folder}"]
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "scripts" / "evaluate.py"), *words],
+        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not (folder / "record.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(3)  # into the runs: 1,600 of them take minutes
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert not (folder / "comparison.csv").exists()
