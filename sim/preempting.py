@@ -2,6 +2,7 @@
 
 import heapq
 from abc import abstractmethod
+from bisect import bisect_left
 from dataclasses import replace
 
 import numpy as np
@@ -92,14 +93,9 @@ class PreemptiveScheduler(QueueScheduler):
 
         if eligible == 0 or attempt(eligible) is None:
             return None, []
-        low, high = 1, eligible
-        while low < high:
-            middle = (low + high) // 2
-            if attempt(middle) is None:
-                low = middle + 1
-            else:
-                high = middle
-        gpus = attempt(high)
+        counts = range(1, eligible)
+        fewest = 1 + bisect_left(counts, True, key=lambda count: attempt(count) is not None)
+        gpus = attempt(fewest)
         used = set() if gpus is None else set(gpus.tolist())
-        losers = [v for v in victims[:high] if used & set(view.gpus_of(v[1]).tolist())]
+        losers = [v for v in victims[:fewest] if used & set(view.gpus_of(v[1]).tolist())]
         return gpus, losers

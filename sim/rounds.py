@@ -1,6 +1,7 @@
 """Round-based schedulers: GPUs are given out anew at every round, and kept in between."""
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
@@ -175,16 +176,11 @@ class RoundScheduler(ABC):
 
         if not later or attempt(len(later)) is None:
             return None
-        low, high = 1, len(later)
-        while low < high:
-            middle = (low + high) // 2
-            if attempt(middle) is None:
-                low = middle + 1
-            else:
-                high = middle
-        gpus = attempt(high)
+        counts = range(1, len(later))
+        fewest = 1 + bisect_left(counts, True, key=lambda count: attempt(count) is not None)
+        gpus = attempt(fewest)
         used = set() if gpus is None else set(gpus.tolist())
-        for job in later[:high]:
+        for job in later[:fewest]:
             if used & set(view.gpus_of(job).tolist()):
                 occupancy.release(job, view.gpus_of(job))
                 keeps.discard(job)
