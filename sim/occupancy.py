@@ -1,10 +1,10 @@
 """A scheduler's scratch copy of who holds what, for trying several starts in one decision."""
 
 import numpy as np
-from numba import njit
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.demands_room import WHOLE_GPU, DemandsRoom, ask_of
+from sim.jit import array_kernel
 from sim.offers import limit_workers, offer_empty, offer_parts, offer_shared
 from sim.signals import Signal
 from sim.slots import Slots
@@ -14,7 +14,7 @@ from sim.view import ClusterView
 NO_PARTS: IntArray = np.zeros(0, dtype=np.int64)
 
 
-@njit(cache=True)
+@array_kernel
 def _release(tenants: IntArray, tenant: IntArray, job: int, gpus: IntArray) -> None:
     for gpu in gpus:
         kept = 0

@@ -1,14 +1,15 @@
 """Which GPUs of which servers a job may be offered; compiled steps of `sim.occupancy`."""
 
 import numpy as np
-from numba import njit
 
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.jit import array_kernel
 
 WHOLE = 1000  # thousandths of a GPU
+NEVER = np.inf  # cost of a GPU that a job may not join
 
 
-@njit(cache=True)
+@array_kernel
 def offer_empty(
     tenants: IntArray,
     server_first_gpu: IntArray,
@@ -26,7 +27,7 @@ def offer_empty(
         per_server[server] = count
 
 
-@njit(cache=True)
+@array_kernel
 def offer_parts(  # noqa: PLR0917 - arrays go by position into compiled code
     milli: IntArray,
     tenants: IntArray,
@@ -47,13 +48,44 @@ def offer_parts(  # noqa: PLR0917 - arrays go by position into compiled code
         cost[gpu] = left
 
 
-@njit(cache=True)
+@array_kernel
 def _slowed(slowdown: float, milli: int) -> float:
     """Slow-down beside a job that asks for `milli` thousandths of the GPU."""
     return slowdown if milli == WHOLE else 1.0 + (slowdown - 1.0) * milli / 1000.0
 
 
-@njit(cache=True)
+@array_kernel
+def joining_cost(  # noqa: PLR0917 - arrays go by position into compiled code
+    others: IntArray,  # the GPU's tenants
+    slowdown: FloatArray,  # (P, P) on its type
+    feasible: BoolArray,
+    profile_of: IntArray,
+    profile: int,
+    least_speed: float,
+    milli_of: IntArray,
+    ask_milli: int,
+) -> float:
+    """Self x worst victim slow-down of one more tenant; NEVER where it may not join.
+
+    It may where it fits beside all, and all together are faster than `least_speed`. An empty GPU
+    costs 1. `milli_of` is empty where no job asks for less than a GPU.
+    """
+    own, victim, speed = 1.0, 1.0, 0.0
+    for job in others:
+        other = profile_of[job]
+        theirs = milli_of[job] if len(milli_of) > 0 else WHOLE
+        if theirs + ask_milli > WHOLE and not feasible[profile, other]:
+            return NEVER
+        own += _slowed(slowdown[profile, other], theirs) - 1.0
+        hit = _slowed(slowdown[other, profile], ask_milli)
+        victim = max(victim, hit)
+        speed += 1.0 / hit
+    if len(others) > 0 and speed + 1.0 / own <= least_speed:
+        return NEVER
+    return own * victim
+
+
+@array_kernel
 def offer_shared(  # noqa: PLR0917 - the same
     tenants: IntArray,
     tenant: IntArray,
@@ -73,12 +105,10 @@ def offer_shared(  # noqa: PLR0917 - the same
     per_server: IntArray,
     cost: FloatArray,
 ) -> None:
-    """Mark GPUs of `servers` that may take one more tenant, with self x worst victim slow-down.
+    """Mark GPUs of `servers` that may take one more tenant, with `joining_cost`.
 
-    A GPU with tenants counts only if all of them together are faster than `least_speed`.
     `milli_of` is empty where no job asks for less than a GPU, `milli` where no sum is limited.
     """
-    parts = len(milli_of) > 0
     for server in servers:
         kind = server_type[server]
         count = 0
@@ -87,24 +117,18 @@ def offer_shared(  # noqa: PLR0917 - the same
                 continue
             if len(milli) > 0 and milli[gpu] + ask_milli > limit_milli:
                 continue
-            own, victim, speed, fits = 1.0, 1.0, 0.0, True
-            for k in range(tenants[gpu]):
-                other = profile_of[tenant[gpu, k]]
-                theirs = milli_of[tenant[gpu, k]] if parts else WHOLE
-                apart = theirs + ask_milli <= WHOLE
-                fits = fits and (apart or feasible[kind, profile, other])
-                own += _slowed(slowdown[kind, profile, other], theirs) - 1.0
-                hit = _slowed(slowdown[kind, other, profile], ask_milli)
-                victim = max(victim, hit)
-                speed += 1.0 / hit
-            if fits and (tenants[gpu] == 0 or speed + 1.0 / own > least_speed):
+            price = joining_cost(
+                tenant[gpu, : tenants[gpu]], slowdown[kind], feasible[kind], profile_of, profile,
+                least_speed, milli_of, ask_milli,
+            )  # fmt: skip
+            if price < NEVER:
                 usable[gpu] = True
-                cost[gpu] = own * victim
+                cost[gpu] = price
                 count += 1
         per_server[server] = count
 
 
-@njit(cache=True)
+@array_kernel
 def limit_workers(
     room: IntArray,  # (S,) workers that each server can take
     server_first_gpu: IntArray,

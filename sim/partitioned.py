@@ -40,7 +40,7 @@ class PartitionedScheduler:
     def decide(self, view: ClusterView) -> Decision:
         """One decision for the whole cluster, made of the partitions' own."""
         at = view.jobs.partition[view.queued].copy()
-        forwards = self._route_arrivals(view, at)
+        forwards = self.route_arrivals(view, at)
         starts: list[Start] = []
         preempts: list[int] = []
         wakes: list[float] = []
@@ -62,8 +62,11 @@ class PartitionedScheduler:
             wake_s=min(wakes, default=None),
         )
 
-    def _route_arrivals(self, view: ClusterView, at: IntArray) -> list[Forward]:
-        """Send jobs that arrived at this instant where the rule wants them; updates `at`."""
+    def route_arrivals(self, view: ClusterView, at: IntArray) -> list[Forward]:
+        """Send jobs that arrived at this instant where the rule wants them.
+
+        `at` (q,) says in whose queue each of `view.queued` is, and is updated.
+        """
         fresh = (view.jobs.submit_s[view.queued] == view.now_s) & (
             view.jobs.forwards[view.queued] == 0
         )

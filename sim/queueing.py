@@ -17,7 +17,7 @@ from sim.view import ClusterView
 PAIR = 2  # tenants
 
 
-def _own_code(part: object) -> int | None:
+def own_code(part: object) -> int | None:
     """A class's `compiled_code`, not that of a parent class."""
     code: int | None = type(part).__dict__.get("compiled_code")
     return code
@@ -32,6 +32,10 @@ class QueueScheduler(ABC):
 
     order_name: str
     order_needs: Signal
+    # Whether a class decides as `QueueScheduler` does, in an order in which who comes first of two
+    # jobs depends on these two alone: then the order of a part of the queue is part of its order.
+    # It counts only where the class itself says so.
+    order_is_by_job = False
 
     def __init__(self, *, placer: Placer, sharing: Sharing, skip_blocked: bool) -> None:
         """Compose an order with a placement and a sharing rule."""
@@ -89,8 +93,8 @@ class QueueScheduler(ABC):
         A subclass may decide otherwise than its parent, so codes count only where a class itself
         has them.
         """
-        order = _own_code(self)
-        placer, sharing = _own_code(self.placer), _own_code(self.sharing)
+        order = own_code(self)
+        placer, sharing = own_code(self.placer), own_code(self.sharing)
         if order is None or placer is None or sharing is None:
             return None
         return Plan(

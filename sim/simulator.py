@@ -28,6 +28,7 @@ from sim.signals import Signal
 from sim.topology.topology import Topology
 from sim.traits import CANCELLED
 from sim.view import ViewMaker
+from sim.walk.scheduler import walked
 
 Progress = Callable[[int, float], None]  # (jobs finished, simulated seconds)
 NO_INTS: IntArray = np.empty(0, dtype=np.int64)
@@ -86,6 +87,10 @@ class Simulator:
     def plan_of(self, scheduler: Scheduler) -> Plan | None:
         """What compiled code needs to stand in for `scheduler` here; None where it cannot."""
         return plan_of(scheduler, self.state, self.jobs, self.physics, self.belief)
+
+    def walked(self, scheduler: Scheduler) -> Scheduler | None:
+        """What decides as `scheduler` does, but in compiled code; None where Python has to."""
+        return walked(scheduler, self.state)
 
     def play(self, plan: Plan, progress: Progress | None) -> int:
         """Run a plan from the beginning to the end; the number of decisions."""
@@ -187,15 +192,16 @@ def simulate(
 ) -> Run:
     """Run `scheduler` to the end of the trace; `progress` is called about every 1,000 decisions.
 
-    With `compiled`, a scheduler that has a compiled form decides in it where that is possible
-    (`sim.compiled.eligible`): the same decisions, much faster. What deciding cost is NaN then,
-    for it cannot be told from the rest of the loop.
+    With `compiled`, a scheduler that has a compiled form decides in it where that is possible: the
+    same decisions, much faster. Where the whole loop is compiled (`sim.compiled.eligible`) what
+    deciding cost is NaN, for it cannot be told from the rest; else decisions alone are (`sim.walk`).
     """
     scheduler.reset(seed)
     if compiled:
         plan = simulator.plan_of(scheduler)
         if plan is not None:
             return _simulate_plan(simulator, plan, scheduler.name, progress)
+        scheduler = simulator.walked(scheduler) or scheduler
     views = simulator.views(scheduler.needs)
     decisions, decision_s = 0, 0.0
     began = time.perf_counter()

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.compiled.plan import CONSOLIDATED, NEVER, SJF, Plan
+from sim.compiled.plan import BEST_FIT, CONSOLIDATED, NEVER, SJF, Plan
 from sim.jobs import JobTable
 from sim.kernel.layout import State
 from sim.physics.physics import Physics
@@ -20,24 +20,24 @@ def plan_of(
     """The scheduler's plan; None where Python has to decide.
 
     That is where the scheduler has no compiled form, and where the cluster or the jobs have
-    something that compiled placement does not know: partitions, demands for parts of GPUs, cores,
-    memory or GPU types, predictions that are missing, gangs that cannot fill the largest servers,
-    and sharing that is wrong or more than pairwise selective (whose offers may grow while a
-    decision is made).
+    something that the compiled loop does not know: partitions, placers that need predictions,
+    demands for parts of GPUs, cores, memory or GPU types, predictions that are missing, gangs that
+    cannot fill the largest servers, and sharing that is wrong or more than pairwise selective
+    (whose offers may grow while a decision is made).
     """
     if not isinstance(scheduler, QueueScheduler):
         return None
     plan = scheduler.compiled()
     world = state.world[0]
-    if plan is None or world["num_partitions"] > 1 or world["demands_matter"]:
+    if plan is None or plan.placer >= BEST_FIT:
+        return None
+    if world["num_partitions"] > 1 or world["demands_matter"]:
         return None
     if plan.order == SJF and np.isnan(jobs.estimate_s).any():
         return None
-    if plan.placer == CONSOLIDATED and not _fill_largest(state, jobs):
-        return None
-    if plan.sharing != NEVER and not _knows_what_fits(plan, state, physics, belief):
-        return None
-    return plan
+    waits_for_ever = plan.placer == CONSOLIDATED and not _fill_largest(state, jobs)
+    misled = plan.sharing != NEVER and not _knows_what_fits(plan, state, physics, belief)
+    return None if waits_for_ever or misled else plan
 
 
 def _fill_largest(state: State, jobs: JobTable) -> bool:

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 # Orders. The values of Plan.order.
 FIFO, SJF, SMALLEST_GANG, SRTF, LAS = range(5)
-# Placers. The values of Plan.placer.
+# Placers. The values of Plan.placer; from BEST_FIT on `sim.walk` alone knows them.
 FIRST_FIT, WORST_FIT, CONSOLIDATED, PACKED, LEAST_LOADED = range(5)
+BEST_FIT, LEAST_INTERFERENCE, COMPACT_WAIT = range(5, 8)
 # When GPUs with a tenant are offered. The values of Plan.sharing.
 NEVER, IF_NOTHING_IS_EMPTY, ALIKE = range(3)
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
+from sim.compiled.plan import COMPACT_WAIT
 from sim.errors import GpuYardError
 from sim.placing.placement_search import Law, Offer, Site, cheapest_placement, least_comm_s
 from sim.signals import Signal
@@ -31,6 +32,7 @@ class CompactWait:
     """
 
     needs = Signal.PROFILE | Signal.INTERFERENCE
+    compiled_code = COMPACT_WAIT
 
     def __init__(self, *, most_slowdown: float) -> None:
         """`most_slowdown`: predicted exclusive slow-down from which a job waits.
@@ -73,6 +75,6 @@ def _site(view: ClusterView, slots: Slots) -> Site:
     return Site(
         compute_s=view.belief.catalogue.compute_s[profile][view.server_type],
         rack=slots.topology.server_rack,
-        nic_jobs=view.nic_jobs,
-        uplink_jobs=view.uplink_jobs,
+        nic_jobs=np.array(view.nic_jobs),
+        uplink_jobs=np.array(view.uplink_jobs),
     )

@@ -1,49 +1,12 @@
 """Least loaded: worker by worker to the server with the least load."""
 
 import numpy as np
-from numba import njit
 
-from sim.arrays import BoolArray, IntArray
+from sim.arrays import IntArray
 from sim.compiled.plan import LEAST_LOADED
+from sim.placing.spreading import spread_out
 from sim.signals import Signal
 from sim.slots import Slots
-
-
-@njit(cache=True)
-def _spread(
-    servers: IntArray,
-    server_first_gpu: IntArray,
-    usable: BoolArray,
-    usable_per_server: IntArray,
-    tenants: IntArray,
-    gang: int,
-) -> IntArray:
-    load = np.zeros(len(usable_per_server))
-    size = np.ones(len(usable_per_server))
-    left = usable_per_server.copy()
-    for server in servers:
-        first, last = server_first_gpu[server], server_first_gpu[server + 1]
-        size[server] = last - first
-        load[server] = tenants[first:last].sum()
-    taken = np.zeros(len(usable), dtype=np.bool_)
-    out = np.empty(gang, dtype=np.int64)
-    for i in range(gang):
-        best = -1
-        for server in servers:
-            if left[server] > 0 and (
-                best < 0 or load[server] / size[server] < load[best] / size[best]
-            ):
-                best = server
-        choice = -1
-        for gpu in range(server_first_gpu[best], server_first_gpu[best + 1]):
-            free = usable[gpu] and not taken[gpu]
-            if free and (choice < 0 or tenants[gpu] < tenants[choice]):
-                choice = gpu
-        taken[choice] = True
-        out[i] = choice
-        left[best] -= 1
-        load[best] += 1
-    return out
 
 
 class LeastLoaded:
@@ -62,6 +25,6 @@ class LeastLoaded:
         if slots.usable_per_server[slots.servers].sum() < gang:
             return None
         first = slots.topology.server_first_gpu
-        return _spread(
+        return spread_out(
             slots.servers, first, slots.usable, slots.usable_per_server, slots.tenants, gang
         )

@@ -1,12 +1,12 @@
 """The fewest-servers choice that `consolidated` waits for and `packed` prefers."""
 
 import numpy as np
-from numba import njit
 
 from sim.arrays import IntArray
+from sim.jit import array_kernel
 
 
-@njit(cache=True)
+@array_kernel
 def best_fit_server(servers: IntArray, usable: IntArray, gang: int, banned: IntArray) -> int:
     """Server with the fewest sufficient usable GPUs, lowest index on ties; -1 if none."""
     best = -1
@@ -18,7 +18,7 @@ def best_fit_server(servers: IntArray, usable: IntArray, gang: int, banned: IntA
     return best
 
 
-@njit(cache=True)
+@array_kernel
 def fills_largest(sizes: IntArray, gang: int) -> bool:
     """Whether `gang` could ever fill gang // L servers of the largest size L and one more.
 
@@ -37,7 +37,7 @@ def fills_largest(sizes: IntArray, gang: int) -> bool:
     return of_largest >= whole and (rest == 0 or with_rest > whole)
 
 
-@njit(cache=True)
+@array_kernel
 def fewest_servers(
     servers: IntArray,  # (s,) owned, ascending
     usable: IntArray,  # (S,) usable GPUs of each server
@@ -77,7 +77,7 @@ def fewest_servers(
     return chosen[:found]
 
 
-@njit(cache=True)
+@array_kernel
 def _most_usable(servers: IntArray, usable: IntArray, sizes: IntArray, gang: int) -> IntArray:
     """The servers with most usable GPUs, as many as the largest servers that would hold `gang`."""
     few, held = 0, 0

@@ -1,12 +1,12 @@
 """Turning a choice of servers into GPU ids; shared by placers."""
 
 import numpy as np
-from numba import njit
 
 from sim.arrays import BoolArray, IntArray
+from sim.jit import array_kernel
 
 
-@njit(cache=True)
+@array_kernel
 def fill_servers(
     order: IntArray,  # servers in the order to fill them
     take: IntArray,  # (len(order),) GPUs wanted of each

@@ -3,9 +3,9 @@
 from typing import NamedTuple, Self
 
 import numpy as np
-from numba import njit
 
 from sim.arrays import FloatArray, IntArray
+from sim.jit import array_kernel
 from sim.physics.network_tables import NetworkTables
 from sim.placing.compactness import fewest_servers
 from sim.slots import Slots
@@ -64,12 +64,12 @@ class Offer(NamedTuple):
         )
 
 
-@njit(cache=True)
+@array_kernel
 def _entry(table: FloatArray, at: int) -> float:
     return float(table[min(at, len(table) - 1)])
 
 
-@njit(cache=True)
+@array_kernel
 def predicted_comm_s(order: IntArray, take: IntArray, site: Site, law: Law) -> float:
     """Exposed communication of a gang with `take[i]` workers on server `order[i]`, 0s allowed."""
     in_rack = np.zeros(len(site.uplink_jobs), dtype=np.bool_)
@@ -89,7 +89,7 @@ def predicted_comm_s(order: IntArray, take: IntArray, site: Site, law: Law) -> f
     return comm_s
 
 
-@njit(cache=True)
+@array_kernel
 def _fill(order: IntArray, usable: IntArray, gang: int) -> IntArray:
     """Workers on each server of `order`, filled in this order."""
     take = np.zeros(len(order), dtype=np.int64)
@@ -100,7 +100,7 @@ def _fill(order: IntArray, usable: IntArray, gang: int) -> IntArray:
     return take
 
 
-@njit(cache=True)
+@array_kernel
 def _way(
     way: int, gang: int, emptiest: IntArray, usable: IntArray, most: IntArray, rack: IntArray
 ) -> IntArray:
@@ -117,13 +117,13 @@ def _way(
     return here
 
 
-@njit(cache=True)
+@array_kernel
 def _emptiest_first(servers: IntArray, usable: IntArray) -> IntArray:
     order: IntArray = servers[np.argsort(-usable[servers], kind="mergesort")]
     return order
 
 
-@njit(cache=True)
+@array_kernel
 def _ways(gang: int, servers: IntArray, usable: IntArray, racks: int) -> int:
     """How many ways `_way` knows; racks matter where no server has room for all."""
     for server in servers:
@@ -132,7 +132,7 @@ def _ways(gang: int, servers: IntArray, usable: IntArray, racks: int) -> int:
     return 2 + racks
 
 
-@njit(cache=True)
+@array_kernel
 def least_comm_s(gang: int, servers: IntArray, most: IntArray, site: Site, law: Law) -> float:
     """Least communication of a gang alone where each server gives `most` GPUs."""
     alone = Site(
@@ -148,7 +148,7 @@ def least_comm_s(gang: int, servers: IntArray, most: IntArray, site: Site, law: 
     return least_s
 
 
-@njit(cache=True)
+@array_kernel
 def _best_server(gang: int, offer: Offer, site: Site) -> IntArray:
     """The server with room for all on which the slowest worker is fastest; tightest on ties."""
     best, best_s = NONE, np.inf
@@ -161,7 +161,7 @@ def _best_server(gang: int, offer: Offer, site: Site) -> IntArray:
     return np.full(1 if best != NONE else 0, best)
 
 
-@njit(cache=True)
+@array_kernel
 def _cheapest_gpus(gang: int, offer: Offer, site: Site) -> IntArray:
     """(s,) workers on each owned server where the cheapest GPUs are taken, wherever they are."""
     count = 0
@@ -179,7 +179,7 @@ def _cheapest_gpus(gang: int, offer: Offer, site: Site) -> IntArray:
     return take
 
 
-@njit(cache=True)
+@array_kernel
 def _seconds(order: IntArray, take: IntArray, offer: Offer, site: Site) -> tuple[float, float]:
     """Compute of the slowest worker, alone and beside its neighbours."""
     alone_s, slowed_s = 0.0, 0.0
@@ -191,7 +191,7 @@ def _seconds(order: IntArray, take: IntArray, offer: Offer, site: Site) -> tuple
     return alone_s, slowed_s
 
 
-@njit(cache=True)
+@array_kernel
 def _gpus(order: IntArray, take: IntArray, offer: Offer) -> IntArray:
     gpus = np.empty(take.sum(), dtype=np.int64)
     n = 0
@@ -202,7 +202,7 @@ def _gpus(order: IntArray, take: IntArray, offer: Offer) -> IntArray:
     return gpus
 
 
-@njit(cache=True)
+@array_kernel
 def cheapest_placement(  # noqa: PLR0917 - arrays go by position into compiled code
     gang: int,
     offer: Offer,

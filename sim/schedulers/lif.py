@@ -15,6 +15,7 @@ class LeastInterferenceFirst(QueueScheduler):
 
     order_name = "lif"
     order_needs = Signal.PROFILE | Signal.INTERFERENCE
+    order_is_by_job = True
 
     def order(self, view: ClusterView) -> IntArray:
         """The queue as it stands."""

@@ -1,6 +1,7 @@
 """The tree datacenter -> rack -> server -> GPU with link capacities; immutable."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -45,7 +46,7 @@ class Topology:
         """R."""
         return len(self.uplink_gbps)
 
-    @property
+    @cached_property
     def gpus_per_server(self) -> IntArray:
         """(S,) GPUs of each server."""
         return np.diff(self.server_first_gpu)

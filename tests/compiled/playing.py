@@ -1,14 +1,18 @@
 """One case played by compiled code and by Python."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from sim.errors import SimulationError
+from sim.outages.changes import NO_OUTAGES
 from sim.protocols import Scheduler
 from sim.run import Run
 from sim.simulator import Simulator, simulate
+from sim.traits import Demands
 from tests.oracle.cases import Case
+from tests.sim.worlds import Job, cluster, world
 
 Make = Callable[[], Scheduler]
 
@@ -39,3 +43,13 @@ def assert_same(mine: Run, theirs: Run) -> None:
     assert mine.log.gpus.ids.tobytes() == theirs.log.gpus.ids.tobytes()
     for column in ("start_s", "finish_s", "run_s", "preemptions", "lost_s", "comm_s", "outcome"):
         assert np.array_equal(getattr(mine, column), getattr(theirs, column), equal_nan=True)
+
+
+def asking(jobs: Sequence[Job], demands: Demands | None) -> Simulator:
+    """The jobs on two servers of two GPUs, each asking for what its row of `demands` says."""
+    plain = world(jobs, cluster(2, 2))
+    return Simulator(
+        jobs=replace(plain.jobs, demands=demands), topology=plain.topology, physics=plain.physics,
+        belief=plain.belief, partition_of_server=plain.partition_of_server, rules=plain.rules,
+        outages=NO_OUTAGES,
+    )  # fmt: skip

@@ -13,10 +13,11 @@ from sim.schedulers.sjf import Sjf
 from sim.sharing.fallback import FallbackSharing
 from sim.sharing.off import NoSharing
 from sim.sharing.selective import SelectiveSharing
-from sim.simulator import Simulator, simulate
+from sim.simulator import simulate
 from sim.topology.leaf_spine import leaf_spine
 from sim.traits import ANY_TYPE, Demands
-from tests.sim.worlds import Job, attempts, changes, cluster, job_table, physics_of, world
+from tests.compiled.playing import asking
+from tests.sim.worlds import Job, attempts, changes, cluster, physics_of, world
 
 JOBS = [Job(0.0, 2, 10.0), Job(1.0, 1, 5.0), Job(1.0, 2, 0.0)]
 
@@ -61,21 +62,10 @@ def test_python_decides_where_predictions_are_missing():
 
 
 def test_python_decides_where_a_job_asks_for_part_of_a_gpu():
-    table = job_table(JOBS)
     asks = np.array([1000, 500, 1000])
     nothing, any_type = np.zeros(3, dtype=np.int64), np.full(3, ANY_TYPE)
-    assert _with(table, None).plan_of(fifo()) is not None
-    assert _with(table, Demands(asks, nothing, nothing, any_type)).plan_of(fifo()) is None
-
-
-def _with(table, demands) -> Simulator:
-    plain = world(JOBS, cluster(2, 2))
-    jobs = type(table)(**{**vars(table), "demands": demands})
-    return Simulator(
-        jobs=jobs, topology=plain.topology, physics=plain.physics, belief=plain.belief,
-        partition_of_server=plain.partition_of_server, rules=plain.rules,
-        outages=NO_OUTAGES,
-    )  # fmt: skip
+    assert asking(JOBS, None).plan_of(fifo()) is not None
+    assert asking(JOBS, Demands(asks, nothing, nothing, any_type)).plan_of(fifo()) is None
 
 
 @pytest.mark.parametrize(

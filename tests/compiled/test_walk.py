@@ -1,0 +1,133 @@
+"""Walked schedulers against the Python ones: the same log, byte for byte."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.errors import SimulationError
+from sim.outages.changes import Change
+from sim.partitioned import PartitionedScheduler
+from sim.placers.best_fit import BestFit
+from sim.placers.compact_wait import CompactWait
+from sim.placers.random import Random
+from sim.protocols import Scheduler
+from sim.run import Run
+from sim.schedulers.sjf import Sjf
+from sim.sharing.off import NoSharing
+from sim.simulator import Simulator, simulate
+from sim.traits import ANY_TYPE, Demands
+from sim.walk.plan import rule_of
+from sim.walk.scheduler import WalkedScheduler
+from tests.compiled.playing import asking, assert_same
+from tests.oracle.cases import Case, cases
+from tests.oracle.catalogue import FORWARDINGS, ORDERS, PLACERS, SHARINGS
+from tests.sim.worlds import Job, changes, cluster, world
+
+JOBS = [Job(0.0, 2, 10.0), Job(1.0, 1, 5.0), Job(2.0, 4, 3.0)]
+WALKED_ORDERS = ("fifo", "fifo_skip", "lif", "load_balance", "sjf", "smallest_gang")
+WALKED_PLACERS = {
+    **{name: make for name, make in PLACERS.items() if name != "random"},
+    "best_fit": BestFit,
+    "compact_wait": lambda: CompactWait(most_slowdown=1.3),
+}
+
+
+def divided(child, forwarding: str) -> PartitionedScheduler:
+    return PartitionedScheduler(child=child, forwarding=FORWARDINGS[forwarding]())
+
+
+def plain(case: Case) -> Case:
+    """The case, with jobs that ask for empty GPUs alone."""
+    rules = replace(case.rules, gpu_oversubscription=None)
+    return replace(case, jobs=replace(case.jobs, demands=None), rules=rules)
+
+
+def played(case: Case, scheduler: Scheduler, *, walks: bool) -> Run:
+    """The run, or as far as it got before it was stuck; never the whole compiled loop."""
+    simulator = Simulator(**case.arguments())
+    rule = rule_of(scheduler, simulator.state)
+    assert rule is not None
+    decides = WalkedScheduler(scheduler, rule) if walks else scheduler
+    try:
+        return simulate(simulator, decides, 0, None, compiled=False)
+    except SimulationError as error:
+        return simulator.outcome(str(error), -1, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("sharing", sorted(SHARINGS))
+@pytest.mark.parametrize("placer", sorted(WALKED_PLACERS))
+@settings(max_examples=12)
+@given(
+    case=cases(most_partitions=3),
+    order=st.sampled_from(WALKED_ORDERS),
+    forwarding=st.sampled_from(sorted(FORWARDINGS)),
+)
+def test_the_same_decisions_as_in_python(
+    placer: str, sharing: str, case: Case, order: str, forwarding: str
+) -> None:
+    def scheduler() -> Scheduler:
+        child = ORDERS[order](WALKED_PLACERS[placer](), SHARINGS[sharing]())
+        return divided(child, forwarding)
+
+    case = plain(case)
+    assert_same(played(case, scheduler(), walks=True), played(case, scheduler(), walks=False))
+
+
+@settings(max_examples=20)
+@given(case=cases(most_partitions=1), sharing=st.sampled_from(sorted(SHARINGS)))
+def test_one_queue_for_the_whole_cluster(case: Case, sharing: str) -> None:
+    def scheduler() -> Scheduler:
+        return ORDERS["sjf"](CompactWait(most_slowdown=1.3), SHARINGS[sharing]())
+
+    case = plain(case)
+    assert_same(played(case, scheduler(), walks=True), played(case, scheduler(), walks=False))
+
+
+def rule_in(world_: Simulator, scheduler: Scheduler) -> object:
+    return rule_of(scheduler, world_.state)
+
+
+def sjf(placer=WALKED_PLACERS["compact_wait"]) -> Sjf:
+    return Sjf(placer=placer(), sharing=NoSharing(), skip_blocked=True)
+
+
+def test_what_is_walked():
+    yard = world(JOBS, cluster(2, 2), partitions=2)
+    assert rule_in(yard, divided(sjf(), "steal")) is not None
+    assert yard.walked(divided(sjf(), "steal")).name == "sjf+compact_wait+steal"
+    assert rule_in(world(JOBS, cluster(2, 2)), sjf()) is not None
+
+
+def test_python_decides_where_walking_knows_less():
+    yard = world(JOBS, cluster(2, 2), partitions=2)
+    assert rule_in(yard, sjf()) is None  # one queue, several partitions
+    assert rule_in(yard, divided(sjf(Random), "steal")) is None
+    tetris = ORDERS["tetris"](BestFit(), NoSharing())  # its order depends on who else waits
+    assert rule_in(yard, divided(tetris, "steal")) is None
+
+
+def test_a_subclass_may_decide_otherwise():
+    class Backwards(Sjf):
+        def order(self, view):
+            return view.queued[::-1]
+
+    backwards = Backwards(placer=BestFit(), sharing=NoSharing(), skip_blocked=True)
+    assert rule_in(world(JOBS, cluster(2, 2)), backwards) is None
+
+
+def test_python_decides_where_servers_go_away_or_jobs_ask_for_more():
+    away = changes((1.0, 0, Change.CLOSE))
+    assert rule_in(world(JOBS, cluster(2, 2), outages=away), sjf()) is None
+    ones = np.ones(len(JOBS), dtype=np.int64)
+    halves = Demands(ones * 500, ones * 0, ones * 0, ones * ANY_TYPE)
+    assert rule_in(asking(JOBS, None), sjf()) is not None
+    assert rule_in(asking(JOBS, halves), sjf()) is None
+
+
+def test_a_scheduler_used_twice_begins_anew():
+    scheduler = sjf()
+    runs = [simulate(world(JOBS, cluster(2, 2)), scheduler, 0, None).finish_s for _ in range(2)]
+    assert np.array_equal(*runs)
