@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from compose_once import composing_once
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from launch_build import build, resolve
@@ -87,7 +88,8 @@ def run_main(main: Callable[[], None]) -> None:
     debug = any(os.environ.get(name, "0") not in {"", "0"} for name in TRACEBACK_WANTED)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach us as they are, not printed by Hydra
     try:
-        main()
+        with composing_once():
+            main()
     except (GpuYardError, HydraException, OmegaConfBaseException) as error:
         if debug:
             raise

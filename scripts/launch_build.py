@@ -27,7 +27,7 @@ def resolve(cfg: DictConfig) -> tuple[dict[str, Any], str]:
         fix = " ".join(f"{key}=VALUE" for key in missing)
         raise ConfigError(f"{', '.join(missing)}: required, and has no default; add {fix}")
     plain = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True))
-    return plain, OmegaConf.to_yaml(OmegaConf.create(plain))
+    return plain, OmegaConf.to_yaml(cfg, resolve=True)
 
 
 def section(config: Mapping[str, Any], key: str) -> Any:

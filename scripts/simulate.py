@@ -1,10 +1,14 @@
 """Replay a trace: `python scripts/simulate.py workload=csv workload.path=FILE scheduler=sjf`."""
 
+from startup import finish_startup  # first: it pauses the garbage collector
+
+# isort: split
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import hydra
+from compiled_parts import load_numba_parts
 from experiment import Experiment, composition_of, experiment_of, labels_of
 from launch import run_main, start
 from launch_errors import ConfigError
@@ -25,13 +29,15 @@ def main(cfg: DictConfig) -> None:
     config = launch.config
     drop_outputs(launch.folder)
     check_outputs(config)
+    load_numba_parts()
     experiment = experiment_of(config)
     scheduler = composition_of(config, experiment.game.partitions)
     labels = labels_of(experiment, scheduler, window=config["window"], role=config["role"])
     jobs = _jobs(experiment, config["part"], config["window"])
     simulator = experiment.game.simulator(jobs)
-    compiled = config["compiled"] and simulator.plan_of(scheduler) is not None
+    compiled = config["compiled"] and simulator.has_compiled_form(scheduler)
     warm_up(experiment.game, scheduler, compiled=compiled)
+    finish_startup()
     run = run_with_progress(simulator, scheduler, experiment.seed, compiled=compiled)
     metrics = summarise(run)
     write_outputs(launch.folder, run, config)

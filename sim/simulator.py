@@ -92,6 +92,10 @@ class Simulator:
         """What decides as `scheduler` does, but in compiled code; None where Python has to."""
         return walked(scheduler, self.state)
 
+    def has_compiled_form(self, scheduler: Scheduler) -> bool:
+        """Whether compiled code can stand in for `scheduler` here: in the loop or in decisions."""
+        return self.plan_of(scheduler) is not None or self.walked(scheduler) is not None
+
     def play(self, plan: Plan, progress: Progress | None) -> int:
         """Run a plan from the beginning to the end; the number of decisions."""
         memory = make_memory(
@@ -117,8 +121,9 @@ class Simulator:
     def apply(self, decision: Decision) -> None:
         """Check and apply; raises InvalidDecision, after which the run cannot go on."""
         starts, preempts, forwards = decision.starts, decision.preempts, decision.forwards
-        if not (starts or preempts or forwards) and decision.wake_s is None:
-            self.state.world["wake_s"] = np.inf
+        wake_s = np.inf if decision.wake_s is None else float(decision.wake_s)
+        if not (starts or preempts or forwards) and wake_s > self.now_s:
+            self.state.world["wake_s"] = wake_s
             return
         gangs = [len(start.gpus) for start in starts]
         verdict, job, what = apply_decision(
@@ -133,7 +138,7 @@ class Simulator:
             if starts
             else NO_INTS,
             _leases(starts),
-            np.nan if decision.wake_s is None else float(decision.wake_s),
+            np.nan if decision.wake_s is None else wake_s,
         )
         self._recorder.flush_if_half_full()
         if verdict != LEGAL:
@@ -193,8 +198,8 @@ def simulate(
     """Run `scheduler` to the end of the trace; `progress` is called about every 1,000 decisions.
 
     With `compiled`, a scheduler that has a compiled form decides in it where that is possible: the
-    same decisions, much faster. Where the whole loop is compiled (`sim.compiled.eligible`) what
-    deciding cost is NaN, for it cannot be told from the rest; else decisions alone are (`sim.walk`).
+    same decisions, much faster. Either the whole loop is compiled (`sim.compiled.eligible`), and
+    what deciding cost is NaN, for it cannot be told from the rest, or decisions are (`sim.walk`).
     """
     scheduler.reset(seed)
     if compiled:
