@@ -90,6 +90,16 @@ class Occupancy:
             job=job,
         )
 
+    def most_room(self, view: ClusterView, shares: bool) -> int:
+        """A gang larger than this has no room on the servers that `view` owns, wherever it looks.
+
+        GPUs without a tenant, or where jobs share or ask for parts with a place for one more.
+        """
+        most = self.tenant.shape[1] if shares or self._room is not None else 1
+        owned = view.partition_of_server[view.topology.gpu_server] == view.partition
+        room = self.tenants < most
+        return int(np.count_nonzero(room if view.partition is None else room & owned))
+
     def exclusive(self, view: ClusterView, job: int) -> Slots:
         """GPUs of the servers that `view` owns on which `job` finds what it asks for.
 

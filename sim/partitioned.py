@@ -113,6 +113,8 @@ class PartitionedScheduler:
             if len(foreign) == 0:
                 continue
             here = view.narrowed(partition, foreign)
+            if occupancy.most_room(here, self.child.sharing.name != "off") == 0:
+                continue
             taken = self.child.fill(here, occupancy, self.child.order(here), True)
             forwards += [Forward(start.job, partition) for start in taken]
             starts += taken

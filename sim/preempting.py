@@ -3,16 +3,18 @@
 import heapq
 from abc import abstractmethod
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.compiled.plan import Plan
+from sim.compiled.plan import CONSOLIDATED, NEVER, Plan
 from sim.decision import Decision, Start
 from sim.occupancy import Occupancy
+from sim.preempting_compactly import Place, plan_compactly
 from sim.protocols import Placer, Sharing
-from sim.queueing import QueueScheduler
+from sim.queueing import QueueScheduler, own_code
 from sim.view import ClusterView
 
 Victims = list[tuple[float, int]]  # (key, running job), lowest priority first
@@ -30,6 +32,7 @@ class PreemptiveScheduler(QueueScheduler):
     def __init__(self, *, placer: Placer, sharing: Sharing) -> None:
         """Compose a priority with a placement and a sharing rule."""
         super().__init__(placer=placer, sharing=sharing, skip_blocked=True)
+        self._is_compact = own_code(placer) == CONSOLIDATED and own_code(sharing) == NEVER
 
     @abstractmethod
     def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
@@ -41,11 +44,47 @@ class PreemptiveScheduler(QueueScheduler):
 
     def decide(self, view: ClusterView) -> Decision:
         """Serve waiting jobs by priority, preempting where that lets one in."""
-        occupancy = Occupancy(view)
-        keys = self.priority(view, view.running).tolist()
-        victims: Victims = sorted(zip(keys, view.running.tolist(), strict=True), reverse=True)
-        keys = self.priority(view, view.queued).tolist()
-        waiting = list(zip(keys, view.queued.tolist(), strict=True))
+        keys = self.priority(view, np.concatenate([view.running, view.queued]))
+        plan = self._planned if self._is_compact and _is_plain(view) else self._searched
+        starts, preempts = plan(view, keys)
+        return Decision(
+            starts=tuple(starts),
+            preempts=tuple(preempts),
+            wake_s=self.asked_again_s(view, starts, preempts),
+        )
+
+    def asked_again_s(
+        self, view: ClusterView, starts: list[Start], preempts: Sequence[int]
+    ) -> float | None:
+        """As in the parent; where no placer has times of its own, it need not know who waits."""
+        if self.patient is not None:
+            return super().asked_again_s(view, starts, preempts)
+        waiting = len(view.queued) + len(preempts) - len(starts)
+        return self.wake_s(view, starts) if waiting > 0 else None
+
+    def _planned(self, view: ClusterView, keys: FloatArray) -> tuple[list[Start], list[int]]:
+        """What `_searched` would find, by compiled code."""
+        topology, jobs = view.topology, view.jobs
+        plan = plan_compactly(
+            Place(
+                view.servers, topology.gpus_per_server, topology.server_first_gpu,
+                topology.gpu_server, view.tenants, view.placed, view.slot, jobs.held,
+            ),
+            jobs.num_gpus, view.queued, view.running, keys,
+        )  # fmt: skip
+        ends = plan.first.tolist()
+        starts = [
+            Start(job, plan.gpus[begin:end])
+            for job, begin, end in zip(plan.job.tolist(), ends[:-1], ends[1:], strict=True)
+        ]
+        return starts, plan.preempts.tolist()
+
+    def _searched(self, view: ClusterView, keys: FloatArray) -> tuple[list[Start], list[int]]:
+        """Starts and preemptions under any placer and sharing rule."""
+        occupancy, ranks = Occupancy(view), keys.tolist()
+        running, queued = view.running.tolist(), view.queued.tolist()
+        victims: Victims = sorted(zip(ranks, running, strict=False), reverse=True)
+        waiting = list(zip(ranks[len(running) :], queued, strict=True))
         heapq.heapify(waiting)
         starts: list[Start] = []
         preempts: list[int] = []
@@ -68,11 +107,7 @@ class PreemptiveScheduler(QueueScheduler):
                 starts.append(Start(job, gpus))
             elif self.sharing.name == "off" and self.patient is None:
                 refused.add(like)
-        return Decision(
-            starts=tuple(starts),
-            preempts=tuple(preempts),
-            wake_s=self.asked_again_s(view, starts, preempts),
-        )
+        return starts, preempts
 
     def compiled(self) -> Plan | None:
         """As in the parent, with preemption."""
@@ -99,3 +134,8 @@ class PreemptiveScheduler(QueueScheduler):
         used = set() if gpus is None else set(gpus.tolist())
         losers = [v for v in victims[:fewest] if used & set(view.gpus_of(v[1]).tolist())]
         return gpus, losers
+
+
+def _is_plain(view: ClusterView) -> bool:
+    """Whether empty GPUs are all that a gang needs: every server is up, no job asks for more."""
+    return view.jobs.demands is None and not view.server_closed.any()

@@ -112,6 +112,9 @@ class QueueScheduler(ABC):
     ) -> list[Start]:
         """Start what fits, in order, booking it in `occupancy`."""
         starts: list[Start] = []
+        if skip_blocked:
+            room = occupancy.most_room(view, self.sharing.name != "off")
+            order = order[view.jobs.num_gpus[order] <= room]
         # Usable GPUs only shrink while we start jobs, so the like of a refused job would fail too;
         # not with three tenants, where a newcomer can make a GPU's combined speed worth joining.
         # Nor where the placer looks at more than the gang.

@@ -99,7 +99,7 @@ class RoundScheduler(ABC):
             self._due_s = (np.floor((view.now_s + ROUNDING_S) / self.round_s) + 1) * self.round_s
             preempts, starts = self._redistribute(view, self.allot(view))
         empty = len(view.running) == 0 and not starts
-        if not due or empty:
+        if (not due or empty) and _may_have_room(view):
             starts = self._placed(view, Occupancy(view), self.newcomers(view))
         # An empty cluster in which a round has just found no place for anybody: time alone will
         # not change that, and a run that cannot go on should end and say so.
@@ -217,6 +217,18 @@ class RoundScheduler(ABC):
             elif self.patient is None:
                 refused.add(like)
         return list(starts.values())
+
+
+def _may_have_room(view: ClusterView) -> bool:
+    """False where too few GPUs are empty for anybody who waits; where jobs share GPUs, who knows.
+
+    It is cheaper to ask than to rank all who wait.
+    """
+    if view.jobs.demands is not None:
+        return True
+    fewest = view.jobs.num_gpus if view.jobs.elastic is None else view.jobs.elastic.least_gpus
+    empty_gpus = view.server_free[view.servers].sum()
+    return bool(len(view.queued) > 0 and fewest[view.queued].min() <= empty_gpus)
 
 
 def restarting(view: ClusterView) -> dict[int, Share]:

@@ -15,6 +15,8 @@ class Orders:
         self.occupancy = Occupancy(view)
         self.starts: dict[int, IntArray] = {}
         self.preempts: list[int] = []
+        # Whether an empty GPU is all that a worker needs: every server is up, nobody asks for more.
+        self.plain = view.jobs.demands is None and not view.server_closed.any()
 
     def __bool__(self) -> bool:
         """Whether anything is ordered."""

@@ -4,9 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.arrays import IntArray
+from sim.arrays import FloatArray
 from sim.gandiva.lone_speed import LoneSpeed
+from sim.gandiva.matches import NEVER, costs_beside_one, pair_costs, residents
 from sim.gandiva.orders import Orders
+from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView
 
 TAKING_TURNS = 1.0  # combined speed of two jobs that take turns, in jobs alone
@@ -45,6 +47,7 @@ class Packs:
         self._failures: set[int] = set()  # jobs of these pairs
         self._alone: dict[int, Since] = {}  # since when jobs have their GPUs to themselves
         self._speed: LoneSpeed | None = None
+        self._pair_cost: FloatArray | None = None  # of the belief
 
     def alone(self, view: ClusterView, job: int) -> None:
         """`job` has GPUs to itself from now on."""
@@ -92,20 +95,28 @@ class Packs:
         times the other's; ties go to the lowest job row.
         """
         view, occupancy = orders.view, orders.occupancy
-        slots = occupancy.shared(view, job, self._least_speed)
-        gpus = np.flatnonzero(slots.usable & (occupancy.tenants == 1))
-        owner = occupancy.tenant[gpus, 0]
-        right: IntArray = np.flatnonzero(view.jobs.num_gpus[owner] == view.jobs.num_gpus[job])
-        owners, at, count = np.unique(owner[right], return_inverse=True, return_counts=True)
-        worst = np.zeros(len(owners))
-        np.maximum.at(worst, at, slots.cost[gpus[right]])
-        whole = count == view.jobs.num_gpus[job]
-        for row in np.argsort(worst, kind="stable").tolist():
-            resident = int(owners[row])
+        cost = self._costs(orders, job)
+        gang = int(view.jobs.num_gpus[job])
+        found = residents(occupancy.tenants, occupancy.tenant, cost, view.jobs.num_gpus, gang)
+        owners: list[int] = found[0].tolist()
+        for _, resident in sorted(zip(found[1].tolist(), owners, strict=True)):
             fresh = resident in orders.starts or frozenset((job, resident)) in self._failed
-            if whole[row] and not fresh:
+            if not fresh:
                 return resident
         return None
+
+    def _costs(self, orders: Orders, job: int) -> FloatArray:
+        """(G,) of joining the tenant of each GPU; NEVER where that is not worth it."""
+        view, occupancy = orders.view, orders.occupancy
+        if not orders.plain or view.gpu_limit_milli < PAIR * WHOLE_GPU_MILLI:
+            slots = occupancy.shared(view, job, self._least_speed)
+            return np.where(slots.usable, slots.cost, NEVER)
+        if self._pair_cost is None:
+            self._pair_cost = pair_costs(view.belief.pairs, self._least_speed)
+        return costs_beside_one(
+            occupancy.tenants, occupancy.tenant, view.topology.gpu_server, view.server_type,
+            view.jobs.profile, job, self._pair_cost,
+        )  # fmt: skip
 
     def pack(self, view: ClusterView, newcomer: int, resident: int) -> None:
         """Put `newcomer` on trial on the GPUs of `resident`."""

@@ -3,14 +3,16 @@
 import math
 
 import numpy as np
+from numba import njit
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import IntArray
 from sim.errors import GpuYardError
-from sim.placing.compactness import best_fit_server
 from sim.placing.filling import fill_servers
 from sim.signals import Signal
 from sim.slots import Slots
 from sim.view import ClusterView
+
+NONE = -1
 
 
 class Delay:
@@ -51,52 +53,68 @@ class Delay:
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs on the best level there is, or None if the job should wait for a better one."""
         del rng
-        usable = slots.usable_per_server
-        rack_usable = _by_rack(slots, usable)
-        if rack_usable.sum() < gang:
+        topology, usable = slots.topology, slots.usable_per_server
+        since_s, now_s = _waits_since_s(slots.view, slots.job), slots.view.now_s
+        servers = servers_to_fill(
+            gang, slots.servers, usable, slots.most_per_server, topology.server_rack,
+            topology.num_racks, now_s >= since_s + self.rack_wait_s,
+            now_s >= since_s + self.anywhere_wait_s,
+        )  # fmt: skip
+        if len(servers) == 0:
             return None
-        topology, none = slots.topology, np.zeros_like(usable)
-        server = int(best_fit_server(slots.servers, usable, gang, none))
-        servers = np.array([server]) if server >= 0 else self._spread(gang, slots, rack_usable)
         first, take = topology.server_first_gpu, usable[servers]
-        if take.sum() < gang:
-            return None
         return fill_servers(servers, take, first, slots.usable, slots.tenants, gang)
 
     def wake_s(self, view: ClusterView, job: int) -> float | None:
         """When the next timer of a waiting job runs out."""
-        since_s = _waits_since_s(view, job)
-        times = (since_s + self.rack_wait_s, since_s + self.anywhere_wait_s)
-        return next((at_s for at_s in times if view.now_s < at_s < math.inf), None)
-
-    def _spread(self, gang: int, slots: Slots, rack_usable: FloatArray) -> IntArray:
-        """Servers to fill in this order, too few for the gang where it should wait."""
-        usable, most = slots.usable_per_server, slots.most_per_server
-        mine, rack = slots.servers, slots.topology.server_rack
-        here: IntArray = mine[:0]
-        no_server = most[mine].max() < gang
-        no_rack = _by_rack(slots, most).max() < gang
-        if no_server or self._over(slots, self.rack_wait_s):
-            fits = rack_usable >= gang
-            if fits.any():
-                best = int(np.argmin(np.where(fits, rack_usable, np.inf)))
-                here = mine[rack[mine] == best]
-                return here[np.argsort(-usable[here], kind="stable")]
-        if no_rack or self._over(slots, self.anywhere_wait_s):
-            here = mine[np.lexsort((-usable[mine], rack[mine], -rack_usable[rack[mine]]))]
-        return here
-
-    def _over(self, slots: Slots, timer_s: float) -> bool:
-        """Whether the job has waited this long; the sum is that of `wake_s`, to the last bit."""
-        return slots.view.now_s >= _waits_since_s(slots.view, slots.job) + timer_s
+        since_s = _waits_since_s(view, job)  # sums are those of `place`, to the last bit
+        rack_s, anywhere_s = since_s + self.rack_wait_s, since_s + self.anywhere_wait_s
+        if view.now_s < rack_s < math.inf:
+            return rack_s
+        return anywhere_s if view.now_s < anywhere_s < math.inf else None
 
 
-def _by_rack(slots: Slots, per_server: IntArray) -> FloatArray:
-    """(R,) sums over the owned servers of each rack."""
-    topology, mine = slots.topology, slots.servers
-    rack = topology.server_rack[mine]
-    sums = np.bincount(rack, weights=per_server[mine], minlength=topology.num_racks)
-    return sums.astype(np.float64)
+@njit(cache=True)
+def servers_to_fill(  # noqa: PLR0917 - arrays go by position into compiled code
+    gang: int,
+    servers: IntArray,  # (s,) owned, ascending
+    usable: IntArray,  # (S,)
+    most: IntArray,  # (S,) if every server that is up were empty
+    rack: IntArray,  # (S,)
+    racks: int,
+    takes_rack: bool,
+    takes_anything: bool,
+) -> IntArray:
+    """Servers that hold the gang, in the order to fill them; none where it should wait."""
+    rack_usable, rack_most = np.zeros(racks, dtype=np.int64), np.zeros(racks, dtype=np.int64)
+    total, largest, best = 0, 0, NONE
+    for server in servers:
+        rack_usable[rack[server]] += usable[server]
+        rack_most[rack[server]] += most[server]
+        total += usable[server]
+        largest = max(largest, most[server])
+        if usable[server] >= gang and (best == NONE or usable[server] < usable[best]):
+            best = server
+    if best != NONE:
+        return np.array([best])
+    if total >= gang and (takes_rack or largest < gang):
+        for each in range(racks):
+            fits = rack_usable[each] >= gang
+            if fits and (best == NONE or rack_usable[each] < rack_usable[best]):
+                best = each
+        if best != NONE:
+            return _fullest_first(servers[rack[servers] == best], usable)
+    if total >= gang and (takes_anything or rack_most.max() < gang):
+        by_room = _fullest_first(servers, usable)
+        by_rack = by_room[np.argsort(rack[by_room], kind="mergesort")]
+        return _fullest_first(by_rack, rack_usable[rack])
+    return servers[:0].copy()
+
+
+@njit(cache=True)
+def _fullest_first(servers: IntArray, room: IntArray) -> IntArray:
+    order: IntArray = servers[np.argsort(-room[servers], kind="mergesort")]
+    return order
 
 
 def _waits_since_s(view: ClusterView, job: int) -> float:

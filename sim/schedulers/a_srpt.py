@@ -6,6 +6,7 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.decision import Decision, Start
+from sim.demands_room import ask_of
 from sim.errors import GpuYardError
 from sim.occupancy import Occupancy
 from sim.physics.alone_step import AloneStep
@@ -80,6 +81,7 @@ class ASrpt:
             if not good:
                 raise GpuYardError(f"scheduler.{key} is {value}; it must be {rule}")
         self.placer = placer
+        self.patient = placer if isinstance(placer, PatientPlacer) else None
         self.efficiency = efficiency
         self.theta, self.delta, self.tau = theta, delta, tau
         self.skip_blocked = skip_blocked
@@ -142,11 +144,19 @@ class ASrpt:
     def _serve(self, view: ClusterView, order: list[int]) -> tuple[list[Start], list[float]]:
         """Starts, in order, and times at which the answer may change though nothing happens."""
         occupancy, starts, times = Occupancy(view), [], []
+        # Free GPUs only shrink on the way, so the like of a refused job would fail, too; not so
+        # where the placer looks at more than the gang.
+        refused: set[tuple[int, ...]] = set()
         for job in order:
+            like = int(view.jobs.num_gpus[job]), *ask_of(view.jobs.demands, job)
+            if like in refused:
+                continue
             gpus = place_alone(view, occupancy, job, self.placer, self._rng)
             if gpus is None:
-                if isinstance(self.placer, PatientPlacer):
-                    again_s = self.placer.wake_s(view, job)
+                if self.patient is None:
+                    refused.add(like)
+                else:
+                    again_s = self.patient.wake_s(view, job)
                     times += [] if again_s is None else [again_s]
                 if self.skip_blocked:
                     continue

@@ -123,9 +123,10 @@ class Gandiva:
         turns: Turns | None = None
         refused: set[Kind] = set()  # as the cluster is
         stuck: set[Kind] = set()  # even if others gave way
+        profile = view.jobs.profile if self.packing else None
         while waiting:
             job = waiting.popleft()
-            kind = self._kind(view, job)
+            kind = self._kind(view, job, profile)
             if kind not in refused:
                 if self._fit_in(orders, job):
                     continue
@@ -151,7 +152,9 @@ class Gandiva:
     def _fit_in(self, orders: Orders, job: int) -> bool:
         """Start `job` on empty GPUs, else beside a gang of its size."""
         view, affinity = orders.view, self._affinity_of(orders.view)
-        gpus = place_alone(view, orders.occupancy, job, affinity, self._rng)
+        gpus = None
+        if not orders.plain or (orders.occupancy.tenants == 0).sum() >= view.jobs.num_gpus[job]:
+            gpus = place_alone(view, orders.occupancy, job, affinity, self._rng)
         if gpus is not None:
             self._packs.alone(view, job)
         elif self.packing and view.tenant.shape[1] >= PAIR:
@@ -199,13 +202,16 @@ class Gandiva:
             self._affinity = Affinity(view.topology)
         return self._affinity
 
-    def _kind(self, view: ClusterView, job: int) -> Kind:
-        """Jobs of one kind are refused alike; who has failed in a pair is of its own kind."""
-        profile, itself = -1, -1
-        if self.packing:
-            profile = int(view.jobs.profile[job])
+    def _kind(self, view: ClusterView, job: int, profile: IntArray | None) -> Kind:
+        """Jobs of one kind are refused alike; who has failed in a pair is of its own kind.
+
+        `profile` (J,) is None without packing.
+        """
+        row, itself = -1, -1
+        if profile is not None:
+            row = int(profile[job])
             itself = job if self._packs.has_failed(job) else -1
-        return int(view.jobs.num_gpus[job]), profile, itself, *ask_of(view.jobs.demands, job)
+        return int(view.jobs.num_gpus[job]), row, itself, *ask_of(view.jobs.demands, job)
 
     def _turn_s(self, view: ClusterView) -> float:
         """When the next turn is due: restarts are no part of the one under way."""
@@ -234,4 +240,4 @@ def _is_spread(view: ClusterView, gpus: IntArray) -> bool:
     if len(gpus) == 1:
         return False
     needed = -(-len(gpus) // int(view.topology.gpus_per_server.max()))
-    return len(np.unique(view.topology.gpu_server[gpus])) > needed
+    return len(set(view.topology.gpu_server[gpus].tolist())) > needed

@@ -1,5 +1,6 @@
 """Tiresias with the Gittins index: rank by what finished jobs tell of service."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,10 +11,10 @@ from sim.errors import GpuYardError
 from sim.preempting import PreemptiveScheduler
 from sim.protocols import Placer, Sharing
 from sim.ranking.gittins import gittins_index
+from sim.ranking.quanta import indexed_keys, least_wait_s, quanta_of_leavers
 from sim.signals import Signal
 from sim.view import ClusterView
 
-ROUNDING = 1e-9  # of a quantum: a job woken at its boundary counts as past it
 MOST_QUANTA = 200_000  # that are told apart; longer jobs count as having taken these
 NOBODY: IntArray = np.empty(0, dtype=np.int64)
 
@@ -102,21 +103,18 @@ class TiresiasGittins(PreemptiveScheduler):
         self._here, self._seen_gpu_s = here, view.jobs.attained_gpu_s[here]
         self._ran = self._seen_gpu_s > 0
         self._ran[: len(view.running)] = True
-        self._ran |= self._among([start.job for start in decision.starts], here)
+        if decision.starts:
+            self._ran |= np.isin(here, [start.job for start in decision.starts])
         return decision
-
-    def _among(self, some: IntArray | list[int], jobs: IntArray) -> BoolArray:
-        """(n,) which of `jobs` are in `some`; in time of their numbers alone."""
-        self._marked[some] = True
-        found: BoolArray = self._marked[jobs]
-        self._marked[some] = False
-        return found
 
     def _learn(self, here: IntArray) -> None:
         """Note the service of jobs that have run and left since the last decision."""
-        gone = self._ran & ~self._among(here, self._here)
         # Woken at every quantum, it last saw a job in the quantum in which that left.
-        taken = self._steps(self._seen_gpu_s[gone]) + 1.0
+        taken = quanta_of_leavers(
+            self._here, self._ran, self._seen_gpu_s, here, self._marked, self.quantum_gpu_s
+        )
+        if len(taken) == 0:
+            return
         self._history += np.minimum(taken, MOST_QUANTA).astype(np.int64).tolist()
         known = len(self._history)
         if known >= self._refit_at:
@@ -125,15 +123,7 @@ class TiresiasGittins(PreemptiveScheduler):
 
     def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """Minus the index; whole quanta attained where there is none, which comes after."""
-        steps = self._steps(view.jobs.attained_gpu_s[jobs])
-        known = steps < len(self._index)
-        steps[known] = -self._index[steps[known].astype(np.int64)]
-        return steps
-
-    def _steps(self, attained_gpu_s: FloatArray) -> FloatArray:
-        """Whole quanta of service."""
-        steps: FloatArray = np.floor(attained_gpu_s / self.quantum_gpu_s + ROUNDING)
-        return steps
+        return indexed_keys(jobs, view.jobs.attained_gpu_s, self.quantum_gpu_s, self._index)
 
     def asked_again_s(
         self, view: ClusterView, starts: list[Start], preempts: Sequence[int]
@@ -144,12 +134,16 @@ class TiresiasGittins(PreemptiveScheduler):
 
     def wake_s(self, view: ClusterView, starts: list[Start]) -> float | None:
         """The next time at which a job that runs after this decision has one more quantum."""
-        jobs = np.array([*view.running.tolist(), *(start.job for start in starts)], dtype=np.int64)
+        new = [start.job for start in starts]
+        jobs = (
+            np.concatenate([view.running, np.array(new, dtype=np.int64)]) if new else view.running
+        )
         if len(jobs) == 0:
             return None
-        attained_gpu_s = view.jobs.attained_gpu_s[jobs]
-        next_gpu_s = (self._steps(attained_gpu_s) + 1.0) * self.quantum_gpu_s
-        wait_s = (next_gpu_s - attained_gpu_s) / view.jobs.num_gpus[jobs]
-        wait_s += np.maximum(view.jobs.resume_s[jobs] - view.now_s, 0.0)  # restarts: no service
+        columns = view.jobs
+        wait_s = least_wait_s(
+            jobs, columns.attained_gpu_s, columns.num_gpus, columns.resume_s, view.now_s,
+            self.quantum_gpu_s,
+        )  # fmt: skip
         # Where the wait is below the clock's grain, the next instant there is.
-        return max(view.now_s + float(wait_s.min()), float(np.nextafter(view.now_s, np.inf)))
+        return max(view.now_s + wait_s, math.nextafter(view.now_s, math.inf))
