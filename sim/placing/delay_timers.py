@@ -13,6 +13,7 @@ AUTO, MANUAL, NO_WAIT, CONSOLIDATED = "auto", "manual", "no_wait", "consolidated
 TIMERS = (AUTO, MANUAL, NO_WAIT, CONSOLIDATED)
 RACK_LEAST, NETWORK_LEAST = 6, 12  # leases
 RACK_MOST_FRAC = 0.8  # of the history's length
+WAIT_DIGITS = 9  # of waits in leases: a wait of one lease is one, whatever the clock rounds
 DEVIATIONS = 2.0
 
 
@@ -41,9 +42,14 @@ class Accepted:
 
     def record(self, gang: int, now_s: float, wait_leases: float) -> None:
         """Note an accepted offer; waits of less than a lease do not count."""
-        if wait_leases >= 1.0:
-            self._entries.setdefault(gang, deque()).append((now_s, wait_leases))
+        leases = round(wait_leases, WAIT_DIGITS)
+        if leases >= 1.0:
+            self._entries.setdefault(gang, deque()).append((now_s, leases))
             self._usual.pop(gang, None)
+
+    def waits(self, gang: int) -> list[float]:
+        """Leases waited by jobs of this demand, those of the last look that were young enough."""
+        return [wait for _, wait in self._entries.get(gang, ())]
 
     def usual_leases(self, gang: int, now_s: float) -> int:
         """`usual_leases` of the waits of this demand that are young enough."""
@@ -52,7 +58,7 @@ class Accepted:
             entries.popleft()
             self._usual.pop(gang, None)
         if gang not in self._usual:
-            self._usual[gang] = usual_leases([wait for _, wait in entries])
+            self._usual[gang] = usual_leases(self.waits(gang))
         return self._usual[gang]
 
 

@@ -5,18 +5,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Decision, Start
 from sim.demands_room import ask_of
 from sim.errors import GpuYardError
 from sim.occupancy import Occupancy
+from sim.physics.compute_share import compute_share
 from sim.placing.delay_timers import MANUAL, DelayTimers, Patience
-from sim.placing.tiers import MACHINE, NETWORK, RACK, needed_tier, offer, tier_of
+from sim.placing.tiers import MACHINE, NETWORK, RACK, needed_tier, offer
 from sim.signals import Signal
-from sim.slots import Slots
 from sim.view import ClusterView
 
 RATE_DIGITS = 9  # rates that differ less are ties
+COMPACT, NO_NETWORK = "compact", "no_network"
+IDEALS = (COMPACT, NO_NETWORK)
 
 
 @dataclass
@@ -45,25 +47,27 @@ class Dally:
     offers: `sim.placing.delay_timers`), `manual`, `no_wait` (both 0) or `consolidated` (both
     infinite).
 
-    Chosen here, where the description is silent: work is counted on the most compact placement, so
-    the priority's ideal time is that and not the time without any network. The wait counts from
-    the last assignment (or arrival), as described. A job whose lease ends is offered its own GPUs,
-    if they are still free at its turn and no narrower tier is on offer; it accepts them by the same
-    timers, so that a spread job tries for a better place after every lease. Renewing costs nothing,
-    is no wait and is not recorded. Of a rack, or of the cluster, machines with most free GPUs go
-    first. Timers change between instants only. Held GPUs, the first tie-breaker there, are always
-    0: a lease is for the whole gang. It wakes when a timer runs out of a job for
-    which enough is free.
+    `ideal` is what a job's speed is compared with: `no_network`, as described, where models that
+    communicate much go first for ever, even on the best of places; or `compact`, the most compact
+    placement, where only who was spread does, and who was not takes turns.
+
+    A job whose lease ends bids like any other, as described: it is offered the first place with
+    room, accepts by the same timers, and this counts as a wait of a lease. So jobs drift to the
+    first machines, gangs find the others empty, and a spread gang tries for a better place after
+    every lease. Chosen here: on the servers it is offered a job keeps its own GPUs if it can, which
+    costs nothing; of a rack, or of the cluster, machines with most free GPUs go first; timers
+    change between instants only. Held GPUs, the first tie-breaker there, are always 0: a lease is
+    for the whole gang. It wakes when a timer runs out of a job for which enough is free.
     """
 
     order_name = "dally"
     one_queue = True
-    needs = Signal.NONE
 
     def __init__(
         self,
         *,
         lease_s: float,
+        ideal: str,
         timers: str,
         rack_leases: float,
         network_leases: float,
@@ -72,17 +76,25 @@ class Dally:
         """Set the lease and the timers, counted in leases; see conf/scheduler/dally.yaml.
 
         Raises:
-            GpuYardError: the rule of the timers is unknown, or a number is out of range.
+            GpuYardError: the ideal or the rule of the timers is unknown, or a number is out of
+                range.
         """
         if not 0 < lease_s < math.inf:
             raise GpuYardError(f"scheduler.lease_s is {lease_s}; it must be above 0 seconds")
+        if ideal not in IDEALS:
+            raise GpuYardError(
+                f"scheduler.ideal is {ideal!r}; it must be one of {', '.join(IDEALS)}"
+            )
         manual = Patience(rack_leases, network_leases)
         self.lease_s = float(lease_s)
         self.timers = DelayTimers(
             timers=timers, lease_s=self.lease_s, manual=manual, history_leases=history_leases
         )
+        self.ideal = ideal
+        without = ideal == NO_NETWORK
+        self.needs = Signal.PROFILE | Signal.INTERFERENCE if without else Signal.NONE
         by_hand = f"{rack_leases:g}-{network_leases:g}" if timers == MANUAL else ""
-        self.name = f"{self.order_name}+{timers}{by_hand}"
+        self.name = f"{self.order_name}+{timers}{by_hand}" + (f"+{ideal}" if without else "")
         self.reset(0)
 
     def reset(self, seed: int) -> None:
@@ -90,6 +102,7 @@ class Dally:
         del seed
         self.timers.forget()
         self._assigned_s: FloatArray = np.zeros(0)  # (J,) last assignment, or arrival
+        self._compute_share: FloatArray | None = None  # (J,) of a step on compact placements
         self._leased: dict[int, tuple[float, IntArray]] = {}  # by job: end of its lease, its GPUs
 
     def decide(self, view: ClusterView) -> Decision:
@@ -108,49 +121,48 @@ class Dally:
         jobs = view.queued
         run_s = view.jobs.attained_gpu_s[jobs] / view.jobs.num_gpus[jobs]
         rate = np.zeros(len(jobs))
-        np.divide(view.jobs.progress_s[jobs], run_s, out=rate, where=run_s > 0)
+        np.divide(self._ideal_s(view)[jobs], run_s, out=rate, where=run_s > 0)
         return jobs[np.lexsort((jobs, self._assigned_s[jobs], np.round(rate, RATE_DIGITS)))]
+
+    def _ideal_s(self, view: ClusterView) -> FloatArray:
+        """(J,) ideal seconds of the work done so far; work is counted on compact placements."""
+        if self.ideal == COMPACT:
+            return view.jobs.progress_s
+        if self._compute_share is None:
+            share = compute_share(view.jobs.num_gpus, view.topology, view.belief)
+            self._compute_share = share[view.jobs.profile, view.jobs.num_gpus]
+        return view.jobs.progress_s * self._compute_share
 
     def _bid(self, plan: _Plan, job: int) -> None:
         """Offer what is left to `job`; start it if it accepts."""
         view, gang = plan.view, int(plan.view.jobs.num_gpus[job])
         like = gang, *ask_of(view.jobs.demands, job)
-        renews = self._renews(view, job)
         if like not in plan.needed:
-            slots = plan.occupancy.exclusive(view, job)
-            plan.needed[like] = needed_tier(slots, gang)
+            plan.needed[like] = needed_tier(plan.occupancy.exclusive(view, job), gang)
         widest = self._widest(plan, job, gang, plan.needed[like])
-        if not renews and plan.refused.get(like, -1) >= widest:
+        if plan.refused.get(like, -1) >= widest:
             return
         slots = plan.occupancy.exclusive(view, job)
-        accepted = self._kept(slots, job, gang, widest) if renews else None
-        if accepted is None:
-            found = offer(slots, gang, widest)
-            if found is None:
-                plan.refused[like] = max(widest, plan.refused.get(like, -1))
-                return
-            tier, accepted = found
-            if not renews:
-                self._record(view.now_s, job, gang, tier)
+        found = offer(slots, gang, widest)
+        if found is None:
+            plan.refused[like] = widest
+            return
+        tier, offered = found
+        self._record(view.now_s, job, gang, tier)
+        accepted = self._own(view, job, slots.usable, offered)
         plan.occupancy.take(job, accepted)
         plan.free -= gang
         plan.starts.append(Start(job, accepted, self.lease_s))
         self._assigned_s[job] = view.now_s
         self._leased[job] = view.now_s + self.lease_s, accepted
 
-    def _renews(self, view: ClusterView, job: int) -> bool:
-        """Whether the job's lease ends at this instant."""
-        lease = self._leased.get(job)
-        return lease is not None and lease[0] == view.now_s
-
-    def _kept(self, slots: Slots, job: int, gang: int, widest: int) -> IntArray | None:
-        """The GPUs of the lease that ends, or better ones; None if it may not keep them."""
-        gpus = self._leased[job][1]
-        tier = tier_of(slots.topology, gpus)
-        if tier > widest or not slots.usable[gpus].all():
-            return None
-        narrower = offer(slots, gang, tier - 1)
-        return gpus if narrower is None else narrower[1]
+    def _own(self, view: ClusterView, job: int, usable: BoolArray, offered: IntArray) -> IntArray:
+        """The GPUs of the lease that ends now, if they are free on the servers offered."""
+        end_s, own = self._leased.get(job, (-math.inf, offered))
+        if end_s != view.now_s or not usable[own].all():
+            return offered
+        server = view.topology.gpu_server
+        return own if np.array_equal(np.sort(server[own]), np.sort(server[offered])) else offered
 
     def _widest(self, plan: _Plan, job: int, gang: int, needed: int) -> int:
         """The widest tier that the job accepts by now."""

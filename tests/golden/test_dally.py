@@ -20,10 +20,10 @@ from sim.topology.topology import Topology
 from tests.sim.worlds import Attempt, Job, attempts, cluster, physics_of, play, world
 
 
-def dally(timers: str = "manual", **given: float) -> Dally:
+def dally(timers: str = "manual", ideal: str = "compact", **given: float) -> Dally:
     """Leases of 10 s; a rack will do after 2 of them, anything after 4."""
     plain = {"lease_s": 10.0, "rack_leases": 2.0, "network_leases": 4.0, "history_leases": 20.0}
-    return Dally(timers=timers, **{**plain, **given})
+    return Dally(timers=timers, ideal=ideal, **{**plain, **given})
 
 
 def slow_between(topology: Topology, *, server_s: float) -> Physics:
@@ -97,34 +97,53 @@ def test_it_differs_from_waiting_for_ever_and_from_las():
     assert stays(play(world(APART, cluster(2, 2)), dally(**LONG)))["D"] == [(21, 26, (1, 3))]
 
 
-# Leases of 10 s that end at different times, so that no lease end frees a server of 4 for E:
-#            0    5  7 8  10      15   17       20
-# GPU 0      AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA...  leases from 0
-# GPU 1      BBBBBB.DDDDDDDDDDDDDDDDDDDDDDDDDDDDDDD...  D's from 7
-# GPU 2, 3   BBBBBB................................
-# GPU 4      CCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC...  from 0
-# GPU 5      .....FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF...  from 5
-# GPU 6, 7   ......................................     E, 4 GPUs, waits from 8 on
-def staggered(work_s: float) -> list[Job]:
-    """A, B, C, F, D, E in order of rows: named A to F by `stays`, so that E is `F`."""
+# Leases of 10 s that end at different times:
+#            0    5  7 8  10      15      20
+# GPU 0      AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA...  leases from 0
+# GPU 1      BBBBBB.EEEEEEEEEEEEEEEEEEEEEEEEE...  E's from 7
+# GPU 2      BBBBBB.......CCCCCCCCCCCCCCCCCCC...  C moves to the first machine at 10
+# GPU 3      BBBBBB...............DDDDDDDDDDD...  and D at 15
+# GPU 4      CCCCCCCCCCCCC........FFFFFFF.......  F, 4 GPUs, waits from 8 on
+# GPU 5      .....DDDDDDDDDDDDDDDDFFFFFFF.......
+# GPU 6, 7   .....................FFFFFFF.......
+def test_leases_that_end_one_by_one_leave_a_machine_to_a_gang():
     long_s = 500.0
-    return [Job(0, 1, long_s), Job(0, 3, 6), Job(0, 1, long_s), Job(5, 1, long_s),
-            Job(7, 1, long_s), Job(8, 4, work_s)]  # fmt: skip
+    jobs = [Job(0, 1, long_s), Job(0, 3, 6), Job(0, 1, long_s), Job(5, 1, long_s),
+            Job(7, 1, long_s), Job(8, 4, 5)]  # fmt: skip
+    found = stays(play(world(jobs, cluster(2, 4)), dally()))
+    assert found["C"] == [(0, 10, (4,)), (10, 500, (2,))]
+    assert found["D"] == [(5, 15, (5,)), (15, 505, (3,))]
+    assert found["F"] == [(15, 20, (4, 5, 6, 7))]
+
+
+# Three servers of 8 that stay cut up: of 6 gangs of 3 none fits in the 2 GPUs that another server
+# has left, and when the lease of one ends its server has room for 5. J, 6 GPUs, waits from 8 on.
+#                0   4 5      10
+# GPU 0 .. 2     AAAAAAAAAAAAAAAA...  leases from 0; C and E so on the other servers
+# GPU 3 .. 5     BBBBB.GGGGGGGGGG...  G's from 5; H and I so there
+# GPU 6, 7       BBBBB..............
+SPREAD = (6, 7, 14, 15, 22, 23)
+
+
+def cut_up(work_s: float) -> list[Job]:
+    """Rows A to I hold what is held; J is the gang that waits."""
+    long_s = 500.0
+    pairs = [Job(0, 3, long_s), Job(0, 5, 4)] * 3
+    return [*pairs, *[Job(5, 3, long_s)] * 3, Job(8, 6, work_s)]
 
 
 def test_auto_begins_at_6_and_12_leases():
-    for per_rack, start_s in ((8, 68), (1, 128)):
-        topology = cluster(2, 4, servers_per_rack=per_rack)
-        run = play(world(staggered(5.0), topology), dally("auto"))
-        assert stays(run)["F"] == [(start_s, start_s + 5, (2, 3, 6, 7))]
+    for per_rack, start_s in ((3, 68), (1, 128)):
+        topology = cluster(3, 8, servers_per_rack=per_rack)
+        run = play(world(cut_up(5.0), topology), dally("auto"))
+        assert stays(run)["J"] == [(start_s, start_s + 5, SPREAD)]
 
 
 def test_a_spread_gang_tries_for_a_machine_after_every_lease():
     # It accepts the rack 20 s after it came, 28, and has a lease of 10 s; it accepts the same GPUs
     # again 20 s after that assignment, 48, not when the lease ends; work of 25 s takes three.
-    run = play(world(staggered(25.0), cluster(2, 4)), dally())
-    gpus = (2, 3, 6, 7)
-    assert stays(run)["F"] == [(28, 38, gpus), (48, 58, gpus), (68, 73, gpus)]
+    run = play(world(cut_up(25.0), cluster(3, 8)), dally())
+    assert stays(run)["J"] == [(28, 38, SPREAD), (48, 58, SPREAD), (68, 73, SPREAD)]
 
 
 def test_who_was_hurt_most_chooses_first_when_leases_end():
@@ -145,6 +164,28 @@ def test_who_was_hurt_most_chooses_first_when_leases_end():
         "B": [(0, 10, (3, 4)), (10, 20, (2, 5))],
         "C": [(0, 10, (2, 5)), (10, 15, (0, 1))],
     }
+
+
+def test_without_a_network_as_the_ideal_who_communicates_always_goes_first():
+    # Two GPUs; a step of the gang A is half communication there, B and C have none. All are new
+    # once; at 20 A was assigned first. At 30 A has never been spread: beside the most compact
+    # placement it lost nothing and it is the others' turn; without a network half, and it goes on.
+    #          0         10        20        30   35   40
+    # compact     AAAAAAAAAABBBBBBBBBBAAAAAAAAAABBBBBAAAAA    GPU 0; C on GPU 1
+    # no_network  AAAAAAAAAABBBBBBBBBBAAAAAAAAAAAAAAABBBBB
+    topology = cluster(1, 2)
+    plain = physics_of(topology)
+    talks = np.array([[0.0, 0.0, 1.0]])  # (P, members + 1) s
+    physics = replace(plain, network=replace(plain.network, local_s=talks))
+    jobs = [Job(0, 2, 25), Job(0, 1, 15), Job(0, 1, 15)]
+    found = {ideal: run_of(jobs, topology, physics, ideal) for ideal in ("compact", "no_network")}
+    assert found == {"compact": [40, 35, 35], "no_network": [35, 40, 40]}
+
+
+def run_of(jobs: list[Job], topology: Topology, physics: Physics, ideal: str) -> list[float]:
+    """When each job ends."""
+    run = play(world(jobs, topology, physics=physics), dally("no_wait", ideal=ideal))
+    return run.finish_s.tolist()
 
 
 def test_gangs_above_a_machine_or_a_rack_do_not_wait_for_what_cannot_be():
@@ -179,6 +220,13 @@ def test_timers_by_hand(machine: list[float], rack: list[float], patience: tuple
     assert auto_patience(usual_leases(machine), usual_leases(rack), 24.0) == patience
 
 
+def test_a_renewed_lease_counts_as_a_wait_of_one():
+    # It bids like any other, and was last assigned a lease ago: 1 thrice, deviation 0.
+    scheduler = dally("auto")
+    play(world([Job(0, 1, 35)], cluster(1, 1)), scheduler)
+    assert list(scheduler.timers.machine.waits(1)) == [1.0, 1.0, 1.0]
+
+
 def test_old_entries_are_forgotten():
     accepted = Accepted(history_s=100.0)
     accepted.record(4, 0.0, 9.0)
@@ -205,6 +253,7 @@ def test_a_lease_that_ends_is_renewed_at_no_cost():
     ("wrong", "told"),
     [
         ({"lease_s": 0.0}, r"lease_s is 0.*above 0"),
+        ({"ideal": "none"}, r"ideal is 'none'.*compact, no_network"),
         ({"timers": "never"}, r"timers is 'never'.*auto, manual, no_wait, consolidated"),
         ({"rack_leases": -1.0}, r"rack_leases is -1.*0 or more"),
         ({"network_leases": 1.0}, r"network_leases is 1.*at least.*rack_leases"),
