@@ -52,11 +52,15 @@ class Outcome:
 
 
 def setting_text(config: Mapping[str, Any], contender: Contender) -> str:
-    """The configuration under which `contender` runs: the same cluster and jobs for all."""
+    """The configuration under which `contender` runs: the same cluster and jobs for all.
+
+    An entry with `+belief=` is told other slow-downs than the rest.
+    """
     agents = dict(config["agents"])
     if contender.agents is not None:
         agents["count"] = contender.agents
-    return json.dumps({**config, "agents": agents})
+    belief = json.loads(contender.composition).get("belief", config["belief"])
+    return json.dumps({**config, "agents": agents, "belief": belief})
 
 
 def task_labels(task: Task) -> Labels:

@@ -67,6 +67,20 @@ def test_every_scheduler_meets_the_same_windows(done):
     assert "1 agent," not in outcome.out
 
 
+def test_an_entry_may_be_told_other_slow_downs(done):
+    words = (
+        "lineup.entries=["
+        "{role: published, overrides: ['scheduler=lif']},"
+        "{role: published, name: lif_linear, overrides: ['scheduler=lif', '+belief=linear']}]"
+    )
+    table = pd.read_csv(done("evaluate", *TINY, words, "windows=1").folder / "comparison.csv")
+    assert dict(zip(table["scheduler"], table["interference_info"], strict=True)) == {
+        "lif+least_interference+always+own": "learned",
+        "lif_linear": "linear",
+    }
+    assert table["jct_mean_s"].nunique() == 2  # it placed otherwise
+
+
 def test_processes_do_not_change_results(done):
     times = []
     for jobs in (1, 2):
