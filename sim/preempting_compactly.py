@@ -7,9 +7,9 @@ finds a place depends on the gang alone, and one GPU more never takes a place aw
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.jit import array_kernel
 from sim.placing.compactness import fewest_servers
 from sim.placing.filling import fill_servers
 
@@ -55,7 +55,7 @@ class _Wait(NamedTuple):
     refused: BoolArray  # (G + 2,) gangs of this size; the last: of more than there are GPUs
 
 
-@njit(cache=True)
+@array_kernel
 def _seat(place: Place, room: _Room, gpus: IntArray, change: int) -> None:
     """One tenant more (`change` 1) or less (-1) on `gpus`."""
     for gpu in gpus:
@@ -66,12 +66,12 @@ def _seat(place: Place, room: _Room, gpus: IntArray, change: int) -> None:
         room.per_server[place.gpu_server[gpu]] += int(after) - int(before)
 
 
-@njit(cache=True)
+@array_kernel
 def _gpus_of(place: Place, job: int) -> IntArray:
     return place.placed[place.slot[job] : place.slot[job] + place.held[job]]
 
 
-@njit(cache=True)
+@array_kernel
 def _room_of(place: Place) -> _Room:
     usable = np.zeros(len(place.tenants), dtype=np.bool_)
     per_server = np.zeros(len(place.size), dtype=np.int64)
@@ -82,26 +82,26 @@ def _room_of(place: Place) -> _Room:
     return _Room(place.tenants.copy(), usable, per_server)
 
 
-@njit(cache=True)
+@array_kernel
 def _servers(place: Place, room: _Room, gang: int) -> IntArray:
     """Servers to fill; none if the gang has no place."""
     return fewest_servers(place.servers, room.per_server, place.size, gang)
 
 
-@njit(cache=True)
+@array_kernel
 def _gpus(place: Place, room: _Room, servers: IntArray, gang: int) -> IntArray:
     take = room.per_server[servers]
     return fill_servers(servers, take, place.first_gpu, room.usable, room.tenants, gang)
 
 
-@njit(cache=True)
+@array_kernel
 def _release(place: Place, room: _Room, victim: int, change: int) -> None:
     """A victim's GPUs are free (-1), or it has them again (1)."""
     if victim != NONE:
         _seat(place, room, _gpus_of(place, victim), change)
 
 
-@njit(cache=True)
+@array_kernel
 def _push_aside(
     place: Place, room: _Room, victims: IntArray, eligible: int, gang: int
 ) -> tuple[IntArray, int]:
@@ -128,7 +128,7 @@ def _push_aside(
     return gpus, fewest
 
 
-@njit(cache=True)
+@array_kernel
 def _next(wait: _Wait, count: int) -> int:
     """Who is served next: the least key, the lower row on ties; NONE if nobody is left."""
     best = NONE
@@ -141,17 +141,17 @@ def _next(wait: _Wait, count: int) -> int:
     return best
 
 
-@njit(cache=True)
+@array_kernel
 def _holds_any(place: Place, job: int, wanted: BoolArray) -> bool:
     return bool(wanted[_gpus_of(place, job)].any())
 
 
-@njit(cache=True)
+@array_kernel
 def _is_refused(wait: _Wait, gang: int) -> bool:
     return bool(wait.refused[min(gang, len(wait.refused) - 1)])
 
 
-@njit(cache=True)
+@array_kernel
 def _refuse(wait: _Wait, count: int, gang: IntArray, size: int) -> None:
     """Nobody with as large a gang is served any more."""
     wait.refused[min(size, len(wait.refused) - 1)] = True
@@ -159,7 +159,7 @@ def _refuse(wait: _Wait, count: int, gang: IntArray, size: int) -> None:
         wait.waits[at] &= not _is_refused(wait, gang[wait.job[at]])
 
 
-@njit(cache=True)
+@array_kernel
 def _lose(  # noqa: PLR0917 - arrays go by position into compiled code
     place: Place, room: _Room, wait: _Wait, behind: int, gang: IntArray, victims: IntArray,
     keys: FloatArray, gpus: IntArray, losers: IntArray,
@@ -179,7 +179,7 @@ def _lose(  # noqa: PLR0917 - arrays go by position into compiled code
     return lost
 
 
-@njit(cache=True)
+@array_kernel
 def _queue_of(queued: IntArray, keys: FloatArray, most: int, num_gpus: int) -> _Wait:
     """The queue, with seats for `most`."""
     refused = np.zeros(num_gpus + 2, dtype=np.bool_)
@@ -192,7 +192,7 @@ def _queue_of(queued: IntArray, keys: FloatArray, most: int, num_gpus: int) -> _
     return wait
 
 
-@njit(cache=True)
+@array_kernel
 def plan_compactly(
     place: Place, gang: IntArray, queued: IntArray, running: IntArray, keys: FloatArray
 ) -> Plan:

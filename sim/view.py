@@ -1,8 +1,10 @@
 """What a scheduler sees: read-only windows on the state, and only what its `needs` name."""
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from sim.arrays import BoolArray, FloatArray, IntArray, read_only
 from sim.errors import SignalError
@@ -11,6 +13,17 @@ from sim.kernel.layout import State
 from sim.physics.physics import Physics
 from sim.signals import Signal
 from sim.topology.topology import Topology
+
+T = TypeVar("T", bound=np.generic)
+
+
+def _fixed(column: npt.NDArray[T]) -> npt.NDArray[T]:
+    """A copy of a column of rows that a run does not change.
+
+    Contiguous, so that compiled code meets one type: a column itself is another where there is but
+    one row, and each type is compiled anew.
+    """
+    return read_only(column.copy())
 
 
 class JobColumns:
@@ -27,8 +40,9 @@ class JobColumns:
         self._estimate_s = read_only(jobs.estimate_s)
         self._granted = granted
         row = state.job
-        self.submit_s = read_only(row["submit_s"])
-        self.num_gpus = read_only(row["num_gpus"])
+        self.submit_s = _fixed(row["submit_s"])
+        self.num_gpus = _fixed(row["num_gpus"])
+        self._profile = _fixed(row["profile"])
         self.partition = read_only(row["partition"])
         self.forwards = read_only(row["forwards"])
         self.preemptions = read_only(row["preemptions"])
@@ -86,7 +100,7 @@ class JobColumns:
     def profile(self) -> IntArray:
         """Row of the profile catalogue (PROFILE)."""
         self._require(Signal.PROFILE, "profile")
-        return read_only(self._state.job["profile"])
+        return self._profile
 
 
 @dataclass(frozen=True)
@@ -160,7 +174,7 @@ class ViewMaker:
             "topology": topology,
             "servers": np.arange(topology.num_servers),
             "partition": None,
-            "partition_of_server": read_only(state.server["partition"]),
+            "partition_of_server": _fixed(state.server["partition"]),
             "num_partitions": int(state.world["num_partitions"][0]),
             "tenants": read_only(state.gpu["tenants"]),
             "tenant": read_only(state.tenant),
@@ -170,9 +184,9 @@ class ViewMaker:
             "max_forwards": max_forwards,
             "granted": granted,
             "placed": read_only(state.placed),
-            "slot": read_only(state.job["first"]),
+            "slot": _fixed(state.job["first"]),
             "known_physics": belief,
-            "server_type": read_only(state.server["type"]),
+            "server_type": _fixed(state.server["type"]),
             "server_closed": read_only(state.server["closed"]),
             "server_cpu_free_milli": read_only(state.server["cpu_free_milli"]),
             "server_memory_free_mib": read_only(state.server["memory_free_mib"]),

@@ -1,19 +1,19 @@
 """The placement that an action (job, server, mode) stands for: outwards from the server."""
 
 import numpy as np
-from numba import njit
 
 from marl.codec.asks import GPU_MILLI, MORE
 from marl.codec.room import workers_now
 from marl.codec.tables import Tables
 from sim.arrays import IntArray
+from sim.jit import array_kernel, kernel
 from sim.traits import WHOLE_GPU_MILLI
 
 EXCLUSIVE, SHARED = 0, 1
 MODES = 2  # a placement on empty GPUs only, or one that shares
 
 
-@njit(cache=True)
+@kernel
 def can_join(tables: Tables, job: int, gpu: int) -> bool:
     """Whether `job` fits on `gpu` beside its tenants (none is fine)."""
     count, asked = tables.tenants[gpu], tables.asks[job, GPU_MILLI]
@@ -31,7 +31,7 @@ def can_join(tables: Tables, job: int, gpu: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@array_kernel
 def usable_counts(tables: Tables, job: int, servers: IntArray, mode: int) -> IntArray:
     """(s,) GPUs of each own server that `job` may use in this mode, as far as it has room."""
     counts = np.zeros(len(servers), dtype=np.int64)
@@ -50,7 +50,7 @@ def usable_counts(tables: Tables, job: int, servers: IntArray, mode: int) -> Int
     return counts
 
 
-@njit(cache=True)
+@kernel
 def _take_from(
     tables: Tables, job: int, server: int, mode: int, left: int, out: IntArray, done: int
 ) -> int:
@@ -65,7 +65,7 @@ def _take_from(
     return done
 
 
-@njit(cache=True)
+@kernel
 def _next_server(
     tables: Tables, servers: IntArray, counts: IntArray, used: IntArray, rack: int, left: int
 ) -> int:
@@ -81,7 +81,7 @@ def _next_server(
     return best
 
 
-@njit(cache=True)
+@array_kernel
 def place_outwards(
     tables: Tables, job: int, servers: IntArray, counts: IntArray, start: int, mode: int
 ) -> IntArray:

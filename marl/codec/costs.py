@@ -1,22 +1,22 @@
 """Predicted cost of a placement: spread, contention, slow-down of self and of victims."""
 
 import numpy as np
-from numba import njit
 
 from marl.codec.asks import GPU_MILLI
 from marl.codec.room import slowed
 from marl.codec.tables import Tables
 from sim.arrays import FloatArray, IntArray
+from sim.jit import kernel
 
 SPREAD, CONTENTION, SELF, VICTIM, VICTIM_DELAY, SERVERS, SHARED_FRAC = range(7)
 
 
-@njit(cache=True)
+@kernel
 def _last(index: int, length: int) -> int:
     return index if index < length else length - 1
 
 
-@njit(cache=True)
+@kernel
 def _shape(tables: Tables, gpus: IntArray) -> tuple[int, int, int, int, int]:
     """Most GPUs on a server, servers, racks, jobs on the busiest NIC and uplink (others only)."""
     most, servers, racks, nic, uplink = 0, 0, 0, 0, 0
@@ -37,7 +37,7 @@ def _shape(tables: Tables, gpus: IntArray) -> tuple[int, int, int, int, int]:
     return most, servers, racks, nic, uplink
 
 
-@njit(cache=True)
+@kernel
 def _neighbours(tables: Tables, job: int, gpus: IntArray) -> tuple[float, float, float, float]:
     """Slowest worker's compute seconds, worst of a victim, victims' added seconds, shared share.
 
@@ -62,7 +62,7 @@ def _neighbours(tables: Tables, job: int, gpus: IntArray) -> tuple[float, float,
     return worst_s, victim, delay_s, shared / len(gpus)
 
 
-@njit(cache=True)
+@kernel
 def placement_costs(tables: Tables, job: int, gpus: IntArray, out: FloatArray) -> None:
     """Fill out (7,) with log slow-downs by cause, victims' delay over own work, and shape.
 

@@ -3,13 +3,13 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from marl.codec.asks import MORE, PARTITION
 from marl.codec.room import workers_ever, workers_now
 from marl.codec.summary import Summary, placeable_now
 from marl.codec.tables import Tables
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.jit import array_kernel
 
 
 class Fit(NamedTuple):
@@ -20,7 +20,7 @@ class Fit(NamedTuple):
     fewest: FloatArray  # (M,) servers of a compact placement
 
 
-@njit(cache=True)
+@array_kernel
 def _fit_asking(tables: Tables, job: int, count: int) -> Fit:
     """For a job that asks for more than GPUs: servers are filled from the roomiest on."""
     gang, servers = tables.num_gpus[job], len(tables.server_rack)
@@ -48,7 +48,7 @@ def _fit_asking(tables: Tables, job: int, count: int) -> Fit:
     return Fit(most, compact, fewest)
 
 
-@njit(cache=True)
+@array_kernel
 def fit_of(tables: Tables, summary: Summary, job: int) -> Fit:
     """Where `job` fits; for one that asks for whole GPUs only, by the partitions' rows."""
     count, gang = len(summary.up), tables.num_gpus[job]
@@ -60,7 +60,7 @@ def fit_of(tables: Tables, summary: Summary, job: int) -> Fit:
     return Fit(summary.up, compact, np.ceil(gang / summary.largest))
 
 
-@njit(cache=True)
+@array_kernel
 def awaits_servers(tables: Tables, servers: IntArray, jobs: IntArray) -> BoolArray:
     """(len(jobs),) whether a job fits on `servers`, but not without those that are away."""
     awaits = np.zeros(len(jobs), dtype=np.bool_)

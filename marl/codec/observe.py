@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from marl.codec.candidates import MODES, place_outwards, usable_counts
 from marl.codec.costs import SERVERS, placement_costs
@@ -12,15 +11,7 @@ from marl.codec.rows import context_row, job_row, left_s, peer_rows, server_rows
 from marl.codec.summary import Summary
 from marl.codec.tables import Tables
 from sim.arrays import FloatArray, IntArray
-
-
-class Queue(NamedTuple):
-    """Waiting jobs of the whole cluster, and the job table's columns that go with them."""
-
-    queued: IntArray  # (q,)
-    partition: IntArray  # (J,)
-    submit_s: FloatArray  # (J,)
-    forwards: IntArray  # (J,)
+from sim.jit import array_kernel
 
 
 class Limits(NamedTuple):
@@ -48,7 +39,7 @@ class Canvas(NamedTuple):
     action_mask: IntArray
 
 
-@njit(cache=True)
+@array_kernel
 def _pair_rows(
     tables: Tables, job: int, servers: IntArray, compact: float, modes: int, pairs: FloatArray,
     mask: IntArray,
@@ -73,21 +64,19 @@ def _pair_rows(
     return any_legal
 
 
-@njit(cache=True)
-def _work_ahead_h(
-    tables: Tables, queued: IntArray, partition: IntArray, job: int, count: int
-) -> FloatArray:
+@array_kernel
+def _work_ahead_h(tables: Tables, queued: IntArray, job: int, count: int) -> FloatArray:
     """(M,) GPU-hours of waiting jobs of each partition that are predicted shorter than `job`."""
     ahead = np.zeros(count)
     mine_s = left_s(tables, job)
     for other in queued:
         work_s = left_s(tables, other)
         if other != job and work_s <= mine_s:
-            ahead[partition[other]] += work_s * tables.num_gpus[other] / 3600.0
+            ahead[tables.partition[other]] += work_s * tables.num_gpus[other] / 3600.0
     return ahead
 
 
-@njit(cache=True)
+@array_kernel
 def _forward_rows(
     tables: Tables, summary: Summary, fit: Fit, job: int, own: int, ahead_h: FloatArray,
     hops_left: int, only_placeable: bool, rows: FloatArray, mask: IntArray,
@@ -111,17 +100,17 @@ def _forward_rows(
             mask[m] = 1
 
 
-@njit(cache=True)
+@array_kernel
 def observe_agent(
     tables: Tables, summary: Summary, own: int, servers: IntArray, window: IntArray,
-    queue: Queue, limits: Limits, canvas: Canvas,
+    queued: IntArray, limits: Limits, canvas: Canvas,
 ) -> int:  # fmt: skip
     """Fill the observation of partition `own`; the number of legal actions besides *wait*.
 
-    `window` are its first waiting jobs by predicted work left. Where `limits.idle` (nothing runs
-    in the partition) and a start is legal, only starts are; where a job older than the patience
-    fits compactly on empty GPUs, *wait* is not legal: waiting cannot starve anyone. Servers that
-    are away are no part of any of it.
+    `queued` are the waiting jobs of the whole cluster, `window` its own first ones by predicted
+    work left. Where `limits.idle` (nothing runs in the partition) and a start is legal, only starts
+    are; where a job older than the patience fits compactly on empty GPUs, *wait* is not legal:
+    waiting cannot starve anyone. Servers that are away are no part of any of it.
     """
     width, room = canvas.jobs.shape[0], canvas.servers.shape[0]
     starts = canvas.action_mask[: width * room * MODES].reshape(width, room * MODES)
@@ -140,11 +129,11 @@ def observe_agent(
         legal = _pair_rows(tables, job, servers, compact, modes, canvas.pairs[w], starts[w])
         can_start = can_start or legal
         fits_compact = fit.compact[own]
-        age_s = limits.now_s - queue.submit_s[job]
+        age_s = limits.now_s - tables.submit_s[job]
         overdue = overdue or (fits_compact and age_s > limits.patience_s)
-        hops = queue.forwards[job]
+        hops = tables.forwards[job]
         job_row(tables, job, age_s, hops, w / width, legal, fits_compact, canvas.jobs[w])
-        ahead_h = _work_ahead_h(tables, queue.queued, queue.partition, job, len(summary.capacity))
+        ahead_h = _work_ahead_h(tables, queued, job, len(summary.capacity))
         _forward_rows(tables, summary, fit, job, own, ahead_h, limits.max_forwards - hops,
                       limits.only_placeable, canvas.forwards[w], sends[w])  # fmt: skip
     if limits.idle and can_start:

@@ -1,7 +1,5 @@
 """How many workers of a job a server can take, beside the question which GPUs are empty."""
 
-from numba import njit
-
 from marl.codec.asks import (
     CPU_MILLI,
     CPU_TOTAL_MILLI,
@@ -12,10 +10,11 @@ from marl.codec.asks import (
     TYPE_MASK,
 )
 from marl.codec.tables import Tables
+from sim.jit import kernel
 from sim.traits import WHOLE_GPU_MILLI
 
 
-@njit(cache=True)
+@kernel
 def _limited(tables: Tables, job: int, server: int, cpu_milli: int, memory_mib: int) -> int:
     """Workers of `job` on `server` for which its type, these cores and this memory are enough."""
     ask = tables.asks[job]
@@ -31,7 +30,7 @@ def _limited(tables: Tables, job: int, server: int, cpu_milli: int, memory_mib: 
     return most
 
 
-@njit(cache=True)
+@kernel
 def workers_now(tables: Tables, job: int, server: int) -> int:
     """Workers of `job` that a server could take now, were its GPUs empty; 0 while it is away."""
     if tables.closed[server] > 0:
@@ -40,14 +39,14 @@ def workers_now(tables: Tables, job: int, server: int) -> int:
     return _limited(tables, job, server, cpu_milli, memory_mib)
 
 
-@njit(cache=True)
+@kernel
 def workers_ever(tables: Tables, job: int, server: int) -> int:
     """Workers of `job` that a server could take if it were up and empty."""
     hold = tables.holds[server]
     return _limited(tables, job, server, hold[CPU_TOTAL_MILLI], hold[MEMORY_TOTAL_MIB])
 
 
-@njit(cache=True)
+@kernel
 def slowed(slowdown: float, gpu_milli: int) -> float:
     """Slow-down beside a job that asks for `gpu_milli` thousandths of the GPU."""
     if gpu_milli == WHOLE_GPU_MILLI:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from marl.codec.candidates import MODES, place_outwards, usable_counts
 from marl.codec.fit import awaits_servers
 from marl.codec.layout import Layout
-from marl.codec.observe import Canvas, Limits, Queue, observe_agent
+from marl.codec.observe import Canvas, Limits, observe_agent
 from marl.codec.summary import summarise
 from marl.codec.tables import Tables, tables_of
 from sim.arrays import IntArray
@@ -64,13 +64,8 @@ class Rounds:
 
         An agent that need not act has only *wait* in its mask.
         """
-        if self._tables is None:
-            self._tables = tables_of(view)
-        tables, at = self._tables, view.jobs.partition
-        summary = summarise(
-            tables, view.partition_of_server, at, view.queued, view.running, view.num_partitions
-        )
-        queue_of = Queue(view.queued, at, view.jobs.submit_s, view.jobs.forwards)
+        tables, at = self._known(view), view.jobs.partition
+        summary = summarise(tables, view.queued, view.running, view.num_partitions)
         seen: dict[int, Observation] = {}
         self._windows, self._masks = {}, {}
         for agent in range(view.num_partitions):
@@ -87,10 +82,12 @@ class Rounds:
                 view.max_forwards,
                 self.rules.only_placeable,
                 self.rules.sharing,
-                self.rules.patience_s,
+                float(self.rules.patience_s),
                 idle,
             )
-            legal = observe_agent(tables, summary, agent, servers, window, queue_of, limits, canvas)
+            legal = observe_agent(
+                tables, summary, agent, servers, window, view.queued, limits, canvas
+            )
             observation: Observation = canvas._asdict()
             if silent or legal == 0:
                 observation["action_mask"][:] = 0
@@ -100,6 +97,11 @@ class Rounds:
             self._windows[agent] = window
             self._masks[agent] = observation["action_mask"].astype(np.int8)
         return seen
+
+    def _known(self, view: ClusterView) -> Tables:
+        if self._tables is None:
+            self._tables = tables_of(view)
+        return self._tables
 
     def _blank(self) -> Canvas:
         shapes = self.layout.shapes()
@@ -158,7 +160,7 @@ class Rounds:
 
     def _start(self, view: ClusterView, agent: int, action: int) -> Start:
         row, server, mode = self._start_of(action)
-        tables = self._tables if self._tables is not None else tables_of(view)
+        tables = self._known(view)
         job = int(self._windows[agent][row])
         servers = np.flatnonzero(view.partition_of_server == agent)
         counts = usable_counts(tables, job, servers, mode)

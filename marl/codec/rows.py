@@ -1,24 +1,24 @@
 """Feature rows of jobs, GPUs, servers, peers and the partition itself."""
 
 import numpy as np
-from numba import njit
 
 from marl.codec.asks import GPU_MILLI
 from marl.codec.room import slowed
 from marl.codec.summary import Summary, largest_gang_now
 from marl.codec.tables import Tables
 from sim.arrays import FloatArray, IntArray
+from sim.jit import array_kernel, kernel
 
 LEAST_S = 60.0  # shorter estimates and ages count as this: their logarithm says nothing
 
 
-@njit(cache=True)
+@kernel
 def left_s(tables: Tables, job: int) -> float:
     """Predicted work left, at least a minute."""
     return float(max(tables.estimate_s[job] - tables.progress_s[job], LEAST_S))
 
 
-@njit(cache=True)
+@kernel
 def job_row(
     tables: Tables, job: int, age_s: float, forwards: int, rank: float, fits: bool,
     compact: bool, row: FloatArray,
@@ -44,7 +44,7 @@ def job_row(
     row[13] = (np.log(work_s * gang) - 8.0) / 3.0
 
 
-@njit(cache=True)
+@kernel
 def server_rows(
     tables: Tables, servers: IntArray, gpus_out: FloatArray, servers_out: FloatArray
 ) -> None:
@@ -85,7 +85,7 @@ def server_rows(
         out[6] = longest
 
 
-@njit(cache=True)
+@kernel
 def peer_rows(summary: Summary, own: int, out: FloatArray) -> None:
     """Fill out (M, PEER_FEATURES); the own partition's row is marked."""
     for m in range(len(summary.capacity)):
@@ -99,7 +99,7 @@ def peer_rows(summary: Summary, own: int, out: FloatArray) -> None:
         out[m, 6] = np.log(capacity / summary.capacity[own])
 
 
-@njit(cache=True)
+@array_kernel
 def context_row(
     tables: Tables, summary: Summary, own: int, servers: IntArray, out: FloatArray
 ) -> None:

@@ -3,10 +3,11 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from marl.codec.asks import PARTITION
 from marl.codec.tables import Tables
 from sim.arrays import FloatArray, IntArray
+from sim.jit import array_kernel, kernel
 
 
 class Summary(NamedTuple):
@@ -22,30 +23,25 @@ class Summary(NamedTuple):
     largest: FloatArray  # (M,) GPUs of its largest server that is up, at least 1
 
 
-@njit(cache=True)
-def summarise(
-    tables: Tables, partition_of_server: IntArray, partition: IntArray, queued: IntArray,
-    running: IntArray, count: int,
-) -> Summary:  # fmt: skip
-    """Rows of all `count` partitions; `partition` is the job table's column.
-
-    A server that is away is not there.
-    """
+@array_kernel
+def summarise(tables: Tables, queued: IntArray, running: IntArray, count: int) -> Summary:
+    """Rows of all `count` partitions; a server that is away is not there."""
+    partition = tables.partition
     rows = np.zeros((7, count))
     wanted, up, waiting, free = rows[0], rows[1], rows[2], rows[3]
     roomiest, empty, largest = rows[4], rows[5], rows[6]
     largest[:] = 1.0
-    for server in range(len(partition_of_server)):
+    for server in range(len(tables.server_rack)):
         if tables.closed[server] > 0:
             continue
-        m = partition_of_server[server]
+        m = tables.holds[server, PARTITION]
         size = tables.server_first_gpu[server + 1] - tables.server_first_gpu[server]
         largest[m] = max(largest[m], size)
         up[m] += size
-    for server in range(len(partition_of_server)):
+    for server in range(len(tables.server_rack)):
         if tables.closed[server] > 0:
             continue
-        m = partition_of_server[server]
+        m = tables.holds[server, PARTITION]
         first, last = tables.server_first_gpu[server], tables.server_first_gpu[server + 1]
         here = 0
         for gpu in range(first, last):
@@ -64,7 +60,7 @@ def summarise(
     return Summary(wanted, up, capacity, waiting, free, roomiest, empty, largest)
 
 
-@njit(cache=True)
+@kernel
 def placeable_now(summary: Summary, partition: int, gang: int) -> bool:
     """Whether a compact placement of `gang` on empty GPUs is there now."""
     size = summary.largest[partition]
@@ -77,7 +73,7 @@ def placeable_now(summary: Summary, partition: int, gang: int) -> bool:
     return bool(empty > whole or summary.roomiest[partition] >= rest)
 
 
-@njit(cache=True)
+@kernel
 def largest_gang_now(summary: Summary, partition: int) -> float:
     """Most GPUs a compact placement could have now."""
     whole = summary.empty_servers[partition] * summary.largest[partition]

@@ -1,30 +1,46 @@
 """What the codec's compiled functions read: one tuple of arrays, taken from a view."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from marl.codec.asks import asks_of, holds_of
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.physics.reference import compact_spread
 from sim.view import ClusterView
 
+T = TypeVar("T", bound=np.generic)
+
 
 class Tables(NamedTuple):
-    """Windows on the cluster (they change in place) and the belief's tables (they do not)."""
+    """Windows on the cluster (they change in place) and tables that a run does not change.
 
+    Compiled functions are compiled anew for each type of each array. So windows are never
+    contiguous (`_window`; their lengths say nothing), tables always are, and writable.
+    """
+
+    # Windows.
+    progress_s: FloatArray  # (J,)
+    partition: IntArray  # (J,)
+    forwards: IntArray  # (J,)
+    tenants: IntArray  # (G,)
+    tenant: IntArray  # (G, C)
+    promised_milli: IntArray  # (G,) what the tenants of a GPU ask for together
+    nic_jobs: IntArray  # (S,)
+    closed: IntArray  # (S,) 0: the server is up
+    cpu_free_milli: IntArray  # (S,)
+    memory_free_mib: IntArray  # (S,)
+    uplink_jobs: IntArray  # (R,)
+    # Tables.
+    submit_s: FloatArray  # (J,)
     num_gpus: IntArray  # (J,)
     profile: IntArray  # (J,)
     estimate_s: FloatArray  # (J,)
-    progress_s: FloatArray  # (J,)
-    tenants: IntArray  # (G,)
-    tenant: IntArray  # (G, C)
     gpu_server: IntArray  # (G,)
     server_first_gpu: IntArray  # (S + 1,)
     server_rack: IntArray  # (S,)
     server_type: IntArray  # (S,)
-    nic_jobs: IntArray  # (S,)
-    uplink_jobs: IntArray  # (R,)
     compute_s: FloatArray  # (P, T)
     slowdown: FloatArray  # (T, P, P)
     feasible: BoolArray  # (T, P, P)
@@ -37,52 +53,70 @@ class Tables(NamedTuple):
     # Few arrays with columns: compiled functions are handed all of this at every call.
     asks: IntArray  # (J, 5) see `marl.codec.asks`
     holds: IntArray  # (S, 4) the same
-    promised_milli: IntArray  # (G,) what the tenants of a GPU ask for together
     limit_milli: int
-    closed: IntArray  # (S,) 0: the server is up
-    cpu_free_milli: IntArray  # (S,)
-    memory_free_mib: IntArray  # (S,)
 
 
 def tables_of(view: ClusterView) -> Tables:
     """Tables for one run; `view` needs PREDICTION, PROFILE and INTERFERENCE."""
     belief, topology, jobs = view.belief, view.topology, view.jobs
-    network, compute_s = belief.network, np.ascontiguousarray(belief.catalogue.compute_s)
-    local, servers, racks = compact_spread(jobs.num_gpus, topology)
+    network = belief.network
+    return Tables(
+        progress_s=_window(jobs.progress_s),
+        partition=_window(jobs.partition),
+        forwards=_window(jobs.forwards),
+        tenants=_window(view.tenants),
+        tenant=view.tenant,
+        promised_milli=_window(view.gpu_milli),
+        nic_jobs=_window(view.nic_jobs),
+        closed=_window(view.server_closed),
+        cpu_free_milli=_window(view.server_cpu_free_milli),
+        memory_free_mib=_window(view.server_memory_free_mib),
+        uplink_jobs=_window(view.uplink_jobs),
+        submit_s=_copy(jobs.submit_s),
+        num_gpus=_copy(jobs.num_gpus),
+        profile=_copy(jobs.profile),
+        estimate_s=_copy(jobs.estimate_s),
+        gpu_server=_copy(topology.gpu_server.astype(np.int64)),
+        server_first_gpu=_copy(topology.server_first_gpu.astype(np.int64)),
+        server_rack=_copy(topology.server_rack.astype(np.int64)),
+        server_type=_copy(view.server_type),
+        compute_s=_copy(belief.catalogue.compute_s),
+        slowdown=_copy(belief.pairs.slowdown),
+        feasible=_copy(belief.pairs.feasible),
+        local_s=_copy(network.local_s),
+        server_s=_copy(network.server_s),
+        rack_s=_copy(network.rack_s),
+        nic_factor=_copy(network.nic_factor),
+        uplink_factor=_copy(network.uplink_factor),
+        reference_step_s=_reference_step_s(view),
+        asks=_copy(asks_of(view)),
+        holds=_copy(holds_of(view)),
+        limit_milli=view.gpu_limit_milli,
+    )
+
+
+def _reference_step_s(view: ClusterView) -> FloatArray:
+    jobs, network = view.jobs, view.belief.network
+    local, servers, racks = compact_spread(jobs.num_gpus, view.topology)
 
     def at(table: FloatArray, index: IntArray) -> FloatArray:
         picked: FloatArray = table[jobs.profile, np.minimum(index, table.shape[1] - 1)]
         return picked
 
-    fastest_s = compute_s[:, np.unique(view.server_type)].min(axis=1)[jobs.profile]
+    types = np.unique(view.server_type)
+    fastest_s = view.belief.catalogue.compute_s[:, types].min(axis=1)[jobs.profile]
     comm_s = at(network.local_s, local) + at(network.server_s, servers) + at(network.rack_s, racks)
-    return Tables(
-        num_gpus=jobs.num_gpus,
-        profile=jobs.profile,
-        estimate_s=jobs.estimate_s,
-        progress_s=jobs.progress_s,
-        tenants=view.tenants,
-        tenant=view.tenant,
-        gpu_server=np.ascontiguousarray(topology.gpu_server, dtype=np.int64),
-        server_first_gpu=np.ascontiguousarray(topology.server_first_gpu, dtype=np.int64),
-        server_rack=np.ascontiguousarray(topology.server_rack, dtype=np.int64),
-        server_type=view.server_type,
-        nic_jobs=view.nic_jobs,
-        uplink_jobs=view.uplink_jobs,
-        compute_s=compute_s,
-        slowdown=np.ascontiguousarray(belief.pairs.slowdown),
-        feasible=np.ascontiguousarray(belief.pairs.feasible),
-        local_s=np.ascontiguousarray(network.local_s),
-        server_s=np.ascontiguousarray(network.server_s),
-        rack_s=np.ascontiguousarray(network.rack_s),
-        nic_factor=np.ascontiguousarray(network.nic_factor),
-        uplink_factor=np.ascontiguousarray(network.uplink_factor),
-        reference_step_s=fastest_s + comm_s,
-        asks=asks_of(view),
-        holds=holds_of(view),
-        promised_milli=view.gpu_milli,
-        limit_milli=view.gpu_limit_milli,
-        closed=view.server_closed,
-        cpu_free_milli=view.server_cpu_free_milli,
-        memory_free_mib=view.server_memory_free_mib,
-    )
+    step_s: FloatArray = fastest_s + comm_s
+    return step_s
+
+
+def _window(column: npt.NDArray[T]) -> npt.NDArray[T]:
+    """The column of a field; where there is but one row, that row twice.
+
+    numpy calls a column of one row contiguous, which would be another type.
+    """
+    return np.broadcast_to(column, 2) if len(column) == 1 else column
+
+
+def _copy(table: npt.NDArray[T]) -> npt.NDArray[T]:
+    return np.array(table, order="C")

@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from sim.arrays import FloatArray
+from sim.jit import kernel
 from sim.kernel.layout import BLOCKED, FINISHED, PENDING, RUNNING, WITHDRAWN, State
 
 
@@ -21,7 +21,7 @@ def nothing_known(num_jobs: int) -> Known:
     return Known(np.full(num_jobs, np.nan), np.zeros(num_jobs))
 
 
-@njit(cache=True)
+@kernel
 def accrue_delay(state: State, known: Known, out: FloatArray) -> None:
     """Add to out (M,) the seconds of delay that jobs gathered since the last call.
 

@@ -1,9 +1,9 @@
 """The running gangs beside which a job could be packed, and what each would cost."""
 
 import numpy as np
-from numba import njit
 
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.jit import array_kernel
 from sim.physics.pair_table import PairTable
 
 NEVER = np.inf  # cost of a GPU that a job may not join
@@ -20,7 +20,7 @@ def pair_costs(pairs: PairTable, least_speed: float) -> FloatArray:
     return np.where(worth_it, own * np.maximum(1.0, other), NEVER)
 
 
-@njit(cache=True)
+@array_kernel
 def costs_beside_one(  # noqa: PLR0917 - arrays go by position into compiled code
     tenants: IntArray,  # (G,)
     tenant: IntArray,  # (G, C)
@@ -39,7 +39,7 @@ def costs_beside_one(  # noqa: PLR0917 - arrays go by position into compiled cod
     return cost
 
 
-@njit(cache=True)
+@array_kernel
 def residents(
     tenants: IntArray, tenant: IntArray, cost: FloatArray, num_gpus: IntArray, gang: int
 ) -> tuple[IntArray, FloatArray]:

@@ -3,10 +3,10 @@
 import math
 
 import numpy as np
-from numba import njit
 
 from sim.arrays import IntArray
 from sim.errors import GpuYardError
+from sim.jit import array_kernel
 from sim.placing.filling import fill_servers
 from sim.signals import Signal
 from sim.slots import Slots
@@ -74,7 +74,7 @@ class Delay:
         return anywhere_s if view.now_s < anywhere_s < math.inf else None
 
 
-@njit(cache=True)
+@array_kernel
 def servers_to_fill(  # noqa: PLR0917 - arrays go by position into compiled code
     gang: int,
     servers: IntArray,  # (s,) owned, ascending
@@ -111,7 +111,7 @@ def servers_to_fill(  # noqa: PLR0917 - arrays go by position into compiled code
     return servers[:0].copy()
 
 
-@njit(cache=True)
+@array_kernel
 def _fullest_first(servers: IntArray, room: IntArray) -> IntArray:
     order: IntArray = servers[np.argsort(-room[servers], kind="mergesort")]
     return order

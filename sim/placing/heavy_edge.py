@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from sim.arrays import FloatArray, IntArray, read_only
 from sim.errors import PhysicsError
+from sim.jit import array_kernel
 from sim.physics.comm_graph import CommGraph, comm_graph
 from sim.physics.physics import Physics
 from sim.physics.traffic import RING, Traffic
@@ -121,7 +121,7 @@ def _edges(graph: CommGraph) -> Edges:
     )
 
 
-@njit(cache=True)
+@array_kernel
 def _put(worker: int, server: int, host: IntArray, pull: FloatArray, edges: Edges) -> None:
     """Place one worker; those it talks to are drawn to the server."""
     host[worker] = server
@@ -129,7 +129,7 @@ def _put(worker: int, server: int, host: IntArray, pull: FloatArray, edges: Edge
         pull[edges.neighbour[at]] += edges.weight[at]
 
 
-@njit(cache=True)
+@array_kernel
 def _most_drawn(host: IntArray, pull: FloatArray) -> int:
     """The worker without a place that weighs most to the server being filled; lowest on ties."""
     best = NOWHERE
@@ -139,7 +139,7 @@ def _most_drawn(host: IntArray, pull: FloatArray) -> int:
     return best
 
 
-@njit(cache=True)
+@array_kernel
 def _map(order: IntArray, free: IntArray, edges: Edges) -> IntArray:
     """The greedy mapping."""
     host = np.full(len(edges.first) - 1, NOWHERE)

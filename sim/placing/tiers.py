@@ -1,9 +1,9 @@
 """Offers of Dally: GPUs of one machine, else of one rack, else of any; first fit inside a tier."""
 
 import numpy as np
-from numba import njit
 
 from sim.arrays import IntArray
+from sim.jit import array_kernel
 from sim.placing.filling import fill_servers
 from sim.slots import Slots
 from sim.topology.topology import Topology
@@ -12,7 +12,7 @@ MACHINE, RACK, NETWORK = 0, 1, 2  # tiers: how far a gang may spread
 NOWHERE = 3
 
 
-@njit(cache=True)
+@array_kernel
 def _rack_room(servers: IntArray, room: IntArray, rack: IntArray, racks: int) -> IntArray:
     """(R,) room of the owned servers of each rack."""
     total = np.zeros(racks, dtype=np.int64)
@@ -21,7 +21,7 @@ def _rack_room(servers: IntArray, room: IntArray, rack: IntArray, racks: int) ->
     return total
 
 
-@njit(cache=True)
+@array_kernel
 def narrowest(servers: IntArray, room: IntArray, rack: IntArray, racks: int, gang: int) -> int:
     """Narrowest tier on which `gang` GPUs fit where server s has room for `room[s]`; or NOWHERE."""
     total = 0
@@ -35,7 +35,7 @@ def narrowest(servers: IntArray, room: IntArray, rack: IntArray, racks: int, gan
     return NETWORK if total >= gang else NOWHERE
 
 
-@njit(cache=True)
+@array_kernel
 def _first_servers(
     servers: IntArray, room: IntArray, rack: IntArray, racks: int, gang: int, tier: int
 ) -> IntArray:

@@ -1,9 +1,9 @@
 """The Gittins index of a job, from the services that others of its kind had attained when done."""
 
 import numpy as np
-from numba import njit
 
 from sim.arrays import FloatArray, IntArray
+from sim.jit import array_kernel
 
 
 def gittins_index(quanta: IntArray) -> FloatArray:
@@ -29,7 +29,7 @@ def gittins_index(quanta: IntArray) -> FloatArray:
     return _steepest(spent, done_frac)
 
 
-@njit(cache=True)
+@array_kernel
 def _steepest(x: FloatArray, y: FloatArray) -> FloatArray:
     """(m - 1,) steepest slope from each of m points to a later one; x ascends strictly."""
     last = len(x) - 1

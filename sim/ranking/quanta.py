@@ -1,20 +1,20 @@
 """Service told apart in whole quanta, for many jobs at once."""
 
 import numpy as np
-from numba import njit
 
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.jit import array_kernel
 
 ROUNDING = 1e-9  # of a quantum: a job woken at its boundary counts as past it
 
 
-@njit(cache=True)
+@array_kernel
 def quanta_of(attained_gpu_s: float, quantum_gpu_s: float) -> float:
     """Whole quanta of service."""
     return float(np.floor(attained_gpu_s / quantum_gpu_s + ROUNDING))
 
 
-@njit(cache=True)
+@array_kernel
 def indexed_keys(
     jobs: IntArray, attained_gpu_s: FloatArray, quantum_gpu_s: float, index: FloatArray
 ) -> FloatArray:
@@ -27,7 +27,7 @@ def indexed_keys(
     return keys
 
 
-@njit(cache=True)
+@array_kernel
 def least_wait_s(
     jobs: IntArray,
     attained_gpu_s: FloatArray,  # (J,)
@@ -46,7 +46,7 @@ def least_wait_s(
     return least_s
 
 
-@njit(cache=True)
+@array_kernel
 def quanta_of_leavers(
     before: IntArray, ran: BoolArray, seen_gpu_s: FloatArray, here: IntArray,
     marked: BoolArray, quantum_gpu_s: float,

@@ -71,7 +71,7 @@ class TiresiasGittins(PreemptiveScheduler):
         ):
             if not good:
                 raise GpuYardError(f"scheduler.{key} is {value}; it must be {rule}")
-        self.quantum_gpu_s = quantum_gpu_s
+        self.quantum_gpu_s = float(quantum_gpu_s)  # one type, compiled once
         self.least_history = least_history
         self.refit_growth_frac = refit_growth_frac
         self._forget()

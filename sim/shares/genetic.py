@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.jit import array_kernel
 
 TOURNAMENT = 2  # who breeds is the best of so many
 
@@ -26,7 +26,7 @@ class Effort(NamedTuple):
     generations: int
 
 
-@njit(cache=True)
+@array_kernel
 def keep_within(
     counts: IntArray,  # (K, n), changed in place
     order: IntArray,  # (K, n) each row a permutation: who is served first
@@ -55,7 +55,7 @@ def keep_within(
                 left -= more * size_milli[at]
 
 
-@njit(cache=True)
+@array_kernel
 def fitness(counts: IntArray, cost: FloatArray) -> FloatArray:
     """(K,) minus the summed cost of each row; `cost` (n, W + 1) is of each job with k GPUs."""
     total = np.zeros(counts.shape[0])

@@ -1,12 +1,12 @@
 """The most valuable of several things that fit together into a limited room."""
 
 import numpy as np
-from numba import njit
 
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.jit import array_kernel
 
 
-@njit(cache=True)
+@array_kernel
 def _choose(sizes: IntArray, values: FloatArray, room: int) -> BoolArray:
     best = np.zeros(room + 1)
     taken = np.zeros((len(sizes), room + 1), dtype=np.bool_)

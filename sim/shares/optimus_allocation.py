@@ -1,12 +1,12 @@
 """Optimus' greedy division of GPUs: the least to each, then one by one where they help most."""
 
 import numpy as np
-from numba import njit
 
 from sim.arrays import FloatArray, IntArray
+from sim.jit import array_kernel
 
 
-@njit(cache=True)
+@array_kernel
 def _best_step(
     time_s: FloatArray, have: int, most: int, held: int, hysteresis: float
 ) -> tuple[float, int]:
@@ -21,7 +21,7 @@ def _best_step(
     return best, more
 
 
-@njit(cache=True)
+@array_kernel
 def divide(
     time_s: FloatArray,
     limits: IntArray,
@@ -60,7 +60,7 @@ def divide(
     return given
 
 
-@njit(cache=True)
+@array_kernel
 def _grow(  # noqa: PLR0917 - arrays go by position into compiled code
     time_s: FloatArray,
     most: IntArray,
