@@ -55,8 +55,10 @@ type: setup  ## types, strictly
 arch: setup  ## which package may import which
 	$(BIN)/lint-imports
 
-warm: setup  ## compile the event kernel; the result is kept beside the sources
+warm: setup  ## compile the event kernel and queue decisions; the result is kept beside the sources
 	$(BIN)/python scripts/simulate.py workload.num_jobs=50 compiled=false hydra.run.dir=runs/warm > /dev/null
+	$(BIN)/python scripts/simulate.py workload.num_jobs=50 scheduler=sjf placer=compact_wait sharing=selective \
+	    forwarding=steal agents.count=2 hydra.run.dir=runs/warm > /dev/null
 
 PYTEST_MARKS ?= -m "not slow"
 unit: setup  ## tests without the slow ones

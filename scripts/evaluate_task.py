@@ -86,12 +86,10 @@ def run_task(task: Task) -> Outcome:
     experiment = _experiment(task.setting)
     jobs = _window(task.setting, task.part, task.window)
     try:
-        run = simulate(
-            experiment.game.simulator(jobs),
-            _warm_scheduler(task.setting, task.contender),
-            experiment.seed,
-            None,
-        )
+        simulator = experiment.game.simulator(jobs)
+        compiled = simulator.has_compiled_form(_scheduler(task.setting, task.contender))
+        scheduler = _warm_scheduler(task.setting, task.contender, compiled)
+        run = simulate(simulator, scheduler, experiment.seed, None, compiled=compiled)
         metrics = summarise(run)
     except GpuYardError as error:
         place = f"{labels.scheduler}, {task.part} window {task.window}"
@@ -124,7 +122,7 @@ def _scheduler(setting: str, contender: Contender) -> Scheduler:
 
 
 @lru_cache(maxsize=256)
-def _warm_scheduler(setting: str, contender: Contender) -> Scheduler:
+def _warm_scheduler(setting: str, contender: Contender, compiled: bool) -> Scheduler:
     scheduler = _scheduler(setting, contender)
-    warm_up(_experiment(setting).game, scheduler)
+    warm_up(_experiment(setting).game, scheduler, compiled=compiled)
     return scheduler

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.arrays import IntArray
+from sim.arrays import IntArray, read_only
 from sim.traits import ANY_TYPE, WHOLE_GPU_MILLI, Demands
 from sim.view import ClusterView
 
@@ -74,7 +74,8 @@ class DemandsRoom:
         size = topology.gpus_per_server
         cores, memory = topology.server_cpu_milli, topology.server_memory_mib
         share = _share(ask, cores, memory)
-        return np.where(self._allowed(ask), np.minimum(size, share), 0).astype(np.int64)
+        most = np.where(self._allowed(ask), np.minimum(size, share), 0).astype(np.int64)
+        return read_only(most)  # as `gpus_per_server` is: one type, compiled once
 
     def _allowed(self, ask: Ask) -> IntArray:
         kinds = self._view.topology.server_gpu_type

@@ -68,7 +68,8 @@ class PreemptiveScheduler(QueueScheduler):
         plan = plan_compactly(
             Place(
                 view.servers, topology.gpus_per_server, topology.server_first_gpu,
-                topology.gpu_server, np.array(view.tenants), view.placed, view.slot, jobs.held,
+                topology.gpu_server, np.array(view.tenants), view.placed, view.slot,
+                np.array(jobs.held),
             ),
             jobs.num_gpus, view.queued, view.running, keys,
         )  # fmt: skip

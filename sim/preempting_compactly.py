@@ -102,29 +102,40 @@ def _release(place: Place, room: _Room, victim: int, change: int) -> None:
 
 
 @array_kernel
+def _shift(place: Place, room: _Room, victims: IntArray, before: int, after: int) -> None:
+    """Let the first `after` victims be without their GPUs, where the first `before` were."""
+    for victim in victims[before:after]:
+        _release(place, room, victim, -1)
+    for victim in victims[after:before]:
+        _release(place, room, victim, 1)
+
+
+@array_kernel
 def _push_aside(
     place: Place, room: _Room, victims: IntArray, eligible: int, gang: int
 ) -> tuple[IntArray, int]:
     """GPUs of a gang beside the fewest of `victims[:eligible]`, and how many those are.
 
-    Jobs that have lost their GPUs already are NONE. No GPUs where all are too few; `room` is left
-    as it was.
+    One victim more never takes a place away, so the fewest are found by halving. Jobs that have
+    lost their GPUs already are NONE. No GPUs where all are too few; `room` is left as it was.
     """
-    fewest, gpus = eligible, np.empty(0, dtype=np.int64)
-    for victim in victims[:eligible]:
-        _release(place, room, victim, -1)
-    servers = _servers(place, room, gang)
-    if len(servers) > 0:
-        while fewest > 1:
-            _release(place, room, victims[fewest - 1], 1)
-            without = _servers(place, room, gang)
-            if len(without) == 0:
-                _release(place, room, victims[fewest - 1], -1)
-                break
-            servers, fewest = without, fewest - 1
-        gpus = _gpus(place, room, servers, gang)
-    for victim in victims[:fewest]:
-        _release(place, room, victim, 1)
+    too_few, fewest = 0, eligible
+    _shift(place, room, victims, 0, fewest)
+    if len(_servers(place, room, gang)) == 0:
+        _shift(place, room, victims, fewest, 0)
+        return np.empty(0, dtype=np.int64), eligible
+    released = fewest
+    while fewest - too_few > 1:
+        middle = (too_few + fewest) // 2
+        _shift(place, room, victims, released, middle)
+        released = middle
+        if len(_servers(place, room, gang)) == 0:
+            too_few = middle
+        else:
+            fewest = middle
+    _shift(place, room, victims, released, fewest)
+    gpus = _gpus(place, room, _servers(place, room, gang), gang)
+    _shift(place, room, victims, fewest, 0)
     return gpus, fewest
 
 

@@ -179,7 +179,7 @@ def league_note(
         f"Mean JCT ± half width of the {confidence:.0%} t interval over windows of jobs (a "
         f"window's value is its mean over the cells that play it). JCT ratio: geometric mean over "
         f"paired runs of mean JCT over that of {reference}; below 1 is faster. Decision: mean wall "
-        f"time of one, where Python decides."
+        f"time of one, unless the whole loop is compiled."
     ]
     for found, words in zip(rankings, ("every cell", "the runs that all have"), strict=True):
         if found is not None:

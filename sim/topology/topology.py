@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray, TextArray
+from sim.arrays import FloatArray, IntArray, TextArray, read_only
 from sim.topology.inside import Inside
 from sim.topology.links import LinkGraph
 
@@ -49,4 +49,4 @@ class Topology:
     @cached_property
     def gpus_per_server(self) -> IntArray:
         """(S,) GPUs of each server."""
-        return np.diff(self.server_first_gpu)
+        return read_only(np.diff(self.server_first_gpu))

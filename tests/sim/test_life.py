@@ -4,6 +4,8 @@
 server is away.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -314,8 +316,8 @@ def test_a_server_takes_no_more_workers_than_its_cores_and_memory_allow():
     # Each worker wants 3 of a server's 8 cores: two workers a server, so a gang of 4 takes two
     # servers of 4 GPUs; B wants 60 of the 100 MiB a worker: one a server, and type y for C.
     topology = cluster(2, 4, types=("x", "y"))
-    topology = type(topology)(**{**vars(topology), "server_cpu_milli": ints(8000, 8000),
-                                 "server_memory_mib": ints(100, 100)})  # fmt: skip
+    cores, memory = ints(8000, 8000), ints(100, 100)
+    topology = replace(topology, server_cpu_milli=cores, server_memory_mib=memory)
     traits = demands((1000, 3000, 0, ANY_TYPE), (1000, 0, 60, ANY_TYPE), (1000, 0, 0, 0b10))
     yard = world([Job(0, 4, 5), Job(0, 2, 5), Job(0, 1, 5)], topology, traits=traits,
                  physics=physics_of(topology, compute_s=(1.0, 1.0)))  # fmt: skip
