@@ -1,0 +1,1 @@
+"""Readers of co-location measurements: each file format to `CoRows` and `SoloProfiles`."""

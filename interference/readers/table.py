@@ -1,0 +1,172 @@
+"""Columns of a measurement file as checked values, and errors that name file and line."""
+
+import csv
+import difflib
+import io
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from interference.row_rules import RowFault
+from interference.rows import objects
+from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
+from sim.errors import PhysicsError, TraceError
+from sim.topology.nearest import nearest
+from sim.traces.text_file import read_text
+
+BLANKS = ("", "nan")
+FLAGS = {"0": False, "1": True, "false": False, "true": True}
+NEAR_MISS = 0.85  # likeness from which an unknown column is taken for a slip of the pen
+LARGEST_WHOLE = 2**53  # beyond, a float loses ones
+
+
+@dataclass(frozen=True)
+class Table:
+    """N rows of a comma-separated file as text."""
+
+    path: Path
+    columns: dict[str, list[str]]  # (N,) each, stripped
+    lines: list[int]  # (N,) at which each row starts
+
+    def __len__(self) -> int:
+        """N."""
+        return len(self.lines)
+
+    def place(self, row: int) -> str:
+        """File and line of a row."""
+        return f"{self.path}:{self.lines[row]}"
+
+    def texts(self, column: str, *, absent: str = "") -> TextArray:
+        """(N,) texts; `absent` throughout where the file lacks the column."""
+        return objects(self.columns.get(column, [absent] * len(self)))
+
+    def numbers(self, column: str, *, absent: float = np.nan) -> FloatArray:
+        """(N,) numbers, NaN where the field is empty; `absent` where the file lacks the column."""
+        texts = self.columns.get(column)
+        if texts is None:
+            return np.full(len(self), absent)
+        return np.array([self._number(column, row, text) for row, text in enumerate(texts)])
+
+    def wholes(self, column: str, *, absent: int = 0) -> IntArray:
+        """(N,) whole numbers; `absent` where the file lacks the column."""
+        values = self.numbers(column, absent=absent)
+        wrong = ~(np.isfinite(values) & (values == np.floor(values)))
+        wrong |= np.abs(values) > LARGEST_WHOLE
+        self._refuse(column, wrong, "expected a whole number")
+        return values.astype(np.int64)
+
+    def flags(self, column: str, *, absent: bool) -> BoolArray:
+        """(N,) 0 or 1 as booleans; `absent` where the file lacks the column."""
+        texts = self.columns.get(column)
+        if texts is None:
+            return np.full(len(self), absent, dtype=np.bool_)
+        wrong = np.array([text.lower() not in FLAGS for text in texts], dtype=np.bool_)
+        self._refuse(column, wrong, "expected 0 or 1")
+        return np.array([FLAGS[text.lower()] for text in texts], dtype=np.bool_)
+
+    def _number(self, column: str, row: int, text: str) -> float:
+        try:
+            return np.nan if text.lower() in BLANKS else float(text)
+        except ValueError:
+            raise PhysicsError(
+                f"{self.place(row)}: {column} is {text!r}; expected a number"
+            ) from None
+
+    def _refuse(self, column: str, wrong: BoolArray, fix: str) -> None:
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise PhysicsError(
+                f"{self.place(row)}: {column} is {self.columns[column][row]!r}; {fix}"
+            )
+
+
+@contextmanager
+def told_at(place: Callable[[int], str]) -> Iterator[None]:
+    """Tell a fault of a row with its place in a file."""
+    try:
+        yield
+    except RowFault as error:
+        raise PhysicsError(f"{place(error.fault.row)}: {error.fault}") from error
+
+
+def file_of(folder: Path | str, name: str) -> Path:
+    """The file `name` below a folder of measurements."""
+    path = Path(folder) / name
+    if not path.is_file():
+        raise PhysicsError(
+            f"{path}: no such file; give the folder that holds {name}, not {str(folder)!r}"
+        )
+    return path
+
+
+def read_table(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> Table:
+    """Read some columns of a plain or gzip file; others are left out.
+
+    Raises:
+        PhysicsError: naming file, line, value and fix.
+    """
+    if not path.is_file():
+        what = "is a folder; name a file" if path.is_dir() else "no such file; check the name"
+        raise PhysicsError(f"{path}: {what}")
+    rows = _rows(path)
+    _, header = next(rows, (1, []))
+    if not header:
+        raise PhysicsError(f"{path}: the file is empty; needed are the columns {', '.join(needed)}")
+    _check_header(path, header, needed, optional)
+    wanted = [name for name in (*needed, *optional) if name in header]
+    index = [header.index(name) for name in wanted]
+    table = Table(path, {name: [] for name in wanted}, [])
+    for line, cells in rows:
+        if len(cells) != len(header):
+            raise PhysicsError(
+                f"{path}:{line}: the row has {len(cells)} fields, the header {len(header)}; "
+                "complete the row"
+            )
+        table.lines.append(line)
+        for name, at in zip(wanted, index, strict=True):
+            table.columns[name].append(cells[at])
+    if not table.lines:
+        raise PhysicsError(f"{path}: only a header and no row; add one row a measurement")
+    return table
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """First line and stripped fields of each row; blank lines are left out."""
+    try:
+        text = read_text(str(path))
+    except TraceError as error:
+        raise PhysicsError(str(error)) from error
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    line = 1
+    try:
+        for cells in reader:
+            if cells:
+                yield line, [cell.strip() for cell in cells]
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise PhysicsError(f"{path}:{line}: {error}; check its quotation marks") from error
+
+
+def _check_header(
+    path: Path, header: list[str], needed: Sequence[str], optional: Sequence[str]
+) -> None:
+    for name in (*needed, *optional):
+        if header.count(name) > 1:
+            raise PhysicsError(f"{path}:1: column {name!r} is there twice; rename one")
+    others = [name for name in header if name not in (*needed, *optional)]
+    for name in needed:
+        if name not in header:
+            raise PhysicsError(
+                f"{path}:1: no column {name!r}{nearest(name, others)}; the file has "
+                f"{', '.join(header)}"
+            )
+    # A misspelt optional column would otherwise pass as absent.
+    absent = [name for name in optional if name not in header]
+    for name in others:
+        if near := difflib.get_close_matches(name.lower(), absent, n=1, cutoff=NEAR_MISS):
+            raise PhysicsError(
+                f"{path}:1: column {name!r} is not known; rename it to {near[0]!r}, or leave it out"
+            )

@@ -1,0 +1,121 @@
+"""Published measurements, where they are at hand, show what is known of them."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from interference.readers.alnair import solos_of_alnair
+from interference.readers.deepshare import rows_of_deepshare
+from interference.readers.gavel import rows_of_gavel
+from interference.readers.lucid import rows_of_lucid
+from interference.readers.miso import rows_of_miso
+from interference.readers.muri import solos_of_muri
+
+
+@pytest.fixture
+def real_data() -> Path:
+    root = Path(__file__).parents[2]
+    data_dir = root / os.environ.get("GPUYARD_DATA", "../shared/data")
+    if not (data_dir / "colocation" / "lucid_pairs.csv").is_file():
+        pytest.skip("no measured data: set GPUYARD_DATA to its folder")
+    return data_dir
+
+
+def quantiles(speed: np.ndarray) -> list[float]:
+    return np.quantile(speed, [0.05, 0.25, 0.5, 0.75, 0.95]).round(2).tolist()
+
+
+def sizes_of_groups(group: np.ndarray) -> dict[int, int]:
+    sizes, counts = np.unique(np.unique(group, return_counts=True)[1], return_counts=True)
+    return dict(zip(sizes.tolist(), counts.tolist(), strict=True))
+
+
+def test_real_gavel(real_data):
+    rows, solos = rows_of_gavel(real_data)
+    assert sizes_of_groups(rows.group) == {1: 48, 2: 624}  # 48 profiles beside themselves
+    assert len(solos) == 78 + 6 * 57 - 3 - 6
+    facts = {"k80": (194, [0.37, 0.45, 0.54, 0.62, 0.74], 0.28, 0.83),
+             "p100": (217, [0.36, 0.49, 0.60, 0.71, 0.84], 0.29, 0.99),
+             "v100": (208, [0.20, 0.46, 0.68, 0.85, 1.00], 0.09, 1.00)}  # fmt: skip
+    for gpu_type, (pairs, middle, lowest, highest) in facts.items():
+        of_type = rows.take(rows.gpu_type == gpu_type)
+        assert len(set(of_type.group)) == 224
+        ran = of_type.take(of_type.feasible)
+        assert len(set(ran.group)) == pairs
+        assert quantiles(ran.norm_speed) == middle
+        assert ran.norm_speed.min().round(2) == lowest
+        assert ran.norm_speed.max().round(2) == highest
+
+
+def test_real_lucid(real_data):
+    rows, solos = rows_of_lucid(real_data)
+    assert len(solos) == 66
+    assert sizes_of_groups(rows.group) == {2: 883}
+    assert quantiles(rows.norm_speed) == [0.72, 0.89, 0.96, 1.00, 1.11]
+    assert (rows.norm_speed.min().round(2), rows.norm_speed.max().round(2)) == (0.44, 1.50)
+    assert rows.norm_speed.mean().round(3) == 0.944
+    assert set(rows.norm_speed[~rows.measured]) == {1.0}
+    assert {name.split("/")[0] for name in rows.victim[~rows.measured]} == {"PPO", "TD3"}
+    # The speed falls with the sum of both jobs' utilisation alone, as the pairs' own does not say.
+    util = dict(zip(solos.profile, solos.gpu_util, strict=True))
+    both = [util[v] + util[a] for v, (a,) in zip(rows.victim, rows.aggressors, strict=True)]
+    light, heavy = np.array(both) <= 0.4, np.array(both) >= 1.6
+    assert rows.norm_speed[light].mean().round(2) == 0.99
+    assert rows.norm_speed[heavy].mean().round(2) == 0.68
+
+
+def test_real_deepshare(real_data):
+    rows, solos = rows_of_deepshare(real_data)
+    assert (len(rows), len(solos)) == (814, 36)
+    assert sizes_of_groups(rows.group) == {1: 26, 2: 394}  # 26 profiles beside themselves
+    assert quantiles(rows.norm_speed) == [0.46, 0.61, 0.81, 0.95, 1.00]
+    by_aggressor = {"FSDP": 0.65, "MoE": 0.69, "Transformer-XL": 0.72, "MobileNetV3": 0.85,
+                    "DLRM": 0.90, "GraphSage": 0.93}  # fmt: skip
+    of_row = np.array([name.split("@")[0] for (name,) in rows.aggressors])
+    for model, mean in by_aggressor.items():
+        assert rows.norm_speed[of_row == model].mean().round(2) == mean
+
+
+def test_both_sides_of_a_pair_share_a_group(real_data):
+    for read in (rows_of_gavel, rows_of_lucid, rows_of_deepshare):
+        rows, _ = read(real_data)
+        group: dict[tuple[str, frozenset[str]], int] = {}
+        for gpu_type, victim, others, number in zip(
+            rows.gpu_type, rows.victim, rows.aggressors, rows.group, strict=True
+        ):
+            key = (gpu_type, frozenset((victim, *others)))
+            assert group.setdefault(key, number) == number
+
+
+def test_real_miso(real_data):
+    rows, solos = rows_of_miso(real_data)
+    mix, slices = rows.take(rows.sharing == "gpu"), rows.take(rows.sharing == "mig")
+    assert sizes_of_groups(mix.group) == {21: 2100}
+    assert len(solos) == 33
+    assert set(mix.victim) == set(solos.profile)  # every profile occurs, and no job is unnamed
+    # The archive's own values are times over the slowest of three levels.
+    speed = mix.norm_speed.reshape(-1, 3)
+    times = speed.min(axis=1, keepdims=True) / speed
+    assert quantiles(times) == [0.31, 0.56, 0.76, 1.00, 1.00]
+    # Thread limits protect: beside heavier jobs the dummies run best when all are held to 14 %.
+    dummies = mix.take((mix.victim == "dummy/0") & (mix.share == 0.14))
+    assert dummies.norm_speed.mean() > 0.99
+    means = {
+        "transformer": {1: 0.17, 2: 0.32, 3: 0.53, 4: 0.59},
+        "bert": {2: 0.36, 3: 0.56, 4: 0.62},
+    }
+    for model, by_slice in means.items():
+        own_rows = slices.take(np.array([name.split("/")[0] == model for name in slices.victim]))
+        for size, mean in by_slice.items():
+            here = np.isclose(own_rows.share, size / 7)
+            assert own_rows.norm_speed[here].mean().round(2) == mean
+
+
+def test_real_solo_sets(real_data):
+    muri, alnair = solos_of_muri(real_data), solos_of_alnair(real_data)
+    assert (len(muri), len(alnair)) == (48, 49)
+    one = {name: row for row, name in enumerate(muri.profile)}
+    assert muri.load_s[one["resnet18/128"]] == pytest.approx(0.711)
+    assert muri.sync_s[one["gpt2/4@32gpus"]] == pytest.approx(0.216)

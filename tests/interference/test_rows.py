@@ -1,0 +1,230 @@
+"""The schema: what a table takes, what it refuses, and that files give it back."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interference.readers.own_csv import rows_of_csv, write_csv
+from interference.readers.solo_columns import solo_profiles
+from interference.row_rules import RowFault
+from interference.rows import (
+    CO_TYPES,
+    SOLO_TYPES,
+    CoRows,
+    SoloProfiles,
+    check_profiled,
+    mix_numbers,
+    objects,
+    stacked_profiles,
+    stacked_rows,
+)
+from sim.errors import PhysicsError
+
+
+def rows_of(*rows: tuple[int, str, tuple[str, ...], float], **columns) -> CoRows:
+    """Rows of (group, victim, aggressors, speed); other columns are one value each."""
+    n = len(rows)
+    speed = np.array([row[3] for row in rows], dtype=np.float64)
+    values = {
+        "source": "mine", "gpu_type": "t4", "sharing": "gpu", "split": "", "share": 1.0,
+        "relative_to": "solo", "measured": True,
+    } | columns  # fmt: skip
+    return CoRows(
+        group=np.array([row[0] for row in rows], dtype=np.int64),
+        victim=objects([row[1] for row in rows]),
+        aggressors=objects([row[2] for row in rows]),
+        norm_speed=speed,
+        feasible=~np.isnan(speed),
+        **{
+            name: np.full(n, value) if CO_TYPES[name] is not np.object_ else objects([value] * n)
+            for name, value in values.items()
+        },
+    )
+
+
+def solos_of(*names: str, **numbers: float) -> SoloProfiles:
+    return solo_profiles(
+        source="mine",
+        gpu_type="t4",
+        profile=names,
+        model=names,
+        batch=np.zeros(len(names), dtype=np.int64),
+        **{name: np.full(len(names), value) for name, value in numbers.items()},
+    )
+
+
+PAIR = ((0, "A/8", ("B/4",), 0.5), (0, "B/4", ("A/8",), 0.75))
+
+
+def same(one: CoRows | SoloProfiles, two: CoRows | SoloProfiles) -> None:
+    types = CO_TYPES if isinstance(one, CoRows) else SOLO_TYPES
+    for name in types:
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name), name)
+        assert getattr(two, name).dtype == types[name]
+
+
+names = st.text(
+    st.characters(exclude_categories=("C", "Z"), exclude_characters="+"), min_size=1, max_size=6
+)
+speeds = st.floats(0.0, 2.0, exclude_min=True) | st.just(float("nan"))
+unknown = st.just(float("nan"))
+amounts = st.floats(0.0, 1e9) | unknown
+
+
+@st.composite
+def tables(draw) -> tuple[CoRows, SoloProfiles]:
+    profiles = draw(st.lists(names, min_size=1, max_size=4, unique=True))
+    mixes = st.lists(st.sampled_from(profiles), min_size=1, max_size=7)
+    rows, facts = [], []
+    for group, jobs in enumerate(draw(st.lists(mixes, min_size=1, max_size=4))):
+        fact = {
+            "sharing": draw(st.sampled_from(["gpu", "mig", "network"])),
+            "split": draw(st.sampled_from(["", "held"])),
+        }
+        for i, victim in enumerate(jobs):
+            rows.append((group, victim, tuple(sorted(jobs[:i] + jobs[i + 1 :])), draw(speeds)))
+            facts.append(fact)
+    table = rows_of(*rows, measured=draw(st.booleans()))
+    table = replace(
+        table,
+        share=np.array([draw(st.floats(0.0, 1.0, exclude_min=True)) for _ in rows]),
+        **{name: objects([fact[name] for fact in facts]) for name in ("sharing", "split")},
+    )
+    numbers = {
+        name: draw(st.floats(0.0, 1.0) | unknown if name.endswith("util") else amounts)
+        for name, kind in SOLO_TYPES.items()
+        if kind is np.float64 and name not in ("step_s", "samples_per_s")
+    }
+    return table, solos_of(*profiles, step_s=draw(st.floats(1e-9, 1e6) | unknown), **numbers)
+
+
+@given(tables())
+def test_files_give_back_what_was_written(tmp_path_factory, both):
+    folder = tmp_path_factory.mktemp("round")
+    write_csv(folder, *both)
+    for one, two in zip(both, rows_of_csv(folder), strict=True):
+        same(one, two)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"source": objects(["", "mine"])}, r"row 0: source is ''; give a printable text"),
+        ({"gpu_type": objects(["t4 ", "t4"])}, r"gpu_type is 't4 '"),
+        ({"sharing": objects(["gpu", "netwrok"])}, r"sharing is 'netwrok'; .*mean 'network'"),
+        ({"group": np.array([-1, -1])}, r"group is -1; give a whole number of 0 or more"),
+        ({"victim": objects(["A+8", "B/4"])}, r"victim is 'A\+8'; .* must not hold '\+'"),
+        ({"aggressors": objects([("B/4",), ["A/8"]])}, r"row 1: aggressors is \['A/8'\]; give 0"),
+        ({"aggressors": objects([("Z", "B"), ("A/8",)])}, r"aggressors is \('Z', 'B'\); .*sorted"),
+        ({"aggressors": objects([("B",) * 7, ("A/8",)])}, r"give 0 to 6 profile names"),
+        ({"aggressors": objects([("",), ("A/8",)])}, r"aggressors is \('',\)"),
+        ({"share": np.array([1.0, 50.0])}, r"row 1: share is 50.0; .*not percent"),
+        ({"share": np.array([0.0, 1.0])}, r"share is 0.0; give the part of the GPU"),
+        ({"norm_speed": np.array([53.5, 0.5])}, r"norm_speed is 53.5; speeds above 2 are percent"),
+        ({"norm_speed": np.array([0.5, -0.5])}, r"row 1: norm_speed is -0.5; .*above 0"),
+        ({"norm_speed": np.array([0.5, np.nan])}, r"norm_speed is nan; .*feasible 0"),
+        ({"feasible": np.array([False, True])}, r"norm_speed is 0.5; leave it empty where"),
+        ({"relative_to": objects(["solo", "worst"])}, r"relative_to is 'worst'; known are solo"),
+        ({"split": objects(["train", "test"])}, r"group is 0; .* split is 'train', then 'test'"),
+        ({"gpu_type": objects(["t4", "k80"])}, r"its gpu_type is 't4', then 'k80'"),
+        ({"victim": objects(["A/8", "C/1"])}, r"row 1: group is 0; .* jobs is \('A/8', 'B/4'\)"),
+    ],
+)
+def test_a_bad_row_is_named(change, message):
+    with pytest.raises(RowFault, match=message):
+        replace(rows_of(*PAIR), **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gpu_util": 87.0}, r"gpu_util is 87.0; utilisation is in percent; give 0..1"),
+        ({"gmem_util": 1.5}, r"gmem_util is 1.5; utilisation is in percent"),
+        ({"gpu_util": -0.1}, r"gpu_util is -0.1; give 0..1"),
+        ({"step_s": -0.2}, r"step_s is -0.2; give a number above 0"),
+        ({"step_s": np.inf}, r"step_s is inf"),
+        ({"load_s": -1.0}, r"load_s is -1.0; give 0 or more"),
+        ({"sync_s": -1.0}, r"sync_s is -1.0; give 0 or more"),
+        ({"gmem_mib": -1.0}, r"gmem_mib is -1.0; give 0 or more"),
+    ],
+)
+def test_a_bad_solo_profile_is_named(change, message):
+    with pytest.raises(RowFault, match=f"solo profiles row 0: {message}"):
+        solos_of("A/8", **change)
+
+
+def test_counts_of_a_solo_profile():
+    good = solos_of("A/8")
+    for change, message in (
+        ({"gpus": np.array([0])}, "gpus is 0; give a whole number of 1"),
+        ({"nodes": np.array([2])}, "nodes is 2; give at most one node a GPU"),
+        ({"batch": np.array([-4])}, "batch is -4"),
+    ):
+        with pytest.raises(RowFault, match=message):
+            replace(good, **change)
+
+
+def test_the_earliest_bad_row_is_told():
+    with pytest.raises(RowFault, match=r"row 0: norm_speed is 3.0"):
+        replace(
+            rows_of(*PAIR),
+            norm_speed=np.array([3.0, 0.5]),
+            sharing=objects(["gpu", "gqu"]),
+        )
+
+
+def test_columns_have_their_type_and_length():
+    good = rows_of(*PAIR)
+    with pytest.raises(PhysicsError, match=r"column group is float64 \(2,\); .* of int64"):
+        replace(good, group=np.zeros(2))
+    with pytest.raises(PhysicsError, match="column victim is list; give a numpy array"):
+        replace(good, victim=["A/8", "B/4"])
+    with pytest.raises(PhysicsError, match="column share has 3 rows; the first has 2"):
+        replace(good, share=np.ones(3))
+
+
+def test_a_profile_is_there_once():
+    with pytest.raises(RowFault, match="profile is 'A/8'; row 0 has it too, for mine on t4"):
+        solos_of("A/8", "A/8")
+
+
+def test_every_job_of_a_group_that_fits_has_a_solo_profile():
+    rows = rows_of(*PAIR)
+    check_profiled(rows, solos_of("A/8", "B/4"))
+    with pytest.raises(RowFault, match="row 0: aggressors is 'B/4'; it has no solo profile of mi"):
+        check_profiled(rows, solos_of("A/8"))
+    with pytest.raises(RowFault, match=r"row 0: victim is 'A/8'; .*did you mean 'A/88'"):
+        check_profiled(rows, solos_of("A/88", "B/4"))
+
+
+def test_a_job_that_fits_nowhere_needs_no_profile():
+    too_large = rows_of((0, "A/8", ("HUGE/1",), np.nan))
+    check_profiled(too_large, solos_of("A/8"))
+    with pytest.raises(RowFault, match="victim is 'HUGE/1'"):
+        check_profiled(rows_of((0, "HUGE/1", ("A/8",), np.nan)), solos_of("A/8"))
+
+
+def test_taken_rows_are_those_asked_for():
+    taken = rows_of(*PAIR).take(np.array([False, True]))
+    same(taken, rows_of(PAIR[1]))
+    assert len(rows_of(*PAIR).take(np.zeros(2, dtype=np.bool_))) == 0
+
+
+def test_stacked_tables_share_no_group():
+    one = rows_of(*[(9, *row[1:]) for row in PAIR])
+    both = stacked_rows([one, one, rows_of((0, "A/8", (), 1.0))])
+    assert both.group.tolist() == [0, 0, 1, 1, 2]
+    assert both.victim.tolist() == ["A/8", "B/4", "A/8", "B/4", "A/8"]
+    profiles = stacked_profiles([solos_of("A/8"), solos_of("B/4")])
+    assert list(profiles.keys()) == [("mine", "t4", "A/8"), ("mine", "t4", "B/4")]
+    with pytest.raises(RowFault, match="row 0 has it too"):
+        stacked_profiles([solos_of("A/8"), solos_of("A/8")])
+
+
+def test_a_mix_has_one_number_on_every_gpu_type():
+    here, there = rows_of(*PAIR), rows_of(*PAIR, gpu_type="k80")
+    other = rows_of((0, "A/8", ("A/8", "B/4"), 0.3))
+    assert mix_numbers(stacked_rows([here, there, other])).tolist() == [0, 0, 0, 0, 1]
