@@ -1,0 +1,1 @@
+"""Measuring co-location on this machine: real training loops, alone and together."""

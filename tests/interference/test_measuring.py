@@ -1,0 +1,229 @@
+"""Parts of measuring that need no process: plans, windows, tables, what nvidia-smi says."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from interference.measuring import device
+from interference.measuring.cnn import cnn
+from interference.measuring.device import Device, mps_runs
+from interference.measuring.entry import found, is_out_of_memory
+from interference.measuring.errors import MeasureError
+from interference.measuring.gpu_use import Use, use_of, watching
+from interference.measuring.loop import gpu_finished, steps_of
+from interference.measuring.lstm import lstm
+from interference.measuring.messages import Ran
+from interference.measuring.mlp import mlp
+from interference.measuring.plan import plan
+from interference.measuring.recommender import recommender
+from interference.measuring.result import Result, read_part, write_part
+from interference.measuring.table import rows_of, solos_of
+from interference.measuring.together import Together
+from interference.measuring.transformer import transformer
+from interference.measuring.window import common_speeds
+
+CPU = Device(form="cpu", gpu_type="cpu_1_core", how="cpu_cores", cores=(0,), uuid=None)
+GPU = Device(form="cuda", gpu_type="X100", how="mps", cores=(), uuid="GPU-0")
+
+
+def test_a_plan_has_each_group_once_and_loops_alone_first():
+    groups = plan(["b/1", "a/2"], "all", [["b/1", "a/2", "b/1"]])
+    assert [group.members for group in groups] == [
+        ("b/1",), ("a/2",), ("b/1", "b/1"), ("a/2", "b/1"), ("a/2", "a/2"), ("a/2", "b/1", "b/1"),
+    ]  # fmt: skip
+    assert [group.number for group in groups] == list(range(6))
+    assert len(plan(["a/1"], [["a/1", "a/1"]] * 2, [])) == 2
+
+
+@pytest.mark.parametrize("name", ["a", "a/", "/1", "a/0", "a/x", "a+b/1"])
+def test_a_profile_is_model_and_batch(name):
+    with pytest.raises(MeasureError, match="is no model/batch"):
+        plan([name], "all", [])
+
+
+def test_speeds_are_taken_while_all_loops_run():
+    # seconds   0    1    2    3    4    5    6
+    # first     |----|----|----|----|----|           ends first, at 5
+    # second         |---------|---------|----------|  (steps of 2 s, begins at 1)
+    first = Ran(np.arange(6.0), np.array([0.0, 1.0, 1.0, 1.0, 1.0, 1.0]))
+    second = Ran(np.array([1.0, 3.0, 5.0, 7.0]), np.array([0.0, 1.0, 2.0, 3.0]))
+    speeds = common_speeds([first, second], warmup_s=0.5)
+    assert speeds.window_s == pytest.approx(3.5)  # 1.5 to 5
+    assert speeds.steps_per_s == pytest.approx((1.0, 0.5))
+    assert speeds.busy == pytest.approx((0.0, 0.5))
+
+
+def test_a_loop_that_is_faster_after_the_others_ended_gains_nothing():
+    slow, late = (
+        Ran(np.array(stamps_s), np.zeros(len(stamps_s)))
+        for stamps_s in ([0.0, 2.0, 4.0], [0.0, 2.0, 4.0, 4.1, 4.2, 4.3])
+    )
+    assert common_speeds([slow, late], 0.0).steps_per_s == pytest.approx((0.5, 0.5))
+
+
+@pytest.mark.parametrize("make", [mlp, cnn, lstm, transformer, recommender])
+def test_models_learn(make):
+    """The loss of the batches it sees falls; its steps take the path that is timed."""
+    torch.manual_seed(0)
+    work = make("cpu", 8)
+    batch = work.batch(torch.Generator().manual_seed(0))
+    assert all(len(part) == 8 for part in batch)
+    step = steps_of(work, torch.device("cpu"), seed=0)
+    before = [parameter.clone() for parameter in work.model.parameters()]
+    start = mean_loss(work, batch)
+    for _ in range(40):
+        step()
+    assert mean_loss(work, batch) < start
+    changed = [not a.equal(b) for a, b in zip(before, work.model.parameters(), strict=True)]
+    assert all(changed)
+
+
+def mean_loss(work, batch) -> float:
+    torch.manual_seed(1)  # dropout
+    with torch.no_grad():
+        return float(work.loss(work.model, batch))
+
+
+@pytest.mark.parametrize(
+    ("error", "is_memory"),
+    [
+        (MemoryError(), True),
+        (torch.cuda.OutOfMemoryError("CUDA out of memory"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"), True),
+        (RuntimeError("shapes cannot be multiplied"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_out_of_memory_is_told_from_other_errors(error, is_memory):
+    assert is_out_of_memory(error) is is_memory
+
+
+@pytest.mark.parametrize("path", ["mlp", "no.such.module", "interference.measuring.mlp.nothing"])
+def test_a_maker_that_is_not_there_is_named(path):
+    with pytest.raises(MeasureError, match=path):
+        found(path)
+
+
+def test_use_is_read_from_the_lines_of_nvidia_smi():
+    text = "50, 20, 1000\n100, 40, 3000\n90, 1"  # the last line is cut
+    assert use_of(text, 400.0) == Use(gpu_util=0.75, gmem_util=pytest.approx(0.3), gmem_mib=2600.0)
+    partly = use_of("[N/A], [N/A], 700\n", 0.0)
+    assert math.isnan(partly.gpu_util) and partly.gmem_mib == 700.0
+    assert math.isnan(use_of("", 0.0).gmem_mib)
+
+
+def test_programs_of_nvidia_are_asked_where_they_are(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not mps_runs()
+    with watching("GPU-0", 0.0) as watch:
+        pass
+    assert math.isnan(watch.use().gpu_util)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    fake(tmp_path / "nvidia-cuda-mps-control", "exit 1")
+    assert not mps_runs()
+    fake(tmp_path / "nvidia-cuda-mps-control", 'read word; test "$word" = get_server_list')
+    assert mps_runs()
+    fake(tmp_path / "nvidia-smi", "echo '80, 30, 900'; touch \"$0.ran\"; exec sleep 60")
+    with watching("GPU-0", 100.0) as watch:
+        while not (tmp_path / "nvidia-smi.ran").exists():
+            pass
+    assert watch.use() == Use(gpu_util=0.8, gmem_util=0.3, gmem_mib=800.0)
+
+
+def test_a_step_of_a_gpu_is_stamped_when_the_next_is_under_way(monkeypatch):
+    happened = []
+
+    class Event:
+        def __init__(self):
+            self.number = sum(what == "record" for what, _ in happened)
+
+        def record(self):
+            happened.append(("record", self.number))
+
+        def synchronize(self):
+            happened.append(("wait", self.number))
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    finished = gpu_finished()
+    stamps_s = [finished() for _ in range(3)]
+    assert happened == [
+        ("record", 0), ("record", 1), ("wait", 0), ("record", 2), ("wait", 1),
+    ]  # fmt: skip
+    assert stamps_s == sorted(stamps_s)
+
+
+def test_auto_takes_the_gpu_where_there_is_one(monkeypatch):
+    monkeypatch.setattr(device, "_asked_elsewhere", lambda: ("X100", "GPU-0"))
+    monkeypatch.setattr(device, "mps_runs", lambda: True)
+    assert device.find_device("auto", 1) == GPU
+    assert device.find_device("cpu", 1).form == "cpu"
+    monkeypatch.setattr(device, "_asked_elsewhere", lambda: None)
+    assert device.find_device("auto", 1).form == "cpu"
+    with pytest.raises(MeasureError, match="device=cpu"):
+        device.find_device("cuda", 1)
+
+
+def fake(path, body: str) -> None:
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+
+
+def result(number: int, members: tuple[str, ...], round_: int, *speeds: float, use=None) -> Result:
+    feasible = len(speeds) > 0
+    busy = (0.5,) * len(speeds)
+    return Result(number, members, round_, Together(feasible, 1.0, speeds, busy, use, ""))
+
+
+RESULTS = [
+    result(0, ("a/1",), 0, 10.0), result(1, ("b/1",), 0, 4.0), result(2, ("a/1", "b/1"), 0, 5.0, 3),
+    result(0, ("a/1",), 1, 20.0), result(1, ("b/1",), 1, 8.0), result(2, ("a/1", "b/1"), 1, 8.0, 4),
+]  # fmt: skip
+
+
+def test_each_round_is_compared_with_itself():
+    rows = rows_of(RESULTS, CPU)
+    assert [(r.group, r.victim, r.aggressors, r.measured) for r in rows] == [
+        (0, "a/1", (), False), (1, "b/1", (), False),
+        (2, "a/1", ("b/1",), True), (2, "b/1", ("a/1",), True),
+    ]  # fmt: skip
+    # a: 5/10 and 8/20; b: 3/4 and 4/8
+    assert [r.norm_speed for r in rows] == pytest.approx([1.0, 1.0, 0.45, 0.625])
+    a, b = solos_of(RESULTS, CPU)
+    assert (a.step_s, b.step_s) == pytest.approx(((0.1 + 0.05) / 2, (0.25 + 0.125) / 2))
+    assert (a.gpu_util, math.isnan(a.gmem_mib), a.source) == (0.5, True, "own_cpu_cores")
+
+
+def test_a_group_that_once_did_not_fit_is_infeasible():
+    rows = rows_of([*RESULTS[:5], result(2, ("a/1", "b/1"), 1)], CPU)
+    assert [(r.feasible, math.isnan(r.norm_speed)) for r in rows[2:]] == [(False, True)] * 2
+
+
+def test_a_profile_that_once_did_not_fit_alone_is_in_no_row():
+    rows = rows_of([*RESULTS[:4], result(1, ("b/1",), 1)], CPU)
+    assert [(r.victim, r.aggressors) for r in rows] == [("a/1", ())]
+
+
+def test_a_round_that_was_cut_short_does_no_harm():
+    assert [r.norm_speed for r in rows_of(RESULTS[:4], CPU)[2:]] == pytest.approx([0.5, 0.75])
+
+
+def test_use_of_a_gpu_is_that_of_the_loop_alone():
+    use = [Use(0.5, 0.2, 900.0), Use(0.7, 0.4, 1000.0)]
+    solos = solos_of([result(0, ("a/1",), i, 10.0, use=use[i]) for i in range(2)], GPU)
+    found_use = [(s.gpu_util, s.gmem_util, s.gmem_mib, s.source) for s in solos]
+    assert found_use == [(pytest.approx(0.6), pytest.approx(0.3), 1000.0, "own_mps")]
+
+
+def test_a_stored_group_comes_back(tmp_path):
+    path = tmp_path / "parts" / "x.json"
+    assert read_part(path, 0) is None
+    for stored in (RESULTS[2], result(2, ("a/1",), 0, 1.0, use=Use(0.5, 0.2, 900.0))):
+        write_part(path, stored)
+        assert read_part(path, 2) == stored
+    path.write_text("{}")
+    with pytest.raises(MeasureError, match="remove it to measure again"):
+        read_part(path, 0)
