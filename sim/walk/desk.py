@@ -1,9 +1,8 @@
 """What decisions are planned on: fixed tables, copies of what a view shows, memory, orders."""
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.compiled.plan import COMPACT_WAIT, NEVER
@@ -12,14 +11,11 @@ from sim.topology.topology import Topology
 from sim.view import ClusterView
 from sim.walk.plan import Rule
 
-T = TypeVar("T", bound=np.generic)
-
 
 class Yard(NamedTuple):
     """What never changes: G GPUs in S servers of M partitions."""
 
     first_gpu: IntArray  # (S + 1,)
-    gpu_server: IntArray  # (G,)
     rack: IntArray  # (S,)
     size: IntArray  # (S,) GPUs
     partition: IntArray  # (S,)
@@ -106,7 +102,6 @@ def _yard(view: ClusterView) -> Yard:
     servers = np.bincount(partition, minlength=view.num_partitions)
     return Yard(
         first_gpu=topology.server_first_gpu,
-        gpu_server=topology.gpu_server,
         rack=topology.server_rack,
         size=topology.gpus_per_server,
         partition=partition,
@@ -125,16 +120,12 @@ def _belief(view: ClusterView) -> Belief:
     belief = view.belief
     network, compute_s = belief.network, belief.catalogue.compute_s[:, view.server_type]
     return Belief(
-        slowdown=_copy(belief.pairs.slowdown),
-        feasible=_copy(belief.pairs.feasible),
-        compute_s=_copy(compute_s),
-        local_s=_copy(network.local_s),
-        server_s=_copy(network.server_s),
-        rack_s=_copy(network.rack_s),
-        nic_factor=_copy(network.nic_factor),
-        uplink_factor=_copy(network.uplink_factor),
+        slowdown=np.array(belief.pairs.slowdown, order="C"),
+        feasible=np.array(belief.pairs.feasible, order="C"),
+        compute_s=np.array(compute_s, order="C"),
+        local_s=np.array(network.local_s, order="C"),
+        server_s=np.array(network.server_s, order="C"),
+        rack_s=np.array(network.rack_s, order="C"),
+        nic_factor=np.array(network.nic_factor, order="C"),
+        uplink_factor=np.array(network.uplink_factor, order="C"),
     )
-
-
-def _copy(table: npt.NDArray[T]) -> npt.NDArray[T]:
-    return np.array(table, order="C")

@@ -1,24 +1,11 @@
 """The shipped files follow from the data and hold no row of it."""
 
-import os
-from pathlib import Path
-
 import numpy as np
-import pytest
 
 from interference.make_shipped import infeasible_by_model, write_pairs, write_profiles
 from sim.physics.gavel_files import read_pairs
 from sim.physics.measured import MeasuredProfiles
 from sim.physics.shipped_files import SHIPPED_DIR, shipped_rows
-
-
-@pytest.fixture
-def real_data() -> Path:
-    root = Path(__file__).parents[2]
-    data_dir = root / os.environ.get("GPUYARD_DATA", "../shared/data")
-    if not (data_dir / "colocation" / "gavel_pairs.csv").is_file():
-        pytest.skip("no measured data: set GPUYARD_DATA to its folder")
-    return data_dir
 
 
 def test_regenerating_gives_the_shipped_files(real_data, tmp_path):

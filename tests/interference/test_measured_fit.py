@@ -1,10 +1,6 @@
 """Errors on the real pairs, where they are at hand."""
 
-import os
-from pathlib import Path
-
 import numpy as np
-import pytest
 
 from interference.constant import ConstantModel
 from interference.dataset import gavel_rows
@@ -12,15 +8,6 @@ from interference.evaluate import held_out_errors, pair_folds
 from interference.learned import SHIPPED_DIR
 from interference.residual_trees import ResidualTreesModel
 from interference.saved_model import load_model
-
-
-@pytest.fixture
-def real_data() -> Path:
-    root = Path(__file__).parents[2]
-    data_dir = root / os.environ.get("GPUYARD_DATA", "../shared/data")
-    if not (data_dir / "colocation" / "gavel_pairs.csv").is_file():
-        pytest.skip("no measured data: set GPUYARD_DATA to its folder")
-    return data_dir
 
 
 def test_best_model_meets_the_target_on_held_out_pairs(real_data):

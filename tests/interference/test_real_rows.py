@@ -1,8 +1,5 @@
 """Published measurements, where they are at hand, show what is known of them."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -12,15 +9,6 @@ from interference.readers.gavel import rows_of_gavel
 from interference.readers.lucid import rows_of_lucid
 from interference.readers.miso import rows_of_miso
 from interference.readers.muri import solos_of_muri
-
-
-@pytest.fixture
-def real_data() -> Path:
-    root = Path(__file__).parents[2]
-    data_dir = root / os.environ.get("GPUYARD_DATA", "../shared/data")
-    if not (data_dir / "colocation" / "lucid_pairs.csv").is_file():
-        pytest.skip("no measured data: set GPUYARD_DATA to its folder")
-    return data_dir
 
 
 def quantiles(speed: np.ndarray) -> list[float]:
