@@ -2,11 +2,8 @@
 
 from pathlib import Path
 
-import numpy as np
-
-from interference.dataset import gavel_rows
-from interference.fit import fit_saved, judge
-from interference.generated import generated_rows
+from interference.data_sets import data_sets
+from interference.fit import SAVED, saved_model
 from interference.learned import SHIPPED_DIR
 from interference.saved_model import save_model
 
@@ -20,10 +17,7 @@ def write_default_model(data_dir: Path) -> None:
     No measured row is copied: every pair is predicted by a model that did not see it, and the
     memory rule stands in for which pairs fitted.
     """
-    for source, rows in {
-        "measured": gavel_rows(data_dir),
-        "shipped": generated_rows(np.random.default_rng(SEED)),
-    }.items():
-        errors = judge(rows, seed=SEED, folds=FOLDS)
-        saved = fit_saved(rows, errors, seed=SEED, folds=FOLDS, keep_observed=False)
+    for source, name, folder in (("measured", "gavel", data_dir), ("shipped", "generated", None)):
+        data = data_sets(folder, seed=SEED, names=[name])[name]
+        saved = saved_model(data, SAVED, seed=SEED, folds=FOLDS, keep_observed=False)
         save_model(saved, SHIPPED_DIR / f"{source}.json")

@@ -1,131 +1,120 @@
-"""Fits every co-location model, judges it on held-out rows and saves the best."""
+"""Fits every co-location model, judges it on held-out rows, and makes what the simulator reads."""
 
-import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from interference.additive import AdditiveModel
-from interference.boosting import BoostingModel
-from interference.constant import ConstantModel
-from interference.cross_fit import cross_fitted_table
-from interference.dataset import ColocationRows, csv_rows, gavel_rows
-from interference.evaluate import Measures, held_out_errors, pair_folds, profile_folds
-from interference.feasibility import predicted_infeasible
-from interference.generated import generated_rows
-from interference.linear import LinearModel
-from interference.model import SpeedModel
-from interference.model_card import model_card
-from interference.residual_trees import ResidualTreesModel
-from interference.saved_model import SavedModel, save_model
-from sim.arrays import FloatArray
-from sim.physics.gavel_files import PAIRS_FILE
+from interference.data_sets import DataSet, data_sets
+from interference.evaluation.fits import fit_measures
+from interference.evaluation.judge import Errors, Judged, errors_of, fit_rows, judge, splits
+from interference.models.lineup import LEARNED, fresh_models
+from interference.pair_cells import cross_fitted, every_cell, predicted_infeasible
+from interference.rows import CoRows
+from interference.saved_model import SavedModel
+from sim.arrays import BoolArray
+from sim.errors import PhysicsError
 
-Errors = dict[str, dict[str, Measures]]  # split -> model -> measures
+SAVED = ("additive", "linear", LEARNED)  # models that schedulers can be told
 
 
 @dataclass(frozen=True)
 class FitReport:
-    """What a fit found and where it is."""
+    """What a fit found."""
 
-    source: str  # "measured" or "generated"
-    best: str
-    table: list[dict[str, str | float]]  # one row a (split, model): mae and r2 by GPU type
-    files: tuple[Path, ...]
+    data_sets: dict[str, DataSet]
+    judged: dict[str, Judged]  # data set -> split -> model -> held-out predictions
+    errors: dict[str, Errors]  # data set, or "set/GPU type" -> split -> model -> measures
+    memory: dict[str, dict[str, dict[str, float]]]  # data set -> split -> `fit_measures`
+    saved: SavedModel
+    source: str  # "measured" or "generated", of what is saved
 
 
-def fit_and_report(*, data_dir: Path | None, out_dir: Path, seed: int, folds: int) -> FitReport:
-    """Fit on measured rows where there are any, else on generated rows.
-
-    Writes `model.json`, `errors.json` and `model_card.md` into `out_dir`.
+def fit_and_report(
+    *,
+    data_dir: Path | None,
+    seed: int,
+    folds: int,
+    names: list[str] | None = None,
+    models: Sequence[str] | None = None,
+    done: Callable[[str], None] = lambda _: None,
+) -> FitReport:
+    """Judge all models on all data sets, and fit tables on the first set for the simulator.
 
     Args:
-        data_dir: folder with Gavel's pairs, or a csv file with the columns of `dataset`.
-        out_dir: made if missing.
+        data_dir: folder with published sets, or rows of our own schema; generated rows stand in.
         seed: of folds, models and generated rows.
-        folds: of the held-out errors and of the saved predictions.
+        folds: of the split by pair, and of the saved predictions.
+        names: data sets to take; None: all that are there.
+        models: models to judge; None: all.
+        done: told what has just been finished.
     """
-    rows, data_set = load_rows(data_dir, seed=seed)
-    errors = judge(rows, seed=seed, folds=folds)
-    saved = fit_saved(rows, errors, seed=seed, folds=folds, keep_observed=True)
-    out_dir = Path(out_dir)
-    out_dir.mkdir(parents=True, exist_ok=True)
-    files = (out_dir / "model.json", out_dir / "errors.json", out_dir / "model_card.md")
-    save_model(saved, files[0])
-    files[1].write_text(json.dumps({data_set: errors}, indent=2) + "\n", encoding="utf-8")
-    table = error_table(errors)
-    files[2].write_text(model_card(saved, data_set, table, len(rows), folds), encoding="utf-8")
-    return FitReport(source=rows.source, best=saved.learned, table=table, files=files)
+    sets = data_sets(data_dir, seed=seed, names=names)
+    if not _pairs(next(iter(sets.values())).rows).any():
+        raise PhysicsError(f"{data_dir}: no pair on whole GPUs, which the simulator's tables need")
+    judged: dict[str, Judged] = {}
+    errors: dict[str, Errors] = {}
+    memory: dict[str, dict[str, dict[str, float]]] = {}
+    for name, each in sets.items():
+        rows = each.rows.take(fit_rows(each.rows))
+        judged[name] = judge(
+            rows,
+            each.solos,
+            lambda: fresh_models(seed, models),
+            folds=folds,
+            seed=seed,
+            done=_about(name, done),
+        )
+        errors |= errors_of(name, judged[name])
+        if not each.rows.feasible.all():
+            parts = splits(each.rows, each.solos, folds=folds, seed=seed)
+            memory[name] = {
+                split: fit_measures(each.rows, each.solos, parts[split], seed=seed)
+                for split in ("pair", "model")
+                if split in parts
+            }
+    first = next(iter(sets.values()))
+    told = [name for name in SAVED if models is None or name in models or name == SAVED[0]]
+    saved = saved_model(first, told, seed=seed, folds=folds, keep_observed=True)
+    done("tables for the simulator")
+    return FitReport(sets, judged, errors, memory, saved, first.source)
 
 
-def load_rows(data_dir: Path | None, *, seed: int) -> tuple[ColocationRows, str]:
-    """Rows and the name of the data set."""
-    if data_dir is not None and Path(data_dir).suffix == ".csv":
-        return csv_rows(data_dir), Path(data_dir).stem
-    if data_dir is not None and (Path(data_dir) / PAIRS_FILE).is_file():
-        return gavel_rows(data_dir), "gavel"
-    return generated_rows(np.random.default_rng(seed)), "generated"
+def _about(name: str, done: Callable[[str], None]) -> Callable[[str], None]:
+    return lambda what: done(f"{name}: {what}")
 
 
-def models(seed: int) -> list[SpeedModel]:
-    """A fresh one of every kind, simplest first."""
-    return [
-        ConstantModel(),
-        AdditiveModel(),
-        LinearModel(),
-        BoostingModel(seed=seed),
-        ResidualTreesModel(seed=seed),
-    ]
-
-
-def judge(rows: ColocationRows, *, seed: int, folds: int) -> Errors:
-    """Errors of every model on the same folds, by split."""
-    fit_rows = rows.take(rows.feasible)
-    splits = {
-        "held_out_pairs": list(pair_folds(fit_rows, folds, np.random.default_rng(seed))),
-        "held_out_profiles": list(profile_folds(fit_rows, folds, np.random.default_rng(seed))),
-    }
-    return {
-        split: {model.name: held_out_errors(model, fit_rows, parts) for model in models(seed)}
-        for split, parts in splits.items()
-    }
-
-
-def fit_saved(
-    rows: ColocationRows, errors: Errors, *, seed: int, folds: int, keep_observed: bool
+def saved_model(
+    data: DataSet, models: Sequence[str], *, seed: int, folds: int, keep_observed: bool
 ) -> SavedModel:
-    """Cross-fitted tables of the additive and linear models and of the best of `errors`."""
-    by_model = errors["held_out_pairs"]
-    best = min(by_model, key=lambda name: _mean_type_mae(by_model[name]))
-    fit_rows = rows.take(rows.feasible)
-    tables: dict[str, FloatArray] = {}
-    for model in models(seed):
-        if model.name in ("additive", "linear", best):
-            rng = np.random.default_rng(seed)  # equal folds for every model
-            tables[model.name] = cross_fitted_table(model, fit_rows, folds=folds, rng=rng)
+    """Cross-fitted tables of models that schedulers can be told.
+
+    Args:
+        data: rows; only pairs on one whole GPU are used.
+        models: names of them.
+        seed: equal folds for every model.
+        folds: of the split by pair.
+        keep_observed: pairs that were tried keep whether they fitted; else a rule says it.
+    """
+    pairs = data.rows.take(_pairs(data.rows))
+    rows = pairs.take(fit_rows(pairs))
+    cells = every_cell(pairs, data.solos)
+    tables = {
+        model.name: cross_fitted(model, rows, data.solos, cells, folds=folds, seed=seed)
+        for model in fresh_models(seed, models)
+    }
     return SavedModel(
-        gpu_types=rows.gpu_types,
-        profiles=rows.profiles,
-        norm_speed=tables,
-        infeasible=predicted_infeasible(rows, keep_observed=keep_observed),
-        learned=best,
-        source=rows.source,
+        gpu_types=cells.gpu_types,
+        profiles=cells.profiles,
+        norm_speed={name: speed for name, (speed, _) in tables.items()},
+        sd={name: sd for name, (_, sd) in tables.items()},
+        infeasible=predicted_infeasible(pairs, cells, keep_observed=keep_observed),
+        source=data.source,
     )
 
 
-def error_table(errors: Errors) -> list[dict[str, str | float]]:
-    """Plain rows to print."""
-    table: list[dict[str, str | float]] = []
-    for split, by_model in errors.items():
-        for name, measured in by_model.items():
-            row: dict[str, str | float] = {"split": split, "model": name}
-            for group, values in measured.items():
-                row[f"mae_{group}"] = round(values["mae"], 4)
-                row[f"r2_{group}"] = round(values["r2"], 3)
-            table.append(row)
-    return table
-
-
-def _mean_type_mae(measured: Measures) -> float:
-    return float(np.mean([values["mae"] for group, values in measured.items() if group != "all"]))
+def _pairs(rows: CoRows) -> BoolArray:
+    """(N,) True for two jobs on one whole GPU, or (network) on shared links."""
+    two = np.array([len(each) == 1 for each in rows.aggressors], dtype=np.bool_)
+    return np.asarray(two & (rows.sharing != "mig") & (rows.share == 1.0))

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from interference.models.protocol import LEAST_SPEED
 from sim.arrays import BoolArray, FloatArray
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue
 from sim.physics.pair_table import PairTable
 
-FORMAT = "gpuyard-interference-1"
+FORMAT = "gpuyard-interference-2"
 
 
 @dataclass(frozen=True)
@@ -22,17 +23,21 @@ class SavedModel:
     gpu_types: tuple[str, ...]
     profiles: tuple[str, ...]
     norm_speed: dict[str, FloatArray]  # model -> (T, P, P) [type, victim, aggressor]
+    sd: dict[str, FloatArray]  # model -> (T, P, P) standard deviation of the expected error
     infeasible: BoolArray  # (T, P, P) symmetric
-    learned: str  # the model that `learned` stands for: best on held-out pairs
     source: str  # rows it was fitted on: "measured" or "generated"
 
-    def pair_table(self, model: str, catalogue: Catalogue) -> PairTable:
-        """The table of one model in the catalogue's order; PhysicsError for an unknown name."""
+    def pair_table(self, model: str, catalogue: Catalogue, *, caution: float = 0.0) -> PairTable:
+        """The table of one model in the catalogue's order; PhysicsError for an unknown name.
+
+        With `caution` above 0 every speed is told that many standard deviations lower.
+        """
         types = self._index("GPU type", self.gpu_types, catalogue.gpu_types)
         names = self._index("profile", self.profiles, catalogue.names)
         at = np.ix_(types, names, names)
+        speed = self.norm_speed[model][at] - caution * self.sd[model][at]
         return PairTable(
-            slowdown=np.maximum(1.0, 1.0 / self.norm_speed[model][at]),
+            slowdown=np.maximum(1.0, 1.0 / np.maximum(speed, LEAST_SPEED)),
             feasible=~self.infeasible[at],
             source=model,
         )
@@ -54,11 +59,11 @@ def save_model(model: SavedModel, path: Path) -> None:
     content = {
         "format": FORMAT,
         "source": model.source,
-        "learned": model.learned,
         "gpu_types": model.gpu_types,
         "profiles": model.profiles,
         "infeasible": np.argwhere(model.infeasible & upper).tolist(),
         "norm_speed": {name: np.round(t, 3).tolist() for name, t in model.norm_speed.items()},
+        "sd": {name: np.round(t, 3).tolist() for name, t in model.sd.items()},
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
@@ -76,9 +81,10 @@ def load_model(path: Path) -> SavedModel:
         raise PhysicsError(f"{path}: not a whole model ({error!r}); fit it again") from error
     if model is None:
         raise PhysicsError(f"{path}: format is {found!r}; expected {FORMAT!r}; fit it again")
-    for name, table in model.norm_speed.items():
-        if table.shape != model.infeasible.shape or not np.all(table > 0):
-            raise PhysicsError(f"{path}: norm_speed.{name}: wrong shape or a value of 0 or less")
+    for what, tables in (("norm_speed", model.norm_speed), ("sd", model.sd)):
+        for name, table in tables.items():
+            if table.shape != model.infeasible.shape or not np.all(table > 0):
+                raise PhysicsError(f"{path}: {what}.{name}: wrong shape or a value of 0 or less")
     return model
 
 
@@ -92,7 +98,7 @@ def _parsed(content: dict[str, Any]) -> SavedModel:
         gpu_types=tuple(content["gpu_types"]),
         profiles=tuple(content["profiles"]),
         norm_speed={name: np.array(t, np.float64) for name, t in content["norm_speed"].items()},
+        sd={name: np.array(content["sd"][name], np.float64) for name in content["norm_speed"]},
         infeasible=infeasible,
-        learned=content["learned"],
         source=content["source"],
     )

@@ -36,7 +36,13 @@ def main() -> None:
     source = "measured" if measured_rows() else "shipped"
     physics = [f"profiles={source}", f"interference={source}"]
     fitted, trained = FOLDER / "interference", FOLDER / "train"
-    step("1/3 fit the interference model", "fit_interference.py", fitted)
+    step(
+        "1/3 fit the interference model",
+        "fit_interference.py",
+        fitted,
+        f"data_sets=[{'gavel' if source == 'measured' else 'generated'}]",
+        "models=[constant,additive,linear,learned]",
+    )
     belief = f"belief.model.path={fitted / 'model.json'}"
     step(
         "2/3 train the agents (headline setting, generated Venus-like jobs)",

@@ -116,7 +116,8 @@ def _window(setting: str, part: str, index: int) -> JobTable:
 def _scheduler(setting: str, contender: Contender) -> Scheduler:
     try:
         game = _experiment(setting).game
-        return composition_of(json.loads(contender.composition), game.partitions)
+        told = {"belief": json.loads(setting)["belief"]}  # that of the entry, if it has one
+        return composition_of({**json.loads(contender.composition), **told}, game.partitions)
     except GpuYardError as error:
         raise GpuYardError(f"{contender.place}: {error}") from error
 

@@ -9,6 +9,7 @@ from launch_build import build
 from launch_errors import ConfigError
 from plain_rules import RULES, check_division, check_plain, check_reference_gpu
 
+from interference.online.drifted import DRIFTED
 from marl.env.game import Game
 from sim.errors import TraceError
 from sim.jobs import JobTable
@@ -20,6 +21,7 @@ from sim.report.labels import Labels
 from sim.rules import Rules
 from sim.signals import Signal, information_of
 from sim.topology.partitions import contiguous_partitions, group_partitions
+from sim.topology.topology import Topology
 from sim.traces.setting import Setting
 
 ROLES_BY_ORDER = {
@@ -86,26 +88,13 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
     check_plain(config, RULES)
     check_division(config, tuple(DIVISIONS))
     topology = build(config, "topology")
-    catalogue = build(config, "profiles")
-    if hasattr(catalogue, "catalogue"):
-        catalogue = catalogue.catalogue()
-    pairs = build(config, "interference").pair_table(catalogue)
-    network = build(config, "network")
-    reference = config["reference_gpu"] or topology.gpu_types[0]
-    check_reference_gpu(reference, tuple(catalogue.gpu_types))
-    physics = Physics(
-        catalogue=catalogue,
-        pairs=pairs,
-        network=network.tables(catalogue, topology),
-        reference_gpu=reference,
-        links=network.links(catalogue, topology),
-    )
+    physics = _physics(config, topology)
     agents = config["agents"]
     setting = Setting(
         gpus=topology.num_gpus,
         partitions=agents["count"],
         skew=agents["skew"],
-        catalogue=catalogue,
+        catalogue=physics.catalogue,
         estimator=build(config, "estimator"),
         gpu_types=topology.gpu_types,
     )
@@ -125,6 +114,25 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
         load=config["workload"]["load"],
         workload_name=config["workload"]["name"],
         belief_info=config["belief"]["info"],
+    )
+
+
+def _physics(config: Mapping[str, Any], topology: Topology) -> Physics:
+    catalogue = build(config, "profiles")
+    if hasattr(catalogue, "catalogue"):
+        catalogue = catalogue.catalogue()
+    pairs = build(config, "interference").pair_table(catalogue)
+    network = build(config, "network")
+    reference = config["reference_gpu"] or topology.gpu_types[0]
+    check_reference_gpu(reference, tuple(catalogue.gpu_types))
+    return Physics(
+        catalogue=catalogue,
+        pairs=pairs,
+        network=network.tables(catalogue, topology),
+        reference_gpu=reference,
+        links=network.links(catalogue, topology),
+        host=build(config, "host").tables(catalogue, topology),
+        mix_law=build(config, "mixes"),
     )
 
 
@@ -148,7 +156,7 @@ def _believed(config: Mapping[str, Any], physics: Physics) -> PairTable:
 
 
 def composition_of(config: Mapping[str, Any], partitions: int) -> Scheduler:
-    """The scheduler that `scheduler`, `placer`, `sharing` and `forwarding` describe.
+    """The scheduler that `scheduler`, `placer`, `sharing`, `forwarding` and `belief` describe.
 
     Raises:
         ConfigError: it knows one queue, and there are several partitions.
@@ -162,21 +170,30 @@ def composition_of(config: Mapping[str, Any], partitions: int) -> Scheduler:
             f"{scheduler.name} owns one queue for the whole cluster; set agents.count=1 "
             f"(it is {partitions}), in a line-up agents: 1"
         )
-    if partitions == 1 or not isinstance(scheduler, QueueScheduler):
+    if partitions > 1 and isinstance(scheduler, QueueScheduler):
+        scheduler = PartitionedScheduler(child=scheduler, forwarding=build(config, "forwarding"))
+    return _updating(config, scheduler)
+
+
+def _updating(config: Mapping[str, Any], scheduler: Scheduler) -> Scheduler:
+    """`scheduler`, its belief updated during the run where `belief.update` says how."""
+    if config["belief"].get("update") is None or Signal.INTERFERENCE not in scheduler.needs:
         return scheduler
-    return PartitionedScheduler(child=scheduler, forwarding=build(config, "forwarding"))
+    updating: Scheduler = build(config, "belief.update", scheduler=scheduler)
+    return updating
 
 
 def physics_name(physics: Physics) -> str:
     """`measured` where profiles and pairs both are, else `shipped`; `none` if switched off.
 
-    With `interference=none` the profiles alone decide.
+    With `interference=none` the profiles alone decide; a truth that has drifted is named so.
     """
-    if physics.pairs.source == "none":
+    pairs = physics.pairs.source.removeprefix(DRIFTED)
+    if pairs == "none":
         silent = not (physics.network.server_s.any() or physics.network.local_s.any())
         return "none" if silent else physics.catalogue.source
-    sources = {physics.pairs.source, physics.catalogue.source}
-    return sources.pop() if len(sources) == 1 else "shipped"
+    drifted = DRIFTED if pairs != physics.pairs.source else ""
+    return drifted + (pairs if pairs == physics.catalogue.source else "shipped")
 
 
 def labels_of(

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from sim.report.paper_claims import Claim
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
-KEYS = ("title", "paper", "cells", "ratio_to")
+KEYS = ("title", "paper", "cells", "ratio_to", "arms")
 CELL_KEYS = ("overrides", "needs_file", "name")
 CLAIM_KEYS = tuple(field.name for field in fields(Claim))
 
@@ -36,6 +36,7 @@ class Reproduction:
     claims: tuple[Claim, ...]
     cells: tuple[CellSpec, ...]
     ratio_to: str | None  # scheduler that the others' mean JCT is divided by
+    arms: tuple[str, ...] = ()  # arms that the arms of a scheduler are divided by; none: no table
 
 
 def reproduction_of(node: Any, *, experiment: str) -> Reproduction:
@@ -60,7 +61,13 @@ def reproduction_of(node: Any, *, experiment: str) -> Reproduction:
         _claim(f"{place}: reproduce.paper[{number}]", claim)
         for number, claim in enumerate(node.get("paper") or [])
     ]
-    return Reproduction(str(node["title"]), tuple(claims), tuple(found), node.get("ratio_to"))
+    return Reproduction(
+        title=str(node["title"]),
+        claims=tuple(claims),
+        cells=tuple(found),
+        ratio_to=node.get("ratio_to"),
+        arms=_arms(place, node.get("arms")),
+    )
 
 
 def known_ids() -> list[str]:
@@ -110,6 +117,16 @@ def _cells(place: str, cell: Any, *, first: int) -> list[CellSpec]:
         CellSpec(first + number, overrides, whole.get("name"), whole.get("needs_file"))
         for number, overrides in enumerate(sweeps(words))
     ]
+
+
+def _arms(place: str, arms: Any) -> tuple[str, ...]:
+    if arms is None:
+        return ()
+    if not isinstance(arms, list) or not arms or not all(isinstance(arm, str) for arm in arms):
+        raise ConfigError(
+            f"{place}: reproduce.arms is {arms!r}; it must list arms to divide by, like [none]"
+        )
+    return tuple(arms)
 
 
 def _claim(place: str, claim: Any) -> Claim:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from reproduce_node import Reproduction
 
+from sim.report.arms import arm_rows, arms_csv, arms_markdown
 from sim.report.atomic import write_atomically
 from sim.report.comparison import check_distinct, write_comparison_csv
 from sim.report.figure_jct_bars import jct_bars
@@ -43,7 +44,7 @@ log = logging.getLogger(__name__)
 
 RESULT_FILES = (
     "comparison.csv", "comparison.md", "jct_bars.png", "league.csv", "league.md", "league.png",
-    "ranks.csv", "ranks.png", "ranks_common.png", "paper.csv", "paper.md",
+    "ranks.csv", "ranks.png", "ranks_common.png", "paper.csv", "paper.md", "arms.csv", "arms.md",
 )  # fmt: skip
 MOST_BARS = 240  # of jct_bars.png; more are told by league.png
 
@@ -66,7 +67,7 @@ def write_reproduction(
 
     Args:
         folder: exists.
-        found: title, claims and reference.
+        found: title, claims, arms and reference.
         runs: in the order of cells.
         confidence: of the intervals.
         level: of significance, of the ranks.
@@ -76,6 +77,11 @@ def write_reproduction(
         rows = measured(found.claims, runs, confidence=confidence)
         write_atomically(folder / "paper.csv", claims_csv(rows))
         write_atomically(folder / "paper.md", claims_markdown(rows).encode())
+    if found.arms:
+        arms = arm_rows(runs, references=found.arms, confidence=confidence)
+        write_atomically(folder / "arms.csv", arms_csv(arms))
+        text = f"# {found.title}\n\n{arms_markdown(arms, confidence=confidence)}"
+        write_atomically(folder / "arms.md", text.encode())
     league = league_of(runs)
     everywhere, common = rank_over_all(league, level=level), rank_in_common(league, level=level)
     if everywhere is not None and common is not None and everywhere.names == common.names:

@@ -6,6 +6,7 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.demands_room import WHOLE_GPU, DemandsRoom, ask_of
 from sim.jit import array_kernel
 from sim.offers import limit_workers, offer_empty, offer_parts, offer_shared
+from sim.physics.slowing_tables import empty_crowd
 from sim.signals import Signal
 from sim.slots import Slots
 from sim.traits import WHOLE_GPU_MILLI
@@ -148,10 +149,10 @@ class Occupancy:
         ask = WHOLE_GPU if demands is None else ask_of(demands, job)
         offer_shared(
             self.tenants, self.tenant, view.topology.server_first_gpu, view.servers,
-            view.server_type, profile, profile[job], pairs.slowdown, pairs.feasible, least_speed,
-            NO_PARTS if demands is None else demands.gpu_milli,
+            view.server_type, profile, profile[job], view.belief.slowing, pairs.feasible,
+            least_speed, NO_PARTS if demands is None else demands.gpu_milli,
             NO_PARTS if room is None else room.milli, ask.gpu_milli, view.gpu_limit_milli,
-            usable, per_server, cost,
+            empty_crowd(self.tenant.shape[1]), usable, per_server, cost,
         )  # fmt: skip
         return self._slots(view, job, usable, per_server, cost)
 

@@ -4,8 +4,9 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.jit import array_kernel
+from sim.physics.slowing import WHOLE, hit_of, slow_in
+from sim.physics.slowing_tables import Slowing, seat
 
-WHOLE = 1000  # thousandths of a GPU
 NEVER = np.inf  # cost of a GPU that a job may not join
 
 
@@ -49,38 +50,37 @@ def offer_parts(  # noqa: PLR0917 - arrays go by position into compiled code
 
 
 @array_kernel
-def _slowed(slowdown: float, milli: int) -> float:
-    """Slow-down beside a job that asks for `milli` thousandths of the GPU."""
-    return slowdown if milli == WHOLE else 1.0 + (slowdown - 1.0) * milli / 1000.0
-
-
-@array_kernel
 def joining_cost(  # noqa: PLR0917 - arrays go by position into compiled code
     others: IntArray,  # the GPU's tenants
-    slowdown: FloatArray,  # (P, P) on its type
-    feasible: BoolArray,
+    slowing: Slowing,
+    feasible: BoolArray,  # (T, P, P)
+    kind: int,  # the GPU's type
     profile_of: IntArray,
     profile: int,
     least_speed: float,
     milli_of: IntArray,
     ask_milli: int,
+    crowd: IntArray,  # scratch
 ) -> float:
     """Self x worst victim slow-down of one more tenant; NEVER where it may not join.
 
     It may where it fits beside all, and all together are faster than `least_speed`. An empty GPU
     costs 1. `milli_of` is empty where no job asks for less than a GPU.
     """
-    own, victim, speed = 1.0, 1.0, 0.0
-    for job in others:
-        other = profile_of[job]
+    last = len(others)
+    for k in range(last):
+        job = others[k]
         theirs = milli_of[job] if len(milli_of) > 0 else WHOLE
-        if theirs + ask_milli > WHOLE and not feasible[profile, other]:
+        if theirs + ask_milli > WHOLE and not feasible[kind, profile, profile_of[job]]:
             return NEVER
-        own += _slowed(slowdown[profile, other], theirs) - 1.0
-        hit = _slowed(slowdown[other, profile], ask_milli)
+        seat(crowd, k, profile_of[job], theirs)
+    seat(crowd, last, profile, ask_milli)
+    own, victim, speed = slow_in(slowing, kind, crowd, last + 1, last), 1.0, 0.0
+    for k in range(last):
+        hit = hit_of(slowing, kind, crowd, last + 1, k)
         victim = max(victim, hit)
         speed += 1.0 / hit
-    if len(others) > 0 and speed + 1.0 / own <= least_speed:
+    if last > 0 and speed + 1.0 / own <= least_speed:
         return NEVER
     return own * victim
 
@@ -94,13 +94,14 @@ def offer_shared(  # noqa: PLR0917 - the same
     server_type: IntArray,
     profile_of: IntArray,
     profile: int,
-    slowdown: FloatArray,
+    slowing: Slowing,
     feasible: BoolArray,
     least_speed: float,
     milli_of: IntArray,
     milli: IntArray,
     ask_milli: int,
     limit_milli: int,
+    crowd: IntArray,
     usable: BoolArray,
     per_server: IntArray,
     cost: FloatArray,
@@ -118,8 +119,8 @@ def offer_shared(  # noqa: PLR0917 - the same
             if len(milli) > 0 and milli[gpu] + ask_milli > limit_milli:
                 continue
             price = joining_cost(
-                tenant[gpu, : tenants[gpu]], slowdown[kind], feasible[kind], profile_of, profile,
-                least_speed, milli_of, ask_milli,
+                tenant[gpu, : tenants[gpu]], slowing, feasible, kind, profile_of, profile,
+                least_speed, milli_of, ask_milli, crowd,
             )  # fmt: skip
             if price < NEVER:
                 usable[gpu] = True

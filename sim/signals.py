@@ -11,6 +11,7 @@ class Signal(Flag):
     PREDICTION = auto()  # the duration estimator's estimate
     PROFILE = auto()  # which model profile a job trains
     INTERFERENCE = auto()  # predicted co-location slow-downs (the belief, not the physics)
+    SPEED = auto()  # how long an iteration of a running job takes now, as a monitor measures it
 
 
 def information_of(needs: Signal) -> str:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from sim.arrays import BoolArray, FloatArray, IntArray, read_only
 from sim.errors import SignalError
 from sim.jobs import JobTable
-from sim.kernel.layout import State
+from sim.kernel.layout import RUNNING, State
 from sim.physics.physics import Physics
 from sim.signals import Signal
 from sim.topology.topology import Topology
@@ -101,6 +101,20 @@ class JobColumns:
         """Row of the profile catalogue (PROFILE)."""
         self._require(Signal.PROFILE, "profile")
         return self._profile
+
+    @property
+    def step_s(self) -> FloatArray:
+        """Seconds an iteration takes now, checkpoints left out (SPEED).
+
+        NaN where none is made: for jobs that do not run, and while a restart is under way.
+        """
+        self._require(Signal.SPEED, "step_s")
+        row, world = self._state.job, self._state.world[0]
+        step_s = np.full(len(row), np.nan)
+        at = np.flatnonzero((row["status"] == RUNNING) & (row["resume_s"] <= world["now_s"]))
+        work_s = row["reference_step_s"][at] * row["gain"][at]  # of an iteration
+        step_s[at] = work_s * world["pace"] / row["rate"][at]
+        return step_s
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """Co-location rows of pairs from the columns of both sides."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from interference.row_rules import Fault
 from interference.rows import CoRows, objects
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
 
@@ -14,6 +16,7 @@ class Sides:
     """M directed sides of pairs: who ran beside whom, and which line of the file told it."""
 
     line: IntArray  # (M,) row of the file
+    side: IntArray  # (M,) 0 where the victim is the line's first job, 1 where it is the second
     victim: list[str]  # (M,)
     aggressor: list[str]  # (M,)
     norm_speed: FloatArray  # (M,)
@@ -24,6 +27,7 @@ class Sides:
         at = np.arange(len(self.line))[index]
         return Sides(
             self.line[at],
+            self.side[at],
             [self.victim[i] for i in at],
             [self.aggressor[i] for i in at],
             self.norm_speed[at],
@@ -41,6 +45,7 @@ def both_sides(
     (a, b), n = profiles, len(profiles[0])
     return Sides(
         line=np.repeat(np.arange(n), 2),
+        side=np.tile([0, 1], n),
         victim=[name for pair in zip(a, b, strict=True) for name in pair],
         aggressor=[name for pair in zip(b, a, strict=True) for name in pair],
         norm_speed=np.stack(speeds, axis=1).ravel(),
@@ -48,16 +53,40 @@ def both_sides(
     )
 
 
-def pair_numbers(sides: Sides, gpu_type: Sequence[str]) -> IntArray:
+def pair_numbers(sides: Sides, gpu_type: Sequence[str], split: TextArray) -> IntArray:
     """(M,) group of each side: equal for (a, b) and (b, a) on one GPU type, numbered as they come.
 
-    A pair that a file tells in two lines, one a direction, is one group all the same.
+    A pair that a file tells in two lines, one a direction, is one group all the same, unless the
+    file puts the two into different splits.
     """
-    number: dict[tuple[str, str, str], int] = {}
+    number: dict[tuple[str, str, str, str], int] = {}
     groups = []
     for line, a, b in zip(sides.line.tolist(), sides.victim, sides.aggressor, strict=True):
-        groups.append(number.setdefault((gpu_type[line], min(a, b), max(a, b)), len(number)))
+        key = gpu_type[line], split[line], min(a, b), max(a, b)
+        groups.append(number.setdefault(key, len(number)))
     return np.array(groups, dtype=np.int64)
+
+
+def in_the_file(
+    sides: Sides, columns: Mapping[str, tuple[str, str]], solos: Path
+) -> Callable[[Fault], str]:
+    """What to add to a fault of these sides: the file's own column, and where solo profiles are.
+
+    Args:
+        sides: the rows that a fault numbers.
+        columns: column of the schema -> the file's, for victims that are first and second jobs.
+        solos: file of the runs alone.
+    """
+
+    def words(fault: Fault) -> str:
+        if fault.column not in columns:
+            return ""
+        told = f" (column {columns[fault.column][sides.side[fault.row]]}"
+        if fault.column in ("victim", "aggressors"):
+            told += f"; runs alone are in {solos}"
+        return f"{told})"
+
+    return words
 
 
 def co_rows_of(
@@ -75,7 +104,7 @@ def co_rows_of(
         source=objects([source] * n),
         gpu_type=objects(gpu_type)[line],
         sharing=objects([sharing] * n),
-        group=pair_numbers(sides, gpu_type),
+        group=pair_numbers(sides, gpu_type, split),
         split=split[line],
         victim=objects(sides.victim),
         aggressors=objects([(name,) for name in sides.aggressor]),

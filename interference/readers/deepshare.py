@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from interference.readers.co_columns import Sides, co_rows_of
+from interference.readers.co_columns import Sides, co_rows_of, in_the_file
 from interference.readers.profile_names import profile_name
 from interference.readers.solo_columns import solo_profiles
 from interference.readers.table import Table, file_of, read_table, told_at
@@ -15,22 +15,36 @@ GPU_TYPE = "unknown"  # the publication's files do not name it
 PAIRS = "colocation/deepshare_network_pairs.csv"
 ISOLATED = "throughput/deepshare_isolated.csv"
 PAIR_COLUMNS = ("model", "gpus", "nodes", "other_model", "other_gpus", "other_nodes", "norm")
+OWN_NAMES = {
+    "norm_speed": ("norm", "norm"),
+    "victim": ("model", "model"),
+    "aggressors": ("other_model", "other_model"),
+}
 ISOLATED_COLUMNS = ("model", "gpus", "nodes", "samples_per_s")
 
 
-def rows_of_deepshare(folder: Path | str) -> tuple[CoRows, SoloProfiles]:
-    """One row a directed line; the two directions of a pair are one group."""
-    solos = _solos(read_table(file_of(folder, ISOLATED), ISOLATED_COLUMNS))
-    table = read_table(file_of(folder, PAIRS), PAIR_COLUMNS, ("split",))
+def rows_of_deepshare(
+    folder: Path | str, *, pairs: Path | None = None
+) -> tuple[CoRows, SoloProfiles]:
+    """One row a directed line; the two directions of a pair are one group.
+
+    Args:
+        folder: has the runs alone, and the pairs unless `pairs` is given.
+        pairs: another file with the columns of `PAIRS`.
+    """
+    alone = file_of(folder, ISOLATED)
+    solos = _solos(read_table(alone, ISOLATED_COLUMNS))
+    table = read_table(pairs or file_of(folder, PAIRS), PAIR_COLUMNS, ("split",))
     n = len(table)
     sides = Sides(
         line=np.arange(n),
+        side=np.zeros(n, dtype=np.int64),
         victim=_profiles(table, ""),
         aggressor=_profiles(table, "other_"),
         norm_speed=table.numbers("norm"),
         measured=np.ones(n, dtype=np.bool_),
     )
-    with told_at(table.place):
+    with told_at(table.place, in_the_file(sides, OWN_NAMES, alone)):
         rows = co_rows_of(
             sides,
             source=SOURCE,

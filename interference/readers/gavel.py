@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from interference.readers.co_columns import both_sides, co_rows_of
+from interference.readers.co_columns import both_sides, co_rows_of, in_the_file
 from interference.readers.profile_names import profile_name
 from interference.readers.solo_columns import solo_profiles
 from interference.readers.table import Table, file_of, read_table, told_at
@@ -15,17 +15,27 @@ PAIRS = "colocation/gavel_pairs.csv"
 ISOLATED = "throughput/gavel_isolated.csv"
 PAIR_COLUMNS = ("gpu_type", "model_a", "batch_a", "model_b", "batch_b", "norm_a", "norm_b",
                 "feasible")  # fmt: skip
+OWN_NAMES = {
+    "norm_speed": ("norm_a", "norm_b"),
+    "victim": ("model_a", "model_b"),
+    "aggressors": ("model_b", "model_a"),
+}
 ISOLATED_COLUMNS = ("gpu_type", "consolidated", "model", "batch_size", "num_gpus", "steps_per_s")
 
 
-def rows_of_gavel(folder: Path | str) -> tuple[CoRows, SoloProfiles]:
+def rows_of_gavel(folder: Path | str, *, pairs: Path | None = None) -> tuple[CoRows, SoloProfiles]:
     """Both sides of each pair; a profile beside itself is one row, since its sides are one number.
 
     V100 speeds are cut at 1 in the source, and a pair that is not feasible either did not fit or
-    was not run.
+    was not run. An empty batch is 0, which the runs alone have for models without one.
+
+    Args:
+        folder: has the runs alone, and the pairs unless `pairs` is given.
+        pairs: another file with the columns of `PAIRS`.
     """
-    solos = _solos(read_table(file_of(folder, ISOLATED), ISOLATED_COLUMNS))
-    table = read_table(file_of(folder, PAIRS), PAIR_COLUMNS, ("split",))
+    alone = file_of(folder, ISOLATED)
+    solos = _solos(read_table(alone, ISOLATED_COLUMNS))
+    table = read_table(pairs or file_of(folder, PAIRS), PAIR_COLUMNS, ("split",))
     a, b = (_profiles(table, f"model_{side}", f"batch_{side}") for side in "ab")
     measured = np.ones(len(table), dtype=np.bool_)
     sides = both_sides(
@@ -37,7 +47,9 @@ def rows_of_gavel(folder: Path | str) -> tuple[CoRows, SoloProfiles]:
     keep = np.ones(len(sides.line), dtype=np.bool_)
     keep[1::2] = ~second_of_itself
     sides = sides.take(keep)
-    with told_at(lambda row: table.place(int(sides.line[row]))):
+    with told_at(
+        lambda row: table.place(int(sides.line[row])), in_the_file(sides, OWN_NAMES, alone)
+    ):
         rows = co_rows_of(
             sides,
             source=SOURCE,
@@ -53,7 +65,7 @@ def rows_of_gavel(folder: Path | str) -> tuple[CoRows, SoloProfiles]:
 def _profiles(table: Table, model: str, batch: str) -> list[str]:
     return [
         profile_name(name, int(size))
-        for name, size in zip(table.texts(model), table.wholes(batch), strict=True)
+        for name, size in zip(table.texts(model), table.wholes(batch, empty=0), strict=True)
     ]
 
 

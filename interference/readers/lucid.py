@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from interference.readers.co_columns import both_sides, co_rows_of
+from interference.readers.co_columns import both_sides, co_rows_of, in_the_file
 from interference.readers.profile_names import profile_name
 from interference.readers.solo_columns import solo_profiles
 from interference.readers.table import Table, file_of, read_table, told_at
@@ -20,21 +20,34 @@ GPU_TYPE = "rtx3090"
 PAIRS = "colocation/lucid_pairs.csv"
 SINGLE = "throughput/lucid_single.csv"
 PAIR_COLUMNS = ("model1", "batchsize1", "amp1", "norm_1", "model2", "batchsize2", "amp2", "norm_2")
+OWN_NAMES = {
+    "norm_speed": ("norm_1", "norm_2"),
+    "victim": ("model1", "model2"),
+    "aggressors": ("model2", "model1"),
+}
 SINGLE_COLUMNS = ("model", "batchsize", "amp", "speed", "gpu_util", "gmem_util", "gmem")
 SET_TO_ONE = ("PPO", "TD3")  # their speeds are 1 throughout, a convention of the source
 
 
-def rows_of_lucid(folder: Path | str) -> tuple[CoRows, SoloProfiles]:
-    """Both sides of each pair; `measured` is false for victims whose speed the source set to 1."""
-    solos = _solos(read_table(file_of(folder, SINGLE), SINGLE_COLUMNS))
-    table = read_table(file_of(folder, PAIRS), PAIR_COLUMNS, ("split",))
+def rows_of_lucid(folder: Path | str, *, pairs: Path | None = None) -> tuple[CoRows, SoloProfiles]:
+    """Both sides of each pair; `measured` is false for victims whose speed the source set to 1.
+
+    Args:
+        folder: has the single runs, and the pairs unless `pairs` is given.
+        pairs: another file with the columns of `PAIRS`.
+    """
+    alone = file_of(folder, SINGLE)
+    solos = _solos(read_table(alone, SINGLE_COLUMNS))
+    table = read_table(pairs or file_of(folder, PAIRS), PAIR_COLUMNS, ("split",))
     sides = both_sides(
         profiles=(_profiles(table, "1"), _profiles(table, "2")),
         speeds=(table.numbers("norm_1"), table.numbers("norm_2")),
         measured=(_measured(table.texts("model1")), _measured(table.texts("model2"))),
     )
     n = len(table)
-    with told_at(lambda row: table.place(int(sides.line[row]))):
+    with told_at(
+        lambda row: table.place(int(sides.line[row])), in_the_file(sides, OWN_NAMES, alone)
+    ):
         rows = co_rows_of(
             sides,
             source=SOURCE,

@@ -47,7 +47,8 @@ def rows_of_csv(path: Path | str) -> tuple[CoRows, SoloProfiles]:
     """
     rows_path = file_of(path, ROWS_FILE) if Path(path).is_dir() else Path(path)
     table = _read(rows_path, ROWS_NEEDED, CO_TYPES)
-    solos_table = _read(file_of(rows_path.parent, SOLOS_FILE), SOLOS_NEEDED, SOLO_TYPES)
+    solos_path = file_of(rows_path.parent, SOLOS_FILE)
+    solos_table = _read(solos_path, SOLOS_NEEDED, SOLO_TYPES)
     with told_at(solos_table.place):
         columns = _columns(solos_table, SOLO_TYPES)
         if "model" not in solos_table.columns:
@@ -55,6 +56,7 @@ def rows_of_csv(path: Path | str) -> tuple[CoRows, SoloProfiles]:
         solos = SoloProfiles(**columns)
     with told_at(table.place):
         rows = CoRows(**_columns(table, CO_TYPES))
+    with told_at(table.place, lambda _: f" (runs alone are in {solos_path})"):
         check_profiled(rows, solos)
     return rows, solos
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from interference.row_rules import RowFault
+from interference.row_rules import Fault, RowFault
 from interference.rows import objects
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
 from sim.errors import PhysicsError, TraceError
@@ -50,9 +50,14 @@ class Table:
             return np.full(len(self), absent)
         return np.array([self._number(column, row, text) for row, text in enumerate(texts)])
 
-    def wholes(self, column: str, *, absent: int = 0) -> IntArray:
-        """(N,) whole numbers; `absent` where the file lacks the column."""
+    def wholes(self, column: str, *, absent: int = 0, empty: int | None = None) -> IntArray:
+        """(N,) whole numbers; `absent` where the file lacks the column, `empty` in empty fields.
+
+        With `empty` None an empty field is a fault.
+        """
         values = self.numbers(column, absent=absent)
+        if empty is not None:
+            values = np.where(np.isnan(values), empty, values)
         wrong = ~(np.isfinite(values) & (values == np.floor(values)))
         wrong |= np.abs(values) > LARGEST_WHOLE
         self._refuse(column, wrong, "expected a whole number")
@@ -84,12 +89,15 @@ class Table:
 
 
 @contextmanager
-def told_at(place: Callable[[int], str]) -> Iterator[None]:
-    """Tell a fault of a row with its place in a file."""
+def told_at(
+    place: Callable[[int], str], more: Callable[[Fault], str] = lambda _: ""
+) -> Iterator[None]:
+    """Tell a fault of a row with its place in a file, and what `more` says of it."""
     try:
         yield
     except RowFault as error:
-        raise PhysicsError(f"{place(error.fault.row)}: {error.fault}") from error
+        fault = error.fault
+        raise PhysicsError(f"{place(fault.row)}: {fault}{more(fault)}") from error
 
 
 def file_of(folder: Path | str, name: str) -> Path:
@@ -102,15 +110,23 @@ def file_of(folder: Path | str, name: str) -> Path:
     return path
 
 
+def header_of(path: Path) -> list[str]:
+    """Names of the columns of a file; empty where the file is.
+
+    Raises:
+        PhysicsError: if it cannot be read.
+    """
+    _check_is_file(path)
+    return next(_rows(path), (1, []))[1]
+
+
 def read_table(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> Table:
     """Read some columns of a plain or gzip file; others are left out.
 
     Raises:
         PhysicsError: naming file, line, value and fix.
     """
-    if not path.is_file():
-        what = "is a folder; name a file" if path.is_dir() else "no such file; check the name"
-        raise PhysicsError(f"{path}: {what}")
+    _check_is_file(path)
     rows = _rows(path)
     _, header = next(rows, (1, []))
     if not header:
@@ -131,6 +147,12 @@ def read_table(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) 
     if not table.lines:
         raise PhysicsError(f"{path}: only a header and no row; add one row a measurement")
     return table
+
+
+def _check_is_file(path: Path) -> None:
+    if not path.is_file():
+        what = "is a folder; name a file" if path.is_dir() else "no such file; check the name"
+        raise PhysicsError(f"{path}: {what}")
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:

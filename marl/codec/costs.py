@@ -3,10 +3,11 @@
 import numpy as np
 
 from marl.codec.asks import GPU_MILLI
-from marl.codec.room import slowed
 from marl.codec.tables import Tables
 from sim.arrays import FloatArray, IntArray
 from sim.jit import kernel
+from sim.physics.slowing import hit_of, slow_in
+from sim.physics.slowing_tables import seat
 
 SPREAD, CONTENTION, SELF, VICTIM, VICTIM_DELAY, SERVERS, SHARED_FRAC = range(7)
 
@@ -38,23 +39,33 @@ def _shape(tables: Tables, gpus: IntArray) -> tuple[int, int, int, int, int]:
 
 
 @kernel
+def _gather(tables: Tables, job: int, gpu: int) -> int:
+    """Fill the crowd with the tenants of `gpu` and `job` after them; where `job` stands."""
+    count, crowd = tables.tenants[gpu], tables.crowd
+    for k in range(count):
+        other = tables.tenant[gpu, k]
+        seat(crowd, k, tables.profile[other], tables.asks[other, GPU_MILLI])
+    seat(crowd, count, tables.profile[job], tables.asks[job, GPU_MILLI])
+    return int(count)
+
+
+@kernel
 def _neighbours(tables: Tables, job: int, gpus: IntArray) -> tuple[float, float, float, float]:
     """Slowest worker's compute seconds, worst of a victim, victims' added seconds, shared share.
 
     A victim that shares several GPUs counts once a GPU with 1 / its gang of its delay.
     """
-    p, asks = tables.profile[job], tables.asks
+    p = tables.profile[job]
     worst_s, victim, delay_s, shared = 0.0, 1.0, 0.0, 0
     mine_s = max(tables.estimate_s[job] - tables.progress_s[job], 60.0)
     for gpu in gpus:
         kind = tables.server_type[tables.gpu_server[gpu]]
-        here = 1.0
         shared += tables.tenants[gpu] > 0
-        for k in range(tables.tenants[gpu]):
+        last = _gather(tables, job, gpu)
+        here = slow_in(tables.slowing, kind, tables.crowd, last + 1, last)
+        for k in range(last):
             other = tables.tenant[gpu, k]
-            q = tables.profile[other]
-            here += slowed(tables.slowdown[kind, p, q], asks[other, GPU_MILLI]) - 1.0
-            hit = slowed(tables.slowdown[kind, q, p], asks[job, GPU_MILLI])
+            hit = hit_of(tables.slowing, kind, tables.crowd, last + 1, k)
             victim = max(victim, hit)
             left_s = max(tables.estimate_s[other] - tables.progress_s[other], 60.0)
             delay_s += (hit - 1.0) * min(left_s, mine_s) / tables.num_gpus[other]

@@ -11,7 +11,6 @@ from marl.codec.asks import (
 )
 from marl.codec.tables import Tables
 from sim.jit import kernel
-from sim.traits import WHOLE_GPU_MILLI
 
 
 @kernel
@@ -44,11 +43,3 @@ def workers_ever(tables: Tables, job: int, server: int) -> int:
     """Workers of `job` that a server could take if it were up and empty."""
     hold = tables.holds[server]
     return _limited(tables, job, server, hold[CPU_TOTAL_MILLI], hold[MEMORY_TOTAL_MIB])
-
-
-@kernel
-def slowed(slowdown: float, gpu_milli: int) -> float:
-    """Slow-down beside a job that asks for `gpu_milli` thousandths of the GPU."""
-    if gpu_milli == WHOLE_GPU_MILLI:
-        return slowdown
-    return 1.0 + (slowdown - 1.0) * gpu_milli / 1000.0

@@ -3,11 +3,11 @@
 import numpy as np
 
 from marl.codec.asks import GPU_MILLI
-from marl.codec.room import slowed
 from marl.codec.summary import Summary, largest_gang_now
 from marl.codec.tables import Tables
 from sim.arrays import FloatArray, IntArray
 from sim.jit import array_kernel, kernel
+from sim.physics.slowing import excess_by
 
 LEAST_S = 60.0  # shorter estimates and ages count as this: their logarithm says nothing
 
@@ -52,6 +52,7 @@ def server_rows(
 
     Rows of servers that are away stay zero, like padding.
     """
+    profiles = tables.slowing.slowdown.shape[1]
     for i in range(len(servers)):
         server = servers[i]
         if tables.closed[server] > 0:
@@ -71,8 +72,8 @@ def server_rows(
                 job = tables.tenant[gpu, k]
                 work = (np.log(left_s(tables, job)) - 4.0) / 4.0
                 row[2] = max(row[2], work)
-                mean = tables.slowdown[kind, tables.profile[job]].mean()
-                row[3] += np.log(slowed(mean, tables.asks[job, GPU_MILLI]))
+                mean = tables.slowing.slowdown[kind, tables.profile[job], :profiles].mean()
+                row[3] += np.log(1.0 + excess_by(mean, tables.asks[job, GPU_MILLI]))
             longest = max(longest, row[2])
         size = float(last - first)
         out = servers_out[i]

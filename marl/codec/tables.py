@@ -8,6 +8,7 @@ import numpy.typing as npt
 from marl.codec.asks import asks_of, holds_of
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.physics.reference import compact_spread
+from sim.physics.slowing_tables import Slowing, empty_crowd
 from sim.view import ClusterView
 
 T = TypeVar("T", bound=np.generic)
@@ -42,7 +43,7 @@ class Tables(NamedTuple):
     server_rack: IntArray  # (S,)
     server_type: IntArray  # (S,)
     compute_s: FloatArray  # (P, T)
-    slowdown: FloatArray  # (T, P, P)
+    slowing: Slowing
     feasible: BoolArray  # (T, P, P)
     local_s: FloatArray
     server_s: FloatArray
@@ -53,6 +54,7 @@ class Tables(NamedTuple):
     # Few arrays with columns: compiled functions are handed all of this at every call.
     asks: IntArray  # (J, 5) see `marl.codec.asks`
     holds: IntArray  # (S, 4) the same
+    crowd: IntArray  # scratch of `sim.physics.slowing`
     limit_milli: int
 
 
@@ -81,7 +83,7 @@ def tables_of(view: ClusterView) -> Tables:
         server_rack=_copy(topology.server_rack.astype(np.int64)),
         server_type=_copy(view.server_type),
         compute_s=_copy(belief.catalogue.compute_s),
-        slowdown=_copy(belief.pairs.slowdown),
+        slowing=belief.slowing,
         feasible=_copy(belief.pairs.feasible),
         local_s=_copy(network.local_s),
         server_s=_copy(network.server_s),
@@ -91,6 +93,7 @@ def tables_of(view: ClusterView) -> Tables:
         reference_step_s=_reference_step_s(view),
         asks=_copy(asks_of(view)),
         holds=_copy(holds_of(view)),
+        crowd=empty_crowd(view.tenant.shape[1]),
         limit_milli=view.gpu_limit_milli,
     )
 

@@ -3,18 +3,25 @@
 from sim.compiled.layout import OFFER, Memory
 from sim.compiled.room import set_usable
 from sim.jit import inlined, kernel
+from sim.physics.slowing import WHOLE, excess_by
 
 
 @inlined
 def _may_join(memory: Memory, gpu: int, kind: int, profile: int) -> bool:
-    """Whether all tenants of `gpu` fit beside the job and are together fast enough."""
+    """Whether all tenants of `gpu` fit beside the job and are together fast enough.
+
+    Pairs say it: where three and more may share, nobody here asks for a speed (`eligible`).
+    """
+    for k in range(memory.seat[gpu].load):
+        if not memory.feasible[kind, profile, memory.waiter[memory.who[gpu, k]].profile]:
+            return False
+    if memory.game[0].least_speed <= 0.0:
+        return True
     own, speed = 1.0, 0.0
     for k in range(memory.seat[gpu].load):
         other = memory.waiter[memory.who[gpu, k]].profile
-        if not memory.feasible[kind, profile, other]:
-            return False
-        own += memory.slowdown[kind, profile, other] - 1.0
-        speed += 1.0 / memory.slowdown[kind, other, profile]
+        own += excess_by(memory.slowdown[kind, profile, other], WHOLE)
+        speed += 1.0 / (1.0 + excess_by(memory.slowdown[kind, other, profile], WHOLE))
     return bool(speed + 1.0 / own > memory.game[0].least_speed)
 
 

@@ -22,9 +22,11 @@ from sim.kernel.layout import (
 )
 from sim.kernel.link_building import gang_sizes, make_links
 from sim.outages.changes import Outages
+from sim.physics.host import HostTables
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
 from sim.physics.scaling import throughputs
+from sim.physics.slowing_tables import crowd_size
 from sim.rules import Rules
 from sim.topology.topology import Topology
 from sim.traits import ANY_TYPE, NEVER_S, WHOLE_GPU_MILLI
@@ -42,6 +44,8 @@ def make_state(
     """Fresh state at time 0 with every job pending."""
     most_running = max(1, min(len(jobs), topology.num_gpus * rules.max_tenants))
     job, fail_at_s, children, withdrawals = _jobs(jobs)
+    if physics.host is not None:
+        _want_host(job, physics.host)
     tables = _physics(physics, topology, gang_sizes(job))
     network, loads = make_links(job, topology, physics, rules.max_tenants)
     job["reference_step_s"] = tables.reference_step_s[job["profile"], job["num_gpus"]]
@@ -69,7 +73,7 @@ def make_state(
         children=children,
         withdrawals=withdrawals,
         outages=_outages(outages, topology),
-        cascade=np.zeros(len(children) + 1, dtype=np.int64),
+        scratch=np.zeros(max(len(children) + 1, crowd_size(rules.max_tenants)), dtype=np.int64),
         # More than twice what one instant or one decision can log (see `Recorder`).
         log=np.zeros(rows, dtype=LOG),
         log_gpus=np.zeros(6 * most_gpus + 2 * at_once * largest_server + 64, dtype=np.int64),
@@ -114,6 +118,7 @@ def _world(job: RowArray, rules: Rules, physics: Physics, server_partition: IntA
         "gpu_limit_milli": int(limit * WHOLE_GPU_MILLI),
         "links_matter": int(physics.links is None and np.any(factors != 1.0)),
         "shared_links": int(physics.links is not None),
+        "host_matters": int(physics.host is not None),
         "demands_matter": int(np.any(asks)),
     }.items():
         world[key] = value
@@ -161,6 +166,13 @@ def _ask(row: RowArray, jobs: JobTable) -> None:
         row["least_gpus"], row["most_gpus"] = jobs.elastic.least_gpus, jobs.elastic.most_gpus
 
 
+def _want_host(row: RowArray, host: HostTables) -> None:
+    needs = host.needs
+    row["busy_milli"] = needs.cpu_milli[row["profile"]]
+    row["moved_mbs"] = needs.pcie_mbs[row["profile"]]
+    row["wait_frac"] = needs.wait_frac[row["profile"]]
+
+
 def _attempts(row: RowArray, jobs: JobTable) -> FloatArray:
     row["target_s"] = jobs.duration_s
     if jobs.attempts is None:
@@ -201,10 +213,14 @@ def _servers(topology: Topology, physics: Physics, server_partition: IntArray) -
         "partition": server_partition,
         "type": physics.server_types(topology),
         "gpu_type": topology.server_gpu_type,
+        "stretch": 1.0,
         "cpu_free_milli": UNBOUNDED if cores is None else cores,
         "memory_free_mib": UNBOUNDED if memory is None else memory,
     }.items():
         row[key] = value
+    if physics.host is not None:
+        row["host_milli"] = physics.host.server_cpu_milli
+        row["host_mbs"] = physics.host.server_pcie_mbs
     return row
 
 
@@ -220,7 +236,6 @@ def _physics(physics: Physics, topology: Topology, gangs: IntArray) -> PhysicsAr
     network, steps_s = physics.network, reference_steps_s(gangs, topology, physics)
     tables = {
         "compute_s": physics.catalogue.compute_s,
-        "slowdown": physics.pairs.slowdown,
         "local_s": network.local_s,
         "server_s": network.server_s,
         "rack_s": network.rack_s,
@@ -231,5 +246,7 @@ def _physics(physics: Physics, topology: Topology, gangs: IntArray) -> PhysicsAr
     }
     columns = {key: np.ascontiguousarray(each, np.float64) for key, each in tables.items()}
     return PhysicsArrays(
-        **columns, feasible=np.ascontiguousarray(physics.pairs.feasible, dtype=np.bool_)
+        **columns,
+        slowing=physics.slowing,
+        feasible=np.ascontiguousarray(physics.pairs.feasible, dtype=np.bool_),
     )

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.physics.link_loads import LinkLoads
 from sim.physics.link_network import LinkNetwork
+from sim.physics.slowing_tables import Slowing
 
 RowArray = npt.NDArray[np.void]  # structured
 
@@ -83,6 +84,10 @@ JOB = np.dtype(
         # As seen at a decision: refreshed for running jobs by `observe`.
         ("seen_progress_s", FLOAT),
         ("attained_gpu_s", FLOAT),
+        # Fixed, read where hosts are scarce alone: what a worker wants (`sim.physics.host_needs`).
+        ("busy_milli", INT),
+        ("moved_mbs", INT),
+        ("wait_frac", FLOAT),
     ],
     align=True,
 )
@@ -104,6 +109,13 @@ SERVER = np.dtype(
         ("closed", INT),  # reasons to be away; 0: it is up
         ("stamp", INT),  # world.token of the last pass that came by
         ("count", INT),  # of that pass
+        # Where cores and PCIe are shared: what there is, what its workers want, how much longer
+        # that makes what waits on the host.
+        ("host_milli", INT),
+        ("host_mbs", INT),
+        ("busy_milli", INT),
+        ("moved_mbs", INT),
+        ("stretch", FLOAT),
     ],
     align=True,
 )
@@ -150,6 +162,7 @@ WORLD = np.dtype(
         ("gpu_limit_milli", INT),  # of the tenants of a GPU together
         ("links_matter", INT),  # the jobs on a NIC or uplink change each other's speed, by tables
         ("shared_links", INT),  # speeds come from `network` and `loads`, not from tables
+        ("host_matters", INT),  # cores and PCIe are shared
         ("demands_matter", INT),  # some job asks for cores, memory, types or parts of GPUs
     ],
     align=True,
@@ -160,7 +173,7 @@ class PhysicsArrays(NamedTuple):
     """P profiles, T GPU types, N GPUs of the largest gang."""
 
     compute_s: FloatArray  # (P, T)
-    slowdown: FloatArray  # (T, P, P)
+    slowing: Slowing
     feasible: BoolArray  # (T, P, P)
     local_s: FloatArray  # (P, .)
     server_s: FloatArray  # (P, .)
@@ -193,6 +206,6 @@ class State(NamedTuple):
     children: IntArray  # rows of jobs, parent by parent
     withdrawals: IntArray  # jobs whose users give up, in order of that time
     outages: RowArray  # OUTAGE in order of time
-    cascade: IntArray  # scratch
+    scratch: IntArray  # of a withdrawal, or a crowd (`sim.physics.slowing`)
     log: RowArray  # LOG since the last flush
     log_gpus: IntArray

@@ -56,11 +56,11 @@ def requeue(state: State, job: int, kind: int, keeps_work: bool) -> None:
 @kernel
 def withdraw(state: State, job: int) -> None:
     """Let a job leave for good, whatever it does, and its descendants with it."""
-    state.cascade[0] = job
+    state.scratch[0] = job
     done, found = 0, 1
     while done < found:
-        row = state.job[state.cascade[done]]
-        gone = state.cascade[done]
+        row = state.job[state.scratch[done]]
+        gone = state.scratch[done]
         done += 1
         if row.status in (FINISHED, WITHDRAWN) or row.doomed != 0:
             continue
@@ -69,7 +69,7 @@ def withdraw(state: State, job: int) -> None:
         else:
             _leave(state, gone)
         for child in range(row.first_child, row.last_child):
-            state.cascade[found] = state.children[child]
+            state.scratch[found] = state.children[child]
             found += 1
 
 

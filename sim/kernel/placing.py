@@ -4,6 +4,7 @@ import numpy as np
 
 from sim.jit import inlined, kernel
 from sim.kernel.heap import heap_remove
+from sim.kernel.host import load_host
 from sim.kernel.layout import NO_JOB, RUNNING, State
 from sim.kernel.links import enter_links, leave_links
 from sim.kernel.rates import accrue, mark_dirty, mark_neighbours
@@ -129,6 +130,8 @@ def occupy(state: State, job: int, gpus: int, renewal: bool, lease_end_s: float)
             _count_links(state, job, 1)
     if state.world[0].shared_links != 0:
         enter_links(state, job)
+    if state.world[0].host_matters != 0:
+        load_host(state, job, 1)
     mark_neighbours(state, job)
     _begin(state, job, renewal, lease_end_s)
 
@@ -149,6 +152,8 @@ def vacate(state: State, job: int, status: int) -> None:
         _count_links(state, job, -1)
         if world.shared_links != 0:
             leave_links(state, job)
+    if world.host_matters != 0:
+        load_host(state, job, -1)
     mark_neighbours(state, job)
     last = world.num_running - 1
     moved = state.running[last]

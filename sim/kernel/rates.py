@@ -4,6 +4,9 @@ from sim.jit import inlined, kernel
 from sim.kernel.heap import heap_set
 from sim.kernel.layout import RUNNING, State
 from sim.kernel.links import shared_comm_s
+from sim.physics.mix_excess import slow_in_mix
+from sim.physics.slowing import asks_table, excess_by
+from sim.physics.slowing_tables import seat
 from sim.physics.spread_rates import resettle
 
 
@@ -71,19 +74,31 @@ def _last(index: int, length: int) -> int:
     return index if index < length else length - 1
 
 
-@kernel
+@inlined
 def _slow_on(state: State, job: int, gpu: int, kind: int) -> float:
-    """Slow-down of `job` by the other tenants of one of its GPUs, by their shares of it."""
-    jobs, slowdown = state.job, state.physics.slowdown
+    """Slow-down of `job` by the other tenants of one of its GPUs."""
+    jobs, slowing = state.job, state.physics.slowing
+    if asks_table(slowing, state.gpu[gpu].tenants):
+        return _slow_in_mix(state, job, gpu, kind)
     slow = 1.0
     for k in range(state.gpu[gpu].tenants):
         other = state.tenant[gpu, k]
         if other != job:
-            excess = slowdown[kind, jobs[job].profile, jobs[other].profile] - 1.0
-            if jobs[other].gpu_milli != 1000:  # noqa: PLR2004
-                excess *= jobs[other].gpu_milli / 1000.0
-            slow += excess
+            pair = slowing.slowdown[kind, jobs[job].profile, jobs[other].profile]
+            slow += excess_by(pair, jobs[other].gpu_milli)
     return slow
+
+
+@kernel
+def _slow_in_mix(state: State, job: int, gpu: int, kind: int) -> float:
+    jobs, crowd = state.job, state.scratch
+    count, at = state.gpu[gpu].tenants, 0
+    for k in range(count):
+        other = state.tenant[gpu, k]
+        seat(crowd, k, jobs[other].profile, jobs[other].gpu_milli)
+        if other == job:
+            at = k
+    return float(slow_in_mix(state.physics.slowing, kind, crowd, count, at))
 
 
 @kernel
@@ -103,11 +118,28 @@ def comm_s_of(state: State, job: int, nic: int, uplink: int) -> float:
 
 
 @kernel
+def _worst_hosted_s(state: State, job: int) -> float:
+    """Compute seconds of the slowest worker where cores and PCIe are shared.
+
+    Not in the loop of `rate_of`: asking there whether they are cost other runs one part in 20.
+    """
+    row, gpus, servers, worst_s = state.job[job], state.gpu, state.server, 0.0
+    for at in range(row.first, row.first + row.held):
+        gpu = state.placed[at]
+        where = servers[gpus[gpu].server]
+        slow_s = state.physics.compute_s[row.profile, where.type]
+        if gpus[gpu].tenants > 1:
+            slow_s *= _slow_on(state, job, gpu, where.type)
+        worst_s = max(worst_s, slow_s * (1.0 + row.wait_frac * (where.stretch - 1.0)))
+    return worst_s
+
+
+@kernel
 def rate_of(state: State, job: int) -> tuple[float, float, float]:
     """Work seconds per second of `job` where it runs now, and its shares of the step.
 
-    The worst worker counts. The shares are those of communication and of what co-location adds;
-    what writing checkpoints takes is in neither.
+    The worst worker counts. The shares are those of communication and of what others on its GPUs
+    and a scarce host add; what writing checkpoints takes is in neither.
     """
     row, gpus, servers, racks = state.job[job], state.gpu, state.server, state.rack
     compute_s = state.physics.compute_s
@@ -123,6 +155,8 @@ def rate_of(state: State, job: int) -> tuple[float, float, float]:
         worst_s, alone_s = max(worst_s, slow_s), max(alone_s, own_s)
         nic = max(nic, servers[server].nic_jobs)
         uplink = max(uplink, racks[servers[server].rack].uplink_jobs)
+    if state.world[0].host_matters != 0:
+        worst_s = _worst_hosted_s(state, job)
     if state.world[0].shared_links != 0:
         comm_s = shared_comm_s(state, job)
     else:

@@ -6,7 +6,8 @@ from sim.jit import kernel
 from sim.linear.desk import Desk
 from sim.linear.layout import HERE
 from sim.linear.names import FRAGMENTS, OWN_SLOWDOWN, SPREAD, VICTIMS_DELAY, WORST_VICTIM
-from sim.linear.room import slowed
+from sim.linear.room import gather
+from sim.physics.slowing import hit_of, slow_in
 
 LEAST_LEFT_S = 60.0  # a job that outlives its prediction counts as this far from its end
 PLAIN_LEFT_S = 3600.0  # of every job where durations are not looked at
@@ -80,15 +81,14 @@ def _weigh_neighbours(desk: Desk, job: int, compute_s: float, comm_s: float) -> 
     for i in range(row.gang):
         gpu = desk.seats[i]
         kind = desk.server[desk.gpu[gpu].server].type
-        own = 1.0
-        for k in range(desk.gpu[gpu].tenants):
+        last = gather(desk, job, gpu)
+        own = slow_in(desk.belief.slowing, kind, desk.crowd, last + 1, last)
+        for k in range(last):
             beside = desk.tenant[gpu, k]
-            other = desk.job[beside]
-            slow = desk.belief.slowdown[kind, row.profile, other.profile]
-            own += slowed(slow, other.gpu_milli) - 1.0
-            hit = slowed(desk.belief.slowdown[kind, other.profile, row.profile], row.gpu_milli)
+            hit = hit_of(desk.belief.slowing, kind, desk.crowd, last + 1, k)
             victim = max(victim, hit)
-            delay_s += (hit - 1.0) * min(left_s(desk, beside), mine_s) / other.gang
+            held_up_s = min(left_s(desk, beside), mine_s)
+            delay_s += (hit - 1.0) * held_up_s / desk.job[beside].gang
         worst_s = max(worst_s, desk.belief.compute_s[row.profile, kind] * own)
     x[OWN_SLOWDOWN] = np.log((worst_s + comm_s) / (compute_s + comm_s))
     x[WORST_VICTIM] = np.log(victim)

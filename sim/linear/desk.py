@@ -9,6 +9,7 @@ from sim.kernel.layout import RowArray
 from sim.linear.layout import GAME, GPU, JOB, PARTITION, PLACE, RACK, SERVER, WAITING
 from sim.linear.names import FORWARD_FEATURES, START_FEATURES
 from sim.physics.reference import compact_spread
+from sim.physics.slowing_tables import Slowing, empty_crowd
 from sim.traits import ANY_TYPE, WHOLE_GPU_MILLI
 from sim.view import ClusterView
 
@@ -37,7 +38,7 @@ class Belief(NamedTuple):
     """What is believed of speeds (`sim.physics`)."""
 
     compute_s: FloatArray  # (P, T)
-    slowdown: FloatArray  # (T, P, P)
+    slowing: Slowing
     feasible: BoolArray  # (T, P, P)
     local_s: FloatArray
     server_s: FloatArray
@@ -53,6 +54,7 @@ class Desk(NamedTuple):
     job: RowArray  # (J,) JOB
     gpu: RowArray  # (G,) GPU
     tenant: IntArray  # (G, C)
+    crowd: IntArray  # scratch of `sim.physics.slowing`
     cost: FloatArray  # (P, G) what joining a GPU would cost a job that asks for it whole; NaN: ask
     server: RowArray  # (S,) SERVER
     rack: RowArray  # (R,) RACK
@@ -101,6 +103,7 @@ def desk_of(view: ClusterView, mind: Mind) -> Desk:
         job=_job_rows(view, mind.use_durations),
         gpu=gpu,
         tenant=np.full(view.tenant.shape, -1, dtype=np.int64),
+        crowd=empty_crowd(view.tenant.shape[1]),
         cost=np.full((len(view.belief.catalogue.names), gpus), np.nan),
         server=_server_rows(view),
         rack=np.zeros(len(view.uplink_jobs), dtype=RACK),
@@ -195,7 +198,7 @@ def _belief(view: ClusterView) -> Belief:
     # Copies: writable and contiguous whatever they are made from, so one type when compiled.
     return Belief(
         compute_s=np.array(view.belief.catalogue.compute_s, order="C"),
-        slowdown=np.array(pairs.slowdown, order="C"),
+        slowing=view.belief.slowing,
         feasible=np.array(pairs.feasible, order="C"),
         local_s=np.array(network.local_s, order="C"),
         server_s=np.array(network.server_s, order="C"),

@@ -4,6 +4,8 @@ import numpy as np
 
 from sim.jit import kernel
 from sim.linear.desk import Desk
+from sim.physics.slowing import hit_of, slow_in
+from sim.physics.slowing_tables import seat
 from sim.traits import WHOLE_GPU_MILLI
 
 NEVER = 1e300  # cost of a GPU on which the job does not fit
@@ -46,11 +48,15 @@ def most_workers(desk: Desk, job: int, m: int, away_too: bool) -> int:
 
 
 @kernel
-def slowed(slowdown: float, gpu_milli: int) -> float:
-    """Slow-down beside a job that asks for `gpu_milli` thousandths of the GPU."""
-    if gpu_milli == WHOLE_GPU_MILLI:
-        return slowdown
-    return 1.0 + (slowdown - 1.0) * gpu_milli / 1000.0
+def gather(desk: Desk, job: int, gpu: int) -> int:
+    """Fill the crowd with the tenants of `gpu` and `job` after them; where `job` stands."""
+    count, crowd = desk.gpu[gpu].tenants, desk.crowd
+    for k in range(count):
+        other = desk.job[desk.tenant[gpu, k]]
+        seat(crowd, k, other.profile, other.gpu_milli)
+    row = desk.job[job]
+    seat(crowd, count, row.profile, row.gpu_milli)
+    return int(count)
 
 
 @kernel
@@ -76,16 +82,16 @@ def _joining_cost(desk: Desk, job: int, gpu: int) -> float:
     if full or seat.milli + row.gpu_milli > desk.game[0].limit_milli:
         return NEVER
     kind, p = desk.server[seat.server].type, row.profile
-    own, worst = 1.0, 1.0
     for k in range(seat.tenants):
         other = desk.job[desk.tenant[gpu, k]]
         # Jobs that ask for parts that fit together fit whatever the profiles say.
         apart = row.gpu_milli + other.gpu_milli <= WHOLE_GPU_MILLI
         if not apart and not desk.belief.feasible[kind, p, other.profile]:
             return NEVER
-        own += slowed(desk.belief.slowdown[kind, p, other.profile], other.gpu_milli) - 1.0
-        hit = slowed(desk.belief.slowdown[kind, other.profile, p], row.gpu_milli)
-        worst = max(worst, hit)
+    last, slowing = gather(desk, job, gpu), desk.belief.slowing
+    own, worst = slow_in(slowing, kind, desk.crowd, last + 1, last), 1.0
+    for k in range(last):
+        worst = max(worst, hit_of(slowing, kind, desk.crowd, last + 1, k))
     return own * worst
 
 

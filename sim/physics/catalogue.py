@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from sim.arrays import BoolArray, FloatArray
+from sim.physics.host_needs import HostNeeds
 
 
 @dataclass(frozen=True)
@@ -17,3 +18,4 @@ class Catalogue:
     source: str  # "measured" or "shipped"
     # (P, N + 1) throughput of n GPUs, most compact, over that of one; NaN where nobody measured
     speedup: FloatArray | None = None
+    host: HostNeeds | None = None  # what each GPU's worker wants of its server; None: unknown

@@ -15,6 +15,7 @@ from sim.physics.gavel_files import (
     read_isolated,
     read_pairs,
 )
+from sim.physics.host_needs import host_needs
 from sim.physics.memory_rule import probably_infeasible
 from sim.physics.pair_table import PairTable
 from sim.physics.scaling_fit import measured_speedup
@@ -47,6 +48,7 @@ class MeasuredProfiles(Catalogue):
             gang_ok=np.array([profile_key(name)[0] not in SINGLE_GPU_MODELS for name in names]),
             source="measured",
             speedup=measured_speedup(speeds, names),
+            host=host_needs(names),
         )
 
 

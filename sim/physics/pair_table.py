@@ -12,7 +12,7 @@ AXES = 3
 
 @dataclass(frozen=True)
 class PairTable:
-    """Pairwise co-location on one GPU; a mix of three and more adds the excess of each pair."""
+    """Pairwise co-location on one GPU; mixes of more add up, unless `Physics.mixes` says else."""
 
     slowdown: FloatArray  # (T, P, P) [gpu type, victim, aggressor], time ratio >= 1
     feasible: BoolArray  # (T, P, P) False where the pair does not fit in memory; symmetric

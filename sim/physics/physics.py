@@ -1,15 +1,20 @@
 """The physics of one run: catalogue, co-location and communication, over one topology."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from sim.arrays import IntArray
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue
+from sim.physics.host import HostTables
 from sim.physics.link_network import LinkNetwork
+from sim.physics.mix_laws import PAIR_SUM, MixLaw
+from sim.physics.mix_table import MixTable
 from sim.physics.network_tables import NetworkTables
 from sim.physics.pair_table import PairTable
+from sim.physics.slowing_tables import Slowing, slowing_of
 from sim.topology.topology import Topology
 
 
@@ -23,6 +28,8 @@ class Physics:
     reference_gpu: str  # GPU type on which the trace's durations were taken
     # What the kernel charges by instead of `network`, which is then what schedulers are told.
     links: LinkNetwork | None = None
+    host: HostTables | None = None  # None: cores and PCIe of servers are never scarce
+    mix_law: MixLaw = PAIR_SUM  # what several tenants at once do; told from `pairs`
 
     def __post_init__(self) -> None:
         """Check that the tables describe the same catalogue."""
@@ -37,7 +44,29 @@ class Physics:
                 f"link network of {len(self.links.profile)} profiles, catalogue of {profiles}; "
                 "build both from the same profiles"
             )
+        if self.host is not None and len(self.host.needs.cpu_milli) != profiles:
+            raise PhysicsError(
+                f"host needs of {len(self.host.needs.cpu_milli)} profiles, catalogue of "
+                f"{profiles}; build both from the same profiles"
+            )
         self.type_index(self.reference_gpu)
+
+    @cached_property
+    def mixes(self) -> MixTable | None:
+        """Slow-downs beside several tenants at once; None: the excesses of the pairs add up.
+
+        Raises:
+            PhysicsError: the law's table is of other pairs, or too large.
+        """
+        table = self.mix_law.table(self.pairs)
+        if table is not None and not np.array_equal(table.pairs(), self.pairs.slowdown):
+            raise PhysicsError("the mix law's table is of other pairs; build it with mix_table")
+        return table
+
+    @cached_property
+    def slowing(self) -> Slowing:
+        """Pairs and mixes as compiled code reads them."""
+        return slowing_of(self.pairs, self.mixes)
 
     def type_index(self, gpu_type: str) -> int:
         """Row of `gpu_type` in the catalogue."""

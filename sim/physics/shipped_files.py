@@ -16,6 +16,7 @@ import numpy as np
 
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue
+from sim.physics.host_needs import host_needs
 from sim.physics.pair_table import PairTable
 
 SHIPPED_DIR = Path(__file__).parent / "shipped"
@@ -39,8 +40,9 @@ class ShippedProfiles(Catalogue):
         steps = {(row["gpu_type"], row["model"]): row for row in shipped_rows("steps.csv")}
         gpu_types = tuple(dict.fromkeys(gpu_type for gpu_type, _ in steps))
         batches = [(row, int(batch)) for row in models for batch in row["batches"].split()]
+        names = tuple(f"{row['model']}/{batch}" for row, batch in batches)
         super().__init__(
-            names=tuple(f"{row['model']}/{batch}" for row, batch in batches),
+            names=names,
             gpu_types=gpu_types,
             compute_s=np.array(
                 [
@@ -51,6 +53,7 @@ class ShippedProfiles(Catalogue):
             sync_bytes=np.array([_sync_bytes(row, batch) for row, batch in batches]),
             gang_ok=np.array([row["gang_ok"] == "1" for row, _ in batches]),
             source="shipped",
+            host=host_needs(names),
         )
 
 

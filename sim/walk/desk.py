@@ -6,6 +6,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.compiled.plan import COMPACT_WAIT, NEVER
+from sim.physics.slowing_tables import Slowing, empty_crowd, pairs_alone
 from sim.signals import Signal
 from sim.topology.topology import Topology
 from sim.view import ClusterView
@@ -26,7 +27,7 @@ class Yard(NamedTuple):
 class Belief(NamedTuple):
     """What is believed of speeds (`sim.physics`); tables of one entry where nobody looks."""
 
-    slowdown: FloatArray  # (T, P, P)
+    slowing: Slowing
     feasible: BoolArray  # (T, P, P)
     compute_s: FloatArray  # (P, S) by server
     local_s: FloatArray  # (P, .)
@@ -46,6 +47,7 @@ class Desk(NamedTuple):
     # Copies of what is there, with the starts planned so far.
     tenants: IntArray  # (G,)
     tenant: IntArray  # (G, C)
+    crowd: IntArray  # scratch of `sim.physics.slowing`
     nic_jobs: IntArray  # (S,)
     uplink_jobs: IntArray  # (R,)
     # Memory. A partition's version is another number whenever something changed there.
@@ -80,6 +82,7 @@ def desk_of(view: ClusterView, rule: Rule) -> Desk:
         job_profile=np.array(profile),
         tenants=np.full(topology.num_gpus, -1, dtype=np.int64),
         tenant=np.full(view.tenant.shape, -1, dtype=np.int64),
+        crowd=empty_crowd(view.tenant.shape[1]),
         nic_jobs=np.zeros(topology.num_servers, dtype=np.int64),
         uplink_jobs=np.zeros(topology.num_racks, dtype=np.int64),
         version=np.zeros(most + 1, dtype=np.int64),
@@ -116,11 +119,12 @@ def _belief(view: ClusterView) -> Belief:
     if Signal.INTERFERENCE not in view.granted:
         table, pairs = np.ones((1, 1)), np.ones((1, 1, 1))
         speeds = np.ones((1, servers))
-        return Belief(pairs, pairs > 0, speeds, table, table, table, np.ones(1), np.ones(1))
+        slowing = pairs_alone(pairs)
+        return Belief(slowing, pairs > 0, speeds, table, table, table, np.ones(1), np.ones(1))
     belief = view.belief
     network, compute_s = belief.network, belief.catalogue.compute_s[:, view.server_type]
     return Belief(
-        slowdown=np.array(belief.pairs.slowdown, order="C"),
+        slowing=belief.slowing,
         feasible=np.array(belief.pairs.feasible, order="C"),
         compute_s=np.array(compute_s, order="C"),
         local_s=np.array(network.local_s, order="C"),

@@ -4,7 +4,8 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.jit import array_kernel
-from sim.offers import NEVER, WHOLE, joining_cost
+from sim.offers import NEVER, joining_cost
+from sim.physics.slowing import WHOLE
 from sim.walk.desk import Desk
 
 NO_PARTS: IntArray = np.zeros(0, dtype=np.int64)
@@ -43,8 +44,8 @@ def _cost_of(desk: Desk, gpu: int, kind: int, profile: int, least_speed: float) 
     price = desk.joining[profile, gpu]
     if np.isnan(price):
         price = joining_cost(
-            desk.tenant[gpu, : desk.tenants[gpu]], desk.belief.slowdown[kind],
-            desk.belief.feasible[kind], desk.job_profile, profile, least_speed, NO_PARTS, WHOLE,
+            desk.tenant[gpu, : desk.tenants[gpu]], desk.belief.slowing, desk.belief.feasible,
+            kind, desk.job_profile, profile, least_speed, NO_PARTS, WHOLE, desk.crowd,
         )  # fmt: skip
         desk.joining[profile, gpu] = price
     return float(price)

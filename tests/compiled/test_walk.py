@@ -86,6 +86,19 @@ def test_one_queue_for_the_whole_cluster(case: Case, sharing: str) -> None:
     assert_same(played(case, scheduler(), walks=True), played(case, scheduler(), walks=False))
 
 
+@settings(max_examples=25)
+@given(
+    case=cases(most_partitions=2, mixes=True),
+    sharing=st.sampled_from(["always", "fallback", "selective"]),
+)
+def test_the_same_decisions_where_the_belief_has_a_table_of_mixes(case: Case, sharing: str) -> None:
+    def scheduler() -> Scheduler:
+        return divided(ORDERS["lif"](PLACERS["least_interference"](), SHARINGS[sharing]()), "steal")
+
+    case = plain(case)
+    assert_same(played(case, scheduler(), walks=True), played(case, scheduler(), walks=False))
+
+
 def rule_in(world_: Simulator, scheduler: Scheduler) -> object:
     return rule_of(scheduler, world_.state)
 

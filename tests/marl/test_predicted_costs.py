@@ -1,10 +1,13 @@
 """What a pair row predicts is what the kernel does, where the belief is the physics."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from marl.codec.candidates import MODES
-from tests.marl.games import RULES, RandomJobs, game_of, mixed_game
+from sim.physics.mix_laws import PowerLaw
+from tests.marl.games import RULES, RandomJobs, game_of, mixed_game, rich_physics
 from tests.marl.playing import Round, play, starts_of, tried
 from tests.sim.worlds import Job, cluster, job_table, physics_of
 
@@ -39,6 +42,21 @@ def test_predicted_speed_is_the_kernels_exclusive_and_shared_on_mixed_types(part
     assert predicted == pytest.approx(real, rel=1e-5)
     assert np.bincount(modes).min() > 100  # both modes were met often,
     assert np.ptp(np.log(real)) > 1.0  # and speeds differed
+
+
+def test_predicted_speed_is_the_kernels_in_mixes_by_a_table():
+    topology = cluster(3, 2, types=("x", "y", "x"))
+    law = PowerLaw(power=2.0, most_aggressors=2, max_tenants=4)
+    game = game_of(topology, 1, physics=replace(rich_physics(topology), mix_law=law), max_tenants=4)
+    seen, mixed = [], 0
+    for seed in range(3):
+        jobs = RandomJobs(count=25, partitions=1, most_gpus=4, span_s=300.0)(seed)
+        for now in play(game, jobs, RULES, seed):
+            mixed += int((now.view.tenants > 1).sum())
+            seen += predicted_and_real(now)
+    _, predicted, real = (np.array(column) for column in zip(*seen, strict=True))
+    assert predicted == pytest.approx(real, rel=1e-5)
+    assert mixed > 50
 
 
 def test_victims_and_their_delay_by_hand():

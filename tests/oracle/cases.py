@@ -24,6 +24,7 @@ from tests.oracle.life_cases import (
     with_traits,
 )
 from tests.oracle.link_cases import linked_topology, with_links
+from tests.oracle.mix_cases import with_host, with_mixes
 from tests.sim.worlds import rules_of
 
 GPU_TYPES = ("k80", "p100")
@@ -56,10 +57,13 @@ def cases(
     physics: bool | None = None,
     equal_servers: bool = False,
     life: bool = False,
+    mixes: bool = False,
 ) -> Case:
     """1 to `most_jobs` jobs on 1 to 6 servers of 1 to 4 GPUs.
 
-    With `life`, jobs have traits and servers come and go; some jobs may then wait for ever.
+    With `life`, jobs have traits and servers come and go; some jobs may then wait for ever. With
+    `mixes`, three to five jobs may share a GPU and slow each other by a table, and cores and PCIe
+    may be scarce.
     """
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1), label="tables"))
     real = draw(st.booleans(), label="physics") if physics is None else physics
@@ -77,16 +81,21 @@ def cases(
     guess = _physics(topology, rng)
     if life:
         truth = with_measured_scaling(draw, truth, rng)
+    if mixes:
+        truth, guess = with_mixes(draw, truth), with_mixes(draw, guess)
+        truth = with_host(draw, truth, topology) if draw(st.booleans(), label="host") else truth
     pairs = PairTable(guess.pairs.slowdown, truth.pairs.feasible, "belief")
     jobs = _jobs(draw, topology, owner, rng, most_jobs)
     return Case(
         jobs=with_traits(draw, jobs, topology, owner, rng) if life else jobs,
         topology=topology,
         physics=truth,
-        belief=Physics(truth.catalogue, pairs, truth.network, truth.reference_gpu),
+        belief=Physics(
+            truth.catalogue, pairs, truth.network, truth.reference_gpu, mix_law=guess.mix_law
+        ),
         partition_of_server=owner,
         rules=rules_of(
-            max_tenants=draw(st.integers(1, 3), label="max_tenants"),
+            max_tenants=draw(st.integers(*((3, 5) if mixes else (1, 3))), label="max_tenants"),
             restart_s=draw(st.sampled_from([0.0, 0.5, 2.0]), label="restart_s"),
             restart_s_per_gpu=draw(st.sampled_from([0.0, 0.25]), label="restart_s_per_gpu"),
             max_forwards=draw(st.integers(0, 3), label="max_forwards"),

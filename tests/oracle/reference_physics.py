@@ -8,6 +8,7 @@ from sim.rules import Rules
 from sim.topology.topology import Topology
 from tests.oracle.reference_job import ReferenceJob
 from tests.oracle.reference_links import ReferenceLinks
+from tests.oracle.reference_mixes import ReferenceMixes
 
 Tenants = list[list[ReferenceJob]]  # of each GPU, in order of start
 
@@ -24,7 +25,9 @@ class ReferencePhysics:
         self.compute_s = physics.catalogue.compute_s.tolist()
         self.speedup = physics.catalogue.speedup
         self.slowdown = physics.pairs.slowdown.tolist()
+        self.mixes = None if physics.mixes is None else ReferenceMixes(physics.mixes)
         self.network = physics.network
+        self.host = physics.host
         names = physics.catalogue.gpu_types
         self.kind_of_server = [
             names.index(topology.gpu_types[kind]) for kind in topology.server_gpu_type.tolist()
@@ -82,7 +85,8 @@ class ReferencePhysics:
         for gpu in job.gpus:
             kind = self.kind_of_server[self.server_of[gpu]]
             own_s = self.compute_s[job.profile][kind]
-            worst_s = max(worst_s, own_s * self._slow(job, tenants[gpu], kind))
+            slow_s = own_s * self._slow(job, tenants[gpu], kind)
+            worst_s = max(worst_s, slow_s * self._host(job, self.server_of[gpu], running))
             alone_s = max(alone_s, own_s)
         comm_s = self._comm_s_of(job, running)
         step_s = worst_s + comm_s
@@ -92,12 +96,27 @@ class ReferencePhysics:
         return speed, comm_s / step_s * pace, (worst_s - alone_s) / step_s * pace
 
     def _slow(self, job: ReferenceJob, tenants: list[ReferenceJob], kind: int) -> float:
+        pairs = self.slowdown[kind][job.profile]
+        others = [(other.profile, other.gpu_milli) for other in tenants if other is not job]
+        if self.mixes is not None and len(others) > 1:
+            return self.mixes.slow(kind, job.profile, pairs, others)
         slow = 1.0
-        for other in tenants:
-            if other is not job:
-                excess = self.slowdown[kind][job.profile][other.profile] - 1.0
-                slow += excess * (other.gpu_milli / 1000.0)
+        for profile, milli in others:
+            slow += (pairs[profile] - 1.0) * (milli / 1000.0)
         return slow
+
+    def _host(self, job: ReferenceJob, server: int, running: list[ReferenceJob]) -> float:
+        """How much longer a scarce host makes the compute step."""
+        if self.host is None:
+            return 1.0
+        needs, busy_milli, moved_mbs = self.host.needs, 0, 0
+        for other in running:
+            workers = sum(1 for gpu in other.gpus if self.server_of[gpu] == server)
+            busy_milli += workers * int(needs.cpu_milli[other.profile])
+            moved_mbs += workers * int(needs.pcie_mbs[other.profile])
+        cores = busy_milli / int(self.host.server_cpu_milli[server])
+        pcie = moved_mbs / int(self.host.server_pcie_mbs[server])
+        return 1.0 + float(needs.wait_frac[job.profile]) * (max(1.0, cores, pcie) - 1.0)
 
     def _comm_s_of(self, job: ReferenceJob, running: list[ReferenceJob]) -> float:
         if self.links is not None:

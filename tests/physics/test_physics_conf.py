@@ -6,6 +6,8 @@ import pytest
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from sim.errors import PhysicsError
+from sim.physics.catalogue import Catalogue
 from sim.physics.shipped_files import ShippedProfiles
 from sim.topology.leaf_spine import leaf_spine
 
@@ -38,6 +40,25 @@ def test_network(name):
     tables = instantiate(load(f"network/{name}.yaml")).tables(ShippedProfiles(), topology)
     assert tables.server_s.shape == (24, 5)
     assert (tables.server_s.max() > 0) == (name == "alpha_beta")
+
+
+def test_mixes_and_host():
+    pairs = instantiate(load("interference/shipped.yaml")).pair_table(ShippedProfiles())
+    assert instantiate(load("mixes/pair_sum.yaml")).table(pairs) is None
+    config = OmegaConf.create({"max_tenants": 4, "mixes": load("mixes/power.yaml")})
+    law = instantiate(config.mixes)
+    assert law.table(pairs).slowdown.shape == (3, 24, 24 + 300 + 2600)
+    topology = leaf_spine(
+        name="c", servers=2, gpus_per_server=8, servers_per_rack=2, gpu_types=["p100"],
+        intra_gbps=100.0, nic_gbps=10.0, oversubscription=2.0,
+    )  # fmt: skip
+    assert instantiate(load("host/none.yaml")).tables(ShippedProfiles(), topology) is None
+    shared = instantiate(load("host/shared.yaml"))
+    tables = shared.tables(ShippedProfiles(), topology)
+    assert tables.server_cpu_milli.tolist() == [32_000, 32_000]
+    assert tables.server_pcie_mbs.tolist() == [48_000, 48_000]
+    with pytest.raises(PhysicsError, match="use profiles=shipped"):
+        shared.tables(Catalogue(**{**vars(ShippedProfiles()), "host": None}), topology)
 
 
 @pytest.mark.parametrize("path", ["interference/measured.yaml", "profiles/measured.yaml"])

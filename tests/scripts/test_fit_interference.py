@@ -1,4 +1,4 @@
-"""`fit_interference.py`: says what it was fitted on, and leaves a model that runs can use."""
+"""`fit_interference.py`: says what it was fitted on, leaves what runs can use, scores files."""
 
 import json
 import os
@@ -6,16 +6,33 @@ from pathlib import Path
 
 import pytest
 
+from interference.readers.own_csv import write_csv
+from tests.interference.pair_worlds import rows_of_world, smooth_norm, solos_of_world
+from tests.interference.published_files import (
+    GAVEL_HEADER,
+    gavel_folder,
+    gavel_pairs,
+    write_rows,
+)
+
 ROOT = Path(__file__).resolve().parents[2]
-FILES = ("model.json", "errors.json", "model_card.md")
+FILES = (
+    "model.json", "errors.json", "error_table.md", "error_table.csv", "model_card.md", "worst.csv",
+    "worst_by_model.csv",
+)  # fmt: skip
+QUICK = ("models=[constant,linear]", "folds=2", "figures=false")
+HELD_OUT = ("Mid", 16)
 
 
 def test_without_measured_rows_it_says_so_and_the_model_is_usable(done, trace):
-    fitted = done("fit_interference", "data_dir=nowhere", "folds=2")
+    fitted = done("fit_interference", "data_dir=nowhere", "models=[additive]", "folds=2")
     assert "GENERATED rows (nowhere holds no measured pairs)" in fitted.out
     assert [name for name in FILES if not (fitted.folder / name).is_file()] == []
     assert "generated" in (fitted.folder / "model_card.md").read_text()
-    assert "residual_trees" in json.dumps(json.loads((fitted.folder / "errors.json").read_text()))
+    errors = json.loads((fitted.folder / "errors.json").read_text())
+    assert list(errors["generated"]["pair"]) == ["additive"]
+    assert "generated/k80, pair" in fitted.out
+    assert len(list(fitted.folder.glob("heat_generated_*_pair.png"))) == 3
     done(
         "simulate", "workload=csv", f"workload.path={trace}", "scheduler=lif",
         f"belief.model.path={fitted.folder / 'model.json'}", folder="used",
@@ -26,14 +43,62 @@ def test_measured_rows_are_named(done):
     data = Path(os.environ.get("GPUYARD_DATA", ROOT / ".." / "shared" / "data")).resolve()
     if not (data / "colocation" / "gavel_pairs.csv").is_file():
         pytest.skip("no measured pairs: set GPUYARD_DATA to their folder")
-    assert (
-        f"MEASURED rows from {data}" in done("fit_interference", f"data_dir={data}", "folds=2").out
-    )
+    fitted = done("fit_interference", f"data_dir={data}", "data_sets=[deepshare]", *QUICK)
+    assert f"MEASURED rows from {data}: deepshare" in fitted.out
+    assert "Apache-2.0" in (fitted.folder / "model_card.md").read_text()
+
+
+def test_rows_of_ones_own_are_a_data_set(done, tmp_path):
+    write_csv(tmp_path, rows_of_world(smooth_norm()), solos_of_world())
+    fitted = done("fit_interference", f"data_dir={tmp_path / 'colocation.csv'}", *QUICK)
+    assert list(json.loads((fitted.folder / "errors.json").read_text())) == [
+        "made", "made/k", "made/v",
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def new_rows(tmp_path: Path) -> tuple[Path, Path]:
+    """A folder of measurements, and a file of pairs that it lacks, with a split each."""
+    every = gavel_pairs()
+    new = [row for row in every if HELD_OUT in ((row[1], row[2]), (row[3], row[4]))]
+    folder = gavel_folder(tmp_path / "data", [row for row in every if row not in new])
+    told = [[*row, "near" if row[1] == row[3] else "far"] for row in new]
+    return folder, write_rows(tmp_path / "new.csv", (*GAVEL_HEADER, "split"), told)
+
+
+def test_a_file_is_scored_without_folds(done, new_rows):
+    folder, path = new_rows
+    scored = done("fit_interference", f"data_dir={folder}", f"eval.rows={path}", *QUICK)
+    errors = json.loads((scored.folder / "errors.json").read_text())
+    assert list(errors) == ["gavel", "gavel/k80", "gavel/v100"]
+    assert set(errors["gavel"]) == {"near", "far"}
+    assert errors["gavel"]["near"]["linear"]["fitted_rows"] == 0
+    assert "None of the rows was fitted." in scored.out
+    assert not (scored.folder / "model.json").exists()
+    assert not (scored.folder / "model_card.md").exists()
+
+
+def test_files_and_folds_together(done, new_rows):
+    folder, path = new_rows
+    both = f"eval.rows=[{path},{folder / 'colocation' / 'gavel_pairs.csv'}]"
+    fitted = done("fit_interference", f"data_dir={folder}", both, "eval.only=false", *QUICK)
+    errors = json.loads((fitted.folder / "errors.json").read_text())
+    assert set(errors["gavel"]) == {"pair", "model", "gpu_type", "near", "far", "file"}
+    known = errors["gavel"]["file"]["constant"]
+    assert known["fitted_rows"] == known["rows"]
+    assert "IN-SAMPLE" in fitted.out
+    assert (fitted.folder / "model.json").is_file()
 
 
 @pytest.mark.parametrize(
     ("word", "told"),
-    [("folds=1", "folds is 1"), ("data_dir=no.csv", "no.csv"), ("seed=-1", "seed is -1")],
+    [
+        ("folds=1", "folds is 1"),
+        ("data_dir=no.csv", "no.csv"),
+        ("models=[learnt]", "did you mean 'learned'"),
+        ("models=learned", "models is 'learned'; give a list like [a,b]"),
+        ("eval.rows=none.csv", "none.csv: no such file"),
+    ],
 )
 def test_what_cannot_be_is_one_message(start, word, told):
     start("fit_interference", word).failed_with(told)

@@ -1,0 +1,1 @@
+"""How well models predict rows that they have not seen."""

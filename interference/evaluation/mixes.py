@@ -1,0 +1,98 @@
+"""Models of mixes of up to seven jobs, on MISO's rows: what is fitted, held out and compared.
+
+Two data sets. `miso_mps`: how fast a job runs at each of three MPS thread limits, relative to its
+best of the three in the same mix. `miso_mig`: a job alone on a slice, relative to the whole GPU.
+Their speeds have unlike bases, so that no model is fitted on both.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from interference.evaluation.held_out import HeldOut
+from interference.evaluation.judge import held_out
+from interference.evaluation.measures import measures
+from interference.evaluation.splits import Fold, pair_folds
+from interference.models.protocol import Prediction, SpeedModel
+from interference.readers.miso import DUMMY
+from interference.rows import CoRows, SoloProfiles, mix_numbers, objects
+from sim.arrays import IntArray
+from sim.errors import PhysicsError
+
+
+def mps_rows(rows: CoRows) -> CoRows:
+    """Rows of mixes without the dummies that fill them up to seven.
+
+    A dummy is no tenant: it is light, nothing is known of it alone, and how many there are follows
+    from how many tenants there are. Jobs have 0 to 6 aggressors.
+    """
+    mixes = rows.take((rows.relative_to == "best") & (rows.victim != DUMMY))
+    beside = [tuple(name for name in others if name != DUMMY) for others in mixes.aggressors]
+    return replace(mixes, aggressors=objects(beside))
+
+
+def mig_rows(rows: CoRows) -> CoRows:
+    """Rows of jobs alone on slices."""
+    return rows.take((rows.sharing == "mig") & (rows.relative_to == "solo"))
+
+
+def tenants(rows: CoRows) -> IntArray:
+    """(N,) jobs of each row's mix, the victim among them."""
+    return np.array([1 + len(others) for others in rows.aggressors], dtype=np.int64)
+
+
+def crowd_fold(rows: CoRows, most: int) -> Fold:
+    """Fit mixes of up to `most` tenants, judge those of more."""
+    few = tenants(rows) <= most
+    return np.flatnonzero(few), np.flatnonzero(~few)
+
+
+class OnFewerMixes:
+    """A model that is fitted on a draw of whole mixes, since its cost grows too fast with rows."""
+
+    def __init__(self, model: SpeedModel, *, most_rows: int, seed: int) -> None:
+        """Wrap `model`; the draw has at most `most_rows` rows."""
+        self._model, self._most_rows, self._seed = model, most_rows, seed
+
+    @property
+    def name(self) -> str:
+        """That of the model."""
+        return self._model.name
+
+    def fit(self, rows: CoRows, solos: SoloProfiles) -> None:
+        """Draw, then fit."""
+        drawn = drawn_mixes(rows, self._most_rows, np.random.default_rng(self._seed))
+        self._model.fit(rows.take(drawn), solos)
+
+    def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:
+        """What the model says."""
+        return self._model.predict(rows, solos)
+
+
+def drawn_mixes(rows: CoRows, most_rows: int, rng: np.random.Generator) -> IntArray:
+    """Rows, in order, of whole mixes in random order until one more would be too many.
+
+    Raises:
+        PhysicsError: if the first mix has more rows than that.
+    """
+    mix = mix_numbers(rows)
+    order = rng.permutation(mix.max() + 1)
+    fits = np.cumsum(np.bincount(mix)[order]) <= most_rows
+    if not fits[0]:
+        raise PhysicsError(f"most_rows is {most_rows}; a mix has up to {np.bincount(mix).max()}")
+    return np.flatnonzero(np.isin(mix, order[fits]))
+
+
+def judged_mixes(
+    rows: CoRows, solos: SoloProfiles, models: Iterable[SpeedModel], *, folds: int, seed: int
+) -> dict[str, HeldOut]:
+    """Held-out predictions by model: whole mixes are held out, also where they were run twice."""
+    parts = list(pair_folds(rows, folds, np.random.default_rng(seed)))
+    return {model.name: held_out(model, rows, solos, parts) for model in models}
+
+
+def by_tenants(held: HeldOut) -> dict[int, dict[str, float]]:
+    """Measures (`evaluation.measures`) by number of tenants."""
+    number = tenants(held.rows)
+    return {int(each): measures(held.take(number == each)) for each in np.unique(number)}

@@ -1,0 +1,41 @@
+"""The models that are compared, simplest first."""
+
+from collections.abc import Sequence
+
+from interference.models.additive import AdditiveModel
+from interference.models.blend import BlendModel
+from interference.models.constant import ConstantModel
+from interference.models.forests import BoostingModel, ExtraTreesModel
+from interference.models.gaussian_process import GaussianProcessModel
+from interference.models.linear import LinearModel
+from interference.models.mixed_effects import MixedEffectsModel
+from interference.models.protocol import SpeedModel
+from sim.errors import PhysicsError
+from sim.topology.nearest import nearest
+
+LEARNED = BlendModel.name
+
+
+def fresh_models(seed: int, names: Sequence[str] | None = None) -> list[SpeedModel]:
+    """An unfitted one of each of `names`; None: of all.
+
+    Raises:
+        PhysicsError: for a name that is not known.
+    """
+    every: list[SpeedModel] = [
+        ConstantModel(),
+        AdditiveModel(),
+        LinearModel(),
+        MixedEffectsModel(),
+        BoostingModel(seed=seed),
+        ExtraTreesModel(seed=seed),
+        GaussianProcessModel(seed=seed),
+        BlendModel(seed=seed),
+    ]
+    known = [model.name for model in every]
+    for name in names or ():
+        if name not in known:
+            raise PhysicsError(
+                f"no interference model {name!r}{nearest(name, known)}; use {', '.join(known)}"
+            )
+    return [model for model in every if names is None or model.name in names]

@@ -1,0 +1,1 @@
+"""Co-location beliefs that follow what running jobs show."""

@@ -1,0 +1,201 @@
+"""The page that goes with a fit: data and licences, errors, where it fails, what is not known."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from interference.data_sets import DataSet
+from interference.evaluation.judge import fit_rows
+from interference.report.error_table import markdown_table
+from interference.report.origins import origin_of
+from interference.report.results import Results
+from interference.report.worst import by_victim_model, worst_rows
+from interference.saved_model import SavedModel
+
+BASELINES = ("constant", "additive", "linear")
+WORST_MODELS = 3  # victims' models that are told of each split
+Cells = tuple[str, ...]
+
+CHOSEN = """\
+`learned` is a blend whose members depend on whether all models of a row were fitted: if so, a
+Gaussian process has most of the say and two kinds of trees the rest; if not, trees over features
+and mixed effects share it. What a fit chooses (parameters of the process, the weight of mixed
+effects, the width of intervals for new models) it chooses on its own fitted rows, so that no judged
+row takes part: nested cross-validation. Which members there are, and their fixed settings, was
+decided by people who had seen errors on the published sets; on those the errors are a little too
+good for that."""
+
+SPLITS = """\
+- `pair`: {folds} folds. No fitted row has the same jobs together, in whatever roles and on
+  whatever GPU type; each job may have been fitted in other company.
+- `model`: one fold a model. No fitted row has that model, as victim or aggressor, in any batch
+  size. A row of two models is judged twice.
+- `gpu_type`: one fold a type, where a set has several. No fitted row is of that type; each pair
+  may have been fitted on another."""
+
+LIMITS = """\
+- Rows are of training jobs on the GPU types above. Another type, or a job much unlike these, gets
+  an answer that nothing here has tested; features are cut to the fitted range.
+- The published sets have pairs. Three and more tenants of one GPU, and gangs that share GPUs, are
+  put together from pairs by the simulator.
+- A speed is a mean over a run; nothing is known of its course in time.
+- `model.json` answers only for its own profiles and GPU types. Whether a placement is possible is
+  the physics' matter, not the model's."""
+
+UNKNOWN = """\
+- How far the figures hold for other drivers, frameworks and inputs: the sources give one each.
+- The noise of the measurements: hardly a pair was measured twice, so that no error can be compared
+  with it.
+- The models of your jobs: the split `model` is the nearest thing to a job that nobody measured,
+  over a handful of models."""
+
+
+def model_card(
+    results: Results,
+    sets: Mapping[str, DataSet],
+    saved: SavedModel,
+    *,
+    folds: int,
+    seed: int,
+) -> str:
+    """Markdown.
+
+    Args:
+        results: of held-out folds.
+        sets: data sets of the results; `saved` is of the first.
+        saved: tables for the simulator.
+        folds: of the split by pair.
+        seed: of folds and models.
+    """
+    first = next(iter(sets))
+    parts = [
+        "# Co-location model",
+        *(["**Fitted on generated rows: the errors say nothing about real GPUs.**"]
+          if saved.source == "generated" else []),
+        "Predicts normalised speed: that of a job beside others over its speed alone. Seed "
+        f"{seed}; `config.yaml` and `record.json` beside this page tell the rest of the run.",
+        "## Data", *_data(sets),
+        "## How models were chosen", CHOSEN,
+        "## Splits", SPLITS.format(folds=folds),
+        "## Errors", _errors(results),
+        "MAE of normalised speed; every model and measure: `error_table.md`.",
+        "## Intervals", _intervals(results),
+        "A 90 % interval is prediction ± 1.645 standard deviations. Figures: `reliability_*.png`.",
+        "## Choosing partners", _choices(results),
+        "Mean over jobs of the measured worth (mean speed of the group) of the partner that the "
+        "model picks among the judged ones, over that of the best. Blind: any partner.",
+        "## Worst at", _worst(results),
+        "## What `model.json` holds", _held(saved, first),
+        "## Limits", LIMITS,
+        "## Not known", UNKNOWN,
+    ]  # fmt: skip
+    return "\n\n".join(parts) + "\n"
+
+
+def _data(sets: Mapping[str, DataSet]) -> Iterator[str]:
+    rows = []
+    for name, data in sets.items():
+        kept, every = fit_rows(data.rows), data.rows
+        cells = (
+            name, f"{kept.sum()}", f"{(~every.feasible).sum()}",
+            f"{(every.feasible & ~kept).sum()}", ", ".join(sorted(set(every.gpu_type))),
+            origin_of(name).published, origin_of(name).licence,
+        )  # fmt: skip
+        rows.append(cells)
+    headers = (
+        "data set", "rows fitted", "infeasible", "not measured", "GPU types", "published", "licence"
+    )  # fmt: skip
+    yield _table(headers, rows)
+    caveats = {name: origin_of(name).caveat for name in sets}
+    if any(caveats.values()):
+        yield "\n".join(f"- {name}: {told}." for name, told in caveats.items() if told)
+    yield "No measured row is part of the project; the rows were read from the user's own folder."
+
+
+def _errors(results: Results) -> str:
+    rows = []
+    for part, split, by_model, drawn in _every(results):
+        best = min(by_model, key=lambda name: by_model[name]["mae"])
+        shown = [name for name in (*BASELINES, drawn) if name in by_model]
+        cells = {name: f"{by_model[name]['mae']:.3f}" for name in shown}
+        rows.append(
+            (part, split, f"{by_model[drawn]['rows']:.0f}",
+             *(cells.get(name, "-") for name in BASELINES), cells[drawn],
+             f"{best} {by_model[best]['mae']:.3f}")
+        )  # fmt: skip
+    headers = "data set", "split", "rows", *BASELINES, _name(results), "best of all"
+    return _table(headers, rows, texts=2)
+
+
+def _intervals(results: Results) -> str:
+    rows = [
+        (part, split, f"{by_model[drawn]['covered']:.1%}", f"{by_model[drawn]['width']:.3f}")
+        for part, split, by_model, drawn in _every(results)
+    ]
+    return _table(("data set", "split", "inside 90 %", "mean width"), rows, texts=2)
+
+
+def _choices(results: Results) -> str:
+    rows = []
+    for part, split, by_model, drawn in _every(results):
+        found = [by_model[name]["choice"] for name in (drawn, "linear") if name in by_model]
+        told = [f"{value:.1%}" for value in found] + ["-"] * (2 - len(found))
+        if not np.isnan(found[0]):
+            rows.append((part, split, *told, f"{by_model[drawn]['choice_blind']:.1%}"))
+    return _table(("data set", "split", _name(results), "linear", "blind"), rows, texts=2)
+
+
+def _worst(results: Results) -> str:
+    single = [
+        (row.data_set, row.split, row.gpu_type, row.victim, row.aggressors,
+         f"{row.measured:.2f}", f"{row.predicted:.2f}", f"{row.sd:.2f}")
+        for row in worst_rows(results)
+    ]  # fmt: skip
+    headers = "data set", "split", "GPU type", "victim", "beside", "measured", "predicted", "sd"
+    seen: dict[tuple[str, str], int] = {}
+    models = []
+    for each in by_victim_model(results):
+        key = each.data_set, each.split
+        seen[key] = seen.get(key, 0) + 1
+        if seen[key] <= WORST_MODELS:
+            models.append(
+                (*key, each.victim_model, str(each.rows), f"{each.mae:.3f}", f"{each.bias:+.3f}")
+            )
+    about = f"Of `{_name(results)}`: the largest errors on held-out pairs, and the "
+    return "\n\n".join(
+        [
+            f"{about}{WORST_MODELS} worst models of victims of every split (bias: predicted - "
+            "measured). All models: `worst_by_model.csv`.",
+            _table(headers, single, texts=5),
+            _table(("data set", "split", "victim's model", "rows", "MAE", "bias"), models, texts=3),
+        ]
+    )
+
+
+def _held(saved: SavedModel, first: str) -> str:
+    cells = saved.infeasible.size
+    return (
+        f"Tables over {len(saved.profiles)} profiles on {', '.join(saved.gpu_types)}, fitted on "
+        f"`{first}`, of the models {', '.join(saved.norm_speed)}. Every tried pair is predicted "
+        "by a fold that did not see it, so the errors of the split `pair` are those of the file. "
+        f"{int(saved.infeasible.sum())} of {cells} ordered (type, pair) cells are marked as not "
+        "fitting together."
+    )
+
+
+def _every(
+    results: Results,
+) -> Iterator[tuple[str, str, dict[str, dict[str, float]], str]]:
+    """Data set or part of it, split, measures by model, and the model that is told most of."""
+    for part, by_split in results.errors.items():
+        drawn = results.drawn(results.set_of(part))
+        for split, by_model in by_split.items():
+            yield part, split, by_model, drawn
+
+
+def _name(results: Results) -> str:
+    return results.drawn(next(iter(results.judged)))
+
+
+def _table(headers: Cells, rows: Sequence[Cells], *, texts: int = 1) -> str:
+    return "\n".join(markdown_table(headers, tuple(rows), texts=texts))

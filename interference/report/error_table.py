@@ -1,0 +1,221 @@
+"""Errors as blocks of a table, one a data set and split: for a terminal, a page, a sheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from interference.evaluation.measures import MEASURES
+from interference.evaluation.score_file import Counts
+from interference.report.results import Results
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+HEADERS = ("model", "MAE", "MAPE [%]", "R2", "rank corr.", "in 90 % [%]", "width", "choice [%]")
+READING = (
+    "MAE, MAPE: mean error of normalised speed, absolute and over the truth. rank corr.: "
+    "Spearman's. in 90 %: share of truths in the 90 % interval; width: its mean width. choice: "
+    "worth of the partners the model picks over that of the best. * smallest MAE of a block."
+)
+COUNTS = ("infeasible_rows", "unmeasured_rows", "fitted_rows", "met_rows")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One data set (or GPU type of it) under one split."""
+
+    title: str
+    rows: tuple[tuple[str, ...], ...]  # cells under HEADERS
+    best: int  # row with the smallest MAE
+    note: str  # what is to be known of rows of a file; else empty
+
+
+def blocks(results: Results) -> list[Block]:
+    """In the order of the errors; a split whose rows were all left out is not there."""
+    return [
+        _block(f"{name}, {split}", by_model, results.counts.get(name, {}).get(split))
+        for name, by_split in results.errors.items()
+        for split, by_model in by_split.items()
+    ]
+
+
+def memory_lines(memory: dict[str, dict[str, dict[str, float]]]) -> list[str]:
+    """A line for each data set and split: how well groups that do not fit are told from others."""
+    return [
+        f"{name}, {split}: groups that do not fit into memory are told from others with an area "
+        f"under the curve of {_number(told['auc'], 2)}; {_number(100 * told['missed'], 0)} % of "
+        f"them are missed, {_number(100 * told['refused'], 0)} % of the others refused."
+        for name, by_split in memory.items()
+        for split, told in by_split.items()
+    ]
+
+
+def nothing_scored(results: Results) -> list[str]:
+    """A line for each split of files none of whose rows has a speed to compare with."""
+    return [
+        f"{name}, {split}: {_note(counts)} Nothing is left to score."
+        for name, by_split in results.counts.items()
+        for split, counts in by_split.items()
+        if not counts.scored
+    ]
+
+
+def rich_blocks(results: Results) -> Group:
+    """What a terminal prints."""
+    from rich import box
+    from rich.console import Group
+    from rich.markup import escape
+    from rich.table import Table
+    from rich.text import Text
+
+    shown: list[Table | Text] = []
+    for block in blocks(results):
+        table = Table(
+            title=escape(block.title), title_justify="left", title_style="bold",
+            box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False,
+        )  # fmt: skip
+        for place, header in enumerate(HEADERS):
+            table.add_column(escape(header), justify="right" if place else "left", no_wrap=True)
+        for place, cells in enumerate(block.rows):
+            table.add_row(*map(escape, cells), style="bold" if place == block.best else "")
+        shown.append(table)
+        if block.note:
+            shown.append(Text(block.note, style="yellow" if "IN-SAMPLE" in block.note else ""))
+    return Group(*shown, Text(READING, style="dim"))
+
+
+def markdown_blocks(results: Results) -> str:
+    """The same as a page."""
+    parts = []
+    for block in blocks(results):
+        lines = [f"## {block.title}", ""]
+        lines += [block.note, ""] if block.note else []
+        lines += markdown_table(HEADERS, block.rows)
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join([*parts, READING]) + "\n"
+
+
+def markdown_table(
+    headers: tuple[str, ...], rows: tuple[tuple[str, ...], ...], *, texts: int = 1
+) -> list[str]:
+    """Lines of a table; the first `texts` columns are texts, the others numbers."""
+    rule = tuple(":--" if place < texts else "--:" for place in range(len(headers)))
+    return [
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        for cells in (headers, rule, *rows)
+    ]
+
+
+def csv_blocks(results: Results) -> str:
+    """One line a (data set, split, model), numbers in full; the counts are of files only."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(("data_set", "split", "model", *MEASURES, *COUNTS))
+    for name, by_split in with_counts(results).items():
+        for split, by_model in by_split.items():
+            for model, found in by_model.items():
+                cells = [_full(found.get(key)) for key in (*MEASURES, *COUNTS)]
+                writer.writerow((name, split, model, *cells))
+    return stream.getvalue()
+
+
+def json_blocks(results: Results) -> str:
+    """Data set -> split -> model -> measures; null where a measure says nothing."""
+    return plain_json(with_counts(results))
+
+
+def plain_json(numbers: Mapping[str, Any]) -> str:
+    """Nested numbers; null for NaN."""
+    return json.dumps(_without_nan(numbers), indent=1) + "\n"
+
+
+def _without_nan(told: Any) -> Any:
+    if isinstance(told, Mapping):
+        return {key: _without_nan(value) for key, value in told.items()}
+    return None if np.isnan(told) else told
+
+
+def with_counts(results: Results) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
+    """The errors, those of files with the counts of their rows beside the measures."""
+    return {
+        name: {
+            split: {
+                model: measured | _numbers(results.counts.get(name, {}).get(split))
+                for model, measured in by_model.items()
+            }
+            for split, by_model in by_split.items()
+        }
+        for name, by_split in results.errors.items()
+    }
+
+
+def _block(title: str, by_model: dict[str, dict[str, float]], counts: Counts | None) -> Block:
+    mae = [measured["mae"] for measured in by_model.values()]
+    best = int(np.argmin(mae))
+    any_model = next(iter(by_model.values()))
+    title = f"{title} ({any_model['rows']:.0f} rows)"
+    if not np.isnan(any_model["choice_blind"]):
+        title += f"; a blind choice is worth {any_model['choice_blind']:.1%}"
+    cells = [
+        _cells(model, measured, mark=" *" if place == best else "")
+        for place, (model, measured) in enumerate(by_model.items())
+    ]
+    return Block(title, tuple(cells), best, "" if counts is None else _note(counts))
+
+
+def _cells(model: str, measured: dict[str, float], *, mark: str) -> tuple[str, ...]:
+    return (
+        model,
+        f"{measured['mae']:.4f}{mark}",
+        _number(100.0 * measured["mape"], 1),
+        _number(measured["r2"], 3),
+        _number(measured["rank"], 3),
+        _number(100.0 * measured["covered"], 1),
+        _number(measured["width"], 3),
+        _number(100.0 * measured["choice"], 1),
+    )
+
+
+def _number(value: float, decimals: int) -> str:
+    return "-" if np.isnan(value) else f"{value:.{decimals}f}"
+
+
+def _full(value: float | None) -> str:
+    return "" if value is None or np.isnan(value) else repr(float(value))
+
+
+def _note(counts: Counts) -> str:
+    told = []
+    if counts.fitted:
+        told.append(
+            f"IN-SAMPLE: {counts.fitted} of {counts.scored} rows were fitted too, so these errors "
+            "are too small."
+        )
+    else:
+        told.append("None of the rows was fitted.")
+    if counts.met:
+        told.append(
+            f"Of {counts.met} rows the same jobs were fitted in other roles or on another GPU type."
+        )
+    if counts.new_models:
+        told.append(f"Models that no fitted row has: {', '.join(counts.new_models)}.")
+    if counts.infeasible or counts.unmeasured:
+        told.append(
+            f"Left out: {counts.infeasible} infeasible rows, {counts.unmeasured} without a "
+            "measured speed relative to a run alone."
+        )
+    return " ".join(told)
+
+
+def _numbers(counts: Counts | None) -> dict[str, float]:
+    if counts is None:
+        return {}
+    values = (counts.infeasible, counts.unmeasured, counts.fitted, counts.met)
+    return dict(zip(COUNTS, map(float, values), strict=True))

@@ -1,0 +1,138 @@
+"""What one thing is worth to schedulers that have it and that do not: `arms.csv`, `arms.md`."""
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby, product
+
+import numpy as np
+
+from sim.metrics.intervals import Interval, mean_interval, ratio_interval
+from sim.report.errors import ReportError
+from sim.report.league_runs import METRIC, LeagueRun, Place
+from sim.report.table_text import interval_text, ratio_text
+
+AT = "@"  # a name in results is SCHEDULER@ARM
+PER_H = 1.0 / 3600.0
+COLUMNS = ("cell", "scheduler", "arm", "windows", "jct_mean_s", "jct_low_s", "jct_high_s")
+
+Key = tuple[str, str, str]  # cell, scheduler, arm
+
+
+@dataclass(frozen=True)
+class ArmRow:
+    """One arm of a scheduler in one cell."""
+
+    cell: str
+    scheduler: str
+    arm: str
+    jct_s: Interval  # mean JCT over windows
+    ratios: dict[str, Interval | None]  # reference arm -> paired ratio; None: itself, or not there
+
+
+def arm_rows(
+    runs: Sequence[LeagueRun], *, references: Sequence[str], confidence: float
+) -> list[ArmRow]:
+    """Rows by cell, scheduler and arm, each in order of appearance.
+
+    Args:
+        runs: those whose scheduler has no `@` in its name are left out, and those without a
+            finished measured job, which have no mean.
+        references: arms that mean JCT is divided by: the geometric mean over paired windows.
+        confidence: of the intervals.
+
+    Raises:
+        ReportError: a reference is no arm of any scheduler.
+    """
+    found = _by_arm(runs)
+    arms = dict.fromkeys(arm for _, _, arm in found)
+    for reference in references:
+        if reference not in arms:
+            known = ", ".join(arms) or f"none at all (a name is SCHEDULER{AT}ARM)"
+            raise ReportError(f"reproduce.arms has {reference!r}; the arms are {known}")
+    return [
+        ArmRow(
+            cell=cell,
+            scheduler=scheduler,
+            arm=arm,
+            jct_s=mean_interval(list(ours.values()), confidence),
+            ratios={
+                each: None
+                if each == arm
+                else _ratio(ours, found.get((cell, scheduler, each), {}), confidence)
+                for each in references
+            },
+        )
+        for (cell, scheduler, arm), ours in found.items()
+    ]
+
+
+def arms_csv(rows: Sequence[ArmRow]) -> bytes:
+    """The table with all figures; an empty cell is a value that is not there."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    references = rows[0].ratios if rows else {}
+    over = [f"over_{each}{end}" for each in references for end in ("", "_low", "_high")]
+    writer.writerow([*COLUMNS, *over])
+    for row in rows:
+        numbers = [row.jct_s.centre, row.jct_s.low, row.jct_s.high]
+        for ratio in row.ratios.values():
+            known = ratio or Interval(np.nan, np.nan, np.nan, 0)
+            numbers += [known.centre, known.low, known.high]
+        writer.writerow(
+            [row.cell, row.scheduler, row.arm, row.jct_s.count]
+            + ["" if np.isnan(value) else repr(float(value)) for value in numbers]
+        )
+    return text.getvalue().encode()
+
+
+def arms_markdown(rows: Sequence[ArmRow], *, confidence: float) -> str:
+    """A table a cell, under its heading, and how to read it."""
+    parts = []
+    for cell, group in groupby(rows, key=lambda row: row.cell):
+        here = list(group)
+        heads = ["scheduler", "arm", "windows", "mean JCT [h]"]
+        heads += [f"over {each}" for each in here[0].ratios]
+        rule = "| :-- | :-- |" + " --: |" * (len(heads) - 2)
+        lines = [f"| {' | '.join(heads)} |", rule, *map(_line, here)]
+        parts.append(f"## {cell}\n\n" + "\n".join(lines) + "\n")
+    note = (
+        f"Mean JCT ± half width of the {confidence:.0%} t interval over windows. Over an arm: "
+        f"geometric mean over paired windows of mean JCT over that of the same scheduler's other "
+        f"arm; below 1 is faster."
+    )
+    return "\n".join([*parts, note]) + "\n"
+
+
+def _by_arm(runs: Sequence[LeagueRun]) -> dict[Key, dict[Place, float]]:
+    """Mean JCT of each run, [s]; keys by cell, scheduler and arm, in orders of appearance."""
+    found: dict[Key, dict[Place, float]] = defaultdict(dict)
+    for run in runs:
+        scheduler, at, arm = run.row.labels.scheduler.rpartition(AT)
+        mean_s = float(run.row.metrics[METRIC])
+        if at and mean_s > 0:
+            found[run.cell, scheduler, arm][run.place] = mean_s
+    cells, schedulers, arms = (dict.fromkeys(key[part] for key in found) for part in range(3))
+    keys = product(cells, schedulers, arms)
+    return {key: found[key] for key in keys if key in found}
+
+
+def _ratio(
+    ours: dict[Place, float], theirs: dict[Place, float], confidence: float
+) -> Interval | None:
+    both = [place for place in ours if place in theirs]
+    if not both:
+        return None
+    return ratio_interval([ours[p] for p in both], [theirs[p] for p in both], confidence)
+
+
+def _line(row: ArmRow) -> str:
+    cells = [row.scheduler, row.arm, str(row.jct_s.count), interval_text(row.jct_s, PER_H)]
+    for reference, ratio in row.ratios.items():
+        if reference == row.arm:
+            cells.append("1")
+        else:
+            cells.append("-" if ratio is None else ratio_text(ratio))
+    return f"| {' | '.join(cells)} |"

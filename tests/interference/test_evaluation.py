@@ -1,0 +1,165 @@
+"""Splits that must not leak, measures by hand, tables that hold nothing that was seen."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from interference.data_sets import data_sets
+from interference.evaluation.choice import choice_score
+from interference.evaluation.fits import fit_measures
+from interference.evaluation.held_out import HeldOut
+from interference.evaluation.judge import errors_of, fit_rows, judge, splits
+from interference.evaluation.measures import measures
+from interference.evaluation.splits import model_folds, models_of, pair_folds
+from interference.generated import generated_rows
+from interference.models.lineup import fresh_models
+from interference.models.protocol import Prediction
+from interference.pair_cells import cross_fitted, every_cell, predicted_infeasible
+from interference.rows import mix_numbers
+from sim.errors import PhysicsError
+from tests.interference.pair_worlds import (
+    NAMES,
+    PROFILES,
+    TYPES,
+    additive_norm,
+    rows_of_world,
+    smooth_norm,
+    solos_of_world,
+)
+
+
+def test_pair_folds_never_split_a_mirror_and_judge_every_row_once():
+    rows, _ = generated_rows(np.random.default_rng(0))
+    mix, seen = mix_numbers(rows), []
+    for train, test in pair_folds(rows, 4, np.random.default_rng(1)):
+        assert not set(mix[train]) & set(mix[test])
+        seen.append(test)
+    np.testing.assert_array_equal(np.sort(np.concatenate(seen)), np.arange(len(rows)))
+
+
+def test_model_folds_fit_on_nothing_of_the_held_out_model():
+    rows, solos = generated_rows(np.random.default_rng(0))
+    models = models_of(rows, solos)
+    folds = list(model_folds(rows, solos))
+    assert len(folds) == len({name for row in models for name in row})
+    for train, test in folds:
+        common = set.intersection(*(set(models[row]) for row in test))
+        fitted = {name for row in train for name in models[row]}
+        assert len(common) == 1
+        assert not common & fitted
+        assert len(train) + len(test) == len(rows)
+
+
+def test_one_gpu_type_has_no_split_by_type():
+    rows, solos = rows_of_world(smooth_norm()), solos_of_world()
+    assert list(splits(rows, solos, folds=2, seed=0)) == ["pair", "model", "gpu_type"]
+    one = rows.take(rows.gpu_type == "k")
+    assert list(splits(one, solos, folds=2, seed=0)) == ["pair", "model"]
+
+
+@pytest.mark.parametrize("folds", [1, 10_000])
+def test_impossible_folds_are_refused(folds):
+    rows, _ = generated_rows(np.random.default_rng(0))
+    with pytest.raises(PhysicsError, match=f"folds is {folds}"):
+        list(pair_folds(rows, folds, np.random.default_rng(0)))
+
+
+def test_measures_by_hand():
+    rows = rows_of_world(np.full((TYPES, PROFILES, PROFILES), 0.5)).take(np.array([0, 1, 2, 3]))
+    rows.norm_speed[:] = [0.4, 0.5, 0.8, 0.7]
+    told = Prediction(np.array([0.5, 0.5, 0.6, 0.7]), np.array([0.1, 0.1, 0.1, 0.1]))
+    result = measures(HeldOut(rows, told))
+    assert result["mae"] == pytest.approx(0.075)
+    assert result["mape"] == pytest.approx((0.25 + 0.25) / 4)
+    assert result["r2"] == pytest.approx(1 - 0.0125 / 0.025)
+    assert result["covered"] == pytest.approx(0.75)  # the third is 0.2 off, the interval 0.1645
+    assert result["width"] == pytest.approx(0.329)
+    assert result["rows"] == 4
+
+
+def test_choice_takes_the_best_predicted_partner():
+    """Beside NAMES[0] the worths are .4, .6, .9; the model likes the second best most."""
+    rows = rows_of_world(np.full((TYPES, PROFILES, PROFILES), 0.5)).take(np.array([1, 2, 3]))
+    rows.norm_speed[:] = [0.4, 0.6, 0.9]
+    told = Prediction(np.array([0.3, 0.8, 0.7]), np.full(3, 0.1))
+    assert choice_score(HeldOut(rows, told)) == pytest.approx((0.6 / 0.9, (1.9 / 3) / 0.9))
+    alone = HeldOut(rows, told).take(np.array([True, False, False]))
+    assert np.isnan(choice_score(alone)).all()
+
+
+def test_judging_gives_every_split_and_type():
+    rows, solos = rows_of_world(additive_norm()), solos_of_world()
+    judged = judge(rows, solos, lambda: fresh_models(0, ["constant", "additive"]), folds=3, seed=0)
+    errors = errors_of("made", judged)
+    assert list(errors) == ["made", "made/k", "made/v"]
+    assert set(errors["made"]) == {"pair", "model", "gpu_type"}
+    assert errors["made/k"]["pair"]["additive"]["mae"] < errors["made/k"]["pair"]["constant"]["mae"]
+    assert errors["made"]["pair"]["additive"]["rows"] == len(rows)
+
+
+class Parrot:
+    """Repeats what it saw; 0.2 for what it did not see."""
+
+    name = "parrot"
+
+    def fit(self, rows, _):
+        keys = zip(rows.gpu_type, rows.victim, rows.aggressors, strict=True)
+        self._seen = dict(zip(keys, rows.norm_speed, strict=True))
+
+    def predict(self, rows, _):
+        keys = zip(rows.gpu_type, rows.victim, rows.aggressors, strict=True)
+        return Prediction(np.array([self._seen.get(k, 0.2) for k in keys]), np.full(len(rows), 0.1))
+
+
+def test_cross_fitted_table_holds_nothing_that_was_seen():
+    rows, solos = rows_of_world(np.full((TYPES, PROFILES, PROFILES), 0.9)), solos_of_world()
+    speed, sd = cross_fitted(Parrot(), rows, solos, every_cell(rows, solos), folds=3, seed=0)
+    np.testing.assert_array_equal(speed, 0.2)
+    np.testing.assert_array_equal(sd, 0.1)
+
+
+def test_cells_are_in_natural_order_of_batches():
+    rows, solos = rows_of_world(smooth_norm()), solos_of_world()
+    cells = every_cell(rows, solos)
+    assert cells.profiles == tuple(sorted(NAMES, key=lambda n: (n[:2], int(n.split("/")[1]))))
+    assert len(cells.rows) == TYPES * PROFILES * PROFILES
+
+
+def test_memory_rule_and_observed_pairs():
+    rows, solos = generated_rows(np.random.default_rng(0))
+    cells = every_cell(rows, solos)
+    seen = predicted_infeasible(rows, cells, keep_observed=True)
+    at = {name: i for i, name in enumerate(cells.profiles)}
+    kinds = {name: i for i, name in enumerate(cells.gpu_types)}
+    for kind, victim, (other,), fits in zip(
+        rows.gpu_type, rows.victim, rows.aggressors, rows.feasible, strict=True
+    ):
+        assert seen[kinds[kind], at[victim], at[other]] != fits
+    np.testing.assert_array_equal(seen, seen.transpose(0, 2, 1))
+
+
+def test_memory_fit_finds_the_jobs_that_are_too_large():
+    """Law: the two largest of nine never fit together with another large one."""
+    large = np.isin(np.arange(PROFILES), [6, 7, 8])
+    norm = np.where(large[:, None] & large[None, :], np.nan, smooth_norm())
+    rows, solos = rows_of_world(np.nan_to_num(norm, nan=0.5)), solos_of_world()
+    rows = replace(rows, norm_speed=norm.ravel(), feasible=~np.isnan(norm).ravel())
+    told = fit_measures(rows, solos, list(pair_folds(rows, 5, np.random.default_rng(0))), seed=0)
+    assert told["auc"] > 0.9
+    all_fit = rows.take(rows.feasible)
+    folds = list(pair_folds(all_fit, 3, np.random.default_rng(0)))
+    assert np.isnan(fit_measures(all_fit, solos, folds, seed=0)["auc"])
+
+
+def test_data_sets_are_generated_where_there_are_none(tmp_path):
+    found = data_sets(tmp_path, seed=0)
+    assert list(found) == ["generated"]
+    assert found["generated"].source == "generated"
+    with pytest.raises(PhysicsError, match=r"'gavel'.*generated"):
+        data_sets(None, seed=0, names=["gavel"])
+
+
+def test_rows_without_a_speed_of_their_own_are_not_fitted():
+    rows, _ = generated_rows(np.random.default_rng(0))
+    assert fit_rows(rows).sum() == rows.feasible.sum() < len(rows)
