@@ -34,7 +34,7 @@ def test_without_measured_rows_it_says_so_and_the_model_is_usable(done, trace):
     assert "generated/k80, pair" in fitted.out
     assert len(list(fitted.folder.glob("heat_generated_*_pair.png"))) == 3
     done(
-        "simulate", "workload=csv", f"workload.path={trace}", "scheduler=lif",
+        "simulate", "workload=csv", f"workload.path={trace}", "scheduler=lif", "belief=additive",
         f"belief.model.path={fitted.folder / 'model.json'}", folder="used",
     )  # fmt: skip
 
