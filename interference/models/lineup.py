@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from interference.models.additive import AdditiveModel
 from interference.models.blend import BlendModel
 from interference.models.constant import ConstantModel
+from interference.models.deep_set import DeepSetModel
 from interference.models.forests import BoostingModel, ExtraTreesModel
 from interference.models.gaussian_process import GaussianProcessModel
 from interference.models.linear import LinearModel
@@ -30,6 +31,7 @@ def fresh_models(seed: int, names: Sequence[str] | None = None) -> list[SpeedMod
         BoostingModel(seed=seed),
         ExtraTreesModel(seed=seed),
         GaussianProcessModel(seed=seed),
+        DeepSetModel(seed=seed),
         BlendModel(seed=seed),
     ]
     known = [model.name for model in every]

@@ -1,0 +1,188 @@
+"""Mixes without their dummies, held out whole; laws of how slow-downs come together."""
+
+import numpy as np
+import pytest
+
+from interference.evaluation.mix_sums import (
+    PROTECTED,
+    Law,
+    ProductLaw,
+    SumLaw,
+    errors_by_tenants,
+    held_out_by_tenants,
+    ratios,
+)
+from interference.evaluation.mixes import (
+    OnFewerMixes,
+    by_tenants,
+    crowd_fold,
+    drawn_mixes,
+    judged_mixes,
+    mig_rows,
+    mps_rows,
+    tenants,
+)
+from interference.models.constant import ConstantModel
+from interference.models.crowd import CrowdModel
+from interference.readers.miso import DUMMY, rows_of_miso
+from interference.rows import CoRows, mix_numbers, stacked_rows
+from sim.errors import PhysicsError
+from tests.interference.mix_worlds import (
+    NAMES,
+    UTIL,
+    crowded,
+    drawn,
+    rows_of_mixes,
+    solos_of_mixes,
+)
+
+LEVELS = (1.0, 0.5, PROTECTED)
+SOLOS = solos_of_mixes()
+A, B, C = NAMES[:3]
+
+
+def mixes_of(seed: int = 0, *, count: int = 60) -> CoRows:
+    return rows_of_mixes(drawn(np.random.default_rng(seed), count, most=5), crowded)
+
+
+def test_dummies_are_no_tenants():
+    mixes = [(A, B, *[DUMMY] * 5), (A, A, C, *[DUMMY] * 4)]
+    rows = mps_rows(rows_of_mixes(mixes, lambda *_: 0.5, shares=LEVELS, relative_to="best"))
+    assert len(rows) == (2 + 3) * 3
+    assert DUMMY not in set(rows.victim)
+    assert rows.aggressors[0] == (B,)
+    assert set(rows.aggressors[6:]) == {(A, C), (A, A)}
+    assert tenants(rows).tolist() == [2] * 6 + [3] * 9
+
+
+def test_slices_and_mixes_are_told_apart():
+    mixes = rows_of_mixes([(A, B)], crowded, shares=LEVELS, relative_to="best")
+    slices = rows_of_mixes([(A,)], lambda *_: 0.5, shares=(1 / 7, 2 / 7))
+    slices = CoRows(**{**vars(slices), "sharing": np.full(2, "mig", dtype=np.object_)})
+    both = stacked_rows([mixes, slices])
+    assert len(mps_rows(both)) == 6
+    assert mig_rows(both).share.tolist() == [1 / 7, 2 / 7]
+
+
+def test_a_draw_is_of_whole_mixes_and_as_large_as_may_be():
+    rows = mixes_of()
+    mix = mix_numbers(rows)
+    at = drawn_mixes(rows, 50, np.random.default_rng(0))
+    assert 50 - np.bincount(mix).max() < len(at) <= 50
+    assert not set(mix[at]) & set(np.delete(mix, at))
+    np.testing.assert_array_equal(at, drawn_mixes(rows, 50, np.random.default_rng(0)))
+    assert len(drawn_mixes(rows, 10_000, np.random.default_rng(0))) == len(rows)
+    with pytest.raises(PhysicsError, match="most_rows is 0"):
+        drawn_mixes(rows, 0, np.random.default_rng(0))
+
+
+class Counts:
+    """Remembers how many rows it was fitted on."""
+
+    name = "counts"
+
+    def fit(self, rows, solos):
+        self.rows, self._inner = len(rows), ConstantModel()
+        self._inner.fit(rows, solos)
+
+    def predict(self, rows, solos):
+        return self._inner.predict(rows, solos)
+
+
+def test_a_model_on_fewer_mixes_is_fitted_on_the_draw_alone():
+    inner, rows = Counts(), mixes_of()
+    model = OnFewerMixes(inner, most_rows=40, seed=0)
+    model.fit(rows, SOLOS)
+    assert model.name == "counts"
+    assert inner.rows == len(drawn_mixes(rows, 40, np.random.default_rng(0)))
+    assert len(model.predict(rows, SOLOS).norm_speed) == len(rows)
+
+
+def test_every_row_is_judged_once_by_a_fold_without_its_mix():
+    rows = mixes_of()
+    held = judged_mixes(rows, SOLOS, [CrowdModel()], folds=4, seed=0)["crowd"]
+    assert sorted(held.rows.norm_speed) == sorted(rows.norm_speed)
+    parts = by_tenants(held)
+    assert sorted(parts) == sorted(set(tenants(rows)))
+    assert sum(part["rows"] for part in parts.values()) == len(rows)
+    wrong = np.abs(held.told.norm_speed - held.rows.norm_speed)
+    assert parts[3]["mae"] == pytest.approx(wrong[tenants(held.rows) == 3].mean())
+
+
+def test_a_fold_by_crowd_fits_the_small_mixes():
+    rows = mixes_of()
+    fit, judged = crowd_fold(rows, 2)
+    assert tenants(rows)[fit].max() == 2
+    assert tenants(rows)[judged].min() == 3
+    assert len(fit) + len(judged) == len(rows)
+
+
+def test_the_crowd_has_a_mean_by_tenants_and_share():
+    speed = {(1, 1.0): 0.9, (1, 0.5): 0.8, (2, 1.0): 0.6, (2, 0.5): 0.7}
+    far = {A: 0.05, B: -0.05}
+    rows = rows_of_mixes(
+        [(A,), (B,), (A, B)],
+        lambda victim, others, share: speed[1 + len(others), share] + far[victim],
+        shares=(1.0, 0.5),
+    )
+    model = CrowdModel()
+    model.fit(rows, SOLOS)
+    told = model.predict(rows, SOLOS)
+    right = [speed[each] for each in zip(tenants(rows).tolist(), rows.share.tolist(), strict=True)]
+    np.testing.assert_allclose(told.norm_speed, right)
+    np.testing.assert_allclose(told.sd, 0.05)
+    new = model.predict(rows_of_mixes([(A, B, C)], crowded), SOLOS)
+    np.testing.assert_allclose(new.norm_speed, rows.norm_speed.mean())
+
+
+def excess(victim: str, other: str) -> float:
+    """Of the victim's model beside a profile."""
+    return (0.2 + 0.1 * "abcd".index(victim[0])) * (0.5 + UTIL[other])
+
+
+def level_rows(law: str) -> CoRows:
+    """Mixes in which 14 % protects, and in which wide limits slow by the sum or the product."""
+
+    def speed(victim: str, others: tuple[str, ...], share: float) -> float:
+        if share == PROTECTED:
+            return 0.2
+        pushes = [1.0 + excess(victim, other) for other in others]
+        slowed = np.prod(pushes) if law == "product" else 1.0 + sum(pushes) - len(pushes)
+        return float((0.3 + UTIL[victim]) / slowed)
+
+    mixes = drawn(np.random.default_rng(0), 700, most=5)
+    return rows_of_mixes(mixes, speed, shares=LEVELS, relative_to="best")
+
+
+@pytest.mark.parametrize(("law", "other"), [(SumLaw(), ProductLaw()), (ProductLaw(), SumLaw())])
+def test_a_law_fitted_on_small_mixes_tells_large_ones_where_it_holds(law: Law, other: Law):
+    of = ratios(level_rows(law.name), SOLOS, limit=1.0)
+    right, wrong = (errors_by_tenants(each, of, most=2)[5] for each in (law, other))
+    assert right["mae"] < 0.06 * right["mean"]
+    assert wrong["mae"] > 2.0 * right["mae"]
+    assert (wrong["bias"] > 0) == (law.name == "sum")  # products grow faster than sums
+    held = held_out_by_tenants(law, of, folds=4, seed=0)
+    assert held[5]["mae"] < right["mae"]
+
+
+def test_ratios_are_of_times_at_two_limits():
+    rows = rows_of_mixes(
+        [(A, B)], lambda victim, _, share: share if victim == A else 0.5, shares=LEVELS
+    )
+    of = ratios(rows, SOLOS, limit=0.5)
+    np.testing.assert_allclose(of.ratio, [PROTECTED / 0.5, 1.0])  # time is 1 over speed
+    assert of.tenants.tolist() == [2, 2]
+    assert of.beside.sum(axis=1).tolist() == [1.0, 1.0]
+    with pytest.raises(PhysicsError, match=r"limit is 0\.3"):
+        ratios(rows, SOLOS, limit=0.3)
+
+
+def test_real_mixes(real_data):
+    rows, solos = rows_of_miso(real_data)
+    mixes, slices = mps_rows(rows), mig_rows(rows)
+    assert (len(mixes), len(slices)) == (25023, 113)
+    assert sorted(set(tenants(mixes))) == [1, 2, 3, 4, 5, 6, 7]
+    # Unlimited threads cost nearly the same for each further tenant, against 14 % a tenant.
+    of = ratios(mixes, solos, limit=1.0)
+    means = [of.ratio[of.tenants == number].mean().round(2) for number in range(1, 8)]
+    assert means == [0.41, 0.56, 0.72, 0.92, 1.07, 1.26, 1.41]
