@@ -1,5 +1,9 @@
-"""Settings that every test shares."""
+"""Settings and fixtures that every test shares."""
 
+import os
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Derandomised: a run tells the same story twice. No deadline: the first kernel call compiles.
@@ -11,3 +15,13 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("gpuyard")
+
+
+@pytest.fixture
+def real_data() -> Path:
+    """The folder of published measurements; tests that need it skip without it."""
+    root = Path(__file__).resolve().parents[1]
+    data_dir = (root / os.environ.get("GPUYARD_DATA", "../shared/data")).resolve()
+    if not (data_dir / "colocation").is_dir():
+        pytest.skip("no measured data: set GPUYARD_DATA to its folder")
+    return data_dir

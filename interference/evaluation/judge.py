@@ -6,7 +6,7 @@ import numpy as np
 
 from interference.evaluation.held_out import HeldOut
 from interference.evaluation.measures import measures
-from interference.evaluation.splits import Fold, model_folds, models_of, pair_folds, type_folds
+from interference.evaluation.splits import Fold, model_folds, model_names, pair_folds, type_folds
 from interference.models.protocol import Prediction, SpeedModel
 from interference.rows import CoRows, SoloProfiles
 from sim.arrays import BoolArray
@@ -55,7 +55,7 @@ def judge(
 def splits(rows: CoRows, solos: SoloProfiles, *, folds: int, seed: int) -> dict[str, list[Fold]]:
     """Folds of every split that the rows allow."""
     found = {"pair": list(pair_folds(rows, folds, np.random.default_rng(seed)))}
-    if len({name for row in models_of(rows, solos) for name in row}) >= LEAST_MODELS:
+    if len(model_names(rows, solos)) >= LEAST_MODELS:
         found["model"] = list(model_folds(rows, solos))
     if len(set(rows.gpu_type)) > 1:
         found["gpu_type"] = list(type_folds(rows))

@@ -5,8 +5,8 @@ from scipy.stats import spearmanr
 
 from interference.evaluation.choice import choice_score
 from interference.evaluation.held_out import HeldOut
+from interference.models.intervals import NORMAL
 
-NORMAL = 1.645  # half width of a normal's 90 % interval
 MEASURES = ("mae", "mape", "r2", "rank", "covered", "width", "choice", "choice_blind", "rows")
 
 

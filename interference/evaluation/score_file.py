@@ -10,7 +10,7 @@ from interference.data_sets import DataSet
 from interference.evaluation.held_out import HeldOut
 from interference.evaluation.judge import Errors, Judged, fit_rows
 from interference.evaluation.measures import measures
-from interference.evaluation.splits import models_of
+from interference.evaluation.splits import model_names
 from interference.models.protocol import Prediction, SpeedModel
 from interference.readers.pair_file import rows_of_file
 from interference.rows import (
@@ -181,8 +181,7 @@ def _counts(here: Asked, known: CoRows, data: DataSet) -> Counts:
     keys, mixes = set(_keys(known)), set(_mixes(known))
     fitted = np.array([key in keys for key in _keys(scored)], dtype=np.bool_)
     met = np.array([mix in mixes for mix in _mixes(scored)], dtype=np.bool_)
-    old = {model for row in models_of(known, data.solos) for model in row}
-    asked = {model for row in models_of(scored, here.solos) for model in row}
+    old, asked = model_names(known, data.solos), model_names(scored, here.solos)
     return Counts(
         scored=len(scored),
         infeasible=int((~rows.feasible).sum()),

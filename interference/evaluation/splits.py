@@ -13,7 +13,6 @@ from sim.arrays import IntArray, TextArray
 from sim.errors import PhysicsError
 
 Fold = tuple[IntArray, IntArray]  # rows to fit, rows to judge
-SPLITS = ("pair", "model", "gpu_type")
 
 
 def pair_folds(rows: CoRows, folds: int, rng: np.random.Generator) -> Iterator[Fold]:
@@ -31,7 +30,7 @@ def pair_folds(rows: CoRows, folds: int, rng: np.random.Generator) -> Iterator[F
 def model_folds(rows: CoRows, solos: SoloProfiles) -> Iterator[Fold]:
     """Hold out one model at a time: judged are all rows that it takes part in, in any role."""
     models = models_of(rows, solos)
-    for name in sorted({each for row in models for each in row}):
+    for name in sorted(model_names(rows, solos)):
         test = np.array([name in row for row in models], dtype=np.bool_)
         if test.all():
             raise PhysicsError(f"every row has {name}; add rows without it to hold it out")
@@ -43,6 +42,11 @@ def type_folds(rows: CoRows) -> Iterator[Fold]:
     for name in sorted(set(rows.gpu_type)):
         test = rows.gpu_type == name
         yield np.flatnonzero(~test), np.flatnonzero(test)
+
+
+def model_names(rows: CoRows, solos: SoloProfiles) -> set[str]:
+    """The models that take part in the rows, in any role."""
+    return {name for row in models_of(rows, solos) for name in row}
 
 
 def models_of(rows: CoRows, solos: SoloProfiles) -> TextArray:

@@ -3,9 +3,8 @@
 import numpy as np
 from sklearn.linear_model import Ridge
 
+from interference.models.scaling import LEAST_ROWS
 from sim.arrays import FloatArray, IntArray
-
-LEAST_ROWS = 8
 
 
 class PlanesByType:

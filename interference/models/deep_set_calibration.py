@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 
+from interference.models.intervals import LEVEL, NORMAL
 from sim.arrays import BoolArray, FloatArray
-
-LEVEL, NORMAL = 0.9, 1.645  # coverage; half width of a normal's interval of that
 
 
 def pooled(

@@ -1,6 +1,6 @@
 """Rows as arrays: features of victims and aggressors, standardised as the fitted rows say."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -24,6 +24,11 @@ class Encoded:
     victim_model: IntArray  # (N,) likewise of models
     aggressor_profile: IntArray  # (N, A) UNKNOWN also where absent
     aggressor_model: IntArray  # (N, A)
+
+    def take(self, index: IntArray) -> "Encoded":
+        """The rows of `index`."""
+        names = [field.name for field in fields(self)]
+        return replace(self, **{name: getattr(self, name)[index] for name in names})
 
     def pooled(self) -> tuple[FloatArray, FloatArray]:
         """(N, F) mean and sum of the aggressors' features."""

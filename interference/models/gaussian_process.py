@@ -43,7 +43,7 @@ class GaussianProcessModel:
         self._scale = TypeScale(kinds, rows.norm_speed, len(self._encoder.gpu_types))
         target = torch.as_tensor(self._scale.scaled(kinds, rows.norm_speed))
         draw = np.random.default_rng(self._seed).permutation(len(rows))[:TUNING_ROWS]
-        self._ln = _tuned(_taken(self._fitted, draw), target[torch.as_tensor(draw)])
+        self._ln = _tuned(self._fitted.take(draw), target[torch.as_tensor(draw)])
         with torch.no_grad():
             likeness = Likeness(self._fitted, self._fitted)
             self._root = _root(likeness.covariance(self._ln), self._ln["noise"])
@@ -55,7 +55,7 @@ class GaussianProcessModel:
         mean, sd = np.zeros(len(rows)), np.zeros(len(rows))
         for first in range(0, len(rows), BLOCK):
             block = np.arange(first, min(first + BLOCK, len(rows)))
-            mean[block], sd[block] = self._posterior(_taken(encoded, block))
+            mean[block], sd[block] = self._posterior(encoded.take(block))
         kinds = encoded.gpu_type
         return prediction(self._scale.speed(kinds, mean), self._scale.spread(kinds, sd))
 
@@ -99,7 +99,3 @@ def _negative_log_density(likeness: Likeness, ln: dict[str, Tensor], target: Ten
 def _root(covariance: Tensor, ln_noise: Tensor) -> Tensor:
     noise = (ln_noise.exp() + JITTER) * torch.eye(len(covariance), dtype=torch.float64)
     return torch.linalg.cholesky(covariance + noise)
-
-
-def _taken(encoded: Encoded, index: np.ndarray) -> Encoded:
-    return Encoded(*(getattr(encoded, name)[index] for name in Encoded.__dataclass_fields__))

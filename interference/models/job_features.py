@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from interference.rows import Key, SoloProfiles
+from interference.rows import STAGES, Key, SoloProfiles
 from sim.arrays import FloatArray
 
 GANGS = (2, 4, 8)
-STAGES = ("load_s", "preprocess_s", "compute_s", "sync_s")
 LEAST_RUNS = 3  # of a model, for a plane through its throughputs
 
 

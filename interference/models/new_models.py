@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from interference.evaluation.splits import model_folds, models_of
+from interference.evaluation.splits import model_folds, model_names
 from interference.models.forests import BoostingModel, ExtraTreesModel
+from interference.models.intervals import LEVEL, NORMAL
 from interference.models.mixed_effects import MixedEffectsModel
 from interference.models.protocol import Prediction, SpeedModel
 from interference.models.weighted_mean import WeightedMean, fitted_mean
@@ -12,15 +13,13 @@ from sim.arrays import FloatArray
 
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of mixed effects
 LEAST_MODELS = 3  # of the fitted rows, to choose the weight and the width by
-LEVEL = 0.9  # coverage that the width is set for
-NORMAL = 1.645  # half width of a normal's 90 % interval
 MAY_WIDEN = 4.0
 
 
 def mean_for_new_models(rows: CoRows, solos: SoloProfiles, seed: int) -> WeightedMean:
     """Choose weight and width on held-out models of the rows, then fit on all of them."""
     weight, widen = 0.5, 1.0
-    if len({name for row in models_of(rows, solos) for name in row}) >= LEAST_MODELS:
+    if len(model_names(rows, solos)) >= LEAST_MODELS:
         held = _held_out(rows, solos, seed)
         weight = min(WEIGHTS, key=lambda w: float(held.error(w).mean()))
         widen = held.widening(weight)

@@ -1,6 +1,5 @@
 """Readers of measured files, on files written here; real data where it is at hand."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -105,15 +104,6 @@ def test_unknown_profile_is_named(tmp_path):
     object.__setattr__(catalogue, "names", ("Net/8", "Net/9", "Recommendation/4"))
     with pytest.raises(PhysicsError, match=r"'Net/9' has no measured pair"):
         MeasuredInterference(data_dir=data_dir).pair_table(catalogue)
-
-
-@pytest.fixture
-def real_data() -> Path:
-    root = Path(__file__).parents[2]
-    data_dir = root / os.environ.get("GPUYARD_DATA", "../shared/data")
-    if not (data_dir / "colocation" / "gavel_pairs.csv").is_file():
-        pytest.skip("no measured data: set GPUYARD_DATA to its folder")
-    return data_dir
 
 
 def test_real_tables_have_the_published_shape(real_data):

@@ -1,7 +1,6 @@
 """`fit_interference.py`: says what it was fitted on, leaves what runs can use, scores files."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -39,12 +38,9 @@ def test_without_measured_rows_it_says_so_and_the_model_is_usable(done, trace):
     )  # fmt: skip
 
 
-def test_measured_rows_are_named(done):
-    data = Path(os.environ.get("GPUYARD_DATA", ROOT / ".." / "shared" / "data")).resolve()
-    if not (data / "colocation" / "gavel_pairs.csv").is_file():
-        pytest.skip("no measured pairs: set GPUYARD_DATA to their folder")
-    fitted = done("fit_interference", f"data_dir={data}", "data_sets=[deepshare]", *QUICK)
-    assert f"MEASURED rows from {data}: deepshare" in fitted.out
+def test_measured_rows_are_named(done, real_data):
+    fitted = done("fit_interference", f"data_dir={real_data}", "data_sets=[deepshare]", *QUICK)
+    assert f"MEASURED rows from {real_data}: deepshare" in fitted.out
     assert "Apache-2.0" in (fitted.folder / "model_card.md").read_text()
 
 
