@@ -12,10 +12,10 @@ export NUMBA_NUM_THREADS := 1
 export RAY_USAGE_STATS_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce test check unit lint type arch warm fmt lock
+.PHONY: help setup demo reproduce test check ray-test unit lint type arch warm fmt lock
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 8
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
 
 setup: $(STAMP)  ## make .venv with the locked versions and this project (skipped when up to date)
 
@@ -42,8 +42,11 @@ test: setup  ## everything CI checks
 	$(MAKE) --no-print-directory -j2 --output-sync=target lint type arch warm
 	$(MAKE) --no-print-directory unit
 
-check: export PYTEST_MARKS :=
+check: export PYTEST_MARKS := -m "not ray_cluster"
 check: test  ## the same with the slow tests
+
+ray-test: setup  ## train on a real cluster of loopback nodes: one is killed, one joins, the driver dies and resumes
+	$(BIN)/python -m pytest -m ray_cluster tests/marl/test_ray_cluster.py
 
 lint: setup  ## style and formatting
 	$(BIN)/ruff check .
@@ -60,7 +63,7 @@ warm: setup  ## compile the event kernel and queue decisions; the result is kept
 	$(BIN)/python scripts/simulate.py workload.num_jobs=50 scheduler=sjf placer=compact_wait sharing=selective \
 	    forwarding=steal agents.count=2 hydra.run.dir=runs/warm > /dev/null
 
-PYTEST_MARKS ?= -m "not slow"
+PYTEST_MARKS ?= -m "not slow and not ray_cluster"
 unit: setup  ## tests without the slow ones
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) $(PYTEST_MARKS)
 

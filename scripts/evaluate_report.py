@@ -122,9 +122,13 @@ def _jobs(ranked: Sequence[Outcome]) -> pd.DataFrame:
     parts = []
     for outcome in ranked:
         labels = outcome.row.labels
-        parts.append(outcome.jobs.assign(scheduler=labels.scheduler, window=labels.window))
+        parts.append(
+            outcome.jobs.assign(
+                scheduler=labels.scheduler, agents=labels.agents, window=labels.window
+            )
+        )
     whole = pd.concat(parts, ignore_index=True)
-    front = ["scheduler", "window"]
+    front = ["scheduler", "agents", "window"]
     return whole[[*front, *(name for name in whole.columns if name not in front)]]
 
 

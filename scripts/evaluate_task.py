@@ -102,7 +102,7 @@ def run_task(task: Task) -> Outcome:
     )
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def _experiment(setting: str) -> Experiment:
     return experiment_of(json.loads(setting))
 

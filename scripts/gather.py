@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from gather_names import told_apart
 
 from sim.arrays import FloatArray
 from sim.report.comparison import read_comparison_csv
@@ -25,13 +26,15 @@ class Found:
     folder: Path
     rows: list[ComparisonRow]
     single: bool  # a run of one scheduler; False: a comparison
+    overrides: tuple[str, ...] = ()  # of a single run's command
 
 
 def gather(folders: Sequence[Path], *, leave_out: Path) -> list[Found]:
     """Every comparison and every finished run in or below `folders`, in order of their paths.
 
     A folder with a comparison is read as that, and nothing else in it. Folders that this program
-    wrote before, and `leave_out`, are passed over: they repeat others' rows.
+    wrote before, and `leave_out`, are passed over: they repeat others' rows. Single runs that
+    differ only in what no column tells get it into their scheduler's name (`gather_names`).
 
     Raises:
         ReportError: a folder is not there or holds no result, a file cannot be read, or two
@@ -49,7 +52,7 @@ def gather(folders: Sequence[Path], *, leave_out: Path) -> list[Found]:
                 here += 1
         if here == 0:
             raise ReportError(f"{top}: no finished run in it or below; give the folder of a sweep")
-    results = list(found.values())
+    results = _named(list(found.values()))
     _check_distinct(results)
     return results
 
@@ -77,8 +80,20 @@ def _read(folder: Path) -> Found | None:
     if (folder / COMPARISON).is_file():
         return Found(folder, read_comparison_csv(folder / COMPARISON), single=False)
     if (folder / METRICS_FILE).is_file() and "scheduler" in record:
-        return Found(folder, [read_row(folder)], single=True)
+        words = tuple(map(str, record.get("overrides", ())))
+        return Found(folder, [read_row(folder)], single=True, overrides=words)
     return None
+
+
+def _named(results: Sequence[Found]) -> list[Found]:
+    """The results, single runs told apart by what was swept."""
+    singles = [result for result in results if result.single]
+    labels = told_apart([(single.rows[0].labels, single.overrides) for single in singles])
+    renamed = {
+        single.folder: replace(single, rows=[replace(single.rows[0], labels=each)])
+        for single, each in zip(singles, labels, strict=True)
+    }
+    return [renamed.get(result.folder, result) for result in results]
 
 
 def _check_distinct(results: Sequence[Found]) -> None:

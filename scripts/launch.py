@@ -27,6 +27,7 @@ from launch_build import build, resolve
 from launch_errors import explain, refuse_unread_additions
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
+from sweep_points import skipping_finished_points
 
 from sim.errors import GpuYardError
 from sim.report.record import Record, collect_record
@@ -88,7 +89,7 @@ def run_main(main: Callable[[], None]) -> None:
     debug = any(os.environ.get(name, "0") not in {"", "0"} for name in TRACEBACK_WANTED)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach us as they are, not printed by Hydra
     try:
-        with composing_once():
+        with composing_once(), skipping_finished_points():
             main()
     except (GpuYardError, HydraException, OmegaConfBaseException) as error:
         if debug:

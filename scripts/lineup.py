@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -50,7 +50,24 @@ def lineup_of(config: Mapping[str, Any]) -> list[Contender]:
             )
     if not found:
         raise ConfigError("lineup.entries is empty and no checkpoint is given; name a scheduler")
-    return found
+    counts = _counts(config["agent_counts"])
+    return [each for one in found for each in _spread(one, counts)]
+
+
+def _counts(given: Any) -> list[int]:
+    """Numbers of agents that everyone plays with; none: as `agents.count` says."""
+    counts = [] if given is None else given
+    whole = isinstance(counts, Sequence) and all(type(n) is int and n > 0 for n in counts)
+    if not whole or len(set(counts)) != len(counts):
+        raise ConfigError(f"agent_counts is {given!r}; it must be a list like [4, 8], or null")
+    return list(counts)
+
+
+def _spread(contender: Contender, counts: Sequence[int]) -> list[Contender]:
+    """The contender once a number of agents, unless its entry names one."""
+    if contender.agents is not None or not counts:
+        return [contender]
+    return [replace(contender, agents=count) for count in counts]
 
 
 def _learned(config: Mapping[str, Any]) -> list[Contender]:

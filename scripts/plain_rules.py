@@ -30,6 +30,7 @@ TRAINING: Rules = {
     "max_rounds": (True, 1),
     "validation_windows": (True, 1),
     "validate_every": (True, 1),
+    "keep_checkpoints": (True, 1),
 }
 TRAIN_PHYSICS = ("belief", "truth")
 

@@ -5,6 +5,7 @@ import logging
 import math
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -19,16 +20,21 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from marl.codec.rounds import CodecRules
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy
-from marl.rllib.algorithm import build_ppo, start_ray
-from marl.rllib.trainer import Iteration, Trainer, TrainingError
+from marl.rllib.algorithm import build_ppo
+from marl.rllib.checkpoint import read_manifest
+from marl.rllib.checkpoint_store import add_checkpoint, checkpoints, drop_checkpoints, last_whole
+from marl.rllib.cluster import connect
+from marl.rllib.ray_spec import RaySpec
+from marl.rllib.trainer import Iteration, Trainer
 from marl.schedulers.marl import MarlScheduler
 from marl.training.plan import Plan, on_learned_physics
 from marl.training.policy_file import save_policy
 from marl.training.spec import PpoSpec, WarmStartSpec
 from marl.training.teacher import RuleTeacher
 from marl.training.validate import validation_jct_s
-from marl.training.warm_start import imitate, play
+from marl.training.warm_start import greedy, imitate, play
 from marl.training.windows import Windows
+from sim.linear.names import weights_of
 from sim.metrics.summary import summarise
 from sim.report.figure_learning_curve import learning_curve
 from sim.report.learning_curve_csv import read_learning_curve
@@ -39,7 +45,10 @@ from sim.simulator import simulate
 log = logging.getLogger(__name__)
 
 COLUMNS = ("iteration", "return_mean", "eval_jct_mean_s", "agent_steps", "entropy", "policy_loss",
-           "value_loss", "value_explained", "sample_s", "learn_s", "wall_s")  # fmt: skip
+           "value_loss", "value_explained", "sample_s", "learn_s", "env_runners", "restarts",
+           "wall_s")  # fmt: skip
+AUTO = "auto"  # resume=auto: the same command goes on in the same folder
+Told = Callable[[Iteration, float | None], None]
 
 
 class Training:
@@ -55,9 +64,11 @@ class Training:
         self.experiment: Experiment = experiment_of(config)
         self.rules = CodecRules(**config["rules"])
         self.ppo: PpoSpec = build(config, "algo")
+        self.ray: RaySpec = build(config, "ray")
         self.spec = PolicySpec(
             **{key: config["encoder"][key] for key in ("gpu_dim", "hidden_dim", "rounds")},
             head_dim=config["policy"]["head_dim"],
+            prior_scale=float(config["policy"]["prior_scale"]),
         )
         game = self.experiment.game
         learned = config["train_physics"] == "belief"
@@ -68,12 +79,7 @@ class Training:
             windows=self._windows("train"),
             max_rounds=config["max_rounds"],
         )
-        self.resumed = Path(config["resume"]) if config["resume"] else None
-        if self.resumed is not None and not (self.resumed / "checkpoint").is_dir():
-            raise TrainingError(
-                f"{self.resumed}: there is no training checkpoint; give the folder of a training "
-                "run (the one that holds `checkpoint`) as resume=FOLDER"
-            )
+        self.resumed = _resumed(config["resume"], self.folder)
         self.best_s = math.inf
         self.rows: list[dict[str, Any]] = []
         self.began = time.monotonic()
@@ -85,12 +91,13 @@ class Training:
     def warm_start(self, progress: Progress) -> PairScorePolicy:
         """A network that imitates the teacher, or a fresh one."""
         spec: WarmStartSpec = build(self.config, "warm_start")
-        policy = build_policy(self.spec, self.plan.layout.racks)
+        policy = self.fresh_policy()
         if spec.episodes == 0:
             return policy
         task = progress.add_task("teacher plays", total=spec.episodes, note="")
+        rule = RuleTeacher(layout=self.plan.layout, least_speed=spec.least_speed)
         lessons = play(
-            self.plan.env(), RuleTeacher(layout=self.plan.layout, least_speed=spec.least_speed),
+            self.plan.env(), rule.act if spec.by_rule else greedy(policy),
             spec.episodes, self.ppo.gamma, self.experiment.seed, lambda: progress.advance(task),
         )  # fmt: skip
         task = progress.add_task("imitation", total=spec.epochs, note="")
@@ -98,16 +105,30 @@ class Training:
             progress.update(task, advance=1, note=f"agrees {agreed:.1%}, loss {loss:.3f}")
         return policy
 
+    def fresh_policy(self) -> PairScorePolicy:
+        """A network with weights drawn, its prior's as configured."""
+        policy = build_policy(self.spec, self.plan.layout.racks)
+        if policy.prior is not None:
+            weights = self.config["policy"]["prior"]
+            policy.prior.take(
+                weights_of(weights, "start", "policy.prior"),
+                weights_of(weights, "forward", "policy.prior"),
+            )
+        return policy
+
     def validate(self, policy: PairScorePolicy) -> float:
         """Judge `policy` on validation windows; keep it if it is the best so far."""
-        latest = self.folder / "latest"
-        save_policy(latest, policy, self.spec, self.rules)
-        e, count = self.experiment, self.config["validation_windows"]
-        jct_s = validation_jct_s(e.game, latest, self._windows("validation"), count, e.seed)
+        save_policy(self.folder / "latest", policy, self.spec, self.rules)
+        jct_s = validation_jct_s(
+            policy,
+            self.experiment.game,
+            self.rules,
+            self._windows("validation"),
+            self.config["validation_windows"],
+        )
         if jct_s < self.best_s:
             self.best_s = jct_s
-            shutil.rmtree(self.folder / "policy", ignore_errors=True)
-            shutil.copytree(latest, self.folder / "policy")
+            save_policy(self.folder / "policy", policy, self.spec, self.rules)
         return jct_s
 
     def record(self, iteration: Iteration | None, eval_jct_s: float | None) -> None:
@@ -124,50 +145,54 @@ class Training:
         part.replace(self.folder / "learning_curve.csv")
 
     def save(self, trainer: Trainer) -> None:
-        """Replace the resumable checkpoint; the old one stays until the new is whole."""
-        fresh, kept = self.folder / "checkpoint.new", self.folder / "checkpoint"
-        shutil.rmtree(fresh, ignore_errors=True)
-        trainer.save(fresh)
-        shutil.rmtree(kept, ignore_errors=True)
-        fresh.rename(kept)
+        """Add a resumable checkpoint; the last few stay."""
+        keep = self.config["keep_checkpoints"]
+        add_checkpoint(self.folder, trainer.iterations_done, trainer.save, keep=keep)
 
     def first_policy(self, progress: Progress) -> PairScorePolicy:
         """What PPO starts from: the warm start, or on a resume whatever the checkpoint will say."""
         if self.resumed is not None:
-            self._adopt(self.resumed)
+            self._adopt(self.resumed.parent.parent, read_manifest(self.resumed).iteration)
             return build_policy(self.spec, self.plan.layout.racks)
+        drop_checkpoints(self.folder)
         policy = self.warm_start(progress)
         self.record(None, self.validate(policy))
         return policy
 
-    def _adopt(self, earlier: Path) -> None:
-        """Go on with the learning curve and the best policy of the earlier run, if it has them."""
+    def _adopt(self, earlier: Path, iteration: int) -> None:
+        """Go on with the learning curve and the best policy of the earlier run, if it has them.
+
+        What that run did after the checkpoint is left out of the curve: it is done again.
+        """
         curve, best = earlier / "learning_curve.csv", earlier / "policy"
         if not (curve.is_file() and best.is_dir()):
             log.warning("%s has no learning curve and policy: only its checkpoint goes on", earlier)
             return
         with curve.open(newline="", encoding="utf-8") as file:
-            self.rows = [
+            rows = [
                 {key: _number(cell) for key, cell in row.items()} for row in csv.DictReader(file)
             ]
-        judged = [row["eval_jct_mean_s"] for row in self.rows if row["eval_jct_mean_s"]]
+        judged = [row["eval_jct_mean_s"] for row in rows if row["eval_jct_mean_s"]]
         self.best_s = min(judged, default=math.inf)
+        self.rows = [row for row in rows if (row["iteration"] or 0) <= iteration]
         if best.resolve() != (self.folder / "policy").resolve():
             shutil.copytree(best, self.folder / "policy", dirs_exist_ok=True)
 
     def summarise(self, record: Record) -> None:
-        """Write the metrics and the per-job table of the kept policy on validation window 0."""
+        """Draw the curve; the kept policy's metrics and jobs on validation window 0."""
         e = self.experiment
         scheduler = MarlScheduler(checkpoint=str(self.folder / "policy"), untrained=False)
         labels = labels_of(e, scheduler, window=0, role=None)
         played = simulate(e.game.simulator(e.window("validation", 0)), scheduler, e.seed, None)
         write_run(self.folder, played, summarise(played), replace(record, labels=labels))
+        curve = read_learning_curve(self.folder / "learning_curve.csv")
+        learning_curve(curve, references_s={}, path=self.folder / "learning_curve.png")
 
-    def iterate(self, trainer: Trainer, progress: Progress) -> None:
+    def iterate(self, trainer: Trainer, progress: Progress, told: Told | None) -> None:
         """PPO until the iterations or the time are used up; validates and saves on the way."""
         task = progress.add_task("PPO", total=self.ppo.iterations, note="")
         every = self.config["validate_every"]
-        for _ in range(self.ppo.iterations):
+        while trainer.iterations_done < self.ppo.iterations and not self.spent():
             done = trainer.iterate()
             last = done.number >= self.ppo.iterations or self.spent()
             due = last or done.number % every == 0
@@ -177,13 +202,24 @@ class Training:
                 self.save(trainer)
             note = f"return {done.return_mean:,.1f}, best validation JCT {self.best_s:,.0f} s"
             progress.update(task, completed=done.number, note=note)
-            if last:
-                return
+            if told is not None:
+                told(done, judged)
 
     def spent(self) -> bool:
         """Whether the time budget is used up."""
         budget_s = self.ppo.time_budget_s
         return budget_s is not None and time.monotonic() - self.began > budget_s
+
+
+def _resumed(wanted: str | None, own: Path) -> Path | None:
+    """The checkpoint to go on with: of the folder `wanted`, of this run's own if `wanted` is auto.
+
+    Raises:
+        CheckpointError: there is none that is whole.
+    """
+    if wanted is None or (wanted == AUTO and not checkpoints(own)):
+        return None
+    return last_whole(own if wanted == AUTO else Path(wanted))
 
 
 def _number(cell: str) -> float | None:
@@ -200,6 +236,7 @@ def _cell(value: float | None) -> float | str:
 
 def train(launch: Launch) -> Path:
     """Warm start, PPO, figures; the folder of the best policy on validation windows."""
+    connect(launch.build("ray"))
     run = Training(launch)
     columns = (
         TextColumn("{task.description:14}"),
@@ -209,30 +246,34 @@ def train(launch: Launch) -> Path:
         TextColumn("{task.fields[note]}"),
     )
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        policy = run.first_policy(progress)
-        start_ray(num_cpus=max(1, run.ppo.env_runners + 1), object_store_bytes=400_000_000)
-        trainer = Trainer(
-            build_ppo(
-                make_env=run.plan.env,
-                ppo=run.ppo,
-                policy=run.spec,
-                num_racks=run.plan.layout.racks,
-                weights=policy.state_dict(),
-                seed=run.experiment.seed,
-            ),
-            average_decay=run.ppo.average_decay,
-        )
-        try:
-            if run.resumed is not None:
-                trainer.restore(run.resumed / "checkpoint")
-            run.iterate(trainer, progress)
-        except KeyboardInterrupt:
-            run.save(trainer)
-            raise
-        finally:
-            trainer.close()
-    curve = read_learning_curve(run.folder / "learning_curve.csv")
-    learning_curve(curve, references_s={}, path=run.folder / "learning_curve.png")
+        learn(run, progress, None)
     run.summarise(launch.record)
     print(f"best validation JCT {run.best_s:,.0f} s; policy in {run.folder / 'policy'}")
     return run.folder / "policy"
+
+
+def learn(run: Training, progress: Progress, told: Told | None) -> None:
+    """From the first policy to the last iteration; `told`, if given, hears of each one."""
+    policy = run.first_policy(progress)
+    trainer = Trainer(
+        build_ppo(
+            make_env=run.plan.env,
+            ppo=run.ppo,
+            policy=run.spec,
+            num_racks=run.plan.layout.racks,
+            weights=policy.state_dict(),
+            seed=run.experiment.seed,
+            ray=run.ray,
+        ),
+        average_decay=run.ppo.average_decay,
+    )
+    try:
+        if run.resumed is not None:
+            trainer.restore(run.resumed)
+        run.iterate(trainer, progress, told)
+    except KeyboardInterrupt:
+        if trainer.iterations_done not in checkpoints(run.folder):
+            run.save(trainer)
+        raise
+    finally:
+        trainer.close()

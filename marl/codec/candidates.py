@@ -3,6 +3,7 @@
 import numpy as np
 
 from marl.codec.asks import GPU_MILLI, MORE
+from marl.codec.costs import joining_cost
 from marl.codec.room import workers_now
 from marl.codec.tables import Tables
 from sim.arrays import IntArray
@@ -54,14 +55,36 @@ def usable_counts(tables: Tables, job: int, servers: IntArray, mode: int) -> Int
 def _take_from(
     tables: Tables, job: int, server: int, mode: int, left: int, out: IntArray, done: int
 ) -> int:
-    """Take up to `left` GPUs of `server`, empty ones first; how many `out` holds then."""
+    """Take up to `left` GPUs of `server`: empty ones, then where joining is predicted cheapest.
+
+    Returns:
+        How many `out` holds then.
+    """
     first, last = tables.server_first_gpu[server], tables.server_first_gpu[server + 1]
-    for level in range(tables.tenant.shape[1] if mode == SHARED else 1):
+    for gpu in range(first, last):
+        if left > 0 and tables.tenants[gpu] == 0 and can_join(tables, job, gpu):
+            out[done] = gpu
+            done += 1
+            left -= 1
+    if mode != SHARED:
+        return done
+    begun = done
+    while left > 0:
+        best, least = -1, np.inf
         for gpu in range(first, last):
-            if left > 0 and tables.tenants[gpu] == level and can_join(tables, job, gpu):
-                out[done] = gpu
-                done += 1
-                left -= 1
+            if tables.tenants[gpu] == 0 or not can_join(tables, job, gpu):
+                continue
+            taken = False
+            for i in range(begun, done):
+                taken = taken or out[i] == gpu
+            cost = np.inf if taken else joining_cost(tables, job, gpu)
+            if cost < least:
+                best, least = gpu, cost
+        if best < 0:
+            return done
+        out[done] = best
+        done += 1
+        left -= 1
     return done
 
 

@@ -9,7 +9,7 @@ from sim.jit import kernel
 from sim.physics.slowing import hit_of, slow_in
 from sim.physics.slowing_tables import seat
 
-SPREAD, CONTENTION, SELF, VICTIM, VICTIM_DELAY, SERVERS, SHARED_FRAC = range(7)
+SPREAD, CONTENTION, SELF, VICTIM, VICTIM_DELAY, SERVERS, SHARED_FRAC, FRAGMENTS = range(8)
 
 
 @kernel
@@ -50,6 +50,33 @@ def _gather(tables: Tables, job: int, gpu: int) -> int:
 
 
 @kernel
+def joining_cost(tables: Tables, job: int, gpu: int) -> float:
+    """Predicted own slow-down x the worst victim's if `job` joins the tenants of `gpu`."""
+    kind = tables.server_type[tables.gpu_server[gpu]]
+    last, worst = _gather(tables, job, gpu), 1.0
+    for k in range(last):
+        worst = max(worst, hit_of(tables.slowing, kind, tables.crowd, last + 1, k))
+    return float(slow_in(tables.slowing, kind, tables.crowd, last + 1, last) * worst)
+
+
+@kernel
+def _fragments(tables: Tables, gpus: IntArray) -> float:
+    """Empty GPUs left over on the servers of a placement, each over the size of its server."""
+    total = 0.0
+    for i in range(len(gpus)):
+        server, first_seen, taken, empty = tables.gpu_server[gpus[i]], True, 0, 0
+        for j in range(len(gpus)):
+            same = tables.gpu_server[gpus[j]] == server
+            first_seen = first_seen and not (same and j < i)
+            taken += same
+        first, last = tables.server_first_gpu[server], tables.server_first_gpu[server + 1]
+        for gpu in range(first, last):
+            empty += tables.tenants[gpu] == 0
+        total += first_seen * max(empty - taken, 0) / (last - first)
+    return total
+
+
+@kernel
 def _neighbours(tables: Tables, job: int, gpus: IntArray) -> tuple[float, float, float, float]:
     """Slowest worker's compute seconds, worst of a victim, victims' added seconds, shared share.
 
@@ -75,7 +102,7 @@ def _neighbours(tables: Tables, job: int, gpus: IntArray) -> tuple[float, float,
 
 @kernel
 def placement_costs(tables: Tables, job: int, gpus: IntArray, out: FloatArray) -> None:
-    """Fill out (7,) with log slow-downs by cause, victims' delay over own work, and shape.
+    """Fill out (8,) with log slow-downs by cause, victims' delay over own work, and shape.
 
     The first three add up to the logarithm of the predicted step over `reference_step_s`; the
     kernel's rate (`sim.kernel.rates`) is its inverse where the prediction is right.
@@ -105,3 +132,4 @@ def placement_costs(tables: Tables, job: int, gpus: IntArray, out: FloatArray) -
     out[VICTIM_DELAY] = np.log1p(delay_s / work_s)
     out[SERVERS] = servers / 8.0
     out[SHARED_FRAC] = shared
+    out[FRAGMENTS] = _fragments(tables, gpus)

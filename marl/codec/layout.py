@@ -8,13 +8,13 @@ from marl.codec.candidates import MODES
 from sim.arrays import IntArray
 from sim.topology.topology import Topology
 
-JOB_FEATURES = 14
+JOB_FEATURES = 15
 GPU_FEATURES = 5
 SERVER_FEATURES = 7
 PAIR_FEATURES = 10
 PEER_FEATURES = 7
 FORWARD_FEATURES = 6
-CONTEXT_FEATURES = 8
+CONTEXT_FEATURES = 9
 
 
 @dataclass(frozen=True)

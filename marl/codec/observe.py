@@ -55,10 +55,7 @@ def _pair_rows(
             any_legal = True
             row = pairs[i, mode]
             row[0] = 1.0
-            placement_costs(tables, job, gpus, row[1:8])
-            first = tables.server_first_gpu[servers[i]]
-            last = tables.server_first_gpu[servers[i] + 1]
-            row[8] = max(counts[i] - len(gpus), 0) / (last - first)
+            placement_costs(tables, job, gpus, row[1:9])
             row[9] = row[1 + SERVERS] * 8.0 <= compact
             mask[i * MODES + mode] = 1
     return any_legal
@@ -130,9 +127,11 @@ def observe_agent(
         can_start = can_start or legal
         fits_compact = fit.compact[own]
         age_s = limits.now_s - tables.submit_s[job]
-        overdue = overdue or (fits_compact and age_s > limits.patience_s)
+        old = age_s >= limits.patience_s
+        overdue = overdue or (fits_compact and old)
         hops = tables.forwards[job]
         job_row(tables, job, age_s, hops, w / width, legal, fits_compact, canvas.jobs[w])
+        canvas.jobs[w, 14] = old
         ahead_h = _work_ahead_h(tables, queued, job, len(summary.capacity))
         _forward_rows(tables, summary, fit, job, own, ahead_h, limits.max_forwards - hops,
                       limits.only_placeable, canvas.forwards[w], sends[w])  # fmt: skip

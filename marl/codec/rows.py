@@ -121,3 +121,4 @@ def context_row(
         others = (load.sum() - load[own]) / (count - 1)
         out[6] = min(max(others - load[own], -4.0), 4.0)
     out[7] = np.log(summary.capacity[own]) / 6.0
+    out[8] = np.log1p(summary.asked[own] / summary.capacity[own])

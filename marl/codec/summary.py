@@ -17,6 +17,7 @@ class Summary(NamedTuple):
     up: FloatArray  # (M,) GPUs of servers that are up
     capacity: FloatArray  # (M,) the same, at least 1: what shares are shares of
     queued: FloatArray  # (M,) waiting jobs
+    asked: FloatArray  # (M,) GPUs that waiting jobs want
     free: FloatArray  # (M,) empty GPUs
     roomiest: FloatArray  # (M,) most empty GPUs on one server that is not wholly empty
     empty_servers: FloatArray  # (M,) wholly empty servers of the largest size
@@ -27,9 +28,9 @@ class Summary(NamedTuple):
 def summarise(tables: Tables, queued: IntArray, running: IntArray, count: int) -> Summary:
     """Rows of all `count` partitions; a server that is away is not there."""
     partition = tables.partition
-    rows = np.zeros((7, count))
+    rows = np.zeros((8, count))
     wanted, up, waiting, free = rows[0], rows[1], rows[2], rows[3]
-    roomiest, empty, largest = rows[4], rows[5], rows[6]
+    roomiest, empty, largest, asked = rows[4], rows[5], rows[6], rows[7]
     largest[:] = 1.0
     for server in range(len(tables.server_rack)):
         if tables.closed[server] > 0:
@@ -54,10 +55,11 @@ def summarise(tables: Tables, queued: IntArray, running: IntArray, count: int) -
     for job in queued:
         wanted[partition[job]] += tables.num_gpus[job]
         waiting[partition[job]] += 1
+        asked[partition[job]] += tables.num_gpus[job]
     for job in running:
         wanted[partition[job]] += tables.num_gpus[job]
     capacity = np.maximum(up, 1.0)
-    return Summary(wanted, up, capacity, waiting, free, roomiest, empty, largest)
+    return Summary(wanted, up, capacity, waiting, asked, free, roomiest, empty, largest)
 
 
 @kernel

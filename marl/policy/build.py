@@ -1,6 +1,7 @@
 """A policy network from plain numbers, so that a file of them and of weights is a policy."""
 
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from gnn.encoder import HierarchicalEncoder
 from marl.codec.layout import GPU_FEATURES, SERVER_FEATURES
@@ -15,8 +16,9 @@ class PolicySpec:
     hidden_dim: int
     rounds: int
     head_dim: int
+    prior_scale: float  # of the linear score that is added to all scores; 0: none
 
-    def as_dict(self) -> dict[str, int]:
+    def as_dict(self) -> dict[str, Any]:
         """Plain form, for files."""
         return asdict(self)
 
@@ -30,4 +32,6 @@ def build_policy(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
         hidden_dim=spec.hidden_dim,
         rounds=spec.rounds,
     )
-    return PairScorePolicy(encoder=encoder, num_racks=num_racks, hidden=spec.head_dim)
+    return PairScorePolicy(
+        encoder=encoder, num_racks=num_racks, hidden=spec.head_dim, prior_scale=spec.prior_scale
+    )

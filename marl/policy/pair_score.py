@@ -16,8 +16,22 @@ from marl.codec.layout import (
     PEER_FEATURES,
 )
 from marl.policy.heads import JointScore, two_layers
+from marl.policy.linear_prior import LinearPrior
 
 MASKED = -1e9  # not -inf: entropies and divergences stay finite
+
+
+TIE = 4  # decimals that tell two logits apart
+
+
+def best_action(logits: Tensor) -> list[int]:
+    """(B,) the greedy actions; the first of those that tie.
+
+    Starts on equal servers have equal scores but for rounding, which depends on the batch: without
+    a tolerance one and the same policy would play differently alone and in a batch.
+    """
+    chosen: list[int] = torch.round(logits, decimals=TIE).argmax(-1).tolist()
+    return chosen
 
 
 class Scores(NamedTuple):
@@ -45,9 +59,17 @@ class PairScorePolicy(nn.Module):
         output: `Scores`
     """
 
-    def __init__(self, *, encoder: HierarchicalEncoder, num_racks: int, hidden: int) -> None:
-        """`hidden`: width of the heads; `num_racks`: racks a partition can have."""
+    def __init__(
+        self, *, encoder: HierarchicalEncoder, num_racks: int, hidden: int, prior_scale: float
+    ) -> None:
+        """`hidden`: width of the heads; `num_racks`: racks a partition can have.
+
+        With `prior_scale` above 0 that times the linear score is added to all scores, and the
+        network's own begin at zero: it learns what to add.
+        """
         super().__init__()
+        self.prior = LinearPrior() if prior_scale > 0.0 else None
+        self.prior_scale = prior_scale
         self.encoder = encoder
         self.num_racks = num_racks
         width = encoder.hidden_dim
@@ -61,6 +83,10 @@ class PairScorePolicy(nn.Module):
         )
         self.wait = two_layers(state, hidden, 1)
         self.value = two_layers(state, hidden, 1)
+        if self.prior is not None:
+            last = (self.key, self.start.score, self.forward_to.score, self.wait[-1])
+            for weights in (each for layer in last for each in layer.parameters()):
+                nn.init.zeros_(weights)
 
     def forward(self, observation: dict[str, Tensor]) -> Scores:
         """Masked logits and the state."""
@@ -76,6 +102,10 @@ class PairScorePolicy(nn.Module):
         forwards = self.forward_to(
             torch.cat([observation["forwards"], peers], -1), jobs, state
         )  # (B, W, M)
+        if self.prior is not None:
+            prior_start, prior_forwards = self.prior(observation)
+            start = start + self.prior_scale * prior_start
+            forwards = forwards + self.prior_scale * prior_forwards
         logits = torch.cat(
             [start.reshape(batch, -1), forwards.reshape(batch, -1), self.wait(state)], -1
         )

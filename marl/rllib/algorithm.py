@@ -1,11 +1,9 @@
 """Multi-agent PPO with one shared policy, on RLlib's new API stack."""
 
-import os
 from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-import ray
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.tune.registry import register_env
@@ -13,29 +11,12 @@ from ray.tune.registry import register_env
 from marl.env.scheduling_env import SchedulingEnv
 from marl.policy.build import PolicySpec
 from marl.rllib.adapter import RllibSchedulingEnv
+from marl.rllib.array_runner import ArrayEnvRunner
+from marl.rllib.cluster import placed
 from marl.rllib.module import PairScoreModule
+from marl.rllib.names import ENV_NAME, RETURN_WINDOW, SHARED, WHOLE_RETURN
+from marl.rllib.ray_spec import RaySpec
 from marl.training.spec import PpoSpec
-
-ENV_NAME = "gpuyard"
-SHARED = "shared"  # the one policy of all agents
-WHOLE_RETURN = "whole_episode_return"
-RETURN_WINDOW = 16  # episodes
-
-
-def start_ray(num_cpus: int, object_store_bytes: int) -> None:
-    """A private Ray on this machine, unless one is running in this process already."""
-    if ray.is_initialized():
-        return
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    ray.init(
-        num_cpus=num_cpus,
-        object_store_memory=object_store_bytes,
-        include_dashboard=False,
-        configure_logging=True,
-        logging_level="ERROR",
-        log_to_driver=False,
-    )
 
 
 def note_whole_episode(
@@ -77,8 +58,12 @@ def build_ppo(
     num_racks: int,
     weights: dict[str, Any] | None,
     seed: int,
+    ray: RaySpec | None = None,
 ) -> PPO:
-    """The algorithm, ready to train; `weights` start the policy, None draws them."""
+    """The algorithm, ready to train; `weights` start the policy, None draws them.
+
+    `ray` says what its processes may use and how lost ones are replaced; None leaves it to RLlib.
+    """
     copies = count()  # RLlib gives all copies of a runner one context: tell them apart here
 
     def create(context: Any) -> RllibSchedulingEnv:
@@ -95,6 +80,7 @@ def build_ppo(
         PPOConfig()
         .environment(ENV_NAME, disable_env_checking=True)
         .env_runners(
+            env_runner_cls=ArrayEnvRunner if ppo.array_runner else None,
             num_env_runners=ppo.env_runners,
             num_envs_per_env_runner=ppo.envs_per_runner,
             rollout_fragment_length="auto",
@@ -111,5 +97,5 @@ def build_ppo(
         .training(**_knobs(ppo))
         .debugging(seed=seed, log_level="ERROR")
     )
-    algorithm: PPO = config.build_algo()
+    algorithm: PPO = (config if ray is None else placed(config, ray)).build_algo()
     return algorithm

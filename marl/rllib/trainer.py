@@ -6,19 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import ray
 import torch
 from ray.rllib.algorithms.ppo import PPO
 
 from marl.policy.pair_score import PairScorePolicy
-from marl.rllib.algorithm import SHARED, WHOLE_RETURN
-from sim.errors import GpuYardError
+from marl.rllib.checkpoint import Maker, checked, seal
+from marl.rllib.names import SHARED, WHOLE_RETURN
+from marl.training.errors import TrainingError
 
 AVERAGE = "average.pt"  # averaged weights, beside RLlib's own files
 RUNAWAY = 1e6  # a weight that large makes no sense of any feature
-
-
-class TrainingError(GpuYardError):
-    """Training cannot go on; the message names the iteration and the last good checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +32,8 @@ class Iteration:
     value_explained: float
     sample_s: float
     learn_s: float
+    env_runners: int  # processes that sampled and are well; 0: the training process samples
+    restarts: int  # of lost env runners so far, in this process's life
 
 
 class Trainer:
@@ -60,6 +60,8 @@ class Trainer:
             value_explained=_number(learned, "vf_explained_var"),
             sample_s=_number(result.get("timers", {}), "env_runner_sampling_timer"),
             learn_s=_number(result.get("timers", {}), "learner_update_timer"),
+            env_runners=int(result["fault_tolerance"]["num_healthy_workers"]),
+            restarts=int(result["fault_tolerance"]["num_remote_worker_restarts"]),
         )
         for key in ("policy_loss", "value_loss", "entropy"):
             if not math.isfinite(getattr(iteration, key)):
@@ -96,22 +98,34 @@ class Trainer:
         for key, value in self.policy().state_dict().items():
             self._average[key].lerp_(value.detach(), 1.0 - self._average_decay)
 
+    @property
+    def iterations_done(self) -> int:
+        """PPO iterations behind this state, over resumes."""
+        return int(self._algorithm.iteration)
+
+    def _maker(self) -> Maker:
+        """What a checkpoint must have been made by to be resumed here."""
+        assert self._algorithm.config is not None
+        model = self._algorithm.config.rl_module_spec.model_config
+        return Maker(type(self._algorithm).__name__, dict(model["spec"]), ray.__version__)
+
     def save(self, folder: Path) -> None:
-        """Write everything that resuming needs."""
+        """Write everything that resuming needs, and seal it."""
         self._algorithm.save_to_path(str(folder.resolve()))
         torch.save(self._average, folder / AVERAGE)
+        seal(folder, self._maker(), self.iterations_done)
 
     def restore(self, folder: Path) -> None:
-        """Go on from what `save` wrote; weights, optimiser and counters."""
-        if not (folder / "rllib_checkpoint.json").is_file():
-            raise TrainingError(
-                f"{folder}: there is no training checkpoint; give the folder of a training run "
-                "(the one that holds `checkpoint`) as resume=FOLDER"
-            )
+        """Go on from what `save` wrote; weights, optimiser and counters.
+
+        Raises:
+            TrainingError: it is not whole, or of another training.
+        """
+        checked(folder, self._maker())
         try:
             average = torch.load(folder / AVERAGE, weights_only=True)
             self._algorithm.restore_from_path(str(folder.resolve()))
-        except Exception as error:  # RLlib raises whatever its parts raise on a broken file
+        except Exception as error:  # RLlib raises whatever its parts raise
             raise TrainingError(f"resume={folder}: cannot be read ({error})") from error
         self._use_given_rate()
         self._average = average

@@ -10,10 +10,12 @@ from marl.codec.rounds import CodecRules, Rounds
 from marl.codec.stack import stack
 from marl.env.episode import NEEDS
 from marl.policy.build import PolicySpec, build_policy
-from marl.policy.pair_score import PairScorePolicy
+from marl.policy.pair_score import PairScorePolicy, best_action
 from marl.training.policy_file import PolicyFileError, load_policy, read_spec
 from sim.decision import Decision
 from sim.view import ClusterView
+
+PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
 
 
 class MarlScheduler:
@@ -30,13 +32,16 @@ class MarlScheduler:
     needs = NEEDS
 
     def __init__(self, *, checkpoint: str | None, untrained: bool) -> None:
-        """Read the policy in folder `checkpoint`; `untrained` takes its sizes, not its weights."""
+        """Read the policy in folder `checkpoint`, or the one that comes along (`pretrained`).
+
+        `untrained` takes its sizes, not its weights.
+        """
         if checkpoint is None:
             raise PolicyFileError(
-                "scheduler=marl needs a trained policy; add checkpoint=FOLDER, the `policy` folder "
-                "that scripts/train.py wrote"
+                "scheduler=marl needs a trained policy; add checkpoint=pretrained, or "
+                "checkpoint=FOLDER, the `policy` folder that scripts/train.py wrote"
             )
-        self._folder = Path(checkpoint)
+        self._folder = PRETRAINED if checkpoint == "pretrained" else Path(checkpoint)
         self._untrained = untrained
         if untrained:
             self.name = "marl_untrained"
@@ -62,7 +67,7 @@ class MarlScheduler:
             return Decision()
         with torch.no_grad():
             scores = policy(stack(list(seen.values())))
-        chosen = scores.logits.argmax(-1).tolist()
+        chosen = best_action(scores.logits)
         return rounds.decide(view, dict(zip(seen, chosen, strict=True)))
 
     def _ready(self, view: ClusterView) -> tuple[PairScorePolicy, Rounds]:

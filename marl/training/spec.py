@@ -24,13 +24,19 @@ class PpoSpec:
     env_runners: int  # 0: sample in the training process
     envs_per_runner: int
     checkpoint_every: int  # iterations
+    array_runner: bool  # sample in arrays; False: by RLlib's own runner, the slow reference
 
 
 @dataclass(frozen=True, kw_only=True)
 class WarmStartSpec:
-    """Imitation of the teacher before PPO (as DL2 starts from a heuristic)."""
+    """What precedes PPO: imitation of a teacher (as DL2 starts from a heuristic), or values only.
+
+    Where the teacher is the network itself, which begins as the linear score, only its values are
+    fitted: PPO's first advantages then mean something.
+    """
 
     episodes: int  # windows played by the teacher; 0: no warm start
+    by_rule: bool  # the teacher is the rule of `marl.training.teacher`; False: the network itself
     least_speed: float  # predicted combined speed above which the teacher shares a GPU
     epochs: int
     minibatch: int

@@ -28,6 +28,8 @@ class RuleTeacher:
     def act(self, observation: Observation) -> int:
         """The action of one agent."""
         mask = observation["action_mask"] > 0
+        if not mask[:-1].any():
+            return self.layout.wait  # it is another agent's turn
         starts, forwards = self._starts(observation), self._forwards(observation, mask)
         can_start = np.isfinite(starts).any(axis=1)
         can_forward = np.isfinite(forwards).any(axis=1)

@@ -14,9 +14,8 @@ from torch.nn import functional
 from marl.codec.rounds import Observation
 from marl.codec.stack import stack
 from marl.env.scheduling_env import SchedulingEnv
-from marl.policy.pair_score import PairScorePolicy
+from marl.policy.pair_score import PairScorePolicy, best_action
 from marl.training.spec import WarmStartSpec
-from marl.training.teacher import RuleTeacher
 
 
 @dataclass(frozen=True)
@@ -28,8 +27,21 @@ class Lessons:
     returns: Tensor  # (N,) discounted by agent step
 
 
+Teacher = Callable[[Observation], int]
+
+
+def greedy(policy: PairScorePolicy) -> Teacher:
+    """The network as its own teacher."""
+
+    def act(observation: Observation) -> int:
+        with torch.no_grad():
+            return best_action(policy(stack([observation])).logits)[0]
+
+    return act
+
+
 def play(
-    env: SchedulingEnv, teacher: RuleTeacher, episodes: int, gamma: float, seed: int,
+    env: SchedulingEnv, teacher: Teacher, episodes: int, gamma: float, seed: int,
     progress: Callable[[], None],
 ) -> Lessons:  # fmt: skip
     """Let the teacher play; only decisions with a choice are kept."""
@@ -49,12 +61,12 @@ def play(
 Track = tuple[list[Observation], list[int], list[float]]
 
 
-def _play_one(env: SchedulingEnv, teacher: RuleTeacher, seed: int) -> list[Track]:
+def _play_one(env: SchedulingEnv, teacher: Teacher, seed: int) -> list[Track]:
     """One episode: per agent its observations, actions, and reward until its next turn."""
     tracks: dict[str, Track] = {agent: ([], [], []) for agent in env.possible_agents}
     observations, _ = env.reset(seed=seed)
     while env.agents:
-        chosen = {a: teacher.act(o) for a, o in observations.items() if a in env.agents}
+        chosen = {a: teacher(o) for a, o in observations.items() if a in env.agents}
         for agent, action in chosen.items():
             if observations[agent]["action_mask"][:-1].any():
                 tracks[agent][0].append(observations[agent])
@@ -89,7 +101,7 @@ def imitate(
             scores = policy(batch)
             choice = functional.cross_entropy(scores.logits, lessons.actions[rows])
             judged = functional.smooth_l1_loss(policy.values(scores.state), lessons.returns[rows])
-            loss = choice + spec.value_weight * judged
+            loss = spec.by_rule * choice + spec.value_weight * judged
             optimiser.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)

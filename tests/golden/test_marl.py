@@ -25,7 +25,7 @@ TRACE = [Job(0, 1, 10), Job(1, 1, 4), Job(2, 1, 6), Job(3, 1, 2)]  # all arrive 
 
 @pytest.fixture
 def eager(tmp_path: Path) -> MarlScheduler:
-    spec = PolicySpec(gpu_dim=2, hidden_dim=4, rounds=1, head_dim=4)
+    spec = PolicySpec(gpu_dim=2, hidden_dim=4, rounds=1, head_dim=4, prior_scale=0.0)
     policy = build_policy(spec, num_racks=1)
     with torch.no_grad():
         for weights in policy.parameters():

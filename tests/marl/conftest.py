@@ -11,7 +11,7 @@ def one_ray() -> Iterator[None]:
     """A small private Ray, started when the first test asks."""
     import ray
 
-    from marl.rllib.algorithm import start_ray
+    from marl.rllib.cluster import start_ray
 
     start_ray(num_cpus=1, object_store_bytes=100_000_000)
     yield

@@ -20,7 +20,7 @@ from tests.marl.games import any_legal
 
 @dataclass(frozen=True)
 class Round:
-    """One round: who saw what of which run, and who has waited already."""
+    """One turn: who saw what of which run, and who had waited already."""
 
     simulator: Simulator
     view: ClusterView
@@ -33,11 +33,16 @@ class Round:
         return self.rounds.rules
 
     def window(self, agent: int) -> list[int]:
-        """The first waiting jobs by predicted work left, said in plain words."""
-        jobs = self.view.jobs
+        """The oldest few that are out of patience, then those with least predicted work left."""
+        jobs, most = self.view.jobs, self.rules.window
         here = [j for j in self.view.queued.tolist() if jobs.partition[j] == agent]
         left_s = jobs.predicted_remaining_s
-        return sorted(here, key=lambda j: left_s[j])[: self.rules.window]
+        old = []
+        if len(here) > most:
+            old = [j for j in here if self.view.now_s - jobs.submit_s[j] >= self.rules.patience_s]
+            old = sorted(old, key=lambda j: jobs.submit_s[j])[: most // 4]
+        rest = sorted((j for j in here if j not in old), key=lambda j: left_s[j])
+        return [*old, *rest][:most]
 
     def servers(self, agent: int) -> list[int]:
         return np.flatnonzero(self.view.partition_of_server == agent).tolist()

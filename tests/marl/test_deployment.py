@@ -13,14 +13,14 @@ from marl.codec.rounds import CodecRules
 from marl.codec.stack import stack
 from marl.env.scheduling_env import SchedulingEnv
 from marl.policy.build import PolicySpec, build_policy
-from marl.policy.pair_score import PairScorePolicy
+from marl.policy.pair_score import PairScorePolicy, best_action
 from marl.schedulers.marl import MarlScheduler
 from marl.training.policy_file import PolicyFileError, load_policy, save_policy
 from sim.run import Run
 from sim.simulator import simulate
 from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, env_of, mixed_game
 
-SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8)
+SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
 
 
 def policy_of(seed: int, racks: int = 2) -> PairScorePolicy:
@@ -55,7 +55,7 @@ def greedy_episode(env: SchedulingEnv, policy: PairScorePolicy) -> None:
     observations, _ = env.reset(seed=0)
     while env.agents:
         with torch.no_grad():
-            chosen = policy(stack(list(observations.values()))).logits.argmax(-1).tolist()
+            chosen = best_action(policy(stack(list(observations.values()))).logits)
         observations, *_ = env.step(dict(zip(observations, chosen, strict=True)))
 
 
@@ -122,8 +122,8 @@ def test_missing_and_truncated_weights_are_named(folder: Path):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", "null", "3", '{"format": 1}', '{"format": 1, "policy": {}, "rules": {}}',
-     '{"format": 1, "policy": 4, "rules": 5}', "\x00\x01"],
+    ["", "[]", "{}", "null", "3", '{"format": 2}', '{"format": 2, "policy": {}, "rules": {}}',
+     '{"format": 2, "policy": 4, "rules": 5}', "\x00\x01"],
 )  # fmt: skip
 def test_a_foreign_description_is_named(folder: Path, text: str):
     (folder / "policy.json").write_text(text)

@@ -73,7 +73,7 @@ GAME, BURSTS, RULES = (
     CodecRules(window=4, only_placeable=True, sharing=False, patience_s=1e9),
 )
 
-POLICY = PolicySpec(gpu_dim=4, hidden_dim=16, rounds=1, head_dim=16)
+POLICY = PolicySpec(gpu_dim=4, hidden_dim=16, rounds=1, head_dim=16, prior_scale=0.0)
 PPO = ppo_spec(
     iterations=12,
     time_budget_s=None,

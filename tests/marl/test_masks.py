@@ -62,8 +62,10 @@ def check_agent(now: Round, agent: int) -> None:
     sends = {(w, m) for w, job in enumerate(window) for m in range(view.num_partitions)
              if not forced and may_forward(now, agent, job, m)}  # fmt: skip
     if agent not in now.seen:
-        assert agent in now.waited or not (can_start or sends)
+        earlier = any(other < agent for other in now.seen)  # whose turn comes first
+        assert earlier or agent in now.waited or not (can_start or sends)
         return
+    assert not any(other < agent for other in now.seen)
     mask = now.seen[agent]["action_mask"]
     allowed = starts_of(now, agent)
     for (w, s), expected in starts.items():

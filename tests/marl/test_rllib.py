@@ -15,13 +15,13 @@ from marl.codec.stack import stack
 from marl.env.scheduling_env import SchedulingEnv
 from marl.policy.build import PolicySpec
 from marl.rllib.adapter import ALL, RllibSchedulingEnv
-from marl.rllib.algorithm import SHARED
+from marl.rllib.names import SHARED
 from marl.rllib.trainer import TrainingError
 from tests.marl.games import MIXED_JOBS, any_legal, env_of, mixed_game, ppo_spec
 
 pytestmark = pytest.mark.ray
 
-POLICY = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8)
+POLICY = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
 PPO = ppo_spec(
     iterations=2,
     time_budget_s=None,

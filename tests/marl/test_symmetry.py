@@ -14,7 +14,7 @@ from marl.policy.pair_score import PairScorePolicy
 from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, mixed_game
 from tests.marl.playing import play
 
-SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8)
+SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
 
 
 def loud_policy(racks: int) -> PairScorePolicy:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from marl.rllib.checkpoint_store import last_whole
 from marl.training.policy_file import load_policy
 
 pytestmark = pytest.mark.ray
@@ -116,7 +117,7 @@ def test_what_was_learnt_so_far_stays(interrupted: Interrupted):
     assert (spec.hidden_dim, spec.head_dim, rules.window) == (8, 8, 16)
     assert all(torch.isfinite(weights).all() for weights in policy.parameters())
     assert json.loads((folder / "record.json").read_text())["program"] == "train"
-    assert (folder / "checkpoint" / "rllib_checkpoint.json").is_file()
+    assert (last_whole(folder) / "rllib_checkpoint.json").is_file()
     assert (folder / "config.yaml").is_file()
 
 
@@ -179,4 +180,6 @@ def test_a_truncated_checkpoint_is_refused(interrupted: Interrupted, tmp_path: P
             half = path.suffix == ".pkl"
             copy.write_bytes(path.read_bytes()[: path.stat().st_size // (2 if half else 1)])
     message = said(train(tmp_path / "run", f"resume={broken.parent}", "algo.iterations=9"))
-    assert f"resume={broken}: cannot be read" in message
+    assert f"resume={broken.parent}: none of its checkpoints is whole" in message
+    assert f"{broken}/iteration_" in message
+    assert "it was cut off or changed" in message

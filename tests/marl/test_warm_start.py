@@ -12,7 +12,13 @@ from marl.training.warm_start import imitate, play
 from tests.marl.games import MIXED_JOBS, RandomJobs, any_legal, env_of, mixed_game, total_rewards
 
 SPEC = WarmStartSpec(
-    episodes=20, least_speed=1.2, epochs=40, minibatch=64, learning_rate=5e-3, value_weight=0.1
+    episodes=20,
+    by_rule=True,
+    least_speed=1.2,
+    epochs=40,
+    minibatch=64,
+    learning_rate=5e-3,
+    value_weight=0.1,
 )
 
 
@@ -51,7 +57,7 @@ def test_returns_are_discounted_by_an_agents_own_steps():
     env = env_of(mixed_game(), MIXED_JOBS)
     ticks: list[None] = []
     near, far = (
-        play(env, teacher_of(env.layout), 2, gamma, 0, lambda: ticks.append(None))
+        play(env, teacher_of(env.layout).act, 2, gamma, 0, lambda: ticks.append(None))
         for gamma in (0.0, 1.0)
     )
     assert len(ticks) == 4
@@ -65,14 +71,16 @@ def test_returns_are_discounted_by_an_agents_own_steps():
 
 def test_imitation_agrees_with_the_teacher():
     env = env_of(mixed_game(), MIXED_JOBS)
-    lessons = play(env, teacher_of(env.layout), SPEC.episodes, 0.99, 0, lambda: None)
+    lessons = play(env, teacher_of(env.layout).act, SPEC.episodes, 0.8, 0, lambda: None)
     torch.manual_seed(0)
-    policy = build_policy(PolicySpec(gpu_dim=8, hidden_dim=32, rounds=1, head_dim=32), 2)
+    policy = build_policy(
+        PolicySpec(gpu_dim=8, hidden_dim=32, rounds=1, head_dim=32, prior_scale=0.0), 2
+    )
     told = list(imitate(policy, lessons, SPEC, 0))
     assert len(told) == SPEC.epochs
     assert told[-1][0] < told[0][0]
     assert told[-1][1] > 0.9
-    unseen = play(env, teacher_of(env.layout), 2, 0.99, 777, lambda: None)
+    unseen = play(env, teacher_of(env.layout).act, 8, 0.8, 777, lambda: None)
     with torch.no_grad():
         scores = policy(unseen.observations)
         values = policy.values(scores.state)

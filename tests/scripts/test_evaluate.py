@@ -28,7 +28,7 @@ FEW = (
 @pytest.fixture(scope="session")
 def policy(tmp_path_factory):
     """A policy folder with fresh weights."""
-    spec = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8)
+    spec = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
     folder = tmp_path_factory.mktemp("policy")
     rules = CodecRules(window=4, only_placeable=True, sharing=True, patience_s=1e9)
     save_policy(folder, build_policy(spec, 4), spec, rules)

@@ -1,0 +1,118 @@
+"""A checkpoint folder: sealed by a manifest of what is in it and what made it, checked before use.
+
+RLlib pickles its state, and a pickle that was cut off or comes from elsewhere fails in many ways,
+some of them late. Nothing of a folder is unpickled before its manifest agrees with it.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from marl.training.errors import CheckpointError
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+ADVICE = "resume from another checkpoint, or start a new training without resume="
+
+
+@dataclass(frozen=True)
+class Maker:
+    """What made a checkpoint; only the same can go on with it."""
+
+    algorithm: str
+    policy: Mapping[str, Any]  # sizes of the network
+    ray: str  # version: RLlib promises nothing about pickles of another one
+
+    def difference(self, other: "Maker") -> str | None:
+        """The first thing in which `other` differs, in words; None if nothing does."""
+        for key, mine in asdict(self).items():
+            theirs = getattr(other, key)
+            if mine != theirs:
+                return f"its {key} is {theirs}, this training's {mine}"
+        return None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a whole checkpoint holds."""
+
+    maker: Maker
+    iteration: int
+    files: Mapping[str, tuple[int, str]]  # path within the folder -> bytes, SHA-256
+
+
+def seal(folder: Path, maker: Maker, iteration: int) -> None:
+    """Write the manifest of all files in `folder`, once they are on the disk."""
+    files = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        _flush(path)
+        content = path.read_bytes()
+        files[path.relative_to(folder).as_posix()] = [len(content), _digest(content)]
+    text = {"format": FORMAT, "iteration": iteration, "maker": asdict(maker), "files": files}
+    (folder / MANIFEST).write_text(json.dumps(text, indent=1), encoding="utf-8")
+    _flush(folder / MANIFEST)
+
+
+def checked(folder: Path, maker: Maker | None) -> Manifest:
+    """The manifest of `folder`, after comparing every file with it.
+
+    With a `maker`, the checkpoint must also be of the same making.
+
+    Raises:
+        CheckpointError: naming the file, what is wrong with it and what to do.
+    """
+    found = read_manifest(folder)
+    for name, (size, digest) in found.files.items():
+        path = folder / name
+        if not path.is_file():
+            raise CheckpointError(f"{path}: is missing; {ADVICE}")
+        content = path.read_bytes()
+        if len(content) != size:
+            raise CheckpointError(
+                f"{path}: has {len(content)} bytes of {size}: it was cut off or changed; {ADVICE}"
+            )
+        if _digest(content) != digest:
+            raise CheckpointError(f"{path}: its content was changed; {ADVICE}")
+    difference = None if maker is None else maker.difference(found.maker)
+    if difference is not None:
+        raise CheckpointError(
+            f"{folder}: was made by another training: {difference}; repeat that training's "
+            f"overrides, or {ADVICE}"
+        )
+    return found
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """What `folder` should hold, by its manifest alone.
+
+    Raises:
+        CheckpointError: there is no manifest, or it is none of ours.
+    """
+    path = folder / MANIFEST
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found["format"] != FORMAT:
+            raise CheckpointError(f"{path}: format {found['format']}, this version reads {FORMAT}")
+        files = {str(name): (int(size), str(sum_)) for name, (size, sum_) in found["files"].items()}
+        return Manifest(Maker(**found["maker"]), int(found["iteration"]), files)
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"{path} is not there, so {folder} is no whole training checkpoint; give the folder "
+            "of a training run (the one that holds `checkpoint`) as resume=FOLDER"
+        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path}: is no manifest of a checkpoint ({error!r})") from None
+
+
+def _flush(path: Path) -> None:
+    """Have the disk hold what was written, so that a power cut leaves no hole behind a manifest."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,122 @@
+"""Hyper-parameter search by Ray Tune: trials of one function, judged by one number, lower first."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+from ray.tune.schedulers import ASHAScheduler
+from ray.tune.search.basic_variant import BasicVariantGenerator
+
+from marl.rllib.ray_spec import RaySpec
+from marl.rllib.search_spec import SearchSpec
+
+JUDGED = "best_jct_s"
+ITERATION = "iteration"
+STORE = "tune"  # folder of Tune's own files
+Trial = Callable[[dict[str, Any]], None]  # trains with the values given; reports on its way
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """How one trial ended."""
+
+    name: str
+    values: Mapping[str, Any]  # key -> value tried
+    best_jct_s: float | None  # None: nothing was judged
+    iterations: int
+    wall_s: float
+    error: str | None
+
+
+def report(iteration: int, best_jct_s: float) -> None:
+    """Tell Tune how far the trial of this process is; it may end the process here."""
+    tune.report({ITERATION: iteration, JUDGED: best_jct_s})
+
+
+def trial_name() -> str:
+    """Of the trial that this process runs; the same after a restart."""
+    return str(tune.get_context().get_trial_id())
+
+
+def search(
+    trial: Trial, spec: SearchSpec, *, ray: RaySpec, folder: Path, iterations: int, seed: int,
+    resume: bool,
+) -> list[TrialResult]:  # fmt: skip
+    """Run the trials, best first; those without a result last.
+
+    Args:
+        trial: run in a process of its own for each point of the space.
+        spec: the space and how it is searched.
+        ray: what one trial may use.
+        folder: where Tune keeps its files.
+        iterations: that a trial makes at most.
+        seed: of the points drawn.
+        resume: go on with the search in `folder`: finished trials are kept, others begin again.
+    """
+    trainable = tune.with_resources(trial, _resources(ray))
+    path = str((folder / STORE).resolve())
+    if resume and tune.Tuner.can_restore(path):
+        tuner = tune.Tuner.restore(path, trainable, resume_unfinished=True, restart_errored=True)
+    else:
+        tuner = tune.Tuner(
+            trainable,
+            param_space={str(entry["key"]): _domain(entry) for entry in spec.space},
+            tune_config=tune.TuneConfig(
+                metric=JUDGED,
+                mode="min",
+                num_samples=spec.samples,
+                max_concurrent_trials=spec.max_concurrent,
+                search_alg=BasicVariantGenerator(random_state=seed),
+                scheduler=_scheduler(spec, iterations),
+            ),
+            run_config=tune.RunConfig(name=STORE, storage_path=str(folder.resolve()), verbose=0),
+        )
+    found = [_result(each) for each in tuner.fit()]
+    return sorted(
+        found, key=lambda each: (each.best_jct_s is None, each.best_jct_s or 0.0, each.name)
+    )
+
+
+def _resources(ray: RaySpec) -> tune.PlacementGroupFactory:
+    """What a trial holds while it runs: its own process, env runners and learners."""
+    runner = {"CPU": ray.num_cpus_per_env_runner, "GPU": ray.num_gpus_per_env_runner}
+    learner = {"CPU": ray.num_cpus_per_learner, "GPU": ray.num_gpus_per_learner}
+    parts = [{"CPU": 1.0}] + [runner] * ray.num_env_runners + [learner] * ray.num_learners
+    return tune.PlacementGroupFactory([{k: v for k, v in part.items() if v} for part in parts])
+
+
+def _scheduler(spec: SearchSpec, iterations: int) -> ASHAScheduler | None:
+    """Successive halving (Li et al., MLSys 2020), if trials may be stopped early."""
+    if spec.grace_iterations is None:
+        return None
+    return ASHAScheduler(
+        time_attr=ITERATION,
+        max_t=iterations,
+        grace_period=min(spec.grace_iterations, iterations),
+        reduction_factor=spec.reduction_factor,
+    )
+
+
+def _domain(entry: Mapping[str, Any]) -> Any:
+    """Tune's form of one dimension of the space."""
+    kind = entry["type"]
+    if kind == "grid":
+        return tune.grid_search(list(entry["values"]))
+    if kind == "choice":
+        return tune.choice(list(entry["values"]))
+    draw = {"uniform": tune.uniform, "loguniform": tune.loguniform, "randint": tune.randint}[kind]
+    return draw(entry["low"], entry["high"])
+
+
+def _result(found: Any) -> TrialResult:
+    metrics = found.metrics or {}
+    return TrialResult(
+        name=str(metrics.get("trial_id") or Path(found.path).name),
+        values=dict(found.config or {}),
+        best_jct_s=metrics.get(JUDGED),
+        iterations=int(metrics.get(ITERATION, 0)),
+        wall_s=float(metrics.get("time_total_s", 0.0)),
+        error=None if found.error is None else str(found.error).strip().splitlines()[-1],
+    )

@@ -1,0 +1,74 @@
+"""The array runner hands the learner what RLlib's own runner does."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from ray.rllib.core.columns import Columns
+
+from tests.marl.test_rllib import PPO, arguments, sampled
+
+ONE = replace(PPO, envs_per_runner=1)
+
+
+def decided(chunks: list[Any]) -> dict[str, list[tuple[bytes, int, float, float]]]:
+    """Agent -> (window seen, action, reward, value of the drawn action's logarithm)."""
+    found: dict[str, list[tuple[bytes, int, float, float]]] = {}
+    for chunk in chunks:
+        for name, agent in chunk.agent_episodes.items():
+            count = len(agent)
+            seen = np.asarray(agent.get_observations(slice(0, count))["jobs"])
+            log_p = agent.get_extra_model_outputs(Columns.ACTION_LOGP, slice(0, count))
+            rows = zip(seen, agent.get_actions(), agent.get_rewards(), log_p, strict=True)
+            found.setdefault(f"{chunk.id_}/{name}", []).extend(
+                (o.tobytes(), int(a), float(r), float(p)) for o, a, r, p in rows
+            )
+    return found
+
+
+@pytest.mark.parametrize("arrays", [True, False])
+def test_logits_and_probabilities_belong_to_the_actions(ppo_of: Callable[..., Any], arrays: bool):
+    chunks = sampled(ppo_of(**arguments(ppo=replace(PPO, array_runner=arrays))), 4, 60)
+    turns = 0
+    for chunk in chunks:
+        for agent in chunk.agent_episodes.values():
+            count = len(agent)
+            logits = np.asarray(
+                agent.get_extra_model_outputs(Columns.ACTION_DIST_INPUTS, slice(0, count))
+            )
+            log_p = np.asarray(agent.get_extra_model_outputs(Columns.ACTION_LOGP, slice(0, count)))
+            actions = np.asarray(agent.get_actions())
+            whole = logits - np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1))[:, None]
+            whole -= logits.max(1, keepdims=True)
+            assert whole[np.arange(count), actions] == pytest.approx(log_p, abs=1e-4)
+            turns += count
+    assert turns >= 200
+
+
+def test_greedy_play_is_the_same_by_both_runners(ppo_of: Callable[..., Any]):
+    """Without exploration nothing is drawn, so both see, do and earn the same, turn by turn."""
+    plays = []
+    for arrays in (True, False):
+        algorithm = ppo_of(**arguments(ppo=replace(ONE, array_runner=arrays)))
+        chunks = algorithm.env_runner.sample(num_timesteps=150, explore=False)
+        plays.append(list(decided(chunks).values()))
+    ours, theirs = plays
+    compared = 0
+    for mine, other in zip(ours, theirs, strict=False):  # the last fragment's length may differ
+        shared = min(len(mine), len(other)) - 1  # the last reward may still be growing
+        assert [row[:2] for row in mine[:shared]] == [row[:2] for row in other[:shared]]
+        assert [row[2] for row in mine[:shared]] == pytest.approx(
+            [row[2] for row in other[:shared]], rel=1e-4, abs=1e-5
+        )
+        compared += shared
+    assert compared > 60
+
+
+def test_weights_reach_the_runner(trainer_of: Callable[..., Any]):
+    trainer = trainer_of(**arguments())
+    trainer.iterate()
+    learner = trainer.policy().state_dict()
+    runner = trainer._algorithm.env_runner.module["shared"].policy.state_dict()
+    assert all(np.allclose(learner[key], runner[key]) for key in learner)

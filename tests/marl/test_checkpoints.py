@@ -1,0 +1,244 @@
+"""Checkpoints are whole or refused by name, the last few stay, and a killed training goes on."""
+
+import csv
+import json
+import logging
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from marl.policy.build import PolicySpec
+from marl.rllib.checkpoint import MANIFEST, Maker, checked, seal
+from marl.rllib.checkpoint_store import add_checkpoint, checkpoints, last_whole
+from marl.training.errors import CheckpointError
+from marl.training.policy_file import FORMAT, PolicyFileError, load_policy
+from tests.marl.games import RULES
+from tests.marl.test_rllib import POLICY, arguments
+
+ROOT = Path(__file__).resolve().parents[2]
+MAKER = Maker("PPO", {"hidden_dim": 8}, "2.60.0")
+EVERY = 3  # iterations between checkpoints of the killed training
+TINY = (
+    "topology=small_leaf_spine", "workload=venus_like", "agents.count=2", "workload.num_jobs=40",
+    "workload.thin=1", "algo.batch_agent_steps=64", "algo.minibatch_agent_steps=32",
+    "algo.epochs=1", "ray.num_envs_per_env_runner=2", f"algo.checkpoint_every={EVERY}",
+    "warm_start=none", "validation_windows=1", "validate_every=50", "encoder.hidden_dim=8",
+    "encoder.gpu_dim=4", "policy.head_dim=8",
+)  # fmt: skip
+
+
+def fill(folder: Path, iteration: int = 1, maker: Maker = MAKER) -> None:
+    (folder / "learner").mkdir(parents=True, exist_ok=True)
+    (folder / "learner" / "state.pkl").write_bytes(pickle.dumps(list(range(100))))
+    (folder / "average.pt").write_bytes(b"weights")
+    seal(folder, maker, iteration)
+
+
+def run_with(folder: Path, *iterations: int, keep: int = 9) -> Path:
+    for number in iterations:
+        add_checkpoint(folder, number, lambda part, n=number: fill(part, n), keep=keep)
+    return folder
+
+
+def test_what_was_sealed_is_whole(tmp_path: Path):
+    fill(tmp_path, 7)
+    found = checked(tmp_path, MAKER)
+    assert (found.iteration, found.maker) == (7, MAKER)
+    assert set(found.files) == {"learner/state.pkl", "average.pt"}
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[3] ^= 1
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [(cut, "bytes of"), (flip, "its content was changed"), (Path.unlink, "is missing")],
+)
+def test_a_harmed_file_is_named_with_the_fault_and_the_fix(
+    tmp_path: Path, harm: Callable[[Path], None], told: str
+):
+    fill(tmp_path)
+    harm(tmp_path / "learner" / "state.pkl")
+    with pytest.raises(CheckpointError, match=rf"state\.pkl: .*{told}.*resume from another"):
+        checked(tmp_path, MAKER)
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (Maker("APPO", {"hidden_dim": 8}, "2.60.0"), "its algorithm is APPO"),
+        (Maker("PPO", {"hidden_dim": 16}, "2.60.0"), "its policy is .*16"),
+        (Maker("PPO", {"hidden_dim": 8}, "2.59.0"), r"its ray is 2\.59\.0"),
+    ],
+)
+def test_a_checkpoint_of_another_making_is_refused(tmp_path: Path, other: Maker, told: str):
+    fill(tmp_path, maker=other)
+    with pytest.raises(CheckpointError, match=told):
+        checked(tmp_path, MAKER)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"format": 1}', '{"format": 9}', '{"form'])
+def test_a_manifest_that_is_none_is_refused(tmp_path: Path, text: str):
+    fill(tmp_path)
+    (tmp_path / MANIFEST).write_text(text)
+    with pytest.raises(CheckpointError, match=MANIFEST):
+        checked(tmp_path, MAKER)
+
+
+def test_the_last_few_stay(tmp_path: Path):
+    assert list(checkpoints(run_with(tmp_path, 2, 4, 6, 8, keep=3))) == [4, 6, 8]
+
+
+def test_an_earlier_one_resumed_ends_the_later_history(tmp_path: Path):
+    run_with(tmp_path, 2, 4, 6)
+    assert list(checkpoints(run_with(tmp_path, 3))) == [2, 3]
+
+
+def test_a_save_that_fails_leaves_the_others_as_they_were(tmp_path: Path):
+    run_with(tmp_path, 2)
+
+    def fail(part: Path) -> None:
+        (part / "half").write_text("")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        add_checkpoint(tmp_path, 4, fail, keep=3)
+    assert list(checkpoints(tmp_path)) == [2]
+    assert last_whole(tmp_path).name == "iteration_000002"
+
+
+def test_the_last_whole_one_is_resumed_and_the_others_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    run_with(tmp_path, 2, 4, 6)
+    cut(checkpoints(tmp_path)[6] / "average.pt")
+    (checkpoints(tmp_path)[4] / MANIFEST).unlink()
+    with caplog.at_level(logging.WARNING):
+        assert last_whole(tmp_path) == checkpoints(tmp_path)[2]
+    assert "iteration_000006/average.pt" in caplog.text
+    assert "iteration_000004/manifest.json" in caplog.text
+    cut(checkpoints(tmp_path)[2] / "average.pt")
+    with pytest.raises(CheckpointError, match=r"none .* is whole.*iteration_000006/average\.pt"):
+        last_whole(tmp_path)
+    with pytest.raises(CheckpointError, match=r"resume=FOLDER"):
+        last_whole(tmp_path / "elsewhere")
+
+
+class Evil:
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.touch, (self.mark,)
+
+
+def test_a_policy_file_runs_no_code(tmp_path: Path):
+    """Weights are read as weights only: a pickle that would run something is refused unrun."""
+    torch.save({"weights": Evil(tmp_path / "ran")}, tmp_path / "policy.pt")
+    text = {"format": FORMAT, "policy": policy_numbers(), "rules": rules_numbers()}
+    (tmp_path / "policy.json").write_text(json.dumps(text))
+    with pytest.raises(PolicyFileError, match=r"policy\.pt"):
+        load_policy(tmp_path, 1)
+    assert not (tmp_path / "ran").exists()
+    torch.load(tmp_path / "policy.pt", weights_only=False)
+    assert (tmp_path / "ran").exists()  # the trap works
+
+
+def policy_numbers() -> dict[str, object]:
+    return {field.name: 4 if field.type is int else 0.0 for field in fields(PolicySpec)}
+
+
+def rules_numbers() -> dict[str, object]:
+    return asdict(RULES)
+
+
+def command(folder: Path, *words: str) -> list[str]:
+    script = str(ROOT / "scripts" / "train.py")
+    return [sys.executable, script, *TINY, f"hydra.run.dir={folder}", *words]
+
+
+def environment() -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if k not in {"DEBUG", "HYDRA_FULL_ERROR"}}
+    return kept | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def curve(folder: Path) -> list[int]:
+    path = folder / "learning_curve.csv"
+    rows = csv.DictReader(path.open()) if path.is_file() else []
+    return [int(row["iteration"]) for row in rows]
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
+    """A training whose driver was killed with -9 on its way, and its last finished iteration."""
+    folder = tmp_path_factory.mktemp("killed") / "run"
+    log = (folder.parent / "log").open("w")
+    running = subprocess.Popen(
+        command(folder, "algo.iterations=100000"), cwd=folder.parent, env=environment(),
+        stdout=log, stderr=log, start_new_session=True,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 240
+        while len(curve(folder)) < 3 * EVERY and running.poll() is None:
+            assert time.monotonic() < deadline, (folder.parent / "log").read_text()
+            time.sleep(0.05)
+        os.kill(running.pid, signal.SIGKILL)
+        assert running.wait(timeout=30) == -signal.SIGKILL
+        yield folder, curve(folder)[-1]
+    finally:
+        if running.poll() is None:
+            running.kill()
+
+
+@pytest.mark.ray
+def test_a_killed_driver_loses_less_than_one_interval(killed: tuple[Path, int]):
+    folder, last = killed
+    kept = checked(last_whole(folder), None).iteration
+    assert last - EVERY < kept <= last + 1
+
+
+@pytest.mark.ray
+def test_the_same_command_goes_on_after_the_kill(killed: tuple[Path, int]):
+    folder, _ = killed
+    kept = checked(last_whole(folder), None).iteration
+    done = subprocess.run(
+        command(folder, "resume=auto", f"algo.iterations={kept + 4}"), cwd=folder.parent,
+        env=environment(), capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert curve(folder) == list(range(kept + 5))  # each iteration once, those lost done again
+    rows = list(csv.DictReader((folder / "learning_curve.csv").open()))
+    steps = [int(row["agent_steps"]) for row in rows[1:]]
+    assert all(later - earlier >= 64 for earlier, later in zip([0, *steps], steps, strict=False))
+    assert max(checkpoints(folder)) == kept + 4
+    assert not list((folder / "checkpoint").glob("*.part"))
+    assert (folder / "metrics.json").is_file()
+
+
+@pytest.mark.ray
+def test_a_trainer_refuses_what_another_made(trainer_of: Callable[..., Any], tmp_path: Path):
+    trainer_of(**arguments()).save(tmp_path)
+    larger = replace(POLICY, hidden_dim=POLICY.hidden_dim + 4)
+    other = trainer_of(**arguments(policy=larger))
+    before = {key: value.clone() for key, value in other.policy().state_dict().items()}
+    with pytest.raises(CheckpointError, match="its policy is"):
+        other.restore(tmp_path)
+    after = other.policy().state_dict()
+    assert all(torch.equal(before[key], value) for key, value in after.items())

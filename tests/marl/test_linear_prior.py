@@ -1,0 +1,125 @@
+"""The network begins as the tuned linear score: same scores, and the same mean JCT."""
+
+import numpy as np
+import pytest
+import torch
+
+from marl.codec.candidates import MODES
+from marl.codec.stack import stack
+from marl.policy.build import PolicySpec, build_policy
+from marl.policy.linear_prior import LEAST_DUE, LinearPrior
+from sim.linear.booking import lay_out
+from sim.linear.desk import Desk
+from sim.linear.features import start_score, weigh_job, weigh_partition
+from sim.linear.filling import fill_outwards
+from sim.linear.forwarding import forward_score
+from sim.linear.layout import HERE
+from sim.linear.names import FORWARD_FEATURES, START_FEATURES, named
+from sim.linear.room import count_usable
+from sim.linear.seeing import see
+from sim.schedulers.linear_score import LinearScore
+from tests.marl.games import RULES, RandomJobs, mixed_game
+from tests.marl.playing import Round, forwards_of, play, starts_of
+
+RNG = np.random.default_rng(5)
+START, FORWARD = RNG.normal(size=len(START_FEATURES)), RNG.normal(size=len(FORWARD_FEATURES))
+SIZES = {"gpu_dim": 4, "hidden_dim": 8, "rounds": 1, "head_dim": 8}
+
+
+def scheduler() -> LinearScore:
+    return LinearScore(
+        window=4, patience_s=1e9, use_durations=True, weights=named(START, FORWARD),
+        weights_file=None,
+    )  # fmt: skip
+
+
+def desk_of(now: Round) -> Desk:
+    desk = scheduler().desk(now.view)
+    see(desk, now.view)
+    desk.game["now_s"] = now.view.now_s
+    lay_out(desk, now.view.queued, now.view.running)
+    return desk
+
+
+def prior() -> LinearPrior:
+    module = LinearPrior()
+    module.take(START, FORWARD)
+    return module
+
+
+def compare(now: Round, agent: int) -> tuple[int, int]:
+    """Check every legal start and forward of `agent`; how many of each there were."""
+    desk, window = desk_of(now), now.window(agent)
+    with torch.no_grad():
+        starts, forwards = (x[0].numpy() for x in prior()(stack([now.seen[agent]])))
+    legal = np.argwhere(starts_of(now, agent))
+    weigh_partition(desk, agent)
+    for row, server, mode in legal.tolist():
+        job, here = window[row], desk.place[HERE]
+        count_usable(desk, job, agent)
+        weigh_job(desk, job)
+        here["server"], here["shared"] = now.servers(agent)[server], mode
+        assert fill_outwards(desk, job, agent)
+        score = start_score(desk, job, agent)
+        assert starts[row, server, mode] == pytest.approx(score, rel=1e-4, abs=1e-4)
+    sends = np.argwhere(forwards_of(now, agent))
+    for row, target in sends.tolist():
+        score = forward_score(desk, window[row], agent, target)
+        assert forwards[row, target] == pytest.approx(score, rel=1e-4, abs=1e-4)
+    return len(legal), len(sends)
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 4])
+def test_the_prior_scores_as_the_linear_score(partitions: int):
+    starts, sends, modes = 0, 0, set()
+    for seed in range(2):
+        jobs = RandomJobs(count=25, partitions=partitions, most_gpus=4, span_s=900.0)(seed)
+        for now in play(mixed_game(partitions), jobs, RULES, seed):
+            for agent in now.seen:
+                more = compare(now, agent)
+                starts, sends = starts + more[0], sends + more[1]
+                modes |= set(np.argwhere(starts_of(now, agent))[:, 2].tolist())
+    assert starts > 150
+    assert modes == set(range(MODES))
+    assert (sends > 30) == (partitions > 1)
+
+
+def test_a_start_that_is_due_beats_waiting_whatever_it_scores():
+    jobs = RandomJobs(count=25, partitions=2, most_gpus=4, span_s=900.0)(0)
+    pushed = 0
+    for now in play(mixed_game(2), jobs, RULES, 0):
+        for observation in now.seen.values():
+            module = LinearPrior()
+            module.take(np.full(len(START_FEATURES), -3.0), FORWARD)
+            batch = stack([observation])
+            with torch.no_grad():
+                calm = module(batch)[0][0]
+                batch["jobs"][..., 14] = 1.0  # all are out of patience
+                due = module(batch)[0][0]
+            compact = batch["pairs"][0, ..., 9] > 0
+            assert (due[..., 0][compact[..., 0]] >= LEAST_DUE).all()
+            rest = ~compact
+            rest[..., 1] = True  # sharing is never due
+            assert torch.equal(due[rest], calm[rest])
+            pushed += int((calm[..., 0][compact[..., 0]] < 0).sum())
+    assert pushed > 30
+
+
+def test_a_fresh_network_with_a_prior_is_the_prior():
+    torch.manual_seed(0)
+    policy = build_policy(PolicySpec(**SIZES, prior_scale=2.5), 4)
+    policy.prior.take(START, FORWARD)
+    jobs = RandomJobs(count=10, partitions=2, most_gpus=4, span_s=900.0)(0)
+    now = next(iter(play(mixed_game(2), jobs, RULES, 0)))
+    batch = stack(list(now.seen.values()))
+    logits = policy(batch).logits
+    starts, forwards = policy.prior(batch)
+    wanted = torch.cat([starts.flatten(1), forwards.flatten(1), torch.zeros(len(starts), 1)], 1)
+    legal = batch["action_mask"] > 0
+    assert torch.allclose(logits[legal], 2.5 * wanted[legal], atol=1e-5)
+    logits[legal].sum().backward()  # and everything can still learn
+    for name, weights in policy.named_parameters():
+        last = name.startswith(("key", "start.score", "forward_to.score", "wait.2", "prior"))
+        assert weights.grad is not None or not last
+        if last and not name.startswith("prior"):
+            assert not weights.any()

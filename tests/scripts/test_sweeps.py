@@ -1,0 +1,138 @@
+"""Sweeps: finished points are skipped, an interrupted sweep goes on, tables tell what was swept."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.scripts.conftest import ROOT, call
+
+POINTS = ("scheduler=fifo,sjf", "seed=1,2")
+SMALL = ("-m", "topology=small_leaf_spine", "workload.num_jobs=40")
+
+
+def stamps(sweep: Path) -> dict[str, int]:
+    """When each point's metrics were written."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in sweep.glob("*/metrics.json")}
+
+
+def finished(sweep: Path) -> list[str]:
+    return sorted(path.parent.name for path in sweep.glob("*/finished.json"))
+
+
+@pytest.fixture(scope="module")
+def one_sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("swept") / "sweep"
+    outcome = call("simulate", *SMALL, *POINTS, folder=folder, sweep=True)
+    assert outcome.status == 0, outcome.err
+    return folder
+
+
+@pytest.fixture
+def swept(one_sweep: Path, tmp_path: Path) -> Path:
+    """A copy of a finished sweep."""
+    return Path(shutil.copytree(one_sweep, tmp_path / "sweep"))
+
+
+def test_only_what_is_not_finished_runs_again(swept: Path, done: Callable):
+    assert finished(swept) == ["0", "1", "2", "3"]
+    before = stamps(swept)
+    (swept / "2" / "finished.json").unlink()  # as if it had been cut off at its very end
+    again = done(
+        "simulate", *SMALL, *POINTS, "hydra/launcher=joblib", "hydra.launcher.n_jobs=1",
+        folder="sweep", sweep=True,
+    )  # fmt: skip
+    after = stamps(swept)
+    assert [point for point in before if after[point] != before[point]] == ["2"]
+    assert again.err.count("is finished and skipped") == 3
+    assert finished(swept) == ["0", "1", "2", "3"]
+
+
+def test_another_sweep_does_not_overwrite_what_is_finished(swept: Path, start: Callable):
+    before = stamps(swept)
+    other = start("simulate", *SMALL, "scheduler=las,sjf", "seed=1,2", folder="sweep", sweep=True)
+    assert other.status == 1
+    assert "sweep/0 holds a finished point of another configuration" in other.err
+    assert "hydra.sweep.dir=DIR" in other.err
+    assert stamps(swept) == before
+
+
+def test_a_run_of_its_own_in_a_points_folder_unmarks_it(swept: Path, done: Callable):
+    """The mark belongs to the configuration beside it, not to the folder."""
+    done("simulate", *SMALL[1:], "scheduler=las", folder="sweep/0")
+    assert json.loads((swept / "0" / "record.json").read_text())["scheduler"].startswith("las")
+    done("simulate", *SMALL, *POINTS, folder="sweep", sweep=True)
+    assert json.loads((swept / "0" / "record.json").read_text())["scheduler"].startswith("fifo")
+
+
+def test_a_point_that_failed_is_tried_again(done: Callable, start: Callable, trace: Path):
+    whole = trace.read_text()
+    words = ("-m", "workload=csv", f"workload.path={trace}", "scheduler=fifo", "seed=1,2")
+    trace.write_text(whole.replace("a,0,4,10", "a,0,-4,10"))
+    failed = start("simulate", *words, folder="sweep", sweep=True)
+    assert failed.status == 1
+    assert finished(failed.folder) == []
+    trace.write_text(whole)
+    again = done("simulate", *words, folder="sweep", sweep=True)
+    assert finished(again.folder) == ["0", "1"]
+    assert "skipped" not in again.err
+
+
+def test_a_killed_sweep_loses_only_the_points_in_flight(tmp_path: Path, done: Callable):
+    sweep, seeds = tmp_path / "sweep", 8
+    words = ("simulate", *SMALL, f"seed=range({seeds})", "hydra/launcher=joblib",
+             "hydra.launcher.n_jobs=1")  # fmt: skip
+    program, *rest = words
+    running = subprocess.Popen(
+        [sys.executable, str(ROOT / "scripts" / f"{program}.py"), *rest,
+         f"hydra.sweep.dir={sweep}"],
+        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while len(finished(sweep)) < 2 and running.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait(timeout=30)
+    kept, before = finished(sweep), stamps(sweep)
+    assert 2 <= len(kept) < seeds
+    again = done(*words, folder="sweep", sweep=True)
+    assert len(finished(sweep)) == seeds
+    assert [point for point in kept if stamps(sweep)[point] != before[point]] == []
+    assert again.err.count("is finished and skipped") == len(kept)
+
+
+@pytest.mark.slow
+def test_submitit_runs_the_points_and_skips_them_too(done: Callable):
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
+    words = ("simulate", *SMALL, "seed=1,2", "hydra/launcher=submitit_local")
+    first = done(*words, folder="sweep", sweep=True)
+    assert finished(first.folder) == ["0", "1"]
+    before = stamps(first.folder)
+    done(*words, folder="sweep", sweep=True)
+    assert stamps(first.folder) == before
+
+
+def schedulers(table: Path) -> list[str]:
+    lines = (table / "comparison.csv").read_text().splitlines()
+    return [line.partition(",")[0] for line in lines[1:]]
+
+
+def test_a_table_tells_what_was_swept_where_no_column_does(done: Callable):
+    swept_gangs = done(
+        "simulate", *SMALL, "scheduler=sjf", "workload.max_gang=4,8", "seed=1,2",
+        folder="sweep", sweep=True,
+    )  # fmt: skip
+    table = done("compare", f"sweep={swept_gangs.folder}", folder="table").folder
+    names = [f"sjf+consolidated [workload.max_gang={gang}]" for gang in (4, 4, 8, 8)]
+    assert sorted(schedulers(table)) == names
+    shutil.rmtree(swept_gangs.folder / "3")  # a point in flight: the others keep their names
+    table = done("compare", f"sweep={swept_gangs.folder}", folder="table").folder
+    assert sorted(schedulers(table)) == names[:3]
