@@ -17,6 +17,7 @@ from plain_rules import check_confidence
 from reproduce_debug import debug_overrides
 from reproduce_node import Reproduction, reproduction_of, titles
 from reproduce_plan import Planned, cells_of, plan_of
+from reproduce_program import program_of
 from reproduce_report import remove_reproduction, write_reproduction
 from reproduce_store import PARTS
 from reproduce_work import run_missing
@@ -36,9 +37,22 @@ FAILED = ("error", "skip")
 
 @hydra.main(version_base=None, config_path="../conf", config_name=PROGRAM)
 def main(cfg: DictConfig) -> None:
-    """Plan every cell, run what is missing, write, print."""
+    """Hand over to the experiment's own program, if it names one; else run its league."""
     launch = start(cfg)
     check_confidence(launch.config)
+    experiment = HydraConfig.get().runtime.choices["experiment"]
+    program = program_of(launch.config.get("reproduce"), experiment=str(experiment))
+    run = run_league if program is None else program
+    run(launch)
+
+
+def run_league(launch: Launch) -> None:
+    """Plan every cell, run what is missing, write, print.
+
+    Raises:
+        ConfigError: the experiment or a value of the configuration is wrong.
+        GpuYardError: runs failed and `failed` is not "skip".
+    """
     failed = launch.config["failed"]
     if failed not in FAILED:
         raise ConfigError(f"failed is {failed!r}; it must be {' or '.join(FAILED)}")

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError
 from sim.physics.catalogue import Catalogue
+from sim.physics.gang_catalogue import GangCatalogue
 from sim.traces.column_map import nearest
 from sim.traces.trace import Trace
 
@@ -27,7 +28,7 @@ class ProfileRule:
     there are size classes, and a job draws from the class of its GPU time: large jobs train heavy
     models. A job whose model the trace names, and the catalogue has, draws among the profiles of
     that model (they differ in batch size) under either rule. Multi-GPU jobs draw from `gang_ok`
-    profiles only.
+    profiles only; where rows are for one gang each (`GangCatalogue`), a job draws among its own.
     """
 
     rule: str
@@ -50,7 +51,7 @@ class ProfileRule:
             )
         draw = rng.random(len(trace))
         profile = np.empty(len(trace), dtype=np.int64)
-        for some, allowed in ((~gangs, rows), (gangs, gang_rows)):
+        for some, allowed in _by_gang(trace, rows, gang_rows, catalogue):
             profile[some] = self._by_rule(trace, catalogue, allowed, draw)[some]
             if trace.model is not None:
                 self._by_model(trace, catalogue, allowed, draw, np.flatnonzero(some), profile)
@@ -85,6 +86,25 @@ class ProfileRule:
             if len(own):
                 some = jobs[trace.model[jobs] == word]
                 profile[some] = own[(draw[some] * len(own)).astype(np.int64)]
+
+
+def _by_gang(
+    trace: Trace, rows: IntArray, gang_rows: IntArray, catalogue: Catalogue
+) -> list[tuple[BoolArray, IntArray]]:
+    """Which jobs (J,) draw from which rows."""
+    gangs = trace.num_gpus > 1
+    if not isinstance(catalogue, GangCatalogue):
+        return [(~gangs, rows), (gangs, gang_rows)]
+    found = []
+    for gang in np.unique(trace.num_gpus):
+        some, own = trace.num_gpus == gang, rows[catalogue.gang[rows] == gang]
+        if len(own) == 0:
+            raise TraceError(
+                f"job {trace.job_id[int(np.argmax(some))]}: no profile is for {gang} GPUs; raise "
+                f"profiles.most_gpus, or set workload.max_gang={catalogue.gang.max()}"
+            )
+        found.append((some, own))
+    return found
 
 
 def _plain(name: str) -> str:

@@ -1,0 +1,58 @@
+"""PPO of the GPU picker, on RLlib's new API stack."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from itertools import count
+from typing import Any
+
+from ray.rllib.algorithms.ppo import PPO, PPOConfig
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.tune.registry import register_env
+
+from marl.rllib.gpu_module import GpuModule
+from marl.rllib.own_stream import OwnStream
+from marl.topdrl.proximity.env import PickGpuEnv
+from marl.topdrl.proximity.ppo_spec import GpuPpoSpec
+from marl.topdrl.proximity.spec import ProximitySpec
+
+ENV_NAME = "gpuyard_pick_gpu"
+
+
+def build_gpu_ppo(
+    *, make_env: Callable[[], PickGpuEnv], ppo: GpuPpoSpec, spec: ProximitySpec, seed: int
+) -> PPO:
+    """The algorithm, ready to train."""
+    copies = count()
+
+    def create(context: Any) -> OwnStream:
+        del context
+        return OwnStream(make_env(), seed * 1_000_003 + next(copies))
+
+    register_env(ENV_NAME, create)
+    config = (
+        PPOConfig()
+        .environment(ENV_NAME, disable_env_checking=True)
+        .env_runners(num_env_runners=0, num_envs_per_env_runner=ppo.envs)
+        .rl_module(
+            rl_module_spec=RLModuleSpec(
+                module_class=GpuModule, model_config={"proximity": asdict(spec)}
+            )
+        )
+        .learners(num_learners=0)
+        .training(
+            gamma=ppo.gamma,
+            lambda_=ppo.gae_lambda,
+            lr=ppo.learning_rate,
+            train_batch_size_per_learner=ppo.batch,
+            minibatch_size=ppo.minibatch,
+            num_epochs=ppo.epochs,
+            clip_param=ppo.clip,
+            entropy_coeff=ppo.entropy,
+            vf_loss_coeff=ppo.value_weight,
+            grad_clip=ppo.grad_clip,
+            use_kl_loss=False,
+        )
+        .debugging(seed=seed, log_level="ERROR")
+    )
+    algorithm: PPO = config.build_algo()
+    return algorithm

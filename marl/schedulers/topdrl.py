@@ -1,0 +1,75 @@
+"""A trained picker of jobs as a scheduler like any other, through the codec that trained it."""
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from marl.topdrl.codec import NEEDS, Codec, Observation
+from marl.topdrl.policy_file import load_picker, read_picker
+from marl.topdrl.spec import MULTI, NetworkSpec, TopDrlError, on_cluster
+from sim.decision import WAIT, Decision
+from sim.view import ClusterView
+
+
+class TopDrl:
+    """A convolutional network picks a waiting job, or holds; the closest free GPUs take it.
+
+    Source: Ayadi et al., "TopDRL" (JPDC 204:105138, 2025). What could not be found there was
+    chosen, see docs/topdrl.md. Jobs are neither preempted nor shared. One queue for the cluster.
+    """
+
+    needs = NEEDS
+    one_queue = True
+
+    def __init__(self, *, policy: str | None, name: str) -> None:
+        """Read the sizes of the policy in folder `policy`; its weights at the first decision.
+
+        Raises:
+            TopDrlError: there is no policy.
+        """
+        if policy is None:
+            raise TopDrlError(
+                f"scheduler={name} needs a trained policy; add scheduler.policy=FOLDER, the "
+                "`policy` folder that scripts/train_topdrl.py wrote"
+            )
+        self.name = name
+        self._folder = Path(policy)
+        self._network, self._sight = read_picker(self._folder)
+        self._module: nn.Module | None = None
+        self._codec: Codec | None = None
+
+    def reset(self, seed: int) -> None:
+        """Forget the run; nothing is drawn."""
+        del seed
+        self._codec = None
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Start the best slot and ask again, or hold."""
+        if len(view.queued) == 0:
+            return WAIT
+        if self._codec is None:
+            self._codec = Codec(view, self._sight, self._fitting(view))
+        sight = self._codec.see(view)
+        if not sight.has_choice:
+            return WAIT
+        return sight.decision(best_action(self._ready(), sight.observation))
+
+    def _fitting(self, view: ClusterView) -> NetworkSpec:
+        """Sizes for this cluster; a network with several branches fits any number of racks."""
+        if self._network.branches == MULTI:
+            return on_cluster(self._network, view.topology)
+        return self._network
+
+    def _ready(self) -> nn.Module:
+        if self._module is None:
+            torch.set_num_threads(1)  # tiny batches: more threads only wait for each other
+            self._module = load_picker(self._folder)[0]
+        return self._module
+
+
+def best_action(network: nn.Module, observation: Observation) -> int:
+    """The action of the largest Q-value."""
+    batch = {key: torch.from_numpy(value)[None] for key, value in observation.items()}
+    with torch.no_grad():
+        return int(network(batch)[0].argmax())

@@ -1,0 +1,1 @@
+"""TopDRL: a network picks a waiting job, the closest GPUs take it (docs/topdrl.md)."""

@@ -1,0 +1,139 @@
+"""The environment of the job picker: Gymnasium's checks, masks, rewards, a case by hand."""
+
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from marl.topdrl.proximity.env import PickGpuEnv
+from marl.topdrl.proximity.spec import ProximitySpec
+from marl.topdrl.reward import RewardSpec
+from marl.topdrl.spec import TopDrlError
+from tests.marl.topdrl_games import env_of, job, many_jobs, york_game
+from tests.sim.worlds import job_table
+
+SLOTS, HOLD = 4, 4
+PROXIMITY = ProximitySpec(
+    row_s=20.0, most_rows=50, most_gang=4, server_weight=0.25, rack_weight=0.5, hidden=8, gpus=8
+)
+
+
+def test_gymnasium_finds_no_fault():
+    check_env(env_of(york_game()), skip_render_check=True)
+
+
+def test_gymnasium_finds_no_fault_with_the_picker_of_gpus():
+    game = york_game()
+    env = PickGpuEnv(game=game, spec=PROXIMITY, make_jobs=many_jobs(game))
+    check_env(env, skip_render_check=True)
+
+
+def played(env, act, jobs=None, seed=3):
+    seen, _ = env.reset(seed=seed, options=None if jobs is None else {"jobs": jobs})
+    steps, over = [], False
+    while not over:
+        action = act(seen)
+        seen, reward, ended, cut, _ = env.step(action)
+        steps.append((action, reward, ended, cut))
+        over = ended or cut
+    return steps
+
+
+def first_legal(seen):
+    return int(np.flatnonzero(seen["action_mask"])[0])
+
+
+def test_slots_show_the_most_valuable_jobs_first_and_what_they_would_get():
+    game = york_game()
+    # Three come at once: a heavy single, a light pair, a light gang of 4 that needs two servers.
+    jobs = job_table(
+        [job(game, 0, 1, 50, "heavy"), job(game, 0, 2, 100), job(game, 0, 4, 30),
+         job(game, 900, 1, 10)]
+    )  # fmt: skip
+    seen, _ = env_of(game).reset(options={"jobs": jobs})
+    assert seen["action_mask"].tolist() == [1, 1, 1, 0, 0]  # nothing runs: no holding
+    slots = seen["slots"]
+    assert slots[:, 0].tolist() == [1, 1, 1, 0]
+    assert slots[:3, 2].tolist() == [0.5, 1.0, 0.25]  # pair, gang of 4, heavy single
+    assert slots[0, 4] > slots[1, 4] > slots[2, 4] > 0
+    assert slots[:3, 5].tolist() == [1.0, 1.0, 1.0]
+    # Rows end at 20, 50, 95, 162.5 s and so on: 100 s reach into the fourth of six, 30 s into two.
+    assert slots[:3, 1] == pytest.approx([4 / 6, 2 / 6, 2 / 6])
+
+
+def test_a_start_takes_no_time_and_a_hold_waits_for_the_next_event():
+    game = york_game()
+    jobs = job_table([job(game, 0, 2, 100), job(game, 0, 2, 50), job(game, 500, 1, 10)])
+    env = env_of(game)
+    env.reset(options={"jobs": jobs})
+    seen, reward, over, cut, _ = env.step(0)
+    assert (reward, over, cut) == (0.0, False, False)
+    assert seen["action_mask"].tolist() == [1, 0, 0, 0, 1]
+    assert np.count_nonzero(seen["gpus"][..., 0]) == 2
+    seen, reward, *_ = env.step(HOLD)  # until the first job ends, at 100: then it must start
+    assert reward > 0
+    assert seen["action_mask"].tolist() == [1, 0, 0, 0, 0]
+    assert seen["gpus"][..., 0].max() == 0
+
+
+def test_flow_rewards_add_up_to_the_work_done():
+    game = york_game()
+    jobs = job_table([job(game, 0, 2, 60), job(game, 0, 2, 60), job(game, 100, 1, 10)])
+    steps = played(env_of(game), first_legal, jobs)
+    # Both pairs are done before the last job comes at 100: 2 x 2 GPUs x 60 s of worth w, in
+    # units of 8 GPUs x 100 / 3 s.
+    env = env_of(game)
+    seen, _ = env.reset(options={"jobs": jobs})
+    worth = float(seen["slots"][0, 4])
+    assert steps[-1][3]  # cut, for the last job has come
+    assert sum(step[1] for step in steps) == pytest.approx(240 * worth / (800 / 3), rel=1e-6)
+
+
+def test_credit_says_at_once_what_a_start_earns():
+    game = york_game()
+    jobs = job_table([job(game, 0, 2, 60), job(game, 0, 2, 60), job(game, 100, 1, 10)])
+    env = env_of(game, reward=RewardSpec(kind="credit", price=0.25))
+    seen, _ = env.reset(options={"jobs": jobs})
+    worth = float(seen["slots"][0, 4])
+    _, reward, *_ = env.step(0)
+    assert reward == pytest.approx(120 * (worth - 0.25) / (800 / 3), rel=1e-6)
+    _, reward, *_ = env.step(HOLD)  # 6 GPUs idle for 60 s while somebody waits
+    assert reward == pytest.approx(-0.25 * 6 * 60 / (800 / 3), rel=1e-6)
+
+
+def test_what_the_mask_forbids_is_refused():
+    env = env_of(york_game())
+    env.reset(seed=0)
+    with pytest.raises(TopDrlError, match="action 4 is masked"):
+        env.step(HOLD)
+
+
+def test_equal_seeds_give_equal_episodes():
+    game = york_game()
+    first, second, other = (played(env_of(game), first_legal, seed=seed) for seed in (5, 5, 6))
+    assert first == second
+    assert first != other
+
+
+def test_the_picker_of_gpus_is_paid_for_compact_gangs():
+    game = york_game()
+    jobs = job_table([job(game, 0, 2, 60), job(game, 0, 2, 60), job(game, 100, 1, 10)])
+    env = PickGpuEnv(game=game, spec=PROXIMITY, make_jobs=many_jobs(game))
+    env.reset(options={"jobs": jobs})
+    assert env.step(0)[1] == 0.0
+    assert env.step(1)[1] == 1.0  # both on server 0
+    env.step(2)
+    _, reward, *_ = env.step(7)  # servers 1 and 3, in two racks
+    assert reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"order": "size"}, r"sight\.order is 'size'"),
+        ({"oldest_slots": 9}, r"from 0 to sight\.slots"),
+        ({"row_growth": 0.5}, r"sight\.row_growth is 0\.5"),
+    ],
+)
+def test_impossible_sights_are_refused(given, rule):
+    with pytest.raises(TopDrlError, match=rule):
+        env_of(york_game(), **given)

@@ -1,0 +1,144 @@
+"""The rule, its imitation, and double DQN through RLlib: files, resuming, diverging."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from marl.topdrl.env import PickJobEnv
+from marl.topdrl.imitate import (
+    ImitationSpec,
+    behind_by,
+    discounted,
+    gathered,
+    imitate,
+    play_lessons,
+)
+from marl.topdrl.network import build_network
+from marl.topdrl.policy_file import load_picker
+from marl.topdrl.teacher import CompactTeacher
+from tests.marl.topdrl_games import env_of, network_of, sight_of, york_game
+
+ROOT = Path(__file__).resolve().parents[2]
+SPEC = ImitationSpec(
+    episodes=8, epochs=30, minibatch=32, learning_rate=1e-2, least_speed=0.9, random_share=0.2,
+    margin=0.1,
+)  # fmt: skip
+TINY = (
+    "workload=topdrl_like", "workload.num_jobs=40", "validation_windows=1",
+    "picker.imitation.episodes=1", "picker.imitation.epochs=1", "picker.learner.start_steps=100",
+    "picker.learner.validate_every=2", "picker.learner.checkpoint_every=1",
+    "picker.learner.iteration_steps=100", "picker.network.channels=2", "picker.network.hidden=8",
+)  # fmt: skip
+
+
+def lessons_of(env: PickJobEnv):
+    return gathered(list(play_lessons(env, SPEC, 0.9, 0)))
+
+
+def test_the_rule_says_the_same_of_one_and_of_many():
+    env, rule = env_of(york_game()), CompactTeacher(0.9)
+    rng = np.random.default_rng(0)
+    seen, _ = env.reset(seed=2)
+    for _ in range(60):
+        batch = {key: torch.from_numpy(value)[None] for key, value in seen.items()}
+        batch["slots"][..., 5] = torch.from_numpy(rng.random((1, 4), dtype=np.float32))
+        one = {key: value[0].numpy() for key, value in batch.items()}
+        assert int(rule.act_on_batch(batch)[0]) == rule.act(one)
+        seen, _, ended, cut, _ = env.step(env.action_space.sample())
+        if ended or cut:
+            seen, _ = env.reset()
+
+
+def test_gains_are_discounted_and_go_on_after_a_cut():
+    assert discounted([1.0, 2.0], 0.5, True) == [2.0, 2.0]
+    assert discounted([1.0, 1.0], 0.5, False) == pytest.approx([2.0, 2.0])
+
+
+def test_the_margin_is_nothing_where_the_rule_leads():
+    values = torch.tensor([[1.0, 0.0, -torch.inf], [1.0, 0.95, 0.0]])
+    assert behind_by(values, torch.tensor([0, 0]), 0.1).tolist() == pytest.approx([0.0, 0.05])
+    assert behind_by(values, torch.tensor([1, 1]), 0.1).tolist() == pytest.approx([1.1, 0.15])
+
+
+def test_imitation_comes_to_agree_with_the_rule():
+    game = york_game()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    network = build_network(replace(network_of(game), channels=4, hidden=16), sight_of())
+    agreed = [share for _, share in imitate(network, lessons_of(env_of(game)), SPEC, 0)]
+    assert agreed[-1] > 0.85
+    assert agreed[-1] > agreed[0]
+
+
+def command(folder: Path, *words: str) -> list[str]:
+    script = str(ROOT / "scripts" / "train_topdrl.py")
+    return [sys.executable, script, *TINY, f"hydra.run.dir={folder}", *words]
+
+
+def environment() -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if k not in {"DEBUG", "HYDRA_FULL_ERROR"}}
+    return kept | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def train(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(folder, *words), cwd=folder.parent, env=environment(), text=True,
+        capture_output=True, timeout=300, start_new_session=True,
+    )  # fmt: skip
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    path = folder / "learning_curve.csv"
+    return list(csv.DictReader(path.open())) if path.is_file() else []
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_run_is_interrupted_and_goes_on(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    running = subprocess.Popen(
+        command(first, "picker.learner.steps=1000000"), cwd=tmp_path, env=environment(),
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    until = time.monotonic() + 240
+    while len(rows(first)) < 4 and time.monotonic() < until and running.poll() is None:
+        time.sleep(0.2)
+    running.send_signal(signal.SIGINT)
+    _, told = running.communicate(timeout=120)
+    assert running.returncode == 130, told
+    done = int(rows(first)[-1]["steps"])
+    assert done >= 300
+    ended = train(second, f"resume={first}", f"picker.learner.steps={done + 100}")
+    assert ended.returncode == 0, ended.stderr
+    assert "best validation throughput" in ended.stdout
+    later = rows(second)
+    assert int(float(later[-1]["steps"])) >= done + 100
+    assert float(later[0]["validation"]) > 0  # of the imitation, taken over
+    load_picker(second / "policy")
+    assert (second / "learning_curve.png").stat().st_size > 0
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_divergence_ends_with_advice(tmp_path):
+    ended = train(
+        tmp_path / "run", "picker.learner.steps=2000", "picker.learner.learning_rate=1e12"
+    )
+    assert ended.returncode == 1
+    assert "lower learning_rate or grad_clip" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_resume_from_nowhere_is_refused(tmp_path):
+    ended = train(tmp_path / "run", f"resume={tmp_path / 'nowhere'}")
+    assert ended.returncode == 1
+    assert "there is no training checkpoint" in ended.stderr

@@ -1,0 +1,156 @@
+"""Policies as schedulers: they see and do what training saw and did."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from marl.schedulers.proximity import Proximity
+from marl.schedulers.topdrl import TopDrl, best_action
+from marl.schedulers.topdrl_rule import TopDrlRule
+from marl.topdrl.network import build_network
+from marl.topdrl.policy_file import load_picker, save_picker
+from marl.topdrl.proximity.network import GpuScores, save_proximity
+from marl.topdrl.proximity.spec import ProximitySpec
+from marl.topdrl.spec import TopDrlError
+from sim.event_log import Kind
+from sim.simulator import simulate
+from tests.marl.topdrl_games import (
+    env_of,
+    job,
+    many_jobs,
+    network_of,
+    sight_of,
+    york_game,
+)
+from tests.sim.worlds import gantt, job_table, play
+
+
+@pytest.fixture
+def policy(tmp_path):
+    game = york_game()
+    torch.manual_seed(4)
+    network = build_network(network_of(game), sight_of())
+    save_picker(tmp_path, network.state_dict(), network_of(game), sight_of())
+    return tmp_path
+
+
+def starts_of(run):
+    return [
+        (float(run.log.time_s[at]), int(run.log.job[at]), run.log.gpus[at].tolist())
+        for at in np.flatnonzero(run.log.kind == Kind.START)
+    ]
+
+
+class Recording(TopDrl):
+    """Keeps what it saw and did."""
+
+    def __init__(self, folder):
+        super().__init__(policy=str(folder), name="topdrl")
+        self.seen = []
+
+    def decide(self, view):
+        decision = super().decide(view)
+        if len(view.queued) and self._codec is not None:
+            sight = self._codec.see(view)
+            if sight.has_choice:
+                self.seen.append(sight.observation)
+        return decision
+
+
+def test_training_and_use_see_and_do_the_same(policy):
+    game = york_game()
+    jobs = many_jobs(game)(7)
+    network, *_ = load_picker(policy)
+    env = env_of(game)
+    seen, _ = env.reset(options={"jobs": jobs})
+    trained, over = [], False
+    while not over:
+        trained.append(seen)
+        seen, _, ended, cut, _ = env.step(best_action(network, seen))
+        over = ended or cut
+    used = Recording(policy)
+    simulate(game.simulator(jobs), used, 0, None)
+    assert len(trained) > 10
+    assert len(used.seen) >= len(trained)
+    for mine, theirs in zip(trained, used.seen, strict=False):
+        assert all(np.array_equal(mine[key], theirs[key]) for key in mine)
+
+
+def test_equal_runs_are_equal_and_everybody_is_served(policy):
+    game = york_game()
+    jobs = many_jobs(game)(8)
+    scheduler = TopDrl(policy=str(policy), name="topdrl")
+    first = simulate(game.simulator(jobs), scheduler, 0, None)
+    second = simulate(game.simulator(jobs), scheduler, 1, None)
+    assert starts_of(first) == starts_of(second)
+    assert np.isfinite(first.finish_s).all()
+
+
+def test_it_runs_on_a_larger_cluster(policy):
+    game = york_game(racks=3, servers=3)
+    run = simulate(
+        game.simulator(many_jobs(game)(1)), TopDrl(policy=str(policy), name="topdrl"), 0, None
+    )
+    assert np.isfinite(run.finish_s).all()
+
+
+def test_servers_that_are_too_large_are_refused(policy):
+    game = york_game(gpus=3)
+    with pytest.raises(TopDrlError, match="this policy sees 2 of up to 2 of up to 2"):
+        simulate(game.simulator(many_jobs(game)(1)), TopDrl(policy=str(policy), name="t"), 0, None)
+
+
+def test_the_rule_waits_for_compact_gpus_and_takes_the_most_valuable_job_first():
+    game = york_game(racks=1)
+    # Two servers of two GPUs. A holds half of one until 50, B the other until 30. D and E come
+    # before C's turn on two GPUs apart: C waits for a whole server, which is free at 30.
+    jobs = job_table(
+        [job(game, 0, 1, 50), job(game, 0, 2, 30), job(game, 1, 2, 10),
+         job(game, 2, 1, 10, "heavy"), job(game, 2, 1, 10), ]
+    )  # fmt: skip
+    sight = vars(sight_of())
+    run = play(game.simulator(jobs), TopDrlRule(least_speed=0.99, sight=sight))
+    told = gantt(run)
+    assert told["B"][2] == (0, 1) or told["B"][2] == (2, 3)
+    assert told["C"][0] == pytest.approx(30.0)
+    assert len({gpu // 2 for gpu in told["C"][2]}) == 1
+    assert told["E"][0] < told["D"][0]
+
+
+def test_proximity_serves_first_come_first_served(tmp_path):
+    game = york_game()
+    spec = ProximitySpec(row_s=20.0, most_rows=50, most_gang=4, server_weight=0.25,
+                         rack_weight=0.5, hidden=8, gpus=8)  # fmt: skip
+    network = GpuScores(spec)
+    with torch.no_grad():
+        for weights in network.parameters():
+            weights.zero_()
+        network.scores.bias[:8] = torch.arange(8.0)  # the last GPU first
+        network.scores.bias[8] = -1.0  # never idle
+    save_proximity(tmp_path, network.state_dict(), spec)
+    jobs = job_table([job(game, 0, 2, 10), job(game, 0, 4, 10), job(game, 1, 4, 5),
+                      job(game, 1, 1, 5)])  # fmt: skip
+    told = gantt(play(game.simulator(jobs), Proximity(policy=str(tmp_path))))
+    assert set(told["A"][2]) == {6, 7}
+    assert set(told["B"][2]) == {2, 3, 4, 5}
+    assert told["C"][0] == pytest.approx(10.0)  # blocked, and D behind it
+    assert told["D"][0] >= 10.0
+    other = york_game(racks=1)
+    with pytest.raises(TopDrlError, match="has 4 GPUs, this policy is for 8"):
+        simulate(other.simulator(many_jobs(other)(1)), Proximity(policy=str(tmp_path)), 0, None)
+
+
+def test_broken_policies_are_refused(policy, tmp_path):
+    with pytest.raises(TopDrlError, match=r"add scheduler\.policy=FOLDER"):
+        TopDrl(policy=None, name="topdrl")
+    with pytest.raises(TopDrlError, match="is not there"):
+        TopDrl(policy=str(tmp_path / "nowhere"), name="topdrl")
+    told = json.loads((policy / "policy.json").read_text())
+    (policy / "policy.pt").write_bytes(b"PK")
+    with pytest.raises(TopDrlError, match="cannot be read as this policy's weights"):
+        load_picker(policy)
+    (policy / "policy.json").write_text(json.dumps({**told, "kind": "proximity"}))
+    with pytest.raises(TopDrlError, match="needed: 1, topdrl"):
+        TopDrl(policy=str(policy), name="topdrl")

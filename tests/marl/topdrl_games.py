@@ -1,0 +1,81 @@
+"""Small games with York's physics for the pickers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from marl.env.game import Game
+from marl.topdrl.env import PickJobEnv
+from marl.topdrl.reward import RewardSpec
+from marl.topdrl.spec import NetworkSpec, SightSpec, on_cluster
+from sim.jobs import JobTable
+from sim.outages.changes import NO_OUTAGES
+from sim.physics.no_interference import NoInterference
+from sim.physics.physics import Physics
+from sim.physics.york_network import YorkNetwork
+from sim.physics.york_profiles import YorkProfiles
+from sim.topology.leaf_spine import leaf_spine
+from tests.sim.worlds import Job, job_table, rules_of
+
+MODELS = {"light": {"param_mb": 5.0, "gflops": 8.0}, "heavy": {"param_mb": 500.0, "gflops": 0.7}}
+FLOW = RewardSpec(kind="flow", price=0.0)
+
+
+def york_game(racks: int = 2, servers: int = 2, gpus: int = 2) -> Game:
+    topology = leaf_spine(
+        name="toy", servers=racks * servers, gpus_per_server=gpus, servers_per_rack=servers,
+        gpu_types=["x"], intra_gbps=400.0, nic_gbps=40.0, oversubscription=2.0,
+    )  # fmt: skip
+    catalogue = YorkProfiles(gpu_types=["x"], tflops=10.0, most_gpus=4, batches=[64], models=MODELS)
+    network = YorkNetwork(gpu_weight=0.025, server_weight=0.25, rack_weight=0.5, rack_slow_frac=0.2)
+    physics = Physics(
+        catalogue=catalogue, pairs=NoInterference().pair_table(catalogue),
+        network=network.tables(catalogue, topology), reference_gpu="x",
+    )  # fmt: skip
+    return Game(
+        topology=topology, physics=physics, belief=physics,
+        partition_of_server=np.zeros(topology.num_servers, dtype=np.int64), rules=rules_of(),
+        outages=NO_OUTAGES,
+    )  # fmt: skip
+
+
+def row_of(game: Game, model: str, gang: int) -> int:
+    return game.physics.catalogue.names.index(f"{model} x{gang}/64")
+
+
+def job(game: Game, at_s: float, gang: int, duration_s: float, model: str = "light") -> Job:
+    return Job(at_s, gang, duration_s, profile=row_of(game, model, gang))
+
+
+def many_jobs(game: Game, count: int = 30) -> Callable[[int], JobTable]:
+    def make(seed: int) -> JobTable:
+        rng = np.random.default_rng(seed)
+        at_s = np.cumsum(rng.exponential(20.0, count)) - 1.0
+        return job_table(
+            [
+                job(game, float(max(at, 0.0)), int(rng.integers(1, 5)),
+                    float(rng.uniform(20, 200)), str(rng.choice(["light", "heavy"])))
+                for at in at_s
+            ]
+        )  # fmt: skip
+
+    return make
+
+
+def sight_of(**given: Any) -> SightSpec:
+    told = {"slots": 4, "oldest_slots": 1, "order": "worth", "rows": 6, "row_s": 20.0,
+            "row_growth": 1.5, "block_gpus": 4}  # fmt: skip
+    return SightSpec(**{**told, **given})
+
+
+def network_of(game: Game, branches: str = "multi") -> NetworkSpec:
+    spec = NetworkSpec(branches=branches, channels=2, hidden=4, server_gpus=2)
+    return on_cluster(spec, game.topology)
+
+
+def env_of(game: Game, reward: RewardSpec = FLOW, **given: Any) -> PickJobEnv:
+    return PickJobEnv(
+        game=game, sight=sight_of(**given), network=network_of(game), reward=reward,
+        make_jobs=many_jobs(game),
+    )  # fmt: skip
