@@ -1,0 +1,48 @@
+"""Files of the generator's network: weights and sizes only; loading runs no code."""
+
+import json
+from pathlib import Path
+
+import torch
+
+from marl.dag.network import PlacementNetwork
+from sim.errors import GpuYardError
+
+FORMAT = 1
+WEIGHTS, SPEC = "policy.pt", "policy.json"
+COMMAND = "python scripts/train_worl.py"
+
+
+class PlanPolicyError(GpuYardError):
+    """A folder holds no policy of WORL-RTGS's generator."""
+
+
+def save_plan_policy(folder: Path, weights: dict[str, torch.Tensor], hidden: int) -> None:
+    """Write weights, then sizes; each file appears whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f"{WEIGHTS}.part"
+    torch.save({key: value.detach().cpu() for key, value in weights.items()}, part)
+    part.replace(folder / WEIGHTS)
+    part = folder / f"{SPEC}.part"
+    part.write_text(json.dumps({"format": FORMAT, "hidden": hidden}), encoding="utf-8")
+    part.replace(folder / SPEC)
+
+
+def load_plan_policy(folder: Path) -> PlacementNetwork:
+    """The network that training wrote.
+
+    Raises:
+        PlanPolicyError: it is not there, or cannot be read.
+    """
+    if not (folder / SPEC).is_file():
+        raise PlanPolicyError(f"{folder / SPEC} is not there; train it first: {COMMAND}")
+    try:
+        found = json.loads((folder / SPEC).read_text(encoding="utf-8"))
+        if found["format"] != FORMAT:
+            raise ValueError(f"format {found['format']}, this version reads {FORMAT}")
+        network = PlacementNetwork(int(found["hidden"]))
+        weights = torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True)
+        network.load_state_dict(weights)
+    except Exception as error:  # torch raises many kinds for a truncated or foreign file
+        raise PlanPolicyError(f"{folder}: cannot be read as a policy ({error})") from error
+    return network.eval()

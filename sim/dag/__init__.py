@@ -1,0 +1,1 @@
+"""Plans for one DAG on heterogeneous GPUs: problem, evaluators, list schedulers, search."""

@@ -1,0 +1,1 @@
+"""Where DAGs come from: readers of public files, and generators."""

@@ -1,0 +1,63 @@
+"""Problems by hand, and small drawn ones."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from sim.dag.graph import TaskGraph, task_graph
+from sim.dag.machines import GpuKind, Machines, drawn_machines, machines
+from sim.dag.problem import DagProblem, dag_problem
+from sim.dag.sources.generated import layered_graph, random_graph
+
+KINDS = (GpuKind("slow", 1.0, 16.0), GpuKind("fast", 2.0, 40.0))
+
+
+@pytest.fixture
+def slow_and_fast() -> Machines:
+    """GPU 0 of speed 1, GPU 1 of speed 2; a MB takes a second between them."""
+    return machines(
+        "two", np.array([1.0, 2.0]), np.array([16.0, 40.0]), np.array([[0.0, 1.0], [1.0, 0.0]])
+    )
+
+
+@pytest.fixture
+def diamond() -> TaskGraph:
+    """Task (work), and MB on the edges.
+
+         a (4)
+      1 /     \\ 3
+     b (2)    c (6)          e (1)
+    0.5 \\     / 2
+         d (4)
+    """
+    return task_graph(
+        "diamond",
+        ["a", "b", "c", "d", "e"],
+        [4.0, 2.0, 6.0, 4.0, 1.0],
+        [("a", "b", 1.0), ("a", "c", 3.0), ("b", "d", 0.5), ("c", "d", 2.0)],
+    )
+
+
+@pytest.fixture
+def diamond_problem(diamond: TaskGraph, slow_and_fast: Machines) -> DagProblem:
+    return dag_problem(diamond, slow_and_fast)
+
+
+@pytest.fixture
+def drawn() -> Callable[..., DagProblem]:
+    """A random problem: tasks, GPUs, seed."""
+
+    def make(tasks: int, gpus: int, seed: int, *, mb_per_s: float = 30.0) -> DagProblem:
+        rng = np.random.default_rng(seed)
+        shape = layered_graph if seed % 2 else random_graph
+        graph = shape(
+            tasks, width=max(gpus, 2), parents=2.0, mean_s=60.0, mb_per_s=mb_per_s, rng=rng
+        )
+        gpu = drawn_machines(
+            KINDS, gpus=gpus, per_server=2, inside_gbps=100.0, between_gbps=0.5,
+            least_share=0.2, rng=rng,
+        )  # fmt: skip
+        return dag_problem(graph, gpu)
+
+    return make

@@ -1,0 +1,71 @@
+"""`reproduce.py experiment=worl_main` in small: files, going on, and what it refuses."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = (
+    "experiment=worl_main", "debug=quick", "reproduce.families.alibaba=null",
+    "reproduce.families.pipedream=null", "reproduce.families.dnn_partitioning=null",
+    "reproduce.families.random=null",
+)  # fmt: skip
+
+
+def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "scripts/reproduce.py", *words, f"hydra.run.dir={folder}"],
+        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+
+def test_small_and_again(tmp_path):
+    first = call(tmp_path, *SMALL)
+    assert first.returncode == 0, first.stderr
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left >= {"comparison.csv", "standings.csv", "reductions.csv", "ranks.csv", "report.md",
+                    "ranks.png", "progress.png", "parts"}  # fmt: skip
+    table = pd.read_csv(tmp_path / "comparison.csv")
+    assert len(table) == 2 * 10 and set(table["network"]) == {"busy", "idle"}
+    assert (table["makespan_s"] >= table["lower_bound_s"] * (1 - 1e-12)).all()
+    searched = table[~table["method"].isin(["heft", "cpop", "peft"])]
+    assert set(searched["judged"]) == {40}  # the same budget for all
+    saved = pd.read_csv(tmp_path / "reductions.csv").set_index(["family", "rival"])
+    by = table.set_index(["problem", "method"])["makespan_s"]
+    pairs = [1 - by[p, "worl_rtgs"] / by[p, "rtgs"] for p in table["problem"].unique()]
+    assert saved.loc[("layered", "rtgs"), "mean"] == pytest.approx(sum(pairs) / 2, abs=1e-4)
+    assert saved.loc[("layered", "rtgs"), "worst"] == pytest.approx(min(pairs), abs=1e-4)
+    assert "66.56" in (tmp_path / "report.md").read_text()
+
+    parts = {path: path.stat().st_mtime_ns for path in (tmp_path / "parts").iterdir()}
+    next(iter(parts)).unlink()  # as if it had been stopped
+    again = call(tmp_path, *SMALL)
+    assert "20 runs, 19 of them done before" in again.stderr
+    later = {path: path.stat().st_mtime_ns for path in (tmp_path / "parts").iterdir()}
+    assert len(later) == 20 and sum(later[p] == parts[p] for p in later) == 19
+    pd.testing.assert_frame_equal(
+        pd.read_csv(tmp_path / "comparison.csv").drop(columns="cpu_s"),
+        table.drop(columns="cpu_s"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("reproduce.program=reproduce_dag_plan",), "did you mean reproduce_dag_plans?"),
+        (("reproduce.quick.budget=0",), "reproduce.budget is 0"),
+        (("+reproduce.bugdet=3",), "did you mean budget?"),
+        (("reproduce.families.layered.source.shape=round",), "shape 'round' is unknown"),
+        (("reproduce.families.layered.gpus=[2,3]",), "2 numbers for 3 graphs"),
+    ],
+)
+def test_what_cannot_be_is_one_message(tmp_path, words, told):
+    done = call(tmp_path, *SMALL, *words)
+    assert done.returncode == 1 and told in done.stderr, done.stderr
+    assert done.stderr.count("error:") == 1 and "Traceback" not in done.stderr
+    assert not (tmp_path / "comparison.csv").exists()

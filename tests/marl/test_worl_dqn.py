@@ -1,0 +1,137 @@
+"""The learned plan generator: what it sees, its environment, its files, and a short training."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.utils.env_checker import check_env
+
+from marl.dag.network import PlacementNetwork
+from marl.dag.plan_env import PlanEnv, drawn_goal
+from marl.dag.policy_file import PlanPolicyError, load_plan_policy, save_plan_policy
+from marl.dag.sight import FEATURES, VALID, look, new_desk, place, place_by_value
+from marl.dag.training_problems import TrainingProblems
+from marl.schedulers.worl_rtgs import DqnPlacerSearch, WorlDqnSearch
+from sim.dag.bounds import lower_bound_s
+from sim.dag.evaluate import schedule
+from sim.dag.heft import heft
+from sim.dag.list_scheduling import new_lanes
+from sim.dag.plan import check_plan
+from sim.dag.search.protocol import Meter, start_plans
+from sim.dag.search.shortlist import NEAREST
+
+PROBLEMS = TrainingProblems(
+    tasks=20, gpus=[4, 20], mb_per_s=[5.0, 50.0], between_gbps=[0.5, 2.0], inside_gbps=100.0,
+    least_share=0.2, per_server=4, kinds={"a": [1.0, 16.0], "b": [2.0, 40.0]},
+)  # fmt: skip
+
+
+def network(seed: int = 0) -> PlacementNetwork:
+    """With weights that say something."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        made = PlacementNetwork(8)
+        torch.nn.init.normal_(made.last.weight)
+    return made.eval()
+
+
+def test_the_environment_keeps_gymnasiums_rules():
+    check_env(PlanEnv(draw=PROBLEMS, gap_weight=0.1), skip_render_check=True)
+
+
+def test_an_episode_places_every_task_and_pays_for_the_makespan():
+    env = PlanEnv(draw=PROBLEMS, gap_weight=0.0)
+    seen, _ = env.reset(seed=3)
+    paid, done, steps = 0.0, False, 0
+    while not done:
+        assert seen.shape == (NEAREST, FEATURES) and seen[0, VALID] == 1
+        seen, reward, done, _, info = env.step(np.int64(env.action_space.n - 1 if steps else 0))
+        paid, steps = paid + reward, steps + 1
+    assert steps == 20
+    goal = env._goal
+    assert paid == pytest.approx(-info["makespan_s"] / goal.hopes.scale_s)
+    assert info["makespan_s"] >= lower_bound_s(goal.problem)
+
+
+def test_compiled_and_torch_choose_the_same():
+    model = network()
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        goal = drawn_goal(PROBLEMS(rng), rng)
+        dag, hopes, size = goal.problem.arrays, goal.hopes, (20, goal.problem.num_gpus)
+        fast, slow = new_desk(new_lanes(*size)), new_desk(new_lanes(*size))
+        place_by_value(dag, hopes, model.weights(), fast, np.zeros((2, 8)))
+        for task in hopes.order.tolist():
+            look(dag, hopes, task, slow)
+            with torch.no_grad():
+                values = model(torch.tensor(slow.seen, dtype=torch.float32))
+            place(dag, task, int(slow.shortlist[int(values.argmax())]), slow)
+        assert slow.lanes.gpu.tolist() == fast.lanes.gpu.tolist()
+        assert slow.lanes.finish.tolist() == fast.lanes.finish.tolist()
+
+
+def test_the_order_of_the_shortlist_does_not_matter():
+    model = network()
+    seen = torch.rand(2, NEAREST, FEATURES)
+    seen[:, -3:, VALID] = 0
+    turned = torch.flip(seen, dims=(1,))
+    values = model(seen)
+    assert torch.allclose(torch.flip(values, dims=(1,)), model(turned))
+    assert torch.isinf(values[:, -3:]).all()
+
+
+@pytest.mark.parametrize("search", [WorlDqnSearch, DqnPlacerSearch])
+def test_a_policy_file_plans(tmp_path, search):
+    model = network()
+    save_plan_policy(tmp_path, model.state_dict(), 8)
+    problem = PROBLEMS(np.random.default_rng(0))
+    meter, rng = Meter(problem, 50), np.random.default_rng(1)
+    search(checkpoint=str(tmp_path)).search(
+        start_plans(problem, 5, seeded=True, rng=rng), meter, rng
+    )
+    check_plan(problem, meter.best.plan)
+    assert meter.left == 0
+    assert meter.best.makespan_s <= schedule(problem, heft(problem)).makespan_s
+
+
+def test_a_missing_or_foreign_policy_is_named(tmp_path):
+    with pytest.raises(PlanPolicyError, match=r"train it first: python scripts/train_worl\.py"):
+        WorlDqnSearch(checkpoint=str(tmp_path))
+    save_plan_policy(tmp_path, network().state_dict(), 8)
+    (tmp_path / "policy.json").write_text(json.dumps({"format": 1, "hidden": 9}))
+    with pytest.raises(PlanPolicyError, match="cannot be read"):
+        load_plan_policy(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.usefixtures("one_ray")
+def test_training_changes_weights_and_goes_on(tmp_path):
+    from marl.rllib.plan_dqn import PlanDqnSpec, PlanTrainer
+
+    spec = PlanDqnSpec(
+        hidden=8, steps=400, iteration_steps=100, envs=2, gamma=0.99, batch=16, steps_per_update=20,
+        replay_steps=1000, start_steps=50, target_steps=100, learning_rate=0.01, grad_clip=10.0,
+        epsilon_first=0.5, epsilon_last=0.1, epsilon_steps=200,
+    )  # fmt: skip
+
+    def trainer() -> PlanTrainer:
+        return PlanTrainer(
+            make_env=lambda: PlanEnv(draw=PROBLEMS, gap_weight=0.0), spec=spec, seed=1
+        )
+
+    first = trainer()
+    before = first.weights()
+    for _ in range(3):
+        steps, returned, loss = first.iterate()
+    assert steps >= 300 and returned < 0 and np.isfinite(loss)
+    after = first.weights()
+    assert any(not torch.equal(before[key], after[key]) for key in before)
+    first.save(tmp_path / "checkpoint")
+    first.close()
+    second = trainer()
+    second.restore(tmp_path / "checkpoint")
+    assert all(torch.equal(after[key], value) for key, value in second.weights().items())
+    assert second.iterate()[0] > steps
+    second.close()
