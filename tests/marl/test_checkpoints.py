@@ -208,6 +208,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_a_killed_driver_loses_less_than_one_interval(killed: tuple[Path, int]):
     folder, last = killed
     kept = checked(last_whole(folder), None).iteration
@@ -215,6 +216,7 @@ def test_a_killed_driver_loses_less_than_one_interval(killed: tuple[Path, int]):
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_the_same_command_goes_on_after_the_kill(killed: tuple[Path, int]):
     folder, _ = killed
     kept = checked(last_whole(folder), None).iteration

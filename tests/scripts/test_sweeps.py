@@ -72,6 +72,7 @@ def test_a_run_of_its_own_in_a_points_folder_unmarks_it(swept: Path, done: Calla
     assert json.loads((swept / "0" / "record.json").read_text())["scheduler"].startswith("fifo")
 
 
+@pytest.mark.slow
 def test_a_point_that_failed_is_tried_again(done: Callable, start: Callable, trace: Path):
     whole = trace.read_text()
     words = ("-m", "workload=csv", f"workload.path={trace}", "scheduler=fifo", "seed=1,2")
@@ -85,6 +86,7 @@ def test_a_point_that_failed_is_tried_again(done: Callable, start: Callable, tra
     assert "skipped" not in again.err
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_loses_only_the_points_in_flight(tmp_path: Path, done: Callable):
     sweep, seeds = tmp_path / "sweep", 8
     words = ("simulate", *SMALL, f"seed=range({seeds})", "hydra/launcher=joblib",
@@ -125,6 +127,7 @@ def schedulers(table: Path) -> list[str]:
     return [line.partition(",")[0] for line in lines[1:]]
 
 
+@pytest.mark.slow
 def test_a_table_tells_what_was_swept_where_no_column_does(done: Callable):
     swept_gangs = done(
         "simulate", *SMALL, "scheduler=sjf", "workload.max_gang=4,8", "seed=1,2",
