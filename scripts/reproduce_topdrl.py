@@ -88,7 +88,7 @@ def _quick(told: Mapping[str, Any], debug: str) -> list[str]:
     """Training on the cluster and the few jobs of `debug`, all of them generated."""
     kept = ("topology", "++workload.num_jobs")
     words = [w for w in debug_overrides(debug) if w.partition("=")[0] in kept]
-    return ["workload=topdrl_like", *words, "validation_windows=1", *told["quick"]]
+    return ["workload=topdrl_york", *words, "validation_windows=1", *told["quick"]]
 
 
 def _planned(

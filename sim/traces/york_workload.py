@@ -46,7 +46,7 @@ class YorkWorkload:
         measured_end_frac: float | None,
         window_measured_frac: Sequence[float],
     ) -> None:
-        """Keep the options; each is explained in conf/workload/topdrl_like.yaml and _base.yaml.
+        """Keep the options; each is explained in conf/workload/topdrl_york.yaml and _base.yaml.
 
         Raises:
             TraceError: if an option is out of range.

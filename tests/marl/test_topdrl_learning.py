@@ -33,7 +33,7 @@ SPEC = ImitationSpec(
     margin=0.1,
 )  # fmt: skip
 TINY = (
-    "workload=topdrl_like", "workload.num_jobs=40", "validation_windows=1",
+    "workload=topdrl_york", "workload.num_jobs=40", "validation_windows=1",
     "picker.imitation.episodes=1", "picker.imitation.epochs=1", "picker.learner.start_steps=100",
     "picker.learner.validate_every=2", "picker.learner.checkpoint_every=1",
     "picker.learner.iteration_steps=100", "picker.network.channels=2", "picker.network.hidden=8",

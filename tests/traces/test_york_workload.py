@@ -43,7 +43,7 @@ def test_impossible_mixes_are_refused(given, rule):
 def config():
     found = OmegaConf.merge(
         OmegaConf.load(CONF / "workload" / "_base.yaml"),
-        OmegaConf.load(CONF / "workload" / "topdrl_like.yaml"),
+        OmegaConf.load(CONF / "workload" / "topdrl_york.yaml"),
     )
     whole = OmegaConf.create(
         {"workload": found, "network": OmegaConf.load(CONF / "network" / "york.yaml"),
