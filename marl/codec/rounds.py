@@ -37,8 +37,8 @@ class Rounds:
     """Keeps who has waited; everything else is read from the view anew at each turn.
 
     One agent acts at a time: it goes on until it waits, then the next does. So it sees what the
-    others have done in this epoch, and two agents never send their jobs to the same empty GPUs:
-    acting all at once cost 3.5 % of mean JCT under the same scores.
+    others have done in this epoch, and two agents never send their jobs to the same empty GPUs
+    (docs/marl.md says what acting all at once cost).
     """
 
     def __init__(self, *, layout: Layout, rules: CodecRules) -> None:

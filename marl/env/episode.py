@@ -33,7 +33,7 @@ class Episode:
         return self._simulator.finished() == self.num_jobs
 
     def apply(self, decision: Decision) -> None:
-        """One round's decision."""
+        """One turn's decision."""
         self._simulator.apply(decision)
         self.rounds += 1
         self.view = self._views.view()

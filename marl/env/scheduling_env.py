@@ -15,7 +15,7 @@ from marl.env.legal_actions import LegalActions
 from marl.env.reward import DelayReward
 from sim.jobs import JobTable
 
-ROUNDS_PER_JOB = 2.2  # about what an episode takes, measured in the headline setting
+ROUNDS_PER_JOB = 5.2  # turns: about what an episode takes, measured in the headline setting
 Infos = dict[str, dict[str, Any]]
 Step = tuple[dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], Infos]
 
@@ -30,9 +30,8 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
 
     Observation: dict of arrays (`Layout.shapes`); `action_mask` is 1 where legal. Action: start
     (job w of the window, server s, exclusive or shared), forward (w, to partition m), or *wait*.
-    All agents act at once, in rounds at one instant, until all wait; then time passes to the next
-    event. An agent that need not act has only *wait* in its mask. An illegal action raises
-    InvalidDecision.
+    Agents take turns at one instant, until all wait; then time passes to the next event. An agent
+    whose turn it is not has only *wait* in its mask. An illegal action raises InvalidDecision.
 
     Reward: see `marl.env.reward`. Termination: all jobs are done or withdrawn. Truncation:
     never, unless `max_rounds` is reached. The episode's jobs come from `make_jobs(seed)`; equal
@@ -103,7 +102,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         return observations, {agent: {} for agent in self.agents}
 
     def step(self, actions: dict[str, int]) -> Step:
-        """One round of simultaneous actions."""
+        """One turn: the agent whose turn it is acts, the others wait."""
         episode, agents = self._episode, self.agents
         if episode is None or not agents:
             raise RuntimeError("step() was called before reset() or after the episode's end")

@@ -54,7 +54,7 @@ class RllibSchedulingEnv(MultiAgentEnv):
         return observations, {}
 
     def step(self, actions: dict[str, int]) -> Step:
-        """One round; agents without a choice wait."""
+        """One turn; agents without a choice wait."""
         observations, rewards, ended, cut, infos = self.env.step(actions)
         over, truncated = all(ended.values()), any(cut.values())
         if over or truncated:

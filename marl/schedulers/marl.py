@@ -57,7 +57,7 @@ class MarlScheduler:
         self._policy, self._rounds, self._again = None, None, False
 
     def decide(self, view: ClusterView) -> Decision:
-        """One round of the agents' simultaneous actions; asks for the next until all wait."""
+        """One agent's turn; asks for the next until all wait."""
         policy, rounds = self._ready(view)
         if not self._again:
             rounds.open()

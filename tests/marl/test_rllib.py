@@ -249,7 +249,9 @@ def test_the_reported_return_is_that_of_whole_episodes(trainer_of: Callable[...,
     reported = []
     while len(LEDGER) < 4:
         reported.append(trainer.iterate().return_mean)
-    # The first episode was cut on purpose: it does not count. An iteration in which none ended
-    # reports NaN.
-    whole = [sum(book.values()) for book in LEDGER[1:]]
-    assert [value for value in reported if np.isfinite(value)] == pytest.approx(whole)
+    # The first episode is cut on purpose, if it is not over before: cut, it does not count. An
+    # iteration in which none ended reports NaN.
+    whole = [sum(book.values()) for book in LEDGER]
+    told = [value for value in reported if np.isfinite(value)]
+    assert len(told) in {len(whole) - 1, len(whole)}
+    assert told == pytest.approx(whole[-len(told) :])
