@@ -1,6 +1,7 @@
 """Settings and fixtures that every test shares."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("gpuyard")
+
+# A shell without job control starts background commands with SIGINT ignored, and programs that
+# tests start would inherit that: Ctrl-C would not reach them.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
