@@ -3,10 +3,10 @@
 import json
 import multiprocessing
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from experiment import Experiment, composition_of, experiment_of, labels_of
 from lineup import Contender
@@ -21,7 +21,8 @@ from sim.report.comparison_row import ComparisonRow
 from sim.report.job_table import job_frame
 from sim.report.labels import Labels
 from sim.report.run_folder import TIMELINE_BINS
-from sim.simulator import simulate
+from sim.run import Run
+from sim.simulator import Simulator, simulate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +31,14 @@ JOB_COLUMNS = [
     "job_id", "num_gpus", "duration_s", "profile", "home", "partition", "jct_s", "queue_delay_s",
     "run_s", "preemptions", "forwards",
 ]  # fmt: skip
+
+
+@runtime_checkable
+class PlaysTogether(Protocol):
+    """A scheduler for which several runs at once are cheaper than one after the other."""
+
+    def play_together(self, simulators: Sequence[Simulator], seed: int) -> list[Run]:
+        """Fresh runs of one cluster to their ends, with the very decisions of each alone."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +89,7 @@ def run_task(task: Task) -> Outcome:
     Raises:
         GpuYardError: from the simulation; the message begins with scheduler and window.
     """
-    if multiprocessing.current_process().name != "MainProcess":
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends its workers
+    _leave_ctrl_c_to_the_parent()
     labels = task_labels(task)
     experiment = _experiment(task.setting)
     jobs = _window(task.setting, task.part, task.window)
@@ -90,14 +98,50 @@ def run_task(task: Task) -> Outcome:
         compiled = simulator.has_compiled_form(_scheduler(task.setting, task.contender))
         scheduler = _warm_scheduler(task.setting, task.contender, compiled)
         run = simulate(simulator, scheduler, experiment.seed, None, compiled=compiled)
-        metrics = summarise(run)
+        return _outcome(labels, run)
     except GpuYardError as error:
         place = f"{labels.scheduler}, {task.part} window {task.window}"
         raise GpuYardError(f"{place}: {error}") from None
-    frame = job_frame(run)
+
+
+def plays_together(task: Task) -> bool:
+    """Whether the task's scheduler plays several windows cheaper at once."""
+    return isinstance(_scheduler(task.setting, task.contender), PlaysTogether)
+
+
+def run_together(tasks: Sequence[Task]) -> list[Outcome]:
+    """`run_task` of each, tasks that differ in their window only, played together.
+
+    Raises:
+        GpuYardError: from the simulation; the message begins with scheduler and windows.
+    """
+    _leave_ctrl_c_to_the_parent()
+    first, labels = tasks[0], [task_labels(task) for task in tasks]
+    experiment = _experiment(first.setting)
+    try:
+        scheduler = _warm_scheduler(first.setting, first.contender, False)
+        assert isinstance(scheduler, PlaysTogether)
+        simulators = [
+            experiment.game.simulator(_window(task.setting, task.part, task.window))
+            for task in tasks
+        ]
+        runs = scheduler.play_together(simulators, experiment.seed)
+        return [_outcome(label, run) for label, run in zip(labels, runs, strict=True)]
+    except GpuYardError as error:
+        windows = f"{first.part} windows {first.window} to {tasks[-1].window}"
+        raise GpuYardError(f"{labels[0].scheduler}, {windows}: {error}") from None
+
+
+def _leave_ctrl_c_to_the_parent() -> None:
+    """The parent process ends its workers."""
+    if multiprocessing.current_process().name != "MainProcess":
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _outcome(labels: Labels, run: Run) -> Outcome:
     return Outcome(
-        row=ComparisonRow(labels, metrics),
-        jobs=frame.loc[jobs.measured, JOB_COLUMNS],
+        row=ComparisonRow(labels, summarise(run)),
+        jobs=job_frame(run).loc[run.jobs.measured, JOB_COLUMNS],
         timeline=timeline_of(run, bins=TIMELINE_BINS),
     )
 

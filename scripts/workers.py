@@ -2,10 +2,11 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
-from evaluate_task import Outcome, Task, run_task
-from joblib import Parallel, delayed, parallel_config
-from launch_errors import ConfigError
+from evaluate_task import Outcome, Task
+from evaluate_together import batches_of, processes_of, run_batch
+from joblib import Parallel, cpu_count, delayed, parallel_config
 
 log = logging.getLogger(__name__)
 
@@ -17,12 +18,13 @@ def outcomes_of(tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
         ConfigError: `jobs` is no whole number, or 0.
         GpuYardError: of the first run that fails; the others are ended.
     """
-    if type(jobs) is not int or jobs == 0:
-        raise ConfigError(f"jobs is {jobs!r}; use 1 or more, or -1 for one process a core")
-    if jobs == 1:
-        yield from map(run_task, tasks)
+    processes = processes_of(jobs, cpu_count())
+    batches = batches_of(tasks, processes)
+    if processes == 1:
+        yield from chain.from_iterable(map(run_batch, batches))
         return
     with parallel_config("loky", inner_max_num_threads=1):
-        yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(
-            delayed(run_task)(task) for task in tasks
+        found = Parallel(n_jobs=processes, return_as="generator_unordered", batch_size=1)(
+            delayed(run_batch)(batch) for batch in batches
         )
+        yield from chain.from_iterable(found)

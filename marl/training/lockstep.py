@@ -2,32 +2,33 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from marl.codec.layout import layout_for
 from marl.codec.rounds import CodecRules, Observation, Rounds
 from marl.codec.stack import stack
 from marl.env.episode import NEEDS
-from marl.env.game import Game
 from marl.policy.pair_score import PairScorePolicy, best_action
 from sim.decision import Decision
-from sim.jobs import JobTable
 from sim.run import Run
+from sim.simulator import Simulator
 from sim.view import ClusterView
 
 
 class _Player:
     """One run, decided turn by turn."""
 
-    def __init__(self, game: Game, jobs: JobTable, rules: CodecRules) -> None:
-        layout = layout_for(game.topology, game.partition_of_server, rules.window, 0)
-        self.simulator = game.simulator(jobs)
-        self._views = self.simulator.views(NEEDS)
+    def __init__(self, simulator: Simulator, rules: CodecRules) -> None:
+        partitions = simulator.partition_of_server
+        layout = layout_for(simulator.topology, partitions, rules.window, 0)
+        self.simulator = simulator
+        self._views = simulator.views(NEEDS)
         self._rounds = Rounds(layout=layout, rules=rules)
         self._rounds.restart()
         self._view: ClusterView = self._views.view()
         self.seen: dict[int, Observation] = {}
-        self.turns = 0
+        self.decisions = 0
         self.over = not self._advance()
 
     def act(self, action: int) -> None:
@@ -39,9 +40,9 @@ class _Player:
     def _apply(self, decision: Decision) -> None:
         self.simulator.apply(decision)
         self._view = self._views.view()
-        self.turns += 1
 
     def _to_turn(self) -> bool:
+        self.decisions += 1
         self.seen = self._rounds.observe(self._view, everyone=False)
         return bool(self.seen)
 
@@ -56,10 +57,13 @@ class _Player:
 
 
 def play_greedily(
-    policy: PairScorePolicy, game: Game, windows: Sequence[JobTable], rules: CodecRules
+    policy: PairScorePolicy, simulators: Sequence[Simulator], rules: CodecRules, *, name: str
 ) -> list[Run]:
-    """Runs over `windows` as `scheduler=marl` decides them; wall times are not told apart."""
-    players = [_Player(game, jobs, rules) for jobs in windows]
+    """Play fresh `simulators` of one cluster to their ends, as `scheduler=marl` decides.
+
+    What deciding cost is NaN in the runs, named `name`: a pass decides for all of them.
+    """
+    players = [_Player(simulator, rules) for simulator in simulators]
     policy.eval()
     while playing := [player for player in players if not player.over]:
         observations = stack([next(iter(player.seen.values())) for player in playing])
@@ -67,4 +71,4 @@ def play_greedily(
             chosen = best_action(policy(observations).logits)
         for player, action in zip(playing, chosen, strict=True):
             player.act(action)
-    return [player.simulator.outcome("marl", player.turns, 0.0, 0.0) for player in players]
+    return [player.simulator.outcome(name, player.decisions, np.nan, np.nan) for player in players]

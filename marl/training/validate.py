@@ -14,6 +14,7 @@ def validation_jct_s(
     policy: PairScorePolicy, game: Game, rules: CodecRules, windows: Windows, count: int
 ) -> float:
     """Geometric mean over `count` windows of the reported mean JCT, acting greedily."""
-    runs = play_greedily(policy, game, [windows(index) for index in range(count)], rules)
+    simulators = [game.simulator(windows(index)) for index in range(count)]
+    runs = play_greedily(policy, simulators, rules, name="marl")
     logs = [np.log(jct_s(run)[counted(run)].mean()) for run in runs]
     return float(np.exp(np.mean(logs)))

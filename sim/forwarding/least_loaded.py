@@ -21,6 +21,7 @@ class LeastLoadedForwarding:
         del fits_at_home, rng
         without = loads.wanted.astype(np.float64)
         without[home] -= gang
-        share = np.where(loads.capacity >= gang, without / loads.capacity, np.inf)
+        share = np.full(len(without), np.inf)
+        np.divide(without, loads.capacity, out=share, where=loads.capacity >= gang)
         best = int(np.argmin(share))
         return home if share[home] <= share[best] else best

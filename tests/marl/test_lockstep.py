@@ -6,7 +6,6 @@ import torch
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import best_action
 from marl.schedulers.marl import MarlScheduler
-from marl.training.lockstep import play_greedily
 from marl.training.policy_file import save_policy
 from sim.run import Run
 from sim.simulator import simulate
@@ -33,8 +32,8 @@ def test_lockstep_plays_what_the_scheduler_plays(tmp_path):
         RandomJobs(count=count, partitions=2, most_gpus=6, span_s=3000.0)(seed)
         for seed, count in enumerate(sizes)
     ]
-    together = play_greedily(policy, game, windows, RULES)
     scheduler = MarlScheduler(checkpoint=str(tmp_path), untrained=False)
+    together = scheduler.play_together([game.simulator(jobs) for jobs in windows], 0)
     for run, jobs in zip(together, windows, strict=True):
         alone = simulate(game.simulator(jobs), scheduler, 0, None)
         assert events(run) == events(alone)

@@ -129,6 +129,25 @@ def test_what_cannot_be_is_one_message(start, words, told):
     start("evaluate", *TINY, "windows=1", "jobs=1", *words).failed_with(*told)
 
 
+def test_windows_that_a_policy_plays_together_are_those_it_plays_alone(done, policy):
+    words = (*TINY, "lineup.entries=[]", f"checkpoint={policy}", "windows=3")
+    together = done("evaluate", *words, "jobs=1", folder="one")
+    apart = done("evaluate", *words, "jobs=3", folder="three")
+    tables = [
+        pd.read_csv(each.folder / "comparison.csv").sort_values("window", ignore_index=True)
+        for each in (together, apart)
+    ]
+    assert list(tables[0]["window"]) == [0, 1, 2]
+    pd.testing.assert_frame_equal(tables[0], _without_wall_times(tables[1], tables[0]))
+
+
+def _without_wall_times(table, like):
+    """What deciding costs is known only of a window that is played alone."""
+    timed = ["decision_ms_mean", "loop_wall_s"]
+    assert table[timed].notna().all().all() and like[timed].isna().all().all()
+    return table.assign(**dict.fromkeys(timed, float("nan")))
+
+
 def test_a_failure_removes_an_older_comparison(start, tmp_path):
     (tmp_path / "run").mkdir()
     for name in ("comparison.csv", "metrics.json", "jobs.parquet"):

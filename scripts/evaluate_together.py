@@ -1,0 +1,46 @@
+"""Runs of an evaluation that share a process call: windows that one scheduler plays together."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from evaluate_task import Outcome, Task, plays_together, run_task, run_together
+from launch_errors import ConfigError
+
+ONE_BY_ONE = 1
+MOST_TOGETHER = 10  # more windows in a pass gain little, and memory grows
+
+
+def batches_of(tasks: Sequence[Task], jobs: int) -> Iterator[Sequence[Task]]:
+    """Batches of tasks: many windows of a scheduler that plays them together, others singly.
+
+    Batches of many come first, the longest work at the beginning, and there are enough of them
+    for `jobs` processes.
+    """
+    together = [task for task in tasks if plays_together(task)]
+    by_contender = sorted(together, key=lambda task: (task.setting, task.contender.place))
+    for _, group in groupby(by_contender, key=lambda task: (task.setting, task.contender)):
+        windows = list(group)
+        size = min(-(-len(windows) // max(jobs, 1)), MOST_TOGETHER)
+        yield from (windows[at : at + size] for at in range(0, len(windows), size))
+    alone = set(tasks) - set(together)
+    yield from ([task] for task in tasks if task in alone)
+
+
+def run_batch(batch: Sequence[Task]) -> list[Outcome]:
+    """The outcomes of one batch.
+
+    Raises:
+        GpuYardError: from a simulation; the message begins with scheduler and windows.
+    """
+    return [run_task(batch[0])] if len(batch) == ONE_BY_ONE else run_together(batch)
+
+
+def processes_of(jobs: int, cores: int) -> int:
+    """Number of processes for `jobs`, -1 for one a core.
+
+    Raises:
+        ConfigError: `jobs` is no whole number, or 0.
+    """
+    if type(jobs) is not int or jobs == 0:
+        raise ConfigError(f"jobs is {jobs!r}; use 1 or more, or -1 for one process a core")
+    return jobs if jobs > 0 else max(cores + 1 + jobs, 1)
