@@ -5,8 +5,8 @@ from collections import Counter
 
 import hydra
 from evaluate_progress import gathered
-from evaluate_report import remove_results, write_evaluation
-from evaluate_task import Task, setting_text, task_labels
+from evaluate_report import remove_results, write_evaluation, write_rivals
+from evaluate_task import Task, setting_text, stretches_of, task_labels
 from launch import run_main, start
 from launch_errors import ConfigError
 from lineup import lineup_of
@@ -32,6 +32,16 @@ def main(cfg: DictConfig) -> None:
         launch.folder, outcomes, ours=ours, confidence=config["confidence"]
     )
     table_console().print(tables)
+    if config["rivals"] and ours is not None:
+        table_console().print(
+            write_rivals(
+                launch.folder,
+                outcomes,
+                ours=ours,
+                part=config["part"],
+                confidence=config["confidence"],
+            )
+        )
     log.info("metrics.json holds the means over windows of %s", focus)
     print(f"results in {launch.folder}")
 
@@ -48,7 +58,7 @@ def _tasks(config: dict[str, object]) -> list[Task]:
     entries = [(contender, setting_text(config, contender)) for contender in lineup_of(config)]
     tasks = [
         Task(setting=setting, contender=contender, part=str(config["part"]), window=window)
-        for window in range(windows)
+        for window in range(_played(windows, entries[0][1], str(config["part"])))
         for contender, setting in entries
     ]
     first = tasks[: len(entries)]
@@ -61,6 +71,21 @@ def _tasks(config: dict[str, object]) -> list[Task]:
             f"name"
         )
     return tasks
+
+
+def _played(asked: int, setting: str, part: str) -> int:
+    """How many windows there are to play, at most `asked`; all contenders have the same."""
+    stretches = stretches_of(setting, part)
+    if stretches is None:
+        return asked
+    played = min(asked, stretches.windows)
+    if played < asked:
+        log.warning("windows is %d, but part '%s' has %d", asked, part, played)
+    for told in (stretches.shortened(), stretches.left_over()):
+        if told is not None:
+            log.warning("%s", told)
+    log.info("%s; %d are played", stretches.told(), played)
+    return played
 
 
 def _ours(wanted: str | None, tasks: list[Task]) -> str | None:

@@ -15,6 +15,9 @@ from sim.report.atomic import write_atomically
 from sim.report.comparison_report import write_comparison
 from sim.report.figure_jct_cdf import jct_cdf
 from sim.report.figure_utilisation import utilisation_queue
+from sim.report.headline_report import FILES as HEADLINE_FILES
+from sim.report.headline_report import write_headline
+from sim.report.headline_table import headline_cells
 from sim.report.job_table import as_parquet
 from sim.report.run_folder import write_metrics
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 RESULT_FILES = (
     "comparison.csv", "comparison.md", "jct_bars.png", "jct_cdf.png", "utilisation_queue.png",
-    "jobs.parquet", "metrics.json",
+    "jobs.parquet", "metrics.json", *HEADLINE_FILES,
 )  # fmt: skip
 MOST_CURVES = 12  # of the distribution figure
 FIRST_ROLES = ("ours", "composite", "published", "global_queue")  # one each, over time
@@ -65,6 +68,16 @@ def write_evaluation(
     focus = ours or _best(ranked)
     write_metrics(folder, _means([row.metrics for row in rows if row.labels.scheduler == focus]))
     return tables, focus
+
+
+def write_rivals(
+    folder: Path, outcomes: Sequence[Outcome], *, ours: str, part: str, confidence: float
+) -> Group:
+    """Write headline.csv and .md: ours against the best of each kind of rival; what to print."""
+    rows = [outcome.row for outcome in _ranked(outcomes)]
+    cells = headline_cells(rows, [], ours=ours, parts=("", part), confidence=confidence)
+    title = f"{ours} against each kind of rival"
+    return write_headline(folder, cells, title=title, confidence=confidence)
 
 
 def _ranked(outcomes: Sequence[Outcome]) -> list[Outcome]:

@@ -23,6 +23,7 @@ from sim.report.labels import Labels
 from sim.report.run_folder import TIMELINE_BINS
 from sim.run import Run
 from sim.simulator import Simulator, simulate
+from sim.traces.stretches import Stretches
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,10 +99,19 @@ def run_task(task: Task) -> Outcome:
         compiled = simulator.has_compiled_form(_scheduler(task.setting, task.contender))
         scheduler = _warm_scheduler(task.setting, task.contender, compiled)
         run = simulate(simulator, scheduler, experiment.seed, None, compiled=compiled)
-        return _outcome(labels, run)
+        return _outcome(_in_time(labels, task), run)
     except GpuYardError as error:
         place = f"{labels.scheduler}, {task.part} window {task.window}"
         raise GpuYardError(f"{place}: {error}") from None
+
+
+def stretches_of(setting: str, part: str) -> Stretches | None:
+    """How the windows of a part are cut out of a file; None where they are drawn freely.
+
+    Raises:
+        GpuYardError: the part is too short, or the file cannot be read.
+    """
+    return _experiment(setting).stretches(part)
 
 
 def plays_together(task: Task) -> bool:
@@ -126,7 +136,8 @@ def run_together(tasks: Sequence[Task]) -> list[Outcome]:
             for task in tasks
         ]
         runs = scheduler.play_together(simulators, experiment.seed)
-        return [_outcome(label, run) for label, run in zip(labels, runs, strict=True)]
+        placed = map(_in_time, labels, tasks)
+        return [_outcome(label, run) for label, run in zip(placed, runs, strict=True)]
     except GpuYardError as error:
         windows = f"{first.part} windows {first.window} to {tasks[-1].window}"
         raise GpuYardError(f"{labels[0].scheduler}, {windows}: {error}") from None
@@ -136,6 +147,12 @@ def _leave_ctrl_c_to_the_parent() -> None:
     """The parent process ends its workers."""
     if multiprocessing.current_process().name != "MainProcess":
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _in_time(labels: Labels, task: Task) -> Labels:
+    """The labels with the stretch of time that the window shares with others, if it does."""
+    stretch = _experiment(task.setting).stretch(task.part, task.window)
+    return replace(labels, stretch=stretch)
 
 
 def _outcome(labels: Labels, run: Run) -> Outcome:

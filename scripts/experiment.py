@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from launch_build import build
@@ -23,6 +23,7 @@ from sim.signals import Signal, information_of
 from sim.topology.partitions import contiguous_partitions, group_partitions
 from sim.topology.topology import Topology
 from sim.traces.setting import Setting
+from sim.traces.stretches import Stretches
 
 ROLES_BY_ORDER = {
     "marl": "ours",
@@ -34,6 +35,14 @@ ROLES_BY_ORDER = {
     "las": "reference",  # preempts, which the others may not
 }
 DIVISIONS = {"contiguous": contiguous_partitions, "groups": group_partitions}
+
+
+@runtime_checkable
+class CutsStretches(Protocol):
+    """A workload whose windows may share stretches of time."""
+
+    def stretches(self, *, part: str, setting: Setting) -> Stretches | None:
+        """How the windows of a part are cut; None where they are random."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,17 @@ class Experiment:
             part=part, index=index, setting=self.setting, seed=self.seed
         )
         return self._placeable(jobs)
+
+    def stretches(self, part: str) -> Stretches | None:
+        """How the windows of a part are cut out of a file; None where they are drawn freely."""
+        if not isinstance(self.workload, CutsStretches):
+            return None
+        return self.workload.stretches(part=part, setting=self.setting)
+
+    def stretch(self, part: str, window: int) -> int | None:
+        """The stretch of time that a window shares with others; None where it is its own."""
+        stretches = self.stretches(part)
+        return None if stretches is None else stretches.stretch(window)
 
     def _placeable(self, jobs: JobTable) -> JobTable:
         """The jobs, unless a gang is larger than every partition: gangs stay inside one.

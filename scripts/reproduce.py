@@ -7,6 +7,8 @@ where it was stopped.
 import logging
 import shutil
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -16,7 +18,7 @@ from omegaconf import DictConfig
 from plain_rules import check_confidence
 from reproduce_debug import debug_overrides
 from reproduce_node import Reproduction, reproduction_of, titles
-from reproduce_plan import Planned, cells_of, plan_of
+from reproduce_plan import Planned, cells_of, ours_of, plan_of
 from reproduce_program import program_of
 from reproduce_report import remove_reproduction, write_reproduction
 from reproduce_store import PARTS
@@ -25,7 +27,12 @@ from terminal import table_console
 
 from sim.errors import GpuYardError
 from sim.report.comparison_row import ComparisonRow
+from sim.report.headline_report import write_headline
+from sim.report.headline_table import headline_cells
 from sim.report.league_runs import LeagueRun
+
+if TYPE_CHECKING:
+    from rich.console import Group
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +64,7 @@ def run_league(launch: Launch) -> None:
     if failed not in FAILED:
         raise ConfigError(f"failed is {failed!r}; it must be {' or '.join(FAILED)}")
     found, planned = _planned(launch)
+    ours = ours_of(planned, launch.config["ours"])
     remove_reproduction(launch.folder)
     if launch.config["fresh"]:
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
@@ -67,15 +75,35 @@ def run_league(launch: Launch) -> None:
             f"{len(failures)} of {len(planned)} runs failed, which {launch.folder / FAILURES} "
             f"tells; the others are stored (failed=skip makes tables of them)"
         )
-    runs = [
-        LeagueRun(p.cell, p.workload, ComparisonRow(p.labelled(row.labels), row.metrics))
-        for p, row in zip(planned, rows, strict=True)
-        if row is not None
-    ]
-    confidence, level = launch.config["confidence"], launch.config["level"]
-    tables = write_reproduction(launch.folder, found, runs, confidence=confidence, level=level)
-    table_console().print(tables)
+    done = [(p, ComparisonRow(p.labelled(row.labels), row.metrics))
+            for p, row in zip(planned, rows, strict=True) if row is not None]  # fmt: skip
+    table_console().print(_written(launch, found, done, ours))
     print(f"results in {launch.folder}")
+
+
+def _written(
+    launch: Launch,
+    found: Reproduction,
+    done: Sequence[tuple[Planned, ComparisonRow]],
+    ours: str | None,
+) -> "Group":
+    """Write every table; return the one to be printed: the headline, or the league without ours."""
+    runs = [LeagueRun(p.cell, p.workload, row) for p, row in done if not p.picks]
+    confidence, level = launch.config["confidence"], launch.config["level"]
+    league = write_reproduction(
+        launch.folder, found, runs, ours=ours, confidence=confidence, level=level
+    )
+    if ours is None:
+        return league
+    other = found.picked_on.part if found.picked_on else ""
+    cells = headline_cells(
+        [run.row for run in runs],
+        [row for p, row in done if p.picks],
+        ours=ours,
+        parts=(other, str(launch.config["part"])),
+        confidence=confidence,
+    )
+    return write_headline(launch.folder, cells, title=found.title, confidence=confidence)
 
 
 def _planned(launch: Launch) -> tuple[Reproduction, list[Planned]]:
@@ -98,7 +126,7 @@ def _planned(launch: Launch) -> tuple[Reproduction, list[Planned]]:
     if most is not None and (type(most) is not int or most < 1):
         raise ConfigError(f"most_cells is {most!r}; it must be a whole number from 1, or null")
     cells = cells[:most]
-    planned = plan_of(cells, missing=launch.config["missing"])
+    planned = plan_of(cells, missing=launch.config["missing"], picked_on=found.picked_on)
     log.info("%s: %d cells, %d runs", found.title, len(cells), len(planned))
     return found, planned
 

@@ -13,8 +13,9 @@ from omegaconf import OmegaConf
 from sim.report.paper_claims import Claim
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
-KEYS = ("title", "paper", "cells", "ratio_to", "arms")
+KEYS = ("title", "paper", "cells", "ratio_to", "arms", "picked_on")
 CELL_KEYS = ("overrides", "needs_file", "name")
+PICKED_ON_KEYS = ("part", "windows")
 CLAIM_KEYS = tuple(field.name for field in fields(Claim))
 
 
@@ -29,6 +30,14 @@ class CellSpec:
 
 
 @dataclass(frozen=True)
+class PickedOn:
+    """Windows on which the best of a kind of rival is chosen, besides those of the results."""
+
+    part: str
+    windows: int  # at most as many as the results have
+
+
+@dataclass(frozen=True)
 class Reproduction:
     """What one experiment reproduces, and how."""
 
@@ -37,6 +46,7 @@ class Reproduction:
     cells: tuple[CellSpec, ...]
     ratio_to: str | None  # scheduler that the others' mean JCT is divided by
     arms: tuple[str, ...] = ()  # arms that the arms of a scheduler are divided by; none: no table
+    picked_on: PickedOn | None = None  # None: the best are chosen on the results' own windows
 
 
 def reproduction_of(node: Any, *, experiment: str) -> Reproduction:
@@ -67,6 +77,7 @@ def reproduction_of(node: Any, *, experiment: str) -> Reproduction:
         cells=tuple(found),
         ratio_to=node.get("ratio_to"),
         arms=_arms(place, node.get("arms")),
+        picked_on=_picked_on(f"{place}: reproduce.picked_on", node.get("picked_on")),
     )
 
 
@@ -127,6 +138,18 @@ def _arms(place: str, arms: Any) -> tuple[str, ...]:
             f"{place}: reproduce.arms is {arms!r}; it must list arms to divide by, like [none]"
         )
     return tuple(arms)
+
+
+def _picked_on(place: str, found: Any) -> PickedOn | None:
+    if found is None:
+        return None
+    if not isinstance(found, Mapping):
+        raise ConfigError(f"{place} is {found!r}; it must hold part, like validation, and windows")
+    _check_keys(place, found, PICKED_ON_KEYS, needed=PICKED_ON_KEYS)
+    windows = found["windows"]
+    if type(windows) is not int or windows < 1:
+        raise ConfigError(f"{place}.windows is {windows!r}; it must be a whole number from 1")
+    return PickedOn(part=str(found["part"]), windows=windows)
 
 
 def _claim(place: str, claim: Any) -> Claim:

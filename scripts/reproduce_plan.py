@@ -8,18 +8,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evaluate_task import Task, setting_text, task_labels
+from evaluate_task import Task, setting_text, stretches_of, task_labels
 from hydra import compose
 from launch_build import resolve
 from launch_errors import ConfigError
 from reproduce_lineup import Entrant, entrants_of
-from reproduce_node import CellSpec, Reproduction, last_of_each
+from reproduce_node import CellSpec, PickedOn, Reproduction, last_of_each
 from reproduce_store import part_name, run_config
 
+from sim.report.headline_table import PICKED_ROLES
 from sim.report.labels import Labels
 
 log = logging.getLogger(__name__)
 
+WHOLE = "all"  # the part of a file that holds all others
+TOLD_APART = ("part", "lineup", "windows", "checkpoint", "untrained", "agent_counts")
 OWN_LABELS = ("topology", "workload", "workload.load", "agents.count", "seed")
 
 
@@ -43,6 +46,7 @@ class Planned:
     entry: int  # of the line-up
     task: Task
     part: str  # name of its file
+    picks: bool = False  # only chooses rivals: on windows that no result is of
 
     def labelled(self, labels: Labels) -> Labels:
         """Labels in results: the cell's suffix is part of the workload's name."""
@@ -63,7 +67,7 @@ def cells_of(
     configs = [_composed(program, spec, base, later) for spec in specs]
     together: dict[str, list[int]] = {}
     for place, config in enumerate(configs):
-        key = json.dumps([run_config(config), config["part"], config["lineup"], config["windows"]])
+        key = json.dumps([run_config(config), *(config[each] for each in TOLD_APART)])
         together.setdefault(key, []).append(place)
     if not together:
         raise ConfigError("no cell is left: the files that they need are not there")
@@ -80,29 +84,47 @@ def cells_of(
     ]
 
 
-def plan_of(cells: Sequence[Cell], *, missing: str) -> list[Planned]:
+def plan_of(
+    cells: Sequence[Cell], *, missing: str, picked_on: PickedOn | None = None
+) -> list[Planned]:
     """Every run, cell by cell and window by window, so that a worker meets a window again.
 
     Everything is built once here, so that what cannot be built ends the program at its start.
+    With `picked_on` each cell is followed by runs of the rivals that are chosen from, on its
+    windows.
 
     Raises:
-        ConfigError: no entry takes part anywhere, or two make the same scheduler.
+        ConfigError: no entry takes part anywhere, two make the same scheduler, or rivals would be
+            chosen on windows that results are of.
         GpuYardError: a scheduler or an experiment cannot be built.
     """
     composed: dict[str, list[Entrant]] = {}
     planned = []
     for cell in cells:
-        keys = ("lineup", "checkpoint", "untrained")
+        keys = ("lineup", "checkpoint", "untrained", "agent_counts")
         text = json.dumps([cell.config[key] for key in keys])
         if text not in composed:
             composed[text] = entrants_of(cell.config, missing=missing)
-        planned += _runs(cell, composed[text])
+        planned += _runs(cell, composed[text], picked_on)
     if not planned:
         raise ConfigError("no scheduler takes part in any cell; look at cells: in the line-up")
     return planned
 
 
-def _runs(cell: Cell, entrants: Sequence[Entrant]) -> list[Planned]:
+def ours_of(planned: Sequence[Planned], wanted: str | None) -> str | None:
+    """The scheduler that the others are divided by: the one wanted, else that of role ours.
+
+    Raises:
+        ConfigError: none of the schedulers has the name wanted.
+    """
+    one_each = {(run.task.setting, run.task.contender): run.task for run in planned}
+    roles = {task_labels(task).scheduler: task.contender.role for task in one_each.values()}
+    if wanted is not None and wanted not in roles:
+        raise ConfigError(f"ours is {wanted!r}; the schedulers here are {', '.join(roles)}")
+    return wanted or next((name for name, role in roles.items() if role == "ours"), None)
+
+
+def _runs(cell: Cell, entrants: Sequence[Entrant], picked_on: PickedOn | None) -> list[Planned]:
     windows = cell.config["windows"]
     if type(windows) is not int or windows < 1:
         raise ConfigError(f"windows is {windows!r}; it must be a whole number from 1")
@@ -111,16 +133,50 @@ def _runs(cell: Cell, entrants: Sequence[Entrant]) -> list[Planned]:
     settings = [setting_text(config, each.contender) for each in here]
     part = str(cell.config["part"])
     _check_names([Task(s, e.contender, part, 0) for s, e in zip(settings, here, strict=True)])
+    playing = list(zip(here, settings, strict=True))
+    found = _played(cell, playing, part, windows)
+    if picked_on is None:
+        return found
+    if part in (picked_on.part, WHOLE):
+        raise ConfigError(
+            f"part is {part}, which holds the windows of reproduce.picked_on.part="
+            f"{picked_on.part}; rivals must be chosen on other windows than those of the results, "
+            f"or with reproduce.picked_on=null on those alone"
+        )
+    rivals = [each for each in playing if each[0].contender.role in PICKED_ROLES]
+    picks = _played(cell, rivals, picked_on.part, min(picked_on.windows, windows))
+    return [*found, *(replace(run, picks=True) for run in picks)]
+
+
+def _played(
+    cell: Cell, playing: Sequence[tuple[Entrant, str]], part: str, windows: int
+) -> list[Planned]:
+    """Runs of entrants under their settings, window by window; of a short file all there are."""
+    workload = str(cell.config["workload"]["name"])
     found = []
-    for window in range(windows):
-        for each, setting in zip(here, settings, strict=True):
+    for window in range(_there_are(windows, playing, part)):
+        for each, setting in playing:
             if each.windows is None or window < each.windows:
                 task = Task(setting, each.contender, part, window)
-                workload = str(config["workload"]["name"])
                 found.append(
                     Planned(cell.name, workload, cell.suffix, each.entry, task, part_name(task))
                 )
     return found
+
+
+def _there_are(asked: int, playing: Sequence[tuple[Entrant, str]], part: str) -> int:
+    """Windows to play, at most `asked`; all entrants have the same."""
+    stretches = stretches_of(playing[0][1], part) if playing else None
+    if stretches is None:
+        return asked
+    played = min(asked, stretches.windows)
+    if played < asked:
+        log.warning("windows is %d, but part '%s' has %d", asked, part, played)
+    for told in (stretches.shortened(), stretches.left_over()):
+        if told is not None:
+            log.warning("%s", told)
+    log.info("%s; %d are played", stretches.told(), played)
+    return played
 
 
 def _check_names(tasks: Sequence[Task]) -> None:

@@ -15,6 +15,7 @@ from sim.report.comparison import check_distinct, write_comparison_csv
 from sim.report.figure_jct_bars import jct_bars
 from sim.report.figure_league import league_heat
 from sim.report.figure_ranks import rank_figure
+from sim.report.headline_report import FILES as HEADLINE_FILES
 from sim.report.league_runs import (
     League,
     LeagueRun,
@@ -45,6 +46,7 @@ log = logging.getLogger(__name__)
 RESULT_FILES = (
     "comparison.csv", "comparison.md", "jct_bars.png", "league.csv", "league.md", "league.png",
     "ranks.csv", "ranks.png", "ranks_common.png", "paper.csv", "paper.md", "arms.csv", "arms.md",
+    *HEADLINE_FILES,
 )  # fmt: skip
 MOST_BARS = 240  # of jct_bars.png; more are told by league.png
 
@@ -60,6 +62,7 @@ def write_reproduction(
     found: Reproduction,
     runs: Sequence[LeagueRun],
     *,
+    ours: str | None,
     confidence: float,
     level: float,
 ) -> Group:
@@ -69,10 +72,11 @@ def write_reproduction(
         folder: exists.
         found: title, claims, arms and reference.
         runs: in the order of cells.
+        ours: scheduler that the others are divided by in comparison.md; None for no ratio.
         confidence: of the intervals.
         level: of significance, of the ranks.
     """
-    _write_comparison(folder, runs, confidence)
+    _write_comparison(folder, runs, ours, confidence)
     if found.claims:
         rows = measured(found.claims, runs, confidence=confidence)
         write_atomically(folder / "paper.csv", claims_csv(rows))
@@ -103,13 +107,15 @@ def write_reproduction(
     return league_tables(table, note)
 
 
-def _write_comparison(folder: Path, runs: Sequence[LeagueRun], confidence: float) -> None:
+def _write_comparison(
+    folder: Path, runs: Sequence[LeagueRun], ours: str | None, confidence: float
+) -> None:
     """comparison.csv and .md as `evaluate.py` writes them; bars where they fit on a page."""
     rows = [run.row for run in runs]
     check_distinct(rows)
-    settings = standings(beside_agents(rows), ours=None, confidence=confidence)
+    settings = standings(beside_agents(rows), ours=ours, confidence=confidence)
     write_comparison_csv(folder / "comparison.csv", rows)
-    text = table_text(settings, ours=None, confidence=confidence)
+    text = table_text(settings, ours=ours, confidence=confidence)
     write_markdown(folder / "comparison.md", text)
     if _bars(settings) <= MOST_BARS:
         jct_bars(settings, path=folder / "jct_bars.png", confidence=confidence)

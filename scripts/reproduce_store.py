@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,10 @@ PARTS = "parts"
 # Keys that say what is compared and how it is shown, not what happens in a run.
 NOT_OF_A_RUN = (
     "lineup", "windows", "jobs", "ours", "confidence", "reproduce", "checkpoint", "untrained",
-    "missing", "failed", "fresh", "part", "level", "most_cells",
+    "missing", "failed", "fresh", "part", "level", "most_cells", "agent_counts",
 )  # fmt: skip
+PRETRAINED = Path(__file__).resolve().parent.parent / "marl" / "pretrained"
+MOST_READ_BYTES = 1 << 24  # of a file; a policy trained anew has the size of the old one
 
 
 def run_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -30,8 +32,8 @@ def run_config(config: Mapping[str, Any]) -> dict[str, Any]:
 def part_name(task: Task) -> str:
     """A name that two tasks share if their resolved configurations are equal.
 
-    A file that the configuration names (a trace, a policy) counts by its path and size, a folder
-    by those of its files; the program's own code does not count.
+    A file that the configuration names (a trace, a policy) counts by its path and content, above
+    16 MiB by its path and size, a folder by its files; the program's own code does not count.
     """
     contender = task.contender
     texts = [task.setting, contender.composition, contender.name or "", task.part, str(task.window)]
@@ -46,16 +48,29 @@ def _files_named(text: str) -> list[str]:
 
 
 def _files(found: Any) -> list[str]:
-    """`path size` of every file that a text of the configuration names."""
+    """A line for every file that a text of the configuration names."""
     if isinstance(found, Mapping):
-        return [text for value in found.values() for text in _files(value)]
+        shipped = found.get("checkpoint") == "pretrained"
+        own = _told(PRETRAINED.glob("policy.*")) if shipped else []
+        return [*own, *(text for value in found.values() for text in _files(value))]
     if isinstance(found, list):
         return [text for value in found for text in _files(value)]
     if not isinstance(found, str) or "/" not in found:
         return []
     path = Path(found)
-    paths = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
-    return [f"{each} {each.stat().st_size}" for each in paths]
+    return _told([path] if path.is_file() else path.rglob("*"))
+
+
+def _told(paths: Iterable[Path]) -> list[str]:
+    files = sorted(path for path in paths if path.is_file())
+    return [f"{each} {_fingerprint(each, each.stat().st_size)}" for each in files]
+
+
+@lru_cache(maxsize=1024)
+def _fingerprint(path: Path, size_bytes: int) -> str:
+    if size_bytes > MOST_READ_BYTES:
+        return str(size_bytes)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def write_part(path: Path, row: ComparisonRow) -> None:

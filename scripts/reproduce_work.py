@@ -3,14 +3,15 @@
 import logging
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
-from evaluate_task import Task, run_task
-from joblib import Parallel, delayed, parallel_config
-from launch_errors import ConfigError
+from evaluate_task import Task
+from evaluate_together import batches_of, processes_of, run_batch
+from joblib import Parallel, cpu_count, delayed, parallel_config
 from reproduce_plan import Planned
 from reproduce_store import PARTS, read_part, write_part
 from rich.console import Console
@@ -30,11 +31,14 @@ log = logging.getLogger(__name__)
 LINE_EVERY_S = 60.0  # in the log, where standard error is no terminal
 
 
+Run = tuple[Task, Path]  # and where it is stored
+
+
 @dataclass(frozen=True)
 class Done:
     """How one run ended."""
 
-    place: int  # in the list of runs
+    part: str  # name of its file
     error: str | None  # a traceback; None: it is stored
 
 
@@ -43,7 +47,8 @@ def run_missing(
 ) -> tuple[list[ComparisonRow | None], list[str]]:
     """Make every run that has no file in `folder/parts` yet; the others are read.
 
-    A run that fails does not end the others.
+    Windows of one scheduler are played together where that is cheaper. A run that fails does not
+    end the others; one that several cells ask for is made once.
 
     Returns:
         Rows in the order of `planned`, None where the run failed; and what went wrong, in words.
@@ -51,55 +56,65 @@ def run_missing(
     Raises:
         ConfigError: `jobs` is no whole number, or 0; or a stored file is broken.
     """
-    if type(jobs) is not int or jobs == 0:
-        raise ConfigError(f"jobs is {jobs!r}; use 1 or more, or -1 for one process a core")
+    processes = processes_of(jobs, cpu_count())
     parts = folder / PARTS
     parts.mkdir(parents=True, exist_ok=True)
     found = [read_part(parts / p.part, role=p.task.contender.role) for p in planned]
-    todo = [place for place, row in enumerate(found) if row is None]
-    log.info("%d runs, %d of them done before", len(planned), len(planned) - len(todo))
+    places: dict[str, list[int]] = defaultdict(list)
+    for place in (place for place, row in enumerate(found) if row is None):
+        places[planned[place].part].append(place)
+    todo = {planned[first].task: parts / part for part, (first, *_) in places.items()}
+    missing = sum(map(len, places.values()))
+    log.info("%d runs, %d of them done before", len(planned), len(planned) - missing)
     failures = []
-    work = [(place, planned[place].task, parts / planned[place].part) for place in todo]
-    with Meter(planned, done=len(planned) - len(todo)) as meter:
-        for done in _ended(work, jobs):
-            run = planned[done.place]
-            meter.tell(run)
-            if done.error is None:
-                path, role = parts / run.part, run.task.contender.role
-                found[done.place] = read_part(path, role=role)
-            else:
-                where = f"{run.task.contender.place}, {run.cell}, window {run.task.window}"
-                log.error("failed: %s: %s", where, done.error.strip().splitlines()[-1])
-                failures.append(f"{where}\n{done.error}")
+    with Meter(planned, done=len(planned) - missing) as meter:
+        for done in _ended(todo, processes):
+            for place in places[done.part]:
+                run = planned[place]
+                meter.tell(run)
+                if done.error is None:
+                    found[place] = read_part(parts / run.part, role=run.task.contender.role)
+                else:
+                    failures.append(_told(run, done.error))
     return found, failures
 
 
-def _ended(work: Sequence[tuple[int, Task, Path]], jobs: int) -> Iterator[Done]:
+def _told(run: Planned, error: str) -> str:
+    """A failure in words, which the log has in short."""
+    task, counted = run.task, run.task.contender.agents
+    agents = "" if counted is None else f"{counted} agents, "
+    where = f"{task.contender.place}, {agents}{run.cell}, {task.part} window {task.window}"
+    log.error("failed: %s: %s", where, error.strip().splitlines()[-1])
+    return f"{where}\n{error}"
+
+
+def _ended(todo: Mapping[Task, Path], processes: int) -> Iterator[Done]:
     """Runs as they end, in no particular order."""
-    if not work:
-        return
-    if jobs == 1:
-        # Not in the main thread, where run_task would shut out Ctrl-C as in a worker process.
-        with ThreadPoolExecutor(1) as pool:
-            try:
-                yield from pool.map(_run_one, *zip(*work, strict=True))
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+    batches = ([(task, todo[task]) for task in batch] for batch in batches_of([*todo], processes))
+    if processes == 1:
+        yield from chain.from_iterable(map(_run_stored, batches))
         return
     with parallel_config("loky", inner_max_num_threads=1):
-        yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(
-            delayed(_run_one)(*each) for each in work
+        found = Parallel(n_jobs=processes, return_as="generator_unordered", batch_size=1)(
+            delayed(_run_stored)(batch) for batch in batches
         )
+        yield from chain.from_iterable(found)
 
 
-def _run_one(place: int, task: Task, path: Path) -> Done:
-    """One run, stored where it was made, so that only runs in flight are lost with the parent."""
+def _run_stored(batch: Sequence[Run]) -> list[Done]:
+    """Runs, each stored where it was made, so that only runs in flight are lost with the parent.
+
+    Where a batch of several fails they are made one by one, which tells the windows that fail.
+    """
     try:
-        write_part(path, run_task(task).row)
+        outcomes = run_batch([task for task, _ in batch])
+        for outcome, (_, path) in zip(outcomes, batch, strict=True):
+            write_part(path, outcome.row)
     except Exception:  # whatever one scheduler does, the other runs go on
-        return Done(place, traceback.format_exc())
-    return Done(place, None)
+        if len(batch) > 1:
+            return [done for run in batch for done in _run_stored([run])]
+        return [Done(batch[0][1].name, traceback.format_exc())]
+    return [Done(path.name, None) for _, path in batch]
 
 
 class Meter:

@@ -34,6 +34,8 @@ def main(cfg: DictConfig) -> None:
     scheduler = composition_of(config, experiment.game.partitions)
     labels = labels_of(experiment, scheduler, window=config["window"], role=config["role"])
     jobs = _jobs(experiment, config["part"], config["window"])
+    if config["part"] is not None:
+        labels = replace(labels, stretch=experiment.stretch(config["part"], config["window"]))
     simulator = experiment.game.simulator(jobs)
     compiled = config["compiled"] and simulator.has_compiled_form(scheduler)
     warm_up(experiment.game, scheduler, compiled=compiled)

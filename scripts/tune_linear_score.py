@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tuning_files import heading_of, write_curve, write_weights
 from tuning_search import Generation, Search, new_search, resumed
-from tuning_task import Trial, logs_of, scheduler_of, weights_from
+from tuning_task import Trial, free_weights, logs_of, scheduler_of, weights_from
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +85,8 @@ def _check(config: dict[str, Any]) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < np.inf:
             raise ConfigError(f"{key} is {value!r}; it must be a number above 0")
+    if type(config["look_ahead"]) is not bool:
+        raise ConfigError(f"look_ahead is {config['look_ahead']!r}; it must be true or false")
     jobs = config["train_jobs"]
     if jobs is not None and (type(jobs) is not int or jobs < 1):
         raise ConfigError(f"train_jobs is {jobs!r}; it must be a whole number from 1, or null")
@@ -97,7 +99,7 @@ def _check(config: dict[str, Any]) -> None:
 def _setting(config: dict[str, Any], num_jobs: int | None) -> str:
     """What a trial is told: the cluster, the workload and the scheduler, nothing of the search."""
     keys = ("generations", "population", "sigma", "time_budget_s", "validate_last", "jobs",
-            "resume", "name", "train_windows", "validation_windows")  # fmt: skip
+            "look_ahead", "resume", "name", "train_windows", "validation_windows")  # fmt: skip
     setting = {key: value for key, value in config.items() if key not in keys}
     if num_jobs is not None:
         setting["workload"] = config["workload"] | {"num_jobs": num_jobs}
@@ -108,13 +110,17 @@ def _search(config: dict[str, Any], began: tuple[float, ...]) -> Search:
     """A search from the configured weights, or the one to resume."""
     setting = _setting(config, config["train_jobs"])
     windows = config["train_windows"]
-    known = f"{windows} windows, {config['population']} candidates, {setting}"
+    known = (
+        f"{windows} windows, {config['population']} candidates, look_ahead={config['look_ahead']}, "
+        f"{setting}"
+    )
     if config["resume"] is not None:
         return resumed(Path(str(config["resume"])), known)
     trial = Trial(setting=setting, weights=began, part="train", windows=windows)
     (reference,) = logs_of([trial], 1)
+    free = free_weights(config["look_ahead"])
     return new_search(
-        known, began, reference,
+        known, began, free, reference,
         sigma=config["sigma"], population=config["population"], seed=config["seed"],
     )  # fmt: skip
 
@@ -126,7 +132,7 @@ def _iterate(launch: Launch, search: Search, bar: Progress) -> None:
     total = config["generations"]
     task = bar.add_task("tuning", total=total, completed=len(search.generations), note="")
     while len(search.generations) < total:
-        candidates = search.strategy.ask()
+        candidates = search.ask()
         trials = [Trial(setting, tuple(map(float, x)), "train", windows) for x in candidates]
         done = search.tell(candidates, search.judge(list(logs_of(trials, config["jobs"]))))
         search.save(launch.folder)

@@ -31,9 +31,20 @@ class Search:
     """CMA-ES and what it has found so far."""
 
     setting: str  # of the windows it is judged on: a checkpoint of another setting is refused
-    strategy: cma.CMAEvolutionStrategy
+    strategy: cma.CMAEvolutionStrategy  # over the free weights
+    start: tuple[float, ...]  # all weights it began with
+    free: tuple[int, ...]  # which of them are tuned
     reference: tuple[float, ...]  # ln JCT of the weights it started from, window by window
     generations: list[Generation] = field(default_factory=list)
+
+    def ask(self) -> list[FloatArray]:
+        """The candidates of a generation, all weights of each."""
+        return [self._whole(x) for x in self.strategy.ask()]
+
+    def _whole(self, x: FloatArray) -> FloatArray:
+        weights = np.array(self.start)
+        weights[list(self.free)] = x
+        return weights
 
     def judge(self, logs: Sequence[Sequence[float]]) -> list[float]:
         """Mean over windows of ln(JCT / reference) of each candidate."""
@@ -41,13 +52,13 @@ class Search:
 
     def tell(self, candidates: Sequence[FloatArray], values: Sequence[float]) -> Generation:
         """Learn from one generation."""
-        self.strategy.tell(list(candidates), list(values))
+        self.strategy.tell([each[list(self.free)] for each in candidates], list(values))
         done = Generation(
             number=len(self.generations) + 1,
             best=float(min(values)),
             median=float(np.median(values)),
             sigma=float(self.strategy.sigma),
-            mean=tuple(map(float, self.strategy.result.xfavorite)),
+            mean=tuple(map(float, self._whole(self.strategy.result.xfavorite))),
         )
         self.generations.append(done)
         return done
@@ -65,19 +76,20 @@ class Search:
 
 
 def new_search(
-    setting: str, start: Sequence[float], reference: Sequence[float], *,
+    setting: str, start: Sequence[float], free: Sequence[int], reference: Sequence[float], *,
     sigma: float, population: int, seed: int,
 ) -> Search:  # fmt: skip
-    """A search from `start`; large weights are varied in larger steps."""
-    scale = 0.5 + 0.25 * np.abs(start)
+    """A search from `start` over its `free` weights; large ones are varied in larger steps."""
+    begin = np.array(start)[list(free)]
+    scale = 0.5 + 0.25 * np.abs(begin)
     options = {
         "popsize": population,
         "seed": seed + 1,  # 0 would mean the clock
         "verbose": -9,
         "CMA_stds": scale,
     }
-    strategy = cma.CMAEvolutionStrategy(list(start), sigma, options)
-    return Search(setting=setting, strategy=strategy, reference=tuple(reference))
+    strategy = cma.CMAEvolutionStrategy(list(begin), sigma, options)
+    return Search(setting, strategy, tuple(start), tuple(free), tuple(reference))
 
 
 def resumed(folder: Path, setting: str) -> Search:

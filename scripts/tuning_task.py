@@ -16,7 +16,7 @@ from launch_errors import ConfigError
 
 from sim.jobs import JobTable
 from sim.linear.episode import played_jct_s
-from sim.linear.names import FORWARD_FEATURES, START_FEATURES, named
+from sim.linear.names import FIRST_AHEAD, FORWARD_FEATURES, START_FEATURES, named
 from sim.schedulers.linear_score import LinearScore
 
 
@@ -52,6 +52,13 @@ def weights_from(scheduler: LinearScore) -> tuple[float, ...]:
     groups = scheduler.weights
     return tuple([groups["start"][name] for name in START_FEATURES]
                  + [groups["forward"][name] for name in FORWARD_FEATURES])  # fmt: skip
+
+
+def free_weights(look_ahead: bool) -> list[int]:
+    """Places in the vector of weights that are tuned: all, or those that do not look ahead."""
+    names = [("start", at) for at in range(len(START_FEATURES))]
+    names += [("forward", at) for at in range(len(FORWARD_FEATURES))]
+    return [i for i, (group, at) in enumerate(names) if look_ahead or at < FIRST_AHEAD[group]]
 
 
 def log_jct(trial: Trial) -> list[float]:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from marl.codec.asks import GPU_MILLI
+from marl.codec.rows import left_s
 from marl.codec.tables import Tables
 from sim.arrays import FloatArray, IntArray
 from sim.jit import kernel
@@ -84,7 +85,7 @@ def _neighbours(tables: Tables, job: int, gpus: IntArray) -> tuple[float, float,
     """
     p = tables.profile[job]
     worst_s, victim, delay_s, shared = 0.0, 1.0, 0.0, 0
-    mine_s = max(tables.estimate_s[job] - tables.progress_s[job], 60.0)
+    mine_s = left_s(tables, job)
     for gpu in gpus:
         kind = tables.server_type[tables.gpu_server[gpu]]
         shared += tables.tenants[gpu] > 0
@@ -94,8 +95,7 @@ def _neighbours(tables: Tables, job: int, gpus: IntArray) -> tuple[float, float,
             other = tables.tenant[gpu, k]
             hit = hit_of(tables.slowing, kind, tables.crowd, last + 1, k)
             victim = max(victim, hit)
-            left_s = max(tables.estimate_s[other] - tables.progress_s[other], 60.0)
-            delay_s += (hit - 1.0) * min(left_s, mine_s) / tables.num_gpus[other]
+            delay_s += (hit - 1.0) * min(left_s(tables, other), mine_s) / tables.num_gpus[other]
         worst_s = max(worst_s, tables.compute_s[p, kind] * here)
     return worst_s, victim, delay_s, shared / len(gpus)
 
@@ -124,7 +124,7 @@ def placement_costs(tables: Tables, job: int, gpus: IntArray, out: FloatArray) -
     alone_s = compute_s + local_s + server_s + rack_s
     busy_s = compute_s + local_s + server_s * nic_factor + rack_s * uplink_factor
     worst_s, victim, delay_s, shared = _neighbours(tables, job, gpus)
-    work_s = max(tables.estimate_s[job] - tables.progress_s[job], 60.0)
+    work_s = left_s(tables, job)
     out[SPREAD] = np.log(alone_s / tables.reference_step_s[job])
     out[CONTENTION] = np.log(busy_s / alone_s)
     out[SELF] = np.log((worst_s + busy_s - compute_s) / busy_s)

@@ -4,14 +4,23 @@ from typing import NamedTuple
 
 import numpy as np
 
+from marl.codec.ahead import ahead_of, starts_in_s
 from marl.codec.candidates import MODES, place_outwards, usable_counts
-from marl.codec.costs import SERVERS, placement_costs
+from marl.codec.costs import CONTENTION, SELF, SERVERS, SPREAD, placement_costs
 from marl.codec.fit import Fit, fit_of
 from marl.codec.rows import context_row, job_row, left_s, peer_rows, server_rows
 from marl.codec.summary import Summary
 from marl.codec.tables import Tables
 from sim.arrays import FloatArray, IntArray
 from sim.jit import array_kernel
+from sim.linear.ahead import (
+    Ahead,
+    compact_in_s,
+    holds_up,
+    prolongs,
+    wait_difference,
+    wait_over_loss,
+)
 
 
 class Limits(NamedTuple):
@@ -41,11 +50,13 @@ class Canvas(NamedTuple):
 
 @array_kernel
 def _pair_rows(
-    tables: Tables, job: int, servers: IntArray, compact: float, modes: int, pairs: FloatArray,
-    mask: IntArray,
+    tables: Tables, ahead: Ahead, own: int, job: int, servers: IntArray,
+    compact: float, modes: int, pairs: FloatArray, mask: IntArray,
 ) -> bool:  # fmt: skip
     """Fill pairs (S, MODES, PAIR_FEATURES) and mask (S * MODES,); whether any start is legal."""
     any_legal = False
+    job_s = left_s(tables, job)
+    wait_s = compact_in_s(ahead, ahead.release_s, tables.num_gpus[job], own)
     for mode in range(modes):
         counts = usable_counts(tables, job, servers, mode)
         for i in range(len(servers)):
@@ -57,6 +68,10 @@ def _pair_rows(
             row[0] = 1.0
             placement_costs(tables, job, gpus, row[1:9])
             row[9] = row[1 + SERVERS] * 8.0 <= compact
+            slowed = row[1 + SPREAD] + row[1 + CONTENTION] + row[1 + SELF]
+            row[10] = wait_over_loss(wait_s, slowed, job_s)
+            row[11] = prolongs(ahead, gpus, job_s)
+            row[12] = holds_up(ahead, gpus, job_s, own)
             mask[i * MODES + mode] = 1
     return any_legal
 
@@ -75,12 +90,14 @@ def _work_ahead_h(tables: Tables, queued: IntArray, job: int, count: int) -> Flo
 
 @array_kernel
 def _forward_rows(
-    tables: Tables, summary: Summary, fit: Fit, job: int, own: int, ahead_h: FloatArray,
-    hops_left: int, only_placeable: bool, rows: FloatArray, mask: IntArray,
+    tables: Tables, summary: Summary, ahead: Ahead, fit: Fit, job: int, own: int,
+    ahead_h: FloatArray, start_s: FloatArray, hops_left: int, only_placeable: bool,
+    rows: FloatArray, mask: IntArray,
 ) -> None:  # fmt: skip
     """Fill rows (M, FORWARD_FEATURES) and mask (M,)."""
     gang = tables.num_gpus[job]
     load = summary.wanted / summary.capacity
+    here_s = compact_in_s(ahead, ahead.release_s, gang, own)
     stuck = gang > fit.most[own]
     for m in range(len(summary.capacity)):
         now = fit.compact[m]
@@ -93,6 +110,9 @@ def _forward_rows(
         row[3] = np.log1p(ahead_h[m] / summary.capacity[m])
         row[4] = np.log1p(ahead_h[own] / summary.capacity[own])
         row[5] = hops_left / 3.0
+        there_s = compact_in_s(ahead, ahead.release_s, gang, m)
+        row[6] = wait_difference(here_s, there_s)
+        row[7] = wait_difference(start_s[own], start_s[m])
         if legal:
             mask[m] = 1
 
@@ -117,13 +137,16 @@ def observe_agent(
     context_row(tables, summary, own, servers, canvas.context)
     for i in range(len(servers)):
         canvas.server_rack[i] = tables.server_rack[servers[i]] - tables.server_rack[servers[0]]
+    ahead = ahead_of(tables, summary, own, window)
+    start_s = starts_in_s(tables, ahead, queued, window, width)
     can_start, overdue = False, False
     modes = MODES if limits.sharing else 1
     for w in range(len(window)):
         job = window[w]
         fit = fit_of(tables, summary, job)
         compact = fit.fewest[own]
-        legal = _pair_rows(tables, job, servers, compact, modes, canvas.pairs[w], starts[w])
+        legal = _pair_rows(tables, ahead, own, job, servers, compact, modes,
+                           canvas.pairs[w], starts[w])  # fmt: skip
         can_start = can_start or legal
         fits_compact = fit.compact[own]
         age_s = limits.now_s - tables.submit_s[job]
@@ -133,8 +156,9 @@ def observe_agent(
         job_row(tables, job, age_s, hops, w / width, legal, fits_compact, canvas.jobs[w])
         canvas.jobs[w, 14] = old
         ahead_h = _work_ahead_h(tables, queued, job, len(summary.capacity))
-        _forward_rows(tables, summary, fit, job, own, ahead_h, limits.max_forwards - hops,
-                      limits.only_placeable, canvas.forwards[w], sends[w])  # fmt: skip
+        _forward_rows(tables, summary, ahead, fit, job, own, ahead_h, start_s[w],
+                      limits.max_forwards - hops, limits.only_placeable, canvas.forwards[w],
+                      sends[w])  # fmt: skip
     if limits.idle and can_start:
         sends[:] = 0
     elif not overdue:

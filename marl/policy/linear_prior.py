@@ -18,12 +18,16 @@ from sim.linear.names import (
     F_HOPS,
     F_LOAD_DIFFERENCE,
     F_PLACEABLE,
+    F_START_DIFFERENCE,
+    F_WAIT_DIFFERENCE,
     FORWARD_FEATURES,
     FRAGMENTS,
     GANG,
+    HOLDS_UP,
     OCCUPANCY,
     OWN_SLOWDOWN,
     PRESSURE,
+    PROLONGS,
     RELATIVE_AGE,
     SHARED,
     SHARED_X_PRESSURE,
@@ -33,6 +37,7 @@ from sim.linear.names import (
     SPREAD_X_PRESSURE,
     START_FEATURES,
     VICTIMS_DELAY,
+    WAIT_OVER_LOSS,
     WORST_VICTIM,
 )
 
@@ -91,7 +96,9 @@ class LinearPrior(nn.Module):
         spread = pairs[..., 1] + pairs[..., 2]  # (B, W, S, MODES)
         score = of_job[..., None, None] + per_spread[..., None, None] * spread
         score = score + w[OWN_SLOWDOWN] * pairs[..., 3] + w[WORST_VICTIM] * pairs[..., 4]
-        score = score + w[VICTIMS_DELAY] * pairs[..., 5] + w[FRAGMENTS] * pairs[..., 8]
+        score = score + w[VICTIMS_DELAY] * pairs[..., 5]
+        score = score + w[FRAGMENTS] * pairs[..., 8] + w[WAIT_OVER_LOSS] * pairs[..., 10]
+        score = score + w[PROLONGS] * pairs[..., 11] + w[HOLDS_UP] * pairs[..., 12]
         shared = torch.tensor([0.0, 1.0], device=score.device)
         score = score + of_sharing[..., None, None] * shared
         due = (jobs[..., 14, None, None] > 0) & (pairs[..., 9] > 0) & (shared == 0)
@@ -103,4 +110,6 @@ class LinearPrior(nn.Module):
         of_job = of_job + w[F_HOPS] * observation["jobs"][..., 6]
         difference = (-rows[..., 2]).clamp(-MOST_DIFFERENCE, MOST_DIFFERENCE)
         score = w[F_LOAD_DIFFERENCE] * difference + w[F_PLACEABLE] * rows[..., 1]
+        score = score + w[F_WAIT_DIFFERENCE] * rows[..., 6]
+        score = score + w[F_START_DIFFERENCE] * rows[..., 7]
         return of_job.unsqueeze(-1) + score

@@ -4,6 +4,7 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.jit import kernel
+from sim.linear.ahead import NEVER_S, sort_release
 from sim.linear.costs import left_s
 from sim.linear.desk import Desk
 
@@ -91,7 +92,7 @@ def _lay_out_jobs(desk: Desk, queued: IntArray, running: IntArray) -> None:
 
 @kernel
 def measure_room(desk: Desk, m: int) -> None:
-    """Count the empty GPUs of partition `m`."""
+    """Count the empty GPUs of partition `m`, and see when the others fall empty."""
     part = desk.partition[m]
     part.free = 0
     part.roomiest = 0
@@ -108,6 +109,23 @@ def measure_room(desk: Desk, m: int) -> None:
             part.whole += 1
         else:
             part.roomiest = max(part.roomiest, where.empty)
+    if desk.game[0].look_ahead != 0:
+        _measure_release(desk, m)
+
+
+@kernel
+def _measure_release(desk: Desk, m: int) -> None:
+    """See when the GPUs of partition `m` are predicted to fall empty."""
+    part, ahead = desk.partition[m], desk.ahead
+    ahead.largest[m] = part.largest
+    for i in range(part.first_own, part.last_own):
+        where = desk.server[desk.own[i]]
+        for gpu in range(where.first_gpu, where.last_gpu):
+            free_s = NEVER_S if where.closed > 0 else 0.0
+            for k in range(desk.gpu[gpu].tenants):
+                free_s = max(free_s, left_s(desk, desk.tenant[gpu, k]))
+            ahead.free_s[gpu] = free_s
+    sort_release(ahead, m)
 
 
 @kernel

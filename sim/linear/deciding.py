@@ -4,17 +4,20 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.jit import kernel
+from sim.linear.ahead import forget_gangs, list_gang
 from sim.linear.booking import book_forward, book_start, lay_out
 from sim.linear.desk import Desk
 from sim.linear.features import start_score, weigh_job, weigh_partition
 from sim.linear.filling import fill_outwards, seat
 from sim.linear.forwarding import forward_score, load_of, may_go
 from sim.linear.layout import BEST, BEST_OLD, BEST_START, HERE, MOVE
+from sim.linear.lines import measure_starts
 from sim.linear.room import count_usable, most_workers
 from sim.linear.window import choose_window, is_old
 
 NOTHING, WAIT = -1e300, 0.0
 ALONE, BESIDE = 2, 1  # answers of count_usable
+OUTSIDE = -1  # of the window
 
 
 @kernel
@@ -59,8 +62,10 @@ def _act(desk: Desk, m: int) -> bool:
     for row in (BEST, BEST_START, BEST_OLD, MOVE):
         desk.place[row].score = NOTHING
     weigh_partition(desk, m)
+    if desk.game[0].look_ahead != 0:
+        look_at_window(desk, m)
     for i in range(desk.game[0].num_window):
-        _look_at(desk, desk.window[i], m)
+        _look_at(desk, i, desk.window[i], m)
     best, move = desk.place[BEST_START], desk.place[MOVE]
     if max(best.score, move.score) > WAIT:
         if move.score > best.score:
@@ -69,6 +74,16 @@ def _act(desk: Desk, m: int) -> bool:
             _start(desk, BEST_START, m)
         return True
     return _must(desk, m)
+
+
+@kernel
+def look_at_window(desk: Desk, m: int) -> None:
+    """What the features that look ahead need to know of the window of partition `m`."""
+    forget_gangs(desk.ahead)
+    for i in range(desk.game[0].num_window):
+        list_gang(desk.ahead, desk.job[desk.waiting[desk.window[i]].job].gang, m)
+    if len(desk.partition) > 1:
+        measure_starts(desk)
 
 
 @kernel
@@ -95,14 +110,14 @@ def _look_at_all(desk: Desk, m: int) -> None:
     for at in range(desk.game[0].num_waiting):
         row = desk.waiting[at]
         if row.partition == m and row.started == 0:
-            _look_at(desk, at, m)
+            _look_at(desk, OUTSIDE, at, m)
             if desk.place[BEST_START].score > NOTHING:
                 return
 
 
 @kernel
-def _look_at(desk: Desk, at: int, m: int) -> None:
-    """Score the placements of waiting row `at`, and its forwards."""
+def _look_at(desk: Desk, i: int, at: int, m: int) -> None:
+    """Score the placements of waiting row `at`, place `i` of the window, and its forwards."""
     job = desk.waiting[at].job
     room = count_usable(desk, job, m)
     if room >= BESIDE:
@@ -111,10 +126,14 @@ def _look_at(desk: Desk, at: int, m: int) -> None:
         _try_places(desk, at, m, 0)
     if room >= BESIDE and desk.tenant.shape[1] > 1:
         _try_places(desk, at, m, 1)
-    if desk.waiting[at].moved == 0 and desk.shown.forwards[job] < desk.game[0].max_forwards:
+    if (
+        i != OUTSIDE
+        and desk.waiting[at].moved == 0
+        and desk.shown.forwards[job] < desk.game[0].max_forwards
+    ):
         for target in range(len(desk.partition)):
             if target != m and may_go(desk, job, target):
-                _keep(desk, MOVE, at, target, forward_score(desk, job, m, target))
+                _keep(desk, MOVE, at, target, forward_score(desk, i, m, target))
 
 
 @kernel

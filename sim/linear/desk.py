@@ -6,8 +6,9 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.kernel.layout import RowArray
+from sim.linear.ahead import Ahead
 from sim.linear.layout import GAME, GPU, JOB, PARTITION, PLACE, RACK, SERVER, WAITING
-from sim.linear.names import FORWARD_FEATURES, START_FEATURES
+from sim.linear.names import FORWARD_FEATURES, START_FEATURES, looks_ahead
 from sim.physics.reference import compact_spread
 from sim.physics.slowing_tables import Slowing, empty_crowd
 from sim.traits import ANY_TYPE, WHOLE_GPU_MILLI
@@ -64,11 +65,16 @@ class Desk(NamedTuple):
     window: IntArray  # (W,) rows of `waiting`
     used: IntArray  # (S,) servers of the placement at hand, in order of filling
     seats: IntArray  # (G,) its GPUs
+    ahead: Ahead  # filled where `game.look_ahead`
+    line: IntArray  # (M, W) first waiting rows of each partition by key
+    line_count: IntArray  # (M,)
+    by_key: IntArray  # (W,) places of the window in order of key
+    start_in_s: FloatArray  # (M, W) when a job of the window would start in a partition
     place: RowArray  # (5,) PLACE
-    start_x: FloatArray  # (17,) features of the placement at hand
-    forward_x: FloatArray  # (6,)
-    start_weight: FloatArray  # (17,)
-    forward_weight: FloatArray  # (6,)
+    start_x: FloatArray  # features of the placement at hand, in the order of `names`
+    forward_x: FloatArray
+    start_weight: FloatArray
+    forward_weight: FloatArray
     start_job: IntArray  # (G * C,) orders: start job i on start_gpus[first[i]:first[i + 1]]
     start_first: IntArray  # (G * C + 1,)
     start_gpus: IntArray  # (G * C,)
@@ -80,8 +86,8 @@ class Desk(NamedTuple):
 class Mind(NamedTuple):
     """The scheduler's own part."""
 
-    start_weight: FloatArray  # (17,)
-    forward_weight: FloatArray  # (6,)
+    start_weight: FloatArray  # in the order of `names`
+    forward_weight: FloatArray
     window: int
     patience_s: float
     use_durations: bool
@@ -95,6 +101,7 @@ def desk_of(view: ClusterView, mind: Mind) -> Desk:
     game["window"], game["patience_s"] = mind.window, mind.patience_s
     game["max_forwards"] = view.max_forwards if view.num_partitions > 1 else 0
     game["limit_milli"], game["use_durations"] = view.gpu_limit_milli, mind.use_durations
+    game["look_ahead"] = looks_ahead(mind.start_weight, mind.forward_weight)
     gpu = np.zeros(gpus, dtype=GPU)
     gpu["server"] = topology.gpu_server
     own = np.argsort(view.partition_of_server, kind="stable").astype(np.int64)
@@ -113,6 +120,11 @@ def desk_of(view: ClusterView, mind: Mind) -> Desk:
         window=np.zeros(mind.window, dtype=np.int64),
         used=np.zeros(servers, dtype=np.int64),
         seats=np.zeros(gpus, dtype=np.int64),
+        ahead=_ahead(view, own, mind.window),
+        line=np.zeros((view.num_partitions, mind.window), dtype=np.int64),
+        line_count=np.zeros(view.num_partitions, dtype=np.int64),
+        by_key=np.zeros(mind.window, dtype=np.int64),
+        start_in_s=np.zeros((view.num_partitions, mind.window)),
         place=np.zeros(5, dtype=PLACE),
         start_x=np.zeros(len(START_FEATURES)),
         forward_x=np.zeros(len(FORWARD_FEATURES)),
@@ -173,6 +185,25 @@ def _partition_rows(view: ClusterView) -> RowArray:
     rows["first_own"] = np.concatenate([[0], last[:-1]])
     rows["last_own"] = last
     return rows
+
+
+def _ahead(view: ClusterView, own: IntArray, window: int) -> Ahead:
+    topology, gpus = view.topology, view.topology.num_gpus
+    last = np.cumsum(np.bincount(view.partition_of_server, minlength=view.num_partitions))
+    return Ahead(
+        first_gpu=topology.server_first_gpu.astype(np.int64),
+        gpu_server=topology.gpu_server.astype(np.int64),
+        servers=own,
+        first=np.concatenate([[0], last]).astype(np.int64),
+        largest=np.ones(view.num_partitions, dtype=np.int64),
+        free_s=np.zeros(gpus),
+        release_s=np.zeros(gpus),
+        after_s=np.zeros(gpus),
+        drained_s=np.zeros(topology.num_servers),
+        gangs=np.zeros(window + 1, dtype=np.int64),
+        jobs=np.zeros(window + 1, dtype=np.int64),
+        compact_in_s=np.zeros(window + 1),
+    )
 
 
 def _shown(view: ClusterView) -> Shown:

@@ -1,8 +1,9 @@
-"""The 17 features of a start, and its score; `docs/linear_score.md` has a table."""
+"""The features of a start, and its score; `docs/linear_score.md` has a table."""
 
 import numpy as np
 
 from sim.jit import kernel
+from sim.linear.ahead import compact_in_s, holds_up, prolongs, wait_over_loss
 from sim.linear.costs import left_s, weigh_costs
 from sim.linear.desk import Desk
 from sim.linear.filling import seat
@@ -12,8 +13,11 @@ from sim.linear.names import (
     BIAS,
     DURATION,
     GANG,
+    HOLDS_UP,
     OCCUPANCY,
+    OWN_SLOWDOWN,
     PRESSURE,
+    PROLONGS,
     RELATIVE_AGE,
     SHARED,
     SHARED_X_PRESSURE,
@@ -21,6 +25,7 @@ from sim.linear.names import (
     SPREAD_X_DURATION,
     SPREAD_X_OCCUPANCY,
     SPREAD_X_PRESSURE,
+    WAIT_OVER_LOSS,
 )
 
 # So that features are of the order of 1: an hour is 0, and so on.
@@ -77,7 +82,22 @@ def start_score(desk: Desk, job: int, m: int) -> float:
     x[SPREAD_X_PRESSURE] = x[SPREAD] * x[PRESSURE]
     x[SHARED] = shared
     x[SHARED_X_PRESSURE] = shared * x[PRESSURE]
+    if desk.game[0].look_ahead != 0:
+        _look_ahead(desk, job, m)
     score = 0.0
     for i in range(len(x)):
         score += x[i] * desk.start_weight[i]
     return score
+
+
+@kernel
+def _look_ahead(desk: Desk, job: int, m: int) -> None:
+    """Fill the features of the placement at hand that look ahead."""
+    x, job_s, gang, ahead = desk.start_x, left_s(desk, job), desk.job[job].gang, desk.ahead
+    if desk.place[HERE].shared == 0:
+        seat(desk)
+    gpus = desk.seats[:gang]
+    wait_s = compact_in_s(ahead, ahead.release_s, gang, m)
+    x[WAIT_OVER_LOSS] = wait_over_loss(wait_s, x[SPREAD] + x[OWN_SLOWDOWN], job_s)
+    x[PROLONGS] = prolongs(ahead, gpus, job_s)
+    x[HOLDS_UP] = holds_up(ahead, gpus, job_s, m)

@@ -1,9 +1,19 @@
-"""The 6 features of a forward, and its score; `docs/linear_score.md` has a table."""
+"""The features of a forward, and its score; `docs/linear_score.md` has a table."""
 
 from sim.jit import kernel
+from sim.linear.ahead import compact_in_s, wait_difference
 from sim.linear.desk import Desk
 from sim.linear.features import duration_feature, gang_feature
-from sim.linear.names import F_BIAS, F_DURATION, F_GANG, F_HOPS, F_LOAD_DIFFERENCE, F_PLACEABLE
+from sim.linear.names import (
+    F_BIAS,
+    F_DURATION,
+    F_GANG,
+    F_HOPS,
+    F_LOAD_DIFFERENCE,
+    F_PLACEABLE,
+    F_START_DIFFERENCE,
+    F_WAIT_DIFFERENCE,
+)
 from sim.linear.room import most_workers, placeable_now
 
 MOST_DIFFERENCE = 3.0  # an empty partition beside a swamped one is not worth more
@@ -24,9 +34,9 @@ def may_go(desk: Desk, job: int, target: int) -> bool:
 
 
 @kernel
-def forward_score(desk: Desk, job: int, home: int, target: int) -> float:
-    """Score of handing `job` from partition `home` to `target`."""
-    x = desk.forward_x
+def forward_score(desk: Desk, i: int, home: int, target: int) -> float:
+    """Score of handing place `i` of the window of partition `home` to `target`."""
+    x, job = desk.forward_x, desk.waiting[desk.window[i]].job
     difference = load_of(desk, home) - load_of(desk, target)
     x[F_BIAS] = 1.0
     x[F_LOAD_DIFFERENCE] = min(max(difference, -MOST_DIFFERENCE), MOST_DIFFERENCE)
@@ -34,7 +44,13 @@ def forward_score(desk: Desk, job: int, home: int, target: int) -> float:
     x[F_DURATION] = duration_feature(desk, job)
     x[F_GANG] = gang_feature(desk, job)
     x[F_HOPS] = desk.shown.forwards[job] / desk.game[0].max_forwards
+    if desk.game[0].look_ahead != 0:
+        gang, ahead, start_in_s = desk.job[job].gang, desk.ahead, desk.start_in_s
+        here_s = compact_in_s(ahead, ahead.release_s, gang, home)
+        there_s = compact_in_s(ahead, ahead.release_s, gang, target)
+        x[F_WAIT_DIFFERENCE] = wait_difference(here_s, there_s)
+        x[F_START_DIFFERENCE] = wait_difference(start_in_s[home, i], start_in_s[target, i])
     score = 0.0
-    for i in range(len(x)):
-        score += x[i] * desk.forward_weight[i]
+    for f in range(len(x)):
+        score += x[f] * desk.forward_weight[f]
     return score

@@ -85,6 +85,7 @@ GAME = np.dtype(
         ("max_forwards", INT),
         ("limit_milli", INT),
         ("use_durations", INT),
+        ("look_ahead", INT),  # predicted release times are weighed
         # Of the decision being made.
         ("now_s", FLOAT),
         ("wake_s", FLOAT),  # when the next waiting job runs out of patience; inf

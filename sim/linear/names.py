@@ -25,17 +25,34 @@ START_FEATURES = (
     "occupancy",
     "fragments",
     "pressure",
+    # Optional: they look at when running jobs are predicted to end.
+    "wait_over_loss",
+    "prolongs",
+    "holds_up",
 )
 (
     BIAS, SPREAD, SPREAD_X_OCCUPANCY, SPREAD_X_DURATION, SPREAD_X_PRESSURE, DURATION, AGE,
     RELATIVE_AGE, OWN_SLOWDOWN, WORST_VICTIM, VICTIMS_DELAY, SHARED, SHARED_X_PRESSURE, GANG,
-    OCCUPANCY, FRAGMENTS, PRESSURE,
+    OCCUPANCY, FRAGMENTS, PRESSURE, WAIT_OVER_LOSS, PROLONGS, HOLDS_UP,
 ) = range(len(START_FEATURES))  # fmt: skip
 
-FORWARD_FEATURES = ("bias", "load_difference", "placeable", "duration", "gang", "hops")
-F_BIAS, F_LOAD_DIFFERENCE, F_PLACEABLE, F_DURATION, F_GANG, F_HOPS = range(len(FORWARD_FEATURES))
+FORWARD_FEATURES = (
+    "bias", "load_difference", "placeable", "duration", "gang", "hops",
+    "wait_difference", "start_difference",
+)  # fmt: skip
+(
+    F_BIAS, F_LOAD_DIFFERENCE, F_PLACEABLE, F_DURATION, F_GANG, F_HOPS,
+    F_WAIT_DIFFERENCE, F_START_DIFFERENCE,
+) = range(len(FORWARD_FEATURES))  # fmt: skip
 
 GROUPS = {"start": START_FEATURES, "forward": FORWARD_FEATURES}
+# Features that look ahead; a weight that is left out is 0.
+FIRST_AHEAD = {"start": WAIT_OVER_LOSS, "forward": F_WAIT_DIFFERENCE}
+
+
+def looks_ahead(start: FloatArray, forward: FloatArray) -> bool:
+    """Whether any weight of a feature that looks ahead is not 0."""
+    return bool(np.any(start[WAIT_OVER_LOSS:]) or np.any(forward[F_WAIT_DIFFERENCE:]))
 
 
 def weights_of(given: Mapping[str, object], group: str, place: str) -> FloatArray:
@@ -54,7 +71,9 @@ def weights_of(given: Mapping[str, object], group: str, place: str) -> FloatArra
         raise GpuYardError(f"{place}.{group} is {values!r}; it must give a weight to each feature")
     _refuse(set(given) - set(GROUPS), place, tuple(GROUPS))
     _refuse(set(values) - set(names), f"{place}.{group}", names)
-    return np.array([_finite(values.get(name), f"{place}.{group}.{name}") for name in names])
+    optional = dict.fromkeys(names[FIRST_AHEAD[group] :], 0.0)
+    known = {**optional, **values}
+    return np.array([_finite(known.get(name), f"{place}.{group}.{name}") for name in names])
 
 
 def _finite(value: object, place: str) -> float:

@@ -9,7 +9,7 @@ from pathlib import Path
 from sim.report.atomic import write_atomically
 from sim.report.comparison_row import ComparisonRow
 from sim.report.errors import ReportError
-from sim.report.labels import LABEL_COLUMNS, Labels, labels_from_text
+from sim.report.labels import LABEL_COLUMNS, LATER_COLUMNS, Labels, labels_from_text
 
 
 def write_comparison_csv(path: Path, rows: Sequence[ComparisonRow]) -> None:
@@ -54,7 +54,7 @@ def check_distinct(rows: Sequence[ComparisonRow]) -> None:
 
 
 def _check_header(path: Path, header: list[str]) -> None:
-    for place, name in enumerate(LABEL_COLUMNS):
+    for place, name in enumerate(LABEL_COLUMNS[: -len(LATER_COLUMNS)]):
         if place >= len(header) or header[place] != name:
             found = header[place] if place < len(header) else "nothing"
             raise ReportError(
@@ -69,7 +69,7 @@ def _row(place: str, header: list[str], cells: list[str]) -> ComparisonRow:
     named = dict(zip(header, cells, strict=True))
     try:
         labels = labels_from_text(named)
-        keys = header[len(LABEL_COLUMNS) :]
+        keys = [name for name in header if name not in LABEL_COLUMNS]
         return ComparisonRow(labels, {key: _number(key, named[key]) for key in keys})
     except ReportError as error:
         raise ReportError(f"{place}: {error}") from None

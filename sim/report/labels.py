@@ -30,6 +30,7 @@ class Labels:
     interference_info: str  # what the scheduler knows of co-location
     physics: str  # interference and network model that the run obeyed
     role: str  # one of `ROLES`
+    stretch: int | None = None  # of the trace that the window is from; None: a random one
 
     def __post_init__(self) -> None:
         """Check the role."""
@@ -49,6 +50,7 @@ class Labels:
 
 
 LABEL_COLUMNS = tuple(field.name for field in fields(Labels))
+LATER_COLUMNS = ("stretch",)  # files of earlier versions lack them
 _INTEGERS = ("agents", "seed", "window")
 
 
@@ -58,9 +60,16 @@ def labels_from_text(cells: dict[str, str]) -> Labels:
     Raises:
         ReportError: a number does not parse, or the role is unknown.
     """
-    texts = {name: cells[name] for name in LABEL_COLUMNS if name not in (*_INTEGERS, "load")}
+    numbers = (*_INTEGERS, "load", "stretch")
+    texts = {name: cells[name] for name in LABEL_COLUMNS if name not in numbers}
     whole = {name: _integer(name, cells[name]) for name in _INTEGERS}
-    return Labels(**texts, **whole, load=_load(cells["load"]))  # type: ignore[arg-type]
+    stretch = cells.get("stretch", "")
+    return Labels(
+        **texts,  # type: ignore[arg-type]
+        **whole,  # type: ignore[arg-type]
+        load=_load(cells["load"]),
+        stretch=_integer("stretch", stretch) if stretch else None,
+    )
 
 
 def _integer(column: str, text: str) -> int:

@@ -11,7 +11,7 @@ from sim.report.atomic import write_atomically
 from sim.report.comparison_row import ComparisonRow
 from sim.report.errors import ReportError
 from sim.report.job_table import job_columns
-from sim.report.labels import LABEL_COLUMNS, Labels
+from sim.report.labels import LABEL_COLUMNS, LATER_COLUMNS, Labels
 from sim.report.parquet import parquet_bytes
 from sim.report.record import Record
 from sim.run import Run
@@ -60,10 +60,10 @@ def read_labels(folder: Path) -> Labels:
     """What the run in `folder` was, from its record.json."""
     path = folder / "record.json"
     loaded = _read_json(path)
-    missing = [name for name in LABEL_COLUMNS if name not in loaded]
+    missing = [name for name in LABEL_COLUMNS if name not in (*loaded, *LATER_COLUMNS)]
     if missing:
         raise ReportError(f"{path}: key {missing[0]} is missing; write it with write_run")
-    return Labels(**{name: loaded[name] for name in LABEL_COLUMNS})  # type: ignore[arg-type]
+    return Labels(**{name: loaded[name] for name in LABEL_COLUMNS if name in loaded})  # type: ignore[arg-type]
 
 
 def read_row(folder: Path) -> ComparisonRow:

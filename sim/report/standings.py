@@ -4,13 +4,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from sim.metrics.intervals import Interval, mean_interval, ratio_interval
+from sim.metrics.intervals import Interval
 from sim.report.comparison import check_distinct
 from sim.report.comparison_row import ComparisonRow
 from sim.report.errors import ReportError
 from sim.report.labels import Labels
+from sim.report.units import Units, units_of
+
+Key = tuple[str, str, float | None, int, str]  # of a setting: see `_setting_of`
 
 METRICS = (
     "jct_mean_s",
@@ -45,6 +46,8 @@ class Setting:
     agents: int
     physics: str
     standings: tuple[Standing, ...]
+    windows: int
+    stretches: int | None  # of time that they are from; None: windows are random stretches
 
     @property
     def title(self) -> str:
@@ -61,10 +64,12 @@ def standings(
 
     Where there are several windows, seeds are averaged within each window first and intervals are
     taken over windows: seeds of one window are not independent evidence. With a single window they
-    are taken over seeds. Ratios pair what both schedulers ran.
+    are taken over seeds. Ratios pair what both schedulers ran. Windows that share a stretch of
+    time are no independent evidence either: intervals are then bootstrapped by stretch.
 
     Raises:
-        ReportError: no rows, doubled rows, or `ours` is in none of them.
+        ReportError: no rows, doubled rows, `ours` is in none of them, or the windows of a setting
+            were drawn in two ways.
     """
     if not rows:
         raise ReportError("no rows to compare; give at least one finished run")
@@ -72,40 +77,36 @@ def standings(
     names = list(dict.fromkeys(row.labels.scheduler for row in rows))
     if ours is not None and ours not in names:
         raise ReportError(f"ours is {ours!r}; the schedulers here are {', '.join(names)}")
-    groups: dict[tuple[str, str, float | None, int, str], list[ComparisonRow]] = defaultdict(list)
+    groups: dict[Key, list[ComparisonRow]] = defaultdict(list)
     for row in rows:
         groups[_setting_of(row.labels)].append(row)
     return tuple(
-        Setting(*key, standings=_setting_standings(group, ours, confidence))
-        for key, group in groups.items()
+        _setting(key, group, ours, units_of(group, confidence)) for key, group in groups.items()
     )
 
 
-def _setting_of(labels: Labels) -> tuple[str, str, float | None, int, str]:
+def _setting_of(labels: Labels) -> Key:
     return labels.topology, labels.workload, labels.load, labels.agents, labels.physics
 
 
-def _setting_standings(
-    rows: list[ComparisonRow], ours: str | None, confidence: float
-) -> tuple[Standing, ...]:
+def _setting(key: Key, rows: list[ComparisonRow], ours: str | None, units: Units) -> Setting:
     by_scheduler: dict[tuple[str, str, str], list[ComparisonRow]] = defaultdict(list)
     for row in rows:
         by_scheduler[row.labels.scheduler, row.labels.role, row.labels.information].append(row)
-    over_windows = len({row.labels.window for row in rows}) > 1
-    our_rows = [row for row in rows if row.labels.scheduler == ours]
-    our_jct = _units(our_rows, "jct_mean_s", over_windows)
+    our_jct = units.values([row for row in rows if row.labels.scheduler == ours], "jct_mean_s")
     found = [
         Standing(
-            *key,
-            intervals=_intervals(group, over_windows, confidence),
-            ratio=_ratio(our_jct, _units(group, "jct_mean_s", over_windows), confidence)
-            if key[0] != ours
+            *name,
+            intervals=_intervals(group, units),
+            ratio=units.ratio(our_jct, units.values(group, "jct_mean_s"))
+            if name[0] != ours
             else None,
             unfinished=int(sum(row.metrics.get("jobs_unfinished", 0) for row in group)),
         )
-        for key, group in by_scheduler.items()
+        for name, group in by_scheduler.items()
     ]
-    return tuple(sorted(found, key=_mean_jct))
+    ordered = tuple(sorted(found, key=_mean_jct))
+    return Setting(*key, standings=ordered, windows=units.windows, stretches=units.stretches)
 
 
 def _mean_jct(standing: Standing) -> float:
@@ -113,25 +114,6 @@ def _mean_jct(standing: Standing) -> float:
     return interval.centre if interval else float("inf")
 
 
-def _intervals(
-    rows: list[ComparisonRow], over_windows: bool, confidence: float
-) -> dict[str, Interval]:
-    values = {key: list(_units(rows, key, over_windows).values()) for key in METRICS}
-    return {key: mean_interval(found, confidence) for key, found in values.items() if found}
-
-
-def _units(rows: list[ComparisonRow], key: str, over_windows: bool) -> dict[int, float]:
-    """Window (or seed) -> mean of the metric there; rows that lack it are left out."""
-    found: dict[int, list[float]] = defaultdict(list)
-    for row in rows:
-        value = row.metrics.get(key, float("nan"))
-        if not np.isnan(value):
-            found[row.labels.window if over_windows else row.labels.seed].append(value)
-    return {unit: float(np.mean(values)) for unit, values in sorted(found.items())}
-
-
-def _ratio(ours: dict[int, float], theirs: dict[int, float], confidence: float) -> Interval | None:
-    both = [unit for unit in ours if theirs.get(unit, 0.0) > 0 and ours[unit] > 0]
-    if not both:
-        return None
-    return ratio_interval([ours[u] for u in both], [theirs[u] for u in both], confidence)
+def _intervals(rows: list[ComparisonRow], units: Units) -> dict[str, Interval]:
+    found = {key: units.mean(units.values(rows, key)) for key in METRICS}
+    return {key: interval for key, interval in found.items() if interval is not None}

@@ -7,6 +7,7 @@ import numpy as np
 
 from sim.metrics.intervals import Interval
 from sim.report.standings import Setting, Standing
+from sim.report.table_note import mark, table_note
 from sim.report.time_unit import TimeUnit, axis_unit_for, unit_for
 
 _TIMES = {
@@ -35,21 +36,36 @@ def table_text(settings: Sequence[Setting], *, ours: str | None, confidence: flo
         max((s.intervals["makespan_s"].centre for s in every if "makespan_s" in s.intervals),
             default=0.0)
     )  # fmt: skip
-    with_ratio = any(standing.ratio for standing in every)
+    last = ["ours / theirs"] if any(standing.ratio for standing in every) else []
+    if last and any(setting.stretches for setting in settings):
+        last.append("effective windows")
     headers = [
         "scheduler", "role", "information", *(f"{name} [{unit.name}]" for name in _TIMES.values()),
-        f"makespan [{span.name}]", "GPU use [%]", *(["ours / theirs"] if with_ratio else []),
+        f"makespan [{span.name}]", "GPU use [%]", *last,
     ]  # fmt: skip
     blocks = tuple(
-        (setting.title, tuple(_cells(s, (unit, span), with_ratio, ours) for s in setting.standings))
+        (
+            setting.title + _windows(setting, confidence),
+            tuple(
+                _cells(s, (unit, span)) + _ratio_cells(s, ours, confidence)[: len(last)]
+                for s in setting.standings
+            ),
+        )
         for setting in settings
     )
-    return TableText(tuple(headers), blocks, _note(every, with_ratio, ours, confidence))
+    return TableText(tuple(headers), blocks, table_note(settings, bool(last), ours, confidence))
 
 
-def _cells(
-    standing: Standing, units: tuple[TimeUnit, TimeUnit], with_ratio: bool, ours: str | None
-) -> tuple[str, ...]:
+def _windows(setting: Setting, confidence: float) -> str:
+    """What the windows of the setting are, where several may come from one stretch of time."""
+    if setting.stretches is None:
+        return ""
+    windows = "1 window" if setting.windows == 1 else f"{setting.windows} windows"
+    stretches = "1 stretch" if setting.stretches == 1 else f"{setting.stretches} stretches"
+    return f", {windows} of {stretches}{mark(setting.stretches, confidence)}"
+
+
+def _cells(standing: Standing, units: tuple[TimeUnit, TimeUnit]) -> tuple[str, ...]:
     found = standing.intervals
     unit, span = units
     name = standing.scheduler + (" *" if standing.unfinished else "")
@@ -57,15 +73,24 @@ def _cells(
     cells += [interval_text(found.get(key), 1.0 / unit.length_s) for key in _TIMES]
     cells.append(interval_text(found.get("makespan_s"), 1.0 / span.length_s))
     cells.append(interval_text(found.get("gpu_util_frac"), 100.0))
-    if with_ratio:
-        cells.append("(ours)" if standing.scheduler == ours else ratio_text(standing.ratio))
     return tuple(cells)
+
+
+def _ratio_cells(standing: Standing, ours: str | None, confidence: float) -> tuple[str, str]:
+    """The ratio, and how many independent windows it is worth."""
+    ratio = standing.ratio
+    if ratio is None:
+        return ("(ours)" if standing.scheduler == ours else "-"), "-"
+    known = ratio.effective is not None and not np.isnan(ratio.effective)
+    text = ratio_text(ratio) + mark(ratio.clusters, confidence)
+    return text, f"{ratio.effective:.1f}" if known else "-"
 
 
 def interval_text(interval: Interval | None, factor: float) -> str:
     """`mean ± half width`: the mean to three figures, the half width to as many decimals.
 
-    Only the mean where there is no interval, `-` where there is nothing.
+    Only the mean where there is no interval, `-` where there is nothing. An interval that is not
+    symmetric is shown by half its width.
     """
     if interval is None:
         return "-"
@@ -73,7 +98,7 @@ def interval_text(interval: Interval | None, factor: float) -> str:
     decimals = _decimals(centre)
     if np.isnan(interval.low):
         return f"{centre:.{decimals}f}"
-    half = (interval.high - interval.centre) * factor
+    half = (interval.high - interval.low) / 2 * factor
     return f"{centre:.{decimals}f} ± {half:.{decimals}f}"
 
 
@@ -91,22 +116,3 @@ def _decimals(value: float) -> int:
     if value == 0 or not np.isfinite(value):
         return 1
     return min(max(2 - int(np.floor(np.log10(abs(value)))), 0), 3)
-
-
-def _note(every: list[Standing], with_ratio: bool, ours: str | None, confidence: float) -> str:
-    counts = {s.intervals["jct_mean_s"].count for s in every if "jct_mean_s" in s.intervals}
-    repeats = (
-        " to ".join(str(count) for count in sorted({min(counts), max(counts)})) if counts else ""
-    )
-    parts = [
-        f"Mean ± half width of the {confidence:.0%} t interval over {repeats} windows "
-        "(over seeds where there is one window); sorted by mean JCT."
-    ] if counts else []  # fmt: skip
-    if with_ratio:
-        parts.append(
-            f"ours / theirs: geometric mean of the paired ratios of mean JCT, ours = {ours}; "
-            "below 1 ours is faster."
-        )
-    if any(s.unfinished for s in every):
-        parts.append("* left measured jobs unfinished, which its means do not count.")
-    return " ".join(parts)

@@ -13,6 +13,7 @@ from sim.traces.select import thinned_window
 from sim.traces.setting import Setting
 from sim.traces.spec import WorkloadSpec
 from sim.traces.streams import Streams, whole_streams, window_streams
+from sim.traces.window_kinds import check_drawn_windows
 
 
 class GeneratedWorkload:
@@ -28,6 +29,7 @@ class GeneratedWorkload:
         spec: WorkloadSpec,
         num_jobs: int | None,
         thin: int | None,
+        windows_from: str,
         max_gang: int | None,
         drop_too_large: bool,
         min_duration_s: float | None,
@@ -44,6 +46,7 @@ class GeneratedWorkload:
         Raises:
             TraceError: if an option is out of range.
         """
+        check_drawn_windows(windows_from)
         check_count("num_jobs", num_jobs)
         check_count("thin", thin)
         if num_jobs is None:

@@ -22,6 +22,7 @@ from sim.traces.select import take
 from sim.traces.setting import Setting
 from sim.traces.streams import Streams, whole_streams, window_streams
 from sim.traces.trace import Trace
+from sim.traces.window_kinds import check_drawn_windows
 
 
 class IdealWorkload:
@@ -41,6 +42,7 @@ class IdealWorkload:
         topology: Topology,
         num_jobs: int | None,
         thin: int | None,
+        windows_from: str,
         max_gang: int | None,
         drop_too_large: bool,
         min_duration_s: float | None,
@@ -58,6 +60,7 @@ class IdealWorkload:
             TraceError: if an option is out of range.
         """
         check_count("num_jobs", num_jobs)
+        check_drawn_windows(windows_from)
         if num_jobs is not None and num_jobs > mix.num_jobs:
             raise TraceError(
                 f"workload.num_jobs is {num_jobs}; the mix has {mix.num_jobs} jobs, null takes all"

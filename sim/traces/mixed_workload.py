@@ -6,6 +6,7 @@ from typing import Protocol
 from sim.errors import TraceError
 from sim.jobs import JobTable
 from sim.traces.setting import Setting
+from sim.traces.window_kinds import RANDOM
 
 
 class Windowed(Protocol):
@@ -22,10 +23,16 @@ class MixedWorkload:
         """`of`: in turn; each scales its own load, `load` is what results call the mix by.
 
         Raises:
-            TraceError: there is no workload.
+            TraceError: there is no workload, or one cuts its file into disjoint windows.
         """
         if not of:
             raise TraceError("workload.of is empty; name at least one workload")
+        for key, each in of.items():
+            how = getattr(each, "windows_from", RANDOM)
+            if how != RANDOM:  # a mix takes every W-th window only, and would count past the last
+                raise TraceError(
+                    f"workload.of.{key}.windows_from is '{how}'; windows of a mix are random"
+                )
         self._name, self._load, self._of = name, load, list(of.values())
 
     def whole(self, *, setting: Setting, seed: int) -> JobTable:

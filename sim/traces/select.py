@@ -9,6 +9,7 @@ from sim.arrays import BoolArray, IntArray
 from sim.errors import TraceError
 from sim.traces.column_map import nearest
 from sim.traces.picked_column import picked_column
+from sim.traces.streams import ALL
 from sim.traces.trace import Trace
 from sim.traces.workflows import thinned_units, units_of
 
@@ -69,15 +70,18 @@ def split(trace: Trace, part: str, fractions: Mapping[str, float]) -> Trace:
 
     Args:
         trace: J >= 1 jobs.
-        part: a key of `fractions`.
+        part: a key of `fractions`, or `all`: the trace as it is.
         fractions: share of the time span of each part, in order of time; they sum to 1.
 
     Raises:
         TraceError: if the part is unknown, the shares are no division, or no job falls into it.
     """
+    if part == ALL:
+        return trace
     if part not in fractions:
+        known = [*fractions, ALL]
         raise TraceError(
-            f"part '{part}' is unknown{nearest(part, fractions)}; parts: {', '.join(fractions)}"
+            f"part '{part}' is unknown{nearest(part, known)}; parts: {', '.join(known)}"
         )
     shares = np.array(list(fractions.values()), dtype=np.float64)
     if not (np.all(shares > 0) and np.isclose(shares.sum(), 1.0)):

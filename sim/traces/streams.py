@@ -7,8 +7,10 @@ import numpy as np
 from sim.errors import TraceError
 from sim.traces.column_map import nearest
 
-PARTS = {"train": 0, "validation": 1, "test": 2}  # first entry of the parts' spawn keys
+ALL = "all"  # the part that is everything
+PARTS = {"train": 0, "validation": 1, "test": 2, ALL: 4}  # first entry of the parts' spawn keys
 WHOLE = 3  # that of whole traces
+STRETCHES = 5  # that of stretches, whatever the part
 
 
 @dataclass(frozen=True)
@@ -36,16 +38,33 @@ def window_streams(*, seed: int, part: str, index: int) -> Streams:
     Raises:
         TraceError: if the part is unknown, or seed or index is negative.
     """
+    return _streams(seed, _number(part), index)
+
+
+def stretch_stream(*, seed: int, part: str, stretch: int) -> np.random.Generator:
+    """Deals the jobs of one stretch of `part` to its windows; equal for all of these.
+
+    Raises:
+        TraceError: if the part is unknown, or seed or stretch is negative.
+    """
+    return np.random.default_rng(_root(seed, STRETCHES, _number(part), stretch))
+
+
+def _number(part: str) -> int:
     if part not in PARTS:
         raise TraceError(
             f"part '{part}' is unknown{nearest(part, PARTS)}; parts: {', '.join(PARTS)}"
         )
-    return _streams(seed, PARTS[part], index)
+    return PARTS[part]
 
 
 def _streams(seed: int, kind: int, index: int) -> Streams:
-    if seed < 0 or index < 0:
-        raise TraceError(f"seed is {seed} and window index is {index}; both must be 0 or more")
-    root = np.random.SeedSequence(entropy=seed, spawn_key=(kind, index))
+    root = _root(seed, kind, index)
     jobs, profiles, homes, estimates = map(np.random.default_rng, root.spawn(4))
     return Streams(jobs, profiles, homes, estimates)
+
+
+def _root(seed: int, *key: int) -> np.random.SeedSequence:
+    if seed < 0 or key[-1] < 0:
+        raise TraceError(f"seed is {seed} and window index is {key[-1]}; both must be 0 or more")
+    return np.random.SeedSequence(entropy=seed, spawn_key=key)

@@ -1,4 +1,4 @@
-"""Jobs from a trace file: the whole of it, or random windows of a part of its time span."""
+"""Jobs from a trace file: the whole of it, or windows of a part of its time span."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -11,10 +11,12 @@ from sim.traces.measured import Measured
 from sim.traces.notes import TraceReader
 from sim.traces.option_rules import check_count, check_number
 from sim.traces.prepare import Preparation, fitted, prepare
-from sim.traces.select import split, thinned_window, time_window, without_vcs
+from sim.traces.select import split, take, thinned_window, time_window, without_vcs
 from sim.traces.setting import Setting
 from sim.traces.streams import whole_streams, window_streams
+from sim.traces.stretches import MANY, Stretches, cut
 from sim.traces.trace import Trace
+from sim.traces.window_kinds import AUTO, DISJOINT, RANDOM, check_windows_from
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +31,7 @@ class TraceWorkload:
     `window` leaves out included; jobs of `exclude_vcs` are no part of the cluster.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (every tunable of conf/, by name only)
         self,
         *,
         name: str,
@@ -42,6 +44,7 @@ class TraceWorkload:
         split: Mapping[str, float],
         num_jobs: int | None,
         thin: int | None,
+        windows_from: str,
         max_gang: int | None,
         drop_too_large: bool,
         min_duration_s: float | None,
@@ -58,20 +61,16 @@ class TraceWorkload:
         Raises:
             TraceError: if an option is out of range.
         """
-        _check_windows(window, num_jobs, thin)
+        _check_windows(window, num_jobs, thin, windows_from)
+        self.windows_from = windows_from
         self._name, self._path, self._columns, self._strict = name, path, dict(columns), strict
         self._reader = reader
         self._exclude_vcs, self._window, self._split = exclude_vcs, dict(window), dict(split)
         self._num_jobs, self._thin = num_jobs, 1 if thin is None else thin
         self._options = Preparation(
-            max_gang=max_gang,
-            drop_too_large=drop_too_large,
-            min_duration_s=min_duration_s,
-            max_duration_s=max_duration_s,
-            load=load,
-            profiles=profiles,
-            rules=rules,
-        )
+            max_gang=max_gang, drop_too_large=drop_too_large, min_duration_s=min_duration_s,
+            max_duration_s=max_duration_s, load=load, profiles=profiles, rules=rules,
+        )  # fmt: skip
         self._measured = Measured(
             start_frac=measured_start_frac,
             end_frac=measured_end_frac,
@@ -101,11 +100,15 @@ class TraceWorkload:
         With `num_jobs` null it is the whole part, and only profiles, homes and estimates vary.
 
         Raises:
-            TraceError: if the part is unknown or too short, or a job cannot be used.
+            TraceError: if the part is unknown or too short, disjoint windows are fewer, or a job
+                cannot be used.
         """
         draws = window_streams(seed=seed, part=part, index=index)
-        trace = fitted(split(self._read(), part, self._split), self._options, setting)
-        if self._num_jobs is not None:
+        trace = self._part(part, setting)
+        stretches = self._cut(trace, part)
+        if stretches is not None:
+            trace = take(trace, stretches.rows(trace, index, seed))
+        elif self._num_jobs is not None:
             trace = thinned_window(trace, self._num_jobs, self._thin, draws.jobs)
         return prepare(
             trace,
@@ -115,6 +118,26 @@ class TraceWorkload:
             measured_frac=self._measured.window(),
             history=self._history,
         )
+
+    def stretches(self, *, part: str, setting: Setting) -> Stretches | None:
+        """How the windows of a part are cut; None where they are random and may overlap.
+
+        Raises:
+            TraceError: if the part is unknown or too short, or the file cannot be read.
+        """
+        if self.windows_from == RANDOM:
+            return None
+        return self._cut(self._part(part, setting), part)
+
+    def _part(self, part: str, setting: Setting) -> Trace:
+        return fitted(split(self._read(), part, self._split), self._options, setting)
+
+    def _cut(self, trace: Trace, part: str) -> Stretches | None:
+        if self.windows_from == RANDOM or self._num_jobs is None:
+            return None
+        if self.windows_from == AUTO and len(trace) > MANY * self._thin * self._num_jobs:
+            return None
+        return cut(trace, part=part, num_jobs=self._num_jobs, thin=self._thin)
 
     def _read(self) -> Trace:
         if self._trace is None:
@@ -130,7 +153,7 @@ class TraceWorkload:
 
 
 def _check_windows(
-    window: Mapping[str, float | None], num_jobs: int | None, thin: int | None
+    window: Mapping[str, float | None], num_jobs: int | None, thin: int | None, windows_from: str
 ) -> None:
     for key, limit in window.items():
         if key not in WINDOW_KEYS:
@@ -143,3 +166,6 @@ def _check_windows(
     check_count("thin", thin)
     if thin is not None and num_jobs is None:
         raise TraceError(f"workload.thin is {thin} but num_jobs is null; set workload.num_jobs")
+    check_windows_from(windows_from)
+    if windows_from == DISJOINT and num_jobs is None:
+        raise TraceError("workload.windows_from is disjoint; set workload.num_jobs")

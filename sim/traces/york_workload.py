@@ -16,6 +16,7 @@ from sim.traces.prepare import Preparation, fitted, prepare
 from sim.traces.setting import Setting
 from sim.traces.streams import Streams, whole_streams, window_streams
 from sim.traces.trace import Trace
+from sim.traces.window_kinds import check_drawn_windows
 from sim.traces.york_mix import YorkMix
 
 
@@ -35,6 +36,7 @@ class YorkWorkload:
         topology: Topology,
         num_jobs: int | None,
         thin: int | None,
+        windows_from: str,
         max_gang: int | None,
         drop_too_large: bool,
         min_duration_s: float | None,
@@ -52,6 +54,7 @@ class YorkWorkload:
             TraceError: if an option is out of range.
         """
         check_count("num_jobs", num_jobs)
+        check_drawn_windows(windows_from)
         if num_jobs is None:
             raise TraceError(
                 "workload.num_jobs is null; a generated workload needs a number of jobs"

@@ -28,7 +28,10 @@ SPREAD_STEP = (0.0, 0.0, 0.5)  # seconds a step over two servers: 1.5 times as s
 
 
 def linear(start: dict[str, float], forward: dict[str, float] = NEVER, **given) -> LinearScore:
-    values = {"window": 16, "patience_s": 1e9, "use_durations": True, "weights_file": None} | given
+    values = {
+        "window": 16, "patience_s": 1e9, "use_durations": True,
+        "weights_file": None,
+    } | given  # fmt: skip
     weights = {
         "start": dict.fromkeys(START_FEATURES, 0.0) | start,
         "forward": dict.fromkeys(FORWARD_FEATURES, 0.0) | forward,
@@ -223,8 +226,9 @@ def random_yard(seed: int) -> Simulator:
 def test_a_run_in_compiled_code_is_the_same_run(seed: int):
     rng = np.random.default_rng(seed)
     scheduler = linear(
-        dict(zip(START_FEATURES, rng.normal(0, 2, 17), strict=True)),
-        dict(zip(FORWARD_FEATURES, rng.normal(0, 2, 6), strict=True)) | {"placeable": 8.0},
+        dict(zip(START_FEATURES, rng.normal(0, 2, len(START_FEATURES)), strict=True)),
+        dict(zip(FORWARD_FEATURES, rng.normal(0, 2, len(FORWARD_FEATURES)), strict=True))
+        | {"placeable": 8.0},
         patience_s=3000.0,
     )
     run = play(random_yard(seed), scheduler)
@@ -239,8 +243,8 @@ def test_any_weights_are_legal_in_several_partitions_through_all_of_life(
 ) -> None:
     rng = np.random.default_rng(seed)
     scheduler = linear(
-        dict(zip(START_FEATURES, rng.normal(0, 2, 17), strict=True)),
-        dict(zip(FORWARD_FEATURES, rng.normal(0, 2, 6), strict=True)),
+        dict(zip(START_FEATURES, rng.normal(0, 2, len(START_FEATURES)), strict=True)),
+        dict(zip(FORWARD_FEATURES, rng.normal(0, 2, len(FORWARD_FEATURES)), strict=True)),
         patience_s=20.0,
         window=int(rng.integers(1, 6)),
     )

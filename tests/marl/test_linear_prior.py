@@ -9,6 +9,7 @@ from marl.codec.stack import stack
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.linear_prior import LEAST_DUE, LinearPrior
 from sim.linear.booking import lay_out
+from sim.linear.deciding import look_at_window
 from sim.linear.desk import Desk
 from sim.linear.features import start_score, weigh_job, weigh_partition
 from sim.linear.filling import fill_outwards
@@ -17,6 +18,7 @@ from sim.linear.layout import HERE
 from sim.linear.names import FORWARD_FEATURES, START_FEATURES, named
 from sim.linear.room import count_usable
 from sim.linear.seeing import see
+from sim.linear.window import choose_window
 from sim.schedulers.linear_score import LinearScore
 from tests.marl.games import RULES, RandomJobs, mixed_game
 from tests.marl.playing import Round, forwards_of, play, starts_of
@@ -28,8 +30,8 @@ SIZES = {"gpu_dim": 4, "hidden_dim": 8, "rounds": 1, "head_dim": 8}
 
 def scheduler() -> LinearScore:
     return LinearScore(
-        window=4, patience_s=1e9, use_durations=True, weights=named(START, FORWARD),
-        weights_file=None,
+        window=4, patience_s=1e9, use_durations=True,
+        weights=named(START, FORWARD), weights_file=None,
     )  # fmt: skip
 
 
@@ -54,6 +56,8 @@ def compare(now: Round, agent: int) -> tuple[int, int]:
         starts, forwards = (x[0].numpy() for x in prior()(stack([now.seen[agent]])))
     legal = np.argwhere(starts_of(now, agent))
     weigh_partition(desk, agent)
+    choose_window(desk, agent)
+    look_at_window(desk, agent)
     for row, server, mode in legal.tolist():
         job, here = window[row], desk.place[HERE]
         count_usable(desk, job, agent)
@@ -64,7 +68,7 @@ def compare(now: Round, agent: int) -> tuple[int, int]:
         assert starts[row, server, mode] == pytest.approx(score, rel=1e-4, abs=1e-4)
     sends = np.argwhere(forwards_of(now, agent))
     for row, target in sends.tolist():
-        score = forward_score(desk, window[row], agent, target)
+        score = forward_score(desk, row, agent, target)
         assert forwards[row, target] == pytest.approx(score, rel=1e-4, abs=1e-4)
     return len(legal), len(sends)
 

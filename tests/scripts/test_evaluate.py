@@ -81,6 +81,43 @@ def test_an_entry_may_be_told_other_slow_downs(done):
     assert table["jct_mean_s"].nunique() == 2  # it placed otherwise
 
 
+def test_a_short_trace_gives_disjoint_windows_and_says_what_they_are_worth(done, tmp_path):
+    path = tmp_path / "own.csv"
+    rows = (f"j{k},{97 * k},{(1, 2, 8)[k % 3]},{60 + k * k % 7919}\n" for k in range(300))
+    path.write_text("job_id,submit_s,num_gpus,duration_s\n" + "".join(rows))
+    trace = (
+        "workload=csv", f"workload.path={path}", "workload.num_jobs=60", "workload.thin=2",
+        "workload.max_gang=8", "topology=small_leaf_spine", "part=all",
+    )  # fmt: skip
+    here = ("experiment=marl_headline", "checkpoint=null", "agent_counts=null", "jobs=2")
+    ours = "ours=sjf+consolidated+selective1.2+steal"
+    outcome = done("evaluate", *here, *trace, FEW, ours)
+    assert "windows is 20, but part 'all' has 4" in outcome.out + outcome.err
+    table = pd.read_csv(outcome.folder / "comparison.csv")
+    assert len(table) == 4 * 4
+    assert (table["stretch"] == table["window"] % 2).all()
+    assert "4 windows of 2 stretches †" in (outcome.folder / "comparison.md").read_text()
+    jobs = pd.read_parquet(outcome.folder / "jobs.parquet")
+    assert (jobs.groupby("job_id")["window"].nunique() == 1).all()  # of one window each
+    assert jobs.groupby("window")["job_id"].nunique().tolist() == [36] * 4
+    assert set(jobs.groupby(["window", "job_id"]).size()) == {4}  # the same for every scheduler
+
+    compared = done("compare", f"sweep={outcome.folder}", ours, folder="compared")
+    assert "4 windows of 2 stretches" in compared.out and "effective" in compared.out
+    pd.testing.assert_frame_equal(pd.read_csv(compared.folder / "comparison.csv"), table)
+
+    one = done(
+        "simulate", *trace, "window=3", "workload.windows_from=disjoint", "agents.count=4",
+        "agents.skew=0.5", "workload.load=0.9", "workload.min_duration_s=30", "scheduler=sjf",
+        "sharing=selective", "forwarding=steal", folder="one",
+    )  # fmt: skip
+    same = table[(table["scheduler"] == ours.removeprefix("ours=")) & (table["window"] == 3)]
+    assert json.loads((one.folder / "metrics.json").read_text())["jct_mean_s"] == pytest.approx(
+        same["jct_mean_s"].item()
+    )
+    assert json.loads((one.folder / "record.json").read_text())["stretch"] == 1
+
+
 def test_processes_do_not_change_results(done):
     times = []
     for jobs in (1, 2):

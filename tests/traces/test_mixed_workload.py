@@ -25,6 +25,13 @@ def test_windows_come_in_turn_each_from_its_own_stream():
     assert {got[4] for got in asked} == {7}
 
 
+def test_a_mix_takes_random_windows_only():
+    cut = Named("A")
+    cut.windows_from = "disjoint"
+    with pytest.raises(TraceError, match=r"workload\.of\.a\.windows_from is 'disjoint'"):
+        MixedWorkload(name="m", load=None, of={"a": cut, "b": Named("B")})
+
+
 def test_a_mix_of_nothing_and_its_whole_are_refused():
     with pytest.raises(TraceError, match=r"workload\.of is empty"):
         MixedWorkload(name="m", load=None, of={})

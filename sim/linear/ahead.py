@@ -1,0 +1,205 @@
+"""When GPUs are predicted to fall empty, and what that says of gangs that wait.
+
+Shared by the linear score and the agents' codec: plain arrays only.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.arrays import FloatArray, IntArray
+from sim.jit import kernel
+
+NEVER_S = 1e7  # of servers that are away, and of gangs that a partition cannot hold
+LEAST_WAIT_S, LEAST_DRAIN_S, WAIT_SCALE = 60.0, 600.0, 2.5
+
+
+class Ahead(NamedTuple):
+    """G GPUs, S servers, M partitions, up to K sizes of gangs that wait.
+
+    A tenant leaves when its predicted work is done, at full speed: what is compared is when one
+    server falls empty before another, and slow-downs are alike.
+    """
+
+    first_gpu: IntArray  # (S + 1,)
+    gpu_server: IntArray  # (G,)
+    servers: IntArray  # (S,) partition by partition
+    first: IntArray  # (M + 1,) where a partition's servers begin in that
+    largest: IntArray  # (M,) GPUs of its largest server that is up, at least 1
+    free_s: FloatArray  # (G,) predicted seconds until the last tenant has left
+    release_s: FloatArray  # (G,) the same, ascending within each server
+    after_s: FloatArray  # (G,) scratch, equal to `release_s` between calls
+    drained_s: FloatArray  # (S,) scratch
+    gangs: IntArray  # (K,) sizes that wait in the window at hand; 0 after the last
+    jobs: IntArray  # (K,) how many have each
+    compact_in_s: FloatArray  # (K,) until one has a compact empty place in the partition at hand
+
+
+@kernel
+def insert_sorted(values: FloatArray, first: int, last: int, value: float) -> None:
+    """Put `value` into the ascending values[first:last], which values[last] becomes part of."""
+    at = last
+    while at > first and values[at - 1] > value:
+        values[at] = values[at - 1]
+        at -= 1
+    values[at] = value
+
+
+@kernel
+def sort_release(ahead: Ahead, m: int) -> None:
+    """Take over `free_s` of partition `m` into `release_s` and `after_s`."""
+    for i in range(ahead.first[m], ahead.first[m + 1]):
+        server = ahead.servers[i]
+        first = ahead.first_gpu[server]
+        for gpu in range(first, ahead.first_gpu[server + 1]):
+            insert_sorted(ahead.release_s, first, gpu, ahead.free_s[gpu])
+        for gpu in range(first, ahead.first_gpu[server + 1]):
+            ahead.after_s[gpu] = ahead.release_s[gpu]
+
+
+@kernel
+def compact_in_s(ahead: Ahead, release_s: FloatArray, gang: int, m: int) -> float:
+    """Predicted seconds until `gang` has empty GPUs on the fewest servers of partition `m`.
+
+    Nobody else is thought to take them, and nothing but GPUs is asked for.
+    """
+    needed = -(-gang // ahead.largest[m])
+    first, last = ahead.first[m], ahead.first[m + 1]
+    if last - first < needed:
+        return NEVER_S
+    soonest_s = NEVER_S
+    for i in range(first, last):
+        begin, end = ahead.first_gpu[ahead.servers[i]], ahead.first_gpu[ahead.servers[i] + 1]
+        if needed > 1:
+            insert_sorted(ahead.drained_s, 0, i - first, release_s[end - 1])
+        elif end - begin >= gang:
+            soonest_s = min(soonest_s, release_s[begin + gang - 1])
+    return float(ahead.drained_s[needed - 1] if needed > 1 else soonest_s)
+
+
+@kernel
+def forget_gangs(ahead: Ahead) -> None:
+    """Begin a new list of the gangs that wait."""
+    ahead.gangs[:] = 0
+
+
+@kernel
+def list_gang(ahead: Ahead, gang: int, m: int) -> None:
+    """One job of the window of partition `m` has this gang."""
+    k = 0
+    while ahead.gangs[k] != 0 and ahead.gangs[k] != gang:
+        k += 1
+    if ahead.gangs[k] == 0:
+        ahead.gangs[k] = gang
+        ahead.jobs[k] = 0
+        ahead.compact_in_s[k] = compact_in_s(ahead, ahead.release_s, gang, m)
+    ahead.jobs[k] += 1
+
+
+@kernel
+def wait_over_loss(wait_s: float, slowed: float, job_s: float) -> float:
+    """Logarithm of a wait over what a step exp(`slowed`) times as long costs a job of `job_s`."""
+    loss_s = (np.exp(slowed) - 1.0) * job_s
+    return float(np.log((wait_s + LEAST_WAIT_S) / (loss_s + LEAST_WAIT_S)) / WAIT_SCALE)
+
+
+@kernel
+def wait_difference(here_s: float, there_s: float) -> float:
+    """Logarithm of a wait over another."""
+    return float(np.log((here_s + LEAST_WAIT_S) / (there_s + LEAST_WAIT_S)) / WAIT_SCALE)
+
+
+@kernel
+def _is_first(ahead: Ahead, gpus: IntArray, at: int) -> bool:
+    """Whether gpus[at] is the first of them on its server."""
+    first = True
+    for i in range(at):
+        first = first and ahead.gpu_server[gpus[i]] != ahead.gpu_server[gpus[at]]
+    return first
+
+
+@kernel
+def prolongs(ahead: Ahead, gpus: IntArray, job_s: float) -> float:
+    """By how much a job of `job_s` on `gpus` puts off that their servers fall empty, in logarithms.
+
+    Each server counts with the share of its GPUs that the job does not take.
+    """
+    total = 0.0
+    for at in range(len(gpus)):
+        if not _is_first(ahead, gpus, at):
+            continue
+        server, taken = ahead.gpu_server[gpus[at]], 0
+        for gpu in gpus:
+            taken += ahead.gpu_server[gpu] == server
+        last = ahead.first_gpu[server + 1]
+        size, drained_s = last - ahead.first_gpu[server], ahead.release_s[last - 1]
+        if job_s > drained_s:
+            longer = np.log((job_s + LEAST_DRAIN_S) / (drained_s + LEAST_DRAIN_S))
+            total += longer * (size - taken) / size
+    return float(total / WAIT_SCALE)
+
+
+@kernel
+def holds_up(ahead: Ahead, gpus: IntArray, job_s: float, m: int) -> float:
+    """By how much a job of `job_s` on `gpus` puts off the compact places of others that wait.
+
+    ln(1 + sum of seconds / `job_s`) over the window of partition `m`, one of this gang left out.
+    """
+    total_s, k = 0.0, 0
+    for at in range(len(gpus)):
+        if _is_first(ahead, gpus, at):
+            _release_with(ahead, ahead.gpu_server[gpus[at]], gpus, job_s)
+    while ahead.gangs[k] != 0:
+        others = ahead.jobs[k] - (ahead.gangs[k] == len(gpus))
+        if others > 0:
+            later_s = compact_in_s(ahead, ahead.after_s, ahead.gangs[k], m)
+            total_s += others * max(later_s - ahead.compact_in_s[k], 0.0)
+        k += 1
+    for gpu in gpus:  # leave `after_s` as it was
+        server = ahead.gpu_server[gpu]
+        for other in range(ahead.first_gpu[server], ahead.first_gpu[server + 1]):
+            ahead.after_s[other] = ahead.release_s[other]
+    return float(np.log1p(total_s / job_s) / WAIT_SCALE)
+
+
+@kernel
+def _release_with(ahead: Ahead, server: int, gpus: IntArray, job_s: float) -> None:
+    """Let `after_s` of `server` be its release with a job of `job_s` on `gpus`."""
+    first = ahead.first_gpu[server]
+    for gpu in range(first, ahead.first_gpu[server + 1]):
+        free_s = ahead.free_s[gpu]
+        for taken in gpus:
+            if taken == gpu:
+                free_s = max(free_s, job_s)
+        insert_sorted(ahead.after_s, first, gpu, free_s)
+
+
+@kernel
+def line_up(ahead: Ahead, gang: int, job_s: float, m: int) -> None:
+    """Let a job of `job_s` take, in `after_s`, the compact place that it would have first.
+
+    Whoever has lined up jobs calls `sort_release` when done: it takes `after_s` back.
+    """
+    start_s = compact_in_s(ahead, ahead.after_s, gang, m)
+    if start_s >= NEVER_S:
+        return
+    left, end_s = gang, start_s + job_s
+    for i in range(ahead.first[m], ahead.first[m + 1]):
+        begin, end = ahead.first_gpu[ahead.servers[i]], ahead.first_gpu[ahead.servers[i] + 1]
+        count = min(left, end - begin)
+        if count == 0 or ahead.after_s[begin + count - 1] > start_s:
+            continue
+        if gang <= ahead.largest[m] and count < gang:
+            continue
+        _take(ahead, begin, end, count, end_s)
+        left -= count
+
+
+@kernel
+def _take(ahead: Ahead, begin: int, end: int, count: int, end_s: float) -> None:
+    """The `count` GPUs of a server that fall empty first are busy until `end_s`."""
+    for gpu in range(begin, end):
+        later_s = ahead.after_s[gpu] if gpu >= begin + count else end_s
+        ahead.after_s[gpu] = later_s
+    for gpu in range(begin + 1, end):
+        insert_sorted(ahead.after_s, begin, gpu, ahead.after_s[gpu])

@@ -1,0 +1,107 @@
+"""The features of the linear score that look ahead, weighed by hand: those not named are 0."""
+
+import pytest
+
+from sim.linear.names import FORWARD_FEATURES, START_FEATURES
+from sim.schedulers.linear_score import LinearScore
+from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
+
+SPREAD_STEP = (0.0, 0.0, 0.5)  # seconds a step over two servers: 1.5 times as slow
+NEVER = {"bias": -5.0}  # no forward is worth it
+
+
+def linear(start: dict[str, float], forward: dict[str, float] = NEVER) -> LinearScore:
+    return LinearScore(
+        window=16,
+        patience_s=1e9,
+        use_durations=True,
+        weights={
+            "start": dict.fromkeys(START_FEATURES, 0.0) | start,
+            "forward": dict.fromkeys(FORWARD_FEATURES, 0.0) | forward,
+        },
+        weights_file=None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "stay"), [(200, (400, 700, (1, 3))), (3000, (1000, 4000, (0, 1)))]
+)
+def test_a_gang_starts_spread_if_the_wait_is_longer_than_what_spreading_costs(duration_s, stay):
+    # A and B stand on one server each until 1000. From 400 on C waits 600 s for a whole one; spread
+    # it loses half of its work: 100 s of 200, 1500 s of 3000.
+    #          0       400    700   1000     4000
+    # GPU 0, 2 AAAAAAAAAAAAAAAAAAAAA
+    # GPU 1, 3         CCCCCCC
+    # GPU 0, 1                      CCCCCCCCCCC  the longer C
+    topology = cluster(2, 2)
+    physics = physics_of(topology, server_s=SPREAD_STEP)
+    jobs = [Job(0, 1, 1000), Job(0, 1, 1000), Job(400, 2, duration_s)]
+    scheduler = linear({"bias": 0.01, "fragments": 0.5, "wait_over_loss": 1.0})
+    run = play(world(jobs, topology, physics=physics), scheduler)
+    assert gantt(run)["C"] == stay
+
+
+def test_a_job_joins_the_server_that_it_does_not_keep_from_falling_empty():
+    # C ends before B does, so it costs nothing beside B, but keeps A's server from 1000 to 5100.
+    # D ends before A does: both places cost nothing, the lower GPU wins.
+    #        0 100 300   1000    5100 6000
+    # GPU 0  AAAAAAAAAAAAAAA
+    # GPU 1    DDDDD
+    # GPU 2  BBBBBBBBBBBBBBBBBBBBBBBBBBBBB
+    # GPU 3    CCCCCCCCCCCCCCCCCCCCCC
+    jobs = [Job(0, 1, 1000), Job(0, 1, 6000), Job(100, 1, 5000), Job(100, 1, 200)]
+    run = play(
+        world(jobs, cluster(2, 2)), linear({"bias": 1.0, "fragments": 1.0, "prolongs": -1.0})
+    )
+    assert gantt(run) == {
+        "A": (0, 1000, (0,)),
+        "B": (0, 6000, (2,)),
+        "C": (100, 5100, (3,)),
+        "D": (100, 300, (1,)),
+    }
+
+
+@pytest.mark.parametrize(("weight", "gpu", "began_s"), [(0.0, 1, 2020), (-1.0, 3, 1000)])
+def test_a_job_keeps_off_the_server_that_a_waiting_gang_will_have(weight, gpu, began_s):
+    # C wants a whole server: A's falls empty at 1000. D, 2000 s long, would put that off by 1020 s.
+    #        0 10 20        1000      2020  3000
+    # GPU 0  AAAAAAAAAAAAAAAACCCCCC
+    # GPU 1                  CCCCCC
+    # GPU 2  BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB
+    # GPU 3        DDDDDDDDDDDDDDDDDDDDDDD
+    topology = cluster(2, 2)
+    physics = physics_of(topology, server_s=SPREAD_STEP)
+    jobs = [Job(0, 1, 1000), Job(0, 1, 3000), Job(10, 2, 500), Job(20, 1, 2000)]
+    scheduler = linear({"bias": 1.0, "fragments": 0.5, "spread": -9.0, "holds_up": weight})
+    run = play(world(jobs, topology, physics=physics), scheduler)
+    assert gantt(run)["D"][:1] + gantt(run)["D"][2:] == (20, (gpu,))
+    assert gantt(run)["C"][0] == began_s
+
+
+BUSY = [Job(0, 1, 1000), Job(0, 1, 300, home=1), Job(10, 1, 100)]
+
+
+@pytest.mark.parametrize(("weight", "stay"), [(1.0, (300, 400, (1,))), (0.0, (1000, 1100, (0,)))])
+def test_a_waiting_job_goes_to_where_it_is_predicted_to_start_sooner(weight, stay):
+    #        0 10    300 400   1000
+    # GPU 0  AAAAAAAAAAAAAAAAAAAA
+    # GPU 1  BBBBBBBBBCCCC               C is handed over at 10 and waits there
+    forward = {"bias": -0.1, "wait_difference": weight}
+    run = play(world(BUSY, cluster(2, 1), partitions=2), linear({"bias": 1.0}, forward))
+    assert gantt(run)["C"] == stay
+    assert run.forwards.tolist() == [0, 0, int(weight)]
+
+
+@pytest.mark.parametrize(("weight", "stay"), [(1.0, (1000, 1100, (0,))), (0.0, (1200, 1300, (1,)))])
+def test_who_waits_elsewhere_counts_if_it_is_shorter(weight, stay):
+    # B ends before A does, but C, 300 s long, waits behind it: D starts sooner at home. Without the
+    # line of those who wait D goes to where the GPU falls empty first.
+    #        0 10 20   900 1000 1100
+    # GPU 0  AAAAAAAAAAAAAADDDD
+    # GPU 1  BBBBBBBBBBCCCCCCCC
+    jobs = [Job(0, 1, 1000), Job(0, 1, 900, home=1), Job(10, 1, 300, home=1), Job(20, 1, 400)]
+    forward = {"bias": -0.01, "start_difference": weight, "wait_difference": 1.0 - weight}
+    scheduler = linear({"bias": 1.0, "duration": -0.1}, forward)
+    run = play(world(jobs, cluster(2, 1), partitions=2, max_forwards=1), scheduler)
+    assert gantt(run)["C"] == (900, 1200, (1,))
+    assert gantt(run)["D"][:1] + gantt(run)["D"][2:] == stay[:1] + stay[2:]

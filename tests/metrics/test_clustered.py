@@ -1,0 +1,92 @@
+"""Bootstrap by cluster and effective numbers against hand-worked cases, and their coverage."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+
+from sim.metrics.clustered import (
+    clustered_mean_interval,
+    clustered_ratio_interval,
+    effective_count,
+    most_coverage,
+)
+from sim.metrics.intervals import mean_interval
+
+
+def test_the_effective_number_of_a_case_worked_by_hand():
+    # Means 1, 5, overall 3: between 2 * 4 + 2 * 4 = 16 over 1 degree of freedom, within 4 / 2 = 2;
+    # r = (16 - 2) / (16 + 2) = 7/9; 4 / (1 + 7/9) = 2.25.
+    assert effective_count([0, 2, 4, 6], [0, 0, 1, 1]) == pytest.approx(2.25)
+    # Sizes 3 and 1: means 2, 6, overall 3, between 3 * 1 + 1 * 9 = 12, within 2 / 2 = 1,
+    # m0 = (4 - 10 / 4) / 1 = 1.5, r = 11 / 12.5 = .88, m = 2.5; 4 / (1 + 1.5 * .88) = 1.7241.
+    assert effective_count([1, 2, 3, 6], [7, 7, 7, 2]) == pytest.approx(1.724138, abs=1e-6)
+
+
+def test_the_effective_number_lies_between_clusters_and_values():
+    assert effective_count([1, 1, 5, 5], [0, 0, 1, 1]) == pytest.approx(2)  # r = 1
+    assert effective_count([1, 5, 1, 5], [0, 0, 1, 1]) == 4  # r below 0 counts as 0
+    assert effective_count([3, 3, 3, 3], [0, 0, 1, 1]) == 4
+    assert effective_count([1, 2, 9], [0, 1, 2]) == 3  # nothing is shared
+    assert math.isnan(effective_count([1, 2, 3], [4, 4, 4]))  # of one cluster nobody can tell
+
+
+def test_the_interval_is_the_quantiles_of_all_resamples():
+    values, clusters = [1.0, 2.0, 6.0, 8.0, 3.0, 7.0], [0, 0, 1, 1, 1, 2]
+    sums, sizes = np.array([3.0, 17.0, 7.0]), np.array([2, 3, 1])
+    draws = [list(each) for each in product(range(3), repeat=3)]
+    means = sorted(sums[each].sum() / sizes[each].sum() for each in draws)
+    interval = clustered_mean_interval(values, clusters, 0.8)
+    low, high = np.quantile(means, [0.1, 0.9], method="inverted_cdf")
+    assert interval.centre == pytest.approx(4.5)
+    assert (interval.low, interval.high) == (pytest.approx(low), pytest.approx(high))
+    assert (interval.count, interval.clusters) == (6, 3)
+    assert interval == clustered_mean_interval(values, clusters, 0.8)  # seeded
+
+
+def test_two_clusters_give_the_range_of_their_means():
+    interval = clustered_ratio_interval([1, 1, 2, 2], [2, 2, 2, 2], [0, 0, 1, 1], 0.95)
+    assert interval.centre == pytest.approx(math.sqrt(0.5))
+    assert (interval.low, interval.high) == (pytest.approx(0.5), pytest.approx(1.0))
+    assert interval.effective == pytest.approx(2)
+
+
+def test_one_cluster_falls_back_on_its_values_and_is_marked():
+    interval = clustered_mean_interval([1, 2, 3, 4, 5], [8] * 5, 0.95)
+    plain = mean_interval([1, 2, 3, 4, 5], 0.95)
+    assert (interval.low, interval.high) == (plain.low, plain.high)
+    assert interval.clusters == 1 and math.isnan(interval.effective)
+    assert math.isnan(clustered_mean_interval([1.0], [0], 0.95).low)
+
+
+def test_clusters_widen_an_interval_and_cover_where_values_alone_do_not():
+    rng = np.random.default_rng(2)
+    clusters = np.repeat(np.arange(15), 8)
+    covered, plain = [], []
+    for _ in range(300):
+        values = rng.normal(size=15)[clusters] + rng.normal(0, 0.5, size=120)
+        by_cluster = clustered_mean_interval(values, clusters, 0.95)
+        alone = mean_interval(values, 0.95)
+        covered.append(by_cluster.low <= 0 <= by_cluster.high)
+        plain.append(alone.low <= 0 <= alone.high)
+    assert np.mean(covered) > 0.88  # a percentile interval over 15 clusters is a little narrow
+    assert np.mean(plain) < 0.6
+
+
+def test_few_clusters_cannot_reach_a_confidence():
+    assert [most_coverage(count) for count in (1, 2, 3, 6)] == [0, 0.5, 0.75, 0.96875]
+    rng = np.random.default_rng(5)
+    samples = rng.normal(size=(2000, 3))
+    inside = (samples.min(axis=1) <= 0) & (samples.max(axis=1) >= 0)
+    assert np.mean(inside) == pytest.approx(most_coverage(3), abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("values", "clusters", "confidence", "words"),
+    [([1.0], [1, 2], 0.95, "1 values in 2"), ([], [], 0.95, "at least one"),
+     ([1.0, 2.0], [0, 1], 95, "like 0")],
+)  # fmt: skip
+def test_impossible_questions_are_refused(values, clusters, confidence, words):
+    with pytest.raises(ValueError, match=words):
+        clustered_mean_interval(values, clusters, confidence)

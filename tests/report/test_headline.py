@@ -1,0 +1,172 @@
+"""One policy against each kind of rival: who is chosen on which windows, by hand."""
+
+import csv
+import io
+from dataclasses import replace
+
+import pytest
+from pytest import approx
+
+from sim.report.errors import ReportError
+from sim.report.headline_report import headline_csv, summary_text, write_headline
+from sim.report.headline_table import headline_cells, routes_at_arrival
+from sim.report.tables import markdown
+
+STEAL, LATE, ROUTED = "sjf+consolidated+steal", "fifo+consolidated+steal", "sjf+packed+own"
+RIVALS = {  # hours on the windows of the result, on those of the choice
+    (STEAL, "composite"): ((4.0, 4.0), (9.0, 9.0)),
+    (LATE, "composite"): ((2.0, 32.0), (6.0, 6.0)),
+    (ROUTED, "composite"): ((10.0, 10.0), (12.0, 12.0)),
+    ("sjf+consolidated", "global_queue"): ((3.0, 3.0), (3.0, 3.0)),
+    ("linear_score", "global_queue"): ((1.0, 1.0), (1.0, 1.0)),
+    ("linear_score", "linear_score"): ((2.0, 4.0), (2.0, 2.0)),
+    ("tetris+packed+own", "published"): ((20.0, 40.0), (1.0, 1.0)),
+}
+PARTS = ("validation", "test")
+
+
+def rows_of(make, place, rivals=RIVALS, **labels):
+    return [
+        make.row(name, hours, role=role, window=window, **labels,
+                 **({"agents": 1} if role == "global_queue" else {}))
+        for (name, role), parts in rivals.items()
+        for window, hours in enumerate(parts[place])
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def results(make):
+    """Ours takes 2 and 4 hours with 2 agents."""
+    ours = [make.row("marl", 2.0 + 2 * window, role="ours", window=window) for window in (0, 1)]
+    return [*ours, *rows_of(make, 0)]
+
+
+def lines_of(results, picking, ours="marl"):
+    (cell,) = headline_cells(results, picking, ours=ours, parts=PARTS, confidence=0.95)
+    return {(line.against, line.picked_on): line for line in cell.lines}
+
+
+def test_the_best_are_chosen_on_their_own_windows_and_on_those_of_the_result(make, results):
+    found = lines_of(results, rows_of(make, 1))
+    chosen = {key: line.scheduler for key, line in found.items()}
+    assert chosen == {
+        ("ours", ""): "marl",
+        ("best composite", "validation"): LATE,  # 6 hours against 9
+        ("best composite", "test"): STEAL,  # geometric means 4 and 8
+        ("best routed at arrival", "validation"): ROUTED,
+        ("best routed at arrival", "test"): ROUTED,
+        ("best global queue", "validation"): "sjf+consolidated",  # the linear score stands alone
+        ("best global queue", "test"): "sjf+consolidated",
+        ("linear score", ""): "linear_score",
+        ("linear score, one queue", ""): "linear_score",
+        ("published", ""): "tetris+packed+own",  # no composition, however good
+    }
+    ratios = {key: line.ratio.centre for key, line in found.items() if line.ratio}
+    assert ratios[("best composite", "test")] == approx((0.5 * 1.0) ** 0.5)
+    assert ratios[("best composite", "validation")] == approx((1.0 * 0.125) ** 0.5)
+    assert ratios[("linear score", "")] == approx(1.0)
+    assert ratios[("linear score, one queue", "")] == approx(8.0**0.5)
+    published = found["published", ""].ratio
+    assert published.centre == approx(0.1) and published.high == approx(0.1)  # paired by window
+    assert found["ours", ""].ratio is None
+
+
+def test_without_windows_for_the_choice_the_result_alone_chooses(results):
+    assert {part for against, part in lines_of(results, []) if "best" in against} == {"test"}
+
+
+def test_who_did_not_run_every_window_is_not_chosen(make, results):
+    lucky = make.row("lucky+consolidated+steal", 0.1, window=0)
+    assert lines_of([*results, lucky], [])["best composite", "test"].scheduler == STEAL
+
+
+def test_a_composition_can_be_ours_and_is_then_no_rival(make, results):
+    found = lines_of(results, rows_of(make, 1), ours=STEAL)
+    assert found["ours", ""].scheduler == STEAL
+    assert found["best composite", "test"].scheduler == LATE
+    assert found["policy", ""].scheduler == "marl"
+
+
+def test_settings_with_other_numbers_of_agents_choose_on_their_own(make, results):
+    more = rows_of(make, 0, {(LATE, "composite"): ((1.0, 1.0),)}, agents=8)
+    more += [make.row("marl", 3.0, role="ours", agents=8, window=window) for window in (0, 1)]
+    two, eight = headline_cells(
+        [*results, *more], [], ours="marl", parts=PARTS, confidence=0.95
+    )  # fmt: skip
+    assert (two.agents, eight.agents) == (2, 8)
+    named = {line.against: line for line in eight.lines}
+    assert named["best composite"].scheduler == LATE
+    assert named["best composite"].ratio.centre == approx(3.0)
+    assert named["best global queue"].ratio.centre == approx(1.0)  # the queue bounds both
+
+
+def test_one_queue_has_no_fairness_between_partitions(make):
+    def waits(row):
+        return replace(row, metrics={**row.metrics, "partition_wait_jain": 0.5})
+
+    rows = [waits(make.row("marl", 1.0, role="ours", agents=4)),
+            waits(make.row("sjf+consolidated", 1.0, role="global_queue", agents=1))]  # fmt: skip
+    found = lines_of(rows, [])
+    assert found["ours", ""].means["partition_wait_jain"].centre == 0.5
+    assert "partition_wait_jain" not in found["best global queue", "test"].means
+
+
+def test_runs_that_finished_nothing_are_left_out(make, results):
+    stuck = [make.row("stuck+x+steal", 0.0, window=window, jobs_unfinished=9) for window in (0, 1)]
+    assert lines_of([*results, *stuck], [])["best composite", "test"].scheduler == STEAL
+
+
+def test_windows_of_one_stretch_are_no_independent_evidence(make):
+    hours = {"marl": (1.0, 2.0, 1.0, 2.0), STEAL: (2.0, 8.0, 2.0, 8.0)}
+    rows = [
+        make.row(name, jct_h, role="ours" if name == "marl" else "composite", window=window,
+                 stretch=window % 2)
+        for name, found in hours.items()
+        for window, jct_h in enumerate(found)
+    ]  # fmt: skip
+    cells = headline_cells(rows, [], ours="marl", parts=PARTS, confidence=0.95)
+    ratio = cells[0].lines[1].ratio
+    assert ratio.centre == approx(8.0**-0.5)
+    assert (ratio.low, ratio.high) == (approx(0.25), approx(0.5))  # a stretch drawn twice
+    short = summary_text(cells, confidence=0.95).settings[0][1][0]
+    assert short[1] == "4 of 2 stretches" and short[3] == "0.354 [0.250, 0.500] †"
+    table = list(csv.DictReader(io.StringIO(headline_csv(cells).decode())))
+    assert [row["stretches"] for row in table] == ["2", "2"]
+    assert float(table[1]["effective_windows"]) == approx(2.0)
+
+
+def test_ours_must_be_there(results):
+    with pytest.raises(ReportError, match=r"ours is 'mral'; the schedulers here are marl, sjf"):
+        headline_cells(results, [], ours="mral", parts=PARTS, confidence=0.95)
+
+
+def test_the_files_say_the_same(make, results, tmp_path):
+    cells = headline_cells(results, rows_of(make, 1), ours="marl", parts=PARTS, confidence=0.95)
+    write_headline(tmp_path, cells, title="In full", confidence=0.95)
+    text = (tmp_path / "headline.md").read_text()
+    table = list(csv.DictReader(io.StringIO((tmp_path / "headline.csv").read_text())))
+    assert (tmp_path / "headline.csv").read_bytes() == headline_csv(cells)
+    best = next(row for row in table if row["picked_on"] == "test")
+    assert (best["against"], best["scheduler"], best["windows"]) == ("best composite", STEAL, "2")
+    assert float(best["ratio"]) == approx(0.5**0.5)
+    assert f"{float(best['ratio']):.3f} [{float(best['ratio_low']):.3f}" in text
+    assert table[0]["against"] == "ours" and table[0]["ratio"] == ""
+    assert float(table[0]["jct_p99_s"]) == approx(5 * 3 * 3600)
+    assert text.startswith("# In full\n")
+    short = markdown(summary_text(cells, confidence=0.95))
+    assert short in text
+    assert "best composite [validation] | best composite [test]" in short
+    assert short.count("leaf_spine, synthetic at load 0.9, 2 agents") == 1
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "role", "at_arrival"),
+    [
+        ("sjf+consolidated+selective1.2+own_then_least_loaded", "composite", True),
+        ("sjf+consolidated+selective1.2+steal", "composite", False),
+        ("sjf+consolidated+selective1.2", "composite", False),
+        ("tetris+worst_fit+always+own", "published", False),
+    ],
+)
+def test_routing_is_read_from_the_name(make, scheduler, role, at_arrival):
+    assert routes_at_arrival(make.labels(scheduler, role=role)) == at_arrival
