@@ -6,7 +6,7 @@ from collections import Counter
 import hydra
 from evaluate_progress import gathered
 from evaluate_report import remove_results, write_evaluation, write_rivals
-from evaluate_task import Task, setting_text, stretches_of, task_labels
+from evaluate_task import Task, setting_text, task_labels, windows_played
 from launch import run_main, start
 from launch_errors import ConfigError
 from lineup import lineup_of
@@ -58,7 +58,7 @@ def _tasks(config: dict[str, object]) -> list[Task]:
     entries = [(contender, setting_text(config, contender)) for contender in lineup_of(config)]
     tasks = [
         Task(setting=setting, contender=contender, part=str(config["part"]), window=window)
-        for window in range(_played(windows, entries[0][1], str(config["part"])))
+        for window in range(windows_played(windows, entries[0][1], str(config["part"])))
         for contender, setting in entries
     ]
     first = tasks[: len(entries)]
@@ -71,21 +71,6 @@ def _tasks(config: dict[str, object]) -> list[Task]:
             f"name"
         )
     return tasks
-
-
-def _played(asked: int, setting: str, part: str) -> int:
-    """How many windows there are to play, at most `asked`; all contenders have the same."""
-    stretches = stretches_of(setting, part)
-    if stretches is None:
-        return asked
-    played = min(asked, stretches.windows)
-    if played < asked:
-        log.warning("windows is %d, but part '%s' has %d", asked, part, played)
-    for told in (stretches.shortened(), stretches.left_over()):
-        if told is not None:
-            log.warning("%s", told)
-    log.info("%s; %d are played", stretches.told(), played)
-    return played
 
 
 def _ours(wanted: str | None, tasks: list[Task]) -> str | None:

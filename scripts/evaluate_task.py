@@ -1,6 +1,7 @@
 """One run of an evaluation, made to be called in a worker process."""
 
 import json
+import logging
 import multiprocessing
 import signal
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,8 @@ from sim.traces.stretches import Stretches
 
 if TYPE_CHECKING:
     import pandas as pd
+
+log = logging.getLogger(__name__)
 
 JOB_COLUMNS = [
     "job_id", "num_gpus", "duration_s", "profile", "home", "partition", "jct_s", "queue_delay_s",
@@ -112,6 +115,21 @@ def stretches_of(setting: str, part: str) -> Stretches | None:
         GpuYardError: the part is too short, or the file cannot be read.
     """
     return _experiment(setting).stretches(part)
+
+
+def windows_played(asked: int, setting: str, part: str) -> int:
+    """How many windows there are to play, at most `asked`; all contenders have the same."""
+    stretches = stretches_of(setting, part)
+    if stretches is None:
+        return asked
+    played = min(asked, stretches.windows)
+    if played < asked:
+        log.warning("windows is %d, but part '%s' has %d", asked, part, played)
+    for told in (stretches.shortened(), stretches.left_over()):
+        if told is not None:
+            log.warning("%s", told)
+    log.info("%s; %d are played", stretches.told(), played)
+    return played
 
 
 def plays_together(task: Task) -> bool:

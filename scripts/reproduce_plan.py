@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evaluate_task import Task, setting_text, stretches_of, task_labels
+from evaluate_task import Task, setting_text, task_labels, windows_played
 from hydra import compose
 from launch_build import resolve
 from launch_errors import ConfigError
@@ -154,7 +154,8 @@ def _played(
     """Runs of entrants under their settings, window by window; of a short file all there are."""
     workload = str(cell.config["workload"]["name"])
     found = []
-    for window in range(_there_are(windows, playing, part)):
+    played = windows_played(windows, playing[0][1], part) if playing else 0
+    for window in range(played):
         for each, setting in playing:
             if each.windows is None or window < each.windows:
                 task = Task(setting, each.contender, part, window)
@@ -162,21 +163,6 @@ def _played(
                     Planned(cell.name, workload, cell.suffix, each.entry, task, part_name(task))
                 )
     return found
-
-
-def _there_are(asked: int, playing: Sequence[tuple[Entrant, str]], part: str) -> int:
-    """Windows to play, at most `asked`; all entrants have the same."""
-    stretches = stretches_of(playing[0][1], part) if playing else None
-    if stretches is None:
-        return asked
-    played = min(asked, stretches.windows)
-    if played < asked:
-        log.warning("windows is %d, but part '%s' has %d", asked, part, played)
-    for told in (stretches.shortened(), stretches.left_over()):
-        if told is not None:
-            log.warning("%s", told)
-    log.info("%s; %d are played", stretches.told(), played)
-    return played
 
 
 def _check_names(tasks: Sequence[Task]) -> None:
