@@ -1,4 +1,4 @@
-"""Runs of an evaluation that share a process call: windows that one scheduler plays together."""
+"""Batches of an evaluation: windows that one scheduler plays together, other runs one by one."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -6,7 +6,6 @@ from itertools import groupby
 from evaluate_task import Outcome, Task, plays_together, run_task, run_together
 from launch_errors import ConfigError
 
-ONE_BY_ONE = 1
 MOST_TOGETHER = 10  # more windows in a pass gain little, and memory grows
 
 
@@ -32,7 +31,7 @@ def run_batch(batch: Sequence[Task]) -> list[Outcome]:
     Raises:
         GpuYardError: from a simulation; the message begins with scheduler and windows.
     """
-    return [run_task(batch[0])] if len(batch) == ONE_BY_ONE else run_together(batch)
+    return [run_task(batch[0])] if len(batch) == 1 else run_together(batch)
 
 
 def processes_of(jobs: int, cores: int) -> int:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 RATIOS = ("fifo_over_floor", "las_over_floor", "srtf_over_floor", "physics_over_floor")
 CELLS = [
@@ -16,6 +18,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.slow
 def test_quick_numbers(tmp_path: Path) -> None:
     path = tmp_path / "speed.json"
     done = subprocess.run(

@@ -8,7 +8,7 @@ PLAIN = ("interference=none", "network=none", "topology=small_leaf_spine", "seed
 
 
 def test_python_and_compiled_code_write_the_same_jobs(done):
-    words = ("workload.num_jobs=60", "scheduler=las", "placer=packed", *PLAIN)
+    words = ("workload.num_jobs=60", "scheduler=las", "placer=consolidated", *PLAIN)
     frames, metrics = [], []
     for compiled in ("true", "false"):
         folder = done("simulate", *words, f"compiled={compiled}").folder

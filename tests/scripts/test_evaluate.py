@@ -166,6 +166,7 @@ def test_what_cannot_be_is_one_message(start, words, told):
     start("evaluate", *TINY, "windows=1", "jobs=1", *words).failed_with(*told)
 
 
+@pytest.mark.slow  # the codec is compiled once more
 def test_windows_that_a_policy_plays_together_are_those_it_plays_alone(done, policy):
     words = (*TINY, "lineup.entries=[]", f"checkpoint={policy}", "windows=3")
     together = done("evaluate", *words, "jobs=1", folder="one")
