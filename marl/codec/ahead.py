@@ -12,7 +12,6 @@ from sim.linear.ahead import (
     NEVER_S,
     Ahead,
     compact_in_s,
-    forget_gangs,
     line_up,
     list_gang,
     sort_release,
@@ -43,7 +42,6 @@ def ahead_of(tables: Tables, summary: Summary, own: int, window: IntArray) -> Ah
     )
     for m in range(count):
         sort_release(ahead, m)
-    forget_gangs(ahead)
     for job in window:
         list_gang(ahead, tables.num_gpus[job], own)
     return ahead

@@ -181,20 +181,24 @@ def _server_rows(view: ClusterView) -> RowArray:
 
 def _partition_rows(view: ClusterView) -> RowArray:
     rows = np.zeros(view.num_partitions, dtype=PARTITION)
-    last = np.cumsum(np.bincount(view.partition_of_server, minlength=view.num_partitions))
-    rows["first_own"] = np.concatenate([[0], last[:-1]])
-    rows["last_own"] = last
+    first = _first_own(view)
+    rows["first_own"], rows["last_own"] = first[:-1], first[1:]
     return rows
+
+
+def _first_own(view: ClusterView) -> IntArray:
+    """(M + 1,) where each partition's servers begin in `own`, and where the last one's end."""
+    counts = np.bincount(view.partition_of_server, minlength=view.num_partitions)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def _ahead(view: ClusterView, own: IntArray, window: int) -> Ahead:
     topology, gpus = view.topology, view.topology.num_gpus
-    last = np.cumsum(np.bincount(view.partition_of_server, minlength=view.num_partitions))
     return Ahead(
         first_gpu=topology.server_first_gpu.astype(np.int64),
         gpu_server=topology.gpu_server.astype(np.int64),
         servers=own,
-        first=np.concatenate([[0], last]).astype(np.int64),
+        first=_first_own(view),
         largest=np.ones(view.num_partitions, dtype=np.int64),
         free_s=np.zeros(gpus),
         release_s=np.zeros(gpus),
