@@ -10,6 +10,7 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from setup_run import compose_config, experiment_of
@@ -29,18 +30,22 @@ def environment(agents: int, servers: int, jobs: int) -> SchedulingEnv:
         "train", f"topology.servers={servers}", f"agents.count={agents}",
         f"workload.num_jobs={jobs}", "workload.max_gang=8", f"seed={SEED}",
     )  # fmt: skip
+    return plan_of(config).env()
+
+
+def plan_of(config: dict[str, Any]) -> Plan:
+    """What `scripts/train.py` would train on."""
     experiment = experiment_of(config)
     windows = Windows(
         workload=experiment.workload, setting=experiment.setting, part="train", seed=SEED
     )
-    plan = Plan(
+    return Plan(
         game=experiment.game,
         rules=CodecRules(**config["rules"]),
         reward=DelayReward(own_weight=0.3, scale_s=1000.0),
         windows=windows,
         max_rounds=config["max_rounds"],
     )
-    return plan.env()
 
 
 def steps_per_s(env: SchedulingEnv, budget_s: float) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from sim.report.labels import Labels
 from sim.report.run_folder import METRICS_FILE, read_jct_s, read_row
 
 COMPARISON, RECORD = "comparison.csv", "record.json"
+RESUMED = "resume="  # says how a run went on, not what it was
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ def _read(folder: Path) -> Found | None:
     if (folder / COMPARISON).is_file():
         return Found(folder, read_comparison_csv(folder / COMPARISON), single=False)
     if (folder / METRICS_FILE).is_file() and "scheduler" in record:
-        words = tuple(map(str, record.get("overrides", ())))
+        given = map(str, record.get("overrides", ()))
+        words = tuple(word for word in given if not word.startswith(RESUMED))
         return Found(folder, [read_row(folder)], single=True, overrides=words)
     return None
 

@@ -37,6 +37,7 @@ def tune(launch: Launch, cfg: DictConfig) -> None:
     Raises:
         ConfigError: a key of the space is none of the configuration.
         TrainingError: every trial failed.
+        KeyboardInterrupt: the search was interrupted; Tune keeps that to itself.
     """
     spec: SearchSpec = launch.build("tune")
     _check_keys(spec, cfg)
@@ -54,6 +55,10 @@ def tune(launch: Launch, cfg: DictConfig) -> None:
     )
     write_atomically(launch.folder / TABLE, _csv(results, spec.keys).encode())
     table_console().print(_table(results, spec.keys))
+    ended = sum(each.ended for each in results)
+    if ended < len(results):
+        log.warning("%d of %d trials ended; resume=auto goes on", ended, len(results))
+        raise KeyboardInterrupt
     best = results[0]
     if best.best_jct_s is None:
         raise TrainingError(f"every trial failed; that of {best.values}: {best.error}")

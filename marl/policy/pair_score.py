@@ -71,6 +71,7 @@ class PairScorePolicy(nn.Module):
         self.prior = LinearPrior() if prior_scale > 0.0 else None
         self.prior_scale = prior_scale
         self.encoder = encoder
+        encoder.rack_norm.requires_grad_(False)  # nobody reads the racks' embeddings
         self.num_racks = num_racks
         width = encoder.hidden_dim
         state = width + CONTEXT_FEATURES + PEER_FEATURES

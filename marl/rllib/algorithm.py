@@ -15,7 +15,7 @@ from marl.rllib.array_runner import ArrayEnvRunner
 from marl.rllib.cluster import placed
 from marl.rllib.module import PairScoreModule
 from marl.rllib.names import ENV_NAME, RETURN_WINDOW, SHARED, WHOLE_RETURN
-from marl.rllib.ray_spec import RaySpec
+from marl.rllib.ray_spec import RayError, RaySpec
 from marl.training.spec import PpoSpec
 
 
@@ -32,11 +32,11 @@ def _everyone_shares(*_: Any, **__: Any) -> str:
     return SHARED
 
 
-def _knobs(ppo: PpoSpec) -> dict[str, Any]:
-    """RLlib's names for PPO's knobs."""
+def _knobs(ppo: PpoSpec, learners: int) -> dict[str, Any]:
+    """RLlib's names for PPO's knobs; several learners share each batch and each minibatch."""
     return {
-        "train_batch_size_per_learner": ppo.batch_agent_steps,
-        "minibatch_size": ppo.minibatch_agent_steps,
+        "train_batch_size_per_learner": -(-ppo.batch_agent_steps // learners),
+        "minibatch_size": -(-ppo.minibatch_agent_steps // learners),
         "num_epochs": ppo.epochs,
         "lr": ppo.learning_rate,
         "gamma": ppo.gamma,
@@ -48,6 +48,34 @@ def _knobs(ppo: PpoSpec) -> dict[str, Any]:
         "grad_clip": ppo.grad_clip,
         "use_kl_loss": False,
     }
+
+
+def _learners(ppo: PpoSpec, ray: RaySpec | None) -> int:
+    """How many share each batch."""
+    learners = 1 if ray is None else max(1, ray.num_learners)
+    if learners > 1 and not ppo.array_runner:
+        raise RayError(
+            f"ray.num_learners is {learners} with algo.array_runner=false: RLlib cannot divide its "
+            "own batches of agents that act at different times; set algo.array_runner=true"
+        )
+    return learners
+
+
+def _creator(
+    make_env: Callable[[], SchedulingEnv], ppo: PpoSpec, seed: int
+) -> Callable[[Any], RllibSchedulingEnv]:
+    """Makes the copies of every runner, each with a stream of its own."""
+    copies = count()  # RLlib gives all copies of a runner one context: tell them apart here
+
+    def create(context: Any) -> RllibSchedulingEnv:
+        copy = next(copies) % ppo.envs_per_runner
+        return RllibSchedulingEnv(
+            make_env(),
+            seed=seed * 1_000_003 + 1000 * int(context.worker_index) + copy,
+            first_cut_frac=(copy + 0.5) / ppo.envs_per_runner,
+        )
+
+    return create
 
 
 def build_ppo(
@@ -63,18 +91,11 @@ def build_ppo(
     """The algorithm, ready to train; `weights` start the policy, None draws them.
 
     `ray` says what its processes may use and how lost ones are replaced; None leaves it to RLlib.
+
+    Raises:
+        RayError: several learners are to share what RLlib's own runner samples.
     """
-    copies = count()  # RLlib gives all copies of a runner one context: tell them apart here
-
-    def create(context: Any) -> RllibSchedulingEnv:
-        copy = next(copies) % ppo.envs_per_runner
-        return RllibSchedulingEnv(
-            make_env(),
-            seed=seed * 1_000_003 + 1000 * int(context.worker_index) + copy,
-            first_cut_frac=(copy + 0.5) / ppo.envs_per_runner,
-        )
-
-    register_env(ENV_NAME, create)
+    register_env(ENV_NAME, _creator(make_env, ppo, seed))
     model = {"spec": policy.as_dict(), "num_racks": num_racks, "weights": weights}
     config = (
         PPOConfig()
@@ -94,7 +115,7 @@ def build_ppo(
         .rl_module(rl_module_spec=RLModuleSpec(module_class=PairScoreModule, model_config=model))
         .callbacks(on_episode_end=note_whole_episode)
         .learners(num_learners=0)
-        .training(**_knobs(ppo))
+        .training(**_knobs(ppo, _learners(ppo, ray)))
         .debugging(seed=seed, log_level="ERROR")
     )
     algorithm: PPO = (config if ray is None else placed(config, ray)).build_algo()

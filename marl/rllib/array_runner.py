@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from ray.rllib.core.columns import Columns
 from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
-from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
 from ray.rllib.utils.metrics import (
@@ -27,6 +26,7 @@ from ray.rllib.utils.metrics import (
 
 from marl.codec.rounds import Observation
 from marl.codec.stack import stack
+from marl.rllib.fragment import Fragment
 from marl.rllib.names import RETURN_WINDOW, SHARED, WHOLE_RETURN
 
 
@@ -100,9 +100,9 @@ class Ongoing:
             observations = {a: o for a, o in observations.items() if a in self.tracks}
         return self.see(observations), over, truncated
 
-    def fragment(self, *, over: bool, truncated: bool) -> MultiAgentEpisode | None:
+    def fragment(self, *, over: bool, truncated: bool) -> Fragment | None:
         """What was played since the last fragment, for RLlib; None if no turn is complete."""
-        whole = MultiAgentEpisode(self.id_, agent_to_module_mapping_fn=lambda *_, **__: SHARED)
+        whole = Fragment(self.id_, agent_to_module_mapping_fn=lambda *_, **__: SHARED)
         whole.is_terminated, whole.is_truncated = over, truncated
         for agent, track in self.tracks.items():
             if track.complete > 0:
@@ -112,7 +112,7 @@ class Ongoing:
 
 
 def _single(
-    track: Track, agent: str, whole: MultiAgentEpisode, over: bool, truncated: bool
+    track: Track, agent: str, whole: Fragment, over: bool, truncated: bool
 ) -> SingleAgentEpisode:
     def buffer(data: Any) -> InfiniteLookbackBuffer:
         return InfiniteLookbackBuffer(data, lookback=0)
@@ -154,7 +154,7 @@ class ArrayEnvRunner(MultiAgentEnvRunner):
         explore: bool | None = None,
         random_actions: bool = False,
         force_reset: bool = False,
-    ) -> list[MultiAgentEpisode]:
+    ) -> list[Fragment]:
         """Fragments of at least `num_timesteps` turns, or of `num_episodes` finished episodes."""
         if random_actions:
             raise NotImplementedError("ArrayEnvRunner draws no random actions; use RLlib's runner")
@@ -172,8 +172,8 @@ class ArrayEnvRunner(MultiAgentEnvRunner):
 
     def _play(
         self, ongoing: list[Ongoing], turns: int | None, episodes: int | None, explores: bool
-    ) -> list[MultiAgentEpisode]:
-        found: list[MultiAgentEpisode | None] = []
+    ) -> list[Fragment]:
+        found: list[Fragment | None] = []
         completed, finished, steps = 0, 0, 0
         most_turns = np.inf if turns is None else turns
         most_episodes = np.inf if episodes is None else episodes
@@ -197,8 +197,7 @@ class ArrayEnvRunner(MultiAgentEnvRunner):
         who = [(each, agent) for each in ongoing for agent in each.waiting]
         observations = stack([each.waiting[agent] for each, agent in who])
         with torch.no_grad():
-            forward = self.module[SHARED].forward_exploration({Columns.OBS: observations})
-            logits = forward[Columns.ACTION_DIST_INPUTS]
+            logits = self.module[SHARED].logits(observations)
             log_p = torch.log_softmax(logits, -1)
             drawn = torch.multinomial(log_p.exp(), 1) if explores else logits.argmax(-1, True)
             of_drawn = log_p.gather(-1, drawn).squeeze(-1).tolist()
@@ -219,7 +218,7 @@ class ArrayEnvRunner(MultiAgentEnvRunner):
         if over:  # cut episodes say little
             self.metrics.log_value(WHOLE_RETURN, each.whole_return, window=RETURN_WINDOW)
 
-    def _log_steps(self, found: list[MultiAgentEpisode], steps: int, finished: int) -> None:
+    def _log_steps(self, found: list[Fragment], steps: int, finished: int) -> None:
         turns: dict[str, int] = {}
         for episode in found:
             for agent, single in episode.agent_episodes.items():

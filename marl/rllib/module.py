@@ -9,6 +9,7 @@ from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor
 
 from marl.policy.build import PolicySpec, build_policy
+from marl.rllib.lazy_categorical import LazyCategorical
 
 CHUNK_ROWS = 1024  # the advantage pass judges the whole train batch: bound its memory
 
@@ -19,18 +20,24 @@ class PairScoreModule(TorchRLModule, ValueFunctionAPI):
     def setup(self) -> None:
         """Build the network, from given weights if there are any."""
         config = self.model_config
+        self.action_dist_cls = LazyCategorical
         self.policy = build_policy(PolicySpec(**config["spec"]), config["num_racks"])
         if config["weights"] is not None:
             self.policy.load_state_dict(config["weights"])
 
-    def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        del kwargs
-        scores = self.policy(batch[Columns.OBS])
-        return {Columns.ACTION_DIST_INPUTS: scores.logits}
+    def logits(self, observations: dict[str, Tensor]) -> Tensor:
+        """(B, actions) without gradient.
+
+        As RLlib's `forward_exploration`, but for the walk over all layers that puts them into
+        evaluation mode: none differs in it, and at each step it took a third of the network's time.
+        """
+        with torch.inference_mode():
+            logits: Tensor = self.policy(observations).logits
+        return logits
 
     def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        with torch.no_grad():
-            return self._forward(batch, **kwargs)
+        del kwargs
+        return {Columns.ACTION_DIST_INPUTS: self.logits(batch[Columns.OBS])}
 
     def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         return self._forward_exploration(batch, **kwargs)

@@ -24,7 +24,7 @@ class RaySpec:
     num_envs_per_env_runner: int
     num_cpus_per_env_runner: float
     num_gpus_per_env_runner: float
-    num_learners: int  # 0: the training process learns; 1: a process of its own does
+    num_learners: int  # processes that learn, each a part of the batch; 0: the training process
     num_cpus_per_learner: float
     num_gpus_per_learner: float
     sample_timeout_s: float
@@ -42,12 +42,6 @@ class RaySpec:
             value, least = getattr(self, field.name), LEAST.get(field.name, 0)
             if isinstance(value, int | float) and value < least:
                 raise RayError(f"ray.{field.name} is {value!r}; it must be at least {least}")
-        # RLlib 2.60 cuts a batch into pieces in which some agents have no step, and fails on them.
-        if self.num_learners > 1:
-            raise RayError(
-                f"ray.num_learners is {self.num_learners}; it must be 0 or 1: RLlib cannot divide "
-                "a batch of agents that act at different times among learners"
-            )
 
     @property
     def num_cpus(self) -> int:

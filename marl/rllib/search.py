@@ -14,6 +14,7 @@ from marl.rllib.search_spec import SearchSpec
 
 JUDGED = "best_jct_s"
 ITERATION = "iteration"
+ENDED = ("TERMINATED", "ERROR")
 STORE = "tune"  # folder of Tune's own files
 Trial = Callable[[dict[str, Any]], None]  # trains with the values given; reports on its way
 
@@ -28,6 +29,7 @@ class TrialResult:
     iterations: int
     wall_s: float
     error: str | None
+    ended: bool  # False: the search was interrupted before it or in it
 
 
 def report(iteration: int, best_jct_s: float) -> None:
@@ -73,7 +75,9 @@ def search(
             ),
             run_config=tune.RunConfig(name=STORE, storage_path=str(folder.resolve()), verbose=0),
         )
-    found = [_result(each) for each in tuner.fit()]
+    grid = tuner.fit()
+    status = {trial.trial_id: trial.status for trial in tune.ExperimentAnalysis(path).trials}
+    found = [_result(each, status) for each in grid]
     return sorted(
         found, key=lambda each: (each.best_jct_s is None, each.best_jct_s or 0.0, each.name)
     )
@@ -93,7 +97,7 @@ def _scheduler(spec: SearchSpec, iterations: int) -> ASHAScheduler | None:
         return None
     return ASHAScheduler(
         time_attr=ITERATION,
-        max_t=iterations,
+        max_t=iterations + 1,  # who comes to its last iteration ends by itself, with its summary
         grace_period=min(spec.grace_iterations, iterations),
         reduction_factor=spec.reduction_factor,
     )
@@ -110,13 +114,16 @@ def _domain(entry: Mapping[str, Any]) -> Any:
     return draw(entry["low"], entry["high"])
 
 
-def _result(found: Any) -> TrialResult:
+def _result(found: Any, status: Mapping[str, str]) -> TrialResult:
+    """`status` is Tune's of each trial."""
     metrics = found.metrics or {}
+    name = str(metrics.get("trial_id") or Path(found.path).name)
     return TrialResult(
-        name=str(metrics.get("trial_id") or Path(found.path).name),
+        name=name,
         values=dict(found.config or {}),
         best_jct_s=metrics.get(JUDGED),
         iterations=int(metrics.get(ITERATION, 0)),
         wall_s=float(metrics.get("time_total_s", 0.0)),
         error=None if found.error is None else str(found.error).strip().splitlines()[-1],
+        ended=status.get(name) in ENDED,
     )

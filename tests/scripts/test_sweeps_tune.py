@@ -2,11 +2,18 @@
 
 import csv
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from marl.rllib.search_spec import SearchError, SearchSpec
+from tests.scripts.conftest import ROOT
 
 TINY = (
     "topology=small_leaf_spine", "workload=venus_like", "agents.count=2", "workload.num_jobs=40",
@@ -77,3 +84,61 @@ def test_a_search_writes_a_table_and_its_trials_compare(done: Callable):
     again = done("train", *TINY, "tune=grid", RATES, "resume=auto", folder="search")
     assert list(csv.DictReader((found.folder / "tune.csv").open())) == rows  # all were finished
     assert "best validation JCT" in again.out
+
+
+RANDOM = ("tune=random", "tune.samples=4", "tune.grace_iterations=2", "tune.reduction_factor=2",
+          "policy.prior_scale=0")  # fmt: skip
+
+
+def stopped_after(
+    words: tuple[str, ...], folder: Path, ready: Callable[[], bool]
+) -> tuple[int, str]:
+    """Status and words of `train.py` that gets a Ctrl-C once something is `ready`."""
+    log = folder.with_suffix(".log")
+    with log.open("w") as out:
+        program = subprocess.Popen(
+            [sys.executable, str(ROOT / "scripts" / "train.py"), *words, f"hydra.run.dir={folder}"],
+            cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+            stdout=out, stderr=out, start_new_session=True,
+        )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 120.0
+        while not ready():
+            assert program.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+        os.killpg(program.pid, signal.SIGINT)  # as a terminal does
+        return program.wait(timeout=60), log.read_text()
+    finally:
+        if program.poll() is None:
+            os.killpg(program.pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_an_interrupted_search_goes_on_where_it_was(done: Callable, tmp_path: Path):
+    """Random points and early stopping; the trial that had ended is not run again."""
+    folder, words = tmp_path / "search", (*TINY, "algo.iterations=8", *RANDOM)
+    curves = folder / "trials"
+    status, told = stopped_after(
+        words, folder, lambda: len(list(curves.glob("*/learning_curve.csv"))) >= 2
+    )
+    assert status == 130, told
+    assert "of 4 trials ended; resume=auto goes on" in told
+    assert "interrupted" in told
+    assert "Traceback" not in told
+    first = {row["trial"]: row for row in csv.DictReader((folder / "tune.csv").open())}
+    ended = {
+        name for name, row in first.items() if (folder / "trials" / name / "metrics.json").is_file()
+    }
+    assert 1 <= len(ended) < 4
+    done("train", *words, "resume=auto", folder="search")
+    rows = {row["trial"]: row for row in csv.DictReader((folder / "tune.csv").open())}
+    assert set(rows) == set(first)
+    assert all(rows[name] == first[name] for name in ended)
+    rates = {row["algo.learning_rate"] for row in rows.values()}
+    assert len(rates) == 4
+    assert all(3e-5 <= float(rate) <= 1e-3 for rate in rates)
+    made = [int(row["iterations"]) for row in rows.values()]
+    assert max(made) == 8
+    assert all(row["best_jct_s"] and not row["error"] for row in rows.values())

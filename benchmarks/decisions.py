@@ -1,0 +1,114 @@
+"""Milliseconds of a decision by cluster size, with the cluster four fifths full.
+
+    python benchmarks/decisions.py [--json FILE] [--figure FILE] [--servers 16 64 256 1024 4096]
+
+A decision is one call of `Scheduler.decide`: for agents one agent's turn (the codec, the network
+and its answer), for the others one round over all queues. `--partition-servers` are what an agent
+owns; 0 leaves the cluster to 4 agents however large it is.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+
+from setup_run import Bench, bench
+
+from sim.protocols import Scheduler
+from sim.simulator import Simulator
+
+SCHEDULERS = {
+    "agents": ("scheduler=marl", "checkpoint=pretrained"),
+    "linear score": ("scheduler=linear_score", "placer=compact_wait", "forwarding=steal"),
+    "SJF, sharing, stealing": (
+        "scheduler=sjf", "placer=compact_wait", "sharing=selective", "forwarding=steal",
+    ),
+}  # fmt: skip
+FULL_SHARE, DECISIONS, WARM, AGENTS = 0.8, 200, 20, 4
+
+
+def made(scheduler: str, servers: int, partition_servers: int) -> Bench:
+    """A cluster of 8-GPU servers that gets more work than it can do."""
+    agents = max(1, servers // partition_servers) if partition_servers else AGENTS
+    return bench(
+        "topology=medium_leaf_spine", f"topology.servers={servers}", f"agents.count={agents}",
+        f"workload.num_jobs={max(1000, servers * 6)}", "workload.max_gang=16", "workload.load=3",
+        "max_tenants=2", *SCHEDULERS[scheduler],
+    )  # fmt: skip
+
+
+def fill(simulator: Simulator, filler: Scheduler) -> None:
+    """Play until most of the GPUs work."""
+    filler.reset(0)
+    views, again = simulator.views(filler.needs), False
+    while again or simulator.advance():
+        view = views.view()
+        if (view.tenants > 0).mean() >= FULL_SHARE:
+            return
+        decision = filler.decide(view)
+        simulator.apply(decision)
+        again = decision.again
+    raise SystemExit("the workload ended before the cluster was full; give it more jobs")
+
+
+def decision_ms(simulator: Simulator, scheduler: Scheduler) -> list[float]:
+    """Of each of the next decisions that start or forward something."""
+    scheduler.reset(0)
+    scheduler = simulator.walked(scheduler) or scheduler
+    views, again, found = simulator.views(scheduler.needs), False, []
+    while (again or simulator.advance()) and len(found) < WARM + DECISIONS:
+        view = views.view()
+        began = time.perf_counter()
+        decision = scheduler.decide(view)
+        took_s = time.perf_counter() - began
+        if decision.starts or decision.forwards:
+            found.append(took_s * 1e3)
+        simulator.apply(decision)
+        again = decision.again
+    return found[WARM:]
+
+
+def draw(rows: dict[str, dict[int, float]], path: Path) -> None:
+    """One line a scheduler, both axes logarithmic."""
+    from sim.report.figure_style import COLOURS, new_figure, save_png, tidy
+
+    figure = new_figure(6.5, 4.0)
+    axes = figure.subplots()
+    for colour, (name, by_gpus) in zip(COLOURS, rows.items(), strict=False):
+        axes.plot(list(by_gpus), list(by_gpus.values()), "o-", color=colour, label=name)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("GPUs of the cluster")
+    axes.set_ylabel("median decision [ms]")
+    axes.legend(frameon=False, fontsize=9)
+    tidy(axes, grid="y")
+    save_png(figure, path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="write all numbers to this file")
+    parser.add_argument("--figure", type=Path, help="draw them into this PNG file")
+    parser.add_argument("--servers", type=int, nargs="+", default=(16, 64, 256, 1024, 4096))
+    parser.add_argument("--partition-servers", type=int, default=0)
+    options = parser.parse_args()
+    rows: dict[str, dict[int, float]] = {name: {} for name in SCHEDULERS}
+    print(f"{'scheduler':24} {'GPUs':>7}  median, ms  p95, ms")
+    for servers in options.servers:
+        for name in SCHEDULERS:
+            case = made(name, servers, options.partition_servers)
+            simulator = case.experiment.game.simulator(case.jobs)
+            fill(simulator, made("SJF, sharing, stealing", servers, 0).scheduler)
+            times = decision_ms(simulator, case.scheduler)
+            median, high = statistics.median(times), statistics.quantiles(times, n=20)[-1]
+            rows[name][servers * 8] = median
+            print(f"{name:24} {servers * 8:7,}  {median:10.3f}  {high:7.3f}", flush=True)
+    if options.json is not None:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    if options.figure is not None:
+        draw(rows, options.figure)
+
+
+if __name__ == "__main__":
+    main()

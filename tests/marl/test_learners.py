@@ -1,0 +1,134 @@
+"""Several learners: a batch is divided without loss, and they stay one policy."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical
+from ray.rllib.utils.minibatch_utils import ShardEpisodesIterator
+
+from marl.policy.pair_score import MASKED
+from marl.rllib.algorithm import build_ppo
+from marl.rllib.fragment import Fragment
+from marl.rllib.lazy_categorical import LazyCategorical
+from marl.rllib.names import SHARED
+from marl.rllib.ray_spec import LocalRay, RayError
+from tests.marl.games import CONF
+from tests.marl.test_rllib import PPO, arguments, sampled
+
+pytestmark = pytest.mark.ray
+
+
+def local_ray(**given: Any) -> LocalRay:
+    """The shipped values, but for those given."""
+    files = [
+        yaml.safe_load((CONF / "ray" / f"{name}.yaml").read_text()) for name in ("_base", "local")
+    ]
+    shipped = {k: v for each in files for k, v in each.items() if k not in {"defaults", "_target_"}}
+    return LocalRay(**shipped | {"object_store_bytes": 100_000_000} | given)
+
+
+def turns_of(fragments: list[Fragment]) -> list[tuple[Any, ...]]:
+    """Every turn: whose, what was seen before and after it, what was done, what it earned."""
+    found = []
+    for fragment in fragments:
+        for agent, turns in fragment.agent_episodes.items():
+            assert (turns.agent_id, turns.module_id) == (agent, SHARED)
+            assert turns.multi_agent_episode_id == fragment.id_
+            seen = np.asarray(turns.get_observations(slice(0, len(turns) + 1))["jobs"])
+            rows = zip(seen, seen[1:], turns.get_actions(), turns.get_rewards(), strict=False)
+            found += [
+                (fragment.id_, agent, a.tobytes(), b.tobytes(), int(action), float(reward))
+                for a, b, action, reward in rows
+            ]
+    return found
+
+
+@pytest.mark.parametrize("learners", [2, 3, 7])
+def test_learners_get_every_turn_once(ppo_of: Callable[..., Any], learners: int):
+    fragments = sampled(ppo_of(**arguments()), 3, 100)
+    shares = list(ShardEpisodesIterator(fragments, num_shards=learners))
+    assert sorted(turns_of([f for share in shares for f in share])) == sorted(turns_of(fragments))
+    sizes = [len(turns_of(share)) for share in shares]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_cut_ends_only_where_its_episode_did(ppo_of: Callable[..., Any]):
+    for whole in sampled(ppo_of(**arguments()), 10, 100):
+        first, last = whole[: len(whole) // 2], whole[len(whole) // 2 :]
+        for agent, turns in whole.agent_episodes.items():
+            parts = [
+                part.agent_episodes[agent] for part in (first, last) if agent in part.agent_episodes
+            ]
+            assert sum(map(len, parts)) == len(turns)
+            assert [part.is_done for part in parts[:-1]] == [False] * (len(parts) - 1)
+            assert parts[-1].is_terminated == turns.is_terminated
+
+
+def test_two_learners_stay_one_policy(trainer_of: Callable[..., Any]):
+    """Each learns from half of the batch; averaged gradients keep their weights the same."""
+    given = local_ray(num_learners=2, num_cpus_per_learner=0.5)
+    trainer = trainer_of(**arguments(ray=given))
+    before = {k: v.clone() for k, v in trainer.policy().state_dict().items()}
+    for number in (1, 2):
+        done = trainer.iterate()
+        assert done.number == number
+        assert done.agent_steps >= number * PPO.batch_agent_steps
+    one, two = weights_of_learners(trainer)
+    now = trainer.policy().state_dict()
+    assert all(torch.equal(one[key], two[key]) for key in now)
+    assert all(torch.allclose(one[key], now[key]) for key in now)
+    assert sum(not torch.equal(now[key], before[key]) for key in now) > 10
+
+
+def weights_of_learners(trainer: Any) -> list[dict[str, torch.Tensor]]:
+    """Of the policy, as each learner holds it."""
+    replies = trainer._algorithm.learner_group.foreach_learner(
+        lambda learner: learner.module[SHARED].unwrapped().policy.state_dict()
+    )
+    return [reply.get() for reply in replies]
+
+
+def test_batches_of_rllibs_runner_are_not_divided():
+    slow = replace(PPO, array_runner=False)
+    with pytest.raises(RayError, match=r"ray\.num_learners is 2 with algo\.array_runner=false"):
+        build_ppo(**arguments(ppo=slow, ray=local_ray(num_learners=2)))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
+def test_a_learner_on_a_gpu_learns_what_one_on_a_cpu_does(trainer_of: Callable[..., Any]):
+    policies = []
+    for gpus in (0, 1):
+        torch.manual_seed(0)
+        trainer = trainer_of(**arguments(ray=local_ray(num_gpus_per_learner=gpus)))
+        trainer.iterate()
+        policies.append(trainer.policy().state_dict())
+    for key, weights in policies[0].items():
+        assert torch.allclose(weights, policies[1][key].cpu(), atol=1e-3), key
+
+
+def test_the_lazy_distribution_is_rllibs():
+    rng = torch.Generator().manual_seed(0)
+    logits = 5.0 * torch.randn(64, 9, generator=rng)
+    logits[torch.rand(64, 9, generator=rng) < 0.3] = MASKED
+    logits[:, 0] = 0.0
+    actions = torch.randint(9, (64,), generator=rng)
+    plain = logits.clone().requires_grad_()
+    lazy = logits.clone().requires_grad_()
+    theirs, ours = TorchCategorical.from_logits(plain), LazyCategorical.from_logits(lazy)
+    legal = logits.gather(1, actions[:, None])[:, 0] > MASKED
+    assert torch.allclose(theirs.logp(actions)[legal], ours.logp(actions)[legal], atol=1e-5)
+    assert torch.allclose(theirs.entropy(), ours.entropy(), atol=1e-5)
+    assert torch.allclose(ours.kl(theirs), torch.zeros(64), atol=1e-5)
+    assert torch.equal(theirs.to_deterministic().sample(), ours.to_deterministic().sample())
+    for each in (theirs, ours):
+        (each.entropy().sum() + each.logp(actions)[legal].sum()).backward()
+    assert torch.allclose(plain.grad, lazy.grad, atol=1e-5)
+    torch.manual_seed(1)
+    drawn = ours.sample(sample_shape=(200,))
+    assert (logits.expand(200, -1, -1).gather(2, drawn[..., None]) > MASKED).all()
