@@ -1,13 +1,19 @@
 """Milliseconds of the encoder on one thread: acting, learning, and one touched server.
 
-Run: `python benchmarks/encoder.py`. The dense path and PyG's HeteroConv are the references.
+    python benchmarks/encoder.py
+
+The dense path, PyG's HeteroConv and a floor are the references: the floor is the same network on
+the same numbers as bare reshapes and products, without masks, edges or modules.
 """
 
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from gnn.batch import ClusterBatch
 from gnn.dense import DenseTree
@@ -18,6 +24,7 @@ from gnn.scatter import ScatterTree
 
 GPU_FEATURES, SERVER_FEATURES = 8, 8
 REPEATS = 7
+LARGE = 12_500  # servers of 8 GPUs
 
 
 def best_ms(call: Callable[[], object], budget_s: float = 0.2) -> float:
@@ -47,6 +54,24 @@ def regular_batch(parts: int, servers: int, gpus: int, racks: int) -> ClusterBat
     )
 
 
+def floor(encoder: HierarchicalEncoder, batch: ClusterBatch) -> tuple[Tensor, Tensor, Tensor]:
+    """What `encoder` gives for a regular batch: servers (B, S, H), racks (B, R, H), (B, H)."""
+    parts, racks = batch.server_mask.shape[0], batch.num_racks
+    sweep = encoder.sweeps[0]
+
+    def step(update: Any, own: Tensor | None, neighbour: Tensor) -> Tensor:
+        message = F.linear(neighbour, update.neighbour.weight, update.neighbour.bias)
+        return torch.relu(message if own is None else message + F.linear(own, update.own.weight))
+
+    gpu = torch.relu(F.linear(batch.x_gpu, encoder.gpu.weight, encoder.gpu.bias)).mean(2)
+    server = step(sweep.server_up, batch.x_server, gpu).view(parts, racks, -1, encoder.hidden_dim)
+    rack = step(sweep.rack_up, None, server.mean(2))
+    cluster = step(sweep.cluster_up, None, rack.mean(1))
+    rack = step(sweep.rack_down, rack, cluster.unsqueeze(1))
+    server = step(sweep.server_down, server, rack.unsqueeze(2)).flatten(1, 2)
+    return encoder.server_norm(server), encoder.rack_norm(rack), encoder.cluster_norm(cluster)
+
+
 def timings(encoder: HierarchicalEncoder, batch: ClusterBatch) -> dict[str, float]:
     """Milliseconds of every way to encode `batch`."""
     scatter, dense, hetero = ScatterTree.of(batch), DenseTree.of(batch), HeteroEncoder(encoder)
@@ -64,6 +89,7 @@ def timings(encoder: HierarchicalEncoder, batch: ClusterBatch) -> dict[str, floa
         "scatter, tree kept": lambda: encoder(batch, scatter),
         "dense": lambda: encoder(batch, dense),
         "HeteroConv": lambda: hetero(batch),
+        "floor": lambda: floor(encoder, batch),
     }
     out = {}
     for name, encode in ways.items():
@@ -73,9 +99,9 @@ def timings(encoder: HierarchicalEncoder, batch: ClusterBatch) -> dict[str, floa
     return out
 
 
-def incremental_ms(encoder: HierarchicalEncoder, servers: int) -> tuple[float, float]:
+def incremental_ms(encoder: HierarchicalEncoder, servers: int, racks: int) -> tuple[float, float]:
     """Milliseconds to change one server and embed sixteen candidates; the same by a full pass."""
-    batch = regular_batch(1, servers, 8, servers // 16)
+    batch = regular_batch(1, servers, 8, racks)
     cache = IncrementalEncoder(encoder)
     cache.reset(batch)
     row, candidates = torch.tensor([3]), torch.arange(16)
@@ -102,8 +128,16 @@ def main() -> None:
         batch = regular_batch(*shape)
         for name, ms in timings(encoder, batch).items():
             sys.stdout.write(f"B,S,K,R={shape} {name}: {ms:.3f} ms\n")
-    for servers in (128, 1024, 8192):
-        once, full = incremental_ms(encoder, servers)
+    batch = regular_batch(1, LARGE, 8, LARGE // 25)
+    with torch.no_grad():
+        for ours, bare in zip(encoder(batch), floor(encoder, batch), strict=True):
+            torch.testing.assert_close(ours, bare, atol=1e-4, rtol=1e-4)
+    found = timings(encoder, batch)
+    for name, ms in found.items():
+        over = ms / found["floor " + name.rpartition(" ")[2]]
+        sys.stdout.write(f"{LARGE * 8:,} GPUs {name}: {ms:.2f} ms, {over:.2f} of the floor\n")
+    for servers, racks in ((128, 8), (1024, 64), (LARGE, LARGE // 25)):
+        once, full = incremental_ms(encoder, servers, racks)
         sys.stdout.write(f"{servers} servers, 1 changed: {once:.3f} ms, full {full:.3f} ms\n")
 
 
