@@ -1,10 +1,11 @@
 """Trained environment steps a second, through RLlib and by a bare PyTorch PPO loop.
 
-    python benchmarks/training.py [--json FILE] [--agents 4 16] [--iterations 5] [--gpu]
+    python benchmarks/training.py [--json FILE] [--agents 4 16] [--runners N] [--gpu]
 
 Both train the main job's network on the main job's environment with its knobs, in one process on
 one thread, taking turns iteration by iteration; the ratio of their speeds is what counts.
-`--gpu` adds RLlib with its learner on a CUDA device, and is passed over where there is none.
+`--runners N` adds RLlib with N processes that sample, on cores of their own. `--gpu` adds it with
+its learner on a CUDA device, and is passed over where there is none.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,11 +55,12 @@ def bare(plan: Plan, ppo: PpoSpec, policy: PolicySpec) -> BarePpo:
     return BarePpo(build_policy(policy, plan.layout.racks), ppo, envs)
 
 
-def through_rllib(plan: Plan, config: dict[str, Any], *, gpu: bool) -> PPO:
-    """What `scripts/train.py` trains with."""
+def through_rllib(plan: Plan, config: dict[str, Any], *, runners: int = 0, gpus: int = 0) -> PPO:
+    """What `scripts/train.py` trains with; the copies are divided among the runners."""
     ppo, policy = specs(config)
+    ppo = replace(ppo, env_runners=runners, envs_per_runner=ppo.envs_per_runner // max(1, runners))
     given = {key: value for key, value in config["ray"].items() if key != "_target_"}
-    ray = LocalRay(**given | {"num_gpus_per_learner": int(gpu)})
+    ray = LocalRay(**given | {"num_env_runners": runners, "num_gpus_per_learner": gpus})
     connect(ray)
     return build_ppo(
         make_env=partial(Plan.env, plan), ppo=ppo, policy=policy, num_racks=plan.layout.racks,
@@ -71,16 +74,19 @@ def timed(call: Callable[[], Any]) -> tuple[Any, float]:
     return call(), time.perf_counter() - began
 
 
-def speeds(agents: int, iterations: int, *, gpu: bool) -> dict[str, list[float]]:
+def speeds(agents: int, iterations: int, *, runners: int, gpu: bool) -> dict[str, list[float]]:
     """Environment steps a second of each contestant, in iterations that take turns."""
     config = compose_config("train", f"topology.servers={agents * SERVERS_PER_AGENT}",
                             f"agents.count={agents}", f"workload.num_jobs={JOBS}",
                             "workload.max_gang=16", f"seed={SEED}")  # fmt: skip
     plan = plan_of(config)
     reference = bare(plan, *specs(config))
-    algorithms = {"rllib": through_rllib(plan, config, gpu=False)}
+    algorithms = {}
+    if runners:  # first: it starts a Ray with room for them
+        algorithms[f"rllib_{runners}_runners"] = through_rllib(plan, config, runners=runners)
+    algorithms["rllib"] = through_rllib(plan, config)
     if gpu:
-        algorithms["rllib_gpu"] = through_rllib(plan, config, gpu=True)
+        algorithms["rllib_gpu"] = through_rllib(plan, config, gpus=1)
     found: dict[str, list[float]] = {name: [] for name in ("bare", *algorithms)}
     for _ in range(iterations + 1):
         (steps, _), took_s = timed(reference.iterate)
@@ -98,6 +104,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
     parser.add_argument("--agents", type=int, nargs="+", default=(4, 16))
     parser.add_argument("--iterations", type=int, default=5)
+    parser.add_argument("--runners", type=int, default=0, help="also sample in so many processes")
     parser.add_argument("--gpu", action="store_true", help="also learn on a CUDA device")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -105,13 +112,13 @@ def main() -> None:
     if options.gpu and not gpu:
         print("--gpu: skipped, torch sees no CUDA device")
     numbers = {}
-    print("agents  trainer     env steps/s  over the bare loop")
+    print("agents  trainer          env steps/s  over the bare loop")
     for agents in options.agents:
-        found = speeds(agents, options.iterations, gpu=gpu)
+        found = speeds(agents, options.iterations, runners=options.runners, gpu=gpu)
         for name, each in found.items():
             pairs = zip(each, found["bare"], strict=True)
             median, ratio = statistics.median(each), statistics.median(a / b for a, b in pairs)
-            print(f"{agents:6}  {name:10} {median:12,.0f}  {ratio:18.2f}", flush=True)
+            print(f"{agents:6}  {name:15} {median:12,.0f}  {ratio:18.2f}", flush=True)
             numbers |= {f"agents{agents}_{name}_steps_per_s": median}
             numbers |= {f"agents{agents}_{name}_over_bare": ratio}
     if options.json is not None:

@@ -13,6 +13,7 @@ from marl.policy.build import PolicySpec
 from marl.rllib.adapter import RllibSchedulingEnv
 from marl.rllib.array_runner import ArrayEnvRunner
 from marl.rllib.cluster import placed
+from marl.rllib.fused_learner import FusedLearner
 from marl.rllib.module import PairScoreModule
 from marl.rllib.names import ENV_NAME, RETURN_WINDOW, SHARED, WHOLE_RETURN
 from marl.rllib.ray_spec import RayError, RaySpec
@@ -47,6 +48,7 @@ def _knobs(ppo: PpoSpec, learners: int) -> dict[str, Any]:
         "vf_clip_param": ppo.value_clip,
         "grad_clip": ppo.grad_clip,
         "use_kl_loss": False,
+        "learner_class": FusedLearner,
     }
 
 
@@ -115,6 +117,9 @@ def build_ppo(
         .rl_module(rl_module_spec=RLModuleSpec(module_class=PairScoreModule, model_config=model))
         .callbacks(on_episode_end=note_whole_episode)
         .learners(num_learners=0)
+        # RLlib would look at every gradient twice and make those zero that are not finite; the
+        # trainer ends such a training instead, after its last checkpoint.
+        .framework(torch_skip_nan_gradients=True)
         .training(**_knobs(ppo, _learners(ppo, ray)))
         .debugging(seed=seed, log_level="ERROR")
     )
