@@ -141,9 +141,7 @@ class BarePpo:
         advantages = (advantages - advantages.mean()) / advantages.std().clamp(min=1e-4)
         size = self.ppo.minibatch_agent_steps
         for _ in range(self.ppo.epochs):
-            order = torch.randperm(n)
-            for first in range(0, n - size + 1, size):
-                rows = order[first : first + size]
+            for rows in torch.tensor_split(torch.randperm(n), n // size):
                 part = {key: value[rows] for key, value in seen.items()}
                 loss = self._loss(part, actions[rows], log_p[rows], advantages[rows], targets[rows])
                 self.optimizer.zero_grad()

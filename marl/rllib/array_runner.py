@@ -136,6 +136,14 @@ def _single(
     )
 
 
+def _drawn(p: torch.Tensor) -> torch.Tensor:
+    """(B, 1) an action of each row by its probabilities: `torch.multinomial` without its checks.
+
+    The least of exponential variables with rates p is the i-th with probability p_i.
+    """
+    return (p / torch.empty_like(p).exponential_()).argmax(-1, keepdim=True)
+
+
 class ArrayEnvRunner(MultiAgentEnvRunner):
     """Samples as RLlib's own runner does, without its work per agent and step.
 
@@ -199,7 +207,7 @@ class ArrayEnvRunner(MultiAgentEnvRunner):
         with torch.no_grad():
             logits = self.module[SHARED].logits(observations)
             log_p = torch.log_softmax(logits, -1)
-            drawn = torch.multinomial(log_p.exp(), 1) if explores else logits.argmax(-1, True)
+            drawn = _drawn(log_p.exp()) if explores else logits.argmax(-1, True)
             of_drawn = log_p.gather(-1, drawn).squeeze(-1).tolist()
         chosen: dict[int, dict[str, int]] = {id(each): {} for each in ongoing}
         rows = zip(who, drawn.squeeze(-1).tolist(), of_drawn, logits.numpy(), strict=True)

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from ray.rllib.core.columns import Columns
 
+from marl.rllib.array_runner import _drawn
 from tests.marl.test_rllib import PPO, arguments, sampled
 
 ONE = replace(PPO, envs_per_runner=1)
@@ -72,3 +74,13 @@ def test_weights_reach_the_runner(trainer_of: Callable[..., Any]):
     learner = trainer.policy().state_dict()
     runner = trainer._algorithm.env_runner.module["shared"].policy.state_dict()
     assert all(np.allclose(learner[key], runner[key]) for key in learner)
+
+
+def test_actions_are_drawn_by_their_probabilities():
+    torch.manual_seed(0)
+    p = torch.tensor([[0.0, 0.7, 0.2, 0.1], [1.0, 0.0, 0.0, 0.0]])
+    drawn = torch.cat([_drawn(p) for _ in range(4000)], 1)
+    shares = torch.stack([(drawn == action).double().mean(1) for action in range(4)], 1)
+    assert shares[1].tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert shares[0, 0] == 0.0
+    assert shares[0].tolist() == pytest.approx(p[0].tolist(), abs=0.03)  # four standard errors
