@@ -1,6 +1,6 @@
 """Milliseconds of a decision by cluster size, with the cluster four fifths full.
 
-    python benchmarks/decisions.py [--json FILE] [--figure FILE] [--servers 16 64 256 1024 4096]
+    python benchmarks/decisions.py [--json FILE] [--figure FILE] [--servers 16 64 256 1024]
 
 A decision is one call of `Scheduler.decide`: for agents one agent's turn (the codec, the network
 and its answer), for the others one round over all queues. `--partition-servers` are what an agent
@@ -33,7 +33,7 @@ def made(scheduler: str, servers: int, partition_servers: int) -> Bench:
     agents = max(1, servers // partition_servers) if partition_servers else AGENTS
     return bench(
         "topology=medium_leaf_spine", f"topology.servers={servers}", f"agents.count={agents}",
-        f"workload.num_jobs={max(1000, servers * 6)}", "workload.max_gang=16", "workload.load=3",
+        f"workload.num_jobs={servers * 60}", "workload.max_gang=16", "workload.load=3",
         "max_tenants=2", *SCHEDULERS[scheduler],
     )  # fmt: skip
 
@@ -41,6 +41,7 @@ def made(scheduler: str, servers: int, partition_servers: int) -> Bench:
 def fill(simulator: Simulator, filler: Scheduler) -> None:
     """Play until most of the GPUs work."""
     filler.reset(0)
+    filler = simulator.walked(filler) or filler
     views, again = simulator.views(filler.needs), False
     while again or simulator.advance():
         view = views.view()
@@ -90,7 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
     parser.add_argument("--figure", type=Path, help="draw them into this PNG file")
-    parser.add_argument("--servers", type=int, nargs="+", default=(16, 64, 256, 1024, 4096))
+    parser.add_argument("--servers", type=int, nargs="+", default=(16, 64, 256, 1024))
     parser.add_argument("--partition-servers", type=int, default=0)
     options = parser.parse_args()
     rows: dict[str, dict[int, float]] = {name: {} for name in SCHEDULERS}
