@@ -10,6 +10,7 @@ from typing import Any
 from evaluate_task import Task
 from launch_errors import ConfigError
 
+from marl.schedulers.shipped import SHIPPED, policy_folder
 from sim.report.atomic import write_atomically
 from sim.report.comparison_row import ComparisonRow
 from sim.report.labels import Labels
@@ -20,7 +21,6 @@ NOT_OF_A_RUN = (
     "lineup", "windows", "jobs", "ours", "confidence", "reproduce", "checkpoint", "untrained",
     "missing", "failed", "fresh", "part", "level", "most_cells", "agent_counts",
 )  # fmt: skip
-PRETRAINED = Path(__file__).resolve().parent.parent / "marl" / "pretrained"
 MOST_READ_BYTES = 1 << 24  # of a file; a policy trained anew has the size of the old one
 
 
@@ -50,8 +50,8 @@ def _files_named(text: str) -> list[str]:
 def _files(found: Any) -> list[str]:
     """A line for every file that a text of the configuration names."""
     if isinstance(found, Mapping):
-        shipped = found.get("checkpoint") == "pretrained"
-        own = _told(PRETRAINED.glob("policy.*")) if shipped else []
+        named = found.get("checkpoint")
+        own = _told(policy_folder(named).glob("policy.*")) if named in SHIPPED else []
         return [*own, *(text for value in found.values() for text in _files(value))]
     if isinstance(found, list):
         return [text for value in found for text in _files(value)]

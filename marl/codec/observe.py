@@ -8,7 +8,7 @@ from marl.codec.ahead import ahead_of, starts_in_s
 from marl.codec.candidates import MODES, place_outwards, usable_counts
 from marl.codec.costs import CONTENTION, SELF, SERVERS, SPREAD, placement_costs
 from marl.codec.fit import Fit, fit_of
-from marl.codec.rows import context_row, job_row, left_s, peer_rows, server_rows
+from marl.codec.rows import context_row, hide_others, job_row, left_s, peer_rows, server_rows
 from marl.codec.summary import Summary
 from marl.codec.tables import Tables
 from sim.arrays import FloatArray, IntArray
@@ -32,6 +32,7 @@ class Limits(NamedTuple):
     sharing: bool
     patience_s: float
     idle: bool  # nothing runs in the partition
+    alone: bool  # nothing is seen of other partitions, and no job sent there
 
 
 class Canvas(NamedTuple):
@@ -118,6 +119,20 @@ def _forward_rows(
 
 
 @array_kernel
+def _state_rows(
+    tables: Tables, summary: Summary, own: int, servers: IntArray, alone: bool, canvas: Canvas
+) -> None:
+    """Fill what does not depend on the waiting jobs one by one."""
+    server_rows(tables, servers, canvas.gpus, canvas.servers)
+    peer_rows(summary, own, canvas.peers)
+    context_row(tables, summary, own, servers, canvas.context)
+    if alone:
+        hide_others(own, canvas.peers, canvas.context)
+    for i in range(len(servers)):
+        canvas.server_rack[i] = tables.server_rack[servers[i]] - tables.server_rack[servers[0]]
+
+
+@array_kernel
 def observe_agent(
     tables: Tables, summary: Summary, own: int, servers: IntArray, window: IntArray,
     queued: IntArray, limits: Limits, canvas: Canvas,
@@ -132,11 +147,7 @@ def observe_agent(
     width, room = canvas.jobs.shape[0], canvas.servers.shape[0]
     starts = canvas.action_mask[: width * room * MODES].reshape(width, room * MODES)
     sends = canvas.action_mask[width * room * MODES : -1].reshape(width, -1)
-    server_rows(tables, servers, canvas.gpus, canvas.servers)
-    peer_rows(summary, own, canvas.peers)
-    context_row(tables, summary, own, servers, canvas.context)
-    for i in range(len(servers)):
-        canvas.server_rack[i] = tables.server_rack[servers[i]] - tables.server_rack[servers[0]]
+    _state_rows(tables, summary, own, servers, limits.alone, canvas)
     ahead = ahead_of(tables, summary, own, window)
     start_s = starts_in_s(tables, ahead, queued, window, width)
     can_start, overdue = False, False
@@ -155,10 +166,11 @@ def observe_agent(
         hops = tables.forwards[job]
         job_row(tables, job, age_s, hops, w / width, legal, fits_compact, canvas.jobs[w])
         canvas.jobs[w, 14] = old
-        ahead_h = _work_ahead_h(tables, queued, job, len(summary.capacity))
-        _forward_rows(tables, summary, ahead, fit, job, own, ahead_h, start_s[w],
-                      limits.max_forwards - hops, limits.only_placeable, canvas.forwards[w],
-                      sends[w])  # fmt: skip
+        if not limits.alone:
+            ahead_h = _work_ahead_h(tables, queued, job, len(summary.capacity))
+            _forward_rows(tables, summary, ahead, fit, job, own, ahead_h, start_s[w],
+                          limits.max_forwards - hops, limits.only_placeable, canvas.forwards[w],
+                          sends[w])  # fmt: skip
     if limits.idle and can_start:
         sends[:] = 0
     elif not overdue:

@@ -31,6 +31,7 @@ class CodecRules:
     patience_s: (
         float  # a job this old that fits compactly on empty GPUs now must not be kept waiting
     )
+    alone: bool = False  # see and reach the own partition only; policies of before know no choice
 
 
 class Rounds:
@@ -103,6 +104,7 @@ class Rounds:
             self.rules.sharing,
             float(self.rules.patience_s),
             not bool((at[view.running] == agent).any()),
+            self.rules.alone,
         )
         legal = observe_agent(tables, summary, agent, servers, window, view.queued, limits, canvas)
         self._windows[agent] = window

@@ -1,7 +1,6 @@
 """The trained agents as a scheduler like any other, through the codec that trained them."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -12,14 +11,13 @@ from marl.codec.stack import stack
 from marl.env.episode import NEEDS
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy, best_action
+from marl.schedulers.shipped import policy_folder
 from marl.training.lockstep import play_greedily
 from marl.training.policy_file import PolicyFileError, load_policy, read_spec
 from sim.decision import Decision
 from sim.run import Run
 from sim.simulator import Simulator
 from sim.view import ClusterView
-
-PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
 
 
 class MarlScheduler:
@@ -36,7 +34,7 @@ class MarlScheduler:
     needs = NEEDS
 
     def __init__(self, *, checkpoint: str | None, untrained: bool) -> None:
-        """Read the policy in folder `checkpoint`, or the one that comes along (`pretrained`).
+        """Read the policy in folder `checkpoint`, or one that comes along (`shipped.SHIPPED`).
 
         `untrained` takes its sizes, not its weights.
         """
@@ -45,7 +43,7 @@ class MarlScheduler:
                 "scheduler=marl needs a trained policy; add checkpoint=pretrained, or "
                 "checkpoint=FOLDER, the `policy` folder that scripts/train.py wrote"
             )
-        self._folder = PRETRAINED if checkpoint == "pretrained" else Path(checkpoint)
+        self._folder = policy_folder(checkpoint)
         self._untrained = untrained
         if untrained:
             self.name = "marl_untrained"

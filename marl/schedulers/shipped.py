@@ -1,0 +1,13 @@
+"""Policies that come along, by the names that `checkpoint=` takes for them."""
+
+from pathlib import Path
+
+# `pretrained`: the agents. `pretrained_alone`: each agent as if no other were there.
+SHIPPED = ("pretrained", "pretrained_alone")
+
+
+def policy_folder(checkpoint: str) -> Path:
+    """The folder of a shipped policy, or the path given."""
+    if checkpoint in SHIPPED:
+        return Path(__file__).resolve().parents[1] / checkpoint
+    return Path(checkpoint)
