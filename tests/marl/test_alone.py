@@ -17,7 +17,7 @@ OTHERS = [Job(0, gang, 700, 700, gang, 1) for gang in (1, 2, 3)]
 
 def first_seen(jobs: JobTable, *, alone: bool) -> Observation:
     """By the agent of partition 0, at time 0."""
-    env = env_of(mixed_game(), lambda seed: jobs, everyone=True, rules=replace(RULES, alone=alone))
+    env = env_of(mixed_game(), lambda _: jobs, everyone=True, rules=replace(RULES, alone=alone))
     return env.reset(seed=0)[0][env.possible_agents[0]]
 
 
