@@ -69,6 +69,7 @@ def test_a_cut_ends_only_where_its_episode_did(ppo_of: Callable[..., Any]):
             assert parts[-1].is_terminated == turns.is_terminated
 
 
+@pytest.mark.slow
 def test_two_learners_stay_one_policy(trainer_of: Callable[..., Any]):
     """Each learns from half of the batch; averaged gradients keep their weights the same."""
     given = local_ray(num_learners=2, num_cpus_per_learner=0.5)
