@@ -1,0 +1,1 @@
+"""The planner for a cluster where workflows come and go: gangs, running tasks, servers."""

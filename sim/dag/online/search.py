@@ -1,0 +1,133 @@
+"""Whales that swim in hoped-for finishes and running times to go, judged by whole plans."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.dag.online.listing import Listing
+from sim.dag.online.order import order_of
+from sim.dag.online.planner import Planner
+from sim.dag.search.whales import Step, draw_step, target_of
+
+WHALES = 6
+MOVING_LOG10 = (-2.0, -0.3)  # share of the workflows, and of the tasks, that move
+NOISE_LOG10 = (-2.0, -0.3)  # relative noise on what moves
+CRITICAL = 0.05  # of a workflow's finish: tasks with less of a gap than about this move most
+
+
+@dataclass(frozen=True)
+class Hope:
+    """What a plan is made of."""
+
+    finish_s: FloatArray  # (W,) hoped for, of each workflow
+    to_go_s: FloatArray  # (n,) running time from each task's start to its workflow's end
+
+
+@dataclass(frozen=True)
+class Whale:
+    """A plan and what it comes to."""
+
+    hope: Hope
+    listing: Listing
+    worth_s: float  # the less the better
+
+
+class Sea:
+    """Judges plans of one instant and counts them."""
+
+    def __init__(self, planner: Planner, *, plans: int, makespan_weight: float) -> None:
+        """`plans` may be judged; worth is the mean finish of workflows + weight x the last."""
+        self.planner = planner
+        self.plans, self.left = plans, plans
+        self._weight = makespan_weight
+        self._chosen: BoolArray | None = None
+
+    @property
+    def spent_share(self) -> float:
+        """0 at the beginning, 1 at the end."""
+        return 1.0 - self.left / self.plans
+
+    def judge(self, hope: Hope) -> Whale:
+        """Make the plan of a hope, for the tasks that the first plan had room for."""
+        self.left -= 1
+        tasks = self.planner.tasks
+        order = order_of(tasks, hope.finish_s, hope.to_go_s)
+        if self._chosen is None:
+            self._chosen = np.zeros(len(hope.to_go_s), dtype=np.bool_)
+            self._chosen[order[: self.planner.most_tasks]] = True
+        listing = self.planner.plan(order[self._chosen[order]])
+        finish = finishes_s(listing, tasks.workflow, len(hope.finish_s))
+        known = finish[np.isfinite(finish)]
+        worth = float(known.mean() + self._weight * known.max()) if len(known) else np.inf
+        return Whale(hope, listing, worth)
+
+
+def finishes_s(listing: Listing, workflow: IntArray, workflows: int) -> FloatArray:
+    """(W,) when the last task of each workflow ends, from now."""
+    finish = np.zeros(workflows)
+    np.maximum.at(finish, workflow, listing.end_s)
+    return finish
+
+
+def searched(sea: Sea, starts: list[Hope], rng: np.random.Generator) -> Hope:
+    """The hope of the best plan of those that may be judged; of equals the first.
+
+    As in `sim.dag.search.worl_rtgs`: a whale takes a target, the leader or another one, and hopes
+    for target + factor x (target - its own), for a few workflows and tasks; tasks whose later end
+    would delay their workflow are likelier to move. A whale that would get worse stays.
+    """
+    first = [sea.judge(hope) for hope in starts[: sea.left]]
+    best = min(first, key=lambda whale: whale.worth_s)
+    whales = [*first, *[best] * (WHALES - len(first))]
+    while sea.left:
+        for place, whale in enumerate(whales):
+            if not sea.left:
+                break
+            leader = min(range(len(whales)), key=lambda w: whales[w].worth_s)
+            step = draw_step(sea.spent_share, rng)
+            target = whales[target_of(step, place, leader, len(whales), rng)]
+            found = sea.judge(_moved(sea, whale, target, step, rng))
+            if found.worth_s <= whale.worth_s:
+                whales[place] = found
+    return min(whales, key=lambda whale: whale.worth_s).hope
+
+
+def _moved(sea: Sea, whale: Whale, target: Whale, step: Step, rng: np.random.Generator) -> Hope:
+    """What a whale hopes for after a step."""
+    mine, theirs = whale.hope, target.hope
+    every = np.ones(len(theirs.finish_s))
+    gap = _gaps_s(sea, target)
+    scale = CRITICAL * np.maximum(finishes_s(target.listing, sea.planner.tasks.workflow,
+                                             len(every)), 1e-9)  # fmt: skip
+    tight = np.exp(-gap / scale[sea.planner.tasks.workflow])
+    return Hope(
+        _swum(mine.finish_s, theirs.finish_s, every, step.factor, rng),
+        np.maximum(_swum(mine.to_go_s, theirs.to_go_s, tight, step.factor, rng), 0.0),
+    )
+
+
+def _swum(
+    mine: FloatArray, theirs: FloatArray, weight: FloatArray, factor: float,
+    rng: np.random.Generator,
+) -> FloatArray:  # fmt: skip
+    """The target's values, of which a random few take the step and noise."""
+    wanted = max(1.0, 10.0 ** rng.uniform(*MOVING_LOG10) * len(weight))
+    moves = rng.random(len(weight)) < wanted * weight / max(float(weight.sum()), 1e-300)
+    noise = 10.0 ** rng.uniform(*NOISE_LOG10) * rng.standard_normal(len(weight))
+    swum: FloatArray = theirs + np.where(moves, factor * (theirs - mine) + noise * theirs, 0.0)
+    return swum
+
+
+def _gaps_s(sea: Sea, whale: Whale) -> FloatArray:
+    """(n,) how much later each task could end without delaying its workflow's planned finish.
+
+    Along its own times to go: waits of the tasks behind it are not looked at.
+    """
+    tasks = sea.planner.tasks
+    finish = finishes_s(whale.listing, tasks.workflow, len(whale.hope.finish_s))[tasks.workflow]
+    planned = np.isfinite(finish)
+    gap = np.zeros(len(planned))
+    behind = sea.planner.to_go_s - sea.planner.length_s
+    gap[planned] = finish[planned] - behind[planned] - whale.listing.end_s[planned]
+    return np.maximum(gap, 0.0)

@@ -1,0 +1,226 @@
+"""WORL online: workflows planned together as they come, ready tasks started as GPUs free."""
+
+import math
+
+import numpy as np
+
+from sim.arrays import IntArray
+from sim.dag.online.listing import Listing
+from sim.dag.online.memory import Memory
+from sim.dag.online.order import RULES, check_rule, hoped_finishes_s, order_of
+from sim.dag.online.planner import Planner, planner_of
+from sim.dag.online.presence import Presence
+from sim.dag.online.present_tasks import capacity_of, left_s, site_of, slowness, tasks_of
+from sim.dag.online.search import Hope, Sea, searched
+from sim.dag.online.tasks import Site
+from sim.decision import WAIT, Decision, Start
+from sim.errors import GpuYardError
+from sim.occupancy import Occupancy
+from sim.placing.filling import fill_servers
+from sim.signals import Signal
+from sim.slots import Slots
+from sim.view import ClusterView
+
+
+class WorlOnline:
+    """A rolling plan of all unfinished tasks; ready ones that it begins now are started.
+
+    After WORL-RTGS (Du, Wu, Hou, Nie, Song; Big Data Cogn. Comput. 9(11):284, 2025), which plans
+    one DAG before anything runs; `sim.dag` has it as published. What it does online is ours:
+
+    - At every decision the unfinished tasks of all workflows in the system are put into a list
+      plan of the real servers (`sim.dag.online.listing`): in order, each where it ends first, gaps
+      filled, gangs whole and at once. Running tasks hold their GPUs until they are predicted to
+      end. Speeds of GPU types and costs of spreading are the belief's.
+    - The order: a task's place is the finish hoped for its workflow less its running time to go.
+      `workflows` says what is hoped for (`sim.dag.online.order`): `shortest` serves the workflow
+      with fewest GPU-seconds to go first, inside it the longest time to go.
+    - When workflows arrive, whales swim in these hopes (`sim.dag.online.search`): `plans` plans are
+      made and judged by the mean finish of the workflows and `makespan_weight` times the last
+      finish. The best one's hopes hold until the next search; the plan itself is made anew at
+      every decision, so it never names a GPU that is not free. 0 plans: the plain order.
+    - `patience`: how many seconds of its end a task gives for starting a second earlier; 0 waits
+      for whatever ends first, large values take what is free.
+    - `holds`: tasks whose parents still run hold GPUs in the plan, too; ready tasks behind them in
+      the order start only where they fit into the gaps. Without it they are left out of what
+      starts now.
+
+    Jobs without parents are workflows of one. Nothing is preempted, GPUs are not shared but by
+    jobs that ask for parts of them, which the plan takes for whole ones. Where nothing runs and
+    the plan starts nobody (it knows neither cores nor memory in use), what fits anywhere starts.
+    """
+
+    order_name = "worl_online"
+    one_queue = True
+    needs = Signal.PREDICTION | Signal.PROFILE | Signal.INTERFERENCE
+
+    def __init__(
+        self, *, workflows: str, plans: int, patience: float, holds: bool, makespan_weight: float,
+        overrun_frac: float, most_tasks: int,
+    ) -> None:  # fmt: skip
+        """Keys as above.
+
+        `overrun_frac` of its prediction is what a task has left that has outrun it; a plan holds
+        `most_tasks`, the first in order.
+
+        Raises:
+            GpuYardError: naming the key, the value and the rule.
+        """
+        check_rule(workflows)
+        for key, value, good, rule in (
+            ("plans", plans, plans >= 0, "0 or more"),
+            ("patience", patience, 0 <= patience < math.inf, "0 or more"),
+            ("makespan_weight", makespan_weight, 0 <= makespan_weight < math.inf, "0 or more"),
+            ("overrun_frac", overrun_frac, 0 < overrun_frac < math.inf, "above 0"),
+            ("most_tasks", most_tasks, most_tasks >= 1, "1 or more"),
+        ):
+            if not good:
+                raise GpuYardError(f"scheduler.{key} is {value}; it must be {rule}")
+        self.workflows, self.plans = workflows, plans
+        self.patience, self.holds = patience, holds
+        self.makespan_weight, self.overrun_frac = makespan_weight, overrun_frac
+        self.most_tasks = most_tasks
+        self.reset(0)
+
+    @property
+    def name(self) -> str:
+        """`worl_online+workflows+plans`."""
+        return f"{self.order_name}+{self.workflows}+{self.plans}"
+
+    def reset(self, seed: int) -> None:
+        """Forget the run."""
+        self._rng = np.random.default_rng(seed)
+        self._presence: Presence | None = None
+        self._fresh = False  # workflows have come since the last search
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Plan, and start what the plan begins now."""
+        if self._presence is None:
+            self._begin(view)
+        assert self._presence is not None
+        jobs, fresh = self._presence.follow(view)
+        self._fresh = self._fresh or fresh
+        if len(view.queued) == 0:
+            return WAIT
+        planner, numbers = self._planned(view, self._presence, jobs)
+        hope = self._hope(planner, jobs, numbers, view.now_s)
+        order = order_of(planner.tasks, hope.finish_s, hope.to_go_s)
+        listing = planner.starts(order)
+        starts = self._started(view, jobs, order, listing)
+        return Decision(starts=tuple(starts), wake_s=_wake_s(view, jobs, listing, starts))
+
+    def _begin(self, view: ClusterView) -> None:
+        """What holds for the whole run."""
+        total = len(view.jobs.num_gpus)
+        self._presence = Presence(view)
+        self._site: Site = site_of(view)
+        self._memory = Memory(total, int(self._presence.workflow.max(initial=-1)) + 1)
+        self._slowness = np.ones(total)  # (J,) of running jobs
+
+    def _planned(
+        self, view: ClusterView, presence: Presence, jobs: IntArray
+    ) -> tuple[Planner, IntArray]:
+        """The instant's tasks, and (W,) their workflows among all of the run."""
+        numbers, workflow = np.unique(presence.workflow[jobs], return_inverse=True)
+        capacity = capacity_of(view)
+        running_s = left_s(view, view.running, self._slowness[view.running], self.overrun_frac)
+        tasks = tasks_of(view, jobs, workflow, presence.precedence, capacity, running_s)
+        planner = planner_of(
+            view, self._site, tasks, jobs, capacity, patience=self.patience, holds=self.holds,
+            most_tasks=self.most_tasks,
+        )  # fmt: skip
+        return planner, numbers
+
+    def _hope(self, planner: Planner, jobs: IntArray, numbers: IntArray, now_s: float) -> Hope:
+        """What this decision's order is made of; a search first, if workflows have come."""
+        to_go_s = planner.to_go_s
+        plain = self._plain(planner, self.workflows)
+        if self.plans == 0:
+            return plain
+        kept = self._memory.hope(now_s, numbers, jobs, to_go_s, plain)
+        if not self._fresh:
+            return kept
+        self._fresh = False
+        others = [self._plain(planner, rule) for rule in RULES if rule != self.workflows]
+        sea = Sea(planner, plans=self.plans, makespan_weight=self.makespan_weight)
+        hope = searched(sea, [plain, kept, *others], self._rng)
+        self._memory.keep(hope, now_s, numbers, jobs, to_go_s)
+        return hope
+
+    def _plain(self, planner: Planner, rule: str) -> Hope:
+        gpus = max(1, int(planner.capacity.sum()))
+        finish_s = hoped_finishes_s(rule, planner.tasks, planner.length_s, planner.to_go_s, gpus)
+        return Hope(finish_s, planner.to_go_s)
+
+    def _started(
+        self, view: ClusterView, jobs: IntArray, order: IntArray, listing: Listing
+    ) -> list[Start]:
+        """Orders for the waiting tasks that the plan begins now; never none in an idle cluster."""
+        occupancy, starts = Occupancy(view), []
+        waiting = np.zeros(len(view.jobs.num_gpus), dtype=np.bool_)
+        waiting[view.queued] = True
+        ready = order[waiting[jobs[order]]]
+        for task in ready[listing.begin_s[ready] == 0.0].tolist():
+            first = int(listing.first[task])
+            used = slice(first, first + int(listing.servers[task]))
+            gpus = _gpus(view, occupancy, int(jobs[task]), listing.server[used], listing.gpus[used])
+            if gpus is not None:
+                starts.append(self._start(view, occupancy, int(jobs[task]), gpus))
+        if starts or len(view.running) > 0:
+            return starts
+        for job in jobs[ready].tolist():
+            gpus = _anywhere(occupancy.exclusive(view, job), int(view.jobs.num_gpus[job]))
+            if gpus is not None:
+                starts.append(self._start(view, occupancy, job, gpus))
+        return starts
+
+    def _start(self, view: ClusterView, occupancy: Occupancy, job: int, gpus: IntArray) -> Start:
+        occupancy.take(job, gpus)
+        self._slowness[job] = slowness(view, self._site, job, gpus)
+        return Start(job, gpus)
+
+
+def _gpus(
+    view: ClusterView, occupancy: Occupancy, job: int, servers: IntArray, take: IntArray
+) -> IntArray | None:
+    """So many GPUs of these servers; where cores or memory are short there, of any others."""
+    slots = occupancy.exclusive(view, job)
+    if (slots.usable_per_server[servers] < take).any():
+        return _anywhere(slots, int(view.jobs.num_gpus[job]))
+    return _filled(slots, servers, take, int(view.jobs.num_gpus[job]))
+
+
+def _anywhere(slots: Slots, gang: int) -> IntArray | None:
+    """GPUs of the servers that have most; None where there are too few."""
+    usable = slots.usable_per_server[slots.servers]
+    if usable.sum() < gang:
+        return None
+    servers = slots.servers[np.argsort(-usable, kind="stable")]
+    return _filled(slots, servers, slots.usable_per_server[servers], gang)
+
+
+def _filled(slots: Slots, servers: IntArray, take: IntArray, gang: int) -> IntArray:
+    gpus: IntArray = fill_servers(
+        servers, take, slots.topology.server_first_gpu, slots.usable, slots.tenants, gang
+    )
+    return gpus
+
+
+def _wake_s(
+    view: ClusterView, jobs: IntArray, listing: Listing, starts: list[Start]
+) -> float | None:
+    """When the plan begins the next waiting task for which GPUs are free now; None if none are.
+
+    Then the running task that it waits for may have outrun its prediction.
+    """
+    started = {start.job for start in starts}
+    given = sum(len(start.gpus) for start in starts)
+    if int(view.server_free.sum()) <= given:
+        return None
+    waits = np.array([job for job in view.queued.tolist() if job not in started], dtype=np.int64)
+    begin = listing.begin_s[np.isin(jobs, waits)]
+    begin = begin[np.isfinite(begin) & (begin > 0.0)]
+    if len(begin) == 0:
+        return None
+    at_s = view.now_s + float(begin.min())
+    return at_s if at_s > view.now_s else None
