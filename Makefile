@@ -12,7 +12,8 @@ export NUMBA_NUM_THREADS := 1
 export RAY_USAGE_STATS_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce test check ray-test unit lint type arch warm fmt lock
+.PHONY: help setup demo reproduce test check ray-test unit lint type arch warm warm-kernel warm-queues \
+    warm-scores fmt lock
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
@@ -37,9 +38,11 @@ demo: setup  ## fit, train for a few minutes, compare: table and figures in runs
 reproduce: setup  ## list tables and figures of papers; ID=<id> runs one, and goes on where it was stopped
 	$(BIN)/python scripts/reproduce.py $(if $(ID),experiment=$(ID)) $(ARGS)
 
-# Compiling takes one core for two minutes and the checks of types another: side by side.
+# Compiling takes minutes, and two test processes that need the same function would both compile it:
+# so the event kernel is compiled beside the checks of types, then what is built on it, side by side.
 test: setup  ## everything CI checks
-	$(MAKE) --no-print-directory -j2 --output-sync=target lint type arch warm
+	$(MAKE) --no-print-directory -j2 --output-sync=target lint type arch warm-kernel
+	$(MAKE) --no-print-directory warm
 	$(MAKE) --no-print-directory unit
 
 check: export PYTEST_MARKS := -m "not ray_cluster"
@@ -58,10 +61,22 @@ type: setup  ## types, strictly
 arch: setup  ## which package may import which
 	$(BIN)/lint-imports
 
-warm: setup  ## compile the event kernel and queue decisions; the result is kept beside the sources
-	$(BIN)/python scripts/simulate.py workload.num_jobs=50 compiled=false hydra.run.dir=runs/warm > /dev/null
-	$(BIN)/python scripts/simulate.py workload.num_jobs=50 scheduler=sjf placer=compact_wait sharing=selective \
-	    forwarding=steal agents.count=2 hydra.run.dir=runs/warm > /dev/null
+WARM = $(BIN)/python scripts/simulate.py workload.num_jobs=50 hydra.run.dir=runs/$@ > /dev/null
+
+warm: warm-kernel  ## compile the simulator; the result is kept beside the sources
+	@$(MAKE) --no-print-directory -j2 warm-queues warm-scores
+
+warm-kernel: setup
+	$(WARM) compiled=false
+
+warm-queues: setup
+	$(WARM) scheduler=sjf placer=compact_wait sharing=selective forwarding=steal agents.count=2
+	$(WARM) scheduler=srtf placer=first_fit
+	$(WARM) scheduler=fifo placer=first_fit
+
+warm-scores: setup
+	$(WARM) scheduler=linear_score agents.count=2
+	$(WARM) scheduler=linear_score agents.count=2 compiled=false
 
 PYTEST_MARKS ?= -m "not slow and not ray_cluster"
 unit: setup  ## tests without the slow ones
