@@ -5,6 +5,19 @@ from typing import NamedTuple
 from torch import Tensor
 
 
+class Links(NamedTuple):
+    """The graphs inside servers, and what is known of servers' links to the outside.
+
+    Nodes of a server are its K GPUs, then up to H hubs (PCIe switches, sockets), numbered from K.
+    An edge joins two nodes both ways. Features of padding are never read.
+    """
+
+    edge_ends: Tensor  # (B, S, E, 2) int64 nodes of each edge; -1: there is no such edge
+    x_edge: Tensor  # (B, S, E, edge_features) float
+    num_hubs: int  # H
+    x_link: Tensor  # (B, S, link_features) float
+
+
 class ClusterBatch(NamedTuple):
     """B partitions, padded to S servers, K GPUs a server and R racks.
 
@@ -19,6 +32,7 @@ class ClusterBatch(NamedTuple):
     server_mask: Tensor  # (B, S) bool, True where there is a server
     server_rack: Tensor  # (B, S) int64, rack of the server within its partition, in [0, num_racks)
     num_racks: int  # R
+    links: Links | None = None  # read by `gnn.linked.LinkedEncoder` alone
 
 
 class Embeddings(NamedTuple):

@@ -1,14 +1,15 @@
 """The hierarchical encoder: a padded batch of partitions in, embeddings of every level out."""
 
-from torch import Tensor, nn
+from torch import nn
 
+from gnn.base import Encoder
 from gnn.batch import ClusterBatch, Embeddings
 from gnn.scatter import ScatterTree
 from gnn.sweep import Nodes, Sweep
 from gnn.tree import Tree
 
 
-class HierarchicalEncoder(nn.Module):
+class HierarchicalEncoder(Encoder):
     r"""GPU -> server -> rack -> datacenter and back down, with shared weights at each level.
 
     Source: Zhao, Wu, "Large-Scale Machine Learning Cluster Scheduling via Multi-Agent Graph
@@ -22,8 +23,9 @@ class HierarchicalEncoder(nn.Module):
     :math:`\mathrm{ReLU}(W x + b)`. Racks and clusters have no features: in the first sweep their
     own term is left out. A LayerNorm a level ends the encoder, so that the policy head sees rows
     of one scale whatever the load. Weights depend on no number of GPUs, servers or racks.
-    Left out: links inside the server (PCIe, NVLink) and loads of links between switches; give
-    them as features. Means forget how many children there are: give counts as features too.
+    Left out: links inside the server and loads of links between switches, which
+    `gnn.linked.LinkedEncoder` reads. Means forget how many children there are: give counts as
+    features.
 
     Args:
         gpu_features: numbers describing a GPU.
@@ -52,15 +54,13 @@ class HierarchicalEncoder(nn.Module):
         rounds: int,
     ) -> None:
         """Draw weights for the given sizes."""
-        super().__init__()
-        sizes = {"gpu_features": gpu_features, "server_features": server_features,
-                 "gpu_dim": gpu_dim, "hidden_dim": hidden_dim, "rounds": rounds}  # fmt: skip
-        for key, value in sizes.items():
-            if value < 1:
-                raise ValueError(f"encoder.{key} is {value}; it must be at least 1")
-        self.gpu_features, self.server_features = gpu_features, server_features
-        self.hidden_dim = hidden_dim
-        self.gpu = nn.Linear(gpu_features, gpu_dim)
+        super().__init__(
+            gpu_features=gpu_features,
+            server_features=server_features,
+            gpu_dim=gpu_dim,
+            hidden_dim=hidden_dim,
+            rounds=rounds,
+        )
         self.sweeps = nn.ModuleList(
             Sweep(
                 gpu_dim=gpu_dim,
@@ -70,22 +70,7 @@ class HierarchicalEncoder(nn.Module):
             )
             for done in range(rounds)
         )
-        self.server_norm = nn.LayerNorm(hidden_dim)
-        self.rack_norm = nn.LayerNorm(hidden_dim)
-        self.cluster_norm = nn.LayerNorm(hidden_dim)
-
-    def reset_parameters(self) -> None:
-        """Draw new weights."""
-        self.gpu.reset_parameters()
-        for sweep in self.sweeps:
-            sweep.reset_parameters()  # type: ignore[operator]
-        for norm in (self.server_norm, self.rack_norm, self.cluster_norm):
-            norm.reset_parameters()
-
-    def embed_gpus(self, x_gpu: Tensor) -> Tensor:
-        """(..., gpu_features) -> (..., gpu_dim)."""
-        embedded: Tensor = self.gpu(x_gpu)
-        return embedded.relu_()
+        self._add_norms()
 
     def forward(self, batch: ClusterBatch, tree: Tree | None = None) -> Embeddings:
         """Encode `batch`.
@@ -105,18 +90,4 @@ class HierarchicalEncoder(nn.Module):
         nodes = Nodes(x_server, None, None)
         for sweep in self.sweeps:
             nodes = sweep(gpu_mean, nodes, edges)
-        parts, servers = batch.server_mask.shape
-        return Embeddings(
-            edges.real_servers(self.server_norm(nodes.server)).view(parts, servers, -1),
-            edges.real_racks(self.rack_norm(nodes.rack)).view(parts, batch.num_racks, -1),
-            edges.real_clusters(self.cluster_norm(nodes.cluster)),
-        )
-
-    def _check(self, batch: ClusterBatch) -> None:
-        widths = (batch.x_gpu.shape[-1], batch.x_server.shape[-1])
-        if widths != (self.gpu_features, self.server_features):
-            raise ValueError(
-                f"the batch has {widths[0]} GPU and {widths[1]} server features; the encoder was "
-                f"built for gpu_features={self.gpu_features} and "
-                f"server_features={self.server_features}"
-            )
+        return self._normed(batch, edges, nodes)

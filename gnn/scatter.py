@@ -54,6 +54,12 @@ class ScatterTree:
             no_cluster=~batch.server_mask.any(1, keepdim=True),
         )
 
+    @classmethod
+    def without_racks(cls, batch: ClusterBatch) -> Self:
+        """The edges of `batch` if all servers of a partition stood in one rack."""
+        one = torch.zeros_like(batch.server_rack)
+        return cls.of(batch._replace(server_rack=one, num_racks=1))
+
     def inputs(self, batch: ClusterBatch) -> tuple[Tensor, Tensor]:
         """GPU features (N, K, Fg) and server features (N, Fs) with zeros in the padding."""
         gpu = batch.x_gpu.flatten(0, 1).masked_fill(self.no_gpu, 0.0)

@@ -23,6 +23,7 @@ TRAINING: Rules = {
     "seed": (True, 0),
     "rules.window": (True, 1),
     "rules.patience_s": (False, 0),
+    "rules.interval_s": (False, 0),
     "encoder.gpu_dim": (True, 1),
     "encoder.hidden_dim": (True, 1),
     "encoder.rounds": (True, 1),
@@ -32,7 +33,9 @@ TRAINING: Rules = {
     "validate_every": (True, 1),
     "keep_checkpoints": (True, 1),
 }
-TRAIN_PHYSICS = ("belief", "truth")
+GRANULARITIES = ("gang", "worker")
+TRAIN_PHYSICS = ("belief", "truth", "none")
+CRITICS = ("shared", "own")
 
 
 def check_plain(config: Mapping[str, Any], rules: Rules) -> None:
@@ -56,15 +59,22 @@ def check_training(config: Mapping[str, Any]) -> None:
         ConfigError: naming key, value and rule.
     """
     check_plain(config, TRAINING)
-    if config["train_physics"] not in TRAIN_PHYSICS:
-        raise ConfigError(
-            f"train_physics is {config['train_physics']!r}; it must be {' or '.join(TRAIN_PHYSICS)}"
-        )
+    if "inner_rounds" in config["encoder"]:
+        check_plain(config, {"encoder.inner_rounds": (True, 1)})
+    _check_choice(config, "train_physics", TRAIN_PHYSICS)
+    _check_choice(config, "policy.critic", CRITICS)
+    _check_choice(config, "rules.granularity", GRANULARITIES)
     batch, part = (section(config, f"algo.{key}_agent_steps") for key in ("batch", "minibatch"))
     if isinstance(batch, int) and isinstance(part, int) and part > batch:
         raise ConfigError(
             f"algo.minibatch_agent_steps is {part}, above algo.batch_agent_steps, {batch}; lower it"
         )
+
+
+def _check_choice(config: Mapping[str, Any], key: str, known: tuple[str, ...]) -> None:
+    value = section(config, key)
+    if value not in known:
+        raise ConfigError(f"{key} is {value!r}; it must be {' or '.join(known)}")
 
 
 def check_confidence(config: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ where it was stopped.
 import logging
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import hydra
@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 from plain_rules import check_confidence
 from reproduce_debug import debug_overrides
 from reproduce_node import Reproduction, reproduction_of, titles
-from reproduce_plan import Planned, cells_of, ours_of, plan_of
+from reproduce_plan import Cell, Planned, cells_of, ours_of, plan_of
 from reproduce_program import program_of
 from reproduce_report import remove_reproduction, write_reproduction
 from reproduce_store import PARTS
@@ -53,8 +53,14 @@ def main(cfg: DictConfig) -> None:
     run(launch)
 
 
-def run_league(launch: Launch) -> None:
+def _as_it_is(cell: Cell) -> Cell:
+    return cell
+
+
+def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = _as_it_is) -> None:
     """Plan every cell, run what is missing, write, print.
+
+    `prepared` may give a cell what its file cannot name, such as policies trained just now.
 
     Raises:
         ConfigError: the experiment or a value of the configuration is wrong.
@@ -63,7 +69,7 @@ def run_league(launch: Launch) -> None:
     failed = launch.config["failed"]
     if failed not in FAILED:
         raise ConfigError(f"failed is {failed!r}; it must be {' or '.join(FAILED)}")
-    found, planned = _planned(launch)
+    found, planned = _planned(launch, prepared)
     ours = ours_of(planned, launch.config["ours"])
     remove_reproduction(launch.folder)
     if launch.config["fresh"]:
@@ -106,7 +112,9 @@ def _written(
     return write_headline(launch.folder, cells, title=found.title, confidence=confidence)
 
 
-def _planned(launch: Launch) -> tuple[Reproduction, list[Planned]]:
+def _planned(
+    launch: Launch, prepared: Callable[[Cell], Cell]
+) -> tuple[Reproduction, list[Planned]]:
     """What the experiment asks for, and every run of it.
 
     Raises:
@@ -125,7 +133,7 @@ def _planned(launch: Launch) -> tuple[Reproduction, list[Planned]]:
     most = launch.config["most_cells"]
     if most is not None and (type(most) is not int or most < 1):
         raise ConfigError(f"most_cells is {most!r}; it must be a whole number from 1, or null")
-    cells = cells[:most]
+    cells = [prepared(cell) for cell in cells[:most]]
     planned = plan_of(cells, missing=launch.config["missing"], picked_on=found.picked_on)
     log.info("%s: %d cells, %d runs", found.title, len(cells), len(planned))
     return found, planned

@@ -13,7 +13,8 @@ from omegaconf import OmegaConf
 from sim.report.paper_claims import Claim
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
-KEYS = ("title", "paper", "cells", "ratio_to", "arms", "picked_on")
+OF_PROGRAMS = ("program", "policies")  # read by the program that the node names
+KEYS = ("title", "paper", "cells", "ratio_to", "arms", "picked_on", *OF_PROGRAMS)
 CELL_KEYS = ("overrides", "needs_file", "name")
 PICKED_ON_KEYS = ("part", "windows")
 CLAIM_KEYS = tuple(field.name for field in fields(Claim))

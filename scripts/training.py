@@ -5,7 +5,7 @@ import logging
 import math
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,11 @@ from launch import Launch
 from launch_build import build
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from training_board import Board
 
 from marl.codec.rounds import CodecRules
-from marl.policy.build import PolicySpec, build_policy
+from marl.env.game import Game
+from marl.policy.build import PolicySpec, build_policy, encoder_name
 from marl.policy.pair_score import PairScorePolicy
 from marl.rllib.algorithm import build_ppo
 from marl.rllib.checkpoint import read_manifest
@@ -27,7 +29,7 @@ from marl.rllib.cluster import connect
 from marl.rllib.ray_spec import RaySpec
 from marl.rllib.trainer import Iteration, Trainer
 from marl.schedulers.marl import MarlScheduler
-from marl.training.plan import Plan, on_learned_physics
+from marl.training.plan import Plan, on_learned_physics, without_interference
 from marl.training.policy_file import save_policy
 from marl.training.spec import PpoSpec, WarmStartSpec
 from marl.training.teacher import RuleTeacher
@@ -47,6 +49,9 @@ log = logging.getLogger(__name__)
 COLUMNS = ("iteration", "return_mean", "eval_jct_mean_s", "agent_steps", "entropy", "policy_loss",
            "value_loss", "value_explained", "sample_s", "learn_s", "env_runners", "restarts",
            "wall_s")  # fmt: skip
+PHYSICS: dict[str, Callable[[Game], Game]] = {
+    "belief": on_learned_physics, "truth": lambda game: game, "none": without_interference,
+}  # fmt: skip
 AUTO = "auto"  # resume=auto: the same command goes on in the same folder
 Told = Callable[[Iteration, float | None], None]
 
@@ -62,18 +67,12 @@ class Training:
         self.folder = launch.folder
         self.config = config
         self.experiment: Experiment = experiment_of(config)
-        self.rules = CodecRules(**config["rules"])
+        self.spec = policy_spec(config)
+        self.rules = CodecRules(**config["rules"], links=self.spec.reads_links)
         self.ppo: PpoSpec = build(config, "algo")
         self.ray: RaySpec = build(config, "ray")
-        self.spec = PolicySpec(
-            **{key: config["encoder"][key] for key in ("gpu_dim", "hidden_dim", "rounds")},
-            head_dim=config["policy"]["head_dim"],
-            prior_scale=float(config["policy"]["prior_scale"]),
-        )
-        game = self.experiment.game
-        learned = config["train_physics"] == "belief"
         self.plan = Plan(
-            game=on_learned_physics(game) if learned else game,
+            game=PHYSICS[config["train_physics"]](self.experiment.game),
             rules=self.rules,
             reward=build(config, "reward"),
             windows=self._windows("train"),
@@ -82,6 +81,7 @@ class Training:
         self.resumed = _resumed(config["resume"], self.folder)
         self.best_s = math.inf
         self.rows: list[dict[str, Any]] = []
+        self.board: Board | None = None
         self.began = time.monotonic()
 
     def _windows(self, part: str) -> Windows:
@@ -143,6 +143,9 @@ class Training:
             writer.writeheader()
             writer.writerows({k: _cell(v) for k, v in r.items()} for r in self.rows)
         part.replace(self.folder / "learning_curve.csv")
+        if self.board is None:
+            self.board = Board(self.folder, row["iteration"])
+        self.board.write(row)
 
     def save(self, trainer: Trainer) -> None:
         """Add a resumable checkpoint; the last few stay."""
@@ -211,6 +214,18 @@ class Training:
         return budget_s is not None and time.monotonic() - self.began > budget_s
 
 
+def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
+    """Sizes of the network that `encoder` and `policy` describe."""
+    encoder, policy = config["encoder"], config["policy"]
+    return PolicySpec(
+        **{key: value for key, value in encoder.items() if not key.startswith("_")},
+        encoder=encoder_name(encoder["_target_"]),
+        head_dim=policy["head_dim"],
+        prior_scale=float(policy["prior_scale"]),
+        critic=policy["critic"],
+    )
+
+
 def _resumed(wanted: str | None, own: Path) -> Path | None:
     """The checkpoint to go on with: of the folder `wanted`, of this run's own if `wanted` is auto.
 
@@ -277,3 +292,5 @@ def learn(run: Training, progress: Progress, told: Told | None) -> None:
         raise
     finally:
         trainer.close()
+        if run.board is not None:
+            run.board.close()

@@ -52,10 +52,22 @@ def usable_counts(tables: Tables, job: int, servers: IntArray, mode: int) -> Int
 
 
 @kernel
+def _holds(gpus: IntArray, first: int, last: int, gpu: int) -> bool:
+    """Whether gpus[first:last] contains `gpu`."""
+    found = False
+    for i in range(first, last):
+        found = found or gpus[i] == gpu
+    return found
+
+
+@kernel
 def _take_from(
-    tables: Tables, job: int, server: int, mode: int, left: int, out: IntArray, done: int
-) -> int:
+    tables: Tables, job: int, server: int, mode: int, left: int, out: IntArray, done: int,
+    before: int,
+) -> int:  # fmt: skip
     """Take up to `left` GPUs of `server`: empty ones, then where joining is predicted cheapest.
+
+    The first `before` of the `done` GPUs that `out` holds may be of this server too.
 
     Returns:
         How many `out` holds then.
@@ -63,6 +75,8 @@ def _take_from(
     first, last = tables.server_first_gpu[server], tables.server_first_gpu[server + 1]
     for gpu in range(first, last):
         if left > 0 and tables.tenants[gpu] == 0 and can_join(tables, job, gpu):
+            if _holds(out, 0, before, gpu):
+                continue
             out[done] = gpu
             done += 1
             left -= 1
@@ -74,9 +88,7 @@ def _take_from(
         for gpu in range(first, last):
             if tables.tenants[gpu] == 0 or not can_join(tables, job, gpu):
                 continue
-            taken = False
-            for i in range(begun, done):
-                taken = taken or out[i] == gpu
+            taken = _holds(out, begun, done, gpu) or _holds(out, 0, before, gpu)
             cost = np.inf if taken else joining_cost(tables, job, gpu)
             if cost < least:
                 best, least = gpu, cost
@@ -113,22 +125,50 @@ def place_outwards(
     `counts` are this mode's usable GPUs of each own server. A shared placement that finds only
     empty GPUs is no candidate of its own, so it comes back empty too.
     """
-    gang = tables.num_gpus[job]
-    out = np.empty(gang, dtype=np.int64)
-    if counts[start] == 0 or counts.sum() < gang:
-        return out[:0]
-    used = np.zeros(len(servers), dtype=np.int64)
-    rack = tables.server_rack[servers[start]]
-    done, at = 0, start
-    while done < gang:
-        used[at] = 1
-        here = min(gang - done, counts[at])
-        done = _take_from(tables, job, servers[at], mode, here, out, done)
-        if done < gang:
-            at = _next_server(tables, servers, counts, used, rack, gang - done)
+    nobody = np.empty(0, dtype=np.int64)
+    out = completed(tables, job, servers, counts, start, mode, nobody)
     if mode == SHARED:
         for gpu in out:
             if tables.tenants[gpu] > 0:
                 return out
         return out[:0]
     return out
+
+
+@array_kernel
+def completed(
+    tables: Tables, job: int, servers: IntArray, counts: IntArray, start: int, mode: int,
+    placed: IntArray,
+) -> IntArray:  # fmt: skip
+    """`placed` and the rest of the gang outwards from own server `start`; empty if it does not fit.
+
+    `counts` are this mode's GPUs of each own server that are still usable, those in `placed` not
+    counted.
+    """
+    gang, before = tables.num_gpus[job], len(placed)
+    out = np.empty(gang, dtype=np.int64)
+    if counts[start] == 0 or before + counts.sum() < gang:
+        return out[:0]
+    out[:before] = placed
+    used = np.zeros(len(servers), dtype=np.int64)
+    rack = tables.server_rack[servers[start]]
+    done, at = before, start
+    while done < gang:
+        used[at] = 1
+        here = min(gang - done, counts[at])
+        done = _take_from(tables, job, servers[at], mode, here, out, done, before)
+        if done < gang:
+            at = _next_server(tables, servers, counts, used, rack, gang - done)
+    return out
+
+
+@array_kernel
+def still_usable(
+    tables: Tables, job: int, servers: IntArray, mode: int, placed: IntArray
+) -> IntArray:
+    """(s,) GPUs of each own server that `job` may use in this mode beside its workers `placed`."""
+    counts = usable_counts(tables, job, servers, mode)
+    for gpu in placed:
+        for i in range(len(servers)):
+            counts[i] -= servers[i] == tables.gpu_server[gpu]
+    return counts

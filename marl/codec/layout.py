@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from marl.codec.candidates import MODES
+from marl.codec.inside_graph import EDGE_FEATURES, inside_graph
 from sim.arrays import IntArray
 from sim.topology.topology import Topology
 
@@ -15,6 +16,7 @@ PAIR_FEATURES = 13
 PEER_FEATURES = 7
 FORWARD_FEATURES = 8
 CONTEXT_FEATURES = 9
+LINK_FEATURES = 4  # of a server: ln(Gbps / 10) / 4 of its NIC and of its rack's uplink; their loads
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Layout:
     gpus_per_server: int
     racks: int
     partitions: int
+    edges: int = 0  # E inside a server, padded; 0: observations hold no links
 
     @property
     def starts(self) -> int:
@@ -58,13 +61,29 @@ class Layout:
             "forwards": (w, m, FORWARD_FEATURES),
             "context": (CONTEXT_FEATURES,),
             "action_mask": (self.actions,),
+            **self.link_shapes(),
+        }
+
+    def link_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of what `rules.links` adds; nothing without."""
+        if self.edges == 0:
+            return {}
+        return {
+            "link_ends": (self.servers, self.edges, 2),
+            "link_edges": (self.servers, self.edges, EDGE_FEATURES),
+            "server_links": (self.servers, LINK_FEATURES),
         }
 
 
 def layout_for(
-    topology: Topology, partition_of_server: IntArray, window: int, partitions: int
+    topology: Topology,
+    partition_of_server: IntArray,
+    window: int,
+    partitions: int,
+    links: bool = False,
 ) -> Layout:
     """The smallest layout that holds every partition; `partitions` may leave room for more."""
+    graph = inside_graph(topology) if links else None
     servers = np.bincount(partition_of_server)
     racks = [
         len(np.unique(topology.server_rack[partition_of_server == p])) for p in range(len(servers))
@@ -75,4 +94,5 @@ def layout_for(
         gpus_per_server=int(topology.gpus_per_server.max()),
         racks=max(racks),
         partitions=max(partitions, len(servers)),
+        edges=0 if graph is None else graph.ends.shape[1],
     )

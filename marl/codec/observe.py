@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from marl.codec.ahead import ahead_of, starts_in_s
-from marl.codec.candidates import MODES, place_outwards, usable_counts
+from marl.codec.candidates import MODES, completed, place_outwards, still_usable
 from marl.codec.costs import CONTENTION, SELF, SERVERS, SPREAD, placement_costs
 from marl.codec.fit import Fit, fit_of
 from marl.codec.rows import context_row, hide_others, job_row, left_s, peer_rows, server_rows
@@ -35,6 +35,14 @@ class Limits(NamedTuple):
     alone: bool  # nothing is seen of other partitions, and no job sent there
 
 
+class Begun(NamedTuple):
+    """A gang of which some workers have a place already, where agents place worker by worker."""
+
+    row: int  # of its job in the window
+    mode: int
+    gpus: IntArray  # of its workers so far
+
+
 class Canvas(NamedTuple):
     """The observation's arrays, all zero before; shapes in `Layout.shapes`."""
 
@@ -52,16 +60,23 @@ class Canvas(NamedTuple):
 @array_kernel
 def _pair_rows(
     tables: Tables, ahead: Ahead, own: int, job: int, servers: IntArray,
-    compact: float, modes: int, pairs: FloatArray, mask: IntArray,
+    compact: float, first_mode: int, last_mode: int, placed: IntArray,
+    pairs: FloatArray, mask: IntArray,
 ) -> bool:  # fmt: skip
-    """Fill pairs (S, MODES, PAIR_FEATURES) and mask (S * MODES,); whether any start is legal."""
+    """Fill pairs (S, MODES, PAIR_FEATURES) and mask (S * MODES,); whether any start is legal.
+
+    `placed` are GPUs of workers that have a place already; with none a start is of a whole gang.
+    """
     any_legal = False
     job_s = left_s(tables, job)
     wait_s = compact_in_s(ahead, ahead.release_s, tables.num_gpus[job], own)
-    for mode in range(modes):
-        counts = usable_counts(tables, job, servers, mode)
+    for mode in range(first_mode, last_mode + 1):
+        counts = still_usable(tables, job, servers, mode, placed)
         for i in range(len(servers)):
-            gpus = place_outwards(tables, job, servers, counts, i, mode)
+            if len(placed) == 0:
+                gpus = place_outwards(tables, job, servers, counts, i, mode)
+            else:
+                gpus = completed(tables, job, servers, counts, i, mode, placed)
             if len(gpus) == 0:
                 continue
             any_legal = True
@@ -151,12 +166,13 @@ def observe_agent(
     ahead = ahead_of(tables, summary, own, window)
     start_s = starts_in_s(tables, ahead, queued, window, width)
     can_start, overdue = False, False
-    modes = MODES if limits.sharing else 1
+    last_mode = MODES - 1 if limits.sharing else 0
+    nobody = np.empty(0, dtype=np.int64)
     for w in range(len(window)):
         job = window[w]
         fit = fit_of(tables, summary, job)
         compact = fit.fewest[own]
-        legal = _pair_rows(tables, ahead, own, job, servers, compact, modes,
+        legal = _pair_rows(tables, ahead, own, job, servers, compact, 0, last_mode, nobody,
                            canvas.pairs[w], starts[w])  # fmt: skip
         can_start = can_start or legal
         fits_compact = fit.compact[own]
@@ -176,3 +192,32 @@ def observe_agent(
     elif not overdue:
         canvas.action_mask[-1] = 1
     return int(canvas.action_mask[:-1].sum())
+
+
+@array_kernel
+def observe_next_worker(
+    tables: Tables, summary: Summary, own: int, servers: IntArray, window: IntArray,
+    limits: Limits, begun: Begun, canvas: Canvas,
+) -> int:  # fmt: skip
+    """Fill the observation of partition `own` amid a gang; how many places its next worker has.
+
+    A place is a server from which the rest of the gang can be completed; its row of `pairs` is
+    that of the whole gang, if the workers after this one go outwards from here. Nothing else is
+    legal: whoever has begun a gang completes it.
+    """
+    width, room = canvas.jobs.shape[0], canvas.servers.shape[0]
+    starts = canvas.action_mask[: width * room * MODES].reshape(width, room * MODES)
+    _state_rows(tables, summary, own, servers, limits.alone, canvas)
+    ahead = ahead_of(tables, summary, own, window)
+    for w in range(len(window)):
+        job = window[w]
+        fit = fit_of(tables, summary, job)
+        legal = False
+        if w == begun.row:
+            legal = _pair_rows(tables, ahead, own, job, servers, fit.fewest[own], begun.mode,
+                               begun.mode, begun.gpus, canvas.pairs[w], starts[w])  # fmt: skip
+        age_s = limits.now_s - tables.submit_s[job]
+        hops = tables.forwards[job]
+        job_row(tables, job, age_s, hops, w / width, legal, fit.compact[own], canvas.jobs[w])
+        canvas.jobs[w, 14] = age_s >= limits.patience_s
+    return int(canvas.action_mask.sum())

@@ -5,10 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from marl.codec.candidates import MODES, place_outwards, usable_counts
+from marl.codec.blind import hide_peers
+from marl.codec.candidates import MODES, completed, place_outwards, still_usable, usable_counts
+from marl.codec.clock import IntervalClock
 from marl.codec.fit import awaits_servers
 from marl.codec.layout import Layout
-from marl.codec.observe import Canvas, Limits, observe_agent
+from marl.codec.links import LinkSight
+from marl.codec.observe import Begun, Canvas, Limits, observe_agent, observe_next_worker
 from marl.codec.summary import Summary, summarise
 from marl.codec.tables import Tables, tables_of
 from sim.arrays import IntArray
@@ -21,6 +24,10 @@ OLD_SHARE = 4  # at most 1 / OLD_SHARE of a window is for jobs out of patience, 
 DTYPES = {"server_rack": np.int64, "action_mask": np.int8}  # the others are float32
 
 
+GANG, WORKER = "gang", "worker"  # what one action places
+GRANULARITIES = (GANG, WORKER)
+
+
 @dataclass(frozen=True)
 class CodecRules:
     """What agents may do, beyond the simulator's own rules."""
@@ -31,7 +38,20 @@ class CodecRules:
     patience_s: (
         float  # a job this old that fits compactly on empty GPUs now must not be kept waiting
     )
-    alone: bool = False  # see and reach the own partition only; policies of before know no choice
+    # Policies of before know none of these choices.
+    alone: bool = False  # see and reach the own partition only
+    blind_peers: bool = False  # may send jobs to other partitions, but see nothing of them
+    links: bool = False  # observations also hold links: the encoder reads them
+    granularity: str = GANG  # worker: one action places one worker, and the gang is completed next
+    interval_s: float = 0.0  # agents act at multiples of this; 0: at every event
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a value that is none of the choices."""
+        if self.granularity not in GRANULARITIES:
+            known = " or ".join(GRANULARITIES)
+            raise ValueError(f"rules.granularity is {self.granularity!r}; it must be {known}")
+        if not 0.0 <= self.interval_s < float("inf"):
+            raise ValueError(f"rules.interval_s is {self.interval_s}; it must be 0 or more")
 
 
 class Rounds:
@@ -47,21 +67,29 @@ class Rounds:
         self.layout = layout
         self.rules = rules
         self._tables: Tables | None = None
+        self._links: LinkSight | None = None
+        self._clock = IntervalClock(rules.interval_s)
         self._waited: set[int] = set()
         self._turn: int | None = None
+        self._begun: Begun | None = None  # by the agent of the turn before
         self._windows: dict[int, IntArray] = {}
         self._masks: dict[int, npt.NDArray[np.int8]] = {}
 
     def restart(self) -> None:
         """Forget the run: call before the first view of another."""
         self._tables = None
+        self._clock.restart()
         self.open()
 
     def open(self) -> None:
         """A new epoch: everybody may act."""
-        self._waited, self._turn = set(), None
+        self._waited, self._turn, self._begun = set(), None, None
         self._windows = {}
         self._masks = {}
+
+    def pause_s(self, view: ClusterView) -> float | None:
+        """When agents act next, None: now. To be asked at each decision epoch, before they act."""
+        return self._clock.pause_s(view.now_s)
 
     def observe(self, view: ClusterView, everyone: bool) -> dict[int, Observation]:
         """The observation of the agent whose turn it is, if any; of all agents if `everyone`.
@@ -70,13 +98,15 @@ class Rounds:
         """
         tables = self._known(view)
         summary = summarise(tables, view.queued, view.running, view.num_partitions)
+        last = self._turn
         self._turn, self._windows, self._masks = None, {}, {}
         seen: dict[int, Observation] = {}
         for agent in range(view.num_partitions):
             silent = self._turn is not None or agent in self._waited
+            silent = silent or (self._begun is not None and agent != last)
             if silent and not everyone:
                 continue
-            observation, legal = self._observe_one(view, tables, summary, agent)
+            observation, legal = self._observe_one(view, tables, summary, agent, silent)
             if silent or legal == 0:
                 self._waited |= set() if silent else {agent}
                 observation["action_mask"][:] = 0
@@ -89,7 +119,7 @@ class Rounds:
         return seen
 
     def _observe_one(
-        self, view: ClusterView, tables: Tables, summary: Summary, agent: int
+        self, view: ClusterView, tables: Tables, summary: Summary, agent: int, silent: bool
     ) -> tuple[Observation, int]:
         """What `agent` sees, and how many actions besides *wait* are legal by the game's rules."""
         at = view.jobs.partition
@@ -106,9 +136,20 @@ class Rounds:
             not bool((at[view.running] == agent).any()),
             self.rules.alone,
         )
-        legal = observe_agent(tables, summary, agent, servers, window, view.queued, limits, canvas)
+        if self._begun is None or silent:
+            legal = observe_agent(
+                tables, summary, agent, servers, window, view.queued, limits, canvas
+            )
+        else:
+            legal = observe_next_worker(
+                tables, summary, agent, servers, window, limits, self._begun, canvas
+            )
         self._windows[agent] = window
+        if self.rules.blind_peers:
+            hide_peers(agent, canvas)
         observation: Observation = canvas._asdict()
+        if self._links is not None:
+            observation |= self._links.observe(view, tables, servers)
         return observation, legal
 
     def _window(self, tables: Tables, servers: IntArray, queue: IntArray, now_s: float) -> IntArray:
@@ -124,12 +165,13 @@ class Rounds:
     def _known(self, view: ClusterView) -> Tables:
         if self._tables is None:
             self._tables = tables_of(view)
+            self._links = LinkSight(view, self.layout) if self.layout.edges else None
         return self._tables
 
     def _blank(self) -> Canvas:
         shapes = self.layout.shapes()
         return Canvas(
-            **{key: np.zeros(shape, DTYPES.get(key, np.float32)) for key, shape in shapes.items()}
+            **{key: np.zeros(shapes[key], DTYPES.get(key, np.float32)) for key in Canvas._fields}
         )
 
     def decide(self, view: ClusterView, actions: dict[int, int]) -> Decision:
@@ -145,7 +187,7 @@ class Rounds:
             if action == self.layout.wait:
                 self._waited |= {agent} if agent == self._turn else set()
             elif action < self.layout.starts:
-                starts.append(self._start(view, agent, action))
+                starts += self._started(view, agent, action)
             else:
                 job, target = divmod(action - self.layout.starts, self.layout.partitions)
                 forwards.append(Forward(int(self._windows[agent][job]), target))
@@ -181,13 +223,23 @@ class Rounds:
         row, place = divmod(action, self.layout.servers * MODES)
         return row, *divmod(place, MODES)
 
-    def _start(self, view: ClusterView, agent: int, action: int) -> Start:
+    def _started(self, view: ClusterView, agent: int, action: int) -> list[Start]:
+        """The start that the action makes; none while workers of the gang are missing."""
         row, server, mode = self._start_of(action)
         tables = self._known(view)
         job = int(self._windows[agent][row])
         servers = np.flatnonzero(view.partition_of_server == agent)
-        counts = usable_counts(tables, job, servers, mode)
-        return Start(job, place_outwards(tables, job, servers, counts, server, mode))
+        if self.rules.granularity == GANG:
+            counts = usable_counts(tables, job, servers, mode)
+            return [Start(job, place_outwards(tables, job, servers, counts, server, mode))]
+        placed = np.empty(0, dtype=np.int64) if self._begun is None else self._begun.gpus
+        counts = still_usable(tables, job, servers, mode, placed)
+        gang = completed(tables, job, servers, counts, server, mode, placed)
+        if len(placed) + 1 == len(gang):
+            self._begun = None
+            return [Start(job, gang)]
+        self._begun = Begun(row, mode, gang[: len(placed) + 1])
+        return []
 
 
 def _in_order(tables: Tables, servers: IntArray, queue: IntArray) -> IntArray:

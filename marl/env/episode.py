@@ -1,10 +1,11 @@
-"""One episode under way: a simulated run, its views, and the delay gathered since last asked."""
+"""One episode under way: a simulated run, its views, and what was gathered since last asked."""
 
 import numpy as np
 
 from marl.env.delay import accrue_delay, nothing_known
 from marl.env.game import Game
-from sim.arrays import FloatArray
+from marl.env.progress import accrue_progress
+from marl.env.reward import Gathered, nothing_gathered
 from sim.decision import Decision
 from sim.jobs import JobTable
 from sim.kernel.layout import FINISHED
@@ -22,7 +23,8 @@ class Episode:
         self._simulator = game.simulator(jobs)
         self._views = self._simulator.views(NEEDS)
         self._known = nothing_known(len(jobs))
-        self._delay_s = np.zeros(game.partitions)
+        self._known_progress = np.zeros(len(jobs))
+        self._gathered = nothing_gathered(game.partitions)
         self.num_jobs = len(jobs)
         self.rounds = 0
         self.view: ClusterView = self._views.view()
@@ -38,17 +40,22 @@ class Episode:
         self.rounds += 1
         self.view = self._views.view()
 
+    def pause(self, until_s: float) -> None:
+        """Nobody acts now; a decision epoch is due at `until_s` whatever happens."""
+        self._simulator.apply(Decision(wake_s=until_s))
+
     def advance(self) -> bool:
         """Let time pass to the next decision epoch; False at the end."""
         alive = self._simulator.advance()
-        accrue_delay(self._simulator.state, self._known, self._delay_s)
+        accrue_delay(self._simulator.state, self._known, self._gathered.delay_s)
+        accrue_progress(self._simulator.state, self._known_progress, self._gathered.progress)
         self.view = self._views.view()
         return alive
 
-    def take_delay_s(self) -> FloatArray:
-        """(M,) delay gathered in each partition since the last call."""
-        taken = self._delay_s
-        self._delay_s = np.zeros_like(taken)
+    def take(self) -> Gathered:
+        """What was gathered in each partition since the last call."""
+        taken = self._gathered
+        self._gathered = nothing_gathered(len(taken.delay_s))
         return taken
 
     def jct_mean_s(self) -> float:

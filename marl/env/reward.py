@@ -1,8 +1,30 @@
-"""Rewards from delay, blended between an agent's own partition and the team."""
+"""Rewards from what partitions gather, blended between an agent's own and the team's."""
 
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
 
 from sim.arrays import FloatArray
+
+
+class Gathered(NamedTuple):
+    """What M partitions gathered since the last turn."""
+
+    delay_s: FloatArray  # (M,) seconds of delay (`marl.env.delay`)
+    progress: FloatArray  # (M,) jobs' worth of work done (`marl.env.progress`)
+
+
+def nothing_gathered(partitions: int) -> Gathered:
+    """What there is in the beginning."""
+    return Gathered(np.zeros(partitions), np.zeros(partitions))
+
+
+class Reward(Protocol):
+    """Turns what was gathered into rewards."""
+
+    def __call__(self, gathered: Gathered) -> FloatArray:
+        """(M,) rewards."""
 
 
 @dataclass(frozen=True)
@@ -16,9 +38,28 @@ class DelayReward:
     own_weight: float
     scale_s: float
 
-    def __call__(self, delay_s: FloatArray) -> FloatArray:
-        """(M,) rewards for (M,) seconds of delay gathered in each partition."""
-        blended: FloatArray = (
-            self.own_weight * delay_s + (1.0 - self.own_weight) * delay_s.mean()
-        ) / -self.scale_s
-        return blended
+    def __call__(self, gathered: Gathered) -> FloatArray:
+        """(M,) rewards for the seconds of delay gathered in each partition."""
+        return _blended(gathered.delay_s, self.own_weight) / -self.scale_s
+
+
+@dataclass(frozen=True)
+class ProgressReward:
+    """reward_m = (own_weight * own progress_m + (1 - own_weight) * mean progress) / scale_jobs.
+
+    Progress of a job is the share of its work that it has done: each finished job is worth
+    1 / scale_jobs, whenever it finishes, so only the discount says that earlier is better. The
+    form of DL2 (Peng et al., TPDS 2021), whose lab is that of Zhao and Wu.
+    """
+
+    own_weight: float
+    scale_jobs: float
+
+    def __call__(self, gathered: Gathered) -> FloatArray:
+        """(M,) rewards for the progress made in each partition."""
+        return _blended(gathered.progress, self.own_weight) / self.scale_jobs
+
+
+def _blended(each: FloatArray, own_weight: float) -> FloatArray:
+    blended: FloatArray = own_weight * each + (1.0 - own_weight) * each.mean()
+    return blended

@@ -12,7 +12,7 @@ from marl.codec.rounds import CodecRules, Observation, Rounds
 from marl.env.episode import Episode
 from marl.env.game import Game
 from marl.env.legal_actions import LegalActions
-from marl.env.reward import DelayReward
+from marl.env.reward import Reward
 from sim.jobs import JobTable
 
 ROUNDS_PER_JOB = 5.2  # turns: about what an episode takes, measured in the headline setting
@@ -30,6 +30,8 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
 
     Observation: dict of arrays (`Layout.shapes`); `action_mask` is 1 where legal. Action: start
     (job w of the window, server s, exclusive or shared), forward (w, to partition m), or *wait*.
+    With `rules.granularity` worker a start places one worker of a gang, and its agent has further
+    turns until the gang is complete, with no other choice than where its next worker goes.
     Agents take turns at one instant, until all wait; then time passes to the next event. An agent
     whose turn it is not has only *wait* in its mask. An illegal action raises InvalidDecision.
 
@@ -46,7 +48,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         game: Game,
         layout: Layout,
         rules: CodecRules,
-        reward: DelayReward,
+        reward: Reward,
         make_jobs: Callable[[int], JobTable],
         max_rounds: int,
         everyone: bool,
@@ -109,7 +111,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         chosen = {self.possible_agents.index(agent): int(a) for agent, a in actions.items()}
         episode.apply(self._rounds.decide(episode.view, chosen))
         observations = self._to_next_choice(episode)
-        rewards = self.reward(episode.take_delay_s())
+        rewards = self.reward(episode.take())
         over = episode.over
         cut = not over and episode.rounds >= self._most_rounds
         infos: Infos = {agent: {} for agent in agents}
@@ -127,11 +129,17 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         )
 
     def _to_next_choice(self, episode: Episode) -> dict[str, Observation]:
-        """Let time pass until somebody has a choice; the observations there."""
+        """Let time pass until somebody has a choice; the observations there, none at the end."""
         while True:
-            seen = self._rounds.observe(episode.view, everyone=self._everyone)
-            if any(o["action_mask"][:-1].any() for o in seen.values()) or not episode.advance():
-                return self._named(seen)
+            until_s = self._rounds.pause_s(episode.view)
+            if until_s is None:
+                seen = self._rounds.observe(episode.view, everyone=self._everyone)
+                if any(o["action_mask"][:-1].any() for o in seen.values()):
+                    return self._named(seen)
+            else:
+                episode.pause(until_s)
+            if not episode.advance():
+                return {}
             self._rounds.open()
 
     def _named(self, seen: dict[int, Observation]) -> dict[str, Observation]:

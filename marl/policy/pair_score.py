@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gnn.batch import ClusterBatch
-from gnn.encoder import HierarchicalEncoder
+from gnn.base import Encoder
+from gnn.batch import ClusterBatch, Links
 from marl.codec.candidates import MODES
 from marl.codec.layout import (
     CONTEXT_FEATURES,
@@ -18,6 +18,8 @@ from marl.codec.layout import (
 from marl.policy.heads import JointScore, two_layers
 from marl.policy.linear_prior import LinearPrior
 
+OF_OTHERS = (5, 6)  # first and last column of the context that speaks of other partitions
+OWN_CONTEXT = CONTEXT_FEATURES - 2
 MASKED = -1e9  # not -inf: entropies and divergences stay finite
 
 
@@ -46,7 +48,7 @@ class PairScorePolicy(nn.Module):
 
     .. math:: s_{jsm} = q_j \cdot W_m e_s / \sqrt{H} + f(x_{jsm}, x_j, z)
 
-    with q the query of job j, e_s the server's embedding from the hierarchical encoder, x the
+    with q the query of job j, e_s the server's embedding from the encoder, x the
     features of the observation and z the state (partition embedding, own context, mean of peers).
     Forwards and *wait* have scores of their own; one masked categorical covers all. No weight
     depends on the number of servers, jobs or agents. The critic reads z.
@@ -60,12 +62,19 @@ class PairScorePolicy(nn.Module):
     """
 
     def __init__(
-        self, *, encoder: HierarchicalEncoder, num_racks: int, hidden: int, prior_scale: float
+        self,
+        *,
+        encoder: Encoder,
+        num_racks: int,
+        hidden: int,
+        prior_scale: float,
+        own_critic: bool = False,
     ) -> None:
         """`hidden`: width of the heads; `num_racks`: racks a partition can have.
 
         With `prior_scale` above 0 that times the linear score is added to all scores, and the
-        network's own begin at zero: it learns what to add.
+        network's own begin at zero: it learns what to add. With `own_critic` the critic is not
+        shown what the state says of other partitions.
         """
         super().__init__()
         self.prior = LinearPrior() if prior_scale > 0.0 else None
@@ -83,7 +92,8 @@ class PairScorePolicy(nn.Module):
             pair=FORWARD_FEATURES + PEER_FEATURES, row=JOB_FEATURES, state=state, hidden=hidden
         )
         self.wait = two_layers(state, hidden, 1)
-        self.value = two_layers(state, hidden, 1)
+        self.own_critic = own_critic
+        self.value = two_layers(width + OWN_CONTEXT if own_critic else state, hidden, 1)
         if self.prior is not None:
             last = (self.key, self.start.score, self.forward_to.score, self.wait[-1])
             for weights in (each for layer in last for each in layer.parameters()):
@@ -123,6 +133,7 @@ class PairScorePolicy(nn.Module):
                 server_mask=servers[..., 0] > 0,
                 server_rack=observation["server_rack"],
                 num_racks=self.num_racks,
+                links=_links(observation, gpus.shape[2]),
             )
         )
         peers = observation["peers"]
@@ -133,5 +144,22 @@ class PairScorePolicy(nn.Module):
 
     def values(self, state: Tensor) -> Tensor:
         """(B,) the critic's judgement."""
-        value: Tensor = self.value(state).squeeze(-1)
+        value: Tensor = self.value(self._own(state) if self.own_critic else state).squeeze(-1)
         return value
+
+    def _own(self, state: Tensor) -> Tensor:
+        """What the state (B, state_dim) says of the own partition."""
+        cluster, context, _ = state.split(
+            [self.encoder.hidden_dim, CONTEXT_FEATURES, PEER_FEATURES], -1
+        )
+        first, last = OF_OTHERS
+        return torch.cat([cluster, context[..., :first], context[..., last + 1 :]], -1)
+
+
+def _links(observation: dict[str, Tensor], num_gpus: int) -> Links | None:
+    """The links that the observation holds, if it holds any."""
+    ends = observation.get("link_ends")
+    if ends is None:
+        return None
+    hubs = max(int(ends.max()) + 1 - num_gpus, 0)
+    return Links(ends.long(), observation["link_edges"], hubs, observation["server_links"])

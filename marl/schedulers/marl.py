@@ -27,7 +27,8 @@ class MarlScheduler:
     Reinforcement Learning" (IEEE TNSM 2021/22), rebuilt in its spirit: several schedulers own a
     partition each, place jobs on it or forward them, sharing is allowed, jobs are not migrated.
     What the paper leaves open and was chosen here: gangs are placed whole, outwards from the
-    chosen server; whole jobs are forwarded while they wait; peers are seen as one row each.
+    chosen server, or worker by worker, as the policy's rules say; whole jobs are forwarded while
+    they wait; peers are seen as one row each.
     """
 
     name = "marl"
@@ -63,6 +64,9 @@ class MarlScheduler:
         policy, rounds = self._ready(view)
         if not self._again:
             rounds.open()
+            until_s = rounds.pause_s(view)
+            if until_s is not None:
+                return Decision(wake_s=until_s)
         seen = rounds.observe(view, everyone=False)
         self._again = bool(seen)
         if not seen:
@@ -105,5 +109,9 @@ class MarlScheduler:
 
 def _layout(view: ClusterView, rules: CodecRules) -> Layout:
     return layout_for(
-        view.topology, np.asarray(view.partition_of_server), rules.window, view.num_partitions
+        view.topology,
+        np.asarray(view.partition_of_server),
+        rules.window,
+        view.num_partitions,
+        rules.links,
     )

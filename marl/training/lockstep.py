@@ -21,7 +21,7 @@ class _Player:
 
     def __init__(self, simulator: Simulator, rules: CodecRules) -> None:
         partitions = simulator.partition_of_server
-        layout = layout_for(simulator.topology, partitions, rules.window, 0)
+        layout = layout_for(simulator.topology, partitions, rules.window, 0, rules.links)
         self.simulator = simulator
         self._views = simulator.views(NEEDS)
         self._rounds = Rounds(layout=layout, rules=rules)
@@ -51,7 +51,11 @@ class _Player:
         while self.simulator.advance():
             self._view = self._views.view()
             self._rounds.open()
-            if self._to_turn():
+            until_s = self._rounds.pause_s(self._view)
+            if until_s is not None:
+                self.decisions += 1
+                self._apply(Decision(wake_s=until_s))
+            elif self._to_turn():
                 return True
         return False
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from marl.codec.layout import Layout, layout_for
 from marl.codec.rounds import CodecRules
 from marl.env.game import Game
-from marl.env.reward import DelayReward
+from marl.env.reward import Reward
 from marl.env.scheduling_env import SchedulingEnv
 from marl.training.windows import Windows
+from sim.physics.no_interference import NoInterference
 
 
 @dataclass(frozen=True)
@@ -16,15 +17,15 @@ class Plan:
 
     game: Game
     rules: CodecRules
-    reward: DelayReward
+    reward: Reward
     windows: Windows
     max_rounds: int
 
     @property
     def layout(self) -> Layout:
         """Padded sizes of observations."""
-        game = self.game
-        return layout_for(game.topology, game.partition_of_server, self.rules.window, 0)
+        game, rules = self.game, self.rules
+        return layout_for(game.topology, game.partition_of_server, rules.window, 0, rules.links)
 
     def env(self) -> SchedulingEnv:
         """A training environment: agents without a choice do not observe."""
@@ -42,3 +43,10 @@ class Plan:
 def on_learned_physics(game: Game) -> Game:
     """The game with what agents are told as what happens: rewards come from the learned model."""
     return replace(game, physics=game.belief)
+
+
+def without_interference(game: Game) -> Game:
+    """The game in which co-location costs nothing, whatever agents are told: an ablation."""
+    none = NoInterference().pair_table(game.physics.catalogue)
+    pairs = replace(none, feasible=game.physics.pairs.feasible)
+    return replace(game, physics=replace(game.physics, pairs=pairs))

@@ -59,7 +59,11 @@ def _check_kinds(values: PolicySpec | CodecRules) -> None:
     for field in fields(values):
         value = getattr(values, field.name)
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        fits = {bool: isinstance(value, bool), int: type(value) is int and value >= 1}
+        fits = {
+            bool: isinstance(value, bool),
+            int: type(value) is int and value >= 1,
+            str: isinstance(value, str),  # the description itself knows the names
+        }
         if not fits.get(cast(type, field.type), number):
             kind = getattr(field.type, "__name__", field.type)
             raise ValueError(f"{field.name} is {value!r}, it must be a valid {kind}")

@@ -96,7 +96,7 @@ def test_permuting_gpus_changes_nothing(make_encoder, irregular) -> None:
 def test_permuting_partitions_permutes_them(make_encoder, irregular) -> None:
     encoder, batch = make_encoder(), irregular()
     order = torch.tensor([2, 0, 1])
-    got = encoder(ClusterBatch(*(t[order] for t in batch[:-1]), num_racks=batch.num_racks))
+    got = encoder(ClusterBatch(*(t[order] for t in batch[:5]), num_racks=batch.num_racks))
     assert_same(got, Embeddings(*(t[order] for t in encoder(batch))))
 
 

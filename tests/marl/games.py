@@ -11,7 +11,7 @@ import yaml
 from marl.codec.layout import layout_for
 from marl.codec.rounds import CodecRules, Observation
 from marl.env.game import Game
-from marl.env.reward import DelayReward
+from marl.env.reward import DelayReward, Reward
 from marl.env.scheduling_env import SchedulingEnv
 from marl.training.spec import PpoSpec
 from sim.arrays import FloatArray
@@ -114,12 +114,13 @@ def env_of(
     scale_s: float = 1000.0,
     rules: CodecRules = RULES,
     max_rounds: int = 100_000,
+    reward: Reward | None = None,
 ) -> SchedulingEnv:
     return SchedulingEnv(
         game=game,
         layout=layout_for(game.topology, game.partition_of_server, rules.window, 0),
         rules=rules,
-        reward=DelayReward(own_weight=own_weight, scale_s=scale_s),
+        reward=reward or DelayReward(own_weight=own_weight, scale_s=scale_s),
         make_jobs=make_jobs,
         max_rounds=max_rounds,
         everyone=everyone,

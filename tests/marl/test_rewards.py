@@ -1,11 +1,14 @@
 """Rewards add up to what is reported: total JCT beyond total work."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from marl.env.reward import DelayReward
+from marl.env.reward import DelayReward, Gathered, ProgressReward
 from marl.env.scheduling_env import SchedulingEnv
 from sim.jobs import JobTable
+from sim.traits import COMPLETED, NEVER_S, Fates
 from tests.marl.games import (
     MIXED_JOBS,
     RandomJobs,
@@ -13,6 +16,7 @@ from tests.marl.games import (
     env_of,
     game_of,
     mixed_game,
+    rollout,
     total_rewards,
 )
 from tests.sim.worlds import Job, cluster, job_table, physics_of
@@ -95,10 +99,10 @@ def test_delay_counts_where_the_job_is():
 
 
 def test_own_weight_moves_shares_not_the_sum():
-    delay_s = np.array([30.0, 0.0, 6.0])
-    assert DelayReward(own_weight=1.0, scale_s=2.0)(delay_s).tolist() == [-15.0, 0.0, -3.0]
-    assert DelayReward(own_weight=0.0, scale_s=2.0)(delay_s).tolist() == [-6.0, -6.0, -6.0]
-    assert DelayReward(own_weight=0.5, scale_s=2.0)(delay_s).tolist() == [-10.5, -3.0, -4.5]
+    delay = Gathered(delay_s=np.array([30.0, 0.0, 6.0]), progress=np.zeros(3))
+    assert DelayReward(own_weight=1.0, scale_s=2.0)(delay).tolist() == [-15.0, 0.0, -3.0]
+    assert DelayReward(own_weight=0.0, scale_s=2.0)(delay).tolist() == [-6.0, -6.0, -6.0]
+    assert DelayReward(own_weight=0.5, scale_s=2.0)(delay).tolist() == [-10.5, -3.0, -4.5]
 
 
 def test_a_cut_episode_is_truncated_and_keeps_its_rewards_so_far():
@@ -115,3 +119,38 @@ def test_a_cut_episode_is_truncated_and_keeps_its_rewards_so_far():
     assert set(cut.values()) == {True}
     assert set(ended.values()) == {False}
     assert set(observations) == set(env.possible_agents)
+
+
+@pytest.mark.parametrize("own_weight", [0.0, 0.5, 1.0])
+def test_progress_adds_up_to_the_finished_jobs(own_weight: float):
+    reward = ProgressReward(own_weight=own_weight, scale_jobs=4.0)
+    jobs = RandomJobs(count=40, partitions=2, most_gpus=3, span_s=3000.0)
+    env = env_of(mixed_game(2), jobs, reward=reward)
+    for seed in range(3):
+        returns, _ = wander(env, seed)
+        assert returns.sum() == pytest.approx(40 / 4.0, rel=1e-12)
+        if own_weight == 0.0:
+            assert np.ptp(returns) < 1e-9
+
+
+def test_progress_is_the_share_of_the_work_done_since_the_last_turn():
+    # One GPU. A (10 s of work) runs 0-10. B (4 s) comes at 5, when A has done half, and runs 10-14;
+    # C (1 s) comes at 12, when B has done half.
+    topology = cluster(1, 1)
+    game = game_of(topology, 1, physics=physics_of(topology), max_tenants=1)
+    trace = job_table([Job(0, 1, 10), Job(5, 1, 4), Job(12, 1, 1)])
+    env = env_of(game, lambda _: trace, reward=ProgressReward(own_weight=1.0, scale_jobs=1.0))
+    steps = rollout(env, lambda _, o: int(np.argmax(o["action_mask"])), 0)
+    # Who acts at 0 starts A; nobody can at 5 nor at 12; at 10 B, at 14 C is started.
+    assert [rewards["agent_0"] for rewards, _ in steps] == pytest.approx([1.0, 1.0, 1.0])
+
+
+def test_a_withdrawn_job_is_worth_what_it_had_done():
+    # One GPU. A (10 s of work) runs from 0 until its user gives up at 4; B (5 s) runs 4-9.
+    topology = cluster(1, 1)
+    game = game_of(topology, 1, physics=physics_of(topology), max_tenants=1)
+    fates = Fates(outcome=np.full(2, COMPLETED), withdraw_s=np.array([4.0, NEVER_S]))
+    trace = replace(job_table([Job(0, 1, 10, 1), Job(0, 1, 5)]), fates=fates)
+    env = env_of(game, lambda _: trace, reward=ProgressReward(own_weight=1.0, scale_jobs=1.0))
+    returns, _ = total_rewards(env, lambda _, o: int(np.argmax(o["action_mask"])), 0)
+    assert returns.sum() == pytest.approx(0.4 + 1.0)

@@ -1,0 +1,13 @@
+"""Agents that may send jobs to other partitions but know nothing of them: an ablation."""
+
+from marl.codec.observe import Canvas
+from marl.codec.rows import hide_others
+
+# What a forward's row says of the target: fits there now, load, shorter work ahead, waits, starts.
+OF_OTHERS = [1, 2, 3, 6, 7]
+
+
+def hide_peers(own: int, seen: Canvas) -> None:
+    """Leave of other partitions that jobs may be sent there, and no more."""
+    hide_others(own, seen.peers, seen.context)
+    seen.forwards[:, :, OF_OTHERS] = 0.0

@@ -1,0 +1,41 @@
+"""What an agent is told of links: the graphs inside its servers, the loads of NICs and uplinks."""
+
+import numpy as np
+import numpy.typing as npt
+
+from marl.codec.inside_graph import NO_EDGE, inside_graph
+from marl.codec.layout import Layout
+from marl.codec.link_loads import link_loads
+from marl.codec.tables import Tables
+from sim.arrays import IntArray
+from sim.view import ClusterView
+
+USUAL_GBPS = 10.0  # of a NIC and of an uplink; their rates count as 0
+
+
+class LinkSight:
+    """The part of observations that only an encoder of links asks for; see `Layout.link_shapes`."""
+
+    def __init__(self, view: ClusterView, layout: Layout) -> None:
+        """Read the graphs of one run's cluster."""
+        self._graph = inside_graph(view.topology)
+        self._shapes = layout.link_shapes()
+        uplink_gbps = view.topology.uplink_gbps[view.topology.server_rack]
+        rates = np.stack([view.topology.nic_gbps, uplink_gbps], 1)
+        self._rates = np.log(rates / USUAL_GBPS) / 4.0  # (S, 2)
+
+    def observe(
+        self, view: ClusterView, tables: Tables, servers: IntArray
+    ) -> dict[str, npt.NDArray[np.float32]]:
+        """The arrays for the agent that owns `servers`; a server that is away is padding."""
+        held = np.ascontiguousarray(view.jobs.held)
+        nic, uplink = link_loads(tables, view.running, view.placed, view.slot, held)
+        seen = {key: np.zeros(shape, np.float32) for key, shape in self._shapes.items()}
+        seen["link_ends"][:] = NO_EDGE
+        up = np.flatnonzero(np.asarray(view.server_closed)[servers] == 0)
+        here = servers[up]
+        seen["link_ends"][up] = self._graph.ends[here]
+        seen["link_edges"][up] = self._graph.features[here]
+        loads = np.stack([nic[here], uplink[view.topology.server_rack[here]]], 1)
+        seen["server_links"][up] = np.concatenate([self._rates[here], loads], 1)
+        return seen

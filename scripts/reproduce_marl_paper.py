@@ -1,0 +1,84 @@
+"""Zhao and Wu's setting: `python scripts/reproduce.py experiment=marl_paper`.
+
+Trains the agents that have no policy yet, each by `train.py` in a process of its own, then runs the
+experiment's league. Finished policies and runs are kept, so the same command goes on.
+"""
+
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from launch import Launch
+from launch_errors import ConfigError
+from reproduce import run_league
+from reproduce_plan import Cell
+
+from sim.errors import GpuYardError
+
+log = logging.getLogger(__name__)
+
+TRAINED, POLICY, DONE = "trained", "policy", "trained_by.json"
+KEYS = ("folder", "overrides", "quick")
+PROGRAM = Path(__file__).with_name("train.py")
+
+
+def run(launch: Launch) -> None:
+    """Train what is missing, then play and compare.
+
+    Raises:
+        GpuYardError: the node is wrong, or a training or a run failed.
+    """
+    debug = HydraConfig.get().runtime.choices["debug"]
+    told: Mapping[str, Any] = launch.config["reproduce"]["policies"]
+    folders = {
+        name: _policy(launch.folder / TRAINED / name, name, each, debug)
+        for name, each in told.items()
+    }
+    run_league(launch, partial(_with_policies, folders))
+
+
+def _policy(folder: Path, name: str, told: Mapping[str, Any], debug: str | None) -> str:
+    """The policy folder of one entry, trained if there is none by the same words."""
+    if set(told) != set(KEYS):
+        raise ConfigError(f"reproduce.policies.{name} has {list(told)}; it needs {KEYS}")
+    if told["folder"] is not None:
+        return str(told["folder"])
+    words = [*told["overrides"], *(told["quick"] if debug else [])]
+    done, text = folder / DONE, json.dumps(words)
+    if not (done.is_file() and done.read_text("utf-8") == text):
+        done.unlink(missing_ok=True)
+        _train(name, words, folder)
+        done.write_text(text, encoding="utf-8")
+    return str(folder / POLICY)
+
+
+def _train(name: str, words: list[str], folder: Path) -> None:
+    """Run `train.py`; a training that was interrupted goes on."""
+    log.info("training %s in %s", name, folder)
+    own = [f"hydra.run.dir='{folder}'", "resume=auto"]
+    status = subprocess.run([sys.executable, str(PROGRAM), *words, *own], check=False).returncode
+    if status != 0:
+        raise GpuYardError(
+            f"reproduce.policies.{name}: train.py {' '.join(words)} ended with status {status}; "
+            f"what it said is above, its log in {folder}"
+        )
+
+
+def _with_policies(folders: Mapping[str, str], cell: Cell) -> Cell:
+    """The cell, whose line-up names the policies' folders."""
+    entries = [_entry(entry, folders) for entry in cell.config["lineup"]["entries"]]
+    return replace(cell, config={**cell.config, "lineup": {"entries": entries}})
+
+
+def _entry(entry: Mapping[str, Any], folders: Mapping[str, str]) -> dict[str, Any]:
+    """An entry that is called like a policy gets its folder."""
+    folder = folders.get(str(entry.get("name")))
+    words = [] if folder is None else [f"scheduler.checkpoint='{folder}'"]
+    return {**entry, "overrides": [*entry["overrides"], *words]}

@@ -1,0 +1,145 @@
+"""The encoder of links: its messages against PyG's, and how far a change of an edge reaches."""
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric.nn import GINEConv
+
+from gnn.batch import ClusterBatch, Links
+from gnn.edge_update import EdgeUpdate
+from gnn.linked import LinkedEncoder
+from gnn.scatter import ScatterTree
+
+NVLINK = 3  # edge of the ring below between GPUs 0 and 2
+
+
+@pytest.fixture
+def encoder() -> LinkedEncoder:
+    return LinkedEncoder(
+        gpu_features=5, server_features=4, edge_features=2, link_features=3, gpu_dim=6,
+        hidden_dim=8, rounds=1, inner_rounds=1,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def batch(regular) -> ClusterBatch:
+    """Two partitions of 2 x 2 servers: GPUs 0, 1 below hub 4, GPUs 2, 3 below hub 5, one NVLink."""
+    plain = regular(parts=2, racks=2, per_rack=2, gpus=4)
+    ends = torch.tensor([[0, 4], [1, 4], [2, 5], [0, 2], [3, 5], [4, 5], [-1, -1]])
+    return plain._replace(
+        links=Links(
+            ends.expand(2, 4, -1, -1).clone(),
+            torch.randn(2, 4, len(ends), 2),
+            2,
+            torch.randn(2, 4, 3),
+        )
+    )
+
+
+def reference(update: EdgeUpdate, state, edge_index, x_edge):
+    """The same step by PyG's GINE, which has a sum where ours has a mean, and no own term."""
+    as_it_is = nn.Linear(state.shape[1], state.shape[1], bias=False)
+    gine = GINEConv(as_it_is, eps=-1.0, edge_dim=x_edge.shape[1], aggr="mean")
+    nn.init.eye_(as_it_is.weight)
+    gine.lin = update.of_edge
+    heard = gine(update.of_node(state), edge_index, x_edge)
+    return torch.relu(update.own(state) + heard)
+
+
+def test_an_update_equals_pygs_operator() -> None:
+    update = EdgeUpdate(own_dim=4, edge_dim=3, out_dim=4)
+    state, x_edge = torch.randn(9, 4), torch.randn(20, 3)
+    edge_index = torch.randint(0, 9, (2, 20))
+    got = update(state, edge_index, x_edge)
+    torch.testing.assert_close(got, reference(update, state, edge_index, x_edge))
+
+
+def test_follows_the_equations_node_by_node(encoder, batch) -> None:
+    (update,) = encoder.inside
+    with torch.no_grad():
+        got = encoder.read_servers(batch)[1, 2]
+        x = torch.relu(encoder.gpu(batch.x_gpu[1, 2]))
+        state = [*x, torch.zeros(6), torch.zeros(6)]
+        heard = {node: [] for node in range(6)}
+        for (one, two), edge in zip(
+            batch.links.edge_ends[1, 2].tolist(), batch.links.x_edge[1, 2], strict=True
+        ):
+            for start, end in ((one, two), (two, one)):
+                if start >= 0:
+                    message = update.of_node.weight @ state[start] + update.of_edge(edge)
+                    heard[end].append(torch.relu(message))
+        after = [
+            torch.relu(update.own(state[gpu]) + torch.stack(heard[gpu]).mean(0)) for gpu in range(4)
+        ]
+        want = torch.cat([torch.stack(after).mean(0), torch.stack(after).amax(0)])
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_a_changed_nvlink_is_read_in_its_server_alone(encoder, batch) -> None:
+    links = batch.links._replace(x_edge=batch.links.x_edge.clone())
+    links.x_edge[0, 1, NVLINK] += 3.0
+    changed = batch._replace(links=links)
+    read = encoder.read_servers(changed) != encoder.read_servers(batch)
+    assert read.any(-1).nonzero().tolist() == [[0, 1]]
+    # By way of racks and cluster the other servers of the partition hear of it, no other partition.
+    moved = (encoder(changed).server != encoder(batch).server).any(-1)
+    assert moved.tolist() == [[True] * 4, [False] * 4]
+
+
+def test_one_update_carries_a_gpu_along_its_own_edges_only(encoder, batch) -> None:
+    x_gpu = batch.x_gpu.clone().requires_grad_()
+    links = batch.links
+    edges_of = {0: {0, 2}, 1: {1}, 2: {0, 2}, 3: {3}}  # GPUs one step away, itself included
+    seen = batch._replace(x_gpu=x_gpu)
+    states = encoder._states(x_gpu.flatten(0, 1), seen, links, ScatterTree.of(seen))
+    for gpu, near in edges_of.items():
+        (grad,) = torch.autograd.grad((states[3, gpu] * torch.randn(6)).sum(), x_gpu,
+                                      retain_graph=True)  # fmt: skip
+        heard = {(p, s, k) for p, s, k in grad.any(-1).nonzero().tolist()}
+        assert heard <= {(0, 3, k) for k in near}
+        assert (0, 3, gpu) in heard
+
+
+def test_the_order_and_the_direction_of_edges_do_not_matter(encoder, batch) -> None:
+    order = torch.randperm(7)
+    links = batch.links._replace(
+        edge_ends=batch.links.edge_ends[:, :, order].flip(-1),
+        x_edge=batch.links.x_edge[:, :, order],
+    )
+    got = encoder(batch._replace(links=links))
+    torch.testing.assert_close(tuple(got), tuple(encoder(batch)), rtol=1e-5, atol=1e-5)
+
+
+def test_an_edge_to_a_gpu_that_is_not_there_is_none(encoder, batch) -> None:
+    gone = batch.gpu_mask.clone()
+    gone[:, :, 2] = False
+    without = batch.links.edge_ends.clone()
+    without[(without == 2).any(-1)] = -1
+    want = encoder(batch._replace(gpu_mask=gone, links=batch.links._replace(edge_ends=without)))
+    got = encoder(batch._replace(gpu_mask=gone))
+    torch.testing.assert_close(tuple(got), tuple(want), rtol=1e-5, atol=1e-5)
+
+
+def test_a_load_of_a_link_reaches_its_servers_embedding(encoder, batch) -> None:
+    links = batch.links._replace(x_link=batch.links.x_link.clone())
+    links.x_link[0, 1] += 1.0
+    got = encoder(batch._replace(links=links))
+    assert not torch.equal(got.server[0, 1], encoder(batch).server[0, 1])
+    assert torch.equal(got.server[1], encoder(batch).server[1])
+
+
+def test_a_batch_without_links_is_refused(encoder, batch) -> None:
+    with pytest.raises(ValueError, match="the batch has no links"):
+        encoder(batch._replace(links=None))
+
+
+def test_a_wrong_width_of_links_is_named(encoder, batch) -> None:
+    links = batch.links._replace(x_link=batch.links.x_link[..., :2])
+    with pytest.raises(ValueError, match=r"2 edge and 2 link features.*link_features=3"):
+        encoder(batch._replace(links=links))
+
+
+def test_fewer_than_one_update_inside_is_named() -> None:
+    with pytest.raises(ValueError, match=r"encoder\.inner_rounds is 0"):
+        LinkedEncoder(gpu_features=1, server_features=1, edge_features=1, link_features=1,
+                      gpu_dim=1, hidden_dim=1, rounds=1, inner_rounds=0)  # fmt: skip

@@ -1,0 +1,133 @@
+"""What the arms of the ablations are told, and nothing else."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from marl.codec.rounds import Observation
+from marl.codec.stack import stack
+from marl.policy.build import ENCODERS, PolicySpec, build_policy, encoder_name
+from marl.training.plan import without_interference
+from marl.training.policy_file import PolicyFileError, load_policy, read_spec, save_policy
+from sim.jobs import JobTable
+from tests.marl.games import CONF, MIXED_JOBS, RULES, any_legal, env_of, mixed_game
+from tests.sim.worlds import Job, job_table
+
+SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
+OWN = [Job(0, 2, 500, 500, 0, 0), Job(0, 4, 300, 300, 1, 0), Job(0, 1, 900, 900, 2, 0)]
+OTHERS = [Job(0, gang, 700, 700, gang, 1) for gang in (1, 2, 3)]
+
+
+def first_seen(jobs: JobTable, **rules: bool) -> Observation:
+    """By the agent of partition 0, at time 0."""
+    given = replace(RULES, only_placeable=False, **rules)
+    env = env_of(mixed_game(), lambda _: jobs, everyone=True, rules=given)
+    return env.reset(seed=0)[0][env.possible_agents[0]]
+
+
+def test_a_blind_agent_sees_nothing_of_others_but_that_jobs_may_go_there():
+    quiet, busy = (first_seen(job_table(jobs), blind_peers=True) for jobs in (OWN, [*OWN, *OTHERS]))
+    assert all(np.array_equal(quiet[key], busy[key]) for key in quiet)
+    seeing = first_seen(job_table([*OWN, *OTHERS]))
+    assert np.array_equal(busy["action_mask"], seeing["action_mask"])
+    assert busy["forwards"][:3, 1, 0].all()  # legal
+    for column in (4, 5):  # shorter work ahead at home, hops left
+        assert np.array_equal(busy["forwards"][..., column], seeing["forwards"][..., column])
+    assert not busy["forwards"][..., [1, 2, 3, 6, 7]].any()
+    assert np.flatnonzero(busy["peers"].any(axis=1)).tolist() == [0]
+
+
+def test_blind_agents_still_forward():
+    env = env_of(mixed_game(), MIXED_JOBS, rules=replace(RULES, blind_peers=True))
+    rng, sent = np.random.default_rng(0), 0
+    observations, _ = env.reset(seed=3)
+    while env.agents:
+        actions = {a: any_legal(rng, o) for a, o in observations.items()}
+        sent += sum(env.layout.starts <= a < env.layout.wait for a in actions.values())
+        observations = env.step(actions)[0]
+    assert sent > 0
+
+
+def test_with_no_forwards_allowed_none_is_legal():
+    env = env_of(mixed_game(max_forwards=0), MIXED_JOBS)
+    rng = np.random.default_rng(0)
+    observations, _ = env.reset(seed=3)
+    while env.agents:
+        for seen in observations.values():
+            assert not seen["action_mask"][env.layout.starts : -1].any()
+        observations = env.step({a: any_legal(rng, o) for a, o in observations.items()})[0]
+
+
+@pytest.mark.parametrize("critic", ["own", "shared"])
+def test_only_a_shared_critic_hears_of_others(critic: str):
+    torch.manual_seed(0)
+    policy = build_policy(replace(SPEC, critic=critic), 2)
+    seen = [first_seen(job_table(jobs)) for jobs in (OWN, [*OWN, *OTHERS])]
+    with torch.no_grad():
+        scores = policy(stack(seen))
+        quiet, busy = policy.values(scores.state).tolist()
+    assert (quiet == busy) == (critic == "own")
+    assert not torch.equal(scores.logits[0], scores.logits[1])  # what acts sees the same as ever
+
+
+def test_without_interference_neighbours_cost_nothing_and_memory_stays():
+    game = mixed_game()
+    free = without_interference(game)
+    assert (free.physics.pairs.slowdown == 1.0).all()
+    assert np.array_equal(free.physics.pairs.feasible, game.physics.pairs.feasible)
+    assert free.belief is game.belief
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_every_encoder_is_found_by_its_class_and_kept_by_a_file(name: str, tmp_path: Path):
+    found = ENCODERS[name]
+    assert encoder_name(f"{found.__module__}.{found.__qualname__}") == name
+    spec = replace(SPEC, encoder=name, critic="own")
+    policy = build_policy(spec, 2)
+    save_policy(tmp_path, policy, spec, replace(RULES, links=spec.reads_links))
+    loaded, again, _ = load_policy(tmp_path, 2)
+    assert again == spec
+    assert type(loaded.encoder) is found
+    for key, weights in policy.state_dict().items():
+        assert torch.equal(weights, loaded.state_dict()[key])
+
+
+def test_every_encoder_of_the_configuration_is_known_by_the_name_of_its_file():
+    for path in (CONF / "encoder").glob("*.yaml"):
+        told = yaml.safe_load(path.read_text())
+        name = encoder_name(told["_target_"])
+        sizes = {key: value for key, value in told.items() if not key.startswith("_")}
+        spec = PolicySpec(**sizes, encoder=name, head_dim=4, prior_scale=0.0)
+        assert name == path.stem
+        assert build_policy(spec, 2).encoder.hidden_dim == told["hidden_dim"]
+
+
+def test_a_class_that_files_do_not_know_is_refused():
+    with pytest.raises(ValueError, match=r"os\.system.*use encoder=hierarchical"):
+        encoder_name("os.system")
+
+
+def test_a_file_of_before_has_the_encoder_and_critic_of_before(tmp_path: Path):
+    save_policy(tmp_path, build_policy(SPEC, 2), SPEC, RULES)
+    path = tmp_path / "policy.json"
+    content = json.loads(path.read_text())
+    for key in ("encoder", "inner_rounds", "critic"):
+        del content["policy"][key]
+    path.write_text(json.dumps(content))
+    assert read_spec(tmp_path) == (SPEC, RULES)
+
+
+@pytest.mark.parametrize("key", ["encoder", "critic"])
+def test_a_file_with_an_unknown_name_is_refused(key: str, tmp_path: Path):
+    save_policy(tmp_path, build_policy(SPEC, 2), SPEC, RULES)
+    path = tmp_path / "policy.json"
+    content = json.loads(path.read_text())
+    content["policy"][key] = "os.system"
+    path.write_text(json.dumps(content))
+    with pytest.raises(PolicyFileError, match=rf"{key} is 'os.system'; it must be one of"):
+        read_spec(tmp_path)

@@ -1,0 +1,124 @@
+"""Agents that act at the ends of intervals only."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from marl.codec.clock import IntervalClock
+from marl.codec.rounds import WORKER, CodecRules
+from marl.policy.build import build_policy
+from marl.schedulers.marl import MarlScheduler
+from marl.training.policy_file import PolicyFileError, load_policy, read_spec, save_policy
+from marl.training.warm_start import greedy
+from sim.simulator import simulate
+from tests.marl.games import MIXED_JOBS, RULES, env_of, game_of, mixed_game
+from tests.marl.test_lockstep import SPEC, events
+from tests.sim.worlds import Job, cluster, job_table, physics_of
+
+EVERY_TEN = replace(RULES, interval_s=10.0)
+#  one GPU a partition, in one partition of two GPUs
+JOBS = [Job(0, 1, 14), Job(3, 1, 2), Job(4, 1, 5), Job(20, 1, 3)]
+
+
+def one_server():
+    topology = cluster(1, 2)
+    return game_of(topology, 1, physics=physics_of(topology), max_tenants=1)
+
+
+def test_an_event_waits_for_the_end_of_its_interval():
+    clock = IntervalClock(10.0)
+    assert clock.pause_s(0.0) is None  # a multiple itself
+    assert clock.pause_s(3.0) == 10.0
+    assert clock.pause_s(7.5) == 10.0
+    assert clock.pause_s(10.0) is None
+    assert clock.pause_s(10.0) is None  # the next turn of the same instant
+    assert clock.pause_s(24.0) == 30.0  # nothing happened between 10 and 24
+
+
+def test_rounding_puts_nothing_off_twice():
+    clock = IntervalClock(0.1)
+    due_s = clock.pause_s(0.25)
+    assert due_s == 3 * 0.1  # 0.30000000000000004, which over 0.1 is above 3
+    assert clock.pause_s(due_s) is None
+
+
+def test_without_an_interval_agents_always_act():
+    assert all(IntervalClock(0.0).pause_s(now_s) is None for now_s in (0.0, 0.1, 7.0))
+
+
+def first_legal(rules: CodecRules) -> dict[str, float]:
+    """When the jobs start and finish if agents take the first legal action."""
+    game = one_server()
+    env = env_of(game, lambda _: job_table(JOBS), rules=rules)
+    observations, _ = env.reset(seed=0)
+    state = env._episode._simulator.state
+    while env.agents:
+        chosen = {a: int(np.argmax(o["action_mask"])) for a, o in observations.items()}
+        observations, *_ = env.step(chosen)
+    return {key: state.job[key].tolist() for key in ("first_start_s", "finish_s")}
+
+
+def test_the_timeline_of_an_interval_clock():
+    # Every 10 s. GPUs a, b: A 0-14 on a. B (at 3) and C (at 4) come while b is empty but wait for
+    # 10: B, the shorter, takes b 10-12; C has no GPU until 12, which counts at 20: C 20-25 with
+    # D, which comes at 20 itself, on the other GPU 20-23. Completions are exact.
+    found = first_legal(EVERY_TEN)
+    assert found["first_start_s"] == [0.0, 10.0, 20.0, 20.0]
+    assert found["finish_s"] == [14.0, 12.0, 25.0, 23.0]
+    # At every event: B 3-5, C 5-10, D 20-23.
+    assert first_legal(RULES)["first_start_s"] == [0.0, 3.0, 5.0, 20.0]
+
+
+def policy_in(folder, rules: CodecRules) -> MarlScheduler:
+    torch.manual_seed(1)
+    policy = build_policy(SPEC, 2)
+    with torch.no_grad():
+        for weights in policy.parameters():
+            weights.normal_(0.0, 0.5)
+    save_policy(folder, policy, SPEC, rules)
+    return MarlScheduler(checkpoint=str(folder), untrained=False)
+
+
+@pytest.mark.parametrize("rules", [EVERY_TEN, replace(RULES, granularity=WORKER),
+                                   replace(EVERY_TEN, granularity=WORKER)])  # fmt: skip
+def test_lockstep_the_scheduler_and_the_environment_play_the_same(tmp_path, rules: CodecRules):
+    scheduler, game = policy_in(tmp_path, rules), mixed_game(2)
+    windows = [MIXED_JOBS(seed) for seed in range(3)]
+    together = scheduler.play_together([game.simulator(jobs) for jobs in windows], 0)
+    teacher = greedy(load_policy(tmp_path, 2)[0])
+    for run, jobs in zip(together, windows, strict=True):
+        alone = simulate(game.simulator(jobs), scheduler, 0, None)
+        assert events(run) == events(alone)
+        assert np.isfinite(run.finish_s).all()
+        if rules.interval_s > 0:
+            assert (run.start_s % rules.interval_s == 0).all()
+        env = env_of(game, lambda _, jobs=jobs: jobs, rules=rules)
+        observations, _ = env.reset(seed=0)
+        state = env._episode._simulator.state
+        while env.agents:
+            observations, *_ = env.step({a: teacher(o) for a, o in observations.items()})
+        np.testing.assert_array_equal(state.job["finish_s"], run.finish_s)
+
+
+def test_a_policy_file_keeps_the_rules_and_old_ones_mean_gangs_and_events(tmp_path):
+    policy = build_policy(SPEC, 1)
+    rules = replace(RULES, granularity=WORKER, interval_s=30.0)
+    save_policy(tmp_path, policy, SPEC, rules)
+    assert read_spec(tmp_path)[1] == rules
+    path = tmp_path / "policy.json"
+    text = path.read_text()
+    path.write_text(
+        text.replace(', "granularity": "worker"', "").replace(', "interval_s": 30.0', "")
+    )
+    old = read_spec(tmp_path)[1]
+    assert (old.granularity, old.interval_s) == ("gang", 0.0)
+    path.write_text(text.replace('"worker"', '"crew"'))
+    with pytest.raises(PolicyFileError, match="granularity is 'crew'; it must be gang or worker"):
+        read_spec(tmp_path)
+
+
+def test_an_interval_below_zero_is_refused():
+    with pytest.raises(ValueError, match=r"interval_s is -1\.0; it must be 0 or more"):
+        replace(RULES, interval_s=-1.0)

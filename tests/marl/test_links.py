@@ -1,0 +1,132 @@
+"""`rules.links`: what agents are told of links, and a policy that reads it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from marl.codec.inside_graph import inside_graph
+from marl.codec.layout import Layout, layout_for
+from marl.codec.rounds import Observation, Rounds
+from marl.env.episode import NEEDS
+from marl.env.game import Game
+from marl.policy.build import PolicySpec, build_policy
+from marl.schedulers.marl import MarlScheduler
+from marl.training.policy_file import load_policy, save_policy
+from sim.decision import Decision, Start
+from sim.outages.changes import Change
+from sim.simulator import simulate
+from sim.topology.leaf_spine import leaf_spine
+from sim.topology.topology import Topology
+from tests.marl.games import MIXED_JOBS, RULES, game_of, mixed_game
+from tests.sim.worlds import Job, changes, job_table, physics_of
+
+LINKED = replace(RULES, links=True)
+SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0, encoder="linked",
+                  inner_rounds=2)  # fmt: skip
+ADDED = {"link_ends", "link_edges", "server_links"}
+
+
+def described() -> Topology:
+    """4 servers of 4 GPUs in 2 racks: two sockets with a PCIe switch each, NVLink in pairs."""
+    inside = {"sockets": 2, "pcie_switches": 2, "nvlink_islands": 2, "nvlink_gbps": 400.0,
+              "pcie_gbps": 100.0, "socket_gbps": 50.0}  # fmt: skip
+    return leaf_spine(
+        name="hand", servers=4, gpus_per_server=4, servers_per_rack=2, gpu_types=["x"],
+        intra_gbps=50.0, inside=inside, nic_gbps=20.0, oversubscription=2.0,
+    )  # fmt: skip
+
+
+def layout_of(game: Game, links: bool) -> Layout:
+    return layout_for(game.topology, game.partition_of_server, RULES.window, 0, links)
+
+
+def after(game: Game, jobs: list[Job], *starts: tuple[int, list[int]]) -> list[Observation]:
+    """What the agents see at time 0 once jobs have started on the given GPUs."""
+    simulator = game.simulator(job_table(jobs))
+    views, layout = simulator.views(NEEDS), layout_of(game, links=True)
+    rounds = Rounds(layout=layout, rules=LINKED)
+    rounds.restart()
+    simulator.advance()
+    begun = tuple(Start(job, np.array(gpus)) for job, gpus in starts)
+    simulator.apply(Decision(starts=begun, again=True))
+    return list(rounds.observe(views.view(), everyone=True).values())
+
+
+def test_the_graph_inside_a_server_by_hand():
+    graph = inside_graph(described())
+    want = [(0, 4), (1, 4), (2, 5), (3, 5), (4, 6), (5, 7), (6, 7), (0, 1), (2, 3)]
+    assert graph.ends[3].tolist() == [list(edge) for edge in want]
+    kinds = graph.features[3, :, :3]  # NVLink, PCIe, through a socket
+    assert kinds.argmax(1).tolist() == [1, 1, 1, 1, 2, 2, 2, 0, 0]
+    assert (kinds.sum(1) == 1).all()
+    gbps = 100.0 * np.exp(2.0 * graph.features[3, :, 3])
+    np.testing.assert_allclose(gbps, [100] * 4 + [50] * 3 + [400] * 2)
+
+
+def test_a_topology_that_says_nothing_has_no_edges():
+    graph = inside_graph(mixed_game().topology)
+    assert (graph.ends == -1).all()
+
+
+def test_a_link_is_loaded_by_the_share_of_time_for_which_its_jobs_communicate():
+    """A step computes for 1 s; over 2 servers it communicates 0.25 s, over 3 servers 1 s."""
+    topology = described()
+    game = game_of(topology, 1, physics=physics_of(topology, server_s=(0, 0, 0.25, 1.0, 1.0)))
+    jobs = [Job(0, 2, 100, 100, 0, 0), Job(0, 3, 100, 100, 0, 0), Job(0, 2, 100, 100, 0, 0)]
+    (seen,) = after(game, jobs, (0, [0, 4]), (1, [1, 5, 8]), (2, [2, 3]))
+    links = seen["server_links"]
+    np.testing.assert_allclose(links[:, 2], [0.2 + 0.5, 0.2 + 0.5, 0.5, 0.0], rtol=1e-6)  # NICs
+    np.testing.assert_allclose(links[:, 3], 0.5, rtol=1e-6)  # job 1 alone leaves its rack
+    np.testing.assert_allclose(links[:, :2], np.log(2.0) / 4.0, rtol=1e-6)  # 20 Gbps both
+
+
+def test_links_of_a_server_that_is_away_are_padding():
+    game = game_of(described(), 2, outages=changes((0.0, 1, Change.FAIL)))
+    here, _ = after(game, [Job(0, 1, 100, 100, 0, 0)])
+    assert here["servers"][:, 0].tolist() == [1, 0]
+    assert (here["link_ends"][1] == -1).all()
+    assert not here["server_links"][1].any()
+    assert here["link_edges"][0].any()
+
+
+def test_what_others_see_stays_bit_by_bit():
+    game = game_of(described(), 2)
+    jobs, seen = job_table([Job(0, 2, 300, 300, 1, 0), Job(0, 6, 300, 300, 2, 1)]), []
+    for links in (False, True):
+        simulator = game.simulator(jobs)
+        views = simulator.views(NEEDS)
+        rounds = Rounds(layout=layout_of(game, links), rules=replace(RULES, links=links))
+        rounds.restart()
+        simulator.advance()
+        seen.append(rounds.observe(views.view(), everyone=True)[0])
+    plain, linked = seen
+    assert linked.keys() - plain.keys() == ADDED
+    assert all(np.array_equal(plain[key], linked[key]) for key in plain)
+    shapes = layout_of(game, True).shapes()
+    assert {key: value.shape for key, value in linked.items()} == shapes
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    policy = build_policy(SPEC, 2)
+    with torch.no_grad():
+        for weights in policy.parameters():
+            weights.normal_(0.0, 0.5)
+    save_policy(tmp_path, policy, SPEC, LINKED)
+    return tmp_path
+
+
+@pytest.mark.parametrize("game", [game_of(described(), 2), mixed_game()], ids=["told", "untold"])
+def test_a_policy_that_reads_links_plays_from_its_file(folder: Path, game: Game):
+    _, spec, rules = load_policy(folder, 2)
+    assert (spec, rules) == (SPEC, LINKED)
+    scheduler = MarlScheduler(checkpoint=str(folder), untrained=False)
+    jobs = MIXED_JOBS(1)
+    (together,) = scheduler.play_together([game.simulator(jobs)], 0)
+    alone = simulate(game.simulator(jobs), scheduler, 0, None)
+    assert np.isfinite(alone.finish_s).all()
+    assert np.array_equal(together.finish_s, alone.finish_s)

@@ -1,0 +1,183 @@
+"""Worker by worker: what is reachable, that nothing dead-ends, and that the rest stays as it is."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pettingzoo.test import parallel_api_test, parallel_seed_test
+
+from marl.codec.candidates import MODES, SHARED
+from marl.codec.layout import layout_for
+from marl.codec.rounds import WORKER, CodecRules, Rounds
+from marl.env.episode import NEEDS
+from marl.env.game import Game
+from sim.decision import Decision, Start
+from sim.jobs import JobTable
+from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, any_legal, env_of, game_of, mixed_game
+from tests.marl.playing import play, tried
+from tests.sim.worlds import Job, cluster, job_table, physics_of
+
+WORKERS = replace(RULES, granularity=WORKER)
+CASES = st.tuples(st.sampled_from([1, 2]), st.integers(0, 2**20), st.booleans())
+
+
+def case(partitions: int, seed: int, sharing: bool) -> tuple[Game, JobTable, CodecRules]:
+    jobs = RandomJobs(count=14, partitions=partitions, most_gpus=6, span_s=900.0)(seed)
+    rules = CodecRules(
+        window=3, only_placeable=True, sharing=sharing, patience_s=150.0, granularity=WORKER
+    )
+    return mixed_game(partitions), jobs, rules
+
+
+@settings(max_examples=12)
+@given(CASES)
+def test_whoever_begins_a_gang_completes_it_in_as_many_turns_as_it_has_workers(drawn):
+    game, jobs, rules = case(*drawn)
+    rng = np.random.default_rng(drawn[1])
+    started, begun = 0, None
+    simulator = game.simulator(jobs)
+    views = simulator.views(NEEDS)
+    rounds = Rounds(layout=layout_for(game.topology, game.partition_of_server, 3, 0), rules=rules)
+    rounds.restart()
+    while simulator.advance():
+        rounds.open()
+        assert begun is None  # no time passes amid a gang
+        while seen := rounds.observe(views.view(), everyone=False):
+            ((agent, observation),) = seen.items()
+            mask, layout = observation["action_mask"], rounds.layout
+            if begun is not None:
+                whose, row, mode, _ = begun
+                assert agent == whose
+                legal = np.flatnonzero(mask)
+                assert len(legal) > 0  # never a dead end
+                assert (legal < layout.starts).all()  # no wait, no forward
+                assert (legal // (layout.servers * MODES) == row).all()
+                assert (legal % MODES == mode).all()
+            action = any_legal(rng, observation)
+            decision = rounds.decide(views.view(), {agent: action})
+            begun, done = followed(begun, agent, action, decision, rounds)
+            started += done
+            simulator.apply(decision)  # raises InvalidDecision if it is refused
+    assert started == len(jobs)
+
+
+def followed(begun, agent: int, action: int, decision: Decision, rounds: Rounds):
+    """What is begun after an action: (agent, row, mode, workers); and the gangs it completes."""
+    if action >= rounds.layout.starts:
+        return None, 0
+    row, place = divmod(action, rounds.layout.servers * MODES)
+    workers = 1 if begun is None else begun[3] + 1
+    if not decision.starts:
+        return (agent, row, place % MODES, workers), 0
+    assert len(decision.starts[0].gpus) == workers
+    return None, 1
+
+
+def placements(rounds: Rounds, view, simulator) -> set[tuple[int, tuple[int, ...]]]:
+    """(job, GPUs) of every start that can be reached by an agent's turns from here."""
+    found = set()
+    seen = rounds.observe(view, everyone=False)
+    for agent, observation in seen.items():
+        for action in np.flatnonzero(observation["action_mask"][: rounds.layout.starts]).tolist():
+            kept = rounds._begun, rounds._turn
+            rounds.observe(view, everyone=False)
+            for start in rounds.decide(view, {agent: action}).starts:
+                found.add((start.job, tuple(sorted(start.gpus.tolist()))))
+            if rounds._begun is not None:
+                found |= placements(rounds, view, simulator)
+            rounds._begun, rounds._turn = kept
+            rounds.observe(view, everyone=False)
+    return found
+
+
+@settings(max_examples=8)
+@given(st.integers(0, 2**20))
+def test_all_that_gangs_can_reach_workers_can_reach_and_the_simulator_accepts_it(seed: int):
+    game, jobs, rules = case(2, seed, True)
+    jobs.num_gpus[jobs.num_gpus > 3] = 3
+    whole = replace(rules, granularity="gang")
+    looked, more = 0, 0
+    for now in play(game, jobs, whole, seed):
+        if looked == 12 or not now.seen:
+            continue
+        looked += 1
+        layout = now.rounds.layout
+        reached = []
+        for each in (whole, rules):
+            rounds = Rounds(layout=layout, rules=each)
+            rounds.restart()
+            rounds._waited = set(now.rounds._waited)
+            reached.append(placements(rounds, now.view, now.simulator))
+        assert reached[0] <= reached[1]
+        more += len(reached[1]) > len(reached[0])
+        for job, gpus in sorted(reached[1]):
+            tried(now.simulator, Decision(starts=(Start(job, np.array(gpus)),)))
+    assert looked > 0
+
+
+def test_workers_can_be_spread_where_gangs_cannot():
+    # Two servers of two GPUs. A gang of two goes to one of them, or one worker each.
+    topology = cluster(2, 2)
+    game = game_of(topology, 1, physics=physics_of(topology), max_tenants=1)
+    trace = job_table([Job(0, 2, 10)])
+    found = {}
+    for rules in (RULES, WORKERS):
+        simulator = game.simulator(trace)
+        simulator.advance()
+        rounds = Rounds(layout=layout_for(topology, game.partition_of_server, 4, 0), rules=rules)
+        rounds.restart()
+        view = simulator.views(NEEDS).view()
+        found[rules.granularity] = {g for _, g in placements(rounds, view, simulator)}
+    assert found["gang"] == {(0, 1), (2, 3)}
+    assert found["worker"] == {(0, 1), (2, 3), (0, 2)}
+
+
+def test_a_pair_row_is_that_of_the_gang_completed_outwards():
+    # Three servers of two GPUs: once a worker is on server 0, its row says one server if the next
+    # goes there too, and two if it goes to another.
+    topology = cluster(3, 2)
+    physics = physics_of(topology, server_s=[0.0, 0.0, 1.0, 2.0])
+    game = game_of(topology, 1, physics=physics, max_tenants=1)
+    env = env_of(game, lambda _: job_table([Job(0, 2, 10)]), rules=WORKERS)
+    observation = env.reset(seed=0)[0]["agent_0"]
+    assert observation["pairs"][0, :3, 0, 6].tolist() == pytest.approx([1 / 8] * 3)
+    observation = env.step({"agent_0": 0})[0]["agent_0"]
+    assert observation["pairs"][0, :3, 0, 6].tolist() == pytest.approx([1 / 8, 2 / 8, 2 / 8])
+    assert observation["pairs"][0, 1, 0, 1] == pytest.approx(np.log(2.0))  # 1 s + 1 s over 1 s
+    assert observation["pairs"][0, :, SHARED].sum() == 0
+    assert observation["action_mask"][-1] == 0
+
+
+def test_nothing_is_earned_amid_a_gang():
+    env = env_of(mixed_game(), MIXED_JOBS, rules=WORKERS)
+    rng = np.random.default_rng(0)
+    observations, _ = env.reset(seed=0)
+    amid = 0
+    while env.agents:
+        ((agent, observation),) = observations.items()
+        action = any_legal(rng, observation)
+        observations, rewards, *_ = env.step({agent: action})
+        if env._rounds._begun is not None:
+            amid += 1
+            assert set(observations) == {agent}
+            assert set(rewards.values()) == {0.0}
+    assert amid > 10
+
+
+def make():
+    return env_of(mixed_game(), MIXED_JOBS, everyone=True, rules=WORKERS)
+
+
+def test_parallel_api():
+    parallel_api_test(make(), num_cycles=1000)
+
+
+def test_parallel_api_where_episodes_are_cut():
+    cut = env_of(mixed_game(), MIXED_JOBS, everyone=True, max_rounds=7, rules=WORKERS)
+    parallel_api_test(cut)
+
+
+def test_equal_seeds_give_equal_episodes():
+    parallel_seed_test(make, num_cycles=300)
