@@ -1,5 +1,8 @@
 """What all encoders have in common: sizes, one norm a level, the check of a batch."""
 
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
 from torch import Tensor, nn
 
 from gnn.batch import ClusterBatch, Embeddings
@@ -7,7 +10,18 @@ from gnn.sweep import Nodes
 from gnn.tree import Tree
 
 
-class Encoder(nn.Module):
+@dataclass(frozen=True)
+class Sizes:
+    """What an encoder is built for; `Encoder` says what is what."""
+
+    gpu_features: int
+    server_features: int
+    gpu_dim: int
+    hidden_dim: int
+    rounds: int
+
+
+class Encoder(nn.Module, ABC):
     """`ClusterBatch` to `Embeddings` of width `hidden_dim`; the default is in `gnn.encoder`.
 
     A LayerNorm a level ends every encoder, so that the policy head sees rows of one scale whatever
@@ -38,22 +52,23 @@ class Encoder(nn.Module):
         hidden_dim: int,
         rounds: int,
     ) -> None:
-        """Check and keep the sizes; draw the weights that make GPUs' embeddings."""
+        """Check the sizes; draw weights, in the order of the passes: policy files rely on it."""
         super().__init__()
-        sizes = {"gpu_features": gpu_features, "server_features": server_features,
-                 "gpu_dim": gpu_dim, "hidden_dim": hidden_dim, "rounds": rounds}  # fmt: skip
-        for key, value in sizes.items():
+        sizes = Sizes(gpu_features, server_features, gpu_dim, hidden_dim, rounds)
+        for key, value in vars(sizes).items():
             if value < 1:
                 raise ValueError(f"encoder.{key} is {value}; it must be at least 1")
         self.gpu_features, self.server_features = gpu_features, server_features
         self.hidden_dim = hidden_dim
         self.gpu = nn.Linear(gpu_features, gpu_dim)
+        self._add_layers(sizes)
+        self.server_norm = nn.LayerNorm(hidden_dim)
+        self.rack_norm = nn.LayerNorm(hidden_dim)
+        self.cluster_norm = nn.LayerNorm(hidden_dim)
 
-    def _add_norms(self) -> None:
-        """The last layers, after all others: the order of parameters is that of the passes."""
-        self.server_norm = nn.LayerNorm(self.hidden_dim)
-        self.rack_norm = nn.LayerNorm(self.hidden_dim)
-        self.cluster_norm = nn.LayerNorm(self.hidden_dim)
+    @abstractmethod
+    def _add_layers(self, sizes: Sizes) -> None:
+        """Draw what stands between GPUs' embeddings and the norms."""
 
     def reset_parameters(self) -> None:
         """Draw new weights."""

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from gnn.base import Encoder
+from gnn.base import Encoder, Sizes
 from gnn.batch import ClusterBatch, Embeddings
 from gnn.scatter import ScatterTree
 from gnn.sweep import Nodes, Sweep
@@ -44,33 +44,16 @@ class HierarchicalEncoder(Encoder):
             (B, hidden_dim), zero in rows of padding
     """
 
-    def __init__(
-        self,
-        *,
-        gpu_features: int,
-        server_features: int,
-        gpu_dim: int,
-        hidden_dim: int,
-        rounds: int,
-    ) -> None:
-        """Draw weights for the given sizes."""
-        super().__init__(
-            gpu_features=gpu_features,
-            server_features=server_features,
-            gpu_dim=gpu_dim,
-            hidden_dim=hidden_dim,
-            rounds=rounds,
-        )
+    def _add_layers(self, sizes: Sizes) -> None:
         self.sweeps = nn.ModuleList(
             Sweep(
-                gpu_dim=gpu_dim,
-                server_dim=hidden_dim if done else server_features,
-                upper_dim=hidden_dim if done else 0,
-                hidden_dim=hidden_dim,
+                gpu_dim=sizes.gpu_dim,
+                server_dim=sizes.hidden_dim if done else sizes.server_features,
+                upper_dim=sizes.hidden_dim if done else 0,
+                hidden_dim=sizes.hidden_dim,
             )
-            for done in range(rounds)
+            for done in range(sizes.rounds)
         )
-        self._add_norms()
 
     def forward(self, batch: ClusterBatch, tree: Tree | None = None) -> Embeddings:
         """Encode `batch`.

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from gnn.base import Encoder
+from gnn.base import Encoder, Sizes
 from gnn.batch import ClusterBatch, Embeddings
 from gnn.scatter import ScatterTree
 from gnn.sweep import Nodes
@@ -32,30 +32,15 @@ class FlatEncoder(Encoder):
         as `gnn.encoder.HierarchicalEncoder`
     """
 
-    def __init__(
-        self,
-        *,
-        gpu_features: int,
-        server_features: int,
-        gpu_dim: int,
-        hidden_dim: int,
-        rounds: int,
-    ) -> None:
-        """Draw weights for the given sizes."""
-        super().__init__(
-            gpu_features=gpu_features,
-            server_features=server_features,
-            gpu_dim=gpu_dim,
-            hidden_dim=hidden_dim,
-            rounds=rounds,
+    def _add_layers(self, sizes: Sizes) -> None:
+        h = sizes.hidden_dim
+        self.server_up = Update(
+            own_dim=sizes.server_features, neighbour_dim=sizes.gpu_dim, out_dim=h
         )
-        h = hidden_dim
-        self.server_up = Update(own_dim=server_features, neighbour_dim=gpu_dim, out_dim=h)
         self.beside = nn.ModuleList(
-            Update(own_dim=h, neighbour_dim=h, out_dim=h) for _ in range(rounds)
+            Update(own_dim=h, neighbour_dim=h, out_dim=h) for _ in range(sizes.rounds)
         )
         self.cluster_up = Update(own_dim=0, neighbour_dim=h, out_dim=h)
-        self._add_norms()
 
     def forward(self, batch: ClusterBatch) -> Embeddings:
         """Encode `batch`.

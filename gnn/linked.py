@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from gnn.base import Encoder
+from gnn.base import Encoder, Sizes
 from gnn.batch import ClusterBatch, Embeddings, Links
 from gnn.edge_update import EdgeUpdate
 from gnn.scatter import ScatterTree
@@ -54,6 +54,11 @@ class LinkedEncoder(Encoder):
         inner_rounds: int,
     ) -> None:
         """Draw weights for the given sizes."""
+        if inner_rounds < 1:
+            raise ValueError(f"encoder.inner_rounds is {inner_rounds}; it must be at least 1")
+        # Before the rest: `_add_layers` reads them.
+        self.edge_features, self.link_features = edge_features, link_features
+        self.inner_rounds = inner_rounds
         super().__init__(
             gpu_features=gpu_features,
             server_features=server_features,
@@ -61,23 +66,22 @@ class LinkedEncoder(Encoder):
             hidden_dim=hidden_dim,
             rounds=rounds,
         )
-        if inner_rounds < 1:
-            raise ValueError(f"encoder.inner_rounds is {inner_rounds}; it must be at least 1")
-        self.edge_features, self.link_features = edge_features, link_features
+
+    def _add_layers(self, sizes: Sizes) -> None:
+        dim, hidden = sizes.gpu_dim, sizes.hidden_dim
         self.inside = nn.ModuleList(
-            EdgeUpdate(own_dim=gpu_dim, edge_dim=edge_features, out_dim=gpu_dim)
-            for _ in range(inner_rounds)
+            EdgeUpdate(own_dim=dim, edge_dim=self.edge_features, out_dim=dim)
+            for _ in range(self.inner_rounds)
         )
         self.sweeps = nn.ModuleList(
             Sweep(
-                gpu_dim=2 * gpu_dim,
-                server_dim=hidden_dim if done else server_features + link_features,
-                upper_dim=hidden_dim if done else 0,
-                hidden_dim=hidden_dim,
+                gpu_dim=2 * dim,
+                server_dim=hidden if done else sizes.server_features + self.link_features,
+                upper_dim=hidden if done else 0,
+                hidden_dim=hidden,
             )
-            for done in range(rounds)
+            for done in range(sizes.rounds)
         )
-        self._add_norms()
 
     def forward(self, batch: ClusterBatch) -> Embeddings:
         """Encode `batch`.

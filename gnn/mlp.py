@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from gnn.base import Encoder
+from gnn.base import Encoder, Sizes
 from gnn.batch import ClusterBatch, Embeddings
 from gnn.scatter import ScatterTree
 from gnn.sweep import Nodes
@@ -31,27 +31,11 @@ class MlpEncoder(Encoder):
         as `gnn.encoder.HierarchicalEncoder`
     """
 
-    def __init__(
-        self,
-        *,
-        gpu_features: int,
-        server_features: int,
-        gpu_dim: int,
-        hidden_dim: int,
-        rounds: int,
-    ) -> None:
-        """Draw weights for the given sizes."""
-        super().__init__(
-            gpu_features=gpu_features,
-            server_features=server_features,
-            gpu_dim=gpu_dim,
-            hidden_dim=hidden_dim,
-            rounds=rounds,
-        )
-        self.first = Update(own_dim=server_features, neighbour_dim=gpu_dim, out_dim=hidden_dim)
-        self.layers = nn.ModuleList(nn.Linear(hidden_dim, hidden_dim) for _ in range(rounds))
-        self.pool = nn.Linear(2 * hidden_dim, hidden_dim)
-        self._add_norms()
+    def _add_layers(self, sizes: Sizes) -> None:
+        h = sizes.hidden_dim
+        self.first = Update(own_dim=sizes.server_features, neighbour_dim=sizes.gpu_dim, out_dim=h)
+        self.layers = nn.ModuleList(nn.Linear(h, h) for _ in range(sizes.rounds))
+        self.pool = nn.Linear(2 * h, h)
 
     def forward(self, batch: ClusterBatch) -> Embeddings:
         """Encode `batch`.
