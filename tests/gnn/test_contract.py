@@ -1,4 +1,4 @@
-"""What is expected of every other encoder: symmetric, blind to padding, trainable, any size."""
+"""What is expected of every encoder: symmetric, blind to padding, trainable, any size."""
 
 from collections.abc import Callable
 
@@ -8,6 +8,7 @@ from torch import Tensor
 
 from gnn.base import Encoder
 from gnn.batch import ClusterBatch, Embeddings, Links
+from gnn.encoder import HierarchicalEncoder
 from gnn.flat import FlatEncoder
 from gnn.linked import LinkedEncoder
 from gnn.mlp import MlpEncoder
@@ -15,6 +16,7 @@ from gnn.mlp import MlpEncoder
 SIZES = {"gpu_features": 5, "server_features": 4, "gpu_dim": 6, "hidden_dim": 8}
 EDGE_FEATURES, LINK_FEATURES, HUBS = 3, 2, 2
 MADE = {
+    "hierarchical": lambda rounds: HierarchicalEncoder(**SIZES, rounds=rounds),
     "flat": lambda rounds: FlatEncoder(**SIZES, rounds=rounds),
     "mlp": lambda rounds: MlpEncoder(**SIZES, rounds=rounds),
     "linked": lambda rounds: LinkedEncoder(
