@@ -3,8 +3,9 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Group
@@ -25,16 +26,18 @@ HOUR_S = 3600.0
 COLUMNS = ("arm", "seeds", "windows", "mean_jct_h", "ratio", "low", "high", "ratio_by_seed")
 
 
-class Trained(Protocol):
-    """One policy, and the folder of its training."""
+@dataclass(frozen=True)
+class Trained:
+    """One policy."""
 
     arm: str
     seed: int
-    folder: Path
+    folder: Path  # of the training
 
     @property
     def name(self) -> str:
-        """The scheduler's in results."""
+        """In results."""
+        return f"{self.arm} #{self.seed}"
 
 
 def write_report(

@@ -9,10 +9,9 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from ablation_report import write_report
+from ablation_report import Trained, write_report
 from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 from launch import Launch
@@ -22,6 +21,7 @@ from plain_rules import check_training
 from reproduce_debug import debug_overrides
 from reproduce_node import CellSpec, Reproduction, last_of_each
 from reproduce_plan import Cell, Planned, cells_of, plan_of
+from reproduce_policies import folder_override
 from reproduce_store import NOT_OF_A_RUN, PARTS
 from reproduce_work import run_missing
 from terminal import table_console
@@ -44,20 +44,6 @@ class Arm:
     name: str
     train: tuple[str, ...]  # overrides of `conf/train.yaml`
     play: tuple[str, ...]  # overrides of the comparison, for this arm alone
-
-
-@dataclass(frozen=True)
-class Trained:
-    """One policy."""
-
-    arm: str
-    seed: int
-    folder: Path  # of the training
-
-    @property
-    def name(self) -> str:
-        """In results."""
-        return f"{self.arm} #{self.seed}"
 
 
 def run(launch: Launch) -> None:
@@ -171,11 +157,10 @@ def _planned(
 
 def _entry(trained: Trained, cell: int, whole: str) -> dict[str, Any]:
     """A policy as an entry of a line-up."""
-    folder = str(trained.folder / POLICY).replace("\\", "\\\\").replace("'", "\\'")
     return {
         "role": "ours" if trained.arm == whole else "ablation",
         "name": trained.name,
-        "overrides": ["scheduler=marl", f"++checkpoint='{folder}'"],
+        "overrides": ["scheduler=marl", folder_override("++checkpoint", trained.folder / POLICY)],
         "cells": [cell],
     }
 

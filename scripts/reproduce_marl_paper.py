@@ -9,8 +9,6 @@ import logging
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from launch import Launch
 from launch_errors import ConfigError
 from reproduce import run_league
-from reproduce_plan import Cell
+from reproduce_policies import with_policies
 
 from sim.errors import GpuYardError
 
@@ -41,7 +39,7 @@ def run(launch: Launch) -> None:
         name: _policy(launch.folder / TRAINED / name, name, each, debug)
         for name, each in told.items()
     }
-    run_league(launch, partial(_with_policies, folders))
+    run_league(launch, lambda cell: with_policies(cell, folders, "scheduler.checkpoint"))
 
 
 def _policy(folder: Path, name: str, told: Mapping[str, Any], debug: str | None) -> str:
@@ -69,16 +67,3 @@ def _train(name: str, words: list[str], folder: Path) -> None:
             f"reproduce.policies.{name}: train.py {' '.join(words)} ended with status {status}; "
             f"what it said is above, its log in {folder}"
         )
-
-
-def _with_policies(folders: Mapping[str, str], cell: Cell) -> Cell:
-    """The cell, whose line-up names the policies' folders."""
-    entries = [_entry(entry, folders) for entry in cell.config["lineup"]["entries"]]
-    return replace(cell, config={**cell.config, "lineup": {"entries": entries}})
-
-
-def _entry(entry: Mapping[str, Any], folders: Mapping[str, str]) -> dict[str, Any]:
-    """An entry that is called like a policy gets its folder."""
-    folder = folders.get(str(entry.get("name")))
-    words = [] if folder is None else [f"scheduler.checkpoint='{folder}'"]
-    return {**entry, "overrides": [*entry["overrides"], *words]}

@@ -22,7 +22,8 @@ from launch_build import build, resolve
 from launch_errors import ConfigError
 from reproduce_debug import debug_overrides
 from reproduce_node import last_of_each, reproduction_of
-from reproduce_plan import Cell, Planned, cells_of, plan_of
+from reproduce_plan import Planned, cells_of, plan_of
+from reproduce_policies import with_policies
 from reproduce_store import PARTS, read_part, write_part
 from reproduce_work import Meter
 from terminal import table_console
@@ -108,21 +109,10 @@ def _planned(
     for seed in node["seeds"]:
         later = last_of_each([*debug_overrides(debug), f"seed={seed}", *others])
         cells = cells_of(found, program="reproduce", base=groups, later=later)[:most]
-        planned += plan_of([_with_policies(cell, folders) for cell in cells], missing=missing)
+        planned += plan_of(
+            [with_policies(cell, folders, "scheduler.policy") for cell in cells], missing=missing
+        )
     return planned
-
-
-def _with_policies(cell: Cell, folders: Mapping[str, str]) -> Cell:
-    """The cell, whose line-up names the policies' folders."""
-    entries = [_entry(entry, folders) for entry in cell.config["lineup"]["entries"]]
-    return replace(cell, config={**cell.config, "lineup": {"entries": entries}})
-
-
-def _entry(entry: Mapping[str, Any], folders: Mapping[str, str]) -> dict[str, Any]:
-    """An entry that is called like a picker gets its policy."""
-    folder = folders.get(str(entry.get("name")))
-    words = [] if folder is None else [f"scheduler.policy='{folder}'"]
-    return {**entry, "overrides": [*entry["overrides"], *words]}
 
 
 def _played(planned: Sequence[Planned], folder: Path) -> list[tuple[str, ComparisonRow]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import yaml
 
 from marl.codec.layout import layout_for
@@ -13,6 +14,8 @@ from marl.codec.rounds import CodecRules, Observation
 from marl.env.game import Game
 from marl.env.reward import DelayReward, Reward
 from marl.env.scheduling_env import SchedulingEnv
+from marl.policy.build import PolicySpec, build_policy
+from marl.policy.pair_score import PairScorePolicy
 from marl.training.spec import PpoSpec
 from sim.arrays import FloatArray
 from sim.jobs import JobTable
@@ -157,3 +160,13 @@ def ppo_spec(**given: Any) -> PpoSpec:
     """The shipped knobs of PPO, except those given."""
     shipped = yaml.safe_load((CONF / "algo" / "ppo.yaml").read_text())
     return PpoSpec(**{key: v for key, v in shipped.items() if key != "_target_"} | given)
+
+
+def loud_policy(spec: PolicySpec, seed: int, racks: int = 2) -> PairScorePolicy:
+    """Untrained, with weights of one scale, so that every feature counts and choices differ."""
+    torch.manual_seed(seed)
+    policy = build_policy(spec, racks)
+    with torch.no_grad():
+        for weights in policy.parameters():
+            weights.normal_(0.0, 0.5)
+    return policy.eval()

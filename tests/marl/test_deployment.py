@@ -18,24 +18,14 @@ from marl.schedulers.marl import MarlScheduler
 from marl.training.policy_file import PolicyFileError, load_policy, save_policy
 from sim.run import Run
 from sim.simulator import simulate
-from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, env_of, mixed_game
+from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, env_of, loud_policy, mixed_game
 
 SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
 
 
-def policy_of(seed: int, racks: int = 2) -> PairScorePolicy:
-    """Untrained, but loud enough that choices differ."""
-    torch.manual_seed(seed)
-    policy = build_policy(SPEC, racks)
-    with torch.no_grad():
-        for weights in policy.parameters():
-            weights.normal_(0.0, 0.5)
-    return policy.eval()
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    save_policy(tmp_path / "policy", policy_of(0), SPEC, RULES)
+    save_policy(tmp_path / "policy", loud_policy(SPEC, 0), SPEC, RULES)
     return tmp_path / "policy"
 
 
@@ -76,7 +66,7 @@ def test_a_saved_policy_decides_the_same(folder: Path, tmp_path: Path):
     save_policy(tmp_path / "again", loaded, spec, rules)
     runs = [deployed(place, 1) for place in (folder, folder, tmp_path / "again")]
     assert len({log_bytes(run) for run in runs}) == 1
-    save_policy(tmp_path / "other", policy_of(5), SPEC, RULES)
+    save_policy(tmp_path / "other", loud_policy(SPEC, 5), SPEC, RULES)
     assert log_bytes(deployed(tmp_path / "other", 1)) != log_bytes(runs[0])
 
 
@@ -176,7 +166,7 @@ def test_loading_runs_no_code(folder: Path, tmp_path: Path):
 
 def test_rules_travel_with_the_policy(tmp_path: Path):
     rules = CodecRules(window=2, only_placeable=False, sharing=False, patience_s=1e9)
-    save_policy(tmp_path, policy_of(0), SPEC, rules)
+    save_policy(tmp_path, loud_policy(SPEC, 0), SPEC, rules)
     assert load_policy(tmp_path, 2)[2] == rules
     run = deployed(tmp_path, 1)
     held: dict[int, int] = {}

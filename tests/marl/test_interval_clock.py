@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from marl.codec.clock import IntervalClock
 from marl.codec.rounds import WORKER, CodecRules
@@ -13,7 +12,7 @@ from marl.schedulers.marl import MarlScheduler
 from marl.training.policy_file import PolicyFileError, load_policy, read_spec, save_policy
 from marl.training.warm_start import greedy
 from sim.simulator import simulate
-from tests.marl.games import MIXED_JOBS, RULES, env_of, game_of, mixed_game
+from tests.marl.games import MIXED_JOBS, RULES, env_of, game_of, loud_policy, mixed_game
 from tests.marl.test_lockstep import SPEC, events
 from tests.sim.worlds import Job, cluster, job_table, physics_of
 
@@ -72,12 +71,7 @@ def test_the_timeline_of_an_interval_clock():
 
 
 def policy_in(folder, rules: CodecRules) -> MarlScheduler:
-    torch.manual_seed(1)
-    policy = build_policy(SPEC, 2)
-    with torch.no_grad():
-        for weights in policy.parameters():
-            weights.normal_(0.0, 0.5)
-    save_policy(folder, policy, SPEC, rules)
+    save_policy(folder, loud_policy(SPEC, 1), SPEC, rules)
     return MarlScheduler(checkpoint=str(folder), untrained=False)
 
 

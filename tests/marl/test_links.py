@@ -5,14 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from marl.codec.inside_graph import inside_graph
 from marl.codec.layout import Layout, layout_for
 from marl.codec.rounds import Observation, Rounds
 from marl.env.episode import NEEDS
 from marl.env.game import Game
-from marl.policy.build import PolicySpec, build_policy
+from marl.policy.build import PolicySpec
 from marl.schedulers.marl import MarlScheduler
 from marl.training.policy_file import load_policy, save_policy
 from sim.decision import Decision, Start
@@ -20,7 +19,7 @@ from sim.outages.changes import Change
 from sim.simulator import simulate
 from sim.topology.leaf_spine import leaf_spine
 from sim.topology.topology import Topology
-from tests.marl.games import MIXED_JOBS, RULES, game_of, mixed_game
+from tests.marl.games import MIXED_JOBS, RULES, game_of, loud_policy, mixed_game
 from tests.sim.worlds import Job, changes, job_table, physics_of
 
 LINKED = replace(RULES, links=True)
@@ -111,12 +110,7 @@ def test_what_others_see_stays_bit_by_bit():
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    torch.manual_seed(0)
-    policy = build_policy(SPEC, 2)
-    with torch.no_grad():
-        for weights in policy.parameters():
-            weights.normal_(0.0, 0.5)
-    save_policy(tmp_path, policy, SPEC, LINKED)
+    save_policy(tmp_path, loud_policy(SPEC, 0), SPEC, LINKED)
     return tmp_path
 
 

@@ -3,13 +3,13 @@
 import numpy as np
 import torch
 
-from marl.policy.build import PolicySpec, build_policy
+from marl.policy.build import PolicySpec
 from marl.policy.pair_score import best_action
 from marl.schedulers.marl import MarlScheduler
 from marl.training.policy_file import save_policy
 from sim.run import Run
 from sim.simulator import simulate
-from tests.marl.games import RULES, RandomJobs, mixed_game
+from tests.marl.games import RULES, RandomJobs, loud_policy, mixed_game
 
 SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
 
@@ -20,12 +20,7 @@ def events(run: Run) -> bytes:
 
 
 def test_lockstep_plays_what_the_scheduler_plays(tmp_path):
-    torch.manual_seed(1)
-    policy = build_policy(SPEC, 2)
-    with torch.no_grad():
-        for weights in policy.parameters():
-            weights.normal_(0.0, 0.5)
-    save_policy(tmp_path, policy, SPEC, RULES)
+    save_policy(tmp_path, loud_policy(SPEC, 1), SPEC, RULES)
     game = mixed_game(2)
     sizes = (5, 40, 20)  # the runs end at different times
     windows = [

@@ -9,22 +9,12 @@ import torch
 from marl.codec.candidates import MODES
 from marl.codec.rounds import Observation
 from marl.codec.stack import stack
-from marl.policy.build import PolicySpec, build_policy
+from marl.policy.build import PolicySpec
 from marl.policy.pair_score import PairScorePolicy
-from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, mixed_game
+from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, loud_policy, mixed_game
 from tests.marl.playing import play
 
 SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
-
-
-def loud_policy(racks: int) -> PairScorePolicy:
-    """Random weights of one scale, so that every feature counts in every score."""
-    torch.manual_seed(0)
-    policy = build_policy(SPEC, racks)
-    with torch.no_grad():
-        for weights in policy.parameters():
-            weights.normal_(0.0, 0.5)
-    return policy.eval()
 
 
 def observations(partitions: int, least: int) -> list[Observation]:
@@ -78,7 +68,7 @@ def shuffled_peers(observation: Observation, order: np.ndarray) -> Observation:
 
 
 def test_renaming_servers_renames_scores():
-    policy = loud_policy(2)
+    policy = loud_policy(SPEC, 0, 2)
     for observation in observations(2, 6):
         order = np.random.default_rng(0).permutation(4)
         starts, sends, wait, value = scores(policy, observation)
@@ -91,7 +81,7 @@ def test_renaming_servers_renames_scores():
 
 
 def test_renaming_peers_renames_forwards_and_nothing_else():
-    policy = loud_policy(1)
+    policy = loud_policy(SPEC, 0, 1)
     for observation in observations(4, 4):
         order = np.random.default_rng(1).permutation(4)
         starts, sends, wait, value = scores(policy, observation)
@@ -103,7 +93,7 @@ def test_renaming_peers_renames_forwards_and_nothing_else():
 
 def test_padding_changes_no_score():
     """One set of weights: room for more servers and partitions adds only masked actions."""
-    policy = loud_policy(2)
+    policy = loud_policy(SPEC, 0, 2)
     for observation in observations(2, 6):
         w, s = observation["pairs"].shape[:2]
         starts, sends, wait, _ = scores(policy, observation)
