@@ -73,6 +73,7 @@ warm-queues: setup
 	$(WARM) scheduler=sjf placer=compact_wait sharing=selective forwarding=steal agents.count=2
 	$(WARM) scheduler=srtf placer=first_fit
 	$(WARM) scheduler=fifo placer=first_fit
+	$(WARM) scheduler=marl scheduler.checkpoint=pretrained agents.count=2
 
 warm-scores: setup
 	$(WARM) scheduler=linear_score agents.count=2

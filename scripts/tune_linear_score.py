@@ -1,6 +1,5 @@
 """Tune the linear score: `python scripts/tune_linear_score.py experiment=headline name=mine`."""
 
-import json
 import logging
 import time
 from collections.abc import Sequence
@@ -16,9 +15,12 @@ from omegaconf import DictConfig
 from plain_rules import Rules, check_plain
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from tuning_cells import check_mix, play_cells, training_cells, validation_cells
 from tuning_files import heading_of, write_curve, write_weights
 from tuning_search import Generation, Search, new_search, resumed
-from tuning_task import Trial, free_weights, logs_of, scheduler_of, weights_from
+from tuning_task import free_weights, scheduler_of, weights_from
+
+from sim.arrays import FloatArray
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +44,7 @@ COLUMNS = (
 class Judged:
     """Weights that met the validation windows."""
 
-    generation: int  # 0: what the search started from
+    name: str
     weights: tuple[float, ...]
     logs: tuple[float, ...]  # ln JCT, window by window
 
@@ -65,7 +67,7 @@ def main(cfg: DictConfig) -> None:
         judged = _validated(launch.config, search, began, bar)
     best = min(judged, key=lambda each: float(np.mean(each.logs)))
     verdict = _verdict(judged[0], best)
-    words = heading_of(launch.config, launch.record, best.generation, verdict)
+    words = heading_of(launch.config, launch.record, best.name, verdict)
     write_weights(out, best.weights, words)
     print(verdict)
     print(f"weights in {out}; put the file into conf/linear_weights/ and add")
@@ -79,6 +81,7 @@ def _check(config: dict[str, Any]) -> None:
         ConfigError: naming key, value and rule.
     """
     check_plain(config, RULES)
+    check_mix(config)
     for key, may_be_null in (("sigma", False), ("time_budget_s", True)):
         value = config[key]
         if value is None and may_be_null:
@@ -96,31 +99,17 @@ def _check(config: dict[str, Any]) -> None:
         )
 
 
-def _setting(config: dict[str, Any], num_jobs: int | None) -> str:
-    """What a trial is told: the cluster, the workload and the scheduler, nothing of the search."""
-    keys = ("generations", "population", "sigma", "time_budget_s", "validate_last", "jobs",
-            "look_ahead", "resume", "name", "train_windows", "validation_windows")  # fmt: skip
-    setting = {key: value for key, value in config.items() if key not in keys}
-    if num_jobs is not None:
-        setting["workload"] = config["workload"] | {"num_jobs": num_jobs}
-    return json.dumps(setting)
-
-
 def _search(config: dict[str, Any], began: tuple[float, ...]) -> Search:
     """A search from the configured weights, or the one to resume."""
-    setting = _setting(config, config["train_jobs"])
-    windows = config["train_windows"]
     known = (
-        f"{windows} windows, {config['population']} candidates, look_ahead={config['look_ahead']}, "
-        f"{setting}"
+        f"{config['population']} candidates, look_ahead={config['look_ahead']}, "
+        f"redraw={config['redraw']}, {training_cells(config, 0)}"
     )
     if config["resume"] is not None:
         return resumed(Path(str(config["resume"])), known)
-    trial = Trial(setting=setting, weights=began, part="train", windows=windows)
-    (reference,) = logs_of([trial], 1)
     free = free_weights(config["look_ahead"])
     return new_search(
-        known, began, free, reference,
+        known, began, free,
         sigma=config["sigma"], population=config["population"], seed=config["seed"],
     )  # fmt: skip
 
@@ -128,13 +117,11 @@ def _search(config: dict[str, Any], began: tuple[float, ...]) -> Search:
 def _iterate(launch: Launch, search: Search, bar: Progress) -> None:
     """Generations until they or the time are used up; a checkpoint after each."""
     config, since = launch.config, time.monotonic()
-    setting, windows = _setting(config, config["train_jobs"]), config["train_windows"]
     total = config["generations"]
     task = bar.add_task("tuning", total=total, completed=len(search.generations), note="")
     while len(search.generations) < total:
         candidates = search.ask()
-        trials = [Trial(setting, tuple(map(float, x)), "train", windows) for x in candidates]
-        done = search.tell(candidates, search.judge(list(logs_of(trials, config["jobs"]))))
+        done = search.tell(candidates, _judged(config, search, candidates))
         search.save(launch.folder)
         write_curve(launch.folder, search.generations)
         note = f"best {np.exp(done.best):.3f}, median {np.exp(done.median):.3f} of the start's JCT"
@@ -145,18 +132,34 @@ def _iterate(launch: Launch, search: Search, bar: Progress) -> None:
             return
 
 
+def _judged(
+    config: dict[str, Any], search: Search, candidates: Sequence[FloatArray]
+) -> list[float]:
+    """Mean over windows of ln(JCT / that of the start) of each candidate."""
+    cells = training_cells(config, len(search.generations) + 1)
+    start, *logs = play_cells(
+        [search.start, *(each.tolist() for each in candidates)], cells, "train", config["jobs"]
+    )
+    return [float(np.mean(np.subtract(each, start))) for each in logs]
+
+
 def _validated(
     config: dict[str, Any], search: Search, began: tuple[float, ...], bar: Progress
 ) -> list[Judged]:
-    """The start and the last few means on the validation windows."""
+    """The start, the last few centres and the average of the last third on validation windows."""
     runners: Sequence[Generation] = search.last_means(config["validate_last"])
-    named = [(0, began), *((each.number, each.mean) for each in runners)]
-    setting, windows = _setting(config, None), config["validation_windows"]
-    trials = [Trial(setting, weights, "validation", windows) for _, weights in named]
-    task = bar.add_task("validation", total=len(trials), note="")
+    named = [("the start", began)]
+    named += [(f"the mean after generation {each.number}", each.mean) for each in runners]
+    average = search.average()
+    if average is not None:
+        named.append(("the average of the last third's means", tuple(map(float, average))))
+    task = bar.add_task("validation", total=len(named), note="")
     judged = []
-    for (number, weights), logs in zip(named, logs_of(trials, config["jobs"]), strict=True):
-        judged.append(Judged(number, weights, tuple(logs)))
+    played = play_cells(
+        [weights for _, weights in named], validation_cells(config), "validation", config["jobs"]
+    )
+    for (name, weights), logs in zip(named, played, strict=True):
+        judged.append(Judged(name, weights, tuple(logs)))
         bar.advance(task)
     return judged
 
@@ -175,7 +178,12 @@ def _keep(launch: Launch, search: Search, out: Path) -> None:
     """After Ctrl-C: the latest mean, not validated."""
     if search.generations:
         last = search.generations[-1]
-        words = heading_of(launch.config, launch.record, last.number, "Interrupted: not validated.")
+        words = heading_of(
+            launch.config,
+            launch.record,
+            f"the mean after generation {last.number}",
+            "Interrupted: not validated.",
+        )
         write_weights(out, last.mean, words)
 
 

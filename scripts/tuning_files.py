@@ -35,18 +35,19 @@ def write_weights(path: Path, weights: Sequence[float], heading: Sequence[str]) 
     write_atomically(path, "".join(f"# {line}\n" for line in heading).encode() + body.encode())
 
 
-def heading_of(
-    config: Mapping[str, Any], record: Record, generation: int, verdict: str
-) -> list[str]:
-    """Where the weights come from."""
+def heading_of(config: Mapping[str, Any], record: Record, chosen: str, verdict: str) -> list[str]:
+    """Where the weights come from; `chosen` says which of the search's weights they are."""
     jobs = config["train_jobs"] or config["workload"]["num_jobs"]
     words = " ".join(["scripts/tune_linear_score.py", *record.overrides])
     commit = "no commit" if record.git_commit is None else f"commit {record.git_commit[:12]}"
     changed = " and changes beside it" if record.git_dirty else ""
+    windows = config["train_windows"]
+    if config["mix"] is not None:
+        windows = sum(cell["windows"] for cell in config["mix"])
+    anew = ", drawn anew for every generation" if config["redraw"] else ""
     return [
         f"python {words}",
-        f"Made by {commit}{changed}, seed {config['seed']}: the mean after generation {generation}",
-        f"of {config['population']} candidates on training windows 0 to "
-        f"{config['train_windows'] - 1} of {jobs} jobs.",
+        f"Made by {commit}{changed}, seed {config['seed']}: {chosen},",
+        f"of {config['population']} candidates on {windows} training windows of {jobs} jobs{anew}.",
         verdict,
     ]

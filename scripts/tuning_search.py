@@ -34,7 +34,6 @@ class Search:
     strategy: cma.CMAEvolutionStrategy  # over the free weights
     start: tuple[float, ...]  # all weights it began with
     free: tuple[int, ...]  # which of them are tuned
-    reference: tuple[float, ...]  # ln JCT of the weights it started from, window by window
     generations: list[Generation] = field(default_factory=list)
 
     def ask(self) -> list[FloatArray]:
@@ -45,10 +44,6 @@ class Search:
         weights = np.array(self.start)
         weights[list(self.free)] = x
         return weights
-
-    def judge(self, logs: Sequence[Sequence[float]]) -> list[float]:
-        """Mean over windows of ln(JCT / reference) of each candidate."""
-        return [float(np.mean(np.subtract(each, self.reference))) for each in logs]
 
     def tell(self, candidates: Sequence[FloatArray], values: Sequence[float]) -> Generation:
         """Learn from one generation."""
@@ -67,6 +62,17 @@ class Search:
         """Write a checkpoint, whole or not at all."""
         write_atomically(folder / CHECKPOINT, pickle.dumps(self))
 
+    def average(self) -> FloatArray | None:
+        """All weights, averaged over the centres of the last third; None before there are three.
+
+        Where windows are drawn anew every generation single centres wander about the best.
+        """
+        third = len(self.generations) // 3
+        if third == 0:
+            return None
+        average: FloatArray = np.mean([each.mean for each in self.generations[-third:]], axis=0)
+        return average
+
     def last_means(self, count: int) -> list[Generation]:
         """`count` generations spread over the last third, the last one among them."""
         total = len(self.generations)
@@ -76,7 +82,7 @@ class Search:
 
 
 def new_search(
-    setting: str, start: Sequence[float], free: Sequence[int], reference: Sequence[float], *,
+    setting: str, start: Sequence[float], free: Sequence[int], *,
     sigma: float, population: int, seed: int,
 ) -> Search:  # fmt: skip
     """A search from `start` over its `free` weights; large ones are varied in larger steps."""
@@ -89,7 +95,7 @@ def new_search(
         "CMA_stds": scale,
     }
     strategy = cma.CMAEvolutionStrategy(list(begin), sigma, options)
-    return Search(setting, strategy, tuple(start), tuple(free), tuple(reference))
+    return Search(setting, strategy, tuple(start), tuple(free))
 
 
 def resumed(folder: Path, setting: str) -> Search:

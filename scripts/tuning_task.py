@@ -27,7 +27,7 @@ class Trial:
     setting: str  # JSON of the resolved configuration
     weights: tuple[float, ...]  # of starts, then of forwards
     part: str
-    windows: int  # windows 0 to `windows` - 1 of the part
+    windows: tuple[int, ...]  # of the part
 
 
 def scheduler_of(config: Mapping[str, Any], weights: Sequence[float] | None) -> LinearScore:
@@ -66,7 +66,7 @@ def log_jct(trial: Trial) -> list[float]:
     experiment, config = _experiment(trial.setting), json.loads(trial.setting)
     scheduler = scheduler_of(config, trial.weights)
     logs = []
-    for window in range(trial.windows):
+    for window in trial.windows:
         jobs = _window(trial.setting, trial.part, window)
         logs.append(float(np.log(played_jct_s(experiment.game.simulator(jobs), scheduler))))
     return logs

@@ -36,6 +36,7 @@ def ahead_of(tables: Tables, summary: Summary, own: int, window: IntArray) -> Ah
         np.empty(gpus),
         np.empty(gpus),
         np.empty(len(belongs)),
+        np.array([summary.largest_gang]),
         np.zeros(len(window) + 1, dtype=np.int64),
         np.zeros(len(window) + 1, dtype=np.int64),
         np.empty(len(window) + 1),

@@ -3,8 +3,9 @@
 from marl.codec.observe import Canvas
 from marl.codec.rows import hide_others
 
-# What a forward's row says of the target: fits there now, load, shorter work ahead, waits, starts.
-OF_OTHERS = [1, 2, 3, 6, 7]
+# What a forward's row says of the target: fits there now, load, shorter work ahead, waits, starts,
+# and what the job would do there.
+OF_OTHERS = [1, 2, 3, 6, 7, 8, 9, 10]
 
 
 def hide_peers(own: int, seen: Canvas) -> None:

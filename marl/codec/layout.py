@@ -14,7 +14,7 @@ GPU_FEATURES = 5
 SERVER_FEATURES = 7
 PAIR_FEATURES = 13
 PEER_FEATURES = 7
-FORWARD_FEATURES = 8
+FORWARD_FEATURES = 11
 CONTEXT_FEATURES = 9
 LINK_FEATURES = 4  # of a server: ln(Gbps / 10) / 4 of its NIC and of its rack's uplink; their loads
 

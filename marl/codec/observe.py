@@ -21,6 +21,7 @@ from sim.linear.ahead import (
     wait_difference,
     wait_over_loss,
 )
+from sim.linear.there import effects_there
 
 
 class Limits(NamedTuple):
@@ -111,7 +112,7 @@ def _forward_rows(
     rows: FloatArray, mask: IntArray,
 ) -> None:  # fmt: skip
     """Fill rows (M, FORWARD_FEATURES) and mask (M,)."""
-    gang = tables.num_gpus[job]
+    gang, job_s = tables.num_gpus[job], left_s(tables, job)
     load = summary.wanted / summary.capacity
     here_s = compact_in_s(ahead, ahead.release_s, gang, own)
     stuck = gang > fit.most[own]
@@ -129,6 +130,8 @@ def _forward_rows(
         there_s = compact_in_s(ahead, ahead.release_s, gang, m)
         row[6] = wait_difference(here_s, there_s)
         row[7] = wait_difference(start_s[own], start_s[m])
+        there = effects_there(ahead, gang, job_s, m)
+        row[8], row[9], row[10] = there.prolongs, there.fragments, there.puts_off
         if legal:
             mask[m] = 1
 

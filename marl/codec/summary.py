@@ -22,6 +22,7 @@ class Summary(NamedTuple):
     roomiest: FloatArray  # (M,) most empty GPUs on one server that is not wholly empty
     empty_servers: FloatArray  # (M,) wholly empty servers of the largest size
     largest: FloatArray  # (M,) GPUs of its largest server that is up, at least 1
+    largest_gang: int  # that waits or runs anywhere, at least 1
 
 
 @array_kernel
@@ -58,8 +59,18 @@ def summarise(tables: Tables, queued: IntArray, running: IntArray, count: int) -
         asked[partition[job]] += tables.num_gpus[job]
     for job in running:
         wanted[partition[job]] += tables.num_gpus[job]
-    capacity = np.maximum(up, 1.0)
-    return Summary(wanted, up, capacity, waiting, asked, free, roomiest, empty, largest)
+    capacity, gang = np.maximum(up, 1.0), _largest_gang(tables, queued, running)
+    return Summary(wanted, up, capacity, waiting, asked, free, roomiest, empty, largest, gang)
+
+
+@array_kernel
+def _largest_gang(tables: Tables, queued: IntArray, running: IntArray) -> int:
+    gang = 1
+    for job in queued:
+        gang = max(gang, tables.num_gpus[job])
+    for job in running:
+        gang = max(gang, tables.num_gpus[job])
+    return gang
 
 
 @kernel

@@ -14,10 +14,13 @@ from sim.linear.names import (
     DURATION,
     F_BIAS,
     F_DURATION,
+    F_FRAGMENTS,
     F_GANG,
     F_HOPS,
     F_LOAD_DIFFERENCE,
     F_PLACEABLE,
+    F_PROLONGS,
+    F_PUTS_OFF,
     F_START_DIFFERENCE,
     F_WAIT_DIFFERENCE,
     FORWARD_FEATURES,
@@ -112,4 +115,6 @@ class LinearPrior(nn.Module):
         score = w[F_LOAD_DIFFERENCE] * difference + w[F_PLACEABLE] * rows[..., 1]
         score = score + w[F_WAIT_DIFFERENCE] * rows[..., 6]
         score = score + w[F_START_DIFFERENCE] * rows[..., 7]
+        score = score + w[F_PROLONGS] * rows[..., 8] + w[F_FRAGMENTS] * rows[..., 9]
+        score = score + w[F_PUTS_OFF] * rows[..., 10]
         return of_job.unsqueeze(-1) + score

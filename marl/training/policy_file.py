@@ -12,7 +12,7 @@ from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy
 from sim.errors import GpuYardError
 
-FORMAT = 3
+FORMAT = 4
 WEIGHTS, SPEC = "policy.pt", "policy.json"
 
 

@@ -30,6 +30,7 @@ class Ahead(NamedTuple):
     release_s: FloatArray  # (G,) the same, ascending within each server
     after_s: FloatArray  # (G,) scratch, equal to `release_s` between calls
     drained_s: FloatArray  # (S,) scratch
+    largest_gang: IntArray  # (1,) that waits or runs anywhere
     gangs: IntArray  # (K,) sizes that wait in the window at hand; 0 after the last
     jobs: IntArray  # (K,) how many have each
     compact_in_s: FloatArray  # (K,) until one has a compact empty place in the partition at hand
@@ -191,15 +192,15 @@ def line_up(ahead: Ahead, gang: int, job_s: float, m: int) -> None:
             continue
         if gang <= ahead.largest[m] and count < gang:
             continue
-        _take(ahead, begin, end, count, end_s)
+        take_first(ahead, ahead.servers[i], count, end_s)
         left -= count
 
 
 @kernel
-def _take(ahead: Ahead, begin: int, end: int, count: int, end_s: float) -> None:
-    """The `count` GPUs of a server that fall empty first are busy until `end_s`."""
-    for gpu in range(begin, end):
-        later_s = ahead.after_s[gpu] if gpu >= begin + count else end_s
-        ahead.after_s[gpu] = later_s
+def take_first(ahead: Ahead, server: int, count: int, end_s: float) -> None:
+    """In `after_s` the `count` GPUs of a server that fall empty first are busy until `end_s`."""
+    begin, end = ahead.first_gpu[server], ahead.first_gpu[server + 1]
+    for gpu in range(begin, begin + count):
+        ahead.after_s[gpu] = end_s
     for gpu in range(begin + 1, end):
         insert_sorted(ahead.after_s, begin, gpu, ahead.after_s[gpu])

@@ -71,9 +71,10 @@ def _lay_out_partitions(desk: Desk) -> None:
 
 @kernel
 def _lay_out_jobs(desk: Desk, queued: IntArray, running: IntArray) -> None:
-    partition = desk.shown.partition
+    partition, largest_gang = desk.shown.partition, 1
     for job in running:
         part = desk.partition[partition[job]]
+        largest_gang = max(largest_gang, desk.job[job].gang)
         part.running += 1
         part.wanted += desk.job[job].gang
     for i in range(len(queued)):
@@ -84,10 +85,12 @@ def _lay_out_jobs(desk: Desk, queued: IntArray, running: IntArray) -> None:
         row.moved = 0
         row.started = 0
         row.key = left_s(desk, job) if desk.game[0].use_durations != 0 else desk.job[job].gang
+        largest_gang = max(largest_gang, desk.job[job].gang)
         part.wanted += desk.job[job].gang
         part.waiting += desk.job[job].gang
         part.due = 1
     desk.game[0].num_waiting = len(queued)
+    desk.ahead.largest_gang[0] = largest_gang
 
 
 @kernel

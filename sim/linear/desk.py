@@ -204,6 +204,7 @@ def _ahead(view: ClusterView, own: IntArray, window: int) -> Ahead:
         release_s=np.zeros(gpus),
         after_s=np.zeros(gpus),
         drained_s=np.zeros(topology.num_servers),
+        largest_gang=np.ones(1, dtype=np.int64),
         gangs=np.zeros(window + 1, dtype=np.int64),
         jobs=np.zeros(window + 1, dtype=np.int64),
         compact_in_s=np.zeros(window + 1),

@@ -2,19 +2,24 @@
 
 from sim.jit import kernel
 from sim.linear.ahead import compact_in_s, wait_difference
+from sim.linear.costs import left_s
 from sim.linear.desk import Desk
 from sim.linear.features import duration_feature, gang_feature
 from sim.linear.names import (
     F_BIAS,
     F_DURATION,
+    F_FRAGMENTS,
     F_GANG,
     F_HOPS,
     F_LOAD_DIFFERENCE,
     F_PLACEABLE,
+    F_PROLONGS,
+    F_PUTS_OFF,
     F_START_DIFFERENCE,
     F_WAIT_DIFFERENCE,
 )
 from sim.linear.room import most_workers, placeable_now
+from sim.linear.there import effects_there
 
 MOST_DIFFERENCE = 3.0  # an empty partition beside a swamped one is not worth more
 
@@ -45,12 +50,23 @@ def forward_score(desk: Desk, i: int, home: int, target: int) -> float:
     x[F_GANG] = gang_feature(desk, job)
     x[F_HOPS] = desk.shown.forwards[job] / desk.game[0].max_forwards
     if desk.game[0].look_ahead != 0:
-        gang, ahead, start_in_s = desk.job[job].gang, desk.ahead, desk.start_in_s
-        here_s = compact_in_s(ahead, ahead.release_s, gang, home)
-        there_s = compact_in_s(ahead, ahead.release_s, gang, target)
-        x[F_WAIT_DIFFERENCE] = wait_difference(here_s, there_s)
-        x[F_START_DIFFERENCE] = wait_difference(start_in_s[home, i], start_in_s[target, i])
+        _look_ahead(desk, i, home, target)
     score = 0.0
     for f in range(len(x)):
         score += x[f] * desk.forward_weight[f]
     return score
+
+
+@kernel
+def _look_ahead(desk: Desk, i: int, home: int, target: int) -> None:
+    """Fill the features that look ahead."""
+    x, job, ahead = desk.forward_x, desk.waiting[desk.window[i]].job, desk.ahead
+    gang, start_in_s = desk.job[job].gang, desk.start_in_s
+    here_s = compact_in_s(ahead, ahead.release_s, gang, home)
+    there_s = compact_in_s(ahead, ahead.release_s, gang, target)
+    x[F_WAIT_DIFFERENCE] = wait_difference(here_s, there_s)
+    x[F_START_DIFFERENCE] = wait_difference(start_in_s[home, i], start_in_s[target, i])
+    there = effects_there(ahead, gang, left_s(desk, job), target)
+    x[F_PROLONGS] = there.prolongs
+    x[F_FRAGMENTS] = there.fragments
+    x[F_PUTS_OFF] = there.puts_off

@@ -38,11 +38,11 @@ START_FEATURES = (
 
 FORWARD_FEATURES = (
     "bias", "load_difference", "placeable", "duration", "gang", "hops",
-    "wait_difference", "start_difference",
+    "wait_difference", "start_difference", "prolongs", "fragments", "puts_off",
 )  # fmt: skip
 (
     F_BIAS, F_LOAD_DIFFERENCE, F_PLACEABLE, F_DURATION, F_GANG, F_HOPS,
-    F_WAIT_DIFFERENCE, F_START_DIFFERENCE,
+    F_WAIT_DIFFERENCE, F_START_DIFFERENCE, F_PROLONGS, F_FRAGMENTS, F_PUTS_OFF,
 ) = range(len(FORWARD_FEATURES))  # fmt: skip
 
 GROUPS = {"start": START_FEATURES, "forward": FORWARD_FEATURES}

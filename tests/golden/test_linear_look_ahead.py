@@ -105,3 +105,28 @@ def test_who_waits_elsewhere_counts_if_it_is_shorter(weight, stay):
     run = play(world(jobs, cluster(2, 1), partitions=2, max_forwards=1), scheduler)
     assert gantt(run)["C"] == (900, 1200, (1,))
     assert gantt(run)["D"][:1] + gantt(run)["D"][2:] == stay[:1] + stay[2:]
+
+
+@pytest.mark.parametrize(
+    ("forward", "gpu"),
+    [
+        ({}, 5),
+        ({"prolongs": -1.0}, 9),
+        ({"fragments": -1.0}, 15),
+        ({"puts_off": -1.0}, 9),
+    ],
+)
+def test_what_a_job_would_do_to_the_place_it_would_have_elsewhere_counts(forward, gpu):
+    # F has no room at home (GPUs 0 to 3). Of the others, the first falls empty at 1000, the second
+    # at 9000, after F; the third at 2000, and has one empty GPU.
+    jobs = [
+        Job(0, 4, 9500),
+        Job(0, 1, 1000, home=1),
+        Job(0, 1, 9000, home=2),
+        Job(0, 1, 2000, home=3),
+        Job(0, 2, 2000, home=3),
+        Job(10, 1, 8000),
+    ]
+    scheduler = linear({"bias": 1.0}, {"bias": -0.1, "placeable": 1.0} | forward)
+    run = play(world(jobs, cluster(4, 4), partitions=4, max_forwards=1), scheduler)
+    assert gantt(run)["F"][2] == (gpu,)

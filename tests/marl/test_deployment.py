@@ -112,8 +112,8 @@ def test_missing_and_truncated_weights_are_named(folder: Path):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", "null", "3", '{"format": 3}', '{"format": 3, "policy": {}, "rules": {}}',
-     '{"format": 3, "policy": 4, "rules": 5}', "\x00\x01"],
+    ["", "[]", "{}", "null", "3", '{"format": 4}', '{"format": 4, "policy": {}, "rules": {}}',
+     '{"format": 4, "policy": 4, "rules": 5}', "\x00\x01"],
 )  # fmt: skip
 def test_a_foreign_description_is_named(folder: Path, text: str):
     (folder / "policy.json").write_text(text)

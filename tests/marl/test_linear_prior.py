@@ -15,9 +15,18 @@ from sim.linear.features import start_score, weigh_job, weigh_partition
 from sim.linear.filling import fill_outwards
 from sim.linear.forwarding import forward_score
 from sim.linear.layout import HERE
-from sim.linear.names import FORWARD_FEATURES, START_FEATURES, named
+from sim.linear.names import (
+    F_FRAGMENTS,
+    F_PROLONGS,
+    FORWARD_FEATURES,
+    FRAGMENTS,
+    PROLONGS,
+    START_FEATURES,
+    named,
+)
 from sim.linear.room import count_usable
 from sim.linear.seeing import see
+from sim.linear.there import FRAGMENTS_WORTH
 from sim.linear.window import choose_window
 from sim.schedulers.linear_score import LinearScore
 from tests.marl.games import RULES, RandomJobs, mixed_game
@@ -86,6 +95,41 @@ def test_the_prior_scores_as_the_linear_score(partitions: int):
     assert starts > 150
     assert modes == set(range(MODES))
     assert (sends > 30) == (partitions > 1)
+
+
+def effects_of_starts(desk: Desk, job: int, target: int) -> list[float]:
+    """Prolongs and fragments of the best start of `job` on one server of `target`."""
+    weigh_partition(desk, target)
+    count_usable(desk, job, target)
+    weigh_job(desk, job)
+    part, here, found = desk.partition[target], desk.place[HERE], []
+    for server in desk.own[part["first_own"] : part["last_own"]]:
+        here["server"], here["shared"] = server, 0
+        if desk.server[server]["alone"] >= desk.job[job]["gang"]:
+            assert fill_outwards(desk, job, target)
+            start_score(desk, job, target)
+            found.append(desk.start_x[[PROLONGS, FRAGMENTS]].tolist())
+    return min(found, key=lambda x: x[0] + FRAGMENTS_WORTH * x[1])
+
+
+def test_a_forward_says_of_its_target_what_a_start_there_would():
+    seen = []
+    for seed in range(6):
+        jobs = RandomJobs(count=25, partitions=2, most_gpus=4, span_s=900.0)(seed)
+        for now in play(mixed_game(2), jobs, RULES, seed):
+            for agent in now.seen:
+                desk, window = desk_of(now), now.window(agent)
+                for row, target in np.argwhere(forwards_of(now, agent)).tolist():
+                    choose_window(desk, agent)
+                    look_at_window(desk, agent)
+                    forward_score(desk, row, agent, target)
+                    said = desk.forward_x[[F_PROLONGS, F_FRAGMENTS]].tolist()
+                    job = window[row]
+                    if desk.job[job]["gang"] <= desk.partition[target]["largest"]:
+                        assert said == pytest.approx(effects_of_starts(desk, job, target))
+                        seen.append(said)
+    assert len(seen) > 50
+    assert (np.array(seen) > 0).sum(axis=0).min() > 5
 
 
 def test_a_start_that_is_due_beats_waiting_whatever_it_scores():

@@ -18,6 +18,10 @@ TINY = (
     "workload.num_jobs=60", "topology=small_leaf_spine", "workload.max_gang=8", "train_windows=1",
     "train_jobs=40", "validation_windows=1", "population=4", "jobs=1",
 )  # fmt: skip
+MIXED = (
+    "redraw=true",
+    "mix=[{agents: 4, load: 0.9, windows: 1}, {agents: 2, load: 1.1, windows: 1}]",
+)
 
 
 def curve(folder: Path) -> list[dict[str, str]]:
@@ -26,7 +30,7 @@ def curve(folder: Path) -> list[dict[str, str]]:
 
 
 def test_it_tunes_writes_weights_that_run_and_goes_on_where_it_stopped(done):
-    first = done("tune_linear_score", *TINY, "generations=2", "name=mine", folder="first")
+    first = done("tune_linear_score", *TINY, *MIXED, "generations=2", "name=mine", folder="first")
     path = first.folder / "mine.yaml"
     text = path.read_text()
     weights = yaml.safe_load(text)
@@ -35,12 +39,13 @@ def test_it_tunes_writes_weights_that_run_and_goes_on_where_it_stopped(done):
     assert text.startswith("# python scripts/tune_linear_score.py workload.num_jobs=60")
     assert "seed 0" in text
     assert [row["generation"] for row in curve(first.folder)] == ["1", "2"]
-    assert "on 1 validation windows" in first.out
+    assert "on 2 training windows of 40 jobs, drawn anew" in text
+    assert "on 2 validation windows" in first.out
 
     # Four generations in one go, or two and two: the same search.
     more = ("generations=4", f"resume={first.folder}", "name=mine")
-    resumed = done("tune_linear_score", *TINY, *more, folder="resumed")
-    whole = done("tune_linear_score", *TINY, "generations=4", "jobs=2", folder="whole")
+    resumed = done("tune_linear_score", *TINY, *MIXED, *more, folder="resumed")
+    whole = done("tune_linear_score", *TINY, *MIXED, "generations=4", "jobs=2", folder="whole")
     assert curve(resumed.folder) == curve(whole.folder)
 
     run = done(
@@ -72,6 +77,9 @@ def test_ctrl_c_keeps_the_latest_mean(tmp_path):
         (("generations=0",), ("generations is 0",)),
         (("sigma=0",), ("sigma is 0",)),
         (("jobs=0",), ("jobs is 0",)),
+        (("mix=[]",), ("mix is []",)),
+        (("mix=[{agents: 2, load: 0.9}]",), ("mix holds", "windows")),
+        (("mix=[{agents: 2, load: 0, windows: 1}]",), ("load: 0",)),
         (("scheduler=sjf",), ("linear_score",)),
         (("resume=nowhere",), ("nowhere", "checkpoint.pickle")),
     ],
