@@ -1,13 +1,10 @@
 """Checkpoints are whole or refused by name, the last few stay, and a killed training goes on."""
 
-import csv
 import json
 import logging
 import os
 import pickle
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
@@ -24,8 +21,8 @@ from marl.training.errors import CheckpointError
 from marl.training.policy_file import FORMAT, PolicyFileError, load_policy
 from tests.marl.games import RULES
 from tests.marl.test_rllib import POLICY, arguments
+from tests.marl.trainings import Training, curve
 
-ROOT = Path(__file__).resolve().parents[2]
 MAKER = Maker("PPO", {"hidden_dim": 8}, "2.60.0")
 EVERY = 3  # iterations between checkpoints of the killed training
 TINY = (
@@ -35,6 +32,7 @@ TINY = (
     "warm_start=none", "validation_windows=1", "validate_every=50", "encoder.hidden_dim=8",
     "encoder.gpu_dim=4", "policy.head_dim=8",
 )  # fmt: skip
+TRAINING = Training("train.py", TINY)
 
 
 def fill(folder: Path, iteration: int = 1, maker: Maker = MAKER) -> None:
@@ -169,42 +167,22 @@ def rules_numbers() -> dict[str, object]:
     return asdict(RULES)
 
 
-def command(folder: Path, *words: str) -> list[str]:
-    script = str(ROOT / "scripts" / "train.py")
-    return [sys.executable, script, *TINY, f"hydra.run.dir={folder}", *words]
-
-
-def environment() -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if k not in {"DEBUG", "HYDRA_FULL_ERROR"}}
-    return kept | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-
-
-def curve(folder: Path) -> list[int]:
-    path = folder / "learning_curve.csv"
-    rows = csv.DictReader(path.open()) if path.is_file() else []
-    return [int(row["iteration"]) for row in rows]
+def iterations(folder: Path) -> list[int]:
+    return [int(row["iteration"]) for row in curve(folder)]
 
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
     """A training whose driver was killed with -9 on its way, and its last finished iteration."""
     folder = tmp_path_factory.mktemp("killed") / "run"
-    log = (folder.parent / "log").open("w")
-    running = subprocess.Popen(
-        command(folder, "algo.iterations=100000"), cwd=folder.parent, env=environment(),
-        stdout=log, stderr=log, start_new_session=True,
-    )  # fmt: skip
-    try:
+    with TRAINING.begun(folder, "algo.iterations=100000") as running:
         deadline = time.monotonic() + 240
-        while len(curve(folder)) < 3 * EVERY and running.poll() is None:
-            assert time.monotonic() < deadline, (folder.parent / "log").read_text()
+        while len(iterations(folder)) < 3 * EVERY and running.poll() is None:
+            assert time.monotonic() < deadline, (folder.parent / "printed").read_text()
             time.sleep(0.05)
         os.kill(running.pid, signal.SIGKILL)
         assert running.wait(timeout=30) == -signal.SIGKILL
-        yield folder, curve(folder)[-1]
-    finally:
-        if running.poll() is None:
-            running.kill()
+        yield folder, iterations(folder)[-1]
 
 
 @pytest.mark.ray
@@ -220,14 +198,10 @@ def test_a_killed_driver_loses_less_than_one_interval(killed: tuple[Path, int]):
 def test_the_same_command_goes_on_after_the_kill(killed: tuple[Path, int]):
     folder, _ = killed
     kept = checked(last_whole(folder), None).iteration
-    done = subprocess.run(
-        command(folder, "resume=auto", f"algo.iterations={kept + 4}"), cwd=folder.parent,
-        env=environment(), capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    done = TRAINING.run(folder, "resume=auto", f"algo.iterations={kept + 4}")
     assert done.returncode == 0, done.stderr
-    assert curve(folder) == list(range(kept + 5))  # each iteration once, those lost done again
-    rows = list(csv.DictReader((folder / "learning_curve.csv").open()))
-    steps = [int(row["agent_steps"]) for row in rows[1:]]
+    assert iterations(folder) == list(range(kept + 5))  # each iteration once, those lost done again
+    steps = [int(row["agent_steps"]) for row in curve(folder)[1:]]
     assert all(later - earlier >= 64 for earlier, later in zip([0, *steps], steps, strict=False))
     assert max(checkpoints(folder)) == kept + 4
     assert not list((folder / "checkpoint").glob("*.part"))

@@ -1,13 +1,8 @@
 """The rule, its imitation, and double DQN through RLlib: files, resuming, diverging."""
 
-import csv
-import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,8 +21,8 @@ from marl.topdrl.network import build_network
 from marl.topdrl.policy_file import load_picker
 from marl.topdrl.teacher import CompactTeacher
 from tests.marl.topdrl_games import env_of, network_of, sight_of, york_game
+from tests.marl.trainings import Training, curve
 
-ROOT = Path(__file__).resolve().parents[2]
 SPEC = ImitationSpec(
     episodes=8, epochs=30, minibatch=32, learning_rate=1e-2, least_speed=0.9, random_share=0.2,
     margin=0.1,
@@ -38,6 +33,7 @@ TINY = (
     "picker.learner.validate_every=2", "picker.learner.checkpoint_every=1",
     "picker.learner.iteration_steps=100", "picker.network.channels=2", "picker.network.hidden=8",
 )  # fmt: skip
+TRAINING = Training("train_topdrl.py", TINY)
 
 
 def lessons_of(env: PickJobEnv):
@@ -79,48 +75,22 @@ def test_imitation_comes_to_agree_with_the_rule():
     assert agreed[-1] > agreed[0]
 
 
-def command(folder: Path, *words: str) -> list[str]:
-    script = str(ROOT / "scripts" / "train_topdrl.py")
-    return [sys.executable, script, *TINY, f"hydra.run.dir={folder}", *words]
-
-
-def environment() -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if k not in {"DEBUG", "HYDRA_FULL_ERROR"}}
-    return kept | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-
-
-def train(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(folder, *words), cwd=folder.parent, env=environment(), text=True,
-        capture_output=True, timeout=300, start_new_session=True,
-    )  # fmt: skip
-
-
-def rows(folder: Path) -> list[dict[str, str]]:
-    path = folder / "learning_curve.csv"
-    return list(csv.DictReader(path.open())) if path.is_file() else []
-
-
 @pytest.mark.ray
 @pytest.mark.slow
 def test_a_run_is_interrupted_and_goes_on(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
-    running = subprocess.Popen(
-        command(first, "picker.learner.steps=1000000"), cwd=tmp_path, env=environment(),
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    until = time.monotonic() + 240
-    while len(rows(first)) < 4 and time.monotonic() < until and running.poll() is None:
-        time.sleep(0.2)
-    running.send_signal(signal.SIGINT)
-    _, told = running.communicate(timeout=120)
-    assert running.returncode == 130, told
-    done = int(rows(first)[-1]["steps"])
+    with TRAINING.begun(first, "picker.learner.steps=1000000") as running:
+        until = time.monotonic() + 240
+        while len(curve(first)) < 4 and time.monotonic() < until and running.poll() is None:
+            time.sleep(0.2)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(timeout=120) == 130, (tmp_path / "printed").read_text()
+    done = int(curve(first)[-1]["steps"])
     assert done >= 300
-    ended = train(second, f"resume={first}", f"picker.learner.steps={done + 100}")
+    ended = TRAINING.run(second, f"resume={first}", f"picker.learner.steps={done + 100}")
     assert ended.returncode == 0, ended.stderr
     assert "best validation throughput" in ended.stdout
-    later = rows(second)
+    later = curve(second)
     assert int(float(later[-1]["steps"])) >= done + 100
     assert float(later[0]["validation"]) > 0  # of the imitation, taken over
     load_picker(second / "policy")
@@ -130,7 +100,7 @@ def test_a_run_is_interrupted_and_goes_on(tmp_path):
 @pytest.mark.ray
 @pytest.mark.slow
 def test_divergence_ends_with_advice(tmp_path):
-    ended = train(
+    ended = TRAINING.run(
         tmp_path / "run", "picker.learner.steps=2000", "picker.learner.learning_rate=1e12"
     )
     assert ended.returncode == 1
@@ -139,6 +109,6 @@ def test_divergence_ends_with_advice(tmp_path):
 
 
 def test_a_resume_from_nowhere_is_refused(tmp_path):
-    ended = train(tmp_path / "run", f"resume={tmp_path / 'nowhere'}")
+    ended = TRAINING.run(tmp_path / "run", f"resume={tmp_path / 'nowhere'}")
     assert ended.returncode == 1
     assert "there is no training checkpoint" in ended.stderr

@@ -1,11 +1,9 @@
 """`scripts/train.py` as a user runs it: files, Ctrl-C, resuming, diverging."""
 
-import csv
 import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,10 +14,10 @@ import torch
 
 from marl.rllib.checkpoint_store import last_whole
 from marl.training.policy_file import load_policy
+from tests.marl.trainings import Training, curve
 
 pytestmark = pytest.mark.ray
 
-ROOT = Path(__file__).resolve().parents[2]
 TINY = (
     "topology=small_leaf_spine", "workload=venus_like", "agents.count=2", "workload.num_jobs=40",
     "workload.thin=1", "algo.batch_agent_steps=64", "algo.minibatch_agent_steps=32",
@@ -27,28 +25,7 @@ TINY = (
     "warm_start.epochs=1", "validation_windows=1", "validate_every=2", "encoder.hidden_dim=8",
     "encoder.gpu_dim=4", "policy.head_dim=8",
 )  # fmt: skip
-
-
-def command(folder: Path, *words: str) -> list[str]:
-    script = str(ROOT / "scripts" / "train.py")
-    return [sys.executable, script, *TINY, f"hydra.run.dir={folder}", *words]
-
-
-def environment() -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if k not in {"DEBUG", "HYDRA_FULL_ERROR"}}
-    return kept | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-
-
-def train(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(folder, *words), cwd=folder.parent, env=environment(), text=True,
-        capture_output=True, timeout=300, start_new_session=True,
-    )  # fmt: skip
-
-
-def curve(folder: Path) -> list[dict[str, str]]:
-    path = folder / "learning_curve.csv"
-    return list(csv.DictReader(path.open())) if path.is_file() else []
+TRAINING = Training("train.py", TINY)
 
 
 def iterations(folder: Path) -> list[int]:
@@ -72,7 +49,7 @@ def of_session(session: int) -> list[str]:
 class Interrupted:
     folder: Path
     status: int
-    err: str
+    printed: str
     survivors: list[str]
 
 
@@ -80,29 +57,23 @@ class Interrupted:
 def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interrupted]:
     """A long training, stopped by Ctrl-C (which reaches the whole process group) on its way."""
     folder = tmp_path_factory.mktemp("train") / "first"
-    running = subprocess.Popen(
-        command(folder, "algo.iterations=100000"), cwd=folder.parent, env=environment(), text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
-    try:
+    with TRAINING.begun(folder, "algo.iterations=100000") as running:
         deadline = time.monotonic() + 120
         while len(curve(folder)) < 5 and running.poll() is None and time.monotonic() < deadline:
             time.sleep(0.1)
         os.killpg(running.pid, signal.SIGINT)
-        _, err = running.communicate(timeout=60)
+        status = running.wait(timeout=60)
         deadline = time.monotonic() + 15
         while of_session(running.pid) and time.monotonic() < deadline:
             time.sleep(0.2)
-        yield Interrupted(folder, running.returncode, err, of_session(running.pid))
-    finally:
-        if running.poll() is None:
-            os.killpg(running.pid, signal.SIGKILL)
+        printed = (folder.parent / "printed").read_text()
+        yield Interrupted(folder, status, printed, of_session(running.pid))
 
 
 def test_an_interrupt_leaves_with_130_and_nobody_behind(interrupted: Interrupted):
-    assert interrupted.status == 130, interrupted.err
-    assert "interrupted" in interrupted.err
-    assert "Traceback" not in interrupted.err
+    assert interrupted.status == 130, interrupted.printed
+    assert "interrupted" in interrupted.printed
+    assert "Traceback" not in interrupted.printed
     assert interrupted.survivors == []
 
 
@@ -124,7 +95,9 @@ def test_what_was_learnt_so_far_stays(interrupted: Interrupted):
 def test_resuming_goes_on_and_finishes(interrupted: Interrupted, tmp_path: Path):
     before = curve(interrupted.folder)
     last = int(before[-1]["iteration"])
-    done = train(tmp_path / "second", f"resume={interrupted.folder}", f"algo.iterations={last + 4}")
+    done = TRAINING.run(
+        tmp_path / "second", f"resume={interrupted.folder}", f"algo.iterations={last + 4}"
+    )
     assert done.returncode == 0, done.stderr
     whole = curve(tmp_path / "second")
     assert whole[: len(before)] == before  # the curve goes on
@@ -146,14 +119,14 @@ def said(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_a_training_that_diverges_says_what_to_do(tmp_path: Path):
-    message = said(train(tmp_path / "run", "algo.learning_rate=1e20", "algo.iterations=5"))
+    message = said(TRAINING.run(tmp_path / "run", "algo.learning_rate=1e20", "algo.iterations=5"))
     assert "iteration 1" in message
     assert "with a lower algo.learning_rate" in message
     assert not (tmp_path / "run" / "checkpoint").exists()  # nothing bad was kept
 
 
 def test_a_wrong_name_fails_before_any_work(tmp_path: Path):
-    assert "did you mean algo.epochs" in said(train(tmp_path / "run", "algo.epoch=1"))
+    assert "did you mean algo.epochs" in said(TRAINING.run(tmp_path / "run", "algo.epoch=1"))
     assert not (tmp_path / "run" / "learning_curve.csv").exists()
 
 
@@ -167,7 +140,7 @@ def test_a_wrong_name_fails_before_any_work(tmp_path: Path):
     ],
 )
 def test_a_wrong_value_fails_before_any_work(tmp_path: Path, word: str, told: str):
-    assert told in said(train(tmp_path / "run", word))
+    assert told in said(TRAINING.run(tmp_path / "run", word))
     assert not (tmp_path / "run" / "learning_curve.csv").exists()
 
 
@@ -180,7 +153,7 @@ def test_a_truncated_checkpoint_is_refused(interrupted: Interrupted, tmp_path: P
             copy.parent.mkdir(parents=True, exist_ok=True)
             half = path.suffix == ".pkl"
             copy.write_bytes(path.read_bytes()[: path.stat().st_size // (2 if half else 1)])
-    message = said(train(tmp_path / "run", f"resume={broken.parent}", "algo.iterations=9"))
+    message = said(TRAINING.run(tmp_path / "run", f"resume={broken.parent}", "algo.iterations=9"))
     assert f"resume={broken.parent}: none of its checkpoints is whole" in message
     assert f"{broken}/iteration_" in message
     assert "it was cut off or changed" in message
