@@ -96,11 +96,17 @@ class Rounds:
 
         An agent whose turn it is not has only *wait* in its mask.
         """
-        tables = self._known(view)
-        summary = summarise(tables, view.queued, view.running, view.num_partitions)
         last = self._turn
         self._turn, self._windows, self._masks = None, {}, {}
         seen: dict[int, Observation] = {}
+        if not everyone:
+            # At most epochs most partitions have no job that waits, hence nothing to choose.
+            busy = set(view.jobs.partition[view.queued].tolist())
+            self._waited |= set(range(view.num_partitions)) - busy
+            if self._waited.issuperset(busy):
+                return seen
+        tables = self._known(view)
+        summary = summarise(tables, view.queued, view.running, view.num_partitions)
         for agent in range(view.num_partitions):
             silent = self._turn is not None or agent in self._waited
             silent = silent or (self._begun is not None and agent != last)
