@@ -32,7 +32,7 @@ class Limits(NamedTuple):
     only_placeable: bool
     sharing: bool
     patience_s: float
-    idle: bool  # nothing runs in the partition
+    pressed: bool  # nothing runs in the partition, and it has waited: it has to start a job
     alone: bool  # nothing is seen of other partitions, and no job sent there
 
 
@@ -158,9 +158,9 @@ def observe_agent(
     """Fill the observation of partition `own`; the number of legal actions besides *wait*.
 
     `queued` are the waiting jobs of the whole cluster, `window` its own first ones by predicted
-    work left. Where `limits.idle` (nothing runs in the partition) and a start is legal, only starts
-    are; where a job older than the patience fits compactly on empty GPUs, *wait* is not legal:
-    waiting cannot starve anyone. Servers that are away are no part of any of it.
+    work left. Where `limits.pressed` and a start is legal, only starts are; where a job older than
+    the patience fits compactly on empty GPUs, *wait* is not legal: waiting cannot starve anyone.
+    Servers that are away are no part of any of it.
     """
     width, room = canvas.jobs.shape[0], canvas.servers.shape[0]
     starts = canvas.action_mask[: width * room * MODES].reshape(width, room * MODES)
@@ -190,7 +190,7 @@ def observe_agent(
             _forward_rows(tables, summary, ahead, fit, job, own, ahead_h, start_s[w],
                           limits.max_forwards - hops, limits.only_placeable, canvas.forwards[w],
                           sends[w])  # fmt: skip
-    if limits.idle and can_start:
+    if limits.pressed and can_start:
         sends[:] = 0
     elif not overdue:
         canvas.action_mask[-1] = 1

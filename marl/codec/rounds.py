@@ -70,6 +70,7 @@ class Rounds:
         self._links: LinkSight | None = None
         self._clock = IntervalClock(rules.interval_s)
         self._waited: set[int] = set()
+        self._pressed: set[int] = set()  # waited though nothing runs: have to start a job
         self._turn: int | None = None
         self._begun: Begun | None = None  # by the agent of the turn before
         self._windows: dict[int, IntArray] = {}
@@ -83,7 +84,7 @@ class Rounds:
 
     def open(self) -> None:
         """A new epoch: everybody may act."""
-        self._waited, self._turn, self._begun = set(), None, None
+        self._waited, self._pressed, self._turn, self._begun = set(), set(), None, None
         self._windows = {}
         self._masks = {}
 
@@ -139,7 +140,7 @@ class Rounds:
             self.rules.only_placeable,
             self.rules.sharing,
             float(self.rules.patience_s),
-            not bool((at[view.running] == agent).any()),
+            agent in self._pressed and _idle(view, agent),
             self.rules.alone,
         )
         if self._begun is None or silent:
@@ -191,7 +192,7 @@ class Rounds:
         for agent, action in sorted(actions.items()):
             self._check(view, agent, action)
             if action == self.layout.wait:
-                self._waited |= {agent} if agent == self._turn else set()
+                self._wait(view, agent)
             elif action < self.layout.starts:
                 starts += self._started(view, agent, action)
             else:
@@ -200,6 +201,14 @@ class Rounds:
         # Who gets a job acts again, also if it has waited.
         self._waited -= {forward.partition for forward in forwards}
         return Decision(starts=tuple(starts), forwards=tuple(forwards), again=True)
+
+    def _wait(self, view: ClusterView, agent: int) -> None:
+        """Who waits while nothing runs in its partition is asked again, and has to start a job."""
+        if agent != self._turn:
+            return
+        can_start = bool(self._masks[agent][: self.layout.starts].any())
+        asked_again = can_start and _idle(view, agent)
+        (self._pressed if asked_again else self._waited).add(agent)
 
     def _check(self, view: ClusterView, agent: int, action: int) -> None:
         mask = self._masks.get(agent)
@@ -246,6 +255,11 @@ class Rounds:
             return [Start(job, gang)]
         self._begun = Begun(row, mode, gang[: len(placed) + 1])
         return []
+
+
+def _idle(view: ClusterView, agent: int) -> bool:
+    """Whether nothing runs in the partition."""
+    return not bool((view.jobs.partition[view.running] == agent).any())
 
 
 def _in_order(tables: Tables, servers: IntArray, queue: IntArray) -> IntArray:

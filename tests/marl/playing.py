@@ -20,13 +20,14 @@ from tests.marl.games import any_legal
 
 @dataclass(frozen=True)
 class Round:
-    """One turn: who saw what of which run, and who had waited already."""
+    """One turn: who saw what of which run, who had waited, and who did with nothing running."""
 
     simulator: Simulator
     view: ClusterView
     rounds: Rounds
     seen: dict[int, Observation]
     waited: frozenset[int]
+    pressed: frozenset[int]
 
     @property
     def rules(self) -> CodecRules:
@@ -76,14 +77,19 @@ def play(game: Game, jobs: JobTable, rules: CodecRules, seed: int) -> Iterator[R
     while simulator.advance():
         rounds.open()
         waited: set[int] = set()
+        pressed: set[int] = set()
         while True:
             view = views.view()
             seen = rounds.observe(view, everyone=False)
-            yield Round(simulator, view, rounds, seen, frozenset(waited))
+            yield Round(simulator, view, rounds, seen, frozenset(waited), frozenset(pressed))
             if not seen:
                 break
             actions = {m: any_legal(rng, o) for m, o in seen.items()}
-            waited |= {m for m, action in actions.items() if action == layout.wait}
+            rests = {m for m, action in actions.items() if action == layout.wait}
+            hosts = {int(view.jobs.partition[job]) for job in view.running}
+            able = {m for m, o in seen.items() if o["action_mask"][: layout.starts].any()}
+            waited |= rests & (hosts | (set(seen) - able))
+            pressed |= rests - waited
             decision = rounds.decide(view, actions)
             waited -= {forward.partition for forward in decision.forwards}
             simulator.apply(decision)

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marl.codec.rounds import CodecRules
+from marl.codec.layout import layout_for
+from marl.codec.rounds import CodecRules, Rounds
+from marl.env.episode import NEEDS
 from marl.env.game import Game
 from tests.marl.games import RULES, RandomJobs, game_of, mixed_game
 from tests.marl.playing import Round, forwards_of, play, starts_of, tried
@@ -58,7 +60,7 @@ def check_agent(now: Round, agent: int) -> None:
               for s in range(len(now.servers(agent)))}  # fmt: skip
     can_start = any(any(modes) for modes in starts.values())
     idle = not any(view.jobs.partition[j] == agent for j in view.running)
-    forced = idle and can_start
+    forced = idle and can_start and agent in now.pressed
     sends = {(w, m) for w, job in enumerate(window) for m in range(view.num_partitions)
              if not forced and may_forward(now, agent, job, m)}  # fmt: skip
     if agent not in now.seen:
@@ -152,18 +154,35 @@ def test_the_window_is_sorted_by_predicted_work_left():
         raise AssertionError("the moment after F never came")
 
 
-def test_an_idle_partition_must_start_and_a_busy_one_may_wait():
+def test_an_idle_partition_may_send_but_not_wait_and_a_busy_one_may_wait():
     topology = cluster(2, 2, servers_per_rack=1)
     game = game_of(topology, 2, physics=physics_of(topology), max_tenants=1)
     trace = job_table([Job(0, 1, 100), Job(10, 1, 100)])
-    first, second, *_ = play(game, trace, RULES, 0)
-    assert not first.seen[0]["action_mask"][-1]  # nothing runs: no waiting,
-    assert not forwards_of(first, 0).any()  # and no sending away
-    assert starts_of(first, 0).any()
-    assert not second.seen  # the queue is empty until 10
-    later = next(now for now in play(game, trace, RULES, 0) if now.view.now_s == 10)
-    assert later.seen[0]["action_mask"][-1]
-    assert forwards_of(later, 0)[0].tolist() == [False, True]
+    simulator = game.simulator(trace)
+    views = simulator.views(NEEDS)
+    rounds = Rounds(layout=layout_for(topology, game.partition_of_server, 4, 0), rules=RULES)
+    rounds.restart()
+
+    def masks() -> tuple[bool, list[bool], bool]:
+        """Any start, forwards of the first job, *wait*."""
+        mask = rounds.observe(views.view(), everyone=False)[0]["action_mask"]
+        layout = rounds.layout
+        sends = mask[layout.starts : layout.starts + 2] > 0
+        return bool(mask[: layout.starts].any()), sends.tolist(), bool(mask[-1])
+
+    simulator.advance()
+    rounds.open()
+    assert masks() == (True, [False, True], True)  # nothing runs
+    simulator.apply(rounds.decide(views.view(), {0: rounds.layout.wait}))
+    assert masks() == (True, [False, False], False)  # asked again: it has to start the job
+    simulator.apply(rounds.decide(views.view(), {0: 0}))
+    assert not rounds.observe(views.view(), everyone=False)
+    simulator.advance()
+    rounds.open()
+    assert views.view().now_s == 10
+    assert masks() == (True, [False, True], True)  # the other job runs
+    simulator.apply(rounds.decide(views.view(), {0: rounds.layout.wait}))
+    assert not rounds.observe(views.view(), everyone=False)
 
 
 def test_a_gang_too_large_for_its_partition_may_leave_for_a_full_one():
