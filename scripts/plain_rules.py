@@ -24,6 +24,7 @@ TRAINING: Rules = {
     "rules.window": (True, 1),
     "rules.patience_s": (False, 0),
     "rules.interval_s": (False, 0),
+    "rules.rest_share": (False, 0),
     "encoder.gpu_dim": (True, 1),
     "encoder.hidden_dim": (True, 1),
     "encoder.rounds": (True, 1),

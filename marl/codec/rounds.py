@@ -44,14 +44,17 @@ class CodecRules:
     links: bool = False  # observations also hold links: the encoder reads them
     granularity: str = GANG  # worker: one action places one worker, and the gang is completed next
     interval_s: float = 0.0  # agents act at multiples of this; 0: at every event
+    rest_share: float = 0.0  # of what a job has done, which it is thought to have left at least
 
     def __post_init__(self) -> None:
         """Raise ValueError for a value that is none of the choices."""
         if self.granularity not in GRANULARITIES:
             known = " or ".join(GRANULARITIES)
             raise ValueError(f"rules.granularity is {self.granularity!r}; it must be {known}")
-        if not 0.0 <= self.interval_s < float("inf"):
-            raise ValueError(f"rules.interval_s is {self.interval_s}; it must be 0 or more")
+        for key in ("interval_s", "rest_share"):
+            value = getattr(self, key)
+            if not 0.0 <= value < float("inf"):
+                raise ValueError(f"rules.{key} is {value}; it must be 0 or more")
 
 
 class Rounds:
@@ -171,7 +174,7 @@ class Rounds:
 
     def _known(self, view: ClusterView) -> Tables:
         if self._tables is None:
-            self._tables = tables_of(view)
+            self._tables = tables_of(view, float(self.rules.rest_share))
             self._links = LinkSight(view, self.layout) if self.layout.edges else None
         return self._tables
 

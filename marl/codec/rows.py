@@ -14,8 +14,9 @@ LEAST_S = 60.0  # shorter estimates and ages count as this: their logarithm says
 
 @kernel
 def left_s(tables: Tables, job: int) -> float:
-    """Predicted work left, at least a minute."""
-    return float(max(tables.estimate_s[job] - tables.progress_s[job], LEAST_S))
+    """Predicted work left, at least a minute and a share of what is done."""
+    done_s = tables.progress_s[job]
+    return float(max(tables.estimate_s[job] - done_s, LEAST_S, tables.rest_share * done_s))
 
 
 @kernel

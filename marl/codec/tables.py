@@ -56,9 +56,10 @@ class Tables(NamedTuple):
     holds: IntArray  # (S, 4) the same
     crowd: IntArray  # scratch of `sim.physics.slowing`
     limit_milli: int
+    rest_share: float  # of what a job has done, which it is thought to have left at least
 
 
-def tables_of(view: ClusterView) -> Tables:
+def tables_of(view: ClusterView, rest_share: float) -> Tables:
     """Tables for one run; `view` needs PREDICTION, PROFILE and INTERFERENCE."""
     belief, topology, jobs = view.belief, view.topology, view.jobs
     network = belief.network
@@ -95,6 +96,7 @@ def tables_of(view: ClusterView) -> Tables:
         holds=_copy(holds_of(view)),
         crowd=empty_crowd(view.tenant.shape[1]),
         limit_milli=view.gpu_limit_milli,
+        rest_share=rest_share,
     )
 
 

@@ -15,10 +15,12 @@ PLAIN_LEFT_S = 3600.0  # of every job where durations are not looked at
 
 @kernel
 def left_s(desk: Desk, job: int) -> float:
-    """Predicted work left; the same for all where durations are not looked at."""
-    if desk.game[0].use_durations == 0:
-        return PLAIN_LEFT_S
-    return float(max(desk.job[job].estimate_s - desk.shown.progress_s[job], LEAST_LEFT_S))
+    """Predicted work left; the same for all who start where durations are not looked at."""
+    game, done_s = desk.game[0], desk.shown.progress_s[job]
+    left = PLAIN_LEFT_S
+    if game.use_durations != 0:
+        left = max(desk.job[job].estimate_s - done_s, LEAST_LEFT_S)
+    return float(max(left, game.rest_share * done_s))
 
 
 @kernel

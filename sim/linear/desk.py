@@ -91,6 +91,7 @@ class Mind(NamedTuple):
     window: int
     patience_s: float
     use_durations: bool
+    rest_share: float  # of what a job has done, which it is thought to have left at least
 
 
 def desk_of(view: ClusterView, mind: Mind) -> Desk:
@@ -101,6 +102,7 @@ def desk_of(view: ClusterView, mind: Mind) -> Desk:
     game["window"], game["patience_s"] = mind.window, mind.patience_s
     game["max_forwards"] = view.max_forwards if view.num_partitions > 1 else 0
     game["limit_milli"], game["use_durations"] = view.gpu_limit_milli, mind.use_durations
+    game["rest_share"] = mind.rest_share
     game["look_ahead"] = looks_ahead(mind.start_weight, mind.forward_weight)
     gpu = np.zeros(gpus, dtype=GPU)
     gpu["server"] = topology.gpu_server

@@ -85,6 +85,7 @@ GAME = np.dtype(
         ("max_forwards", INT),
         ("limit_milli", INT),
         ("use_durations", INT),
+        ("rest_share", FLOAT),  # of what a job has done, which it has left at least
         ("look_ahead", INT),  # predicted release times are weighed
         # Of the decision being made.
         ("now_s", FLOAT),

@@ -42,6 +42,7 @@ class LinearScore:
         window: int,
         patience_s: float,
         use_durations: bool,
+        rest_share: float,
         weights: dict[str, Any],
         weights_file: str | None,
     ) -> None:
@@ -51,6 +52,8 @@ class LinearScore:
             window: waiting jobs that a partition looks at.
             patience_s: age from which a job must not be kept from a compact place.
             use_durations: False: nothing is read of predictions (information class none).
+            rest_share: a job that has run for long is thought to have at least this share of what
+                it has done before it, whatever was predicted.
             weights: `start` and `forward`, each feature -> weight.
             weights_file: a YAML file of such weights, read instead; None: there is none.
 
@@ -61,6 +64,8 @@ class LinearScore:
             raise GpuYardError(f"scheduler.window is {window}; it must be 1 or more")
         if not 0 <= patience_s < np.inf:
             raise GpuYardError(f"scheduler.patience_s is {patience_s}; it must be 0 or more")
+        if not 0 <= rest_share < np.inf:
+            raise GpuYardError(f"scheduler.rest_share is {rest_share}; it must be 0 or more")
         place = "scheduler.weights" if weights_file is None else str(weights_file)
         given: Mapping[str, Any] = weights if weights_file is None else read_weights(weights_file)
         self._mind = Mind(
@@ -69,6 +74,7 @@ class LinearScore:
             window=window,
             patience_s=patience_s,
             use_durations=use_durations,
+            rest_share=rest_share,
         )
         self.needs = Signal.PROFILE | Signal.INTERFERENCE
         if use_durations:

@@ -10,11 +10,14 @@ SPREAD_STEP = (0.0, 0.0, 0.5)  # seconds a step over two servers: 1.5 times as s
 NEVER = {"bias": -5.0}  # no forward is worth it
 
 
-def linear(start: dict[str, float], forward: dict[str, float] = NEVER) -> LinearScore:
+def linear(
+    start: dict[str, float], forward: dict[str, float] = NEVER, rest_share: float = 0.0
+) -> LinearScore:
     return LinearScore(
         window=16,
         patience_s=1e9,
         use_durations=True,
+        rest_share=rest_share,
         weights={
             "start": dict.fromkeys(START_FEATURES, 0.0) | start,
             "forward": dict.fromkeys(FORWARD_FEATURES, 0.0) | forward,
@@ -37,6 +40,24 @@ def test_a_gang_starts_spread_if_the_wait_is_longer_than_what_spreading_costs(du
     physics = physics_of(topology, server_s=SPREAD_STEP)
     jobs = [Job(0, 1, 1000), Job(0, 1, 1000), Job(400, 2, duration_s)]
     scheduler = linear({"bias": 0.01, "fragments": 0.5, "wait_over_loss": 1.0})
+    run = play(world(jobs, topology, physics=physics), scheduler)
+    assert gantt(run)["C"] == stay
+
+
+@pytest.mark.parametrize(
+    ("share", "stay"), [(0.0, (1000, 1300, (0, 1))), (1.0, (400, 850, (1, 3)))]
+)
+def test_who_outlives_its_prediction_may_stay_as_long_again(share, stay):
+    # A and B were to end at 100. At 400 they are about to end (in 60 s) or have 400 s left; spread
+    # C loses 150 s.
+    #          0       400   850 1000 1300
+    # GPU 0, 2 AAAAAAAAAAAAAAAAAAAAA
+    # GPU 1, 3         CCCCCCC
+    # GPU 0, 1                      CCCCCC  without the share
+    topology = cluster(2, 2)
+    physics = physics_of(topology, server_s=SPREAD_STEP)
+    jobs = [Job(0, 1, 1000, estimate_s=100)] * 2 + [Job(400, 2, 300)]
+    scheduler = linear({"bias": 0.01, "fragments": 0.5, "wait_over_loss": 1.0}, rest_share=share)
     run = play(world(jobs, topology, physics=physics), scheduler)
     assert gantt(run)["C"] == stay
 

@@ -29,7 +29,7 @@ SPREAD_STEP = (0.0, 0.0, 0.5)  # seconds a step over two servers: 1.5 times as s
 
 def linear(start: dict[str, float], forward: dict[str, float] = NEVER, **given) -> LinearScore:
     values = {
-        "window": 16, "patience_s": 1e9, "use_durations": True,
+        "window": 16, "patience_s": 1e9, "use_durations": True, "rest_share": 0.0,
         "weights_file": None,
     } | given  # fmt: skip
     weights = {
@@ -268,6 +268,7 @@ def test_one_scheduler_may_play_one_world_after_another():
         ({"window": 0}, "scheduler.window is 0; it must be 1 or more"),
         ({"patience_s": -1.0}, "scheduler.patience_s is -1.0"),
         ({"patience_s": np.inf}, "scheduler.patience_s is inf"),
+        ({"rest_share": -1.0}, "scheduler.rest_share is -1.0"),
         ({"weights": {"start": {}}}, "scheduler.weights.start.bias is None"),
         ({"weights": {}}, "scheduler.weights.start is None"),
         ({"weights": {"start": dict.fromkeys(START_FEATURES, 0.0), "fwd": {}}}, "has 'fwd'"),

@@ -98,7 +98,7 @@ def test_lockstep_the_scheduler_and_the_environment_play_the_same(tmp_path, rule
 
 def test_a_policy_file_keeps_the_rules_and_old_ones_mean_gangs_and_events(tmp_path):
     policy = build_policy(SPEC, 1)
-    rules = replace(RULES, granularity=WORKER, interval_s=30.0)
+    rules = replace(RULES, granularity=WORKER, interval_s=30.0, rest_share=0.5)
     save_policy(tmp_path, policy, SPEC, rules)
     assert read_spec(tmp_path)[1] == rules
     path = tmp_path / "policy.json"
@@ -113,6 +113,7 @@ def test_a_policy_file_keeps_the_rules_and_old_ones_mean_gangs_and_events(tmp_pa
         read_spec(tmp_path)
 
 
-def test_an_interval_below_zero_is_refused():
-    with pytest.raises(ValueError, match=r"interval_s is -1\.0; it must be 0 or more"):
-        replace(RULES, interval_s=-1.0)
+@pytest.mark.parametrize("key", ["interval_s", "rest_share"])
+def test_a_number_below_zero_is_refused(key):
+    with pytest.raises(ValueError, match=rf"{key} is -1\.0; it must be 0 or more"):
+        replace(RULES, **{key: -1.0})

@@ -1,5 +1,7 @@
 """The network begins as the tuned linear score: same scores, and the same mean JCT."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -37,15 +39,15 @@ START, FORWARD = RNG.normal(size=len(START_FEATURES)), RNG.normal(size=len(FORWA
 SIZES = {"gpu_dim": 4, "hidden_dim": 8, "rounds": 1, "head_dim": 8}
 
 
-def scheduler() -> LinearScore:
+def scheduler(rest_share: float) -> LinearScore:
     return LinearScore(
-        window=4, patience_s=1e9, use_durations=True,
+        window=4, patience_s=1e9, use_durations=True, rest_share=rest_share,
         weights=named(START, FORWARD), weights_file=None,
     )  # fmt: skip
 
 
-def desk_of(now: Round) -> Desk:
-    desk = scheduler().desk(now.view)
+def desk_of(now: Round, rest_share: float = 0.0) -> Desk:
+    desk = scheduler(rest_share).desk(now.view)
     see(desk, now.view)
     desk.game["now_s"] = now.view.now_s
     lay_out(desk, now.view.queued, now.view.running)
@@ -58,9 +60,9 @@ def prior() -> LinearPrior:
     return module
 
 
-def compare(now: Round, agent: int) -> tuple[int, int]:
+def compare(now: Round, agent: int, rest_share: float) -> tuple[int, int]:
     """Check every legal start and forward of `agent`; how many of each there were."""
-    desk, window = desk_of(now), now.window(agent)
+    desk, window = desk_of(now, rest_share), now.window(agent)
     with torch.no_grad():
         starts, forwards = (x[0].numpy() for x in prior()(stack([now.seen[agent]])))
     legal = np.argwhere(starts_of(now, agent))
@@ -82,14 +84,15 @@ def compare(now: Round, agent: int) -> tuple[int, int]:
     return len(legal), len(sends)
 
 
-@pytest.mark.parametrize("partitions", [1, 2, 4])
-def test_the_prior_scores_as_the_linear_score(partitions: int):
+@pytest.mark.parametrize(("partitions", "rest_share"), [(1, 0.0), (2, 0.0), (4, 0.0), (2, 1.0)])
+def test_the_prior_scores_as_the_linear_score(partitions: int, rest_share: float):
     starts, sends, modes = 0, 0, set()
+    rules = replace(RULES, rest_share=rest_share)
     for seed in range(2):
         jobs = RandomJobs(count=25, partitions=partitions, most_gpus=4, span_s=900.0)(seed)
-        for now in play(mixed_game(partitions), jobs, RULES, seed):
+        for now in play(mixed_game(partitions), jobs, rules, seed):
             for agent in now.seen:
-                more = compare(now, agent)
+                more = compare(now, agent, rest_share)
                 starts, sends = starts + more[0], sends + more[1]
                 modes |= set(np.argwhere(starts_of(now, agent))[:, 2].tolist())
     assert starts > 150
