@@ -2,16 +2,17 @@
 
 import logging
 from collections import Counter
+from collections.abc import Iterable
 
 import hydra
-from evaluate_progress import gathered
 from evaluate_report import remove_results, write_evaluation, write_rivals
-from evaluate_task import Task, setting_text, task_labels, windows_played
+from evaluate_task import Outcome, Task, setting_text, task_labels, windows_played
 from launch import run_main, start
 from launch_errors import ConfigError
 from lineup import lineup_of
 from omegaconf import DictConfig
 from plain_rules import check_confidence
+from run_count import RunCount
 from terminal import table_console
 from workers import outcomes_of
 
@@ -27,7 +28,7 @@ def main(cfg: DictConfig) -> None:
     check_confidence(config)
     tasks = _tasks(config)
     ours = _ours(config["ours"], tasks)
-    outcomes = gathered(outcomes_of(tasks, config["jobs"]), len(tasks))
+    outcomes = _counted(outcomes_of(tasks, config["jobs"]), len(tasks))
     tables, focus = write_evaluation(
         launch.folder, outcomes, ours=ours, confidence=config["confidence"]
     )
@@ -44,6 +45,17 @@ def main(cfg: DictConfig) -> None:
         )
     log.info("metrics.json holds the means over windows of %s", focus)
     print(f"results in {launch.folder}")
+
+
+def _counted(outcomes: Iterable[Outcome], total: int) -> list[Outcome]:
+    """All outcomes, once they are there."""
+    found: list[Outcome] = []
+    with RunCount("evaluating", total) as count:
+        for outcome in outcomes:
+            found.append(outcome)
+            labels = outcome.row.labels
+            count.tell(f"{labels.scheduler} window {labels.window}")
+    return found
 
 
 def _tasks(config: dict[str, object]) -> list[Task]:

@@ -25,7 +25,7 @@ from reproduce_node import last_of_each, reproduction_of
 from reproduce_plan import Planned, cells_of, plan_of
 from reproduce_policies import with_policies
 from reproduce_store import PARTS, read_part, write_part
-from reproduce_work import Meter
+from run_count import RunCount
 from terminal import table_console
 from topdrl_play import measures
 from topdrl_report import write_report
@@ -121,13 +121,14 @@ def _played(planned: Sequence[Planned], folder: Path) -> list[tuple[str, Compari
     parts.mkdir(parents=True, exist_ok=True)
     found = [read_part(parts / p.part, role=p.task.contender.role) for p in planned]
     rows = []
-    with Meter(planned, done=sum(row is not None for row in found)) as meter:
+    there = sum(row is not None for row in found)
+    with RunCount("reproducing", len(planned), done=there) as count:
         for each, row in zip(planned, found, strict=True):
             made = row
             if made is None:
                 made = _play(each.task)
                 write_part(parts / each.part, made)
-                meter.tell(each)
+                count.tell(each.cell)
             rows.append((each.cell, replace(made, labels=each.labelled(made.labels))))
     return rows
 

@@ -1,7 +1,6 @@
 """Runs what is not stored yet, side by side, storing each run as it ends."""
 
 import logging
-import time
 import traceback
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,22 +13,11 @@ from evaluate_together import batches_of, processes_of, run_batch
 from joblib import Parallel, cpu_count, delayed, parallel_config
 from reproduce_plan import Planned
 from reproduce_store import PARTS, read_part, write_part
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from run_count import RunCount
 
 from sim.report.comparison_row import ComparisonRow
 
 log = logging.getLogger(__name__)
-
-LINE_EVERY_S = 60.0  # in the log, where standard error is no terminal
-
 
 Run = tuple[Task, Path]  # and where it is stored
 
@@ -67,11 +55,11 @@ def run_missing(
     missing = sum(map(len, places.values()))
     log.info("%d runs, %d of them done before", len(planned), len(planned) - missing)
     failures = []
-    with Meter(planned, done=len(planned) - missing) as meter:
+    with RunCount("reproducing", len(planned), done=len(planned) - missing) as count:
         for done in _ended(todo, processes):
             for place in places[done.part]:
                 run = planned[place]
-                meter.tell(run)
+                count.tell(run.cell)
                 if done.error is None:
                     found[place] = read_part(parts / run.part, role=run.task.contender.role)
                 else:
@@ -115,50 +103,3 @@ def _run_stored(batch: Sequence[Run]) -> list[Done]:
             return [done for run in batch for done in _run_stored([run])]
         return [Done(batch[0][1].name, traceback.format_exc())]
     return [Done(path.name, None) for _, path in batch]
-
-
-class Meter:
-    """A bar on a terminal, else a line in the log every minute."""
-
-    def __init__(self, planned: Sequence[Planned], *, done: int) -> None:
-        """`done`: runs that are there already."""
-        self._total, self._done, self._before = len(planned), done, done
-        self._began = self._told = time.perf_counter()
-        console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("runs, {task.fields[last]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bar.add_task(
-            "reproducing", total=self._total, completed=done, last="starting"
-        )
-
-    def __enter__(self) -> "Meter":
-        """Show the bar."""
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Take it away."""
-        self._bar.stop()
-
-    def tell(self, run: Planned) -> None:
-        """One more run has ended."""
-        self._done += 1
-        self._bar.update(self._task, completed=self._done, last=run.cell)
-        now = time.perf_counter()
-        if self._bar.disable and now - self._told >= LINE_EVERY_S:
-            self._told = now
-            each_s = (now - self._began) / (self._done - self._before)
-            left_min = each_s * (self._total - self._done) / 60.0
-            log.info(
-                "%d/%d runs, about %.0f min left; last: %s",
-                self._done, self._total, left_min, run.cell,
-            )  # fmt: skip
