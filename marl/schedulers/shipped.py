@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-# `pretrained`: the agents. `pretrained_alone`: each agent as if no other were there.
-SHIPPED = ("pretrained", "pretrained_alone")
+# `pretrained`: the agents. `pretrained_forest`: tuned for predictions by a forest on finished jobs.
+# `pretrained_alone`: each agent as if no other were there.
+SHIPPED = ("pretrained", "pretrained_forest", "pretrained_alone")
 
 
 def policy_folder(checkpoint: str) -> Path:
