@@ -55,8 +55,9 @@ class RunCount:
         now = time.perf_counter()
         if self._bar.disable and now - self._told >= LINE_EVERY_S:
             self._told = now
-            each_s = (now - self._began) / (self._done - self._before)
-            left_min = each_s * (self._total - self._done) / 60.0
+            # Some come many at once, after long: the first ones do not tell how long it will take.
+            passed_min = (now - self._began) / 60.0
             log.info(
-                "%d/%d runs, about %.0f min left; last: %s", self._done, self._total, left_min, last
-            )
+                "%d/%d runs, %d of them in %.1f min; last: %s",
+                self._done, self._total, self._done - self._before, passed_min, last,
+            )  # fmt: skip
