@@ -15,15 +15,7 @@ from launch_build import build
 from launch_errors import ConfigError
 from reproduce_dag_settings import Cell, Settings
 from reproduce_store import PARTS
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from run_count import RunCount
 
 from sim.dag.bounds import lower_bound_s
 from sim.dag.distance import gap_correlation
@@ -39,7 +31,6 @@ log = logging.getLogger(__name__)
 
 PLANS_COMPARED = 40  # random ones, for the correlation of plan distance and finish-time gap
 POINTS = 50  # of the history that is kept
-LINE_EVERY_S = 60.0  # in the log, where standard error is no terminal
 
 Row = dict[str, Any]  # one search on one problem
 
@@ -154,18 +145,12 @@ def run_missing_searches(launch: Launch, settings: Settings) -> list[Row]:
     there = sum(path.is_file() for path in paths)
     log.info("%d runs, %d of them done before", len(work), there)
     rows: list[Row] = []
-    told = time.perf_counter()
-    with _bar() as bar:
-        task = bar.add_task("planning", total=len(work), last="")
+    with RunCount("planning", len(work), done=there) as count:
         for (cell, method), path in zip(work, paths, strict=True):
-            bar.update(task, last=f"{cell.name}, {method}")
             if not path.is_file():
                 write_atomically(path, json.dumps(bench.run(cell, method)).encode())
+                count.tell(f"{cell.name}, {method}")
             rows.append(_read(path))
-            bar.update(task, advance=1)
-            if bar.disable and time.perf_counter() - told >= LINE_EVERY_S:
-                told = time.perf_counter()
-                log.info("%d/%d runs; last: %s, %s", len(rows), len(work), cell.name, method)
     return rows
 
 
@@ -181,18 +166,3 @@ def _thinned(history: np.ndarray) -> list[float]:
     """The best makespan after 1/POINTS, 2/POINTS, ... of the plans."""
     places = np.ceil(np.linspace(len(history) / POINTS, len(history), POINTS)).astype(int) - 1
     return [float(value) for value in history[np.clip(places, 0, None)]]
-
-
-def _bar() -> Progress:
-    console = Console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("runs, {task.fields[last]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
