@@ -2,19 +2,25 @@
 
     python benchmarks/decisions.py [--json FILE] [--figure FILE] [--servers 16 64 256 1024]
 
-A decision is one call of `Scheduler.decide`: for agents one agent's turn (the codec, the network
-and its answer), for the others one round over all queues. `--partition-servers` are what an agent
-owns; 0 leaves the cluster to 4 agents however large it is.
+A decision is for agents one agent's turn (the codec, the network and its answer), for the others
+one round over all queues, with what lets time pass until it, for that is one compiled loop.
+`--partition-servers` are what an agent owns; 0 leaves the cluster to 4 agents however large it is.
 """
 
 import argparse
+import itertools
 import json
 import statistics
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 from setup_run import Bench, bench
 
+from sim.event_log import Kind
+from sim.kernel.advance import PAUSE
+from sim.looping import Loop
 from sim.protocols import Scheduler
 from sim.simulator import Simulator
 
@@ -41,33 +47,52 @@ def made(scheduler: str, servers: int, partition_servers: int) -> Bench:
 def fill(simulator: Simulator, filler: Scheduler) -> None:
     """Play until most of the GPUs work."""
     filler.reset(0)
-    filler = simulator.walked(filler) or filler
-    views, again = simulator.views(filler.needs), False
-    while again or simulator.advance():
-        view = views.view()
-        if (view.tenants > 0).mean() >= FULL_SHARE:
+    loop = simulator.loop_of(filler)
+    while decided(simulator, loop):
+        if (simulator.state.gpu["tenants"] > 0).mean() >= FULL_SHARE:
             return
-        decision = filler.decide(view)
-        simulator.apply(decision)
-        again = decision.again
     raise SystemExit("the workload ended before the cluster was full; give it more jobs")
+
+
+def decided(simulator: Simulator, loop: Loop) -> bool:
+    """Play until after the next decision, dropping the log before; False if there is none."""
+    world = simulator.state.world
+    world["num_logged"], world["num_logged_gpus"] = 0, 0
+    return loop.play(loop.decisions + 1) == PAUSE
 
 
 def decision_ms(simulator: Simulator, scheduler: Scheduler) -> list[float]:
     """Of each of the next decisions that start or forward something."""
     scheduler.reset(0)
-    scheduler = simulator.walked(scheduler) or scheduler
-    views, again, found = simulator.views(scheduler.needs), False, []
-    while (again or simulator.advance()) and len(found) < WARM + DECISIONS:
+    loop = simulator.loop_of(scheduler)
+    found = timed_asking(simulator, scheduler) if loop is None else timed_loop(simulator, loop)
+    return [seconds * 1e3 for seconds in itertools.islice(found, WARM, WARM + DECISIONS)]
+
+
+def timed_loop(simulator: Simulator, loop: Loop) -> Iterator[float]:
+    """Seconds in a compiled loop, what lets time pass until the decision included."""
+    state, more = simulator.state, True
+    while more:
+        began = time.perf_counter()
+        more = decided(simulator, loop)
+        took_s = time.perf_counter() - began
+        kinds = state.log["kind"][: int(state.world["num_logged"][0])]
+        if np.isin(kinds, [Kind.START, Kind.FORWARD]).any():
+            yield took_s
+
+
+def timed_asking(simulator: Simulator, scheduler: Scheduler) -> Iterator[float]:
+    """Seconds in `decide`."""
+    views, again = simulator.views(scheduler.needs), False
+    while again or simulator.advance():
         view = views.view()
         began = time.perf_counter()
         decision = scheduler.decide(view)
         took_s = time.perf_counter() - began
         if decision.starts or decision.forwards:
-            found.append(took_s * 1e3)
+            yield took_s
         simulator.apply(decision)
         again = decision.again
-    return found[WARM:]
 
 
 def draw(rows: dict[str, dict[int, float]], path: Path) -> None:

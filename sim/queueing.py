@@ -32,10 +32,6 @@ class QueueScheduler(ABC):
 
     order_name: str
     order_needs: Signal
-    # Whether a class decides as `QueueScheduler` does, in an order in which who comes first of two
-    # jobs depends on these two alone: then the order of a part of the queue is part of its order.
-    # It counts only where the class itself says so.
-    order_is_by_job = False
 
     def __init__(self, *, placer: Placer, sharing: Sharing, skip_blocked: bool) -> None:
         """Compose an order with a placement and a sharing rule."""

@@ -6,17 +6,17 @@ from collections.abc import Callable
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.compiled.building import make_memory
-from sim.compiled.drive import drive
 from sim.compiled.eligible import plan_of
 from sim.compiled.plan import Plan
+from sim.compiled.plan_loop import PlanLoop
 from sim.decision import Decision, Start
 from sim.errors import SimulationError
 from sim.jobs import JobTable
-from sim.kernel.advance import FULL, OVER, STUCK, advance_until_decision
+from sim.kernel.advance import FULL, ILLEGAL, OVER, STUCK, advance_until_decision
 from sim.kernel.apply import LEGAL, apply_decision
 from sim.kernel.building import make_state
 from sim.kernel.layout import FINISHED, WITHDRAWN, State
+from sim.looping import Loop, Looping, drive
 from sim.outages.changes import Outages
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler
@@ -28,7 +28,8 @@ from sim.signals import Signal
 from sim.topology.topology import Topology
 from sim.traits import CANCELLED
 from sim.view import ViewMaker
-from sim.walk.scheduler import walked
+from sim.walk.loop import WalkLoop
+from sim.walk.plan import rule_of
 
 Progress = Callable[[int, float], None]  # (jobs finished, simulated seconds)
 NO_INTS: IntArray = np.empty(0, dtype=np.int64)
@@ -88,26 +89,38 @@ class Simulator:
         """What compiled code needs to stand in for `scheduler` here; None where it cannot."""
         return plan_of(scheduler, self.state, self.jobs, self.physics, self.belief)
 
-    def walked(self, scheduler: Scheduler) -> Scheduler | None:
-        """What decides as `scheduler` does, but in compiled code; None where Python has to."""
-        return walked(scheduler, self.state)
-
     def has_compiled_form(self, scheduler: Scheduler) -> bool:
-        """Whether compiled code can stand in for `scheduler` here: in the loop or in decisions."""
-        return self.plan_of(scheduler) is not None or self.walked(scheduler) is not None
+        """Whether a compiled loop can stand in for `scheduler` here."""
+        planned = self.plan_of(scheduler) is not None or isinstance(scheduler, Looping)
+        return planned or rule_of(scheduler, self.state) is not None
 
-    def play(self, plan: Plan, progress: Progress | None) -> int:
-        """Run a plan from the beginning to the end; the number of decisions."""
-        memory = make_memory(
-            plan=plan,
-            state=self.state,
-            jobs=self.jobs,
-            belief=self.belief,
-        )
-        verdict, decisions = drive(self.state, memory, self._recorder.flush, progress)
+    def loop_of(self, scheduler: Scheduler) -> Loop | None:
+        """What plays as `scheduler` decides, from the beginning; None where Python has to.
+
+        Raises:
+            SignalError: the scheduler reads what this run does not have.
+        """
+        plan, rule = self.plan_of(scheduler), rule_of(scheduler, self.state)
+        if plan is not None:
+            return PlanLoop(plan=plan, state=self.state, jobs=self.jobs, belief=self.belief)
+        if isinstance(scheduler, Looping):
+            return scheduler.loop(self.state, self.views(scheduler.needs))
+        if rule is not None:
+            return WalkLoop(rule=rule, state=self.state, views=self.views(scheduler.needs))
+        return None
+
+    def play(self, loop: Loop, progress: Progress | None) -> None:
+        """Run a loop to the end; raises InvalidDecision, after which the run cannot go on."""
+
+        def tell() -> None:
+            if progress is not None:
+                progress(self.finished(), self.now_s)
+
+        verdict = drive(loop, self._recorder.flush, tell)
         if verdict == STUCK:
-            self.advance()  # says what is stuck
-        return decisions
+            raise stuck(self.state, self.jobs)
+        if verdict == ILLEGAL:
+            raise refusal(*loop.fault, self.state, self.jobs)
 
     def advance(self) -> bool:
         """Let time pass until a decision is due; False when everything is over."""
@@ -197,16 +210,16 @@ def simulate(
 ) -> Run:
     """Run `scheduler` to the end of the trace; `progress` is called about every 1,000 decisions.
 
-    With `compiled`, a scheduler that has a compiled form decides in it where that is possible: the
-    same decisions, much faster. Either the whole loop is compiled (`sim.compiled.eligible`), and
-    what deciding cost is NaN, for it cannot be told from the rest, or decisions are (`sim.walk`).
+    With `compiled`, a scheduler that has a compiled loop is played by it where that is possible:
+    the same decisions, much faster; what deciding cost is NaN, for it cannot be told from the rest.
     """
     scheduler.reset(seed)
-    if compiled:
-        plan = simulator.plan_of(scheduler)
-        if plan is not None:
-            return _simulate_plan(simulator, plan, scheduler.name, progress)
-        scheduler = simulator.walked(scheduler) or scheduler
+    loop = simulator.loop_of(scheduler) if compiled else None
+    if loop is not None:
+        began = time.perf_counter()
+        simulator.play(loop, progress)
+        loop_s = time.perf_counter() - began
+        return simulator.outcome(scheduler.name, loop.decisions, np.nan, loop_s)
     views = simulator.views(scheduler.needs)
     decisions, decision_s = 0, 0.0
     began = time.perf_counter()
@@ -222,9 +235,3 @@ def simulate(
             progress(simulator.finished(), simulator.now_s)
     loop_s = time.perf_counter() - began
     return simulator.outcome(scheduler.name, decisions, decision_s, loop_s)
-
-
-def _simulate_plan(simulator: Simulator, plan: Plan, name: str, progress: Progress | None) -> Run:
-    began = time.perf_counter()
-    decisions = simulator.play(plan, progress)
-    return simulator.outcome(name, decisions, np.nan, time.perf_counter() - began)

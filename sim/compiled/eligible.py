@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.compiled.plan import BEST_FIT, CONSOLIDATED, NEVER, SJF, Plan
+from sim.compiled.plan import BEST_FIT, CONSOLIDATED, NEVER, SJF, TETRIS, Plan
 from sim.jobs import JobTable
 from sim.kernel.layout import State
 from sim.physics.physics import Physics
@@ -29,7 +29,7 @@ def plan_of(
         return None
     plan = scheduler.compiled()
     world = state.world[0]
-    if plan is None or plan.placer >= BEST_FIT:
+    if plan is None or plan.placer >= BEST_FIT or plan.order == TETRIS:
         return None
     if world["num_partitions"] > 1 or world["demands_matter"]:
         return None

@@ -7,11 +7,10 @@ from sim.compiled.las_ranks import forget_rank, wake_s
 from sim.compiled.layout import Memory, Present
 from sim.compiled.plan import LAS
 from sim.compiled.preemptive_plan import make_plan
-from sim.compiled.queue_loop import PAUSE
 from sim.compiled.starting import start
 from sim.compiled.waiting import join
 from sim.jit import inlined, kernel
-from sim.kernel.advance import DECIDE, FULL, advance_instant
+from sim.kernel.advance import DECIDE, FULL, PAUSE, advance_instant
 from sim.kernel.apply import preempt
 from sim.kernel.layout import QUEUED, State
 from sim.kernel.log import log_half_full

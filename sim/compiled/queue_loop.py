@@ -7,12 +7,10 @@ from sim.compiled.seats import take
 from sim.compiled.starting import start
 from sim.compiled.waiting import drop_first, first_kind, refuse
 from sim.jit import inlined, kernel
-from sim.kernel.advance import DECIDE, FULL, advance_instant
+from sim.kernel.advance import DECIDE, FULL, PAUSE, advance_instant
 from sim.kernel.layout import State
 from sim.kernel.log import log_half_full
 from sim.kernel.rates import rerate
-
-PAUSE = 4  # beside DECIDE, OVER, STUCK and FULL of sim.kernel.advance
 
 
 @inlined

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from sim.compiled.plan import STEAL
 from sim.loads import Loads
 
 
@@ -10,6 +11,7 @@ class Steal:
 
     name = "steal"
     steals = True
+    compiled_code = STEAL
 
     def route(
         self, gang: int, home: int, fits_at_home: bool, loads: Loads, rng: np.random.Generator

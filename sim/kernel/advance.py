@@ -13,6 +13,9 @@ from sim.kernel.servers import change_server
 # What `advance_until_decision` returns.
 DECIDE, OVER, STUCK = 0, 1, 2
 FULL = 3  # nothing to decide yet, but the log wants to be flushed
+# What loops that decide themselves return beside OVER, STUCK and FULL.
+PAUSE = 4  # as many decisions as wanted have been made
+ILLEGAL = 5  # a decision was refused
 
 
 @inlined

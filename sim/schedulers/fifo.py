@@ -18,7 +18,6 @@ class Fifo(QueueScheduler):
 
     order_name = "fifo"
     order_needs = Signal.NONE
-    order_is_by_job = True
     compiled_code = FIFO
 
     def __init__(self, *, placer: Placer, sharing: Sharing, skip_blocked: bool) -> None:

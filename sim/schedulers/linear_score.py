@@ -7,13 +7,15 @@ import numpy as np
 
 from sim.decision import Decision, Forward, Start
 from sim.errors import GpuYardError
+from sim.kernel.layout import State
 from sim.linear.deciding import decide_all
 from sim.linear.desk import Desk, Mind, desk_of
+from sim.linear.loop import LinearLoop
 from sim.linear.names import named, weights_of
 from sim.linear.seeing import see
 from sim.linear.weights_file import read_weights
 from sim.signals import Signal
-from sim.view import ClusterView, JobColumns
+from sim.view import ClusterView, JobColumns, ViewMaker
 
 
 class LinearScore:
@@ -113,6 +115,10 @@ class LinearScore:
         return Decision(
             starts=starts, forwards=forwards, wake_s=wake_s if np.isfinite(wake_s) else None
         )
+
+    def loop(self, state: State, views: ViewMaker) -> LinearLoop:
+        """The same decisions, a whole run at once."""
+        return LinearLoop(state, self.desk(views.view()))
 
     def desk(self, view: ClusterView) -> Desk:
         """The desk of this run, made at its first decision."""

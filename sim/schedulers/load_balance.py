@@ -16,7 +16,6 @@ class LoadBalance(QueueScheduler):
 
     order_name = "load_balance"
     order_needs = Signal.NONE
-    order_is_by_job = True
     compiled_code = FIFO
 
     def order(self, view: ClusterView) -> IntArray:

@@ -17,7 +17,6 @@ class Sjf(QueueScheduler):
 
     order_name = "sjf"
     order_needs = Signal.PREDICTION
-    order_is_by_job = True
     compiled_code = SJF
 
     def order(self, view: ClusterView) -> IntArray:

@@ -14,7 +14,6 @@ class SmallestGang(QueueScheduler):
 
     order_name = "smallest_gang"
     order_needs = Signal.NONE
-    order_is_by_job = True
     compiled_code = SMALLEST_GANG
 
     def order(self, view: ClusterView) -> IntArray:

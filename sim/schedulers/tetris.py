@@ -3,7 +3,9 @@
 import numpy as np
 
 from sim.arrays import IntArray
+from sim.compiled.plan import TETRIS
 from sim.queueing import QueueScheduler
+from sim.ranking.tetris_score import tetris_score
 from sim.signals import Signal
 from sim.view import ClusterView
 
@@ -21,18 +23,16 @@ class Tetris(QueueScheduler):
 
     order_name = "tetris"
     order_needs = Signal.PREDICTION
+    compiled_code = TETRIS
 
     def order(self, view: ClusterView) -> IntArray:
         """Waiting jobs by falling score, then by submission."""
         if len(view.queued) == 0:
             return view.queued
-        gangs = view.jobs.num_gpus[view.queued].astype(np.float64)
         size = view.topology.gpus_per_server[view.servers]
         free = view.server_free[view.servers] / size
-        wanted = np.minimum(gangs, float(size.max())) / float(size.max())
-        alignment = wanted * free.max()
-        work_gpu_s = view.jobs.predicted_remaining_s[view.queued] * gangs
-        mean = work_gpu_s.mean()
-        short = work_gpu_s / mean if mean > 0 else np.zeros_like(work_gpu_s)
-        score = alignment - alignment.mean() * short
+        left_s = view.jobs.predicted_remaining_s[view.queued]
+        score = tetris_score(
+            view.jobs.num_gpus[view.queued], left_s, float(free.max()), float(size.max())
+        )
         return view.queued[np.argsort(-score, kind="stable")]

@@ -1,6 +1,6 @@
-"""Queue schedulers' decisions in compiled code, where Python lets time pass.
+"""Queue schedulers in one compiled loop, where `sim.compiled` has none.
 
-For what `sim.compiled` has no loop for: partitions, forwarding, stealing, and placers that need
-predictions. `walking` does what `QueueScheduler.fill` and `PartitionedScheduler` say, decision by
-decision, on a `desk` that remembers what did not change since the last one.
+That is with partitions, forwarding, stealing, placers that need predictions, and orders that depend
+on who else waits. `walking` does what `QueueScheduler.fill` and `PartitionedScheduler` say,
+decision by decision, on a `desk` that remembers what did not change since the last one.
 """

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.compiled.plan import COMPACT_WAIT, NEVER
+from sim.compiled.plan import COMPACT_WAIT, NEVER, SJF, TETRIS
 from sim.physics.slowing_tables import Slowing, empty_crowd, pairs_alone
 from sim.signals import Signal
 from sim.topology.topology import Topology
@@ -22,6 +22,7 @@ class Yard(NamedTuple):
     partition: IntArray  # (S,)
     own: IntArray  # (S,) servers, partition by partition, ascending
     first_own: IntArray  # (M + 1,) those of partition m: own[first_own[m]:first_own[m + 1]]
+    capacity: IntArray  # (M,) GPUs
 
 
 class Belief(NamedTuple):
@@ -44,12 +45,14 @@ class Desk(NamedTuple):
     belief: Belief
     server_type: IntArray  # (S,) row of the belief's tables
     job_profile: IntArray  # (J,)
+    estimate_s: FloatArray  # (J,) predicted work; zeros where nobody looks at it
     # Copies of what is there, with the starts planned so far.
     tenants: IntArray  # (G,)
     tenant: IntArray  # (G, C)
     crowd: IntArray  # scratch of `sim.physics.slowing`
     nic_jobs: IntArray  # (S,)
     uplink_jobs: IntArray  # (R,)
+    server_free: IntArray  # (S,) GPUs without a tenant as the decision begins
     # Memory. A partition's version is another number whenever something changed there.
     version: IntArray  # (M + 1,) last: the highest number given
     refused: IntArray  # (M, P, B + 1) version in which such a gang was refused
@@ -80,11 +83,13 @@ def desk_of(view: ClusterView, rule: Rule) -> Desk:
         belief=_belief(view),
         server_type=np.array(view.server_type),
         job_profile=np.array(profile),
+        estimate_s=_estimate_s(view, rule),
         tenants=np.full(topology.num_gpus, -1, dtype=np.int64),
         tenant=np.full(view.tenant.shape, -1, dtype=np.int64),
         crowd=empty_crowd(view.tenant.shape[1]),
         nic_jobs=np.zeros(topology.num_servers, dtype=np.int64),
         uplink_jobs=np.zeros(topology.num_racks, dtype=np.int64),
+        server_free=np.zeros(topology.num_servers, dtype=np.int64),
         version=np.zeros(most + 1, dtype=np.int64),
         refused=np.zeros(kinds, dtype=np.int64),
         joining=np.full((profiles, topology.num_gpus) if shares else (1, 1), np.nan),
@@ -99,6 +104,11 @@ def desk_of(view: ClusterView, rule: Rule) -> Desk:
     )
 
 
+def _estimate_s(view: ClusterView, rule: Rule) -> FloatArray:
+    looks = rule.order in {SJF, TETRIS}
+    return np.array(view.jobs.estimate_s) if looks else np.zeros(len(view.jobs.num_gpus))
+
+
 def _yard(view: ClusterView) -> Yard:
     topology: Topology = view.topology
     partition = np.array(view.partition_of_server)
@@ -110,6 +120,9 @@ def _yard(view: ClusterView) -> Yard:
         partition=partition,
         own=np.argsort(partition, kind="stable"),
         first_own=np.concatenate([[0], np.cumsum(servers)]),
+        capacity=np.bincount(
+            partition, weights=topology.gpus_per_server, minlength=view.num_partitions
+        ).astype(np.int64),
     )
 
 

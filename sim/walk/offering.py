@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.jit import array_kernel
+from sim.jit import array_kernel, inlined, kernel
 from sim.offers import NEVER, joining_cost
 from sim.physics.slowing import WHOLE
 from sim.walk.desk import Desk
@@ -18,20 +18,22 @@ def own_servers(desk: Desk, partition: int) -> IntArray:
     return yard.own[yard.first_own[partition] : yard.first_own[partition + 1]]
 
 
-@array_kernel
+@inlined
 def _clear(desk: Desk) -> None:
     desk.usable[:] = False
     desk.per_server[:] = 0
     desk.cost[:] = 1.0
 
 
-@array_kernel
+@kernel
 def offer_empty(desk: Desk, partition: int) -> int:
     """Offer the empty GPUs of a partition; how many."""
     _clear(desk)
     total = 0
-    for server in own_servers(desk, partition):
-        for gpu in range(desk.yard.first_gpu[server], desk.yard.first_gpu[server + 1]):
+    yard = desk.yard
+    for at in range(yard.first_own[partition], yard.first_own[partition + 1]):
+        server = yard.own[at]
+        for gpu in range(yard.first_gpu[server], yard.first_gpu[server + 1]):
             if desk.tenants[gpu] == 0:
                 desk.usable[gpu] = True
                 desk.per_server[server] += 1
@@ -39,7 +41,7 @@ def offer_empty(desk: Desk, partition: int) -> int:
     return total
 
 
-@array_kernel
+@inlined
 def _cost_of(desk: Desk, gpu: int, kind: int, profile: int, least_speed: float) -> float:
     price = desk.joining[profile, gpu]
     if np.isnan(price):
@@ -51,14 +53,16 @@ def _cost_of(desk: Desk, gpu: int, kind: int, profile: int, least_speed: float) 
     return float(price)
 
 
-@array_kernel
+@kernel
 def offer_shared(desk: Desk, partition: int, profile: int, least_speed: float) -> int:
     """Offer also the GPUs of a partition that a job of `profile` may join; how many in all."""
     _clear(desk)
     total = 0
-    for server in own_servers(desk, partition):
+    yard = desk.yard
+    for at in range(yard.first_own[partition], yard.first_own[partition + 1]):
+        server = yard.own[at]
         kind = desk.server_type[server]
-        for gpu in range(desk.yard.first_gpu[server], desk.yard.first_gpu[server + 1]):
+        for gpu in range(yard.first_gpu[server], yard.first_gpu[server + 1]):
             if desk.tenants[gpu] >= desk.tenant.shape[1]:
                 continue
             price = _cost_of(desk, gpu, kind, profile, least_speed)

@@ -20,6 +20,7 @@ from sim.sharing.off import NoSharing
 from sim.signals import Signal
 from sim.simulator import Simulator, simulate
 from sim.traits import ANY_TYPE, Demands
+from tests.compiled.playing import assert_same
 from tests.oracle.cases import Case, cases
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
 
@@ -231,8 +232,9 @@ def test_a_run_in_compiled_code_is_the_same_run(seed: int):
         | {"placeable": 8.0},
         patience_s=3000.0,
     )
-    run = play(random_yard(seed), scheduler)
+    run = simulate(random_yard(seed), scheduler, 0, None, compiled=False)
     assert run.forwards.sum() > 0
+    assert_same(play(random_yard(seed), scheduler), run)
     assert played_jct_s(random_yard(seed), scheduler) == jct_s(run)[counted(run)].mean()
 
 
@@ -248,11 +250,15 @@ def test_any_weights_are_legal_in_several_partitions_through_all_of_life(
         patience_s=20.0,
         window=int(rng.integers(1, 6)),
     )
-    simulator = Simulator(**case.arguments())
-    # A gang of more workers than any server that is left can take waits for ever.
-    with contextlib.suppress(SimulationError):
-        simulate(simulator, scheduler, seed, None)
-    assert np.all(simulator.state.job["forwards"] <= case.rules.max_forwards)
+    runs = []
+    for compiled in (True, False):
+        simulator = Simulator(**case.arguments())
+        # A gang of more workers than any server that is left can take waits for ever.
+        with contextlib.suppress(SimulationError):
+            simulate(simulator, scheduler, seed, None, compiled=compiled)
+        runs.append(simulator.outcome(scheduler.name, 0, 0.0, 0.0))
+    assert_same(*runs)
+    assert np.all(runs[0].forwards <= case.rules.max_forwards)
 
 
 def test_one_scheduler_may_play_one_world_after_another():
