@@ -1,4 +1,4 @@
-"""The settings whose windows a tuning plays: one, or a mix of agent counts and loads."""
+"""The settings whose windows a tuning plays: one, or a mix of agent counts, loads, GPU types."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +16,7 @@ OF_THE_SEARCH = (
     "resume", "name", "train_windows", "validation_windows", "redraw", "mix",
 )  # fmt: skip
 KEYS = {"agents", "load", "windows"}
+OPTIONAL = {"gpu_type"}  # of all servers; what sharing costs depends on it
 MANY = 1_000_000  # windows of the training part that may be drawn
 
 
@@ -41,14 +42,19 @@ def check_mix(config: Mapping[str, Any]) -> None:
     if not isinstance(mix, list) or not mix:
         raise ConfigError(f"mix is {mix!r}; give a list of {{agents, load, windows}}, or null")
     for cell in mix:
-        if not isinstance(cell, Mapping) or set(cell) != KEYS:
-            raise ConfigError(f"mix holds {cell!r}; give agents, load and windows, no more")
+        if not isinstance(cell, Mapping) or set(cell) - OPTIONAL != KEYS:
+            raise ConfigError(
+                f"mix holds {cell!r}; give agents, load and windows, and gpu_type if you like"
+            )
         for key in ("agents", "windows"):
             if type(cell[key]) is not int or cell[key] < 1:
                 raise ConfigError(f"mix has {key}: {cell[key]!r}; use a whole number from 1")
         load = cell["load"]
         if type(load) not in {int, float} or not 0 < load < np.inf:
             raise ConfigError(f"mix has load: {load!r}; it must be a number above 0")
+        gpu_type = cell.get("gpu_type", "")
+        if type(gpu_type) is not str:
+            raise ConfigError(f"mix has gpu_type: {gpu_type!r}; it must be a name, as p100")
 
 
 def training_cells(config: Mapping[str, Any], generation: int) -> list[Cell]:
@@ -79,7 +85,11 @@ def _settings(
     for cell in config["mix"]:
         agents = plain["agents"] | {"count": cell["agents"]}
         workload = plain["workload"] | {"load": cell["load"]}
-        yield json.dumps(plain | {"agents": agents, "workload": workload}), cell["windows"]
+        setting = plain | {"agents": agents, "workload": workload}
+        if "gpu_type" in cell:  # durations are run times on it, so that the load is the same
+            topology = plain["topology"] | {"gpu_types": [cell["gpu_type"]]}
+            setting |= {"topology": topology, "reference_gpu": cell["gpu_type"]}
+        yield json.dumps(setting), cell["windows"]
 
 
 def play_cells(

@@ -17,6 +17,7 @@ class Yard(NamedTuple):
     """What never changes: G GPUs in S servers of M partitions."""
 
     first_gpu: IntArray  # (S + 1,)
+    gpu_server: IntArray  # (G,)
     rack: IntArray  # (S,)
     size: IntArray  # (S,) GPUs
     partition: IntArray  # (S,)
@@ -115,6 +116,7 @@ def _yard(view: ClusterView) -> Yard:
     servers = np.bincount(partition, minlength=view.num_partitions)
     return Yard(
         first_gpu=topology.server_first_gpu,
+        gpu_server=topology.gpu_server,
         rack=topology.server_rack,
         size=topology.gpus_per_server,
         partition=partition,

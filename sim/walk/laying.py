@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from sim.arrays import IntArray
 from sim.jit import inlined, kernel
 from sim.kernel.layout import State
 from sim.walk.desk import Desk
@@ -55,6 +56,15 @@ def lay_out(desk: Desk, state: State) -> None:
         desk.nic_jobs[server] = state.server[server].nic_jobs
     for rack in range(len(state.rack)):
         desk.uplink_jobs[rack] = state.rack[rack].uplink_jobs
+
+
+@kernel
+def release(desk: Desk, gpus: IntArray, partition: int) -> None:
+    """Take the only tenant of each of `gpus` away."""
+    for gpu in gpus:
+        desk.tenants[gpu] = 0
+        _forget_gpu(desk, gpu)
+    _renew(desk, partition)
 
 
 @kernel

@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
+from sim.compiled.plan import SRTF, STEAL
 from sim.jit import array_kernel
 from sim.kernel.advance import DECIDE, FULL, ILLEGAL, PAUSE, advance_until_decision
 from sim.kernel.apply import LEGAL, apply_decision
@@ -13,9 +14,10 @@ from sim.view import ViewMaker
 from sim.walk.desk import Desk, desk_of
 from sim.walk.laying import lay_out
 from sim.walk.plan import Rule
+from sim.walk.pushing import fill_pushing
 from sim.walk.queueing import queue_up
 from sim.walk.routing import route
-from sim.walk.walking import OWN, walk
+from sim.walk.walking import OWN, fill_own, steal
 
 
 @array_kernel
@@ -25,16 +27,22 @@ def _decide(state: State, desk: Desk, rule: Rule) -> Fault:
     queue = queue_up(desk, state, rule)
     forward = np.empty((len(queue.job), 2), dtype=np.int64)
     forwards = route(desk, state, rule, queue, forward)
-    starts = walk(desk, rule, queue)
+    preempt = np.empty(0, dtype=np.int64)
+    if rule.order == SRTF:
+        starts, preempt = fill_pushing(desk, state, queue)
+    else:
+        starts = fill_own(desk, rule, queue)
+    if rule.forwarding == STEAL:
+        starts = steal(desk, rule, queue, starts)
     for i in range(starts):
         if desk.taker[i] != OWN:
             forward[forwards, 0], forward[forwards, 1] = desk.job[i], desk.taker[i]
             forwards += 1
-    if starts + forwards == 0:
+    if starts + forwards + len(preempt) == 0:
         return LEGAL, -1, -1
     return apply_decision(
         state,
-        np.empty(0, dtype=np.int64),
+        preempt,
         forward[:forwards],
         desk.job[:starts],
         desk.first[: starts + 1],

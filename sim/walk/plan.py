@@ -2,20 +2,29 @@
 
 from typing import NamedTuple
 
-from sim.compiled.plan import FIFO, OWN_ONLY, SJF, SMALLEST_GANG, TETRIS
+from sim.compiled.plan import (
+    CONSOLIDATED,
+    FIFO,
+    NEVER,
+    OWN_ONLY,
+    SJF,
+    SMALLEST_GANG,
+    SRTF,
+    TETRIS,
+)
 from sim.kernel.layout import State
 from sim.partitioned import PartitionedScheduler
 from sim.protocols import Scheduler
 from sim.queueing import QueueScheduler, own_code
 from sim.traits import WHOLE_GPU_MILLI
 
-BY_JOB = (FIFO, SJF, SMALLEST_GANG)  # who comes first of two jobs depends on these two alone
+ORDERS = (FIFO, SJF, SMALLEST_GANG, SRTF, TETRIS)
 
 
 class Rule(NamedTuple):
     """One composition, in codes of `sim.compiled.plan`."""
 
-    order: int  # of BY_JOB, or TETRIS
+    order: int  # of ORDERS; SRTF preempts
     forwarding: int
     placer: int
     sharing: int
@@ -27,8 +36,9 @@ class Rule(NamedTuple):
 def rule_of(scheduler: Scheduler, state: State) -> Rule | None:
     """How to walk for `scheduler`; None where Python has to decide.
 
-    That is where a part of it has rules of its own (and so no code), where it preempts, and where
-    servers go away or jobs ask for more than empty GPUs.
+    That is where a part of it has rules of its own (and so no code), where it preempts (but for
+    SRTF with gangs that wait for the fewest servers and share nothing), and where servers go away
+    or jobs ask for more than empty GPUs.
     """
     child: Scheduler = scheduler
     forwarding: int | None = OWN_ONLY
@@ -37,7 +47,9 @@ def rule_of(scheduler: Scheduler, state: State) -> Rule | None:
     if not isinstance(child, QueueScheduler) or not _is_plain(state):
         return None
     order, placer, sharing = own_code(child), own_code(child.placer), own_code(child.sharing)
-    if order not in {*BY_JOB, TETRIS} or placer is None or sharing is None or forwarding is None:
+    if order not in ORDERS or placer is None or sharing is None or forwarding is None:
+        return None
+    if order == SRTF and (placer, sharing) != (CONSOLIDATED, NEVER):
         return None
     if child is scheduler and state.world[0]["num_partitions"] > 1:
         return None

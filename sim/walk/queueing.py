@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.compiled.plan import SJF, SMALLEST_GANG, TETRIS
+from sim.compiled.plan import SJF, SMALLEST_GANG, SRTF, TETRIS
 from sim.jit import array_kernel, inlined
 from sim.kernel.layout import State
 from sim.ranking.tetris_score import tetris_score
@@ -20,7 +20,7 @@ class Queue(NamedTuple):
     job: IntArray  # (q,)
     gang: IntArray
     at: IntArray  # partition in whose queue it is
-    left_s: FloatArray  # predicted work left
+    left_s: FloatArray  # predicted work left; true work left under SRTF
     may_go: BoolArray  # another partition may take it
     started: BoolArray
     turn: IntArray  # (q,) rows, first to start first; of no use under TETRIS
@@ -37,8 +37,10 @@ def queue_up(desk: Desk, state: State, rule: Rule) -> Queue:
         row = state.job[job[i]]
         gang[i], at[i] = row.num_gpus, row.partition
         left_s[i] = max(desk.estimate_s[job[i]] - row.seen_progress_s, 0.0)
+        if rule.order == SRTF:
+            left_s[i] = row.work_s - row.seen_progress_s
         may_go[i] = row.forwards < world.max_forwards
-    if rule.order == SJF:
+    if rule.order in (SJF, SRTF):
         turn = np.argsort(left_s, kind="mergesort")
     elif rule.order == SMALLEST_GANG:
         turn = np.argsort(gang, kind="mergesort")

@@ -1,6 +1,5 @@
 """One decision: partitions fill themselves in order, then take from others."""
 
-from sim.compiled.plan import STEAL
 from sim.jit import array_kernel
 from sim.walk.desk import Desk
 from sim.walk.laying import book
@@ -39,12 +38,17 @@ def _fill(desk: Desk, rule: Rule, queue: Queue, partition: int, starts: int, tak
 
 
 @array_kernel
-def walk(desk: Desk, rule: Rule, queue: Queue) -> int:
-    """Plan the starts of one decision on a desk that was laid out; how many there are."""
-    starts, partitions = 0, len(desk.version) - 1
-    for partition in range(partitions):
+def fill_own(desk: Desk, rule: Rule, queue: Queue) -> int:
+    """Plan starts from the partitions' own queues on a desk that was laid out; how many."""
+    starts = 0
+    for partition in range(len(desk.version) - 1):
         starts = _fill(desk, rule, queue, partition, starts, False)
-    if rule.forwarding == STEAL:
-        for partition in range(partitions):
-            starts = _fill(desk, rule, queue, partition, starts, True)
+    return starts
+
+
+@array_kernel
+def steal(desk: Desk, rule: Rule, queue: Queue, starts: int) -> int:
+    """Plan starts from others' queues behind the first `starts`; how many there are in all."""
+    for partition in range(len(desk.version) - 1):
+        starts = _fill(desk, rule, queue, partition, starts, True)
     return starts

@@ -12,6 +12,7 @@ from sim.outages.changes import Change
 from sim.partitioned import PartitionedScheduler
 from sim.placers.best_fit import BestFit
 from sim.placers.compact_wait import CompactWait
+from sim.placers.consolidated import Consolidated
 from sim.placers.random import Random
 from sim.protocols import Scheduler
 from sim.run import Run
@@ -24,7 +25,7 @@ from sim.walk.plan import rule_of
 from tests.compiled.playing import asking, assert_same
 from tests.oracle.cases import Case, cases
 from tests.oracle.catalogue import FORWARDINGS, ORDERS, PLACERS, SHARINGS
-from tests.sim.worlds import Job, changes, cluster, physics_of, world
+from tests.sim.worlds import Job, attempts, changes, cluster, physics_of, world
 
 JOBS = [Job(0.0, 2, 10.0), Job(1.0, 1, 5.0), Job(2.0, 4, 3.0)]
 WALKED_ORDERS = ("fifo", "fifo_skip", "lif", "load_balance", "sjf", "smallest_gang", "tetris")
@@ -91,6 +92,36 @@ def test_one_queue_for_the_whole_cluster(case: Case, sharing: str) -> None:
     assert_same(played(case, scheduler(), walks=True), played(case, scheduler(), walks=False))
 
 
+@settings(max_examples=60)
+@given(
+    case=cases(most_partitions=3, most_jobs=30),
+    forwarding=st.sampled_from(sorted(FORWARDINGS.keys() - {"random"})),
+)
+def test_the_same_jobs_are_pushed_aside(case: Case, forwarding: str) -> None:
+    def scheduler() -> Scheduler:
+        return divided(ORDERS["srtf"](Consolidated(), NoSharing()), forwarding)
+
+    case = plain(case)
+    assert_same(played(case, scheduler(), walks=True), played(case, scheduler(), walks=False))
+
+
+def test_srtf_with_two_queues_and_stealing():
+    #        0  1  2  3  4 .. 10    A, of partition 0, loses GPU 0 to B; GPU 1 takes it as soon as
+    # GPU 0  A  B  B  B             C, of partition 1, is over.
+    # GPU 1     C  A  A  A ..
+    yard = world(
+        [Job(0.0, 1, 9.0), Job(1.0, 1, 3.0), Job(1.0, 1, 1.0, home=1)], cluster(2, 1),
+        partitions=2, restart_s=0.0,
+    )  # fmt: skip
+    run = simulate(yard, divided(ORDERS["srtf"](Consolidated(), NoSharing()), "steal"), 0, None)
+    assert np.isnan(run.decision_s)  # compiled
+    assert attempts(run.log) == {
+        "A": [(0.0, 1.0, (0,)), (2.0, 10.0, (1,))],
+        "B": [(1.0, 4.0, (0,))],
+        "C": [(1.0, 2.0, (1,))],
+    }
+
+
 @settings(max_examples=25)
 @given(
     case=cases(most_partitions=2, mixes=True),
@@ -124,7 +155,7 @@ def test_python_decides_where_walking_knows_less():
     assert rule_in(yard, sjf()) is None  # one queue, several partitions
     assert rule_in(yard, divided(sjf(Random), "steal")) is None
     assert rule_in(yard, divided(sjf(), "random")) is None  # it draws numbers
-    srtf = ORDERS["srtf"](BestFit(), NoSharing())  # it preempts
+    srtf = ORDERS["srtf"](BestFit(), NoSharing())  # who gives way is found by trying
     assert rule_in(yard, divided(srtf, "steal")) is None
 
 

@@ -20,7 +20,7 @@ TINY = (
 )  # fmt: skip
 MIXED = (
     "redraw=true",
-    "mix=[{agents: 4, load: 0.9, windows: 1}, {agents: 2, load: 1.1, windows: 1}]",
+    "mix=[{agents: 4, load: 0.9, windows: 1}, {agents: 2, load: 1.1, windows: 1, gpu_type: v100}]",
 )
 
 
@@ -80,6 +80,8 @@ def test_ctrl_c_keeps_the_latest_mean(tmp_path):
         (("mix=[]",), ("mix is []",)),
         (("mix=[{agents: 2, load: 0.9}]",), ("mix holds", "windows")),
         (("mix=[{agents: 2, load: 0, windows: 1}]",), ("load: 0",)),
+        (("mix=[{agents: 2, load: 1, windows: 1, gpu_type: 7}]",), ("gpu_type: 7",)),
+        (("mix=[{agents: 2, load: 1, windows: 1, gpu_type: t1000}]",), ("t1000",)),
         (("scheduler=sjf",), ("linear_score",)),
         (("resume=nowhere",), ("nowhere", "checkpoint.pickle")),
     ],
