@@ -72,7 +72,10 @@ def save_model(model: SavedModel, path: Path) -> None:
 def load_model(path: Path) -> SavedModel:
     """Read and check; PhysicsError names the file and what is wrong with it."""
     if not path.is_file():
-        raise PhysicsError(f"{path}: no interference model; run scripts/fit_interference.py")
+        raise PhysicsError(
+            f"{path}: no interference model; name one that scripts/fit_interference.py wrote "
+            f"(belief.model.path=FILE), or say belief=none"
+        )
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         found = content["format"]

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
+from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import MissingConfigException
@@ -13,6 +14,8 @@ from sim.errors import GpuYardError
 
 LIKE_ENOUGH = 0.6  # share of equal letters from which a name is worth proposing
 TAIL_WEIGHT = 0.95  # of a match in the last word only
+EXPERIMENTS = Path(__file__).resolve().parents[1] / "conf" / "experiment"
+FOR_READERS = "add workload=csv, or another workload that reads files (docs/data.md)"
 
 
 class ConfigError(GpuYardError):
@@ -29,12 +32,25 @@ def explain(error: BaseException) -> str:
     if isinstance(culprit, OmegaConfBaseException) and culprit.full_key:
         if culprit is not error:
             lines.append(str(culprit).splitlines()[0])
-        lines += _suggestion(culprit.full_key, _keys_around(culprit))
+        if culprit.full_key == "workload.path":
+            lines.append(FOR_READERS)
+        else:
+            lines += _suggestion(culprit.full_key, _keys_around(culprit))
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, wanted = error.missing_cfg_file.rpartition("/")
         options = [f"{group}={option}" for option in error.options or ()]
         lines += _suggestion(f"{group}={wanted.removesuffix('.yaml')}", options)
-    return "\n  ".join(lines)
+    return "\n  ".join(lines + _whose_experiment(lines))
+
+
+def _whose_experiment(lines: list[str]) -> list[str]:
+    """The command that an experiment is for, if it is what does not suit the program."""
+    found = re.search(r"In 'experiment/(\w+)': Could not override", "\n".join(lines))
+    if found is None:
+        return []
+    head = (EXPERIMENTS / f"{found[1]}.yaml").read_text(encoding="utf-8")
+    command = re.search(r"^# (python scripts/.*)$", head, re.MULTILINE)
+    return [] if command is None else [f"this experiment is for: {command[1]}"]
 
 
 def nearest(wanted: str, known: Iterable[str]) -> str | None:

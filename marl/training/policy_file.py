@@ -10,6 +10,7 @@ import torch
 from marl.codec.rounds import CodecRules
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy
+from marl.schedulers.shipped import SHIPPED
 from sim.errors import GpuYardError
 
 FORMAT = 4
@@ -37,8 +38,11 @@ def read_spec(folder: Path) -> tuple[PolicySpec, CodecRules]:
     """Sizes of the policy in `folder`."""
     path = folder / SPEC
     if not path.is_file():
+        found = [each.parent for each in sorted(folder.glob(f"*/{SPEC}"))]
+        hint = f"; did you mean {found[0]}?" if found else ""
         raise PolicyFileError(
-            f"{path} is not there; give the folder that training wrote, with {SPEC} and {WEIGHTS}"
+            f"{path} is not there{hint}; give the folder that training wrote, with {SPEC} and "
+            f"{WEIGHTS}, or a policy that comes along: {', '.join(SHIPPED)}"
         )
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -73,7 +73,8 @@ class ShippedInterference:
             if key not in pairs:
                 raise PhysicsError(
                     f"no shipped pair of {key[1]!r} beside {key[2]!r} on {key[0]!r}; use "
-                    "profiles=shipped or profiles=measured, whose names and types are shipped"
+                    "profiles=shipped or profiles=measured, whose names and types are shipped, or "
+                    "interference=none belief=none"
                 )
             norm[at] = float(pairs[key]["norm_speed"])
             feasible[at] = pairs[key]["feasible"] == "1"

@@ -1,15 +1,19 @@
 """Reads a job trace from a CSV file: one row a job, columns named by a mapping."""
 
+import logging
+
 import numpy as np
 
 from sim.arrays import FloatArray
-from sim.traces.column_map import GivenColumns, check_either, checked_columns
+from sim.traces.column_map import Columns, GivenColumns, check_either, checked_columns
 from sim.traces.csv_lists import attempts_of, precedence_of
 from sim.traces.notes import Notes
 from sim.traces.sheet import Sheet
-from sim.traces.text_table import read_text_table
+from sim.traces.text_table import TextTable, read_text_table
 from sim.traces.trace import Trace
 from sim.traits import CANCELLED, COMPLETED, FAILED, NEVER_S, WHOLE_GPU_MILLI
+
+log = logging.getLogger(__name__)
 
 REQUIRED = ("job_id", "num_gpus", "duration_s")
 SUBMIT = ("submit_s", "submit_time")
@@ -17,7 +21,8 @@ TEXTS = ("user", "vc", "group", "model", "gpu_types")
 NUMBERS = ("priority", "deadline_s", "cpu_milli", "memory_mib", "gpu_milli", "least_gpus",
            "most_gpus", "withdraw_s")  # fmt: skip
 LISTS = ("attempts", "parents", "workflow")
-OPTIONAL = (*SUBMIT, *TEXTS, *NUMBERS, "outcome", *LISTS)
+TRAITS = (*TEXTS, *NUMBERS, "outcome", *LISTS)
+OPTIONAL = (*SUBMIT, *TRAITS)
 OUTCOMES = {"completed": COMPLETED, "failed": FAILED, "cancelled": CANCELLED}
 
 
@@ -38,7 +43,8 @@ def read_csv(*, path: str, columns: GivenColumns, name: str, strict: bool) -> tu
         path: the file.
         columns: our names to the file's: job_id, num_gpus, duration_s (seconds) and one of
             submit_s (seconds) or submit_time (ISO 8601, counted from the earliest row) are
-            required, all others optional. A null value means "not in the file".
+            required, all others optional. A null value means "not in the file"; a column of the
+            file that has one of our names all the same is warned of.
         name: name of the trace in reports.
         strict: whether a bad row is an error; if not, it is left out, counted and logged.
 
@@ -50,8 +56,18 @@ def read_csv(*, path: str, columns: GivenColumns, name: str, strict: bool) -> tu
     """
     wanted = checked_columns(columns, required=REQUIRED, optional=OPTIONAL)
     check_either(wanted, "submit_s", "submit_time", "numbers, seconds; or timestamps")
-    sheet = Sheet(read_text_table(path, wanted, strict=strict))
+    table = read_text_table(path, wanted, strict=strict)
+    _tell_unread(table, wanted)
+    sheet = Sheet(table)
     return sheet.finish(_trace(sheet, name), strict=strict)
+
+
+def _tell_unread(table: TextTable, wanted: Columns) -> None:
+    """Fairness by user, deadlines or DAGs would mean little if their columns were not read."""
+    for name in table.unread:
+        if name in TRAITS and name not in wanted:
+            fix = f"workload.columns.{name}={name}"
+            log.warning("%s: column '%s' is not read; to read it say %s", table.path, name, fix)
 
 
 def _trace(sheet: Sheet, name: str) -> Trace:

@@ -22,6 +22,7 @@ class TextTable:
     columns: Mapping[str, list[str]]  # our name -> (N,) fields, stripped
     lines: list[int]  # (N,) 1-based line at which the row starts
     rows: int  # in the file, with those of another length (strict=false only)
+    unread: Sequence[str]  # names of its other columns
 
 
 Row = tuple[list[str], int]  # fields and the line they start at
@@ -74,7 +75,9 @@ def read_text_table(
     if got.broken.count:
         log.warning("%d rows skipped, the first: %s", got.broken.count, got.broken.first)
     shown = {key: " + ".join([one] if isinstance(one, str) else one) for key, one in wanted.items()}
-    return TextTable(path, shown, got.columns, got.lines, total)
+    read = {at for group in place.values() for at in group}
+    unread = [name for at, name in enumerate(names) if at not in read]
+    return TextTable(path, shown, got.columns, got.lines, total, unread)
 
 
 def _header(rows: Iterator[Row], path: str) -> list[str]:

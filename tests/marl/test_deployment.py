@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,6 +100,16 @@ def refused(folder: Path) -> str:
 def test_a_missing_folder_is_named_before_any_work(tmp_path: Path):
     with pytest.raises(PolicyFileError, match=r"nowhere.*policy\.json is not there"):
         MarlScheduler(checkpoint=str(tmp_path / "nowhere"), untrained=False)
+
+
+def test_the_folder_of_a_run_points_to_the_policy_in_it(folder: Path):
+    with pytest.raises(PolicyFileError, match=rf"did you mean {re.escape(str(folder))}\?"):
+        load_policy(folder.parent, 2)
+
+
+def test_a_misspelt_policy_that_comes_along_lists_them():
+    with pytest.raises(PolicyFileError, match=r"comes along: pretrained, pretrained_forest"):
+        MarlScheduler(checkpoint="pretraind", untrained=False)
 
 
 def test_missing_and_truncated_weights_are_named(folder: Path):

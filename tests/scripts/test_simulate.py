@@ -62,6 +62,8 @@ def test_a_window_of_a_part_counts_its_middle_only(done):
         (("agents.division=groups",), ("has no groups", "agents.division=contiguous")),
         (("workload.path=nowhere.csv",), ("nowhere.csv",)),
         (("experiment=headlin",), ("did you mean experiment=headline?",)),
+        (("experiment=asrpt_main",), ("for: python scripts/reproduce.py experiment=asrpt_main",)),
+        (("workload=venus_like",), ("add workload=csv",)),
         (("sharing=selective", "sharing.threshold=much"), ("sharing.threshold is 'much'",)),
     ],
 )  # fmt: skip

@@ -200,6 +200,23 @@ def test_a_wrong_mapping(file: Path, change: dict[str, str | None], words: str) 
         read(file, HEADER + "a,0,1,1\n", columns={**PLAIN, **change})
 
 
+def test_an_unread_column_that_has_one_of_our_names_is_warned_of(file: Path, caplog) -> None:
+    text = "id,t,gpus,run,user,vc,colour\na,0,1,1,ann,x,red\n"
+    with caplog.at_level(logging.WARNING):
+        read(file, text, columns={**PLAIN, "vc": "user", "deadline_s": None})
+    assert "column 'vc'" not in caplog.text  # vc is read, from another column
+    assert "column 'user'" not in caplog.text  # it is read, as vc
+    assert caplog.text == ""
+    with caplog.at_level(logging.WARNING):
+        trace, _ = read(file, text, columns={**PLAIN, "user": None})
+    assert f"{file}: column 'user' is not read; to read it say workload.columns.user=user" in (
+        caplog.text
+    )
+    assert "column 'vc' is not read" in caplog.text
+    assert "colour" not in caplog.text
+    assert list(trace.user) == [""]
+
+
 def test_lenient_reading_skips_counts_and_logs(file: Path, caplog) -> None:
     rows = "a,0,1,1\nb,x,1,1\nc,1\nd,2,0,1\ne,3,1,1\na,4,1,1\n"
     with caplog.at_level(logging.WARNING):
