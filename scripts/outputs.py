@@ -41,6 +41,11 @@ def check_outputs(config: Mapping[str, Any]) -> None:
     for key in ("compiled", "log_decisions", "perfetto"):
         if not isinstance(config[key], bool):
             raise ConfigError(f"{key} is {config[key]!r}; it must be true or false")
+    if config["checkpoint"] is not None and "checkpoint" not in config["scheduler"]:
+        raise ConfigError(
+            f"checkpoint is {config['checkpoint']!r}, which no scheduler but marl reads; "
+            "add scheduler=marl"
+        )
 
 
 def drop_outputs(folder: Path) -> None:

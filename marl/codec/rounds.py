@@ -58,11 +58,12 @@ class CodecRules:
 
 
 class Rounds:
-    """Keeps who has waited; everything else is read from the view anew at each turn.
+    """Keeps who has waited and what was sent; the rest is read from the view anew at each turn.
 
-    One agent acts at a time: it goes on until it waits, then the next does. So it sees what the
-    others have done in this epoch, and two agents never send their jobs to the same empty GPUs
-    (docs/marl.md says what acting all at once cost).
+    One agent acts at a time: it goes on until it waits, then the next does, and so on around until
+    all have waited since they last got a job. So it sees what the others have done in this epoch,
+    and two agents never send their jobs to the same empty GPUs (docs/marl.md says what acting all
+    at once cost). A job is sent once an epoch: whoever gets jobs chooses among all of them.
     """
 
     def __init__(self, *, layout: Layout, rules: CodecRules) -> None:
@@ -74,7 +75,9 @@ class Rounds:
         self._clock = IntervalClock(rules.interval_s)
         self._waited: set[int] = set()
         self._pressed: set[int] = set()  # waited though nothing runs: have to start a job
+        self._sent: set[int] = set()  # jobs that stay where they are for the rest of the epoch
         self._turn: int | None = None
+        self._last = 0  # whose turn it was last
         self._begun: Begun | None = None  # by the agent of the turn before
         self._windows: dict[int, IntArray] = {}
         self._masks: dict[int, npt.NDArray[np.int8]] = {}
@@ -87,7 +90,8 @@ class Rounds:
 
     def open(self) -> None:
         """A new epoch: everybody may act."""
-        self._waited, self._pressed, self._turn, self._begun = set(), set(), None, None
+        self._waited, self._pressed, self._sent = set(), set(), set()
+        self._turn, self._last, self._begun = None, 0, None
         self._windows = {}
         self._masks = {}
 
@@ -100,7 +104,6 @@ class Rounds:
 
         An agent whose turn it is not has only *wait* in its mask.
         """
-        last = self._turn
         self._turn, self._windows, self._masks = None, {}, {}
         seen: dict[int, Observation] = {}
         if not everyone:
@@ -111,7 +114,8 @@ class Rounds:
                 return seen
         tables = self._known(view)
         summary = summarise(tables, view.queued, view.running, view.num_partitions)
-        for agent in range(view.num_partitions):
+        last = self._last
+        for agent in (*range(last, view.num_partitions), *range(last)):
             silent = self._turn is not None or agent in self._waited
             silent = silent or (self._begun is not None and agent != last)
             if silent and not everyone:
@@ -122,7 +126,7 @@ class Rounds:
                 observation["action_mask"][:] = 0
                 observation["action_mask"][-1] = 1
             else:
-                self._turn = agent
+                self._turn = self._last = agent
             if everyone or agent == self._turn:
                 seen[agent] = observation
                 self._masks[agent] = observation["action_mask"].astype(np.int8)
@@ -150,6 +154,7 @@ class Rounds:
             legal = observe_agent(
                 tables, summary, agent, servers, window, view.queued, limits, canvas
             )
+            legal -= self._keep_sent(window, canvas)
         else:
             legal = observe_next_worker(
                 tables, summary, agent, servers, window, limits, self._begun, canvas
@@ -161,6 +166,15 @@ class Rounds:
         if self._links is not None:
             observation |= self._links.observe(view, tables, servers)
         return observation, legal
+
+    def _keep_sent(self, window: IntArray, canvas: Canvas) -> int:
+        """Make forwards of jobs that were sent in this epoch illegal; how many that were legal."""
+        rows = np.flatnonzero([int(job) in self._sent for job in window])
+        sends = canvas.action_mask[self.layout.starts : -1].reshape(self.rules.window, -1)
+        kept = int(sends[rows].sum())
+        sends[rows] = 0
+        canvas.forwards[rows, :, 0] = 0.0
+        return kept
 
     def _window(self, tables: Tables, servers: IntArray, queue: IntArray, now_s: float) -> IntArray:
         """The oldest few of the jobs that are out of patience, then the shortest predictions."""
@@ -201,8 +215,9 @@ class Rounds:
             else:
                 job, target = divmod(action - self.layout.starts, self.layout.partitions)
                 forwards.append(Forward(int(self._windows[agent][job]), target))
-        # Who gets a job acts again, also if it has waited.
+        # Who gets a job acts again when its turn comes, also if it has waited.
         self._waited -= {forward.partition for forward in forwards}
+        self._sent |= {forward.job for forward in forwards}
         return Decision(starts=tuple(starts), forwards=tuple(forwards), again=True)
 
     def _wait(self, view: ClusterView, agent: int) -> None:

@@ -20,7 +20,11 @@ from tests.marl.games import any_legal
 
 @dataclass(frozen=True)
 class Round:
-    """One turn: who saw what of which run, who had waited, and who did with nothing running."""
+    """One turn: who saw what of which run, and what had happened before it at this instant.
+
+    `pressed` are those that waited with nothing running, `sent` jobs that were forwarded, `last`
+    is who acted last (0 in the beginning).
+    """
 
     simulator: Simulator
     view: ClusterView
@@ -28,6 +32,8 @@ class Round:
     seen: dict[int, Observation]
     waited: frozenset[int]
     pressed: frozenset[int]
+    sent: frozenset[int]
+    last: int
 
     @property
     def rules(self) -> CodecRules:
@@ -78,12 +84,16 @@ def play(game: Game, jobs: JobTable, rules: CodecRules, seed: int) -> Iterator[R
         rounds.open()
         waited: set[int] = set()
         pressed: set[int] = set()
+        sent: set[int] = set()
+        last = 0
         while True:
             view = views.view()
             seen = rounds.observe(view, everyone=False)
-            yield Round(simulator, view, rounds, seen, frozenset(waited), frozenset(pressed))
+            before = frozenset(waited), frozenset(pressed), frozenset(sent), last
+            yield Round(simulator, view, rounds, seen, *before)
             if not seen:
                 break
+            (last,) = seen
             actions = {m: any_legal(rng, o) for m, o in seen.items()}
             rests = {m for m, action in actions.items() if action == layout.wait}
             hosts = {int(view.jobs.partition[job]) for job in view.running}
@@ -92,6 +102,7 @@ def play(game: Game, jobs: JobTable, rules: CodecRules, seed: int) -> Iterator[R
             pressed |= rests - waited
             decision = rounds.decide(view, actions)
             waited -= {forward.partition for forward in decision.forwards}
+            sent |= {forward.job for forward in decision.forwards}
             simulator.apply(decision)
 
 

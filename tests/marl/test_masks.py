@@ -64,10 +64,12 @@ def check_agent(now: Round, agent: int) -> None:
     sends = {(w, m) for w, job in enumerate(window) for m in range(view.num_partitions)
              if not forced and may_forward(now, agent, job, m)}  # fmt: skip
     if agent not in now.seen:
-        earlier = any(other < agent for other in now.seen)  # whose turn comes first
+        # Turns go around from who acted last.
+        ahead = [(m - now.last) % now.view.num_partitions for m in (*now.seen, agent)]
+        earlier = len(ahead) == 2 and ahead[0] < ahead[1]
         assert earlier or agent in now.waited or not (can_start or sends)
         return
-    assert not any(other < agent for other in now.seen)
+    assert len(now.seen) == 1
     mask = now.seen[agent]["action_mask"]
     allowed = starts_of(now, agent)
     for (w, s), expected in starts.items():
@@ -114,6 +116,8 @@ def may_forward(now: Round, agent: int, job: int, target: int) -> bool:
     sizes = view.topology.gpus_per_server
     capacity = [sizes[view.partition_of_server == m].sum() for m in range(view.num_partitions)]
     if target == agent or view.jobs.forwards[job] >= view.max_forwards or gang > capacity[target]:
+        return False
+    if job in now.sent:
         return False
     stuck = gang > capacity[agent]
     return compactly(now, target, gang) or stuck or not now.rules.only_placeable
@@ -183,6 +187,39 @@ def test_an_idle_partition_may_send_but_not_wait_and_a_busy_one_may_wait():
     assert masks() == (True, [False, True], True)  # the other job runs
     simulator.apply(rounds.decide(views.view(), {0: rounds.layout.wait}))
     assert not rounds.observe(views.view(), everyone=False)
+
+
+def test_whoever_gets_jobs_chooses_among_all_of_them_and_sends_none_on():
+    # A and B are submitted at once to the partitions 1 and 2 and sent to 0, which acts when both
+    # have come; in partition 1, which sent A, the next turn is that of 2.
+    topology = cluster(3, 2, servers_per_rack=1)
+    game = game_of(topology, 3, physics=physics_of(topology), max_tenants=1, max_forwards=9)
+    trace = job_table([Job(0, 1, 100, home=1), Job(0, 1, 50, home=2)])
+    simulator = game.simulator(trace)
+    views = simulator.views(NEEDS)
+    rounds = Rounds(layout=layout_for(topology, game.partition_of_server, 4, 0), rules=RULES)
+    rounds.restart()
+    simulator.advance()
+    rounds.open()
+    turns = []
+    for row in (0, 0):  # of the window
+        (agent,) = rounds.observe(views.view(), everyone=False)
+        turns.append(agent)
+        simulator.apply(rounds.decide(views.view(), {agent: rounds.layout.starts + 3 * row}))
+    assert turns == [1, 2]
+    (agent,), (seen,) = zip(*rounds.observe(views.view(), everyone=False).items(), strict=True)
+    assert agent == 0
+    layout = rounds.layout
+    assert seen["jobs"][:, 0].tolist() == [1, 1, 0, 0]  # both
+    assert not seen["action_mask"][layout.starts : -1].any()  # and both stay
+    assert not seen["forwards"][..., 0].any()
+    simulator.apply(rounds.decide(views.view(), {0: layout.wait}))
+    (agent,) = rounds.observe(views.view(), everyone=False)
+    assert agent == 0  # nothing runs there: it has to start one
+    simulator.apply(rounds.decide(views.view(), {0: 0}))
+    rounds.open()  # another instant
+    (seen,) = rounds.observe(views.view(), everyone=False).values()
+    assert seen["action_mask"][layout.starts : -1].any()
 
 
 def test_a_gang_too_large_for_its_partition_may_leave_for_a_full_one():

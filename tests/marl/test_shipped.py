@@ -8,10 +8,14 @@ import pytest
 import torch
 
 from marl.codec.stack import stack
+from marl.schedulers.marl import MarlScheduler
 from marl.schedulers.shipped import policy_folder
-from marl.training.policy_file import load_policy
+from marl.training.policy_file import load_policy, read_spec
 from sim.linear.names import weights_of
 from sim.linear.weights_file import read_weights
+from sim.run import Run
+from sim.schedulers.linear_score import LinearScore
+from sim.simulator import simulate
 from tests.marl.games import RandomJobs, mixed_game
 from tests.marl.playing import play
 
@@ -41,3 +45,32 @@ def test_a_shipped_policy_scores_as_its_weights_file(checkpoint, weights, rest_s
     torch.testing.assert_close(
         logits[legal], spec.prior_scale * scores[legal], atol=1e-4, rtol=1e-4
     )
+
+
+def outcome(run: Run) -> list[tuple[object, ...]]:
+    """What happened, in an order that does not depend on that of one instant's orders."""
+    log = run.log
+    gpus = (tuple(sorted(held.tolist())) for held in log.gpus)
+    return sorted(zip(log.time_s, log.job, log.kind, log.partition, gpus, strict=True))
+
+
+@pytest.mark.parametrize("partitions", [2, 4])
+@pytest.mark.parametrize(
+    ("checkpoint", "weights"), [("pretrained", "look_ahead"), ("pretrained_forest", "forest")]
+)
+def test_a_shipped_policy_decides_as_the_linear_score_of_its_weights(
+    checkpoint, weights, partitions
+):
+    """Turns, guards and ties included; only that it is not asked again when patience ends."""
+    policy = MarlScheduler(checkpoint=checkpoint, untrained=False)
+    _, rules = read_spec(policy_folder(checkpoint))
+    score = LinearScore(
+        window=rules.window, patience_s=rules.patience_s, use_durations=True,
+        rest_share=rules.rest_share, weights={}, weights_file=str(WEIGHTS / f"{weights}.yaml"),
+    )  # fmt: skip
+    game = mixed_game(partitions, max_forwards=3)
+    jobs = RandomJobs(count=120, partitions=partitions, most_gpus=4, span_s=12000.0)(0)
+    run = simulate(game.simulator(jobs), policy, 0, None)
+    assert (run.start_s - jobs.submit_s < rules.patience_s).all()
+    assert run.forwards.sum() > 20
+    assert outcome(run) == outcome(simulate(game.simulator(jobs), score, 0, None))

@@ -55,6 +55,7 @@ def test_a_window_of_a_part_counts_its_middle_only(done):
         (("topology.servers=0",), ("topology.servers is 0",)),
         (("reference_gpu=a100",), ("reference_gpu is 'a100'", "p100")),
         (("window=2",), ("window is 2", "part=test")),
+        (("checkpoint=pretrained",), ("checkpoint is 'pretrained'", "scheduler=marl")),
         (("agents.count=8", "topology.gpus_per_server=2"), ("c", "fits none", "agents")),
         (("topology.gpus_per_server=4", "topology.servers=1", "topology.servers_per_rack=1"),
          ("job c", "8 GPUs", "workload.max_gang=4", "workload.drop_too_large=true")),
