@@ -102,7 +102,8 @@ def _check(place: str, entry: Any) -> None:
     for key in entry:
         if key not in KEYS:
             hint = nearest(key, KEYS)
-            fix = f"did you mean {hint}?" if hint else f"it takes {', '.join(KEYS)}"
+            known = f"it takes {', '.join(KEYS)}; line-ups with more are for reproduce.py"
+            fix = f"did you mean {hint}?" if hint else known
             raise ConfigError(f"{place}.{key}: no such key; {fix}")
     for key in ("role", "overrides"):
         if key not in entry:
