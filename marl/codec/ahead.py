@@ -3,7 +3,7 @@
 import numpy as np
 
 from marl.codec.asks import PARTITION
-from marl.codec.rows import left_s
+from marl.codec.rows import all_left_s, left_s
 from marl.codec.summary import Summary
 from marl.codec.tables import Tables
 from sim.arrays import FloatArray, IntArray
@@ -73,7 +73,7 @@ def starts_in_s(
     start_s = np.zeros((len(window), count))
     if count == 1:
         return start_s
-    left = np.array([left_s(tables, job) for job in queued])
+    left = all_left_s(tables, queued)
     place = np.full(len(tables.num_gpus), -1)
     for w in range(len(window)):
         place[window[w]] = w

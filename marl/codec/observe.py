@@ -146,8 +146,8 @@ def _state_rows(
     context_row(tables, summary, own, servers, canvas.context)
     if alone:
         hide_others(own, canvas.peers, canvas.context)
-    for i in range(len(servers)):
-        canvas.server_rack[i] = tables.server_rack[servers[i]] - tables.server_rack[servers[0]]
+    racks = tables.server_rack[servers]  # not always neighbours: numbered from 0 all the same
+    canvas.server_rack[: len(racks)] = np.searchsorted(np.unique(racks), racks)
 
 
 @array_kernel

@@ -12,6 +12,7 @@ from marl.codec.fit import awaits_servers
 from marl.codec.layout import Layout
 from marl.codec.links import LinkSight
 from marl.codec.observe import Begun, Canvas, Limits, observe_agent, observe_next_worker
+from marl.codec.rows import all_left_s
 from marl.codec.summary import Summary, summarise
 from marl.codec.tables import Tables, tables_of
 from sim.arrays import IntArray
@@ -282,7 +283,7 @@ def _idle(view: ClusterView, agent: int) -> bool:
 
 def _in_order(tables: Tables, servers: IntArray, queue: IntArray) -> IntArray:
     """Waiting jobs by predicted work left; those that only servers now away can hold come last."""
-    left_s = np.maximum(tables.estimate_s[queue] - tables.progress_s[queue], 0.0)
+    left_s = all_left_s(tables, queue)
     if not tables.closed[servers].any():
         return queue[np.argsort(left_s, kind="stable")]
     return queue[np.lexsort((left_s, awaits_servers(tables, servers, queue)))]

@@ -19,6 +19,12 @@ def left_s(tables: Tables, job: int) -> float:
     return float(max(tables.estimate_s[job] - done_s, LEAST_S, tables.rest_share * done_s))
 
 
+@array_kernel
+def all_left_s(tables: Tables, jobs: IntArray) -> FloatArray:
+    """(len(jobs),) predicted work left."""
+    return np.array([left_s(tables, job) for job in jobs])
+
+
 @kernel
 def job_row(
     tables: Tables, job: int, age_s: float, forwards: int, rank: float, fits: bool,

@@ -87,7 +87,8 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
     ) -> tuple[dict[str, Observation], Infos]:
         """A new episode; without a seed the environment's stream goes on.
 
-        `options={"cut_frac": f}` truncates this episode after about a share f of its rounds.
+        `options={"cut_frac": f}` truncates this episode after about a share f of its rounds; with
+        `rules.granularity` worker, where each worker takes a round, after less.
         """
         if seed is not None:
             self._rng = np.random.default_rng(seed)

@@ -110,9 +110,11 @@ class LinearPrior(nn.Module):
     def _forwards(self, observation: dict[str, Tensor], known: dict[str, Tensor]) -> Tensor:
         w, rows = self.forward_to, observation["forwards"]
         of_job = w[F_BIAS] + w[F_DURATION] * known["duration"] + w[F_GANG] * known["gang"]
-        of_job = of_job + w[F_HOPS] * observation["jobs"][..., 6]
         difference = (-rows[..., 2]).clamp(-MOST_DIFFERENCE, MOST_DIFFERENCE)
+        made, left = observation["jobs"][..., 6, None], rows[..., 5]
+        hops = made / (made + left).clamp(min=1e-6)  # of those that a job may make; 0/0 at padding
         score = w[F_LOAD_DIFFERENCE] * difference + w[F_PLACEABLE] * rows[..., 1]
+        score = score + w[F_HOPS] * hops
         score = score + w[F_WAIT_DIFFERENCE] * rows[..., 6]
         score = score + w[F_START_DIFFERENCE] * rows[..., 7]
         score = score + w[F_PROLONGS] * rows[..., 8] + w[F_FRAGMENTS] * rows[..., 9]

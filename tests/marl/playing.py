@@ -43,7 +43,8 @@ class Round:
         """The oldest few that are out of patience, then those with least predicted work left."""
         jobs, most = self.view.jobs, self.rules.window
         here = [j for j in self.view.queued.tolist() if jobs.partition[j] == agent]
-        left_s = jobs.predicted_remaining_s
+        left_s = np.maximum(jobs.predicted_remaining_s, 60.0)
+        left_s = np.maximum(left_s, self.rules.rest_share * jobs.progress_s)
         old = []
         if len(here) > most:
             old = [j for j in here if self.view.now_s - jobs.submit_s[j] >= self.rules.patience_s]

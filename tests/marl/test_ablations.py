@@ -36,9 +36,10 @@ def test_a_blind_agent_sees_nothing_of_others_but_that_jobs_may_go_there():
     seeing = first_seen(job_table([*OWN, *OTHERS]))
     assert np.array_equal(busy["action_mask"], seeing["action_mask"])
     assert busy["forwards"][:3, 1, 0].all()  # legal
+    assert seeing["forwards"][..., [8, 9]].any()  # what they would do there
     for column in (4, 5):  # shorter work ahead at home, hops left
         assert np.array_equal(busy["forwards"][..., column], seeing["forwards"][..., column])
-    assert not busy["forwards"][..., [1, 2, 3, 6, 7]].any()
+    assert not busy["forwards"][..., [1, 2, 3, 6, 7, 8, 9, 10]].any()
     assert np.flatnonzero(busy["peers"].any(axis=1)).tolist() == [0]
 
 

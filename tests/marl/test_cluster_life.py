@@ -309,14 +309,13 @@ def test_a_withdrawal_ends_the_delay():
 
 
 def test_time_blocked_by_parents_is_nobodys_delay():
-    # A runs 0-10; B, its child, is there from 2, ready at 10, and waits for C (8-14 would be
-    # later: shorter first) or runs at once. C (1 s, from 8 on) runs 10-11, then B 11-16: B waits
-    # 1 s and C 2 s.
-    trace = job_table([Job(0, 1, 10), Job(2, 1, 5), Job(8, 1, 1)])
+    # A runs 0-1000; B, its child, is there from 200 and ready at 1000. C (100 s, from 800 on) is
+    # shorter, so the window's first: it runs 1000-1100, then B 1100-1600. B waits 100 s, C 200 s.
+    trace = job_table([Job(0, 1, 1000), Job(200, 1, 500), Job(800, 1, 100)])
     links = Precedence(np.array([0, 0, 1, 1]), np.array([0]), np.array([0, 0, -1]))
     env = hand_env(replace(trace, precedence=links))
-    assert only_wait_if_asked(env) == pytest.approx(-(1 + 2))
-    assert env._episode.jct_mean_s() == pytest.approx((10 + 14 + 3) / 3)  # JCTs count it
+    assert only_wait_if_asked(env) == pytest.approx(-(100 + 200))
+    assert env._episode.jct_mean_s() == pytest.approx((1000 + 1400 + 300) / 3)  # JCTs count it
 
 
 def test_lost_work_and_time_away_are_delay():

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from marl.codec.stack import stack
+from marl.env.game import Game
 from marl.schedulers.marl import MarlScheduler
 from marl.schedulers.shipped import policy_folder
 from marl.training.policy_file import load_policy, read_spec
@@ -54,13 +55,19 @@ def outcome(run: Run) -> list[tuple[object, ...]]:
     return sorted(zip(log.time_s, log.job, log.kind, log.partition, gpus, strict=True))
 
 
-@pytest.mark.parametrize("partitions", [2, 4])
+def scattered() -> Game:
+    """Two partitions of racks that are no neighbours; six forwards a job."""
+    owners = np.array([0, 0, 1, 1, 1, 1, 0, 0])
+    return replace(mixed_game(2, max_forwards=6), partition_of_server=owners)
+
+
+@pytest.mark.parametrize(
+    "game", [mixed_game(2), mixed_game(4), scattered()], ids=["2", "4", "scattered"]
+)
 @pytest.mark.parametrize(
     ("checkpoint", "weights"), [("pretrained", "look_ahead"), ("pretrained_forest", "forest")]
 )
-def test_a_shipped_policy_decides_as_the_linear_score_of_its_weights(
-    checkpoint, weights, partitions
-):
+def test_a_shipped_policy_decides_as_the_linear_score_of_its_weights(checkpoint, weights, game):
     """Turns, guards and ties included; only that it is not asked again when patience ends."""
     policy = MarlScheduler(checkpoint=checkpoint, untrained=False)
     _, rules = read_spec(policy_folder(checkpoint))
@@ -68,8 +75,7 @@ def test_a_shipped_policy_decides_as_the_linear_score_of_its_weights(
         window=rules.window, patience_s=rules.patience_s, use_durations=True,
         rest_share=rules.rest_share, weights={}, weights_file=str(WEIGHTS / f"{weights}.yaml"),
     )  # fmt: skip
-    game = mixed_game(partitions, max_forwards=3)
-    jobs = RandomJobs(count=120, partitions=partitions, most_gpus=4, span_s=12000.0)(0)
+    jobs = RandomJobs(count=120, partitions=game.partitions, most_gpus=4, span_s=12000.0)(0)
     run = simulate(game.simulator(jobs), policy, 0, None)
     assert (run.start_s - jobs.submit_s < rules.patience_s).all()
     assert run.forwards.sum() > 20
