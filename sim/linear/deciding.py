@@ -10,9 +10,9 @@ from sim.linear.desk import Desk
 from sim.linear.features import start_score, weigh_job, weigh_partition
 from sim.linear.filling import fill_outwards, seat
 from sim.linear.forwarding import forward_score, load_of, may_go
-from sim.linear.layout import BEST, BEST_OLD, BEST_START, HERE, MOVE
+from sim.linear.layout import BEST_OLD, BEST_START, HERE, MOVE
 from sim.linear.lines import measure_starts
-from sim.linear.room import count_usable, most_workers
+from sim.linear.room import count_usable, fewest_servers, most_workers
 from sim.linear.window import choose_window, is_old
 
 NOTHING, WAIT = -1e300, 0.0
@@ -59,7 +59,7 @@ def _act(desk: Desk, m: int) -> bool:
     choose_window(desk, m)
     if desk.game[0].num_window == 0:
         return False
-    for row in (BEST, BEST_START, BEST_OLD, MOVE):
+    for row in (BEST_START, BEST_OLD, MOVE):
         desk.place[row].score = NOTHING
     weigh_partition(desk, m)
     if desk.game[0].look_ahead != 0:
@@ -139,8 +139,8 @@ def _look_at(desk: Desk, i: int, at: int, m: int) -> None:
 @kernel
 def _try_places(desk: Desk, at: int, m: int, shared: int) -> None:
     job, part, here = desk.waiting[at].job, desk.partition[m], desk.place[HERE]
-    gang, old = desk.job[job].gang, is_old(desk, job)
-    fewest = (gang + part.largest - 1) // part.largest
+    old = is_old(desk, job)
+    fewest = fewest_servers(desk, job, m) if old else 0
     for i in range(part.first_own, part.last_own):
         here.server = desk.own[i]
         here.shared = shared

@@ -70,7 +70,7 @@ class Desk(NamedTuple):
     line_count: IntArray  # (M,)
     by_key: IntArray  # (W,) places of the window in order of key
     start_in_s: FloatArray  # (M, W) when a job of the window would start in a partition
-    place: RowArray  # (5,) PLACE
+    place: RowArray  # (4,) PLACE
     start_x: FloatArray  # features of the placement at hand, in the order of `names`
     forward_x: FloatArray
     start_weight: FloatArray
@@ -127,7 +127,7 @@ def desk_of(view: ClusterView, mind: Mind) -> Desk:
         line_count=np.zeros(view.num_partitions, dtype=np.int64),
         by_key=np.zeros(mind.window, dtype=np.int64),
         start_in_s=np.zeros((view.num_partitions, mind.window)),
-        place=np.zeros(5, dtype=PLACE),
+        place=np.zeros(4, dtype=PLACE),
         start_x=np.zeros(len(START_FEATURES)),
         forward_x=np.zeros(len(FORWARD_FEATURES)),
         start_weight=mind.start_weight,

@@ -75,7 +75,7 @@ WAITING = np.dtype(
 
 # The placement at hand, and the best one so far: filled outwards from `server`.
 PLACE = np.dtype([("row", INT), ("server", INT), ("shared", INT), ("score", FLOAT)], align=True)
-HERE, BEST, BEST_START, BEST_OLD, MOVE = range(5)  # rows of desk.place
+HERE, BEST_START, BEST_OLD, MOVE = range(4)  # rows of desk.place
 
 GAME = np.dtype(
     [

@@ -143,15 +143,39 @@ def placeable_now(desk: Desk, job: int, m: int) -> bool:
 
 @kernel
 def _placeable_asking(desk: Desk, job: int, m: int) -> bool:
+    now = _on_emptiest(desk, job, m, fewest_servers(desk, job, m))
+    return bool(now >= desk.job[job].gang)
+
+
+@kernel
+def fewest_servers(desk: Desk, job: int, m: int) -> int:
+    """Servers of partition `m`, the roomiest first, that would hold the gang were they empty.
+
+    All that are up and could take a worker, where the gang has no room on them.
+    """
     part, gang = desk.partition[m], desk.job[job].gang
-    largest, roomiest, total = 1, 0, 0
-    for i in range(part.first_own, part.last_own):
-        where = desk.server[desk.own[i]]
-        if where.closed > 0:
-            continue
-        ever = _limited(desk, job, desk.own[i], where.cpu_milli, where.memory_mib)
-        now = min(where.empty, workers_now(desk, job, desk.own[i]))
-        largest, roomiest, total = max(largest, ever), max(roomiest, now), total + now
-    if gang <= largest:
-        return bool(roomiest >= gang)
-    return bool(total >= gang)
+    if desk.job[job].picky == 0:
+        return int((gang + part.largest - 1) // part.largest)
+    held, count = 0, 0
+    for size in range(part.largest, 0, -1):
+        for i in range(part.first_own, part.last_own):
+            where = desk.server[desk.own[i]]
+            if held >= gang or where.closed > 0:
+                continue
+            if _limited(desk, job, desk.own[i], where.cpu_milli, where.memory_mib) == size:
+                held += size
+                count += 1
+    return count
+
+
+@kernel
+def _on_emptiest(desk: Desk, job: int, m: int, servers: int) -> int:
+    """Workers that the `servers` emptiest servers of partition `m` can take on empty GPUs now."""
+    part, held, count = desk.partition[m], 0, 0
+    for size in range(part.largest, 0, -1):
+        for i in range(part.first_own, part.last_own):
+            now = min(desk.server[desk.own[i]].empty, workers_now(desk, job, desk.own[i]))
+            if now == size and count < servers:
+                held += size
+                count += 1
+    return held

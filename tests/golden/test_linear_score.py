@@ -167,6 +167,23 @@ def test_demands_decide_where_a_gang_goes():
     assert gantt(play(yard, linear({"bias": 1.0}))) == {"A": (0, 10, (0, 2))}
 
 
+@pytest.mark.parametrize(("patience_s", "began_s"), [(300.0, 310.0), (5000.0, 1000.0)])
+def test_an_old_gang_for_whose_cores_two_servers_are_the_fewest_is_not_kept_waiting(
+    patience_s: float, began_s: float
+):
+    # GPU 0   AAAAAAAAAAA     two GPUs a server, but cores for one worker of B beside or without A
+    # GPU 1      BBBB
+    # GPU 2      BBBB
+    topology = dataclasses.replace(cluster(2, 2), server_cpu_milli=np.full(2, 1000))
+    demands = Demands(
+        np.array([1000, 1000]), np.array([100, 600]), *np.full((2, 2), [[0], [ANY_TYPE]])
+    )
+    jobs = [Job(0, 1, 1000), Job(10, 2, 100)]
+    yard = world(jobs, topology, traits={"demands": demands})
+    run = play(yard, linear({"bias": -5.0}, patience_s=patience_s))
+    assert gantt(run)["B"][:2] == (began_s, began_s + 100)
+
+
 def test_features_of_one_placement():
     # A holds GPU 0. B (2 GPUs, 1 h) has waited 600 s; from server 0 it takes GPUs 1 and 2, from
     # server 1, the last one looked at, GPUs 2 and 3.
