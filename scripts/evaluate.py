@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Iterable
+from itertools import compress
 
 import hydra
 from evaluate_report import remove_results, write_evaluation, write_rivals
@@ -74,13 +75,14 @@ def _tasks(config: dict[str, object]) -> list[Task]:
         for contender, setting in entries
     ]
     first = tasks[: len(entries)]
-    names = Counter((labels.scheduler, labels.agents) for labels in map(task_labels, first))
-    (name, _), count = names.most_common(1)[0]
+    names = [(labels.scheduler, labels.agents) for labels in map(task_labels, first)]
+    (scheduler, agents), count = Counter(names).most_common(1)[0]
     if count > 1:
-        places = [t.contender.place for t in first if task_labels(t).scheduler == name]
+        twice = [name == (scheduler, agents) for name in names]
+        places = [task.contender.place for task in compress(first, twice)]
         raise ConfigError(
-            f"{' and '.join(places)} make the same scheduler {name}; leave one out or give it a "
-            f"name"
+            f"{' and '.join(places)} make the same scheduler {scheduler}; leave one out or give "
+            f"it a name"
         )
     return tasks
 

@@ -20,6 +20,7 @@ from sim.report.headline_report import write_headline
 from sim.report.headline_table import headline_cells
 from sim.report.job_table import as_parquet
 from sim.report.run_folder import write_metrics
+from sim.report.run_names import run_names
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -32,6 +33,8 @@ MOST_CURVES = 12  # of the distribution figure
 FIRST_ROLES = ("ours", "composite", "published", "global_queue")  # one each, over time
 NOT_A_RESULT = ("global_queue", "reference")  # lines to compare with
 ALWAYS_DRAWN = ("ours", "published", "linear_score", "ablation")
+
+Ranked = dict[str, list[Outcome]]  # name -> runs, by window
 
 
 def remove_results(folder: Path) -> None:
@@ -52,21 +55,20 @@ def write_evaluation(
         confidence: of the intervals.
 
     Returns:
-        The tables, and the scheduler that metrics.json is about: `ours`, else the best one that
-        is no mere line to compare with.
+        The tables, and what metrics.json is about: `ours`, with the fewest agents if it ran with
+        several numbers of them, else the best one that is no mere line to compare with.
     """
     ranked = _ranked(outcomes)
-    drawn = _drawn(ranked)
-    jct_cdf({name: _pooled_jct_s(outcomes, name) for name in drawn}, path=folder / "jct_cdf.png")
-    first = min(outcome.row.labels.window for outcome in outcomes)
-    timelines = {o.row.labels.scheduler: o.timeline for o in ranked if o.row.labels.window == first}
-    chosen = {name: timelines[name] for name in _one_a_role(ranked)}
+    drawn = {name: _pooled_jct_s(ranked[name]) for name in _drawn(ranked)}
+    jct_cdf(drawn, path=folder / "jct_cdf.png")
+    chosen = {name: ranked[name][0].timeline for name in _one_a_role(ranked)}
     utilisation_queue(chosen, path=folder / "utilisation_queue.png")
-    write_atomically(folder / "jobs.parquet", as_parquet(_jobs(ranked)))
-    rows = [outcome.row for outcome in ranked]
+    runs = [outcome for found in ranked.values() for outcome in found]
+    write_atomically(folder / "jobs.parquet", as_parquet(_jobs(runs)))
+    rows = [outcome.row for outcome in runs]
     tables = write_comparison(folder, rows, ours=ours, confidence=confidence)
-    focus = ours or _best(ranked)
-    write_metrics(folder, _means([row.metrics for row in rows if row.labels.scheduler == focus]))
+    focus = _best(ranked) if ours is None else _fewest_agents(ranked, ours)
+    write_metrics(folder, _means([outcome.row.metrics for outcome in ranked[focus]]))
     return tables, focus
 
 
@@ -74,48 +76,61 @@ def write_rivals(
     folder: Path, outcomes: Sequence[Outcome], *, ours: str, part: str, confidence: float
 ) -> Group:
     """Write headline.csv and .md: ours against the best of each kind of rival; what to print."""
-    rows = [outcome.row for outcome in _ranked(outcomes)]
+    rows = [outcome.row for found in _ranked(outcomes).values() for outcome in found]
     cells = headline_cells(rows, [], ours=ours, parts=("", part), confidence=confidence)
     title = f"{ours} against each kind of rival"
     return write_headline(folder, cells, title=title, confidence=confidence)
 
 
-def _ranked(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Sorted by the scheduler's mean JCT over its runs, then by window."""
-    found: dict[str, list[float]] = {}
-    for outcome in outcomes:
-        jct_s = outcome.row.metrics["jct_mean_s"]
-        found.setdefault(outcome.row.labels.scheduler, []).append(jct_s)
-    mean_s = {name: float(np.nan_to_num(np.mean(v), nan=np.inf)) for name, v in found.items()}
+def _ranked(outcomes: Sequence[Outcome]) -> Ranked:
+    """Runs by name (the scheduler's, and its number of agents if several), the best mean first."""
+    found: Ranked = {}
+    names = run_names([outcome.row.labels for outcome in outcomes])
+    for name, outcome in zip(names, outcomes, strict=True):
+        found.setdefault(name, []).append(outcome)
+    ordered = {
+        name: sorted(found[name], key=lambda outcome: outcome.row.labels.window)
+        for name in sorted(found)
+    }
 
-    def rank(outcome: Outcome) -> tuple[float, str, int]:
-        labels = outcome.row.labels
-        return mean_s[labels.scheduler], labels.scheduler, labels.window
+    def mean_jct_s(name: str) -> float:
+        mean_s = np.mean([outcome.row.metrics["jct_mean_s"] for outcome in ordered[name]])
+        return float(np.nan_to_num(mean_s, nan=np.inf))
 
-    return sorted(outcomes, key=rank)
-
-
-def _roles(ranked: Sequence[Outcome]) -> dict[str, str]:
-    """Scheduler -> role, best first."""
-    return {outcome.row.labels.scheduler: outcome.row.labels.role for outcome in ranked}
+    return {name: ordered[name] for name in sorted(ordered, key=mean_jct_s)}
 
 
-def _best(ranked: Sequence[Outcome]) -> str:
+def _roles(ranked: Ranked) -> dict[str, str]:
+    """Name -> role, best first."""
+    return {name: found[0].row.labels.role for name, found in ranked.items()}
+
+
+def _best(ranked: Ranked) -> str:
     """The best scheduler that could run in the setting; the best of all if there is none."""
     roles = _roles(ranked)
     return next((n for n, role in roles.items() if role not in NOT_A_RESULT), next(iter(roles)))
 
 
-def _drawn(ranked: Sequence[Outcome]) -> list[str]:
-    """Schedulers of the distribution figure: those that must be there, then the best."""
+def _fewest_agents(ranked: Ranked, scheduler: str) -> str:
+    """Name of the scheduler's runs with the fewest agents."""
+    agents = {
+        name: found[0].row.labels.agents
+        for name, found in ranked.items()
+        if found[0].row.labels.scheduler == scheduler
+    }
+    return min(agents, key=agents.__getitem__)
+
+
+def _drawn(ranked: Ranked) -> list[str]:
+    """Names in the distribution figure: those that must be there, then the best."""
     roles = _roles(ranked)
     must = [name for name, role in roles.items() if role in ALWAYS_DRAWN]
     rest = [name for name in roles if name not in must]
-    done = {o.row.labels.scheduler for o in ranked if o.row.metrics["jobs_finished"] > 0}
+    done = {n for n, found in ranked.items() if any(o.row.metrics["jobs_finished"] for o in found)}
     return [name for name in [*must, *rest] if name in done][:MOST_CURVES]
 
 
-def _one_a_role(ranked: Sequence[Outcome]) -> list[str]:
+def _one_a_role(ranked: Ranked) -> list[str]:
     """The best of each role that belongs over time; the best of all if there is none."""
     roles = _roles(ranked)
     best = [next((n for n, role in roles.items() if role == wanted), None)
@@ -123,17 +138,16 @@ def _one_a_role(ranked: Sequence[Outcome]) -> list[str]:
     return [name for name in best if name is not None] or list(roles)[:1]
 
 
-def _pooled_jct_s(outcomes: Sequence[Outcome], name: str) -> FloatArray:
+def _pooled_jct_s(found: Sequence[Outcome]) -> FloatArray:
     """(n,) completion times of the measured, finished jobs of all windows."""
-    parts = [o.jobs["jct_s"].dropna() for o in outcomes if o.row.labels.scheduler == name]
-    pooled: FloatArray = pd.concat(parts).to_numpy(dtype=float)
+    pooled: FloatArray = pd.concat([o.jobs["jct_s"].dropna() for o in found]).to_numpy(dtype=float)
     return pooled
 
 
-def _jobs(ranked: Sequence[Outcome]) -> pd.DataFrame:
+def _jobs(runs: Sequence[Outcome]) -> pd.DataFrame:
     """Measured jobs of all runs, a row a (scheduler, window, job)."""
     parts = []
-    for outcome in ranked:
+    for outcome in runs:
         labels = outcome.row.labels
         parts.append(
             outcome.jobs.assign(

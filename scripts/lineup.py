@@ -8,8 +8,9 @@ from typing import Any
 
 from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 from launch_build import resolve
-from launch_errors import ConfigError, nearest
+from launch_errors import ConfigError, explain, nearest
 
 KEYS = ("role", "overrides", "agents", "name")
 
@@ -38,7 +39,7 @@ def lineup_of(config: Mapping[str, Any]) -> list[Contender]:
     for number, entry in enumerate(config["lineup"]["entries"]):
         place = f"lineup.entries[{number}]"
         _check(place, entry)
-        for overrides in _combinations(entry["overrides"]):
+        for overrides in _combinations(place, entry["overrides"]):
             found.append(
                 Contender(
                     place=f"{place} ({' '.join(overrides)})",
@@ -108,15 +109,24 @@ def _check(place: str, entry: Any) -> None:
     for key in ("role", "overrides"):
         if key not in entry:
             raise ConfigError(f"{place}: has no {key}; add {key}: to the entry")
+    overrides = entry["overrides"]
+    if not isinstance(overrides, list) or not all(isinstance(text, str) for text in overrides):
+        raise ConfigError(
+            f"{place}.overrides is {overrides!r}; it must be a list like [scheduler=sjf]"
+        )
     agents = entry.get("agents")
     if agents is not None and (type(agents) is not int or agents < 1):
         raise ConfigError(f"{place}.agents is {agents!r}; it must be a whole number from 1 or null")
 
 
-def _combinations(overrides: Sequence[str]) -> list[list[str]]:
+def _combinations(place: str, overrides: list[str]) -> list[list[str]]:
     """Every choice of one value from each override, the last changing fastest."""
+    try:
+        parsed = OverridesParser.create().parse_overrides(overrides)
+    except HydraException as error:
+        raise ConfigError(f"{place}: {explain(error)}") from error
     choices = []
-    for override in OverridesParser.create().parse_overrides(list(overrides)):
+    for override in parsed:
         if override.is_sweep_override():
             key = override.get_key_element()
             choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
@@ -128,6 +138,6 @@ def _combinations(overrides: Sequence[str]) -> list[list[str]]:
 def _composed(place: str, overrides: list[str]) -> str:
     try:
         plain, _ = resolve(compose("composition", overrides))
-    except ConfigError as error:
-        raise ConfigError(f"{place}: {error}") from error
+    except (ConfigError, HydraException) as error:
+        raise ConfigError(f"{place}: {explain(error)}") from error
     return json.dumps(plain)

@@ -11,6 +11,7 @@ from sim.report.comparison_row import ComparisonRow
 from sim.report.errors import ReportError
 from sim.report.labels import Labels
 from sim.report.ranks import LEAST_COMPARED, Ranking, ranking
+from sim.report.run_names import run_names
 
 METRIC = "jct_mean_s"
 LEAST_BLOCKS = 2
@@ -66,17 +67,12 @@ def league_of(runs: Sequence[LeagueRun]) -> League:
     Raises:
         ReportError: no run, or a scheduler ran twice at one place.
     """
-    agents: dict[str, set[int]] = defaultdict(set)
-    for run in runs:
-        agents[run.row.labels.scheduler].add(run.row.labels.agents)
     found: dict[str, dict[Place, LeagueRun]] = defaultdict(dict)
-    for run in runs:
-        labels = run.row.labels
-        several = len(agents[labels.scheduler]) > 1
-        name = f"{labels.scheduler} ({labels.agents} agents)" if several else labels.scheduler
+    for name, run in zip(run_names([run.row.labels for run in runs]), runs, strict=True):
         if run.place in found[name]:
+            window = run.row.labels.window
             raise ReportError(
-                f"{name} ran twice on {run.cell}, window {labels.window}; name the cells apart"
+                f"{name} ran twice on {run.cell}, window {window}; name the cells apart"
             )
         if run.row.metrics[METRIC] > 0:
             found[name][run.place] = run

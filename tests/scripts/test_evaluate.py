@@ -67,6 +67,31 @@ def test_every_scheduler_meets_the_same_windows(done):
     assert "1 agent," not in outcome.out
 
 
+def test_what_ran_with_several_numbers_of_agents_is_not_mixed(done):
+    ours = "sjf+consolidated+selective1.2+steal"
+    outcome = done("evaluate", *TINY, FEW, "windows=2", "agent_counts=[2,4]", f"ours={ours}")
+    table = pd.read_csv(outcome.folder / "comparison.csv")
+    assert len(table) == (3 * 2 + 1) * 2
+    few = table[(table["scheduler"] == ours) & (table["agents"] == 2)]
+    metrics = json.loads((outcome.folder / "metrics.json").read_text())
+    assert metrics["jct_mean_s"] == pytest.approx(few["jct_mean_s"].mean())
+    assert f"{ours} (2 agents)" in outcome.err  # what metrics.json is about
+    # Whoever is best comes first, windows of one number of agents together.
+    keys = list(zip(table["scheduler"], table["agents"], strict=True))
+    assert keys[::2] == keys[1::2]
+    means = table.groupby(["scheduler", "agents"])["jct_mean_s"].mean()
+    assert [means[key] for key in keys] == sorted(means[key] for key in keys)
+
+
+def test_only_entries_that_make_the_same_are_named(start):
+    same = "{role: composite, overrides: ['scheduler=sjf']}"
+    one = "{role: global_queue, overrides: ['scheduler=sjf'], agents: 1}"
+    words = ("agent_counts=[2,4]", f"lineup.entries=[{one}, {same}, {same}]", "windows=1")
+    failed = start("evaluate", *TINY, *words)
+    failed.failed_with("entries[1]", "entries[2]", "make the same scheduler")
+    assert failed.err.count("entries[") == 2
+
+
 def test_an_entry_may_be_told_other_slow_downs(done):
     words = (
         "lineup.entries=["
@@ -155,7 +180,10 @@ def test_the_learned_policy_and_its_untrained_twin(done, policy):
         (("part=tset", FEW), ("'tset'", "test")),
         (("lineup.entries=[{role: best, overrides: ['scheduler=sjf']}]",), ("'best'", "composite")),
         (("lineup.entries=[{rol: ours, overrides: []}]",), ("lineup.entries[0].rol", "role")),
-        (("lineup.entries=[{role: ours, overrides: ['scheduler=sfj']}]",), ("scheduler=sjf",)),
+        (("lineup.entries=[{role: ours, overrides: ['scheduler=sfj']}]",),
+         ("entries[0]", "scheduler=sjf")),
+        (("lineup.entries=[{role: ours, overrides: 'scheduler=sjf'}]",), ("entries[0]", "list")),
+        (("lineup.entries=[{role: ours, overrides: ['scheduler=[']}]",), ("entries[0]",)),
         (("lineup.entries=[{role: ours, overrides: ['scheduler=sjf']},"
           "{role: composite, overrides: ['scheduler=sjf']}]",), ("entries[0]", "entries[1]")),
         (("checkpoint=nowhere",), ("nowhere", "policy.json")),

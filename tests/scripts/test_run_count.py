@@ -1,0 +1,31 @@
+"""How far many runs are, where there is no terminal."""
+
+import importlib
+import logging
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+
+@pytest.fixture
+def run_count(monkeypatch, caplog) -> ModuleType:
+    monkeypatch.syspath_prepend(SCRIPTS)
+    caplog.set_level(logging.INFO)
+    return importlib.import_module("run_count")
+
+
+def test_without_a_terminal_the_log_says_how_far_it_is(run_count, monkeypatch, caplog):
+    monkeypatch.setattr(run_count, "LINE_EVERY_S", 0.0)
+    with run_count.RunCount("playing", 5, done=2) as count:
+        count.tell("sjf window 0")
+    assert caplog.messages == ["3/5 runs, 1 of them in 0.0 min; last: sjf window 0"]
+
+
+def test_a_line_is_written_no_more_than_once_a_minute(run_count, caplog):
+    with run_count.RunCount("playing", 2) as count:
+        count.tell("a")
+        count.tell("b")
+    assert caplog.messages == []
