@@ -192,10 +192,14 @@ class Training:
         learning_curve(curve, references_s={}, path=self.folder / "learning_curve.png")
 
     def iterate(self, trainer: Trainer, progress: Progress, told: Told | None) -> None:
-        """PPO until the iterations or the time are used up; validates and saves on the way."""
+        """PPO until the iterations or the time are used up; validates and saves on the way.
+
+        Where the time was up before, for the teacher or for compiling, one iteration is made.
+        """
         task = progress.add_task("PPO", total=self.ppo.iterations, note="")
         every = self.config["validate_every"]
-        while trainer.iterations_done < self.ppo.iterations and not self.spent():
+        last = trainer.iterations_done >= self.ppo.iterations
+        while not last:
             done = trainer.iterate()
             last = done.number >= self.ppo.iterations or self.spent()
             due = last or done.number % every == 0

@@ -112,6 +112,15 @@ def test_resuming_goes_on_and_finishes(interrupted: Interrupted, tmp_path: Path)
     assert str(tmp_path / "second" / "policy") in done.stdout
 
 
+def test_where_the_time_is_up_before_ppo_one_iteration_is_made(tmp_path: Path):
+    folder = tmp_path / "run"
+    done = TRAINING.run(folder, "algo.time_budget_s=0.001")
+    assert done.returncode == 0, done.stderr
+    assert iterations(folder) == [0, 1]
+    assert curve(folder)[1]["eval_jct_mean_s"]
+    assert last_whole(folder).is_dir()
+
+
 def said(done: subprocess.CompletedProcess[str]) -> str:
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
