@@ -20,7 +20,8 @@ from sim.schedulers.sjf import Sjf
 from sim.sharing.off import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 
-TRACE = [Job(0, 1, 10), Job(1, 1, 4), Job(2, 1, 6), Job(3, 1, 2)]  # all arrive at partition 0
+# All arrive at partition 0.
+TRACE = [Job(0, 1, 1000), Job(100, 1, 400), Job(200, 1, 600), Job(300, 1, 200)]
 
 
 @pytest.fixture
@@ -42,29 +43,41 @@ def eager(tmp_path: Path) -> MarlScheduler:
 
 
 def test_a_waiting_job_is_forwarded_to_where_it_fits_the_shortest_first(eager):
-    #         0 1   5 7     10   13       A runs at home; B is forwarded and starts at once.
-    # GPU 0   AAAAAAAAAA                  C and D wait at home until 5: D is shorter, so it goes,
-    # GPU 1   .BBBBDDCCCCCC               C at 7.
+    #         0 1   5 7     10   13 x100 s  A runs at home; B is forwarded and starts at once.
+    # GPU 0   AAAAAAAAAA                    C and D wait at home until 500: D is shorter, so it
+    # GPU 1   .BBBBDDCCCCCC                 goes, C at 700.
     run = play(world(TRACE, cluster(2, 1), partitions=2), eager)
     assert gantt(run) == {
-        "A": (0, 10, (0,)),
-        "B": (1, 5, (1,)),
-        "C": (7, 13, (1,)),
-        "D": (5, 7, (1,)),
+        "A": (0, 1000, (0,)),
+        "B": (100, 500, (1,)),
+        "C": (700, 1300, (1,)),
+        "D": (500, 700, (1,)),
     }
     assert run.forwards.tolist() == [0, 1, 1, 1]
     assert run.scheduler == "marl"
 
 
 def test_it_differs_from_its_order_without_forwarding():
-    # GPU 0   AAAAAAAAAADDBBBBCCCCCC      shortest first at home; GPU 1 idles
+    # GPU 0   AAAAAAAAAADDBBBBCCCCCC        shortest first at home; GPU 1 idles
     child = Sjf(placer=Consolidated(), sharing=NoSharing(), skip_blocked=True)
     alone = PartitionedScheduler(child=child, forwarding=OwnOnly())
     run = play(world(TRACE, cluster(2, 1), partitions=2), alone)
     assert gantt(run) == {
+        "A": (0, 1000, (0,)),
+        "B": (1200, 1600, (0,)),
+        "C": (1600, 2200, (0,)),
+        "D": (1000, 1200, (0,)),
+    }
+
+
+def test_jobs_of_less_than_a_minute_go_as_they_came(eager):
+    # GPU 0   AAAAAAAAAADD                  D is shorter than C, but not told apart: C goes at 5,
+    # GPU 1   .BBBBCCCCCC                   D finds room at home at 10.
+    trace = [Job(0, 1, 10), Job(1, 1, 4), Job(2, 1, 6), Job(3, 1, 2)]
+    assert gantt(play(world(trace, cluster(2, 1), partitions=2), eager)) == {
         "A": (0, 10, (0,)),
-        "B": (12, 16, (0,)),
-        "C": (16, 22, (0,)),
+        "B": (1, 5, (1,)),
+        "C": (5, 11, (1,)),
         "D": (10, 12, (0,)),
     }
 

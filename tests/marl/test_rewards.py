@@ -56,8 +56,8 @@ def test_returns_of_all_agents_are_minus_the_total_delay(
 
 def test_a_faster_gpu_pays_back_what_waiting_cost():
     # Work is counted on type x; the only GPU is a y, twice as fast. Shortest first:
-    # A (4 s of work) 0-2, C (2 s, from 1 on) 2-3, B (10 s) 3-8. JCTs 2, 2 and 8 against 16 s of
-    # work: delays -2, 0 and -2, although B waits and C waits.
+    # A (400 s of work) 0-200, C (200 s, from 100 on) 200-300, B (1000 s) 300-800. JCTs 200, 200
+    # and 800 against 1600 s of work: delays -200, 0 and -200, although B waits and C waits.
     topology = cluster(1, 1, types=("y",))
     physics = physics_of(topology, compute_s=(1.0,))
     fast = physics.__class__(
@@ -72,11 +72,11 @@ def test_a_faster_gpu_pays_back_what_waiting_cost():
         reference_gpu="x",
     )  # fmt: skip
     game = game_of(topology, 1, physics=fast, max_tenants=1)
-    trace = job_table([Job(0, 1, 4), Job(0, 1, 10), Job(1, 1, 2)])
+    trace = job_table([Job(0, 1, 400), Job(0, 1, 1000), Job(100, 1, 200)])
     env = env_of(game, lambda _: trace, scale_s=1.0)
     returns, jct_s = total_rewards(env, lambda _, o: int(np.argmax(o["action_mask"])), 0)
-    assert jct_s == pytest.approx(4.0)
-    assert returns.sum() == pytest.approx(4.0)
+    assert jct_s == pytest.approx(400.0)
+    assert returns.sum() == pytest.approx(400.0)
 
 
 def test_delay_counts_where_the_job_is():
