@@ -24,7 +24,7 @@ from compose_once import composing_once
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from launch_build import build, resolve
-from launch_errors import explain, refuse_unread_additions
+from launch_errors import explain, refuse_reproduction, refuse_unread_additions
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from sweep_points import skipping_finished_points
@@ -53,16 +53,21 @@ class Launch:
         return build(self.config, key, **objects)
 
 
-def start(cfg: DictConfig) -> Launch:
+def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:
     """Check and resolve the configuration, and write it beside versions and commit.
 
     Writes `config.yaml` and `record.json` to the run's folder; the log file is there too.
+    `reproduces`: the program reads the section `reproduce`.
 
     Raises:
-        ConfigError: if a required value is missing or an added key is read by nobody.
+        ConfigError: if a required value is missing, an added key is read by nobody, or the
+            experiment is one of another program.
     """
     hydra = HydraConfig.get()
     refuse_unread_additions(list(hydra.overrides.task), set(hydra.runtime.choices))
+    experiment = hydra.runtime.choices.get("experiment")
+    if experiment is not None and "reproduce" in cfg and not reproduces:
+        refuse_reproduction(experiment)
     config, text = resolve(cfg)
     folder = Path(hydra.runtime.output_dir)
     record = collect_record(

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
+from typing import NoReturn
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import MissingConfigException
@@ -48,9 +49,16 @@ def _whose_experiment(lines: list[str]) -> list[str]:
     found = re.search(r"In 'experiment/(\w+)': Could not override", "\n".join(lines))
     if found is None:
         return []
-    head = (EXPERIMENTS / f"{found[1]}.yaml").read_text(encoding="utf-8")
+    command = _command_of(found[1])
+    return [] if command is None else [f"this experiment is for: {command}"]
+
+
+def _command_of(experiment: str) -> str | None:
+    """The command in the experiment's first lines; None if it is no file of ours or has none."""
+    path = EXPERIMENTS / f"{experiment}.yaml"
+    head = path.read_text(encoding="utf-8") if path.is_file() else ""
     command = re.search(r"^# (python scripts/.*)$", head, re.MULTILINE)
-    return [] if command is None else [f"this experiment is for: {command[1]}"]
+    return None if command is None else command[1]
 
 
 def nearest(wanted: str, known: Iterable[str]) -> str | None:
@@ -74,6 +82,16 @@ def refuse_unread_additions(overrides: list[str], groups: set[str]) -> None:
         if override.is_add() and "." not in name and name not in groups:
             hint = " ".join(_suggestion(name, sorted(groups)))
             raise ConfigError(f"{override.input_line}: nothing reads the key {name!r}. {hint}")
+
+
+def refuse_reproduction(experiment: str) -> NoReturn:
+    """Refuse an experiment whose cells the program would leave out.
+
+    Raises:
+        ConfigError: with the command that the experiment is for.
+    """
+    command = _command_of(experiment) or f"python scripts/reproduce.py experiment={experiment}"
+    raise ConfigError(f"experiment={experiment} is for: {command}")
 
 
 def _hydra_lines(error: BaseException) -> list[str]:

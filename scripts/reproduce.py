@@ -45,7 +45,7 @@ FAILED = ("error", "skip")
 @hydra.main(version_base=None, config_path="../conf", config_name=PROGRAM)
 def main(cfg: DictConfig) -> None:
     """Hand over to the experiment's own program, if it names one; else run its league."""
-    launch = start(cfg)
+    launch = start(cfg, reproduces=True)
     check_confidence(launch.config)
     experiment = HydraConfig.get().runtime.choices["experiment"]
     program = program_of(launch.config.get("reproduce"), experiment=str(experiment))

@@ -36,7 +36,7 @@ class Row(NamedTuple):
 @hydra.main(version_base=None, config_path="../conf", config_name="spread_ratio")
 def main(cfg: DictConfig) -> None:
     """Measure alpha_min and alpha_max of every profile and gang, and rho over a window's jobs."""
-    launch = start(cfg)
+    launch = start(cfg, reproduces=True)
     experiment = experiment_of(launch.config)
     step = AloneStep(experiment.game.belief, experiment.game.topology)
     jobs = experiment.window(launch.config["part"], 0)

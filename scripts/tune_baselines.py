@@ -35,7 +35,7 @@ BETWEEN = ": "  # of an entry's name and its setting
 @hydra.main(version_base=None, config_path="../conf", config_name=PROGRAM)
 def main(cfg: DictConfig) -> None:
     """Run every setting on every cell and validation window, write and print the best."""
-    launch = start(cfg)
+    launch = start(cfg, reproduces=True)
     check_confidence(launch.config)
     planned = _planned(launch)
     for name in RESULT_FILES:

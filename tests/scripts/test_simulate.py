@@ -64,6 +64,7 @@ def test_a_window_of_a_part_counts_its_middle_only(done):
         (("workload.path=nowhere.csv",), ("nowhere.csv",)),
         (("experiment=headlin",), ("did you mean experiment=headline?",)),
         (("experiment=asrpt_main",), ("for: python scripts/reproduce.py experiment=asrpt_main",)),
+        (("experiment=worl_main",), ("for: python scripts/reproduce.py experiment=worl_main",)),
         (("workload=venus_like",), ("add workload=csv",)),
         (("sharing=selective", "sharing.threshold=much"), ("sharing.threshold is 'much'",)),
     ],
