@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from compose_once import composing_once
+from ctrl_c import came_of_ctrl_c, insisting_on_ctrl_c
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from launch_build import build, resolve
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 
 FAILED = 1
 INTERRUPTED = 130
+STOPPED = "interrupted; what was written so far stays in the run's folder"
 TRACEBACK_WANTED = ("DEBUG", "HYDRA_FULL_ERROR")
 
 
@@ -87,27 +89,34 @@ def run_main(main: Callable[[], None]) -> None:
     """Run a function that `hydra.main` decorated, then leave the process as a program should.
 
     An error that the user can mend, a file that cannot be read or written included, prints one
-    message on stderr and exits with status 1; Ctrl-C exits with 130. With DEBUG=1 or
-    HYDRA_FULL_ERROR=1 the traceback is shown. Any other error is a fault of the program and keeps
-    its traceback.
+    message on stderr and exits with status 1; Ctrl-C exits with 130, whatever became of it on
+    its way (`ctrl_c`). With DEBUG=1 or HYDRA_FULL_ERROR=1 the traceback is shown. Any other error
+    is a fault of the program and keeps its traceback.
     """
     debug = any(os.environ.get(name, "0") not in {"", "0"} for name in TRACEBACK_WANTED)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach us as they are, not printed by Hydra
     try:
-        with composing_once(), skipping_finished_points():
+        with insisting_on_ctrl_c(), composing_once(), skipping_finished_points():
             main()
-    except (GpuYardError, HydraException, OmegaConfBaseException) as error:
-        if debug:
-            raise
-        print(f"error: {explain(error)}", file=sys.stderr)
-        print("(DEBUG=1 shows the traceback)", file=sys.stderr)
-        sys.exit(FAILED)
-    except OSError as error:
-        if debug or error.filename is None:
-            raise
-        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
-        print("(DEBUG=1 shows the traceback)", file=sys.stderr)
-        sys.exit(FAILED)
     except KeyboardInterrupt:
-        print("interrupted; what was written so far stays in the run's folder", file=sys.stderr)
+        print(STOPPED, file=sys.stderr)
         sys.exit(INTERRUPTED)
+    except Exception as error:
+        told, stopped = _told(error), came_of_ctrl_c(error)
+        if debug or (told is None and not stopped):
+            raise
+        if stopped:
+            print(f"{STOPPED} (on the way out: {told or repr(error)})", file=sys.stderr)
+            sys.exit(INTERRUPTED)
+        print(f"error: {told}", file=sys.stderr)
+        print("(DEBUG=1 shows the traceback)", file=sys.stderr)
+        sys.exit(FAILED)
+
+
+def _told(error: Exception) -> str | None:
+    """What a user is told of `error`; None: it is a fault of the program."""
+    if isinstance(error, GpuYardError | HydraException | OmegaConfBaseException):
+        return explain(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return None
