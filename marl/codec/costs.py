@@ -61,9 +61,9 @@ def joining_cost(tables: Tables, job: int, gpu: int) -> float:
 
 
 @kernel
-def _fragments(tables: Tables, gpus: IntArray) -> float:
-    """Empty GPUs left over on the servers of a placement, each over the size of its server."""
-    total = 0.0
+def _empty_left(tables: Tables, gpus: IntArray) -> int:
+    """Empty GPUs left over on the servers of a placement."""
+    total = 0
     for i in range(len(gpus)):
         server, first_seen, taken, empty = tables.gpu_server[gpus[i]], True, 0, 0
         for j in range(len(gpus)):
@@ -73,7 +73,7 @@ def _fragments(tables: Tables, gpus: IntArray) -> float:
         first, last = tables.server_first_gpu[server], tables.server_first_gpu[server + 1]
         for gpu in range(first, last):
             empty += tables.tenants[gpu] == 0
-        total += first_seen * max(empty - taken, 0) / (last - first)
+        total += first_seen * max(empty - taken, 0)
     return total
 
 
@@ -101,10 +101,13 @@ def _neighbours(tables: Tables, job: int, gpus: IntArray) -> tuple[float, float,
 
 
 @kernel
-def placement_costs(tables: Tables, job: int, gpus: IntArray, out: FloatArray) -> None:
+def placement_costs(
+    tables: Tables, job: int, gpus: IntArray, largest: int, out: FloatArray
+) -> None:
     """Fill out (8,) with log slow-downs by cause, victims' delay over own work, and shape.
 
-    The first three add up to the logarithm of the predicted step over `reference_step_s`; the
+    `largest`: GPUs of the partition's largest server, of which `FRAGMENTS` is a share. The first
+    three columns add up to the logarithm of the predicted step over `reference_step_s`; the
     kernel's rate (`sim.kernel.rates`) is its inverse where the prediction is right.
     """
     p = tables.profile[job]
@@ -132,4 +135,4 @@ def placement_costs(tables: Tables, job: int, gpus: IntArray, out: FloatArray) -
     out[VICTIM_DELAY] = np.log1p(delay_s / work_s)
     out[SERVERS] = servers / 8.0
     out[SHARED_FRAC] = shared
-    out[FRAGMENTS] = _fragments(tables, gpus)
+    out[FRAGMENTS] = _empty_left(tables, gpus) / largest

@@ -83,7 +83,7 @@ def _pair_rows(
             any_legal = True
             row = pairs[i, mode]
             row[0] = 1.0
-            placement_costs(tables, job, gpus, row[1:9])
+            placement_costs(tables, job, gpus, ahead.largest[own], row[1:9])
             row[9] = row[1 + SERVERS] * 8.0 <= compact
             slowed = row[1 + SPREAD] + row[1 + CONTENTION] + row[1 + SELF]
             row[10] = wait_over_loss(wait_s, slowed, job_s)

@@ -78,9 +78,10 @@ def game_of(topology: Topology, partitions: int, **given: Any) -> Game:
     )
 
 
-def mixed_game(partitions: int = 2, **given: Any) -> Game:
-    """8 servers of 2 GPUs in 4 racks, two GPU types in turn."""
-    return game_of(cluster(8, 2, servers_per_rack=2, types=("x", "y")), partitions, **given)
+def mixed_game(partitions: int = 2, sizes: int | list[int] = 2, **given: Any) -> Game:
+    """8 servers of `sizes` GPUs, dealt by turns, in 4 racks, two GPU types in turn."""
+    topology = cluster(8, sizes, servers_per_rack=2, types=("x", "y"))
+    return game_of(topology, partitions, **given)
 
 
 @dataclass(frozen=True)

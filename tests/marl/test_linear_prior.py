@@ -85,17 +85,21 @@ def compare(now: Round, agent: int, rest_share: float) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(
-    ("partitions", "rest_share", "max_forwards"),
-    [(1, 0.0, 3), (2, 0.0, 3), (4, 0.0, 3), (2, 1.0, 3), (2, 0.0, 6)],
-)
+    ("partitions", "rest_share", "max_forwards", "sizes"),
+    [
+        (1, 0.0, 3, 2), (2, 0.0, 3, 2), (4, 0.0, 3, 2), (2, 1.0, 3, 2), (2, 0.0, 6, 2),
+        (2, 0.0, 3, [1, 3, 2]),
+    ],
+)  # fmt: skip
 def test_the_prior_scores_as_the_linear_score(
-    partitions: int, rest_share: float, max_forwards: int
+    partitions: int, rest_share: float, max_forwards: int, sizes: int | list[int]
 ):
     starts, sends, modes = 0, 0, set()
     rules = replace(RULES, rest_share=rest_share)
     for seed in range(2):
         jobs = RandomJobs(count=25, partitions=partitions, most_gpus=4, span_s=900.0)(seed)
-        for now in play(mixed_game(partitions, max_forwards=max_forwards), jobs, rules, seed):
+        game = mixed_game(partitions, sizes, max_forwards=max_forwards)
+        for now in play(game, jobs, rules, seed):
             for agent in now.seen:
                 more = compare(now, agent, rest_share)
                 starts, sends = starts + more[0], sends + more[1]

@@ -62,7 +62,9 @@ def scattered() -> Game:
 
 
 @pytest.mark.parametrize(
-    "game", [mixed_game(2), mixed_game(4), scattered()], ids=["2", "4", "scattered"]
+    "game",
+    [mixed_game(2), mixed_game(4), scattered(), mixed_game(2, [1, 3, 2])],
+    ids=["2", "4", "scattered", "uneven"],
 )
 @pytest.mark.parametrize(
     ("checkpoint", "weights"), [("pretrained", "look_ahead"), ("pretrained_forest", "forest")]

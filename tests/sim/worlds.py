@@ -63,7 +63,11 @@ def job_table(jobs: Sequence[Job]) -> JobTable:
 
 
 def cluster(
-    servers: int, gpus_per_server: int, *, servers_per_rack: int = 8, types: Sequence[str] = ("x",)
+    servers: int,
+    gpus_per_server: int | list[int],
+    *,
+    servers_per_rack: int = 8,
+    types: Sequence[str] = ("x",),
 ) -> Topology:
     return leaf_spine(
         name="hand", servers=servers, gpus_per_server=gpus_per_server,
