@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-AGAIN_S = 1.0
+AGAIN_S = 0.1
 
 
 @contextmanager
@@ -44,6 +44,12 @@ def insisting_on_ctrl_c(again_s: float = AGAIN_S) -> Iterator[None]:
 
 def came_of_ctrl_c(error: BaseException | None) -> bool:
     """Whether `error` is a KeyboardInterrupt, or came up while one was on its way."""
-    if error is None or isinstance(error, KeyboardInterrupt):
-        return error is not None
-    return came_of_ctrl_c(error.__cause__) or came_of_ctrl_c(error.__context__)
+    left, seen = [error], set[int]()  # OmegaConf's errors can be their own causes' causes
+    while left:
+        each = left.pop()
+        if isinstance(each, KeyboardInterrupt):
+            return True
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            left += [each.__cause__, each.__context__]
+    return False

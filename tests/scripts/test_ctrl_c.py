@@ -108,6 +108,14 @@ def test_an_error_that_came_of_it_is_told_as_an_interruption(launch, capsys):
     assert "no such key" in told
 
 
+def test_causes_that_go_round_in_a_circle_come_of_nothing(ctrl_c):
+    first, second = ValueError("first"), KeyError("second")
+    first.__cause__, second.__context__ = second, first
+    assert not ctrl_c.came_of_ctrl_c(first)
+    second.__cause__ = KeyboardInterrupt()
+    assert ctrl_c.came_of_ctrl_c(first)
+
+
 def test_a_fault_of_the_program_keeps_its_traceback(launch):
     with pytest.raises(ZeroDivisionError):
         launch.run_main(lambda: sys.exit(1 // 0))
