@@ -8,8 +8,15 @@ which took ten times as long as the work itself (79,515 jobs of FIFO: 0.25 s wit
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from numba import njit
+from numba import config, njit
 from numba.core.types import unliteral
+
+if not getattr(config, "CACHE_LOCATOR_CLASSES", ""):
+    # Kept code is out of date when anything that it reaches is edited, in whatever file.
+    config.CACHE_LOCATOR_CLASSES = (  # type: ignore[attr-defined]
+        "sim.jit_cache.ReachLocator,UserProvidedCacheLocator,InTreeCacheLocator,"
+        "UserWideCacheLocator,IPythonCacheLocator,ZipCacheLocator"
+    )
 
 F = TypeVar("F", bound=Callable[..., object])
 

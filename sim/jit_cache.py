@@ -1,0 +1,170 @@
+"""Where compiled code is kept, and when it is out of date.
+
+numba asks only whether the file in which a function is defined has changed, yet a compiled function
+holds the code of all that it calls. Here a function's stamp is a digest of all that it reaches:
+compiled functions through any number of files, and the constants that they read. Editing a callee
+recompiles its callers; editing anything else recompiles nothing. Named to numba by the documented
+setting NUMBA_CACHE_LOCATOR_CLASSES (`sim.jit`).
+"""
+
+import hashlib
+import inspect
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+from numba import config
+from numba.core.caching import InTreeCacheLocator, UserProvidedCacheLocator
+from numba.core.dispatcher import Dispatcher
+
+PACKAGES = ("sim", "interference", "gnn", "marl", "gpuyard", "benchmarks", "tests")
+MARK = "reach"  # in the names of our files, where numba has a line number
+_KEPT = re.compile(r"\.py\d+\w*(?:\.\d+)?\.nb[ic]$")
+_PLAIN = (int, float, complex, bool, str, bytes, type(None), np.generic, np.dtype)
+
+
+class _Stamp:
+    """A digest worked out when it is first compared or written: by then all names are bound."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self._function = function
+        self._digest = ""
+
+    def digest(self) -> str:
+        if not self._digest:
+            self._digest = reach_digest(self._function)
+        return self._digest
+
+    def __eq__(self, other: object) -> bool:
+        return self.digest() == (other.digest() if isinstance(other, _Stamp) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.digest())
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (self.digest(),)  # what stands in the file is the digest alone
+
+
+class ReachLocator:
+    """Keeps compiled functions of this project beside their sources, or in NUMBA_CACHE_DIR."""
+
+    def __init__(self, function: FunctionType, path: str) -> None:
+        """For one function, defined in the file `path`."""
+        given = getattr(config, "CACHE_DIR", "")
+        place = UserProvidedCacheLocator if given else InTreeCacheLocator
+        self._place: Any = place(function, path)
+        self._function, self._path, self._swept = function, path, False
+        self._py_file = path  # where numba says a warning comes from
+
+    @classmethod
+    def from_function(cls, function: FunctionType, path: str) -> "ReachLocator | None":
+        """None for functions of others, and where nothing can be written."""
+        if function.__module__.partition(".")[0] not in PACKAGES or not Path(path).exists():
+            return None
+        self = cls(function, path)
+        try:
+            self._place.ensure_cache_path()
+        except OSError:
+            return None
+        return self
+
+    def get_cache_path(self) -> str:
+        """The folder."""
+        return str(self._place.get_cache_path())
+
+    def get_source_stamp(self) -> _Stamp:
+        """What must be equal for compiled code to be used again."""
+        return _Stamp(self._function)
+
+    def get_disambiguator(self) -> str:
+        """The same wherever the function stands in its file: a stale file is overwritten."""
+        return MARK
+
+    def ensure_cache_path(self) -> None:
+        """Called before something is kept; removes what nobody will ask for again."""
+        self._place.ensure_cache_path()
+        if not self._swept:
+            self._swept = True
+            _sweep(Path(self.get_cache_path()), self._path, self._function.__globals__)
+
+
+def _sweep(folder: Path, path: str, names: dict[str, Any]) -> None:
+    """Remove kept code of one module that is of another naming, or of a function that is gone."""
+    module = Path(path).stem
+    for file in folder.glob(f"{module}.*.nb?"):
+        stem = _KEPT.sub("", file.name)
+        function, _, mark = stem[len(module) + 1 :].rpartition("-")
+        if mark != MARK or function.partition(".")[0] not in names:
+            file.unlink(missing_ok=True)
+
+
+def reach_digest(function: FunctionType) -> str:
+    """Digest of the code of all compiled functions that `function` reaches, itself included."""
+    found: dict[str, str] = {}
+    _collect(function, found)
+    text = "\n".join(f"{name} {found[name]}" for name in sorted(found))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _collect(function: FunctionType, found: dict[str, str]) -> None:
+    key = f"{function.__module__}.{function.__qualname__}"
+    if key in found:
+        return
+    found[key] = ""
+    parts = [_code_text(function.__code__), repr(function.__defaults__)]
+    for name, value in sorted(_read_by(function), key=lambda pair: pair[0]):
+        parts.append(f"{name}={_value_text(value, found)}")
+    found[key] = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _read_by(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Globals and closed-over values that a function reads."""
+    for name in set(_names(function.__code__)):
+        if name in function.__globals__:
+            yield name, function.__globals__[name]
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield name, cell.cell_contents
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _names(const)
+
+
+def _code_text(code: CodeType) -> str:
+    consts = [_code_text(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return repr((code.co_code, code.co_names, code.co_varnames, code.co_freevars, consts))
+
+
+def _value_text(value: Any, found: dict[str, str]) -> str:
+    """A constant's value; for what is compiled in turn its name, after it has been collected."""
+    if isinstance(value, Dispatcher) or (isinstance(value, FunctionType) and _is_ours(value)):
+        function: FunctionType = getattr(value, "py_func", value)
+        _collect(function, found)
+        options = getattr(value, "targetoptions", "")
+        return f"{function.__module__}.{function.__qualname__} {options}"
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
+    if isinstance(value, tuple):
+        return repr([_value_text(each, found) for each in value])
+    if isinstance(value, _PLAIN) or hasattr(value, "_fields"):
+        return repr(getattr(value, "_fields", value))
+    source = value if isinstance(value, ModuleType | type) else type(value)
+    return _file_text(source) if _is_ours(source) else repr(getattr(source, "__name__", ""))
+
+
+def _is_ours(value: Any) -> bool:
+    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
+    return str(name).partition(".")[0] in PACKAGES
+
+
+def _file_text(source: ModuleType | type) -> str:
+    """Digest of the file that something of another kind comes from."""
+    path = os.fspath(inspect.getfile(source))
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()

@@ -1,0 +1,67 @@
+"""Compiled code that is kept is thrown away when anything that it calls is edited."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = """
+import numpy as np
+from sim.offers import joining_cost
+from sim.physics.slowing_tables import empty_crowd, pairs_alone
+
+cost = joining_cost(
+    np.array([0]), pairs_alone(np.full((1, 1, 1), 1.5)), np.ones((1, 1, 1), np.bool_), 0,
+    np.zeros(1, np.int64), 0, 0.0, np.zeros(0, np.int64), 1000, empty_crowd(2),
+)
+print(cost, sum(joining_cost.stats.cache_hits.values()))
+"""
+
+
+def run(folder: Path) -> tuple[float, int]:
+    """What a copy of the simulator computes, and how often it found compiled code."""
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=folder, env=environment, capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    cost, hits = done.stdout.split()
+    return float(cost), int(hits)
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_editing_a_callee_in_another_file_recompiles_its_callers(tmp_path: Path) -> None:
+    """`joining_cost` calls `slow_in` of sim/physics/slowing.py, which calls `excess_by`."""
+    shutil.copytree(ROOT / "sim", tmp_path / "sim", ignore=shutil.ignore_patterns("__pycache__"))
+    kept = tmp_path / "sim" / "__pycache__"
+    kept.mkdir()
+    old = kept / "offers.joining_cost-43.py311.nbi"  # as numba itself names them
+    old.write_bytes(b"")
+    gone = kept / "offers.removed-reach.py311.1.nbc"
+    gone.write_bytes(b"")
+
+    assert run(tmp_path) == (2.25, 0)
+    assert not old.exists()
+    assert not gone.exists()
+    assert run(tmp_path) == (2.25, 1)
+
+    slowing = tmp_path / "sim" / "physics" / "slowing.py"
+    edit(slowing, "excess = slowdown - 1.0", "excess = 5.0 * (slowdown - 1.0)")
+    assert run(tmp_path) == (12.25, 0)
+
+    # A comment, and a file that is not compiled, change nothing.
+    slowing.write_text(slowing.read_text(encoding="utf-8") + "\n# Edited.\n", encoding="utf-8")
+    units = tmp_path / "sim" / "report" / "units.py"
+    units.write_text("", encoding="utf-8")
+    assert run(tmp_path) == (12.25, 1)
+
+    edit(slowing, "excess = 5.0 * (slowdown - 1.0)", "excess = slowdown - 1.0")
+    assert run(tmp_path)[0] == 2.25
