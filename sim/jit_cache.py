@@ -145,7 +145,7 @@ def _code_text(code: CodeType) -> str:
 def _value_text(value: Any, found: dict[str, str]) -> str:
     """A constant's value; for what is compiled in turn its name, after it has been collected."""
     if isinstance(value, Dispatcher) or (isinstance(value, FunctionType) and _is_ours(value)):
-        function: FunctionType = getattr(value, "py_func", value)
+        function: FunctionType = getattr(value, "py_func", value)  # type: ignore[arg-type]
         _collect(function, found)
         options = getattr(value, "targetoptions", "")
         return f"{function.__module__}.{function.__qualname__} {options}"

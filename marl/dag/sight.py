@@ -9,7 +9,7 @@ from sim.dag.evaluate import arrives_s
 from sim.dag.insertion import Lanes, first_gap, put
 from sim.dag.problem import DagArrays
 from sim.dag.search.shortlist import NEAREST, nearest_gpus
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 
 FEATURES = 9
 VALID = 8  # the feature that is 1 for a GPU and 0 for an empty place
@@ -119,7 +119,7 @@ def place_by_value(
         place(dag, task, desk.shortlist[chosen], desk)
 
 
-@inlined
+@kernel
 def _value(weights: Weights, seen: FloatArray, hidden: FloatArray) -> float:
     """As `network.PlacementNetwork`: less the end of the task, plus what was learned."""
     for unit in range(len(weights.first)):

@@ -8,10 +8,10 @@ from sim.compiled.fitting import fits_compactly
 from sim.compiled.layout import FREE, NONE, Memory
 from sim.compiled.plan import CONSOLIDATED, FIRST_FIT, LEAST_LOADED, PACKED
 from sim.compiled.room import next_server
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 
 
-@inlined
+@kernel
 def _usable(memory: Memory, room: int, gpu: int) -> bool:
     seat = memory.seat[gpu]
     return bool(seat.load == 0 or (room != FREE and seat.offered == 1))
@@ -33,7 +33,7 @@ def _fill(memory: Memory, room: int, server: int, wanted: int, at: int) -> int:
     return at
 
 
-@inlined
+@kernel
 def _compact(memory: Memory, room: int, gang: int, at: int) -> None:
     largest = memory.game[0].largest
     whole = gang // largest if gang > largest else 0
@@ -52,7 +52,7 @@ def _compact(memory: Memory, room: int, gang: int, at: int) -> None:
     _fill(memory, room, server, rest, at)
 
 
-@inlined
+@kernel
 def _fullest_first(memory: Memory, room: int, gang: int, at: int) -> None:
     usable, server, left = memory.tally.shape[1] - 2, NONE, gang
     while left > 0:
@@ -65,7 +65,7 @@ def _fullest_first(memory: Memory, room: int, gang: int, at: int) -> None:
         left -= wanted
 
 
-@inlined
+@kernel
 def _lowest_ids(memory: Memory, room: int, gang: int, at: int) -> None:
     last, server = at + gang, NONE
     while at < last:
@@ -78,7 +78,7 @@ def _lowest_ids(memory: Memory, room: int, gang: int, at: int) -> None:
                     break
 
 
-@inlined
+@kernel
 def _least_loaded_server(memory: Memory, room: int) -> int:
     best, least = NONE, 0.0
     server = next_server(memory.words, memory.summary, room, 0, 0)

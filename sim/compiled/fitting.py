@@ -3,10 +3,10 @@
 from sim.arrays import IntArray
 from sim.compiled.layout import Memory
 from sim.compiled.plan import CONSOLIDATED
-from sim.jit import inlined
+from sim.jit import kernel
 
 
-@inlined
+@kernel
 def fits_compactly(count: IntArray, room: int, largest: int, gang: int) -> bool:
     """Whether `sim.placing.compactness.fewest_servers` would find servers.
 
@@ -25,7 +25,7 @@ def fits_compactly(count: IntArray, room: int, largest: int, gang: int) -> bool:
     return found > 0
 
 
-@inlined
+@kernel
 def fits(memory: Memory, room: int, gang: int) -> bool:
     """Whether the placer would place `gang` now; if not, it would not place a larger one."""
     count, game = memory.tally, memory.game[0]

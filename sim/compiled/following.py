@@ -3,12 +3,12 @@
 from sim.compiled.layout import Memory
 from sim.compiled.seats import change_server, release
 from sim.compiled.waiting import join
-from sim.jit import inlined
+from sim.jit import kernel
 from sim.kernel.layout import QUEUED, State
 from sim.kernel.log import FINISH, SERVER_DOWN, SERVER_UP
 
 
-@inlined
+@kernel
 def follow(state: State, memory: Memory) -> None:
     """Book who waits, who gave GPUs back, and which servers went or came."""
     game, world, jobs = memory.game[0], state.world[0], state.job
@@ -28,7 +28,7 @@ def follow(state: State, memory: Memory) -> None:
     game.log_at = world.num_logged
 
 
-@inlined
+@kernel
 def know_own_orders(state: State, memory: Memory) -> None:
     """What was logged since `follow` is this side's own doing."""
     memory.game[0].log_at = state.world[0].num_logged

@@ -1,10 +1,10 @@
 """Min-heaps by (key, job), several in one array of entries: one starts at `first`."""
 
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.kernel.layout import RowArray
 
 
-@inlined
+@kernel
 def heap_push(heap: RowArray, first: int, size: int, key: float, job: int) -> None:
     """Put (key, job) into a heap of `size` entries."""
     at = size
@@ -40,7 +40,7 @@ def heap_sift(heap: RowArray, first: int, size: int, at: int, key: float, job: i
     heap[first + at].job = job
 
 
-@inlined
+@kernel
 def heap_drop_first(heap: RowArray, first: int, size: int) -> None:
     """Take the least entry out of a heap of `size` entries."""
     last = size - 1

@@ -8,7 +8,7 @@ import numpy as np
 
 from sim.compiled.layout import NONE, Memory, Present
 from sim.compiled.priority import attained_gpu_s, steps_of
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.kernel.layout import RUNNING, RowArray
 
 # How far times that are worked out in two ways may lie apart: the rounding of `steps_of` and that
@@ -27,7 +27,7 @@ def _recall_refusals(memory: Memory, before: float, steps: float) -> None:
             kind.refused = NONE
 
 
-@inlined
+@kernel
 def forget_rank(memory: Memory, job: int) -> None:
     """What is known of `job` is void: it stands elsewhere, or starts anew."""
     rank = memory.rank[memory.waiter[job].ranked_at]
@@ -68,7 +68,7 @@ def refresh_ranks(now: Present, memory: Memory) -> None:
             _rank(now.job, now.running[at], at, now_s, memory)
 
 
-@inlined
+@kernel
 def _wait_s(jobs: RowArray, job: int, now_s: float, attained: float, quantum_gpu_s: float) -> float:
     """Seconds until `job` has attained a whole quantum more, as `sim.schedulers.las` says it."""
     next_gpu_s = (steps_of(attained, quantum_gpu_s) + 1.0) * quantum_gpu_s

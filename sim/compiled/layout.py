@@ -4,12 +4,14 @@ Few arrays of rows, as in `sim.kernel.layout` and for the same reason: handing m
 compiled function costs more than what most of these functions do.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.handle import Handle
 from sim.kernel.layout import RowArray
 
 INT, FLOAT = np.int64, np.float64
@@ -118,7 +120,8 @@ class Present(NamedTuple):
     placed: IntArray
 
 
-class Memory(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Memory(Handle):
     """J jobs of K kinds, G GPUs, S servers of at most L GPUs, C tenants a GPU, R running jobs."""
 
     game: RowArray  # (1,) GAME

@@ -2,11 +2,11 @@
 
 from sim.compiled.layout import OFFER, Memory
 from sim.compiled.room import set_usable
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.physics.slowing import WHOLE, excess_by
 
 
-@inlined
+@kernel
 def _may_join(memory: Memory, gpu: int, kind: int, profile: int) -> bool:
     """Whether all tenants of `gpu` fit beside the job and are together fast enough.
 

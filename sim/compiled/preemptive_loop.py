@@ -9,7 +9,7 @@ from sim.compiled.plan import LAS
 from sim.compiled.preemptive_plan import make_plan
 from sim.compiled.starting import start
 from sim.compiled.waiting import join
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.kernel.advance import DECIDE, FULL, PAUSE, advance_instant
 from sim.kernel.apply import preempt
 from sim.kernel.layout import QUEUED, State
@@ -17,7 +17,7 @@ from sim.kernel.log import log_half_full
 from sim.kernel.rates import rerate
 
 
-@inlined
+@kernel
 def _carry_out(state: State, memory: Memory) -> None:
     game, order = memory.game[0], memory.order
     first = game.preempts_at
@@ -33,7 +33,7 @@ def _carry_out(state: State, memory: Memory) -> None:
     rerate(state)
 
 
-@inlined
+@kernel
 def _decide(state: State, memory: Memory) -> None:
     """Serve waiting jobs by priority, preempting where that lets one in."""
     world, game = state.world[0], memory.game[0]

@@ -9,10 +9,10 @@ from sim.compiled.pushing import push_aside
 from sim.compiled.seats import take
 from sim.compiled.victims import gather_victims
 from sim.compiled.waiting import drop_first, first_kind, is_refused, refuse
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 
 
-@inlined
+@kernel
 def _loser_is_next(memory: Memory, number: int) -> bool:
     """Whether a job preempted in this decision comes before the first waiting one."""
     game = memory.game[0]
@@ -22,7 +22,7 @@ def _loser_is_next(memory: Memory, number: int) -> bool:
     return bool(loser.key < entry.key or (loser.key == entry.key and loser.job < entry.job))
 
 
-@inlined
+@kernel
 def _remember(memory: Memory, job: int, key: float) -> None:
     """A job of this kind had no room: under LAS it has none before something changes.
 

@@ -3,26 +3,26 @@
 import numpy as np
 
 from sim.compiled.plan import LAS, SJF, SMALLEST_GANG, SRTF
-from sim.jit import inlined
+from sim.jit import kernel
 from sim.kernel.layout import RowArray
 
 LAS_ROUNDING = 1e-9  # of a quantum, as sim.schedulers.las.ROUNDING
 
 
-@inlined
+@kernel
 def steps_of(attained_gpu_s: float, quantum_gpu_s: float) -> float:
     """Whole quanta attained."""
     return float(np.floor(attained_gpu_s / quantum_gpu_s + LAS_ROUNDING))
 
 
-@inlined
+@kernel
 def attained_gpu_s(jobs: RowArray, job: int, now_s: float) -> float:
     """Service of a running job up to now, as the kernel's `observe` writes it."""
     row = jobs[job]
     return float(row.served_gpu_s + max(0.0, now_s - row.resume_s) * row.held)
 
 
-@inlined
+@kernel
 def waiting_key(jobs: RowArray, job: int, game: RowArray, estimate_s: float) -> float:
     """Key of a waiting job; it does not change while the job waits."""
     order, row = game[0].order, jobs[job]
@@ -35,7 +35,7 @@ def waiting_key(jobs: RowArray, job: int, game: RowArray, estimate_s: float) -> 
     return float(row.num_gpus) if order == SMALLEST_GANG else 0.0
 
 
-@inlined
+@kernel
 def left_s(jobs: RowArray, job: int, now_s: float) -> float:
     """Work left of a running job now."""
     row = jobs[job]

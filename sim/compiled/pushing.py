@@ -6,13 +6,13 @@ from sim.compiled.layout import NONE, Memory
 from sim.compiled.placing import place
 from sim.compiled.seats import release, take
 from sim.compiled.victims import victim_at
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.kernel.layout import RowArray
 
 GONE = 1  # victims' jobs are negated: 1 is nobody
 
 
-@inlined
+@kernel
 def _uses_stamped(memory: Memory, placed: IntArray, first: int, last: int) -> bool:
     stamp = memory.game[0].stamp
     used = False

@@ -6,14 +6,14 @@ from sim.compiled.placing import place
 from sim.compiled.seats import take
 from sim.compiled.starting import start
 from sim.compiled.waiting import drop_first, first_kind, refuse
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.kernel.advance import DECIDE, FULL, PAUSE, advance_instant
 from sim.kernel.layout import State
 from sim.kernel.log import log_half_full
 from sim.kernel.rates import rerate
 
 
-@inlined
+@kernel
 def _has_room(memory: Memory, number: int) -> bool:
     """Book GPUs for the first job of kind `number` and take it out, if it has room.
 
@@ -31,7 +31,7 @@ def _has_room(memory: Memory, number: int) -> bool:
     return True
 
 
-@inlined
+@kernel
 def _decide(state: State, memory: Memory) -> None:
     """Fill the cluster in order of priority."""
     memory.game[0].walk += 1

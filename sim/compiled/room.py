@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.compiled.layout import NONE, Memory
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 
 WordArray = npt.NDArray[np.uint64]
 
@@ -31,21 +31,21 @@ def _places() -> list[int]:
 _PLACES = np.array(_places(), dtype=np.int64)
 
 
-@inlined
+@kernel
 def _lowest_bit(word: np.uint64) -> int:
     """Place of the lowest set bit of a word that is not 0 (de Bruijn's sequence)."""
     alone = word & (~word + _ONE)
     return int(_PLACES[np.int64((alone * _SEQUENCE) >> _SHIFT)])
 
 
-@inlined
+@kernel
 def _put(words: WordArray, summary: WordArray, room: int, row: int, server: int) -> None:
     word = server // WORD
     words[room, row, word] |= _ONE << np.uint64(server % WORD)
     summary[room, row, word // WORD] |= _ONE << np.uint64(word % WORD)
 
 
-@inlined
+@kernel
 def _drop(words: WordArray, summary: WordArray, room: int, row: int, server: int) -> None:
     word = server // WORD
     left = words[room, row, word] & ~(_ONE << np.uint64(server % WORD))
@@ -54,7 +54,7 @@ def _drop(words: WordArray, summary: WordArray, room: int, row: int, server: int
         summary[room, row, word // WORD] &= ~(_ONE << np.uint64(word % WORD))
 
 
-@inlined
+@kernel
 def set_usable(memory: Memory, room: int, server: int, usable: int) -> None:
     """Server `server` could give `usable` GPUs from now on."""
     before = memory.usable[room, server]

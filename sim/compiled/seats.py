@@ -4,11 +4,11 @@ from sim.arrays import IntArray
 from sim.compiled.layout import FREE, Memory
 from sim.compiled.plan import NEVER
 from sim.compiled.room import set_usable
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.kernel.layout import NO_JOB
 
 
-@inlined
+@kernel
 def _change_free(memory: Memory, server: int, change: int) -> None:
     if change != 0 and memory.plot[server].closed == 0:
         set_usable(memory, FREE, server, memory.usable[FREE, server] + change)
@@ -33,7 +33,7 @@ def take(memory: Memory, job: int, gpus: IntArray, first: int, last: int) -> Non
     _change_free(memory, server, change)
 
 
-@inlined
+@kernel
 def _forget(who: IntArray, job: int, gpu: int, last: int) -> None:
     """Take `job` off the list of a GPU's `last + 1` tenants."""
     for k in range(last):

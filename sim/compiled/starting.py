@@ -3,14 +3,14 @@
 import numpy as np
 
 from sim.compiled.layout import Memory
-from sim.jit import inlined
+from sim.jit import kernel
 from sim.kernel.layout import State
 from sim.kernel.log import START, log_event
 from sim.kernel.placing import occupy
 from sim.kernel.queue import queue_remove
 
 
-@inlined
+@kernel
 def start(state: State, memory: Memory, job: int, at: int) -> None:
     """Start a waiting job on the GPUs in `memory.gpus` from `at` on, which are booked already."""
     row, gpus = state.job[job], memory.gpus

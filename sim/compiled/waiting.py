@@ -3,7 +3,7 @@
 from sim.compiled.heaps import heap_drop_first, heap_push
 from sim.compiled.layout import NONE, Memory
 from sim.compiled.priority import waiting_key
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.kernel.layout import QUEUED, RowArray
 
 
@@ -35,7 +35,7 @@ def drop_first(memory: Memory, number: int) -> None:
         memory.kind[moved].live_at = kind.live_at
 
 
-@inlined
+@kernel
 def refuse(memory: Memory, number: int) -> None:
     """A job of kind `number` has no room: neither have larger gangs of its group in this walk.
 
@@ -49,7 +49,7 @@ def refuse(memory: Memory, number: int) -> None:
         limit.gang = kind.gang
 
 
-@inlined
+@kernel
 def is_refused(memory: Memory, number: int) -> bool:
     """Whether jobs of kind `number` cannot be placed any more in this walk."""
     kind = memory.kind[number]

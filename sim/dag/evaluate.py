@@ -7,10 +7,10 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.dag.plan import Plan, Schedule
 from sim.dag.problem import DagArrays, DagProblem
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 
 
-@inlined
+@kernel
 def arrives_s(dag: DagArrays, task: int, here: int, gpu: IntArray, finish: FloatArray) -> float:
     """When everything from its parents has arrived at GPU `here`."""
     latest = 0.0

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from sim.arrays import FloatArray, IntArray
-from sim.jit import inlined
+from sim.jit import kernel
 
 NONE = -1  # no task before, or none after
 
@@ -19,7 +19,7 @@ class Lanes(NamedTuple):
     finish: FloatArray  # (n,)
 
 
-@inlined
+@kernel
 def first_gap(lanes: Lanes, here: int, ready_s: float, length_s: float) -> tuple[float, int]:
     """When a task could start on GPU `here`, and behind which task (NONE: before all).
 
@@ -39,7 +39,7 @@ def first_gap(lanes: Lanes, here: int, ready_s: float, length_s: float) -> tuple
     return begin, behind
 
 
-@inlined
+@kernel
 def put(lanes: Lanes, task: int, here: int, begin_s: float, length_s: float, behind: int) -> None:
     """Place the task in the gap that `first_gap` found."""
     if behind == NONE:  # walk to the first one: lists know their end only

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.kernel.layout import BLOCKED, FINISHED, QUEUED, WITHDRAWN, State
 from sim.kernel.leaving import reach_target, requeue, withdraw
 from sim.kernel.log import ARRIVAL, EXPIRE, log_event, log_half_full
@@ -18,7 +18,7 @@ PAUSE = 4  # as many decisions as wanted have been made
 ILLEGAL = 5  # a decision was refused
 
 
-@inlined
+@kernel
 def next_event_s(state: State) -> float:
     """Time of the next instant; inf if nothing will happen any more."""
     world = state.world[0]
@@ -46,7 +46,7 @@ def _next_withdrawal_s(state: State) -> float:
     return float(np.inf)
 
 
-@inlined
+@kernel
 def _stop_due(state: State) -> None:
     """Attempts and leases that end now, in order of rows; where both do, the attempt has."""
     world, heap = state.world[0], state.heap
@@ -69,7 +69,7 @@ def _change_servers(state: State) -> None:
         change_server(state, outage.server, outage.kind)
 
 
-@inlined
+@kernel
 def _admit_due(state: State) -> None:
     world, jobs = state.world[0], state.job
     while world.next_arrival < len(jobs):
@@ -108,7 +108,7 @@ def observe(state: State) -> None:
         row.attained_gpu_s = row.served_gpu_s + max(0.0, now_s - row.resume_s) * row.held
 
 
-@inlined
+@kernel
 def advance_instant(state: State) -> int:
     """Let one instant happen: DECIDE if somebody must decide, OVER, STUCK, or -1."""
     world = state.world[0]

@@ -1,10 +1,10 @@
 """Indexed binary heap of running jobs, keyed (time of what they do next, job)."""
 
-from sim.jit import inlined
+from sim.jit import kernel
 from sim.kernel.layout import NO_JOB, State
 
 
-@inlined
+@kernel
 def _up(state: State, at: int, at_s: float, job: int) -> None:
     """Write (at_s, job) at `at` or above."""
     heap, jobs = state.heap, state.job
@@ -22,7 +22,7 @@ def _up(state: State, at: int, at_s: float, job: int) -> None:
     jobs[job].heap_at = at
 
 
-@inlined
+@kernel
 def _down(state: State, at: int, at_s: float, job: int) -> None:
     """Write (at_s, job) at `at` or below."""
     heap, jobs, size = state.heap, state.job, state.world[0].heap_size
@@ -46,7 +46,7 @@ def _down(state: State, at: int, at_s: float, job: int) -> None:
     jobs[job].heap_at = at
 
 
-@inlined
+@kernel
 def _settle(state: State, at: int, at_s: float, job: int) -> None:
     heap = state.heap
     above = (at - 1) // 2
@@ -56,7 +56,7 @@ def _settle(state: State, at: int, at_s: float, job: int) -> None:
         _down(state, at, at_s, job)
 
 
-@inlined
+@kernel
 def heap_set(state: State, job: int, at_s: float) -> None:
     """Insert `job` or move it to its new time."""
     at = state.job[job].heap_at
@@ -69,7 +69,7 @@ def heap_set(state: State, job: int, at_s: float) -> None:
         _settle(state, at, at_s, job)
 
 
-@inlined
+@kernel
 def heap_remove(state: State, job: int) -> None:
     """Take `job` out, if it is there."""
     jobs, heap, world = state.job, state.heap, state.world[0]

@@ -5,12 +5,14 @@ stand together; and a tuple of few arrays is cheap to hand to compiled code. `st
 the column of a field.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.handle import Handle
 from sim.physics.link_loads import LinkLoads
 from sim.physics.link_network import LinkNetwork
 from sim.physics.slowing_tables import Slowing
@@ -184,7 +186,8 @@ class PhysicsArrays(NamedTuple):
     gain: FloatArray  # (P, N + 1) throughput of n GPUs, most compact, over that of one
 
 
-class State(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class State(Handle):
     """J jobs, G GPUs, S servers, R racks, C tenants a GPU at most."""
 
     world: RowArray  # (1,) WORLD

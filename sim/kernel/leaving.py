@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.kernel.layout import (
     BLOCKED,
     FINISHED,
@@ -104,7 +104,7 @@ def _free_children(state: State, job: int) -> None:
             log_event(state, READY, child, 0)
 
 
-@inlined
+@kernel
 def reach_target(state: State, job: int) -> None:
     """A running job got to the end of its attempt: it finishes, or fails and queues again."""
     row, world = state.job[job], state.world[0]

@@ -1,6 +1,6 @@
 """The kernel's side of the event log: rows appended until Python flushes them."""
 
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.kernel.layout import NO_JOB, State
 
 # sim.event_log.Kind
@@ -8,7 +8,7 @@ FINISH, ARRIVAL, PREEMPT, FORWARD, START, FAIL, EVICT, EXPIRE, WITHDRAW = range(
 SERVER_DOWN, SERVER_UP, READY = 9, 10, 11
 
 
-@inlined
+@kernel
 def log_event(state: State, kind: int, job: int, gpus: int) -> None:
     """Append one event, with the first `gpus` GPUs of the job's placement."""
     world, rows, jobs = state.world[0], state.log, state.job
@@ -26,7 +26,7 @@ def log_event(state: State, kind: int, job: int, gpus: int) -> None:
     world.num_logged_gpus = to + gpus
 
 
-@inlined
+@kernel
 def log_half_full(state: State) -> bool:
     """Whether the log should be flushed before another instant or decision writes to it."""
     world = state.world[0]

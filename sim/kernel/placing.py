@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.kernel.heap import heap_remove
 from sim.kernel.host import load_host
 from sim.kernel.layout import NO_JOB, RUNNING, State
@@ -49,7 +49,7 @@ def _count_links(state: State, job: int, change: int) -> None:
             rack.uplink_jobs += change
 
 
-@inlined
+@kernel
 def _take(state: State, job: int) -> None:
     row, gpus, servers = state.job[job], state.gpu, state.server
     for at in range(row.first, row.first + row.held):
@@ -65,7 +65,7 @@ def _take(state: State, job: int) -> None:
         server.memory_free_mib -= row.memory_mib
 
 
-@inlined
+@kernel
 def _give_back(state: State, job: int) -> None:
     row, gpus, servers = state.job[job], state.gpu, state.server
     for at in range(row.first, row.first + row.held):
@@ -86,7 +86,7 @@ def _give_back(state: State, job: int) -> None:
             state.server_free[gpus[gpu].server] += 1
 
 
-@inlined
+@kernel
 def _begin(state: State, job: int, renewal: bool, lease_end_s: float) -> None:
     row, world = state.job[job], state.world[0]
     now_s = world.now_s
@@ -109,7 +109,7 @@ def _begin(state: State, job: int, renewal: bool, lease_end_s: float) -> None:
     mark_dirty(state, job)
 
 
-@inlined
+@kernel
 def occupy(state: State, job: int, gpus: int, renewal: bool, lease_end_s: float) -> None:
     """Let `job` run on the first `gpus` GPUs of its row in `placed`; the caller has checked them.
 
@@ -136,7 +136,7 @@ def occupy(state: State, job: int, gpus: int, renewal: bool, lease_end_s: float)
     _begin(state, job, renewal, lease_end_s)
 
 
-@inlined
+@kernel
 def vacate(state: State, job: int, status: int) -> None:
     """Take `job` off its GPUs with its work booked; its new status is `status`."""
     accrue(state, job)

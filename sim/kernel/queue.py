@@ -1,10 +1,10 @@
 """The queue: waiting jobs in ascending order of row, kept in place."""
 
-from sim.jit import inlined
+from sim.jit import kernel
 from sim.kernel.layout import State
 
 
-@inlined
+@kernel
 def queue_insert(state: State, job: int) -> None:
     """Put `job` in; moves the shorter side where there is room in front."""
     world, queue = state.world[0], state.queue
@@ -31,7 +31,7 @@ def queue_insert(state: State, job: int) -> None:
     queue[last] = job
 
 
-@inlined
+@kernel
 def queue_remove(state: State, job: int) -> None:
     """Take `job` out; moves the shorter side."""
     world, queue = state.world[0], state.queue

@@ -1,6 +1,6 @@
 """Speed of running jobs: measured again only where a neighbour, NIC or uplink changed."""
 
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.kernel.heap import heap_set
 from sim.kernel.layout import RUNNING, State
 from sim.kernel.links import shared_comm_s
@@ -10,7 +10,7 @@ from sim.physics.slowing_tables import seat
 from sim.physics.spread_rates import resettle
 
 
-@inlined
+@kernel
 def mark_dirty(state: State, job: int) -> None:
     """Have `job` re-rated before the instant ends."""
     jobs = state.job
@@ -55,7 +55,7 @@ def _mark_link_sharers(state: State, job: int) -> None:
             )
 
 
-@inlined
+@kernel
 def mark_neighbours(state: State, job: int) -> None:
     """Mark everyone whose speed the coming or going of `job` can change."""
     jobs, gpus = state.job, state.gpu
@@ -69,12 +69,12 @@ def mark_neighbours(state: State, job: int) -> None:
         _mark_link_sharers(state, job)
 
 
-@inlined
+@kernel
 def _last(index: int, length: int) -> int:
     return index if index < length else length - 1
 
 
-@inlined
+@kernel
 def _slow_on(state: State, job: int, gpu: int, kind: int) -> float:
     """Slow-down of `job` by the other tenants of one of its GPUs."""
     jobs, slowing = state.job, state.physics.slowing
@@ -167,7 +167,7 @@ def rate_of(state: State, job: int) -> tuple[float, float, float]:
     return float(rate), float(comm_s / step_s * pace), float((worst_s - alone_s) / step_s * pace)
 
 
-@inlined
+@kernel
 def accrue(state: State, job: int) -> None:
     """Book the work done since the job was last rated."""
     row, now_s = state.job[job], state.world[0].now_s
@@ -186,7 +186,7 @@ def _mark_resettled(state: State) -> None:
         mark_dirty(state, state.loads.part.job[k].job)
 
 
-@inlined
+@kernel
 def rerate(state: State) -> None:
     """Give every dirty running job its new rate and the time of what it does next."""
     world, jobs = state.world[0], state.job

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 
 NEVER_S = 1e7  # of servers that are away, and of gangs that a partition cannot hold
 LEAST_WAIT_S, LEAST_DRAIN_S, WAIT_SCALE = 60.0, 600.0, 2.5
@@ -36,7 +36,7 @@ class Ahead(NamedTuple):
     compact_in_s: FloatArray  # (K,) until one has a compact empty place in the partition at hand
 
 
-@inlined
+@kernel
 def insert_sorted(values: FloatArray, first: int, last: int, value: float) -> None:
     """Put `value` into the ascending values[first:last], which values[last] becomes part of."""
     at = last
@@ -58,7 +58,7 @@ def sort_release(ahead: Ahead, m: int) -> None:
             ahead.after_s[gpu] = ahead.release_s[gpu]
 
 
-@inlined
+@kernel
 def compact_in_s(ahead: Ahead, release_s: FloatArray, gang: int, m: int) -> float:
     """Predicted seconds until `gang` has empty GPUs on the fewest servers of partition `m`.
 
@@ -97,20 +97,20 @@ def list_gang(ahead: Ahead, gang: int, m: int) -> None:
     ahead.jobs[k] += 1
 
 
-@inlined
+@kernel
 def wait_over_loss(wait_s: float, slowed: float, job_s: float) -> float:
     """Logarithm of a wait over what a step exp(`slowed`) times as long costs a job of `job_s`."""
     loss_s = (np.exp(slowed) - 1.0) * job_s
     return float(np.log((wait_s + LEAST_WAIT_S) / (loss_s + LEAST_WAIT_S)) / WAIT_SCALE)
 
 
-@inlined
+@kernel
 def wait_difference(here_s: float, there_s: float) -> float:
     """Logarithm of a wait over another."""
     return float(np.log((here_s + LEAST_WAIT_S) / (there_s + LEAST_WAIT_S)) / WAIT_SCALE)
 
 
-@inlined
+@kernel
 def _is_first(ahead: Ahead, gpus: IntArray, at: int) -> bool:
     """Whether gpus[at] is the first of them on its server."""
     first = True
@@ -163,7 +163,7 @@ def holds_up(ahead: Ahead, gpus: IntArray, job_s: float, m: int) -> float:
     return float(np.log1p(total_s / job_s) / WAIT_SCALE)
 
 
-@inlined
+@kernel
 def _release_with(ahead: Ahead, server: int, gpus: IntArray, job_s: float) -> None:
     """Let `after_s` of `server` be its release with a job of `job_s` on `gpus`."""
     first = ahead.first_gpu[server]
@@ -196,7 +196,7 @@ def line_up(ahead: Ahead, gang: int, job_s: float, m: int) -> None:
         left -= count
 
 
-@inlined
+@kernel
 def take_first(ahead: Ahead, server: int, count: int, end_s: float) -> None:
     """In `after_s` the `count` GPUs of a server that fall empty first are busy until `end_s`."""
     begin, end = ahead.first_gpu[server], ahead.first_gpu[server + 1]

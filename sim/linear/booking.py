@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.linear.ahead import NEVER_S, sort_release
 from sim.linear.costs import left_s
 from sim.linear.desk import Desk
@@ -30,7 +30,7 @@ def lay_out(desk: Desk, queued: IntArray, running: IntArray) -> None:
     _lay_out_jobs(desk, queued, running)
 
 
-@inlined
+@kernel
 def _lay_out_gpu(desk: Desk, gpu: int) -> None:
     shown, seat = desk.shown, desk.gpu[gpu]
     same = seat.tenants == shown.tenants[gpu]
@@ -43,7 +43,7 @@ def _lay_out_gpu(desk: Desk, gpu: int) -> None:
         _forget_cost(desk, gpu)
 
 
-@inlined
+@kernel
 def _forget_cost(desk: Desk, gpu: int) -> None:
     """The tenants of `gpu` have changed."""
     for p in range(len(desk.cost)):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.jit import inlined
+from sim.jit import kernel
 from sim.linear.desk import Desk
 from sim.linear.layout import HERE
 from sim.linear.names import FRAGMENTS, OWN_SLOWDOWN, SPREAD, VICTIMS_DELAY, WORST_VICTIM
@@ -13,7 +13,7 @@ LEAST_LEFT_S = 60.0  # a job that outlives its prediction counts as this far fro
 PLAIN_LEFT_S = 3600.0  # of every job where durations are not looked at
 
 
-@inlined
+@kernel
 def left_s(desk: Desk, job: int) -> float:
     """Predicted work left; the same for all who start where durations are not looked at."""
     game, done_s = desk.game[0], desk.shown.progress_s[job]
@@ -23,12 +23,12 @@ def left_s(desk: Desk, job: int) -> float:
     return float(max(left, game.rest_share * done_s))
 
 
-@inlined
+@kernel
 def _last(index: int, length: int) -> int:
     return index if index < length else length - 1
 
 
-@inlined
+@kernel
 def _comm_s(desk: Desk, p: int) -> float:
     """Seconds of exposed communication of profile `p` at the placement at hand, itself counted."""
     belief, game = desk.belief, desk.game[0]
@@ -51,7 +51,7 @@ def _comm_s(desk: Desk, p: int) -> float:
     return float(comm_s)
 
 
-@inlined
+@kernel
 def weigh_costs(desk: Desk, job: int, m: int) -> None:
     """Fill the features of the placement at hand that are costs."""
     row, x = desk.job[job], desk.start_x
@@ -70,7 +70,7 @@ def weigh_costs(desk: Desk, job: int, m: int) -> None:
         _weigh_neighbours(desk, job, compute_s, comm_s)
 
 
-@inlined
+@kernel
 def _weigh_neighbours(desk: Desk, job: int, compute_s: float, comm_s: float) -> None:
     """Own slow-down is that of the slowest worker.
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.linear.ahead import forget_gangs, list_gang
 from sim.linear.booking import book_forward, book_start, lay_out
 from sim.linear.desk import Desk
@@ -152,7 +152,7 @@ def _try_places(desk: Desk, at: int, m: int, shared: int) -> None:
             _keep(desk, BEST_OLD, at, here.server, score)
 
 
-@inlined
+@kernel
 def _keep(desk: Desk, row: int, at: int, server: int, score: float) -> None:
     """Remember a candidate if it is the best of its kind so far; the first one on ties."""
     best = desk.place[row]

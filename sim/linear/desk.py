@@ -1,10 +1,12 @@
 """What a decision is planned on: fixed tables, what the view shows, and scratch rows."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.handle import Handle
 from sim.kernel.layout import RowArray
 from sim.linear.ahead import Ahead
 from sim.linear.layout import GAME, GPU, JOB, PARTITION, PLACE, RACK, SERVER, WAITING
@@ -48,7 +50,8 @@ class Belief(NamedTuple):
     uplink_factor: FloatArray
 
 
-class Desk(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Desk(Handle):
     """J jobs, G GPUs, S servers, R racks, M partitions, C tenants a GPU at most, W window."""
 
     game: RowArray  # (1,) GAME

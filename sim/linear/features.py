@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.linear.ahead import compact_in_s, holds_up, prolongs, wait_over_loss
 from sim.linear.costs import left_s, weigh_costs
 from sim.linear.desk import Desk
@@ -34,13 +34,13 @@ AGE_UNIT_S, AGE_SCALE = 600.0, 2.5
 GANG_SCALE = 4.0
 
 
-@inlined
+@kernel
 def duration_feature(desk: Desk, job: int) -> float:
     """Logarithm of the predicted hours left, scaled; 0 where durations are not looked at."""
     return float(np.log(left_s(desk, job) / HOUR_S) / DURATION_SCALE)
 
 
-@inlined
+@kernel
 def gang_feature(desk: Desk, job: int) -> float:
     """log2 of the gang, scaled: 16 GPUs are 1."""
     return float(np.log2(desk.job[job].gang) / GANG_SCALE)
@@ -69,7 +69,7 @@ def weigh_job(desk: Desk, job: int) -> None:
     x[GANG] = gang_feature(desk, job)
 
 
-@inlined
+@kernel
 def start_score(desk: Desk, job: int, m: int) -> float:
     """Score of the placement at hand."""
     x = desk.start_x
@@ -90,7 +90,7 @@ def start_score(desk: Desk, job: int, m: int) -> float:
     return score
 
 
-@inlined
+@kernel
 def _look_ahead(desk: Desk, job: int, m: int) -> None:
     """Fill the features of the placement at hand that look ahead."""
     x, job_s, gang, ahead = desk.start_x, left_s(desk, job), desk.job[job].gang, desk.ahead

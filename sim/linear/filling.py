@@ -1,6 +1,6 @@
 """The placement that (job, server, shared or not) stands for: outwards from the server."""
 
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.linear.desk import Desk
 from sim.linear.layout import HERE
 from sim.linear.room import NEVER
@@ -8,12 +8,12 @@ from sim.linear.room import NEVER
 NEAR, FINISHES = 2_000_000, 1_000_000  # more than any server has GPUs
 
 
-@inlined
+@kernel
 def _usable(desk: Desk, server: int, shared: int) -> int:
     return int(desk.server[server].joined if shared != 0 else desk.server[server].alone)
 
 
-@inlined
+@kernel
 def _next_server(desk: Desk, m: int, left: int) -> int:
     """The nearest next server: same rack first; the tightest that finishes, else the roomiest."""
     shared, part = desk.place[HERE].shared, desk.partition[m]
@@ -31,7 +31,7 @@ def _next_server(desk: Desk, m: int, left: int) -> int:
     return best
 
 
-@inlined
+@kernel
 def fill_outwards(desk: Desk, job: int, m: int) -> bool:
     """Fill `used` and `taken` for desk.place[HERE], whose job `count_usable` has counted for.
 
@@ -56,7 +56,7 @@ def fill_outwards(desk: Desk, job: int, m: int) -> bool:
     return shares or here.shared == 0
 
 
-@inlined
+@kernel
 def clear(desk: Desk) -> None:
     """Forget the placement at hand."""
     for i in range(desk.game[0].num_used):

@@ -1,6 +1,6 @@
 """The features of a forward, and its score; `docs/linear_score.md` has a table."""
 
-from sim.jit import inlined
+from sim.jit import kernel
 from sim.linear.ahead import compact_in_s, wait_difference
 from sim.linear.costs import left_s
 from sim.linear.desk import Desk
@@ -24,13 +24,13 @@ from sim.linear.there import effects_there
 MOST_DIFFERENCE = 3.0  # an empty partition beside a swamped one is not worth more
 
 
-@inlined
+@kernel
 def load_of(desk: Desk, m: int) -> float:
     """GPUs wanted by waiting and running jobs, over those that are up."""
     return float(desk.partition[m].wanted / max(desk.partition[m].up, 1))
 
 
-@inlined
+@kernel
 def may_go(desk: Desk, job: int, target: int) -> bool:
     """Whether `target`, were it empty, could run `job`."""
     if desk.job[job].picky == 0:
@@ -38,7 +38,7 @@ def may_go(desk: Desk, job: int, target: int) -> bool:
     return bool(most_workers(desk, job, target, False) >= desk.job[job].gang)
 
 
-@inlined
+@kernel
 def forward_score(desk: Desk, i: int, home: int, target: int) -> float:
     """Score of handing place `i` of the window of partition `home` to `target`."""
     x, job = desk.forward_x, desk.waiting[desk.window[i]].job
@@ -57,7 +57,7 @@ def forward_score(desk: Desk, i: int, home: int, target: int) -> float:
     return score
 
 
-@inlined
+@kernel
 def _look_ahead(desk: Desk, i: int, home: int, target: int) -> None:
     """Fill the features that look ahead."""
     x, job, ahead = desk.forward_x, desk.waiting[desk.window[i]].job, desk.ahead

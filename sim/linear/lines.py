@@ -1,6 +1,6 @@
 """When the jobs of a window would start here and elsewhere, behind the shorter ones that wait."""
 
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.linear.ahead import compact_in_s, line_up, sort_release
 from sim.linear.costs import left_s
 from sim.linear.desk import Desk
@@ -30,7 +30,7 @@ def measure_starts(desk: Desk) -> None:
             sort_release(desk.ahead, target)
 
 
-@inlined
+@kernel
 def _is_before(desk: Desk, at: int, other: int) -> bool:
     """Whether waiting row `at` comes before another: by key, then by submission."""
     mine, theirs = desk.waiting[at].key, desk.waiting[other].key

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.linear.desk import Desk
 from sim.physics.slowing import hit_of, slow_in
 from sim.physics.slowing_tables import seat
@@ -11,7 +11,7 @@ from sim.traits import WHOLE_GPU_MILLI
 NEVER = 1e300  # cost of a GPU on which the job does not fit
 
 
-@inlined
+@kernel
 def _limited(desk: Desk, job: int, server: int, cpu_milli: int, memory_mib: int) -> int:
     """Workers of `job` for which the server's GPUs and type, these cores and memory are enough."""
     row, where = desk.job[job], desk.server[server]
@@ -27,7 +27,7 @@ def _limited(desk: Desk, job: int, server: int, cpu_milli: int, memory_mib: int)
     return int(max(most, 0))
 
 
-@inlined
+@kernel
 def workers_now(desk: Desk, job: int, server: int) -> int:
     """Workers of `job` that a server could take now, were its GPUs empty; 0 while it is away."""
     where = desk.server[server]
@@ -47,7 +47,7 @@ def most_workers(desk: Desk, job: int, m: int, away_too: bool) -> int:
     return total
 
 
-@inlined
+@kernel
 def gather(desk: Desk, job: int, gpu: int) -> int:
     """Fill the crowd with the tenants of `gpu` and `job` after them; where `job` stands."""
     count, crowd = desk.gpu[gpu].tenants, desk.crowd
@@ -59,7 +59,7 @@ def gather(desk: Desk, job: int, gpu: int) -> int:
     return int(count)
 
 
-@inlined
+@kernel
 def joining_cost(desk: Desk, job: int, gpu: int) -> float:
     """Predicted own slow-down x worst victim's on `gpu`; 0 if it is empty, NEVER if full.
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.kernel.layout import State
 from sim.linear.desk import Desk
 from sim.view import ClusterView
@@ -48,7 +48,7 @@ def see_state(desk: Desk, state: State) -> None:
         shown.uplink_jobs[rack] = state.rack[rack].uplink_jobs
 
 
-@inlined
+@kernel
 def _see_job(desk: Desk, state: State, job: int) -> None:
     row = state.job[job]
     desk.shown.progress_s[job] = row.seen_progress_s

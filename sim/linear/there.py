@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.linear.ahead import (
     LEAST_DRAIN_S,
     WAIT_SCALE,
@@ -30,7 +30,7 @@ class Effects(NamedTuple):
     puts_off: float
 
 
-@inlined
+@kernel
 def longer(before_s: float, after_s: float) -> float:
     """Logarithm of a time over a shorter one."""
     return float(np.log((after_s + LEAST_DRAIN_S) / (before_s + LEAST_DRAIN_S)) / WAIT_SCALE)
@@ -58,7 +58,7 @@ def effects_there(ahead: Ahead, gang: int, job_s: float, m: int) -> Effects:
     return Effects(prolongs, fragments, longer(before_s, after_s))
 
 
-@inlined
+@kernel
 def _best_place(ahead: Ahead, gang: int, job_s: float, m: int) -> tuple[float, float, int]:
     """What the job does to the server of partition `m` that suits it, and which that is."""
     best, least, best_prolongs, best_fragments = -1, np.inf, 0.0, 0.0

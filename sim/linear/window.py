@@ -1,12 +1,12 @@
 """Which waiting jobs of a partition are looked at."""
 
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.linear.desk import Desk
 
 OLD_SHARE = 4  # at most a 1 / OLD_SHARE of the window is for jobs out of patience
 
 
-@inlined
+@kernel
 def _seats_in(desk: Desk, at: int) -> bool:
     found = False
     for i in range(desk.game[0].num_window):
@@ -14,7 +14,7 @@ def _seats_in(desk: Desk, at: int) -> bool:
     return found
 
 
-@inlined
+@kernel
 def is_old(desk: Desk, job: int) -> bool:
     """Whether the job has waited so long that it must not be kept from a compact place."""
     return bool(desk.game[0].now_s >= desk.job[job].submit_s + desk.game[0].patience_s)
@@ -51,12 +51,12 @@ def choose_window(desk: Desk, m: int) -> None:
         _insert(desk, at, old)
 
 
-@inlined
+@kernel
 def _key(desk: Desk, place: int) -> float:
     return float(desk.waiting[desk.window[place]].key)
 
 
-@inlined
+@kernel
 def _insert(desk: Desk, at: int, first: int) -> None:
     """Put `at` behind those of the same key; who falls out of the window's end is gone."""
     game = desk.game[0]

@@ -7,7 +7,7 @@ that its cause has.
 """
 
 from sim.arrays import IntArray
-from sim.jit import inlined
+from sim.jit import kernel
 from sim.physics.mix_excess import slow_in_mix
 from sim.physics.slowing_tables import Slowing, milli_of, profile_of
 
@@ -15,7 +15,7 @@ WHOLE = 1000  # thousandths of a GPU
 PAIR = 2
 
 
-@inlined
+@kernel
 def excess_by(slowdown: float, milli: int) -> float:
     """What a tenant with `milli` thousandths of the GPU adds to a slow-down of 1."""
     excess = slowdown - 1.0
@@ -24,13 +24,13 @@ def excess_by(slowdown: float, milli: int) -> float:
     return excess
 
 
-@inlined
+@kernel
 def asks_table(slowing: Slowing, count: int) -> bool:
     """Whether the slow-downs of so many tenants stand in a table of mixes."""
     return bool(count > PAIR and slowing.most_aggressors > 1)
 
 
-@inlined
+@kernel
 def slow_in(slowing: Slowing, kind: int, crowd: IntArray, count: int, i: int) -> float:
     """Slow-down of the i-th of the first `count` of a crowd on a GPU of type `kind`."""
     if asks_table(slowing, count):
@@ -43,7 +43,7 @@ def slow_in(slowing: Slowing, kind: int, crowd: IntArray, count: int, i: int) ->
     return slow
 
 
-@inlined
+@kernel
 def hit_of(slowing: Slowing, kind: int, crowd: IntArray, count: int, i: int) -> float:
     """1 and what the last of a crowd adds to the slow-down of the i-th."""
     if asks_table(slowing, count):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.jit import inlined
+from sim.jit import kernel
 from sim.physics.mix_table import MixTable
 from sim.physics.pair_table import PairTable
 
@@ -47,20 +47,20 @@ def empty_crowd(tenants: int) -> IntArray:
     return np.zeros(crowd_size(tenants), dtype=np.int64)
 
 
-@inlined
+@kernel
 def seat(crowd: IntArray, k: int, profile: int, milli: int) -> None:
     """Make the k-th of a crowd a job of `profile` with `milli` thousandths of the GPU."""
     crowd[2 * k] = profile
     crowd[2 * k + 1] = milli
 
 
-@inlined
+@kernel
 def profile_of(crowd: IntArray, k: int) -> int:
     """Profile of the k-th."""
     return int(crowd[2 * k])
 
 
-@inlined
+@kernel
 def milli_of(crowd: IntArray, k: int) -> int:
     """Thousandths of the GPU of the k-th."""
     return int(crowd[2 * k + 1])

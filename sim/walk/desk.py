@@ -1,11 +1,13 @@
 """What decisions are planned on: fixed tables, copies of what a view shows, memory, orders."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.compiled.plan import COMPACT_WAIT, NEVER, SJF, TETRIS
+from sim.handle import Handle
 from sim.physics.slowing_tables import Slowing, empty_crowd, pairs_alone
 from sim.signals import Signal
 from sim.topology.topology import Topology
@@ -39,7 +41,8 @@ class Belief(NamedTuple):
     uplink_factor: FloatArray
 
 
-class Desk(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Desk(Handle):
     """J jobs of P profiles (1 where nobody looks at them), B the largest gang, C tenants a GPU."""
 
     yard: Yard

@@ -3,26 +3,26 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 from sim.kernel.layout import State
 from sim.walk.desk import Desk
 
 
-@inlined
+@kernel
 def _renew(desk: Desk, partition: int) -> None:
     """Forget what was refused there."""
     desk.version[-1] += 1
     desk.version[partition] = desk.version[-1]
 
 
-@inlined
+@kernel
 def _forget_gpu(desk: Desk, gpu: int) -> None:
     """Its tenants are others: what joining it costs is to be worked out anew."""
     if desk.joining.shape[1] > gpu:
         desk.joining[:, gpu] = np.nan
 
 
-@inlined
+@kernel
 def _look_at_gpu(desk: Desk, state: State, gpu: int) -> bool:
     """Copy a GPU's tenants; whether they are others than before."""
     tenants = state.gpu[gpu].tenants

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.jit import array_kernel, inlined, kernel
+from sim.jit import array_kernel, kernel
 from sim.offers import NEVER, joining_cost
 from sim.physics.slowing import WHOLE
 from sim.walk.desk import Desk
@@ -18,7 +18,7 @@ def own_servers(desk: Desk, partition: int) -> IntArray:
     return yard.own[yard.first_own[partition] : yard.first_own[partition + 1]]
 
 
-@inlined
+@kernel
 def _clear(desk: Desk) -> None:
     desk.usable[:] = False
     desk.per_server[:] = 0
@@ -41,7 +41,7 @@ def offer_empty(desk: Desk, partition: int) -> int:
     return total
 
 
-@inlined
+@kernel
 def _cost_of(desk: Desk, gpu: int, kind: int, profile: int, least_speed: float) -> float:
     price = desk.joining[profile, gpu]
     if np.isnan(price):

@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.compiled.plan import SJF, SMALLEST_GANG, SRTF, TETRIS
-from sim.jit import array_kernel, inlined
+from sim.jit import array_kernel, kernel
 from sim.kernel.layout import State
 from sim.ranking.tetris_score import tetris_score
 from sim.walk.desk import Desk
@@ -49,7 +49,7 @@ def queue_up(desk: Desk, state: State, rule: Rule) -> Queue:
     return Queue(job, gang, at, left_s, may_go, np.zeros(len(job), dtype=np.bool_), turn)
 
 
-@inlined
+@kernel
 def is_eligible(queue: Queue, i: int, partition: int, takes: bool) -> bool:
     """Whether a row waits in the partition's queue, or, where it takes, may leave another's."""
     if queue.started[i] or (queue.at[i] == partition) == takes:

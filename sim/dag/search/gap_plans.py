@@ -12,7 +12,7 @@ from sim.dag.plan import Schedule
 from sim.dag.priority import order_of
 from sim.dag.problem import DagArrays
 from sim.dag.search.shortlist import NEAREST, nearest_gpus
-from sim.jit import inlined, kernel
+from sim.jit import kernel
 
 MOST_PARENTS = 16  # whose GPUs join the shortlist
 LEAVE = 2.0  # a task that leaves its GPU counts its time there so often
@@ -97,7 +97,7 @@ def place_by_gap(  # noqa: PLR0917  (compiled)
         load[best_gpu] = max(load[best_gpu], best_begin + length)
 
 
-@inlined
+@kernel
 def _joined(dag: DagArrays, task: int, shortlist: IntArray, count: int, here: int) -> int:
     """The length of the shortlist with GPU `here` on it, if the task fits there."""
     if dag.need[task] > dag.room[here]:

@@ -2,12 +2,12 @@
 
 from sim.arrays import FloatArray, IntArray
 from sim.dag.problem import DagArrays
-from sim.jit import inlined
+from sim.jit import kernel
 
 NEAREST = 16  # GPUs on a shortlist
 
 
-@inlined
+@kernel
 def nearest_gpus(
     dag: DagArrays, task: int, hope_s: float, load_s: FloatArray, gpus: IntArray, gap: FloatArray
 ) -> int:

@@ -1,0 +1,190 @@
+"""Named arrays that compiled code takes as one pointer.
+
+A named tuple of arrays is spread over the arguments of every function that takes it: the state of a
+run was 288 of them, and most of the time of compiling went into handing them on. A `Handle` is one
+argument: the address of a block of words that says where each array is and how long. Compiled code
+reads `handle.name` as it reads a field of a named tuple; Python sees a frozen dataclass.
+
+The arrays never move while the handle lives, so what the block says is loaded once a function
+(LLVM's `invariant.load`), and their reference counts are never touched.
+"""
+
+import hashlib
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import from_dtype
+from numba.core import cgutils, types
+from numba.core.datamodel import models
+from numba.core.extending import NativeValue, register_model, typeof_impl, unbox
+from numba.core.imputils import lower_getattr_generic
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.np.arrayobj import populate_array
+
+WORD_BYTES = 8
+_WORD = ir.IntType(64)
+_SCALARS = {int: types.int64, float: types.float64, bool: types.int64}
+
+
+class HandleType(types.Type):
+    """Numba's type of a handle: names of its members, their types, and where their words begin."""
+
+    def __init__(self, name: str, members: tuple[tuple[str, types.Type], ...]) -> None:
+        """`name` is that of the Python class."""
+        self.members = dict(members)
+        self.first_word: dict[str, int] = {}
+        words = 0
+        for member, kind in members:
+            self.first_word[member] = words
+            words += 1 + (kind.ndim if isinstance(kind, types.Array) else 0)
+        self.words = words
+        # Short, for it becomes part of every symbol; the digest tells layouts apart.
+        told = hashlib.sha256(repr(members).encode()).hexdigest()[:12]
+        super().__init__(name=f"{name}_{told}")
+
+
+@register_model(HandleType)
+class _HandleModel(models.OpaqueModel):
+    """A pointer."""
+
+
+@infer_getattr
+class _HandleAttributes(AttributeTemplate):
+    key = HandleType
+
+    def generic_resolve(self, kind: Any, name: Any) -> Any:  # type: ignore[override]
+        return kind.members.get(name)
+
+
+@dataclass(frozen=True, eq=False)
+class Handle:
+    """Base of frozen dataclasses of arrays, numbers, other handles and named tuples of these.
+
+    Arrays are contiguous and belong to the handle for its life: compiled code writes to them.
+    """
+
+    def __post_init__(self) -> None:
+        """Write down where the members are.
+
+        Raises:
+            TypeError: a member is of another kind, or an array that is not contiguous.
+        """
+        _pack(self, {each.name: getattr(self, each.name) for each in fields(self)})
+
+
+class _Packed:
+    """The words of a named tuple inside a handle."""
+
+    def __init__(self, values: tuple[Any, ...]) -> None:
+        _pack(self, dict(zip(values._fields, values, strict=True)), type(values).__name__)  # type: ignore[attr-defined]
+
+
+def _pack(owner: Any, members: dict[str, Any], name: str = "") -> None:
+    name = name or type(owner).__name__
+    kept: list[_Packed] = []
+    kinds: list[tuple[str, types.Type]] = []
+    words: list[int] = []
+    for member, given in members.items():
+        value = given
+        if isinstance(given, tuple) and hasattr(given, "_fields"):
+            value = _Packed(given)
+            kept.append(value)
+        kinds.append((member, _kind_of(value, f"{name}.{member}")))
+        words += _words_of(value)
+    block = np.array(words, dtype=np.int64)
+    put = object.__setattr__  # dataclasses are frozen
+    put(owner, "_block", block)
+    put(owner, "_kept", kept)
+    put(owner, "_address", block.ctypes.data)
+    put(owner, "_numba_type_", _type_of(name, tuple(kinds)))
+
+
+def _kind_of(value: Any, place: str) -> Any:
+    if isinstance(value, Handle | _Packed):
+        return value._numba_type_  # type: ignore[union-attr]
+    if isinstance(value, np.ndarray):
+        if not value.flags.c_contiguous:
+            raise TypeError(f"{place} is not contiguous; a handle takes contiguous arrays only")
+        return _array_kind(value.dtype, value.ndim)
+    if type(value) in _SCALARS:
+        return _SCALARS[type(value)]
+    raise TypeError(f"{place} is of {type(value).__name__}; compiled code reads no such thing")
+
+
+def _words_of(value: Any) -> list[int]:
+    if isinstance(value, Handle | _Packed):
+        return [value._address]  # type: ignore[union-attr]
+    if isinstance(value, np.ndarray):
+        return [value.ctypes.data, *value.shape]
+    if isinstance(value, float):
+        return [int(np.float64(value).view(np.int64))]
+    return [int(value)]
+
+
+@cache
+def _array_kind(dtype: np.dtype[Any], ndim: int) -> types.Array:
+    return types.Array(from_dtype(dtype), ndim, "C", readonly=False, aligned=True)
+
+
+@cache
+def _type_of(name: str, members: tuple[tuple[str, types.Type], ...]) -> HandleType:
+    return HandleType(name, members)
+
+
+@typeof_impl.register(Handle)
+def _typeof_handle(handle: Any, context: object) -> HandleType:
+    del context
+    return handle._numba_type_  # type: ignore[no-any-return]
+
+
+@unbox(HandleType)
+def _unbox_handle(kind: HandleType, handle: Any, c: Any) -> NativeValue:
+    del kind
+    address = c.pyapi.object_getattr_string(handle, "_address")
+    word = c.pyapi.long_as_longlong(address)
+    c.pyapi.decref(address)
+    return NativeValue(c.builder.inttoptr(word, cgutils.voidptr_t))
+
+
+def _word(builder: Any, block: Any, at: int) -> Any:
+    """Word number `at` of a block."""
+    words = builder.bitcast(block, _WORD.as_pointer())
+    loaded = builder.load(builder.gep(words, [ir.IntType(32)(at)], inbounds=True))
+    loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return loaded
+
+
+@lower_getattr_generic(HandleType)
+def _get_member(context: Any, builder: Any, kind: HandleType, block: Any, name: str) -> Any:
+    member, first = kind.members[name], kind.first_word[name]
+    word = _word(builder, block, first)
+    if isinstance(member, HandleType):
+        return builder.inttoptr(word, cgutils.voidptr_t)
+    if isinstance(member, types.Array):
+        shape = [_word(builder, block, first + 1 + axis) for axis in range(member.ndim)]
+        return _array(context, builder, member, word, shape)
+    return builder.bitcast(word, ir.DoubleType()) if member is types.float64 else word
+
+
+def _array(context: Any, builder: Any, kind: types.Array, address: Any, shape: list[Any]) -> Any:
+    """A view without an owner."""
+    array = context.make_array(kind)(context, builder)
+    bytes_each = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    stride = context.get_constant(types.intp, bytes_each)
+    strides: list[Any] = []
+    for axis in reversed(range(kind.ndim)):
+        strides.insert(0, stride)
+        if axis > 0:
+            stride = builder.mul(stride, shape[axis], flags=["nsw"])
+    populate_array(
+        array,
+        data=builder.inttoptr(address, array.data.type),
+        shape=shape,
+        strides=strides,
+        itemsize=context.get_constant(types.intp, bytes_each),
+        meminfo=None,
+    )
+    return array._getvalue()
