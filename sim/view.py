@@ -192,7 +192,7 @@ class ViewMaker:
             "num_partitions": int(state.world["num_partitions"][0]),
             "tenants": read_only(state.gpu["tenants"]),
             "tenant": read_only(state.tenant),
-            "server_free": read_only(state.server_free),
+            "server_free": read_only(state.rooms.usable),
             "nic_jobs": read_only(state.server["nic_jobs"]),
             "uplink_jobs": read_only(state.rack["uplink_jobs"]),
             "max_forwards": max_forwards,

@@ -12,6 +12,7 @@ from sim.kernel.layout import (
     LOG,
     NO_JOB,
     OUTAGE,
+    PARTITION,
     RACK,
     SERVER,
     UNBOUNDED,
@@ -21,6 +22,8 @@ from sim.kernel.layout import (
     State,
 )
 from sim.kernel.link_building import gang_sizes, make_links
+from sim.kernel.rooms import make_rooms
+from sim.kernel.servers import open_server
 from sim.outages.changes import Outages
 from sim.physics.host import HostTables
 from sim.physics.physics import Physics
@@ -53,16 +56,20 @@ def make_state(
     largest_server = int(topology.gpus_per_server.max())
     at_once = _most_at_once(outages.at_s)
     rows = 6 * (len(jobs) + most_running) + 2 * at_once + 64
-    return State(
+    partitions = int(server_partition.max()) + 1
+    state = State(
         world=_world(job, rules, physics, server_partition),
         job=job,
         gpu=_gpus(topology),
         tenant=np.full((topology.num_gpus, rules.max_tenants), NO_JOB, dtype=np.int64),
         server=_servers(topology, physics, server_partition),
-        server_free=topology.gpus_per_server.astype(np.int64),
+        rooms=make_rooms(partitions, topology.num_servers, topology.num_gpus, largest_server),
+        partition=_partitions(topology, server_partition),
+        own=np.argsort(server_partition, kind="stable").astype(np.int64),
         rack=_racks(topology),
         placed=np.full(int(job["most_gpus"].sum()), NO_JOB, dtype=np.int64),
         queue=np.zeros(len(jobs) + 1, dtype=np.int64),
+        joined=np.zeros(2 * len(jobs), dtype=np.int64),
         running=np.zeros(most_running, dtype=np.int64),
         heap=np.zeros(most_running, dtype=HEAP),
         dirty=np.zeros(len(jobs), dtype=np.int64),
@@ -78,6 +85,18 @@ def make_state(
         log=np.zeros(rows, dtype=LOG),
         log_gpus=np.zeros(6 * most_gpus + 2 * at_once * largest_server + 64, dtype=np.int64),
     )
+    state.rooms.tally[:, 0] = state.rooms.sizes[:, 0] = np.bincount(server_partition)
+    for server in range(topology.num_servers):
+        open_server(state, server)
+    return state
+
+
+def _partitions(topology: Topology, server_partition: IntArray) -> RowArray:
+    row = np.zeros(int(server_partition.max()) + 1, dtype=PARTITION)
+    row["last_own"] = np.cumsum(np.bincount(server_partition))
+    row["first_own"][1:] = row["last_own"][:-1]
+    row["gpus"] = np.bincount(server_partition, weights=topology.gpus_per_server)
+    return row
 
 
 def _most_at_once(at_s: FloatArray) -> int:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.handle import Handle
+from sim.kernel.rooms import Rooms
 from sim.physics.link_loads import LinkLoads
 from sim.physics.link_network import LinkNetwork
 from sim.physics.slowing_tables import Slowing
@@ -122,6 +123,17 @@ SERVER = np.dtype(
     align=True,
 )
 
+PARTITION = np.dtype(
+    [
+        ("first_own", INT),  # its servers stand in own[first_own:last_own]
+        ("last_own", INT),
+        ("gpus", INT),  # of all its servers
+        ("version", INT),  # times that anybody came, left or changed who may
+        ("releases", INT),  # times that GPUs became usable, or servers went or came
+    ],
+    align=True,
+)
+
 RACK = np.dtype(
     [("first_server", INT), ("last_server", INT), ("uplink_jobs", INT), ("stamp", INT)],
     align=True,
@@ -153,6 +165,8 @@ WORLD = np.dtype(
         ("num_logged", INT),
         ("num_logged_gpus", INT),
         ("token", INT),
+        ("num_joined", INT),  # jobs in `joined`
+        ("uplink_changes", INT),  # times that the jobs on any uplink changed
         # Rules.
         ("restart_s", FLOAT),
         ("restart_s_per_gpu", FLOAT),
@@ -195,10 +209,13 @@ class State(Handle):
     gpu: RowArray  # (G,) GPU
     tenant: IntArray  # (G, C) jobs on each GPU in order of start, first `gpu.tenants` entries
     server: RowArray  # (S,) SERVER
-    server_free: IntArray  # (S,) GPUs without a tenant; 0 while the server is away
+    rooms: Rooms  # GPUs without a tenant, a room a partition
+    partition: RowArray  # (M,) PARTITION
+    own: IntArray  # (S,) servers, partition by partition, ascending
     rack: RowArray  # (R,) RACK
     placed: IntArray  # (sum of most_gpus,)
     queue: IntArray  # (J + 1,) waiting jobs, ascending, from world.queue_first on
+    joined: IntArray  # (2 J,) jobs that began to wait since somebody looked, in that order
     running: IntArray  # (min(J, G * C),) any order
     heap: RowArray  # as running; HEAP keyed (at_s, job): what running jobs do next
     dirty: IntArray  # (J,) jobs whose rate may have changed

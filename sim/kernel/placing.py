@@ -8,6 +8,7 @@ from sim.kernel.host import load_host
 from sim.kernel.layout import NO_JOB, RUNNING, State
 from sim.kernel.links import enter_links, leave_links
 from sim.kernel.rates import accrue, mark_dirty, mark_neighbours
+from sim.kernel.rooms import set_usable
 
 
 @kernel
@@ -47,30 +48,59 @@ def _count_links(state: State, job: int, change: int) -> None:
         if row.racks > 1 and rack.stamp != token:
             rack.stamp = token
             rack.uplink_jobs += change
+    if row.racks > 1:
+        world.uplink_changes += 1
 
 
 @kernel
-def _take(state: State, job: int) -> None:
-    row, gpus, servers = state.job[job], state.gpu, state.server
+def note_release(state: State, partition: int) -> None:
+    """GPUs of the partition became usable, or its servers others."""
+    state.partition[partition].releases += 1
+    state.partition[partition].version += 1
+
+
+@kernel
+def change_usable(state: State, server: int, change: int) -> None:
+    """So many GPUs more of a server are without a tenant; none is usable while it is away."""
+    where = state.server[server]
+    if change != 0 and where.closed == 0:
+        set_usable(state.rooms, where.partition, server, state.rooms.usable[server] + change)
+
+
+@kernel
+def take(state: State, job: int) -> None:
+    """Seat `job` on its GPUs in `placed`, as their last tenant; nothing else of it changes."""
+    row, gpus, rooms = state.job[job], state.gpu, state.rooms
+    server, change = gpus[state.placed[row.first]].server, 0
     for at in range(row.first, row.first + row.held):
         gpu = state.placed[at]
         tenants = gpus[gpu].tenants
+        if gpus[gpu].server != server:
+            change_usable(state, server, change)
+            server, change = gpus[gpu].server, 0
         if tenants == 0:
-            state.server_free[gpus[gpu].server] -= 1
+            rooms.gpu[gpu] = False
+            change -= 1
         state.tenant[gpu, tenants] = job
         gpus[gpu].tenants = tenants + 1
         gpus[gpu].milli += row.gpu_milli
-        server = servers[gpus[gpu].server]
-        server.cpu_free_milli -= row.cpu_milli
-        server.memory_free_mib -= row.memory_mib
+        state.server[server].cpu_free_milli -= row.cpu_milli
+        state.server[server].memory_free_mib -= row.memory_mib
+    change_usable(state, server, change)
+    state.partition[state.server[server].partition].version += 1
 
 
 @kernel
-def _give_back(state: State, job: int) -> None:
-    row, gpus, servers = state.job[job], state.gpu, state.server
+def give_back(state: State, job: int) -> None:
+    """Take `job` off its GPUs; nothing else of it changes."""
+    row, gpus, rooms = state.job[job], state.gpu, state.rooms
+    server, change = gpus[state.placed[row.first]].server, 0
     for at in range(row.first, row.first + row.held):
         gpu = state.placed[at]
         last = gpus[gpu].tenants - 1
+        if gpus[gpu].server != server:
+            change_usable(state, server, change)
+            server, change = gpus[gpu].server, 0
         found = False
         for k in range(last):  # the others keep their order: sums over tenants stay the same
             found = found or state.tenant[gpu, k] == job
@@ -79,11 +109,13 @@ def _give_back(state: State, job: int) -> None:
         state.tenant[gpu, last] = NO_JOB
         gpus[gpu].tenants = last
         gpus[gpu].milli -= row.gpu_milli
-        server = servers[gpus[gpu].server]
-        server.cpu_free_milli += row.cpu_milli
-        server.memory_free_mib += row.memory_mib
+        state.server[server].cpu_free_milli += row.cpu_milli
+        state.server[server].memory_free_mib += row.memory_mib
         if last == 0:
-            state.server_free[gpus[gpu].server] += 1
+            rooms.gpu[gpu] = state.server[server].closed == 0
+            change += 1
+    change_usable(state, server, change)
+    note_release(state, state.server[server].partition)
 
 
 @kernel
@@ -121,7 +153,7 @@ def occupy(state: State, job: int, gpus: int, renewal: bool, lease_end_s: float)
         row.reference_step_s = state.physics.reference_step_s[row.profile, gpus]
         gain = state.physics.gain
         row.gain = gain[row.profile, gpus] / gain[row.profile, row.num_gpus]
-    _take(state, job)
+    take(state, job)
     if gpus == 1:
         row.local, row.servers, row.racks = 1, 1, 1
     else:
@@ -147,7 +179,7 @@ def vacate(state: State, job: int, status: int) -> None:
     row.run_gpu_s += (now_s - row.started_s) * row.held
     row.served_gpu_s += max(0.0, now_s - row.resume_s) * row.held
     row.left_s = now_s
-    _give_back(state, job)
+    give_back(state, job)
     if row.servers > 1:
         _count_links(state, job, -1)
         if world.shared_links != 0:

@@ -11,6 +11,9 @@ def queue_insert(state: State, job: int) -> None:
     first = world.queue_first
     last = first + world.num_queued
     world.num_queued += 1
+    if world.num_joined < len(state.joined):  # full where nobody looks
+        state.joined[world.num_joined] = job
+        world.num_joined += 1
     if first > 0 and last > first and job < queue[first + (last - first) // 2]:
         at = first - 1
         world.queue_first = at

@@ -4,6 +4,8 @@ from sim.jit import kernel
 from sim.kernel.layout import CLOSES, OPENS, State
 from sim.kernel.leaving import requeue
 from sim.kernel.log import EVICT, SERVER_DOWN, SERVER_UP, log_server
+from sim.kernel.placing import note_release
+from sim.kernel.rooms import set_most, set_usable
 
 
 @kernel
@@ -13,14 +15,36 @@ def change_server(state: State, server: int, kind: int) -> None:
     if kind == OPENS:
         row.closed -= 1
         if row.closed == 0:
-            state.server_free[server] = row.last_gpu - row.first_gpu
+            open_server(state, server)
             log_server(state, SERVER_UP, server)
         return
     row.closed += 1
     if row.closed > 1:
         return
     log_server(state, SERVER_DOWN, server)
+    _close_server(state, server)
     for gpu in range(row.first_gpu, row.last_gpu):
         while gpus[gpu].tenants > 0:
             requeue(state, state.tenant[gpu, 0], EVICT, kind == CLOSES)
-    state.server_free[server] = 0
+
+
+@kernel
+def open_server(state: State, server: int) -> None:
+    """An empty server is there: all its GPUs are usable."""
+    row, rooms = state.server[server], state.rooms
+    for gpu in range(row.first_gpu, row.last_gpu):
+        rooms.gpu[gpu] = True
+    set_most(rooms, row.partition, server, row.last_gpu - row.first_gpu)
+    set_usable(rooms, row.partition, server, row.last_gpu - row.first_gpu)
+    note_release(state, row.partition)
+
+
+@kernel
+def _close_server(state: State, server: int) -> None:
+    """None of its GPUs is usable; what had no room may have some: the largest server is another."""
+    row, rooms = state.server[server], state.rooms
+    for gpu in range(row.first_gpu, row.last_gpu):
+        rooms.gpu[gpu] = False
+    set_most(rooms, row.partition, server, 0)
+    set_usable(rooms, row.partition, server, 0)
+    note_release(state, row.partition)

@@ -52,7 +52,7 @@ def lay_out(desk: Desk, state: State) -> None:
         if changed:
             _renew(desk, partition)
     for server in range(len(state.server)):
-        desk.server_free[server] = state.server_free[server]
+        desk.server_free[server] = state.rooms.usable[server]
         desk.nic_jobs[server] = state.server[server].nic_jobs
     for rack in range(len(state.rack)):
         desk.uplink_jobs[rack] = state.rack[rack].uplink_jobs

@@ -1,0 +1,224 @@
+"""Servers by how many GPUs they could give, one room a partition: kept up to date, never counted.
+
+Row n of a room's `words` is a bitmap of the servers with exactly n usable GPUs, row 0 of those with
+any; `summary` is a bitmap of the words that are not 0. So the next server with n is found in a few
+steps, and whether a gang fits is a matter of the tally alone.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.jit import kernel
+
+WordArray = npt.NDArray[np.uint64]
+
+NONE = -1
+WORD = 64  # bits
+_ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+_ONE = np.uint64(1)
+_ZERO = np.uint64(0)
+_SHIFT = np.uint64(58)
+_SEQUENCE = np.uint64(0x03F7_9D71_B4CB_0A89)  # every 6-bit window of it is another number
+
+
+class Rooms(NamedTuple):
+    """M rooms over G GPUs in S servers of at most L GPUs; a server is in one room."""
+
+    usable: IntArray  # (S,) GPUs that each server could give
+    gpu: BoolArray  # (G,) which
+    cost: FloatArray  # (G,) predicted slow-down there of self x worst victim; 1 where empty
+    most: IntArray  # (S,) what it could give were it empty; 0 while it is away
+    tally: IntArray  # (M, L + 2) servers with exactly so many usable; last: usable GPUs of all
+    sizes: IntArray  # (M, L + 1) servers that could give exactly so many were they empty
+    words: WordArray  # (M, L + 1, W)
+    summary: WordArray  # (M, L + 1, V)
+
+
+def make_rooms(rooms: int, servers: int, gpus: int, largest: int) -> Rooms:
+    """Rooms in which no server can give anything."""
+    words = -(-servers // WORD)
+    return Rooms(
+        usable=np.zeros(servers, dtype=np.int64),
+        gpu=np.zeros(gpus, dtype=np.bool_),
+        cost=np.ones(gpus),
+        most=np.zeros(servers, dtype=np.int64),
+        tally=np.zeros((rooms, largest + 2), dtype=np.int64),
+        sizes=np.zeros((rooms, largest + 1), dtype=np.int64),
+        words=np.zeros((rooms, largest + 1, words), dtype=np.uint64),
+        summary=np.zeros((rooms, largest + 1, -(-words // WORD)), dtype=np.uint64),
+    )
+
+
+def _places() -> list[int]:
+    places = [0] * WORD
+    for place in range(WORD):
+        places[((int(_SEQUENCE) << place) & int(_ALL)) >> int(_SHIFT)] = place
+    return places
+
+
+_PLACES = np.array(_places(), dtype=np.int64)
+
+
+@kernel
+def _lowest_bit(word: np.uint64) -> int:
+    """Place of the lowest set bit of a word that is not 0 (de Bruijn's sequence)."""
+    alone = word & (~word + _ONE)
+    return int(_PLACES[np.int64((alone * _SEQUENCE) >> _SHIFT)])
+
+
+@kernel
+def _put(words: WordArray, summary: WordArray, room: int, row: int, server: int) -> None:
+    word = server // WORD
+    words[room, row, word] |= _ONE << np.uint64(server % WORD)
+    summary[room, row, word // WORD] |= _ONE << np.uint64(word % WORD)
+
+
+@kernel
+def _drop(words: WordArray, summary: WordArray, room: int, row: int, server: int) -> None:
+    word = server // WORD
+    left = words[room, row, word] & ~(_ONE << np.uint64(server % WORD))
+    words[room, row, word] = left
+    if left == _ZERO:
+        summary[room, row, word // WORD] &= ~(_ONE << np.uint64(word % WORD))
+
+
+@kernel
+def set_usable(rooms: Rooms, room: int, server: int, usable: int) -> None:
+    """Server `server` of `room` could give `usable` GPUs from now on."""
+    before = rooms.usable[server]
+    if usable == before:
+        return
+    tally, words, summary = rooms.tally, rooms.words, rooms.summary
+    rooms.usable[server] = usable
+    tally[room, before] -= 1
+    tally[room, usable] += 1
+    tally[room, tally.shape[1] - 1] += usable - before
+    if before > 0:
+        _drop(words, summary, room, before, server)
+    else:
+        _put(words, summary, room, 0, server)
+    if usable > 0:
+        _put(words, summary, room, usable, server)
+    else:
+        _drop(words, summary, room, 0, server)
+
+
+@kernel
+def set_most(rooms: Rooms, room: int, server: int, most: int) -> None:
+    """Server `server` of `room` could give `most` GPUs were it empty, from now on."""
+    rooms.sizes[room, rooms.most[server]] -= 1
+    rooms.sizes[room, most] += 1
+    rooms.most[server] = most
+
+
+@kernel
+def next_server(rooms: Rooms, room: int, usable: int, start: int) -> int:
+    """First server from `start` on with exactly `usable` GPUs (0: with any); NONE if none."""
+    words, summary, word = rooms.words, rooms.summary, start // WORD
+    if word >= words.shape[2]:
+        return NONE
+    bits = words[room, usable, word] & (_ALL << np.uint64(start % WORD))
+    if bits != _ZERO:
+        return word * WORD + _lowest_bit(bits)
+    word += 1
+    group = word // WORD
+    if group >= summary.shape[2]:
+        return NONE
+    bits = summary[room, usable, group] & (_ALL << np.uint64(word % WORD))
+    while bits == _ZERO:
+        group += 1
+        if group >= summary.shape[2]:
+            return NONE
+        bits = summary[room, usable, group]
+    word = group * WORD + _lowest_bit(bits)
+    return word * WORD + _lowest_bit(words[room, usable, word])
+
+
+@kernel
+def usable_in(rooms: Rooms, room: int) -> int:
+    """Usable GPUs of a room."""
+    return int(rooms.tally[room, rooms.tally.shape[1] - 1])
+
+
+@kernel
+def largest_in(rooms: Rooms, room: int) -> int:
+    """Most GPUs that one server of a room could ever give."""
+    size = rooms.sizes.shape[1] - 1
+    while size > 0 and rooms.sizes[room, size] == 0:
+        size -= 1
+    return size
+
+
+@kernel
+def fills_largest(rooms: Rooms, room: int, largest: int, gang: int) -> bool:
+    """Whether `gang` could ever fill gang // L servers of the largest size L and one more."""
+    if largest == 0:
+        return False
+    whole = gang // largest
+    rest = gang - whole * largest
+    with_rest = 0
+    for size in range(rest, largest + 1):
+        with_rest += rooms.sizes[room, size]
+    return bool(rooms.sizes[room, largest] >= whole and (rest == 0 or with_rest > whole))
+
+
+@kernel
+def last_level(rooms: Rooms, room: int, largest: int, gang: int) -> int:
+    """Where a gang fits compactly: GPUs that its last server can give, 0 where it needs none more.
+
+    The compact place of a gang that `fills_largest`: one server if it fits in one, the one with
+    fewest sufficient GPUs; else gang // L servers of the largest size L that are wholly usable, and
+    the rest on the one with fewest sufficient GPUs of the others. NONE: it is not there now.
+    """
+    whole = gang // largest if gang > largest else 0
+    rest = gang - whole * largest
+    tally = rooms.tally
+    if tally[room, largest] < whole:
+        return NONE
+    if rest == 0:
+        return 0
+    for usable in range(rest, largest):
+        if tally[room, usable] > 0:
+            return usable
+    return largest if tally[room, largest] > whole else NONE
+
+
+@kernel
+def fewest_of_largest(rooms: Rooms, room: int, gang: int) -> int:
+    """Servers, the largest first, that would hold `gang` were they empty; NONE: all would not."""
+    held, few = 0, 0
+    for size in range(rooms.sizes.shape[1] - 1, 0, -1):
+        for _ in range(rooms.sizes[room, size]):
+            if held >= gang:
+                return few
+            held += size
+            few += 1
+    return few if held >= gang else NONE
+
+
+@kernel
+def fullest_hold(rooms: Rooms, room: int, few: int) -> int:
+    """Usable GPUs of the `few` servers of a room that can give most."""
+    held = 0
+    for usable in range(rooms.tally.shape[1] - 2, 0, -1):
+        count = min(few, rooms.tally[room, usable])
+        held += count * usable
+        few -= count
+    return held
+
+
+@kernel
+def fits_compactly(rooms: Rooms, room: int, gang: int) -> bool:
+    """Whether a gang has room now on the fewest servers that it could ever use.
+
+    Where servers differ so that it can never be as `last_level` says: on the servers that can give
+    most, no more of them than it needs of the largest.
+    """
+    largest = largest_in(rooms, room)
+    if fills_largest(rooms, room, largest, gang):
+        return last_level(rooms, room, largest, gang) != NONE
+    few = fewest_of_largest(rooms, room, gang)
+    return bool(few != NONE and fullest_hold(rooms, room, few) >= gang)
