@@ -111,7 +111,7 @@ def _played(config: Mapping[str, Any], arm: Arm, window: int) -> ComparisonRow:
     experiment, jobs = _experiment(setting), _window(setting, str(config["part"]), window)
     scheduler = _scheduler(experiment, setting, arm)
     simulator = experiment.game.simulator(jobs)
-    compiled = simulator.has_compiled_form(scheduler)
+    compiled = not simulator.python_decides(scheduler)
     warm_up(experiment.game, scheduler, compiled=compiled)
     run = simulate(simulator, scheduler, experiment.seed, None, compiled=compiled)
     if isinstance(scheduler, OnlineScheduler) and scheduler.evidence is not None:

@@ -99,7 +99,7 @@ def run_task(task: Task) -> Outcome:
     jobs = _window(task.setting, task.part, task.window)
     try:
         simulator = experiment.game.simulator(jobs)
-        compiled = simulator.has_compiled_form(_scheduler(task.setting, task.contender))
+        compiled = not simulator.python_decides(_scheduler(task.setting, task.contender))
         scheduler = _warm_scheduler(task.setting, task.contender, compiled)
         run = simulate(simulator, scheduler, experiment.seed, None, compiled=compiled)
         return _outcome(_in_time(labels, task), run)

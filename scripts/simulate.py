@@ -3,6 +3,7 @@
 from startup import finish_startup  # first: it pauses the garbage collector
 
 # isort: split
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,8 @@ from sim.jobs import JobTable
 from sim.metrics.summary import HEADLINE_KEYS, summarise
 from sim.report.run_folder import write_run
 
+log = logging.getLogger(__name__)
+
 
 @hydra.main(version_base=None, config_path="../conf", config_name="simulate")
 def main(cfg: DictConfig) -> None:
@@ -37,7 +40,9 @@ def main(cfg: DictConfig) -> None:
     if config["part"] is not None:
         labels = replace(labels, stretch=experiment.stretch(config["part"], config["window"]))
     simulator = experiment.game.simulator(jobs)
-    compiled = config["compiled"] and simulator.has_compiled_form(scheduler)
+    why = simulator.python_decides(scheduler)
+    compiled = config["compiled"] and not why
+    log.info("decides: %s", "compiled" if compiled else f"python ({why or 'compiled=false'})")
     warm_up(experiment.game, scheduler, compiled=compiled)
     finish_startup()
     run = run_with_progress(simulator, scheduler, experiment.seed, compiled=compiled)

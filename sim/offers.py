@@ -3,11 +3,9 @@
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.jit import array_kernel
-from sim.physics.slowing import WHOLE, hit_of, slow_in
+from sim.jit import array_kernel, kernel
+from sim.physics.slowing import NO_COST, WHOLE, joining_cost
 from sim.physics.slowing_tables import Slowing, seat
-
-NEVER = np.inf  # cost of a GPU that a job may not join
 
 
 @array_kernel
@@ -49,8 +47,8 @@ def offer_parts(  # noqa: PLR0917 - arrays go by position into compiled code
         cost[gpu] = left
 
 
-@array_kernel
-def joining_cost(  # noqa: PLR0917 - arrays go by position into compiled code
+@kernel
+def _cost_of_joining(  # noqa: PLR0917 - arrays go by position into compiled code
     others: IntArray,  # the GPU's tenants
     slowing: Slowing,
     feasible: BoolArray,  # (T, P, P)
@@ -58,31 +56,17 @@ def joining_cost(  # noqa: PLR0917 - arrays go by position into compiled code
     profile_of: IntArray,
     profile: int,
     least_speed: float,
-    milli_of: IntArray,
+    milli_of: IntArray,  # empty where no job asks for less than a GPU
     ask_milli: int,
     crowd: IntArray,  # scratch
 ) -> float:
-    """Self x worst victim slow-down of one more tenant; NEVER where it may not join.
-
-    It may where it fits beside all, and all together are faster than `least_speed`. An empty GPU
-    costs 1. `milli_of` is empty where no job asks for less than a GPU.
-    """
+    """`joining_cost` of one more tenant."""
     last = len(others)
     for k in range(last):
-        job = others[k]
-        theirs = milli_of[job] if len(milli_of) > 0 else WHOLE
-        if theirs + ask_milli > WHOLE and not feasible[kind, profile, profile_of[job]]:
-            return NEVER
-        seat(crowd, k, profile_of[job], theirs)
+        theirs = milli_of[others[k]] if len(milli_of) > 0 else WHOLE
+        seat(crowd, k, profile_of[others[k]], theirs)
     seat(crowd, last, profile, ask_milli)
-    own, victim, speed = slow_in(slowing, kind, crowd, last + 1, last), 1.0, 0.0
-    for k in range(last):
-        hit = hit_of(slowing, kind, crowd, last + 1, k)
-        victim = max(victim, hit)
-        speed += 1.0 / hit
-    if last > 0 and speed + 1.0 / own <= least_speed:
-        return NEVER
-    return own * victim
+    return float(joining_cost(slowing, feasible, kind, crowd, last, least_speed))
 
 
 @array_kernel
@@ -118,11 +102,11 @@ def offer_shared(  # noqa: PLR0917 - the same
                 continue
             if len(milli) > 0 and milli[gpu] + ask_milli > limit_milli:
                 continue
-            price = joining_cost(
+            price = _cost_of_joining(
                 tenant[gpu, : tenants[gpu]], slowing, feasible, kind, profile_of, profile,
                 least_speed, milli_of, ask_milli, crowd,
             )  # fmt: skip
-            if price < NEVER:
+            if price < NO_COST:
                 usable[gpu] = True
                 cost[gpu] = price
                 count += 1

@@ -24,6 +24,7 @@ class PartitionedScheduler:
         self.child = child
         self.forwarding = forwarding
         self.needs = child.needs
+        self._routed: tuple[float, set[int]] = (-1.0, set())  # now, who was routed at it
         self._rng = np.random.default_rng(0)
 
     @property
@@ -33,6 +34,7 @@ class PartitionedScheduler:
 
     def reset(self, seed: int) -> None:
         """Start all random streams anew."""
+        self._routed = (-1.0, set())
         router, child = np.random.SeedSequence(seed).generate_state(2)
         self._rng = np.random.default_rng(router)
         self.child.reset(int(child))
@@ -72,9 +74,14 @@ class PartitionedScheduler:
         )
         if self.forwarding.steals or view.max_forwards < 1 or not fresh.any():
             return []
+        if self._routed[0] != view.now_s:
+            self._routed = (view.now_s, set())
         loads, forwards = loads_of(view), []
         for row in np.flatnonzero(fresh).tolist():
             job, home = int(view.queued[row]), int(at[row])
+            if job in self._routed[1]:
+                continue  # once, as it arrives
+            self._routed[1].add(job)
             gang = int(view.jobs.num_gpus[job])
             fits = self._fits(view, job, home)
             target = self.forwarding.route(gang, home, fits, loads, self._rng)
@@ -99,7 +106,7 @@ class PartitionedScheduler:
         wakes: list[float],
     ) -> None:
         """Let partitions with room take others' waiting jobs; appends to the lists given."""
-        occupancy = Occupancy(view)
+        occupancy, server_of = Occupancy(view), view.topology.gpu_server
         for job in preempts:
             occupancy.release(job, view.gpus_of(job))
         for start in starts:
@@ -118,6 +125,7 @@ class PartitionedScheduler:
             taken = self.child.fill(here, occupancy, self.child.order(here), True)
             forwards += [Forward(start.job, partition) for start in taken]
             starts += taken
-            wake_s = self.child.wake_s(here, taken) if taken else None
+            own = [s for s in starts if view.partition_of_server[server_of[s.gpus[0]]] == partition]
+            wake_s = self.child.wake_s(here, own) if taken else None
             wakes += [] if wake_s is None else [wake_s]
             free &= ~np.isin(view.queued, [start.job for start in taken])

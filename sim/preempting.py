@@ -4,13 +4,12 @@ import heapq
 from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.compiled.plan import CONSOLIDATED, NEVER, Plan
 from sim.decision import Decision, Start
+from sim.engine.codes import CONSOLIDATED, NEVER
 from sim.occupancy import Occupancy
 from sim.preempting_compactly import Place, plan_compactly
 from sim.protocols import Placer, Sharing
@@ -109,11 +108,6 @@ class PreemptiveScheduler(QueueScheduler):
             elif self.sharing.name == "off" and self.patient is None:
                 refused.add(like)
         return starts, preempts
-
-    def compiled(self) -> Plan | None:
-        """As in the parent, with preemption."""
-        plan = super().compiled()
-        return None if plan is None else replace(plan, preempts=True)
 
     def _push_aside(
         self, view: ClusterView, occupancy: Occupancy, victims: Victims, key: float, job: int

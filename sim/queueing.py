@@ -1,25 +1,24 @@
 """Queue schedulers: an order, a placer and a sharing rule walk the queue together."""
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Sequence
 
 import numpy as np
 
-from sim.arrays import IntArray
-from sim.compiled.plan import Plan
+from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision, Start
 from sim.demands_room import ask_of
 from sim.occupancy import Occupancy
 from sim.protocols import PatientPlacer, Placer, Sharing
 from sim.signals import Signal
-from sim.view import ClusterView
+from sim.view import ClusterView, JobColumns
 
 PAIR = 2  # tenants
 
 
 def own_code(part: object) -> int | None:
-    """A class's `compiled_code`, not that of a parent class."""
-    code: int | None = type(part).__dict__.get("compiled_code")
+    """A class's `engine_code`, not that of a parent class."""
+    code: int | None = type(part).__dict__.get("engine_code")
     return code
 
 
@@ -52,9 +51,20 @@ class QueueScheduler(ABC):
         """Start the placer's random stream anew."""
         self._rng = np.random.default_rng(seed)
 
-    @abstractmethod
+    def keys(self, jobs: JobColumns) -> FloatArray:
+        """(J,) a key for each job of the table: the least starts first, ties go to the lower row.
+
+        The way to an own order at compiled speed: it is asked for once, before the run, and again
+        when a job queues again; so it may say what is known of jobs, but not who else waits.
+        """
+        raise NotImplementedError(f"{type(self).__name__} needs `keys` or `order`")
+
     def order(self, view: ClusterView) -> IntArray:
-        """The waiting jobs of `view`, first to start first; ties end in the job row."""
+        """The waiting jobs of `view`, first to start first; ties end in the job row.
+
+        Here by `keys`; an own order that looks at more is asked at each decision.
+        """
+        return view.queued[np.argsort(self.keys(view.jobs)[view.queued], kind="stable")]
 
     def decide(self, view: ClusterView) -> Decision:
         """Fill the cluster in order."""
@@ -82,26 +92,6 @@ class QueueScheduler(ABC):
         """
         del view, starts
         return None
-
-    def compiled(self) -> Plan | None:
-        """What compiled code needs to stand in for `decide`; None where there is no such form.
-
-        A subclass may decide otherwise than its parent, so codes count only where a class itself
-        has them.
-        """
-        order = own_code(self)
-        placer, sharing = own_code(self.placer), own_code(self.sharing)
-        if order is None or placer is None or sharing is None:
-            return None
-        return Plan(
-            order=order,
-            preempts=False,
-            placer=placer,
-            sharing=sharing,
-            least_speed=getattr(self.sharing, "least_speed", 0.0),
-            skip_blocked=self.skip_blocked,
-            quantum_gpu_s=np.nan,
-        )
 
     def fill(
         self, view: ClusterView, occupancy: Occupancy, order: IntArray, skip_blocked: bool

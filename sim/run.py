@@ -33,4 +33,5 @@ class Run:
     outcome: IntArray | None = None  # (J,) COMPLETED, FAILED, CANCELLED; -1: still in the system
     restarts: IntArray | None = None  # (J,) times it lost its GPUs before its end, why ever
     run_gpu_s: FloatArray | None = None  # (J,) run_s times the GPUs held; elastic gangs vary
+    decides: str = ""  # `compiled`, or `python (why)`
     served_gpu_s: FloatArray | None = None  # (J,) of run_gpu_s: not spent in restarts

@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.compiled.eligible import plan_of
-from sim.compiled.plan import Plan
-from sim.compiled.plan_loop import PlanLoop
 from sim.decision import Decision, Start
+from sim.engine.building import engine_loop, rule_of
 from sim.errors import SimulationError
 from sim.jobs import JobTable
 from sim.kernel.advance import FULL, ILLEGAL, OVER, STUCK, advance_until_decision
@@ -28,8 +27,6 @@ from sim.signals import Signal
 from sim.topology.topology import Topology
 from sim.traits import CANCELLED
 from sim.view import ViewMaker
-from sim.walk.loop import WalkLoop
-from sim.walk.plan import rule_of
 
 Progress = Callable[[int, float], None]  # (jobs finished, simulated seconds)
 NO_INTS: IntArray = np.empty(0, dtype=np.int64)
@@ -85,29 +82,27 @@ class Simulator:
             granted=needs,
         )
 
-    def plan_of(self, scheduler: Scheduler) -> Plan | None:
-        """What compiled code needs to stand in for `scheduler` here; None where it cannot."""
-        return plan_of(scheduler, self.state, self.jobs, self.physics, self.belief)
+    def python_decides(self, scheduler: Scheduler) -> str:
+        """Why no compiled loop plays as `scheduler` decides here; empty where one does."""
+        if isinstance(scheduler, Looping):
+            return ""
+        rule = rule_of(scheduler, self.state)
+        return rule if isinstance(rule, str) else ""
 
-    def has_compiled_form(self, scheduler: Scheduler) -> bool:
-        """Whether a compiled loop can stand in for `scheduler` here."""
-        planned = self.plan_of(scheduler) is not None or isinstance(scheduler, Looping)
-        return planned or rule_of(scheduler, self.state) is not None
-
-    def loop_of(self, scheduler: Scheduler) -> Loop | None:
+    def loop_of(self, scheduler: Scheduler, seed: int = 0) -> Loop | None:
         """What plays as `scheduler` decides, from the beginning; None where Python has to.
 
         Raises:
             SignalError: the scheduler reads what this run does not have.
         """
-        plan, rule = self.plan_of(scheduler), rule_of(scheduler, self.state)
-        if plan is not None:
-            return PlanLoop(plan=plan, state=self.state, jobs=self.jobs, belief=self.belief)
+        views = self.views(scheduler.needs)
         if isinstance(scheduler, Looping):
-            return scheduler.loop(self.state, self.views(scheduler.needs))
-        if rule is not None:
-            return WalkLoop(rule=rule, state=self.state, views=self.views(scheduler.needs))
-        return None
+            return scheduler.loop(self.state, views)
+        rule = rule_of(scheduler, self.state)
+        if isinstance(rule, str):
+            return None
+        misled = not np.array_equal(self.physics.pairs.feasible, self.belief.pairs.feasible)
+        return engine_loop(scheduler, rule, self.state, views, misled=misled, seed=seed)
 
     def play(self, loop: Loop, progress: Progress | None) -> None:
         """Run a loop to the end; raises InvalidDecision, after which the run cannot go on."""
@@ -214,12 +209,13 @@ def simulate(
     the same decisions, much faster; what deciding cost is NaN, for it cannot be told from the rest.
     """
     scheduler.reset(seed)
-    loop = simulator.loop_of(scheduler) if compiled else None
+    loop = simulator.loop_of(scheduler, seed) if compiled else None
     if loop is not None:
         began = time.perf_counter()
         simulator.play(loop, progress)
         loop_s = time.perf_counter() - began
-        return simulator.outcome(scheduler.name, loop.decisions, np.nan, loop_s)
+        run = simulator.outcome(scheduler.name, loop.decisions, np.nan, loop_s)
+        return replace(run, decides="compiled")
     views = simulator.views(scheduler.needs)
     decisions, decision_s = 0, 0.0
     began = time.perf_counter()
@@ -234,4 +230,6 @@ def simulate(
         if progress is not None and decisions % 1000 == 0:
             progress(simulator.finished(), simulator.now_s)
     loop_s = time.perf_counter() - began
-    return simulator.outcome(scheduler.name, decisions, decision_s, loop_s)
+    run = simulator.outcome(scheduler.name, decisions, decision_s, loop_s)
+    why = simulator.python_decides(scheduler) or "compiled=false"
+    return replace(run, decides=f"python ({why})")

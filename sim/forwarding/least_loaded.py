@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.compiled.plan import TO_LEAST_LOADED
+from sim.engine.codes import TO_LEAST_LOADED
 from sim.loads import Loads
 
 
@@ -14,7 +14,7 @@ class LeastLoadedForwarding:
 
     name = "least_loaded"
     steals = False
-    compiled_code = TO_LEAST_LOADED
+    engine_code = TO_LEAST_LOADED
 
     def route(
         self, gang: int, home: int, fits_at_home: bool, loads: Loads, rng: np.random.Generator

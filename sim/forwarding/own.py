@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.compiled.plan import OWN_ONLY
+from sim.engine.codes import OWN_ONLY
 from sim.loads import Loads
 
 
@@ -11,7 +11,7 @@ class OwnOnly:
 
     name = "own"
     steals = False
-    compiled_code = OWN_ONLY
+    engine_code = OWN_ONLY
 
     def route(
         self, gang: int, home: int, fits_at_home: bool, loads: Loads, rng: np.random.Generator

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.compiled.plan import OWN_THEN_LEAST_LOADED
+from sim.engine.codes import OWN_THEN_LEAST_LOADED
 from sim.forwarding.least_loaded import LeastLoadedForwarding
 from sim.loads import Loads
 
@@ -12,7 +12,7 @@ class OwnThenLeastLoaded:
 
     name = "own_then_least_loaded"
     steals = False
-    compiled_code = OWN_THEN_LEAST_LOADED
+    engine_code = OWN_THEN_LEAST_LOADED
 
     def __init__(self) -> None:
         """Compose with least-loaded routing."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.compiled.plan import STEAL
+from sim.engine.codes import STEAL
 from sim.loads import Loads
 
 
@@ -11,7 +11,7 @@ class Steal:
 
     name = "steal"
     steals = True
-    compiled_code = STEAL
+    engine_code = STEAL
 
     def route(
         self, gang: int, home: int, fits_at_home: bool, loads: Loads, rng: np.random.Generator

@@ -12,7 +12,7 @@ NEVER = np.inf  # cost of a GPU that a job may not join
 def pair_costs(pairs: PairTable, least_speed: float) -> FloatArray:
     """(T, P, P) own slow-down times the other's, of a newcomer of p beside o; NEVER: not worth it.
 
-    `sim.offers.joining_cost` of a GPU with one tenant, where both ask for all of it.
+    `sim.physics.slowing.joining_cost` of a GPU with one tenant, where both ask for all of it.
     """
     own = 1.0 + (pairs.slowdown - 1.0)
     other = pairs.slowdown.swapaxes(1, 2)

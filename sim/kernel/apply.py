@@ -52,7 +52,8 @@ def _check_demands(state: State, job: int, server: int) -> int:
 
 
 @kernel
-def _check_gpu(state: State, job: int, gpu: int) -> int:
+def check_gpu(state: State, job: int, gpu: int) -> int:
+    """Whether a GPU takes one worker of the job more; those of one start share a token."""
     if not 0 <= gpu < len(state.gpu):
         return NO_SUCH_GPU
     server = state.gpu[gpu].server
@@ -91,7 +92,7 @@ def _start(state: State, job: int, gpus: IntArray, lease_s: float) -> tuple[int,
     first = row.first
     renewal = row.left_s == world.now_s and row.held == len(gpus)
     for i in range(len(gpus)):
-        verdict = _check_gpu(state, job, gpus[i])
+        verdict = check_gpu(state, job, gpus[i])
         if verdict != LEGAL:
             return verdict, gpus[i]
         renewal = renewal and state.placed[first + i] == gpus[i]

@@ -233,10 +233,11 @@ def _servers(topology: Topology, physics: Physics, server_partition: IntArray) -
         "type": physics.server_types(topology),
         "gpu_type": topology.server_gpu_type,
         "stretch": 1.0,
-        "cpu_free_milli": UNBOUNDED if cores is None else cores,
-        "memory_free_mib": UNBOUNDED if memory is None else memory,
+        "cpu_milli": UNBOUNDED if cores is None else cores,
+        "memory_mib": UNBOUNDED if memory is None else memory,
     }.items():
         row[key] = value
+    row["cpu_free_milli"], row["memory_free_mib"] = row["cpu_milli"], row["memory_mib"]
     if physics.host is not None:
         row["host_milli"] = physics.host.server_cpu_milli
         row["host_mbs"] = physics.host.server_pcie_mbs

@@ -6,7 +6,7 @@ the column of a field.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from sim.physics.link_network import LinkNetwork
 from sim.physics.slowing_tables import Slowing
 
 RowArray = npt.NDArray[np.void]  # structured
+Row = Any  # one of these
 
 # Values of job.status. BLOCKED: submitted, but a parent has not finished.
 PENDING, QUEUED, RUNNING, FINISHED, WITHDRAWN, BLOCKED = range(6)
@@ -95,8 +96,8 @@ JOB = np.dtype(
     align=True,
 )
 
-# milli: what its tenants ask for together
-GPU = np.dtype([("server", INT), ("tenants", INT), ("milli", INT)], align=True)
+# milli: what its tenants ask for together; version: times that its tenants changed
+GPU = np.dtype([("server", INT), ("tenants", INT), ("milli", INT), ("version", INT)], align=True)
 
 SERVER = np.dtype(
     [
@@ -106,6 +107,8 @@ SERVER = np.dtype(
         ("partition", INT),
         ("type", INT),  # catalogue row
         ("gpu_type", INT),  # topology's index
+        ("cpu_milli", INT),  # of all, UNBOUNDED where nobody counts
+        ("memory_mib", INT),
         ("cpu_free_milli", INT),
         ("memory_free_mib", INT),
         ("nic_jobs", INT),  # multi-server jobs on it

@@ -83,6 +83,7 @@ def take(state: State, job: int) -> None:
             change -= 1
         state.tenant[gpu, tenants] = job
         gpus[gpu].tenants = tenants + 1
+        gpus[gpu].version += 1
         gpus[gpu].milli += row.gpu_milli
         state.server[server].cpu_free_milli -= row.cpu_milli
         state.server[server].memory_free_mib -= row.memory_mib
@@ -108,6 +109,7 @@ def give_back(state: State, job: int) -> None:
                 state.tenant[gpu, k] = state.tenant[gpu, k + 1]
         state.tenant[gpu, last] = NO_JOB
         gpus[gpu].tenants = last
+        gpus[gpu].version += 1
         gpus[gpu].milli -= row.gpu_milli
         state.server[server].cpu_free_milli += row.cpu_milli
         state.server[server].memory_free_mib += row.memory_mib

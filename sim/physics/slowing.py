@@ -6,13 +6,16 @@ one other tenant the pair counts; beside several the sum of the pairs' excesses 
 that its cause has.
 """
 
-from sim.arrays import IntArray
+import numpy as np
+
+from sim.arrays import BoolArray, IntArray
 from sim.jit import kernel
 from sim.physics.mix_excess import slow_in_mix
 from sim.physics.slowing_tables import Slowing, milli_of, profile_of
 
 WHOLE = 1000  # thousandths of a GPU
 PAIR = 2
+NO_COST = np.inf  # of a GPU that a job may not join
 
 
 @kernel
@@ -51,3 +54,28 @@ def hit_of(slowing: Slowing, kind: int, crowd: IntArray, count: int, i: int) -> 
         return max(1.0, 1.0 + (slow_in_mix(slowing, kind, crowd, count, i) - before))
     pair = slowing.slowdown[kind, profile_of(crowd, i), profile_of(crowd, count - 1)]
     return 1.0 + excess_by(pair, milli_of(crowd, count - 1))
+
+
+@kernel
+def joining_cost(
+    slowing: Slowing, feasible: BoolArray, kind: int, crowd: IntArray, last: int, least_speed: float
+) -> float:  # fmt: skip
+    """Self x worst victim slow-down of the last of a crowd on a GPU; NO_COST: it may not join.
+
+    It may where it fits beside all, and all together are faster than `least_speed` jobs alone.
+    Parts of a GPU that are together no more than one fit whatever profiles say. An empty GPU
+    costs 1. `feasible` is (T, P, P).
+    """
+    profile, milli = profile_of(crowd, last), milli_of(crowd, last)
+    for k in range(last):
+        together = milli_of(crowd, k) + milli
+        if together > WHOLE and not feasible[kind, profile, profile_of(crowd, k)]:
+            return NO_COST
+    own, victim, speed = slow_in(slowing, kind, crowd, last + 1, last), 1.0, 0.0
+    for k in range(last):
+        hit = hit_of(slowing, kind, crowd, last + 1, k)
+        victim = max(victim, hit)
+        speed += 1.0 / hit
+    if last > 0 and speed + 1.0 / own <= least_speed:
+        return NO_COST
+    return float(own * victim)

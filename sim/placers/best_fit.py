@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.compiled.plan import BEST_FIT
+from sim.engine.codes import BEST_FIT
 from sim.placing.filling import fill_servers
 from sim.signals import Signal
 from sim.slots import Slots
@@ -20,7 +20,7 @@ class BestFit:
 
     name = "best_fit"
     needs = Signal.NONE
-    compiled_code = BEST_FIT
+    engine_code = BEST_FIT
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""

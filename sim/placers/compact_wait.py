@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.compiled.plan import COMPACT_WAIT
+from sim.engine.codes import COMPACT_WAIT
 from sim.errors import GpuYardError
 from sim.placing.placement_search import Law, Offer, Site, cheapest_placement, least_comm_s
 from sim.signals import Signal
@@ -32,7 +32,7 @@ class CompactWait:
     """
 
     needs = Signal.PROFILE | Signal.INTERFERENCE
-    compiled_code = COMPACT_WAIT
+    engine_code = COMPACT_WAIT
 
     def __init__(self, *, most_slowdown: float) -> None:
         """`most_slowdown`: predicted exclusive slow-down from which a job waits.

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.compiled.plan import CONSOLIDATED
+from sim.engine.codes import CONSOLIDATED
 from sim.placing.compactness import fewest_servers
 from sim.placing.filling import fill_servers
 from sim.signals import Signal
@@ -19,7 +19,7 @@ class Consolidated:
 
     name = "consolidated"
     needs = Signal.NONE
-    compiled_code = CONSOLIDATED
+    engine_code = CONSOLIDATED
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs of the compact placement, or None while it is not there."""

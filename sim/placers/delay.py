@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from sim.arrays import IntArray
+from sim.engine.codes import DELAY
 from sim.errors import GpuYardError
 from sim.jit import array_kernel
 from sim.placing.filling import fill_servers
@@ -33,6 +34,7 @@ class Delay:
 
     name = "delay"
     needs = Signal.NONE
+    engine_code = DELAY
 
     def __init__(self, *, rack_wait_s: float, anywhere_wait_s: float) -> None:
         """`rack_wait_s`: wait for a server; `anywhere_wait_s`: for a rack. Infinite: for ever.

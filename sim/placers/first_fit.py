@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.compiled.plan import FIRST_FIT
+from sim.engine.codes import FIRST_FIT
 from sim.signals import Signal
 from sim.slots import Slots
 
@@ -13,7 +13,7 @@ class FirstFit:
 
     name = "first_fit"
     needs = Signal.NONE
-    compiled_code = FIRST_FIT
+    engine_code = FIRST_FIT
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.compiled.plan import LEAST_INTERFERENCE
+from sim.engine.codes import LEAST_INTERFERENCE
 from sim.signals import Signal
 from sim.slots import Slots
 
@@ -16,7 +16,7 @@ class LeastInterference:
 
     name = "least_interference"
     needs = Signal.PROFILE | Signal.INTERFERENCE
-    compiled_code = LEAST_INTERFERENCE
+    engine_code = LEAST_INTERFERENCE
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""

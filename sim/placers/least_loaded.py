@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.compiled.plan import LEAST_LOADED
+from sim.engine.codes import LEAST_LOADED
 from sim.placing.spreading import spread_out
 from sim.signals import Signal
 from sim.slots import Slots
@@ -17,7 +17,7 @@ class LeastLoaded:
 
     name = "least_loaded"
     needs = Signal.NONE
-    compiled_code = LEAST_LOADED
+    engine_code = LEAST_LOADED
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""

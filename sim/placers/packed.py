@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.compiled.plan import PACKED
+from sim.engine.codes import PACKED
 from sim.placing.compactness import fewest_servers
 from sim.placing.filling import fill_servers
 from sim.signals import Signal
@@ -18,7 +18,7 @@ class Packed:
 
     name = "packed"
     needs = Signal.NONE
-    compiled_code = PACKED
+    engine_code = PACKED
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""

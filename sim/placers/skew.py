@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sim.arrays import BoolArray, IntArray
+from sim.engine.codes import SKEW
 from sim.errors import GpuYardError
 from sim.physics.catalogue import Catalogue
 from sim.placing.tiers import NETWORK, needed_tier, offer
@@ -25,6 +26,7 @@ class Skew:
 
     name = "skew"
     needs = Signal.PROFILE | Signal.INTERFERENCE
+    engine_code = SKEW
 
     def __init__(self, *, models: Sequence[str]) -> None:
         """`models`: beginnings of the names of skewed models; case and punctuation do not count.
@@ -48,11 +50,11 @@ class Skew:
         """GPUs, or None while the job has to wait."""
         del rng
         view = slots.view
-        skewed = self._skewed(view.belief.catalogue)[view.jobs.profile[slots.job]]
+        skewed = self.skewed(view.belief.catalogue)[view.jobs.profile[slots.job]]
         found = offer(slots, gang, needed_tier(slots, gang) if skewed else NETWORK)
         return None if found is None else found[1]
 
-    def _skewed(self, catalogue: Catalogue) -> BoolArray:
+    def skewed(self, catalogue: Catalogue) -> BoolArray:
         """(P,) which profiles are of skewed models."""
         if self._known is None or self._known[0] is not catalogue:
             plain = [_plain(name.rpartition("/")[0]) for name in catalogue.names]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.compiled.plan import WORST_FIT
+from sim.engine.codes import WORST_FIT
 from sim.placing.filling import fill_servers
 from sim.signals import Signal
 from sim.slots import Slots
@@ -18,7 +18,7 @@ class WorstFit:
 
     name = "worst_fit"
     needs = Signal.NONE
-    compiled_code = WORST_FIT
+    engine_code = WORST_FIT
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""

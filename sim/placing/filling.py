@@ -3,7 +3,26 @@
 import numpy as np
 
 from sim.arrays import BoolArray, IntArray
-from sim.jit import array_kernel
+from sim.jit import array_kernel, kernel
+
+
+@kernel
+def fill_server(  # noqa: PLR0917 - arrays go by position into compiled code
+    usable: BoolArray, tenants: IntArray, first: int, last: int, wanted: int, out: IntArray, at: int
+) -> int:  # fmt: skip
+    """Write `wanted` of the usable GPUs first to last - 1 to `out` from `at` on.
+
+    The least shared first, then the lowest id. How many `out` holds then.
+    """
+    level = 0
+    while wanted > 0:
+        for gpu in range(first, last):
+            if wanted > 0 and usable[gpu] and tenants[gpu] == level:
+                out[at] = gpu
+                at += 1
+                wanted -= 1
+        level += 1
+    return at
 
 
 @array_kernel
@@ -15,18 +34,10 @@ def fill_servers(
     tenants: IntArray,
     gang: int,
 ) -> IntArray:
-    """`gang` usable GPUs: of each server the least shared first, then the lowest id."""
+    """`gang` usable GPUs, server by server."""
     out = np.empty(gang, dtype=np.int64)
     done = 0
     for i in range(len(order)):
-        left = min(take[i], gang - done)
         first, last = server_first_gpu[order[i]], server_first_gpu[order[i] + 1]
-        level = 0
-        while left > 0:
-            for gpu in range(first, last):
-                if left > 0 and usable[gpu] and tenants[gpu] == level:
-                    out[done] = gpu
-                    done += 1
-                    left -= 1
-            level += 1
+        done = fill_server(usable, tenants, first, last, min(take[i], gang - done), out, done)
     return out

@@ -36,7 +36,7 @@ def narrowest(servers: IntArray, room: IntArray, rack: IntArray, racks: int, gan
 
 
 @array_kernel
-def _first_servers(
+def first_servers(
     servers: IntArray, room: IntArray, rack: IntArray, racks: int, gang: int, tier: int
 ) -> IntArray:
     """Servers, in order of filling, of the first place of `tier`, which must be there.
@@ -72,7 +72,7 @@ def offer(slots: Slots, gang: int, widest: int) -> tuple[int, IntArray] | None:
     tier = int(narrowest(*where))
     if tier > widest or tier == NOWHERE:
         return None
-    order = _first_servers(*where, tier)
+    order = first_servers(*where, tier)
     first = topology.server_first_gpu
     return tier, fill_servers(order, room[order], first, slots.usable, slots.tenants, gang)
 

@@ -33,7 +33,7 @@ def write_run(folder: Path, run: Run, metrics: Mapping[str, float | int], record
     write_atomically(folder / "jobs.parquet", parquet_bytes(job_columns(run)))
     timeline = vars(timeline_of(run, bins=TIMELINE_BINS))
     write_atomically(folder / "timeline.parquet", parquet_bytes(timeline))
-    write_metrics(folder, metrics)
+    write_metrics(folder, {**metrics, "decides": run.decides})
 
 
 def write_record(folder: Path, record: Record) -> None:
@@ -45,15 +45,16 @@ def write_record(folder: Path, record: Record) -> None:
     write_atomically(folder / "record.json", _json(record.as_dict()))
 
 
-def write_metrics(folder: Path, metrics: Mapping[str, float | int]) -> None:
+def write_metrics(folder: Path, metrics: Mapping[str, float | int | str]) -> None:
     """Write metrics.json, the last file of a run; NaN is written as null."""
     write_atomically(folder / METRICS_FILE, _json(metrics))
 
 
 def read_metrics(folder: Path) -> dict[str, float | int]:
-    """The metrics of a finished run; null becomes NaN."""
+    """The metrics of a finished run, its numbers; null becomes NaN."""
     loaded = _read_json(folder / METRICS_FILE)
-    return {key: math.nan if value is None else value for key, value in loaded.items()}  # type: ignore[misc]
+    numbers = {key: value for key, value in loaded.items() if not isinstance(value, str)}
+    return {key: math.nan if value is None else value for key, value in numbers.items()}  # type: ignore[misc]
 
 
 def read_labels(folder: Path) -> Labels:

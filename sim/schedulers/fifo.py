@@ -1,7 +1,7 @@
 """First in, first out."""
 
 from sim.arrays import IntArray
-from sim.compiled.plan import FIFO
+from sim.engine.codes import ARRIVAL
 from sim.protocols import Placer, Sharing
 from sim.queueing import QueueScheduler
 from sim.signals import Signal
@@ -18,7 +18,7 @@ class Fifo(QueueScheduler):
 
     order_name = "fifo"
     order_needs = Signal.NONE
-    compiled_code = FIFO
+    engine_code = ARRIVAL
 
     def __init__(self, *, placer: Placer, sharing: Sharing, skip_blocked: bool) -> None:
         """Compose FIFO with a placement and a sharing rule."""

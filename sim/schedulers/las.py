@@ -1,12 +1,10 @@
 """Least attained service, with preemption at quanta."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.compiled.plan import LAS, Plan
 from sim.decision import Start
+from sim.engine.codes import QUANTA
 from sim.errors import GpuYardError
 from sim.preempting import PreemptiveScheduler
 from sim.protocols import Placer, Sharing
@@ -27,7 +25,7 @@ class Las(PreemptiveScheduler):
 
     order_name = "las"
     order_needs = Signal.NONE
-    compiled_code = LAS
+    engine_code = QUANTA
 
     def __init__(self, *, placer: Placer, sharing: Sharing, quantum_gpu_s: float) -> None:
         """`quantum_gpu_s`: GPU-seconds a step."""
@@ -40,11 +38,6 @@ class Las(PreemptiveScheduler):
         """Whole quanta attained."""
         steps: FloatArray = np.floor(view.jobs.attained_gpu_s[jobs] / self.quantum_gpu_s + ROUNDING)
         return steps
-
-    def compiled(self) -> Plan | None:
-        """As in the parent, with the quantum."""
-        plan = super().compiled()
-        return None if plan is None else replace(plan, quantum_gpu_s=float(self.quantum_gpu_s))
 
     def wake_s(self, view: ClusterView, starts: list[Start]) -> float | None:
         """The next time at which a job that runs after this decision crosses a quantum."""

@@ -1,7 +1,7 @@
 """Least interference first, as the learned schedulers' papers use it as a baseline."""
 
 from sim.arrays import IntArray
-from sim.compiled.plan import FIFO
+from sim.engine.codes import ARRIVAL
 from sim.queueing import QueueScheduler
 from sim.signals import Signal
 from sim.view import ClusterView
@@ -16,7 +16,7 @@ class LeastInterferenceFirst(QueueScheduler):
 
     order_name = "lif"
     order_needs = Signal.PROFILE | Signal.INTERFERENCE
-    compiled_code = FIFO
+    engine_code = ARRIVAL
 
     def order(self, view: ClusterView) -> IntArray:
         """The queue as it stands."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.compiled.plan import SJF
+from sim.engine.codes import LEFT
 from sim.queueing import QueueScheduler
 from sim.signals import Signal
 from sim.view import ClusterView
@@ -17,7 +17,7 @@ class Sjf(QueueScheduler):
 
     order_name = "sjf"
     order_needs = Signal.PREDICTION
-    compiled_code = SJF
+    engine_code = LEFT
 
     def order(self, view: ClusterView) -> IntArray:
         """Waiting jobs, shortest predicted work left first."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.compiled.plan import SMALLEST_GANG
+from sim.engine.codes import SMALLEST_GANG
 from sim.queueing import QueueScheduler
 from sim.signals import Signal
 from sim.view import ClusterView
@@ -14,7 +14,7 @@ class SmallestGang(QueueScheduler):
 
     order_name = "smallest_gang"
     order_needs = Signal.NONE
-    compiled_code = SMALLEST_GANG
+    engine_code = SMALLEST_GANG
 
     def order(self, view: ClusterView) -> IntArray:
         """Waiting jobs, fewest GPUs first."""

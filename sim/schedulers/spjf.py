@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
+from sim.engine.codes import LEFT
 from sim.queueing import QueueScheduler
 from sim.signals import Signal
 from sim.view import ClusterView
@@ -18,6 +19,7 @@ class Spjf(QueueScheduler):
 
     order_name = "spjf"
     order_needs = Signal.PREDICTION
+    engine_code = LEFT
 
     def order(self, view: ClusterView) -> IntArray:
         """Waiting jobs, shortest predicted work left first."""

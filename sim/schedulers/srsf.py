@@ -1,6 +1,7 @@
 """Shortest remaining service first, with preemption, by prediction."""
 
 from sim.arrays import FloatArray, IntArray
+from sim.engine.codes import SERVICE
 from sim.preempting import PreemptiveScheduler
 from sim.signals import Signal
 from sim.view import ClusterView
@@ -19,6 +20,7 @@ class Srsf(PreemptiveScheduler):
 
     order_name = "srsf"
     order_needs = Signal.PREDICTION
+    engine_code = SERVICE
 
     def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """Predicted GPU-seconds left at speed 1."""

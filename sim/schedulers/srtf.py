@@ -1,7 +1,7 @@
 """Shortest remaining time first, with preemption: an oracle."""
 
 from sim.arrays import FloatArray, IntArray
-from sim.compiled.plan import SRTF
+from sim.engine.codes import TRUE_LEFT
 from sim.preempting import PreemptiveScheduler
 from sim.signals import Signal
 from sim.view import ClusterView
@@ -16,7 +16,7 @@ class Srtf(PreemptiveScheduler):
 
     order_name = "srtf"
     order_needs = Signal.DURATION
-    compiled_code = SRTF
+    engine_code = TRUE_LEFT
 
     def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """True remaining seconds at speed 1."""

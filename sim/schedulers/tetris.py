@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.compiled.plan import TETRIS
+from sim.engine.codes import TETRIS
 from sim.queueing import QueueScheduler
 from sim.ranking.tetris_score import tetris_score
 from sim.signals import Signal
@@ -23,7 +23,7 @@ class Tetris(QueueScheduler):
 
     order_name = "tetris"
     order_needs = Signal.PREDICTION
-    compiled_code = TETRIS
+    engine_code = TETRIS
 
     def order(self, view: ClusterView) -> IntArray:
         """Waiting jobs by falling score, then by submission."""

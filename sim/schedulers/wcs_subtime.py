@@ -1,6 +1,7 @@
 """Work-conserving scan in order of submission."""
 
 from sim.arrays import IntArray
+from sim.engine.codes import ARRIVAL
 from sim.queueing import QueueScheduler
 from sim.signals import Signal
 from sim.view import ClusterView
@@ -16,6 +17,7 @@ class WcsSubtime(QueueScheduler):
 
     order_name = "wcs_subtime"
     order_needs = Signal.NONE
+    engine_code = ARRIVAL
 
     def order(self, view: ClusterView) -> IntArray:
         """Waiting jobs as they were submitted."""

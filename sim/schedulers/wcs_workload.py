@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
+from sim.engine.codes import SERVICE
 from sim.queueing import QueueScheduler
 from sim.signals import Signal
 from sim.view import ClusterView
@@ -18,6 +19,7 @@ class WcsWorkload(QueueScheduler):
 
     order_name = "wcs_workload"
     order_needs = Signal.PREDICTION
+    engine_code = SERVICE
 
     def order(self, view: ClusterView) -> IntArray:
         """Waiting jobs, fewest predicted GPU-seconds left first."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.compiled.plan import ALIKE
+from sim.engine.codes import ALIKE
 from sim.occupancy import ANY_SPEED, SHARING_NEEDS, Occupancy
 from sim.protocols import Placer
 from sim.view import ClusterView
@@ -14,7 +14,7 @@ class AlwaysShare:
 
     name = "always"
     needs = SHARING_NEEDS
-    compiled_code = ALIKE
+    engine_code = ALIKE
     least_speed = ANY_SPEED
 
     def place(

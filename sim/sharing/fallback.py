@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.compiled.plan import IF_NOTHING_IS_EMPTY
+from sim.engine.codes import IF_NOTHING_IS_EMPTY
 from sim.occupancy import ANY_SPEED, SHARING_NEEDS, Occupancy
 from sim.placing.alone import place_alone
 from sim.protocols import Placer
@@ -15,7 +15,7 @@ class FallbackSharing:
 
     name = "fallback"
     needs = SHARING_NEEDS
-    compiled_code = IF_NOTHING_IS_EMPTY
+    engine_code = IF_NOTHING_IS_EMPTY
     least_speed = ANY_SPEED
 
     def place(

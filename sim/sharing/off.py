@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.compiled.plan import NEVER
+from sim.engine.codes import NEVER
 from sim.occupancy import Occupancy
 from sim.placing.alone import place_alone
 from sim.protocols import Placer
@@ -16,7 +16,7 @@ class NoSharing:
 
     name = "off"
     needs = Signal.NONE
-    compiled_code = NEVER
+    engine_code = NEVER
 
     def place(
         self, view: ClusterView, occupancy: Occupancy, job: int, placer: Placer,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.compiled.plan import IF_NOTHING_IS_EMPTY
+from sim.engine.codes import IF_NOTHING_IS_EMPTY
 from sim.errors import GpuYardError
 from sim.occupancy import SHARING_NEEDS, Occupancy
 from sim.placing.alone import place_alone
@@ -19,7 +19,7 @@ class SelectiveSharing:
     """
 
     needs = SHARING_NEEDS
-    compiled_code = IF_NOTHING_IS_EMPTY
+    engine_code = IF_NOTHING_IS_EMPTY
 
     def __init__(self, *, threshold: float) -> None:
         """`threshold`: least predicted combined speed, typically 1.2 to 1.4.

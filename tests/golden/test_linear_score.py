@@ -20,7 +20,7 @@ from sim.sharing.off import NoSharing
 from sim.signals import Signal
 from sim.simulator import Simulator, simulate
 from sim.traits import ANY_TYPE, Demands
-from tests.compiled.playing import assert_same
+from tests.engine.playing import assert_same
 from tests.oracle.cases import Case, cases
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
 

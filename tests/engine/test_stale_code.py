@@ -9,14 +9,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import numpy as np
-from sim.offers import joining_cost
+from sim.offers import _cost_of_joining
 from sim.physics.slowing_tables import empty_crowd, pairs_alone
 
-cost = joining_cost(
+cost = _cost_of_joining(
     np.array([0]), pairs_alone(np.full((1, 1, 1), 1.5)), np.ones((1, 1, 1), np.bool_), 0,
     np.zeros(1, np.int64), 0, 0.0, np.zeros(0, np.int64), 1000, empty_crowd(2),
 )
-print(cost, sum(joining_cost.stats.cache_hits.values()))
+print(cost, sum(_cost_of_joining.stats.cache_hits.values()))
 """
 
 
@@ -39,11 +39,11 @@ def edit(file: Path, old: str, new: str) -> None:
 
 
 def test_editing_a_callee_in_another_file_recompiles_its_callers(tmp_path: Path) -> None:
-    """`joining_cost` calls `slow_in` of sim/physics/slowing.py, which calls `excess_by`."""
+    """`_cost_of_joining` calls `slow_in` of sim/physics/slowing.py, which calls `excess_by`."""
     shutil.copytree(ROOT / "sim", tmp_path / "sim", ignore=shutil.ignore_patterns("__pycache__"))
     kept = tmp_path / "sim" / "__pycache__"
     kept.mkdir()
-    old = kept / "offers.joining_cost-43.py311.nbi"  # as numba itself names them
+    old = kept / "offers._cost_of_joining-43.py311.nbi"  # as numba itself names them
     old.write_bytes(b"")
     gone = kept / "offers.removed-reach.py311.1.nbc"
     gone.write_bytes(b"")

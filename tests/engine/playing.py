@@ -20,7 +20,7 @@ Make = Callable[[], Scheduler]
 def played(case: Case, scheduler: Scheduler, *, compiled: bool) -> Run:
     """The run, or as far as it got before it was stuck: then its name is the message."""
     simulator = Simulator(**case.arguments())
-    assert not compiled or simulator.plan_of(scheduler) is not None
+    assert not compiled or simulator.python_decides(scheduler) == ""
     try:
         return simulate(simulator, scheduler, 0, None, compiled=compiled)
     except SimulationError as error:

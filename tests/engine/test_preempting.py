@@ -15,7 +15,7 @@ from sim.schedulers.srtf import Srtf
 from sim.schedulers.tiresias import Tiresias
 from sim.schedulers.tiresias_gittins import TiresiasGittins
 from sim.sharing.off import NoSharing
-from tests.compiled.playing import assert_same, played
+from tests.engine.playing import assert_same, played
 from tests.oracle.cases import Case, cases
 
 PARTS: dict[str, Any] = {"placer": Consolidated(), "sharing": NoSharing()}

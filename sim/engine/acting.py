@@ -1,0 +1,155 @@
+"""Orders as they are carried out: on the state itself, at once.
+
+The log tells a decision as preemptions, forwards, starts; what was done in another order is sorted
+when the decision is made (`close_decision`).
+"""
+
+import numpy as np
+
+from sim.engine.codes import ALIKE, COMPACT_WAIT, NEVER, TETRIS
+from sim.engine.layout import NOBODY, Memory
+from sim.engine.offers import ALONE, SHARED, TIGHT, make_offer
+from sim.engine.placing import choose
+from sim.engine.quanta import forget_rank
+from sim.jit import array_kernel, kernel
+from sim.kernel.apply import LEGAL, check_gpu, preempt
+from sim.kernel.layout import State
+from sim.kernel.log import FORWARD, PREEMPT, START, log_event
+from sim.kernel.placing import occupy
+from sim.kernel.queue import queue_remove
+from sim.kernel.rates import rerate
+from sim.traits import WHOLE_GPU_MILLI
+
+
+@array_kernel
+def _place_alone(state: State, memory: Memory, m: int, job: int) -> bool:
+    """GPUs that the job has to itself, or the part of one that it asks for.
+
+    A part goes where least is left over, and opens an empty GPU only where no other has room.
+    """
+    number = memory.waiter[job].kind
+    if memory.kind[number].picky == 0:
+        return choose(state, memory, state.rooms, m, m, job)
+    if memory.kind[number].gpu_milli < WHOLE_GPU_MILLI:
+        make_offer(state, memory, m, number, TIGHT)
+        if choose(state, memory, memory.offer, 0, m, job):
+            return True
+    make_offer(state, memory, m, number, ALONE)
+    return choose(state, memory, memory.offer, 0, m, job)
+
+
+@array_kernel
+def place(state: State, memory: Memory, m: int, job: int) -> bool:
+    """Write GPUs of partition `m` for a job under placer and sharing rule; False: it waits."""
+    sharing = memory.rule[0].sharing
+    if sharing != ALIKE and _place_alone(state, memory, m, job):
+        return True
+    if sharing == NEVER:
+        return False
+    make_offer(state, memory, m, memory.waiter[job].kind, SHARED)
+    return choose(state, memory, memory.offer, 0, m, job)
+
+
+@kernel
+def _is_legal(state: State, memory: Memory, job: int) -> bool:
+    """Whether the chosen GPUs take the job; else why not is written down."""
+    state.world[0].token += 1
+    for i in range(state.job[job].num_gpus):
+        verdict = check_gpu(state, job, memory.gpus[i])
+        if verdict != LEGAL:
+            memory.game[0].verdict = verdict
+            memory.game[0].job = job
+            memory.game[0].what = memory.gpus[i]
+            return False
+    return True
+
+
+@kernel
+def start(state: State, memory: Memory, job: int) -> None:
+    """Start a waiting job of this partition on the chosen GPUs."""
+    if memory.rule[0].checks != 0 and not _is_legal(state, memory, job):
+        return
+    row, gpus = state.job[job], memory.gpus
+    gang, first = row.num_gpus, row.first
+    renewal = row.left_s == state.world[0].now_s and row.held == gang
+    for i in range(gang):
+        renewal = renewal and state.placed[first + i] == gpus[i]
+        state.placed[first + i] = gpus[i]
+    queue_remove(state, job)
+    occupy(state, job, gang, renewal, np.inf)
+    memory.waiter[job].started_in = memory.game[0].decisions
+    forget_rank(memory, job)
+    log_event(state, START, job, gang)
+
+
+@kernel
+def forward(state: State, memory: Memory, job: int, partition: int) -> None:
+    """Hand a waiting job to another partition."""
+    row = state.job[job]
+    row.partition = partition
+    row.forwards += 1
+    memory.game[0].mixed = 1
+    log_event(state, FORWARD, job, 0)
+
+
+@kernel
+def stop(state: State, memory: Memory, job: int) -> None:
+    """Push a running job off its GPUs; it is left to the caller where it waits."""
+    preempt(state, job)
+    memory.waiter[job].stopped_in = memory.game[0].decisions
+    state.world[0].num_joined -= 1
+    memory.game[0].mixed = 1
+
+
+@kernel
+def open_decision(state: State, memory: Memory) -> None:
+    """Remember where the decision begins, and what rules want to know of that moment."""
+    game, world, rule = memory.game[0], state.world[0], memory.rule[0]
+    game.decisions += 1
+    game.decision_row, game.decision_gpu = world.num_logged, world.num_logged_gpus
+    game.mixed, game.wake_s, game.stopped = 0, np.inf, NOBODY
+    if rule.placer == COMPACT_WAIT:
+        for server in range(len(state.server)):
+            memory.nic_jobs[server] = state.server[server].nic_jobs
+        for rack in range(len(state.rack)):
+            memory.uplink_jobs[rack] = state.rack[rack].uplink_jobs
+    if rule.order == TETRIS:
+        for m in range(len(state.partition)):
+            memory.free_share[m] = _free_share(state, m)
+
+
+@kernel
+def _free_share(state: State, m: int) -> float:
+    """Largest share of a server of the partition that is free."""
+    share = 0.0
+    for i in range(state.partition[m].first_own, state.partition[m].last_own):
+        where = state.server[state.own[i]]
+        share = max(share, state.rooms.usable[state.own[i]] / (where.last_gpu - where.first_gpu))
+    return share
+
+
+@array_kernel
+def close_decision(state: State, memory: Memory) -> None:
+    """New speeds, the log in its order, and when to be asked again."""
+    if memory.game[0].mixed != 0:
+        _sort_log(state, memory.game[0].decision_row, memory.game[0].decision_gpu)
+    rerate(state)
+    state.world[0].wake_s = memory.game[0].wake_s
+
+
+@array_kernel
+def _sort_log(state: State, first_row: int, first_gpu: int) -> None:
+    """Preemptions, forwards, starts; each kind in the order in which they were done."""
+    world = state.world[0]
+    rows = state.log[first_row : world.num_logged].copy()
+    gpus = state.log_gpus[first_gpu : world.num_logged_gpus].copy()
+    to, to_gpu = first_row, first_gpu
+    for kind in (PREEMPT, FORWARD, START):
+        at = 0
+        for i in range(len(rows)):
+            count = rows[i].gpus
+            if rows[i].kind == kind:
+                state.log[to] = rows[i]
+                state.log_gpus[to_gpu : to_gpu + count] = gpus[at : at + count]
+                to, to_gpu = to + 1, to_gpu + count
+            at += count

@@ -1,0 +1,284 @@
+"""One decision without preemption: who of those that wait starts, and where."""
+
+import numpy as np
+
+from sim.arrays import IntArray
+from sim.engine.acting import forward, place, start
+from sim.engine.codes import (
+    DELAY,
+    DRAWN,
+    OWN_THEN_LEAST_LOADED,
+    TETRIS,
+    TO_LEAST_LOADED,
+)
+from sim.engine.layout import NOBODY, Memory
+from sim.engine.queues import drop_first, first_of, join, queue_number, take_out
+from sim.jit import array_kernel, kernel
+from sim.kernel.apply import LEGAL
+from sim.kernel.layout import State
+from sim.ranking.tetris_score import tetris_score
+
+
+@kernel
+def stamp_of(state: State, memory: Memory, m: int) -> int:
+    """Another number whenever who was refused in partition `m` may find room."""
+    part = state.partition[m]
+    if memory.rule[0].shrinks != 0:
+        return int(part.releases)
+    return int(part.version + state.world[0].uplink_changes)
+
+
+@kernel
+def refuse(state: State, memory: Memory, m: int, number: int) -> None:
+    """A kind has no room: nor has it before something changes, nor larger gangs in this pass."""
+    game, kind = memory.game[0], memory.kind[number]
+    memory.tried[m, number].refused = stamp_of(state, memory, m)
+    memory.tried[m, number].refused_key = np.inf  # nobody was to give way
+    limit = memory.limit[kind.group]
+    if memory.rule[0].by_size != 0 and (limit.pass_ != game.pass_ or limit.gang > kind.gang):
+        limit.pass_ = game.pass_
+        limit.gang = kind.gang
+
+
+@kernel
+def is_refused(state: State, memory: Memory, m: int, number: int) -> bool:
+    """Whether a kind is known to have no room."""
+    limit, kind = memory.limit[memory.kind[number].group], memory.kind[number]
+    if limit.pass_ == memory.game[0].pass_ and kind.gang >= limit.gang:
+        return True
+    return bool(memory.tried[m, number].refused == stamp_of(state, memory, m))
+
+
+@kernel
+def comes_before(memory: Memory, job: int, best: int) -> bool:
+    """Whether `job` comes first; it does before NOBODY."""
+    if best == NOBODY:
+        return True
+    mine, theirs = memory.waiter[job].key, memory.waiter[best].key
+    return bool(mine < theirs or (mine == theirs and job < best))
+
+
+@kernel
+def _first_in(state: State, memory: Memory, m: int, home: int, best: int, all_: bool) -> int:
+    """The first job that waits in `home` and may have room in `m`, if it comes before `best`.
+
+    With `all_` also one that is known to have none.
+    """
+    kinds, at = len(memory.kind), 0
+    while at < memory.num_live[home]:
+        number = memory.live[home, at]
+        job = first_of(state, memory, home, number)
+        if job == NOBODY:
+            continue  # another queue stands here now
+        at += 1
+        kind = number if number < kinds else number - kinds
+        if m != home and number >= kinds:
+            continue
+        if (all_ or not is_refused(state, memory, m, kind)) and comes_before(memory, job, best):
+            best = job
+    return best
+
+
+@kernel
+def first_waiting(state: State, memory: Memory, m: int, takes: bool) -> int:
+    """Whose turn it is in partition `m`, of its own queue or, where it takes, of the others'."""
+    best = NOBODY
+    if not takes:
+        strict = memory.rule[0].skip_blocked == 0
+        return _first_in(state, memory, m, m, best, strict)
+    for home in range(len(state.partition)):
+        if home != m:
+            best = _first_in(state, memory, m, home, best, False)
+    return best
+
+
+@array_kernel
+def _try(state: State, memory: Memory, m: int, job: int) -> bool:
+    """Start a job in partition `m`, handed on to it if it waits elsewhere, if there is room."""
+    if not place(state, memory, m, job):
+        return False
+    if state.job[job].partition != m:
+        forward(state, memory, job, m)
+    start(state, memory, job)
+    return True
+
+
+@array_kernel
+def fill(state: State, memory: Memory, m: int, takes: bool) -> int:
+    """Start who has room in partition `m`, in order of keys; how many."""
+    memory.game[0].pass_ += 1
+    started, strict = 0, memory.rule[0].skip_blocked == 0 and not takes
+    while memory.game[0].verdict == LEGAL:
+        job = first_waiting(state, memory, m, takes)
+        if job == NOBODY:
+            break
+        number, home = memory.waiter[job].kind, state.job[job].partition
+        if strict and is_refused(state, memory, m, number):
+            break
+        if place(state, memory, m, job):
+            drop_first(memory, home, queue_number(state, memory, job))
+            if home != m:
+                forward(state, memory, job, m)
+            start(state, memory, job)
+            started += 1
+        else:
+            refuse(state, memory, m, number)
+            if strict:
+                break
+    return started
+
+
+@array_kernel
+def fill_listed(state: State, memory: Memory, m: int, jobs: IntArray, takes: bool) -> int:
+    """Start who of `jobs`, in this order, has room in partition `m`; how many."""
+    memory.game[0].pass_ += 1
+    started, judges = 0, memory.rule[0].judges_job != 0
+    for job in jobs:
+        number = memory.waiter[job].kind
+        known = not judges and is_refused(state, memory, m, number)
+        if not known and _try(state, memory, m, job):
+            started += 1
+            if memory.game[0].verdict != LEGAL:
+                break
+            continue
+        refuse(state, memory, m, number)
+        if memory.rule[0].skip_blocked == 0 and not takes:
+            break
+    return started
+
+
+@array_kernel
+def eligible(state: State, m: int, takes: bool) -> IntArray:
+    """Waiting jobs of partition `m`, or those that it may take from others, by row."""
+    world = state.world[0]
+    jobs, count = np.empty(world.num_queued, dtype=np.int64), 0
+    for at in range(world.queue_first, world.queue_first + world.num_queued):
+        row = state.job[state.queue[at]]
+        if (row.partition == m) != takes and (not takes or row.forwards < world.max_forwards):
+            jobs[count] = state.queue[at]
+            count += 1
+    return jobs[:count]
+
+
+@array_kernel
+def tetris_order(state: State, memory: Memory, m: int, jobs: IntArray) -> IntArray:
+    """`jobs` by falling score, which depends on who they are and on what was free."""
+    if len(jobs) == 0:
+        return jobs
+    largest = 0
+    for i in range(state.partition[m].first_own, state.partition[m].last_own):
+        where = state.server[state.own[i]]
+        largest = max(largest, where.last_gpu - where.first_gpu)
+    left_s = np.empty(len(jobs))
+    for i, job in enumerate(jobs):
+        done_s = state.job[job].seen_progress_s
+        left_s[i] = max(memory.waiter[job].estimate_s - done_s, 0.0)
+    gang = np.array([state.job[job].num_gpus for job in jobs])
+    score = tetris_score(gang, left_s, memory.free_share[m], float(largest))
+    order: IntArray = jobs[np.argsort(-score, kind="mergesort")]
+    return order
+
+
+@array_kernel
+def fill_one(state: State, memory: Memory, m: int, takes: bool) -> int:
+    """Start who has room in partition `m` by the rule's order; how many."""
+    if memory.rule[0].order == TETRIS:
+        jobs = tetris_order(state, memory, m, eligible(state, m, takes))
+        return fill_listed(state, memory, m, jobs, takes)
+    if memory.rule[0].listed != 0:
+        return fill_listed(state, memory, m, _by_key(memory, eligible(state, m, takes)), takes)
+    return fill(state, memory, m, takes)
+
+
+@array_kernel
+def _by_key(memory: Memory, jobs: IntArray) -> IntArray:
+    keys = np.array([memory.waiter[job].key for job in jobs])
+    order: IntArray = jobs[np.argsort(keys, kind="mergesort")]
+    return order
+
+
+@kernel
+def note_timers(state: State, memory: Memory) -> None:
+    """Ask again when the next timer of a waiting job runs out (`delay`)."""
+    if memory.rule[0].placer != DELAY:
+        return
+    world, rule, game = state.world[0], memory.rule[0], memory.game[0]
+    for at in range(world.queue_first, world.queue_first + world.num_queued):
+        row = state.job[state.queue[at]]
+        since_s = row.submit_s + row.attained_gpu_s / row.num_gpus
+        rack_s, anywhere_s = since_s + rule.rack_wait_s, since_s + rule.anywhere_wait_s
+        if world.now_s < rack_s < np.inf:
+            game.wake_s = min(game.wake_s, rack_s)
+        elif world.now_s < anywhere_s < np.inf:
+            game.wake_s = min(game.wake_s, anywhere_s)
+
+
+@array_kernel
+def _wanted(state: State) -> IntArray:
+    """(M,) GPUs that waiting and running jobs want."""
+    world = state.world[0]
+    wanted = np.zeros(len(state.partition), dtype=np.int64)
+    for at in range(world.queue_first, world.queue_first + world.num_queued):
+        wanted[state.job[state.queue[at]].partition] += state.job[state.queue[at]].num_gpus
+    for job in state.running[: world.num_running]:
+        wanted[state.job[job].partition] += state.job[job].num_gpus
+    return wanted
+
+
+@array_kernel
+def _least_loaded(state: State, gang: int, home: int, wanted: IntArray) -> int:
+    """Rule of `sim.forwarding.least_loaded`."""
+    best, least = home, np.inf
+    if state.partition[home].gpus >= gang:
+        least = (wanted[home] - gang) / state.partition[home].gpus
+    for m in range(len(wanted)):
+        if state.partition[m].gpus >= gang and m != home:
+            share = wanted[m] / state.partition[m].gpus
+            if share < least:
+                best, least = m, share
+    return best
+
+
+@array_kernel
+def route_arrivals(state: State, memory: Memory) -> None:
+    """Send jobs that arrived at this instant where the rule wants them."""
+    world, rule = state.world[0], memory.rule[0].forwarding
+    last = world.queue_first + world.num_queued
+    if rule not in (TO_LEAST_LOADED, OWN_THEN_LEAST_LOADED, DRAWN) or world.max_forwards < 1:
+        return
+    first = last
+    while first > world.queue_first and state.job[state.queue[first - 1]].submit_s == world.now_s:
+        first -= 1
+    wanted = _wanted(state) if first < last else np.zeros(0, dtype=np.int64)
+    for at in range(first, last):
+        job = state.queue[at]
+        home, gang = state.job[job].partition, state.job[job].num_gpus
+        if state.job[job].forwards > 0 or memory.waiter[job].routed != 0:
+            continue
+        memory.waiter[job].routed = 1
+        target = _target(state, memory, job, wanted)
+        if target != home:
+            wanted[home] -= gang
+            wanted[target] += gang
+            _send(state, memory, job, target)
+
+
+@array_kernel
+def _target(state: State, memory: Memory, job: int, wanted: IntArray) -> int:
+    """Where the rule wants a job that has arrived."""
+    rule, home = memory.rule[0].forwarding, state.job[job].partition
+    if rule == DRAWN:
+        return int(memory.waiter[job].drawn)
+    if rule == OWN_THEN_LEAST_LOADED and place(state, memory, home, job):
+        return int(home)
+    return _least_loaded(state, state.job[job].num_gpus, home, wanted)
+
+
+@kernel
+def _send(state: State, memory: Memory, job: int, target: int) -> None:
+    """Hand a waiting job on; it joins the other queue."""
+    if memory.rule[0].listed == 0:
+        take_out(state, memory, job)
+    forward(state, memory, job, target)
+    if memory.rule[0].listed == 0:
+        join(state, memory, job)

@@ -1,0 +1,167 @@
+"""What deciders remember between decisions, beside the kernel's state."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.handle import Handle
+from sim.kernel.layout import RowArray
+from sim.kernel.rooms import Rooms
+from sim.physics.slowing_tables import Slowing
+
+INT, FLOAT = np.int64, np.float64
+NOBODY = -1
+
+RULE = np.dtype(
+    [
+        # Codes of `sim.engine.codes`, and the numbers that belong to them.
+        ("order", INT),
+        ("preempts", INT),
+        ("placer", INT),
+        ("sharing", INT),
+        ("forwarding", INT),
+        ("skip_blocked", INT),
+        ("least_speed", FLOAT),  # combined speed that the tenants of a shared GPU must exceed
+        ("most_slowdown", FLOAT),  # `compact_wait`
+        ("rack_wait_s", FLOAT),  # `delay`
+        ("anywhere_wait_s", FLOAT),
+        ("quantum_gpu_s", FLOAT),
+        # What follows from them.
+        ("shrinks", INT),  # what is offered only shrinks between releases
+        ("by_size", INT),  # who finds no place, of its like no larger gang finds one
+        ("judges_job", INT),  # the placer looks at the job, not at its kind alone
+        ("listed", INT),  # who waits is put in order at each decision: no heaps are kept
+        ("checks", INT),  # what is believed to fit may not: starts are checked
+    ],
+    align=True,
+)
+
+GAME = np.dtype(
+    [
+        ("decisions", INT),
+        ("due", INT),  # the instant asks for a decision, which is not made yet
+        ("told", INT),  # keys of who queued again have been written
+        ("pass_", INT),  # number of the walk through a queue
+        ("stamp", INT),  # number of the last use of `stamped`
+        ("decision_row", INT),  # row of the log at which the decision being made begins
+        ("decision_gpu", INT),
+        ("mixed", INT),  # the decision's rows are not in the log's order
+        ("room_of", INT),  # partition whose servers stand in `offer`; NOBODY
+        ("stopped", INT),  # jobs preempted in this decision that go on waiting, linked by `left`
+        ("losers", INT),  # root of the heap of jobs preempted in this pass
+        ("victims", INT),  # root of the heap of those who may be and are not in `victim`
+        ("num_victims", INT),  # in `victim`; NOBODY: not gathered yet
+        ("ranked_in", INT),  # pass in which the ranks were made true
+        ("wake_s", FLOAT),  # of the decision being made
+        ("lost_wake_s", FLOAT),  # wait until one who was preempted would have crossed a quantum
+        ("verdict", INT),  # of the last start that was checked
+        ("job", INT),
+        ("what", INT),
+    ],
+    align=True,
+)
+
+# Jobs of one kind can be placed alike: same gang, same demands and, where it matters, same profile.
+KIND = np.dtype(
+    [
+        ("gang", INT),
+        ("profile", INT),  # 0 where nobody looks at it
+        ("group", INT),  # kinds that differ in their gang alone
+        ("gpu_milli", INT),
+        ("cpu_milli", INT),
+        ("memory_mib", INT),
+        ("type_mask", INT),
+        ("picky", INT),  # more than empty GPUs of any server have to be looked at
+        ("skewed", INT),  # `skew`: waits for a server, or a rack
+    ],
+    align=True,
+)
+
+# Waiting jobs of one kind in one partition; those that may not be forwarded stand apart.
+QUEUE = np.dtype([("root", INT), ("size", INT), ("live_at", INT)], align=True)
+
+# What is known of a kind in a partition.
+TRIED = np.dtype(
+    [
+        ("refused", INT),  # stamp of the partition when it had no room; NOBODY
+        ("refused_key", FLOAT),  # of the job that had none; preemption
+    ],
+    align=True,
+)
+
+LIMIT = np.dtype([("gang", INT), ("pass_", INT)], align=True)
+
+# A job while it waits, or may be preempted.
+WAITER = np.dtype(
+    [
+        ("kind", INT),
+        ("key", FLOAT),
+        ("left", INT),  # children in its heap
+        ("right", INT),
+        ("estimate_s", FLOAT),
+        ("routed", INT),  # 1: it was where its arrival was routed
+        ("drawn", INT),  # partition drawn for it where forwarding is random
+        ("ranked_at", INT),
+        ("started_in", INT),  # decision in which it was started last
+        ("stopped_in", INT),  # or preempted
+    ],
+    align=True,
+)
+
+# A running job under QUANTA.
+RANK = np.dtype(
+    [
+        ("job", INT),
+        ("steps", FLOAT),  # whole quanta attained
+        ("next_s", FLOAT),  # when it will have attained one more
+        ("early_s", FLOAT),  # before this it has certainly not
+    ],
+    align=True,
+)
+
+
+class Belief(NamedTuple):
+    """What is believed of speeds (`sim.physics`); tables of one entry where nobody looks."""
+
+    slowing: Slowing
+    feasible: BoolArray  # (T, P, P)
+    compute_s: FloatArray  # (P, S) by server
+    local_s: FloatArray  # (P, .)
+    server_s: FloatArray
+    rack_s: FloatArray
+    nic_factor: FloatArray
+    uplink_factor: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Memory(Handle):
+    """J jobs of K kinds, G GPUs, S servers, M partitions, P profiles, B the largest gang."""
+
+    rule: RowArray  # (1,) RULE
+    game: RowArray  # (1,) GAME
+    kind: RowArray  # (K,) KIND
+    queue: RowArray  # (M, 2 K) QUEUE: kind k, then those that may not be forwarded
+    live: IntArray  # (M, 2 K) queues with jobs, first num_live
+    num_live: IntArray  # (M,)
+    tried: RowArray  # (M, K) TRIED
+    limit: RowArray  # (groups,) gangs from this size on have no room in that pass
+    waiter: RowArray  # (J,) WAITER
+    rank: RowArray  # (R,) RANK of running jobs in the kernel's order; QUANTA alone
+    victim: IntArray  # (R,) running jobs, those that give way first
+    stamped: IntArray  # (G,)
+    lifted: IntArray  # as `placed`: place among the tenants of a GPU that a job was lifted from
+    offer: Rooms  # one room: what the job at hand is offered
+    gpus: IntArray  # (G,) the placement at hand
+    joining: FloatArray  # (P, G) cost of joining a GPU, as of version `joined_at` of its tenants
+    joined_at: IntArray  # (P, G)
+    least_comm_s: FloatArray  # (M, P, B + 1) of `compact_wait`; NaN: to be worked out
+    nic_jobs: IntArray  # (S,) as the decision began
+    uplink_jobs: IntArray  # (R,)
+    free_share: FloatArray  # (M,) largest share of a server that is free, as the decision began
+    crowd: IntArray  # scratch of `sim.physics.slowing`
+    server_type: IntArray  # (S,) row of the belief's tables
+    server_rack: IntArray  # (S,)
+    first_gpu: IntArray  # (S + 1,)
+    belief: Belief

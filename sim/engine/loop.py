@@ -1,0 +1,193 @@
+"""The loop: events, then a decision wherever somebody waits, until nothing happens any more."""
+
+import numpy as np
+
+from sim.arrays import FloatArray, IntArray
+from sim.engine.acting import close_decision, open_decision
+from sim.engine.codes import ASKED, FIXED, QUANTA, STEAL
+from sim.engine.filling import fill_listed, fill_one, note_timers, route_arrivals
+from sim.engine.layout import Memory
+from sim.engine.preempting import rejoin, serve
+from sim.engine.quanta import note_quantum
+from sim.engine.queues import follow, join
+from sim.errors import GpuYardError
+from sim.jit import array_kernel, kernel
+from sim.kernel.advance import DECIDE, FULL, ILLEGAL, PAUSE, advance_instant, observe
+from sim.kernel.apply import LEGAL
+from sim.kernel.layout import State
+from sim.kernel.log import log_half_full
+from sim.looping import Fault
+from sim.preempting import PreemptiveScheduler
+from sim.queueing import QueueScheduler
+from sim.view import ViewMaker
+
+ASK = 6  # what `play` returns where Python has to tell keys, or to put who waits in order
+
+
+@kernel
+def _waits(state: State, m: int) -> bool:
+    """Whether anybody waits in partition `m`."""
+    world = state.world[0]
+    if len(state.partition) == 1:
+        return bool(world.num_queued > 0)
+    waits = False
+    for at in range(world.queue_first, world.queue_first + world.num_queued):
+        waits = waits or state.job[state.queue[at]].partition == m
+    return waits
+
+
+@array_kernel
+def _decide(state: State, memory: Memory) -> None:
+    """Partitions serve their own queues in order, then those with room take from others."""
+    rule = memory.rule[0]
+    open_decision(state, memory)
+    route_arrivals(state, memory)
+    for m in range(len(state.partition)):
+        if memory.num_live[m] == 0 and rule.listed == 0:
+            continue
+        if rule.preempts != 0:
+            serve(state, memory, m)
+            if rule.order == QUANTA and _waits(state, m):
+                note_quantum(state, memory, m)
+        else:
+            fill_one(state, memory, m, False)
+    note_timers(state, memory)
+    if rule.forwarding == STEAL:
+        for m in range(len(state.partition)):
+            if fill_one(state, memory, m, True) > 0 and rule.order == QUANTA:
+                memory.game[0].lost_wake_s = np.inf
+                note_quantum(state, memory, m)
+    rejoin(state, memory)
+    close_decision(state, memory)
+
+
+@array_kernel
+def play(state: State, memory: Memory, until_decision: int) -> int:
+    """Run on; OVER, STUCK, FULL (flush the log), PAUSE (so many decisions), ILLEGAL or ASK."""
+    game = memory.game[0]
+    while True:
+        if game.due == 0 and game.told == 0:
+            if log_half_full(state):
+                return FULL
+            verdict = advance_instant(state)
+            if verdict >= 0 and verdict != DECIDE:
+                return verdict
+            game.due = int(verdict == DECIDE)
+        if not follow(state, memory):
+            return ASK
+        if game.due == 0:
+            continue
+        if memory.rule[0].order == ASKED:
+            return ASK
+        _decide(state, memory)
+        game.due = 0
+        if game.verdict != LEGAL:
+            return ILLEGAL
+        if game.decisions >= until_decision:
+            return PAUSE
+
+
+@kernel
+def _begin_asked(state: State, memory: Memory) -> None:
+    """A decision whose order is asked for; running jobs are shown as they are now."""
+    observe(state)
+    open_decision(state, memory)
+
+
+@array_kernel
+def _serve_keyed(state: State, memory: Memory, m: int, jobs: IntArray) -> None:
+    """Serve `jobs`, those that wait in partition `m`, by the keys that are written."""
+    for job in jobs:
+        join(state, memory, job)
+    serve(state, memory, m)
+    memory.num_live[m] = 0
+    memory.queue[m]["size"][:] = 0
+
+
+class EngineLoop:
+    """Plays a queue scheduler, one a partition or one for all (`sim.looping.Loop`)."""
+
+    def __init__(
+        self, *, child: QueueScheduler, state: State, memory: Memory, views: ViewMaker
+    ) -> None:
+        """`child` is asked for keys or orders where these are its own."""
+        self._child, self._state, self._memory, self._views = child, state, memory, views
+
+    @property
+    def decisions(self) -> int:
+        """Made so far."""
+        return int(self._memory.game[0]["decisions"])
+
+    @property
+    def fault(self) -> Fault:
+        """Why a decision was refused: verdict, job, GPU."""
+        game = self._memory.game[0]
+        return int(game["verdict"]), int(game["job"]), int(game["what"])
+
+    def play(self, until_decision: int) -> int:
+        """Run on; OVER, STUCK, FULL, PAUSE or ILLEGAL."""
+        while True:
+            verdict = int(play(self._state, self._memory, until_decision))
+            if verdict != ASK:
+                return verdict
+            if self._memory.rule[0]["order"] == FIXED:
+                self._memory.waiter["key"] = keys_of(self._child, self._views)
+                self._memory.game["told"] = 1
+                continue
+            self._decide_asked()
+            if self.fault[0] != LEGAL:
+                return ILLEGAL
+            if self.decisions >= until_decision:
+                return PAUSE
+
+    def _decide_asked(self) -> None:
+        """A decision whose orders are Python's; starts and preemptions are compiled."""
+        state, memory, child = self._state, self._memory, self._child
+        _begin_asked(state, memory)
+        route_arrivals(state, memory)
+        view = self._views.view()
+        count = view.num_partitions
+        for m in range(count):
+            queue = view.queued[view.jobs.partition[view.queued] == m] if count > 1 else view.queued
+            if len(queue) == 0:
+                continue
+            here = view.narrowed(m, queue) if count > 1 else view
+            if isinstance(child, PreemptiveScheduler):
+                jobs = np.concatenate([here.running, queue])
+                memory.waiter["key"][jobs] = child.priority(here, jobs)
+                _serve_keyed(state, memory, m, queue)
+            else:
+                fill_listed(state, memory, m, np.ascontiguousarray(child.order(here)), False)
+        note_timers(state, memory)
+        if memory.rule[0]["forwarding"] == STEAL:
+            self._steal()
+        rejoin(state, memory)
+        close_decision(state, memory)
+        memory.game["due"] = 0
+
+    def _steal(self) -> None:
+        for m in range(len(self._state.partition)):
+            view = self._views.view()
+            jobs, queued = view.jobs, view.queued
+            free = jobs.forwards[queued] < view.max_forwards
+            free &= self._memory.waiter["stopped_in"][queued] != self.decisions
+            foreign = queued[free & (jobs.partition[queued] != m)]
+            if len(foreign) > 0:
+                order = self._child.order(view.narrowed(m, foreign))
+                fill_listed(self._state, self._memory, m, np.ascontiguousarray(order), True)
+
+
+def keys_of(child: QueueScheduler, views: ViewMaker) -> FloatArray:
+    """(J,) keys of an own order, as of now.
+
+    Raises:
+        GpuYardError: they are not one number a job.
+    """
+    jobs = views.view().jobs
+    keys = np.asarray(child.keys(jobs), dtype=np.float64)
+    if keys.shape != jobs.num_gpus.shape or np.isnan(keys).any():
+        raise GpuYardError(
+            f"{type(child).__name__}.keys gives {keys.shape} numbers, {int(np.isnan(keys).sum())} "
+            f"of them NaN; it must give one for each of the {len(jobs.num_gpus)} jobs"
+        )
+    return keys

@@ -1,0 +1,243 @@
+"""The placers: which GPUs of a room a gang gets, written to `memory.gpus`."""
+
+import numpy as np
+
+from sim.arrays import IntArray
+from sim.engine.codes import (
+    BEST_FIT,
+    COMPACT_WAIT,
+    CONSOLIDATED,
+    DELAY,
+    FIRST_FIT,
+    LEAST_INTERFERENCE,
+    LEAST_LOADED,
+    PACKED,
+    SKEW,
+)
+from sim.engine.layout import Memory
+from sim.jit import array_kernel, kernel
+from sim.kernel.layout import State
+from sim.kernel.rooms import NONE, Rooms, next_server, usable_in
+from sim.placers.delay import servers_to_fill
+from sim.placing.compactness import fills_largest, fits_compactly, largest_of, last_level
+from sim.placing.filling import fill_server
+from sim.placing.placement_search import Law, Offer, Site, cheapest_placement, least_comm_s
+from sim.placing.spreading import spread_out
+from sim.placing.tiers import NETWORK, first_servers, narrowest
+
+
+@kernel
+def _fill(state: State, memory: Memory, rooms: Rooms, server: int, wanted: int, at: int) -> int:
+    """Write `wanted` usable GPUs of a server; where to write next."""
+    where = state.server[server]
+    return int(
+        fill_server(
+            rooms.gpu, state.gpu["tenants"], where.first_gpu, where.last_gpu, wanted, memory.gpus,
+            at,
+        )
+    )  # fmt: skip
+
+
+@kernel
+def _fill_in_order(
+    state: State, memory: Memory, rooms: Rooms, servers: IntArray, gang: int
+) -> bool:
+    """Write the usable GPUs of `servers` in this order until the gang is whole; False: too few."""
+    at = 0
+    for server in servers:
+        at = _fill(state, memory, rooms, server, min(gang - at, rooms.usable[server]), at)
+    return at == gang
+
+
+@kernel
+def _lowest_ids(state: State, memory: Memory, rooms: Rooms, room: int, gang: int) -> None:
+    at, server = 0, NONE
+    while at < gang:
+        server = next_server(rooms, room, 0, server + 1)
+        for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
+            if at < gang and rooms.gpu[gpu]:
+                memory.gpus[at] = gpu
+                at += 1
+
+
+@kernel
+def _most_usable_first(state: State, memory: Memory, rooms: Rooms, room: int, gang: int) -> None:
+    usable, server, at = rooms.tally.shape[1] - 2, NONE, 0
+    while at < gang:
+        server = next_server(rooms, room, usable, server + 1)
+        if server == NONE:
+            usable -= 1
+        else:
+            at = _fill(state, memory, rooms, server, min(gang - at, usable), at)
+
+
+@kernel
+def _best_fit(state: State, memory: Memory, rooms: Rooms, room: int, gang: int) -> None:
+    """On the tightest server with room for all, else on those with fewest usable GPUs first."""
+    most = rooms.tally.shape[1] - 2
+    for usable in range(gang, most + 1):
+        if rooms.tally[room, usable] > 0:
+            _fill(state, memory, rooms, next_server(rooms, room, usable, 0), gang, 0)
+            return
+    usable, server, at = 1, NONE, 0
+    while at < gang:
+        server = next_server(rooms, room, usable, server + 1)
+        if server == NONE:
+            usable += 1
+        else:
+            at = _fill(state, memory, rooms, server, min(gang - at, usable), at)
+
+
+@kernel
+def _compact(state: State, memory: Memory, rooms: Rooms, room: int, gang: int) -> None:
+    """On the servers of `last_level`, which is there; lowest index on ties."""
+    tally, sizes, at, server = rooms.tally[room], rooms.sizes[room], 0, NONE
+    largest = largest_of(sizes)
+    if not fills_largest(sizes, largest, gang):
+        _most_usable_first(state, memory, rooms, room, gang)
+        return
+    level = last_level(tally, largest, gang)
+    for _ in range(gang // largest if gang > largest else 0):
+        server = next_server(rooms, room, largest, server + 1)
+        at = _fill(state, memory, rooms, server, largest, at)
+    if at < gang:
+        server = next_server(rooms, room, level, server + 1 if level == largest else 0)
+        _fill(state, memory, rooms, server, gang - at, at)
+
+
+@array_kernel
+def _own(state: State, m: int) -> IntArray:
+    """(s,) servers of a partition, ascending."""
+    return state.own[state.partition[m].first_own : state.partition[m].last_own]
+
+
+@array_kernel
+def _cheapest(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> None:
+    """The usable GPUs with least cost, lowest ids on ties; in order of ids."""
+    usable = np.zeros(len(rooms.gpu), dtype=np.bool_)
+    for server in _own(state, m):
+        for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
+            usable[gpu] = rooms.gpu[gpu]
+    gpus = np.flatnonzero(usable)
+    memory.gpus[:gang] = np.sort(gpus[np.argsort(rooms.cost[gpus], kind="mergesort")[:gang]])
+
+
+@array_kernel
+def _usable_by_cost(state: State, rooms: Rooms, servers: IntArray) -> Offer:
+    """Usable GPUs by server, on each the cheapest first, then by id."""
+    first = np.zeros(len(rooms.usable) + 1, dtype=np.int64)
+    for server in servers:
+        first[server + 1] = rooms.usable[server]
+    first = np.cumsum(first)
+    gpus, cost = np.empty(first[-1], dtype=np.int64), np.empty(first[-1])
+    for server in servers:
+        end = first[server]
+        for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
+            if not rooms.gpu[gpu]:
+                continue
+            at = end
+            while at > first[server] and cost[at - 1] > rooms.cost[gpu]:
+                gpus[at], cost[at] = gpus[at - 1], cost[at - 1]
+                at -= 1
+            gpus[at], cost[at] = gpu, rooms.cost[gpu]
+            end += 1
+    return Offer(servers, rooms.usable, first, gpus, cost)
+
+
+@array_kernel
+def _compact_wait(state: State, memory: Memory, rooms: Rooms, m: int, number: int) -> bool:
+    """Rule of `sim.placers.compact_wait`."""
+    kind, belief, servers = memory.kind[number], memory.belief, _own(state, m).copy()
+    gang, profile, plain = kind.gang, kind.profile, kind.picky == 0
+    law = Law(
+        belief.local_s[profile], belief.server_s[profile], belief.rack_s[profile],
+        belief.nic_factor, belief.uplink_factor,
+    )  # fmt: skip
+    site = Site(belief.compute_s[profile], memory.server_rack, memory.nic_jobs, memory.uplink_jobs)
+    least_s = memory.least_comm_s[m, profile, gang]
+    if np.isnan(least_s) or not plain:  # what servers could ever give differs from kind to kind
+        least_s = least_comm_s(gang, servers, rooms.most, site, law)
+        if plain and len(state.outages) == 0:
+            memory.least_comm_s[m, profile, gang] = least_s
+    all_free = True
+    for server in servers:
+        all_free = all_free and rooms.usable[server] == rooms.most[server]
+    limit = np.inf if all_free else memory.rule[0].most_slowdown
+    offer = _usable_by_cost(state, rooms, servers)
+    gpus = np.sort(cheapest_placement(gang, offer, rooms.most, site, law, least_s, limit))
+    memory.gpus[: len(gpus)] = gpus
+    return bool(len(gpus) == gang)
+
+
+@array_kernel
+def _delayed(state: State, memory: Memory, rooms: Rooms, m: int, job: int) -> bool:
+    """Rule of `sim.placers.delay`."""
+    row, rule, now_s = state.job[job], memory.rule[0], state.world[0].now_s
+    since_s = row.submit_s + row.attained_gpu_s / row.num_gpus
+    servers = servers_to_fill(
+        row.num_gpus, _own(state, m), rooms.usable, rooms.most, memory.server_rack, len(state.rack),
+        now_s >= since_s + rule.rack_wait_s, now_s >= since_s + rule.anywhere_wait_s,
+    )  # fmt: skip
+    return len(servers) > 0 and _fill_in_order(state, memory, rooms, servers, row.num_gpus)
+
+
+@array_kernel
+def _skewed(state: State, memory: Memory, rooms: Rooms, m: int, number: int) -> bool:
+    """Rule of `sim.placers.skew`."""
+    kind, servers, racks = memory.kind[number], _own(state, m), len(state.rack)
+    gang, rack, widest = kind.gang, memory.server_rack, NETWORK
+    if kind.skewed != 0:
+        widest = narrowest(servers, rooms.most, rack, racks, gang)
+    tier = narrowest(servers, rooms.usable, rack, racks, gang)
+    if tier > min(widest, NETWORK):
+        return False
+    order = first_servers(servers, rooms.usable, rack, racks, gang, tier)
+    return _fill_in_order(state, memory, rooms, order, gang)
+
+
+@array_kernel
+def _spread(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> None:
+    servers, tenants = _own(state, m), state.gpu["tenants"]
+    memory.gpus[:gang] = spread_out(
+        servers, memory.first_gpu, rooms.gpu, rooms.usable, tenants, gang
+    )
+
+
+@array_kernel
+def _anywhere(state: State, memory: Memory, rooms: Rooms, room: int, m: int, gang: int) -> None:
+    """The placers that never wait."""
+    placer = memory.rule[0].placer
+    if placer == FIRST_FIT:
+        _lowest_ids(state, memory, rooms, room, gang)
+    elif placer == BEST_FIT:
+        _best_fit(state, memory, rooms, room, gang)
+    elif placer == LEAST_LOADED:
+        _spread(state, memory, rooms, m, gang)
+    elif placer == LEAST_INTERFERENCE:
+        _cheapest(state, memory, rooms, m, gang)
+    else:
+        _most_usable_first(state, memory, rooms, room, gang)
+
+
+@array_kernel
+def choose(state: State, memory: Memory, rooms: Rooms, room: int, m: int, job: int) -> bool:
+    """Write the placer's GPUs for a job of partition `m`, in its order; False: it has to wait."""
+    placer, number = memory.rule[0].placer, memory.waiter[job].kind
+    gang = memory.kind[number].gang
+    if usable_in(rooms, room) < gang:
+        return False
+    if placer == COMPACT_WAIT:
+        return _compact_wait(state, memory, rooms, m, number)
+    if placer == DELAY:
+        return _delayed(state, memory, rooms, m, job)
+    if placer == SKEW:
+        return _skewed(state, memory, rooms, m, number)
+    if placer in (CONSOLIDATED, PACKED) and fits_compactly(
+        rooms.tally[room], rooms.sizes[room], gang
+    ):
+        _compact(state, memory, rooms, room, gang)
+    elif placer == CONSOLIDATED:
+        return False
+    else:
+        _anywhere(state, memory, rooms, room, m, gang)
+    return True

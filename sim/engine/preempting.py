@@ -1,0 +1,239 @@
+"""One partition's decision with preemption: who comes first may take the GPUs of who comes later.
+
+A job first tries what is free. If that fails, running jobs are set aside, lowest priority first,
+until it has room; those whose GPUs it then does not use go on undisturbed. A job that has no room
+even so preempts nobody. One who is preempted waits at its priority in the same decision.
+"""
+
+from sim.engine.acting import place, start, stop
+from sim.engine.codes import QUANTA
+from sim.engine.filling import comes_before
+from sim.engine.layout import NOBODY, Memory
+from sim.engine.quanta import refresh_ranks, running_wait_s
+from sim.engine.queues import (
+    drop_first,
+    first_of,
+    heap_pop,
+    heap_push,
+    join,
+    queue_number,
+    running_key,
+)
+from sim.jit import array_kernel, kernel
+from sim.kernel.apply import LEGAL
+from sim.kernel.layout import State
+from sim.kernel.placing import give_back, take
+
+
+@kernel
+def _limited(memory: Memory, number: int) -> bool:
+    """Whether a kind has no room in this pass, since a gang as large as its had none."""
+    limit, kind = memory.limit[memory.kind[number].group], memory.kind[number]
+    return bool(limit.pass_ == memory.game[0].pass_ and kind.gang >= limit.gang)
+
+
+@kernel
+def _limit(memory: Memory, number: int) -> None:
+    game, kind = memory.game[0], memory.kind[number]
+    limit = memory.limit[kind.group]
+    if limit.pass_ != game.pass_ or limit.gang > kind.gang:
+        limit.pass_ = game.pass_
+        limit.gang = kind.gang
+
+
+@kernel
+def _first_waiting(state: State, memory: Memory, m: int) -> int:
+    """Who of partition `m` comes first of all that may have room, losers included."""
+    best, at, kinds = memory.game[0].losers, 0, len(memory.kind)
+    while at < memory.num_live[m]:
+        number = memory.live[m, at]
+        job = first_of(state, memory, m, number)
+        if job == NOBODY:
+            continue
+        at += 1
+        kind = number if number < kinds else number - kinds
+        if _limited(memory, kind):
+            continue
+        if comes_before(memory, job, best):
+            best = job
+    return int(best)
+
+
+@kernel
+def _gather_victims(state: State, memory: Memory, m: int, key: float) -> None:
+    """Heap up the jobs that ran as the decision began and come after `key`, the last first."""
+    game, waiter = memory.game[0], memory.waiter
+    by_service = memory.rule[0].order == QUANTA
+    if by_service:
+        refresh_ranks(state, memory)
+    game.num_victims, game.victims = 0, NOBODY
+    for at in range(state.world[0].num_running):
+        job = state.running[at]
+        if state.job[job].partition != m or waiter[job].started_in == game.decisions:
+            continue
+        if by_service:
+            waiter[job].key = memory.rank[waiter[job].ranked_at].steps
+        else:
+            waiter[job].key = running_key(state, memory, job)
+        if waiter[job].key > key:
+            game.victims = heap_push(waiter, game.victims, job, -1)
+
+
+@kernel
+def _victim(memory: Memory, rank: int) -> int:
+    """Victim number `rank` (0 gives way first of all); NOBODY: there are fewer."""
+    game = memory.game[0]
+    while game.num_victims <= rank:
+        if game.victims == NOBODY:
+            return NOBODY
+        memory.victim[game.num_victims] = game.victims
+        game.num_victims += 1
+        game.victims = heap_pop(memory.waiter, game.victims, -1)
+    return int(memory.victim[rank])
+
+
+@kernel
+def _lift(state: State, memory: Memory, job: int) -> None:
+    """Take a victim off its GPUs for a trial, remembering its place among their tenants."""
+    row = state.job[job]
+    for at in range(row.first, row.first + row.held):
+        gpu, place_ = state.placed[at], 0
+        while state.tenant[gpu, place_] != job:
+            place_ += 1
+        memory.lifted[at] = place_
+    give_back(state, job)
+
+
+@kernel
+def _lower(state: State, memory: Memory, job: int) -> None:
+    """Undo `_lift`; the last that was lifted first."""
+    take(state, job)
+    row = state.job[job]
+    for at in range(row.first, row.first + row.held):
+        gpu, place_ = state.placed[at], memory.lifted[at]
+        for k in range(state.gpu[gpu].tenants - 1, place_, -1):
+            state.tenant[gpu, k] = state.tenant[gpu, k - 1]
+        state.tenant[gpu, place_] = job
+
+
+@kernel
+def _uses_stamped(state: State, memory: Memory, job: int) -> bool:
+    row, used = state.job[job], False
+    for at in range(row.first, row.first + row.held):
+        used = used or memory.stamped[state.placed[at]] == memory.game[0].stamp
+    return used
+
+
+@kernel
+def _seat_again(state: State, memory: Memory, ranks: int) -> None:
+    """Undo the lifting of the first `ranks` victims, then preempt those that lose a stamped GPU."""
+    game = memory.game[0]
+    for rank in range(ranks - 1, -1, -1):
+        if memory.victim[rank] != NOBODY:
+            _lower(state, memory, memory.victim[rank])
+    for rank in range(ranks):
+        job = memory.victim[rank]
+        if job == NOBODY or not _uses_stamped(state, memory, job):
+            continue
+        if memory.rule[0].order == QUANTA:
+            game.lost_wake_s = min(game.lost_wake_s, running_wait_s(state, memory, job))
+        stop(state, memory, job)
+        game.losers = heap_push(memory.waiter, game.losers, job, 1)
+        memory.victim[rank] = NOBODY
+
+
+@array_kernel
+def _push_aside(state: State, memory: Memory, m: int, job: int) -> bool:
+    """Choose GPUs for `job` beside the fewest victims, last ones first; False: no room.
+
+    One victim more never takes room away, so the first number that suffices is the least.
+    """
+    game, waiter, part = memory.game[0], memory.waiter, state.partition[m]
+    releases = part.releases
+    rank, found = 0, False
+    while not found:
+        victim = _victim(memory, rank)
+        if victim == NOBODY and rank >= game.num_victims:
+            break
+        if victim != NOBODY and waiter[victim].key <= waiter[job].key:
+            break
+        rank += 1
+        if victim != NOBODY:  # else it has lost its GPUs already
+            _lift(state, memory, victim)
+            found = place(state, memory, m, job)
+    game.stamp += 1
+    if found:
+        for i in range(state.job[job].num_gpus):
+            memory.stamped[memory.gpus[i]] = game.stamp
+    lifted_releases = part.releases
+    _seat_again(state, memory, rank)
+    # Trials are no releases: what was refused stays refused.
+    part.releases -= lifted_releases - releases
+    return found
+
+
+@kernel
+def _is_known(state: State, memory: Memory, m: int, job: int) -> bool:
+    """Whether its kind was refused for a key no higher, and nothing has changed since (QUANTA).
+
+    What counts is a release, or a running job that crosses a quantum and may be preempted then.
+    """
+    tried, part = memory.tried[m, memory.waiter[job].kind], state.partition[m]
+    if memory.rule[0].order != QUANTA or tried.refused != part.releases:
+        return False
+    if memory.waiter[job].key < tried.refused_key:
+        return False
+    refresh_ranks(state, memory)  # may recall the refusal
+    return bool(tried.refused == part.releases)
+
+
+@array_kernel
+def _has_room(state: State, memory: Memory, m: int, job: int) -> bool:
+    """Choose GPUs for `job`, preempting if need be."""
+    if _is_known(state, memory, m, job):
+        return False
+    if place(state, memory, m, job):
+        return True
+    if memory.game[0].num_victims == NOBODY:
+        _gather_victims(state, memory, m, memory.waiter[job].key)
+    if _push_aside(state, memory, m, job):
+        return True
+    tried = memory.tried[m, memory.waiter[job].kind]
+    tried.refused, tried.refused_key = state.partition[m].releases, memory.waiter[job].key
+    return False
+
+
+@array_kernel
+def serve(state: State, memory: Memory, m: int) -> None:
+    """Start waiting jobs of partition `m` by priority, preempting where that lets one in."""
+    game = memory.game[0]
+    game.pass_ += 1
+    game.losers, game.num_victims, game.victims = NOBODY, NOBODY, NOBODY
+    game.lost_wake_s = float("inf")
+    while game.verdict == LEGAL:
+        job = _first_waiting(state, memory, m)
+        if job == NOBODY:
+            break
+        number, lost = memory.waiter[job].kind, job == game.losers
+        if lost:
+            game.losers = heap_pop(memory.waiter, job, 1)
+        if not _limited(memory, number) and _has_room(state, memory, m, job):
+            if not lost:
+                drop_first(memory, m, queue_number(state, memory, job))
+            start(state, memory, job)
+            continue
+        _limit(memory, number)
+        if lost:
+            memory.waiter[job].left = game.stopped
+            game.stopped = job
+
+
+@kernel
+def rejoin(state: State, memory: Memory) -> None:
+    """Let those wait who were preempted; nobody could take them in the same decision."""
+    game = memory.game[0]
+    while game.stopped != NOBODY:
+        job = game.stopped
+        game.stopped = memory.waiter[job].left
+        if memory.rule[0].listed == 0:
+            join(state, memory, job)
