@@ -5,11 +5,13 @@ until it has room; those whose GPUs it then does not use go on undisturbed. A jo
 even so preempts nobody. One who is preempted waits at its priority in the same decision.
 """
 
+import numpy as np
+
 from sim.engine.acting import place, start, stop
 from sim.engine.codes import QUANTA
 from sim.engine.filling import comes_before
 from sim.engine.layout import NOBODY, Memory
-from sim.engine.quanta import refresh_ranks, running_wait_s
+from sim.engine.quanta import rank_of, refresh_ranks, running_wait_s
 from sim.engine.queues import (
     drop_first,
     first_of,
@@ -62,20 +64,24 @@ def _first_waiting(state: State, memory: Memory, m: int) -> int:
 @kernel
 def _gather_victims(state: State, memory: Memory, m: int, key: float) -> None:
     """Heap up the jobs that ran as the decision began and come after `key`, the last first."""
-    game, waiter = memory.game[0], memory.waiter
+    game, waiter, several = memory.game[0], memory.waiter, len(state.partition) > 1
     by_service = memory.rule[0].order == QUANTA
     if by_service:
         refresh_ranks(state, memory)
     game.num_victims, game.victims = 0, NOBODY
     for at in range(state.world[0].num_running):
         job = state.running[at]
-        if state.job[job].partition != m or waiter[job].started_in == game.decisions:
+        if several and state.job[job].partition != m:
             continue
         if by_service:
-            waiter[job].key = memory.rank[waiter[job].ranked_at].steps
+            rank = rank_of(state, memory, at)
+            theirs = memory.rank[rank].steps if rank != NOBODY else -np.inf
+        elif waiter[job].started_in == game.decisions:
+            theirs = -np.inf
         else:
-            waiter[job].key = running_key(state, memory, job)
-        if waiter[job].key > key:
+            theirs = running_key(state, memory, job)
+        if theirs > key:
+            waiter[job].key = theirs
             game.victims = heap_push(waiter, game.victims, job, -1)
 
 

@@ -84,28 +84,42 @@ def running_wait_s(state: State, memory: Memory, job: int) -> float:
 
 
 @kernel
+def rank_of(state: State, memory: Memory, at: int) -> int:
+    """Where the rank of number `at` of the running jobs stands; NOBODY: this decision started it.
+
+    Who was moved in the kernel's order since the ranks were made true is found by its own row.
+    """
+    job = state.running[at]
+    if memory.rank[at].job == job:
+        return at
+    if memory.waiter[job].started_in == memory.game[0].decisions:
+        return NOBODY
+    return int(memory.waiter[job].ranked_at)
+
+
+@kernel
 def note_quantum(state: State, memory: Memory, m: int) -> None:
     """Ask again when the next job of partition `m` crosses a quantum.
 
     Of those that ran as the decision began, and those that it starts.
     """
     game, now_s, running = memory.game[0], state.world[0].now_s, state.running
-    least_s, soon_s = game.lost_wake_s, np.inf
+    least_s, soon_s, several = game.lost_wake_s, np.inf, len(state.partition) > 1
     refresh_ranks(state, memory)
     for at in range(state.world[0].num_running):
-        waiter, row = memory.waiter[running[at]], state.job[running[at]]
-        if waiter.started_in != game.decisions and row.partition == m:
-            soon_s = min(soon_s, memory.rank[waiter.ranked_at].next_s)
+        rank = rank_of(state, memory, at)
+        if rank != NOBODY and not (several and state.job[running[at]].partition != m):
+            soon_s = min(soon_s, memory.rank[rank].next_s)
     soon_s += 2.0 * (SLACK_S + SLACK_FRAC * abs(now_s))
     for at in range(state.world[0].num_running):
-        job = running[at]
-        waiter, row = memory.waiter[job], state.job[job]
-        if row.partition != m:
+        job, rank = running[at], rank_of(state, memory, at)
+        if several and state.job[job].partition != m:
             continue
-        if waiter.started_in != game.decisions:
-            if memory.rank[waiter.ranked_at].early_s <= soon_s:
-                least_s = min(least_s, running_wait_s(state, memory, job))
-        elif waiter.stopped_in != game.decisions:
-            least_s = min(least_s, _wait_s(state, memory, job, row.attained_gpu_s, 0.0))
+        if rank == NOBODY:
+            if memory.waiter[job].stopped_in != game.decisions:
+                attained = state.job[job].attained_gpu_s
+                least_s = min(least_s, _wait_s(state, memory, job, attained, 0.0))
+        elif memory.rank[rank].early_s <= soon_s:
+            least_s = min(least_s, running_wait_s(state, memory, job))
     if least_s < np.inf:
         game.wake_s = min(game.wake_s, max(now_s + least_s, np.nextafter(now_s, np.inf)))

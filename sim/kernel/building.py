@@ -52,10 +52,8 @@ def make_state(
     tables = _physics(physics, topology, gang_sizes(job))
     network, loads = make_links(job, topology, physics, rules.max_tenants)
     job["reference_step_s"] = tables.reference_step_s[job["profile"], job["num_gpus"]]
-    most_gpus = topology.num_gpus * rules.max_tenants
     largest_server = int(topology.gpus_per_server.max())
-    at_once = _most_at_once(outages.at_s)
-    rows = 6 * (len(jobs) + most_running) + 2 * at_once + 64
+    rows, gpus = _log_sizes(len(jobs), most_running, topology, rules, outages)
     partitions = int(server_partition.max()) + 1
     state = State(
         world=_world(job, rules, physics, server_partition),
@@ -81,9 +79,8 @@ def make_state(
         withdrawals=withdrawals,
         outages=_outages(outages, topology),
         scratch=np.zeros(max(len(children) + 1, crowd_size(rules.max_tenants)), dtype=np.int64),
-        # More than twice what one instant or one decision can log (see `Recorder`).
         log=np.zeros(rows, dtype=LOG),
-        log_gpus=np.zeros(6 * most_gpus + 2 * at_once * largest_server + 64, dtype=np.int64),
+        log_gpus=np.zeros(gpus, dtype=np.int64),
     )
     _open_all(state, server_partition)
     return state
@@ -104,8 +101,17 @@ def _partitions(topology: Topology, server_partition: IntArray) -> RowArray:
     return row
 
 
-def _most_at_once(at_s: FloatArray) -> int:
-    return int(np.unique(at_s, return_counts=True)[1].max()) if len(at_s) else 0
+def _log_sizes(
+    jobs: int, most_running: int, topology: Topology, rules: Rules, outages: Outages
+) -> tuple[int, int]:
+    """Rows, and GPUs, of the log: more than twice what an instant or a decision can write.
+
+    `Recorder` empties it between them.
+    """
+    at_once = int(np.unique(outages.at_s, return_counts=True)[1].max()) if len(outages) else 0
+    gpus = 6 * topology.num_gpus * rules.max_tenants
+    gpus += 2 * at_once * int(topology.gpus_per_server.max())
+    return 6 * (jobs + most_running) + 2 * at_once + 64, gpus + 64
 
 
 def _outages(outages: Outages, topology: Topology) -> RowArray:
