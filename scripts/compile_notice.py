@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Processor time, from six kinds of run; single functions take up to 2.5 times as long.
+# Processor time, from six kinds of run; up to three times as long for one of them.
 NEW_S = 0.12  # a function that is compiled
 KEPT_S = 0.25  # a kept one that it calls: loaded, and optimised again with its caller
 SHORTEST_S = 1.0  # what is over sooner is not told
