@@ -14,8 +14,8 @@ import torch
 from experiment import Experiment, experiment_of, labels_of
 from launch import Launch
 from launch_build import build
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from terminal import error_console
 from training_board import Board
 
 from marl.codec.rounds import CodecRules
@@ -264,7 +264,7 @@ def train(launch: Launch) -> Path:
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with Progress(*columns, console=error_console()) as progress:
         learn(run, progress, None)
     run.summarise(launch.record)
     print(f"best validation JCT {run.best_s:,.0f} s; policy in {run.folder / 'policy'}")
