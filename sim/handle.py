@@ -10,9 +10,10 @@ The arrays never move while the handle lives, so what the block says is loaded o
 """
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from llvmlite import ir
@@ -73,6 +74,32 @@ class Handle:
             TypeError: a member is of another kind, or an array that is not contiguous.
         """
         _pack(self, {each.name: getattr(self, each.name) for each in fields(self)})
+
+    def copied(self, shared: Collection[str] = ()) -> Self:
+        """The same with arrays of its own; the members named `shared` stay one with this handle's.
+
+        Compiled code keeps to addresses, so this is what copies a handle, `copy.deepcopy` too.
+        """
+        members = {each.name: getattr(self, each.name) for each in fields(self)}
+        return type(self)(
+            **{name: value if name in shared else _copied(value) for name, value in members.items()}
+        )
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Arrays of its own, all of them."""
+        return self.copied()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by its members: addresses mean nothing elsewhere."""
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Handle):
+        return value.copied()
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_copied, value))
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 class _Packed:

@@ -1,5 +1,6 @@
 """One simulated run: lets time pass, asks, checks, applies, records."""
 
+import copy
 import time
 from collections.abc import Callable
 
@@ -68,6 +69,17 @@ class Simulator:
             outages=outages,
         )
         self._recorder = Recorder(self.state)
+
+    def fork(self) -> "Simulator":
+        """This run as it stands, to be played on by itself: neither disturbs the other.
+
+        Physics and all else that a run never changes are shared. A view, or a loop, belongs to
+        the run that it was made for.
+        """
+        twin = copy.copy(self)
+        twin.state = self.state.copied(shared=State.FIXED)
+        twin._recorder = self._recorder.fork(twin.state)
+        return twin
 
     @property
     def now_s(self) -> float:
