@@ -284,6 +284,6 @@ def _idle(view: ClusterView, agent: int) -> bool:
 def _in_order(tables: Tables, servers: IntArray, queue: IntArray) -> IntArray:
     """Waiting jobs by predicted work left; those that only servers now away can hold come last."""
     left_s = all_left_s(tables, queue)
-    if not tables.closed[servers].any():
+    if not tables.state.server["closed"][servers].any():
         return queue[np.argsort(left_s, kind="stable")]
     return queue[np.lexsort((left_s, awaits_servers(tables, servers, queue)))]
