@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from setup_run import compose_config, experiment_of
 
-from marl.codec.rounds import CodecRules
+from marl.codec.rules import CodecRules
 from marl.env.reward import DelayReward
 from marl.env.scheduling_env import SchedulingEnv
 from marl.training.plan import Plan

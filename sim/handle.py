@@ -13,20 +13,21 @@ import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypeVar, cast
 
 import numpy as np
 from llvmlite import ir
 from numba import from_dtype
 from numba.core import cgutils, types
 from numba.core.datamodel import models
-from numba.core.extending import NativeValue, register_model, typeof_impl, unbox
+from numba.core.extending import NativeValue, intrinsic, register_model, typeof_impl, unbox
 from numba.core.imputils import lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.np.arrayobj import populate_array
 
 WORD_BYTES = 8
 _WORD = ir.IntType(64)
+H = TypeVar("H", bound="Handle")
 _SCALARS = {int: types.int64, float: types.float64, bool: types.int64}
 
 
@@ -174,6 +175,36 @@ def _unbox_handle(kind: HandleType, handle: Any, c: Any) -> NativeValue:
     word = c.pyapi.long_as_longlong(address)
     c.pyapi.decref(address)
     return NativeValue(c.builder.inttoptr(word, cgutils.voidptr_t))
+
+
+class _AtAddress(Protocol):
+    def __call__(self, address: int, like: H) -> H:
+        """The handle of the type of `like` at an address that `address_of` gave."""
+
+
+@intrinsic
+def _at_address(typing: Any, address: Any, like: Any) -> Any:
+    del typing, address
+
+    def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        del context, signature
+        return builder.inttoptr(given[0], cgutils.voidptr_t)
+
+    return like(types.int64, like), lower
+
+
+at_address = cast(_AtAddress, _at_address)  # for compiled loops over many handles
+
+
+def address_of(handle: Handle, like: Handle) -> int:
+    """Where a handle is, for `at_address`; it has to outlive that.
+
+    Raises:
+        TypeError: they are not of one type.
+    """
+    if handle._numba_type_ is not like._numba_type_:  # type: ignore[attr-defined]
+        raise TypeError(f"a {type(handle).__name__} with arrays of other kinds than its like")
+    return int(handle._address)  # type: ignore[attr-defined]
 
 
 def _word(builder: Any, block: Any, at: int) -> Any:

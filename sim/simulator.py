@@ -143,6 +143,10 @@ class Simulator:
             raise stuck(self.state, self.jobs)
         return verdict != OVER
 
+    def flush(self) -> None:
+        """Move what compiled code has logged out of its way."""
+        self._recorder.flush()
+
     def apply(self, decision: Decision) -> None:
         """Check and apply; raises InvalidDecision, after which the run cannot go on."""
         starts, preempts, forwards = decision.starts, decision.preempts, decision.forwards

@@ -7,7 +7,7 @@ import numpy as np
 from marl.codec.candidates import MODES
 from marl.codec.costs import SELF, VICTIM
 from marl.codec.layout import Layout
-from marl.codec.rounds import Observation
+from marl.codec.rules import Observation
 
 LEGAL, COST, LEFT, COMPACT = 0, 1, 8, 9  # columns of a pair row; costs start at COST
 PLACEABLE, WORK_AHEAD = 1, 3  # columns of a forward row

@@ -7,9 +7,9 @@ import numpy as np
 
 from marl.codec.candidates import MODES
 from marl.codec.layout import layout_for
-from marl.codec.rounds import CodecRules, Observation, Rounds
-from marl.env.episode import NEEDS
+from marl.codec.rules import NEEDS, CodecRules, Observation
 from marl.env.game import Game
+from marl.turns.rounds import Rounds
 from sim.decision import Decision
 from sim.jobs import JobTable
 from sim.simulator import Simulator
