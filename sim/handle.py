@@ -86,6 +86,15 @@ class Handle:
             **{name: value if name in shared else _copied(value) for name, value in members.items()}
         )
 
+    def overwrite(self, other: Self, shared: Collection[str] = ()) -> None:
+        """Become a copy of `other`, whose arrays have the same shapes, in the arrays there are.
+
+        Cheaper than `copied`: nothing is made. Members that are no arrays stay, as do `shared`.
+        """
+        for each in fields(self):
+            if each.name not in shared:
+                _overwrite(getattr(self, each.name), getattr(other, each.name))
+
     def __deepcopy__(self, memo: object) -> Self:
         """Arrays of its own, all of them."""
         return self.copied()
@@ -100,7 +109,28 @@ def _copied(value: Any) -> Any:
         return value.copied()
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(_copied, value))
-    return value.copy() if isinstance(value, np.ndarray) else value
+    if not isinstance(value, np.ndarray):
+        return value
+    twin = np.empty_like(value)
+    _bytes(twin)[:] = _bytes(value)
+    return twin
+
+
+def _overwrite(mine: Any, theirs: Any) -> None:
+    if isinstance(mine, Handle):
+        mine.overwrite(theirs)
+    elif isinstance(mine, tuple):
+        for one, other in zip(mine, theirs, strict=True):
+            _overwrite(one, other)
+    elif isinstance(mine, np.ndarray):
+        if mine.shape != theirs.shape:
+            raise ValueError(f"arrays of {mine.shape} cannot become those of {theirs.shape}")
+        _bytes(mine)[:] = _bytes(theirs)
+
+
+def _bytes(array: Any) -> Any:
+    """The bytes of a contiguous array: rows copied field by field take ten times as long."""
+    return array.reshape(-1).view(np.uint8)
 
 
 class _Packed:

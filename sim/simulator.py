@@ -70,14 +70,17 @@ class Simulator:
         )
         self._recorder = Recorder(self.state)
 
-    def fork(self) -> "Simulator":
+    def fork(self, into: "Simulator | None" = None) -> "Simulator":
         """This run as it stands, to be played on by itself: neither disturbs the other.
 
         Physics and all else that a run never changes are shared. A view, or a loop, belongs to
-        the run that it was made for.
+        the run that it was made for. `into` is an earlier fork of this run that may be overwritten.
         """
-        twin = copy.copy(self)
-        twin.state = self.state.copied(shared=State.FIXED)
+        twin = copy.copy(self) if into is None else into
+        if into is None:
+            twin.state = self.state.copied(shared=State.FIXED)
+        else:
+            twin.state.overwrite(self.state, shared=State.FIXED)
         twin._recorder = self._recorder.fork(twin.state)
         return twin
 

@@ -62,6 +62,13 @@ class Turns:
         twin.play = forked(self.play, twin.simulator.state, twin._canvas)
         return twin
 
+    def become(self, run: Self) -> None:
+        """Be a fork of `run` from now on; cheap, and for what was a fork of that run before."""
+        run.simulator.fork(into=self.simulator)
+        self.play.memory.overwrite(run.play.memory)
+        for mine, theirs in zip(self._canvas, run._canvas, strict=True):
+            mine[:] = theirs
+
     @property
     def agent(self) -> int:
         """Whose turn it is; -1: nobody's."""
@@ -182,6 +189,12 @@ class SideBySide:
     def branches(cls, run: Turns, count: int) -> Self:
         """Forks of one run, at its turn."""
         return cls(run.layout, [run.fork] * count)
+
+    def become(self, rows: IntArray, run: Turns) -> None:
+        """Let the runs `rows`, once branches of `run`, be its branches at this turn."""
+        for row in rows.tolist():
+            self.runs[row].become(run)
+        self._verdicts[rows] = TURN
 
     @property
     def playing(self) -> IntArray:

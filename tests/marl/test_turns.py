@@ -162,6 +162,25 @@ def test_branches_start_at_the_turn_and_part_by_their_acts():
     assert not turns.over  # where it was
 
 
+def test_branches_can_be_used_again_at_a_later_turn():
+    turns = turns_of(mixed_game(), BUSY(8))
+    rng = np.random.default_rng(8)
+    branches = SideBySide.branches(turns, 2)
+    for _ in range(4):
+        play_on(turns, rng, most=8)
+        fresh = SideBySide.branches(turns, 2)
+        for each in (branches, fresh):
+            if each is branches:
+                each.become(np.arange(2), turns)
+            while len(rows := each.playing) > 0:
+                each.act(rows, each.seen(rows)["action_mask"].argmax(1))
+        for one, other in zip(branches.runs, fresh.runs, strict=True):
+            assert_same(ended(one), ended(other))
+    elsewhere = turns_of(mixed_game(), replace(BUSY, count=7)(0))
+    with pytest.raises(ValueError, match="cannot become"):
+        elsewhere.become(turns)
+
+
 def test_many_turns_fill_the_log_many_times():
     """Each flush of the log falls where it may: the log is that of `Simulator`'s own loop."""
     jobs = replace(BUSY, count=300, span_s=9000.0)(0)
