@@ -6,9 +6,10 @@ where it is legal, and one function that writes down what it orders (`order`).
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from marl.codec.candidates import MODES, completed, place_outwards, still_usable, usable_counts
 from marl.codec.tables import Tables
@@ -17,6 +18,8 @@ from sim.arrays import IntArray
 from sim.jit import array_kernel, kernel
 from sim.kernel.apply import LEGAL, apply_decision
 from sim.kernel.layout import State
+
+T = TypeVar("T", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,10 @@ class Sizes:
         """The action of a kind at a place on each of its axes."""
         shape = self.shape(kind)
         return self.first(kind) + (int(np.ravel_multi_index(at, shape)) if shape else 0)
+
+    def part(self, kind: int, values: npt.NDArray[T]) -> npt.NDArray[T]:
+        """Of one value an action, those of a kind: one axis each, a scalar where it has none."""
+        return values[self.first(kind) : self.first(kind + 1)].reshape(self.shape(kind))
 
     def told(self, action: int) -> str:
         """The action in words."""
@@ -112,8 +119,9 @@ def order(
         chosen: the action.
     """
     turn = memory.turn[0]
-    turn.starts = 0
+    turn.preempts = 0
     turn.forwards = 0
+    turn.starts = 0
     if chosen.kind == START:
         _order_start(tables, memory, servers, by_worker, chosen)
     elif chosen.kind == FORWARD:
@@ -162,11 +170,11 @@ def _order_start(
 def carry_out(state: State, memory: Memory) -> bool:
     """Apply what was ordered; False if the simulator refuses it, which `turn` then tells of."""
     turn = memory.turn[0]
-    starts, forwards = turn.starts, turn.forwards
+    preempts, forwards, starts = turn.preempts, turn.forwards, turn.starts
     gpus = memory.start_first[starts]  # 0 of no start
     verdict, job, what = apply_decision(
         state,
-        memory.no_preempts,
+        memory.preempt[:preempts],
         memory.forward[:forwards],
         memory.start_job[:starts],
         memory.start_first[: starts + 1],

@@ -32,7 +32,7 @@ def make_play(
 ) -> Play:
     """The play of a run in which nobody has acted; `view` needs `marl.codec.rules.NEEDS`."""
     owner = np.asarray(view.partition_of_server)
-    jobs, largest = view.jobs.num_gpus, view.topology.num_gpus
+    jobs = view.jobs.num_gpus
     return Play(
         tables=tables_of(view, float(rules.rest_share)),
         memory=make_memory(
@@ -40,7 +40,8 @@ def make_play(
             partitions=view.num_partitions,
             actions=layout.actions,
             window=rules.window,
-            largest_gang=min(int(jobs.max()), largest),
+            largest_gang=min(int(jobs.max()), view.topology.num_gpus),
+            running=len(view.state.running),
         ),
         canvas=canvas,
         servers=np.argsort(owner, kind="stable").astype(np.int64),

@@ -27,9 +27,10 @@ TURN = np.dtype(
         ("begun", INT),  # workers that have a place
         ("begun_row", INT),  # of the job in the window
         ("begun_mode", INT),
-        # What the last action orders.
-        ("starts", INT),
+        # What the last action orders: how many of each.
+        ("preempts", INT),
         ("forwards", INT),
+        ("starts", INT),
         # If that was refused: verdict of `sim.kernel.apply`, job, and GPU or partition.
         ("verdict", INT),
         ("refused_job", INT),
@@ -41,7 +42,7 @@ TURN = np.dtype(
 
 @dataclass(frozen=True, eq=False)
 class Memory(Handle):
-    """J jobs, M partitions, A actions, W jobs in a window, gangs of N GPUs at most."""
+    """J jobs, M partitions, A actions, W jobs in a window, gangs of N GPUs, R running at most."""
 
     turn: RowArray  # (1,) TURN
     waited: IntArray  # (M,) 1: has waited since it last got a job
@@ -52,11 +53,11 @@ class Memory(Handle):
     aside: IntArray  # (W,) scratch: the window of an agent whose turn it is not
     begun_gpus: IntArray  # (N,) of the gang that has been begun
     # Orders of the last action, as `sim.kernel.apply` reads them.
+    preempt: IntArray  # (R,) jobs
+    forward: IntArray  # (1, 2) job, partition
     start_job: IntArray  # (1,)
     start_first: IntArray  # (2,)
     start_gpus: IntArray  # (N,)
-    forward: IntArray  # (1, 2) job, partition
-    no_preempts: IntArray  # (0,)
     no_lease: FloatArray  # (1,) NaN
     # What was gathered (`marl.turns.gathering`).
     since_s: FloatArray  # (J,) when a job could first run: no parent in its way; NaN before
@@ -67,7 +68,7 @@ class Memory(Handle):
 
 
 def make_memory(
-    *, jobs: int, partitions: int, actions: int, window: int, largest_gang: int
+    *, jobs: int, partitions: int, actions: int, window: int, largest_gang: int, running: int
 ) -> Memory:
     """That of a run at its beginning."""
 
@@ -85,11 +86,11 @@ def make_memory(
         mask=np.zeros(actions, dtype=np.int8),
         aside=ints(window),
         begun_gpus=ints(largest_gang),
+        preempt=ints(running),
+        forward=ints(1, 2),
         start_job=ints(1),
         start_first=ints(2),
         start_gpus=ints(largest_gang),
-        forward=ints(1, 2),
-        no_preempts=ints(0),
         no_lease=np.full(1, np.nan),
         since_s=np.full(jobs, np.nan),
         delay_s=np.zeros(jobs),

@@ -96,11 +96,14 @@ class Rounds:
         if acting is None:
             return Decision(again=True)
         choose(play, acting)
-        starts, forwards = int(memory.turn["starts"][0]), int(memory.turn["forwards"][0])
+        preempts, forwards, starts = (
+            int(memory.turn[key][0]) for key in ("preempts", "forwards", "starts")
+        )
         gpus = memory.start_gpus[: memory.start_first[starts]].copy()
         job, partition = memory.forward[0].tolist()
         return Decision(
             starts=(Start(int(memory.start_job[0]), gpus),) if starts else (),
+            preempts=tuple(memory.preempt[:preempts].tolist()),
             forwards=(Forward(job, partition),) if forwards else (),
             again=True,
         )

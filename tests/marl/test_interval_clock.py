@@ -29,7 +29,9 @@ def one_server():
 
 class Clock:
     def __init__(self, interval_s: float) -> None:
-        self._memory = make_memory(jobs=1, partitions=1, actions=1, window=1, largest_gang=1)
+        self._memory = make_memory(
+            jobs=1, partitions=1, actions=1, window=1, largest_gang=1, running=1
+        )
         self._interval_s = interval_s
 
     def pause_s(self, now_s: float) -> float | None:

@@ -204,6 +204,9 @@ def test_numbers_of_actions_and_what_they_are_called():
         for at in np.ndindex(*sizes.shape(kind)):
             action = sizes.action(kind, *at)
             assert tuple(decode(table, action)) == (kind, *at, *[0] * (3 - len(at)))
+    parts = [sizes.part(kind, np.arange(33)) for kind in (START, FORWARD, WAIT)]
+    assert [part.shape for part in parts] == [(4, 3, 2), (4, 2), ()]
+    assert parts[FORWARD][3, 1] == sizes.action(FORWARD, 3, 1)
     assert sizes.told(sizes.action(START, 2, 1, 1)) == (
         "start job 2 of the window from server 1 in mode 1"
     )
