@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from terminal import error_console
 from training_board import Board
 
-from marl.codec.rounds import CodecRules
+from marl.codec.rules import CodecRules
 from marl.env.game import Game
 from marl.policy.build import PolicySpec, build_policy, encoder_name
 from marl.policy.pair_score import PairScorePolicy
