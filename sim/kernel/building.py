@@ -85,10 +85,15 @@ def make_state(
         log=np.zeros(rows, dtype=LOG),
         log_gpus=np.zeros(6 * most_gpus + 2 * at_once * largest_server + 64, dtype=np.int64),
     )
-    state.rooms.tally[:, 0] = state.rooms.sizes[:, 0] = np.bincount(server_partition)
-    for server in range(topology.num_servers):
-        open_server(state, server)
+    _open_all(state, server_partition)
     return state
+
+
+def _open_all(state: State, server_partition: IntArray) -> None:
+    """Every server is there and empty: how a run begins."""
+    state.rooms.tally[:, 0] = state.rooms.sizes[:, 0] = np.bincount(server_partition)
+    for server in range(len(state.server)):
+        open_server(state, server)
 
 
 def _partitions(topology: Topology, server_partition: IntArray) -> RowArray:

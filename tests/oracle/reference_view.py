@@ -95,6 +95,6 @@ def _places(yard: "ReferenceSimulator") -> dict[str, Any]:
             "cpu_free_milli": np.array([servers.cpu_free_milli(s, tenants) for s in every]),
             "memory_free_mib": np.array([servers.memory_free_mib(s, tenants) for s in every]),
         },
-        "server_free": np.array([servers.free(s, tenants) for s in every]),
+        "rooms": SimpleNamespace(usable=np.array([servers.free(s, tenants) for s in every])),
         "rack": {"uplink_jobs": busy(physics.racks, yard.topology.num_racks)},
     }

@@ -1,0 +1,188 @@
+"""What compiled code plays, what is left to Python and why, and that both tell the same errors."""
+
+import numpy as np
+import pytest
+
+from sim.errors import GpuYardError, InvalidDecision, SignalError
+from sim.outages.changes import Change
+from sim.partitioned import PartitionedScheduler
+from sim.placers.best_fit import BestFit
+from sim.placers.compact_wait import CompactWait
+from sim.placers.consolidated import Consolidated
+from sim.placers.first_fit import FirstFit
+from sim.placers.packed import Packed
+from sim.placers.random import Random
+from sim.queueing import QueueScheduler
+from sim.schedulers.easy import Easy
+from sim.schedulers.fifo import Fifo
+from sim.schedulers.sjf import Sjf
+from sim.schedulers.spjf import Spjf
+from sim.schedulers.srtf import Srtf
+from sim.sharing.off import NoSharing
+from sim.signals import Signal
+from sim.simulator import simulate
+from sim.traits import ANY_TYPE, Demands
+from tests.engine.playing import asking
+from tests.oracle.catalogue import FORWARDINGS, ORDERS, PLACERS, SHARINGS
+from tests.sim.worlds import Job, attempts, changes, cluster, physics_of, world
+
+JOBS = [Job(0.0, 2, 10.0), Job(1.0, 1, 5.0), Job(1.0, 2, 0.0)]
+
+
+def fifo(placer=Packed, sharing=NoSharing) -> Fifo:
+    return Fifo(placer=placer(), sharing=sharing(), skip_blocked=False)
+
+
+def sjf(placer=BestFit) -> Sjf:
+    return Sjf(placer=placer(), sharing=NoSharing(), skip_blocked=True)
+
+
+def divided(child: QueueScheduler, forwarding: str) -> PartitionedScheduler:
+    return PartitionedScheduler(child=child, forwarding=FORWARDINGS[forwarding]())
+
+
+def why(scheduler, *, partitions: int = 1, **more) -> str:
+    return world(JOBS, cluster(2, 2), partitions=partitions, **more).python_decides(scheduler)
+
+
+@pytest.mark.parametrize("forwarding", sorted(FORWARDINGS))
+def test_partitions_are_compiled_whatever_forwards(forwarding: str):
+    assert why(divided(sjf(), forwarding), partitions=2) == ""
+
+
+def test_outages_demands_and_own_orders_are_compiled():
+    class Backwards(Fifo):
+        def order(self, view):
+            return view.queued[::-1]
+
+    assert why(fifo(), outages=changes((1.0, 0, Change.CLOSE))) == ""
+    assert why(Backwards(placer=Packed(), sharing=NoSharing(), skip_blocked=False)) == ""
+    assert why(Spjf(placer=Packed(), sharing=NoSharing(), skip_blocked=False)) == ""
+    ones = np.ones(len(JOBS), dtype=np.int64)
+    halves = Demands(ones * 500, ones * 0, ones * 0, ones * ANY_TYPE)
+    assert asking(JOBS, halves).python_decides(fifo()) == ""
+
+
+def test_what_is_left_to_python_is_told_with_the_reason():
+    class LastFit(FirstFit):
+        def place(self, gang, slots, rng):  # noqa: ARG002  (the role asks for it)
+            return np.flatnonzero(slots.usable)[-gang:]
+
+    easy = Easy(placer=Packed(), sharing=NoSharing(), overrun_s=60.0)
+    srtf = Srtf(placer=CompactWait(most_slowdown=1.3), sharing=NoSharing())
+    assert why(fifo(placer=LastFit)) == "LastFit is Python"
+    assert why(fifo(placer=Random)) == "Random is Python"
+    assert "`fill` of its own" in why(easy)
+    assert "searched in Python" in why(srtf)
+    assert "several partitions" in why(sjf(), partitions=2)
+    run = simulate(world(JOBS, cluster(2, 2)), fifo(placer=Random), 0, None)
+    assert run.decides == "python (Random is Python)"
+    assert simulate(world(JOBS, cluster(2, 2)), fifo(), 0, None).decides == "compiled"
+    by_hand = simulate(world(JOBS, cluster(2, 2)), fifo(), 0, None, compiled=False)
+    assert by_hand.decides == "python (compiled=false)"
+
+
+def test_a_subclass_may_decide_otherwise_so_its_parents_code_is_void():
+    class Backwards(Sjf):
+        def order(self, view):
+            return view.queued[::-1]
+
+    #        0  5 10    B and C wait for A; the last comes first under Backwards.
+    runs = [
+        attempts(simulate(world([Job(0.0, 1, 5.0), Job(1.0, 1, 2.0), Job(2.0, 1, 3.0)],
+                                cluster(1, 1)), each, 0, None).log)
+        for each in (sjf(), Backwards(placer=BestFit(), sharing=NoSharing(), skip_blocked=True))
+    ]  # fmt: skip
+    assert [run["B"][0].start_s for run in runs] == [5.0, 8.0]
+    assert [run["C"][0].start_s for run in runs] == [7.0, 5.0]
+
+
+def test_keys_that_are_no_numbers_are_refused():
+    class Broken(QueueScheduler):
+        order_name, order_needs = "broken", Signal.NONE
+
+        def keys(self, jobs):
+            return np.full(len(jobs.num_gpus), np.nan)
+
+    broken = Broken(placer=Packed(), sharing=NoSharing(), skip_blocked=True)
+    with pytest.raises(GpuYardError, match=r"Broken.keys gives .* 3\s+of them NaN"):
+        simulate(world(JOBS, cluster(2, 2)), broken, 0, None)
+
+
+def test_what_the_cluster_refuses_is_told_as_where_python_decides():
+    # It believes that two of these jobs fit on one GPU; they do not.
+    topology = cluster(1, 1)
+    told = []
+    for compiled in (True, False):
+        yard = world(
+            [Job(0.0, 1, 10.0), Job(5.0, 1, 5.0)], topology, max_tenants=2,
+            physics=physics_of(topology, infeasible=[(0, 0)]), belief=physics_of(topology),
+        )  # fmt: skip
+        lif = ORDERS["lif"](PLACERS["least_interference"](), SHARINGS["always"]())
+        with pytest.raises(InvalidDecision) as error:
+            simulate(yard, lif, 0, None, compiled=compiled)
+        told.append(str(error.value))
+    assert told[0] == told[1]
+    assert "job B" in told[0]
+
+
+def test_missing_predictions_are_told_as_where_python_decides():
+    for compiled in (True, False):
+        yard = world(JOBS, cluster(2, 2), partitions=2)
+        yard.jobs.estimate_s[1] = np.nan
+        with pytest.raises(SignalError, match="no duration predictions"):
+            simulate(yard, divided(sjf(), "steal"), 0, None, compiled=compiled)
+
+
+def test_srtf_with_two_queues_and_stealing():
+    #        0  1  2  3  4 .. 10    A, of partition 0, loses GPU 0 to B; GPU 1 takes it as soon as
+    # GPU 0  A  B  B  B             C, of partition 1, is over.
+    # GPU 1     C  A  A  A ..
+    yard = world(
+        [Job(0.0, 1, 9.0), Job(1.0, 1, 3.0), Job(1.0, 1, 1.0, home=1)], cluster(2, 1),
+        partitions=2, restart_s=0.0,
+    )  # fmt: skip
+    run = simulate(
+        yard, divided(Srtf(placer=Consolidated(), sharing=NoSharing()), "steal"), 0, None
+    )
+    assert run.decides == "compiled"
+    assert attempts(run.log) == {
+        "A": [(0.0, 1.0, (0,)), (2.0, 10.0, (1,))],
+        "B": [(1.0, 4.0, (0,))],
+        "C": [(1.0, 2.0, (1,))],
+    }
+
+
+def test_a_scheduler_used_twice_begins_anew():
+    scheduler = sjf()
+    runs = [simulate(world(JOBS, cluster(2, 2)), scheduler, 0, None).finish_s for _ in range(2)]
+    assert np.array_equal(*runs)
+
+
+def test_progress_is_called_every_thousand_decisions():
+    jobs = [Job(float(at), 1, 0.5) for at in range(2500)]
+    calls: dict[bool, list[tuple[int, float]]] = {True: [], False: []}
+    for compiled, seen in calls.items():
+        simulator = world(jobs, cluster(1, 1))
+        simulate(simulator, fifo(), 0, lambda *call, to=seen: to.append(call), compiled=compiled)
+    assert calls[True] == calls[False] == [(999, 999.0), (1999, 1999.0)]
+
+
+def test_what_deciding_costs_is_unknown_and_decisions_are_counted():
+    run = simulate(world(JOBS, cluster(2, 2)), fifo(), 0, None)
+    assert np.isnan(run.decision_s)
+    assert run.decisions == 3  # at 0, at 1, and at 6, when B's GPU lets C in
+    assert run.loop_wall_s > 0
+    assert attempts(run.log)["A"][0].gpus == (0, 1)
+
+
+def test_logs_longer_than_the_kernels_buffers_are_whole():
+    """200,000 GPU ids go through buffers made for a fraction of them."""
+    jobs = [Job(float(at), 8, 1.0) for at in range(12_000)]
+    runs = {
+        compiled: simulate(world(jobs, cluster(1, 8)), fifo(), 0, None, compiled=compiled)
+        for compiled in (True, False)
+    }
+    assert len(runs[True].log.gpus.ids) == 2 * 8 * 12_000
+    assert runs[True].log.gpus.ids.tobytes() == runs[False].log.gpus.ids.tobytes()
+    assert runs[True].log.time_s.tobytes() == runs[False].log.time_s.tobytes()
