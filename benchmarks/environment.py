@@ -1,9 +1,11 @@
-"""Environment steps a second by agents and servers, with random legal actions.
+"""Turns a second by agents and servers, with random legal actions.
 
     python benchmarks/environment.py [--json FILE] [--agents 1 4 16] [--servers 16 64 312]
 
 A step is one round of `SchedulingEnv` (simulator, codec, masks, rewards); an agent step is one
-agent's observation and action in it. No network decides: this is the ceiling of sampling.
+agent's observation and action in it; turns are those of 16 windows side by side in compiled calls
+(`marl.turns`), which is what environments stand on. No network decides: this is the ceiling of
+sampling. Last, milliseconds of a fork of a run amid it, and of one into an earlier fork's arrays.
 """
 
 import argparse
@@ -15,22 +17,23 @@ from typing import Any
 import numpy as np
 from setup_run import compose_config, experiment_of
 
-from marl.codec.rounds import CodecRules
+from marl.codec.rules import CodecRules
 from marl.env.reward import DelayReward
 from marl.env.scheduling_env import SchedulingEnv
 from marl.training.plan import Plan
 from marl.training.windows import Windows
+from marl.turns.turns import SideBySide, Turns
 
-SEED, BUDGET_S = 0, 5.0
+SEED, BUDGET_S, WINDOWS = 0, 5.0, 16
 
 
-def environment(agents: int, servers: int, jobs: int) -> SchedulingEnv:
+def main_plan(agents: int, servers: int, jobs: int) -> Plan:
     """The game of the main job on a leaf-spine of 8-GPU servers."""
     config = compose_config(
         "train", f"topology.servers={servers}", f"agents.count={agents}",
         f"workload.num_jobs={jobs}", "workload.max_gang=8", f"seed={SEED}",
     )  # fmt: skip
-    return plan_of(config).env()
+    return plan_of(config)
 
 
 def plan_of(config: dict[str, Any]) -> Plan:
@@ -67,6 +70,37 @@ def steps_per_s(env: SchedulingEnv, budget_s: float) -> tuple[float, float]:
     return steps / spent_s, agent_steps / spent_s
 
 
+def turns_per_s(plan: Plan, budget_s: float) -> float:
+    """Turns a second of 16 windows side by side over about `budget_s` of play."""
+    rng, turns, spent_s = np.random.default_rng(SEED), 0, 0.0
+    while spent_s < budget_s:
+        simulators = [plan.game.simulator(plan.windows(n)) for n in range(WINDOWS)]
+        runs = SideBySide.fresh(simulators, plan.layout, plan.rules, gathers=True)
+        began = time.perf_counter()
+        while len(rows := runs.playing) > 0 and time.perf_counter() - began < budget_s:
+            mask = runs.canvas.action_mask[rows]
+            runs.act(rows, (mask * rng.random(mask.shape, dtype=np.float32)).argmax(1))
+            turns += len(rows)
+        spent_s += time.perf_counter() - began
+    return turns / spent_s
+
+
+def fork_ms(plan: Plan, repeats: int) -> tuple[float, float]:
+    """Milliseconds of a fork after 300 turns, and of one into an earlier fork's arrays."""
+    run = Turns(plan.game.simulator(plan.windows(0)), plan.layout, plan.rules, gathers=True)
+    run.next()
+    for _ in range(300):
+        run.act(int(run.seen()["action_mask"].argmax()))
+        run.next()
+    began = time.perf_counter()
+    for _ in range(repeats):
+        twin = run.fork()
+    forked = time.perf_counter()
+    for _ in range(repeats):
+        twin.become(run)
+    return (1e3 * (forked - began) / repeats, 1e3 * (time.perf_counter() - forked) / repeats)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
@@ -76,15 +110,21 @@ def main() -> None:
     parser.add_argument("--budget-s", type=float, default=BUDGET_S, help="play per cell")
     options = parser.parse_args()
     numbers: dict[str, float] = {}
-    print("agents servers    steps/s  agent steps/s")
+    print("agents servers    steps/s  agent steps/s    turns/s   fork ms  into ms")
     for servers in options.servers:
         for agents in options.agents:
-            env = environment(agents, servers, options.jobs)
+            plan = main_plan(agents, servers, options.jobs)
+            env = plan.env()
             steps_per_s(env, 0.1)  # compiles
             steps, agent_steps = steps_per_s(env, options.budget_s)
-            print(f"{agents:6} {servers:7} {steps:10,.0f} {agent_steps:14,.0f}")
-            numbers[f"agents{agents}_servers{servers}_steps_per_s"] = steps
-            numbers[f"agents{agents}_servers{servers}_agent_steps_per_s"] = agent_steps
+            turns = turns_per_s(plan, options.budget_s)
+            fork, into = fork_ms(plan, 200)
+            print(f"{agents:6} {servers:7} {steps:10,.0f} {agent_steps:14,.0f} {turns:10,.0f} "
+                  f"{fork:9.2f} {into:8.2f}")  # fmt: skip
+            cell = f"agents{agents}_servers{servers}"
+            numbers |= {f"{cell}_steps_per_s": steps, f"{cell}_agent_steps_per_s": agent_steps,
+                        f"{cell}_turns_per_s": turns, f"{cell}_fork_ms": fork,
+                        f"{cell}_fork_into_ms": into}  # fmt: skip
     if options.json is not None:
         options.json.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
 

@@ -1,12 +1,13 @@
 """The simulator against a bare loop, and against published simulators.
 
-    python benchmarks/simulator.py [--json FILE] [--trace FILE] [--quick]
+    python benchmarks/simulator.py [--json FILE] [--trace FILE] [--quick] [--cliffs]
 
 1. A whole trace (Philly's 79,515 jobs where GPUYARD_DATA has them, else as many synthetic ones) on
    2,496 GPUs: each policy's event loop over the bare FIFO floor (`floor.py`), medians of repeated
    runs, in turns so that all meet the same disturbances.
 2. Four synthetic traces: jobs/s in the event loop, beside the fastest published simulator of each
    column as measured on traces of this kind (whole process; see docs/speed.md).
+3. What an extra costs (`cliffs.py`): trace M with it over without it; --cliffs: only this.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+from cliffs import Setting, cliffs
 from floor import fifo
 from setup_run import NO_PHYSICS, Bench, bench
 from traces import synthetic, write_csv
@@ -87,21 +89,38 @@ def against_peers(folder: Path, repeats: int, share: float) -> dict[str, float]:
     return rates
 
 
+def of_extras(folder: Path, repeats: int, share: float) -> dict[str, float]:
+    """The ratios `cliff_<what>` on trace M."""
+    jobs, gpus, load, seed, _ = TRACES["M"]
+    path = folder / "extras.csv"
+    write_csv(path, synthetic(int(jobs * share), gpus, load, seed))
+    return cliffs(Setting(path, gpus // SIZE), repeats)
+
+
+def of_policies(folder: Path, given: Path, repeats: int, share: float) -> dict[str, float]:
+    """Against the floor on `given`, or where it is not there on synthetic jobs; against peers."""
+    trace = given
+    if share < 1.0 or not trace.is_file():
+        trace = folder / "whole.csv"
+        write_csv(trace, synthetic(int(PHILLY_JOBS * share), SERVERS * SIZE, 0.4, 1))
+        print(f"{given} not used: synthetic jobs instead")
+    numbers = against_floor(("workload=csv", f"workload.path={trace}"), repeats)
+    return numbers | against_peers(folder, repeats, share)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
     parser.add_argument("--trace", type=Path, default=PHILLY, help="a trace as workload=csv reads")
     parser.add_argument("--quick", action="store_true", help="a twentieth of the jobs, one repeat")
+    parser.add_argument("--cliffs", action="store_true", help="only what an extra costs")
     options = parser.parse_args()
     repeats, share = (1, 0.05) if options.quick else (5, 1.0)
     with tempfile.TemporaryDirectory() as name:
-        folder, trace = Path(name), options.trace
-        if options.quick or not trace.is_file():
-            trace = folder / "whole.csv"
-            write_csv(trace, synthetic(int(PHILLY_JOBS * share), SERVERS * SIZE, 0.4, 1))
-            print(f"{options.trace} not used: synthetic jobs instead")
-        numbers = against_floor(("workload=csv", f"workload.path={trace}"), repeats)
-        numbers |= against_peers(folder, repeats, share)
+        folder, numbers = Path(name), dict[str, float]()
+        if not options.cliffs:
+            numbers |= of_policies(folder, options.trace, repeats, share)
+        numbers |= of_extras(folder, repeats, share)
     for key, value in numbers.items():
         print(f"{key:40} {value:12,.4g}")
     if options.json is not None:

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from terminal import error_console
 
 LINE_EVERY_S = 30.0  # where standard error is no terminal
 
@@ -44,4 +44,4 @@ def _bar() -> Progress:
         TextColumn("steps, {task.fields[last]}"),
         TimeElapsedColumn(),
     )
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    return Progress(*columns, console=error_console(), transient=True)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from compile_notice import telling_what_compiles
 from compose_once import composing_once
 from ctrl_c import came_of_ctrl_c, insisting_on_ctrl_c
 from hydra.core.hydra_config import HydraConfig
@@ -96,7 +97,12 @@ def run_main(main: Callable[[], None]) -> None:
     debug = any(os.environ.get(name, "0") not in {"", "0"} for name in TRACEBACK_WANTED)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach us as they are, not printed by Hydra
     try:
-        with insisting_on_ctrl_c(), composing_once(), skipping_finished_points():
+        with (
+            insisting_on_ctrl_c(),
+            composing_once(),
+            skipping_finished_points(),
+            telling_what_compiles(),
+        ):
             main()
     except KeyboardInterrupt:
         print(STOPPED, file=sys.stderr)

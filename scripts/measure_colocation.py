@@ -8,10 +8,9 @@ from launch import run_main, start
 from launch_errors import ConfigError
 from omegaconf import DictConfig
 from plain_rules import SEED, Rules, check_plain
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from terminal import table_console
+from terminal import error_console, table_console
 
 from interference.measuring.campaign import Campaign, measure_all
 from interference.measuring.device import Device, find_device
@@ -87,7 +86,7 @@ def _told(results: Iterable[Result], campaign: Campaign) -> Iterator[Result]:
         TextColumn("groups, {task.fields[last]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=error_console(), transient=True) as bar:
         total = campaign.repeats * len(campaign.groups)
         task = bar.add_task("measuring", total=total, last="starting")
         for result in results:

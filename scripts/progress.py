@@ -104,8 +104,8 @@ def clock_text(seconds: float) -> str:
 
 
 def _bar() -> "Progress":
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from terminal import error_console
 
     columns = (
         TextColumn("{task.description}"),
@@ -113,4 +113,4 @@ def _bar() -> "Progress":
         MofNCompleteColumn(),
         TextColumn("jobs, {task.fields[words]}"),
     )
-    return Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False)
+    return Progress(*columns, console=error_console(), transient=True, auto_refresh=False)

@@ -3,7 +3,6 @@
 import logging
 import time
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -12,6 +11,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from terminal import error_console
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class RunCount:
         """`what` is being done; `done` of the `total` runs are there already."""
         self._total, self._done, self._before = total, done, done
         self._began = self._told = time.perf_counter()
-        console = Console(stderr=True)
+        console = error_console()
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 from experiment import experiment_of
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from terminal import error_console
 from topdrl_figures import training_figure
 from topdrl_parts import Picker, picker_of, validation_jobs
 
@@ -161,7 +161,7 @@ def train(config: Mapping[str, Any], folder: Path) -> tuple[Path, float]:
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with Progress(*columns, console=error_console()) as progress:
         meter = Meter(progress)
         weights = None
         if run.resumed is not None:

@@ -14,11 +14,11 @@ import torch
 from experiment import Experiment, experiment_of, labels_of
 from launch import Launch
 from launch_build import build
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from terminal import error_console
 from training_board import Board
 
-from marl.codec.rounds import CodecRules
+from marl.codec.rules import CodecRules
 from marl.env.game import Game
 from marl.policy.build import PolicySpec, build_policy, encoder_name
 from marl.policy.pair_score import PairScorePolicy
@@ -264,7 +264,7 @@ def train(launch: Launch) -> Path:
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with Progress(*columns, console=error_console()) as progress:
         learn(run, progress, None)
     run.summarise(launch.record)
     print(f"best validation JCT {run.best_s:,.0f} s; policy in {run.folder / 'policy'}")

@@ -13,8 +13,8 @@ from launch import Launch, run_main, start
 from launch_errors import ConfigError
 from omegaconf import DictConfig
 from plain_rules import Rules, check_plain
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from terminal import error_console
 from tuning_cells import check_mix, play_cells, training_cells, validation_cells
 from tuning_files import heading_of, write_curve, write_weights
 from tuning_search import Generation, Search, new_search, resumed
@@ -57,7 +57,7 @@ def main(cfg: DictConfig) -> None:
     out = launch.folder / f"{launch.config['name']}.yaml"
     out.unlink(missing_ok=True)
     began = weights_from(scheduler_of(launch.config, None))
-    with Progress(*COLUMNS, console=Console(stderr=True)) as bar:
+    with Progress(*COLUMNS, console=error_console()) as bar:
         search = _search(launch.config, began)
         try:
             _iterate(launch, search, bar)

@@ -10,11 +10,12 @@ setting NUMBA_CACHE_LOCATOR_CLASSES (`sim.jit`).
 import hashlib
 import inspect
 import os
+import pickle
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numba import config
@@ -108,6 +109,82 @@ def reach_digest(function: FunctionType) -> str:
     _collect(function, found)
     text = "\n".join(f"{name} {found[name]}" for name in sorted(found))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def name_of(dispatcher: Dispatcher) -> str:
+    """Module and name of a compiled function."""
+    return f"{dispatcher.py_func.__module__}.{dispatcher.py_func.__qualname__}"
+
+
+def kept_in(dispatcher: Dispatcher) -> str | None:
+    """The folder in which its compiled code is kept; None: it is compiled anew in each process."""
+    folder: str | None = dispatcher.stats.cache_path
+    return folder
+
+
+def is_of_project(dispatcher: Dispatcher) -> bool:
+    """Whether this project defines it, and not a library."""
+    return _is_ours(dispatcher.py_func)
+
+
+class Reach(NamedTuple):
+    """What compiling a function takes with it."""
+
+    new: int  # functions to be compiled, itself included
+    kept: int  # compiled ones that those call: they are loaded and linked
+
+
+def reach_of(dispatcher: Dispatcher) -> Reach:
+    """How much there is to compile before this function can be called.
+
+    A function that is compiled, or kept, for arguments of other types counts as kept.
+    """
+    seen = {name_of(dispatcher)}
+    left: list[Any] = [dispatcher.py_func]
+    new, kept = 1, 0
+    while left:
+        for each in _called_by(left.pop()):
+            function: FunctionType = getattr(each, "py_func", each)
+            name = f"{function.__module__}.{function.__qualname__}"
+            if name in seen:
+                continue
+            seen.add(name)
+            if not isinstance(each, Dispatcher):
+                left.append(function)
+            elif each.signatures or _is_kept(each):
+                kept += 1
+            else:
+                new += 1
+                left.append(function)
+    return Reach(new, kept)
+
+
+def _called_by(function: FunctionType) -> Iterator[Any]:
+    """Functions of this project that `function` names, compiled ones and others."""
+    values = [value for _, value in _read_by(function)]
+    while values:
+        value = values.pop()
+        if isinstance(value, tuple):
+            values += value
+        elif isinstance(value, Dispatcher):
+            if is_of_project(value):
+                yield value
+        elif isinstance(value, FunctionType) and _is_ours(value):
+            yield value
+
+
+def _is_kept(dispatcher: Dispatcher) -> bool:
+    """Whether compiled code of it, up to date, is on disk."""
+    folder, function = kept_in(dispatcher), cast(FunctionType, dispatcher.py_func)
+    if folder is None:
+        return False
+    stem = f"{Path(function.__code__.co_filename).stem}.{function.__qualname__}-{MARK}"
+    for index in Path(folder).glob(f"{stem}.*.nbi"):
+        with index.open("rb") as stream:
+            pickle.load(stream)  # numba's version
+            stamp, kept = pickle.load(stream)
+        return bool(kept) and stamp == reach_digest(function)
+    return False
 
 
 def _collect(function: FunctionType, found: dict[str, str]) -> None:

@@ -16,6 +16,12 @@ class Recorder:
         self._rows: list[RowArray] = []
         self._gpus: list[IntArray] = []
 
+    def fork(self, state: State) -> "Recorder":
+        """A recorder with the same past that goes on with `state`."""
+        twin = Recorder(state)
+        twin._rows, twin._gpus = self._rows.copy(), self._gpus.copy()
+        return twin
+
     def flush_if_half_full(self) -> None:
         """Call between kernel calls: each writes less than half a buffer."""
         state, world = self._state, self._state.world

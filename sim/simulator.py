@@ -1,5 +1,6 @@
 """One simulated run: lets time pass, asks, checks, applies, records."""
 
+import copy
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -66,6 +67,20 @@ class Simulator:
         )
         self._recorder = Recorder(self.state)
 
+    def fork(self, into: "Simulator | None" = None) -> "Simulator":
+        """This run as it stands, to be played on by itself: neither disturbs the other.
+
+        Physics and all else that a run never changes are shared. A view, or a loop, belongs to
+        the run that it was made for. `into` is an earlier fork of this run that may be overwritten.
+        """
+        twin = copy.copy(self) if into is None else into
+        if into is None:
+            twin.state = self.state.copied(shared=State.FIXED)
+        else:
+            twin.state.overwrite(self.state, shared=State.FIXED)
+        twin._recorder = self._recorder.fork(twin.state)
+        return twin
+
     @property
     def now_s(self) -> float:
         """Simulated time."""
@@ -125,6 +140,10 @@ class Simulator:
         if verdict == STUCK:
             raise stuck(self.state, self.jobs)
         return verdict != OVER
+
+    def flush(self) -> None:
+        """Move what compiled code has logged out of its way."""
+        self._recorder.flush()
 
     def apply(self, decision: Decision) -> None:
         """Check and apply; raises InvalidDecision, after which the run cannot go on."""

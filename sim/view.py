@@ -146,6 +146,7 @@ class ClusterView:
     gpu_limit_milli: int
     known_physics: Physics
     server_type: IntArray  # (S,) catalogue row of each server's GPU type
+    state: State  # for compiled code, which reads of it what `granted` names
 
     @property
     def belief(self) -> Physics:
@@ -184,6 +185,7 @@ class ViewMaker:
         """Prepare windows on `state`."""
         self._state = state
         self._fixed = {
+            "state": state,
             "jobs": JobColumns(state=state, jobs=jobs, granted=granted),
             "topology": topology,
             "servers": np.arange(topology.num_servers),

@@ -53,10 +53,10 @@ def _free_s(tables: Tables) -> FloatArray:
     """(G,) when the last tenant of each GPU is predicted to leave, at full speed."""
     free_s = np.zeros(len(tables.gpu_server))
     for gpu in range(len(free_s)):
-        if tables.closed[tables.gpu_server[gpu]] > 0:
+        if tables.state.server[tables.gpu_server[gpu]].closed > 0:
             free_s[gpu] = NEVER_S
-        for k in range(tables.tenants[gpu]):
-            free_s[gpu] = max(free_s[gpu], left_s(tables, tables.tenant[gpu, k]))
+        for k in range(tables.state.gpu[gpu].tenants):
+            free_s[gpu] = max(free_s[gpu], left_s(tables, tables.state.tenant[gpu, k]))
     return free_s
 
 
@@ -84,7 +84,7 @@ def starts_in_s(
             for m in range(count):
                 in_s = compact_in_s(ahead, ahead.after_s, tables.num_gpus[job], m)
                 start_s[place[job], m] = in_s
-        m = tables.partition[job]
+        m = tables.state.job[job].partition
         if lined[m] < most:
             line_up(ahead, tables.num_gpus[job], left[i], m)
             lined[m] += 1

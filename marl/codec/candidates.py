@@ -17,14 +17,14 @@ MODES = 2  # a placement on empty GPUs only, or one that shares
 @kernel
 def can_join(tables: Tables, job: int, gpu: int) -> bool:
     """Whether `job` fits on `gpu` beside its tenants (none is fine)."""
-    count, asked = tables.tenants[gpu], tables.asks[job, GPU_MILLI]
-    if count >= tables.tenant.shape[1]:
+    count, asked = tables.state.gpu[gpu].tenants, tables.asks[job, GPU_MILLI]
+    if count >= tables.state.tenant.shape[1]:
         return False
-    if tables.promised_milli[gpu] + asked > tables.limit_milli:
+    if tables.state.gpu[gpu].milli + asked > tables.limit_milli:
         return False
     kind = tables.server_type[tables.gpu_server[gpu]]
     for k in range(count):
-        other = tables.tenant[gpu, k]
+        other = tables.state.tenant[gpu, k]
         if asked + tables.asks[other, GPU_MILLI] <= WHOLE_GPU_MILLI:
             continue  # they ask for parts that fit together
         if not tables.feasible[kind, tables.profile[job], tables.profile[other]]:
@@ -38,13 +38,15 @@ def usable_counts(tables: Tables, job: int, servers: IntArray, mode: int) -> Int
     counts = np.zeros(len(servers), dtype=np.int64)
     if tables.asks[job, GPU_MILLI] > tables.limit_milli:
         return counts
-    closed, asks_more = tables.closed, tables.asks[job, MORE] != 0
+    asks_more = tables.asks[job, MORE] != 0
     for i in range(len(servers)):
-        if closed[servers[i]] > 0:
+        if tables.state.server[servers[i]].closed > 0:
             continue
         first, last = tables.server_first_gpu[servers[i]], tables.server_first_gpu[servers[i] + 1]
         for gpu in range(first, last):
-            if tables.tenants[gpu] == 0 or (mode == SHARED and can_join(tables, job, gpu)):
+            if tables.state.gpu[gpu].tenants == 0 or (
+                mode == SHARED and can_join(tables, job, gpu)
+            ):
                 counts[i] += 1
         if asks_more:
             counts[i] = min(counts[i], workers_now(tables, job, servers[i]))
@@ -74,7 +76,7 @@ def _take_from(
     """
     first, last = tables.server_first_gpu[server], tables.server_first_gpu[server + 1]
     for gpu in range(first, last):
-        if left > 0 and tables.tenants[gpu] == 0 and can_join(tables, job, gpu):
+        if left > 0 and tables.state.gpu[gpu].tenants == 0 and can_join(tables, job, gpu):
             if _holds(out, 0, before, gpu):
                 continue
             out[done] = gpu
@@ -86,7 +88,7 @@ def _take_from(
     while left > 0:
         best, least = -1, np.inf
         for gpu in range(first, last):
-            if tables.tenants[gpu] == 0 or not can_join(tables, job, gpu):
+            if tables.state.gpu[gpu].tenants == 0 or not can_join(tables, job, gpu):
                 continue
             taken = _holds(out, begun, done, gpu) or _holds(out, 0, before, gpu)
             cost = np.inf if taken else joining_cost(tables, job, gpu)
@@ -129,7 +131,7 @@ def place_outwards(
     out = completed(tables, job, servers, counts, start, mode, nobody)
     if mode == SHARED:
         for gpu in out:
-            if tables.tenants[gpu] > 0:
+            if tables.state.gpu[gpu].tenants > 0:
                 return out
         return out[:0]
     return out

@@ -34,17 +34,17 @@ def _shape(tables: Tables, gpus: IntArray) -> tuple[int, int, int, int, int]:
         most = max(most, here)
         servers += not seen
         racks += not seen_rack
-        nic = max(nic, tables.nic_jobs[server])
-        uplink = max(uplink, tables.uplink_jobs[tables.server_rack[server]])
+        nic = max(nic, tables.state.server[server].nic_jobs)
+        uplink = max(uplink, tables.state.rack[tables.server_rack[server]].uplink_jobs)
     return most, servers, racks, nic, uplink
 
 
 @kernel
 def _gather(tables: Tables, job: int, gpu: int) -> int:
     """Fill the crowd with the tenants of `gpu` and `job` after them; where `job` stands."""
-    count, crowd = tables.tenants[gpu], tables.crowd
+    count, crowd = tables.state.gpu[gpu].tenants, tables.crowd
     for k in range(count):
-        other = tables.tenant[gpu, k]
+        other = tables.state.tenant[gpu, k]
         seat(crowd, k, tables.profile[other], tables.asks[other, GPU_MILLI])
     seat(crowd, count, tables.profile[job], tables.asks[job, GPU_MILLI])
     return int(count)
@@ -72,7 +72,7 @@ def _empty_left(tables: Tables, gpus: IntArray) -> int:
             taken += same
         first, last = tables.server_first_gpu[server], tables.server_first_gpu[server + 1]
         for gpu in range(first, last):
-            empty += tables.tenants[gpu] == 0
+            empty += tables.state.gpu[gpu].tenants == 0
         total += first_seen * max(empty - taken, 0)
     return total
 
@@ -88,11 +88,11 @@ def _neighbours(tables: Tables, job: int, gpus: IntArray) -> tuple[float, float,
     mine_s = left_s(tables, job)
     for gpu in gpus:
         kind = tables.server_type[tables.gpu_server[gpu]]
-        shared += tables.tenants[gpu] > 0
+        shared += tables.state.gpu[gpu].tenants > 0
         last = _gather(tables, job, gpu)
         here = slow_in(tables.slowing, kind, tables.crowd, last + 1, last)
         for k in range(last):
-            other = tables.tenant[gpu, k]
+            other = tables.state.tenant[gpu, k]
             hit = hit_of(tables.slowing, kind, tables.crowd, last + 1, k)
             victim = max(victim, hit)
             delay_s += (hit - 1.0) * min(left_s(tables, other), mine_s) / tables.num_gpus[other]

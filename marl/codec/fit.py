@@ -28,11 +28,11 @@ def _fit_asking(tables: Tables, job: int, count: int) -> Fit:
     compact = np.zeros(count, dtype=np.bool_)
     ever, now = np.zeros(servers, dtype=np.int64), np.zeros(servers, dtype=np.int64)
     for server in range(servers):
-        if tables.closed[server] > 0:
+        if tables.state.server[server].closed > 0:
             continue
         empty = 0
         for gpu in range(tables.server_first_gpu[server], tables.server_first_gpu[server + 1]):
-            empty += tables.tenants[gpu] == 0
+            empty += tables.state.gpu[gpu].tenants == 0
         ever[server] = workers_ever(tables, job, server)
         now[server] = min(empty, workers_now(tables, job, server))
     for m in range(count):
@@ -69,6 +69,6 @@ def awaits_servers(tables: Tables, servers: IntArray, jobs: IntArray) -> BoolArr
         for server in servers:
             workers = workers_ever(tables, jobs[i], server)
             ever += workers
-            up += workers if tables.closed[server] == 0 else 0
+            up += workers if tables.state.server[server].closed == 0 else 0
         awaits[i] = up < tables.num_gpus[jobs[i]] <= ever
     return awaits

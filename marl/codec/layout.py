@@ -1,11 +1,13 @@
 """Sizes of an observation and the numbering of actions."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from marl.codec.candidates import MODES
 from marl.codec.inside_graph import EDGE_FEATURES, inside_graph
+from marl.turns.actions import FORWARD, KINDS, WAIT, Sizes
 from sim.arrays import IntArray
 from sim.topology.topology import Topology
 
@@ -23,7 +25,7 @@ LINK_FEATURES = 4  # of a server: ln(Gbps / 10) / 4 of its NIC and of its rack's
 class Layout:
     """W jobs in the window, S servers, K GPUs a server, R racks, M partitions: padded sizes.
 
-    Actions: starts (w, s, mode) first, then forwards (w, m), then *wait*.
+    Actions: starts (w, s, mode) first, then forwards (w, m), then *wait* (`marl.turns.actions`).
     """
 
     window: int
@@ -33,20 +35,25 @@ class Layout:
     partitions: int
     edges: int = 0  # E inside a server, padded; 0: observations hold no links
 
-    @property
+    @cached_property
+    def sizes(self) -> Sizes:
+        """What actions run over."""
+        return Sizes(self.window, self.servers, self.partitions)
+
+    @cached_property
     def starts(self) -> int:
         """Number of start actions."""
-        return self.window * self.servers * MODES
+        return self.sizes.first(FORWARD)
 
-    @property
+    @cached_property
     def actions(self) -> int:
         """Number of actions."""
-        return self.starts + self.window * self.partitions + 1
+        return self.sizes.first(len(KINDS))
 
-    @property
+    @cached_property
     def wait(self) -> int:
         """The action *wait*, always the last."""
-        return self.actions - 1
+        return self.sizes.first(WAIT)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each observation array."""

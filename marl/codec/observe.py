@@ -101,7 +101,7 @@ def _work_ahead_h(tables: Tables, queued: IntArray, job: int, count: int) -> Flo
     for other in queued:
         work_s = left_s(tables, other)
         if other != job and work_s <= mine_s:
-            ahead[tables.partition[other]] += work_s * tables.num_gpus[other] / 3600.0
+            ahead[tables.state.job[other].partition] += work_s * tables.num_gpus[other] / 3600.0
     return ahead
 
 
@@ -182,7 +182,7 @@ def observe_agent(
         age_s = limits.now_s - tables.submit_s[job]
         old = age_s >= limits.patience_s
         overdue = overdue or (fits_compact and old)
-        hops = tables.forwards[job]
+        hops = tables.state.job[job].forwards
         job_row(tables, job, age_s, hops, w / width, legal, fits_compact, canvas.jobs[w])
         canvas.jobs[w, 14] = old
         if not limits.alone:
@@ -220,7 +220,7 @@ def observe_next_worker(
             legal = _pair_rows(tables, ahead, own, job, servers, fit.fewest[own], begun.mode,
                                begun.mode, begun.gpus, canvas.pairs[w], starts[w])  # fmt: skip
         age_s = limits.now_s - tables.submit_s[job]
-        hops = tables.forwards[job]
+        hops = tables.state.job[job].forwards
         job_row(tables, job, age_s, hops, w / width, legal, fit.compact[own], canvas.jobs[w])
         canvas.jobs[w, 14] = age_s >= limits.patience_s
     return int(canvas.action_mask.sum())

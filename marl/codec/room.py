@@ -32,9 +32,12 @@ def _limited(tables: Tables, job: int, server: int, cpu_milli: int, memory_mib: 
 @kernel
 def workers_now(tables: Tables, job: int, server: int) -> int:
     """Workers of `job` that a server could take now, were its GPUs empty; 0 while it is away."""
-    if tables.closed[server] > 0:
+    if tables.state.server[server].closed > 0:
         return 0
-    cpu_milli, memory_mib = tables.cpu_free_milli[server], tables.memory_free_mib[server]
+    cpu_milli, memory_mib = (
+        tables.state.server[server].cpu_free_milli,
+        tables.state.server[server].memory_free_mib,
+    )
     return _limited(tables, job, server, cpu_milli, memory_mib)
 
 

@@ -15,7 +15,7 @@ LEAST_S = 60.0  # shorter estimates and ages count as this: their logarithm says
 @kernel
 def left_s(tables: Tables, job: int) -> float:
     """Predicted work left, at least a minute and a share of what is done."""
-    done_s = tables.progress_s[job]
+    done_s = tables.state.job[job].seen_progress_s
     return float(max(tables.estimate_s[job] - done_s, LEAST_S, tables.rest_share * done_s))
 
 
@@ -62,21 +62,21 @@ def server_rows(
     profiles = tables.slowing.slowdown.shape[1]
     for i in range(len(servers)):
         server = servers[i]
-        if tables.closed[server] > 0:
+        if tables.state.server[server].closed > 0:
             continue
         first, last = tables.server_first_gpu[server], tables.server_first_gpu[server + 1]
         kind = tables.server_type[server]
         free, shared, longest = 0.0, 0.0, 0.0
         for gpu in range(first, last):
             row = gpus_out[i, gpu - first]
-            count = tables.tenants[gpu]
+            count = tables.state.gpu[gpu].tenants
             row[0] = 1.0
             row[1] = count / 2.0
             row[4] = count == 0
             free += count == 0
             shared += count > 1
             for k in range(count):
-                job = tables.tenant[gpu, k]
+                job = tables.state.tenant[gpu, k]
                 work = (np.log(left_s(tables, job)) - 4.0) / 4.0
                 row[2] = max(row[2], work)
                 mean = tables.slowing.slowdown[kind, tables.profile[job], :profiles].mean()
@@ -88,8 +88,8 @@ def server_rows(
         out[1] = free / size
         out[2] = shared / size
         out[3] = size / 8.0
-        out[4] = tables.nic_jobs[server] / 4.0
-        out[5] = tables.uplink_jobs[tables.server_rack[server]] / 4.0
+        out[4] = tables.state.server[server].nic_jobs / 4.0
+        out[5] = tables.state.rack[tables.server_rack[server]].uplink_jobs / 4.0
         out[6] = longest
 
 
@@ -117,7 +117,7 @@ def context_row(
     held = 0.0
     for server in servers:
         for gpu in range(tables.server_first_gpu[server], tables.server_first_gpu[server + 1]):
-            held += tables.tenants[gpu]
+            held += tables.state.gpu[gpu].tenants
     out[0] = summary.free[own] / summary.capacity[own]
     out[1] = held / summary.capacity[own]
     out[2] = np.log1p(summary.queued[own]) / 4.0

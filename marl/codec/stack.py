@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from marl.codec.rounds import Observation
+from marl.codec.rules import Observation
 
 
 def stack(observations: Sequence[Observation]) -> dict[str, torch.Tensor]:

@@ -28,37 +28,37 @@ class Summary(NamedTuple):
 @array_kernel
 def summarise(tables: Tables, queued: IntArray, running: IntArray, count: int) -> Summary:
     """Rows of all `count` partitions; a server that is away is not there."""
-    partition = tables.partition
+    jobs = tables.state.job
     rows = np.zeros((8, count))
     wanted, up, waiting, free = rows[0], rows[1], rows[2], rows[3]
     roomiest, empty, largest, asked = rows[4], rows[5], rows[6], rows[7]
     largest[:] = 1.0
     for server in range(len(tables.server_rack)):
-        if tables.closed[server] > 0:
+        if tables.state.server[server].closed > 0:
             continue
         m = tables.holds[server, PARTITION]
         size = tables.server_first_gpu[server + 1] - tables.server_first_gpu[server]
         largest[m] = max(largest[m], size)
         up[m] += size
     for server in range(len(tables.server_rack)):
-        if tables.closed[server] > 0:
+        if tables.state.server[server].closed > 0:
             continue
         m = tables.holds[server, PARTITION]
         first, last = tables.server_first_gpu[server], tables.server_first_gpu[server + 1]
         here = 0
         for gpu in range(first, last):
-            here += tables.tenants[gpu] == 0
+            here += tables.state.gpu[gpu].tenants == 0
         free[m] += here
         if here == last - first and here == largest[m]:
             empty[m] += 1
         else:
             roomiest[m] = max(roomiest[m], here)
     for job in queued:
-        wanted[partition[job]] += tables.num_gpus[job]
-        waiting[partition[job]] += 1
-        asked[partition[job]] += tables.num_gpus[job]
+        wanted[jobs[job].partition] += tables.num_gpus[job]
+        waiting[jobs[job].partition] += 1
+        asked[jobs[job].partition] += tables.num_gpus[job]
     for job in running:
-        wanted[partition[job]] += tables.num_gpus[job]
+        wanted[jobs[job].partition] += tables.num_gpus[job]
     capacity, gang = np.maximum(up, 1.0), _largest_gang(tables, queued, running)
     return Summary(wanted, up, capacity, waiting, asked, free, roomiest, empty, largest, gang)
 

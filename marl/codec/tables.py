@@ -1,12 +1,15 @@
-"""What the codec's compiled functions read: one tuple of arrays, taken from a view."""
+"""What the codec's compiled functions read: the state of a run and tables beside it."""
 
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from marl.codec.asks import asks_of, holds_of
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.handle import Handle
+from sim.kernel.layout import State
 from sim.physics.reference import compact_spread
 from sim.physics.slowing_tables import Slowing, empty_crowd
 from sim.view import ClusterView
@@ -14,26 +17,11 @@ from sim.view import ClusterView
 T = TypeVar("T", bound=np.generic)
 
 
-class Tables(NamedTuple):
-    """Windows on the cluster (they change in place) and tables that a run does not change.
+@dataclass(frozen=True, eq=False)
+class Tables(Handle):
+    """The state of a run, and tables that the run does not change."""
 
-    Compiled functions are compiled anew for each type of each array. So windows are never
-    contiguous (`_window`; their lengths say nothing), tables always are, and writable.
-    """
-
-    # Windows.
-    progress_s: FloatArray  # (J,)
-    partition: IntArray  # (J,)
-    forwards: IntArray  # (J,)
-    tenants: IntArray  # (G,)
-    tenant: IntArray  # (G, C)
-    promised_milli: IntArray  # (G,) what the tenants of a GPU ask for together
-    nic_jobs: IntArray  # (S,)
-    closed: IntArray  # (S,) 0: the server is up
-    cpu_free_milli: IntArray  # (S,)
-    memory_free_mib: IntArray  # (S,)
-    uplink_jobs: IntArray  # (R,)
-    # Tables.
+    state: State
     submit_s: FloatArray  # (J,)
     num_gpus: IntArray  # (J,)
     profile: IntArray  # (J,)
@@ -51,7 +39,6 @@ class Tables(NamedTuple):
     nic_factor: FloatArray
     uplink_factor: FloatArray
     reference_step_s: FloatArray  # (J,) predicted step, most compact, fastest type present
-    # Few arrays with columns: compiled functions are handed all of this at every call.
     asks: IntArray  # (J, 5) see `marl.codec.asks`
     holds: IntArray  # (S, 4) the same
     crowd: IntArray  # scratch of `sim.physics.slowing`
@@ -64,17 +51,7 @@ def tables_of(view: ClusterView, rest_share: float) -> Tables:
     belief, topology, jobs = view.belief, view.topology, view.jobs
     network = belief.network
     return Tables(
-        progress_s=_window(jobs.progress_s),
-        partition=_window(jobs.partition),
-        forwards=_window(jobs.forwards),
-        tenants=_window(view.tenants),
-        tenant=view.tenant,
-        promised_milli=_window(view.gpu_milli),
-        nic_jobs=_window(view.nic_jobs),
-        closed=_window(view.server_closed),
-        cpu_free_milli=_window(view.server_cpu_free_milli),
-        memory_free_mib=_window(view.server_memory_free_mib),
-        uplink_jobs=_window(view.uplink_jobs),
+        state=view.state,
         submit_s=_copy(jobs.submit_s),
         num_gpus=_copy(jobs.num_gpus),
         profile=_copy(jobs.profile),
@@ -115,13 +92,5 @@ def _reference_step_s(view: ClusterView) -> FloatArray:
     return step_s
 
 
-def _window(column: npt.NDArray[T]) -> npt.NDArray[T]:
-    """The column of a field; where there is but one row, that row twice.
-
-    numpy calls a column of one row contiguous, which would be another type.
-    """
-    return np.broadcast_to(column, 2) if len(column) == 1 else column
-
-
 def _copy(table: npt.NDArray[T]) -> npt.NDArray[T]:
-    return np.array(table, order="C")
+    return np.array(table, order="C")  # contiguous, and writable, as handles want it

@@ -1,23 +1,10 @@
 """Rewards from what partitions gather, blended between an agent's own and the team's."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-import numpy as np
-
+from marl.turns.gathering import Gathered
 from sim.arrays import FloatArray
-
-
-class Gathered(NamedTuple):
-    """What M partitions gathered since the last turn."""
-
-    delay_s: FloatArray  # (M,) seconds of delay (`marl.env.delay`)
-    progress: FloatArray  # (M,) jobs' worth of work done (`marl.env.progress`)
-
-
-def nothing_gathered(partitions: int) -> Gathered:
-    """What there is in the beginning."""
-    return Gathered(np.zeros(partitions), np.zeros(partitions))
 
 
 class Reward(Protocol):

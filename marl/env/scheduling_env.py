@@ -1,18 +1,19 @@
 """The scheduling game as a PettingZoo parallel environment: one agent a partition."""
 
+import copy
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from marl.codec.layout import Layout
-from marl.codec.rounds import CodecRules, Observation, Rounds
-from marl.env.episode import Episode
+from marl.codec.rules import CodecRules, Observation
 from marl.env.game import Game
 from marl.env.legal_actions import LegalActions
 from marl.env.reward import Reward
+from marl.turns.turns import Turns
 from sim.jobs import JobTable
 
 ROUNDS_PER_JOB = 5.2  # turns: about what an episode takes, measured in the headline setting
@@ -65,13 +66,14 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         self.max_rounds = max_rounds
         self.render_mode = None
         self._make_jobs = make_jobs
-        self._rounds = Rounds(layout=layout, rules=rules)
+        self._rules = rules
         self._rng = np.random.default_rng()
         self.possible_agents = [agent_name(m) for m in range(game.partitions)]
         self.agents: list[str] = []
         self._observation_space = _observation_space(layout)
         self._action_space = {agent: LegalActions(layout.actions) for agent in self.possible_agents}
-        self._episode: Episode | None = None
+        self.turns: Turns | None = None  # of the episode under way
+        self._steps = 0  # of it
 
     def observation_space(self, agent: str) -> spaces.Dict:
         """The same space for every agent."""
@@ -92,35 +94,43 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         """
         if seed is not None:
             self._rng = np.random.default_rng(seed)
-        self._episode = Episode(self.game, self._make_jobs(int(self._rng.integers(2**31))))
+        jobs = self._make_jobs(int(self._rng.integers(2**31)))
+        turns = Turns(self.game.simulator(jobs), self.layout, self._rules, gathers=True)
         cut_frac = (options or {}).get("cut_frac", np.inf)
-        usual = ROUNDS_PER_JOB * self._episode.num_jobs
-        self._most_rounds = int(max(1, min(self.max_rounds, cut_frac * usual)))
+        self._most_rounds = int(max(1, min(self.max_rounds, cut_frac * ROUNDS_PER_JOB * len(jobs))))
+        self.turns, self._steps = turns, 0
         self.agents = list(self.possible_agents)
-        self._rounds.restart()
-        self._episode.advance()
-        observations = self._to_next_choice(self._episode)
-        if self._episode.over:  # everybody gave up before anyone could choose
-            observations = self._named(self._rounds.observe(self._episode.view, everyone=True))
+        alive = turns.next()
+        # At the end of all things everybody gave up before anyone could choose.
+        observations = self._seen(turns) if alive else self._named(turns.seen_by_all())
         return observations, {agent: {} for agent in self.agents}
+
+    def fork(self) -> Self:
+        """This episode at this turn, and the stream of episodes after it, in a copy of its own."""
+        twin = copy.copy(self)
+        twin.turns = None if self.turns is None else self.turns.fork()
+        twin._rng, twin.agents = copy.deepcopy(self._rng), list(self.agents)
+        twin._action_space = copy.deepcopy(self._action_space)
+        return twin
 
     def step(self, actions: dict[str, int]) -> Step:
         """One turn: the agent whose turn it is acts, the others wait."""
-        episode, agents = self._episode, self.agents
-        if episode is None or not agents:
+        turns, agents = self.turns, self.agents
+        if turns is None or not agents:
             raise RuntimeError("step() was called before reset() or after the episode's end")
-        chosen = {self.possible_agents.index(agent): int(a) for agent, a in actions.items()}
-        episode.apply(self._rounds.decide(episode.view, chosen))
-        observations = self._to_next_choice(episode)
-        rewards = self.reward(episode.take())
-        over = episode.over
-        cut = not over and episode.rounds >= self._most_rounds
+        self._act(turns, actions)
+        self._steps += 1
+        alive = turns.next()
+        observations = self._seen(turns) if alive else {}
+        rewards = self.reward(turns.take())
+        over = turns.over
+        cut = not over and self._steps >= self._most_rounds
         infos: Infos = {agent: {} for agent in agents}
         if over or cut:
             self.agents = []
-            infos = {agent: {"jct_mean_s": episode.jct_mean_s()} for agent in agents}
+            infos = {agent: {"jct_mean_s": turns.jct_mean_s()} for agent in agents}
             # A last observation for everyone: RLlib needs it at a cut, and loses steps without it.
-            observations = self._named(self._rounds.observe(episode.view, everyone=True))
+            observations = self._named(turns.seen_by_all())
         return (
             observations,
             {agent: float(rewards[m]) for m, agent in enumerate(agents)},
@@ -129,19 +139,22 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
             infos,
         )
 
-    def _to_next_choice(self, episode: Episode) -> dict[str, Observation]:
-        """Let time pass until somebody has a choice; the observations there, none at the end."""
-        while True:
-            until_s = self._rounds.pause_s(episode.view)
-            if until_s is None:
-                seen = self._rounds.observe(episode.view, everyone=self._everyone)
-                if any(o["action_mask"][:-1].any() for o in seen.values()):
-                    return self._named(seen)
-            else:
-                episode.pause(until_s)
-            if not episode.advance():
-                return {}
-            self._rounds.open()
+    def _act(self, turns: Turns, actions: dict[str, int]) -> None:
+        """Carry out the action of the agent whose turn it is; all have to be legal."""
+        acting = turns.layout.wait
+        for agent, action in actions.items():
+            partition = self.possible_agents.index(agent)
+            turns.check(partition, int(action))
+            if partition == turns.agent:
+                acting = int(action)
+        if turns.agent >= 0:
+            turns.act(acting)
+
+    def _seen(self, turns: Turns) -> dict[str, Observation]:
+        """What the agent of this turn sees; with `everyone`, what all see."""
+        if self._everyone:
+            return self._named(turns.seen_by_all())
+        return self._named({turns.agent: turns.seen()})
 
     def _named(self, seen: dict[int, Observation]) -> dict[str, Observation]:
         named = {agent_name(m): observation for m, observation in seen.items()}

@@ -24,7 +24,7 @@ from ray.rllib.utils.metrics import (
     WEIGHTS_SEQ_NO,
 )
 
-from marl.codec.rounds import Observation
+from marl.codec.rules import Observation
 from marl.codec.stack import stack
 from marl.rllib.fragment import Fragment
 from marl.rllib.names import RETURN_WINDOW, SHARED, WHOLE_RETURN

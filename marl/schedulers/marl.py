@@ -6,14 +6,14 @@ import numpy as np
 import torch
 
 from marl.codec.layout import Layout, layout_for
-from marl.codec.rounds import CodecRules, Rounds
+from marl.codec.rules import NEEDS, CodecRules
 from marl.codec.stack import stack
-from marl.env.episode import NEEDS
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy, best_action
 from marl.schedulers.shipped import policy_folder
 from marl.training.lockstep import play_greedily
 from marl.training.policy_file import PolicyFileError, load_policy, read_spec
+from marl.turns.rounds import Rounds
 from sim.decision import Decision
 from sim.run import Run
 from sim.simulator import Simulator

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from marl.codec.layout import Layout, layout_for
-from marl.codec.rounds import CodecRules
+from marl.codec.rules import CodecRules
 from marl.env.game import Game
 from marl.env.reward import Reward
 from marl.env.scheduling_env import SchedulingEnv

@@ -7,7 +7,8 @@ import numpy as np
 from marl.codec.candidates import MODES
 from marl.codec.costs import SELF, VICTIM
 from marl.codec.layout import Layout
-from marl.codec.rounds import Observation
+from marl.codec.rules import Observation
+from marl.turns.actions import FORWARD, START
 
 LEGAL, COST, LEFT, COMPACT = 0, 1, 8, 9  # columns of a pair row; costs start at COST
 PLACEABLE, WORK_AHEAD = 1, 3  # columns of a forward row
@@ -38,8 +39,8 @@ class RuleTeacher:
             return self.layout.wait if mask[-1] else int(np.argmax(mask))
         job = int(able[0])
         if can_start[job]:
-            return job * self.layout.servers * MODES + int(np.argmin(starts[job]))
-        return self.layout.starts + job * self.layout.partitions + int(np.argmin(forwards[job]))
+            return self.layout.sizes.action(START, job, *divmod(int(np.argmin(starts[job])), MODES))
+        return self.layout.sizes.action(FORWARD, job, int(np.argmin(forwards[job])))
 
     def _starts(self, observation: Observation) -> np.ndarray:
         """(W, S * MODES) preference, lower first, inf where the rule does not start."""
@@ -54,6 +55,6 @@ class RuleTeacher:
     def _forwards(self, observation: Observation, mask: np.ndarray) -> np.ndarray:
         """(W, M) preference, lower first, inf where the rule does not forward."""
         rows = observation["forwards"]
-        legal = mask[self.layout.starts : -1].reshape(rows.shape[:2])
+        legal = self.layout.sizes.part(FORWARD, mask)
         able = legal & (rows[..., PLACEABLE] > 0)
         return np.where(able, rows[..., WORK_AHEAD], np.inf)

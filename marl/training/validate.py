@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from marl.codec.rounds import CodecRules
+from marl.codec.rules import CodecRules
 from marl.env.game import Game
 from marl.policy.pair_score import PairScorePolicy
 from marl.training.lockstep import play_greedily

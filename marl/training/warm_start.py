@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from marl.codec.rounds import Observation
+from marl.codec.rules import Observation
 from marl.codec.stack import stack
 from marl.env.scheduling_env import SchedulingEnv
 from marl.policy.pair_score import PairScorePolicy, best_action

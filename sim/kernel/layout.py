@@ -6,7 +6,7 @@ the column of a field.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -206,6 +206,11 @@ class PhysicsArrays(NamedTuple):
 @dataclass(frozen=True, eq=False)
 class State(Handle):
     """J jobs, G GPUs, S servers, R racks, C tenants a GPU at most."""
+
+    # What no event and no decision changes: forks of a run have it in common.
+    FIXED: ClassVar[frozenset[str]] = frozenset(
+        {"physics", "network", "fail_at_s", "children", "withdrawals", "outages"}
+    )
 
     world: RowArray  # (1,) WORLD
     job: RowArray  # (J,) JOB

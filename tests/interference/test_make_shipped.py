@@ -1,18 +1,102 @@
 """The shipped files follow from the data and hold no row of it."""
 
+import csv
+from decimal import Decimal
+from pathlib import Path
+
 import numpy as np
+import pytest
 
 from interference.make_shipped import infeasible_by_model, write_pairs, write_profiles
 from sim.physics.gavel_files import read_pairs
 from sim.physics.measured import MeasuredProfiles
 from sim.physics.shipped_files import SHIPPED_DIR, shipped_rows
 
+# Of a column's largest number. Least squares differ between processors by about 1e-16 of it; the
+# last digit of a number that is written is 1e-8 of it or more.
+ROUNDING = 1e-12
+
+HEADER = "model,batches,sync_base_bytes,sync_bytes_per_doubling,gang_ok\n"
+LM = "LM,5 10,-1.98e+07,1.18e+07,1\n"
+RECOMMENDATION = "Recommendation,512 1024,3.55e+07,6.2e-10,0\n"
+
+
+def columns(path: Path) -> dict[str, list[str]]:
+    with path.open(newline="", encoding="utf-8") as stream:
+        header, *rows = csv.reader(stream)
+    return {header[at]: [row[at] for row in rows] for at in range(len(header))}
+
+
+def numbers(texts: list[str]) -> list[float] | None:
+    try:
+        return [float(text) for text in texts]
+    except ValueError:
+        return None
+
+
+def assert_same_table(mine: Path, theirs: Path) -> None:
+    """The same columns and words in the same order; numbers are equal up to rounding."""
+    table, shipped = columns(mine), columns(theirs)
+    assert list(table) == list(shipped)
+    for name, texts in shipped.items():
+        expected, found = numbers(texts), numbers(table[name])
+        if expected is None or found is None:
+            assert table[name] == texts, f"{mine.name}: {name}"
+            continue
+        atol = ROUNDING * max(abs(value) for value in expected)
+        told = f"{mine.name}: {name}"
+        np.testing.assert_allclose(found, expected, rtol=0.0, atol=atol, err_msg=told)
+
 
 def test_regenerating_gives_the_shipped_files(real_data, tmp_path):
     write_profiles(MeasuredProfiles(data_dir=real_data), tmp_path)
     write_pairs(real_data, tmp_path)
-    for path in sorted(SHIPPED_DIR.glob("*.csv")):
-        assert (tmp_path / path.name).read_text() == path.read_text(), path.name
+    names = [path.name for path in sorted(SHIPPED_DIR.glob("*.csv"))]
+    assert names == sorted(path.name for path in tmp_path.iterdir())
+    for name in names:
+        assert_same_table(tmp_path / name, SHIPPED_DIR / name)
+
+
+def test_another_processor_gives_the_same_table(tmp_path):
+    mine, theirs = tmp_path / "mine.csv", tmp_path / "theirs.csv"
+    theirs.write_text(HEADER + LM + RECOMMENDATION)
+    mine.write_text(HEADER + LM + RECOMMENDATION.replace("6.2e-10", "-1.22e-09"))
+    assert_same_table(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        HEADER + LM.replace("1.18e+07", "1.19e+07") + RECOMMENDATION,
+        HEADER + LM + RECOMMENDATION.replace("6.2e-10", "6.2e+01"),
+        HEADER + LM + RECOMMENDATION.replace(",0", ",1"),
+        HEADER + LM.replace("5 10", "5 20") + RECOMMENDATION,
+        HEADER + RECOMMENDATION + LM,
+        HEADER + LM,
+        "\n".join(line.rpartition(",")[0] for line in (HEADER + LM + RECOMMENDATION).splitlines()),
+        (HEADER + LM + RECOMMENDATION).replace("batches", "batch"),
+    ],
+    ids=["coefficient", "of_nothing", "flag", "word", "order", "row", "column", "header"],
+)
+def test_a_wrong_table_is_noticed(tmp_path, wrong):
+    mine, theirs = tmp_path / "mine.csv", tmp_path / "theirs.csv"
+    theirs.write_text(HEADER + LM + RECOMMENDATION)
+    mine.write_text(wrong)
+    with pytest.raises(AssertionError):
+        assert_same_table(mine, theirs)
+
+
+def test_every_last_digit_of_the_shipped_numbers_counts():
+    """The smallest change of a number that can be written is more than rounding."""
+    for path in SHIPPED_DIR.glob("*.csv"):
+        for name, texts in columns(path).items():
+            values = numbers(texts)
+            if values is None:
+                continue
+            steps = [10.0 ** Decimal(text).as_tuple().exponent for text in texts]
+            noise = ROUNDING * max(abs(value) for value in values)
+            told = [t for t, step in zip(texts, steps, strict=True) if step <= 10.0 * noise]
+            assert told == (["6.2e-10"] if name == "sync_bytes_per_doubling" else []), path.name
 
 
 def test_shipped_pairs_are_not_the_measured_ones(real_data):

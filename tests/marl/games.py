@@ -10,7 +10,7 @@ import torch
 import yaml
 
 from marl.codec.layout import layout_for
-from marl.codec.rounds import CodecRules, Observation
+from marl.codec.rules import CodecRules, Observation
 from marl.env.game import Game
 from marl.env.reward import DelayReward, Reward
 from marl.env.scheduling_env import SchedulingEnv

@@ -1,6 +1,5 @@
 """Random legal games round by round, with what every agent saw."""
 
-import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -8,9 +7,9 @@ import numpy as np
 
 from marl.codec.candidates import MODES
 from marl.codec.layout import layout_for
-from marl.codec.rounds import CodecRules, Observation, Rounds
-from marl.env.episode import NEEDS
+from marl.codec.rules import NEEDS, CodecRules, Observation
 from marl.env.game import Game
+from marl.turns.rounds import Rounds
 from sim.decision import Decision
 from sim.jobs import JobTable
 from sim.simulator import Simulator
@@ -123,7 +122,6 @@ def forwards_of(now: Round, agent: int) -> np.ndarray:
 
 def tried(simulator: Simulator, decision: Decision) -> Simulator:
     """A copy of the run in which the decision was applied; raises if it is not accepted."""
-    trial = copy.copy(simulator)
-    trial.state = copy.deepcopy(simulator.state)
+    trial = simulator.fork()
     trial.apply(decision)
     return trial

@@ -9,7 +9,7 @@ import pytest
 import torch
 import yaml
 
-from marl.codec.rounds import Observation
+from marl.codec.rules import Observation
 from marl.codec.stack import stack
 from marl.policy.build import ENCODERS, PolicySpec, build_policy, encoder_name
 from marl.training.plan import without_interference

@@ -9,10 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from marl.codec.candidates import MODES
-from marl.codec.rounds import CodecRules, Observation
+from marl.codec.rules import NEEDS, CodecRules, Observation
 from marl.env.game import Game
 from marl.env.scheduling_env import SchedulingEnv
 from marl.rllib.adapter import RllibSchedulingEnv
+from marl.turns.playing import fill_window
 from sim.errors import SimulationError
 from sim.event_log import Kind
 from sim.jobs import JobTable
@@ -200,7 +201,7 @@ def life_env(case: Case, everyone: bool, patience_s: float) -> SchedulingEnv:
 
 def owed_s(env: SchedulingEnv) -> float:
     """All delay of a finished episode, from its log and its jobs alone."""
-    simulator = env._episode._simulator
+    simulator = env.turns.simulator
     run, row = simulator.outcome("env", 0, 0.0, 0.0), simulator.state.job
     parents_s = [_parents_done_s(run, job) for job in range(len(run.jobs))]
     since_s = np.maximum(run.jobs.submit_s, parents_s)
@@ -213,12 +214,13 @@ def nobody_could_start(env: SchedulingEnv) -> None:
 
     Behind a window full of jobs that fit nowhere others may stand; such a run ends in any case.
     """
-    view = env._episode._views.view()
+    view = env.turns.simulator.views(NEEDS).view()
     assert len(view.running) == 0
     every = list(range(view.topology.num_gpus))
     assert len(view.queued) > 0
-    for at, window in env._rounds._windows.items():
-        for job in window.tolist():
+    window = np.empty(env.layout.window, dtype=np.int64)
+    for at in range(view.num_partitions):
+        for job in window[: fill_window(env.turns.play, at, view.now_s, window)].tolist():
             gang = int(view.jobs.num_gpus[job])
             assert len(Room(view).pick(job, every, at, view.tenant.shape[1], gang)) < gang
 
@@ -248,7 +250,7 @@ def test_agents_play_any_life_by_the_rules_and_their_returns_add_up(case, everyo
         assert "forever" in str(error)
         nobody_could_start(env)
         return
-    assert env._episode.over
+    assert env.turns.over
     assert np.isfinite(total)
     assert total == pytest.approx(-owed_s(env), rel=1e-9, abs=1e-6)
 
@@ -271,7 +273,7 @@ def test_every_start_that_is_legal_is_offered_and_accepted(case: Case, seed: int
 def check_starts(now: Any, agent: int) -> None:
     """From each own server: offered if a worker fits there and the gang in the partition."""
     allowed, view = starts_of(now, agent), now.view
-    for w, job in enumerate(now.rounds._windows[agent].tolist()):
+    for w, job in enumerate(now.rounds.window.tolist()):
         for mode, most in enumerate((1, view.tenant.shape[1])):
             room, gang = Room(view), int(view.jobs.num_gpus[job])
             every = list(range(view.topology.num_gpus))
@@ -315,7 +317,7 @@ def test_time_blocked_by_parents_is_nobodys_delay():
     links = Precedence(np.array([0, 0, 1, 1]), np.array([0]), np.array([0, 0, -1]))
     env = hand_env(replace(trace, precedence=links))
     assert only_wait_if_asked(env) == pytest.approx(-(100 + 200))
-    assert env._episode.jct_mean_s() == pytest.approx((1000 + 1400 + 300) / 3)  # JCTs count it
+    assert env.turns.jct_mean_s() == pytest.approx((1000 + 1400 + 300) / 3)  # JCTs count it
 
 
 def test_lost_work_and_time_away_are_delay():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from marl.codec.rounds import CodecRules
+from marl.codec.rules import CodecRules
 from marl.codec.stack import stack
 from marl.env.scheduling_env import SchedulingEnv
 from marl.policy.build import PolicySpec, build_policy
@@ -56,7 +56,7 @@ def test_the_scheduler_decides_as_the_environment_trains(folder: Path, seed: int
     jobs = MIXED_JOBS(seed)
     env = env_of(mixed_game(), lambda _: jobs, everyone=everyone)
     greedy_episode(env, load_policy(folder, 2)[0])
-    trained = env._episode._simulator.outcome("env", 0, 0.0, 0.0)
+    trained = env.turns.simulator.outcome("env", 0, 0.0, 0.0)
     assert log_bytes(trained) == log_bytes(deployed(folder, seed))
     assert np.isfinite(trained.finish_s).all()
 

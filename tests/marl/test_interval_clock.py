@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from marl.codec.clock import IntervalClock
-from marl.codec.rounds import WORKER, CodecRules
+from marl.codec.rules import WORKER, CodecRules
 from marl.policy.build import build_policy
 from marl.schedulers.marl import MarlScheduler
 from marl.training.policy_file import PolicyFileError, load_policy, read_spec, save_policy
 from marl.training.warm_start import greedy
+from marl.turns.clock import pause_s
+from marl.turns.memory import make_memory
 from sim.simulator import simulate
 from tests.marl.games import MIXED_JOBS, RULES, env_of, game_of, loud_policy, mixed_game
 from tests.marl.test_lockstep import SPEC, events
@@ -26,8 +27,20 @@ def one_server():
     return game_of(topology, 1, physics=physics_of(topology), max_tenants=1)
 
 
+class Clock:
+    def __init__(self, interval_s: float) -> None:
+        self._memory = make_memory(
+            jobs=1, partitions=1, actions=1, window=1, largest_gang=1, running=1
+        )
+        self._interval_s = interval_s
+
+    def pause_s(self, now_s: float) -> float | None:
+        until_s = pause_s(self._memory, self._interval_s, now_s)
+        return None if np.isnan(until_s) else until_s
+
+
 def test_an_event_waits_for_the_end_of_its_interval():
-    clock = IntervalClock(10.0)
+    clock = Clock(10.0)
     assert clock.pause_s(0.0) is None  # a multiple itself
     assert clock.pause_s(3.0) == 10.0
     assert clock.pause_s(7.5) == 10.0
@@ -37,14 +50,14 @@ def test_an_event_waits_for_the_end_of_its_interval():
 
 
 def test_rounding_puts_nothing_off_twice():
-    clock = IntervalClock(0.1)
+    clock = Clock(0.1)
     due_s = clock.pause_s(0.25)
     assert due_s == 3 * 0.1  # 0.30000000000000004, which over 0.1 is above 3
     assert clock.pause_s(due_s) is None
 
 
 def test_without_an_interval_agents_always_act():
-    assert all(IntervalClock(0.0).pause_s(now_s) is None for now_s in (0.0, 0.1, 7.0))
+    assert all(Clock(0.0).pause_s(now_s) is None for now_s in (0.0, 0.1, 7.0))
 
 
 def first_legal(rules: CodecRules) -> dict[str, float]:
@@ -52,7 +65,7 @@ def first_legal(rules: CodecRules) -> dict[str, float]:
     game = one_server()
     env = env_of(game, lambda _: job_table(JOBS), rules=rules)
     observations, _ = env.reset(seed=0)
-    state = env._episode._simulator.state
+    state = env.turns.simulator.state
     while env.agents:
         chosen = {a: int(np.argmax(o["action_mask"])) for a, o in observations.items()}
         observations, *_ = env.step(chosen)
@@ -90,7 +103,7 @@ def test_lockstep_the_scheduler_and_the_environment_play_the_same(tmp_path, rule
             assert (run.start_s % rules.interval_s == 0).all()
         env = env_of(game, lambda _, jobs=jobs: jobs, rules=rules)
         observations, _ = env.reset(seed=0)
-        state = env._episode._simulator.state
+        state = env.turns.simulator.state
         while env.agents:
             observations, *_ = env.step({a: teacher(o) for a, o in observations.items()})
         np.testing.assert_array_equal(state.job["finish_s"], run.finish_s)

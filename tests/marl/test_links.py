@@ -8,12 +8,12 @@ import pytest
 
 from marl.codec.inside_graph import inside_graph
 from marl.codec.layout import Layout, layout_for
-from marl.codec.rounds import Observation, Rounds
-from marl.env.episode import NEEDS
+from marl.codec.rules import NEEDS, Observation
 from marl.env.game import Game
 from marl.policy.build import PolicySpec
 from marl.schedulers.marl import MarlScheduler
 from marl.training.policy_file import load_policy, save_policy
+from marl.turns.rounds import Rounds
 from sim.decision import Decision, Start
 from sim.outages.changes import Change
 from sim.simulator import simulate

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marl.codec.layout import layout_for
-from marl.codec.rounds import CodecRules, Rounds
-from marl.env.episode import NEEDS
+from marl.codec.rules import NEEDS, CodecRules
 from marl.env.game import Game
+from marl.turns.rounds import Rounds
 from tests.marl.games import RULES, RandomJobs, game_of, mixed_game
 from tests.marl.playing import Round, forwards_of, play, starts_of, tried
 from tests.sim.worlds import Job, cluster, job_table, physics_of

@@ -17,7 +17,7 @@ SPREAD, CONTENTION, SELF, VICTIM = 1, 2, 3, 4  # columns of a pair row
 def predicted_and_real(now: Round) -> list[tuple[int, float, float]]:
     """(mode, rate that the pair row predicts, the kernel's rate right after that start)."""
     found = []
-    tables = now.rounds._tables  # the codec's own unit of a step
+    tables = now.rounds.play(now.view).tables  # the codec's own unit of a step
     for agent, observation in now.seen.items():
         window = now.window(agent)
         for row, server, mode in np.argwhere(starts_of(now, agent)).tolist():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from marl.codec.candidates import MODES
-from marl.codec.rounds import Observation
+from marl.codec.rules import Observation
 from marl.codec.stack import stack
 from marl.policy.build import PolicySpec
 from marl.policy.pair_score import PairScorePolicy

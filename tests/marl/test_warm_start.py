@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from marl.codec.layout import Layout
-from marl.codec.rounds import Observation
+from marl.codec.rules import Observation
 from marl.policy.build import PolicySpec, build_policy
 from marl.training.spec import WarmStartSpec
 from marl.training.teacher import RuleTeacher

@@ -10,9 +10,9 @@ from pettingzoo.test import parallel_api_test, parallel_seed_test
 
 from marl.codec.candidates import MODES, SHARED
 from marl.codec.layout import layout_for
-from marl.codec.rounds import WORKER, CodecRules, Rounds
-from marl.env.episode import NEEDS
+from marl.codec.rules import NEEDS, WORKER, CodecRules
 from marl.env.game import Game
+from marl.turns.rounds import Rounds
 from sim.decision import Decision, Start
 from sim.jobs import JobTable
 from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, any_legal, env_of, game_of, mixed_game
@@ -81,14 +81,11 @@ def placements(rounds: Rounds, view, simulator) -> set[tuple[int, tuple[int, ...
     seen = rounds.observe(view, everyone=False)
     for agent, observation in seen.items():
         for action in np.flatnonzero(observation["action_mask"][: rounds.layout.starts]).tolist():
-            kept = rounds._begun, rounds._turn
-            rounds.observe(view, everyone=False)
-            for start in rounds.decide(view, {agent: action}).starts:
+            branch = rounds.fork(view)
+            for start in branch.decide(view, {agent: action}).starts:
                 found.add((start.job, tuple(sorted(start.gpus.tolist()))))
-            if rounds._begun is not None:
-                found |= placements(rounds, view, simulator)
-            rounds._begun, rounds._turn = kept
-            rounds.observe(view, everyone=False)
+            if branch.amid_gang:
+                found |= placements(branch, view, simulator)
     return found
 
 
@@ -108,7 +105,7 @@ def test_all_that_gangs_can_reach_workers_can_reach_and_the_simulator_accepts_it
         for each in (whole, rules):
             rounds = Rounds(layout=layout, rules=each)
             rounds.restart()
-            rounds._waited = set(now.rounds._waited)
+            rounds.play(now.view).memory.waited[:] = now.rounds.play(now.view).memory.waited
             reached.append(placements(rounds, now.view, now.simulator))
         assert reached[0] <= reached[1]
         more += len(reached[1]) > len(reached[0])
@@ -159,7 +156,7 @@ def test_nothing_is_earned_amid_a_gang():
         ((agent, observation),) = observations.items()
         action = any_legal(rng, observation)
         observations, rewards, *_ = env.step({agent: action})
-        if env._rounds._begun is not None:
+        if env.turns.amid_gang:
             amid += 1
             assert set(observations) == {agent}
             assert set(rewards.values()) == {0.0}

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from marl.codec.rounds import WORKER, CodecRules
+from marl.codec.rules import WORKER, CodecRules
 from marl.policy.build import PolicySpec, build_policy
 from marl.training.policy_file import save_policy
 

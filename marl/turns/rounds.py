@@ -1,0 +1,139 @@
+"""Turns for whoever sees views and hands in decisions: time and orders are another's business."""
+
+import numpy as np
+
+from marl.codec.layout import Layout
+from marl.codec.links import LinkSight
+from marl.codec.rules import CodecRules, Observation
+from marl.turns.actions import Sizes
+from marl.turns.clock import pause_s
+from marl.turns.making import blank_canvas, forked, make_play, seen_on
+from marl.turns.playing import Play, choose, find_turn, is_legal, look_at, open_epoch, own_servers
+from sim.arrays import IntArray
+from sim.decision import Decision, Forward, Start
+from sim.errors import InvalidDecision
+from sim.view import ClusterView
+
+
+class Rounds:
+    """The turns of one decision epoch after the other, until every agent waits.
+
+    The rules are those of `marl.turns.playing`; `marl.turns.turns` plays a whole run by them.
+    """
+
+    def __init__(self, *, layout: Layout, rules: CodecRules) -> None:
+        """`layout` gives the padded sizes of observations."""
+        self.layout = layout
+        self.rules = rules
+        self._play: Play | None = None
+        self._links: LinkSight | None = None
+
+    def restart(self) -> None:
+        """Forget the run: call before the first view of another."""
+        self._play = None
+
+    def open(self) -> None:
+        """A new epoch: everybody may act."""
+        if self._play is not None:
+            open_epoch(self._play)
+
+    def fork(self, view: ClusterView) -> "Rounds":
+        """The same turn in `view`, that of a fork of the run."""
+        twin = Rounds(layout=self.layout, rules=self.rules)
+        twin._play = forked(self.play(view), view.state, blank_canvas(self.layout))
+        twin._links = self._links
+        return twin
+
+    def play(self, view: ClusterView) -> Play:
+        """State, memory and canvas as compiled code takes them."""
+        if self._play is None:
+            canvas = blank_canvas(self.layout)
+            self._play = make_play(view, self.layout, self.rules, canvas, gathers=False)
+            self._links = LinkSight(view, self.layout) if self.layout.edges else None
+        return self._play
+
+    @property
+    def window(self) -> IntArray:
+        """(w,) jobs that the agent of this turn sees, in order of rows."""
+        assert self._play is not None, "nobody has observed"
+        memory = self._play.memory
+        return memory.window[: memory.turn["in_window"][0]].copy()
+
+    @property
+    def amid_gang(self) -> bool:
+        """Whether an agent has begun a gang that it has to complete."""
+        return self._play is not None and bool(self._play.memory.turn["begun"][0] > 0)
+
+    def pause_s(self, view: ClusterView) -> float | None:
+        """When agents act next, None: now. To be asked at each decision epoch, before they act."""
+        until_s = pause_s(self.play(view).memory, float(self.rules.interval_s), view.now_s)
+        return None if np.isnan(until_s) else until_s
+
+    def observe(self, view: ClusterView, everyone: bool) -> dict[int, Observation]:
+        """The observation of the agent whose turn it is, if any; of all agents if `everyone`.
+
+        An agent whose turn it is not has only *wait* in its mask.
+        """
+        play = self.play(view)
+        if everyone:
+            return see_everyone(play, self._links, view)
+        if not find_turn(play):
+            return {}
+        agent = int(play.memory.turn["agent"][0])
+        return {agent: _with_links(play, self._links, view, agent)}
+
+    def decide(self, view: ClusterView, actions: dict[int, int]) -> Decision:
+        """The decision that the agents' actions make together, on the view they were made for.
+
+        Raises:
+            InvalidDecision: if an action is not legal in the agent's last observation.
+        """
+        play = self.play(view)
+        memory = play.memory
+        for agent, action in sorted(actions.items()):
+            check(play, self.layout.sizes, agent, action)
+        acting = actions.get(int(memory.turn["agent"][0]))
+        if acting is None:
+            return Decision(again=True)
+        choose(play, acting)
+        preempts, forwards, starts = (
+            int(memory.turn[key][0]) for key in ("preempts", "forwards", "starts")
+        )
+        gpus = memory.start_gpus[: memory.start_first[starts]].copy()
+        job, partition = memory.forward[0].tolist()
+        return Decision(
+            starts=(Start(int(memory.start_job[0]), gpus),) if starts else (),
+            preempts=tuple(memory.preempt[:preempts].tolist()),
+            forwards=(Forward(job, partition),) if forwards else (),
+            again=True,
+        )
+
+
+def check(play: Play, sizes: Sizes, agent: int, action: int) -> None:
+    """Raise InvalidDecision for an action that is not legal now."""
+    if not is_legal(play, agent, action):
+        now_s = play.tables.state.world["now_s"][0]
+        raise InvalidDecision(
+            f"agent {agent}: action {action} ({sizes.told(action)}) is not legal at "
+            f"t={now_s:.1f} s; choose an action whose mask is 1"
+        )
+
+
+def see_everyone(play: Play, links: LinkSight | None, view: ClusterView) -> dict[int, Observation]:
+    """What all agents see; who has no turn has only *wait* in its mask."""
+    turn = play.memory.turn
+    turn["agent"] = -1
+    last, amid, count = int(turn["last"][0]), bool(turn["begun"][0] > 0), len(play.memory.waited)
+    seen: dict[int, Observation] = {}
+    for agent in (*range(last, count), *range(last)):
+        silent = turn["agent"][0] >= 0 or play.memory.waited[agent] != 0
+        look_at(play, agent, bool(silent or (amid and agent != last)))
+        seen[agent] = _with_links(play, links, view, agent)
+    return seen
+
+
+def _with_links(play: Play, links: LinkSight | None, view: ClusterView, agent: int) -> Observation:
+    seen = seen_on(play.canvas)
+    if links is not None:
+        seen |= links.observe(view, play.tables, own_servers(play, agent))
+    return seen

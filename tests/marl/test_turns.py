@@ -1,0 +1,251 @@
+"""The driver of turns: forks, many runs side by side, actions, what is refused."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from marl.codec.layout import layout_for
+from marl.codec.rules import WORKER, CodecRules
+from marl.env.game import Game
+from marl.env.scheduling_env import SchedulingEnv
+from marl.turns.actions import FORWARD, KINDS, START, WAIT, Sizes, decode
+from marl.turns.turns import SideBySide, Turns
+from sim.errors import InvalidDecision, SimulationError
+from sim.jobs import JobTable
+from sim.run import Run
+from tests.marl.games import (
+    MIXED_JOBS,
+    RULES,
+    RandomJobs,
+    any_legal,
+    env_of,
+    mixed_game,
+    rollout,
+)
+from tests.marl.test_links import LINKED, described, game_of
+from tests.sim.same_runs import assert_same
+from tests.sim.worlds import Job, job_table
+
+BUSY = RandomJobs(count=40, partitions=2, most_gpus=6, span_s=1500.0)
+KINDS_OF_RULES = {
+    "gangs": RULES,
+    "workers": replace(RULES, granularity=WORKER),
+    "interval": replace(RULES, interval_s=200.0),
+    "patient": replace(RULES, patience_s=300.0, only_placeable=False, rest_share=0.2),
+}
+
+
+def turns_of(game: Game, jobs: JobTable, rules: CodecRules = RULES) -> Turns:
+    layout = layout_for(game.topology, game.partition_of_server, rules.window, 0, rules.links)
+    turns = Turns(game.simulator(jobs), layout, rules, gathers=True)
+    turns.next()
+    return turns
+
+
+def play_on(turns: Turns, rng: np.random.Generator, most: float = np.inf) -> list[Any]:
+    """Random legal turns; who acted, what it did, and what was gathered until the next turn."""
+    told: list[Any] = []
+    while len(told) < most and turns.agent >= 0:
+        agent, action = turns.agent, any_legal(rng, turns.seen())
+        turns.act(action)
+        turns.next()
+        gathered = turns.take()
+        told.append((agent, action, gathered.delay_s.tolist(), gathered.progress.tolist()))
+    return told
+
+
+def ended(turns: Turns) -> Run:
+    return turns.simulator.outcome("run", turns.decisions, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("rules", KINDS_OF_RULES.values(), ids=KINDS_OF_RULES)
+@pytest.mark.parametrize("seed", range(6))
+def test_a_fork_without_a_changed_act_ends_as_the_run_does(rules: CodecRules, seed: int):
+    rng = np.random.default_rng(seed)
+    turns = turns_of(mixed_game(), BUSY(seed), rules)
+    play_on(turns, rng, most=float(rng.integers(0, 50)))
+    twin = turns.fork()
+    seen = turns.seen()
+    theirs = play_on(twin, np.random.default_rng(seed + 100))  # all of it before the run goes on
+    assert all(np.array_equal(seen[key], value) for key, value in turns.seen().items())
+    ours = play_on(turns, np.random.default_rng(seed + 100))
+    assert len(ours) > 0
+    assert ours == theirs  # agents, actions and rewards, to the last digit
+    assert_same(ended(turns), ended(twin))
+    assert turns.over and twin.over
+    assert turns.decisions == twin.decisions
+
+
+def test_a_fork_with_a_changed_act_goes_another_way():
+    turns = turns_of(mixed_game(), BUSY(1))
+    play_on(turns, np.random.default_rng(1), most=20)
+    twin, first = turns.fork(), np.flatnonzero(turns.seen()["action_mask"]).tolist()
+    assert len(first) > 1
+    turns.act(first[0])
+    twin.act(first[-1])
+    for each in (turns, twin):
+        each.next()
+        play_on(each, np.random.default_rng(2))
+    assert not np.array_equal(ended(turns).finish_s, ended(twin).finish_s)
+    assert np.isfinite(ended(twin).finish_s).all()
+
+
+def test_a_fork_of_a_fork_amid_a_gang():
+    turns = turns_of(mixed_game(), BUSY(2), KINDS_OF_RULES["workers"])
+    rng = np.random.default_rng(3)
+    while not turns.amid_gang:
+        play_on(turns, rng, most=1)
+    second = turns.fork().fork()
+    assert second.amid_gang
+    assert play_on(second, np.random.default_rng(5)) == play_on(turns, np.random.default_rng(5))
+
+
+@pytest.mark.parametrize("everyone", [True, False])
+def test_an_environment_can_be_forked_with_its_stream_of_episodes(everyone: bool):
+    def on(env: SchedulingEnv, observations: dict[str, Any]) -> list[Any]:
+        rng, told = np.random.default_rng(0), []
+        for _ in range(2):  # this episode and the next of the stream
+            while env.agents:
+                chosen = {a: any_legal(rng, o) for a, o in observations.items()}
+                observations, rewards, *_, infos = env.step(chosen)
+                told.append((chosen, rewards, infos))
+            observations, _ = env.reset()
+        return told
+
+    env = env_of(mixed_game(), BUSY, everyone=everyone)
+    rng = np.random.default_rng(4)
+    observations, _ = env.reset(seed=4)
+    for _ in range(25):
+        observations, *_ = env.step({a: any_legal(rng, o) for a, o in observations.items()})
+    twin = env.fork()
+    assert repr(on(twin, observations)) == repr(on(env, observations))
+
+
+@pytest.mark.parametrize("links", [False, True])
+def test_runs_side_by_side_are_the_runs_one_by_one(links: bool):
+    game = game_of(described(), 2) if links else mixed_game()
+    rules = LINKED if links else RULES
+    layout = layout_for(game.topology, game.partition_of_server, rules.window, 0, rules.links)
+    jobs = [replace(BUSY, count=count)(count) for count in (3, 25, 12)]  # ends differ
+    both = SideBySide.fresh([game.simulator(each) for each in jobs], layout, rules, gathers=True)
+    alone = [turns_of(game, each, rules) for each in jobs]
+    dice, single = ([np.random.default_rng(n) for n in range(3)] for _ in range(2))
+    while len(rows := both.playing) > 0:
+        seen, actions = both.seen(rows), []
+        for at, n in enumerate(rows.tolist()):
+            mine = {key: value[at] for key, value in seen.items()}
+            other = alone[n].seen()
+            assert mine.keys() == other.keys()
+            for key in mine:
+                np.testing.assert_array_equal(mine[key], other[key], key)
+            actions.append(any_legal(dice[n], mine))
+            play_on(alone[n], single[n], most=1)
+        both.act(rows, np.array(actions))
+    for run, other in zip(both.runs, alone, strict=True):
+        assert_same(ended(run), ended(other))
+
+
+def test_branches_start_at_the_turn_and_part_by_their_acts():
+    turns = turns_of(mixed_game(), BUSY(7))
+    play_on(turns, np.random.default_rng(7), most=15)
+    legal = np.flatnonzero(turns.seen()["action_mask"])
+    branches = SideBySide.branches(turns, len(legal))
+    rows = branches.playing
+    assert len(rows) == len(legal)
+    branches.act(rows, legal)
+    while len(rows := branches.playing) > 0:
+        branches.act(rows, branches.seen(rows)["action_mask"].argmax(1))
+    ends = {ended(run).finish_s.tobytes() for run in branches.runs}
+    assert len(ends) > 1
+    assert not turns.over  # where it was
+
+
+def test_branches_can_be_used_again_at_a_later_turn():
+    turns = turns_of(mixed_game(), BUSY(8))
+    rng = np.random.default_rng(8)
+    branches = SideBySide.branches(turns, 2)
+    for _ in range(4):
+        play_on(turns, rng, most=8)
+        fresh = SideBySide.branches(turns, 2)
+        for each in (branches, fresh):
+            if each is branches:
+                each.become(np.arange(2), turns)
+            while len(rows := each.playing) > 0:
+                each.act(rows, each.seen(rows)["action_mask"].argmax(1))
+        for one, other in zip(branches.runs, fresh.runs, strict=True):
+            assert_same(ended(one), ended(other))
+    elsewhere = turns_of(mixed_game(), replace(BUSY, count=7)(0))
+    with pytest.raises(ValueError, match="cannot become"):
+        elsewhere.become(turns)
+
+
+def test_many_turns_fill_the_log_many_times():
+    """Each flush of the log falls where it may: the log is that of `Simulator`'s own loop."""
+    jobs = replace(BUSY, count=300, span_s=9000.0)(0)
+    turns = turns_of(mixed_game(), jobs)
+    flushed = []
+    flush = turns.simulator.flush
+    turns.simulator.flush = lambda: (flushed.append(1), flush())[1]  # type: ignore[method-assign]
+    play_on(turns, np.random.default_rng(0))
+    run = ended(turns)
+    assert len(flushed) > 0
+    assert np.isfinite(run.finish_s).all()
+    assert (np.diff(run.log.time_s) >= 0).all()
+    assert (np.bincount(run.log.job[run.log.kind == 0], minlength=300) == 1).all()  # FINISH
+
+
+def test_numbers_of_actions_and_what_they_are_called():
+    sizes = Sizes(window=4, servers=3, partitions=2)
+    table = sizes.table()
+    assert (sizes.first(FORWARD), sizes.first(WAIT), sizes.first(len(KINDS))) == (24, 32, 33)
+    for kind in (START, FORWARD, WAIT):
+        for at in np.ndindex(*sizes.shape(kind)):
+            action = sizes.action(kind, *at)
+            assert tuple(decode(table, action)) == (kind, *at, *[0] * (3 - len(at)))
+    parts = [sizes.part(kind, np.arange(33)) for kind in (START, FORWARD, WAIT)]
+    assert [part.shape for part in parts] == [(4, 3, 2), (4, 2), ()]
+    assert parts[FORWARD][3, 1] == sizes.action(FORWARD, 3, 1)
+    assert sizes.told(sizes.action(START, 2, 1, 1)) == (
+        "start job 2 of the window from server 1 in mode 1"
+    )
+    assert sizes.told(sizes.action(FORWARD, 3, 1)) == "forward job 3 of the window to partition 1"
+    assert sizes.told(sizes.action(WAIT)) == "wait"
+    assert sizes.told(33) == "there are 33 actions"
+
+
+def test_an_illegal_action_is_refused_by_name_and_changes_nothing():
+    game, jobs = mixed_game(), BUSY(0)
+    turns, twin = turns_of(game, jobs), turns_of(game, jobs)
+    both = SideBySide.branches(turns, 1)
+    for wrong in (-1, 10**6, int(np.flatnonzero(turns.seen()["action_mask"] == 0)[0])):
+        with pytest.raises(InvalidDecision, match=rf"agent \d: action {wrong} .* is not legal at"):
+            turns.act(wrong)
+        with pytest.raises(InvalidDecision, match=rf"action {wrong} "):
+            both.act(np.array([0]), np.array([wrong]))
+    rngs = np.random.default_rng(0), np.random.default_rng(0)
+    assert play_on(turns, rngs[0]) == play_on(twin, rngs[1])
+
+
+def test_jobs_that_wait_for_ever_are_told_of():
+    turns = turns_of(mixed_game(), job_table([Job(0, 1, 10)]))
+    turns.act(0)
+    turns.next()
+    lost = turns_of(mixed_game(max_forwards=0), job_table([Job(0, 1, 10), Job(0, 16, 10)]))
+    with pytest.raises(SimulationError, match="wait forever"):
+        play_on(lost, np.random.default_rng(0))
+
+
+def test_episodes_of_an_environment_are_the_runs_of_the_driver():
+    env = env_of(mixed_game(), MIXED_JOBS)
+    played = rollout(env, lambda _, o: int(np.argmax(o["action_mask"])), 0)
+    total = sum(sum(rewards.values()) for rewards, _ in played)
+    assert env.turns is not None
+    turns = Turns(mixed_game().simulator(env.turns.simulator.jobs), env.layout, RULES, gathers=True)
+    delay_s = 0.0
+    while turns.next():
+        turns.act(int(np.argmax(turns.seen()["action_mask"])))
+    delay_s = float(turns.take().delay_s.sum())
+    assert total == pytest.approx(-delay_s / 1000.0)
+    assert_same(ended(turns), ended(env.turns))
