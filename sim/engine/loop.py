@@ -3,9 +3,15 @@
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.engine.acting import close_decision, open_decision
+from sim.engine.acting import close_decision, open_decision, place
 from sim.engine.codes import ASKED, FIXED, QUANTA, STEAL
-from sim.engine.filling import fill_listed, fill_one, note_timers, route_arrivals
+from sim.engine.filling import (
+    eligible,
+    fill_listed,
+    fill_one,
+    note_timers,
+    route_arrivals,
+)
 from sim.engine.layout import Memory
 from sim.engine.preempting import rejoin, serve
 from sim.engine.quanta import note_quantum
@@ -21,6 +27,7 @@ from sim.preempting import PreemptiveScheduler
 from sim.queueing import QueueScheduler
 from sim.view import ViewMaker
 
+FEW = 32  # jobs that wait; of more it is not tried whether anybody has room
 ASK = 6  # what `play` returns where Python has to tell keys, or to put who waits in order
 
 
@@ -45,7 +52,7 @@ def _decide(state: State, memory: Memory) -> None:
     for m in range(len(state.partition)):
         if memory.num_live[m] == 0 and rule.listed == 0:
             continue
-        if rule.preempts != 0:
+        if rule.preempts != 0 and rule.listed == 0:
             serve(state, memory, m)
             if rule.order == QUANTA and _waits(state, m):
                 note_quantum(state, memory, m)
@@ -77,7 +84,7 @@ def play(state: State, memory: Memory, until_decision: int) -> int:
             return ASK
         if game.due == 0:
             continue
-        if memory.rule[0].order == ASKED:
+        if memory.rule[0].order == ASKED and not _order_is_idle(state, memory):
             return ASK
         _decide(state, memory)
         game.due = 0
@@ -85,6 +92,24 @@ def play(state: State, memory: Memory, until_decision: int) -> int:
             return ILLEGAL
         if game.decisions >= until_decision:
             return PAUSE
+
+
+@array_kernel
+def _order_is_idle(state: State, memory: Memory) -> bool:
+    """Whether an own order would change nothing: at most one job waits in any queue, with room.
+
+    Or, without preemption, nobody who waits has any room. Then nobody has to be asked.
+    """
+    rule, count = memory.rule[0], len(state.partition)
+    if count > 1 or rule.judges_job != 0 or state.world[0].num_queued > FEW:
+        return False
+    jobs = eligible(state, 0, False)
+    if rule.preempts == 0 and rule.shrinks != 0:
+        room = 0
+        for job in jobs:
+            room += place(state, memory, 0, job)
+        return room == 0 or len(jobs) == 1
+    return len(jobs) == 1 and place(state, memory, 0, jobs[0])
 
 
 @kernel

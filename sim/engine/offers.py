@@ -23,10 +23,10 @@ def _allowed(kind: Row, where: Row, cpu_milli: int, memory_mib: int) -> int:
     most = where.last_gpu - where.first_gpu
     if where.closed > 0 or (kind.type_mask >> where.gpu_type) & 1 == 0:
         return 0
-    if kind.cpu_milli > 0:
-        most = min(most, cpu_milli // kind.cpu_milli)
-    if kind.memory_mib > 0:
-        most = min(most, memory_mib // kind.memory_mib)
+    if most * kind.cpu_milli > cpu_milli:  # multiplied first: divisions are slow, and few bind
+        most = cpu_milli // kind.cpu_milli
+    if most * kind.memory_mib > memory_mib:
+        most = memory_mib // kind.memory_mib
     return int(most)
 
 
@@ -78,6 +78,8 @@ def _cost_of(state: State, memory: Memory, number: int, gpu: int, mode: int) -> 
         full = row.tenants >= state.tenant.shape[1]
         if full or row.milli + kind.gpu_milli > state.world[0].gpu_limit_milli:
             return NO_COST
+        if row.tenants == 0:
+            return 1.0
         return _known_joining_cost(state, memory, number, gpu)
     left = WHOLE_GPU_MILLI - row.milli - kind.gpu_milli
     if row.tenants == 0:
@@ -115,25 +117,49 @@ def _clear(state: State, memory: Memory, m: int) -> None:
 
 
 @kernel
+def _offer_empty(state: State, memory: Memory, server: int, most: int) -> int:
+    """Offer the first `most` empty GPUs of a server; how many there are of these."""
+    where, count = state.server[server], 0
+    for gpu in range(where.first_gpu, where.last_gpu):
+        usable = count < most and state.rooms.gpu[gpu]
+        memory.offer.gpu[gpu] = usable
+        count += usable
+    return count
+
+
+@kernel
+def _offer_any(
+    state: State, memory: Memory, server: int, most: int, number: int, mode: int
+) -> int:  # fmt: skip
+    """Offer GPUs of a server by what they cost in this mode; how many."""
+    offer, where, count = memory.offer, state.server[server], 0
+    for gpu in range(where.first_gpu, where.last_gpu):
+        cost = _cost_of(state, memory, number, gpu, mode) if most > 0 else NO_COST
+        offer.gpu[gpu] = cost < NO_COST
+        offer.cost[gpu] = cost
+        count += cost < NO_COST
+    return _leave_cheapest(memory, where.first_gpu, where.last_gpu, count, most)
+
+
+@kernel
 def make_offer(state: State, memory: Memory, m: int, number: int, mode: int) -> None:
     """Fill `memory.offer` with what partition `m` offers a job of a kind in this mode."""
     _clear(state, memory, m)
     offer, part = memory.offer, state.partition[m]
+    whole = mode == ALONE and memory.kind[number].gpu_milli == WHOLE_GPU_MILLI
+    memory.game[0].priced = int(mode == SHARED)
     for i in range(part.first_own, part.last_own):
         server = state.own[i]
-        where, count = state.server[server], 0
         most = workers_now(state, memory, number, server)
-        for gpu in range(where.first_gpu, where.last_gpu):
-            cost = _cost_of(state, memory, number, gpu, mode) if most > 0 else NO_COST
-            offer.gpu[gpu] = cost < NO_COST
-            offer.cost[gpu] = cost
-            count += cost < NO_COST
-        count = _leave_cheapest(memory, where.first_gpu, where.last_gpu, count, most)
+        if whole:
+            count = _offer_empty(state, memory, server, most)
+        else:
+            count = _offer_any(state, memory, server, most, number, mode)
         set_usable(offer, 0, server, count)
         set_most(offer, 0, server, most_workers(state, memory, number, server))
     if mode == TIGHT and memory.kind[number].gang == 1:
         _leave_tightest(state, memory, m)
-    if mode == ALONE:
+    if mode == ALONE and not whole:
         for i in range(part.first_own, part.last_own):
             where = state.server[state.own[i]]
             for gpu in range(where.first_gpu, where.last_gpu):

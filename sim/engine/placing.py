@@ -5,6 +5,7 @@ import numpy as np
 from sim.arrays import IntArray
 from sim.engine.codes import (
     BEST_FIT,
+    CLOSEST,
     COMPACT_WAIT,
     CONSOLIDATED,
     DELAY,
@@ -195,6 +196,66 @@ def _skewed(state: State, memory: Memory, rooms: Rooms, m: int, number: int) -> 
     return _fill_in_order(state, memory, rooms, order, gang)
 
 
+@kernel
+def _racks_by_room(state: State, rooms: Rooms, m: int) -> tuple[int, int]:
+    """The rack with fewest usable GPUs but some, and the one with most; the lowest on ties."""
+    fullest, emptiest, least, most = NONE, 0, 0, 0
+    for rack in range(len(state.rack)):
+        room = 0
+        for i in range(state.partition[m].first_own, state.partition[m].last_own):
+            if state.server[state.own[i]].rack == rack:
+                room += rooms.usable[state.own[i]]
+        if room > 0 and (fullest == NONE or room < least):
+            fullest, least = rack, room
+        if room > most:
+            emptiest, most = rack, room
+    return fullest, emptiest
+
+
+@kernel
+def _seed_server(state: State, rooms: Rooms, m: int, gang: int) -> int:
+    """Where `closest` begins (`sim.placers.closest` says the rule); some GPU is usable."""
+    fullest, emptiest = _racks_by_room(state, rooms, m)
+    part, roomiest, largest = state.partition[m], NONE, 0
+    for i in range(part.first_own, part.last_own):
+        largest = max(largest, rooms.most[state.own[i]])
+    for rack in (fullest, emptiest):
+        tightest = NONE
+        for i in range(part.first_own, part.last_own):
+            server = state.own[i]
+            usable = rooms.usable[server]
+            if state.server[server].rack != rack or usable < gang:
+                continue
+            if tightest == NONE or usable < rooms.usable[tightest]:
+                tightest = server
+        if tightest != NONE and gang <= largest:
+            return tightest
+    for i in range(part.first_own, part.last_own):
+        server = state.own[i]
+        if state.server[server].rack == emptiest and (
+            roomiest == NONE or rooms.usable[server] > rooms.usable[roomiest]
+        ):
+            roomiest = server
+    return roomiest
+
+
+@kernel
+def _closest(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> None:
+    """GPUs of the seed's server, then of its rack, then any; by id."""
+    seed, at = _seed_server(state, rooms, m, gang), 0
+    for distance in range(3):
+        for i in range(state.partition[m].first_own, state.partition[m].last_own):
+            server = state.own[i]
+            where = state.server[server]
+            near = where.rack == state.server[seed].rack
+            if distance != (0 if server == seed else (1 if near else 2)):
+                continue
+            for gpu in range(where.first_gpu, where.last_gpu):
+                if at < gang and rooms.gpu[gpu]:
+                    memory.gpus[at] = gpu
+                    at += 1
+
+
 @array_kernel
 def _spread(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> None:
     servers, tenants = _own(state, m), state.gpu["tenants"]
@@ -206,13 +267,15 @@ def _spread(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> No
 @array_kernel
 def _anywhere(state: State, memory: Memory, rooms: Rooms, room: int, m: int, gang: int) -> None:
     """The placers that never wait."""
-    placer = memory.rule[0].placer
-    if placer == FIRST_FIT:
+    placer, priced = memory.rule[0].placer, memory.game[0].priced != 0
+    if placer == FIRST_FIT or (placer == LEAST_INTERFERENCE and not priced):
         _lowest_ids(state, memory, rooms, room, gang)
     elif placer == BEST_FIT:
         _best_fit(state, memory, rooms, room, gang)
     elif placer == LEAST_LOADED:
         _spread(state, memory, rooms, m, gang)
+    elif placer == CLOSEST:
+        _closest(state, memory, rooms, m, gang)
     elif placer == LEAST_INTERFERENCE:
         _cheapest(state, memory, rooms, m, gang)
     else:

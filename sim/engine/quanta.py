@@ -57,15 +57,17 @@ def _rank(state: State, memory: Memory, job: int, at: int) -> None:
 
 @kernel
 def refresh_ranks(state: State, memory: Memory) -> None:
-    """Make the ranks of all running jobs true; does nothing the second time in a decision."""
+    """Make the ranks of those true who ran as the decision began; once a decision."""
     game, now_s = memory.game[0], state.world[0].now_s
     if game.ranked_in == game.decisions:
         return
     game.ranked_in = game.decisions
     for at in range(state.world[0].num_running):
-        rank = memory.rank[at]
-        if rank.job != state.running[at] or rank.early_s <= now_s:
-            _rank(state, memory, state.running[at], at)
+        rank, job = memory.rank[at], state.running[at]
+        if rank.job == job and rank.early_s > now_s:
+            continue
+        if memory.waiter[job].started_in != game.decisions:
+            _rank(state, memory, job, at)
 
 
 @kernel

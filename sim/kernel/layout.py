@@ -209,7 +209,7 @@ class State(Handle):
 
     # What no event and no decision changes: forks of a run have it in common.
     FIXED: ClassVar[frozenset[str]] = frozenset(
-        {"physics", "network", "fail_at_s", "children", "withdrawals", "outages"}
+        {"physics", "network", "fail_at_s", "children", "withdrawals", "outages", "own"}
     )
 
     world: RowArray  # (1,) WORLD

@@ -109,6 +109,8 @@ def set_usable(rooms: Rooms, room: int, server: int, usable: int) -> None:
 @kernel
 def set_most(rooms: Rooms, room: int, server: int, most: int) -> None:
     """Server `server` of `room` could give `most` GPUs were it empty, from now on."""
+    if rooms.most[server] == most:
+        return
     rooms.sizes[room, rooms.most[server]] -= 1
     rooms.sizes[room, most] += 1
     rooms.most[server] = most

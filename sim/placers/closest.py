@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim.arrays import BoolArray, IntArray
+from sim.engine.codes import CLOSEST
 from sim.signals import Signal
 from sim.slots import Slots
 
@@ -26,6 +27,7 @@ class Closest:
 
     name = "closest"
     needs = Signal.NONE
+    engine_code = CLOSEST
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs, or None if fewer than `gang` are usable."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sim.partitioned import PartitionedScheduler
 from sim.placers.best_fit import BestFit
+from sim.placers.closest import Closest
 from sim.placers.compact_wait import CompactWait
 from sim.placers.delay import Delay
 from sim.placers.skew import Skew
@@ -77,6 +78,7 @@ PREEMPTIVE: dict[str, Make] = {
 PLAIN: dict[str, Callable[[], Placer]] = {
     **{name: make for name, make in PLACERS.items() if name != "random"},
     "best_fit": BestFit,
+    "closest": Closest,
 }
 JUDGING: dict[str, Callable[[], Placer]] = {
     "compact_wait": lambda: CompactWait(most_slowdown=1.3),
