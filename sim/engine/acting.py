@@ -28,7 +28,7 @@ def _place_alone(state: State, memory: Memory, m: int, job: int) -> bool:
     A part goes where least is left over, and opens an empty GPU only where no other has room.
     """
     number = memory.waiter[job].kind
-    memory.game[0].priced = 0
+    memory.game[0].priced, memory.game[0].whole = 0, 1
     if memory.kind[number].picky == 0:
         return choose(state, memory, state.rooms, m, m, job)
     if memory.kind[number].gpu_milli < WHOLE_GPU_MILLI:

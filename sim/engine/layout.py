@@ -48,6 +48,7 @@ GAME = np.dtype(
         ("decision_row", INT),  # row of the log at which the decision being made begins
         ("decision_gpu", INT),
         ("mixed", INT),  # the decision's rows are not in the log's order
+        ("whole", INT),  # `offer` has numbers alone: its GPUs are the first empty ones of a server
         ("priced", INT),  # what is offered differs in what it costs: GPUs to share
         ("room_of", INT),  # partition whose servers stand in `offer`; NOBODY
         ("stopped", INT),  # jobs preempted in this decision that go on waiting, linked by `left`

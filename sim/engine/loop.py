@@ -96,9 +96,10 @@ def play(state: State, memory: Memory, until_decision: int) -> int:
 
 @array_kernel
 def _order_is_idle(state: State, memory: Memory) -> bool:
-    """Whether an own order would change nothing: at most one job waits in any queue, with room.
+    """Whether an own order would change nothing: then nobody has to be asked.
 
-    Or, without preemption, nobody who waits has any room. Then nobody has to be asked.
+    That is where one job waits, with room; without preemption also where nobody has room, or one
+    job alone and the others let it pass, for what is offered only shrinks.
     """
     rule, count = memory.rule[0], len(state.partition)
     if count > 1 or rule.judges_job != 0 or state.world[0].num_queued > FEW:
@@ -108,7 +109,7 @@ def _order_is_idle(state: State, memory: Memory) -> bool:
         room = 0
         for job in jobs:
             room += place(state, memory, 0, job)
-        return room == 0 or len(jobs) == 1
+        return room == 0 or len(jobs) == 1 or (room == 1 and rule.skip_blocked != 0)
     return len(jobs) == 1 and place(state, memory, 0, jobs[0])
 
 

@@ -75,11 +75,11 @@ def _cost_of(state: State, memory: Memory, number: int, gpu: int, mode: int) -> 
     """What a GPU costs in this mode: where parts are offered, thousandths left over; or NO_COST."""
     kind, row = memory.kind[number], state.gpu[gpu]
     if mode == SHARED:
+        if row.tenants == 0 and kind.gpu_milli <= WHOLE_GPU_MILLI:
+            return 1.0
         full = row.tenants >= state.tenant.shape[1]
         if full or row.milli + kind.gpu_milli > state.world[0].gpu_limit_milli:
             return NO_COST
-        if row.tenants == 0:
-            return 1.0
         return _known_joining_cost(state, memory, number, gpu)
     left = WHOLE_GPU_MILLI - row.milli - kind.gpu_milli
     if row.tenants == 0:
@@ -117,20 +117,7 @@ def _clear(state: State, memory: Memory, m: int) -> None:
 
 
 @kernel
-def _offer_empty(state: State, memory: Memory, server: int, most: int) -> int:
-    """Offer the first `most` empty GPUs of a server; how many there are of these."""
-    where, count = state.server[server], 0
-    for gpu in range(where.first_gpu, where.last_gpu):
-        usable = count < most and state.rooms.gpu[gpu]
-        memory.offer.gpu[gpu] = usable
-        count += usable
-    return count
-
-
-@kernel
-def _offer_any(
-    state: State, memory: Memory, server: int, most: int, number: int, mode: int
-) -> int:  # fmt: skip
+def _offer_any(state: State, memory: Memory, server: int, most: int, number: int, mode: int) -> int:
     """Offer GPUs of a server by what they cost in this mode; how many."""
     offer, where, count = memory.offer, state.server[server], 0
     for gpu in range(where.first_gpu, where.last_gpu):
@@ -143,16 +130,20 @@ def _offer_any(
 
 @kernel
 def make_offer(state: State, memory: Memory, m: int, number: int, mode: int) -> None:
-    """Fill `memory.offer` with what partition `m` offers a job of a kind in this mode."""
+    """Fill `memory.offer` with what partition `m` offers a job of a kind in this mode.
+
+    Where it is empty GPUs as far as a server has cores and memory, their number alone is written:
+    which they are the state knows (`game.whole`).
+    """
     _clear(state, memory, m)
-    offer, part = memory.offer, state.partition[m]
+    offer, part, game = memory.offer, state.partition[m], memory.game[0]
     whole = mode == ALONE and memory.kind[number].gpu_milli == WHOLE_GPU_MILLI
-    memory.game[0].priced = int(mode == SHARED)
+    game.priced, game.whole = int(mode == SHARED), int(whole)
     for i in range(part.first_own, part.last_own):
         server = state.own[i]
         most = workers_now(state, memory, number, server)
         if whole:
-            count = _offer_empty(state, memory, server, most)
+            count = min(state.rooms.usable[server], most)
         else:
             count = _offer_any(state, memory, server, most, number, mode)
         set_usable(offer, 0, server, count)

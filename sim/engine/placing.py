@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.arrays import IntArray
+from sim.arrays import BoolArray, IntArray
 from sim.engine.codes import (
     BEST_FIT,
     CLOSEST,
@@ -27,16 +27,31 @@ from sim.placing.spreading import spread_out
 from sim.placing.tiers import NETWORK, first_servers, narrowest
 
 
+@array_kernel
+def _flags(state: State, memory: Memory, rooms: Rooms) -> BoolArray:
+    """(G,) the GPUs that are usable, of each server perhaps more than it may give."""
+    return state.rooms.gpu if memory.game[0].whole != 0 else rooms.gpu
+
+
 @kernel
 def _fill(state: State, memory: Memory, rooms: Rooms, server: int, wanted: int, at: int) -> int:
     """Write `wanted` usable GPUs of a server; where to write next."""
-    where = state.server[server]
-    return int(
-        fill_server(
-            rooms.gpu, state.gpu["tenants"], where.first_gpu, where.last_gpu, wanted, memory.gpus,
-            at,
-        )
-    )  # fmt: skip
+    usable, where = _flags(state, memory, rooms), state.server[server]
+    first, last, tenants = where.first_gpu, where.last_gpu, state.gpu["tenants"]
+    return int(fill_server(usable, tenants, first, last, wanted, memory.gpus, at))
+
+
+@kernel
+def _fill_by_id(
+    state: State, memory: Memory, rooms: Rooms, server: int, wanted: int, at: int
+) -> int:  # fmt: skip
+    """Write up to `wanted` usable GPUs of a server, lowest ids first; where to write next."""
+    usable, last = _flags(state, memory, rooms), at + min(wanted, rooms.usable[server])
+    for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
+        if at < last and usable[gpu]:
+            memory.gpus[at] = gpu
+            at += 1
+    return int(at)
 
 
 @kernel
@@ -55,10 +70,7 @@ def _lowest_ids(state: State, memory: Memory, rooms: Rooms, room: int, gang: int
     at, server = 0, NONE
     while at < gang:
         server = next_server(rooms, room, 0, server + 1)
-        for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
-            if at < gang and rooms.gpu[gpu]:
-                memory.gpus[at] = gpu
-                at += 1
+        at = _fill_by_id(state, memory, rooms, server, gang - at, at)
 
 
 @kernel
@@ -124,23 +136,24 @@ def _cheapest(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> 
 
 
 @array_kernel
-def _usable_by_cost(state: State, rooms: Rooms, servers: IntArray) -> Offer:
+def _usable_by_cost(state: State, memory: Memory, rooms: Rooms, servers: IntArray) -> Offer:
     """Usable GPUs by server, on each the cheapest first, then by id."""
     first = np.zeros(len(rooms.usable) + 1, dtype=np.int64)
     for server in servers:
         first[server + 1] = rooms.usable[server]
     first = np.cumsum(first)
     gpus, cost = np.empty(first[-1], dtype=np.int64), np.empty(first[-1])
+    usable, priced = _flags(state, memory, rooms), memory.game[0].priced != 0
     for server in servers:
         end = first[server]
         for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
-            if not rooms.gpu[gpu]:
+            if not usable[gpu] or end == first[server + 1]:
                 continue
-            at = end
-            while at > first[server] and cost[at - 1] > rooms.cost[gpu]:
+            at, mine = end, rooms.cost[gpu] if priced else 1.0
+            while at > first[server] and cost[at - 1] > mine:
                 gpus[at], cost[at] = gpus[at - 1], cost[at - 1]
                 at -= 1
-            gpus[at], cost[at] = gpu, rooms.cost[gpu]
+            gpus[at], cost[at] = gpu, mine
             end += 1
     return Offer(servers, rooms.usable, first, gpus, cost)
 
@@ -164,7 +177,7 @@ def _compact_wait(state: State, memory: Memory, rooms: Rooms, m: int, number: in
     for server in servers:
         all_free = all_free and rooms.usable[server] == rooms.most[server]
     limit = np.inf if all_free else memory.rule[0].most_slowdown
-    offer = _usable_by_cost(state, rooms, servers)
+    offer = _usable_by_cost(state, memory, rooms, servers)
     gpus = np.sort(cheapest_placement(gang, offer, rooms.most, site, law, least_s, limit))
     memory.gpus[: len(gpus)] = gpus
     return bool(len(gpus) == gang)
@@ -196,23 +209,21 @@ def _skewed(state: State, memory: Memory, rooms: Rooms, m: int, number: int) -> 
     return _fill_in_order(state, memory, rooms, order, gang)
 
 
-@kernel
+@array_kernel
 def _racks_by_room(state: State, rooms: Rooms, m: int) -> tuple[int, int]:
     """The rack with fewest usable GPUs but some, and the one with most; the lowest on ties."""
-    fullest, emptiest, least, most = NONE, 0, 0, 0
-    for rack in range(len(state.rack)):
-        room = 0
-        for i in range(state.partition[m].first_own, state.partition[m].last_own):
-            if state.server[state.own[i]].rack == rack:
-                room += rooms.usable[state.own[i]]
-        if room > 0 and (fullest == NONE or room < least):
-            fullest, least = rack, room
-        if room > most:
-            emptiest, most = rack, room
+    room, fullest, emptiest = np.zeros(len(state.rack), dtype=np.int64), NONE, 0
+    for i in range(state.partition[m].first_own, state.partition[m].last_own):
+        room[state.server[state.own[i]].rack] += rooms.usable[state.own[i]]
+    for rack in range(len(room)):
+        if room[rack] > 0 and (fullest == NONE or room[rack] < room[fullest]):
+            fullest = rack
+        if room[rack] > room[emptiest]:
+            emptiest = rack
     return fullest, emptiest
 
 
-@kernel
+@array_kernel
 def _seed_server(state: State, rooms: Rooms, m: int, gang: int) -> int:
     """Where `closest` begins (`sim.placers.closest` says the rule); some GPU is usable."""
     fullest, emptiest = _racks_by_room(state, rooms, m)
@@ -239,7 +250,7 @@ def _seed_server(state: State, rooms: Rooms, m: int, gang: int) -> int:
     return roomiest
 
 
-@kernel
+@array_kernel
 def _closest(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> None:
     """GPUs of the seed's server, then of its rack, then any; by id."""
     seed, at = _seed_server(state, rooms, m, gang), 0
@@ -250,17 +261,14 @@ def _closest(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> N
             near = where.rack == state.server[seed].rack
             if distance != (0 if server == seed else (1 if near else 2)):
                 continue
-            for gpu in range(where.first_gpu, where.last_gpu):
-                if at < gang and rooms.gpu[gpu]:
-                    memory.gpus[at] = gpu
-                    at += 1
+            at = _fill_by_id(state, memory, rooms, server, gang - at, at)
 
 
 @array_kernel
 def _spread(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> None:
     servers, tenants = _own(state, m), state.gpu["tenants"]
     memory.gpus[:gang] = spread_out(
-        servers, memory.first_gpu, rooms.gpu, rooms.usable, tenants, gang
+        servers, memory.first_gpu, _flags(state, memory, rooms), rooms.usable, tenants, gang
     )
 
 
