@@ -69,10 +69,8 @@ warm: warm-kernel  ## compile the simulator; the result is kept beside the sourc
 warm-kernel: setup
 	$(WARM) compiled=false
 
-warm-queues: setup
-	$(WARM) scheduler=sjf placer=compact_wait sharing=selective forwarding=steal agents.count=2
-	$(WARM) scheduler=srtf placer=first_fit
-	$(WARM) scheduler=fifo placer=first_fit
+warm-queues: setup  # one engine plays every queue scheduler, so any of them compiles it
+	$(WARM) scheduler=sjf
 	$(WARM) scheduler=marl scheduler.checkpoint=pretrained agents.count=2
 
 warm-scores: setup

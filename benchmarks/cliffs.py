@@ -22,7 +22,7 @@ from sim.preempting import PreemptiveScheduler
 from sim.queueing import QueueScheduler
 from sim.signals import Signal
 from sim.traits import ANY_TYPE, WHOLE_GPU_MILLI, Demands
-from sim.view import ClusterView
+from sim.view import ClusterView, JobColumns
 
 SEED = 5
 SIZE = 8  # GPUs of a server
@@ -55,6 +55,18 @@ class SmallestArea(QueueScheduler):
         jobs = view.jobs
         area = jobs.predicted_remaining_s[view.queued] * jobs.num_gpus[view.queued]
         return view.queued[np.argsort(area, kind="stable")]
+
+
+class SmallestAreaByKeys(QueueScheduler):
+    """The same as keys that are told once."""
+
+    order_name = "smallest_area_by_keys"
+    order_needs = Signal.PREDICTION
+
+    def keys(self, jobs: JobColumns) -> FloatArray:
+        """Predicted GPU-seconds left."""
+        area: FloatArray = jobs.predicted_remaining_s * jobs.num_gpus
+        return area
 
 
 class SmallestAreaLeft(PreemptiveScheduler):
@@ -129,6 +141,8 @@ def orders(setting: Setting) -> Iterator[tuple[str, Pair]]:
     assert isinstance(child, QueueScheduler)
     own = SmallestArea(placer=child.placer, sharing=child.sharing, skip_blocked=True)
     yield "own_order", Pair(plain, replace(plain, scheduler=own))
+    keyed = SmallestAreaByKeys(placer=child.placer, sharing=child.sharing, skip_blocked=True)
+    yield "own_keys", Pair(plain, replace(plain, scheduler=keyed))
     preempting = setting.bench("scheduler=srtf")
     pushing = SmallestAreaLeft(placer=child.placer, sharing=child.sharing)
     yield "own_preemption", Pair(preempting, replace(preempting, scheduler=pushing))

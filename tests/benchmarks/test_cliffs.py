@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = (
     "cores", "memory", "gpu_parts", "gpu_parts_shared", "gpu_types", "outage", "outage_stealing",
-    "uneven_servers", "partitions_stealing", "own_order", "own_preemption", "spjf",
+    "uneven_servers", "partitions_stealing", "own_order", "own_keys", "own_preemption", "spjf",
 )  # fmt: skip
 GROUPS = {"placer": {"packed", "random"}, "sharing": {"off"}, "forwarding": {"own"}}
 
