@@ -45,7 +45,7 @@ def _once(dispatcher: F) -> F:
     """Let compiled callers see one function where they hand it constants.
 
     numba compiles a callee anew for every constant that it is called with, and so all that it
-    calls in turn: a quarter of what compiling `sim.walk` took (55 CPU seconds, 40 without).
+    calls in turn.
     """
     given = getattr(dispatcher, "get_call_template", None)
     if given is not None:  # else compilation is switched off

@@ -30,13 +30,13 @@ def _place_alone(state: State, memory: Memory, m: int, job: int) -> bool:
     number = memory.waiter[job].kind
     memory.game[0].priced, memory.game[0].whole = 0, 1
     if memory.kind[number].picky == 0:
-        return choose(state, memory, state.rooms, m, m, job)
+        return choose(state, memory, 1, m, job)
     if memory.kind[number].gpu_milli < WHOLE_GPU_MILLI:
         make_offer(state, memory, m, number, TIGHT)
-        if choose(state, memory, memory.offer, 0, m, job):
+        if choose(state, memory, 0, m, job):
             return True
     make_offer(state, memory, m, number, ALONE)
-    return choose(state, memory, memory.offer, 0, m, job)
+    return choose(state, memory, 0, m, job)
 
 
 @array_kernel
@@ -48,7 +48,7 @@ def place(state: State, memory: Memory, m: int, job: int) -> bool:
     if sharing == NEVER:
         return False
     make_offer(state, memory, m, memory.waiter[job].kind, SHARED)
-    return choose(state, memory, memory.offer, 0, m, job)
+    return choose(state, memory, 0, m, job)
 
 
 @kernel

@@ -6,21 +6,34 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.engine import codes
+from sim.engine.acting import place, start
 from sim.engine.codes import NEVER, OWN_ONLY
+from sim.engine.filling import fill, fill_by_list, route_arrivals
 from sim.engine.layout import (
+    FILL,
     GAME,
+    IDLE,
+    JUDGE,
     KIND,
     LIMIT,
     NOBODY,
+    PLACE,
+    QUANTUM,
     QUEUE,
     RANK,
+    ROUTE,
     RULE,
+    SERVE,
+    START,
     TRIED,
     WAITER,
     Belief,
     Memory,
 )
-from sim.engine.loop import EngineLoop, keys_of
+from sim.engine.loop import EngineLoop, keys_of, order_is_idle
+from sim.engine.placing import RARE, place_rarely
+from sim.engine.preempting import serve
+from sim.engine.quanta import note_quantum
 from sim.forwarding.random import RandomForwarding
 from sim.kernel.layout import UNBOUNDED, RowArray, State
 from sim.kernel.rooms import make_rooms
@@ -30,6 +43,7 @@ from sim.placers.skew import Skew
 from sim.preempting import PreemptiveScheduler
 from sim.protocols import Forwarding, Placer, Scheduler, Sharing
 from sim.queueing import QueueScheduler, own_code
+from sim.routine import address_of, ask, count, tell
 from sim.signals import Signal
 from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView, ViewMaker
@@ -143,10 +157,31 @@ def engine_loop(
     memory = _memory(rule, child, state, views.view())
     if isinstance(scheduler, PartitionedScheduler):
         _draw(memory, scheduler, state, seed)
+    _link(memory, state)
     loop = EngineLoop(child=child, state=state, memory=memory, views=views)
     if rule["order"][0] == codes.FIXED:
         memory.waiter["key"] = keys_of(child, views)
     return loop
+
+
+def _link(memory: Memory, state: State) -> None:
+    """Write down where the compiled functions are that this rule calls."""
+    rule, to = memory.rule[0], memory.routine
+    to[PLACE] = address_of(place, state, memory, 2, ask)
+    to[START] = address_of(start, state, memory, 1, tell)
+    filling = fill_by_list if rule["listed"] else fill
+    if not rule["preempts"] or rule["listed"] or rule["forwarding"] == codes.STEAL:
+        to[FILL] = address_of(filling, state, memory, 2, count)
+    if rule["preempts"]:
+        to[SERVE] = address_of(serve, state, memory, 1, tell)
+    if rule["order"] == codes.QUANTA:
+        to[QUANTUM] = address_of(note_quantum, state, memory, 1, tell)
+    if rule["forwarding"] in codes.ROUTES:
+        to[ROUTE] = address_of(route_arrivals, state, memory, 0, tell)
+    if rule["placer"] in RARE:
+        to[JUDGE] = address_of(place_rarely, state, memory, 3, ask)
+    if rule["order"] == codes.ASKED:
+        to[IDLE] = address_of(order_is_idle, state, memory, 0, ask)
 
 
 def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterView) -> Memory:
@@ -167,6 +202,7 @@ def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterVi
     game = np.zeros(1, dtype=GAME)
     game["room_of"] = NOBODY
     return Memory(
+        routine=np.zeros(8, dtype=np.int64),
         rule=rule,
         game=game,
         kind=kind,

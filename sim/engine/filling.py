@@ -3,20 +3,20 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.engine.acting import forward, place, start
+from sim.engine.acting import forward
 from sim.engine.codes import (
     DELAY,
     DRAWN,
     OWN_THEN_LEAST_LOADED,
     TETRIS,
-    TO_LEAST_LOADED,
 )
-from sim.engine.layout import NOBODY, Memory
+from sim.engine.layout import NOBODY, PLACE, START, Memory
 from sim.engine.queues import drop_first, first_of, join, queue_number, take_out
 from sim.jit import array_kernel, kernel
 from sim.kernel.apply import LEGAL
 from sim.kernel.layout import State
 from sim.ranking.tetris_score import tetris_score
+from sim.routine import ask, tell
 
 
 @kernel
@@ -95,18 +95,22 @@ def first_waiting(state: State, memory: Memory, m: int, takes: bool) -> int:
 @array_kernel
 def _try(state: State, memory: Memory, m: int, job: int) -> bool:
     """Start a job in partition `m`, handed on to it if it waits elsewhere, if there is room."""
-    if not place(state, memory, m, job):
+    if not ask(memory.routine[PLACE], state, memory, m, job):
         return False
     if state.job[job].partition != m:
         forward(state, memory, job, m)
-    start(state, memory, job)
+    tell(memory.routine[START], state, memory, job)
     return True
 
 
 @array_kernel
-def fill(state: State, memory: Memory, m: int, takes: bool) -> int:
-    """Start who has room in partition `m`, in order of keys; how many."""
+def fill(state: State, memory: Memory, m: int, stealing: int) -> int:
+    """Start who has room in partition `m`, in order of keys; how many.
+
+    With `stealing` 1 of those who wait elsewhere.
+    """
     memory.game[0].pass_ += 1
+    takes = stealing != 0
     started, strict = 0, memory.rule[0].skip_blocked == 0 and not takes
     while memory.game[0].verdict == LEGAL:
         job = first_waiting(state, memory, m, takes)
@@ -115,11 +119,11 @@ def fill(state: State, memory: Memory, m: int, takes: bool) -> int:
         number, home = memory.waiter[job].kind, state.job[job].partition
         if strict and is_refused(state, memory, m, number):
             break
-        if place(state, memory, m, job):
+        if ask(memory.routine[PLACE], state, memory, m, job):
             drop_first(memory, home, queue_number(state, memory, job))
             if home != m:
                 forward(state, memory, job, m)
-            start(state, memory, job)
+            tell(memory.routine[START], state, memory, job)
             started += 1
         else:
             refuse(state, memory, m, number)
@@ -180,14 +184,14 @@ def tetris_order(state: State, memory: Memory, m: int, jobs: IntArray) -> IntArr
 
 
 @array_kernel
-def fill_one(state: State, memory: Memory, m: int, takes: bool) -> int:
-    """Start who has room in partition `m` by the rule's order; how many."""
+def fill_by_list(state: State, memory: Memory, m: int, stealing: int) -> int:
+    """As `fill`, with everybody put in order first; for rules under which a start may make room."""
+    jobs = eligible(state, m, stealing != 0)
     if memory.rule[0].order == TETRIS:
-        jobs = tetris_order(state, memory, m, eligible(state, m, takes))
-        return fill_listed(state, memory, m, jobs, takes)
-    if memory.rule[0].listed != 0:
-        return fill_listed(state, memory, m, _by_key(memory, eligible(state, m, takes)), takes)
-    return fill(state, memory, m, takes)
+        jobs = tetris_order(state, memory, m, jobs)
+    else:
+        jobs = _by_key(memory, jobs)
+    return fill_listed(state, memory, m, jobs, stealing != 0)
 
 
 @array_kernel
@@ -242,9 +246,9 @@ def _least_loaded(state: State, gang: int, home: int, wanted: IntArray) -> int:
 @array_kernel
 def route_arrivals(state: State, memory: Memory) -> None:
     """Send jobs that arrived at this instant where the rule wants them."""
-    world, rule = state.world[0], memory.rule[0].forwarding
+    world = state.world[0]
     last = world.queue_first + world.num_queued
-    if rule not in (TO_LEAST_LOADED, OWN_THEN_LEAST_LOADED, DRAWN) or world.max_forwards < 1:
+    if world.max_forwards < 1:
         return
     first = last
     while first > world.queue_first and state.job[state.queue[first - 1]].submit_s == world.now_s:
@@ -269,7 +273,7 @@ def _target(state: State, memory: Memory, job: int, wanted: IntArray) -> int:
     rule, home = memory.rule[0].forwarding, state.job[job].partition
     if rule == DRAWN:
         return int(memory.waiter[job].drawn)
-    if rule == OWN_THEN_LEAST_LOADED and place(state, memory, home, job):
+    if rule == OWN_THEN_LEAST_LOADED and ask(memory.routine[PLACE], state, memory, home, job):
         return int(home)
     return _least_loaded(state, state.job[job].num_gpus, home, wanted)
 

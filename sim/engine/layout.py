@@ -137,10 +137,15 @@ class Belief(NamedTuple):
     uplink_factor: FloatArray
 
 
+# Compiled functions called by address (`sim.routine`): their numbers in `Memory.routine`.
+PLACE, START, FILL, SERVE, QUANTUM, ROUTE, JUDGE, IDLE = range(8)
+
+
 @dataclass(frozen=True, eq=False)
 class Memory(Handle):
     """J jobs of K kinds, G GPUs, S servers, M partitions, P profiles, B the largest gang."""
 
+    routine: IntArray  # (8,) addresses, 0 for what this rule never calls
     rule: RowArray  # (1,) RULE
     game: RowArray  # (1,) GAME
     kind: RowArray  # (K,) KIND

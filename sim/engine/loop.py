@@ -3,18 +3,16 @@
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.engine.acting import close_decision, open_decision, place
+from sim.engine.acting import close_decision, open_decision
 from sim.engine.codes import ASKED, FIXED, QUANTA, STEAL
 from sim.engine.filling import (
     eligible,
     fill_listed,
-    fill_one,
     note_timers,
     route_arrivals,
 )
-from sim.engine.layout import Memory
+from sim.engine.layout import FILL, IDLE, PLACE, QUANTUM, ROUTE, SERVE, Memory
 from sim.engine.preempting import rejoin, serve
-from sim.engine.quanta import note_quantum
 from sim.engine.queues import follow, join
 from sim.errors import GpuYardError
 from sim.jit import array_kernel, kernel
@@ -25,6 +23,7 @@ from sim.kernel.log import log_half_full
 from sim.looping import Fault
 from sim.preempting import PreemptiveScheduler
 from sim.queueing import QueueScheduler
+from sim.routine import ask, count, tell
 from sim.view import ViewMaker
 
 FEW = 32  # jobs that wait; of more it is not tried whether anybody has room
@@ -46,24 +45,25 @@ def _waits(state: State, m: int) -> bool:
 @array_kernel
 def _decide(state: State, memory: Memory) -> None:
     """Partitions serve their own queues in order, then those with room take from others."""
-    rule = memory.rule[0]
+    rule, routine = memory.rule[0], memory.routine
     open_decision(state, memory)
-    route_arrivals(state, memory)
+    if routine[ROUTE] != 0:
+        tell(routine[ROUTE], state, memory)
     for m in range(len(state.partition)):
         if memory.num_live[m] == 0 and rule.listed == 0:
             continue
         if rule.preempts != 0 and rule.listed == 0:
-            serve(state, memory, m)
+            tell(routine[SERVE], state, memory, m)
             if rule.order == QUANTA and _waits(state, m):
-                note_quantum(state, memory, m)
+                tell(routine[QUANTUM], state, memory, m)
         else:
-            fill_one(state, memory, m, False)
+            count(routine[FILL], state, memory, m, 0)
     note_timers(state, memory)
     if rule.forwarding == STEAL:
         for m in range(len(state.partition)):
-            if fill_one(state, memory, m, True) > 0 and rule.order == QUANTA:
+            if count(routine[FILL], state, memory, m, 1) > 0 and rule.order == QUANTA:
                 memory.game[0].lost_wake_s = np.inf
-                note_quantum(state, memory, m)
+                tell(routine[QUANTUM], state, memory, m)
     rejoin(state, memory)
     close_decision(state, memory)
 
@@ -84,7 +84,7 @@ def play(state: State, memory: Memory, until_decision: int) -> int:
             return ASK
         if game.due == 0:
             continue
-        if memory.rule[0].order == ASKED and not _order_is_idle(state, memory):
+        if memory.rule[0].order == ASKED and not ask(memory.routine[IDLE], state, memory):
             return ASK
         _decide(state, memory)
         game.due = 0
@@ -95,22 +95,22 @@ def play(state: State, memory: Memory, until_decision: int) -> int:
 
 
 @array_kernel
-def _order_is_idle(state: State, memory: Memory) -> bool:
+def order_is_idle(state: State, memory: Memory) -> bool:
     """Whether an own order would change nothing: then nobody has to be asked.
 
     That is where one job waits, with room; without preemption also where nobody has room, or one
     job alone and the others let it pass, for what is offered only shrinks.
     """
-    rule, count = memory.rule[0], len(state.partition)
-    if count > 1 or rule.judges_job != 0 or state.world[0].num_queued > FEW:
+    rule = memory.rule[0]
+    if len(state.partition) > 1 or rule.judges_job != 0 or state.world[0].num_queued > FEW:
         return False
     jobs = eligible(state, 0, False)
     if rule.preempts == 0 and rule.shrinks != 0:
         room = 0
         for job in jobs:
-            room += place(state, memory, 0, job)
+            room += ask(memory.routine[PLACE], state, memory, 0, job)
         return room == 0 or len(jobs) == 1 or (room == 1 and rule.skip_blocked != 0)
-    return len(jobs) == 1 and place(state, memory, 0, jobs[0])
+    return len(jobs) == 1 and ask(memory.routine[PLACE], state, memory, 0, jobs[0])
 
 
 @kernel
@@ -170,14 +170,15 @@ class EngineLoop:
         """A decision whose orders are Python's; starts and preemptions are compiled."""
         state, memory, child = self._state, self._memory, self._child
         _begin_asked(state, memory)
-        route_arrivals(state, memory)
+        if memory.routine[ROUTE]:
+            route_arrivals(state, memory)
         view = self._views.view()
-        count = view.num_partitions
-        for m in range(count):
-            queue = view.queued[view.jobs.partition[view.queued] == m] if count > 1 else view.queued
+        several = view.num_partitions > 1
+        for m in range(view.num_partitions):
+            queue = view.queued[view.jobs.partition[view.queued] == m] if several else view.queued
             if len(queue) == 0:
                 continue
-            here = view.narrowed(m, queue) if count > 1 else view
+            here = view.narrowed(m, queue) if several else view
             if isinstance(child, PreemptiveScheduler):
                 jobs = np.concatenate([here.running, queue])
                 memory.waiter["key"][jobs] = child.priority(here, jobs)

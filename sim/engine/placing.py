@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.arrays import BoolArray, IntArray
+from sim.arrays import IntArray
 from sim.engine.codes import (
     BEST_FIT,
     CLOSEST,
@@ -15,7 +15,7 @@ from sim.engine.codes import (
     PACKED,
     SKEW,
 )
-from sim.engine.layout import Memory
+from sim.engine.layout import JUDGE, Memory
 from sim.jit import array_kernel, kernel
 from sim.kernel.layout import State
 from sim.kernel.rooms import NONE, Rooms, next_server, usable_in
@@ -25,18 +25,18 @@ from sim.placing.filling import fill_server
 from sim.placing.placement_search import Law, Offer, Site, cheapest_placement, least_comm_s
 from sim.placing.spreading import spread_out
 from sim.placing.tiers import NETWORK, first_servers, narrowest
+from sim.routine import ask
 
-
-@array_kernel
-def _flags(state: State, memory: Memory, rooms: Rooms) -> BoolArray:
-    """(G,) the GPUs that are usable, of each server perhaps more than it may give."""
-    return state.rooms.gpu if memory.game[0].whole != 0 else rooms.gpu
+RARE = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, DELAY, CLOSEST, SKEW)
 
 
 @kernel
 def _fill(state: State, memory: Memory, rooms: Rooms, server: int, wanted: int, at: int) -> int:
     """Write `wanted` usable GPUs of a server; where to write next."""
-    usable, where = _flags(state, memory, rooms), state.server[server]
+    usable, where = (
+        state.rooms.gpu if memory.game[0].whole != 0 else rooms.gpu,
+        state.server[server],
+    )
     first, last, tenants = where.first_gpu, where.last_gpu, state.gpu["tenants"]
     return int(fill_server(usable, tenants, first, last, wanted, memory.gpus, at))
 
@@ -46,7 +46,10 @@ def _fill_by_id(
     state: State, memory: Memory, rooms: Rooms, server: int, wanted: int, at: int
 ) -> int:  # fmt: skip
     """Write up to `wanted` usable GPUs of a server, lowest ids first; where to write next."""
-    usable, last = _flags(state, memory, rooms), at + min(wanted, rooms.usable[server])
+    usable, last = (
+        state.rooms.gpu if memory.game[0].whole != 0 else rooms.gpu,
+        at + min(wanted, rooms.usable[server]),
+    )
     for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
         if at < last and usable[gpu]:
             memory.gpus[at] = gpu
@@ -143,7 +146,10 @@ def _usable_by_cost(state: State, memory: Memory, rooms: Rooms, servers: IntArra
         first[server + 1] = rooms.usable[server]
     first = np.cumsum(first)
     gpus, cost = np.empty(first[-1], dtype=np.int64), np.empty(first[-1])
-    usable, priced = _flags(state, memory, rooms), memory.game[0].priced != 0
+    usable, priced = (
+        state.rooms.gpu if memory.game[0].whole != 0 else rooms.gpu,
+        memory.game[0].priced != 0,
+    )
     for server in servers:
         end = first[server]
         for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
@@ -268,47 +274,61 @@ def _closest(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> N
 def _spread(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> None:
     servers, tenants = _own(state, m), state.gpu["tenants"]
     memory.gpus[:gang] = spread_out(
-        servers, memory.first_gpu, _flags(state, memory, rooms), rooms.usable, tenants, gang
+        servers,
+        memory.first_gpu,
+        state.rooms.gpu if memory.game[0].whole != 0 else rooms.gpu,
+        rooms.usable,
+        tenants,
+        gang,
     )
 
 
 @array_kernel
-def _anywhere(state: State, memory: Memory, rooms: Rooms, room: int, m: int, gang: int) -> None:
-    """The placers that never wait."""
-    placer, priced = memory.rule[0].placer, memory.game[0].priced != 0
-    if placer == FIRST_FIT or (placer == LEAST_INTERFERENCE and not priced):
-        _lowest_ids(state, memory, rooms, room, gang)
-    elif placer == BEST_FIT:
-        _best_fit(state, memory, rooms, room, gang)
-    elif placer == LEAST_LOADED:
-        _spread(state, memory, rooms, m, gang)
-    elif placer == CLOSEST:
-        _closest(state, memory, rooms, m, gang)
-    elif placer == LEAST_INTERFERENCE:
-        _cheapest(state, memory, rooms, m, gang)
-    else:
-        _most_usable_first(state, memory, rooms, room, gang)
+def place_rarely(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
+    """The placers that take longest to compile: called by address, and so only where one is used.
 
-
-@array_kernel
-def choose(state: State, memory: Memory, rooms: Rooms, room: int, m: int, job: int) -> bool:
-    """Write the placer's GPUs for a job of partition `m`, in its order; False: it has to wait."""
+    `free`: 1 for the GPUs without a tenant, 0 for what is offered.
+    """
     placer, number = memory.rule[0].placer, memory.waiter[job].kind
-    gang = memory.kind[number].gang
-    if usable_in(rooms, room) < gang:
-        return False
+    rooms, gang = (state.rooms if free != 0 else memory.offer), memory.kind[number].gang
     if placer == COMPACT_WAIT:
         return _compact_wait(state, memory, rooms, m, number)
     if placer == DELAY:
         return _delayed(state, memory, rooms, m, job)
     if placer == SKEW:
         return _skewed(state, memory, rooms, m, number)
-    if placer in (CONSOLIDATED, PACKED) and fits_compactly(
+    if placer == LEAST_LOADED:
+        _spread(state, memory, rooms, m, gang)
+    elif placer == CLOSEST:
+        _closest(state, memory, rooms, m, gang)
+    else:
+        _cheapest(state, memory, rooms, m, gang)
+    return True
+
+
+@kernel
+def choose(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
+    """Write the placer's GPUs for a job of partition `m`, in its order; False: it has to wait.
+
+    `free`: 1 for the GPUs without a tenant, 0 for what is offered.
+    """
+    placer, number = memory.rule[0].placer, memory.waiter[job].kind
+    rooms, room = (state.rooms if free != 0 else memory.offer), (m if free != 0 else 0)
+    gang, priced = memory.kind[number].gang, memory.game[0].priced != 0
+    if usable_in(rooms, room) < gang:
+        return False
+    if placer == FIRST_FIT or (placer == LEAST_INTERFERENCE and not priced):
+        _lowest_ids(state, memory, rooms, room, gang)
+    elif placer in RARE:
+        return bool(ask(memory.routine[JUDGE], state, memory, free, m, job))
+    elif placer in (CONSOLIDATED, PACKED) and fits_compactly(
         rooms.tally[room], rooms.sizes[room], gang
     ):
         _compact(state, memory, rooms, room, gang)
     elif placer == CONSOLIDATED:
         return False
+    elif placer == BEST_FIT:
+        _best_fit(state, memory, rooms, room, gang)
     else:
-        _anywhere(state, memory, rooms, room, m, gang)
+        _most_usable_first(state, memory, rooms, room, gang)
     return True

@@ -7,10 +7,10 @@ even so preempts nobody. One who is preempted waits at its priority in the same 
 
 import numpy as np
 
-from sim.engine.acting import place, start, stop
+from sim.engine.acting import stop
 from sim.engine.codes import QUANTA
 from sim.engine.filling import comes_before
-from sim.engine.layout import NOBODY, Memory
+from sim.engine.layout import NOBODY, PLACE, START, Memory
 from sim.engine.quanta import rank_of, refresh_ranks, running_wait_s
 from sim.engine.queues import (
     drop_first,
@@ -25,6 +25,7 @@ from sim.jit import array_kernel, kernel
 from sim.kernel.apply import LEGAL
 from sim.kernel.layout import State
 from sim.kernel.placing import give_back, take
+from sim.routine import ask, tell
 
 
 @kernel
@@ -166,7 +167,7 @@ def _push_aside(state: State, memory: Memory, m: int, job: int) -> bool:
         rank += 1
         if victim != NOBODY:  # else it has lost its GPUs already
             _lift(state, memory, victim)
-            found = place(state, memory, m, job)
+            found = ask(memory.routine[PLACE], state, memory, m, job)
     game.stamp += 1
     if found:
         for i in range(state.job[job].num_gpus):
@@ -198,7 +199,7 @@ def _has_room(state: State, memory: Memory, m: int, job: int) -> bool:
     """Choose GPUs for `job`, preempting if need be."""
     if _is_known(state, memory, m, job):
         return False
-    if place(state, memory, m, job):
+    if ask(memory.routine[PLACE], state, memory, m, job):
         return True
     if memory.game[0].num_victims == NOBODY:
         _gather_victims(state, memory, m, memory.waiter[job].key)
@@ -226,7 +227,7 @@ def serve(state: State, memory: Memory, m: int) -> None:
         if not _limited(memory, number) and _has_room(state, memory, m, job):
             if not lost:
                 drop_first(memory, m, queue_number(state, memory, job))
-            start(state, memory, job)
+            tell(memory.routine[START], state, memory, job)
             continue
         _limit(memory, number)
         if lost:

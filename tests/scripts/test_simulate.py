@@ -21,6 +21,7 @@ def test_a_whole_trace_with_the_defaults(done, trace):
     assert jobs["finish_s"].tolist() == [10.0, 11.0, 11.0, 35.0]
     assert jobs["measured"].all()
     metrics = json.loads((outcome.folder / "metrics.json").read_text())
+    assert metrics.pop("decides") == "compiled"
     assert metrics["jobs_finished"] == 4
     assert metrics["jct_mean_s"] == (10 + 10 + 9 + 5) / 4
     assert all(value is None or isinstance(value, int | float) for value in metrics.values())
