@@ -20,7 +20,7 @@ TURN = np.dtype(
         ("last", INT),  # whose turn it was last; 0 at the beginning of an epoch
         ("in_window", INT),  # jobs that this agent sees
         ("decisions", INT),  # times that somebody was asked, or nobody had a choice, or was put off
-        # The clock (`marl.turns.clock`).
+        # The clock (`marl.turns.playing.pause_s`).
         ("due_s", FLOAT),  # when agents act next; NaN: nothing waits for it
         ("acting_s", FLOAT),  # the instant at which they act; NaN: none so far
         # A gang that has been begun, where agents place worker by worker.

@@ -17,7 +17,6 @@ from marl.codec.rows import all_left_s
 from marl.codec.summary import Summary, summarise
 from marl.codec.tables import Tables
 from marl.turns.actions import FORWARD, START, WAIT, carry_out, decode, order
-from marl.turns.clock import pause_s
 from marl.turns.gathering import gather
 from marl.turns.memory import NOBODY, Memory
 from sim.arrays import IntArray
@@ -63,6 +62,26 @@ def waiting(state: State) -> IntArray:
     """(q,) jobs that wait, ascending."""
     world = state.world[0]
     return state.queue[world.queue_first : world.queue_first + world.num_queued]
+
+
+@kernel
+def pause_s(memory: Memory, interval_s: float, now_s: float) -> float:
+    """When agents act next; NaN: now. Asked again at one instant it says the same.
+
+    That is the first multiple of the interval at or after an event, so what happens within one is
+    put off to its end, and jobs that arrive meanwhile are placed together. An interval in which
+    nothing happened is passed by. With an interval of 0 agents act at every event.
+    """
+    turn = memory.turn[0]
+    if interval_s == 0.0 or now_s == turn.acting_s:
+        return np.nan
+    if np.isnan(turn.due_s):
+        turn.due_s = np.ceil(now_s / interval_s) * interval_s
+    if now_s < turn.due_s:
+        return float(turn.due_s)
+    turn.due_s = np.nan
+    turn.acting_s = now_s
+    return np.nan
 
 
 @kernel

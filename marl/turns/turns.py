@@ -11,9 +11,8 @@ from marl.codec.links import LinkSight
 from marl.codec.observe import Canvas
 from marl.codec.rules import NEEDS, CodecRules, Observation
 from marl.turns.gathering import Gathered, take
-from marl.turns.making import blank_canvas, forked, make_play, seen_on
 from marl.turns.playing import TURN, Play, act, own_servers, play_all_on, play_on
-from marl.turns.rounds import check, see_everyone
+from marl.turns.plays import blank_canvas, check, forked, make_play, see_everyone, seen_on
 from sim.arrays import IntArray
 from sim.handle import address_of
 from sim.kernel.advance import FULL, ILLEGAL, OVER, STUCK

@@ -1,15 +1,18 @@
-"""Makes plays: one at a run's beginning, and copies of them to be played on by themselves."""
+"""Plays as Python handles them: making and forking one, checking an action, seeing what is seen."""
 
 from dataclasses import replace
 
 import numpy as np
 
 from marl.codec.layout import Layout
+from marl.codec.links import LinkSight
 from marl.codec.observe import Canvas
 from marl.codec.rules import WORKER, CodecRules, Observation
 from marl.codec.tables import Tables, tables_of
+from marl.turns.actions import Sizes
 from marl.turns.memory import make_memory
-from marl.turns.playing import Play
+from marl.turns.playing import Play, is_legal, look_at, own_servers
+from sim.errors import InvalidDecision
 from sim.kernel.layout import State
 from sim.view import ClusterView
 
@@ -70,3 +73,34 @@ def forked(play: Play, state: State, canvas: Canvas) -> Play:
 def seen_on(canvas: Canvas) -> Observation:
     """What is on the canvas, in arrays of its own."""
     return {key: value.copy() for key, value in canvas._asdict().items()}
+
+
+def check(play: Play, sizes: Sizes, agent: int, action: int) -> None:
+    """Raise InvalidDecision for an action that is not legal now."""
+    if not is_legal(play, agent, action):
+        now_s = play.tables.state.world["now_s"][0]
+        raise InvalidDecision(
+            f"agent {agent}: action {action} ({sizes.told(action)}) is not legal at "
+            f"t={now_s:.1f} s; choose an action whose mask is 1"
+        )
+
+
+def see_everyone(play: Play, links: LinkSight | None, view: ClusterView) -> dict[int, Observation]:
+    """What all agents see; who has no turn has only *wait* in its mask."""
+    turn = play.memory.turn
+    turn["agent"] = -1
+    last, amid, count = int(turn["last"][0]), bool(turn["begun"][0] > 0), len(play.memory.waited)
+    seen: dict[int, Observation] = {}
+    for agent in (*range(last, count), *range(last)):
+        silent = turn["agent"][0] >= 0 or play.memory.waited[agent] != 0
+        look_at(play, agent, bool(silent or (amid and agent != last)))
+        seen[agent] = with_links(play, links, view, agent)
+    return seen
+
+
+def with_links(play: Play, links: LinkSight | None, view: ClusterView, agent: int) -> Observation:
+    """What is on the canvas of `agent`, and of its links where `rules.links` asks for them."""
+    seen = seen_on(play.canvas)
+    if links is not None:
+        seen |= links.observe(view, play.tables, own_servers(play, agent))
+    return seen
