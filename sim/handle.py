@@ -74,6 +74,10 @@ class Handle:
         """
         _pack(self, {each.name: getattr(self, each.name) for each in fields(self)})
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles are made anew: a block says where the arrays of one handle are."""
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+
 
 class _Packed:
     """The words of a named tuple inside a handle."""
