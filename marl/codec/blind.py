@@ -2,13 +2,10 @@
 
 from marl.codec.observe import Canvas
 from marl.codec.rows import hide_others
-
-# What a forward's row says of the target: fits there now, load, shorter work ahead, waits, starts,
-# and what the job would do there.
-OF_OTHERS = [1, 2, 3, 6, 7, 8, 9, 10]
+from sim.scoring.table import FORWARD_OF_OTHERS
 
 
 def hide_peers(own: int, seen: Canvas) -> None:
     """Leave of other partitions that jobs may be sent there, and no more."""
     hide_others(own, seen.peers, seen.context)
-    seen.forwards[:, :, OF_OTHERS] = 0.0
+    seen.forwards[:, :, list(FORWARD_OF_OTHERS)] = 0.0

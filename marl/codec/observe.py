@@ -6,7 +6,7 @@ import numpy as np
 
 from marl.codec.ahead import ahead_of, starts_in_s
 from marl.codec.candidates import MODES, completed, place_outwards, still_usable
-from marl.codec.costs import CONTENTION, SELF, SERVERS, SPREAD, placement_costs
+from marl.codec.costs import placement_costs
 from marl.codec.fit import Fit, fit_of
 from marl.codec.rows import context_row, hide_others, job_row, left_s, peer_rows, server_rows
 from marl.codec.summary import Summary
@@ -22,6 +22,7 @@ from sim.linear.ahead import (
     wait_over_loss,
 )
 from sim.linear.there import effects_there
+from sim.scoring.table import OfForward, OfJob, OfPair
 
 
 class Limits(NamedTuple):
@@ -64,7 +65,7 @@ def _pair_rows(
     compact: float, first_mode: int, last_mode: int, placed: IntArray,
     pairs: FloatArray, mask: IntArray,
 ) -> bool:  # fmt: skip
-    """Fill pairs (S, MODES, PAIR_FEATURES) and mask (S * MODES,); whether any start is legal.
+    """Fill pairs (S, MODES, OfPair) and mask (S * MODES,); whether any start is legal.
 
     `placed` are GPUs of workers that have a place already; with none a start is of a whole gang.
     """
@@ -82,13 +83,15 @@ def _pair_rows(
                 continue
             any_legal = True
             row = pairs[i, mode]
-            row[0] = 1.0
-            placement_costs(tables, job, gpus, ahead.largest[own], row[1:9])
-            row[9] = row[1 + SERVERS] * 8.0 <= compact
-            slowed = row[1 + SPREAD] + row[1 + CONTENTION] + row[1 + SELF]
-            row[10] = wait_over_loss(wait_s, slowed, job_s)
-            row[11] = prolongs(ahead, gpus, job_s)
-            row[12] = holds_up(ahead, gpus, job_s, own)
+            row[OfPair.LEGAL] = 1.0
+            placement_costs(
+                tables, job, gpus, ahead.largest[own], row[OfPair.SPREAD : OfPair.COMPACT]
+            )
+            row[OfPair.COMPACT] = row[OfPair.SERVERS] * 8.0 <= compact
+            slowed = row[OfPair.SPREAD] + row[OfPair.CONTENTION] + row[OfPair.OWN_SLOWDOWN]
+            row[OfPair.WAIT_OVER_LOSS] = wait_over_loss(wait_s, slowed, job_s)
+            row[OfPair.PROLONGS] = prolongs(ahead, gpus, job_s)
+            row[OfPair.HOLDS_UP] = holds_up(ahead, gpus, job_s, own)
             mask[i * MODES + mode] = 1
     return any_legal
 
@@ -111,7 +114,7 @@ def _forward_rows(
     ahead_h: FloatArray, start_s: FloatArray, hops_left: int, only_placeable: bool,
     rows: FloatArray, mask: IntArray,
 ) -> None:  # fmt: skip
-    """Fill rows (M, FORWARD_FEATURES) and mask (M,)."""
+    """Fill rows (M, OfForward) and mask (M,)."""
     gang, job_s = tables.num_gpus[job], left_s(tables, job)
     load = summary.wanted / summary.capacity
     here_s = compact_in_s(ahead, ahead.release_s, gang, own)
@@ -121,17 +124,19 @@ def _forward_rows(
         legal = m != own and hops_left > 0 and gang <= fit.most[m]
         legal = legal and (now or stuck or not only_placeable)
         row = rows[m]
-        row[0] = legal
-        row[1] = now
-        row[2] = min(max(load[m] - load[own], -4.0), 4.0)
-        row[3] = np.log1p(ahead_h[m] / summary.capacity[m])
-        row[4] = np.log1p(ahead_h[own] / summary.capacity[own])
-        row[5] = hops_left / 3.0
+        row[OfForward.LEGAL] = legal
+        row[OfForward.PLACEABLE] = now
+        row[OfForward.LOAD_DIFFERENCE] = min(max(load[m] - load[own], -4.0), 4.0)
+        row[OfForward.WORK_AHEAD] = np.log1p(ahead_h[m] / summary.capacity[m])
+        row[OfForward.WORK_AHEAD_HERE] = np.log1p(ahead_h[own] / summary.capacity[own])
+        row[OfForward.HOPS_LEFT] = hops_left / 3.0
         there_s = compact_in_s(ahead, ahead.release_s, gang, m)
-        row[6] = wait_difference(here_s, there_s)
-        row[7] = wait_difference(start_s[own], start_s[m])
+        row[OfForward.WAIT_DIFFERENCE] = wait_difference(here_s, there_s)
+        row[OfForward.START_DIFFERENCE] = wait_difference(start_s[own], start_s[m])
         there = effects_there(ahead, gang, job_s, m)
-        row[8], row[9], row[10] = there.prolongs, there.fragments, there.puts_off
+        row[OfForward.PROLONGS] = there.prolongs
+        row[OfForward.FRAGMENTS] = there.fragments
+        row[OfForward.PUTS_OFF] = there.puts_off
         if legal:
             mask[m] = 1
 
@@ -184,7 +189,7 @@ def observe_agent(
         overdue = overdue or (fits_compact and old)
         hops = tables.forwards[job]
         job_row(tables, job, age_s, hops, w / width, legal, fits_compact, canvas.jobs[w])
-        canvas.jobs[w, 14] = old
+        canvas.jobs[w, OfJob.OLD] = old
         if not limits.alone:
             ahead_h = _work_ahead_h(tables, queued, job, len(summary.capacity))
             _forward_rows(tables, summary, ahead, fit, job, own, ahead_h, start_s[w],
@@ -222,5 +227,5 @@ def observe_next_worker(
         age_s = limits.now_s - tables.submit_s[job]
         hops = tables.forwards[job]
         job_row(tables, job, age_s, hops, w / width, legal, fit.compact[own], canvas.jobs[w])
-        canvas.jobs[w, 14] = age_s >= limits.patience_s
+        canvas.jobs[w, OfJob.OLD] = age_s >= limits.patience_s
     return int(canvas.action_mask.sum())

@@ -18,6 +18,7 @@ from marl.codec.tables import Tables, tables_of
 from sim.arrays import IntArray
 from sim.decision import Decision, Forward, Start
 from sim.errors import InvalidDecision
+from sim.scoring.table import OfForward
 from sim.view import ClusterView
 
 Observation = dict[str, npt.NDArray[np.float32 | np.int64 | np.int8]]
@@ -174,7 +175,7 @@ class Rounds:
         sends = canvas.action_mask[self.layout.starts : -1].reshape(self.rules.window, -1)
         kept = int(sends[rows].sum())
         sends[rows] = 0
-        canvas.forwards[rows, :, 0] = 0.0
+        canvas.forwards[rows, :, OfForward.LEGAL] = 0.0
         return kept
 
     def _window(self, tables: Tables, servers: IntArray, queue: IntArray, now_s: float) -> IntArray:

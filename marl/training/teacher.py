@@ -5,12 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from marl.codec.candidates import MODES
-from marl.codec.costs import SELF, VICTIM
 from marl.codec.layout import Layout
 from marl.codec.rounds import Observation
-
-LEGAL, COST, LEFT, COMPACT = 0, 1, 8, 9  # columns of a pair row; costs start at COST
-PLACEABLE, WORK_AHEAD = 1, 3  # columns of a forward row
+from sim.scoring.table import OfForward, OfPair
 
 
 @dataclass(frozen=True)
@@ -43,11 +40,12 @@ class RuleTeacher:
 
     def _starts(self, observation: Observation) -> np.ndarray:
         """(W, S * MODES) preference, lower first, inf where the rule does not start."""
-        pairs = observation["pairs"]  # (W, S, MODES, PAIR_FEATURES)
-        compact = (pairs[..., LEGAL] > 0) & (pairs[..., COMPACT] > 0)
-        speed = np.exp(-pairs[..., COST + SELF]) + np.exp(-pairs[..., COST + VICTIM])
+        pairs = observation["pairs"]  # (W, S, MODES, OfPair)
+        compact = (pairs[..., OfPair.LEGAL] > 0) & (pairs[..., OfPair.COMPACT] > 0)
+        own, victim = pairs[..., OfPair.OWN_SLOWDOWN], pairs[..., OfPair.WORST_VICTIM]
+        speed = np.exp(-own) + np.exp(-victim)
         rank = np.where(compact, 0.0, np.inf)
-        rank[..., 0] += pairs[..., 0, LEFT]
+        rank[..., 0] += pairs[..., 0, OfPair.FRAGMENTS]
         rank[..., 1] += np.where(speed[..., 1] > self.least_speed, 10.0 - speed[..., 1], np.inf)
         return rank.reshape(len(rank), -1)
 
@@ -55,5 +53,5 @@ class RuleTeacher:
         """(W, M) preference, lower first, inf where the rule does not forward."""
         rows = observation["forwards"]
         legal = mask[self.layout.starts : -1].reshape(rows.shape[:2])
-        able = legal & (rows[..., PLACEABLE] > 0)
-        return np.where(able, rows[..., WORK_AHEAD], np.inf)
+        able = legal & (rows[..., OfForward.PLACEABLE] > 0)
+        return np.where(able, rows[..., OfForward.WORK_AHEAD], np.inf)

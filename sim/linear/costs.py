@@ -5,9 +5,9 @@ import numpy as np
 from sim.jit import kernel
 from sim.linear.desk import Desk
 from sim.linear.layout import HERE
-from sim.linear.names import FRAGMENTS, OWN_SLOWDOWN, SPREAD, VICTIMS_DELAY, WORST_VICTIM
 from sim.linear.room import gather
 from sim.physics.slowing import hit_of, slow_in
+from sim.scoring.table import StartWeight
 
 LEAST_LEFT_S = 60.0  # a job that outlives its prediction counts as this far from its end
 PLAIN_LEFT_S = 3600.0  # of every job where durations are not looked at
@@ -61,11 +61,11 @@ def weigh_costs(desk: Desk, job: int, m: int) -> None:
         compute_s = max(compute_s, desk.belief.compute_s[row.profile, where.type])
         fragments += max(where.empty - where.taken, 0)
     comm_s = _comm_s(desk, row.profile)
-    x[SPREAD] = np.log((compute_s + comm_s) / row.reference_step_s)
-    x[FRAGMENTS] = fragments / desk.partition[m].largest
-    x[OWN_SLOWDOWN] = 0.0
-    x[WORST_VICTIM] = 0.0
-    x[VICTIMS_DELAY] = 0.0
+    x[StartWeight.SPREAD] = np.log((compute_s + comm_s) / row.reference_step_s)
+    x[StartWeight.FRAGMENTS] = fragments / desk.partition[m].largest
+    x[StartWeight.OWN_SLOWDOWN] = 0.0
+    x[StartWeight.WORST_VICTIM] = 0.0
+    x[StartWeight.VICTIMS_DELAY] = 0.0
     if desk.place[HERE].shared != 0:
         _weigh_neighbours(desk, job, compute_s, comm_s)
 
@@ -92,6 +92,6 @@ def _weigh_neighbours(desk: Desk, job: int, compute_s: float, comm_s: float) -> 
             held_up_s = min(left_s(desk, beside), mine_s)
             delay_s += (hit - 1.0) * held_up_s / desk.job[beside].gang
         worst_s = max(worst_s, desk.belief.compute_s[row.profile, kind] * own)
-    x[OWN_SLOWDOWN] = np.log((worst_s + comm_s) / (compute_s + comm_s))
-    x[WORST_VICTIM] = np.log(victim)
-    x[VICTIMS_DELAY] = np.log1p(delay_s / mine_s)
+    x[StartWeight.OWN_SLOWDOWN] = np.log((worst_s + comm_s) / (compute_s + comm_s))
+    x[StartWeight.WORST_VICTIM] = np.log(victim)
+    x[StartWeight.VICTIMS_DELAY] = np.log1p(delay_s / mine_s)

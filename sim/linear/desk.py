@@ -10,9 +10,10 @@ from sim.handle import Handle
 from sim.kernel.layout import RowArray
 from sim.linear.ahead import Ahead
 from sim.linear.layout import GAME, GPU, JOB, PARTITION, PLACE, RACK, SERVER, WAITING
-from sim.linear.names import FORWARD_FEATURES, START_FEATURES, looks_ahead
+from sim.linear.names import looks_ahead
 from sim.physics.reference import compact_spread
 from sim.physics.slowing_tables import Slowing, empty_crowd
+from sim.scoring.table import ForwardWeight, StartWeight
 from sim.traits import ANY_TYPE, WHOLE_GPU_MILLI
 from sim.view import ClusterView
 
@@ -131,8 +132,8 @@ def desk_of(view: ClusterView, mind: Mind) -> Desk:
         by_key=np.zeros(mind.window, dtype=np.int64),
         start_in_s=np.zeros((view.num_partitions, mind.window)),
         place=np.zeros(4, dtype=PLACE),
-        start_x=np.zeros(len(START_FEATURES)),
-        forward_x=np.zeros(len(FORWARD_FEATURES)),
+        start_x=np.zeros(len(StartWeight)),
+        forward_x=np.zeros(len(ForwardWeight)),
         start_weight=mind.start_weight,
         forward_weight=mind.forward_weight,
         start_job=np.zeros(seats, dtype=np.int64),

@@ -8,25 +8,7 @@ from sim.linear.costs import left_s, weigh_costs
 from sim.linear.desk import Desk
 from sim.linear.filling import seat
 from sim.linear.layout import HERE
-from sim.linear.names import (
-    AGE,
-    BIAS,
-    DURATION,
-    GANG,
-    HOLDS_UP,
-    OCCUPANCY,
-    OWN_SLOWDOWN,
-    PRESSURE,
-    PROLONGS,
-    RELATIVE_AGE,
-    SHARED,
-    SHARED_X_PRESSURE,
-    SPREAD,
-    SPREAD_X_DURATION,
-    SPREAD_X_OCCUPANCY,
-    SPREAD_X_PRESSURE,
-    WAIT_OVER_LOSS,
-)
+from sim.scoring.table import StartWeight
 
 # So that features are of the order of 1: an hour is 0, and so on.
 HOUR_S, DURATION_SCALE = 3600.0, 2.5
@@ -51,9 +33,9 @@ def weigh_partition(desk: Desk, m: int) -> None:
     """Fill what all jobs of partition `m` have in common."""
     part, x = desk.partition[m], desk.start_x
     up = max(part.up, 1)
-    x[BIAS] = 1.0
-    x[OCCUPANCY] = 1.0 - part.free / up
-    x[PRESSURE] = np.log1p(part.waiting / up)
+    x[StartWeight.BIAS] = 1.0
+    x[StartWeight.OCCUPANCY] = 1.0 - part.free / up
+    x[StartWeight.PRESSURE] = np.log1p(part.waiting / up)
 
 
 @kernel
@@ -61,12 +43,12 @@ def weigh_job(desk: Desk, job: int) -> None:
     """Fill what all placements of `job` have in common."""
     x = desk.start_x
     age_s = max(desk.game[0].now_s - desk.job[job].submit_s, 0.0)
-    x[DURATION] = duration_feature(desk, job)
-    x[AGE] = np.log1p(age_s / AGE_UNIT_S) / AGE_SCALE
-    x[RELATIVE_AGE] = 0.0
+    x[StartWeight.DURATION] = duration_feature(desk, job)
+    x[StartWeight.AGE] = np.log1p(age_s / AGE_UNIT_S) / AGE_SCALE
+    x[StartWeight.RELATIVE_AGE] = 0.0
     if desk.game[0].use_durations != 0:
-        x[RELATIVE_AGE] = np.log1p(age_s / left_s(desk, job)) / AGE_SCALE
-    x[GANG] = gang_feature(desk, job)
+        x[StartWeight.RELATIVE_AGE] = np.log1p(age_s / left_s(desk, job)) / AGE_SCALE
+    x[StartWeight.GANG] = gang_feature(desk, job)
 
 
 @kernel
@@ -77,11 +59,11 @@ def start_score(desk: Desk, job: int, m: int) -> float:
     if shared != 0:
         seat(desk)
     weigh_costs(desk, job, m)
-    x[SPREAD_X_OCCUPANCY] = x[SPREAD] * x[OCCUPANCY]
-    x[SPREAD_X_DURATION] = x[SPREAD] * x[DURATION]
-    x[SPREAD_X_PRESSURE] = x[SPREAD] * x[PRESSURE]
-    x[SHARED] = shared
-    x[SHARED_X_PRESSURE] = shared * x[PRESSURE]
+    x[StartWeight.SPREAD_X_OCCUPANCY] = x[StartWeight.SPREAD] * x[StartWeight.OCCUPANCY]
+    x[StartWeight.SPREAD_X_DURATION] = x[StartWeight.SPREAD] * x[StartWeight.DURATION]
+    x[StartWeight.SPREAD_X_PRESSURE] = x[StartWeight.SPREAD] * x[StartWeight.PRESSURE]
+    x[StartWeight.SHARED] = shared
+    x[StartWeight.SHARED_X_PRESSURE] = shared * x[StartWeight.PRESSURE]
     if desk.game[0].look_ahead != 0:
         _look_ahead(desk, job, m)
     score = 0.0
@@ -98,6 +80,8 @@ def _look_ahead(desk: Desk, job: int, m: int) -> None:
         seat(desk)
     gpus = desk.seats[:gang]
     wait_s = compact_in_s(ahead, ahead.release_s, gang, m)
-    x[WAIT_OVER_LOSS] = wait_over_loss(wait_s, x[SPREAD] + x[OWN_SLOWDOWN], job_s)
-    x[PROLONGS] = prolongs(ahead, gpus, job_s)
-    x[HOLDS_UP] = holds_up(ahead, gpus, job_s, m)
+    x[StartWeight.WAIT_OVER_LOSS] = wait_over_loss(
+        wait_s, x[StartWeight.SPREAD] + x[StartWeight.OWN_SLOWDOWN], job_s
+    )
+    x[StartWeight.PROLONGS] = prolongs(ahead, gpus, job_s)
+    x[StartWeight.HOLDS_UP] = holds_up(ahead, gpus, job_s, m)

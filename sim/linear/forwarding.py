@@ -5,21 +5,9 @@ from sim.linear.ahead import compact_in_s, wait_difference
 from sim.linear.costs import left_s
 from sim.linear.desk import Desk
 from sim.linear.features import duration_feature, gang_feature
-from sim.linear.names import (
-    F_BIAS,
-    F_DURATION,
-    F_FRAGMENTS,
-    F_GANG,
-    F_HOPS,
-    F_LOAD_DIFFERENCE,
-    F_PLACEABLE,
-    F_PROLONGS,
-    F_PUTS_OFF,
-    F_START_DIFFERENCE,
-    F_WAIT_DIFFERENCE,
-)
 from sim.linear.room import most_workers, placeable_now
 from sim.linear.there import effects_there
+from sim.scoring.table import ForwardWeight
 
 MOST_DIFFERENCE = 3.0  # an empty partition beside a swamped one is not worth more
 
@@ -43,12 +31,12 @@ def forward_score(desk: Desk, i: int, home: int, target: int) -> float:
     """Score of handing place `i` of the window of partition `home` to `target`."""
     x, job = desk.forward_x, desk.waiting[desk.window[i]].job
     difference = load_of(desk, home) - load_of(desk, target)
-    x[F_BIAS] = 1.0
-    x[F_LOAD_DIFFERENCE] = min(max(difference, -MOST_DIFFERENCE), MOST_DIFFERENCE)
-    x[F_PLACEABLE] = 1.0 if placeable_now(desk, job, target) else 0.0
-    x[F_DURATION] = duration_feature(desk, job)
-    x[F_GANG] = gang_feature(desk, job)
-    x[F_HOPS] = desk.shown.forwards[job] / desk.game[0].max_forwards
+    x[ForwardWeight.BIAS] = 1.0
+    x[ForwardWeight.LOAD_DIFFERENCE] = min(max(difference, -MOST_DIFFERENCE), MOST_DIFFERENCE)
+    x[ForwardWeight.PLACEABLE] = 1.0 if placeable_now(desk, job, target) else 0.0
+    x[ForwardWeight.DURATION] = duration_feature(desk, job)
+    x[ForwardWeight.GANG] = gang_feature(desk, job)
+    x[ForwardWeight.HOPS] = desk.shown.forwards[job] / desk.game[0].max_forwards
     if desk.game[0].look_ahead != 0:
         _look_ahead(desk, i, home, target)
     score = 0.0
@@ -64,9 +52,9 @@ def _look_ahead(desk: Desk, i: int, home: int, target: int) -> None:
     gang, start_in_s = desk.job[job].gang, desk.start_in_s
     here_s = compact_in_s(ahead, ahead.release_s, gang, home)
     there_s = compact_in_s(ahead, ahead.release_s, gang, target)
-    x[F_WAIT_DIFFERENCE] = wait_difference(here_s, there_s)
-    x[F_START_DIFFERENCE] = wait_difference(start_in_s[home, i], start_in_s[target, i])
+    x[ForwardWeight.WAIT_DIFFERENCE] = wait_difference(here_s, there_s)
+    x[ForwardWeight.START_DIFFERENCE] = wait_difference(start_in_s[home, i], start_in_s[target, i])
     there = effects_there(ahead, gang, left_s(desk, job), target)
-    x[F_PROLONGS] = there.prolongs
-    x[F_FRAGMENTS] = there.fragments
-    x[F_PUTS_OFF] = there.puts_off
+    x[ForwardWeight.PROLONGS] = there.prolongs
+    x[ForwardWeight.FRAGMENTS] = there.fragments
+    x[ForwardWeight.PUTS_OFF] = there.puts_off

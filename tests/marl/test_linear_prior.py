@@ -17,25 +17,18 @@ from sim.linear.features import start_score, weigh_job, weigh_partition
 from sim.linear.filling import fill_outwards
 from sim.linear.forwarding import forward_score
 from sim.linear.layout import HERE
-from sim.linear.names import (
-    F_FRAGMENTS,
-    F_PROLONGS,
-    FORWARD_FEATURES,
-    FRAGMENTS,
-    PROLONGS,
-    START_FEATURES,
-    named,
-)
+from sim.linear.names import named
 from sim.linear.room import count_usable
 from sim.linear.seeing import see
 from sim.linear.there import FRAGMENTS_WORTH
 from sim.linear.window import choose_window
 from sim.schedulers.linear_score import LinearScore
+from sim.scoring.table import ForwardWeight, OfJob, OfPair, StartWeight
 from tests.marl.games import RULES, RandomJobs, mixed_game
 from tests.marl.playing import Round, forwards_of, play, starts_of
 
 RNG = np.random.default_rng(5)
-START, FORWARD = RNG.normal(size=len(START_FEATURES)), RNG.normal(size=len(FORWARD_FEATURES))
+START, FORWARD = RNG.normal(size=len(StartWeight)), RNG.normal(size=len(ForwardWeight))
 SIZES = {"gpu_dim": 4, "hidden_dim": 8, "rounds": 1, "head_dim": 8}
 
 
@@ -120,7 +113,7 @@ def effects_of_starts(desk: Desk, job: int, target: int) -> list[float]:
         if desk.server[server]["alone"] >= desk.job[job]["gang"]:
             assert fill_outwards(desk, job, target)
             start_score(desk, job, target)
-            found.append(desk.start_x[[PROLONGS, FRAGMENTS]].tolist())
+            found.append(desk.start_x[[StartWeight.PROLONGS, StartWeight.FRAGMENTS]].tolist())
     return min(found, key=lambda x: x[0] + FRAGMENTS_WORTH * x[1])
 
 
@@ -135,7 +128,9 @@ def test_a_forward_says_of_its_target_what_a_start_there_would():
                     choose_window(desk, agent)
                     look_at_window(desk, agent)
                     forward_score(desk, row, agent, target)
-                    said = desk.forward_x[[F_PROLONGS, F_FRAGMENTS]].tolist()
+                    said = desk.forward_x[
+                        [ForwardWeight.PROLONGS, ForwardWeight.FRAGMENTS]
+                    ].tolist()
                     job = window[row]
                     if desk.job[job]["gang"] <= desk.partition[target]["largest"]:
                         assert said == pytest.approx(effects_of_starts(desk, job, target))
@@ -150,13 +145,13 @@ def test_a_start_that_is_due_beats_waiting_whatever_it_scores():
     for now in play(mixed_game(2), jobs, RULES, 0):
         for observation in now.seen.values():
             module = LinearPrior()
-            module.take(np.full(len(START_FEATURES), -3.0), FORWARD)
+            module.take(np.full(len(StartWeight), -3.0), FORWARD)
             batch = stack([observation])
             with torch.no_grad():
                 calm = module(batch)[0][0]
-                batch["jobs"][..., 14] = 1.0  # all are out of patience
+                batch["jobs"][..., OfJob.OLD] = 1.0  # all are out of patience
                 due = module(batch)[0][0]
-            compact = batch["pairs"][0, ..., 9] > 0
+            compact = batch["pairs"][0, ..., OfPair.COMPACT] > 0
             assert (due[..., 0][compact[..., 0]] >= LEAST_DUE).all()
             rest = ~compact
             rest[..., 1] = True  # sharing is never due
@@ -183,3 +178,9 @@ def test_a_fresh_network_with_a_prior_is_the_prior():
         assert weights.grad is not None or not last
         if last and not name.startswith("prior"):
             assert not weights.any()
+
+
+@pytest.mark.parametrize("lengths", [(19, 11), (20, 12), (0, 11)])
+def test_the_prior_takes_a_weight_for_each_feature_and_no_more(lengths):
+    with pytest.raises(ValueError, match=r"it takes \d+: bias, "):
+        LinearPrior().take(*(np.zeros(length) for length in lengths))
