@@ -146,6 +146,7 @@ class ClusterView:
     gpu_limit_milli: int
     known_physics: Physics
     server_type: IntArray  # (S,) catalogue row of each server's GPU type
+    state: State  # for this project's compiled code, which only reads: it knows of no `needs`
 
     @property
     def belief(self) -> Physics:
@@ -206,6 +207,7 @@ class ViewMaker:
             "server_memory_free_mib": read_only(state.server["memory_free_mib"]),
             "gpu_milli": read_only(state.gpu["milli"]),
             "gpu_limit_milli": int(state.world["gpu_limit_milli"][0]),
+            "state": state,
         }
 
     def view(self) -> ClusterView:

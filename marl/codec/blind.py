@@ -1,7 +1,7 @@
 """Agents that may send jobs to other partitions but know nothing of them: an ablation."""
 
 from marl.codec.observe import Canvas
-from marl.codec.rows import hide_others
+from sim.scoring.rows import hide_others
 from sim.scoring.table import FORWARD_OF_OTHERS
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marl.codec.candidates import MODES
 from marl.codec.inside_graph import EDGE_FEATURES, inside_graph
 from sim.arrays import IntArray
 from sim.scoring.table import (
@@ -18,6 +17,9 @@ from sim.scoring.table import (
     OfServer,
 )
 from sim.topology.topology import Topology
+
+EXCLUSIVE, SHARED = 0, 1  # modes of a start: on empty GPUs only, or one that shares
+MODES = 2
 
 
 @dataclass(frozen=True)

@@ -6,26 +6,29 @@ import numpy as np
 import numpy.typing as npt
 
 from marl.codec.blind import hide_peers
-from marl.codec.candidates import MODES, completed, place_outwards, still_usable, usable_counts
 from marl.codec.clock import IntervalClock
-from marl.codec.fit import awaits_servers
-from marl.codec.layout import Layout
+from marl.codec.layout import MODES, Layout
 from marl.codec.links import LinkSight
-from marl.codec.observe import Begun, Canvas, Limits, observe_agent, observe_next_worker
-from marl.codec.rows import all_left_s
-from marl.codec.summary import Summary, summarise
-from marl.codec.tables import Tables, tables_of
+from marl.codec.observe import (
+    Begun,
+    Canvas,
+    Limits,
+    begin_turn,
+    observe_agent,
+    observe_next_worker,
+)
 from sim.arrays import IntArray
 from sim.decision import Decision, Forward, Start
 from sim.errors import InvalidDecision
+from sim.scoring.desk import Desk, Mind, desk_of
+from sim.scoring.filling import place
+from sim.scoring.laying import begin_gang, lay_out
 from sim.scoring.table import OfForward
 from sim.view import ClusterView
 
 Observation = dict[str, npt.NDArray[np.float32 | np.int64 | np.int8]]
-OLD_SHARE = 4  # at most 1 / OLD_SHARE of a window is for jobs out of patience, if more wait
 DTYPES = {"server_rack": np.int64, "action_mask": np.int8}  # the others are float32
-
-
+NOBODY: IntArray = np.empty(0, dtype=np.int64)
 GANG, WORKER = "gang", "worker"  # what one action places
 GRANULARITIES = (GANG, WORKER)
 
@@ -72,7 +75,7 @@ class Rounds:
         """`layout` gives the padded sizes of observations."""
         self.layout = layout
         self.rules = rules
-        self._tables: Tables | None = None
+        self._desk: Desk | None = None
         self._links: LinkSight | None = None
         self._clock = IntervalClock(rules.interval_s)
         self._waited: set[int] = set()
@@ -86,7 +89,7 @@ class Rounds:
 
     def restart(self) -> None:
         """Forget the run: call before the first view of another."""
-        self._tables = None
+        self._desk = None
         self._clock.restart()
         self.open()
 
@@ -114,15 +117,15 @@ class Rounds:
             self._waited |= set(range(view.num_partitions)) - busy
             if self._waited.issuperset(busy):
                 return seen
-        tables = self._known(view)
-        summary = summarise(tables, view.queued, view.running, view.num_partitions)
+        desk = self._known(view)
+        lay_out(desk, view.queued, view.running, view.now_s)
         last = self._last
         for agent in (*range(last, view.num_partitions), *range(last)):
             silent = self._turn is not None or agent in self._waited
             silent = silent or (self._begun is not None and agent != last)
             if silent and not everyone:
                 continue
-            observation, legal = self._observe_one(view, tables, summary, agent, silent)
+            observation, legal = self._observe_one(view, desk, agent, silent)
             if silent or legal == 0:
                 self._waited |= set() if silent else {agent}
                 observation["action_mask"][:] = 0
@@ -135,38 +138,32 @@ class Rounds:
         return seen
 
     def _observe_one(
-        self, view: ClusterView, tables: Tables, summary: Summary, agent: int, silent: bool
+        self, view: ClusterView, desk: Desk, agent: int, silent: bool
     ) -> tuple[Observation, int]:
         """What `agent` sees, and how many actions besides *wait* are legal by the game's rules."""
-        at = view.jobs.partition
-        queue = view.queued[at[view.queued] == agent]
-        servers = np.flatnonzero(view.partition_of_server == agent)
-        window = self._window(tables, servers, queue, view.now_s)
-        canvas = self._blank()
+        begin_turn(desk, agent)
+        window = desk.waiting["job"][desk.window[: desk.game["num_window"][0]]]
+        canvas = self._blank(view, agent)
         limits = Limits(
-            view.now_s,
             view.max_forwards,
             self.rules.only_placeable,
             self.rules.sharing,
-            float(self.rules.patience_s),
             agent in self._pressed and _idle(view, agent),
             self.rules.alone,
         )
         if self._begun is None or silent:
-            legal = observe_agent(
-                tables, summary, agent, servers, window, view.queued, limits, canvas
-            )
+            begin_gang(desk, NOBODY)
+            legal = observe_agent(desk, agent, limits, canvas)
             legal -= self._keep_sent(window, canvas)
         else:
-            legal = observe_next_worker(
-                tables, summary, agent, servers, window, limits, self._begun, canvas
-            )
+            begin_gang(desk, self._begun.gpus)
+            legal = observe_next_worker(desk, agent, limits, self._begun, canvas)
         self._windows[agent] = window
         if self.rules.blind_peers:
             hide_peers(agent, canvas)
         observation: Observation = canvas._asdict()
         if self._links is not None:
-            observation |= self._links.observe(view, tables, servers)
+            observation |= self._links.observe(view, desk, agent)
         return observation, legal
 
     def _keep_sent(self, window: IntArray, canvas: Canvas) -> int:
@@ -178,27 +175,32 @@ class Rounds:
         canvas.forwards[rows, :, OfForward.LEGAL] = 0.0
         return kept
 
-    def _window(self, tables: Tables, servers: IntArray, queue: IntArray, now_s: float) -> IntArray:
-        """The oldest few of the jobs that are out of patience, then the shortest predictions."""
-        ordered = _in_order(tables, servers, queue)
-        if len(ordered) > self.rules.window:
-            old = queue[now_s - tables.submit_s[queue] >= self.rules.patience_s]
-            first = old[np.argsort(tables.submit_s[old], kind="stable")]
-            first = first[: self.rules.window // OLD_SHARE]
-            ordered = np.concatenate([first, ordered[~np.isin(ordered, first)]])
-        return ordered[: self.rules.window]
-
-    def _known(self, view: ClusterView) -> Tables:
-        if self._tables is None:
-            self._tables = tables_of(view, float(self.rules.rest_share))
+    def _known(self, view: ClusterView) -> Desk:
+        if self._desk is None:
+            rules = self.rules
+            self._desk = desk_of(
+                view,
+                Mind(
+                    window=rules.window,
+                    patience_s=float(rules.patience_s),
+                    use_durations=True,
+                    rest_share=float(rules.rest_share),
+                    look_ahead=True,
+                ),
+            )
             self._links = LinkSight(view, self.layout) if self.layout.edges else None
-        return self._tables
+        return self._desk
 
-    def _blank(self) -> Canvas:
+    def _blank(self, view: ClusterView, agent: int) -> Canvas:
+        """Arrays of zeros, but for the numbers of the racks."""
         shapes = self.layout.shapes()
-        return Canvas(
+        canvas = Canvas(
             **{key: np.zeros(shapes[key], DTYPES.get(key, np.float32)) for key in Canvas._fields}
         )
+        racks = view.topology.server_rack[view.partition_of_server == agent]
+        # Not always neighbours: numbered from 0 all the same.
+        canvas.server_rack[: len(racks)] = np.searchsorted(np.unique(racks), racks)
+        return canvas
 
     def decide(self, view: ClusterView, actions: dict[int, int]) -> Decision:
         """The decision that the agents' actions make together, on the view they were made for.
@@ -261,16 +263,13 @@ class Rounds:
     def _started(self, view: ClusterView, agent: int, action: int) -> list[Start]:
         """The start that the action makes; none while workers of the gang are missing."""
         row, server, mode = self._start_of(action)
-        tables = self._known(view)
-        job = int(self._windows[agent][row])
-        servers = np.flatnonzero(view.partition_of_server == agent)
-        if self.rules.granularity == GANG:
-            counts = usable_counts(tables, job, servers, mode)
-            return [Start(job, place_outwards(tables, job, servers, counts, server, mode))]
-        placed = np.empty(0, dtype=np.int64) if self._begun is None else self._begun.gpus
-        counts = still_usable(tables, job, servers, mode, placed)
-        gang = completed(tables, job, servers, counts, server, mode, placed)
-        if len(placed) + 1 == len(gang):
+        desk, job = self._known(view), int(self._windows[agent][row])
+        placed = NOBODY if self._begun is None else self._begun.gpus
+        begin_gang(desk, placed)
+        owned = np.flatnonzero(view.partition_of_server == agent)
+        place(desk, job, agent, owned[server], mode)
+        gang = desk.seats[: int(view.jobs.num_gpus[job])].copy()
+        if self.rules.granularity == GANG or len(placed) + 1 == len(gang):
             self._begun = None
             return [Start(job, gang)]
         self._begun = Begun(row, mode, gang[: len(placed) + 1])
@@ -280,11 +279,3 @@ class Rounds:
 def _idle(view: ClusterView, agent: int) -> bool:
     """Whether nothing runs in the partition."""
     return not bool((view.jobs.partition[view.running] == agent).any())
-
-
-def _in_order(tables: Tables, servers: IntArray, queue: IntArray) -> IntArray:
-    """Waiting jobs by predicted work left; those that only servers now away can hold come last."""
-    left_s = all_left_s(tables, queue)
-    if not tables.closed[servers].any():
-        return queue[np.argsort(left_s, kind="stable")]
-    return queue[np.lexsort((left_s, awaits_servers(tables, servers, queue)))]

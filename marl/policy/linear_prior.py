@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sim.linear.features import AGE_SCALE, AGE_UNIT_S, DURATION_SCALE, HOUR_S
-from sim.linear.forwarding import MOST_DIFFERENCE
+from sim.linear.scores import AGE_SCALE, AGE_UNIT_S, DURATION_SCALE, HOUR_S, MOST_DIFFERENCE
 from sim.scoring.table import (
     FORWARD_OF_ROW,
     START_OF_PAIR,

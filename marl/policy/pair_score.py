@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from gnn.base import Encoder
 from gnn.batch import ClusterBatch, Links
-from marl.codec.candidates import MODES
+from marl.codec.layout import MODES
 from marl.policy.heads import JointScore, two_layers
 from marl.policy.linear_prior import LinearPrior
 from sim.scoring.table import (

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marl.codec.candidates import MODES
-from marl.codec.layout import Layout
+from marl.codec.layout import MODES, Layout
 from marl.codec.rounds import Observation
 from sim.scoring.table import OfForward, OfPair
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marl.codec.candidates import MODES
-from marl.codec.layout import layout_for
+from marl.codec.layout import MODES, layout_for
 from marl.codec.rounds import CodecRules, Observation, Rounds
 from marl.env.episode import NEEDS
 from marl.env.game import Game

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from marl.codec.candidates import MODES
+from marl.codec.layout import MODES
 from marl.codec.rounds import CodecRules, Observation
 from marl.env.game import Game
 from marl.env.scheduling_env import SchedulingEnv

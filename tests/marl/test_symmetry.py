@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from marl.codec.candidates import MODES
+from marl.codec.layout import MODES
 from marl.codec.rounds import Observation
 from marl.codec.stack import stack
 from marl.policy.build import PolicySpec

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
-from marl.codec.candidates import MODES, SHARED
-from marl.codec.layout import layout_for
+from marl.codec.layout import MODES, SHARED, layout_for
 from marl.codec.rounds import WORKER, CodecRules, Rounds
 from marl.env.episode import NEEDS
 from marl.env.game import Game

@@ -1,4 +1,4 @@
-"""Rows of the desk on which a decision is planned (see `sim.kernel.layout` on rows)."""
+"""Rows of the desk (see `sim.kernel.layout` on rows)."""
 
 import numpy as np
 
@@ -21,7 +21,16 @@ JOB = np.dtype(
     align=True,
 )
 
-GPU = np.dtype([("server", INT), ("tenants", INT), ("milli", INT), ("cost", FLOAT)], align=True)
+GPU = np.dtype(
+    [
+        ("server", INT),
+        ("tenants", INT),
+        ("milli", INT),
+        ("placed", INT),  # 1: of a worker of the gang at hand that has its place already
+        ("cost", FLOAT),  # of joining its tenants, for the job at hand
+    ],
+    align=True,
+)
 
 SERVER = np.dtype(
     [
@@ -59,6 +68,7 @@ PARTITION = np.dtype(
         ("largest", INT),  # GPUs of its largest server that is up, at least 1
         ("wanted", INT),  # GPUs that its waiting and running jobs want
         ("waiting", INT),  # the waiting ones of these
+        ("jobs_waiting", INT),
         ("running", INT),  # jobs
         ("free", INT),  # GPUs without a tenant
         ("roomiest", INT),  # most of them on one server that is not a wholly empty largest one
@@ -69,13 +79,19 @@ PARTITION = np.dtype(
 )
 
 WAITING = np.dtype(
-    [("job", INT), ("partition", INT), ("moved", INT), ("started", INT), ("key", FLOAT)],
+    [
+        ("job", INT),
+        ("partition", INT),
+        ("moved", INT),
+        ("started", INT),
+        ("last", INT),  # 1: behind the others in the window, whatever its key
+        ("key", FLOAT),
+    ],
     align=True,
 )
 
-# The placement at hand, and the best one so far: filled outwards from `server`.
-PLACE = np.dtype([("row", INT), ("server", INT), ("shared", INT), ("score", FLOAT)], align=True)
-HERE, BEST_START, BEST_OLD, MOVE = range(4)  # rows of desk.place
+# The placement at hand: filled outwards from `server`.
+HERE = np.dtype([("server", INT), ("shared", INT)], align=True)
 
 GAME = np.dtype(
     [
@@ -89,13 +105,10 @@ GAME = np.dtype(
         ("look_ahead", INT),  # predicted release times are weighed
         # Of the decision being made.
         ("now_s", FLOAT),
-        ("wake_s", FLOAT),  # when the next waiting job runs out of patience; inf
         ("num_waiting", INT),
         ("num_window", INT),
         ("num_used", INT),  # servers of the placement at hand
-        ("num_starts", INT),
-        ("num_gpus", INT),
-        ("num_forwards", INT),
+        ("num_placed", INT),  # workers of the gang at hand that have a place already
         ("stamp", INT),
     ],
     align=True,

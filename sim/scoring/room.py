@@ -1,14 +1,39 @@
-"""Where a job has room: on a GPU, on a server, in a partition."""
+"""What a job has left, and where it has room: on a GPU, on a server, in a partition."""
 
 import numpy as np
 
 from sim.jit import kernel
-from sim.linear.desk import Desk
 from sim.physics.slowing import hit_of, slow_in
 from sim.physics.slowing_tables import seat
+from sim.scoring.desk import Desk
 from sim.traits import WHOLE_GPU_MILLI
 
 NEVER = 1e300  # cost of a GPU on which the job does not fit
+ALONE, BESIDE = 2, 1  # answers of `count_usable`
+LEAST_LEFT_S = 60.0  # a job that outlives its prediction counts as this far from its end
+PLAIN_LEFT_S = 3600.0  # of every job where durations are not looked at
+
+
+@kernel
+def left_s(desk: Desk, job: int) -> float:
+    """Predicted work left; the same for all who start where durations are not looked at."""
+    game, done_s = desk.game[0], desk.state.job[job].seen_progress_s
+    left = PLAIN_LEFT_S
+    if game.use_durations != 0:
+        left = max(desk.job[job].estimate_s - done_s, LEAST_LEFT_S)
+    return float(max(left, game.rest_share * done_s))
+
+
+@kernel
+def age_s(desk: Desk, job: int) -> float:
+    """Seconds since it was submitted."""
+    return float(max(desk.game[0].now_s - desk.job[job].submit_s, 0.0))
+
+
+@kernel
+def is_old(desk: Desk, job: int) -> bool:
+    """Whether the job has waited so long that it must not be kept from a compact place."""
+    return bool(desk.game[0].now_s >= desk.job[job].submit_s + desk.game[0].patience_s)
 
 
 @kernel
@@ -99,8 +124,10 @@ def _joining_cost(desk: Desk, job: int, gpu: int) -> float:
 def count_usable(desk: Desk, job: int, m: int) -> int:
     """Fill `alone` and `joined` of the partition's servers, and the costs of its GPUs.
 
+    Both are without the GPUs of workers of the gang that have their place already.
+
     Returns:
-        2 if the gang has room on empty GPUs, 1 if it has room beside others, else 0.
+        ALONE if the gang has room on empty GPUs, BESIDE if it has room beside others, else 0.
     """
     alone, joined, part = 0, 0, desk.partition[m]
     pair = desk.tenant.shape[1] > 1
@@ -119,10 +146,14 @@ def count_usable(desk: Desk, job: int, m: int) -> int:
             where.joined = min(count, most)
         alone += where.alone
         joined += where.joined
+    for i in range(desk.game[0].num_placed):
+        where = desk.server[desk.gpu[desk.placed[i]].server]
+        where.alone -= 1
+        where.joined -= 1
     gang = desk.job[job].gang
     if alone >= gang:
-        return 2
-    return 1 if joined >= gang else 0
+        return ALONE
+    return BESIDE if joined >= gang else 0
 
 
 @kernel
@@ -179,3 +210,24 @@ def _on_emptiest(desk: Desk, job: int, m: int, servers: int) -> int:
                 held += size
                 count += 1
     return held
+
+
+@kernel
+def could_run(desk: Desk, job: int, m: int) -> bool:
+    """Whether partition `m`, were it empty, could run `job`."""
+    if desk.job[job].picky == 0:
+        return bool(desk.partition[m].up >= desk.job[job].gang)
+    return bool(most_workers(desk, job, m, False) >= desk.job[job].gang)
+
+
+@kernel
+def load_of(desk: Desk, m: int) -> float:
+    """GPUs wanted by waiting and running jobs, over those that are up."""
+    return float(desk.partition[m].wanted / max(desk.partition[m].up, 1))
+
+
+@kernel
+def largest_gang_now(desk: Desk, m: int) -> int:
+    """Most GPUs that a compact placement could have now."""
+    part = desk.partition[m]
+    return int(part.whole * part.largest + part.roomiest)
