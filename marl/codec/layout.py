@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marl.codec.inside_graph import EDGE_FEATURES, inside_graph
+from marl.codec.inside_graph import inside_graph
 from sim.arrays import IntArray
 from sim.scoring.table import (
     OfContext,
+    OfEdge,
     OfForward,
     OfGpu,
     OfJob,
@@ -73,7 +74,7 @@ class Layout:
             return {}
         return {
             "link_ends": (self.servers, self.edges, 2),
-            "link_edges": (self.servers, self.edges, EDGE_FEATURES),
+            "link_edges": (self.servers, self.edges, len(OfEdge)),
             "server_links": (self.servers, len(OfLinks)),
         }
 

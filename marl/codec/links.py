@@ -7,6 +7,7 @@ from marl.codec.inside_graph import NO_EDGE, inside_graph
 from marl.codec.layout import Layout
 from sim.scoring.costs import measure_links
 from sim.scoring.desk import Desk
+from sim.scoring.table import OfLinks
 from sim.view import ClusterView
 
 USUAL_GBPS = 10.0  # of a NIC and of an uplink; their rates count as 0
@@ -36,6 +37,8 @@ class LinkSight:
         here = servers[up]
         seen["link_ends"][up] = self._graph.ends[here]
         seen["link_edges"][up] = self._graph.features[here]
-        loads = np.stack([nic[here], uplink[view.topology.server_rack[here]]], 1)
-        seen["server_links"][up] = np.concatenate([self._rates[here], loads], 1)
+        rows = seen["server_links"]
+        rows[up, OfLinks.NIC_RATE], rows[up, OfLinks.UPLINK_RATE] = self._rates[here].T
+        rows[up, OfLinks.NIC_LOAD] = nic[here]
+        rows[up, OfLinks.UPLINK_LOAD] = uplink[view.topology.server_rack[here]]
         return seen

@@ -8,7 +8,6 @@ from sim.jit import kernel
 from sim.scoring.costs import weigh_placement
 from sim.scoring.desk import Desk
 from sim.scoring.filling import fill_outwards
-from sim.scoring.forwards import log_work_ahead, measure_work_ahead, weigh_forward
 from sim.scoring.room import (
     ALONE,
     BESIDE,
@@ -19,8 +18,18 @@ from sim.scoring.room import (
     load_of,
     placeable_now,
 )
-from sim.scoring.rows import MOST_LOAD, context_row, hide_others, job_row, peer_row, server_rows
-from sim.scoring.table import OfForward, OfJob, OfPair
+from sim.scoring.rows import (
+    MOST_LOAD,
+    context_row,
+    hide_others,
+    job_row,
+    log_work_ahead,
+    measure_work_ahead,
+    peer_row,
+    server_rows,
+    weigh_forward,
+)
+from sim.scoring.table import FORWARD_OF_OTHERS, OfForward, OfJob, OfPair
 from sim.scoring.window import choose_window, look_at_window, put_off_the_homeless
 
 
@@ -182,3 +191,9 @@ def observe_next_worker(desk: Desk, own: int, limits: Limits, begun: Begun, canv
         job_row(desk, w, own, canvas.jobs[w])
         canvas.jobs[w, OfJob.CAN_START] = legal
     return int(canvas.action_mask.sum())
+
+
+def hide_peers(own: int, seen: Canvas) -> None:
+    """Leave of other partitions that jobs may be sent there, and no more: an ablation."""
+    hide_others(own, seen.peers, seen.context)
+    seen.forwards[:, :, list(FORWARD_OF_OTHERS)] = 0.0

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from marl.codec.blind import hide_peers
 from marl.codec.clock import IntervalClock
 from marl.codec.layout import MODES, Layout
 from marl.codec.links import LinkSight
@@ -14,6 +13,7 @@ from marl.codec.observe import (
     Canvas,
     Limits,
     begin_turn,
+    hide_peers,
     observe_agent,
     observe_next_worker,
 )

@@ -8,9 +8,8 @@ from gnn.encoder import HierarchicalEncoder
 from gnn.flat import FlatEncoder
 from gnn.linked import LinkedEncoder
 from gnn.mlp import MlpEncoder
-from marl.codec.inside_graph import EDGE_FEATURES
 from marl.policy.pair_score import PairScorePolicy
-from sim.scoring.table import OfGpu, OfLinks, OfServer
+from sim.scoring.table import OfEdge, OfGpu, OfLinks, OfServer
 
 HIERARCHICAL, LINKED = "hierarchical", "linked"
 # All that a policy file may name: reading one must run no other code.
@@ -81,7 +80,7 @@ def build_policy(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
     }
     if spec.reads_links:
         sizes |= {
-            "edge_features": EDGE_FEATURES,
+            "edge_features": len(OfEdge),
             "link_features": len(OfLinks),
             "inner_rounds": spec.inner_rounds,
         }

@@ -77,8 +77,8 @@ class LinearPrior(nn.Module):
         of_sharing = w["SHARED"] + w["SHARED_X_PRESSURE"] * pressure  # (B, 1)
         spread = pairs[..., OfPair.SPREAD] + pairs[..., OfPair.CONTENTION]  # (B, W, S, MODES)
         score = of_job[..., None, None] + per_spread[..., None, None] * spread
-        for column in START_OF_PAIR:
-            score = score + w[column.name] * pairs[..., column]
+        for weight, column in START_OF_PAIR:
+            score = score + w[weight.name] * pairs[..., column]
         shared = torch.tensor([0.0, 1.0], device=score.device)
         score = score + of_sharing[..., None, None] * shared
         old, compact = jobs[..., OfJob.OLD, None, None] > 0, pairs[..., OfPair.COMPACT] > 0
@@ -91,9 +91,10 @@ class LinearPrior(nn.Module):
         made, left = observation["jobs"][..., OfJob.FORWARDS, None], rows[..., OfForward.HOPS_LEFT]
         hops = made / (made + left).clamp(min=1e-6)  # of those that a job may make; 0/0 at padding
         score = w["LOAD_DIFFERENCE"] * difference.clamp(-MOST_DIFFERENCE, MOST_DIFFERENCE)
-        score = score + w["PLACEABLE"] * rows[..., OfForward.PLACEABLE] + w["HOPS"] * hops
-        for column in FORWARD_OF_ROW[1:]:  # beside `placeable`
-            score = score + w[column.name] * rows[..., column]
+        for weight, column in FORWARD_OF_ROW:
+            score = score + w[weight.name] * rows[..., column]
+            # In the order of the weights, as the sums of shipped policies have always been.
+            score = score + w["HOPS"] * hops if weight is ForwardWeight.PLACEABLE else score
         return of_job.unsqueeze(-1) + score
 
 

@@ -7,16 +7,20 @@ from sim.jit import kernel
 from sim.linear.plan import Plan
 from sim.scoring.costs import weigh_placement
 from sim.scoring.desk import Desk
-from sim.scoring.forwards import weigh_forward
-from sim.scoring.room import age_s, left_s, load_of
-from sim.scoring.rows import occupancy_of, pressure_of
-from sim.scoring.table import ForwardWeight, OfForward, OfPair, StartWeight
+from sim.scoring.room import age_s, left_s, load_of, occupancy_of, pressure_of
+from sim.scoring.rows import weigh_forward
+from sim.scoring.table import FORWARD_OF_ROW, START_OF_PAIR, ForwardWeight, StartWeight
 
 # So that features are of the order of 1: an hour is 0, and so on.
 HOUR_S, DURATION_SCALE = 3600.0, 2.5
 AGE_UNIT_S, AGE_SCALE = 600.0, 2.5
 GANG_SCALE = 4.0
 MOST_DIFFERENCE = 3.0  # of loads: an empty partition beside a swamped one is not worth more
+# Places of weights, and of the columns that they weigh as they are.
+_START_AT = tuple(int(weight) for weight, _ in START_OF_PAIR)
+_PAIR_AT = tuple(int(column) for _, column in START_OF_PAIR)
+_FORWARD_AT = tuple(int(weight) for weight, _ in FORWARD_OF_ROW)
+_ROW_AT = tuple(int(column) for _, column in FORWARD_OF_ROW)
 
 
 @kernel
@@ -62,15 +66,10 @@ def start_score(plan: Plan, job: int, m: int) -> float:
     x[StartWeight.SPREAD_X_OCCUPANCY] = spread * x[StartWeight.OCCUPANCY]
     x[StartWeight.SPREAD_X_DURATION] = spread * x[StartWeight.DURATION]
     x[StartWeight.SPREAD_X_PRESSURE] = spread * x[StartWeight.PRESSURE]
-    x[StartWeight.OWN_SLOWDOWN] = pair[OfPair.OWN_SLOWDOWN]
-    x[StartWeight.WORST_VICTIM] = pair[OfPair.WORST_VICTIM]
-    x[StartWeight.VICTIMS_DELAY] = pair[OfPair.VICTIMS_DELAY]
     x[StartWeight.SHARED] = shared
     x[StartWeight.SHARED_X_PRESSURE] = shared * x[StartWeight.PRESSURE]
-    x[StartWeight.FRAGMENTS] = pair[OfPair.FRAGMENTS]
-    x[StartWeight.WAIT_OVER_LOSS] = pair[OfPair.WAIT_OVER_LOSS]
-    x[StartWeight.PROLONGS] = pair[OfPair.PROLONGS]
-    x[StartWeight.HOLDS_UP] = pair[OfPair.HOLDS_UP]
+    for k in range(len(_START_AT)):
+        x[_START_AT[k]] = pair[_PAIR_AT[k]]
     return _sum(x, plan.start_weight)
 
 
@@ -83,15 +82,11 @@ def forward_score(plan: Plan, i: int, home: int, target: int) -> float:
     difference = load_of(desk, home) - load_of(desk, target)
     x[ForwardWeight.BIAS] = 1.0
     x[ForwardWeight.LOAD_DIFFERENCE] = min(max(difference, -MOST_DIFFERENCE), MOST_DIFFERENCE)
-    x[ForwardWeight.PLACEABLE] = row[OfForward.PLACEABLE]
     x[ForwardWeight.DURATION] = _duration(desk, job)
     x[ForwardWeight.GANG] = _gang(desk, job)
     x[ForwardWeight.HOPS] = desk.state.job[job].forwards / desk.game[0].max_forwards
-    x[ForwardWeight.WAIT_DIFFERENCE] = row[OfForward.WAIT_DIFFERENCE]
-    x[ForwardWeight.START_DIFFERENCE] = row[OfForward.START_DIFFERENCE]
-    x[ForwardWeight.PROLONGS] = row[OfForward.PROLONGS]
-    x[ForwardWeight.FRAGMENTS] = row[OfForward.FRAGMENTS]
-    x[ForwardWeight.PUTS_OFF] = row[OfForward.PUTS_OFF]
+    for k in range(len(_ROW_AT)):
+        x[_FORWARD_AT[k]] = row[_ROW_AT[k]]
     return _sum(x, plan.forward_weight)
 
 

@@ -6,7 +6,7 @@ one other tenant the pair counts; beside several the sum of the pairs' excesses 
 that its cause has.
 """
 
-from sim.arrays import IntArray
+from sim.arrays import BoolArray, IntArray
 from sim.jit import kernel
 from sim.physics.mix_excess import slow_in_mix
 from sim.physics.slowing_tables import Slowing, milli_of, profile_of
@@ -51,3 +51,25 @@ def hit_of(slowing: Slowing, kind: int, crowd: IntArray, count: int, i: int) -> 
         return max(1.0, 1.0 + (slow_in_mix(slowing, kind, crowd, count, i) - before))
     pair = slowing.slowdown[kind, profile_of(crowd, i), profile_of(crowd, count - 1)]
     return 1.0 + excess_by(pair, milli_of(crowd, count - 1))
+
+
+@kernel
+def fits_beside(feasible: BoolArray, kind: int, crowd: IntArray, count: int) -> bool:
+    """Whether the last of a crowd fits beside each of the others on a GPU of type `kind`.
+
+    Those that ask for parts of it that fit together fit whatever their profiles say.
+    """
+    last, fits = count - 1, True
+    for k in range(last):
+        apart = milli_of(crowd, k) + milli_of(crowd, last) <= WHOLE
+        fits = fits and (apart or feasible[kind, profile_of(crowd, last), profile_of(crowd, k)])
+    return fits
+
+
+@kernel
+def cost_of_joining(slowing: Slowing, kind: int, crowd: IntArray, count: int) -> float:
+    """Slow-down of the last of a crowd x the worst that it adds to another's."""
+    worst = 1.0
+    for k in range(count - 1):
+        worst = max(worst, hit_of(slowing, kind, crowd, count, k))
+    return slow_in(slowing, kind, crowd, count, count - 1) * worst

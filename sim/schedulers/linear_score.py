@@ -10,9 +10,8 @@ from sim.errors import GpuYardError
 from sim.kernel.layout import State
 from sim.linear.deciding import decide_all
 from sim.linear.loop import LinearLoop
-from sim.linear.names import looks_ahead, named, weights_of
 from sim.linear.plan import Plan, plan_on
-from sim.linear.weights_file import read_weights
+from sim.linear.weights import looks_ahead, named, read_weights, weights_of
 from sim.scoring.desk import Mind, desk_of
 from sim.signals import Signal
 from sim.view import ClusterView, JobColumns, ViewMaker

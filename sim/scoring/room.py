@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.jit import kernel
-from sim.physics.slowing import hit_of, slow_in
+from sim.physics.slowing import cost_of_joining, fits_beside
 from sim.physics.slowing_tables import seat
 from sim.scoring.desk import Desk
 from sim.traits import WHOLE_GPU_MILLI
@@ -102,22 +102,14 @@ def joining_cost(desk: Desk, job: int, gpu: int) -> float:
 
 @kernel
 def _joining_cost(desk: Desk, job: int, gpu: int) -> float:
-    seat, row = desk.gpu[gpu], desk.job[job]
+    seat, asked = desk.gpu[gpu], desk.job[job].gpu_milli
     full = seat.tenants >= desk.tenant.shape[1]
-    if full or seat.milli + row.gpu_milli > desk.game[0].limit_milli:
+    if full or seat.milli + asked > desk.game[0].limit_milli:
         return NEVER
-    kind, p = desk.server[seat.server].type, row.profile
-    for k in range(seat.tenants):
-        other = desk.job[desk.tenant[gpu, k]]
-        # Jobs that ask for parts that fit together fit whatever the profiles say.
-        apart = row.gpu_milli + other.gpu_milli <= WHOLE_GPU_MILLI
-        if not apart and not desk.belief.feasible[kind, p, other.profile]:
-            return NEVER
-    last, slowing = gather(desk, job, gpu), desk.belief.slowing
-    own, worst = slow_in(slowing, kind, desk.crowd, last + 1, last), 1.0
-    for k in range(last):
-        worst = max(worst, hit_of(slowing, kind, desk.crowd, last + 1, k))
-    return own * worst
+    kind, count = desk.server[seat.server].type, gather(desk, job, gpu) + 1
+    if not fits_beside(desk.belief.feasible, kind, desk.crowd, count):
+        return NEVER
+    return cost_of_joining(desk.belief.slowing, kind, desk.crowd, count)
 
 
 @kernel
@@ -221,9 +213,15 @@ def could_run(desk: Desk, job: int, m: int) -> bool:
 
 
 @kernel
+def capacity_of(desk: Desk, m: int) -> int:
+    """GPUs that are up, at least 1: what shares are shares of."""
+    return int(max(desk.partition[m].up, 1))
+
+
+@kernel
 def load_of(desk: Desk, m: int) -> float:
     """GPUs wanted by waiting and running jobs, over those that are up."""
-    return float(desk.partition[m].wanted / max(desk.partition[m].up, 1))
+    return float(desk.partition[m].wanted / capacity_of(desk, m))
 
 
 @kernel
@@ -231,3 +229,15 @@ def largest_gang_now(desk: Desk, m: int) -> int:
     """Most GPUs that a compact placement could have now."""
     part = desk.partition[m]
     return int(part.whole * part.largest + part.roomiest)
+
+
+@kernel
+def occupancy_of(desk: Desk, m: int) -> float:
+    """Share of the GPUs of partition `m` that have a tenant."""
+    return float(1.0 - desk.partition[m].free / capacity_of(desk, m))
+
+
+@kernel
+def pressure_of(desk: Desk, m: int) -> float:
+    """ln(1 + GPUs that waiting jobs of partition `m` want, over those it has)."""
+    return float(np.log1p(desk.partition[m].waiting / capacity_of(desk, m)))

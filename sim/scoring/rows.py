@@ -1,13 +1,23 @@
-"""Rows of an observation: jobs, GPUs, servers, partitions (columns: `sim.scoring.table`)."""
+"""Features of jobs, GPUs, servers, partitions and forwards; those of placements: `costs`."""
 
 import numpy as np
 
 from sim.arrays import FloatArray
 from sim.jit import kernel
 from sim.physics.slowing import excess_by
+from sim.scoring.ahead import compact_in_s, effects_there, wait_difference
 from sim.scoring.desk import Desk
-from sim.scoring.room import age_s, is_old, largest_gang_now, left_s, load_of, placeable_now
-from sim.scoring.table import OfContext, OfGpu, OfJob, OfPeer, OfServer
+from sim.scoring.room import (
+    age_s,
+    capacity_of,
+    is_old,
+    largest_gang_now,
+    left_s,
+    load_of,
+    placeable_now,
+    pressure_of,
+)
+from sim.scoring.table import OfContext, OfForward, OfGpu, OfJob, OfPeer, OfServer
 
 LEAST_S = 60.0  # shorter ages count as this in `age_over_left`
 MOST_LOAD = 4.0
@@ -85,12 +95,6 @@ def server_rows(desk: Desk, m: int, gpus: FloatArray, servers: FloatArray) -> No
 
 
 @kernel
-def capacity_of(desk: Desk, m: int) -> int:
-    """GPUs that are up, at least 1: what shares are shares of."""
-    return int(max(desk.partition[m].up, 1))
-
-
-@kernel
 def peer_row(desk: Desk, own: int, m: int, row: FloatArray) -> None:
     """Fill row (OfPeer,); the own partition's is marked."""
     part, capacity = desk.partition[m], capacity_of(desk, m)
@@ -101,18 +105,6 @@ def peer_row(desk: Desk, own: int, m: int, row: FloatArray) -> None:
     row[OfPeer.EMPTY] = part.free / capacity
     row[OfPeer.LARGEST_NOW] = largest_gang_now(desk, m) / 16.0
     row[OfPeer.SIZE] = np.log(capacity / capacity_of(desk, own))
-
-
-@kernel
-def occupancy_of(desk: Desk, m: int) -> float:
-    """Share of the GPUs of partition `m` that have a tenant."""
-    return float(1.0 - desk.partition[m].free / capacity_of(desk, m))
-
-
-@kernel
-def pressure_of(desk: Desk, m: int) -> float:
-    """ln(1 + GPUs that waiting jobs of partition `m` want, over those it has)."""
-    return float(np.log1p(desk.partition[m].waiting / capacity_of(desk, m)))
 
 
 @kernel
@@ -138,6 +130,47 @@ def context_row(desk: Desk, own: int, row: FloatArray) -> None:
         row[OfContext.LOAD_OF_OTHERS] = min(max(others - load, -MOST_LOAD), MOST_LOAD)
     row[OfContext.SIZE] = np.log(capacity) / 6.0
     row[OfContext.PRESSURE] = pressure_of(desk, own)
+
+
+@kernel
+def weigh_forward(desk: Desk, i: int, home: int, target: int) -> None:
+    """Fill `forward` for place `i` of the window of partition `home`.
+
+    All but what the rules of the agents' game, or those who wait there, say: `legal`,
+    `load_difference`, `hops_left`, `work_ahead`. What looks ahead stays as it is unless
+    `game.look_ahead`.
+    """
+    x, job = desk.forward, desk.waiting[desk.window[i]].job
+    x[OfForward.PLACEABLE] = 1.0 if placeable_now(desk, job, target) else 0.0
+    if desk.game[0].look_ahead == 0:
+        return
+    gang, starts_s, ahead = desk.job[job].gang, desk.start_in_s, desk.ahead
+    here_s = compact_in_s(ahead, ahead.release_s, gang, home)
+    there_s = compact_in_s(ahead, ahead.release_s, gang, target)
+    x[OfForward.WAIT_DIFFERENCE] = wait_difference(here_s, there_s)
+    x[OfForward.START_DIFFERENCE] = wait_difference(starts_s[home, i], starts_s[target, i])
+    there = effects_there(ahead, gang, left_s(desk, job), target)
+    x[OfForward.PROLONGS] = there.prolongs
+    x[OfForward.FRAGMENTS] = there.fragments
+    x[OfForward.PUTS_OFF] = there.puts_off
+
+
+@kernel
+def measure_work_ahead(desk: Desk, job: int) -> None:
+    """Fill `work_ahead_h`: GPU-hours of waiting jobs that are predicted no longer than `job`."""
+    mine_s = left_s(desk, job)
+    desk.work_ahead_h[:] = 0.0
+    for at in range(desk.game[0].num_waiting):
+        row = desk.waiting[at]
+        work_s = left_s(desk, row.job)
+        if row.job != job and work_s <= mine_s:
+            desk.work_ahead_h[row.partition] += work_s * desk.job[row.job].gang / 3600.0
+
+
+@kernel
+def log_work_ahead(desk: Desk, m: int) -> float:
+    """ln(1 + GPU-hours a GPU) of what `measure_work_ahead` found in partition `m`."""
+    return float(np.log1p(desk.work_ahead_h[m] / capacity_of(desk, m)))
 
 
 @kernel

@@ -10,15 +10,17 @@ from typing import Self
 
 
 class Column(IntEnum):
-    """A group of features; each member's value in the source is what it means."""
+    """A group of features: a line says what one means, or of what group it is taken over."""
 
     means: str
+    source: "Column | None"
 
-    def __new__(cls, means: str) -> Self:
+    def __new__(cls, told: "str | Column") -> Self:
         """The next place of the group."""
         member = int.__new__(cls, len(cls.__members__))
         member._value_ = len(cls.__members__)
-        member.means = means
+        member.means = told.means if isinstance(told, Column) else told
+        member.source = told if isinstance(told, Column) else None
         return member
 
 
@@ -91,6 +93,15 @@ class OfLinks(Column):
     UPLINK_LOAD = "the same of its rack's uplink"
 
 
+class OfEdge(Column):
+    """A link inside a server: `link_edges` of an observation, for the same."""
+
+    NVLINK = "1: NVLink"
+    PCIE = "1: GPU to PCIe switch"
+    SOCKET = "1: through a socket"
+    RATE = "ln(Gbps / 100) / 2"
+
+
 class OfPeer(Column):
     """A partition: `peers` of an observation."""
 
@@ -153,19 +164,19 @@ class StartWeight(Column):
     DURATION = "ln(predicted work left / 1 h) / 2.5"
     AGE = "ln(1 + age / 600 s) / 2.5"
     RELATIVE_AGE = "ln(1 + age / predicted work left) / 2.5"
-    OWN_SLOWDOWN = "that of the pair"
-    WORST_VICTIM = "that of the pair"
-    VICTIMS_DELAY = "that of the pair"
+    OWN_SLOWDOWN = OfPair.OWN_SLOWDOWN
+    WORST_VICTIM = OfPair.WORST_VICTIM
+    VICTIMS_DELAY = OfPair.VICTIMS_DELAY
     SHARED = "1: a candidate that shares"
     SHARED_X_PRESSURE = "`shared` x `pressure`"
-    GANG = "log2(GPUs) / 4"
+    GANG = OfJob.GANG
     OCCUPANCY = "share of the partition's GPUs with a tenant"
-    FRAGMENTS = "that of the pair"
-    PRESSURE = "that of the context"
+    FRAGMENTS = OfPair.FRAGMENTS
+    PRESSURE = OfContext.PRESSURE
     # From here on optional: they look at when running jobs are predicted to end.
-    WAIT_OVER_LOSS = "that of the pair"
-    PROLONGS = "that of the pair"
-    HOLDS_UP = "that of the pair"
+    WAIT_OVER_LOSS = OfPair.WAIT_OVER_LOSS
+    PROLONGS = OfPair.PROLONGS
+    HOLDS_UP = OfPair.HOLDS_UP
 
 
 class ForwardWeight(Column):
@@ -173,24 +184,18 @@ class ForwardWeight(Column):
 
     BIAS = "1"
     LOAD_DIFFERENCE = "the own load - its load, within +-3"
-    PLACEABLE = "that of the forward"
-    DURATION = "ln(predicted work left / 1 h) / 2.5"
-    GANG = "log2(GPUs) / 4"
+    PLACEABLE = OfForward.PLACEABLE
+    DURATION = StartWeight.DURATION
+    GANG = OfJob.GANG
     HOPS = "forwards so far / the most allowed"
     # From here on optional, as above.
-    WAIT_DIFFERENCE = "that of the forward"
-    START_DIFFERENCE = "that of the forward"
-    PROLONGS = "that of the forward"
-    FRAGMENTS = "that of the forward"
-    PUTS_OFF = "that of the forward"
+    WAIT_DIFFERENCE = OfForward.WAIT_DIFFERENCE
+    START_DIFFERENCE = OfForward.START_DIFFERENCE
+    PROLONGS = OfForward.PROLONGS
+    FRAGMENTS = OfForward.FRAGMENTS
+    PUTS_OFF = OfForward.PUTS_OFF
 
 
-# Features that the linear score weighs as observations hold them: the names are the same.
-START_OF_PAIR = (
-    OfPair.OWN_SLOWDOWN, OfPair.WORST_VICTIM, OfPair.VICTIMS_DELAY, OfPair.FRAGMENTS,
-    OfPair.WAIT_OVER_LOSS, OfPair.PROLONGS, OfPair.HOLDS_UP,
-)  # fmt: skip
-FORWARD_OF_ROW = (
-    OfForward.PLACEABLE, OfForward.WAIT_DIFFERENCE, OfForward.START_DIFFERENCE,
-    OfForward.PROLONGS, OfForward.FRAGMENTS, OfForward.PUTS_OFF,
-)  # fmt: skip
+# Weights of what observations hold as it is: (weight, column).
+START_OF_PAIR = tuple((w, w.source) for w in StartWeight if isinstance(w.source, OfPair))
+FORWARD_OF_ROW = tuple((w, w.source) for w in ForwardWeight if isinstance(w.source, OfForward))

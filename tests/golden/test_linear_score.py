@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sim.errors import GpuYardError, SignalError, SimulationError
 from sim.linear.episode import played_jct_s
-from sim.linear.names import FORWARD_FEATURES, START_FEATURES
+from sim.linear.weights import FORWARD_FEATURES, START_FEATURES
 from sim.metrics.job_times import counted, jct_s
 from sim.placers.consolidated import Consolidated
 from sim.schedulers.linear_score import LinearScore

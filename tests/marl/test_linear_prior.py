@@ -10,9 +10,9 @@ from marl.codec.layout import MODES
 from marl.codec.stack import stack
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.linear_prior import LEAST_DUE, LinearPrior
-from sim.linear.names import named
 from sim.linear.plan import Plan
 from sim.linear.scores import forward_score, start_score, weigh_job, weigh_partition
+from sim.linear.weights import named
 from sim.schedulers.linear_score import LinearScore
 from sim.scoring.ahead import FRAGMENTS_WORTH
 from sim.scoring.filling import fill_outwards

@@ -1,6 +1,8 @@
 """Weights of the linear score: by name in files, by place (`sim.scoring.table`) in arrays."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -60,3 +62,22 @@ def named(start: FloatArray, forward: FloatArray) -> dict[str, dict[str, float]]
         group: dict(zip(GROUPS[group], map(float, values), strict=True))
         for group, values in pairs.items()
     }
+
+
+def read_weights(path: str) -> Mapping[str, Any]:
+    """Groups of weights of a file as `scripts/tune_linear_score.py` writes them, not checked yet.
+
+    Raises:
+        GpuYardError: there is no such file, or it is no YAML mapping.
+    """
+    import yaml
+
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise GpuYardError(
+            f"scheduler.weights_file is {path}, which cannot be read: {error}"
+        ) from error
+    if not isinstance(values, Mapping):
+        raise GpuYardError(f"{path} holds no mapping of start and forward to weights")
+    return values
