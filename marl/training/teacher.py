@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marl.codec.layout import MODES, Layout
+from marl.codec.layout import EXCLUSIVE, MODES, SHARED, Layout
 from marl.codec.rounds import Observation
 from sim.scoring.table import OfForward, OfPair
 
@@ -44,8 +44,9 @@ class RuleTeacher:
         own, victim = pairs[..., OfPair.OWN_SLOWDOWN], pairs[..., OfPair.WORST_VICTIM]
         speed = np.exp(-own) + np.exp(-victim)
         rank = np.where(compact, 0.0, np.inf)
-        rank[..., 0] += pairs[..., 0, OfPair.FRAGMENTS]
-        rank[..., 1] += np.where(speed[..., 1] > self.least_speed, 10.0 - speed[..., 1], np.inf)
+        rank[..., EXCLUSIVE] += pairs[..., EXCLUSIVE, OfPair.FRAGMENTS]
+        together = speed[..., SHARED]
+        rank[..., SHARED] += np.where(together > self.least_speed, 10.0 - together, np.inf)
         return rank.reshape(len(rank), -1)
 
     def _forwards(self, observation: Observation, mask: np.ndarray) -> np.ndarray:
