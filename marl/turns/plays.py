@@ -8,14 +8,16 @@ from marl.codec.layout import Layout
 from marl.codec.links import LinkSight
 from marl.codec.observe import Canvas
 from marl.codec.rules import WORKER, CodecRules, Observation
-from marl.codec.tables import Tables, tables_of
 from marl.turns.actions import Sizes
 from marl.turns.memory import make_memory
-from marl.turns.playing import Play, is_legal, look_at, own_servers
+from marl.turns.playing import Play, is_legal, look_at
+from sim.arrays import IntArray
 from sim.errors import InvalidDecision
 from sim.kernel.layout import State
+from sim.scoring.desk import Desk, Mind, desk_of
 from sim.view import ClusterView
 
+FIXED = ("state", "job", "own", "belief")  # of a desk: forks keep them, or have their own state
 DTYPES = {"server_rack": np.int64, "action_mask": np.int8}  # the others are float32
 
 
@@ -34,10 +36,10 @@ def make_play(
     view: ClusterView, layout: Layout, rules: CodecRules, canvas: Canvas, *, gathers: bool
 ) -> Play:
     """The play of a run in which nobody has acted; `view` needs `marl.codec.rules.NEEDS`."""
-    owner = np.asarray(view.partition_of_server)
     jobs = view.jobs.num_gpus
+    desk = _desk(view, rules)
     return Play(
-        tables=tables_of(view, float(rules.rest_share)),
+        desk=desk,
         memory=make_memory(
             jobs=len(jobs),
             partitions=view.num_partitions,
@@ -47,13 +49,11 @@ def make_play(
             running=len(view.state.running),
         ),
         canvas=canvas,
-        servers=np.argsort(owner, kind="stable").astype(np.int64),
-        first=np.concatenate([[0], np.cumsum(np.bincount(owner))]).astype(np.int64),
+        racks=_racks(desk),
         numbers=layout.sizes.table(),
         max_forwards=int(view.max_forwards),
         only_placeable=bool(rules.only_placeable),
         sharing=bool(rules.sharing),
-        patience_s=float(rules.patience_s),
         alone=bool(rules.alone),
         blind_peers=bool(rules.blind_peers),
         by_worker=rules.granularity == WORKER,
@@ -62,12 +62,32 @@ def make_play(
     )
 
 
+def _desk(view: ClusterView, rules: CodecRules) -> Desk:
+    mind = Mind(
+        window=rules.window,
+        patience_s=float(rules.patience_s),
+        use_durations=True,
+        rest_share=float(rules.rest_share),
+        look_ahead=True,
+    )
+    return desk_of(view, mind)
+
+
+def _racks(desk: Desk) -> IntArray:
+    """(S,) racks of the servers in `own`: not always neighbours, numbered from 0 all the same."""
+    racks: IntArray = desk.server["rack"][desk.own]
+    for part in desk.partition:
+        here = slice(part["first_own"], part["last_own"])
+        racks[here] = np.unique(racks[here], return_inverse=True)[1]
+    return racks
+
+
 def forked(play: Play, state: State, canvas: Canvas) -> Play:
     """The same turn of the run in `state`, a copy of the play's own, seen on another canvas."""
-    tables: Tables = replace(play.tables, state=state, crowd=play.tables.crowd.copy())
+    own: Desk = play.desk.copied(shared=FIXED)
     for mine, theirs in zip(canvas, play.canvas, strict=True):
         mine[:] = theirs
-    return replace(play, tables=tables, memory=play.memory.copied(), canvas=canvas)
+    return replace(play, desk=replace(own, state=state), memory=play.memory.copied(), canvas=canvas)
 
 
 def seen_on(canvas: Canvas) -> Observation:
@@ -78,7 +98,7 @@ def seen_on(canvas: Canvas) -> Observation:
 def check(play: Play, sizes: Sizes, agent: int, action: int) -> None:
     """Raise InvalidDecision for an action that is not legal now."""
     if not is_legal(play, agent, action):
-        now_s = play.tables.state.world["now_s"][0]
+        now_s = play.desk.state.world["now_s"][0]
         raise InvalidDecision(
             f"agent {agent}: action {action} ({sizes.told(action)}) is not legal at "
             f"t={now_s:.1f} s; choose an action whose mask is 1"
@@ -102,5 +122,5 @@ def with_links(play: Play, links: LinkSight | None, view: ClusterView, agent: in
     """What is on the canvas of `agent`, and of its links where `rules.links` asks for them."""
     seen = seen_on(play.canvas)
     if links is not None:
-        seen |= links.observe(view, play.tables, own_servers(play, agent))
+        seen |= links.observe(view, play.desk, agent)
     return seen
