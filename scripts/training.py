@@ -36,7 +36,7 @@ from marl.training.teacher import RuleTeacher
 from marl.training.validate import validation_jct_s
 from marl.training.warm_start import greedy, imitate, play
 from marl.training.windows import Windows
-from sim.linear.names import weights_of
+from sim.linear.weights import weights_of
 from sim.metrics.summary import summarise
 from sim.report.figure_learning_curve import learning_curve
 from sim.report.learning_curve_csv import read_learning_curve

@@ -10,7 +10,7 @@ import numpy as np
 import yaml
 from tuning_search import Generation
 
-from sim.linear.names import START_FEATURES, named
+from sim.linear.weights import START_FEATURES, named
 from sim.report.atomic import write_atomically
 from sim.report.record import Record
 

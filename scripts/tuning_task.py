@@ -16,7 +16,7 @@ from launch_errors import ConfigError
 
 from sim.jobs import JobTable
 from sim.linear.episode import played_jct_s
-from sim.linear.names import FIRST_AHEAD, FORWARD_FEATURES, START_FEATURES, named
+from sim.linear.weights import FIRST_AHEAD, FORWARD_FEATURES, START_FEATURES, named
 from sim.schedulers.linear_score import LinearScore
 
 

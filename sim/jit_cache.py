@@ -19,13 +19,32 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numba import config
-from numba.core.caching import InTreeCacheLocator, UserProvidedCacheLocator
+from numba.core.caching import IndexDataCacheFile, InTreeCacheLocator, UserProvidedCacheLocator
 from numba.core.dispatcher import Dispatcher
 
 PACKAGES = ("sim", "interference", "gnn", "marl", "gpuyard", "benchmarks", "tests")
 MARK = "reach"  # in the names of our files, where numba has a line number
 _KEPT = re.compile(r"\.py\d+\w*(?:\.\d+)?\.nb[ic]$")
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), np.generic, np.dtype)
+
+
+_load_index: Any = IndexDataCacheFile._load_index
+
+
+def _load_or_forget(file: Any) -> dict[Any, Any]:
+    """What an index lists; nothing where it names a type that is gone: that is out of date too.
+
+    numba reads the types of arguments before the stamp, and a type whose module was removed or
+    renamed cannot be read.
+    """
+    try:
+        kept: dict[Any, Any] = _load_index(file)
+    except (ImportError, AttributeError):
+        return {}
+    return kept
+
+
+IndexDataCacheFile._load_index = _load_or_forget  # type: ignore[method-assign]
 
 
 class _Stamp:

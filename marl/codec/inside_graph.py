@@ -6,11 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
+from sim.scoring.table import OfEdge
 from sim.topology.inside import Inside
 from sim.topology.topology import Topology
 
-EDGE_FEATURES = 4  # NVLink; GPU to PCIe switch; through a socket; ln(Gbps / 100) / 2
-NVLINK, PCIE, SOCKET, RATE = range(EDGE_FEATURES)
 USUAL_GBPS = 100.0  # of a link inside a server; its rate counts as 0
 NO_EDGE = -1
 
@@ -25,25 +24,25 @@ class InsideGraph(NamedTuple):
     """
 
     ends: IntArray  # (S, E, 2) nodes; NO_EDGE where a server has fewer edges
-    features: FloatArray  # (S, E, EDGE_FEATURES)
+    features: FloatArray  # (S, E, OfEdge)
 
 
 def inside_graph(topology: Topology) -> InsideGraph:
     """The edges inside all servers of the cluster; none where `topology.inside` is None."""
     inside, servers = topology.inside, topology.num_servers
     if inside is None:
-        return InsideGraph(np.full((servers, 1, 2), NO_EDGE), np.zeros((servers, 1, EDGE_FEATURES)))
+        return InsideGraph(np.full((servers, 1, 2), NO_EDGE), np.zeros((servers, 1, len(OfEdge))))
     gpus = int(topology.gpus_per_server.max())
     first_socket = gpus + int(inside.gpu_switch.max()) + 1
     found = [_edges(topology, inside, server, gpus, first_socket) for server in range(servers)]
     most = max(1, *map(len, found))
     ends = np.full((servers, most, 2), NO_EDGE)
-    features = np.zeros((servers, most, EDGE_FEATURES))
+    features = np.zeros((servers, most, len(OfEdge)))
     for server, edges in enumerate(found):
         for at, (one, two, kind, gbps) in enumerate(edges):
             ends[server, at] = one, two
             features[server, at, kind] = 1.0
-            features[server, at, RATE] = np.log(gbps / USUAL_GBPS) / 2.0
+            features[server, at, OfEdge.RATE] = np.log(gbps / USUAL_GBPS) / 2.0
     return InsideGraph(ends, features)
 
 
@@ -55,12 +54,14 @@ def _edges(
     switch, socket = inside.gpu_switch[first:last], inside.gpu_socket[first:last]
     pcie, across = float(inside.pcie_gbps[server]), float(inside.socket_gbps[server])
     above = dict(zip(switch.tolist(), socket.tolist(), strict=True))  # switch -> its socket
-    edges: list[Edge] = [(k, first_switch + s, PCIE, pcie) for k, s in enumerate(switch.tolist())]
-    edges += [(first_switch + s, first_socket + c, SOCKET, across) for s, c in above.items()]
+    edges: list[Edge] = [
+        (k, first_switch + s, OfEdge.PCIE, pcie) for k, s in enumerate(switch.tolist())
+    ]
+    edges += [(first_switch + s, first_socket + c, OfEdge.SOCKET, across) for s, c in above.items()]
     for one, two in combinations(sorted(set(above.values())), 2):
-        edges.append((first_socket + one, first_socket + two, SOCKET, across))
+        edges.append((first_socket + one, first_socket + two, OfEdge.SOCKET, across))
     island = inside.gpu_island[first:last]
     for a, b in combinations(range(last - first), 2):
         if island[a] >= 0 and island[a] == island[b]:
-            edges.append((a, b, NVLINK, float(inside.nvlink_gbps[server])))
+            edges.append((a, b, OfEdge.NVLINK, float(inside.nvlink_gbps[server])))
     return edges

@@ -5,20 +5,21 @@ from functools import cached_property
 
 import numpy as np
 
-from marl.codec.candidates import MODES
-from marl.codec.inside_graph import EDGE_FEATURES, inside_graph
-from marl.turns.actions import FORWARD, KINDS, WAIT, Sizes
+from marl.codec.inside_graph import inside_graph
+from marl.turns.actions import FORWARD, KINDS, MODES, WAIT, Sizes
 from sim.arrays import IntArray
+from sim.scoring.table import (
+    OfContext,
+    OfEdge,
+    OfForward,
+    OfGpu,
+    OfJob,
+    OfLinks,
+    OfPair,
+    OfPeer,
+    OfServer,
+)
 from sim.topology.topology import Topology
-
-JOB_FEATURES = 15
-GPU_FEATURES = 5
-SERVER_FEATURES = 7
-PAIR_FEATURES = 13
-PEER_FEATURES = 7
-FORWARD_FEATURES = 11
-CONTEXT_FEATURES = 9
-LINK_FEATURES = 4  # of a server: ln(Gbps / 10) / 4 of its NIC and of its rack's uplink; their loads
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,14 @@ class Layout:
         """Shape of each observation array."""
         w, s, m = self.window, self.servers, self.partitions
         return {
-            "jobs": (w, JOB_FEATURES),
-            "gpus": (s, self.gpus_per_server, GPU_FEATURES),
-            "servers": (s, SERVER_FEATURES),
+            "jobs": (w, len(OfJob)),
+            "gpus": (s, self.gpus_per_server, len(OfGpu)),
+            "servers": (s, len(OfServer)),
             "server_rack": (s,),
-            "pairs": (w, s, MODES, PAIR_FEATURES),
-            "peers": (m, PEER_FEATURES),
-            "forwards": (w, m, FORWARD_FEATURES),
-            "context": (CONTEXT_FEATURES,),
+            "pairs": (w, s, MODES, len(OfPair)),
+            "peers": (m, len(OfPeer)),
+            "forwards": (w, m, len(OfForward)),
+            "context": (len(OfContext),),
             "action_mask": (self.actions,),
             **self.link_shapes(),
         }
@@ -77,8 +78,8 @@ class Layout:
             return {}
         return {
             "link_ends": (self.servers, self.edges, 2),
-            "link_edges": (self.servers, self.edges, EDGE_FEATURES),
-            "server_links": (self.servers, LINK_FEATURES),
+            "link_edges": (self.servers, self.edges, len(OfEdge)),
+            "server_links": (self.servers, len(OfLinks)),
         }
 
 

@@ -5,9 +5,9 @@ import numpy.typing as npt
 
 from marl.codec.inside_graph import NO_EDGE, inside_graph
 from marl.codec.layout import Layout
-from marl.codec.link_loads import link_loads
-from marl.codec.tables import Tables
-from sim.arrays import IntArray
+from sim.scoring.costs import measure_links
+from sim.scoring.desk import Desk
+from sim.scoring.table import OfLinks
 from sim.view import ClusterView
 
 USUAL_GBPS = 10.0  # of a NIC and of an uplink; their rates count as 0
@@ -25,17 +25,20 @@ class LinkSight:
         self._rates = np.log(rates / USUAL_GBPS) / 4.0  # (S, 2)
 
     def observe(
-        self, view: ClusterView, tables: Tables, servers: IntArray
+        self, view: ClusterView, desk: Desk, agent: int
     ) -> dict[str, npt.NDArray[np.float32]]:
-        """The arrays for the agent that owns `servers`; a server that is away is padding."""
-        held = np.ascontiguousarray(view.jobs.held)
-        nic, uplink = link_loads(tables, view.running, view.placed, view.slot, held)
+        """The arrays of one agent; a server that is away is padding."""
+        nic, uplink = np.zeros(len(desk.server)), np.zeros(len(desk.rack))
+        measure_links(desk, view.running, nic, uplink)
+        servers = np.flatnonzero(view.partition_of_server == agent)
         seen = {key: np.zeros(shape, np.float32) for key, shape in self._shapes.items()}
         seen["link_ends"][:] = NO_EDGE
         up = np.flatnonzero(np.asarray(view.server_closed)[servers] == 0)
         here = servers[up]
         seen["link_ends"][up] = self._graph.ends[here]
         seen["link_edges"][up] = self._graph.features[here]
-        loads = np.stack([nic[here], uplink[view.topology.server_rack[here]]], 1)
-        seen["server_links"][up] = np.concatenate([self._rates[here], loads], 1)
+        rows = seen["server_links"]
+        rows[up, OfLinks.NIC_RATE], rows[up, OfLinks.UPLINK_RATE] = self._rates[here].T
+        rows[up, OfLinks.NIC_LOAD] = nic[here]
+        rows[up, OfLinks.UPLINK_LOAD] = uplink[view.topology.server_rack[here]]
         return seen

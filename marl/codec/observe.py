@@ -2,36 +2,45 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
-from marl.codec.ahead import ahead_of, starts_in_s
-from marl.codec.candidates import MODES, completed, place_outwards, still_usable
-from marl.codec.costs import CONTENTION, SELF, SERVERS, SPREAD, placement_costs
-from marl.codec.fit import Fit, fit_of
-from marl.codec.rows import context_row, hide_others, job_row, left_s, peer_rows, server_rows
-from marl.codec.summary import Summary
-from marl.codec.tables import Tables
+from marl.turns.actions import EXCLUSIVE, MODES, SHARED
 from sim.arrays import FloatArray, IntArray
-from sim.jit import array_kernel
-from sim.linear.ahead import (
-    Ahead,
-    compact_in_s,
-    holds_up,
-    prolongs,
-    wait_difference,
-    wait_over_loss,
+from sim.jit import kernel
+from sim.scoring.costs import weigh_placement
+from sim.scoring.desk import Desk
+from sim.scoring.filling import fill_outwards
+from sim.scoring.room import (
+    ALONE,
+    BESIDE,
+    could_run,
+    count_usable,
+    fewest_servers,
+    is_old,
+    load_of,
+    placeable_now,
 )
-from sim.linear.there import effects_there
+from sim.scoring.rows import (
+    MOST_LOAD,
+    context_row,
+    hide_others,
+    job_row,
+    log_work_ahead,
+    measure_work_ahead,
+    peer_row,
+    server_rows,
+    weigh_forward,
+)
+from sim.scoring.table import FORWARD_OF_OTHERS, OfForward, OfJob, OfPair
+from sim.scoring.window import choose_window, look_at_window, put_off_the_homeless
+
+OF_OTHERS = tuple(map(int, FORWARD_OF_OTHERS))
 
 
 class Limits(NamedTuple):
     """What may be done now."""
 
-    now_s: float
     max_forwards: int
     only_placeable: bool
     sharing: bool
-    patience_s: float
     pressed: bool  # nothing runs in the partition, and it has waited: it has to start a job
     alone: bool  # nothing is seen of other partitions, and no job sent there
 
@@ -58,138 +67,107 @@ class Canvas(NamedTuple):
     action_mask: IntArray
 
 
-@array_kernel
-def _pair_rows(
-    tables: Tables, ahead: Ahead, own: int, job: int, servers: IntArray,
-    compact: float, first_mode: int, last_mode: int, placed: IntArray,
-    pairs: FloatArray, mask: IntArray,
-) -> bool:  # fmt: skip
-    """Fill pairs (S, MODES, PAIR_FEATURES) and mask (S * MODES,); whether any start is legal.
+@kernel
+def begin_turn(desk: Desk, own: int) -> None:
+    """Fill the window of partition `own`, and what is foreseen of it."""
+    put_off_the_homeless(desk, own)
+    choose_window(desk, own)
+    look_at_window(desk, own)
 
-    `placed` are GPUs of workers that have a place already; with none a start is of a whole gang.
+
+@kernel
+def _copy(features: FloatArray, row: FloatArray) -> None:
+    """Element by element: assigning a whole slice would make an array."""
+    for k in range(len(features)):
+        row[k] = features[k]
+
+
+@kernel
+def _pair_rows(
+    desk: Desk, m: int, job: int, first_mode: int, last_mode: int, pairs: FloatArray,
+    mask: IntArray,
+) -> bool:  # fmt: skip
+    """Fill pairs (S, MODES, OfPair) and mask (S * MODES,); whether any start is legal.
+
+    Where workers of the gang have a place already (`begin_gang`), a start is one of the next.
     """
-    any_legal = False
-    job_s = left_s(tables, job)
-    wait_s = compact_in_s(ahead, ahead.release_s, tables.num_gpus[job], own)
+    any_legal, room = False, count_usable(desk, job, m)
+    part, here, fewest = desk.partition[m], desk.here[0], fewest_servers(desk, job, m)
     for mode in range(first_mode, last_mode + 1):
-        counts = still_usable(tables, job, servers, mode, placed)
-        for i in range(len(servers)):
-            if len(placed) == 0:
-                gpus = place_outwards(tables, job, servers, counts, i, mode)
-            else:
-                gpus = completed(tables, job, servers, counts, i, mode, placed)
-            if len(gpus) == 0:
+        if room < (BESIDE if mode == SHARED else ALONE):
+            continue
+        for i in range(part.last_own - part.first_own):
+            here.server = desk.own[part.first_own + i]
+            here.shared = mode == SHARED
+            if not fill_outwards(desk, job, m):
                 continue
             any_legal = True
-            row = pairs[i, mode]
-            row[0] = 1.0
-            placement_costs(tables, job, gpus, ahead.largest[own], row[1:9])
-            row[9] = row[1 + SERVERS] * 8.0 <= compact
-            slowed = row[1 + SPREAD] + row[1 + CONTENTION] + row[1 + SELF]
-            row[10] = wait_over_loss(wait_s, slowed, job_s)
-            row[11] = prolongs(ahead, gpus, job_s)
-            row[12] = holds_up(ahead, gpus, job_s, own)
+            weigh_placement(desk, job, m)
+            desk.pair[OfPair.LEGAL] = 1.0
+            desk.pair[OfPair.COMPACT] = desk.game[0].num_used <= fewest
+            _copy(desk.pair, pairs[i, mode])
             mask[i * MODES + mode] = 1
     return any_legal
 
 
-@array_kernel
-def _work_ahead_h(tables: Tables, queued: IntArray, job: int, count: int) -> FloatArray:
-    """(M,) GPU-hours of waiting jobs of each partition that are predicted shorter than `job`."""
-    ahead = np.zeros(count)
-    mine_s = left_s(tables, job)
-    for other in queued:
-        work_s = left_s(tables, other)
-        if other != job and work_s <= mine_s:
-            ahead[tables.state.job[other].partition] += work_s * tables.num_gpus[other] / 3600.0
-    return ahead
-
-
-@array_kernel
+@kernel
 def _forward_rows(
-    tables: Tables, summary: Summary, ahead: Ahead, fit: Fit, job: int, own: int,
-    ahead_h: FloatArray, start_s: FloatArray, hops_left: int, only_placeable: bool,
-    rows: FloatArray, mask: IntArray,
-) -> None:  # fmt: skip
-    """Fill rows (M, FORWARD_FEATURES) and mask (M,)."""
-    gang, job_s = tables.num_gpus[job], left_s(tables, job)
-    load = summary.wanted / summary.capacity
-    here_s = compact_in_s(ahead, ahead.release_s, gang, own)
-    stuck = gang > fit.most[own]
-    for m in range(len(summary.capacity)):
-        now = fit.compact[m]
-        legal = m != own and hops_left > 0 and gang <= fit.most[m]
-        legal = legal and (now or stuck or not only_placeable)
-        row = rows[m]
-        row[0] = legal
-        row[1] = now
-        row[2] = min(max(load[m] - load[own], -4.0), 4.0)
-        row[3] = np.log1p(ahead_h[m] / summary.capacity[m])
-        row[4] = np.log1p(ahead_h[own] / summary.capacity[own])
-        row[5] = hops_left / 3.0
-        there_s = compact_in_s(ahead, ahead.release_s, gang, m)
-        row[6] = wait_difference(here_s, there_s)
-        row[7] = wait_difference(start_s[own], start_s[m])
-        there = effects_there(ahead, gang, job_s, m)
-        row[8], row[9], row[10] = there.prolongs, there.fragments, there.puts_off
-        if legal:
-            mask[m] = 1
-
-
-@array_kernel
-def _state_rows(
-    tables: Tables, summary: Summary, own: int, servers: IntArray, alone: bool, canvas: Canvas
+    desk: Desk, i: int, own: int, limits: Limits, rows: FloatArray, mask: IntArray
 ) -> None:
+    """Fill rows (M, OfForward) and mask (M,) for place `i` of the window."""
+    x, job = desk.forward, desk.waiting[desk.window[i]].job
+    hops_left = limits.max_forwards - desk.state.job[job].forwards
+    stuck = not could_run(desk, job, own)
+    measure_work_ahead(desk, job)
+    for m in range(len(desk.partition)):
+        weigh_forward(desk, i, own, m)
+        legal = m != own and hops_left > 0 and could_run(desk, job, m)
+        if limits.only_placeable and not stuck:
+            legal = legal and x[OfForward.PLACEABLE] > 0.0
+        difference = load_of(desk, m) - load_of(desk, own)
+        x[OfForward.LEGAL] = legal
+        x[OfForward.LOAD_DIFFERENCE] = min(max(difference, -MOST_LOAD), MOST_LOAD)
+        x[OfForward.WORK_AHEAD] = log_work_ahead(desk, m)
+        x[OfForward.WORK_AHEAD_HERE] = log_work_ahead(desk, own)
+        x[OfForward.HOPS_LEFT] = hops_left / 3.0
+        _copy(x, rows[m])
+        mask[m] = legal
+
+
+@kernel
+def _state_rows(desk: Desk, own: int, alone: bool, canvas: Canvas) -> None:
     """Fill what does not depend on the waiting jobs one by one."""
-    server_rows(tables, servers, canvas.gpus, canvas.servers)
-    peer_rows(summary, own, canvas.peers)
-    context_row(tables, summary, own, servers, canvas.context)
+    server_rows(desk, own, canvas.gpus, canvas.servers)
+    for m in range(len(desk.partition)):
+        peer_row(desk, own, m, canvas.peers[m])
+    context_row(desk, own, canvas.context)
     if alone:
         hide_others(own, canvas.peers, canvas.context)
-    racks = tables.server_rack[servers]  # not always neighbours: numbered from 0 all the same
-    canvas.server_rack[: len(racks)] = np.searchsorted(np.unique(racks), racks)
 
 
-@array_kernel
-def observe_agent(
-    tables: Tables, summary: Summary, own: int, servers: IntArray, window: IntArray,
-    queued: IntArray, limits: Limits, canvas: Canvas,
-) -> int:  # fmt: skip
+@kernel
+def observe_agent(desk: Desk, own: int, limits: Limits, canvas: Canvas) -> int:
     """Fill the observation of partition `own`; the number of legal actions besides *wait*.
 
-    `queued` are the waiting jobs of the whole cluster, `window` its own first ones by predicted
-    work left. Where `limits.pressed` and a start is legal, only starts are; where a job older than
-    the patience fits compactly on empty GPUs, *wait* is not legal: waiting cannot starve anyone.
-    Servers that are away are no part of any of it.
+    `begin_turn` comes first. Where `limits.pressed` and a start is legal, only starts are; where a
+    job older than the patience fits compactly on empty GPUs, *wait* is not legal: waiting cannot
+    starve anyone. Servers that are away are no part of any of it.
     """
     width, room = canvas.jobs.shape[0], canvas.servers.shape[0]
     starts = canvas.action_mask[: width * room * MODES].reshape(width, room * MODES)
     sends = canvas.action_mask[width * room * MODES : -1].reshape(width, -1)
-    _state_rows(tables, summary, own, servers, limits.alone, canvas)
-    ahead = ahead_of(tables, summary, own, window)
-    start_s = starts_in_s(tables, ahead, queued, window, width)
+    _state_rows(desk, own, limits.alone, canvas)
     can_start, overdue = False, False
-    last_mode = MODES - 1 if limits.sharing else 0
-    nobody = np.empty(0, dtype=np.int64)
-    for w in range(len(window)):
-        job = window[w]
-        fit = fit_of(tables, summary, job)
-        compact = fit.fewest[own]
-        legal = _pair_rows(tables, ahead, own, job, servers, compact, 0, last_mode, nobody,
-                           canvas.pairs[w], starts[w])  # fmt: skip
+    last_mode = SHARED if limits.sharing else EXCLUSIVE
+    for w in range(desk.game[0].num_window):
+        job = desk.waiting[desk.window[w]].job
+        legal = _pair_rows(desk, own, job, EXCLUSIVE, last_mode, canvas.pairs[w], starts[w])
         can_start = can_start or legal
-        fits_compact = fit.compact[own]
-        age_s = limits.now_s - tables.submit_s[job]
-        old = age_s >= limits.patience_s
-        overdue = overdue or (fits_compact and old)
-        hops = tables.state.job[job].forwards
-        job_row(tables, job, age_s, hops, w / width, legal, fits_compact, canvas.jobs[w])
-        canvas.jobs[w, 14] = old
+        overdue = overdue or (placeable_now(desk, job, own) and is_old(desk, job))
+        job_row(desk, w, own, canvas.jobs[w])
+        canvas.jobs[w, OfJob.CAN_START] = legal
         if not limits.alone:
-            ahead_h = _work_ahead_h(tables, queued, job, len(summary.capacity))
-            _forward_rows(tables, summary, ahead, fit, job, own, ahead_h, start_s[w],
-                          limits.max_forwards - hops, limits.only_placeable, canvas.forwards[w],
-                          sends[w])  # fmt: skip
+            _forward_rows(desk, w, own, limits, canvas.forwards[w], sends[w])
     if limits.pressed and can_start:
         sends[:] = 0
     elif not overdue:
@@ -197,11 +175,8 @@ def observe_agent(
     return int(canvas.action_mask[:-1].sum())
 
 
-@array_kernel
-def observe_next_worker(
-    tables: Tables, summary: Summary, own: int, servers: IntArray, window: IntArray,
-    limits: Limits, begun: Begun, canvas: Canvas,
-) -> int:  # fmt: skip
+@kernel
+def observe_next_worker(desk: Desk, own: int, limits: Limits, begun: Begun, canvas: Canvas) -> int:
     """Fill the observation of partition `own` amid a gang; how many places its next worker has.
 
     A place is a server from which the rest of the gang can be completed; its row of `pairs` is
@@ -210,17 +185,19 @@ def observe_next_worker(
     """
     width, room = canvas.jobs.shape[0], canvas.servers.shape[0]
     starts = canvas.action_mask[: width * room * MODES].reshape(width, room * MODES)
-    _state_rows(tables, summary, own, servers, limits.alone, canvas)
-    ahead = ahead_of(tables, summary, own, window)
-    for w in range(len(window)):
-        job = window[w]
-        fit = fit_of(tables, summary, job)
-        legal = False
+    _state_rows(desk, own, limits.alone, canvas)
+    for w in range(desk.game[0].num_window):
+        job, legal = desk.waiting[desk.window[w]].job, False
         if w == begun.row:
-            legal = _pair_rows(tables, ahead, own, job, servers, fit.fewest[own], begun.mode,
-                               begun.mode, begun.gpus, canvas.pairs[w], starts[w])  # fmt: skip
-        age_s = limits.now_s - tables.submit_s[job]
-        hops = tables.state.job[job].forwards
-        job_row(tables, job, age_s, hops, w / width, legal, fit.compact[own], canvas.jobs[w])
-        canvas.jobs[w, 14] = age_s >= limits.patience_s
+            legal = _pair_rows(desk, own, job, begun.mode, begun.mode, canvas.pairs[w], starts[w])
+        job_row(desk, w, own, canvas.jobs[w])
+        canvas.jobs[w, OfJob.CAN_START] = legal
     return int(canvas.action_mask.sum())
+
+
+@kernel
+def hide_peers(own: int, seen: Canvas) -> None:
+    """Leave of other partitions that jobs may be sent there, and no more: an ablation."""
+    hide_others(own, seen.peers, seen.context)
+    for column in OF_OTHERS:
+        seen.forwards[:, :, column] = 0.0

@@ -8,9 +8,8 @@ from gnn.encoder import HierarchicalEncoder
 from gnn.flat import FlatEncoder
 from gnn.linked import LinkedEncoder
 from gnn.mlp import MlpEncoder
-from marl.codec.inside_graph import EDGE_FEATURES
-from marl.codec.layout import GPU_FEATURES, LINK_FEATURES, SERVER_FEATURES
 from marl.policy.pair_score import PairScorePolicy
+from sim.scoring.table import OfEdge, OfGpu, OfLinks, OfServer
 
 HIERARCHICAL, LINKED = "hierarchical", "linked"
 # All that a policy file may name: reading one must run no other code.
@@ -73,16 +72,16 @@ def encoder_name(target: str) -> str:
 def build_policy(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
     """A network with fresh weights."""
     sizes = {
-        "gpu_features": GPU_FEATURES,
-        "server_features": SERVER_FEATURES,
+        "gpu_features": len(OfGpu),
+        "server_features": len(OfServer),
         "gpu_dim": spec.gpu_dim,
         "hidden_dim": spec.hidden_dim,
         "rounds": spec.rounds,
     }
     if spec.reads_links:
         sizes |= {
-            "edge_features": EDGE_FEATURES,
-            "link_features": LINK_FEATURES,
+            "edge_features": len(OfEdge),
+            "link_features": len(OfLinks),
             "inner_rounds": spec.inner_rounds,
         }
     return PairScorePolicy(

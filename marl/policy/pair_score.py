@@ -7,19 +7,21 @@ from torch import Tensor, nn
 
 from gnn.base import Encoder
 from gnn.batch import ClusterBatch, Links
-from marl.codec.candidates import MODES
-from marl.codec.layout import (
-    CONTEXT_FEATURES,
-    FORWARD_FEATURES,
-    JOB_FEATURES,
-    PAIR_FEATURES,
-    PEER_FEATURES,
-)
 from marl.policy.heads import JointScore, two_layers
 from marl.policy.linear_prior import LinearPrior
+from marl.turns.actions import MODES
+from sim.scoring.table import (
+    CONTEXT_OF_OTHERS,
+    OfContext,
+    OfForward,
+    OfGpu,
+    OfJob,
+    OfPair,
+    OfPeer,
+    OfServer,
+)
 
-OF_OTHERS = (5, 6)  # first and last column of the context that speaks of other partitions
-OWN_CONTEXT = CONTEXT_FEATURES - 2
+OWN_CONTEXT = [column for column in OfContext if column not in CONTEXT_OF_OTHERS]
 MASKED = -1e9  # not -inf: entropies and divergences stay finite
 
 
@@ -83,17 +85,17 @@ class PairScorePolicy(nn.Module):
         encoder.rack_norm.requires_grad_(False)  # nobody reads the racks' embeddings
         self.num_racks = num_racks
         width = encoder.hidden_dim
-        state = width + CONTEXT_FEATURES + PEER_FEATURES
-        self.query = two_layers(JOB_FEATURES + CONTEXT_FEATURES, hidden, width)
+        state = width + len(OfContext) + len(OfPeer)
+        self.query = two_layers(len(OfJob) + len(OfContext), hidden, width)
         self.key = nn.Linear(width, MODES * width)
         nn.init.uniform_(self.key.weight, -0.01, 0.01)
-        self.start = JointScore(pair=PAIR_FEATURES, row=JOB_FEATURES, state=state, hidden=hidden)
+        self.start = JointScore(pair=len(OfPair), row=len(OfJob), state=state, hidden=hidden)
         self.forward_to = JointScore(
-            pair=FORWARD_FEATURES + PEER_FEATURES, row=JOB_FEATURES, state=state, hidden=hidden
+            pair=len(OfForward) + len(OfPeer), row=len(OfJob), state=state, hidden=hidden
         )
         self.wait = two_layers(state, hidden, 1)
         self.own_critic = own_critic
-        self.value = two_layers(width + OWN_CONTEXT if own_critic else state, hidden, 1)
+        self.value = two_layers(width + len(OWN_CONTEXT) if own_critic else state, hidden, 1)
         if self.prior is not None:
             last = (self.key, self.start.score, self.forward_to.score, self.wait[-1])
             for weights in (each for layer in last for each in layer.parameters()):
@@ -128,16 +130,16 @@ class PairScorePolicy(nn.Module):
         embeddings = self.encoder(
             ClusterBatch(
                 x_gpu=gpus,
-                gpu_mask=gpus[..., 0] > 0,
+                gpu_mask=gpus[..., OfGpu.THERE] > 0,
                 x_server=servers,
-                server_mask=servers[..., 0] > 0,
+                server_mask=servers[..., OfServer.THERE] > 0,
                 server_rack=observation["server_rack"],
                 num_racks=self.num_racks,
                 links=_links(observation, gpus.shape[2]),
             )
         )
         peers = observation["peers"]
-        there = peers[..., :1]
+        there = peers[..., OfPeer.THERE, None]
         others = (peers * there).sum(1) / there.sum(1).clamp(min=1.0)
         state = torch.cat([embeddings.cluster, observation["context"], others], -1)
         return state, embeddings.server
@@ -150,10 +152,9 @@ class PairScorePolicy(nn.Module):
     def _own(self, state: Tensor) -> Tensor:
         """What the state (B, state_dim) says of the own partition."""
         cluster, context, _ = state.split(
-            [self.encoder.hidden_dim, CONTEXT_FEATURES, PEER_FEATURES], -1
+            [self.encoder.hidden_dim, len(OfContext), len(OfPeer)], -1
         )
-        first, last = OF_OTHERS
-        return torch.cat([cluster, context[..., :first], context[..., last + 1 :]], -1)
+        return torch.cat([cluster, context[..., OWN_CONTEXT]], -1)
 
 
 def _links(observation: dict[str, Tensor], num_gpus: int) -> Links | None:

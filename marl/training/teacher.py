@@ -4,14 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marl.codec.candidates import MODES
-from marl.codec.costs import SELF, VICTIM
 from marl.codec.layout import Layout
 from marl.codec.rules import Observation
-from marl.turns.actions import FORWARD, START
-
-LEGAL, COST, LEFT, COMPACT = 0, 1, 8, 9  # columns of a pair row; costs start at COST
-PLACEABLE, WORK_AHEAD = 1, 3  # columns of a forward row
+from marl.turns.actions import EXCLUSIVE, FORWARD, MODES, SHARED, START
+from sim.scoring.table import OfForward, OfPair
 
 
 @dataclass(frozen=True)
@@ -44,17 +40,19 @@ class RuleTeacher:
 
     def _starts(self, observation: Observation) -> np.ndarray:
         """(W, S * MODES) preference, lower first, inf where the rule does not start."""
-        pairs = observation["pairs"]  # (W, S, MODES, PAIR_FEATURES)
-        compact = (pairs[..., LEGAL] > 0) & (pairs[..., COMPACT] > 0)
-        speed = np.exp(-pairs[..., COST + SELF]) + np.exp(-pairs[..., COST + VICTIM])
+        pairs = observation["pairs"]  # (W, S, MODES, OfPair)
+        compact = (pairs[..., OfPair.LEGAL] > 0) & (pairs[..., OfPair.COMPACT] > 0)
+        own, victim = pairs[..., OfPair.OWN_SLOWDOWN], pairs[..., OfPair.WORST_VICTIM]
+        speed = np.exp(-own) + np.exp(-victim)
         rank = np.where(compact, 0.0, np.inf)
-        rank[..., 0] += pairs[..., 0, LEFT]
-        rank[..., 1] += np.where(speed[..., 1] > self.least_speed, 10.0 - speed[..., 1], np.inf)
+        rank[..., EXCLUSIVE] += pairs[..., EXCLUSIVE, OfPair.FRAGMENTS]
+        together = speed[..., SHARED]
+        rank[..., SHARED] += np.where(together > self.least_speed, 10.0 - together, np.inf)
         return rank.reshape(len(rank), -1)
 
     def _forwards(self, observation: Observation, mask: np.ndarray) -> np.ndarray:
         """(W, M) preference, lower first, inf where the rule does not forward."""
         rows = observation["forwards"]
         legal = self.layout.sizes.part(FORWARD, mask)
-        able = legal & (rows[..., PLACEABLE] > 0)
-        return np.where(able, rows[..., WORK_AHEAD], np.inf)
+        able = legal & (rows[..., OfForward.PLACEABLE] > 0)
+        return np.where(able, rows[..., OfForward.WORK_AHEAD], np.inf)

@@ -11,13 +11,14 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from marl.codec.candidates import MODES, completed, place_outwards, still_usable, usable_counts
-from marl.codec.tables import Tables
 from marl.turns.memory import Memory
 from sim.arrays import IntArray
-from sim.jit import array_kernel, kernel
+from sim.jit import kernel
 from sim.kernel.apply import LEGAL, apply_decision
 from sim.kernel.layout import State
+from sim.scoring.desk import Desk
+from sim.scoring.filling import place
+from sim.scoring.laying import begin_gang
 
 T = TypeVar("T", bound=np.generic)
 
@@ -31,6 +32,8 @@ class Kind:
 
 
 START, FORWARD, WAIT = range(3)
+EXCLUSIVE, SHARED = 0, 1  # modes of a start: on empty GPUs only, or one that shares
+MODES = 2
 KINDS = (
     Kind(("window", "servers", "modes"), "start job {} of the window from server {} in mode {}"),
     Kind(("window", "partitions"), "forward job {} of the window to partition {}"),
@@ -105,16 +108,13 @@ def decode(table: IntArray, action: int) -> Chosen:
     return Chosen(kind, rest // table[kind, 2], rest % table[kind, 2], mode)
 
 
-@array_kernel
-def order(
-    tables: Tables, memory: Memory, servers: IntArray, by_worker: bool, chosen: Chosen
-) -> None:
+@kernel
+def order(desk: Desk, memory: Memory, by_worker: bool, chosen: Chosen) -> None:
     """Write down what an action orders; one that waits orders nothing.
 
     Args:
-        tables: of the run.
-        memory: changed; its window is that of the agent.
-        servers: the agent's own.
+        desk: laid out for this turn.
+        memory: changed; its window is that of the agent of the turn.
         by_worker: whether a start places one worker of its gang.
         chosen: the action.
     """
@@ -123,7 +123,7 @@ def order(
     turn.forwards = 0
     turn.starts = 0
     if chosen.kind == START:
-        _order_start(tables, memory, servers, by_worker, chosen)
+        _order_start(desk, memory, by_worker, chosen)
     elif chosen.kind == FORWARD:
         _order_forward(memory, chosen)
 
@@ -139,34 +139,29 @@ def _order_forward(memory: Memory, chosen: Chosen) -> None:
     memory.sent[job] = turn.epoch
 
 
-@array_kernel
-def _order_start(
-    tables: Tables, memory: Memory, servers: IntArray, by_worker: bool, chosen: Chosen
-) -> None:
+@kernel
+def _order_start(desk: Desk, memory: Memory, by_worker: bool, chosen: Chosen) -> None:
     """A start of the whole gang; none while workers of it are missing."""
     turn, job = memory.turn[0], memory.window[chosen.row]
-    server, mode = chosen.what, chosen.mode
-    placed = memory.begun_gpus[: turn.begun]
-    if by_worker:
-        counts = still_usable(tables, job, servers, mode, placed)
-        gpus = completed(tables, job, servers, counts, server, mode, placed)
-    else:
-        counts = usable_counts(tables, job, servers, mode)
-        gpus = place_outwards(tables, job, servers, counts, server, mode)
-    if by_worker and len(placed) + 1 < len(gpus):
-        memory.begun_gpus[turn.begun] = gpus[turn.begun]
+    begin_gang(desk, memory.begun_gpus[: turn.begun])
+    server = desk.own[desk.partition[turn.agent].first_own + chosen.what]
+    place(desk, job, turn.agent, server, chosen.mode)
+    gang = desk.job[job].gang
+    if by_worker and turn.begun + 1 < gang:
+        memory.begun_gpus[turn.begun] = desk.seats[turn.begun]
         turn.begun += 1
         turn.begun_row = chosen.row
-        turn.begun_mode = mode
+        turn.begun_mode = chosen.mode
         return
     turn.begun = 0
     turn.starts = 1
     memory.start_job[0] = job
-    memory.start_first[1] = len(gpus)
-    memory.start_gpus[: len(gpus)] = gpus
+    memory.start_first[1] = gang
+    for i in range(gang):
+        memory.start_gpus[i] = desk.seats[i]
 
 
-@array_kernel
+@kernel
 def carry_out(state: State, memory: Memory) -> bool:
     """Apply what was ordered; False if the simulator refuses it, which `turn` then tells of."""
     turn = memory.turn[0]

@@ -20,7 +20,7 @@ TURN = np.dtype(
         ("last", INT),  # whose turn it was last; 0 at the beginning of an epoch
         ("in_window", INT),  # jobs that this agent sees
         ("decisions", INT),  # times that somebody was asked, or nobody had a choice, or was put off
-        # The clock (`marl.turns.clock`).
+        # The clock (`marl.turns.playing.pause_s`).
         ("due_s", FLOAT),  # when agents act next; NaN: nothing waits for it
         ("acting_s", FLOAT),  # the instant at which they act; NaN: none so far
         # A gang that has been begun, where agents place worker by worker.
@@ -47,10 +47,10 @@ class Memory(Handle):
     turn: RowArray  # (1,) TURN
     waited: IntArray  # (M,) 1: has waited since it last got a job
     pressed: IntArray  # (M,) 1: has waited though nothing runs, and has to start a job
+    busy: IntArray  # (M,) scratch: 1: a job waits there
     sent: IntArray  # (J,) epoch in which a job was last forwarded: it stays for the rest of it
     window: IntArray  # (W,) jobs that the agent of this turn sees
     mask: npt.NDArray[np.int8]  # (A,) what it may do
-    aside: IntArray  # (W,) scratch: the window of an agent whose turn it is not
     begun_gpus: IntArray  # (N,) of the gang that has been begun
     # Orders of the last action, as `sim.kernel.apply` reads them.
     preempt: IntArray  # (R,) jobs
@@ -81,10 +81,10 @@ def make_memory(
         turn=turn,
         waited=ints(partitions),
         pressed=ints(partitions),
+        busy=ints(partitions),
         sent=ints(jobs) - 1,
         window=ints(window),
         mask=np.zeros(actions, dtype=np.int8),
-        aside=ints(window),
         begun_gpus=ints(largest_gang),
         preempt=ints(running),
         forward=ints(1, 2),

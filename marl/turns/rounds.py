@@ -5,13 +5,10 @@ import numpy as np
 from marl.codec.layout import Layout
 from marl.codec.links import LinkSight
 from marl.codec.rules import CodecRules, Observation
-from marl.turns.actions import Sizes
-from marl.turns.clock import pause_s
-from marl.turns.making import blank_canvas, forked, make_play, seen_on
-from marl.turns.playing import Play, choose, find_turn, is_legal, look_at, open_epoch, own_servers
+from marl.turns.playing import Play, choose, find_turn, open_epoch, pause_s
+from marl.turns.plays import blank_canvas, check, forked, make_play, see_everyone, with_links
 from sim.arrays import IntArray
 from sim.decision import Decision, Forward, Start
-from sim.errors import InvalidDecision
 from sim.view import ClusterView
 
 
@@ -80,7 +77,7 @@ class Rounds:
         if not find_turn(play):
             return {}
         agent = int(play.memory.turn["agent"][0])
-        return {agent: _with_links(play, self._links, view, agent)}
+        return {agent: with_links(play, self._links, view, agent)}
 
     def decide(self, view: ClusterView, actions: dict[int, int]) -> Decision:
         """The decision that the agents' actions make together, on the view they were made for.
@@ -107,33 +104,3 @@ class Rounds:
             forwards=(Forward(job, partition),) if forwards else (),
             again=True,
         )
-
-
-def check(play: Play, sizes: Sizes, agent: int, action: int) -> None:
-    """Raise InvalidDecision for an action that is not legal now."""
-    if not is_legal(play, agent, action):
-        now_s = play.tables.state.world["now_s"][0]
-        raise InvalidDecision(
-            f"agent {agent}: action {action} ({sizes.told(action)}) is not legal at "
-            f"t={now_s:.1f} s; choose an action whose mask is 1"
-        )
-
-
-def see_everyone(play: Play, links: LinkSight | None, view: ClusterView) -> dict[int, Observation]:
-    """What all agents see; who has no turn has only *wait* in its mask."""
-    turn = play.memory.turn
-    turn["agent"] = -1
-    last, amid, count = int(turn["last"][0]), bool(turn["begun"][0] > 0), len(play.memory.waited)
-    seen: dict[int, Observation] = {}
-    for agent in (*range(last, count), *range(last)):
-        silent = turn["agent"][0] >= 0 or play.memory.waited[agent] != 0
-        look_at(play, agent, bool(silent or (amid and agent != last)))
-        seen[agent] = _with_links(play, links, view, agent)
-    return seen
-
-
-def _with_links(play: Play, links: LinkSight | None, view: ClusterView, agent: int) -> Observation:
-    seen = seen_on(play.canvas)
-    if links is not None:
-        seen |= links.observe(view, play.tables, own_servers(play, agent))
-    return seen

@@ -11,9 +11,16 @@ from marl.codec.links import LinkSight
 from marl.codec.observe import Canvas
 from marl.codec.rules import NEEDS, CodecRules, Observation
 from marl.turns.gathering import Gathered, take
-from marl.turns.making import blank_canvas, forked, make_play, seen_on
-from marl.turns.playing import TURN, Play, act, own_servers, play_all_on, play_on
-from marl.turns.rounds import check, see_everyone
+from marl.turns.playing import TURN, Play, act, play_all_on, play_on
+from marl.turns.plays import (
+    FIXED,
+    blank_canvas,
+    check,
+    forked,
+    make_play,
+    see_everyone,
+    seen_on,
+)
 from sim.arrays import IntArray
 from sim.handle import address_of
 from sim.kernel.advance import FULL, ILLEGAL, OVER, STUCK
@@ -65,6 +72,7 @@ class Turns:
     def become(self, run: Self) -> None:
         """Be a fork of `run` from now on; cheap, and for what was a fork of that run before."""
         run.simulator.fork(into=self.simulator)
+        self.play.desk.overwrite(run.play.desk, shared=FIXED)
         self.play.memory.overwrite(run.play.memory)
         for mine, theirs in zip(self._canvas, run._canvas, strict=True):
             mine[:] = theirs
@@ -132,8 +140,7 @@ class Turns:
         """The part that `rules.links` adds for the agent of this turn."""
         if self._links is None:
             return {}
-        servers = own_servers(self.play, self.agent)
-        return dict(self._links.observe(self._views.view(), self.play.tables, servers))
+        return dict(self._links.observe(self._views.view(), self.play.desk, self.agent))
 
     def seen_by_all(self) -> dict[int, Observation]:
         """What all agents see now; who has no turn has only *wait* in its mask."""

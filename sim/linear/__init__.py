@@ -1,5 +1,5 @@
 """A linear score over (waiting job, placement) pairs, and over forwards: `schedulers/linear_score`.
 
-`desk` holds what a decision is planned on, `deciding` makes it; `features` and `forwarding` say
-what is scored.
+`plan` holds what a decision is planned on, `deciding` makes it, `scores` says what is scored; the
+features are those of `sim.scoring`.
 """

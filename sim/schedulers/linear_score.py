@@ -9,11 +9,10 @@ from sim.decision import Decision, Forward, Start
 from sim.errors import GpuYardError
 from sim.kernel.layout import State
 from sim.linear.deciding import decide_all
-from sim.linear.desk import Desk, Mind, desk_of
 from sim.linear.loop import LinearLoop
-from sim.linear.names import named, weights_of
-from sim.linear.seeing import see
-from sim.linear.weights_file import read_weights
+from sim.linear.plan import Plan, plan_on
+from sim.linear.weights import looks_ahead, named, read_weights, weights_of
+from sim.scoring.desk import Mind, desk_of
 from sim.signals import Signal
 from sim.view import ClusterView, JobColumns, ViewMaker
 
@@ -70,58 +69,59 @@ class LinearScore:
             raise GpuYardError(f"scheduler.rest_share is {rest_share}; it must be 0 or more")
         place = "scheduler.weights" if weights_file is None else str(weights_file)
         given: Mapping[str, Any] = weights if weights_file is None else read_weights(weights_file)
+        self._start = weights_of(given, "start", place)
+        self._forward = weights_of(given, "forward", place)
         self._mind = Mind(
-            start_weight=weights_of(given, "start", place),
-            forward_weight=weights_of(given, "forward", place),
             window=window,
             patience_s=patience_s,
             use_durations=use_durations,
             rest_share=rest_share,
+            look_ahead=looks_ahead(self._start, self._forward),
         )
         self.needs = Signal.PROFILE | Signal.INTERFERENCE
         if use_durations:
             self.needs |= Signal.PREDICTION
         self.name = self.order_name if use_durations else f"{self.order_name}_blind"
-        self._desk: Desk | None = None
+        self._plan: Plan | None = None
         self._jobs: JobColumns | None = None
 
     @property
     def weights(self) -> dict[str, dict[str, float]]:
         """`start` and `forward`, each feature -> weight."""
-        return named(self._mind.start_weight, self._mind.forward_weight)
+        return named(self._start, self._forward)
 
     def reset(self, seed: int) -> None:
         """Forget the cluster of the last run; nothing is drawn."""
         del seed
-        self._desk, self._jobs = None, None
+        self._plan, self._jobs = None, None
 
     def decide(self, view: ClusterView) -> Decision:
         """Starts and forwards of all partitions."""
-        desk = self.desk(view)
-        see(desk, view)
-        decide_all(desk, view.queued, view.running, view.now_s)
-        game = desk.game[0]
-        jobs = desk.start_job[: game["num_starts"]].tolist()
-        first = desk.start_first[: game["num_starts"] + 1].tolist()
+        plan = self.plan(view)
+        decide_all(plan, view.queued, view.running, view.now_s)
+        orders = plan.orders[0]
+        jobs = plan.start_job[: orders["num_starts"]].tolist()
+        first = plan.start_first[: orders["num_starts"] + 1].tolist()
         starts = tuple(
-            Start(job, desk.start_gpus[begin:end].copy())
+            Start(job, plan.start_gpus[begin:end].copy())
             for job, begin, end in zip(jobs, first[:-1], first[1:], strict=True)
         )
         forwards = tuple(
             Forward(job, partition)
-            for job, partition in desk.forward[: game["num_forwards"]].tolist()
+            for job, partition in plan.forward[: orders["num_forwards"]].tolist()
         )
-        wake_s = float(game["wake_s"])
+        wake_s = float(orders["wake_s"])
         return Decision(
             starts=starts, forwards=forwards, wake_s=wake_s if np.isfinite(wake_s) else None
         )
 
     def loop(self, state: State, views: ViewMaker) -> LinearLoop:
         """The same decisions, a whole run at once."""
-        return LinearLoop(state, self.desk(views.view()))
+        return LinearLoop(state, self.plan(views.view()))
 
-    def desk(self, view: ClusterView) -> Desk:
-        """The desk of this run, made at its first decision."""
-        if self._desk is None or self._jobs is not view.jobs:
-            self._desk, self._jobs = desk_of(view, self._mind), view.jobs
-        return self._desk
+    def plan(self, view: ClusterView) -> Plan:
+        """The plan of this run, made at its first decision."""
+        if self._plan is None or self._jobs is not view.jobs:
+            desk = desk_of(view, self._mind)
+            self._plan, self._jobs = plan_on(desk, self._start, self._forward), view.jobs
+        return self._plan

@@ -65,3 +65,27 @@ def test_editing_a_callee_in_another_file_recompiles_its_callers(tmp_path: Path)
 
     edit(slowing, "excess = 5.0 * (slowdown - 1.0)", "excess = slowdown - 1.0")
     assert run(tmp_path)[0] == 2.25
+
+
+def test_code_kept_for_a_type_whose_module_is_gone_is_out_of_date(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "sim", tmp_path / "sim", ignore=shutil.ignore_patterns("__pycache__"))
+    kind = "from typing import NamedTuple\nclass Pair(NamedTuple):\n    a: int\n    b: int\n"
+    (tmp_path / "sim" / "old_kind.py").write_text(kind, encoding="utf-8")
+    function = "from sim.jit import kernel\n@kernel\ndef total(pair):\n    return pair.a + pair.b\n"
+    (tmp_path / "sim" / "adding.py").write_text(function, encoding="utf-8")
+
+    def told(module: str) -> str:
+        program = (
+            f"from sim.adding import total\nfrom {module} import Pair\nprint(total(Pair(2, 3)))"
+        )
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        environment.pop("NUMBA_CACHE_DIR", None)
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+        )
+        return done.stdout.strip() or done.stderr
+
+    assert told("sim.old_kind") == "5"
+    (tmp_path / "sim" / "old_kind.py").rename(tmp_path / "sim" / "new_kind.py")
+    assert told("sim.new_kind") == "5"

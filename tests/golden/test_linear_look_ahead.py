@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.linear.names import FORWARD_FEATURES, START_FEATURES
+from sim.linear.weights import FORWARD_FEATURES, START_FEATURES
 from sim.schedulers.linear_score import LinearScore
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
 

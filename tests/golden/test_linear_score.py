@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sim.errors import GpuYardError, SignalError, SimulationError
 from sim.linear.episode import played_jct_s
-from sim.linear.names import FORWARD_FEATURES, START_FEATURES
+from sim.linear.weights import FORWARD_FEATURES, START_FEATURES
 from sim.metrics.job_times import counted, jct_s
 from sim.placers.consolidated import Consolidated
 from sim.schedulers.linear_score import LinearScore
@@ -199,7 +199,7 @@ def test_features_of_one_placement():
     view = views.view()
     assert (view.now_s, view.queued.tolist()) == (600.0, [1])
     assert refuses.decide(view).starts == ()
-    seen = dict(zip(START_FEATURES, refuses.desk(view).start_x.tolist(), strict=True))
+    seen = dict(zip(START_FEATURES, refuses.plan(view).start_x.tolist(), strict=True))
     assert seen["bias"] == 1.0
     assert seen["spread"] == 0.0
     assert seen["duration"] == pytest.approx(0.0)

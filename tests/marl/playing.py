@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marl.codec.candidates import MODES
 from marl.codec.layout import layout_for
 from marl.codec.rules import NEEDS, CodecRules, Observation
 from marl.env.game import Game
+from marl.turns.actions import MODES
 from marl.turns.rounds import Rounds
 from sim.decision import Decision
 from sim.jobs import JobTable

@@ -8,16 +8,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from marl.codec.candidates import MODES
+from marl.codec.observe import begin_turn
 from marl.codec.rules import NEEDS, CodecRules, Observation
 from marl.env.game import Game
 from marl.env.scheduling_env import SchedulingEnv
 from marl.rllib.adapter import RllibSchedulingEnv
-from marl.turns.playing import fill_window
+from marl.turns.actions import MODES
 from sim.errors import SimulationError
 from sim.event_log import Kind
 from sim.jobs import JobTable
 from sim.outages.changes import Change, Outages
+from sim.scoring.laying import lay_out
 from sim.topology.topology import Topology
 from sim.traits import ANY_TYPE, Attempts, Demands, Fates, Precedence
 from tests.marl.games import (
@@ -218,9 +219,11 @@ def nobody_could_start(env: SchedulingEnv) -> None:
     assert len(view.running) == 0
     every = list(range(view.topology.num_gpus))
     assert len(view.queued) > 0
-    window = np.empty(env.layout.window, dtype=np.int64)
+    desk = env.turns.play.desk
+    lay_out(desk, view.queued, view.running, view.now_s)
     for at in range(view.num_partitions):
-        for job in window[: fill_window(env.turns.play, at, view.now_s, window)].tolist():
+        begin_turn(desk, at)
+        for job in desk.waiting["job"][desk.window[: desk.game["num_window"][0]]].tolist():
             gang = int(view.jobs.num_gpus[job])
             assert len(Room(view).pick(job, every, at, view.tenant.shape[1], gang)) < gang
 

@@ -10,8 +10,8 @@ from marl.policy.build import build_policy
 from marl.schedulers.marl import MarlScheduler
 from marl.training.policy_file import PolicyFileError, load_policy, read_spec, save_policy
 from marl.training.warm_start import greedy
-from marl.turns.clock import pause_s
 from marl.turns.memory import make_memory
+from marl.turns.playing import pause_s
 from sim.simulator import simulate
 from tests.marl.games import MIXED_JOBS, RULES, env_of, game_of, loud_policy, mixed_game
 from tests.marl.test_lockstep import SPEC, events

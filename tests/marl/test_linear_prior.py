@@ -6,36 +6,25 @@ import numpy as np
 import pytest
 import torch
 
-from marl.codec.candidates import MODES
 from marl.codec.stack import stack
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.linear_prior import LEAST_DUE, LinearPrior
-from sim.linear.booking import lay_out
-from sim.linear.deciding import look_at_window
-from sim.linear.desk import Desk
-from sim.linear.features import start_score, weigh_job, weigh_partition
-from sim.linear.filling import fill_outwards
-from sim.linear.forwarding import forward_score
-from sim.linear.layout import HERE
-from sim.linear.names import (
-    F_FRAGMENTS,
-    F_PROLONGS,
-    FORWARD_FEATURES,
-    FRAGMENTS,
-    PROLONGS,
-    START_FEATURES,
-    named,
-)
-from sim.linear.room import count_usable
-from sim.linear.seeing import see
-from sim.linear.there import FRAGMENTS_WORTH
-from sim.linear.window import choose_window
+from marl.turns.actions import MODES
+from sim.linear.plan import Plan
+from sim.linear.scores import forward_score, start_score, weigh_job, weigh_partition
+from sim.linear.weights import named
 from sim.schedulers.linear_score import LinearScore
+from sim.scoring.ahead import FRAGMENTS_WORTH
+from sim.scoring.filling import fill_outwards
+from sim.scoring.laying import lay_out
+from sim.scoring.room import count_usable
+from sim.scoring.table import ForwardWeight, OfJob, OfPair, StartWeight
+from sim.scoring.window import choose_window, look_at_window
 from tests.marl.games import RULES, RandomJobs, mixed_game
 from tests.marl.playing import Round, forwards_of, play, starts_of
 
 RNG = np.random.default_rng(5)
-START, FORWARD = RNG.normal(size=len(START_FEATURES)), RNG.normal(size=len(FORWARD_FEATURES))
+START, FORWARD = RNG.normal(size=len(StartWeight)), RNG.normal(size=len(ForwardWeight))
 SIZES = {"gpu_dim": 4, "hidden_dim": 8, "rounds": 1, "head_dim": 8}
 
 
@@ -46,12 +35,10 @@ def scheduler(rest_share: float) -> LinearScore:
     )  # fmt: skip
 
 
-def desk_of(now: Round, rest_share: float = 0.0) -> Desk:
-    desk = scheduler(rest_share).desk(now.view)
-    see(desk, now.view)
-    desk.game["now_s"] = now.view.now_s
-    lay_out(desk, now.view.queued, now.view.running)
-    return desk
+def plan_of(now: Round, rest_share: float = 0.0) -> Plan:
+    plan = scheduler(rest_share).plan(now.view)
+    lay_out(plan.desk, now.view.queued, now.view.running, now.view.now_s)
+    return plan
 
 
 def prior() -> LinearPrior:
@@ -62,24 +49,25 @@ def prior() -> LinearPrior:
 
 def compare(now: Round, agent: int, rest_share: float) -> tuple[int, int]:
     """Check every legal start and forward of `agent`; how many of each there were."""
-    desk, window = desk_of(now, rest_share), now.window(agent)
+    plan, window = plan_of(now, rest_share), now.window(agent)
+    desk = plan.desk
     with torch.no_grad():
         starts, forwards = (x[0].numpy() for x in prior()(stack([now.seen[agent]])))
     legal = np.argwhere(starts_of(now, agent))
-    weigh_partition(desk, agent)
+    weigh_partition(plan, agent)
     choose_window(desk, agent)
     look_at_window(desk, agent)
     for row, server, mode in legal.tolist():
-        job, here = window[row], desk.place[HERE]
+        job, here = window[row], desk.here[0]
         count_usable(desk, job, agent)
-        weigh_job(desk, job)
+        weigh_job(plan, job)
         here["server"], here["shared"] = now.servers(agent)[server], mode
         assert fill_outwards(desk, job, agent)
-        score = start_score(desk, job, agent)
+        score = start_score(plan, job, agent)
         assert starts[row, server, mode] == pytest.approx(score, rel=1e-4, abs=1e-4)
     sends = np.argwhere(forwards_of(now, agent))
     for row, target in sends.tolist():
-        score = forward_score(desk, row, agent, target)
+        score = forward_score(plan, row, agent, target)
         assert forwards[row, target] == pytest.approx(score, rel=1e-4, abs=1e-4)
     return len(legal), len(sends)
 
@@ -109,18 +97,19 @@ def test_the_prior_scores_as_the_linear_score(
     assert (sends > 30) == (partitions > 1)
 
 
-def effects_of_starts(desk: Desk, job: int, target: int) -> list[float]:
+def effects_of_starts(plan: Plan, job: int, target: int) -> list[float]:
     """Prolongs and fragments of the best start of `job` on one server of `target`."""
-    weigh_partition(desk, target)
+    desk = plan.desk
+    weigh_partition(plan, target)
     count_usable(desk, job, target)
-    weigh_job(desk, job)
-    part, here, found = desk.partition[target], desk.place[HERE], []
+    weigh_job(plan, job)
+    part, here, found = desk.partition[target], desk.here[0], []
     for server in desk.own[part["first_own"] : part["last_own"]]:
         here["server"], here["shared"] = server, 0
         if desk.server[server]["alone"] >= desk.job[job]["gang"]:
             assert fill_outwards(desk, job, target)
-            start_score(desk, job, target)
-            found.append(desk.start_x[[PROLONGS, FRAGMENTS]].tolist())
+            start_score(plan, job, target)
+            found.append(plan.start_x[[StartWeight.PROLONGS, StartWeight.FRAGMENTS]].tolist())
     return min(found, key=lambda x: x[0] + FRAGMENTS_WORTH * x[1])
 
 
@@ -130,15 +119,18 @@ def test_a_forward_says_of_its_target_what_a_start_there_would():
         jobs = RandomJobs(count=25, partitions=2, most_gpus=4, span_s=900.0)(seed)
         for now in play(mixed_game(2), jobs, RULES, seed):
             for agent in now.seen:
-                desk, window = desk_of(now), now.window(agent)
+                plan, window = plan_of(now), now.window(agent)
+                desk = plan.desk
                 for row, target in np.argwhere(forwards_of(now, agent)).tolist():
                     choose_window(desk, agent)
                     look_at_window(desk, agent)
-                    forward_score(desk, row, agent, target)
-                    said = desk.forward_x[[F_PROLONGS, F_FRAGMENTS]].tolist()
+                    forward_score(plan, row, agent, target)
+                    said = plan.forward_x[
+                        [ForwardWeight.PROLONGS, ForwardWeight.FRAGMENTS]
+                    ].tolist()
                     job = window[row]
                     if desk.job[job]["gang"] <= desk.partition[target]["largest"]:
-                        assert said == pytest.approx(effects_of_starts(desk, job, target))
+                        assert said == pytest.approx(effects_of_starts(plan, job, target))
                         seen.append(said)
     assert len(seen) > 50
     assert (np.array(seen) > 0).sum(axis=0).min() > 5
@@ -150,13 +142,13 @@ def test_a_start_that_is_due_beats_waiting_whatever_it_scores():
     for now in play(mixed_game(2), jobs, RULES, 0):
         for observation in now.seen.values():
             module = LinearPrior()
-            module.take(np.full(len(START_FEATURES), -3.0), FORWARD)
+            module.take(np.full(len(StartWeight), -3.0), FORWARD)
             batch = stack([observation])
             with torch.no_grad():
                 calm = module(batch)[0][0]
-                batch["jobs"][..., 14] = 1.0  # all are out of patience
+                batch["jobs"][..., OfJob.OLD] = 1.0  # all are out of patience
                 due = module(batch)[0][0]
-            compact = batch["pairs"][0, ..., 9] > 0
+            compact = batch["pairs"][0, ..., OfPair.COMPACT] > 0
             assert (due[..., 0][compact[..., 0]] >= LEAST_DUE).all()
             rest = ~compact
             rest[..., 1] = True  # sharing is never due
@@ -183,3 +175,9 @@ def test_a_fresh_network_with_a_prior_is_the_prior():
         assert weights.grad is not None or not last
         if last and not name.startswith("prior"):
             assert not weights.any()
+
+
+@pytest.mark.parametrize("lengths", [(19, 11), (20, 12), (0, 11)])
+def test_the_prior_takes_a_weight_for_each_feature_and_no_more(lengths):
+    with pytest.raises(ValueError, match=r"it takes \d+: bias, "):
+        LinearPrior().take(*(np.zeros(length) for length in lengths))

@@ -5,19 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from marl.codec.candidates import MODES
+from marl.turns.actions import MODES
 from sim.physics.mix_laws import PowerLaw
+from sim.scoring.table import OfPair
 from tests.marl.games import RULES, RandomJobs, game_of, mixed_game, rich_physics
 from tests.marl.playing import Round, play, starts_of, tried
 from tests.sim.worlds import Job, cluster, job_table, physics_of
 
-SPREAD, CONTENTION, SELF, VICTIM = 1, 2, 3, 4  # columns of a pair row
+STEP = [OfPair.SPREAD, OfPair.CONTENTION, OfPair.OWN_SLOWDOWN]  # add up to the whole step
 
 
 def predicted_and_real(now: Round) -> list[tuple[int, float, float]]:
     """(mode, rate that the pair row predicts, the kernel's rate right after that start)."""
     found = []
-    tables = now.rounds.play(now.view).tables  # the codec's own unit of a step
+    desk = now.rounds.play(now.view).desk  # the codec's own unit of a step
     for agent, observation in now.seen.items():
         window = now.window(agent)
         for row, server, mode in np.argwhere(starts_of(now, agent)).tolist():
@@ -25,7 +26,7 @@ def predicted_and_real(now: Round) -> list[tuple[int, float, float]]:
             trial = tried(now.simulator, now.rounds.decide(now.view, {agent: action}))
             job = window[row]
             pair = observation["pairs"][row, server, mode]
-            step_s = np.exp(pair[[SPREAD, CONTENTION, SELF]].sum()) * tables.reference_step_s[job]
+            step_s = np.exp(pair[STEP].sum()) * desk.job["reference_step_s"][job]
             rate = trial.state.job["reference_step_s"][job] / step_s
             found.append((mode, float(rate), float(trial.state.job["rate"][job])))
     return found
@@ -72,6 +73,6 @@ def test_victims_and_their_delay_by_hand():
     of_a, of_b = (int(now.view.gpus_of(job)[0]) for job in (0, 1))
     pairs = now.seen[0]["pairs"][0, :, 1]
     for gpu, own, victim, more_s in ((of_a, 1.5, 1.5, 150.0), (of_b, 1.2, 2.0, 300.0)):
-        assert np.exp(pairs[gpu, SELF]) == pytest.approx(own)
-        assert np.exp(pairs[gpu, VICTIM]) == pytest.approx(victim)
-        assert np.expm1(pairs[gpu, 5]) == pytest.approx(more_s / 300.0)
+        assert np.exp(pairs[gpu, OfPair.OWN_SLOWDOWN]) == pytest.approx(own)
+        assert np.exp(pairs[gpu, OfPair.WORST_VICTIM]) == pytest.approx(victim)
+        assert np.expm1(pairs[gpu, OfPair.VICTIMS_DELAY]) == pytest.approx(more_s / 300.0)

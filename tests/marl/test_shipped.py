@@ -12,8 +12,7 @@ from marl.env.game import Game
 from marl.schedulers.marl import MarlScheduler
 from marl.schedulers.shipped import policy_folder
 from marl.training.policy_file import load_policy, read_spec
-from sim.linear.names import weights_of
-from sim.linear.weights_file import read_weights
+from sim.linear.weights import read_weights, weights_of
 from sim.run import Run
 from sim.schedulers.linear_score import LinearScore
 from sim.simulator import simulate

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from marl.codec.candidates import MODES
 from marl.codec.rules import Observation
 from marl.codec.stack import stack
 from marl.policy.build import PolicySpec
 from marl.policy.pair_score import PairScorePolicy
+from marl.turns.actions import MODES
 from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, loud_policy, mixed_game
 from tests.marl.playing import play
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
-from marl.codec.candidates import MODES, SHARED
 from marl.codec.layout import layout_for
 from marl.codec.rules import NEEDS, WORKER, CodecRules
 from marl.env.game import Game
+from marl.turns.actions import MODES, SHARED
 from marl.turns.rounds import Rounds
 from sim.decision import Decision, Start
 from sim.jobs import JobTable

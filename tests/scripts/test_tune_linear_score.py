@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sim.linear.names import FORWARD_FEATURES, START_FEATURES
+from sim.linear.weights import FORWARD_FEATURES, START_FEATURES
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = (

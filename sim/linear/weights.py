@@ -1,58 +1,26 @@
-"""The names of what is weighed, in the order of the weights; `docs/linear_score.md` has a table."""
+"""Weights of the linear score: by name in files, by place (`sim.scoring.table`) in arrays."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
+from sim.scoring.table import ForwardWeight, StartWeight
 
-START_FEATURES = (
-    "bias",
-    "spread",
-    "spread_x_occupancy",
-    "spread_x_duration",
-    "spread_x_pressure",
-    "duration",
-    "age",
-    "relative_age",
-    "own_slowdown",
-    "worst_victim",
-    "victims_delay",
-    "shared",
-    "shared_x_pressure",
-    "gang",
-    "occupancy",
-    "fragments",
-    "pressure",
-    # Optional: they look at when running jobs are predicted to end.
-    "wait_over_loss",
-    "prolongs",
-    "holds_up",
-)
-(
-    BIAS, SPREAD, SPREAD_X_OCCUPANCY, SPREAD_X_DURATION, SPREAD_X_PRESSURE, DURATION, AGE,
-    RELATIVE_AGE, OWN_SLOWDOWN, WORST_VICTIM, VICTIMS_DELAY, SHARED, SHARED_X_PRESSURE, GANG,
-    OCCUPANCY, FRAGMENTS, PRESSURE, WAIT_OVER_LOSS, PROLONGS, HOLDS_UP,
-) = range(len(START_FEATURES))  # fmt: skip
-
-FORWARD_FEATURES = (
-    "bias", "load_difference", "placeable", "duration", "gang", "hops",
-    "wait_difference", "start_difference", "prolongs", "fragments", "puts_off",
-)  # fmt: skip
-(
-    F_BIAS, F_LOAD_DIFFERENCE, F_PLACEABLE, F_DURATION, F_GANG, F_HOPS,
-    F_WAIT_DIFFERENCE, F_START_DIFFERENCE, F_PROLONGS, F_FRAGMENTS, F_PUTS_OFF,
-) = range(len(FORWARD_FEATURES))  # fmt: skip
-
+START_FEATURES = tuple(each.name.lower() for each in StartWeight)
+FORWARD_FEATURES = tuple(each.name.lower() for each in ForwardWeight)
 GROUPS = {"start": START_FEATURES, "forward": FORWARD_FEATURES}
 # Features that look ahead; a weight that is left out is 0.
-FIRST_AHEAD = {"start": WAIT_OVER_LOSS, "forward": F_WAIT_DIFFERENCE}
+FIRST_AHEAD = {"start": StartWeight.WAIT_OVER_LOSS, "forward": ForwardWeight.WAIT_DIFFERENCE}
 
 
 def looks_ahead(start: FloatArray, forward: FloatArray) -> bool:
     """Whether any weight of a feature that looks ahead is not 0."""
-    return bool(np.any(start[WAIT_OVER_LOSS:]) or np.any(forward[F_WAIT_DIFFERENCE:]))
+    first = FIRST_AHEAD
+    return bool(np.any(start[first["start"] :]) or np.any(forward[first["forward"] :]))
 
 
 def weights_of(given: Mapping[str, object], group: str, place: str) -> FloatArray:
@@ -94,3 +62,22 @@ def named(start: FloatArray, forward: FloatArray) -> dict[str, dict[str, float]]
         group: dict(zip(GROUPS[group], map(float, values), strict=True))
         for group, values in pairs.items()
     }
+
+
+def read_weights(path: str) -> Mapping[str, Any]:
+    """Groups of weights of a file as `scripts/tune_linear_score.py` writes them, not checked yet.
+
+    Raises:
+        GpuYardError: there is no such file, or it is no YAML mapping.
+    """
+    import yaml
+
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise GpuYardError(
+            f"scheduler.weights_file is {path}, which cannot be read: {error}"
+        ) from error
+    if not isinstance(values, Mapping):
+        raise GpuYardError(f"{path} holds no mapping of start and forward to weights")
+    return values

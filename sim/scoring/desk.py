@@ -1,4 +1,8 @@
-"""What a decision is planned on: fixed tables, what the view shows, and scratch rows."""
+"""What features are computed on: tables that a run does not change, and scratch rows.
+
+A desk reads the state of the run. What may change while a decision is planned (tenants, free cores,
+jobs on links) it holds in rows of its own: orders are booked on it before they are given.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,34 +11,125 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.handle import Handle
-from sim.kernel.layout import RowArray
-from sim.linear.ahead import Ahead
-from sim.linear.layout import GAME, GPU, JOB, PARTITION, PLACE, RACK, SERVER, WAITING
-from sim.linear.names import FORWARD_FEATURES, START_FEATURES, looks_ahead
+from sim.kernel.layout import RowArray, State
 from sim.physics.reference import compact_spread
 from sim.physics.slowing_tables import Slowing, empty_crowd
+from sim.scoring.ahead import Ahead
+from sim.scoring.table import OfForward, OfPair
 from sim.traits import ANY_TYPE, WHOLE_GPU_MILLI
 from sim.view import ClusterView
 
+INT, FLOAT = np.int64, np.float64
 
-class Shown(NamedTuple):
-    """Copies of what the view shows, of waiting and running jobs only (`sim.linear.seeing`).
+# Fixed for a run.
+JOB = np.dtype(
+    [
+        ("gang", INT),
+        ("profile", INT),
+        ("gpu_milli", INT),  # a worker
+        ("cpu_milli", INT),  # a worker
+        ("memory_mib", INT),  # a worker
+        ("type_mask", INT),
+        ("picky", INT),  # asks for cores, memory or types that some server may lack
+        ("estimate_s", FLOAT),  # 0 where durations are not looked at
+        ("submit_s", FLOAT),
+        ("reference_step_s", FLOAT),  # believed, most compact, alone, fastest type present
+    ],
+    align=True,
+)
 
-    Windows on the state would do, but columns of rows have another type for compiled code where
-    there is one row, and each type is compiled anew.
-    """
+GPU = np.dtype(
+    [
+        ("server", INT),
+        ("tenants", INT),
+        ("milli", INT),
+        ("placed", INT),  # 1: of a worker of the gang at hand that has its place already
+        ("cost", FLOAT),  # of joining its tenants, for the job at hand
+    ],
+    align=True,
+)
 
-    progress_s: FloatArray  # (J,)
-    partition: IntArray  # (J,)
-    forwards: IntArray  # (J,)
-    tenants: IntArray  # (G,)
-    tenant: IntArray  # (G, C)
-    gpu_milli: IntArray  # (G,)
-    closed: IntArray  # (S,)
-    cpu_free_milli: IntArray  # (S,)
-    memory_free_mib: IntArray  # (S,)
-    nic_jobs: IntArray  # (S,)
-    uplink_jobs: IntArray  # (R,)
+SERVER = np.dtype(
+    [
+        # Fixed for a run.
+        ("first_gpu", INT),
+        ("last_gpu", INT),
+        ("rack", INT),
+        ("partition", INT),
+        ("type", INT),  # catalogue row
+        ("gpu_type", INT),  # topology's index
+        ("cpu_milli", INT),
+        ("memory_mib", INT),
+        # As of this decision and the orders planned so far.
+        ("closed", INT),
+        ("cpu_free_milli", INT),
+        ("memory_free_mib", INT),
+        ("nic_jobs", INT),
+        ("empty", INT),  # GPUs without a tenant; 0 while it is away
+        # For the job at hand.
+        ("alone", INT),  # empty GPUs that it may use
+        ("joined", INT),  # the same with those where it may join others
+        # For the placement at hand.
+        ("taken", INT),
+    ],
+    align=True,
+)
+
+RACK = np.dtype([("uplink_jobs", INT), ("stamp", INT)], align=True)
+
+PARTITION = np.dtype(
+    [
+        ("first_own", INT),  # its servers stand in own[first_own:last_own]
+        ("last_own", INT),
+        ("up", INT),  # GPUs of servers that are up
+        ("largest", INT),  # GPUs of its largest server that is up, at least 1
+        ("wanted", INT),  # GPUs that its waiting and running jobs want
+        ("waiting", INT),  # the waiting ones of these
+        ("jobs_waiting", INT),
+        ("running", INT),  # jobs
+        ("free", INT),  # GPUs without a tenant
+        ("roomiest", INT),  # most of them on one server that is not a wholly empty largest one
+        ("whole", INT),  # wholly empty servers of the largest size
+        ("due", INT),  # it has something to decide
+    ],
+    align=True,
+)
+
+WAITING = np.dtype(
+    [
+        ("job", INT),
+        ("partition", INT),
+        ("moved", INT),
+        ("started", INT),
+        ("last", INT),  # 1: behind the others in the window, whatever its key
+        ("key", FLOAT),
+    ],
+    align=True,
+)
+
+# The placement at hand: filled outwards from `server`.
+HERE = np.dtype([("server", INT), ("shared", INT)], align=True)
+
+GAME = np.dtype(
+    [
+        # Fixed.
+        ("window", INT),  # waiting jobs looked at
+        ("patience_s", FLOAT),
+        ("max_forwards", INT),
+        ("limit_milli", INT),
+        ("use_durations", INT),
+        ("rest_share", FLOAT),  # of what a job has done, which it has left at least
+        ("look_ahead", INT),  # predicted release times are weighed
+        # Of the decision being made.
+        ("now_s", FLOAT),
+        ("num_waiting", INT),
+        ("num_window", INT),
+        ("num_used", INT),  # servers of the placement at hand
+        ("num_placed", INT),  # workers of the gang at hand that have a place already
+        ("stamp", INT),
+    ],
+    align=True,
+)
 
 
 class Belief(NamedTuple):
@@ -54,6 +149,7 @@ class Belief(NamedTuple):
 class Desk(Handle):
     """J jobs, G GPUs, S servers, R racks, M partitions, C tenants a GPU at most, W window."""
 
+    state: State  # of the run; read only
     game: RowArray  # (1,) GAME
     job: RowArray  # (J,) JOB
     gpu: RowArray  # (G,) GPU
@@ -66,54 +162,41 @@ class Desk(Handle):
     own: IntArray  # (S,) servers, partition by partition, ascending
     waiting: RowArray  # (J,) WAITING
     window: IntArray  # (W,) rows of `waiting`
-    used: IntArray  # (S,) servers of the placement at hand, in order of filling
-    seats: IntArray  # (G,) its GPUs
-    ahead: Ahead  # filled where `game.look_ahead`
     line: IntArray  # (M, W) first waiting rows of each partition by key
     line_count: IntArray  # (M,)
     by_key: IntArray  # (W,) places of the window in order of key
     start_in_s: FloatArray  # (M, W) when a job of the window would start in a partition
-    place: RowArray  # (4,) PLACE
-    start_x: FloatArray  # features of the placement at hand, in the order of `names`
-    forward_x: FloatArray
-    start_weight: FloatArray
-    forward_weight: FloatArray
-    start_job: IntArray  # (G * C,) orders: start job i on start_gpus[first[i]:first[i + 1]]
-    start_first: IntArray  # (G * C + 1,)
-    start_gpus: IntArray  # (G * C,)
-    forward: IntArray  # (J, 2) job, partition
-    shown: Shown
+    ahead: Ahead  # filled where `game.look_ahead`
+    here: RowArray  # (1,) HERE
+    used: IntArray  # (S,) servers of the placement at hand, in order of filling
+    seats: IntArray  # (G,) its GPUs
+    placed: IntArray  # (G,) those of its workers that have their place already
+    pair: FloatArray  # (OfPair,) features of the placement at hand
+    forward: FloatArray  # (OfForward,) of the forward at hand
+    work_ahead_h: FloatArray  # (M,) scratch
     belief: Belief
 
 
 class Mind(NamedTuple):
-    """The scheduler's own part."""
+    """How the future is looked at."""
 
-    start_weight: FloatArray  # in the order of `names`
-    forward_weight: FloatArray
-    window: int
-    patience_s: float
-    use_durations: bool
+    window: int  # waiting jobs of a partition that are looked at
+    patience_s: float  # age from which a job must not be kept from a compact place
+    use_durations: bool  # False: nothing is read of predictions
     rest_share: float  # of what a job has done, which it is thought to have left at least
+    look_ahead: bool  # predicted release times are asked for
 
 
 def desk_of(view: ClusterView, mind: Mind) -> Desk:
     """The desk for one run; `view` needs PROFILE and INTERFERENCE, and PREDICTION if used."""
     topology, jobs = view.topology, len(view.jobs.num_gpus)
-    gpus, servers, seats = topology.num_gpus, topology.num_servers, view.tenant.size
-    game = np.zeros(1, dtype=GAME)
-    game["window"], game["patience_s"] = mind.window, mind.patience_s
-    game["max_forwards"] = view.max_forwards if view.num_partitions > 1 else 0
-    game["limit_milli"], game["use_durations"] = view.gpu_limit_milli, mind.use_durations
-    game["rest_share"] = mind.rest_share
-    game["look_ahead"] = looks_ahead(mind.start_weight, mind.forward_weight)
-    gpu = np.zeros(gpus, dtype=GPU)
-    gpu["server"] = topology.gpu_server
+    gpus, servers, partitions = topology.num_gpus, topology.num_servers, view.num_partitions
     own = np.argsort(view.partition_of_server, kind="stable").astype(np.int64)
     return Desk(
-        game=game,
+        state=view.state,
+        game=_game_row(view, mind),
         job=_job_rows(view, mind.use_durations),
-        gpu=gpu,
+        gpu=_gpu_rows(view),
         tenant=np.full(view.tenant.shape, -1, dtype=np.int64),
         crowd=empty_crowd(view.tenant.shape[1]),
         cost=np.full((len(view.belief.catalogue.names), gpus), np.nan),
@@ -123,25 +206,35 @@ def desk_of(view: ClusterView, mind: Mind) -> Desk:
         own=own,
         waiting=np.zeros(jobs, dtype=WAITING),
         window=np.zeros(mind.window, dtype=np.int64),
+        line=np.zeros((partitions, mind.window), dtype=np.int64),
+        line_count=np.zeros(partitions, dtype=np.int64),
+        by_key=np.zeros(mind.window, dtype=np.int64),
+        start_in_s=np.zeros((partitions, mind.window)),
+        ahead=_ahead(view, own, mind.window),
+        here=np.zeros(1, dtype=HERE),
         used=np.zeros(servers, dtype=np.int64),
         seats=np.zeros(gpus, dtype=np.int64),
-        ahead=_ahead(view, own, mind.window),
-        line=np.zeros((view.num_partitions, mind.window), dtype=np.int64),
-        line_count=np.zeros(view.num_partitions, dtype=np.int64),
-        by_key=np.zeros(mind.window, dtype=np.int64),
-        start_in_s=np.zeros((view.num_partitions, mind.window)),
-        place=np.zeros(4, dtype=PLACE),
-        start_x=np.zeros(len(START_FEATURES)),
-        forward_x=np.zeros(len(FORWARD_FEATURES)),
-        start_weight=mind.start_weight,
-        forward_weight=mind.forward_weight,
-        start_job=np.zeros(seats, dtype=np.int64),
-        start_first=np.zeros(seats + 1, dtype=np.int64),
-        start_gpus=np.zeros(seats, dtype=np.int64),
-        forward=np.zeros((jobs, 2), dtype=np.int64),
-        shown=_shown(view),
+        placed=np.zeros(gpus, dtype=np.int64),
+        pair=np.zeros(len(OfPair)),
+        forward=np.zeros(len(OfForward)),
+        work_ahead_h=np.zeros(partitions),
         belief=_belief(view),
     )
+
+
+def _game_row(view: ClusterView, mind: Mind) -> RowArray:
+    row = np.zeros(1, dtype=GAME)
+    for name in mind._fields:
+        row[name] = getattr(mind, name)
+    row["max_forwards"] = view.max_forwards if view.num_partitions > 1 else 0
+    row["limit_milli"] = view.gpu_limit_milli
+    return row
+
+
+def _gpu_rows(view: ClusterView) -> RowArray:
+    rows = np.zeros(view.topology.num_gpus, dtype=GPU)
+    rows["server"] = view.topology.gpu_server
+    return rows
 
 
 def _job_rows(view: ClusterView, use_durations: bool) -> RowArray:
@@ -213,24 +306,6 @@ def _ahead(view: ClusterView, own: IntArray, window: int) -> Ahead:
         gangs=np.zeros(window + 1, dtype=np.int64),
         jobs=np.zeros(window + 1, dtype=np.int64),
         compact_in_s=np.zeros(window + 1),
-    )
-
-
-def _shown(view: ClusterView) -> Shown:
-    jobs, gpus = len(view.jobs.num_gpus), view.topology.num_gpus
-    servers = view.topology.num_servers
-    return Shown(
-        progress_s=np.zeros(jobs),
-        partition=np.zeros(jobs, dtype=np.int64),
-        forwards=np.zeros(jobs, dtype=np.int64),
-        tenants=np.zeros(gpus, dtype=np.int64),
-        tenant=np.zeros(view.tenant.shape, dtype=np.int64),
-        gpu_milli=np.zeros(gpus, dtype=np.int64),
-        closed=np.zeros(servers, dtype=np.int64),
-        cpu_free_milli=np.zeros(servers, dtype=np.int64),
-        memory_free_mib=np.zeros(servers, dtype=np.int64),
-        nic_jobs=np.zeros(servers, dtype=np.int64),
-        uplink_jobs=np.zeros(len(view.uplink_jobs), dtype=np.int64),
     )
 
 

@@ -1,6 +1,6 @@
-"""When GPUs are predicted to fall empty, and what that says of gangs that wait.
+"""When GPUs are predicted to fall empty, and what that says of gangs that wait, here or elsewhere.
 
-Shared by the linear score and the agents' codec: plain arrays only.
+Long jobs strewn over all servers leave large gangs without a place.
 """
 
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from sim.jit import kernel
 
 NEVER_S = 1e7  # of servers that are away, and of gangs that a partition cannot hold
 LEAST_WAIT_S, LEAST_DRAIN_S, WAIT_SCALE = 60.0, 600.0, 2.5
+FRAGMENTS_WORTH = 4.0  # of `prolongs`, where a place is chosen: about what tuned weights say
 
 
 class Ahead(NamedTuple):
@@ -120,6 +121,12 @@ def _is_first(ahead: Ahead, gpus: IntArray, at: int) -> bool:
 
 
 @kernel
+def _log_longer(before_s: float, after_s: float) -> float:
+    """Logarithm of a time over a shorter one."""
+    return float(np.log((after_s + LEAST_DRAIN_S) / (before_s + LEAST_DRAIN_S)))
+
+
+@kernel
 def prolongs(ahead: Ahead, gpus: IntArray, job_s: float) -> float:
     """By how much a job of `job_s` on `gpus` puts off that their servers fall empty, in logarithms.
 
@@ -135,8 +142,7 @@ def prolongs(ahead: Ahead, gpus: IntArray, job_s: float) -> float:
         last = ahead.first_gpu[server + 1]
         size, drained_s = last - ahead.first_gpu[server], ahead.release_s[last - 1]
         if job_s > drained_s:
-            longer = np.log((job_s + LEAST_DRAIN_S) / (drained_s + LEAST_DRAIN_S))
-            total += longer * (size - taken) / size
+            total += _log_longer(drained_s, job_s) * (size - taken) / size
     return float(total / WAIT_SCALE)
 
 
@@ -204,3 +210,56 @@ def take_first(ahead: Ahead, server: int, count: int, end_s: float) -> None:
         ahead.after_s[gpu] = end_s
     for gpu in range(begin + 1, end):
         insert_sorted(ahead.after_s, begin, gpu, ahead.after_s[gpu])
+
+
+class Effects(NamedTuple):
+    """Of a start elsewhere; see `docs/linear_score.md`."""
+
+    prolongs: float
+    fragments: float
+    puts_off: float
+
+
+@kernel
+def effects_there(ahead: Ahead, gang: int, job_s: float, m: int) -> Effects:
+    """Of a job of `job_s` on empty GPUs that partition `m` has now.
+
+    The place is the compact one with the least `prolongs` + FRAGMENTS_WORTH `fragments`; all are 0
+    if there is none. Gangs larger than a server are taken to fill theirs.
+    """
+    if compact_in_s(ahead, ahead.release_s, gang, m) > 0.0:
+        return Effects(0.0, 0.0, 0.0)
+    prolongs, fragments = 0.0, 0.0
+    if gang <= ahead.largest[m]:
+        prolongs, fragments, server = _best_place(ahead, gang, job_s, m)
+        take_first(ahead, server, gang, job_s)
+    else:
+        line_up(ahead, gang, job_s, m)
+    largest = ahead.largest_gang[0]
+    before_s = compact_in_s(ahead, ahead.release_s, largest, m)
+    after_s = max(compact_in_s(ahead, ahead.after_s, largest, m), before_s)
+    sort_release(ahead, m)
+    return Effects(prolongs, fragments, _log_longer(before_s, after_s) / WAIT_SCALE)
+
+
+@kernel
+def _best_place(ahead: Ahead, gang: int, job_s: float, m: int) -> tuple[float, float, int]:
+    """What the job does to the server of partition `m` that suits it, and which that is."""
+    best, least, best_prolongs, best_fragments = -1, np.inf, 0.0, 0.0
+    for i in range(ahead.first[m], ahead.first[m + 1]):
+        server = ahead.servers[i]
+        begin, end = ahead.first_gpu[server], ahead.first_gpu[server + 1]
+        if end - begin < gang or ahead.release_s[begin + gang - 1] > 0.0:
+            continue
+        empty = 0
+        for gpu in range(begin, end):
+            empty += ahead.release_s[gpu] <= 0.0
+        fragments, prolongs = (empty - gang) / ahead.largest[m], 0.0
+        if job_s > ahead.release_s[end - 1]:
+            share_left = (end - begin - gang) / (end - begin)
+            longer = _log_longer(ahead.release_s[end - 1], job_s) / WAIT_SCALE
+            prolongs = longer * share_left
+        if prolongs + FRAGMENTS_WORTH * fragments < least:
+            least = prolongs + FRAGMENTS_WORTH * fragments
+            best, best_prolongs, best_fragments = server, prolongs, fragments
+    return best_prolongs, best_fragments, best

@@ -1,14 +1,38 @@
-"""Where a job has room: on a GPU, on a server, in a partition."""
+"""What a job has left, and where it has room: on a GPU, on a server, in a partition."""
 
 import numpy as np
 
 from sim.jit import kernel
-from sim.linear.desk import Desk
-from sim.physics.slowing import hit_of, slow_in
+from sim.physics.slowing import NO_COST, joining_cost
 from sim.physics.slowing_tables import seat
+from sim.scoring.desk import Desk
 from sim.traits import WHOLE_GPU_MILLI
 
-NEVER = 1e300  # cost of a GPU on which the job does not fit
+ALONE, BESIDE = 2, 1  # answers of `count_usable`
+LEAST_LEFT_S = 60.0  # a job that outlives its prediction counts as this far from its end
+PLAIN_LEFT_S = 3600.0  # of every job where durations are not looked at
+
+
+@kernel
+def left_s(desk: Desk, job: int) -> float:
+    """Predicted work left; the same for all who start where durations are not looked at."""
+    game, done_s = desk.game[0], desk.state.job[job].seen_progress_s
+    left = PLAIN_LEFT_S
+    if game.use_durations != 0:
+        left = max(desk.job[job].estimate_s - done_s, LEAST_LEFT_S)
+    return float(max(left, game.rest_share * done_s))
+
+
+@kernel
+def age_s(desk: Desk, job: int) -> float:
+    """Seconds since it was submitted."""
+    return float(max(desk.game[0].now_s - desk.job[job].submit_s, 0.0))
+
+
+@kernel
+def is_old(desk: Desk, job: int) -> bool:
+    """Whether the job has waited so long that it must not be kept from a compact place."""
+    return bool(desk.game[0].now_s >= desk.job[job].submit_s + desk.game[0].patience_s)
 
 
 @kernel
@@ -60,47 +84,40 @@ def gather(desk: Desk, job: int, gpu: int) -> int:
 
 
 @kernel
-def joining_cost(desk: Desk, job: int, gpu: int) -> float:
-    """Predicted own slow-down x worst victim's on `gpu`; 0 if it is empty, NEVER if full.
+def cost_on(desk: Desk, job: int, gpu: int) -> float:
+    """Predicted own slow-down x worst victim's on `gpu`; 0 if it is empty, NO_COST if full.
 
     Most jobs ask for whole GPUs, so the answer is the same until the GPU's tenants change.
     """
     if desk.gpu[gpu].tenants == 0:
         return 0.0
     if desk.job[job].gpu_milli != WHOLE_GPU_MILLI:
-        return _joining_cost(desk, job, gpu)
+        return _cost_on(desk, job, gpu)
     p = desk.job[job].profile
     if np.isnan(desk.cost[p, gpu]):
-        desk.cost[p, gpu] = _joining_cost(desk, job, gpu)
+        desk.cost[p, gpu] = _cost_on(desk, job, gpu)
     return float(desk.cost[p, gpu])
 
 
 @kernel
-def _joining_cost(desk: Desk, job: int, gpu: int) -> float:
-    seat, row = desk.gpu[gpu], desk.job[job]
+def _cost_on(desk: Desk, job: int, gpu: int) -> float:
+    seat, asked, belief = desk.gpu[gpu], desk.job[job].gpu_milli, desk.belief
     full = seat.tenants >= desk.tenant.shape[1]
-    if full or seat.milli + row.gpu_milli > desk.game[0].limit_milli:
-        return NEVER
-    kind, p = desk.server[seat.server].type, row.profile
-    for k in range(seat.tenants):
-        other = desk.job[desk.tenant[gpu, k]]
-        # Jobs that ask for parts that fit together fit whatever the profiles say.
-        apart = row.gpu_milli + other.gpu_milli <= WHOLE_GPU_MILLI
-        if not apart and not desk.belief.feasible[kind, p, other.profile]:
-            return NEVER
-    last, slowing = gather(desk, job, gpu), desk.belief.slowing
-    own, worst = slow_in(slowing, kind, desk.crowd, last + 1, last), 1.0
-    for k in range(last):
-        worst = max(worst, hit_of(slowing, kind, desk.crowd, last + 1, k))
-    return own * worst
+    if full or seat.milli + asked > desk.game[0].limit_milli:
+        return NO_COST
+    kind, last = desk.server[seat.server].type, gather(desk, job, gpu)
+    least_speed = 0.0  # how much a pair has to do together is for weights to say
+    return float(joining_cost(belief.slowing, belief.feasible, kind, desk.crowd, last, least_speed))
 
 
 @kernel
 def count_usable(desk: Desk, job: int, m: int) -> int:
     """Fill `alone` and `joined` of the partition's servers, and the costs of its GPUs.
 
+    Both are without the GPUs of workers of the gang that have their place already.
+
     Returns:
-        2 if the gang has room on empty GPUs, 1 if it has room beside others, else 0.
+        ALONE if the gang has room on empty GPUs, BESIDE if it has room beside others, else 0.
     """
     alone, joined, part = 0, 0, desk.partition[m]
     pair = desk.tenant.shape[1] > 1
@@ -113,16 +130,20 @@ def count_usable(desk: Desk, job: int, m: int) -> int:
         if pair and most > where.alone:
             count = 0
             for gpu in range(where.first_gpu, where.last_gpu):
-                cost = joining_cost(desk, job, gpu)
+                cost = cost_on(desk, job, gpu)
                 desk.gpu[gpu].cost = cost
-                count += cost < NEVER
+                count += cost < NO_COST
             where.joined = min(count, most)
         alone += where.alone
         joined += where.joined
+    for i in range(desk.game[0].num_placed):
+        where = desk.server[desk.gpu[desk.placed[i]].server]
+        where.alone -= 1
+        where.joined -= 1
     gang = desk.job[job].gang
     if alone >= gang:
-        return 2
-    return 1 if joined >= gang else 0
+        return ALONE
+    return BESIDE if joined >= gang else 0
 
 
 @kernel
@@ -179,3 +200,42 @@ def _on_emptiest(desk: Desk, job: int, m: int, servers: int) -> int:
                 held += size
                 count += 1
     return held
+
+
+@kernel
+def could_run(desk: Desk, job: int, m: int) -> bool:
+    """Whether partition `m`, were it empty, could run `job`."""
+    if desk.job[job].picky == 0:
+        return bool(desk.partition[m].up >= desk.job[job].gang)
+    return bool(most_workers(desk, job, m, False) >= desk.job[job].gang)
+
+
+@kernel
+def capacity_of(desk: Desk, m: int) -> int:
+    """GPUs that are up, at least 1: what shares are shares of."""
+    return int(max(desk.partition[m].up, 1))
+
+
+@kernel
+def load_of(desk: Desk, m: int) -> float:
+    """GPUs wanted by waiting and running jobs, over those that are up."""
+    return float(desk.partition[m].wanted / capacity_of(desk, m))
+
+
+@kernel
+def largest_gang_now(desk: Desk, m: int) -> int:
+    """Most GPUs that a compact placement could have now."""
+    part = desk.partition[m]
+    return int(part.whole * part.largest + part.roomiest)
+
+
+@kernel
+def occupancy_of(desk: Desk, m: int) -> float:
+    """Share of the GPUs of partition `m` that have a tenant."""
+    return float(1.0 - desk.partition[m].free / capacity_of(desk, m))
+
+
+@kernel
+def pressure_of(desk: Desk, m: int) -> float:
+    """ln(1 + GPUs that waiting jobs of partition `m` want, over those it has)."""
+    return float(np.log1p(desk.partition[m].waiting / capacity_of(desk, m)))

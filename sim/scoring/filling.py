@@ -1,9 +1,10 @@
 """The placement that (job, server, shared or not) stands for: outwards from the server."""
 
+from sim.arrays import IntArray
 from sim.jit import kernel
-from sim.linear.desk import Desk
-from sim.linear.layout import HERE
-from sim.linear.room import NEVER
+from sim.physics.slowing import NO_COST
+from sim.scoring.desk import Desk
+from sim.scoring.room import count_usable
 
 NEAR, FINISHES = 2_000_000, 1_000_000  # more than any server has GPUs
 
@@ -16,7 +17,7 @@ def _usable(desk: Desk, server: int, shared: int) -> int:
 @kernel
 def _next_server(desk: Desk, m: int, left: int) -> int:
     """The nearest next server: same rack first; the tightest that finishes, else the roomiest."""
-    shared, part = desk.place[HERE].shared, desk.partition[m]
+    shared, part = desk.here[0].shared, desk.partition[m]
     rack = desk.server[desk.used[0]].rack
     best, best_key = -1, -1
     for i in range(part.first_own, part.last_own):
@@ -33,17 +34,19 @@ def _next_server(desk: Desk, m: int, left: int) -> int:
 
 @kernel
 def fill_outwards(desk: Desk, job: int, m: int) -> bool:
-    """Fill `used` and `taken` for desk.place[HERE], whose job `count_usable` has counted for.
+    """Fill `used` and `taken` for `here`, whose job `count_usable` has counted and found room for.
+
+    Workers that have their place already (`begin_gang`) are not among them.
 
     Returns:
         False where it is no candidate: its server has nothing usable, or it is to share and would
         find only empty GPUs.
     """
-    here, game = desk.place[HERE], desk.game[0]
+    here, game = desk.here[0], desk.game[0]
     clear(desk)
     if _usable(desk, here.server, here.shared) == 0:
         return False
-    left, server, shares = desk.job[job].gang, here.server, False
+    left, server, shares = desk.job[job].gang - game.num_placed, here.server, False
     while left > 0:
         where = desk.server[server]
         where.taken = min(left, _usable(desk, server, here.shared))
@@ -53,7 +56,7 @@ def fill_outwards(desk: Desk, job: int, m: int) -> bool:
         shares = shares or where.taken > where.alone
         if left > 0:
             server = _next_server(desk, m, left)
-    return shares or here.shared == 0
+    return shares or here.shared == 0 or game.num_placed > 0
 
 
 @kernel
@@ -66,13 +69,20 @@ def clear(desk: Desk) -> None:
 
 @kernel
 def seat(desk: Desk) -> None:
-    """Fill `seats` with GPUs of the placement at hand: empty ones first, then the cheapest."""
-    done, shared = 0, desk.place[HERE].shared
+    """Fill `seats` with GPUs of the placement at hand: empty ones first, then the cheapest.
+
+    Workers that have their place already come before all others.
+    """
+    done, shared = 0, desk.here[0].shared
+    for i in range(desk.game[0].num_placed):
+        desk.seats[done] = desk.placed[i]
+        done += 1
     for i in range(desk.game[0].num_used):
         where = desk.server[desk.used[i]]
         left = where.taken
         for gpu in range(where.first_gpu, where.last_gpu):
-            if left > 0 and desk.gpu[gpu].tenants == 0:
+            row = desk.gpu[gpu]
+            if left > 0 and row.tenants == 0 and row.placed == 0:
                 desk.seats[done] = gpu
                 done += 1
                 left -= 1
@@ -80,13 +90,37 @@ def seat(desk: Desk) -> None:
             continue
         floor, last = -1.0, -1  # costs and ids taken so far
         while left > 0:
-            best, cost = -1, NEVER
+            best, cost = -1, NO_COST
             for gpu in range(where.first_gpu, where.last_gpu):
                 row = desk.gpu[gpu]
                 fresh = row.cost > floor or (row.cost == floor and gpu > last)
-                if row.tenants > 0 and fresh and row.cost < cost:
+                fresh = fresh and row.tenants > 0 and row.placed == 0
+                if fresh and row.cost < cost:
                     best, cost = gpu, row.cost
             desk.seats[done] = best
             done += 1
             left -= 1
             floor, last = cost, best
+
+
+@kernel
+def occupy_seats(desk: Desk, gpus: IntArray) -> None:
+    """Let `used` and `taken` be those of a placement on these GPUs."""
+    clear(desk)
+    game = desk.game[0]
+    for gpu in gpus:
+        server = desk.gpu[gpu].server
+        if desk.server[server].taken == 0:
+            desk.used[game.num_used] = server
+            game.num_used += 1
+        desk.server[server].taken += 1
+
+
+@kernel
+def place(desk: Desk, job: int, m: int, server: int, shared: int) -> None:
+    """Fill `seats` for a start of `job` that is known to have room."""
+    desk.here[0].server = server
+    desk.here[0].shared = shared
+    count_usable(desk, job, m)
+    fill_outwards(desk, job, m)
+    seat(desk)

@@ -1,0 +1,126 @@
+"""Plays as Python handles them: making and forking one, checking an action, seeing what is seen."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from marl.codec.layout import Layout
+from marl.codec.links import LinkSight
+from marl.codec.observe import Canvas
+from marl.codec.rules import WORKER, CodecRules, Observation
+from marl.turns.actions import Sizes
+from marl.turns.memory import make_memory
+from marl.turns.playing import Play, is_legal, look_at
+from sim.arrays import IntArray
+from sim.errors import InvalidDecision
+from sim.kernel.layout import State
+from sim.scoring.desk import Desk, Mind, desk_of
+from sim.view import ClusterView
+
+FIXED = ("state", "job", "own", "belief")  # of a desk: forks keep them, or have their own state
+DTYPES = {"server_rack": np.int64, "action_mask": np.int8}  # the others are float32
+
+
+def blank_canvas(layout: Layout, *many: int) -> Canvas:
+    """A canvas of zeros; with `many`, arrays of so many."""
+    shapes = layout.shapes()
+    return Canvas(
+        **{
+            key: np.zeros((*many, *shapes[key]), DTYPES.get(key, np.float32))
+            for key in Canvas._fields
+        }
+    )
+
+
+def make_play(
+    view: ClusterView, layout: Layout, rules: CodecRules, canvas: Canvas, *, gathers: bool
+) -> Play:
+    """The play of a run in which nobody has acted; `view` needs `marl.codec.rules.NEEDS`."""
+    jobs = view.jobs.num_gpus
+    desk = _desk(view, rules)
+    return Play(
+        desk=desk,
+        memory=make_memory(
+            jobs=len(jobs),
+            partitions=view.num_partitions,
+            actions=layout.actions,
+            window=rules.window,
+            largest_gang=min(int(jobs.max()), view.topology.num_gpus),
+            running=len(view.state.running),
+        ),
+        canvas=canvas,
+        racks=_racks(desk),
+        numbers=layout.sizes.table(),
+        max_forwards=int(view.max_forwards),
+        only_placeable=bool(rules.only_placeable),
+        sharing=bool(rules.sharing),
+        alone=bool(rules.alone),
+        blind_peers=bool(rules.blind_peers),
+        by_worker=rules.granularity == WORKER,
+        interval_s=float(rules.interval_s),
+        gathers=gathers,
+    )
+
+
+def _desk(view: ClusterView, rules: CodecRules) -> Desk:
+    mind = Mind(
+        window=rules.window,
+        patience_s=float(rules.patience_s),
+        use_durations=True,
+        rest_share=float(rules.rest_share),
+        look_ahead=True,
+    )
+    return desk_of(view, mind)
+
+
+def _racks(desk: Desk) -> IntArray:
+    """(S,) racks of the servers in `own`: not always neighbours, numbered from 0 all the same."""
+    racks: IntArray = desk.server["rack"][desk.own]
+    for part in desk.partition:
+        here = slice(part["first_own"], part["last_own"])
+        racks[here] = np.unique(racks[here], return_inverse=True)[1]
+    return racks
+
+
+def forked(play: Play, state: State, canvas: Canvas) -> Play:
+    """The same turn of the run in `state`, a copy of the play's own, seen on another canvas."""
+    own: Desk = play.desk.copied(shared=FIXED)
+    for mine, theirs in zip(canvas, play.canvas, strict=True):
+        mine[:] = theirs
+    return replace(play, desk=replace(own, state=state), memory=play.memory.copied(), canvas=canvas)
+
+
+def seen_on(canvas: Canvas) -> Observation:
+    """What is on the canvas, in arrays of its own."""
+    return {key: value.copy() for key, value in canvas._asdict().items()}
+
+
+def check(play: Play, sizes: Sizes, agent: int, action: int) -> None:
+    """Raise InvalidDecision for an action that is not legal now."""
+    if not is_legal(play, agent, action):
+        now_s = play.desk.state.world["now_s"][0]
+        raise InvalidDecision(
+            f"agent {agent}: action {action} ({sizes.told(action)}) is not legal at "
+            f"t={now_s:.1f} s; choose an action whose mask is 1"
+        )
+
+
+def see_everyone(play: Play, links: LinkSight | None, view: ClusterView) -> dict[int, Observation]:
+    """What all agents see; who has no turn has only *wait* in its mask."""
+    turn = play.memory.turn
+    turn["agent"] = -1
+    last, amid, count = int(turn["last"][0]), bool(turn["begun"][0] > 0), len(play.memory.waited)
+    seen: dict[int, Observation] = {}
+    for agent in (*range(last, count), *range(last)):
+        silent = turn["agent"][0] >= 0 or play.memory.waited[agent] != 0
+        look_at(play, agent, bool(silent or (amid and agent != last)))
+        seen[agent] = with_links(play, links, view, agent)
+    return seen
+
+
+def with_links(play: Play, links: LinkSight | None, view: ClusterView, agent: int) -> Observation:
+    """What is on the canvas of `agent`, and of its links where `rules.links` asks for them."""
+    seen = seen_on(play.canvas)
+    if links is not None:
+        seen |= links.observe(view, play.desk, agent)
+    return seen

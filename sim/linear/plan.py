@@ -1,0 +1,76 @@
+"""What the linear score plans a decision on: a desk, weights, candidates and orders."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.arrays import FloatArray, IntArray
+from sim.errors import GpuYardError
+from sim.handle import Handle
+from sim.kernel.layout import RowArray
+from sim.scoring.desk import Desk
+from sim.scoring.table import Column, ForwardWeight, StartWeight
+
+INT, FLOAT = np.int64, np.float64
+
+# The best candidate of its kind so far.
+BEST = np.dtype([("row", INT), ("server", INT), ("shared", INT), ("score", FLOAT)], align=True)
+BEST_START, BEST_OLD, MOVE = range(3)  # rows of plan.best
+
+ORDERS = np.dtype(
+    [
+        ("num_starts", INT),
+        ("num_gpus", INT),
+        ("num_forwards", INT),
+        ("wake_s", FLOAT),  # when the next waiting job runs out of patience; inf
+    ],
+    align=True,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan(Handle):
+    """J jobs, G GPUs, C tenants a GPU at most."""
+
+    desk: Desk
+    start_weight: FloatArray  # (StartWeight,)
+    forward_weight: FloatArray  # (ForwardWeight,)
+    start_x: FloatArray  # (StartWeight,) features of the placement at hand
+    forward_x: FloatArray  # (ForwardWeight,)
+    best: RowArray  # (3,) BEST
+    orders: RowArray  # (1,) ORDERS
+    start_job: IntArray  # (G * C,) start job i on start_gpus[first[i]:first[i + 1]]
+    start_first: IntArray  # (G * C + 1,)
+    start_gpus: IntArray  # (G * C,)
+    forward: IntArray  # (J, 2) job, partition
+
+
+def plan_on(desk: Desk, start: FloatArray, forward: FloatArray) -> Plan:
+    """A plan for the run of `desk`, by these weights.
+
+    Raises:
+        GpuYardError: there are more or fewer weights than features.
+    """
+    seats, jobs = desk.tenant.size, len(desk.job)
+    return Plan(
+        desk=desk,
+        start_weight=_one_each(start, StartWeight, "start"),
+        forward_weight=_one_each(forward, ForwardWeight, "forward"),
+        start_x=np.zeros(len(StartWeight)),
+        forward_x=np.zeros(len(ForwardWeight)),
+        best=np.zeros(3, dtype=BEST),
+        orders=np.zeros(1, dtype=ORDERS),
+        start_job=np.zeros(seats, dtype=INT),
+        start_first=np.zeros(seats + 1, dtype=INT),
+        start_gpus=np.zeros(seats, dtype=INT),
+        forward=np.zeros((jobs, 2), dtype=INT),
+    )
+
+
+def _one_each(weights: FloatArray, group: type[Column], name: str) -> FloatArray:
+    if np.shape(weights) != (len(group),):
+        raise GpuYardError(
+            f"weights of {name} have shape {np.shape(weights)}; there must be one for each of "
+            f"its {len(group)} features"
+        )
+    return np.ascontiguousarray(weights, dtype=FLOAT)

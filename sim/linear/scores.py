@@ -1,0 +1,98 @@
+"""The scores of a start and of a forward; `docs/linear_score.md` has tables of what is weighed."""
+
+import numpy as np
+
+from sim.arrays import FloatArray
+from sim.jit import kernel
+from sim.linear.plan import Plan
+from sim.scoring.costs import weigh_placement
+from sim.scoring.desk import Desk
+from sim.scoring.room import age_s, left_s, load_of, occupancy_of, pressure_of
+from sim.scoring.rows import weigh_forward
+from sim.scoring.table import FORWARD_OF_ROW, START_OF_PAIR, ForwardWeight, StartWeight
+
+# So that features are of the order of 1: an hour is 0, and so on.
+HOUR_S, DURATION_SCALE = 3600.0, 2.5
+AGE_UNIT_S, AGE_SCALE = 600.0, 2.5
+GANG_SCALE = 4.0
+MOST_DIFFERENCE = 3.0  # of loads: an empty partition beside a swamped one is not worth more
+# Places of weights, and of the columns that they weigh as they are.
+_START_AT = tuple(int(weight) for weight, _ in START_OF_PAIR)
+_PAIR_AT = tuple(int(column) for _, column in START_OF_PAIR)
+_FORWARD_AT = tuple(int(weight) for weight, _ in FORWARD_OF_ROW)
+_ROW_AT = tuple(int(column) for _, column in FORWARD_OF_ROW)
+
+
+@kernel
+def _duration(desk: Desk, job: int) -> float:
+    """Logarithm of the predicted hours left, scaled; 0 where durations are not looked at."""
+    return float(np.log(left_s(desk, job) / HOUR_S) / DURATION_SCALE)
+
+
+@kernel
+def _gang(desk: Desk, job: int) -> float:
+    """log2 of the gang, scaled: 16 GPUs are 1."""
+    return float(np.log2(desk.job[job].gang) / GANG_SCALE)
+
+
+@kernel
+def weigh_partition(plan: Plan, m: int) -> None:
+    """Fill what all jobs of partition `m` have in common."""
+    x = plan.start_x
+    x[StartWeight.BIAS] = 1.0
+    x[StartWeight.OCCUPANCY] = occupancy_of(plan.desk, m)
+    x[StartWeight.PRESSURE] = pressure_of(plan.desk, m)
+
+
+@kernel
+def weigh_job(plan: Plan, job: int) -> None:
+    """Fill what all placements of `job` have in common."""
+    x, desk = plan.start_x, plan.desk
+    waited_s = age_s(desk, job)
+    x[StartWeight.DURATION] = _duration(desk, job)
+    x[StartWeight.AGE] = np.log1p(waited_s / AGE_UNIT_S) / AGE_SCALE
+    x[StartWeight.RELATIVE_AGE] = 0.0
+    if desk.game[0].use_durations != 0:
+        x[StartWeight.RELATIVE_AGE] = np.log1p(waited_s / left_s(desk, job)) / AGE_SCALE
+    x[StartWeight.GANG] = _gang(desk, job)
+
+
+@kernel
+def start_score(plan: Plan, job: int, m: int) -> float:
+    """Score of the placement at hand."""
+    x, pair, shared = plan.start_x, plan.desk.pair, plan.desk.here[0].shared
+    spread = weigh_placement(plan.desk, job, m)
+    x[StartWeight.SPREAD] = spread
+    x[StartWeight.SPREAD_X_OCCUPANCY] = spread * x[StartWeight.OCCUPANCY]
+    x[StartWeight.SPREAD_X_DURATION] = spread * x[StartWeight.DURATION]
+    x[StartWeight.SPREAD_X_PRESSURE] = spread * x[StartWeight.PRESSURE]
+    x[StartWeight.SHARED] = shared
+    x[StartWeight.SHARED_X_PRESSURE] = shared * x[StartWeight.PRESSURE]
+    for k in range(len(_START_AT)):
+        x[_START_AT[k]] = pair[_PAIR_AT[k]]
+    return _sum(x, plan.start_weight)
+
+
+@kernel
+def forward_score(plan: Plan, i: int, home: int, target: int) -> float:
+    """Score of handing place `i` of the window of partition `home` to `target`."""
+    x, desk, row = plan.forward_x, plan.desk, plan.desk.forward
+    job = desk.waiting[desk.window[i]].job
+    weigh_forward(desk, i, home, target)
+    difference = load_of(desk, home) - load_of(desk, target)
+    x[ForwardWeight.BIAS] = 1.0
+    x[ForwardWeight.LOAD_DIFFERENCE] = min(max(difference, -MOST_DIFFERENCE), MOST_DIFFERENCE)
+    x[ForwardWeight.DURATION] = _duration(desk, job)
+    x[ForwardWeight.GANG] = _gang(desk, job)
+    x[ForwardWeight.HOPS] = desk.state.job[job].forwards / desk.game[0].max_forwards
+    for k in range(len(_ROW_AT)):
+        x[_FORWARD_AT[k]] = row[_ROW_AT[k]]
+    return _sum(x, plan.forward_weight)
+
+
+@kernel
+def _sum(x: FloatArray, weights: FloatArray) -> float:
+    score = 0.0
+    for i in range(len(x)):
+        score += x[i] * weights[i]
+    return score

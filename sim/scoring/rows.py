@@ -1,0 +1,183 @@
+"""Features of jobs, GPUs, servers, partitions and forwards; those of placements: `costs`."""
+
+import numpy as np
+
+from sim.arrays import FloatArray
+from sim.jit import kernel
+from sim.physics.slowing import excess_by
+from sim.scoring.ahead import compact_in_s, effects_there, wait_difference
+from sim.scoring.desk import Desk
+from sim.scoring.room import (
+    age_s,
+    capacity_of,
+    is_old,
+    largest_gang_now,
+    left_s,
+    load_of,
+    placeable_now,
+    pressure_of,
+)
+from sim.scoring.table import OfContext, OfForward, OfGpu, OfJob, OfPeer, OfServer
+
+LEAST_S = 60.0  # shorter ages count as this in `age_over_left`
+MOST_LOAD = 4.0
+
+
+@kernel
+def job_row(desk: Desk, i: int, m: int, row: FloatArray) -> None:
+    """Fill row (OfJob,) for place `i` of the window of partition `m`; all but `can_start`."""
+    job = desk.waiting[desk.window[i]].job
+    fixed, work_s, waited_s = desk.job[job], left_s(desk, job), age_s(desk, job)
+    row[OfJob.THERE] = 1.0
+    row[OfJob.GANG] = np.log2(fixed.gang) / 4.0
+    row[OfJob.SINGLE] = fixed.gang == 1
+    row[OfJob.LEFT] = (np.log(work_s) - 7.0) / 2.5
+    row[OfJob.AGE] = np.log1p(waited_s) / 10.0
+    row[OfJob.AGE_OVER_LEFT] = np.log((waited_s + LEAST_S) / work_s) / 5.0
+    row[OfJob.FORWARDS] = desk.state.job[job].forwards / 3.0
+    row[OfJob.STEP] = np.log(fixed.reference_step_s) / 2.0
+    row[OfJob.COMM_OVER_2] = _comm_over(desk, job, 2)
+    row[OfJob.COMM_OVER_4] = _comm_over(desk, job, 4)
+    row[OfJob.RANK] = i / desk.game[0].window
+    row[OfJob.PLACEABLE] = placeable_now(desk, job, m)
+    row[OfJob.WORK] = (np.log(work_s * fixed.gang) - 8.0) / 3.0
+    row[OfJob.OLD] = is_old(desk, job)
+
+
+@kernel
+def _comm_over(desk: Desk, job: int, servers: int) -> float:
+    """ln(1 + seconds of communication over so many servers / reference step)."""
+    fixed, server_s = desk.job[job], desk.belief.server_s
+    comm_s = server_s[fixed.profile, min(servers, server_s.shape[1] - 1)]
+    return float(np.log1p(comm_s / fixed.reference_step_s))
+
+
+@kernel
+def gpu_row(desk: Desk, gpu: int, row: FloatArray) -> None:
+    """Fill row (OfGpu,)."""
+    count, kind = desk.gpu[gpu].tenants, desk.server[desk.gpu[gpu].server].type
+    slowdown = desk.belief.slowing.slowdown
+    row[OfGpu.THERE] = 1.0
+    row[OfGpu.TENANTS] = count / 2.0
+    row[OfGpu.EMPTY] = count == 0
+    for k in range(count):
+        job = desk.tenant[gpu, k]
+        row[OfGpu.LEFT] = max(row[OfGpu.LEFT], (np.log(left_s(desk, job)) - 4.0) / 4.0)
+        mean = slowdown[kind, desk.job[job].profile, : slowdown.shape[1]].mean()
+        row[OfGpu.SLOWDOWN] += np.log(1.0 + excess_by(mean, desk.job[job].gpu_milli))
+
+
+@kernel
+def server_rows(desk: Desk, m: int, gpus: FloatArray, servers: FloatArray) -> None:
+    """Fill gpus (S, K, OfGpu) and servers (S, OfServer) for the servers of partition `m`.
+
+    Rows of servers that are away stay zero, like padding.
+    """
+    part = desk.partition[m]
+    for i in range(part.last_own - part.first_own):
+        where, out = desk.server[desk.own[part.first_own + i]], servers[i]
+        if where.closed > 0:
+            continue
+        shared, longest = 0, 0.0
+        for gpu in range(where.first_gpu, where.last_gpu):
+            row = gpus[i, gpu - where.first_gpu]
+            gpu_row(desk, gpu, row)
+            shared += desk.gpu[gpu].tenants > 1
+            longest = max(longest, row[OfGpu.LEFT])
+        size = where.last_gpu - where.first_gpu
+        out[OfServer.THERE] = 1.0
+        out[OfServer.EMPTY] = where.empty / size
+        out[OfServer.SHARED] = shared / size
+        out[OfServer.GPUS] = size / 8.0
+        out[OfServer.NIC_JOBS] = where.nic_jobs / 4.0
+        out[OfServer.UPLINK_JOBS] = desk.rack[where.rack].uplink_jobs / 4.0
+        out[OfServer.LEFT] = longest
+
+
+@kernel
+def peer_row(desk: Desk, own: int, m: int, row: FloatArray) -> None:
+    """Fill row (OfPeer,); the own partition's is marked."""
+    part, capacity = desk.partition[m], capacity_of(desk, m)
+    row[OfPeer.THERE] = 1.0
+    row[OfPeer.OWN] = m == own
+    row[OfPeer.LOAD] = min(load_of(desk, m), MOST_LOAD)
+    row[OfPeer.WAITING] = np.log1p(part.jobs_waiting) / 4.0
+    row[OfPeer.EMPTY] = part.free / capacity
+    row[OfPeer.LARGEST_NOW] = largest_gang_now(desk, m) / 16.0
+    row[OfPeer.SIZE] = np.log(capacity / capacity_of(desk, own))
+
+
+@kernel
+def context_row(desk: Desk, own: int, row: FloatArray) -> None:
+    """Fill row (OfContext,)."""
+    count, part, capacity = len(desk.partition), desk.partition[own], capacity_of(desk, own)
+    held, load = 0, load_of(desk, own)
+    for i in range(part.first_own, part.last_own):
+        where = desk.server[desk.own[i]]
+        for gpu in range(where.first_gpu, where.last_gpu):
+            held += desk.gpu[gpu].tenants
+    row[OfContext.EMPTY] = part.free / capacity
+    row[OfContext.TENANTS] = held / capacity
+    row[OfContext.WAITING] = np.log1p(part.jobs_waiting) / 4.0
+    row[OfContext.LOAD] = min(load, MOST_LOAD)
+    row[OfContext.LARGEST_NOW] = largest_gang_now(desk, own) / 16.0
+    row[OfContext.PARTITIONS] = count / 8.0
+    if count > 1:
+        total = 0.0
+        for m in range(count):
+            total += load_of(desk, m)
+        others = (total - load) / (count - 1)
+        row[OfContext.LOAD_OF_OTHERS] = min(max(others - load, -MOST_LOAD), MOST_LOAD)
+    row[OfContext.SIZE] = np.log(capacity) / 6.0
+    row[OfContext.PRESSURE] = pressure_of(desk, own)
+
+
+@kernel
+def weigh_forward(desk: Desk, i: int, home: int, target: int) -> None:
+    """Fill `forward` for place `i` of the window of partition `home`.
+
+    All but what the rules of the agents' game, or those who wait there, say: `legal`,
+    `load_difference`, `hops_left`, `work_ahead`. What looks ahead stays as it is unless
+    `game.look_ahead`.
+    """
+    x, job = desk.forward, desk.waiting[desk.window[i]].job
+    x[OfForward.PLACEABLE] = 1.0 if placeable_now(desk, job, target) else 0.0
+    if desk.game[0].look_ahead == 0:
+        return
+    gang, starts_s, ahead = desk.job[job].gang, desk.start_in_s, desk.ahead
+    here_s = compact_in_s(ahead, ahead.release_s, gang, home)
+    there_s = compact_in_s(ahead, ahead.release_s, gang, target)
+    x[OfForward.WAIT_DIFFERENCE] = wait_difference(here_s, there_s)
+    x[OfForward.START_DIFFERENCE] = wait_difference(starts_s[home, i], starts_s[target, i])
+    there = effects_there(ahead, gang, left_s(desk, job), target)
+    x[OfForward.PROLONGS] = there.prolongs
+    x[OfForward.FRAGMENTS] = there.fragments
+    x[OfForward.PUTS_OFF] = there.puts_off
+
+
+@kernel
+def measure_work_ahead(desk: Desk, job: int) -> None:
+    """Fill `work_ahead_h`: GPU-hours of waiting jobs that are predicted no longer than `job`."""
+    mine_s = left_s(desk, job)
+    desk.work_ahead_h[:] = 0.0
+    for at in range(desk.game[0].num_waiting):
+        row = desk.waiting[at]
+        work_s = left_s(desk, row.job)
+        if row.job != job and work_s <= mine_s:
+            desk.work_ahead_h[row.partition] += work_s * desk.job[row.job].gang / 3600.0
+
+
+@kernel
+def log_work_ahead(desk: Desk, m: int) -> float:
+    """ln(1 + GPU-hours a GPU) of what `measure_work_ahead` found in partition `m`."""
+    return float(np.log1p(desk.work_ahead_h[m] / capacity_of(desk, m)))
+
+
+@kernel
+def hide_others(own: int, peers: FloatArray, context: FloatArray) -> None:
+    """Leave of the rows what they would be were the own partition the whole cluster."""
+    for m in range(len(peers)):
+        if m != own:
+            peers[m] = 0.0
+    context[OfContext.PARTITIONS] = 1.0 / 8.0
+    context[OfContext.LOAD_OF_OTHERS] = 0.0

@@ -1,0 +1,55 @@
+"""The table of features: documented, taken over by name, and one weight for each."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sim.errors import GpuYardError
+from sim.linear.plan import plan_on
+from sim.scoring.desk import Mind, desk_of
+from sim.scoring.table import (
+    FORWARD_OF_ROW,
+    START_OF_PAIR,
+    Column,
+    ForwardWeight,
+    OfPair,
+    StartWeight,
+)
+from sim.signals import Signal
+from tests.sim.worlds import Job, cluster, world
+
+DOC = Path(__file__).resolve().parents[2] / "docs" / "scoring.md"
+
+
+def test_a_column_is_its_place_in_its_group():
+    for group in Column.__subclasses__():
+        assert [int(each) for each in group] == list(range(len(group)))
+        assert all(each.means for each in group)
+    assert np.arange(13.0)[OfPair.HOLDS_UP] == 12.0
+
+
+def test_the_docs_have_every_column_of_an_observation():
+    text = DOC.read_text(encoding="utf-8")
+    for group in Column.__subclasses__():
+        if group not in {StartWeight, ForwardWeight}:
+            rows = [f"| {int(each)} | `{each.name.lower()}` | {each.means} |" for each in group]
+            assert "\n".join(rows) in text, group.__name__
+
+
+def test_weights_that_take_a_column_over_have_its_name_and_meaning():
+    for weight, column in (*START_OF_PAIR, *FORWARD_OF_ROW):
+        assert (weight.name, weight.means) == (column.name, column.means)
+    assert len(START_OF_PAIR) == 7
+    assert len(FORWARD_OF_ROW) == 6
+
+
+@pytest.mark.parametrize(
+    ("start", "forward", "told"), [(19, 11, "of start have shape"), (20, 12, "of forward have")]
+)
+def test_a_plan_takes_a_weight_for_each_feature_and_no_more(start: int, forward: int, told: str):
+    views = world([Job(0, 1, 10)], cluster(1, 1)).views(Signal.PROFILE | Signal.INTERFERENCE)
+    mind = Mind(window=4, patience_s=1e9, use_durations=False, rest_share=0.0, look_ahead=False)
+    desk = desk_of(views.view(), mind)
+    with pytest.raises(GpuYardError, match=told):
+        plan_on(desk, np.zeros(start), np.zeros(forward))
