@@ -199,9 +199,12 @@ def _is_kept(dispatcher: Dispatcher) -> bool:
         return False
     stem = f"{Path(function.__code__.co_filename).stem}.{function.__qualname__}-{MARK}"
     for index in Path(folder).glob(f"{stem}.*.nbi"):
-        with index.open("rb") as stream:
-            pickle.load(stream)  # numba's version
-            stamp, kept = pickle.load(stream)
+        try:
+            with index.open("rb") as stream:
+                pickle.load(stream)  # numba's version
+                stamp, kept = pickle.load(stream)
+        except (OSError, EOFError, ImportError, AttributeError, pickle.UnpicklingError):
+            return False  # cut off, or of types that are gone
         return bool(kept) and stamp == reach_digest(function)
     return False
 

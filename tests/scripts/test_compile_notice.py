@@ -8,20 +8,20 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NAME = "sim.offers.joining_cost"
+NAME = "sim.offers._cost_of_joining"
 PROGRAM = """
 import logging, sys
 sys.path.insert(0, "scripts")
 import numpy as np
 import compile_notice
-from sim.offers import joining_cost
+from sim.offers import _cost_of_joining
 from sim.physics.slowing_tables import empty_crowd, pairs_alone
 
 logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
 compile_notice.SHORTEST_S = LEAST
 
 def cost(gpus):
-    return joining_cost(
+    return _cost_of_joining(
         gpus, pairs_alone(np.full((1, 1, 1), 1.5)), np.ones((1, 1, 1), np.bool_), 0,
         np.zeros(1, np.int64), 0, 0.0, np.zeros(0, np.int64), 1000, empty_crowd(2),
     )
