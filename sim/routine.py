@@ -14,38 +14,43 @@ from sim.handle import Handle
 
 
 def caller(returns: types.Type) -> Any:
-    """A compiled function (address, handle, handle, *numbers) that calls what stands there.
+    """A compiled function (address, *handles and numbers) that calls what stands there.
 
-    What is called takes the same handles and numbers, all int64, and gives `returns`.
+    What is called takes the same, numbers as int64, and gives `returns`.
     """
 
     @intrinsic
-    def call(typing: Any, address: Any, first: Any, second: Any, *numbers: Any) -> Any:
+    def call(typing: Any, address: Any, *given: Any) -> Any:
         del typing, address
-        taken = (types.unliteral(first), types.unliteral(second), *(types.int64,) * len(numbers))
+        taken = tuple(_kind_of(each) for each in given)
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             del signature
             kind = context.call_conv.get_function_type(returns, taken)
             function = builder.inttoptr(args[0], kind.as_pointer())
-            # The numbers come as one tuple, for they are any number.
-            given = [*args[1:3], *cgutils.unpack_tuple(builder, args[3], len(numbers))]
+            values = cgutils.unpack_tuple(builder, args[1], len(taken))
             status, result = context.call_conv.call_function(
-                builder, function, returns, taken, given
+                builder, function, returns, taken, values
             )
             with cgutils.if_unlikely(builder, status.is_error):
                 context.call_conv.return_status_propagate(builder, status)
             return result
 
-        return returns(types.int64, *taken[:2], types.StarArgTuple(taken[2:])), generate
+        return returns(types.int64, types.StarArgTuple(taken)), generate
 
     return call
+
+
+def _kind_of(given: Any) -> Any:
+    """Numbers are int64, whatever they came as."""
+    plain = types.unliteral(given)
+    return types.int64 if isinstance(plain, types.Integer | types.Boolean) else plain
 
 
 ask, count, tell = caller(types.boolean), caller(types.int64), caller(types.none)
 
 
-def address_of(function: Any, first: Handle, second: Handle, numbers: int, call: Any) -> int:
+def address_of(function: Any, call: Any, *handles: Handle, numbers: int) -> int:
     """Where a compiled function stands that takes these handles and so many numbers.
 
     `call` is what calls it: `ask`, `count` or `tell`.
@@ -53,7 +58,7 @@ def address_of(function: Any, first: Handle, second: Handle, numbers: int, call:
     Raises:
         TypeError: it gives something else than that takes.
     """
-    kinds: Any = (first, second)
+    kinds: Any = handles
     signature = (*(each._numba_type_ for each in kinds), *(types.int64,) * numbers)
     function.compile(signature)
     compiled = function.overloads[signature]

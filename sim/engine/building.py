@@ -167,21 +167,21 @@ def engine_loop(
 def _link(memory: Memory, state: State) -> None:
     """Write down where the compiled functions are that this rule calls."""
     rule, to = memory.rule[0], memory.routine
-    to[PLACE] = address_of(place, state, memory, 2, ask)
-    to[START] = address_of(start, state, memory, 1, tell)
+    to[PLACE] = address_of(place, ask, state, memory, numbers=2)
+    to[START] = address_of(start, tell, state, memory, numbers=1)
     filling = fill_by_list if rule["listed"] else fill
     if not rule["preempts"] or rule["listed"] or rule["forwarding"] == codes.STEAL:
-        to[FILL] = address_of(filling, state, memory, 2, count)
+        to[FILL] = address_of(filling, count, state, memory, numbers=2)
     if rule["preempts"]:
-        to[SERVE] = address_of(serve, state, memory, 1, tell)
+        to[SERVE] = address_of(serve, tell, state, memory, numbers=1)
     if rule["order"] == codes.QUANTA:
-        to[QUANTUM] = address_of(note_quantum, state, memory, 1, tell)
+        to[QUANTUM] = address_of(note_quantum, tell, state, memory, numbers=1)
     if rule["forwarding"] in codes.ROUTES:
-        to[ROUTE] = address_of(route_arrivals, state, memory, 0, tell)
+        to[ROUTE] = address_of(route_arrivals, tell, state, memory, numbers=0)
     if rule["placer"] in RARE:
-        to[JUDGE] = address_of(place_rarely, state, memory, 3, ask)
+        to[JUDGE] = address_of(place_rarely, ask, state, memory, numbers=3)
     if rule["order"] == codes.ASKED:
-        to[IDLE] = address_of(order_is_idle, state, memory, 0, ask)
+        to[IDLE] = address_of(order_is_idle, ask, state, memory, numbers=0)
 
 
 def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterView) -> Memory:

@@ -6,10 +6,13 @@ from sim.arrays import FloatArray, IntArray
 from sim.errors import SimulationError
 from sim.jobs import JobTable
 from sim.kernel.layout import (
+    ENTER_LINKS,
     GPU,
     HEAP,
     JOB,
+    LEAVE_LINKS,
     LOG,
+    MARK_RESETTLED,
     NO_JOB,
     OUTAGE,
     PARTITION,
@@ -22,7 +25,9 @@ from sim.kernel.layout import (
     State,
 )
 from sim.kernel.link_building import gang_sizes, make_links
-from sim.kernel.rooms import make_rooms
+from sim.kernel.links import enter_links, leave_links
+from sim.kernel.rates import mark_resettled
+from sim.kernel.rooms import Rooms, make_rooms
 from sim.kernel.servers import open_server
 from sim.outages.changes import Outages
 from sim.physics.host import HostTables
@@ -30,6 +35,7 @@ from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
 from sim.physics.scaling import throughputs
 from sim.physics.slowing_tables import crowd_size
+from sim.routine import address_of, tell
 from sim.rules import Rules
 from sim.topology.topology import Topology
 from sim.traits import ANY_TYPE, NEVER_S, WHOLE_GPU_MILLI
@@ -52,16 +58,16 @@ def make_state(
     tables = _physics(physics, topology, gang_sizes(job))
     network, loads = make_links(job, topology, physics, rules.max_tenants)
     job["reference_step_s"] = tables.reference_step_s[job["profile"], job["num_gpus"]]
-    largest_server = int(topology.gpus_per_server.max())
     rows, gpus = _log_sizes(len(jobs), most_running, topology, rules, outages)
     partitions = int(server_partition.max()) + 1
     state = State(
         world=_world(job, rules, physics, server_partition),
+        routine=np.zeros(3, dtype=np.int64),
         job=job,
         gpu=_gpus(topology),
         tenant=np.full((topology.num_gpus, rules.max_tenants), NO_JOB, dtype=np.int64),
         server=_servers(topology, physics, server_partition),
-        rooms=make_rooms(partitions, topology.num_servers, topology.num_gpus, largest_server),
+        rooms=_rooms(topology, partitions),
         partition=_partitions(topology, server_partition),
         own=np.argsort(server_partition, kind="stable").astype(np.int64),
         rack=_racks(topology),
@@ -83,7 +89,23 @@ def make_state(
         log_gpus=np.zeros(gpus, dtype=np.int64),
     )
     _open_all(state, server_partition)
+    _know_links(state, physics)
     return state
+
+
+def _know_links(state: State, physics: Physics) -> None:
+    """The kernel calls what shares links by address: a run without them need not compile it."""
+    if physics.links is None:
+        return
+    state.routine[ENTER_LINKS] = address_of(enter_links, tell, state, numbers=1)
+    state.routine[LEAVE_LINKS] = address_of(leave_links, tell, state, numbers=1)
+    state.routine[MARK_RESETTLED] = address_of(mark_resettled, tell, state, numbers=0)
+
+
+def _rooms(topology: Topology, partitions: int) -> Rooms:
+    """Nothing is free before the servers open."""
+    largest_server = int(topology.gpus_per_server.max())
+    return make_rooms(partitions, topology.num_servers, topology.num_gpus, largest_server)
 
 
 def _open_all(state: State, server_partition: IntArray) -> None:

@@ -203,6 +203,10 @@ class PhysicsArrays(NamedTuple):
     gain: FloatArray  # (P, N + 1) throughput of n GPUs, most compact, over that of one
 
 
+# Compiled functions called by address: their numbers in `State.routine`.
+ENTER_LINKS, LEAVE_LINKS, MARK_RESETTLED = range(3)
+
+
 @dataclass(frozen=True, eq=False)
 class State(Handle):
     """J jobs, G GPUs, S servers, R racks, C tenants a GPU at most."""
@@ -213,6 +217,7 @@ class State(Handle):
     )
 
     world: RowArray  # (1,) WORLD
+    routine: IntArray  # (3,) addresses (`sim.routine`) of what links are shared by; 0: they are not
     job: RowArray  # (J,) JOB
     gpu: RowArray  # (G,) GPU
     tenant: IntArray  # (G, C) jobs on each GPU in order of start, first `gpu.tenants` entries

@@ -5,10 +5,10 @@ import numpy as np
 from sim.jit import kernel
 from sim.kernel.heap import heap_remove
 from sim.kernel.host import load_host
-from sim.kernel.layout import NO_JOB, RUNNING, State
-from sim.kernel.links import enter_links, leave_links
+from sim.kernel.layout import ENTER_LINKS, LEAVE_LINKS, NO_JOB, RUNNING, State
 from sim.kernel.rates import accrue, mark_dirty, mark_neighbours
 from sim.kernel.rooms import set_usable
+from sim.routine import tell
 
 
 @kernel
@@ -163,7 +163,7 @@ def occupy(state: State, job: int, gpus: int, renewal: bool, lease_end_s: float)
         if row.servers > 1:
             _count_links(state, job, 1)
     if state.world[0].shared_links != 0:
-        enter_links(state, job)
+        tell(state.routine[ENTER_LINKS], state, job)
     if state.world[0].host_matters != 0:
         load_host(state, job, 1)
     mark_neighbours(state, job)
@@ -185,7 +185,7 @@ def vacate(state: State, job: int, status: int) -> None:
     if row.servers > 1:
         _count_links(state, job, -1)
         if world.shared_links != 0:
-            leave_links(state, job)
+            tell(state.routine[LEAVE_LINKS], state, job)
     if world.host_matters != 0:
         load_host(state, job, -1)
     mark_neighbours(state, job)

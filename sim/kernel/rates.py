@@ -2,12 +2,13 @@
 
 from sim.jit import kernel
 from sim.kernel.heap import heap_set
-from sim.kernel.layout import RUNNING, State
+from sim.kernel.layout import MARK_RESETTLED, RUNNING, State
 from sim.kernel.links import shared_comm_s
 from sim.physics.mix_excess import slow_in_mix
 from sim.physics.slowing import asks_table, excess_by
 from sim.physics.slowing_tables import seat
 from sim.physics.spread_rates import resettle
+from sim.routine import tell
 
 
 @kernel
@@ -180,7 +181,7 @@ def accrue(state: State, job: int) -> None:
 
 
 @kernel
-def _mark_resettled(state: State) -> None:
+def mark_resettled(state: State) -> None:
     """Share links anew where jobs came or went; mark everyone whose share has changed."""
     for k in range(resettle(state.loads, state.network)):
         mark_dirty(state, state.loads.part.job[k].job)
@@ -191,7 +192,7 @@ def rerate(state: State) -> None:
     """Give every dirty running job its new rate and the time of what it does next."""
     world, jobs = state.world[0], state.job
     if world.shared_links != 0 and state.loads.counts[0].num_touched > 0:
-        _mark_resettled(state)
+        tell(state.routine[MARK_RESETTLED], state)
     for i in range(world.num_dirty):
         job = state.dirty[i]
         row = jobs[job]

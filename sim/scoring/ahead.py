@@ -11,7 +11,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.jit import kernel
 
 NEVER_S = 1e7  # of servers that are away, and of gangs that a partition cannot hold
-LEAST_WAIT_S, LEAST_DRAIN_S, WAIT_SCALE = 60.0, 600.0, 2.5
+LEAST_WAIT_S, LEAST_LOSS_S, LEAST_DRAIN_S, WAIT_SCALE = 60.0, 1.0, 600.0, 2.5
 FRAGMENTS_WORTH = 4.0  # of `prolongs`, where a place is chosen: about what tuned weights say
 
 
@@ -100,9 +100,12 @@ def list_gang(ahead: Ahead, gang: int, m: int) -> None:
 
 @kernel
 def wait_over_loss(wait_s: float, slowed: float, job_s: float) -> float:
-    """Logarithm of a wait over what a step exp(`slowed`) times as long costs a job of `job_s`."""
-    loss_s = (np.exp(slowed) - 1.0) * job_s
-    return float(np.log((wait_s + LEAST_WAIT_S) / (loss_s + LEAST_WAIT_S)) / WAIT_SCALE)
+    """Logarithm of a wait over what a step exp(`slowed`) times as long costs a job of `job_s`.
+
+    A step shorter than the reference costs less than nothing, but never more than is added to it.
+    """
+    loss_s = max((np.exp(slowed) - 1.0) * job_s + LEAST_WAIT_S, LEAST_LOSS_S)
+    return float(np.log((wait_s + LEAST_WAIT_S) / loss_s) / WAIT_SCALE)
 
 
 @kernel

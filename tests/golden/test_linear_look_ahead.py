@@ -1,9 +1,12 @@
 """The features of the linear score that look ahead, weighed by hand: those not named are 0."""
 
+import math
+
 import pytest
 
 from sim.linear.weights import FORWARD_FEATURES, START_FEATURES
 from sim.schedulers.linear_score import LinearScore
+from sim.scoring.ahead import wait_over_loss
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
 
 SPREAD_STEP = (0.0, 0.0, 0.5)  # seconds a step over two servers: 1.5 times as slow
@@ -151,3 +154,10 @@ def test_what_a_job_would_do_to_the_place_it_would_have_elsewhere_counts(forward
     scheduler = linear({"bias": 1.0}, {"bias": -0.1, "placeable": 1.0} | forward)
     run = play(world(jobs, cluster(4, 4), partitions=4, max_forwards=1), scheduler)
     assert gantt(run)["F"][2] == (gpu,)
+
+
+def test_a_place_that_makes_a_long_job_faster_still_has_a_score():
+    """Steps of 0.9 times the reference gain a job of 10 h 3,600 s: far more than a wait weighs."""
+    gains, costs = (wait_over_loss(0.0, math.log(ratio), 36_000.0) for ratio in (0.9, 1.1))
+    assert math.isclose(gains, math.log(60.0) / 2.5)
+    assert math.isclose(costs, math.log(60.0 / 3_660.0) / 2.5)
