@@ -1,14 +1,11 @@
 """`benchmarks/simulator.py --cliffs --quick` measures every extra."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.benchmarks.running import ROOT, run_benchmark
+
 EXTRAS = (
     "cores", "memory", "gpu_parts", "gpu_parts_shared", "gpu_types", "outage", "outage_stealing",
     "uneven_servers", "partitions_stealing", "own_order", "own_keys", "own_preemption", "spjf",
@@ -28,17 +25,7 @@ def of_groups() -> list[str]:
 
 @pytest.mark.slow
 def test_quick_numbers(tmp_path: Path) -> None:
-    path = tmp_path / "cliffs.json"
-    done = subprocess.run(
-        [sys.executable, "benchmarks/simulator.py", "--cliffs", "--quick", "--json", str(path)],
-        cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr
-    numbers = json.loads(path.read_text())
+    numbers, _ = run_benchmark("simulator", "--cliffs", folder=tmp_path)
     names = {f"cliff_{name}" for name in (*EXTRAS, *of_groups())}
     assert {key for key in numbers if not key.endswith("_s")} == names
     assert min(numbers.values()) > 0
