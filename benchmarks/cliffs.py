@@ -16,10 +16,9 @@ import numpy as np
 from setup_run import NO_PHYSICS, ROOT, Bench, bench
 
 from sim.arrays import FloatArray, IntArray
+from sim.engine.composed import PreemptiveScheduler, QueueScheduler
 from sim.jobs import JobTable
 from sim.outages.changes import Change, Outages
-from sim.preempting import PreemptiveScheduler
-from sim.queueing import QueueScheduler
 from sim.signals import Signal
 from sim.traits import ANY_TYPE, WHOLE_GPU_MILLI, Demands
 from sim.view import ClusterView, JobColumns

@@ -181,8 +181,7 @@ def composition_of(config: Mapping[str, Any], partitions: int) -> Scheduler:
     Raises:
         ConfigError: it knows one queue, and there are several partitions.
     """
-    from sim.partitioned import PartitionedScheduler
-    from sim.queueing import QueueScheduler
+    from sim.engine.composed import PartitionedScheduler, QueueScheduler
 
     scheduler: Scheduler = build(config, "scheduler")
     if partitions > 1 and getattr(scheduler, "one_queue", False):

@@ -1,5 +1,7 @@
 """A scheduler's scratch copy of who holds what, for trying several starts in one decision."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
@@ -51,6 +53,30 @@ class Occupancy:
         _release(self.tenants, self.tenant, job, gpus)
         if self._room is not None:
             self._room.book(job, gpus, -1)
+
+    def in_the_way(
+        self, view: ClusterView, job: int, gpus: IntArray, victims: Sequence[int]
+    ) -> list[int]:
+        """Those of `victims` that have to give way if `job` is to have `gpus`.
+
+        Who holds one of them; then, where its workers still lack cores or memory, others on these
+        servers, in the order given.
+        """
+        trial, lost = self.copy(), set(gpus.tolist())
+        losers = [victim for victim in victims if lost & set(view.gpus_of(victim).tolist())]
+        for loser in losers:
+            trial.release(loser, view.gpus_of(loser))
+        if trial._room is None:
+            return losers
+        server_of, ask = view.topology.gpu_server, ask_of(view.jobs.demands, job)
+        wanted = np.bincount(server_of[gpus], minlength=view.topology.num_servers)
+        for victim in victims:
+            held = view.gpus_of(victim)
+            lacks = wanted > trial._room.workers(ask)
+            if victim not in losers and lacks[server_of[held]].any():
+                trial.release(victim, held)
+                losers.append(victim)
+        return losers
 
     def copy(self) -> "Occupancy":
         """A scratch copy of the scratch copy."""

@@ -179,9 +179,8 @@ class RoundScheduler(ABC):
         counts = range(1, len(later))
         fewest = 1 + bisect_left(counts, True, key=lambda count: attempt(count) is not None)
         gpus = attempt(fewest)
-        used = set() if gpus is None else set(gpus.tolist())
-        for job in later[:fewest]:
-            if used & set(view.gpus_of(job).tolist()):
+        if gpus is not None:
+            for job in occupancy.in_the_way(view, share.job, gpus, later[:fewest]):
                 occupancy.release(job, view.gpus_of(job))
                 keeps.discard(job)
         return gpus

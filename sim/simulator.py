@@ -10,6 +10,7 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision, Start
 from sim.engine.building import engine_loop, rule_of
+from sim.engine.composed import Composed
 from sim.errors import SimulationError
 from sim.jobs import JobTable
 from sim.kernel.advance import FULL, ILLEGAL, OVER, STUCK, advance_until_decision
@@ -104,7 +105,7 @@ class Simulator:
         rule = rule_of(scheduler, self.state)
         return rule if isinstance(rule, str) else ""
 
-    def loop_of(self, scheduler: Scheduler, seed: int = 0) -> Loop | None:
+    def loop_of(self, scheduler: Scheduler) -> Loop | None:
         """What plays as `scheduler` decides, from the beginning; None where Python has to.
 
         Raises:
@@ -117,7 +118,8 @@ class Simulator:
         if isinstance(rule, str):
             return None
         misled = not np.array_equal(self.physics.pairs.feasible, self.belief.pairs.feasible)
-        return engine_loop(scheduler, rule, self.state, views, misled=misled, seed=seed)
+        assert isinstance(scheduler, Composed)
+        return engine_loop(scheduler, rule, self.state, views, misled=misled)
 
     def play(self, loop: Loop, progress: Progress | None) -> None:
         """Run a loop to the end; raises InvalidDecision, after which the run cannot go on."""
@@ -228,7 +230,7 @@ def simulate(
     the same decisions, much faster; what deciding cost is NaN, for it cannot be told from the rest.
     """
     scheduler.reset(seed)
-    loop = simulator.loop_of(scheduler, seed) if compiled else None
+    loop = simulator.loop_of(scheduler) if compiled else None
     if loop is not None:
         began = time.perf_counter()
         simulator.play(loop, progress)

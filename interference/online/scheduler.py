@@ -9,11 +9,10 @@ from interference.online.observing import observe
 from interference.online.posterior import Spread, posterior_table
 from sim.arrays import FloatArray
 from sim.decision import Decision
+from sim.engine.composed import PartitionedScheduler, QueueScheduler
 from sim.errors import GpuYardError
-from sim.partitioned import PartitionedScheduler
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler
-from sim.queueing import QueueScheduler
 from sim.signals import Signal
 from sim.view import ClusterView
 

@@ -7,7 +7,7 @@ when the decision is made (`close_decision`).
 import numpy as np
 
 from sim.engine.codes import ALIKE, COMPACT_WAIT, NEVER, TETRIS
-from sim.engine.layout import NOBODY, Memory
+from sim.engine.layout import NOBODY, PYTHON_PLACE, RAISED, Memory
 from sim.engine.offers import ALONE, SHARED, TIGHT, make_offer
 from sim.engine.placing import choose
 from sim.engine.quanta import forget_rank
@@ -18,6 +18,7 @@ from sim.kernel.log import FORWARD, PREEMPT, START, log_event
 from sim.kernel.placing import occupy
 from sim.kernel.queue import queue_remove
 from sim.kernel.rates import rerate
+from sim.routine import call_python
 from sim.traits import WHOLE_GPU_MILLI
 
 
@@ -49,6 +50,20 @@ def place(state: State, memory: Memory, m: int, job: int) -> bool:
         return False
     make_offer(state, memory, m, memory.waiter[job].kind, SHARED)
     return choose(state, memory, 0, m, job)
+
+
+@array_kernel
+def place_by_python(state: State, memory: Memory, m: int, job: int) -> bool:
+    """The same, where placer or sharing rule is a Python object.
+
+    It is not asked for gangs that are larger than the cluster.
+    """
+    if memory.game[0].verdict != LEGAL or state.job[job].num_gpus > len(state.gpu):
+        return False
+    found = call_python(memory.routine[PYTHON_PLACE], m, job)
+    if found == RAISED:
+        memory.game[0].verdict = RAISED
+    return found == 1
 
 
 @kernel

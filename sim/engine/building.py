@@ -6,8 +6,18 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.engine import codes
-from sim.engine.acting import place, start
+from sim.engine.acting import place, place_by_python, start
+from sim.engine.asking import child_of
 from sim.engine.codes import NEVER, OWN_ONLY
+from sim.engine.composed import (
+    PAIR,
+    Composed,
+    Filling,
+    PartitionedScheduler,
+    PreemptiveScheduler,
+    QueueScheduler,
+    own_code,
+)
 from sim.engine.filling import fill, fill_by_list, route_arrivals
 from sim.engine.layout import (
     FILL,
@@ -22,7 +32,9 @@ from sim.engine.layout import (
     QUEUE,
     RANK,
     ROUTE,
+    ROUTINES,
     RULE,
+    SEARCH,
     SERVE,
     START,
     TRIED,
@@ -32,67 +44,38 @@ from sim.engine.layout import (
 )
 from sim.engine.loop import EngineLoop, keys_of, order_is_idle
 from sim.engine.placing import RARE, place_rarely
-from sim.engine.preempting import serve
+from sim.engine.preempting import search_aside, serve
 from sim.engine.quanta import note_quantum
 from sim.forwarding.random import RandomForwarding
 from sim.kernel.layout import UNBOUNDED, RowArray, State
 from sim.kernel.rooms import make_rooms
-from sim.partitioned import PartitionedScheduler
 from sim.physics.slowing_tables import empty_crowd, pairs_alone
 from sim.placers.skew import Skew
-from sim.preempting import PreemptiveScheduler
 from sim.protocols import Forwarding, Placer, Scheduler, Sharing
-from sim.queueing import QueueScheduler, own_code
 from sim.routine import address_of, ask, count, tell
 from sim.signals import Signal
 from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView, ViewMaker
 
-PAIR = 2  # tenants
 MONOTONE = (*codes.NEVER_WAIT, codes.CONSOLIDATED)  # one GPU more never takes a place away
 JUDGES_PROFILE = (codes.COMPACT_WAIT, codes.SKEW)
-OWN_RULES = ("decide", "fill", "kind_of", "asked_again_s", "wake_s")
+JUDGES_JOB = (codes.DELAY,)
+OWN_RULES = ("decide", "orders", "kind_of", "asked_again_s", "wake_s")
 
 
 def rule_of(scheduler: Scheduler, state: State) -> RowArray | str:
-    """RULE of a scheduler that the engine can play in this run, else why Python has to decide."""
-    child: Scheduler = scheduler
-    forwarding: int | str = OWN_ONLY
-    if isinstance(scheduler, PartitionedScheduler):
-        child, forwarding = scheduler.child, _forwarding_of(scheduler, state)
-    elif state.world[0]["num_partitions"] > 1:
-        return "one queue serves several partitions"
-    if not isinstance(child, QueueScheduler):
+    """RULE of a scheduler whose whole run the engine can play, else why Python has to be asked."""
+    if not isinstance(scheduler, QueueScheduler | PartitionedScheduler):
         return f"{scheduler.name} has rounds or placements of its own"
-    codes_ = (forwarding, _order_of(child), _code_of(child.placer), _code_of(child.sharing))
-    for code in codes_:
-        if isinstance(code, str):
-            return code
-    rule = np.zeros(1, dtype=RULE)
-    rule["forwarding"], rule["order"], rule["placer"], rule["sharing"] = codes_
-    for key, value in {
-        "preempts": isinstance(child, PreemptiveScheduler),
-        "skip_blocked": child.skip_blocked,
-        "least_speed": getattr(child.sharing, "least_speed", 0.0),
-        "most_slowdown": getattr(child.placer, "most_slowdown", 1.0),
-        "rack_wait_s": getattr(child.placer, "rack_wait_s", 0.0),
-        "anywhere_wait_s": getattr(child.placer, "anywhere_wait_s", 0.0),
-        "quantum_gpu_s": getattr(child, "quantum_gpu_s", np.nan),
-    }.items():
-        rule[key] = value
-    return _completed(rule, child, state)
-
-
-def _code_of(part: Placer | Sharing | Forwarding) -> int | str:
-    code = own_code(part)
-    return f"{type(part).__name__} is Python" if code is None else code
-
-
-def _forwarding_of(scheduler: PartitionedScheduler, state: State) -> int | str:
-    code = _code_of(scheduler.forwarding)
-    if code == codes.DRAWN and len(state.children) > 0:
-        return "random forwarding of jobs that wait for others is drawn as they come"
-    return code
+    child = child_of(scheduler)
+    forwarding = scheduler.forwarding if isinstance(scheduler, PartitionedScheduler) else None
+    for part in (forwarding, child.placer, child.sharing):
+        if part is not None and not getattr(part, "steals", False) and own_code(part) is None:
+            return f"{type(part).__name__} is Python"
+    order = _order_of(child)
+    if isinstance(order, str):
+        return order
+    return _rule(scheduler, order, state)
 
 
 def _order_of(child: QueueScheduler) -> int | str:
@@ -100,6 +83,8 @@ def _order_of(child: QueueScheduler) -> int | str:
     code = own_code(child)
     if code is not None:
         return code
+    if isinstance(child, Filling):
+        return f"{type(child).__name__} has a `fill` of its own"
     base = PreemptiveScheduler if isinstance(child, PreemptiveScheduler) else QueueScheduler
     for name in OWN_RULES:
         if getattr(type(child), name) is not getattr(base, name):
@@ -109,24 +94,53 @@ def _order_of(child: QueueScheduler) -> int | str:
     return codes.ASKED
 
 
-def _completed(rule: RowArray, child: QueueScheduler, state: State) -> RowArray | str:
-    """The rule with what follows from it."""
+def _rule(scheduler: Composed, order: int, state: State) -> RowArray:
+    """RULE of a scheduler, parts in Python included."""
+    child, forwarding = child_of(scheduler), OWN_ONLY
+    if isinstance(scheduler, PartitionedScheduler):
+        steals = scheduler.forwarding.steals
+        forwarding = codes.STEAL if steals else _code_of(scheduler.forwarding)
+    rule = np.zeros(1, dtype=RULE)
+    for key, value in {
+        "order": order,
+        "placer": _code_of(child.placer),
+        "sharing": _code_of(child.sharing),
+        "forwarding": forwarding,
+        "preempts": child.preempts,
+        "skip_blocked": child.skip_blocked,
+        "least_speed": getattr(child.sharing, "least_speed", 0.0),
+        "most_slowdown": getattr(child.placer, "most_slowdown", 1.0),
+        "rack_wait_s": getattr(child.placer, "rack_wait_s", 0.0),
+        "anywhere_wait_s": getattr(child.placer, "anywhere_wait_s", 0.0),
+        "quantum_gpu_s": getattr(child, "quantum_gpu_s", np.nan),
+    }.items():
+        rule[key] = value
+    _complete(rule, child, state)
+    return rule
+
+
+def _code_of(part: Placer | Sharing | Forwarding) -> int:
+    code = own_code(part)
+    return codes.IN_PYTHON if code is None else code
+
+
+def _complete(rule: RowArray, child: QueueScheduler, state: State) -> None:
+    """Write what follows from the rule."""
     placer, sharing = rule["placer"][0], rule["sharing"][0]
-    pairwise = bool(
-        sharing == NEVER or rule["least_speed"][0] <= 0 or state.tenant.shape[1] <= PAIR
-    )
-    looks_around = placer in (codes.COMPACT_WAIT, codes.DELAY)
+    pairwise = sharing == NEVER or rule["least_speed"][0] <= 0 or state.tenant.shape[1] <= PAIR
+    if codes.IN_PYTHON in (placer, sharing):  # nobody knows what a shared GPU is worth to it
+        pairwise = child.sharing.name == "off" or state.tenant.shape[1] <= PAIR
+    patient = placer == codes.IN_PYTHON and child.patient is not None
+    looks_around = patient or placer in (codes.COMPACT_WAIT, codes.DELAY)
     rule["shrinks"] = pairwise and not looks_around
-    if rule["preempts"][0] and not (rule["shrinks"][0] and placer in MONOTONE):
-        return f"preemption with {child.placer.name} and {child.sharing.name} is searched in Python"
+    rule["monotone"] = rule["shrinks"][0] and placer in MONOTONE and sharing != codes.IN_PYTHON
     size = state.server["last_gpu"] - state.server["first_gpu"]
     even = placer == codes.CONSOLIDATED and size.min() == size.max() and _all_whole(state)
     rule["by_size"] = rule["shrinks"][0] and (placer in codes.NEVER_WAIT or even)
-    rule["judges_job"] = placer == codes.DELAY
+    rule["judges_job"] = patient or placer in JUDGES_JOB
     # A start may make room for who was passed, who is not looked at again: so lists, not heaps.
-    dynamic = rule["order"][0] in (codes.TETRIS, codes.ASKED)
-    rule["listed"] = dynamic or not rule["shrinks"][0]
-    return rule
+    waits_by_list = rule["order"][0] in (codes.TETRIS, codes.ASKED)
+    rule["listed"] = waits_by_list or not (rule["shrinks"][0] or rule["preempts"][0])
 
 
 def _all_whole(state: State) -> bool:
@@ -135,7 +149,7 @@ def _all_whole(state: State) -> bool:
 
 
 def engine_loop(
-    scheduler: Scheduler, rule: RowArray, state: State, views: ViewMaker, *, misled: bool, seed: int
+    scheduler: Composed, rule: RowArray, state: State, views: ViewMaker, *, misled: bool
 ) -> EngineLoop:
     """The loop for a run that begins; `views` grants the scheduler's `needs`.
 
@@ -145,42 +159,56 @@ def engine_loop(
         state: at time 0.
         views: of the run.
         misled: schedulers are told wrong about which jobs fit on one GPU.
-        seed: of random forwarding.
 
     Raises:
         SignalError: the order looks at predictions, and there are none.
         GpuYardError: an own order's keys are no numbers.
     """
-    child = scheduler.child if isinstance(scheduler, PartitionedScheduler) else scheduler
-    assert isinstance(child, QueueScheduler)
     rule["checks"] = rule["sharing"][0] != NEVER and misled
-    memory = _memory(rule, child, state, views.view())
-    if isinstance(scheduler, PartitionedScheduler):
-        _draw(memory, scheduler, state, seed)
-    _link(memory, state)
-    loop = EngineLoop(child=child, state=state, memory=memory, views=views)
+    memory = _linked_memory(scheduler, rule, state, views.view(), plays=True)
+    loop = EngineLoop(scheduler=scheduler, state=state, memory=memory, views=views)
     if rule["order"][0] == codes.FIXED:
-        memory.waiter["key"] = keys_of(child, views)
+        memory.waiter["key"] = keys_of(child_of(scheduler), views)
     return loop
 
 
-def _link(memory: Memory, state: State) -> None:
-    """Write down where the compiled functions are that this rule calls."""
+def asked_memory(scheduler: Composed, state: State, view: ClusterView) -> Memory:
+    """Memory for decisions one by one, whose orders Python gives (`sim.engine.asking`)."""
+    rule = _rule(scheduler, codes.ASKED, state)
+    rule["checks"] = 1
+    return _linked_memory(scheduler, rule, state, view, plays=False)
+
+
+def _linked_memory(
+    scheduler: Composed, rule: RowArray, state: State, view: ClusterView, *, plays: bool
+) -> Memory:
+    memory = _memory(rule, child_of(scheduler), state, view)
+    if isinstance(scheduler, PartitionedScheduler):
+        _draw(memory, scheduler, state)
+    _link(memory, state, plays=plays)
+    return memory
+
+
+def _link(memory: Memory, state: State, *, plays: bool) -> None:
+    """Write down where the compiled functions are that this rule calls; `plays`: in a loop."""
     rule, to = memory.rule[0], memory.routine
-    to[PLACE] = address_of(place, ask, state, memory, numbers=2)
+    placing = place_by_python if codes.IN_PYTHON in (rule["placer"], rule["sharing"]) else place
+    to[PLACE] = address_of(placing, ask, state, memory, numbers=2)
     to[START] = address_of(start, tell, state, memory, numbers=1)
-    filling = fill_by_list if rule["listed"] else fill
-    if not rule["preempts"] or rule["listed"] or rule["forwarding"] == codes.STEAL:
+    if plays and (not rule["preempts"] or rule["listed"] or rule["forwarding"] == codes.STEAL):
+        filling = fill_by_list if rule["listed"] or not rule["shrinks"] else fill
         to[FILL] = address_of(filling, count, state, memory, numbers=2)
-    if rule["preempts"]:
+    if plays and rule["preempts"] and not rule["listed"]:
         to[SERVE] = address_of(serve, tell, state, memory, numbers=1)
+    if rule["preempts"] and not rule["monotone"]:
+        to[SEARCH] = address_of(search_aside, ask, state, memory, numbers=2)
     if rule["order"] == codes.QUANTA:
         to[QUANTUM] = address_of(note_quantum, tell, state, memory, numbers=1)
     if rule["forwarding"] in codes.ROUTES:
         to[ROUTE] = address_of(route_arrivals, tell, state, memory, numbers=0)
     if rule["placer"] in RARE:
         to[JUDGE] = address_of(place_rarely, ask, state, memory, numbers=3)
-    if rule["order"] == codes.ASKED:
+    if plays and rule["order"] == codes.ASKED:
         to[IDLE] = address_of(order_is_idle, ask, state, memory, numbers=0)
 
 
@@ -202,7 +230,7 @@ def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterVi
     game = np.zeros(1, dtype=GAME)
     game["room_of"] = NOBODY
     return Memory(
-        routine=np.zeros(8, dtype=np.int64),
+        routine=np.zeros(ROUTINES, dtype=np.int64),
         rule=rule,
         game=game,
         kind=kind,
@@ -228,7 +256,7 @@ def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterVi
         server_type=np.array(view.server_type),
         server_rack=np.ascontiguousarray(state.server["rack"]),
         first_gpu=np.array(view.topology.server_first_gpu, dtype=np.int64),
-        belief=_belief(view),
+        belief=belief_of(view, child.needs),
     )
 
 
@@ -261,28 +289,28 @@ def _kinds(
 def _waiters(rule: RowArray, kind_of: IntArray, view: ClusterView) -> RowArray:
     waiter = np.zeros(len(kind_of), dtype=WAITER)
     waiter["kind"] = kind_of
+    waiter["stopped_in"] = NOBODY
     if rule["order"][0] in (codes.LEFT, codes.SERVICE, codes.TETRIS):
         waiter["estimate_s"] = view.jobs.estimate_s
     return waiter
 
 
-def _draw(memory: Memory, scheduler: PartitionedScheduler, state: State, seed: int) -> None:
-    """Where random forwarding sends each job, drawn in order of arrival."""
+def _draw(memory: Memory, scheduler: PartitionedScheduler, state: State) -> None:
+    """Where random forwarding sends each job, drawn in order of the job table."""
     if not isinstance(scheduler.forwarding, RandomForwarding):
         return
-    capacity = state.partition["gpus"]
-    router, _ = np.random.SeedSequence(seed).generate_state(2)
-    rng: Any = np.random.default_rng(router)
-    for job, row in enumerate(state.job):
-        if row["withdraw_at_s"] > row["submit_s"]:
-            memory.waiter["drawn"][job] = scheduler.forwarding.drawn(
-                int(row["num_gpus"]), int(row["partition"]), capacity, rng
-            )
+    rng: Any = np.random.default_rng(scheduler.router_seed)
+    memory.waiter["drawn"] = scheduler.forwarding.drawn(
+        state.job["num_gpus"], state.job["partition"], state.partition["gpus"], rng
+    )
 
 
-def _belief(view: ClusterView) -> Belief:
-    """Contiguous copies whatever they are made from: one type, compiled once."""
-    if Signal.INTERFERENCE not in view.granted:
+def belief_of(view: ClusterView, needs: Signal) -> Belief:
+    """What a view tells of speeds; tables of one entry where `needs` do not name them.
+
+    Contiguous copies whatever they are made from: one type, compiled once.
+    """
+    if Signal.INTERFERENCE not in needs:
         table, pairs = np.ones((1, 1)), np.ones((1, 1, 1))
         speeds = np.ones((1, view.topology.num_servers))
         slowing = pairs_alone(pairs)

@@ -1,5 +1,7 @@
 """Numbers by which compiled code knows the rules; a class says its own as `engine_code`."""
 
+IN_PYTHON = -1  # a placer, a sharing or a forwarding rule without a number
+
 # Orders: what the key of a job is; the least comes first, ties go to the lower row.
 ARRIVAL, SMALLEST_GANG = 0, 1
 LEFT, SERVICE = 2, 3  # predicted work left; the same times GPUs
@@ -19,4 +21,4 @@ NEVER, IF_NOTHING_IS_EMPTY, ALIKE = range(3)
 
 # Which partition takes a job.
 OWN_ONLY, TO_LEAST_LOADED, OWN_THEN_LEAST_LOADED, STEAL, DRAWN = range(5)
-ROUTES = (TO_LEAST_LOADED, OWN_THEN_LEAST_LOADED, DRAWN)  # as jobs arrive
+ROUTES = (TO_LEAST_LOADED, OWN_THEN_LEAST_LOADED, DRAWN, IN_PYTHON)  # as jobs arrive

@@ -7,16 +7,17 @@ from sim.engine.acting import forward
 from sim.engine.codes import (
     DELAY,
     DRAWN,
+    IN_PYTHON,
     OWN_THEN_LEAST_LOADED,
     TETRIS,
 )
-from sim.engine.layout import NOBODY, PLACE, START, Memory
+from sim.engine.layout import NOBODY, PLACE, PYTHON_ROUTE, RAISED, START, Memory
 from sim.engine.queues import drop_first, first_of, join, queue_number, take_out
 from sim.jit import array_kernel, kernel
-from sim.kernel.apply import LEGAL
-from sim.kernel.layout import State
+from sim.kernel.apply import FOREIGN_GPU, LEGAL, NO_SUCH_JOB, NOT_QUEUED
+from sim.kernel.layout import QUEUED, RUNNING, State
 from sim.ranking.tetris_score import tetris_score
-from sim.routine import ask, tell
+from sim.routine import ask, call_python, tell
 
 
 @kernel
@@ -97,6 +98,8 @@ def _try(state: State, memory: Memory, m: int, job: int) -> bool:
     """Start a job in partition `m`, handed on to it if it waits elsewhere, if there is room."""
     if not ask(memory.routine[PLACE], state, memory, m, job):
         return False
+    if memory.rule[0].listed == 0:
+        take_out(state, memory, job)
     if state.job[job].partition != m:
         forward(state, memory, job, m)
     tell(memory.routine[START], state, memory, job)
@@ -132,18 +135,36 @@ def fill(state: State, memory: Memory, m: int, stealing: int) -> int:
     return started
 
 
+@kernel
+def _may_be_served(state: State, memory: Memory, m: int, job: int, takes: bool) -> bool:
+    """Whether a job of an own order waits for partition `m`; else why not is written down."""
+    verdict, what = LEGAL, NOBODY
+    if not 0 <= job < len(state.job):
+        verdict = NO_SUCH_JOB
+    elif state.job[job].status != QUEUED:
+        verdict = NOT_QUEUED
+    elif state.job[job].partition != m and not takes:
+        verdict, what = FOREIGN_GPU, state.server[state.own[state.partition[m].first_own]].first_gpu
+    if verdict != LEGAL:
+        memory.game[0].verdict, memory.game[0].job, memory.game[0].what = verdict, job, what
+    return verdict == LEGAL
+
+
 @array_kernel
 def fill_listed(state: State, memory: Memory, m: int, jobs: IntArray, takes: bool) -> int:
     """Start who of `jobs`, in this order, has room in partition `m`; how many."""
     memory.game[0].pass_ += 1
     started, judges = 0, memory.rule[0].judges_job != 0
     for job in jobs:
+        if memory.game[0].verdict != LEGAL or not _may_be_served(state, memory, m, job, takes):
+            break
         number = memory.waiter[job].kind
         known = not judges and is_refused(state, memory, m, number)
         if not known and _try(state, memory, m, job):
             started += 1
-            if memory.game[0].verdict != LEGAL:
-                break
+        if memory.game[0].verdict != LEGAL:
+            break
+        if state.job[job].status == RUNNING:
             continue
         refuse(state, memory, m, number)
         if memory.rule[0].skip_blocked == 0 and not takes:
@@ -152,15 +173,21 @@ def fill_listed(state: State, memory: Memory, m: int, jobs: IntArray, takes: boo
 
 
 @array_kernel
-def eligible(state: State, m: int, takes: bool) -> IntArray:
-    """Waiting jobs of partition `m`, or those that it may take from others, by row."""
-    world = state.world[0]
+def eligible(state: State, memory: Memory, m: int, takes: bool) -> IntArray:
+    """Waiting jobs of partition `m`, or those that it may take from others, by row.
+
+    Nobody takes a job in the decision that preempted it.
+    """
+    world, decision = state.world[0], memory.game[0].decisions
     jobs, count = np.empty(world.num_queued, dtype=np.int64), 0
     for at in range(world.queue_first, world.queue_first + world.num_queued):
         row = state.job[state.queue[at]]
-        if (row.partition == m) != takes and (not takes or row.forwards < world.max_forwards):
-            jobs[count] = state.queue[at]
-            count += 1
+        if (row.partition == m) == takes or (takes and row.forwards >= world.max_forwards):
+            continue
+        if takes and memory.waiter[state.queue[at]].stopped_in == decision:
+            continue
+        jobs[count] = state.queue[at]
+        count += 1
     return jobs[:count]
 
 
@@ -186,7 +213,7 @@ def tetris_order(state: State, memory: Memory, m: int, jobs: IntArray) -> IntArr
 @array_kernel
 def fill_by_list(state: State, memory: Memory, m: int, stealing: int) -> int:
     """As `fill`, with everybody put in order first; for rules under which a start may make room."""
-    jobs = eligible(state, m, stealing != 0)
+    jobs = eligible(state, memory, m, stealing != 0)
     if memory.rule[0].order == TETRIS:
         jobs = tetris_order(state, memory, m, jobs)
     else:
@@ -218,7 +245,7 @@ def note_timers(state: State, memory: Memory) -> None:
 
 
 @array_kernel
-def _wanted(state: State) -> IntArray:
+def wanted_gpus(state: State) -> IntArray:
     """(M,) GPUs that waiting and running jobs want."""
     world = state.world[0]
     wanted = np.zeros(len(state.partition), dtype=np.int64)
@@ -253,7 +280,7 @@ def route_arrivals(state: State, memory: Memory) -> None:
     first = last
     while first > world.queue_first and state.job[state.queue[first - 1]].submit_s == world.now_s:
         first -= 1
-    wanted = _wanted(state) if first < last else np.zeros(0, dtype=np.int64)
+    wanted = wanted_gpus(state) if first < last else np.zeros(0, dtype=np.int64)
     for at in range(first, last):
         job = state.queue[at]
         home, gang = state.job[job].partition, state.job[job].num_gpus
@@ -271,6 +298,12 @@ def route_arrivals(state: State, memory: Memory) -> None:
 def _target(state: State, memory: Memory, job: int, wanted: IntArray) -> int:
     """Where the rule wants a job that has arrived."""
     rule, home = memory.rule[0].forwarding, state.job[job].partition
+    if rule == IN_PYTHON:
+        fits = ask(memory.routine[PLACE], state, memory, home, job)
+        target = call_python(memory.routine[PYTHON_ROUTE], job, fits)
+        if target == RAISED:
+            memory.game[0].verdict = RAISED
+        return home if memory.game[0].verdict != LEGAL else int(target)
     if rule == DRAWN:
         return int(memory.waiter[job].drawn)
     if rule == OWN_THEN_LEAST_LOADED and ask(memory.routine[PLACE], state, memory, home, job):

@@ -30,6 +30,7 @@ RULE = np.dtype(
         ("quantum_gpu_s", FLOAT),
         # What follows from them.
         ("shrinks", INT),  # what is offered only shrinks between releases
+        ("monotone", INT),  # one victim more never takes room away
         ("by_size", INT),  # who finds no place, of its like no larger gang finds one
         ("judges_job", INT),  # the placer looks at the job, not at its kind alone
         ("listed", INT),  # who waits is put in order at each decision: no heaps are kept
@@ -51,6 +52,7 @@ GAME = np.dtype(
         ("whole", INT),  # `offer` has numbers alone: its GPUs are the first empty ones of a server
         ("priced", INT),  # what is offered differs in what it costs: GPUs to share
         ("room_of", INT),  # partition whose servers stand in `offer`; NOBODY
+        ("aside", INT),  # jobs passed over in this pass that go on waiting, linked by `left`
         ("stopped", INT),  # jobs preempted in this decision that go on waiting, linked by `left`
         ("losers", INT),  # root of the heap of jobs preempted in this pass
         ("victims", INT),  # root of the heap of those who may be and are not in `victim`
@@ -89,6 +91,7 @@ TRIED = np.dtype(
     [
         ("refused", INT),  # stamp of the partition when it had no room; NOBODY
         ("refused_key", FLOAT),  # of the job that had none; preemption
+        ("passed", INT),  # pass in which it had no room, where only that is remembered
     ],
     align=True,
 )
@@ -139,13 +142,16 @@ class Belief(NamedTuple):
 
 # Compiled functions called by address (`sim.routine`): their numbers in `Memory.routine`.
 PLACE, START, FILL, SERVE, QUANTUM, ROUTE, JUDGE, IDLE = range(8)
+SEARCH, PYTHON_PLACE, PYTHON_ROUTE = 8, 9, 10  # the last two are Python functions
+ROUTINES = 11
+RAISED = -1  # what these give, and the verdict, where they raised an error
 
 
 @dataclass(frozen=True, eq=False)
 class Memory(Handle):
     """J jobs of K kinds, G GPUs, S servers, M partitions, P profiles, B the largest gang."""
 
-    routine: IntArray  # (8,) addresses, 0 for what this rule never calls
+    routine: IntArray  # (11,) addresses, 0 for what this rule never calls
     rule: RowArray  # (1,) RULE
     game: RowArray  # (1,) GAME
     kind: RowArray  # (K,) KIND

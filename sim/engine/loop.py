@@ -2,27 +2,22 @@
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import FloatArray
 from sim.engine.acting import close_decision, open_decision
+from sim.engine.asking import Asking, child_of
 from sim.engine.codes import ASKED, FIXED, QUANTA, STEAL
-from sim.engine.filling import (
-    eligible,
-    fill_listed,
-    note_timers,
-    route_arrivals,
-)
+from sim.engine.composed import Composed, QueueScheduler
+from sim.engine.filling import eligible, note_timers
 from sim.engine.layout import FILL, IDLE, PLACE, QUANTUM, ROUTE, SERVE, Memory
-from sim.engine.preempting import rejoin, serve
-from sim.engine.queues import follow, join
+from sim.engine.preempting import rejoin
+from sim.engine.queues import follow
 from sim.errors import GpuYardError
 from sim.jit import array_kernel, kernel
-from sim.kernel.advance import DECIDE, FULL, ILLEGAL, PAUSE, advance_instant, observe
+from sim.kernel.advance import DECIDE, FULL, ILLEGAL, PAUSE, advance_instant
 from sim.kernel.apply import LEGAL
 from sim.kernel.layout import State
 from sim.kernel.log import log_half_full
 from sim.looping import Fault
-from sim.preempting import PreemptiveScheduler
-from sim.queueing import QueueScheduler
 from sim.routine import ask, count, tell
 from sim.view import ViewMaker
 
@@ -104,7 +99,7 @@ def order_is_idle(state: State, memory: Memory) -> bool:
     rule = memory.rule[0]
     if len(state.partition) > 1 or rule.judges_job != 0 or state.world[0].num_queued > FEW:
         return False
-    jobs = eligible(state, 0, False)
+    jobs = eligible(state, memory, 0, False)
     if rule.preempts == 0 and rule.shrinks != 0:
         room = 0
         for job in jobs:
@@ -113,31 +108,17 @@ def order_is_idle(state: State, memory: Memory) -> bool:
     return len(jobs) == 1 and ask(memory.routine[PLACE], state, memory, 0, jobs[0])
 
 
-@kernel
-def _begin_asked(state: State, memory: Memory) -> None:
-    """A decision whose order is asked for; running jobs are shown as they are now."""
-    observe(state)
-    open_decision(state, memory)
-
-
-@array_kernel
-def _serve_keyed(state: State, memory: Memory, m: int, jobs: IntArray) -> None:
-    """Serve `jobs`, those that wait in partition `m`, by the keys that are written."""
-    for job in jobs:
-        join(state, memory, job)
-    serve(state, memory, m)
-    memory.num_live[m] = 0
-    memory.queue[m]["size"][:] = 0
-
-
 class EngineLoop:
     """Plays a queue scheduler, one a partition or one for all (`sim.looping.Loop`)."""
 
     def __init__(
-        self, *, child: QueueScheduler, state: State, memory: Memory, views: ViewMaker
+        self, *, scheduler: Composed, state: State, memory: Memory, views: ViewMaker
     ) -> None:
-        """`child` is asked for keys or orders where these are its own."""
-        self._child, self._state, self._memory, self._views = child, state, memory, views
+        """`scheduler` is asked for keys or orders where these are its own."""
+        self._child, self._state, self._memory, self._views = (
+            child_of(scheduler), state, memory, views
+        )  # fmt: skip
+        self._asking = Asking(scheduler, state, memory, {})
 
     @property
     def decisions(self) -> int:
@@ -167,41 +148,11 @@ class EngineLoop:
                 return PAUSE
 
     def _decide_asked(self) -> None:
-        """A decision whose orders are Python's; starts and preemptions are compiled."""
-        state, memory, child = self._state, self._memory, self._child
-        _begin_asked(state, memory)
-        if memory.routine[ROUTE]:
-            route_arrivals(state, memory)
-        view = self._views.view()
-        several = view.num_partitions > 1
-        for m in range(view.num_partitions):
-            queue = view.queued[view.jobs.partition[view.queued] == m] if several else view.queued
-            if len(queue) == 0:
-                continue
-            here = view.narrowed(m, queue) if several else view
-            if isinstance(child, PreemptiveScheduler):
-                jobs = np.concatenate([here.running, queue])
-                memory.waiter["key"][jobs] = child.priority(here, jobs)
-                _serve_keyed(state, memory, m, queue)
-            else:
-                fill_listed(state, memory, m, np.ascontiguousarray(child.order(here)), False)
-        note_timers(state, memory)
-        if memory.rule[0]["forwarding"] == STEAL:
-            self._steal()
-        rejoin(state, memory)
-        close_decision(state, memory)
-        memory.game["due"] = 0
-
-    def _steal(self) -> None:
-        for m in range(len(self._state.partition)):
-            view = self._views.view()
-            jobs, queued = view.jobs, view.queued
-            free = jobs.forwards[queued] < view.max_forwards
-            free &= self._memory.waiter["stopped_in"][queued] != self.decisions
-            foreign = queued[free & (jobs.partition[queued] != m)]
-            if len(foreign) > 0:
-                order = self._child.order(view.narrowed(m, foreign))
-                fill_listed(self._state, self._memory, m, np.ascontiguousarray(order), True)
+        """A decision whose orders are Python's."""
+        self._asking.decide(self._views.view())
+        rejoin(self._state, self._memory)
+        close_decision(self._state, self._memory)
+        self._memory.game["due"] = 0
 
 
 def keys_of(child: QueueScheduler, views: ViewMaker) -> FloatArray:

@@ -1,16 +1,18 @@
 """One partition's decision with preemption: who comes first may take the GPUs of who comes later.
 
 A job first tries what is free. If that fails, running jobs are set aside, lowest priority first,
-until it has room; those whose GPUs it then does not use go on undisturbed. A job that has no room
-even so preempts nobody. One who is preempted waits at its priority in the same decision.
+until it has room; those whose GPUs, cores or memory it then does not need go on undisturbed. A job
+that has no room even so preempts nobody. One who is preempted waits at its priority in the same
+decision.
 """
 
 import numpy as np
 
+from sim.arrays import IntArray
 from sim.engine.acting import stop
-from sim.engine.codes import QUANTA
+from sim.engine.codes import NEVER, QUANTA
 from sim.engine.filling import comes_before
-from sim.engine.layout import NOBODY, PLACE, START, Memory
+from sim.engine.layout import NOBODY, PLACE, SEARCH, START, Memory
 from sim.engine.quanta import rank_of, refresh_ranks, running_wait_s
 from sim.engine.queues import (
     drop_first,
@@ -23,7 +25,7 @@ from sim.engine.queues import (
 )
 from sim.jit import array_kernel, kernel
 from sim.kernel.apply import LEGAL
-from sim.kernel.layout import State
+from sim.kernel.layout import QUEUED, State
 from sim.kernel.placing import give_back, take
 from sim.routine import ask, tell
 
@@ -55,7 +57,7 @@ def _first_waiting(state: State, memory: Memory, m: int) -> int:
             continue
         at += 1
         kind = number if number < kinds else number - kinds
-        if _limited(memory, kind):
+        if _limited(memory, kind) or memory.tried[m, kind].passed == memory.game[0].pass_:
             continue
         if comes_before(memory, job, best):
             best = job
@@ -132,21 +134,112 @@ def _uses_stamped(state: State, memory: Memory, job: int) -> bool:
 
 
 @kernel
-def _seat_again(state: State, memory: Memory, ranks: int) -> None:
-    """Undo the lifting of the first `ranks` victims, then preempt those that lose a stamped GPU."""
-    game = memory.game[0]
-    for rank in range(ranks - 1, -1, -1):
-        if memory.victim[rank] != NOBODY:
-            _lower(state, memory, memory.victim[rank])
+def _push_off(state: State, memory: Memory, rank: int) -> None:
+    """Preempt victim number `rank`."""
+    game, job = memory.game[0], memory.victim[rank]
+    if memory.rule[0].order == QUANTA:
+        game.lost_wake_s = min(game.lost_wake_s, running_wait_s(state, memory, job))
+    stop(state, memory, job)
+    game.losers = heap_push(memory.waiter, game.losers, job, 1)
+    memory.victim[rank] = NOBODY
+
+
+@kernel
+def _lacks(state: State, memory: Memory, job: int, server: int) -> bool:
+    """Whether a server has too few cores or too little memory for the workers chosen for `job`."""
+    row, where, workers = state.job[job], state.server[server], 0
+    for i in range(row.num_gpus):
+        workers += state.gpu[memory.gpus[i]].server == server
+    short = workers * row.cpu_milli > where.cpu_free_milli
+    return bool(short or workers * row.memory_mib > where.memory_free_mib)
+
+
+@kernel
+def _stands_in_the_way(state: State, memory: Memory, job: int, victim: int) -> bool:
+    """Whether a victim has a worker where `job` lacks cores or memory."""
+    row, lacks = state.job[victim], False
+    for at in range(row.first, row.first + row.held):
+        lacks = lacks or _lacks(state, memory, job, state.gpu[state.placed[at]].server)
+    return lacks
+
+
+@array_kernel
+def _take_gpus(state: State, memory: Memory, job: int, ranks: int) -> None:
+    """Preempt those of the first `ranks` victims that lose a GPU to `job`.
+
+    Then, where its workers still lack cores or memory, others on these servers, in turn.
+    """
     for rank in range(ranks):
-        job = memory.victim[rank]
-        if job == NOBODY or not _uses_stamped(state, memory, job):
-            continue
-        if memory.rule[0].order == QUANTA:
-            game.lost_wake_s = min(game.lost_wake_s, running_wait_s(state, memory, job))
-        stop(state, memory, job)
-        game.losers = heap_push(memory.waiter, game.losers, job, 1)
-        memory.victim[rank] = NOBODY
+        if memory.victim[rank] != NOBODY and _uses_stamped(state, memory, memory.victim[rank]):
+            _push_off(state, memory, rank)
+    if state.world[0].demands_matter == 0:
+        return
+    for rank in range(ranks):
+        victim = memory.victim[rank]
+        if victim != NOBODY and _stands_in_the_way(state, memory, job, victim):
+            _push_off(state, memory, rank)
+
+
+@kernel
+def _stamp(state: State, memory: Memory, job: int, found: bool) -> None:
+    """Stamp the GPUs chosen for `job`; no GPU is stamped where none were."""
+    memory.game[0].stamp += 1
+    if found:
+        for i in range(state.job[job].num_gpus):
+            memory.stamped[memory.gpus[i]] = memory.game[0].stamp
+
+
+@kernel
+def _lift_to(state: State, memory: Memory, ranks: IntArray, lifted: int, wanted: int) -> int:
+    """Have the first `wanted` of these victims lifted; `lifted` of them are. Gives `wanted`."""
+    for at in range(lifted, wanted):
+        _lift(state, memory, memory.victim[ranks[at]])
+    for at in range(lifted - 1, wanted - 1, -1):
+        _lower(state, memory, memory.victim[ranks[at]])
+    return wanted
+
+
+@array_kernel
+def _ranks_below(memory: Memory, job: int) -> IntArray:
+    """Ranks of the victims that may give way to `job`, first to give way first."""
+    rank, count, ranks = 0, 0, np.empty(len(memory.victim), dtype=np.int64)
+    while True:
+        victim = _victim(memory, rank)
+        if victim == NOBODY and rank >= memory.game[0].num_victims:
+            return ranks[:count]
+        if victim != NOBODY and memory.waiter[victim].key <= memory.waiter[job].key:
+            return ranks[:count]
+        if victim != NOBODY:
+            ranks[count] = rank
+            count += 1
+        rank += 1
+
+
+@array_kernel
+def search_aside(state: State, memory: Memory, m: int, job: int) -> bool:
+    """As `_push_aside`, where one victim more may take room away: all first, then bisection."""
+    part, ranks = state.partition[m], _ranks_below(memory, job)
+    releases, most = part.releases, len(ranks)
+    low, high, lifted, found = 1, most, 0, False
+    if most > 0 and memory.game[0].verdict == LEGAL:
+        lifted = _lift_to(state, memory, ranks, 0, most)
+        found = ask(memory.routine[PLACE], state, memory, m, job)
+    while found and low < high:
+        middle = (low + high) // 2
+        lifted = _lift_to(state, memory, ranks, lifted, middle)
+        if ask(memory.routine[PLACE], state, memory, m, job):
+            high = middle
+        else:
+            low = middle + 1
+    if found:
+        lifted = _lift_to(state, memory, ranks, lifted, low)
+        found = ask(memory.routine[PLACE], state, memory, m, job)
+    _stamp(state, memory, job, found)
+    _lift_to(state, memory, ranks, lifted, 0)
+    part.releases = releases  # trials are none
+    if found:
+        _take_gpus(state, memory, job, ranks[low - 1] + 1)
+    return found
 
 
 @array_kernel
@@ -168,14 +261,13 @@ def _push_aside(state: State, memory: Memory, m: int, job: int) -> bool:
         if victim != NOBODY:  # else it has lost its GPUs already
             _lift(state, memory, victim)
             found = ask(memory.routine[PLACE], state, memory, m, job)
-    game.stamp += 1
+    _stamp(state, memory, job, found)
+    for lifted in range(rank - 1, -1, -1):
+        if memory.victim[lifted] != NOBODY:
+            _lower(state, memory, memory.victim[lifted])
+    part.releases = releases  # trials are none: what was refused stays refused
     if found:
-        for i in range(state.job[job].num_gpus):
-            memory.stamped[memory.gpus[i]] = game.stamp
-    lifted_releases = part.releases
-    _seat_again(state, memory, rank)
-    # Trials are no releases: what was refused stays refused.
-    part.releases -= lifted_releases - releases
+        _take_gpus(state, memory, job, rank)
     return found
 
 
@@ -186,7 +278,9 @@ def _is_known(state: State, memory: Memory, m: int, job: int) -> bool:
     What counts is a release, or a running job that crosses a quantum and may be preempted then.
     """
     tried, part = memory.tried[m, memory.waiter[job].kind], state.partition[m]
-    if memory.rule[0].order != QUANTA or tried.refused != part.releases:
+    if memory.rule[0].order != QUANTA or memory.rule[0].monotone == 0:
+        return False
+    if tried.refused != part.releases:
         return False
     if memory.waiter[job].key < tried.refused_key:
         return False
@@ -203,6 +297,8 @@ def _has_room(state: State, memory: Memory, m: int, job: int) -> bool:
         return True
     if memory.game[0].num_victims == NOBODY:
         _gather_victims(state, memory, m, memory.waiter[job].key)
+    if memory.rule[0].monotone == 0:
+        return bool(ask(memory.routine[SEARCH], state, memory, m, job))
     if _push_aside(state, memory, m, job):
         return True
     tried = memory.tried[m, memory.waiter[job].kind]
@@ -210,12 +306,26 @@ def _has_room(state: State, memory: Memory, m: int, job: int) -> bool:
     return False
 
 
+@kernel
+def _pass_over(state: State, memory: Memory, m: int, job: int) -> None:
+    """A job has no room: nor have larger gangs; where that is not sure its kind, or it alone."""
+    game, rule, number = memory.game[0], memory.rule[0], memory.waiter[job].kind
+    if rule.monotone != 0:
+        _limit(memory, number)
+    elif rule.sharing == NEVER and rule.judges_job == 0:
+        memory.tried[m, number].passed = game.pass_
+    elif state.job[job].status == QUEUED and memory.waiter[job].stopped_in != game.decisions:
+        drop_first(memory, m, queue_number(state, memory, job))
+        memory.waiter[job].left = game.aside
+        game.aside = job
+
+
 @array_kernel
 def serve(state: State, memory: Memory, m: int) -> None:
     """Start waiting jobs of partition `m` by priority, preempting where that lets one in."""
     game = memory.game[0]
     game.pass_ += 1
-    game.losers, game.num_victims, game.victims = NOBODY, NOBODY, NOBODY
+    game.losers, game.num_victims, game.victims, game.aside = NOBODY, NOBODY, NOBODY, NOBODY
     game.lost_wake_s = float("inf")
     while game.verdict == LEGAL:
         job = _first_waiting(state, memory, m)
@@ -229,10 +339,14 @@ def serve(state: State, memory: Memory, m: int) -> None:
                 drop_first(memory, m, queue_number(state, memory, job))
             tell(memory.routine[START], state, memory, job)
             continue
-        _limit(memory, number)
+        _pass_over(state, memory, m, job)
         if lost:
             memory.waiter[job].left = game.stopped
             game.stopped = job
+    while game.aside != NOBODY:
+        job = game.aside
+        game.aside = memory.waiter[job].left
+        join(state, memory, job)
 
 
 @kernel

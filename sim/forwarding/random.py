@@ -19,9 +19,15 @@ class RandomForwarding:
     ) -> int:
         """A partition drawn at random; home if the gang fits in none."""
         del fits_at_home
-        return self.drawn(gang, home, loads.capacity, rng)
+        return int(self.drawn(np.array([gang]), np.array([home]), loads.capacity, rng)[0])
 
-    def drawn(self, gang: int, home: int, capacity: IntArray, rng: np.random.Generator) -> int:
-        """The same by the partitions' GPUs (M,) alone."""
-        large_enough = np.flatnonzero(capacity >= gang)
-        return int(rng.choice(large_enough)) if len(large_enough) else home
+    def drawn(
+        self, gang: IntArray, home: IntArray, capacity: IntArray, rng: np.random.Generator
+    ) -> IntArray:
+        """(J,) the same for many jobs, in their order; `capacity` (M,) are the partitions' GPUs."""
+        target = home.copy()
+        for job, gpus in enumerate(gang.tolist()):
+            large_enough = np.flatnonzero(capacity >= gpus)
+            if len(large_enough) > 0:
+                target[job] = rng.choice(large_enough)
+        return target

@@ -4,10 +4,10 @@ import numpy as np
 
 from sim.arrays import BoolArray, IntArray
 from sim.decision import Start
+from sim.engine.composed import QueueScheduler
 from sim.errors import GpuYardError
 from sim.occupancy import Occupancy
 from sim.protocols import Placer, Sharing
-from sim.queueing import QueueScheduler
 from sim.signals import Signal
 from sim.slots import Slots
 from sim.view import ClusterView
@@ -69,7 +69,7 @@ class AdaSrsf(QueueScheduler):
             if like in refused:
                 continue
             admitting.held_back = False
-            gpus = self.sharing.place(view, occupancy, job, admitting, self._rng)
+            gpus = self.sharing.place(view, occupancy, job, admitting, self.rng)
             if gpus is not None:
                 occupancy.take(job, gpus)
                 admitting.nics.enter(job, gpus)

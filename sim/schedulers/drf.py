@@ -4,8 +4,8 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Start
+from sim.engine.composed import PAIR, QueueScheduler
 from sim.occupancy import Occupancy
-from sim.queueing import PAIR, QueueScheduler
 from sim.ranking.dominant_share import held_shares, owners_of, worker_shares
 from sim.signals import Signal
 from sim.view import ClusterView
@@ -47,7 +47,7 @@ class Drf(QueueScheduler):
         starts: list[Start] = []
         while (at := turns.next()) is not None:
             job = int(order[at])
-            gpus = self.sharing.place(view, occupancy, job, self.placer, self._rng)
+            gpus = self.sharing.place(view, occupancy, job, self.placer, self.rng)
             if gpus is not None:
                 occupancy.take(job, gpus)
                 starts.append(Start(job, gpus))

@@ -4,10 +4,10 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.decision import Start
+from sim.engine.composed import PAIR, QueueScheduler
 from sim.errors import GpuYardError
 from sim.occupancy import Occupancy
 from sim.protocols import Placer, Sharing
-from sim.queueing import PAIR, QueueScheduler
 from sim.ranking.reservation import Ending, Reservation, Reserver
 from sim.signals import Signal
 from sim.view import ClusterView
@@ -52,10 +52,18 @@ class Easy(QueueScheduler):
     def fill(
         self, view: ClusterView, occupancy: Occupancy, order: IntArray, skip_blocked: bool
     ) -> list[Start]:
-        """Start the head and those after it until one is blocked, then backfill behind that one."""
-        starts = super().fill(view, occupancy, order, skip_blocked)
-        if not skip_blocked and len(order) > len(starts) + 1:
-            starts += self._backfill(view, occupancy, order[len(starts) :], starts)
+        """Start the head and those after it until one is blocked, then backfill behind that one.
+
+        With `skip_blocked` whoever fits starts, and nobody has a reservation.
+        """
+        starts: list[Start] = []
+        for at, job in enumerate(order.tolist()):
+            gpus = self.sharing.place(view, occupancy, job, self.placer, self.rng)
+            if gpus is not None:
+                occupancy.take(job, gpus)
+                starts.append(Start(job, gpus))
+            elif not skip_blocked:
+                return starts + self._backfill(view, occupancy, order[at:], starts)
         return starts
 
     def _backfill(
@@ -75,7 +83,7 @@ class Easy(QueueScheduler):
             like = self.kind_of(view, job)
             if like in refused:
                 continue
-            gpus = self.sharing.place(view, occupancy, job, self.placer, self._rng)
+            gpus = self.sharing.place(view, occupancy, job, self.placer, self.rng)
             if gpus is None:
                 refused |= {like} if may_refuse else set()
                 continue
@@ -85,7 +93,7 @@ class Easy(QueueScheduler):
                 gpus = None
                 if like not in refused_long:
                     rest = reservation.outside(occupancy)
-                    gpus = self.sharing.place(view, rest, job, self.placer, self._rng)
+                    gpus = self.sharing.place(view, rest, job, self.placer, self.rng)
                 if gpus is None:
                     refused_long |= {like} if may_refuse else set()
                     continue
@@ -108,7 +116,7 @@ class Easy(QueueScheduler):
             Ending(float(ends_s[at]), int(jobs[at]), held[at])
             for at in np.argsort(ends_s, kind="stable")
         ]
-        reserver = Reserver(view, self.placer, self.sharing, self._rng)
+        reserver = Reserver(view, self.placer, self.sharing, self.rng)
         return reserver.reserve(occupancy, endings, head) or NO_RESERVATION
 
     def _left_s(self, view: ClusterView, jobs: IntArray) -> FloatArray:

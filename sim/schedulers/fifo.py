@@ -2,8 +2,8 @@
 
 from sim.arrays import IntArray
 from sim.engine.codes import ARRIVAL
+from sim.engine.composed import QueueScheduler
 from sim.protocols import Placer, Sharing
-from sim.queueing import QueueScheduler
 from sim.signals import Signal
 from sim.view import ClusterView
 

@@ -5,8 +5,8 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.decision import Start
 from sim.engine.codes import QUANTA
+from sim.engine.composed import PreemptiveScheduler
 from sim.errors import GpuYardError
-from sim.preempting import PreemptiveScheduler
 from sim.protocols import Placer, Sharing
 from sim.signals import Signal
 from sim.view import ClusterView

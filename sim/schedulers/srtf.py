@@ -2,7 +2,7 @@
 
 from sim.arrays import FloatArray, IntArray
 from sim.engine.codes import TRUE_LEFT
-from sim.preempting import PreemptiveScheduler
+from sim.engine.composed import PreemptiveScheduler
 from sim.signals import Signal
 from sim.view import ClusterView
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Start
+from sim.engine.composed import PreemptiveScheduler
 from sim.errors import GpuYardError
-from sim.preempting import PreemptiveScheduler
 from sim.protocols import Placer, Sharing
 from sim.signals import Signal
 from sim.view import ClusterView

@@ -7,8 +7,8 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Decision, Start
+from sim.engine.composed import PreemptiveScheduler
 from sim.errors import GpuYardError
-from sim.preempting import PreemptiveScheduler
 from sim.protocols import Placer, Sharing
 from sim.ranking.gittins import gittins_index
 from sim.ranking.quanta import indexed_keys, least_wait_s, quanta_of_leavers
@@ -97,7 +97,7 @@ class TiresiasGittins(PreemptiveScheduler):
             self._marked = np.zeros(len(view.jobs.submit_s), dtype=np.bool_)
         self._learn(here)
         if len(view.queued) > 0:
-            decision = super().decide(view)
+            decision = self.orders(view)
         else:  # only a quantum that is over
             decision = Decision(wake_s=self.asked_again_s(view, [], ()))
         self._here, self._seen_gpu_s = here, view.jobs.attained_gpu_s[here]

@@ -4,7 +4,7 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.engine.codes import LEFT
-from sim.queueing import QueueScheduler
+from sim.engine.composed import QueueScheduler
 from sim.signals import Signal
 from sim.view import ClusterView
 

@@ -2,7 +2,7 @@
 
 from sim.arrays import IntArray
 from sim.engine.codes import ARRIVAL
-from sim.queueing import QueueScheduler
+from sim.engine.composed import QueueScheduler
 from sim.signals import Signal
 from sim.view import ClusterView
 

@@ -1,4 +1,4 @@
-"""The engine against Python's `decide`: the same log, byte for byte."""
+"""The engine against plain Python (`tests.oracle.forms`): the same log, byte for byte."""
 
 from collections.abc import Callable
 
@@ -7,20 +7,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.partitioned import PartitionedScheduler
+from sim.engine.composed import PartitionedScheduler, PreemptiveScheduler, QueueScheduler
 from sim.placers.best_fit import BestFit
 from sim.placers.closest import Closest
 from sim.placers.compact_wait import CompactWait
 from sim.placers.delay import Delay
+from sim.placers.random import Random
 from sim.placers.skew import Skew
-from sim.preempting import PreemptiveScheduler
 from sim.protocols import Placer, Scheduler
-from sim.queueing import QueueScheduler
+from sim.schedulers.ada_srsf import AdaSrsf
+from sim.schedulers.drf import Drf
+from sim.schedulers.easy import Easy
 from sim.schedulers.spjf import Spjf
 from sim.schedulers.spwf import Spwf
 from sim.schedulers.srsf import Srsf
+from sim.schedulers.tiresias import Tiresias
+from sim.schedulers.tiresias_gittins import TiresiasGittins
+from sim.sharing.off import NoSharing
 from sim.signals import Signal
-from tests.engine.playing import assert_same_run
+from tests.engine.playing import assert_same_decisions, assert_same_run
 from tests.oracle.cases import Case, cases
 from tests.oracle.catalogue import FORWARDINGS, ORDERS, PLACERS, SHARINGS, Make
 
@@ -95,11 +100,46 @@ def composed(case: Case, child: QueueScheduler, forwarding: str) -> Scheduler:
     """One child a partition; alone where there is one."""
     if case.partition_of_server.max() == 0 and forwarding == "own":
         return child
-    return PartitionedScheduler(child=child, forwarding=FORWARDINGS[forwarding]())
+    return PartitionedScheduler(
+        child=child, forwarding={**FORWARDINGS, "upwards": Upwards}[forwarding]()
+    )
 
 
-def is_played(case: Case, forwarding: str) -> bool:
-    return forwarding != "random" or case.jobs.precedence is None
+class LastFit:
+    """A placer of a user's own, in Python."""
+
+    name, needs = "last_fit", Signal.NONE
+
+    def place(self, gang, slots, rng):
+        del rng
+        gpus = np.flatnonzero(slots.usable)
+        return gpus[-gang:] if len(gpus) >= gang else None
+
+
+class Sulking(LastFit):
+    """One that lets every job wait for a while after its submission, and asks to be woken then."""
+
+    name = "sulking"
+
+    def place(self, gang, slots, rng):
+        view = slots.view
+        waits = view.now_s < view.jobs.submit_s[slots.job] + 3.0
+        return None if waits else super().place(gang, slots, rng)
+
+    def wake_s(self, view, job):
+        over_s = float(view.jobs.submit_s[job]) + 3.0
+        return over_s if over_s > view.now_s else None
+
+
+class Upwards:
+    """A forwarding rule of a user's own."""
+
+    name, steals = "upwards", False
+
+    def route(self, gang, home, fits_at_home, loads, rng):
+        del gang, rng
+        higher = (home + 1) % len(loads.wanted)
+        return home if fits_at_home or loads.wanted[higher] > loads.wanted[home] else higher
 
 
 @pytest.mark.parametrize("sharing", sorted(SHARINGS))
@@ -111,8 +151,6 @@ def is_played(case: Case, forwarding: str) -> bool:
     forwarding=st.sampled_from(sorted(FORWARDINGS)),
 )
 def test_queue_schedulers(placer: str, sharing: str, case: Case, order: str, forwarding: str):
-    if not is_played(case, forwarding):
-        return
     make = (PLAIN | JUDGING)[placer]
     assert_same_run(
         case, lambda: composed(case, QUEUES[order](make(), SHARINGS[sharing]()), forwarding)
@@ -120,16 +158,59 @@ def test_queue_schedulers(placer: str, sharing: str, case: Case, order: str, for
 
 
 @pytest.mark.parametrize("order", sorted(PREEMPTIVE))
-@pytest.mark.parametrize("sharing", ["off", "always", "fallback"])
+@pytest.mark.parametrize("sharing", sorted(SHARINGS))
 @settings(max_examples=40)
 @given(
-    case=ANY_CASE, placer=st.sampled_from(sorted(PLAIN)),
+    case=ANY_CASE, placer=st.sampled_from(sorted(PLAIN | JUDGING)),
     forwarding=st.sampled_from(sorted(FORWARDINGS)),
 )  # fmt: skip
 def test_preemptive_schedulers(order: str, sharing: str, case: Case, placer: str, forwarding: str):
-    if not is_played(case, forwarding):
-        return
     assert_same_run(
         case,
-        lambda: composed(case, PREEMPTIVE[order](PLAIN[placer](), SHARINGS[sharing]()), forwarding),
+        lambda: composed(
+            case, PREEMPTIVE[order]((PLAIN | JUDGING)[placer](), SHARINGS[sharing]()), forwarding
+        ),
     )
+
+
+PUBLISHED: dict[str, Make] = {
+    "easy": lambda p, s: Easy(placer=p, sharing=s, overrun_s=2.0),
+    "drf": lambda p, s: Drf(placer=p, sharing=s, skip_blocked=True),
+    "ada_srsf": lambda p, s: AdaSrsf(placer=p, sharing=s, skip_blocked=True, eta_frac=0.3),
+    "tiresias": lambda p, s: Tiresias(
+        placer=p, sharing=s, thresholds_gpu_s=(4.0, 16.0), promote_knob=2.0
+    ),
+}
+ASKED: dict[str, Make] = {**QUEUES, **PREEMPTIVE, **PUBLISHED}
+IN_PYTHON: dict[str, Callable[[], Placer]] = {
+    "last_fit": LastFit, "random": Random, "sulking": Sulking,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("order", sorted(ASKED))
+@settings(max_examples=40)
+@given(
+    case=ANY_CASE,
+    placer=st.sampled_from(sorted(PLAIN | JUDGING | IN_PYTHON)),
+    sharing=st.sampled_from(sorted(SHARINGS)),
+    forwarding=st.sampled_from([*sorted(FORWARDINGS), "upwards"]),
+)
+def test_who_is_asked_in_python(
+    order: str, case: Case, placer: str, sharing: str, forwarding: str
+) -> None:
+    places = {**PLAIN, **JUDGING, **IN_PYTHON}[placer]
+    assert_same_decisions(
+        case, lambda: composed(case, ASKED[order](places(), SHARINGS[sharing]()), forwarding)
+    )
+
+
+@settings(max_examples=40)
+@given(case=cases(most_partitions=1), placer=st.sampled_from(sorted(PLAIN | IN_PYTHON)))
+def test_who_learns_in_one_queue(case: Case, placer: str) -> None:
+    assert_same_decisions(
+        case,
+        lambda: TiresiasGittins(
+            placer={**PLAIN, **IN_PYTHON}[placer](), sharing=NoSharing(), quantum_gpu_s=4.0,
+            least_history=3, refit_growth_frac=0.1,
+        ),
+    )  # fmt: skip

@@ -1,18 +1,19 @@
 """What compiled code plays, what is left to Python and why, and that both tell the same errors."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from sim.engine.composed import PartitionedScheduler, QueueScheduler
 from sim.errors import GpuYardError, InvalidDecision, SignalError
-from sim.outages.changes import Change
-from sim.partitioned import PartitionedScheduler
+from sim.outages.changes import NO_OUTAGES, Change
 from sim.placers.best_fit import BestFit
 from sim.placers.compact_wait import CompactWait
 from sim.placers.consolidated import Consolidated
 from sim.placers.first_fit import FirstFit
 from sim.placers.packed import Packed
 from sim.placers.random import Random
-from sim.queueing import QueueScheduler
 from sim.schedulers.easy import Easy
 from sim.schedulers.fifo import Fifo
 from sim.schedulers.sjf import Sjf
@@ -20,7 +21,7 @@ from sim.schedulers.spjf import Spjf
 from sim.schedulers.srtf import Srtf
 from sim.sharing.off import NoSharing
 from sim.signals import Signal
-from sim.simulator import simulate
+from sim.simulator import Simulator, simulate
 from sim.traits import ANY_TYPE, Demands
 from tests.engine.playing import asking
 from tests.oracle.catalogue import FORWARDINGS, ORDERS, PLACERS, SHARINGS
@@ -63,18 +64,104 @@ def test_outages_demands_and_own_orders_are_compiled():
     assert asking(JOBS, halves).python_decides(fifo()) == ""
 
 
+def test_preemption_is_compiled_whatever_places_and_shares():
+    for placer in (CompactWait(most_slowdown=1.3), Packed(), Consolidated()):
+        for sharing in SHARINGS.values():
+            assert why(Srtf(placer=placer, sharing=sharing())) == ""
+
+
+def test_a_scheduler_without_a_forwarding_rule_serves_each_partition_by_itself():
+    # Both jobs are partition 0's, whose one GPU takes them one after the other.
+    run = simulate(
+        world([Job(0.0, 1, 5.0), Job(0.0, 1, 5.0)], cluster(2, 1), partitions=2), sjf(), 0, None
+    )
+    assert run.decides == "compiled"
+    assert run.finish_s.tolist() == [5.0, 10.0]
+
+
+class Failing:
+    """A placer that breaks."""
+
+    name, needs = "failing", Signal.NONE
+
+    def place(self, gang, slots, rng):  # noqa: ARG002  (the role asks for it)
+        raise ZeroDivisionError("of the placer's own")
+
+
+class Wrong:
+    """A placer that names what there is not, or not the gang."""
+
+    name, needs = "wrong", Signal.NONE
+
+    def __init__(self, gpus):
+        self.gpus = np.array(gpus)
+
+    def place(self, gang, slots, rng):  # noqa: ARG002
+        return self.gpus
+
+
+def test_what_an_own_placer_raises_ends_the_run():
+    for preempts in (False, True):
+        parts = {"placer": Failing(), "sharing": NoSharing()}
+        scheduler = Srtf(**parts) if preempts else Sjf(**parts, skip_blocked=True)
+        with pytest.raises(ZeroDivisionError, match="of the placer's own"):
+            simulate(world(JOBS, cluster(2, 2)), scheduler, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "words"),
+    [([0, 7], "no GPU 7"), ([0, -1], "no GPU -1"), ([0], "names 1"), ([1, 1], "named twice")],
+)
+def test_what_an_own_placer_names_is_checked(gpus: list[int], words: str):
+    with pytest.raises(InvalidDecision, match=words):
+        simulate(world(JOBS, cluster(2, 2)), sjf(lambda: Wrong(gpus)), 0, None)
+
+
+def test_an_own_order_may_name_only_who_waits():
+    class Odd(Sjf):
+        rows = ()
+
+        def order(self, view):  # noqa: ARG002
+            return np.array(self.rows)
+
+    jobs = [Job(0.0, 1, 10.0), Job(0.0, 1, 5.0)]
+    for rows, words in (((0, 99), "no job row 99"), ((0, 0), "must be waiting, but is running")):
+        odd = Odd(placer=BestFit(), sharing=NoSharing(), skip_blocked=True)
+        odd.rows = rows
+        for compiled in (True, False):
+            with pytest.raises(InvalidDecision, match=words):
+                simulate(world(jobs, cluster(2, 2)), odd, 0, None, compiled=compiled)
+
+
+def test_preempting_makes_room_for_cores_too():
+    #        0    1     C wants one GPU and three cores. A holds GPU 0 with two of the four, B GPU 1
+    # GPU 0  A    C     with two: A gives way first and its GPU is enough, but not its cores.
+    # GPU 1  B    .
+    jobs = [Job(0.0, 1, 20.0), Job(0.0, 1, 10.0), Job(1.0, 1, 2.0)]
+    ones = np.ones(3, dtype=np.int64)
+    cores = Demands(ones * 1000, np.array([2000, 2000, 3000]), ones * 0, ones * ANY_TYPE)
+    topology = replace(cluster(1, 2), server_cpu_milli=np.array([4000]))
+    plain = world(jobs, topology)
+    yard = Simulator(
+        jobs=replace(plain.jobs, demands=cores), topology=topology, physics=plain.physics,
+        belief=plain.belief, partition_of_server=plain.partition_of_server, rules=plain.rules,
+        outages=NO_OUTAGES,
+    )  # fmt: skip
+    run = simulate(yard, Srtf(placer=BestFit(), sharing=NoSharing()), 0, None)
+    assert run.decides == "compiled"
+    assert run.start_s.tolist() == [0.0, 0.0, 1.0]
+    assert run.preemptions.tolist() == [1, 1, 0]
+
+
 def test_what_is_left_to_python_is_told_with_the_reason():
     class LastFit(FirstFit):
         def place(self, gang, slots, rng):  # noqa: ARG002  (the role asks for it)
             return np.flatnonzero(slots.usable)[-gang:]
 
     easy = Easy(placer=Packed(), sharing=NoSharing(), overrun_s=60.0)
-    srtf = Srtf(placer=CompactWait(most_slowdown=1.3), sharing=NoSharing())
     assert why(fifo(placer=LastFit)) == "LastFit is Python"
     assert why(fifo(placer=Random)) == "Random is Python"
     assert "`fill` of its own" in why(easy)
-    assert "searched in Python" in why(srtf)
-    assert "several partitions" in why(sjf(), partitions=2)
     run = simulate(world(JOBS, cluster(2, 2)), fifo(placer=Random), 0, None)
     assert run.decides == "python (Random is Python)"
     assert simulate(world(JOBS, cluster(2, 2)), fifo(), 0, None).decides == "compiled"

@@ -2,13 +2,13 @@
 
 from collections import Counter
 
+from sim.engine.composed import PartitionedScheduler
 from sim.event_log import Kind
 from sim.forwarding.least_loaded import LeastLoadedForwarding
 from sim.forwarding.own import OwnOnly
 from sim.forwarding.own_then_least_loaded import OwnThenLeastLoaded
 from sim.forwarding.random import RandomForwarding
 from sim.forwarding.steal import Steal
-from sim.partitioned import PartitionedScheduler
 from sim.placers.first_fit import FirstFit
 from sim.protocols import Forwarding
 from sim.run import Run

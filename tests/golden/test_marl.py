@@ -13,8 +13,8 @@ from marl.codec.rules import CodecRules
 from marl.policy.build import PolicySpec, build_policy
 from marl.schedulers.marl import MarlScheduler
 from marl.training.policy_file import save_policy
+from sim.engine.composed import PartitionedScheduler
 from sim.forwarding.own import OwnOnly
-from sim.partitioned import PartitionedScheduler
 from sim.placers.consolidated import Consolidated
 from sim.schedulers.sjf import Sjf
 from sim.sharing.off import NoSharing

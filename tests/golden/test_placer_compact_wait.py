@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sim.engine.composed import PartitionedScheduler
 from sim.errors import GpuYardError
 from sim.forwarding.own import OwnOnly
 from sim.outages.changes import NO_OUTAGES
-from sim.partitioned import PartitionedScheduler
 from sim.placers.compact_wait import CompactWait
 from sim.placers.consolidated import Consolidated
 from sim.placers.least_interference import LeastInterference

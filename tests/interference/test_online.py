@@ -12,9 +12,9 @@ from interference.online.observing import Observations
 from interference.online.posterior import Spread, posterior_table
 from interference.online.scheduler import OnlineScheduler
 from sim.arrays import FloatArray
+from sim.engine.composed import PartitionedScheduler
 from sim.errors import GpuYardError
 from sim.forwarding.steal import Steal
-from sim.partitioned import PartitionedScheduler
 from sim.physics.pair_table import PairTable
 from sim.physics.physics import Physics
 from sim.placers.consolidated import Consolidated

@@ -10,6 +10,7 @@ from sim.run import Run
 from sim.simulator import Simulator, simulate
 from sim.traits import CANCELLED
 from tests.oracle.cases import Case
+from tests.oracle.forms import by_hand
 from tests.oracle.reference import ReferenceSimulator, Stuck
 from tests.oracle.reference_job import Event, ReferenceJob
 from tests.oracle.watching import Watching
@@ -28,8 +29,8 @@ def events_of(run: Run) -> list[Event]:
 
 def assert_agreement(case: Case, make: Callable[[], Scheduler], seed: int) -> Run:
     """Both simulators show the same views, log the same events, and reach the same outcome."""
-    simulator, kernel_eye = Simulator(**case.arguments()), Watching(make())
-    reference, reference_eye = ReferenceSimulator(**case.arguments()), Watching(make())
+    simulator, kernel_eye = Simulator(**case.arguments()), Watching(by_hand(make()))
+    reference, reference_eye = ReferenceSimulator(**case.arguments()), Watching(by_hand(make()))
     stuck = []
     try:
         run = simulate(simulator, kernel_eye, seed, None)

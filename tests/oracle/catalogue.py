@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from sim.engine.composed import QueueScheduler
 from sim.forwarding.least_loaded import LeastLoadedForwarding
 from sim.forwarding.own import OwnOnly
 from sim.forwarding.own_then_least_loaded import OwnThenLeastLoaded
@@ -15,7 +16,6 @@ from sim.placers.packed import Packed
 from sim.placers.random import Random
 from sim.placers.worst_fit import WorstFit
 from sim.protocols import Placer, Sharing
-from sim.queueing import QueueScheduler
 from sim.schedulers.fifo import Fifo
 from sim.schedulers.las import Las
 from sim.schedulers.lif import LeastInterferenceFirst

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.partitioned import PartitionedScheduler
+from sim.engine.composed import PartitionedScheduler
 from tests.oracle.agreement import assert_agreement
 from tests.oracle.cases import Case, cases
 from tests.oracle.catalogue import FORWARDINGS, ORDERS, PLACERS, SHARINGS

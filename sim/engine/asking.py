@@ -1,0 +1,239 @@
+"""One decision whose orders Python gives: it is asked for keys, orders or places, and for times.
+
+Who starts, who gives way and who takes what from whom is compiled, as in `sim.engine.loop`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sim.arrays import IntArray
+from sim.decision import Start
+from sim.engine.acting import forward, open_decision, start
+from sim.engine.codes import STEAL
+from sim.engine.composed import (
+    Composed,
+    Filling,
+    PartitionedScheduler,
+    PreemptiveScheduler,
+    QueueScheduler,
+    own_code,
+)
+from sim.engine.filling import fill_listed, note_timers, route_arrivals, wanted_gpus
+from sim.engine.layout import PYTHON_PLACE, PYTHON_ROUTE, RAISED, ROUTE, Memory
+from sim.engine.preempting import serve
+from sim.engine.queues import join
+from sim.jit import array_kernel, kernel
+from sim.kernel import log
+from sim.kernel.advance import observe
+from sim.kernel.apply import LEGAL
+from sim.kernel.layout import QUEUED, State
+from sim.loads import Loads
+from sim.occupancy import Occupancy
+from sim.routine import PYTHON, address_in_c
+from sim.view import ClusterView
+
+
+@kernel
+def _begin(state: State, memory: Memory) -> None:
+    """A decision begins; running jobs are shown as they are now."""
+    observe(state)
+    open_decision(state, memory)
+
+
+@array_kernel
+def _serve_keyed(state: State, memory: Memory, m: int, jobs: IntArray) -> None:
+    """Serve `jobs`, those that wait in partition `m`, by the keys that are written."""
+    for job in jobs:
+        join(state, memory, job)
+    serve(state, memory, m)
+    memory.num_live[m] = 0
+    memory.queue[m]["size"][:] = 0
+
+
+def child_of(scheduler: Composed) -> QueueScheduler:
+    """What serves each partition."""
+    child = scheduler.child if isinstance(scheduler, PartitionedScheduler) else scheduler
+    assert isinstance(child, QueueScheduler)
+    return child
+
+
+def has_times(child: QueueScheduler) -> bool:
+    """Whether Python says when it is to be asked again."""
+    own = any(
+        getattr(type(child), name) is not getattr(QueueScheduler, name)
+        for name in ("wake_s", "asked_again_s")
+    )
+    return own or (child.patient is not None and own_code(child.placer) is None)
+
+
+class Asking:
+    """Carries out one scheduler's decisions on one state: a run's, or a copy."""
+
+    def __init__(
+        self, scheduler: Composed, state: State, memory: Memory, windows: Mapping[str, Any]
+    ) -> None:
+        """`windows`: fields of a view that show `state`; none where views are of it anyway."""
+        self.child, self._scheduler = child_of(scheduler), scheduler
+        self._state, self._memory, self._windows = state, memory, windows
+        self._has_times = has_times(self.child)
+        self._view: ClusterView | None = None  # of the decision
+        self._here: ClusterView | None = None  # of the partition that is served
+        self.error: BaseException | None = None  # raised by a placer, a sharing or routing rule
+        self.refused: Start | None = None  # a placer's choice that is none
+        # Python functions that compiled code calls have to live as long as this.
+        self._called = PYTHON(self._place), PYTHON(self._route)
+        memory.routine[PYTHON_PLACE] = address_in_c(self._called[0])
+        memory.routine[PYTHON_ROUTE] = address_in_c(self._called[1])
+
+    def decide(self, view: ClusterView) -> None:
+        """Decide what `view` shows the need of; `memory.game` has verdict and time to wake."""
+        state, memory = self._state, self._memory
+        _begin(state, memory)
+        self._view, self._here, self.error, self.refused = view, None, None, None
+        if memory.routine[ROUTE]:
+            route_arrivals(state, memory)
+        several = view.num_partitions > 1
+        at = state.job["partition"][view.queued]
+        for m in range(view.num_partitions):
+            queue = view.queued[at == m] if several else view.queued
+            if len(queue) == 0 or memory.game[0]["verdict"] != LEGAL:
+                continue
+            here = view.narrowed(m, queue) if several else view
+            first = self._logged()
+            self._serve(here, m)
+            if self._has_times:
+                kinds, jobs = self._orders_since(first)
+                starts = self._starts(jobs[kinds == log.START])
+                preempts = jobs[kinds == log.PREEMPT].tolist()
+                self._wake(self.child.asked_again_s(here, starts, preempts))
+        note_timers(state, memory)
+        if memory.rule[0]["forwarding"] == STEAL:
+            self._steal(view)
+        self._view = self._here = None
+
+    def _serve(self, here: ClusterView, m: int) -> None:
+        """Serve the queue of partition `m`, as `here` shows it."""
+        child = self.child
+        if isinstance(child, PreemptiveScheduler) and not isinstance(child, Filling):
+            self._here = here
+            jobs = np.concatenate([here.running, here.queued])
+            self._memory.waiter["key"][jobs] = child.priority(here, jobs)
+            _serve_keyed(self._state, self._memory, m, here.queued)
+        else:
+            self._fill(here, m, takes=False)
+
+    def _fill(self, here: ClusterView, m: int, *, takes: bool) -> None:
+        """Start who has room in `m` of those that `here` shows waiting."""
+        child = self.child
+        self._here, order = here, np.ascontiguousarray(child.order(here), dtype=np.int64)
+        if not isinstance(child, Filling):
+            fill_listed(self._state, self._memory, m, order, takes)
+            return
+        occupancy = Occupancy(self._as_now(here))
+        for each in child.fill(here, occupancy, order, child.skip_blocked or takes):
+            self._start(each, m)
+
+    def _start(self, given: Start, m: int) -> None:
+        """Carry out a start that Python has chosen."""
+        state, memory, job = self._state, self._memory, given.job
+        if not self._take_over(job, given.gpus):
+            memory.game["verdict"] = RAISED
+        if memory.game[0]["verdict"] != LEGAL:
+            return
+        if state.job[job]["partition"] != m:
+            forward(state, memory, job, m)
+        start(state, memory, job)
+
+    def _steal(self, view: ClusterView) -> None:
+        row = self._state.job
+        for m in range(view.num_partitions):
+            queued = view.queued[row["status"][view.queued] == QUEUED]
+            free = (row["forwards"][queued] < view.max_forwards) & (row["partition"][queued] != m)
+            if not free.any() or self._memory.game[0]["verdict"] != LEGAL:
+                continue
+            here, first = view.narrowed(m, queued[free]), self._logged()
+            self._fill(here, m, takes=True)
+            if self._has_times and self._logged() > first:
+                kinds, jobs = self._orders_since(0)
+                jobs = jobs[kinds == log.START]
+                self._wake(self.child.wake_s(here, self._starts(jobs[row["partition"][jobs] == m])))
+
+    def _as_now(self, view: ClusterView) -> ClusterView:
+        """`view` with who holds what after the orders given so far."""
+        return replace(view, **self._windows) if self._windows else view
+
+    def _logged(self) -> int:
+        return int(self._state.world[0]["num_logged"])
+
+    def _orders_since(self, row: int) -> tuple[IntArray, IntArray]:
+        """Kinds and jobs of the decision's orders; those logged from `row` on."""
+        begun = int(self._memory.game[0]["decision_row"])
+        rows = self._state.log[max(row, begun) : self._logged()]
+        return rows["kind"], rows["job"]
+
+    def _starts(self, jobs: IntArray) -> list[Start]:
+        """Where these jobs have been started."""
+        placed, row = self._state.placed, self._state.job
+        first, held = row["first"][jobs], row["held"][jobs]
+        return [
+            Start(job, placed[at : at + gpus])
+            for job, at, gpus in zip(jobs.tolist(), first.tolist(), held.tolist(), strict=True)
+        ]
+
+    def _wake(self, wake_s: float | None) -> None:
+        if wake_s is not None:
+            self._memory.game["wake_s"] = min(self._memory.game[0]["wake_s"], wake_s)
+
+    def _take_over(self, job: int, gpus: IntArray) -> bool:
+        """Write a placement for compiled code, which does not look whether these are GPUs."""
+        chosen = np.asarray(gpus)
+        known = 0 <= job < len(self._state.job) and chosen.dtype.kind in "iu" and chosen.ndim == 1
+        if known:
+            gang, last = self._state.job[job]["num_gpus"], len(self._state.gpu)
+            known = len(np.unique(chosen)) == len(chosen) == gang
+            known = known and chosen.min() >= 0 and chosen.max() < last
+            known = known and self._state.job[job]["status"] == QUEUED
+        if not known:
+            self.refused = Start(job, np.atleast_1d(chosen))
+            return False
+        self._memory.gpus[: len(chosen)] = chosen
+        return True
+
+    def _place(self, m: int, job: int) -> int:
+        """For compiled code: 1 with GPUs written, 0 where it has to wait, or RAISED."""
+        try:
+            here, child = self._here, self.child
+            if here is None or (here.partition is not None and here.partition != m):
+                assert self._view is not None
+                here = self._view.narrowed(m, self._view.queued[:0])
+            occupancy = Occupancy(self._as_now(here))
+            gpus = child.sharing.place(here, occupancy, job, child.placer, child.rng)
+            if gpus is None:
+                return 0
+            # One who runs is tried, too: it was preempted, or would be.
+            return 1 if self._take_over(job, gpus) else RAISED
+        except BaseException as error:
+            self.error = error
+            return RAISED
+
+    def _route(self, job: int, fits: int) -> int:
+        """For compiled code: where a routing rule in Python sends a job that has arrived."""
+        try:
+            scheduler, row = self._scheduler, self._state.job[job]
+            assert isinstance(scheduler, PartitionedScheduler)
+            loads = Loads(wanted_gpus(self._state), self._state.partition["gpus"].copy())
+            home, rng = int(row["partition"]), scheduler.rng
+            gang = int(row["num_gpus"])
+            target = int(scheduler.forwarding.route(gang, home, bool(fits), loads, rng))
+            if not 0 <= target < len(self._state.partition):
+                raise ValueError(
+                    f"forwarding {scheduler.forwarding.name} sends job row {job} to partition "
+                    f"{target}; there are 0 to {len(self._state.partition) - 1}"
+                )
+        except BaseException as error:
+            self.error = error
+            return RAISED
+        return target
