@@ -7,7 +7,7 @@ where it is needed: the caller has a table of addresses, 0 for those that it wil
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -91,7 +91,7 @@ def _call_python(typing: Any, address: Any, first: Any, second: Any) -> Any:
     return types.int64(types.int64, types.int64, types.int64), generate
 
 
-call_python: Callable[[int, int, int], int] = _call_python
+call_python = cast(Callable[[int, int, int], int], _call_python)
 PYTHON = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
 
