@@ -5,8 +5,7 @@ from sim.kernel.heap import heap_set
 from sim.kernel.layout import MARK_RESETTLED, RUNNING, State
 from sim.kernel.links import shared_comm_s
 from sim.physics.communication import Spread, busy_s, comm_of
-from sim.physics.mix_excess import slow_in_mix
-from sim.physics.slowing import asks_table, excess_by
+from sim.physics.slowing import slow_in
 from sim.physics.slowing_tables import seat
 from sim.physics.spread_rates import resettle
 from sim.routine import tell
@@ -74,20 +73,6 @@ def mark_neighbours(state: State, job: int) -> None:
 @kernel
 def _slow_on(state: State, job: int, gpu: int, kind: int) -> float:
     """Slow-down of `job` by the other tenants of one of its GPUs."""
-    jobs, slowing = state.job, state.physics.slowing
-    if asks_table(slowing, state.gpu[gpu].tenants):
-        return _slow_in_mix(state, job, gpu, kind)
-    slow = 1.0
-    for k in range(state.gpu[gpu].tenants):
-        other = state.tenant[gpu, k]
-        if other != job:
-            pair = slowing.slowdown[kind, jobs[job].profile, jobs[other].profile]
-            slow += excess_by(pair, jobs[other].gpu_milli)
-    return slow
-
-
-@kernel
-def _slow_in_mix(state: State, job: int, gpu: int, kind: int) -> float:
     jobs, crowd = state.job, state.scratch
     count, at = state.gpu[gpu].tenants, 0
     for k in range(count):
@@ -95,7 +80,7 @@ def _slow_in_mix(state: State, job: int, gpu: int, kind: int) -> float:
         seat(crowd, k, jobs[other].profile, jobs[other].gpu_milli)
         if other == job:
             at = k
-    return float(slow_in_mix(state.physics.slowing, kind, crowd, count, at))
+    return slow_in(state.physics.slowing, kind, crowd, count, at)
 
 
 @kernel
