@@ -9,6 +9,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 TextArray = npt.NDArray[np.object_]
+RowArray = npt.NDArray[np.void]  # structured
 
 T = TypeVar("T", bound=np.generic)
 

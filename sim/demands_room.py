@@ -5,10 +5,11 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.arrays import IntArray, read_only
+from sim.jit import array_kernel
+from sim.kernel.layout import UNBOUNDED
+from sim.room_rules import workers_for
 from sim.traits import ANY_TYPE, WHOLE_GPU_MILLI, Demands
 from sim.view import ClusterView
-
-PLENTY = 2**31  # workers; more than any server has GPUs
 
 
 class Ask(NamedTuple):
@@ -63,31 +64,43 @@ class DemandsRoom:
         np.subtract.at(self._memory_mib, servers, sign * ask.memory_mib)
 
     def workers(self, ask: Ask) -> IntArray:
-        """(S,) workers that cores, memory, type and absence still allow on each server."""
-        return np.where(
-            self._allowed(ask), _share(ask, self._cpu_milli, self._memory_mib), 0
-        ).astype(np.int64)
+        """(S,) workers that each server could take now, were its GPUs empty; 0 while it is away."""
+        return self._workers(ask, self._cpu_milli, self._memory_mib)
 
     def most_workers(self, ask: Ask) -> IntArray:
         """(S,) the same if every server that is up were empty."""
         topology = self._view.topology
-        size = topology.gpus_per_server
+        boundless = np.full(topology.num_servers, UNBOUNDED)
         cores, memory = topology.server_cpu_milli, topology.server_memory_mib
-        share = _share(ask, cores, memory)
-        most = np.where(self._allowed(ask), np.minimum(size, share), 0).astype(np.int64)
-        return read_only(most)  # as `gpus_per_server` is: one type, compiled once
+        cores = boundless if cores is None else cores
+        memory = boundless if memory is None else memory
+        # As `gpus_per_server` is: one type, compiled once.
+        return read_only(self._workers(ask, cores, memory))
 
-    def _allowed(self, ask: Ask) -> IntArray:
-        kinds = self._view.topology.server_gpu_type
-        fits: IntArray = (self._view.server_closed == 0) & ((ask.type_mask >> kinds) & 1 == 1)
-        return fits
+    def _workers(self, ask: Ask, cpu_milli: IntArray, memory_mib: IntArray) -> IntArray:
+        topology = self._view.topology
+        kinds = topology.server_gpu_type.astype(np.int64)
+        sizes, closed = topology.gpus_per_server, self._view.server_closed
+        # Copies: one type whatever they are made from.
+        return _workers_on(
+            ask, sizes.astype(np.int64), kinds, closed.copy(), cpu_milli.copy(), memory_mib.copy()
+        )
 
 
-def _share(ask: Ask, cpu_milli: IntArray | None, memory_mib: IntArray | None) -> IntArray:
-    """Workers for which these cores and this memory suffice; None: unbounded."""
-    share: IntArray = np.array(PLENTY)
-    if ask.cpu_milli > 0 and cpu_milli is not None:
-        share = np.minimum(share, cpu_milli // ask.cpu_milli)
-    if ask.memory_mib > 0 and memory_mib is not None:
-        share = np.minimum(share, memory_mib // ask.memory_mib)
-    return share
+@array_kernel
+def _workers_on(
+    ask: Ask,
+    sizes: IntArray,
+    kinds: IntArray,
+    closed: IntArray,
+    cpu_milli: IntArray,
+    memory_mib: IntArray,
+) -> IntArray:
+    """(S,) `workers_for` of each server; 0 where it is closed."""
+    workers = np.zeros(len(sizes), dtype=np.int64)
+    for server in range(len(workers)):
+        if closed[server] == 0:
+            workers[server] = workers_for(
+                ask, sizes[server], kinds[server], cpu_milli[server], memory_mib[server]
+            )
+    return workers

@@ -7,7 +7,7 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.demands_room import WHOLE_GPU, DemandsRoom, ask_of
 from sim.jit import array_kernel
-from sim.offers import limit_workers, offer_empty, offer_parts, offer_shared
+from sim.offers import limit_workers, offer_empty, offer_parts, offer_shared, offer_tightest
 from sim.physics.slowing_tables import empty_crowd
 from sim.signals import Signal
 from sim.slots import Slots
@@ -148,12 +148,10 @@ class Occupancy:
         if self._room is None or ask_of(view.jobs.demands, job).gpu_milli >= WHOLE_GPU_MILLI:
             return None
         slots = self._parts(view, self._room, job, True)
-        if view.jobs.num_gpus[job] > 1 or not slots.usable.any():
-            return slots
-        least: BoolArray = slots.usable & (slots.cost == slots.cost[slots.usable].min())
-        servers = view.topology.gpu_server[least]
-        count = np.bincount(servers, minlength=view.topology.num_servers)
-        return Slots(**{**vars(slots), "usable": least, "usable_per_server": count})
+        if view.jobs.num_gpus[job] == 1:
+            first, count = view.topology.server_first_gpu, slots.usable_per_server
+            offer_tightest(first, view.servers, slots.usable, count, slots.cost)
+        return slots
 
     def _parts(self, view: ClusterView, room: DemandsRoom, job: int, tight: bool) -> Slots:
         usable, per_server, cost = self._blank()

@@ -6,6 +6,7 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.jit import array_kernel, kernel
 from sim.physics.slowing import NO_COST, WHOLE, joining_cost
 from sim.physics.slowing_tables import Slowing, seat
+from sim.room_rules import has_seat, least_cost, leave_at, leave_cheapest, left_over
 
 
 @array_kernel
@@ -41,10 +42,26 @@ def offer_parts(  # noqa: PLR0917 - arrays go by position into compiled code
     With `tight` only GPUs that have tenants. `cost` is filled with what would be left over.
     """
     for gpu in range(len(milli)):
-        left = WHOLE - milli[gpu] - ask_milli
-        shares = tenants[gpu] > 0 and ask_milli < WHOLE and tenants[gpu] < most_tenants
-        usable[gpu] = left >= 0 and (shares or (tenants[gpu] == 0 and not tight))
-        cost[gpu] = left
+        cost[gpu] = left_over(tenants[gpu], most_tenants, milli[gpu], ask_milli, tight)
+        usable[gpu] = cost[gpu] < NO_COST
+
+
+@array_kernel
+def offer_tightest(
+    server_first_gpu: IntArray,
+    servers: IntArray,
+    usable: BoolArray,
+    per_server: IntArray,
+    cost: FloatArray,
+) -> None:
+    """Leave the cheapest of the usable GPUs of `servers`, all of them on ties."""
+    least = NO_COST
+    for server in servers:
+        first, last = server_first_gpu[server], server_first_gpu[server + 1]
+        least = min(least, least_cost(usable, cost, first, last))
+    for server in servers:
+        first, last = server_first_gpu[server], server_first_gpu[server + 1]
+        per_server[server] = leave_at(usable, cost, first, last, least)
 
 
 @kernel
@@ -98,9 +115,8 @@ def offer_shared(  # noqa: PLR0917 - the same
         kind = server_type[server]
         count = 0
         for gpu in range(server_first_gpu[server], server_first_gpu[server + 1]):
-            if tenants[gpu] >= tenant.shape[1]:
-                continue
-            if len(milli) > 0 and milli[gpu] + ask_milli > limit_milli:
+            held = milli[gpu] if len(milli) > 0 else 0
+            if not has_seat(tenants[gpu], tenant.shape[1], held, ask_milli, limit_milli):
                 continue
             price = _cost_of_joining(
                 tenant[gpu, : tenants[gpu]], slowing, feasible, kind, profile_of, profile,
@@ -134,11 +150,4 @@ def limit_workers(
         count, most = 0, room[server] if mine[server] else 0
         for gpu in range(first, last):
             count += 1 if usable[gpu] else 0
-        while count > most:
-            worst = -1
-            for gpu in range(first, last):
-                if usable[gpu] and (worst < 0 or cost[gpu] >= cost[worst]):
-                    worst = gpu
-            usable[worst] = False
-            count -= 1
-        per_server[server] = count
+        per_server[server] = leave_cheapest(usable, cost, first, last, count, most)

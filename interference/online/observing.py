@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.physics.network_tables import NetworkTables
+from sim.physics.communication import Spread, told_s
 from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView
 
@@ -66,7 +66,7 @@ def _seen(
     profile, beside = int(view.jobs.profile[job]), view.jobs.profile[others]
     if np.any(beside != beside[0]):
         return None
-    computes_s = float(step_s[job]) - _comm_s(view, view.belief.network, profile, gpus)
+    computes_s = float(step_s[job]) - _comm_s(view, profile, gpus)
     if computes_s <= 0.0:  # mismeasured
         return None
     alone_s = float(view.belief.catalogue.compute_s[profile, kinds[0]])
@@ -86,17 +86,10 @@ def _neighbours(view: ClusterView, job: int, gpus: IntArray) -> IntArray:
     return others
 
 
-def _comm_s(view: ClusterView, network: NetworkTables, profile: int, gpus: IntArray) -> float:
+def _comm_s(view: ClusterView, profile: int, gpus: IntArray) -> float:
     """Seconds of exposed communication on `gpus` now, as `NetworkTables` says."""
     servers, count = np.unique(view.topology.gpu_server[gpus], return_counts=True)
     racks = np.unique(view.topology.server_rack[servers])
     nic, uplink = int(view.nic_jobs[servers].max()), int(view.uplink_jobs[racks].max())
-    return (
-        _at(network.local_s[profile], int(count.max()))
-        + _at(network.server_s[profile], len(servers)) * _at(network.nic_factor, max(1, nic))
-        + _at(network.rack_s[profile], len(racks)) * _at(network.uplink_factor, max(1, uplink))
-    )
-
-
-def _at(table: FloatArray, index: int) -> float:
-    return float(table[min(index, len(table) - 1)])
+    spread = Spread(int(count.max()), len(servers), len(racks), max(1, nic), max(1, uplink))
+    return told_s(view.belief.network, profile, spread)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
+from sim.physics.communication import Spread, told_s
 from sim.physics.gang_catalogue import GangCatalogue
-from sim.physics.network_tables import NetworkTables
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
 from sim.topology.topology import Topology
@@ -36,9 +36,9 @@ class Pricing:
         topology = self._topology
         servers, on = np.unique(topology.gpu_server[gpus], return_counts=True)
         compute_s = self._belief.catalogue.compute_s[profile, self._type[servers]].max()
-        network = self._belief.network
         racks = len(np.unique(topology.server_rack[servers]))
-        step_s = compute_s + _comm_s(network, profile, int(on.max()), len(servers), racks)
+        spread = Spread(int(on.max()), len(servers), racks)
+        step_s = compute_s + told_s(self._belief.network, profile, spread)
         return float(self._best_s[profile, gang] / step_s)
 
     def _peak(self) -> float | None:
@@ -48,16 +48,3 @@ class Pricing:
         rows = np.flatnonzero(catalogue.gang < self._best_s.shape[1])
         gang = catalogue.gang[rows]
         return float(np.nanmax(catalogue.tflop[rows] / self._best_s[rows, gang] / gang))
-
-
-def _comm_s(network: NetworkTables, profile: int, local: int, servers: int, racks: int) -> float:
-    """Seconds of communication with nobody else on the links; a table's end stands for more."""
-
-    def at(table: FloatArray, index: int) -> float:
-        return float(table[profile, min(index, table.shape[1] - 1)])
-
-    return (
-        at(network.local_s, local)
-        + at(network.server_s, servers) * float(network.nic_factor[1])
-        + at(network.rack_s, racks) * float(network.uplink_factor[1])
-    )

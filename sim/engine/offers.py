@@ -5,10 +5,11 @@ As far as cores, memory and types of servers allow.
 
 from sim.engine.layout import NOBODY, Memory
 from sim.jit import kernel
-from sim.kernel.layout import Row, State
+from sim.kernel.layout import State
 from sim.kernel.rooms import set_most, set_usable
 from sim.physics.slowing import NO_COST, joining_cost
 from sim.physics.slowing_tables import seat
+from sim.room_rules import has_seat, least_cost, leave_at, leave_cheapest, left_over, workers_for
 from sim.traits import WHOLE_GPU_MILLI
 
 # What is offered to a job.
@@ -18,30 +19,23 @@ SHARED = 2  # GPUs that have room for one more tenant, beside whom it is fast en
 
 
 @kernel
-def _allowed(kind: Row, where: Row, cpu_milli: int, memory_mib: int) -> int:
-    """Workers of a kind for which a server's GPUs and type, these cores and memory are enough."""
-    most = where.last_gpu - where.first_gpu
-    if where.closed > 0 or (kind.type_mask >> where.gpu_type) & 1 == 0:
-        return 0
-    if most * kind.cpu_milli > cpu_milli:  # multiplied first: divisions are slow, and few bind
-        most = cpu_milli // kind.cpu_milli
-    if most * kind.memory_mib > memory_mib:
-        most = memory_mib // kind.memory_mib
-    return int(most)
-
-
-@kernel
 def workers_now(state: State, memory: Memory, number: int, server: int) -> int:
     """Workers of a kind that a server could take now, were its GPUs empty; 0 while it is away."""
-    where = state.server[server]
-    return _allowed(memory.kind[number], where, where.cpu_free_milli, where.memory_free_mib)
+    kind, where = memory.kind[number], state.server[server]
+    if where.closed > 0:
+        return 0
+    size = where.last_gpu - where.first_gpu
+    return workers_for(kind, size, where.gpu_type, where.cpu_free_milli, where.memory_free_mib)
 
 
 @kernel
 def most_workers(state: State, memory: Memory, number: int, server: int) -> int:
     """Workers of a kind that a server could take if it were empty; 0 while it is away."""
-    where = state.server[server]
-    return _allowed(memory.kind[number], where, where.cpu_milli, where.memory_mib)
+    kind, where = memory.kind[number], state.server[server]
+    if where.closed > 0:
+        return 0
+    size = where.last_gpu - where.first_gpu
+    return workers_for(kind, size, where.gpu_type, where.cpu_milli, where.memory_mib)
 
 
 @kernel
@@ -73,33 +67,14 @@ def _known_joining_cost(state: State, memory: Memory, number: int, gpu: int) -> 
 @kernel
 def _cost_of(state: State, memory: Memory, number: int, gpu: int, mode: int) -> float:
     """What a GPU costs in this mode: where parts are offered, thousandths left over; or NO_COST."""
-    kind, row = memory.kind[number], state.gpu[gpu]
-    if mode == SHARED:
-        if row.tenants == 0 and kind.gpu_milli <= WHOLE_GPU_MILLI:
-            return 1.0
-        full = row.tenants >= state.tenant.shape[1]
-        if full or row.milli + kind.gpu_milli > state.world[0].gpu_limit_milli:
-            return NO_COST
-        return _known_joining_cost(state, memory, number, gpu)
-    left = WHOLE_GPU_MILLI - row.milli - kind.gpu_milli
-    if row.tenants == 0:
-        return float(left) if left >= 0 and mode == ALONE else NO_COST
-    joins = kind.gpu_milli < WHOLE_GPU_MILLI and row.tenants < state.tenant.shape[1]
-    return float(left) if left >= 0 and joins else NO_COST
-
-
-@kernel
-def _leave_cheapest(memory: Memory, first: int, last: int, count: int, most: int) -> int:
-    """Leave `most` of a server's usable GPUs, the cheapest, the lowest ids on ties; how many."""
-    usable, cost = memory.offer.gpu, memory.offer.cost
-    while count > most:
-        worst = NOBODY
-        for gpu in range(first, last):
-            if usable[gpu] and (worst == NOBODY or cost[gpu] >= cost[worst]):
-                worst = gpu
-        usable[worst] = False
-        count -= 1
-    return count
+    row, asked, most = state.gpu[gpu], memory.kind[number].gpu_milli, state.tenant.shape[1]
+    if mode != SHARED:
+        return left_over(row.tenants, most, row.milli, asked, mode == TIGHT)
+    if row.tenants == 0 and asked <= WHOLE_GPU_MILLI:
+        return 1.0
+    if not has_seat(row.tenants, most, row.milli, asked, state.world[0].gpu_limit_milli):
+        return NO_COST
+    return _known_joining_cost(state, memory, number, gpu)
 
 
 @kernel
@@ -125,7 +100,7 @@ def _offer_any(state: State, memory: Memory, server: int, most: int, number: int
         offer.gpu[gpu] = cost < NO_COST
         offer.cost[gpu] = cost
         count += cost < NO_COST
-    return _leave_cheapest(memory, where.first_gpu, where.last_gpu, count, most)
+    return leave_cheapest(offer.gpu, offer.cost, where.first_gpu, where.last_gpu, count, most)
 
 
 @kernel
@@ -163,12 +138,8 @@ def _leave_tightest(state: State, memory: Memory, m: int) -> None:
     offer, part, least = memory.offer, state.partition[m], NO_COST
     for i in range(part.first_own, part.last_own):
         where = state.server[state.own[i]]
-        for gpu in range(where.first_gpu, where.last_gpu):
-            if offer.gpu[gpu]:
-                least = min(least, offer.cost[gpu])
+        least = min(least, least_cost(offer.gpu, offer.cost, where.first_gpu, where.last_gpu))
     for i in range(part.first_own, part.last_own):
-        where, count = state.server[state.own[i]], 0
-        for gpu in range(where.first_gpu, where.last_gpu):
-            offer.gpu[gpu] = offer.gpu[gpu] and offer.cost[gpu] == least
-            count += offer.gpu[gpu]
+        where = state.server[state.own[i]]
+        count = leave_at(offer.gpu, offer.cost, where.first_gpu, where.last_gpu, least)
         set_usable(offer, 0, state.own[i], count)

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import IntArray
+from sim.physics.communication import Spread, comm_told
 from sim.physics.reference import reference_steps_s
 from sim.view import ClusterView
 
@@ -28,16 +29,8 @@ class LoneSpeed:
         servers = self._topology.gpu_server[gpus]
         count = np.bincount(servers)
         racks = len(np.unique(self._topology.server_rack[servers]))
-        network = self._belief.network
+        spread = Spread(int(count.max()), int(np.count_nonzero(count)), racks)
+        comm = comm_told(self._belief.network, profile, spread)
         compute_s = self._belief.catalogue.compute_s[profile, self._server_type[servers]].max()
-        step_s = (
-            float(compute_s)
-            + _at(network.local_s, profile, int(count.max()))
-            + _at(network.server_s, profile, int(np.count_nonzero(count)))
-            + _at(network.rack_s, profile, racks)
-        )
-        return float(self._reference_s[profile, len(gpus)]) / step_s
-
-
-def _at(table: FloatArray, profile: int, index: int) -> float:
-    return float(table[profile, min(index, table.shape[1] - 1)])
+        step_s = float(compute_s) + comm.local_s + comm.server_s + comm.rack_s
+        return float(self._reference_s[profile, len(gpus)] / step_s)

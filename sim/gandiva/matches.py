@@ -4,20 +4,19 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.jit import array_kernel
-from sim.physics.pair_table import PairTable
+from sim.physics.slowing import NO_COST, WHOLE, joining_cost
+from sim.physics.slowing_tables import Slowing, seat
 
-NEVER = np.inf  # cost of a GPU that a job may not join
 
-
-def pair_costs(pairs: PairTable, least_speed: float) -> FloatArray:
-    """(T, P, P) own slow-down times the other's, of a newcomer of p beside o; NEVER: not worth it.
-
-    `sim.physics.slowing.joining_cost` of a GPU with one tenant, where both ask for all of it.
-    """
-    own = 1.0 + (pairs.slowdown - 1.0)
-    other = pairs.slowdown.swapaxes(1, 2)
-    worth_it: BoolArray = pairs.feasible & (1.0 / other + 1.0 / own > least_speed)
-    return np.where(worth_it, own * np.maximum(1.0, other), NEVER)
+@array_kernel
+def pair_costs(slowing: Slowing, feasible: BoolArray, least_speed: float) -> FloatArray:
+    """(T, P, P) `joining_cost` of a newcomer of p beside o, where both ask for all of the GPU."""
+    cost, crowd = np.empty(feasible.shape), np.empty(4, dtype=np.int64)
+    for kind, mine, other in np.ndindex(feasible.shape):
+        seat(crowd, 0, other, WHOLE)
+        seat(crowd, 1, mine, WHOLE)
+        cost[kind, mine, other] = joining_cost(slowing, feasible, kind, crowd, 1, least_speed)
+    return cost
 
 
 @array_kernel
@@ -30,8 +29,8 @@ def costs_beside_one(  # noqa: PLR0917 - arrays go by position into compiled cod
     job: int,
     pair_cost: FloatArray,
 ) -> FloatArray:
-    """(G,) of joining the one tenant of each GPU; NEVER where there is none, or several."""
-    cost = np.full(len(tenants), NEVER)
+    """(G,) of joining the one tenant of each GPU; NO_COST where there is none, or several."""
+    cost = np.full(len(tenants), NO_COST)
     for gpu in range(len(tenants)):
         if tenants[gpu] == 1:
             kind = server_type[gpu_server[gpu]]
@@ -45,12 +44,12 @@ def residents(
 ) -> tuple[IntArray, FloatArray]:
     """Gangs of `gang` alone on as many GPUs that may all be joined; the cost of the worst of each.
 
-    `cost` (G,) is that of joining each GPU, NEVER where that may not be.
+    `cost` (G,) is that of joining each GPU, NO_COST where that may not be.
     """
     owner, worst = np.empty(len(tenants), dtype=np.int64), np.zeros(len(tenants))
     count, found = np.zeros(len(tenants), dtype=np.int64), 0
     for gpu in range(len(tenants)):
-        if tenants[gpu] != 1 or cost[gpu] == NEVER or num_gpus[tenant[gpu, 0]] != gang:
+        if tenants[gpu] != 1 or cost[gpu] == NO_COST or num_gpus[tenant[gpu, 0]] != gang:
             continue
         at = found if gang == 1 else 0
         while at < found and owner[at] != tenant[gpu, 0]:

@@ -6,8 +6,10 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.gandiva.lone_speed import LoneSpeed
-from sim.gandiva.matches import NEVER, costs_beside_one, pair_costs, residents
+from sim.gandiva.matches import costs_beside_one, pair_costs, residents
 from sim.gandiva.orders import Orders
+from sim.physics.slowing import NO_COST
+from sim.physics.slowing_tables import pairs_alone
 from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView
 
@@ -106,13 +108,14 @@ class Packs:
         return None
 
     def _costs(self, orders: Orders, job: int) -> FloatArray:
-        """(G,) of joining the tenant of each GPU; NEVER where that is not worth it."""
+        """(G,) of joining the tenant of each GPU; NO_COST where that is not worth it."""
         view, occupancy = orders.view, orders.occupancy
         if not orders.plain or view.gpu_limit_milli < PAIR * WHOLE_GPU_MILLI:
             slots = occupancy.shared(view, job, self._least_speed)
-            return np.where(slots.usable, slots.cost, NEVER)
+            return np.where(slots.usable, slots.cost, NO_COST)
         if self._pair_cost is None:
-            self._pair_cost = pair_costs(view.belief.pairs, self._least_speed)
+            pairs, least_speed = view.belief.pairs, self._least_speed
+            self._pair_cost = pair_costs(pairs_alone(pairs.slowdown), pairs.feasible, least_speed)
         return costs_beside_one(
             occupancy.tenants, occupancy.tenant, view.topology.gpu_server, view.server_type,
             view.jobs.profile, job, self._pair_cost,

@@ -24,7 +24,7 @@ def next_event_s(state: State) -> float:
     world = state.world[0]
     at_s = world.wake_s
     if world.heap_size > 0:
-        at_s = min(at_s, state.heap[0].at_s)
+        at_s = min(at_s, state.heap[0].key)
     if world.next_arrival < len(state.job):
         at_s = min(at_s, state.job[world.next_arrival].submit_s)
     if world.num_left > 0 and world.next_outage < len(state.outages):
@@ -50,8 +50,8 @@ def _next_withdrawal_s(state: State) -> float:
 def _stop_due(state: State) -> None:
     """Attempts and leases that end now, in order of rows; where both do, the attempt has."""
     world, heap = state.world[0], state.heap
-    while world.heap_size > 0 and heap[0].at_s <= world.now_s:
-        job = heap[0].job
+    while world.heap_size > 0 and heap[0].key <= world.now_s:
+        job = heap[0].item
         if state.job[job].due_s <= world.now_s:
             reach_target(state, job)
         else:

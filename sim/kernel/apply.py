@@ -10,7 +10,8 @@ from sim.kernel.log import FORWARD, PREEMPT, START, log_event
 from sim.kernel.placing import occupy
 from sim.kernel.queue import queue_remove
 from sim.kernel.rates import rerate
-from sim.traits import WHOLE_GPU_MILLI
+from sim.physics.slowing import fits_beside
+from sim.room_rules import has_seat
 
 # Verdicts; the Python side words them.
 LEGAL, NO_SUCH_JOB, NOT_RUNNING, NOT_QUEUED, NO_SUCH_PARTITION, TOO_MANY_FORWARDS = range(6)
@@ -21,15 +22,14 @@ FORWARDED_TWICE, SERVER_AWAY, WRONG_TYPE, NO_CORES, NO_MEMORY, PAST_LEASE = rang
 @kernel
 def _check_tenants(state: State, job: int, gpu: int, kind: int) -> int:
     jobs, tenants = state.job, state.gpu[gpu].tenants
-    if tenants >= state.tenant.shape[1]:
-        return GPU_FULL
-    if state.gpu[gpu].milli + jobs[job].gpu_milli > state.world[0].gpu_limit_milli:
+    milli, limit_milli = jobs[job].gpu_milli, state.world[0].gpu_limit_milli
+    if not has_seat(tenants, state.tenant.shape[1], state.gpu[gpu].milli, milli, limit_milli):
         return GPU_FULL
     for k in range(tenants):
-        other = state.tenant[gpu, k]
-        if jobs[job].gpu_milli + jobs[other].gpu_milli <= WHOLE_GPU_MILLI:
-            continue  # they asked for parts that fit together
-        if not state.physics.feasible[kind, jobs[job].profile, jobs[other].profile]:
+        other = jobs[state.tenant[gpu, k]]
+        if not fits_beside(
+            state.physics.feasible, kind, jobs[job].profile, milli, other.profile, other.gpu_milli
+        ):
             return DOES_NOT_FIT
     return LEGAL
 

@@ -4,11 +4,11 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import SimulationError
+from sim.heap import HEAP, OUT
 from sim.jobs import JobTable
 from sim.kernel.layout import (
     ENTER_LINKS,
     GPU,
-    HEAP,
     JOB,
     LEAVE_LINKS,
     LOG,
@@ -188,7 +188,7 @@ def _jobs(jobs: JobTable) -> tuple[RowArray, FloatArray, IntArray, IntArray]:
         "partition": jobs.home,
         "held": jobs.num_gpus,
         "gain": 1.0,
-        "heap_at": NO_JOB,
+        "heap_at": OUT,
         "left_s": -np.inf,
         "lease_end_s": np.inf,
         "first_start_s": np.nan,

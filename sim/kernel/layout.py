@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.arrays import RowArray as RowArray
 from sim.handle import Handle
 from sim.kernel.rooms import Rooms
 from sim.physics.link_loads import LinkLoads
 from sim.physics.link_network import LinkNetwork
 from sim.physics.slowing_tables import Slowing
 
-RowArray = npt.NDArray[np.void]  # structured
 Row = Any  # one of these
 
 # Values of job.status. BLOCKED: submitted, but a parent has not finished.
@@ -142,8 +141,6 @@ RACK = np.dtype(
     align=True,
 )
 
-HEAP = np.dtype([("at_s", FLOAT), ("job", INT)], align=True)
-
 LOG = np.dtype(
     [("time_s", FLOAT), ("kind", INT), ("job", INT), ("partition", INT), ("gpus", INT)],
     align=True,
@@ -230,7 +227,7 @@ class State(Handle):
     queue: IntArray  # (J + 1,) waiting jobs, ascending, from world.queue_first on
     joined: IntArray  # (2 J,) jobs that began to wait since somebody looked, in that order
     running: IntArray  # (min(J, G * C),) any order
-    heap: RowArray  # as running; HEAP keyed (at_s, job): what running jobs do next
+    heap: RowArray  # as running; HEAP by time of what they do next, then by job
     dirty: IntArray  # (J,) jobs whose rate may have changed
     physics: PhysicsArrays
     network: LinkNetwork  # of no size where no links are shared

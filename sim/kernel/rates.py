@@ -4,8 +4,8 @@ from sim.jit import kernel
 from sim.kernel.heap import heap_set
 from sim.kernel.layout import MARK_RESETTLED, RUNNING, State
 from sim.kernel.links import shared_comm_s
-from sim.physics.mix_excess import slow_in_mix
-from sim.physics.slowing import asks_table, excess_by
+from sim.physics.communication import Spread, busy_s, comm_of
+from sim.physics.slowing import slow_in
 from sim.physics.slowing_tables import seat
 from sim.physics.spread_rates import resettle
 from sim.routine import tell
@@ -71,27 +71,8 @@ def mark_neighbours(state: State, job: int) -> None:
 
 
 @kernel
-def _last(index: int, length: int) -> int:
-    return index if index < length else length - 1
-
-
-@kernel
 def _slow_on(state: State, job: int, gpu: int, kind: int) -> float:
     """Slow-down of `job` by the other tenants of one of its GPUs."""
-    jobs, slowing = state.job, state.physics.slowing
-    if asks_table(slowing, state.gpu[gpu].tenants):
-        return _slow_in_mix(state, job, gpu, kind)
-    slow = 1.0
-    for k in range(state.gpu[gpu].tenants):
-        other = state.tenant[gpu, k]
-        if other != job:
-            pair = slowing.slowdown[kind, jobs[job].profile, jobs[other].profile]
-            slow += excess_by(pair, jobs[other].gpu_milli)
-    return slow
-
-
-@kernel
-def _slow_in_mix(state: State, job: int, gpu: int, kind: int) -> float:
     jobs, crowd = state.job, state.scratch
     count, at = state.gpu[gpu].tenants, 0
     for k in range(count):
@@ -99,23 +80,15 @@ def _slow_in_mix(state: State, job: int, gpu: int, kind: int) -> float:
         seat(crowd, k, jobs[other].profile, jobs[other].gpu_milli)
         if other == job:
             at = k
-    return float(slow_in_mix(state.physics.slowing, kind, crowd, count, at))
+    return slow_in(state.physics.slowing, kind, crowd, count, at)
 
 
 @kernel
 def comm_s_of(state: State, job: int, nic: int, uplink: int) -> float:
     """Seconds of exposed communication with `nic` jobs on its busiest NIC, `uplink` uplink."""
-    row, tables = state.job[job], state.physics
-    p = row.profile
-    nic_factor = tables.nic_factor[_last(nic, len(tables.nic_factor))]
-    uplink_factor = tables.uplink_factor[_last(uplink, len(tables.uplink_factor))]
-    comm_s = (
-        tables.local_s[p, _last(row.local, tables.local_s.shape[1])]
-        + tables.server_s[p, _last(row.servers, tables.server_s.shape[1])] * nic_factor
-    )
-    return float(
-        comm_s + tables.rack_s[p, _last(row.racks, tables.rack_s.shape[1])] * uplink_factor
-    )
+    row = state.job[job]
+    spread = Spread(row.local, row.servers, row.racks, nic, uplink)
+    return busy_s(comm_of(state.physics, row.profile, spread))
 
 
 @kernel

@@ -6,13 +6,12 @@ repeated in their order, so that its sums have the same bits as if all links had
 
 import numpy as np
 
+from sim.heap import add_to_heap
 from sim.jit import kernel
-from sim.physics.fill_heap import add_to_heap
 from sim.physics.link_loads import NOBODY, RISING, SCRIPTED, STOPPED, UNKNOWN, UNSEEN, LinkLoads
 from sim.physics.link_network import LinkNetwork
-from sim.physics.max_min import renew_rate
-from sim.physics.sorting import sort_up
-from sim.physics.stop_heap import push_due
+from sim.physics.max_min import fills_at
+from sim.physics.sorting import first_gap, sort_up
 
 AT_BITS = 31  # of an entry's place in the pool, in a number that sorts by job
 AT_MASK = (1 << AT_BITS) - 1
@@ -34,13 +33,15 @@ def _meet(loads: LinkLoads, job: int, rate: float, batch: int) -> bool:
         return False
     if row.rate != UNKNOWN and _stopped_before(loads, job, rate, batch):
         return True
-    loads.part.job[counts.num_seen].job = job
-    counts.num_seen += 1
+    seen = counts.num_seen
+    loads.part.job[seen].job = job
+    counts.num_seen = seen + 1
     if row.rate == UNKNOWN:
         row.phase = RISING
     else:
         row.phase = SCRIPTED
-        counts.num_due = push_due(loads.part.job, counts.num_due, job, row.rate, row.batch)
+        due, size = loads.part.due, counts.num_due
+        counts.num_due = add_to_heap(due, loads.part.job, size, row.rate, row.batch, seen)
     return False
 
 
@@ -57,31 +58,17 @@ def _later(loads: LinkLoads, one: int, other: int) -> bool:
 
 
 @kernel
-def _sink(loads: LinkLoads, at: int, count: int) -> None:
-    entry = loads.part.entry
-    value = entry[at].order
-    while 2 * at + 1 < count:
-        child = 2 * at + 1
-        if child + 1 < count and _later(loads, entry[child + 1].order, entry[child].order):
-            child += 1
-        if not _later(loads, entry[child].order, value):
-            break
-        entry[at].order = entry[child].order
-        at = child
-    entry[at].order = value
-
-
-@kernel
 def _sort_by_stop(loads: LinkLoads, count: int) -> None:
-    """Heap sort of the first `count` entries in `order`."""
-    entry = loads.part.entry
-    for at in range(count // 2 - 1, -1, -1):
-        _sink(loads, at, count)
-    for last in range(count - 1, 0, -1):
-        first = entry[0].order
-        entry[0].order = entry[last].order
-        entry[last].order = first
-        _sink(loads, 0, last)
+    """Sort the first `count` entries in `order`, as `sim.physics.sorting` sorts numbers."""
+    entry, gap = loads.part.entry, first_gap(count)
+    while gap > 0:
+        for last in range(gap, count):
+            value, at = entry[last].order, last
+            while at >= gap and _later(loads, entry[at - gap].order, value):
+                entry[at].order = entry[at - gap].order
+                at -= gap
+            entry[at].order = value
+        gap //= 3
 
 
 @kernel
@@ -125,5 +112,5 @@ def activate(loads: LinkLoads, network: LinkNetwork, on: int, rate: float, batch
         row.floor = loads.job[entry.job].rate
     row.rising -= stopped
     if row.rising > 0:
-        renew_rate(loads.part, on)
-        counts.num_filling = add_to_heap(loads.part.link, on, counts.num_filling)
+        filling, size, rate = loads.part.filling, counts.num_filling, fills_at(loads.part, on)
+        counts.num_filling = add_to_heap(filling, loads.part.link, size, rate, 0, on)

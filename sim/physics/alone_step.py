@@ -5,7 +5,8 @@ As the kernel charges it: worker i runs on the i-th GPU of the placement.
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import IntArray
+from sim.physics.communication import Spread, told_s
 from sim.physics.link_load import exposed_seconds
 from sim.physics.link_reference import LoneJob, compact_gpus
 from sim.physics.physics import Physics
@@ -78,15 +79,10 @@ class AloneStep:
         return float(exposed_seconds(links, local_s, spread_s))
 
     def _table_s(self, profile: int, servers: IntArray) -> float:
-        network = self._physics.network
         count = np.bincount(servers)
         racks = np.unique(self._topology.server_rack[servers])
-        local_s = _at(network.local_s, profile, int(count.max()))
-        server_s = _at(network.server_s, profile, int(np.count_nonzero(count)))
-        rack_s = _at(network.rack_s, profile, len(racks))
-        # In the kernel's order, so that equal placements give equal bits.
-        spread_s = local_s + server_s * float(network.nic_factor[1])
-        return spread_s + rack_s * float(network.uplink_factor[1])
+        spread = Spread(int(count.max()), int(np.count_nonzero(count)), len(racks))
+        return told_s(self._physics.network, profile, spread)
 
 
 def scattered_gpus(topology: Topology, gang: int) -> IntArray:
@@ -117,7 +113,3 @@ def spread_ratio(step: AloneStep, profile: IntArray, num_gpus: IntArray) -> floa
     """
     kinds = np.unique(np.stack([profile, num_gpus], axis=1), axis=0)
     return max((step.most_s(p, g) / step.least_s(p, g) for p, g in kinds.tolist()), default=1.0)
-
-
-def _at(table: FloatArray, profile: int, index: int) -> float:
-    return float(table[profile, min(index, table.shape[1] - 1)])

@@ -1,8 +1,16 @@
-"""Seconds that a gang communicates at a placement: the law of `NetworkTables` in compiled code."""
+"""Seconds that a gang communicates at a placement: the law of `NetworkTables`, the only one.
 
-from typing import NamedTuple, Protocol
+It is written for numbers and for arrays of them alike. `comm_of`, `busy_s` and `quiet_s` are for
+compiled code; `comm_told`, `told_s` and `columns_s` are the same for callers that are not compiled,
+whose tables numba does not know.
+"""
 
-from sim.arrays import FloatArray
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, cast
+
+import numpy as np
+
+from sim.arrays import FloatArray, IntArray
 from sim.jit import kernel
 
 
@@ -31,8 +39,8 @@ class Spread(NamedTuple):
     most: int  # of its GPUs on one server
     servers: int
     racks: int
-    nic: int  # multi-server jobs on its busiest NIC, itself included
-    uplink: int  # multi-rack jobs on its busiest uplink, itself included
+    nic: int = 1  # multi-server jobs on its busiest NIC, itself included
+    uplink: int = 1  # multi-rack jobs on its busiest uplink, itself included
 
 
 class Comm(NamedTuple):
@@ -45,30 +53,47 @@ class Comm(NamedTuple):
     uplink_factor: float
 
 
-@kernel
-def _last(index: int, length: int) -> int:
-    return index if index < length else length - 1
-
-
-@kernel
-def comm_of(tables: CommTables, p: int, spread: Spread) -> Comm:
+def _comm(tables: Any, p: Any, spread: Any) -> Any:
     """Of profile `p`; counts beyond a table's end read its last entry."""
     return Comm(
-        tables.local_s[p, _last(spread.most, tables.local_s.shape[1])],
-        tables.server_s[p, _last(spread.servers, tables.server_s.shape[1])],
-        tables.rack_s[p, _last(spread.racks, tables.rack_s.shape[1])],
-        tables.nic_factor[_last(spread.nic, len(tables.nic_factor))],
-        tables.uplink_factor[_last(spread.uplink, len(tables.uplink_factor))],
+        tables.local_s[p, np.minimum(spread.most, tables.local_s.shape[1] - 1)],
+        tables.server_s[p, np.minimum(spread.servers, tables.server_s.shape[1] - 1)],
+        tables.rack_s[p, np.minimum(spread.racks, tables.rack_s.shape[1] - 1)],
+        tables.nic_factor[np.minimum(spread.nic, len(tables.nic_factor) - 1)],
+        tables.uplink_factor[np.minimum(spread.uplink, len(tables.uplink_factor) - 1)],
     )
 
 
-@kernel
-def busy_s(comm: Comm) -> float:
-    """With the other jobs on its links."""
-    return float(comm.local_s + comm.server_s * comm.nic_factor + comm.rack_s * comm.uplink_factor)
+def _seconds(comm: Any) -> Any:
+    """With the other jobs on its links. The order of the sum is the same for all, to the last bit.
+
+    So the placement that work is counted on has speed 1.0 exactly.
+    """
+    return comm.local_s + comm.server_s * comm.nic_factor + comm.rack_s * comm.uplink_factor
+
+
+comm_of = cast(Callable[[CommTables, int, Spread], Comm], kernel(_comm))
+busy_s = cast(Callable[[Comm], float], kernel(_seconds))
 
 
 @kernel
 def quiet_s(comm: Comm) -> float:
     """With its links to itself."""
     return float(comm.local_s + comm.server_s + comm.rack_s)
+
+
+def comm_told(tables: CommTables, p: int, spread: Spread) -> Comm:
+    """`comm_of` of tables that are not compiled code's."""
+    return cast(Comm, _comm(tables, p, spread))
+
+
+def told_s(tables: CommTables, p: int, spread: Spread) -> float:
+    """`busy_s` of the same."""
+    return float(_seconds(_comm(tables, p, spread)))
+
+
+def columns_s(
+    tables: CommTables, p: IntArray | slice, most: IntArray, servers: IntArray, racks: IntArray
+) -> FloatArray:  # fmt: skip
+    """Seconds of many placements, each alone on its links; `slice(None)`: of all profiles."""
+    return np.asarray(_seconds(_comm(tables, p, Spread._make((most, servers, racks, 1, 1)))))

@@ -5,9 +5,8 @@ read together also stand together. `rows["field"]` is the column of a field.
 """
 
 import numpy as np
-import numpy.typing as npt
 
-RowArray = npt.NDArray[np.void]  # structured
+from sim.arrays import RowArray as RowArray
 
 INT, FLOAT = np.int64, np.float64
 
@@ -133,9 +132,7 @@ PART_JOB = np.dtype(
         ("seconds", FLOAT),  # between servers, latency apart
         ("stops", INT),  # 1: it has stopped or is about to
         ("stopping", INT),  # list: jobs that stop at the present rate
-        ("due_job", INT),  # heap: jobs by when they stopped, see sim.physics.stop_heap
-        ("due_rate", FLOAT),
-        ("due_batch", INT),
+        ("heap_at", INT),  # place of job k among those that are due
     ],
     align=True,
 )
@@ -157,11 +154,9 @@ PART_LINK = np.dtype(
         ("weight", FLOAT),  # summed weights of the jobs still rising
         ("rising", INT),  # their number; 0 between calls
         ("floor", FLOAT),  # rate at which the last job on the link stopped
-        ("fills_at", FLOAT),  # rate of the rising jobs that fills the link
         ("last", INT),  # last entry of the link, or NOBODY
         ("is_changed", INT),  # 0 between calls
-        ("heap", INT),  # list: links with jobs still rising, see sim.physics.fill_heap
-        ("heap_at", INT),  # place there, or OUT
+        ("heap_at", INT),  # place among those that fill, or OUT
         ("changed", INT),  # list: links that a stop at the present rate has changed
         ("active", INT),  # list: links that `refill` looks at
     ],

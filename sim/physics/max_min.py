@@ -15,8 +15,8 @@ entry (job on a link), and moves that entry's link in a heap.
 import numpy as np
 
 from sim.arrays import FloatArray
+from sim.heap import OUT, drop_from_heap, move_in_heap, order_heap
 from sim.jit import kernel
-from sim.physics.fill_heap import OUT, drop_from_heap, move_in_heap, order_heap
 from sim.physics.part import Part
 from sim.physics.sorting import sort_up
 
@@ -38,7 +38,7 @@ def _begin(part: Part, jobs: int, capacity: FloatArray) -> int:
                 row.weight = 0.0
                 row.floor = 0.0
                 row.last = NOBODY
-                part.link[links].heap = on
+                part.filling[links].item = on
                 links += 1
             row.weight += entry.weight
             row.rising += 1
@@ -46,23 +46,23 @@ def _begin(part: Part, jobs: int, capacity: FloatArray) -> int:
             entry.job = job
             row.last = at
     for k in range(links):
-        renew_rate(part, part.link[k].heap)
-    order_heap(part.link, links)
+        part.filling[k].key = fills_at(part, part.filling[k].item)
+        part.filling[k].rank = 0
+    order_heap(part.filling, part.link, links)
     return links
 
 
 @kernel
-def renew_rate(part: Part, on: int) -> None:
-    """Renew the rate at which link `on` is full; never below a rate that was reached there.
+def fills_at(part: Part, on: int) -> float:
+    """Rate of the rising jobs at which link `on` is full; never below one that was reached there.
 
     Where only specks of weight are left (none of these jobs has its heaviest link here), the sum
     may have been rounded away: such a link stops nobody.
     """
     row = part.link[on]
     if row.weight < SPECK:
-        row.fills_at = np.inf
-    else:
-        row.fills_at = max(row.left / row.weight, row.floor)
+        return np.inf
+    return float(max(row.left / row.weight, row.floor))
 
 
 @kernel
@@ -73,8 +73,8 @@ def _gather(part: Part, links: int, least: float) -> tuple[int, int]:
     """
     count = 0
     while links > 0:
-        on = part.link[0].heap
-        if part.link[on].fills_at != least:
+        on = part.filling[0].item
+        if part.filling[0].key != least:
             break
         at = part.link[on].last
         while at != NOBODY:
@@ -84,7 +84,7 @@ def _gather(part: Part, links: int, least: float) -> tuple[int, int]:
                 part.job[count].stopping = job
                 count += 1
             at = part.entry[at].earlier
-        links = drop_from_heap(part.link, on, links)
+        links = drop_from_heap(part.filling, part.link, links, on)
     sort_up(part.job["stopping"], count)
     return count, links
 
@@ -112,10 +112,9 @@ def _stop(part: Part, count: int, rate: float, links: int) -> int:
         row = part.link[on]
         row.is_changed = 0
         if row.rising > 0:
-            renew_rate(part, on)
-            move_in_heap(part.link, on, links)
+            move_in_heap(part.filling, part.link, links, fills_at(part, on), 0, on)
         elif row.heap_at != OUT:
-            links = drop_from_heap(part.link, on, links)
+            links = drop_from_heap(part.filling, part.link, links, on)
     return links
 
 
@@ -137,7 +136,7 @@ def share_max_min(part: Part, jobs: int, capacity: FloatArray) -> None:
         if part.job[job + 1].first > part.job[job].first:
             going += 1
     while going > 0:
-        least = part.link[part.link[0].heap].fills_at
+        least = part.filling[0].key
         count, links = _gather(part, links, least)
         links = _stop(part, count, least, links)
         going -= count

@@ -8,6 +8,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.physics.catalogue import Catalogue
+from sim.physics.communication import Spread, told_s
 from sim.physics.link_load import exposed_seconds
 from sim.physics.link_network import LinkNetwork
 from sim.physics.link_reference import placement_seconds
@@ -84,12 +85,7 @@ def table_costs(model: TableModel, machines: Machines, placements: Iterable[Plac
     distinct = sorted(set(placements))
     tables = model.tables(_probes(), machines.topology(max(map(len, distinct))))
     return {
-        each: _line(
-            [
-                float(tables.local_s[probe, max(each)] + tables.server_s[probe, len(each)])
-                for probe in range(2)
-            ]
-        )
+        each: _line([told_s(tables, probe, Spread(max(each), len(each), 1)) for probe in range(2)])
         for each in distinct
     }
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
+from sim.physics.communication import columns_s
 from sim.physics.link_reference import reference_comm_s
 from sim.physics.physics import Physics
 from sim.topology.topology import Topology
@@ -32,19 +33,10 @@ def reference_steps_s(gangs: IntArray, topology: Topology, physics: Physics) -> 
 
 def _comm_s(gangs: IntArray, topology: Topology, physics: Physics) -> FloatArray:
     """(P, N + 1) seconds of exposed communication of the same."""
-    largest, network = int(gangs.max()), physics.network
     if physics.links is not None:
         return _links_comm_s(gangs, topology, physics)
-    local, servers, racks = compact_spread(np.arange(largest + 1), topology)
-
-    def at(table: FloatArray, index: IntArray) -> FloatArray:
-        picked: FloatArray = table[:, np.minimum(index, table.shape[1] - 1)]
-        return picked
-
-    # Added in the kernel's order, so that the reference placement has rate 1.0 to the last bit.
-    comm_s = at(network.local_s, local) + at(network.server_s, servers) * network.nic_factor[1]
-    total: FloatArray = comm_s + at(network.rack_s, racks) * network.uplink_factor[1]
-    return total
+    spread = compact_spread(np.arange(int(gangs.max()) + 1), topology)
+    return columns_s(physics.network, slice(None), *spread)
 
 
 def _links_comm_s(gangs: IntArray, topology: Topology, physics: Physics) -> FloatArray:

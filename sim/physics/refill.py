@@ -13,31 +13,41 @@ other, since a stop at a rate can fill a further link at that very rate (by roun
 
 import numpy as np
 
+from sim.heap import OUT, drop_from_heap, move_in_heap
 from sim.jit import kernel
 from sim.physics.active_links import activate
-from sim.physics.fill_heap import OUT, drop_from_heap, move_in_heap
 from sim.physics.link_loads import NOBODY, RISING, SCRIPTED, STOPPED, UNSEEN, LinkLoads
 from sim.physics.link_network import LinkNetwork
-from sim.physics.max_min import renew_rate
+from sim.physics.max_min import fills_at
 from sim.physics.sorting import sort_up
-from sim.physics.stop_heap import pop_due
+
+
+@kernel
+def _first_due(loads: LinkLoads) -> int:
+    return int(loads.part.job[loads.part.due[0].item].job)
+
+
+@kernel
+def _drop_due(loads: LinkLoads) -> None:
+    """Take the job that is due first out of the heap."""
+    counts, due = loads.counts[0], loads.part.due
+    counts.num_due = drop_from_heap(due, loads.part.job, counts.num_due, due[0].item)
 
 
 @kernel
 def _next_stop(loads: LinkLoads, rate: float, batch: int) -> tuple[float, int]:
     """When somebody stops next after (rate, batch); infinite if nobody rises any more."""
-    counts, due = loads.counts[0], loads.part.job
-    while counts.num_due > 0 and loads.job[due[0].due_job].phase != SCRIPTED:
-        counts.num_due = pop_due(due, counts.num_due)
+    counts, due = loads.counts[0], loads.part.due
+    while counts.num_due > 0 and loads.job[_first_due(loads)].phase != SCRIPTED:
+        _drop_due(loads)
     next_rate, next_batch = np.inf, 0
     if counts.num_filling > 0:
-        next_rate = loads.part.link[loads.part.link[0].heap].fills_at
+        next_rate = loads.part.filling[0].key
         next_batch = batch + 1 if next_rate == rate else 1
     if counts.num_due > 0 and (
-        due[0].due_rate < next_rate
-        or (due[0].due_rate == next_rate and due[0].due_batch < next_batch)
+        due[0].key < next_rate or (due[0].key == next_rate and due[0].rank < next_batch)
     ):
-        next_rate, next_batch = due[0].due_rate, due[0].due_batch
+        next_rate, next_batch = due[0].key, due[0].rank
     return next_rate, next_batch
 
 
@@ -53,10 +63,10 @@ def _activate_all(
 @kernel
 def _stop_on_full(loads: LinkLoads, network: LinkNetwork, rate: float, batch: int) -> int:
     """Stop everybody on active links that fill now; the number of jobs."""
-    counts, link, count = loads.counts[0], loads.part.link, 0
-    while counts.num_filling > 0 and link[link[0].heap].fills_at == rate:
-        on = link[0].heap
-        counts.num_filling = drop_from_heap(link, on, counts.num_filling)
+    counts, filling, count = loads.counts[0], loads.part.filling, 0
+    while counts.num_filling > 0 and filling[0].key == rate:
+        on = filling[0].item
+        counts.num_filling = drop_from_heap(filling, loads.part.link, counts.num_filling, on)
         loads.link[on].full_rate = rate
         loads.link[on].full_batch = batch
         at = loads.link[on].head
@@ -93,16 +103,16 @@ def _follow_script(
     loads: LinkLoads, network: LinkNetwork, rate: float, batch: int, count: int
 ) -> int:
     """Stop who stopped now the last time and is still held; let the others rise on."""
-    counts, due = loads.counts[0], loads.part.job
-    while counts.num_due > 0 and due[0].due_rate == rate and due[0].due_batch == batch:
-        job = due[0].due_job
-        counts.num_due = pop_due(due, counts.num_due)
+    counts, due = loads.counts[0], loads.part.due
+    while counts.num_due > 0 and due[0].key == rate and due[0].rank == batch:
+        job = _first_due(loads)
+        _drop_due(loads)
         row = loads.job[job]
         if row.phase != SCRIPTED:
             continue
         if _is_held(loads, job):
             row.phase = STOPPED
-            due[count].stopping = job
+            loads.part.job[count].stopping = job
             count += 1
         else:
             row.phase = RISING
@@ -135,16 +145,15 @@ def _book_stops(loads: LinkLoads, count: int, rate: float) -> None:
 
 @kernel
 def _renew_links(loads: LinkLoads, changed: int) -> None:
-    part, counts = loads.part, loads.counts[0]
+    part, counts, filling = loads.part, loads.counts[0], loads.part.filling
     for k in range(changed):
         on = part.link[k].changed
         row = part.link[on]
         row.is_changed = 0
         if row.rising > 0:
-            renew_rate(part, on)
-            move_in_heap(part.link, on, counts.num_filling)
+            move_in_heap(filling, part.link, counts.num_filling, fills_at(part, on), 0, on)
         elif row.heap_at != OUT:
-            counts.num_filling = drop_from_heap(part.link, on, counts.num_filling)
+            counts.num_filling = drop_from_heap(filling, part.link, counts.num_filling, on)
 
 
 @kernel

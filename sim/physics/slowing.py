@@ -57,19 +57,30 @@ def hit_of(slowing: Slowing, kind: int, crowd: IntArray, count: int, i: int) -> 
 
 
 @kernel
+def fits_beside(
+    feasible: BoolArray, kind: int, profile: int, milli: int, other: int, other_milli: int
+) -> bool:
+    """Whether two jobs may share a GPU of type `kind`.
+
+    Parts of a GPU that are together no more than one fit whatever profiles say. `feasible` is
+    (T, P, P).
+    """
+    return milli + other_milli <= WHOLE or bool(feasible[kind, profile, other])
+
+
+@kernel
 def joining_cost(
     slowing: Slowing, feasible: BoolArray, kind: int, crowd: IntArray, last: int, least_speed: float
 ) -> float:  # fmt: skip
     """Self x worst victim slow-down of the last of a crowd on a GPU; NO_COST: it may not join.
 
     It may where it fits beside all, and all together are faster than `least_speed` jobs alone.
-    Parts of a GPU that are together no more than one fit whatever profiles say. An empty GPU
-    costs 1. `feasible` is (T, P, P).
+    An empty GPU costs 1.
     """
     profile, milli = profile_of(crowd, last), milli_of(crowd, last)
     for k in range(last):
-        together = milli_of(crowd, k) + milli
-        if together > WHOLE and not feasible[kind, profile, profile_of(crowd, k)]:
+        other, other_milli = profile_of(crowd, k), milli_of(crowd, k)
+        if not fits_beside(feasible, kind, profile, milli, other, other_milli):
             return NO_COST
     own, victim, speed = slow_in(slowing, kind, crowd, last + 1, last), 1.0, 0.0
     for k in range(last):

@@ -12,6 +12,7 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.handle import Handle
 from sim.kernel.layout import RowArray, State
+from sim.physics.communication import columns_s
 from sim.physics.reference import compact_spread
 from sim.physics.slowing_tables import Slowing, empty_crowd
 from sim.scoring.ahead import Ahead
@@ -250,15 +251,9 @@ def _job_rows(view: ClusterView, use_durations: bool) -> RowArray:
     picky = (rows["type_mask"] & present) != present
     picky |= (rows["cpu_milli"] > 0) & (topology.server_cpu_milli is not None)
     rows["picky"] = picky | ((rows["memory_mib"] > 0) & (topology.server_memory_mib is not None))
-    local, servers, racks = compact_spread(jobs.num_gpus, topology)
-
-    def at(table: FloatArray, index: IntArray) -> FloatArray:
-        picked: FloatArray = table[jobs.profile, np.minimum(index, table.shape[1] - 1)]
-        return picked
-
     types = np.unique(view.server_type)
     fastest_s = view.belief.catalogue.compute_s[:, types].min(axis=1)[jobs.profile]
-    comm_s = at(network.local_s, local) + at(network.server_s, servers) + at(network.rack_s, racks)
+    comm_s = columns_s(network, jobs.profile, *compact_spread(jobs.num_gpus, topology))
     rows["reference_step_s"] = fastest_s + comm_s
     return rows
 

@@ -5,6 +5,7 @@ import numpy as np
 from sim.jit import kernel
 from sim.physics.slowing import NO_COST, joining_cost
 from sim.physics.slowing_tables import seat
+from sim.room_rules import has_seat, workers_for
 from sim.scoring.desk import Desk
 from sim.traits import WHOLE_GPU_MILLI
 
@@ -39,16 +40,10 @@ def is_old(desk: Desk, job: int) -> bool:
 def _limited(desk: Desk, job: int, server: int, cpu_milli: int, memory_mib: int) -> int:
     """Workers of `job` for which the server's GPUs and type, these cores and memory are enough."""
     row, where = desk.job[job], desk.server[server]
-    most = where.last_gpu - where.first_gpu
+    size = where.last_gpu - where.first_gpu
     if row.picky == 0:
-        return int(most)
-    if (row.type_mask >> where.gpu_type) & 1 == 0:
-        return 0
-    if row.cpu_milli > 0:
-        most = min(most, cpu_milli // row.cpu_milli)
-    if row.memory_mib > 0:
-        most = min(most, memory_mib // row.memory_mib)
-    return int(max(most, 0))
+        return int(size)
+    return workers_for(row, size, where.gpu_type, cpu_milli, memory_mib)
 
 
 @kernel
@@ -101,11 +96,11 @@ def cost_on(desk: Desk, job: int, gpu: int) -> float:
 
 @kernel
 def _cost_on(desk: Desk, job: int, gpu: int) -> float:
-    seat, asked, belief = desk.gpu[gpu], desk.job[job].gpu_milli, desk.belief
-    full = seat.tenants >= desk.tenant.shape[1]
-    if full or seat.milli + asked > desk.game[0].limit_milli:
+    row, asked, belief = desk.gpu[gpu], desk.job[job].gpu_milli, desk.belief
+    most, limit_milli = desk.tenant.shape[1], desk.game[0].limit_milli
+    if not has_seat(row.tenants, most, row.milli, asked, limit_milli):
         return NO_COST
-    kind, last = desk.server[seat.server].type, gather(desk, job, gpu)
+    kind, last = desk.server[row.server].type, gather(desk, job, gpu)
     least_speed = 0.0  # how much a pair has to do together is for weights to say
     return float(joining_cost(belief.slowing, belief.feasible, kind, desk.crowd, last, least_speed))
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.jit import kernel
+from sim.physics.communication import Spread, comm_of
 from sim.physics.slowing import excess_by
 from sim.scoring.ahead import compact_in_s, effects_there, wait_difference
 from sim.scoring.desk import Desk
@@ -47,9 +48,9 @@ def job_row(desk: Desk, i: int, m: int, row: FloatArray) -> None:
 @kernel
 def _comm_over(desk: Desk, job: int, servers: int) -> float:
     """ln(1 + seconds of communication over so many servers / reference step)."""
-    fixed, server_s = desk.job[job], desk.belief.server_s
-    comm_s = server_s[fixed.profile, min(servers, server_s.shape[1] - 1)]
-    return float(np.log1p(comm_s / fixed.reference_step_s))
+    fixed = desk.job[job]
+    comm = comm_of(desk.belief, fixed.profile, Spread(1, servers, 1, 1, 1))
+    return float(np.log1p(comm.server_s / fixed.reference_step_s))
 
 
 @kernel

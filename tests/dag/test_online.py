@@ -62,9 +62,9 @@ def tasks_of(parents, workflow, gang, work, sizes) -> Tasks:
 
 def site_of(kinds: list[int]) -> Site:
     """Servers of type 0, on which work is counted, and 1, half as fast; spreading is free."""
-    none = np.zeros((1, 2))
-    rack = np.zeros(len(kinds), dtype=np.int64)
-    return Site(np.array(kinds), rack, np.array([[1.0, 2.0]]), none, none, none, np.ones((1, 99)))
+    rack, compute_s = np.zeros(len(kinds), dtype=np.int64), np.array([[1.0, 2.0]])
+    law = *[np.zeros((1, 2))] * 3, *[np.ones(2)] * 2
+    return Site(np.array(kinds), rack, compute_s, *law, np.ones((1, 99)))
 
 
 def plain_plan(tasks: Tasks, order, kinds, sizes, patience) -> dict[int, tuple[int, int]]:

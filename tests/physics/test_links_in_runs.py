@@ -152,7 +152,7 @@ def test_memory_grows_with_jobs_by_one_row_each():
     def sizes(jobs: int) -> int:
         loads = make_link_loads(network=network, jobs=jobs, worker_slots=32, largest_gang=16)
         arrays = [*loads[:4], *loads.part, *loads.load]
-        assert len(arrays) == 11
+        assert len(arrays) == 13
         return sum(each.nbytes for each in arrays)
 
     row = sizes(1000) - sizes(999)

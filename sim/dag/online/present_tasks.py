@@ -29,6 +29,8 @@ def site_of(view: ClusterView) -> Site:
         local_s=network.local_s,
         server_s=network.server_s,
         rack_s=network.rack_s,
+        nic_factor=network.nic_factor,
+        uplink_factor=network.uplink_factor,
         reference_s=reference_steps_s(view.jobs.num_gpus, topology, belief),
     )
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.jit import array_kernel, kernel
+from sim.physics.communication import Spread, comm_of
 
 PENDING = -1.0  # end of a task that does not run
 
@@ -19,6 +20,8 @@ class Site(NamedTuple):
     local_s: FloatArray  # (P, ·) communication by most GPUs on one server
     server_s: FloatArray  # (P, ·) by servers
     rack_s: FloatArray  # (P, ·) by racks
+    nic_factor: FloatArray  # of others on the links; nobody is expected there
+    uplink_factor: FloatArray
     reference_s: FloatArray  # (P, N + 1) iteration of n GPUs on which work is counted
 
 
@@ -39,18 +42,12 @@ class Tasks(NamedTuple):
 
 
 @kernel
-def _at(table: FloatArray, profile: int, index: int) -> float:
-    seconds: float = table[profile, min(index, table.shape[1] - 1)]
-    return seconds
-
-
-@kernel
 def pace(  # noqa: PLR0917  (compiled)
     site: Site, profile: int, gang: int, kind: int, most: int, servers: int, racks: int
 ) -> float:
     """Seconds that a second of work takes on GPUs of `kind`, so spread."""
-    comm = _at(site.local_s, profile, most) + _at(site.server_s, profile, servers)
-    step: float = site.compute_s[profile, kind] + comm + _at(site.rack_s, profile, racks)
+    comm = comm_of(site, profile, Spread(most, servers, racks, 1, 1))
+    step: float = site.compute_s[profile, kind] + (comm.local_s + comm.server_s) + comm.rack_s
     slow: float = step / site.reference_s[profile, gang]
     return slow
 

@@ -1,0 +1,67 @@
+"""The law of communication says the same to compiled code, to Python, and of many at once."""
+
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from sim.arrays import FloatArray
+from sim.jit import kernel
+from sim.physics.communication import Spread, busy_s, columns_s, comm_of, comm_told, quiet_s, told_s
+
+RNG = np.random.default_rng(3)
+BEYOND = 9  # any table's end
+
+
+class Tables(NamedTuple):
+    local_s: FloatArray
+    server_s: FloatArray
+    rack_s: FloatArray
+    nic_factor: FloatArray
+    uplink_factor: FloatArray
+
+
+TABLES = Tables(
+    RNG.random((4, 5)), RNG.random((4, 7)), RNG.random((4, 3)),
+    np.array([1.0, 1.0, 1.7]), np.array([1.0, 1.0, 2.3, 2.9]),
+)  # fmt: skip
+
+
+@kernel
+def compiled_s(tables, p, spread):
+    comm = comm_of(tables, p, spread)
+    return busy_s(comm), quiet_s(comm)
+
+
+def by_hand(p: int, spread: Spread) -> float:
+    most, servers, racks, nic, uplink = (
+        min(count, table.shape[-1] - 1) for count, table in zip(spread, TABLES, strict=True)
+    )
+    between_s = TABLES.server_s[p, servers] * TABLES.nic_factor[nic]
+    rack_s = TABLES.rack_s[p, racks] * TABLES.uplink_factor[uplink]
+    return float(TABLES.local_s[p, most] + between_s + rack_s)
+
+
+@pytest.mark.parametrize("counts", [*product((1, 4, BEYOND), (1, 6, BEYOND), (1, 2, BEYOND))])
+def test_one_law(counts):
+    for nic, uplink in product((1, 2, BEYOND), repeat=2):
+        spread = Spread(*counts, nic, uplink)
+        told = told_s(TABLES, 2, spread)
+        assert compiled_s(TABLES, 2, spread)[0] == told == by_hand(2, spread)
+    alone = Spread(*counts)
+    comm = comm_told(TABLES, 2, alone)
+    quiet = comm.local_s + comm.server_s + comm.rack_s
+    assert compiled_s(TABLES, 2, alone) == (quiet, quiet)
+
+
+def test_many_at_once():
+    most, servers, racks = np.array([1, 4, BEYOND]), np.array([1, 3, BEYOND]), np.array([1, 1, 2])
+    all_s = columns_s(TABLES, slice(None), most, servers, racks)
+    assert all_s.shape == (4, 3)
+    spreads = [Spread(*each) for each in zip(most, servers, racks, strict=True)]
+    assert all_s.tolist() == [[told_s(TABLES, p, each) for each in spreads] for p in range(4)]
+    own = np.array([3, 0, 2])
+    assert columns_s(TABLES, own, most, servers, racks).tolist() == [
+        all_s[p, k] for k, p in enumerate(own)
+    ]
