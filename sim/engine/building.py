@@ -9,6 +9,7 @@ from sim.engine import codes
 from sim.engine.acting import place, start
 from sim.engine.codes import NEVER, OWN_ONLY
 from sim.engine.filling import fill, fill_by_list, route_arrivals
+from sim.engine.heavy_edges import place_by_edges
 from sim.engine.layout import (
     FILL,
     GAME,
@@ -17,6 +18,7 @@ from sim.engine.layout import (
     KIND,
     LIMIT,
     NOBODY,
+    NOTE,
     PLACE,
     QUANTUM,
     QUEUE,
@@ -29,7 +31,9 @@ from sim.engine.layout import (
     WAITER,
     Belief,
     Memory,
+    Workload,
 )
+from sim.engine.least_workload import note_workload, place_by_workload
 from sim.engine.loop import EngineLoop, keys_of, order_is_idle
 from sim.engine.placing import RARE, place_rarely
 from sim.engine.preempting import serve
@@ -40,6 +44,7 @@ from sim.kernel.rooms import make_rooms
 from sim.partitioned import PartitionedScheduler
 from sim.physics.slowing_tables import empty_crowd, pairs_alone
 from sim.placers.skew import Skew
+from sim.placing.known_graphs import KnownGraphs, graphs_of, no_graphs
 from sim.preempting import PreemptiveScheduler
 from sim.protocols import Forwarding, Placer, Scheduler, Sharing
 from sim.queueing import QueueScheduler, own_code
@@ -51,6 +56,7 @@ from sim.view import ClusterView, ViewMaker
 PAIR = 2  # tenants
 MONOTONE = (*codes.NEVER_WAIT, codes.CONSOLIDATED)  # one GPU more never takes a place away
 JUDGES_PROFILE = (codes.COMPACT_WAIT, codes.SKEW)
+JUDGES = {codes.LWF: place_by_workload, codes.HEAVY_EDGE: place_by_edges}  # else `place_rarely`
 OWN_RULES = ("decide", "fill", "kind_of", "asked_again_s", "wake_s")
 
 
@@ -78,6 +84,7 @@ def rule_of(scheduler: Scheduler, state: State) -> RowArray | str:
         "rack_wait_s": getattr(child.placer, "rack_wait_s", 0.0),
         "anywhere_wait_s": getattr(child.placer, "anywhere_wait_s", 0.0),
         "quantum_gpu_s": getattr(child, "quantum_gpu_s", np.nan),
+        "kappa": getattr(child.placer, "kappa", 0),
     }.items():
         rule[key] = value
     return _completed(rule, child, state)
@@ -179,7 +186,10 @@ def _link(memory: Memory, state: State) -> None:
     if rule["forwarding"] in codes.ROUTES:
         to[ROUTE] = address_of(route_arrivals, tell, state, memory, numbers=0)
     if rule["placer"] in RARE:
-        to[JUDGE] = address_of(place_rarely, ask, state, memory, numbers=3)
+        judge = JUDGES.get(int(rule["placer"]), place_rarely)
+        to[JUDGE] = address_of(judge, ask, state, memory, numbers=3)
+    if rule["placer"] == codes.LWF:
+        to[NOTE] = address_of(note_workload, tell, state, memory, numbers=1)
     if rule["order"] == codes.ASKED:
         to[IDLE] = address_of(order_is_idle, ask, state, memory, numbers=0)
 
@@ -202,7 +212,7 @@ def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterVi
     game = np.zeros(1, dtype=GAME)
     game["room_of"] = NOBODY
     return Memory(
-        routine=np.zeros(8, dtype=np.int64),
+        routine=np.zeros(9, dtype=np.int64),
         rule=rule,
         game=game,
         kind=kind,
@@ -229,6 +239,8 @@ def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterVi
         server_rack=np.ascontiguousarray(state.server["rack"]),
         first_gpu=np.array(view.topology.server_first_gpu, dtype=np.int64),
         belief=_belief(view),
+        workload=_workload(rule, state),
+        graphs=_graphs(rule, view),
     )
 
 
@@ -261,7 +273,8 @@ def _kinds(
 def _waiters(rule: RowArray, kind_of: IntArray, view: ClusterView) -> RowArray:
     waiter = np.zeros(len(kind_of), dtype=WAITER)
     waiter["kind"] = kind_of
-    if rule["order"][0] in (codes.LEFT, codes.SERVICE, codes.TETRIS):
+    predicts = rule["order"][0] in (codes.LEFT, codes.SERVICE, codes.TETRIS)
+    if predicts or rule["placer"][0] == codes.LWF:
         waiter["estimate_s"] = view.jobs.estimate_s
     return waiter
 
@@ -299,3 +312,22 @@ def _belief(view: ClusterView) -> Belief:
         nic_factor=np.array(network.nic_factor, order="C"),
         uplink_factor=np.array(network.uplink_factor, order="C"),
     )
+
+
+def _workload(rule: RowArray, state: State) -> Workload:
+    looks = rule["placer"][0] == codes.LWF
+    gpus, servers = (len(state.gpu), len(state.server)) if looks else (1, 1)
+    return Workload(
+        noted_in=np.full(gpus, NOBODY, dtype=np.int64),
+        tenants=np.zeros(gpus, dtype=np.int64),
+        before_s=np.zeros(gpus),
+        load_s=np.zeros(gpus),
+        left_s=np.zeros(state.tenant.shape[1]),
+        server=np.zeros(servers, dtype=np.int64),
+    )
+
+
+def _graphs(rule: RowArray, view: ClusterView) -> KnownGraphs:
+    if rule["placer"][0] != codes.HEAVY_EDGE:
+        return no_graphs()
+    return graphs_of(view.belief, view.jobs.profile, view.jobs.num_gpus)

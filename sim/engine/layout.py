@@ -10,6 +10,7 @@ from sim.handle import Handle
 from sim.kernel.layout import RowArray
 from sim.kernel.rooms import Rooms
 from sim.physics.slowing_tables import Slowing
+from sim.placing.known_graphs import KnownGraphs
 
 INT, FLOAT = np.int64, np.float64
 NOBODY = -1
@@ -28,6 +29,7 @@ RULE = np.dtype(
         ("rack_wait_s", FLOAT),  # `delay`
         ("anywhere_wait_s", FLOAT),
         ("quantum_gpu_s", FLOAT),
+        ("kappa", INT),  # `lwf`
         # What follows from them.
         ("shrinks", INT),  # what is offered only shrinks between releases
         ("by_size", INT),  # who finds no place, of its like no larger gang finds one
@@ -57,6 +59,8 @@ GAME = np.dtype(
         ("num_victims", INT),  # in `victim`; NOBODY: not gathered yet
         ("ranked_in", INT),  # pass in which the ranks were made true
         ("wake_s", FLOAT),  # of the decision being made
+        ("waiting_in", INT),  # pass for which `waiting_s` is (`lwf`)
+        ("waiting_s", FLOAT),  # mean predicted work left of who waited as it began
         ("lost_wake_s", FLOAT),  # wait until one who was preempted would have crossed a quantum
         ("verdict", INT),  # of the last start that was checked
         ("job", INT),
@@ -137,15 +141,26 @@ class Belief(NamedTuple):
     uplink_factor: FloatArray
 
 
+class Workload(NamedTuple):
+    """What `lwf` knows of GPUs; arrays of one entry where nobody looks."""
+
+    noted_in: IntArray  # (G,) decision in which the GPU's tenants changed last
+    tenants: IntArray  # (G,) which it had as that one began
+    before_s: FloatArray  # (G,) and their predicted work left
+    load_s: FloatArray  # (G,) scratch
+    left_s: FloatArray  # (C,) scratch: of a GPU's tenants
+    server: IntArray  # (S,) scratch
+
+
 # Compiled functions called by address (`sim.routine`): their numbers in `Memory.routine`.
-PLACE, START, FILL, SERVE, QUANTUM, ROUTE, JUDGE, IDLE = range(8)
+PLACE, START, FILL, SERVE, QUANTUM, ROUTE, JUDGE, IDLE, NOTE = range(9)
 
 
 @dataclass(frozen=True, eq=False)
 class Memory(Handle):
     """J jobs of K kinds, G GPUs, S servers, M partitions, P profiles, B the largest gang."""
 
-    routine: IntArray  # (8,) addresses, 0 for what this rule never calls
+    routine: IntArray  # (9,) addresses, 0 for what this rule never calls
     rule: RowArray  # (1,) RULE
     game: RowArray  # (1,) GAME
     kind: RowArray  # (K,) KIND
@@ -172,3 +187,5 @@ class Memory(Handle):
     server_rack: IntArray  # (S,)
     first_gpu: IntArray  # (S + 1,)
     belief: Belief
+    workload: Workload
+    graphs: KnownGraphs

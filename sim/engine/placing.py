@@ -10,8 +10,10 @@ from sim.engine.codes import (
     CONSOLIDATED,
     DELAY,
     FIRST_FIT,
+    HEAVY_EDGE,
     LEAST_INTERFERENCE,
     LEAST_LOADED,
+    LWF,
     PACKED,
     SKEW,
 )
@@ -27,7 +29,7 @@ from sim.placing.spreading import spread_out
 from sim.placing.tiers import NETWORK, first_servers, narrowest
 from sim.routine import ask
 
-RARE = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, DELAY, CLOSEST, SKEW)
+RARE = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, DELAY, CLOSEST, SKEW, LWF, HEAVY_EDGE)
 
 
 @kernel
@@ -42,7 +44,7 @@ def _fill(state: State, memory: Memory, rooms: Rooms, server: int, wanted: int, 
 
 
 @kernel
-def _fill_by_id(
+def fill_by_id(
     state: State, memory: Memory, rooms: Rooms, server: int, wanted: int, at: int
 ) -> int:  # fmt: skip
     """Write up to `wanted` usable GPUs of a server, lowest ids first; where to write next."""
@@ -69,15 +71,17 @@ def _fill_in_order(
 
 
 @kernel
-def _lowest_ids(state: State, memory: Memory, rooms: Rooms, room: int, gang: int) -> None:
+def lowest_ids(state: State, memory: Memory, rooms: Rooms, room: int, gang: int) -> None:
+    """The usable GPUs with the lowest ids; there are enough."""
     at, server = 0, NONE
     while at < gang:
         server = next_server(rooms, room, 0, server + 1)
-        at = _fill_by_id(state, memory, rooms, server, gang - at, at)
+        at = fill_by_id(state, memory, rooms, server, gang - at, at)
 
 
 @kernel
-def _most_usable_first(state: State, memory: Memory, rooms: Rooms, room: int, gang: int) -> None:
+def most_usable_first(state: State, memory: Memory, rooms: Rooms, room: int, gang: int) -> None:
+    """On the servers with most usable GPUs, lowest index on ties; there are enough."""
     usable, server, at = rooms.tally.shape[1] - 2, NONE, 0
     while at < gang:
         server = next_server(rooms, room, usable, server + 1)
@@ -110,7 +114,7 @@ def _compact(state: State, memory: Memory, rooms: Rooms, room: int, gang: int) -
     tally, sizes, at, server = rooms.tally[room], rooms.sizes[room], 0, NONE
     largest = largest_of(sizes)
     if not fills_largest(sizes, largest, gang):
-        _most_usable_first(state, memory, rooms, room, gang)
+        most_usable_first(state, memory, rooms, room, gang)
         return
     level = last_level(tally, largest, gang)
     for _ in range(gang // largest if gang > largest else 0):
@@ -267,7 +271,7 @@ def _closest(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> N
             near = where.rack == state.server[seed].rack
             if distance != (0 if server == seed else (1 if near else 2)):
                 continue
-            at = _fill_by_id(state, memory, rooms, server, gang - at, at)
+            at = fill_by_id(state, memory, rooms, server, gang - at, at)
 
 
 @array_kernel
@@ -318,7 +322,7 @@ def choose(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
     if usable_in(rooms, room) < gang:
         return False
     if placer == FIRST_FIT or (placer == LEAST_INTERFERENCE and not priced):
-        _lowest_ids(state, memory, rooms, room, gang)
+        lowest_ids(state, memory, rooms, room, gang)
     elif placer in RARE:
         return bool(ask(memory.routine[JUDGE], state, memory, free, m, job))
     elif placer in (CONSOLIDATED, PACKED) and fits_compactly(
@@ -330,5 +334,5 @@ def choose(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
     elif placer == BEST_FIT:
         _best_fit(state, memory, rooms, room, gang)
     else:
-        _most_usable_first(state, memory, rooms, room, gang)
+        most_usable_first(state, memory, rooms, room, gang)
     return True

@@ -7,7 +7,7 @@ even so preempts nobody. One who is preempted waits at its priority in the same 
 
 import numpy as np
 
-from sim.engine.acting import stop
+from sim.engine.acting import note_leaving, stop
 from sim.engine.codes import QUANTA
 from sim.engine.filling import comes_before
 from sim.engine.layout import NOBODY, PLACE, START, Memory
@@ -108,6 +108,7 @@ def _lift(state: State, memory: Memory, job: int) -> None:
         while state.tenant[gpu, place_] != job:
             place_ += 1
         memory.lifted[at] = place_
+    note_leaving(state, memory, job)
     give_back(state, job)
 
 
