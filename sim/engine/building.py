@@ -35,6 +35,7 @@ from sim.engine.layout import (
 )
 from sim.engine.least_workload import note_workload, place_by_workload
 from sim.engine.loop import EngineLoop, keys_of, order_is_idle
+from sim.engine.offers import joins_unknown
 from sim.engine.placing import RARE, place_rarely
 from sim.engine.preempting import serve
 from sim.engine.quanta import note_quantum
@@ -230,6 +231,9 @@ def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterVi
         gpus=np.zeros(gpus, dtype=np.int64),
         joining=np.zeros(joining),
         joined_at=np.full(joining, NOBODY, dtype=np.int64),
+        joins=joins_unknown(int(view.server_type.max()) + 1, profiles),
+        who=np.zeros(gpus, dtype=np.int64),
+        seen_at=np.full(servers, NOBODY, dtype=np.int64),
         least_comm_s=np.full(compact, np.nan),
         nic_jobs=np.zeros(servers, dtype=np.int64),
         uplink_jobs=np.zeros(len(state.rack), dtype=np.int64),

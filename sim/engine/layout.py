@@ -52,6 +52,7 @@ GAME = np.dtype(
         ("mixed", INT),  # the decision's rows are not in the log's order
         ("whole", INT),  # `offer` has numbers alone: its GPUs are the first empty ones of a server
         ("priced", INT),  # what is offered differs in what it costs: GPUs to share
+        ("offered", INT),  # kind to which `offer` was made
         ("room_of", INT),  # partition whose servers stand in `offer`; NOBODY
         ("stopped", INT),  # jobs preempted in this decision that go on waiting, linked by `left`
         ("losers", INT),  # root of the heap of jobs preempted in this pass
@@ -178,6 +179,9 @@ class Memory(Handle):
     gpus: IntArray  # (G,) the placement at hand
     joining: FloatArray  # (P, G) cost of joining a GPU, as of version `joined_at` of its tenants
     joined_at: IntArray  # (P, G)
+    joins: IntArray  # (T, P, P + 3) 1 where the first profile may join the second, by code of `who`
+    who: IntArray  # (G,) profile of its one tenant or a code, as of the server's version `seen_at`
+    seen_at: IntArray  # (S,)
     least_comm_s: FloatArray  # (M, P, B + 1) of `compact_wait`; NaN: to be worked out
     nic_jobs: IntArray  # (S,) as the decision began
     uplink_jobs: IntArray  # (R,)

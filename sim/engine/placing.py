@@ -18,6 +18,7 @@ from sim.engine.codes import (
     SKEW,
 )
 from sim.engine.layout import JUDGE, Memory
+from sim.engine.offers import name_all_shared, name_shared
 from sim.jit import array_kernel, kernel
 from sim.kernel.layout import State
 from sim.kernel.rooms import NONE, Rooms, next_server, usable_in
@@ -30,11 +31,14 @@ from sim.placing.tiers import NETWORK, first_servers, narrowest
 from sim.routine import ask
 
 RARE = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, DELAY, CLOSEST, SKEW, LWF, HEAVY_EDGE)
+LOOK_AT_GPUS = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, LWF)  # of servers, at once
 
 
 @kernel
 def _fill(state: State, memory: Memory, rooms: Rooms, server: int, wanted: int, at: int) -> int:
     """Write `wanted` usable GPUs of a server; where to write next."""
+    if memory.game[0].priced != 0:
+        name_shared(state, memory, server)
     usable, where = (
         state.rooms.gpu if memory.game[0].whole != 0 else rooms.gpu,
         state.server[server],
@@ -48,6 +52,8 @@ def fill_by_id(
     state: State, memory: Memory, rooms: Rooms, server: int, wanted: int, at: int
 ) -> int:  # fmt: skip
     """Write up to `wanted` usable GPUs of a server, lowest ids first; where to write next."""
+    if memory.game[0].priced != 0:
+        name_shared(state, memory, server)
     usable, last = (
         state.rooms.gpu if memory.game[0].whole != 0 else rooms.gpu,
         at + min(wanted, rooms.usable[server]),
@@ -136,8 +142,9 @@ def _cheapest(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> 
     """The usable GPUs with least cost, lowest ids on ties; in order of ids."""
     usable = np.zeros(len(rooms.gpu), dtype=np.bool_)
     for server in _own(state, m):
-        for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
-            usable[gpu] = rooms.gpu[gpu]
+        if rooms.usable[server] > 0:
+            for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
+                usable[gpu] = rooms.gpu[gpu]
     gpus = np.flatnonzero(usable)
     memory.gpus[:gang] = np.sort(gpus[np.argsort(rooms.cost[gpus], kind="mergesort")[:gang]])
 
@@ -324,6 +331,8 @@ def choose(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
     if placer == FIRST_FIT or (placer == LEAST_INTERFERENCE and not priced):
         lowest_ids(state, memory, rooms, room, gang)
     elif placer in RARE:
+        if priced and placer in LOOK_AT_GPUS:
+            name_all_shared(state, memory, m)
         return bool(ask(memory.routine[JUDGE], state, memory, free, m, job))
     elif placer in (CONSOLIDATED, PACKED) and fits_compactly(
         rooms.tally[room], rooms.sizes[room], gang
