@@ -124,13 +124,23 @@ def open_decision(state: State, memory: Memory) -> None:
     game.decision_row, game.decision_gpu = world.num_logged, world.num_logged_gpus
     game.mixed, game.wake_s, game.stopped = 0, np.inf, NOBODY
     if rule.placer == COMPACT_WAIT:
-        for server in range(len(state.server)):
-            memory.nic_jobs[server] = state.server[server].nic_jobs
-        for rack in range(len(state.rack)):
-            memory.uplink_jobs[rack] = state.rack[rack].uplink_jobs
+        _look_at_links(state, memory)
     if rule.order == TETRIS:
         for m in range(len(state.partition)):
             memory.free_share[m] = _free_share(state, m)
+
+
+@kernel
+def _look_at_links(state: State, memory: Memory) -> None:
+    """Remember who is on links; where it is others, who was refused may have a place."""
+    changed = False
+    for server in range(len(state.server)):
+        changed |= memory.nic_jobs[server] != state.server[server].nic_jobs
+        memory.nic_jobs[server] = state.server[server].nic_jobs
+    for rack in range(len(state.rack)):
+        changed |= memory.uplink_jobs[rack] != state.rack[rack].uplink_jobs
+        memory.uplink_jobs[rack] = state.rack[rack].uplink_jobs
+    memory.game[0].link_changes += changed
 
 
 @kernel

@@ -8,6 +8,7 @@ from sim.arrays import IntArray
 from sim.engine import codes
 from sim.engine.acting import place, start
 from sim.engine.codes import NEVER, OWN_ONLY
+from sim.engine.compactly import place_compactly
 from sim.engine.filling import fill, fill_by_list, route_arrivals
 from sim.engine.heavy_edges import place_by_edges
 from sim.engine.layout import (
@@ -30,6 +31,7 @@ from sim.engine.layout import (
     TRIED,
     WAITER,
     Belief,
+    Compact,
     Memory,
     Workload,
 )
@@ -57,7 +59,11 @@ from sim.view import ClusterView, ViewMaker
 PAIR = 2  # tenants
 MONOTONE = (*codes.NEVER_WAIT, codes.CONSOLIDATED)  # one GPU more never takes a place away
 JUDGES_PROFILE = (codes.COMPACT_WAIT, codes.SKEW)
-JUDGES = {codes.LWF: place_by_workload, codes.HEAVY_EDGE: place_by_edges}  # else `place_rarely`
+JUDGES = {  # else `place_rarely`
+    codes.LWF: place_by_workload,
+    codes.HEAVY_EDGE: place_by_edges,
+    codes.COMPACT_WAIT: place_compactly,
+}
 OWN_RULES = ("decide", "fill", "kind_of", "asked_again_s", "wake_s")
 
 
@@ -207,9 +213,7 @@ def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterVi
     rank["job"] = NOBODY
     offer = make_rooms(1, servers, gpus, largest)
     offer.tally[0, 0] = offer.sizes[0, 0] = servers
-    shares, waits = rule["sharing"][0] != NEVER, rule["placer"][0] == codes.COMPACT_WAIT
-    joining = (profiles, gpus) if shares else (1, 1)
-    compact = (partitions, profiles, int(kind["gang"].max()) + 1) if waits else (1, 1, 1)
+    joining = (profiles, gpus) if rule["sharing"][0] != NEVER else (1, 1)
     game = np.zeros(1, dtype=GAME)
     game["room_of"] = NOBODY
     return Memory(
@@ -234,7 +238,7 @@ def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterVi
         joins=joins_unknown(int(view.server_type.max()) + 1, profiles),
         who=np.zeros(gpus, dtype=np.int64),
         seen_at=np.full(servers, NOBODY, dtype=np.int64),
-        least_comm_s=np.full(compact, np.nan),
+        compact=_compact(rule, kind, partitions),
         nic_jobs=np.zeros(servers, dtype=np.int64),
         uplink_jobs=np.zeros(len(state.rack), dtype=np.int64),
         free_share=np.zeros(partitions),
@@ -315,6 +319,17 @@ def _belief(view: ClusterView) -> Belief:
         rack_s=np.array(network.rack_s, order="C"),
         nic_factor=np.array(network.nic_factor, order="C"),
         uplink_factor=np.array(network.uplink_factor, order="C"),
+    )
+
+
+def _compact(rule: RowArray, kind: RowArray, partitions: int) -> Compact:
+    looks = rule["placer"][0] == codes.COMPACT_WAIT
+    profiles, gangs = int(kind["profile"].max()) + 1, int(kind["gang"].max()) + 1
+    m, p, b = (partitions, profiles, gangs) if looks else (1, 1, 1)
+    return Compact(
+        least_s=np.full((m, p, b), np.nan),
+        spread_s=np.full((p, b), np.nan),
+        fastest_s=np.full((m, p), np.nan),
     )
 
 

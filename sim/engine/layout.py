@@ -53,6 +53,7 @@ GAME = np.dtype(
         ("whole", INT),  # `offer` has numbers alone: its GPUs are the first empty ones of a server
         ("priced", INT),  # what is offered differs in what it costs: GPUs to share
         ("offered", INT),  # kind to which `offer` was made
+        ("link_changes", INT),  # decisions that began with others on links (`compact_wait`)
         ("room_of", INT),  # partition whose servers stand in `offer`; NOBODY
         ("stopped", INT),  # jobs preempted in this decision that go on waiting, linked by `left`
         ("losers", INT),  # root of the heap of jobs preempted in this pass
@@ -142,6 +143,14 @@ class Belief(NamedTuple):
     uplink_factor: FloatArray
 
 
+class Compact(NamedTuple):
+    """What `compact_wait` has worked out, NaN before; arrays of one entry where nobody looks."""
+
+    least_s: FloatArray  # (M, P, B + 1) communication of the most compact place
+    spread_s: FloatArray  # (P, B + 1) no placement over several servers communicates less
+    fastest_s: FloatArray  # (M, P) compute on the fastest server
+
+
 class Workload(NamedTuple):
     """What `lwf` knows of GPUs; arrays of one entry where nobody looks."""
 
@@ -182,7 +191,7 @@ class Memory(Handle):
     joins: IntArray  # (T, P, P + 3) 1 where the first profile may join the second, by code of `who`
     who: IntArray  # (G,) profile of its one tenant or a code, as of the server's version `seen_at`
     seen_at: IntArray  # (S,)
-    least_comm_s: FloatArray  # (M, P, B + 1) of `compact_wait`; NaN: to be worked out
+    compact: Compact
     nic_jobs: IntArray  # (S,) as the decision began
     uplink_jobs: IntArray  # (R,)
     free_share: FloatArray  # (M,) largest share of a server that is free, as the decision began
