@@ -122,12 +122,13 @@ class Occupancy:
         if self._room is None or ask_of(view.jobs.demands, job).gpu_milli >= WHOLE_GPU_MILLI:
             return None
         slots = self._parts(view, self._room, job, True)
+        alone = {**vars(slots), "cost": np.ones_like(slots.cost)}  # what is left over slows nobody
         if view.jobs.num_gpus[job] > 1 or not slots.usable.any():
-            return slots
+            return Slots(**alone)
         least: BoolArray = slots.usable & (slots.cost == slots.cost[slots.usable].min())
         servers = view.topology.gpu_server[least]
         count = np.bincount(servers, minlength=view.topology.num_servers)
-        return Slots(**{**vars(slots), "usable": least, "usable_per_server": count})
+        return Slots(**{**alone, "usable": least, "usable_per_server": count})
 
     def _parts(self, view: ClusterView, room: DemandsRoom, job: int, tight: bool) -> Slots:
         usable, per_server, cost = self._blank()

@@ -45,6 +45,7 @@ from sim.forwarding.random import RandomForwarding
 from sim.kernel.layout import UNBOUNDED, RowArray, State
 from sim.kernel.rooms import make_rooms
 from sim.partitioned import PartitionedScheduler
+from sim.physics.physics import Physics
 from sim.physics.slowing_tables import empty_crowd, pairs_alone
 from sim.placers.skew import Skew
 from sim.placing.known_graphs import KnownGraphs, graphs_of, no_graphs
@@ -238,6 +239,8 @@ def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterVi
         joins=joins_unknown(int(view.server_type.max()) + 1, profiles),
         who=np.zeros(gpus, dtype=np.int64),
         seen_at=np.full(servers, NOBODY, dtype=np.int64),
+        joinable=np.zeros((int(kind["like"].max()) + 1, servers), dtype=np.int64),
+        counted_at=np.full((int(kind["like"].max()) + 1, servers), NOBODY, dtype=np.int64),
         compact=_compact(rule, kind, partitions),
         nic_jobs=np.zeros(servers, dtype=np.int64),
         uplink_jobs=np.zeros(len(state.rack), dtype=np.int64),
@@ -273,9 +276,22 @@ def _kinds(
         | ((kind["cpu_milli"] > 0) & (state.server["cpu_milli"].min() < UNBOUNDED))
         | ((kind["memory_mib"] > 0) & (state.server["memory_mib"].min() < UNBOUNDED))
     )
+    if rule["sharing"][0] != NEVER:
+        kind["like"] = _likes(rule, view.belief)[kind["profile"]]
     if isinstance(child.placer, Skew):
         kind["skewed"] = child.placer.skewed(view.belief.catalogue)[kind["profile"]]
     return kind, kind_of.reshape(-1).astype(np.int64)
+
+
+def _likes(rule: RowArray, belief: Physics) -> IntArray:
+    """(P,) the same number for profiles that may share with the same ones."""
+    feasible, slowdown = belief.pairs.feasible, belief.slowing.slowdown
+    profiles = feasible.shape[1]
+    if rule["least_speed"][0] > 0 or not np.isfinite(slowdown).all():
+        return np.arange(profiles)
+    beside = np.array(feasible).transpose(1, 0, 2).reshape(profiles, -1)
+    like: IntArray = np.unique(beside, axis=0, return_inverse=True)[1].reshape(-1)
+    return like
 
 
 def _waiters(rule: RowArray, kind_of: IntArray, view: ClusterView) -> RowArray:

@@ -138,7 +138,7 @@ def place_compactly(state: State, memory: Memory, free: int, m: int, job: int) -
             own_s, comm_s = site.compute_s[server], comm_on_one_s(gang, law)
             within = own_s + comm_s <= limit * (own_s + least_s)
             if within and own_s + comm_s <= floor_s:
-                return fill_by_id(state, memory, rooms, server, gang, 0) == gang
+                return bool(fill_by_id(state, memory, rooms, server, gang, 0) == gang)
     offer = _usable_by_cost(state, memory, rooms, own_servers(state, m).copy())
     gpus = np.sort(cheapest_placement(gang, offer, rooms.most, site, law, least_s, limit, floor_s))
     memory.gpus[: len(gpus)] = gpus

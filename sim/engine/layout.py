@@ -77,6 +77,7 @@ KIND = np.dtype(
         ("gang", INT),
         ("profile", INT),  # 0 where nobody looks at it
         ("group", INT),  # kinds that differ in their gang alone
+        ("like", INT),  # kinds of whole GPUs that may share with the same jobs
         ("gpu_milli", INT),
         ("cpu_milli", INT),
         ("memory_mib", INT),
@@ -191,6 +192,8 @@ class Memory(Handle):
     joins: IntArray  # (T, P, P + 3) 1 where the first profile may join the second, by code of `who`
     who: IntArray  # (G,) profile of its one tenant or a code, as of the server's version `seen_at`
     seen_at: IntArray  # (S,)
+    joinable: IntArray  # (likes, S) GPUs to take or join, as of the server's version `counted_at`
+    counted_at: IntArray  # (likes, S)
     compact: Compact
     nic_jobs: IntArray  # (S,) as the decision began
     uplink_jobs: IntArray  # (R,)

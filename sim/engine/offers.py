@@ -127,7 +127,7 @@ def _ask_joining(state: State, memory: Memory, number: int, gpu: int) -> int:
 
 
 @kernel
-def _count_sharing(state: State, memory: Memory, number: int, server: int) -> int:
+def _count_anew(state: State, memory: Memory, number: int, server: int) -> int:
     """GPUs of a server that one of a kind may take or join."""
     kind, where, count = memory.kind[number], state.server[server], 0
     if kind.gpu_milli != WHOLE_GPU_MILLI:
@@ -142,7 +142,29 @@ def _count_sharing(state: State, memory: Memory, number: int, server: int) -> in
         if may == UNKNOWN:
             may = _ask_joining(state, memory, number, gpu)
         count += may
+    memory.counted_at[kind.like, server] = where.version
+    memory.joinable[kind.like, server] = count
     return count
+
+
+@kernel
+def _offer_sharing(state: State, memory: Memory, m: int, number: int) -> None:
+    """How many GPUs each server has to share, for a kind that needs nothing but whole GPUs."""
+    part, offer, like = state.partition[m], memory.offer, memory.kind[number].like
+    counted_at, joinable = memory.counted_at[like], memory.joinable[like]
+    for i in range(part.first_own, part.last_own):
+        server = state.own[i]
+        where = state.server[server]
+        most = where.last_gpu - where.first_gpu if where.closed == 0 else 0
+        count = joinable[server]
+        if counted_at[server] != where.version:
+            count = _count_anew(state, memory, number, server)
+        if most == 0:
+            count = 0
+        if offer.usable[server] != count:
+            set_usable(offer, 0, server, count)
+        if offer.most[server] != most:
+            set_most(offer, 0, server, most)
 
 
 @kernel
@@ -210,13 +232,16 @@ def make_offer(state: State, memory: Memory, m: int, number: int, mode: int) -> 
     offer, part, game = memory.offer, state.partition[m], memory.game[0]
     whole = mode == ALONE and memory.kind[number].gpu_milli == WHOLE_GPU_MILLI
     game.priced, game.whole, game.offered = int(mode == SHARED), int(whole), number
+    if mode == SHARED and memory.kind[number].picky == 0:
+        _offer_sharing(state, memory, m, number)
+        return
     for i in range(part.first_own, part.last_own):
         server = state.own[i]
         most = workers_now(state, memory, number, server)
         if whole:
             count = min(state.rooms.usable[server], most)
         elif mode == SHARED:
-            count = min(_count_sharing(state, memory, number, server), most) if most > 0 else 0
+            count = min(_count_anew(state, memory, number, server), most) if most > 0 else 0
         else:
             count = _offer_any(state, memory, server, most, number, mode)
         set_usable(offer, 0, server, count)
