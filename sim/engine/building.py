@@ -209,13 +209,12 @@ def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterVi
     largest = state.rooms.tally.shape[1] - 2
     queue = np.zeros((partitions, 2 * len(kind)), dtype=QUEUE)
     tried = np.zeros((partitions, len(kind)), dtype=TRIED)
-    tried["refused"] = NOBODY
     rank = np.zeros(len(state.running), dtype=RANK)
-    rank["job"] = NOBODY
+    tried["refused"] = rank["job"] = NOBODY
     offer = make_rooms(1, servers, gpus, largest)
     offer.tally[0, 0] = offer.sizes[0, 0] = servers
     joining = (profiles, gpus) if rule["sharing"][0] != NEVER else (1, 1)
-    game = np.zeros(1, dtype=GAME)
+    game, likes = np.zeros(1, dtype=GAME), int(kind["like"].max()) + 1
     game["room_of"] = NOBODY
     return Memory(
         routine=np.zeros(9, dtype=np.int64),
@@ -239,8 +238,8 @@ def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterVi
         joins=joins_unknown(int(view.server_type.max()) + 1, profiles),
         who=np.zeros(gpus, dtype=np.int64),
         seen_at=np.full(servers, NOBODY, dtype=np.int64),
-        joinable=np.zeros((int(kind["like"].max()) + 1, servers), dtype=np.int64),
-        counted_at=np.full((int(kind["like"].max()) + 1, servers), NOBODY, dtype=np.int64),
+        joinable=np.zeros((likes, servers), dtype=np.int64),
+        counted_at=np.full((likes, servers), NOBODY, dtype=np.int64),
         compact=_compact(rule, kind, partitions),
         nic_jobs=np.zeros(servers, dtype=np.int64),
         uplink_jobs=np.zeros(len(state.rack), dtype=np.int64),
