@@ -151,7 +151,8 @@ class Occupancy:
         if view.jobs.num_gpus[job] == 1:
             first, count = view.topology.server_first_gpu, slots.usable_per_server
             offer_tightest(first, view.servers, slots.usable, count, slots.cost)
-        return slots
+        # What is left over slows nobody.
+        return Slots(**{**vars(slots), "cost": np.ones_like(slots.cost)})
 
     def _parts(self, view: ClusterView, room: DemandsRoom, job: int, tight: bool) -> Slots:
         usable, per_server, cost = self._blank()

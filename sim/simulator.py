@@ -9,8 +9,9 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision, Start
-from sim.engine.building import engine_loop, rule_of
+from sim.engine.building import engine_loop
 from sim.engine.composed import Composed
+from sim.engine.rule import rule_of
 from sim.errors import SimulationError
 from sim.jobs import JobTable
 from sim.kernel.advance import FULL, ILLEGAL, OVER, STUCK, advance_until_decision

@@ -38,6 +38,7 @@ class JobColumns:
         """Windows on `state`; `granted` is what the scheduler's `needs` name."""
         self._state = state
         self._estimate_s = read_only(jobs.estimate_s)
+        self._is_predicted = False  # as far as anybody has looked
         self._granted = granted
         row = state.job
         self.submit_s = _fixed(row["submit_s"])
@@ -52,6 +53,8 @@ class JobColumns:
         self.resume_s = read_only(row["resume_s"])
         self.lease_end_s = read_only(row["lease_end_s"])  # of a running job
         self.held = read_only(row["held"])  # GPUs of a running job
+        # Rows are far apart: what is read whole at each decision is kept as columns.
+        self._work_s, self._done_s = _fixed(row["work_s"]), row["seen_progress_s"].copy()
         self.demands = jobs.demands
         self.elastic = jobs.elastic
         self.identity = jobs.identity
@@ -65,6 +68,15 @@ class JobColumns:
                 f"add Signal.{signal.name} to its `needs`"
             )
 
+    def _progress_s(self) -> FloatArray:
+        """Progress as a column, current for those who wait or run."""
+        world, state = self._state.world, self._state
+        first, seen_s = int(world["queue_first"][0]), state.job["seen_progress_s"]
+        queued = state.queue[first : first + int(world["num_queued"][0])]
+        for jobs in (queued, state.running[: int(world["num_running"][0])]):
+            self._done_s[jobs] = seen_s[jobs]
+        return self._done_s
+
     @property
     def duration_s(self) -> FloatArray:
         """True work (DURATION)."""
@@ -75,25 +87,26 @@ class JobColumns:
     def remaining_s(self) -> FloatArray:
         """True work left, at speed 1 (DURATION)."""
         self._require(Signal.DURATION, "remaining_s")
-        left_s: FloatArray = self._state.job["work_s"] - self._state.job["seen_progress_s"]
+        left_s: FloatArray = self._work_s - self._progress_s()
         return left_s
 
     @property
     def estimate_s(self) -> FloatArray:
         """Predicted work (PREDICTION)."""
         self._require(Signal.PREDICTION, "estimate_s")
-        if np.isnan(self._estimate_s).any():
+        if not self._is_predicted and np.isnan(self._estimate_s).any():
             raise SignalError(
                 "this run has no duration predictions; choose estimator=noisy or estimator=oracle, "
                 "or a scheduler that needs none"
             )
+        self._is_predicted = True
         return self._estimate_s
 
     @property
     def predicted_remaining_s(self) -> FloatArray:
         """Predicted work left, 0 once the prediction is exceeded (PREDICTION)."""
         self._require(Signal.PREDICTION, "predicted_remaining_s")
-        left_s: FloatArray = np.maximum(self.estimate_s - self._state.job["seen_progress_s"], 0.0)
+        left_s: FloatArray = np.maximum(self.estimate_s - self._progress_s(), 0.0)
         return left_s
 
     @property
@@ -214,9 +227,12 @@ class ViewMaker:
         """The view of this instant."""
         state, world = self._state, self._state.world
         first, queued = int(world["queue_first"][0]), int(world["num_queued"][0])
-        return ClusterView(
+        # A frozen class sets field by field, which takes longer than all else here.
+        view = object.__new__(ClusterView)
+        view.__dict__.update(
+            self._fixed,
             now_s=float(world["now_s"][0]),
             queued=state.queue[first : first + queued].copy(),
             running=np.sort(state.running[: int(world["num_running"][0])]),
-            **self._fixed,  # type: ignore[arg-type]
         )
+        return view

@@ -7,7 +7,7 @@ when the decision is made (`close_decision`).
 import numpy as np
 
 from sim.engine.codes import ALIKE, COMPACT_WAIT, NEVER, TETRIS
-from sim.engine.layout import NOBODY, PYTHON_PLACE, RAISED, Memory
+from sim.engine.layout import NOBODY, NOTE, PYTHON_PLACE, RAISED, Memory
 from sim.engine.offers import ALONE, SHARED, TIGHT, make_offer
 from sim.engine.placing import choose
 from sim.engine.quanta import forget_rank
@@ -18,7 +18,7 @@ from sim.kernel.log import FORWARD, PREEMPT, START, log_event
 from sim.kernel.placing import occupy
 from sim.kernel.queue import queue_remove
 from sim.kernel.rates import rerate
-from sim.routine import call_python
+from sim.routine import call_python, tell
 from sim.traits import WHOLE_GPU_MILLI
 
 
@@ -88,6 +88,9 @@ def start(state: State, memory: Memory, job: int) -> None:
     row, gpus = state.job[job], memory.gpus
     gang, first = row.num_gpus, row.first
     renewal = row.left_s == state.world[0].now_s and row.held == gang
+    if memory.routine[NOTE] != 0:
+        for i in range(gang):
+            tell(memory.routine[NOTE], state, memory, gpus[i])
     for i in range(gang):
         renewal = renewal and state.placed[first + i] == gpus[i]
         state.placed[first + i] = gpus[i]
@@ -109,8 +112,18 @@ def forward(state: State, memory: Memory, job: int, partition: int) -> None:
 
 
 @kernel
+def note_leaving(state: State, memory: Memory, job: int) -> None:
+    """Tell who wants to know that a running job is about to leave its GPUs."""
+    if memory.routine[NOTE] != 0:
+        row = state.job[job]
+        for at in range(row.first, row.first + row.held):
+            tell(memory.routine[NOTE], state, memory, state.placed[at])
+
+
+@kernel
 def stop(state: State, memory: Memory, job: int) -> None:
     """Push a running job off its GPUs; it is left to the caller where it waits."""
+    note_leaving(state, memory, job)
     preempt(state, job)
     memory.waiter[job].stopped_in = memory.game[0].decisions
     state.world[0].num_joined -= 1
@@ -125,13 +138,23 @@ def open_decision(state: State, memory: Memory) -> None:
     game.decision_row, game.decision_gpu = world.num_logged, world.num_logged_gpus
     game.mixed, game.wake_s, game.stopped = 0, np.inf, NOBODY
     if rule.placer == COMPACT_WAIT:
-        for server in range(len(state.server)):
-            memory.nic_jobs[server] = state.server[server].nic_jobs
-        for rack in range(len(state.rack)):
-            memory.uplink_jobs[rack] = state.rack[rack].uplink_jobs
+        _look_at_links(state, memory)
     if rule.order == TETRIS:
         for m in range(len(state.partition)):
             memory.free_share[m] = _free_share(state, m)
+
+
+@kernel
+def _look_at_links(state: State, memory: Memory) -> None:
+    """Remember who is on links; where it is others, who was refused may have a place."""
+    changed = False
+    for server in range(len(state.server)):
+        changed |= memory.nic_jobs[server] != state.server[server].nic_jobs
+        memory.nic_jobs[server] = state.server[server].nic_jobs
+    for rack in range(len(state.rack)):
+        changed |= memory.uplink_jobs[rack] != state.rack[rack].uplink_jobs
+        memory.uplink_jobs[rack] = state.rack[rack].uplink_jobs
+    memory.game[0].link_changes += changed
 
 
 @kernel

@@ -8,17 +8,15 @@ from sim.arrays import IntArray
 from sim.engine import codes
 from sim.engine.acting import place, place_by_python, start
 from sim.engine.asking import child_of
-from sim.engine.codes import NEVER, OWN_ONLY
+from sim.engine.codes import NEVER
+from sim.engine.compactly import place_compactly
 from sim.engine.composed import (
-    PAIR,
     Composed,
-    Filling,
     PartitionedScheduler,
-    PreemptiveScheduler,
     QueueScheduler,
-    own_code,
 )
 from sim.engine.filling import fill, fill_by_list, route_arrivals
+from sim.engine.heavy_edges import place_by_edges
 from sim.engine.layout import (
     FILL,
     GAME,
@@ -27,125 +25,48 @@ from sim.engine.layout import (
     KIND,
     LIMIT,
     NOBODY,
+    NOTE,
     PLACE,
     QUANTUM,
     QUEUE,
     RANK,
     ROUTE,
     ROUTINES,
-    RULE,
     SEARCH,
     SERVE,
     START,
     TRIED,
     WAITER,
     Belief,
+    Compact,
     Memory,
+    Workload,
 )
+from sim.engine.least_workload import note_workload, place_by_workload
 from sim.engine.loop import EngineLoop, keys_of, order_is_idle
+from sim.engine.offers import joins_unknown
 from sim.engine.placing import RARE, place_rarely
 from sim.engine.preempting import search_aside, serve
 from sim.engine.quanta import note_quantum
+from sim.engine.rule import make_rule
 from sim.forwarding.random import RandomForwarding
 from sim.kernel.layout import UNBOUNDED, RowArray, State
 from sim.kernel.rooms import make_rooms
+from sim.physics.physics import Physics
 from sim.physics.slowing_tables import empty_crowd, pairs_alone
 from sim.placers.skew import Skew
-from sim.protocols import Forwarding, Placer, Scheduler, Sharing
+from sim.placing.known_graphs import KnownGraphs, graphs_of, no_graphs
 from sim.routine import address_of, ask, count, tell
 from sim.signals import Signal
 from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView, ViewMaker
 
-MONOTONE = (*codes.NEVER_WAIT, codes.CONSOLIDATED)  # one GPU more never takes a place away
 JUDGES_PROFILE = (codes.COMPACT_WAIT, codes.SKEW)
-JUDGES_JOB = (codes.DELAY,)
-OWN_RULES = ("decide", "orders", "kind_of", "asked_again_s", "wake_s")
-
-
-def rule_of(scheduler: Scheduler, state: State) -> RowArray | str:
-    """RULE of a scheduler whose whole run the engine can play, else why Python has to be asked."""
-    if not isinstance(scheduler, QueueScheduler | PartitionedScheduler):
-        return f"{scheduler.name} has rounds or placements of its own"
-    child = child_of(scheduler)
-    forwarding = scheduler.forwarding if isinstance(scheduler, PartitionedScheduler) else None
-    for part in (forwarding, child.placer, child.sharing):
-        if part is not None and not getattr(part, "steals", False) and own_code(part) is None:
-            return f"{type(part).__name__} is Python"
-    order = _order_of(child)
-    if isinstance(order, str):
-        return order
-    return _rule(scheduler, order, state)
-
-
-def _order_of(child: QueueScheduler) -> int | str:
-    """Its code; for an own order FIXED or ASKED, and for one that decides otherwise why not."""
-    code = own_code(child)
-    if code is not None:
-        return code
-    if isinstance(child, Filling):
-        return f"{type(child).__name__} has a `fill` of its own"
-    base = PreemptiveScheduler if isinstance(child, PreemptiveScheduler) else QueueScheduler
-    for name in OWN_RULES:
-        if getattr(type(child), name) is not getattr(base, name):
-            return f"{type(child).__name__} has a `{name}` of its own"
-    if getattr(type(child), "keys") is not QueueScheduler.keys:  # noqa: B009 - the function itself
-        return codes.FIXED
-    return codes.ASKED
-
-
-def _rule(scheduler: Composed, order: int, state: State) -> RowArray:
-    """RULE of a scheduler, parts in Python included."""
-    child, forwarding = child_of(scheduler), OWN_ONLY
-    if isinstance(scheduler, PartitionedScheduler):
-        steals = scheduler.forwarding.steals
-        forwarding = codes.STEAL if steals else _code_of(scheduler.forwarding)
-    rule = np.zeros(1, dtype=RULE)
-    for key, value in {
-        "order": order,
-        "placer": _code_of(child.placer),
-        "sharing": _code_of(child.sharing),
-        "forwarding": forwarding,
-        "preempts": child.preempts,
-        "skip_blocked": child.skip_blocked,
-        "least_speed": getattr(child.sharing, "least_speed", 0.0),
-        "most_slowdown": getattr(child.placer, "most_slowdown", 1.0),
-        "rack_wait_s": getattr(child.placer, "rack_wait_s", 0.0),
-        "anywhere_wait_s": getattr(child.placer, "anywhere_wait_s", 0.0),
-        "quantum_gpu_s": getattr(child, "quantum_gpu_s", np.nan),
-    }.items():
-        rule[key] = value
-    _complete(rule, child, state)
-    return rule
-
-
-def _code_of(part: Placer | Sharing | Forwarding) -> int:
-    code = own_code(part)
-    return codes.IN_PYTHON if code is None else code
-
-
-def _complete(rule: RowArray, child: QueueScheduler, state: State) -> None:
-    """Write what follows from the rule."""
-    placer, sharing = rule["placer"][0], rule["sharing"][0]
-    pairwise = sharing == NEVER or rule["least_speed"][0] <= 0 or state.tenant.shape[1] <= PAIR
-    if codes.IN_PYTHON in (placer, sharing):  # nobody knows what a shared GPU is worth to it
-        pairwise = child.sharing.name == "off" or state.tenant.shape[1] <= PAIR
-    patient = placer == codes.IN_PYTHON and child.patient is not None
-    looks_around = patient or placer in (codes.COMPACT_WAIT, codes.DELAY)
-    rule["shrinks"] = pairwise and not looks_around
-    rule["monotone"] = rule["shrinks"][0] and placer in MONOTONE and sharing != codes.IN_PYTHON
-    size = state.server["last_gpu"] - state.server["first_gpu"]
-    even = placer == codes.CONSOLIDATED and size.min() == size.max() and _all_whole(state)
-    rule["by_size"] = rule["shrinks"][0] and (placer in codes.NEVER_WAIT or even)
-    rule["judges_job"] = patient or placer in JUDGES_JOB
-    # A start may make room for who was passed, who is not looked at again: so lists, not heaps.
-    waits_by_list = rule["order"][0] in (codes.TETRIS, codes.ASKED)
-    rule["listed"] = waits_by_list or not (rule["shrinks"][0] or rule["preempts"][0])
-
-
-def _all_whole(state: State) -> bool:
-    """Whether no job asks for more or less than empty GPUs."""
-    return not state.world[0]["demands_matter"]
+JUDGES = {  # else `place_rarely`
+    codes.LWF: place_by_workload,
+    codes.HEAVY_EDGE: place_by_edges,
+    codes.COMPACT_WAIT: place_compactly,
+}
 
 
 def engine_loop(
@@ -174,7 +95,7 @@ def engine_loop(
 
 def asked_memory(scheduler: Composed, state: State, view: ClusterView) -> Memory:
     """Memory for decisions one by one, whose orders Python gives (`sim.engine.asking`)."""
-    rule = _rule(scheduler, codes.ASKED, state)
+    rule = make_rule(scheduler, codes.ASKED, state)
     rule["checks"] = 1
     return _linked_memory(scheduler, rule, state, view, plays=False)
 
@@ -207,7 +128,10 @@ def _link(memory: Memory, state: State, *, plays: bool) -> None:
     if rule["forwarding"] in codes.ROUTES:
         to[ROUTE] = address_of(route_arrivals, tell, state, memory, numbers=0)
     if rule["placer"] in RARE:
-        to[JUDGE] = address_of(place_rarely, ask, state, memory, numbers=3)
+        judge = JUDGES.get(int(rule["placer"]), place_rarely)
+        to[JUDGE] = address_of(judge, ask, state, memory, numbers=3)
+    if rule["placer"] == codes.LWF:
+        to[NOTE] = address_of(note_workload, tell, state, memory, numbers=1)
     if plays and rule["order"] == codes.ASKED:
         to[IDLE] = address_of(order_is_idle, ask, state, memory, numbers=0)
 
@@ -219,15 +143,12 @@ def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterVi
     largest = state.rooms.tally.shape[1] - 2
     queue = np.zeros((partitions, 2 * len(kind)), dtype=QUEUE)
     tried = np.zeros((partitions, len(kind)), dtype=TRIED)
-    tried["refused"] = NOBODY
     rank = np.zeros(len(state.running), dtype=RANK)
-    rank["job"] = NOBODY
+    tried["refused"] = rank["job"] = NOBODY
     offer = make_rooms(1, servers, gpus, largest)
     offer.tally[0, 0] = offer.sizes[0, 0] = servers
-    shares, waits = rule["sharing"][0] != NEVER, rule["placer"][0] == codes.COMPACT_WAIT
-    joining = (profiles, gpus) if shares else (1, 1)
-    compact = (partitions, profiles, int(kind["gang"].max()) + 1) if waits else (1, 1, 1)
-    game = np.zeros(1, dtype=GAME)
+    joining = (profiles, gpus) if rule["sharing"][0] != NEVER else (1, 1)
+    game, likes = np.zeros(1, dtype=GAME), int(kind["like"].max()) + 1
     game["room_of"] = NOBODY
     return Memory(
         routine=np.zeros(ROUTINES, dtype=np.int64),
@@ -248,7 +169,12 @@ def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterVi
         gpus=np.zeros(gpus, dtype=np.int64),
         joining=np.zeros(joining),
         joined_at=np.full(joining, NOBODY, dtype=np.int64),
-        least_comm_s=np.full(compact, np.nan),
+        joins=joins_unknown(int(view.server_type.max()) + 1, profiles),
+        who=np.zeros(gpus, dtype=np.int64),
+        seen_at=np.full(servers, NOBODY, dtype=np.int64),
+        joinable=np.zeros((likes, servers), dtype=np.int64),
+        counted_at=np.full((likes, servers), NOBODY, dtype=np.int64),
+        compact=_compact(rule, kind, partitions),
         nic_jobs=np.zeros(servers, dtype=np.int64),
         uplink_jobs=np.zeros(len(state.rack), dtype=np.int64),
         free_share=np.zeros(partitions),
@@ -257,6 +183,8 @@ def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterVi
         server_rack=np.ascontiguousarray(state.server["rack"]),
         first_gpu=np.array(view.topology.server_first_gpu, dtype=np.int64),
         belief=belief_of(view, child.needs),
+        workload=_workload(rule, state),
+        graphs=_graphs(rule, view),
     )
 
 
@@ -281,16 +209,30 @@ def _kinds(
         | ((kind["cpu_milli"] > 0) & (state.server["cpu_milli"].min() < UNBOUNDED))
         | ((kind["memory_mib"] > 0) & (state.server["memory_mib"].min() < UNBOUNDED))
     )
+    if rule["sharing"][0] != NEVER:
+        kind["like"] = _likes(rule, view.belief)[kind["profile"]]
     if isinstance(child.placer, Skew):
         kind["skewed"] = child.placer.skewed(view.belief.catalogue)[kind["profile"]]
     return kind, kind_of.reshape(-1).astype(np.int64)
+
+
+def _likes(rule: RowArray, belief: Physics) -> IntArray:
+    """(P,) the same number for profiles that may share with the same ones."""
+    feasible, slowdown = belief.pairs.feasible, belief.slowing.slowdown
+    profiles = feasible.shape[1]
+    if rule["least_speed"][0] > 0 or not np.isfinite(slowdown).all():
+        return np.arange(profiles)
+    beside = np.array(feasible).transpose(1, 0, 2).reshape(profiles, -1)
+    like: IntArray = np.unique(beside, axis=0, return_inverse=True)[1].reshape(-1)
+    return like
 
 
 def _waiters(rule: RowArray, kind_of: IntArray, view: ClusterView) -> RowArray:
     waiter = np.zeros(len(kind_of), dtype=WAITER)
     waiter["kind"] = kind_of
     waiter["stopped_in"] = NOBODY
-    if rule["order"][0] in (codes.LEFT, codes.SERVICE, codes.TETRIS):
+    predicts = rule["order"][0] in (codes.LEFT, codes.SERVICE, codes.TETRIS)
+    if predicts or rule["placer"][0] == codes.LWF:
         waiter["estimate_s"] = view.jobs.estimate_s
     return waiter
 
@@ -327,3 +269,33 @@ def belief_of(view: ClusterView, needs: Signal) -> Belief:
         nic_factor=np.array(network.nic_factor, order="C"),
         uplink_factor=np.array(network.uplink_factor, order="C"),
     )
+
+
+def _compact(rule: RowArray, kind: RowArray, partitions: int) -> Compact:
+    looks = rule["placer"][0] == codes.COMPACT_WAIT
+    profiles, gangs = int(kind["profile"].max()) + 1, int(kind["gang"].max()) + 1
+    m, p, b = (partitions, profiles, gangs) if looks else (1, 1, 1)
+    return Compact(
+        least_s=np.full((m, p, b), np.nan),
+        spread_s=np.full((p, b), np.nan),
+        fastest_s=np.full((m, p), np.nan),
+    )
+
+
+def _workload(rule: RowArray, state: State) -> Workload:
+    looks = rule["placer"][0] == codes.LWF
+    gpus, servers = (len(state.gpu), len(state.server)) if looks else (1, 1)
+    return Workload(
+        noted_in=np.full(gpus, NOBODY, dtype=np.int64),
+        tenants=np.zeros(gpus, dtype=np.int64),
+        before_s=np.zeros(gpus),
+        load_s=np.zeros(gpus),
+        left_s=np.zeros(state.tenant.shape[1]),
+        server=np.zeros(servers, dtype=np.int64),
+    )
+
+
+def _graphs(rule: RowArray, view: ClusterView) -> KnownGraphs:
+    if rule["placer"][0] != codes.HEAVY_EDGE:
+        return no_graphs()
+    return graphs_of(view.belief, view.jobs.profile, view.jobs.num_gpus)

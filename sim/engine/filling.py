@@ -26,7 +26,7 @@ def stamp_of(state: State, memory: Memory, m: int) -> int:
     part = state.partition[m]
     if memory.rule[0].shrinks != 0:
         return int(part.releases)
-    return int(part.version + state.world[0].uplink_changes)
+    return int(part.version + state.world[0].uplink_changes + memory.game[0].link_changes)
 
 
 @kernel

@@ -10,6 +10,7 @@ from sim.handle import Handle
 from sim.kernel.layout import RowArray
 from sim.kernel.rooms import Rooms
 from sim.physics.slowing_tables import Slowing
+from sim.placing.known_graphs import KnownGraphs
 
 INT, FLOAT = np.int64, np.float64
 NOBODY = -1
@@ -28,6 +29,7 @@ RULE = np.dtype(
         ("rack_wait_s", FLOAT),  # `delay`
         ("anywhere_wait_s", FLOAT),
         ("quantum_gpu_s", FLOAT),
+        ("kappa", INT),  # `lwf`
         # What follows from them.
         ("shrinks", INT),  # what is offered only shrinks between releases
         ("monotone", INT),  # one victim more never takes room away
@@ -51,6 +53,8 @@ GAME = np.dtype(
         ("mixed", INT),  # the decision's rows are not in the log's order
         ("whole", INT),  # `offer` has numbers alone: its GPUs are the first empty ones of a server
         ("priced", INT),  # what is offered differs in what it costs: GPUs to share
+        ("offered", INT),  # kind to which `offer` was made
+        ("link_changes", INT),  # decisions that began with others on links (`compact_wait`)
         ("room_of", INT),  # partition whose servers stand in `offer`; NOBODY
         ("aside", INT),  # jobs passed over in this pass that go on waiting, linked by `left`
         ("stopped", INT),  # jobs preempted in this decision that go on waiting, linked by `left`
@@ -59,6 +63,8 @@ GAME = np.dtype(
         ("num_victims", INT),  # in `victim`; NOBODY: not gathered yet
         ("ranked_in", INT),  # pass in which the ranks were made true
         ("wake_s", FLOAT),  # of the decision being made
+        ("waiting_in", INT),  # pass for which `waiting_s` is (`lwf`)
+        ("waiting_s", FLOAT),  # mean predicted work left of who waited as it began
         ("lost_wake_s", FLOAT),  # wait until one who was preempted would have crossed a quantum
         ("verdict", INT),  # of the last start that was checked
         ("job", INT),
@@ -73,6 +79,7 @@ KIND = np.dtype(
         ("gang", INT),
         ("profile", INT),  # 0 where nobody looks at it
         ("group", INT),  # kinds that differ in their gang alone
+        ("like", INT),  # kinds of whole GPUs that may share with the same jobs
         ("gpu_milli", INT),
         ("cpu_milli", INT),
         ("memory_mib", INT),
@@ -140,10 +147,29 @@ class Belief(NamedTuple):
     uplink_factor: FloatArray
 
 
+class Compact(NamedTuple):
+    """What `compact_wait` has worked out, NaN before; arrays of one entry where nobody looks."""
+
+    least_s: FloatArray  # (M, P, B + 1) communication of the most compact place
+    spread_s: FloatArray  # (P, B + 1) no placement over several servers communicates less
+    fastest_s: FloatArray  # (M, P) compute on the fastest server
+
+
+class Workload(NamedTuple):
+    """What `lwf` knows of GPUs; arrays of one entry where nobody looks."""
+
+    noted_in: IntArray  # (G,) decision in which the GPU's tenants changed last
+    tenants: IntArray  # (G,) which it had as that one began
+    before_s: FloatArray  # (G,) and their predicted work left
+    load_s: FloatArray  # (G,) scratch
+    left_s: FloatArray  # (C,) scratch: of a GPU's tenants
+    server: IntArray  # (S,) scratch
+
+
 # Compiled functions called by address (`sim.routine`): their numbers in `Memory.routine`.
-PLACE, START, FILL, SERVE, QUANTUM, ROUTE, JUDGE, IDLE = range(8)
-SEARCH, PYTHON_PLACE, PYTHON_ROUTE = 8, 9, 10  # the last two are Python functions
-ROUTINES = 11
+PLACE, START, FILL, SERVE, QUANTUM, ROUTE, JUDGE, IDLE, NOTE = range(9)
+SEARCH, PYTHON_PLACE, PYTHON_ROUTE = 9, 10, 11  # the last two are Python functions
+ROUTINES = 12
 RAISED = -1  # what these give, and the verdict, where they raised an error
 
 
@@ -151,7 +177,7 @@ RAISED = -1  # what these give, and the verdict, where they raised an error
 class Memory(Handle):
     """J jobs of K kinds, G GPUs, S servers, M partitions, P profiles, B the largest gang."""
 
-    routine: IntArray  # (11,) addresses, 0 for what this rule never calls
+    routine: IntArray  # (12,) addresses, 0 for what this rule never calls
     rule: RowArray  # (1,) RULE
     game: RowArray  # (1,) GAME
     kind: RowArray  # (K,) KIND
@@ -169,7 +195,12 @@ class Memory(Handle):
     gpus: IntArray  # (G,) the placement at hand
     joining: FloatArray  # (P, G) cost of joining a GPU, as of version `joined_at` of its tenants
     joined_at: IntArray  # (P, G)
-    least_comm_s: FloatArray  # (M, P, B + 1) of `compact_wait`; NaN: to be worked out
+    joins: IntArray  # (T, P, P + 3) 1 where the first profile may join the second, by code of `who`
+    who: IntArray  # (G,) profile of its one tenant or a code, as of the server's version `seen_at`
+    seen_at: IntArray  # (S,)
+    joinable: IntArray  # (likes, S) GPUs to take or join, as of the server's version `counted_at`
+    counted_at: IntArray  # (likes, S)
+    compact: Compact
     nic_jobs: IntArray  # (S,) as the decision began
     uplink_jobs: IntArray  # (R,)
     free_share: FloatArray  # (M,) largest share of a server that is free, as the decision began
@@ -178,3 +209,5 @@ class Memory(Handle):
     server_rack: IntArray  # (S,)
     first_gpu: IntArray  # (S + 1,)
     belief: Belief
+    workload: Workload
+    graphs: KnownGraphs

@@ -3,6 +3,9 @@
 As far as cores, memory and types of servers allow.
 """
 
+import numpy as np
+
+from sim.arrays import IntArray
 from sim.engine.layout import NOBODY, Memory
 from sim.jit import kernel
 from sim.kernel.layout import State
@@ -16,6 +19,17 @@ from sim.traits import WHOLE_GPU_MILLI
 TIGHT = 0  # GPUs on which the part that it asks for fits beside other parts
 ALONE = 1  # these and empty GPUs
 SHARED = 2  # GPUs that have room for one more tenant, beside whom it is fast enough
+
+# Who is on a GPU, behind the profiles that one tenant may have that holds it whole.
+EMPTY, FULL, OTHERS = range(3)
+UNKNOWN = 2  # in `Memory.joins`
+
+
+def joins_unknown(types: int, profiles: int) -> IntArray:
+    """`Memory.joins` before anybody has asked."""
+    joins = np.full((types, profiles, profiles + 3), UNKNOWN, dtype=np.int64)
+    joins[:, :, profiles + EMPTY], joins[:, :, profiles + FULL] = 1, 0
+    return joins
 
 
 @kernel
@@ -53,15 +67,98 @@ def _joining_cost(state: State, memory: Memory, number: int, gpu: int) -> float:
 
 
 @kernel
-def _known_joining_cost(state: State, memory: Memory, number: int, gpu: int) -> float:
+def _sharing_cost(state: State, memory: Memory, number: int, gpu: int) -> float:
+    """What a GPU that may have tenants costs one of a kind; NO_COST: it has no room for it."""
+    kind, row = memory.kind[number], state.gpu[gpu]
+    if row.tenants == 0 and kind.gpu_milli <= WHOLE_GPU_MILLI:
+        return 1.0
+    limit, most = state.world[0].gpu_limit_milli, state.tenant.shape[1]
+    if not has_seat(row.tenants, most, row.milli, kind.gpu_milli, limit):
+        return NO_COST
+    return _joining_cost(state, memory, number, gpu)
+
+
+@kernel
+def _known_sharing_cost(state: State, memory: Memory, number: int, gpu: int) -> float:
     """The same, remembered for kinds that ask for whole GPUs until the tenants are others."""
     kind, version = memory.kind[number], state.gpu[gpu].version
     if kind.gpu_milli != WHOLE_GPU_MILLI:
-        return _joining_cost(state, memory, number, gpu)
+        return _sharing_cost(state, memory, number, gpu)
     if memory.joined_at[kind.profile, gpu] != version:
         memory.joined_at[kind.profile, gpu] = version
-        memory.joining[kind.profile, gpu] = _joining_cost(state, memory, number, gpu)
+        memory.joining[kind.profile, gpu] = _sharing_cost(state, memory, number, gpu)
     return float(memory.joining[kind.profile, gpu])
+
+
+@kernel
+def _see_tenants(state: State, memory: Memory, server: int) -> None:
+    """Write who is on the GPUs of a server, if that has changed since the last look."""
+    where, profiles = state.server[server], memory.joins.shape[1]
+    if memory.seen_at[server] == where.version:
+        return
+    memory.seen_at[server] = where.version
+    for gpu in range(where.first_gpu, where.last_gpu):
+        row, who = state.gpu[gpu], profiles + OTHERS
+        if row.tenants == 0:
+            who = profiles + EMPTY
+        elif row.tenants >= state.tenant.shape[1]:
+            who = profiles + FULL
+        elif row.tenants == 1 and row.milli == WHOLE_GPU_MILLI:
+            limited = state.world[0].gpu_limit_milli < 2 * WHOLE_GPU_MILLI
+            kind = memory.waiter[state.tenant[gpu, 0]].kind
+            who = profiles + FULL if limited else memory.kind[kind].profile
+        memory.who[gpu] = who
+
+
+@kernel
+def _ask_joining(state: State, memory: Memory, number: int, gpu: int) -> int:
+    """1 if a kind may join the tenants of a GPU; remembered where it is one and both are whole."""
+    joins, who = memory.joins, memory.who[gpu]
+    may = int(_known_sharing_cost(state, memory, number, gpu) < NO_COST)
+    if who < joins.shape[1]:
+        joins[memory.server_type[state.gpu[gpu].server], memory.kind[number].profile, who] = may
+    return may
+
+
+@kernel
+def _count_anew(state: State, memory: Memory, number: int, server: int) -> int:
+    """GPUs of a server that one of a kind may take or join."""
+    kind, where, count = memory.kind[number], state.server[server], 0
+    if kind.gpu_milli != WHOLE_GPU_MILLI:
+        for gpu in range(where.first_gpu, where.last_gpu):
+            count += _sharing_cost(state, memory, number, gpu) < NO_COST
+        return count
+    _see_tenants(state, memory, server)
+    joins, who = memory.joins, memory.who
+    type_, profile = memory.server_type[server], kind.profile
+    for gpu in range(where.first_gpu, where.last_gpu):
+        may = joins[type_, profile, who[gpu]]
+        if may == UNKNOWN:
+            may = _ask_joining(state, memory, number, gpu)
+        count += may
+    memory.counted_at[kind.like, server] = where.version
+    memory.joinable[kind.like, server] = count
+    return count
+
+
+@kernel
+def _offer_sharing(state: State, memory: Memory, m: int, number: int) -> None:
+    """How many GPUs each server has to share, for a kind that needs nothing but whole GPUs."""
+    part, offer, like = state.partition[m], memory.offer, memory.kind[number].like
+    counted_at, joinable = memory.counted_at[like], memory.joinable[like]
+    for i in range(part.first_own, part.last_own):
+        server = state.own[i]
+        where = state.server[server]
+        most = where.last_gpu - where.first_gpu if where.closed == 0 else 0
+        count = joinable[server]
+        if counted_at[server] != where.version:
+            count = _count_anew(state, memory, number, server)
+        if most == 0:
+            count = 0
+        if offer.usable[server] != count:
+            set_usable(offer, 0, server, count)
+        if offer.most[server] != most:
+            set_most(offer, 0, server, most)
 
 
 @kernel
@@ -70,11 +167,7 @@ def _cost_of(state: State, memory: Memory, number: int, gpu: int, mode: int) -> 
     row, asked, most = state.gpu[gpu], memory.kind[number].gpu_milli, state.tenant.shape[1]
     if mode != SHARED:
         return left_over(row.tenants, most, row.milli, asked, mode == TIGHT)
-    if row.tenants == 0 and asked <= WHOLE_GPU_MILLI:
-        return 1.0
-    if not has_seat(row.tenants, most, row.milli, asked, state.world[0].gpu_limit_milli):
-        return NO_COST
-    return _known_joining_cost(state, memory, number, gpu)
+    return _known_sharing_cost(state, memory, number, gpu)
 
 
 @kernel
@@ -107,18 +200,24 @@ def _offer_any(state: State, memory: Memory, server: int, most: int, number: int
 def make_offer(state: State, memory: Memory, m: int, number: int, mode: int) -> None:
     """Fill `memory.offer` with what partition `m` offers a job of a kind in this mode.
 
-    Where it is empty GPUs as far as a server has cores and memory, their number alone is written:
-    which they are the state knows (`game.whole`).
+    Of empty GPUs as far as a server has cores and memory the number alone is written: which they
+    are the state knows (`game.whole`). So it is of GPUs to share (`game.priced`): who looks at
+    those of a server has to `name_shared` them first, or all of them by `name_all_shared`.
     """
     _clear(state, memory, m)
     offer, part, game = memory.offer, state.partition[m], memory.game[0]
     whole = mode == ALONE and memory.kind[number].gpu_milli == WHOLE_GPU_MILLI
-    game.priced, game.whole = int(mode == SHARED), int(whole)
+    game.priced, game.whole, game.offered = int(mode == SHARED), int(whole), number
+    if mode == SHARED and memory.kind[number].picky == 0:
+        _offer_sharing(state, memory, m, number)
+        return
     for i in range(part.first_own, part.last_own):
         server = state.own[i]
         most = workers_now(state, memory, number, server)
         if whole:
             count = min(state.rooms.usable[server], most)
+        elif mode == SHARED:
+            count = min(_count_anew(state, memory, number, server), most) if most > 0 else 0
         else:
             count = _offer_any(state, memory, server, most, number, mode)
         set_usable(offer, 0, server, count)
@@ -130,6 +229,23 @@ def make_offer(state: State, memory: Memory, m: int, number: int, mode: int) -> 
             where = state.server[state.own[i]]
             for gpu in range(where.first_gpu, where.last_gpu):
                 offer.cost[gpu] = 1.0
+
+
+@kernel
+def name_shared(state: State, memory: Memory, server: int) -> None:
+    """Write which GPUs of a server are offered to share, and what each costs."""
+    number = memory.game[0].offered
+    most = workers_now(state, memory, number, server)
+    _offer_any(state, memory, server, most, number, SHARED)
+
+
+@kernel
+def name_all_shared(state: State, memory: Memory, m: int) -> None:
+    """The same of all servers of a partition that could give any."""
+    part = state.partition[m]
+    for i in range(part.first_own, part.last_own):
+        if memory.offer.usable[state.own[i]] > 0:
+            name_shared(state, memory, state.own[i])
 
 
 @kernel

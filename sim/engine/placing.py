@@ -10,29 +10,34 @@ from sim.engine.codes import (
     CONSOLIDATED,
     DELAY,
     FIRST_FIT,
+    HEAVY_EDGE,
     LEAST_INTERFERENCE,
     LEAST_LOADED,
+    LWF,
     PACKED,
     SKEW,
 )
 from sim.engine.layout import JUDGE, Memory
+from sim.engine.offers import name_all_shared, name_shared
 from sim.jit import array_kernel, kernel
 from sim.kernel.layout import State
 from sim.kernel.rooms import NONE, Rooms, next_server, usable_in
 from sim.placers.delay import servers_to_fill
 from sim.placing.compactness import fills_largest, fits_compactly, largest_of, last_level
 from sim.placing.filling import fill_server
-from sim.placing.placement_search import Law, Offer, Site, cheapest_placement, least_comm_s
 from sim.placing.spreading import spread_out
 from sim.placing.tiers import NETWORK, first_servers, narrowest
 from sim.routine import ask
 
-RARE = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, DELAY, CLOSEST, SKEW)
+RARE = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, DELAY, CLOSEST, SKEW, LWF, HEAVY_EDGE)
+LOOK_AT_GPUS = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, LWF)  # of servers, at once
 
 
 @kernel
 def _fill(state: State, memory: Memory, rooms: Rooms, server: int, wanted: int, at: int) -> int:
     """Write `wanted` usable GPUs of a server; where to write next."""
+    if memory.game[0].priced != 0:
+        name_shared(state, memory, server)
     usable, where = (
         state.rooms.gpu if memory.game[0].whole != 0 else rooms.gpu,
         state.server[server],
@@ -42,10 +47,12 @@ def _fill(state: State, memory: Memory, rooms: Rooms, server: int, wanted: int, 
 
 
 @kernel
-def _fill_by_id(
+def fill_by_id(
     state: State, memory: Memory, rooms: Rooms, server: int, wanted: int, at: int
 ) -> int:  # fmt: skip
     """Write up to `wanted` usable GPUs of a server, lowest ids first; where to write next."""
+    if memory.game[0].priced != 0:
+        name_shared(state, memory, server)
     usable, last = (
         state.rooms.gpu if memory.game[0].whole != 0 else rooms.gpu,
         at + min(wanted, rooms.usable[server]),
@@ -69,15 +76,17 @@ def _fill_in_order(
 
 
 @kernel
-def _lowest_ids(state: State, memory: Memory, rooms: Rooms, room: int, gang: int) -> None:
+def lowest_ids(state: State, memory: Memory, rooms: Rooms, room: int, gang: int) -> None:
+    """The usable GPUs with the lowest ids; there are enough."""
     at, server = 0, NONE
     while at < gang:
         server = next_server(rooms, room, 0, server + 1)
-        at = _fill_by_id(state, memory, rooms, server, gang - at, at)
+        at = fill_by_id(state, memory, rooms, server, gang - at, at)
 
 
 @kernel
-def _most_usable_first(state: State, memory: Memory, rooms: Rooms, room: int, gang: int) -> None:
+def most_usable_first(state: State, memory: Memory, rooms: Rooms, room: int, gang: int) -> None:
+    """On the servers with most usable GPUs, lowest index on ties; there are enough."""
     usable, server, at = rooms.tally.shape[1] - 2, NONE, 0
     while at < gang:
         server = next_server(rooms, room, usable, server + 1)
@@ -110,7 +119,7 @@ def _compact(state: State, memory: Memory, rooms: Rooms, room: int, gang: int) -
     tally, sizes, at, server = rooms.tally[room], rooms.sizes[room], 0, NONE
     largest = largest_of(sizes)
     if not fills_largest(sizes, largest, gang):
-        _most_usable_first(state, memory, rooms, room, gang)
+        most_usable_first(state, memory, rooms, room, gang)
         return
     level = last_level(tally, largest, gang)
     for _ in range(gang // largest if gang > largest else 0):
@@ -122,7 +131,7 @@ def _compact(state: State, memory: Memory, rooms: Rooms, room: int, gang: int) -
 
 
 @array_kernel
-def _own(state: State, m: int) -> IntArray:
+def own_servers(state: State, m: int) -> IntArray:
     """(s,) servers of a partition, ascending."""
     return state.own[state.partition[m].first_own : state.partition[m].last_own]
 
@@ -131,62 +140,12 @@ def _own(state: State, m: int) -> IntArray:
 def _cheapest(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> None:
     """The usable GPUs with least cost, lowest ids on ties; in order of ids."""
     usable = np.zeros(len(rooms.gpu), dtype=np.bool_)
-    for server in _own(state, m):
-        for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
-            usable[gpu] = rooms.gpu[gpu]
+    for server in own_servers(state, m):
+        if rooms.usable[server] > 0:
+            for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
+                usable[gpu] = rooms.gpu[gpu]
     gpus = np.flatnonzero(usable)
     memory.gpus[:gang] = np.sort(gpus[np.argsort(rooms.cost[gpus], kind="mergesort")[:gang]])
-
-
-@array_kernel
-def _usable_by_cost(state: State, memory: Memory, rooms: Rooms, servers: IntArray) -> Offer:
-    """Usable GPUs by server, on each the cheapest first, then by id."""
-    first = np.zeros(len(rooms.usable) + 1, dtype=np.int64)
-    for server in servers:
-        first[server + 1] = rooms.usable[server]
-    first = np.cumsum(first)
-    gpus, cost = np.empty(first[-1], dtype=np.int64), np.empty(first[-1])
-    usable, priced = (
-        state.rooms.gpu if memory.game[0].whole != 0 else rooms.gpu,
-        memory.game[0].priced != 0,
-    )
-    for server in servers:
-        end = first[server]
-        for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
-            if not usable[gpu] or end == first[server + 1]:
-                continue
-            at, mine = end, rooms.cost[gpu] if priced else 1.0
-            while at > first[server] and cost[at - 1] > mine:
-                gpus[at], cost[at] = gpus[at - 1], cost[at - 1]
-                at -= 1
-            gpus[at], cost[at] = gpu, mine
-            end += 1
-    return Offer(servers, rooms.usable, first, gpus, cost)
-
-
-@array_kernel
-def _compact_wait(state: State, memory: Memory, rooms: Rooms, m: int, number: int) -> bool:
-    """Rule of `sim.placers.compact_wait`."""
-    kind, belief, servers = memory.kind[number], memory.belief, _own(state, m).copy()
-    gang, profile, plain = kind.gang, kind.profile, kind.picky == 0
-    law = Law(
-        belief.local_s[profile], belief.server_s[profile], belief.rack_s[profile],
-        belief.nic_factor, belief.uplink_factor,
-    )  # fmt: skip
-    site = Site(belief.compute_s[profile], memory.server_rack, memory.nic_jobs, memory.uplink_jobs)
-    least_s = memory.least_comm_s[m, profile, gang]
-    if np.isnan(least_s) or not plain:  # what servers could ever give differs from kind to kind
-        least_s = least_comm_s(gang, servers, rooms.most, site, law)
-        if plain and len(state.outages) == 0:
-            memory.least_comm_s[m, profile, gang] = least_s
-    all_free = True
-    for server in servers:
-        all_free = all_free and rooms.usable[server] == rooms.most[server]
-    limit = np.inf if all_free else memory.rule[0].most_slowdown
-    offer = _usable_by_cost(state, memory, rooms, servers)
-    gpus = np.sort(cheapest_placement(gang, offer, rooms.most, site, law, least_s, limit))
-    memory.gpus[: len(gpus)] = gpus
-    return bool(len(gpus) == gang)
 
 
 @array_kernel
@@ -195,8 +154,9 @@ def _delayed(state: State, memory: Memory, rooms: Rooms, m: int, job: int) -> bo
     row, rule, now_s = state.job[job], memory.rule[0], state.world[0].now_s
     since_s = row.submit_s + row.attained_gpu_s / row.num_gpus
     servers = servers_to_fill(
-        row.num_gpus, _own(state, m), rooms.usable, rooms.most, memory.server_rack, len(state.rack),
-        now_s >= since_s + rule.rack_wait_s, now_s >= since_s + rule.anywhere_wait_s,
+        row.num_gpus, own_servers(state, m), rooms.usable, rooms.most, memory.server_rack,
+        len(state.rack), now_s >= since_s + rule.rack_wait_s,
+        now_s >= since_s + rule.anywhere_wait_s,
     )  # fmt: skip
     return len(servers) > 0 and _fill_in_order(state, memory, rooms, servers, row.num_gpus)
 
@@ -204,7 +164,7 @@ def _delayed(state: State, memory: Memory, rooms: Rooms, m: int, job: int) -> bo
 @array_kernel
 def _skewed(state: State, memory: Memory, rooms: Rooms, m: int, number: int) -> bool:
     """Rule of `sim.placers.skew`."""
-    kind, servers, racks = memory.kind[number], _own(state, m), len(state.rack)
+    kind, servers, racks = memory.kind[number], own_servers(state, m), len(state.rack)
     gang, rack, widest = kind.gang, memory.server_rack, NETWORK
     if kind.skewed != 0:
         widest = narrowest(servers, rooms.most, rack, racks, gang)
@@ -267,12 +227,12 @@ def _closest(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> N
             near = where.rack == state.server[seed].rack
             if distance != (0 if server == seed else (1 if near else 2)):
                 continue
-            at = _fill_by_id(state, memory, rooms, server, gang - at, at)
+            at = fill_by_id(state, memory, rooms, server, gang - at, at)
 
 
 @array_kernel
 def _spread(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> None:
-    servers, tenants = _own(state, m), state.gpu["tenants"]
+    servers, tenants = own_servers(state, m), state.gpu["tenants"]
     memory.gpus[:gang] = spread_out(
         servers,
         memory.first_gpu,
@@ -291,8 +251,6 @@ def place_rarely(state: State, memory: Memory, free: int, m: int, job: int) -> b
     """
     placer, number = memory.rule[0].placer, memory.waiter[job].kind
     rooms, gang = (state.rooms if free != 0 else memory.offer), memory.kind[number].gang
-    if placer == COMPACT_WAIT:
-        return _compact_wait(state, memory, rooms, m, number)
     if placer == DELAY:
         return _delayed(state, memory, rooms, m, job)
     if placer == SKEW:
@@ -318,8 +276,10 @@ def choose(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
     if usable_in(rooms, room) < gang:
         return False
     if placer == FIRST_FIT or (placer == LEAST_INTERFERENCE and not priced):
-        _lowest_ids(state, memory, rooms, room, gang)
+        lowest_ids(state, memory, rooms, room, gang)
     elif placer in RARE:
+        if priced and placer in LOOK_AT_GPUS:
+            name_all_shared(state, memory, m)
         return bool(ask(memory.routine[JUDGE], state, memory, free, m, job))
     elif placer in (CONSOLIDATED, PACKED) and fits_compactly(
         rooms.tally[room], rooms.sizes[room], gang
@@ -330,5 +290,5 @@ def choose(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
     elif placer == BEST_FIT:
         _best_fit(state, memory, rooms, room, gang)
     else:
-        _most_usable_first(state, memory, rooms, room, gang)
+        most_usable_first(state, memory, rooms, room, gang)
     return True

@@ -9,7 +9,7 @@ decision.
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.engine.acting import stop
+from sim.engine.acting import note_leaving, stop
 from sim.engine.codes import NEVER, QUANTA
 from sim.engine.filling import comes_before
 from sim.engine.layout import NOBODY, PLACE, SEARCH, START, Memory
@@ -110,6 +110,7 @@ def _lift(state: State, memory: Memory, job: int) -> None:
         while state.tenant[gpu, place_] != job:
             place_ += 1
         memory.lifted[at] = place_
+    note_leaving(state, memory, job)
     give_back(state, job)
 
 

@@ -1,6 +1,5 @@
 """One decision of a queue scheduler for whoever asks: made on a copy of the run's state."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +7,7 @@ import numpy as np
 from sim.arrays import IntArray, read_only
 from sim.decision import Decision, Forward, Start
 from sim.engine.asking import Asking
-from sim.engine.building import asked_memory, belief_of
+from sim.engine.building import asked_memory
 from sim.engine.composed import Composed
 from sim.engine.layout import NOBODY
 from sim.kernel import log
@@ -46,7 +45,9 @@ class Trial:
         """The scheduler's orders; what its own parts raise is raised."""
         if view.known_physics is not self._told:
             self._told = view.known_physics
-            self._memory = replace(self._memory, belief=belief_of(view, self._scheduler.needs))
+            routed = self._memory.waiter["routed"]
+            self._memory = asked_memory(self._scheduler, self._state, view)
+            self._memory.waiter["routed"] = routed
             self._asking = Asking(self._scheduler, self._state, self._memory, self._windows)
         self._look(view)
         self._asking.decide(view)
@@ -85,6 +86,8 @@ class Trial:
         memory = self._memory
         memory.tried["refused"] = NOBODY
         memory.joined_at[:] = NOBODY
+        memory.seen_at[:] = NOBODY
+        memory.counted_at[:] = NOBODY
         memory.game["verdict"] = LEGAL
 
     def _orders(self) -> Decision:

@@ -111,6 +111,7 @@ SERVER = np.dtype(
         ("cpu_free_milli", INT),
         ("memory_free_mib", INT),
         ("nic_jobs", INT),  # multi-server jobs on it
+        ("version", INT),  # times that the tenants of any of its GPUs changed
         ("closed", INT),  # reasons to be away; 0: it is up
         ("stamp", INT),  # world.token of the last pass that came by
         ("count", INT),  # of that pass

@@ -85,6 +85,7 @@ def take(state: State, job: int) -> None:
         gpus[gpu].tenants = tenants + 1
         gpus[gpu].version += 1
         gpus[gpu].milli += row.gpu_milli
+        state.server[server].version += 1
         state.server[server].cpu_free_milli -= row.cpu_milli
         state.server[server].memory_free_mib -= row.memory_mib
     change_usable(state, server, change)
@@ -111,6 +112,7 @@ def give_back(state: State, job: int) -> None:
         gpus[gpu].tenants = last
         gpus[gpu].version += 1
         gpus[gpu].milli -= row.gpu_milli
+        state.server[server].version += 1
         state.server[server].cpu_free_milli += row.cpu_milli
         state.server[server].memory_free_mib += row.memory_mib
         if last == 0:

@@ -61,7 +61,7 @@ class CompactWait:
         limit = np.inf if all_free else self.most_slowdown
         least_s = least_comm_s(gang, mine, most, site, law)
         offer = Offer.of(slots)
-        gpus = cheapest_placement(gang, offer, most, site, law, least_s, limit)
+        gpus = cheapest_placement(gang, offer, most, site, law, least_s, limit, -np.inf)
         return np.sort(gpus) if len(gpus) == gang else None
 
     def wake_s(self, view: ClusterView, job: int) -> float | None:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
+from sim.engine.codes import HEAVY_EDGE
 from sim.placing.filling import fill_servers
 from sim.placing.heavy_edge import mapping_of_job
 from sim.signals import Signal
@@ -22,6 +23,7 @@ class HeavyEdge:
 
     name = "heavy_edge"
     needs = Signal.PROFILE | Signal.INTERFERENCE
+    engine_code = HEAVY_EDGE
 
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs in order of workers, or None if fewer than `gang` are usable."""

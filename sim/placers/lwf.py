@@ -3,7 +3,9 @@
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
+from sim.engine.codes import LWF
 from sim.errors import GpuYardError
+from sim.jit import array_kernel, kernel
 from sim.signals import Signal
 from sim.slots import Slots
 
@@ -26,6 +28,7 @@ class Lwf:
 
     name = "lwf"
     needs = Signal.PREDICTION
+    engine_code = LWF
 
     def __init__(self, *, kappa: int) -> None:
         """`kappa`: largest gang that need not stay together.
@@ -59,9 +62,25 @@ def gpu_workload_s(slots: Slots) -> FloatArray:
     left_s = view.jobs.predicted_remaining_s
     # Empty entries are -1: they read the last job, and count nothing.
     load_s: FloatArray = np.where(view.tenant >= 0, left_s[view.tenant], 0.0).sum(axis=1)
-    change = slots.tenants - view.tenants
-    if change.any():
+    if not np.array_equal(slots.tenants, view.tenants):
         waiting_s = float(left_s[view.queued].mean()) if len(view.queued) > 0 else 0.0
-        load_s *= np.minimum(slots.tenants / np.maximum(view.tenants, 1), 1.0)
-        load_s += np.maximum(change, 0) * waiting_s
+        _follow_changes(load_s, np.array(view.tenants), slots.tenants, waiting_s)
     return load_s
+
+
+@kernel
+def workload_s(before_s: float, before: int, now: int, waiting_s: float) -> float:
+    """Workload of a GPU with `now` tenants; as the decision began it had `before`, `before_s`.
+
+    `waiting_s`: mean work left of waiting jobs.
+    """
+    if now == before:
+        return before_s
+    return float(before_s * min(now / max(before, 1), 1.0) + max(now - before, 0) * waiting_s)
+
+
+@array_kernel
+def _follow_changes(load_s: FloatArray, before: IntArray, now: IntArray, waiting_s: float) -> None:
+    """Workloads as of now in place of those as the decision began."""
+    for gpu in range(len(load_s)):
+        load_s[gpu] = workload_s(load_s[gpu], before[gpu], now[gpu], waiting_s)

@@ -16,6 +16,7 @@ from sim.jit import array_kernel
 from sim.physics.comm_graph import CommGraph, comm_graph
 from sim.physics.physics import Physics
 from sim.physics.traffic import RING, Traffic
+from sim.summing import pairwise_sum
 
 NOWHERE = -1
 # Fields of one profile's traffic: a ring whose edges weigh the same.
@@ -32,6 +33,10 @@ class Edges(NamedTuple):
     first: IntArray  # (workers + 1,)
     neighbour: IntArray  # (2 E,)
     weight: FloatArray  # (2 E,) bytes in both directions
+    # Who sends to whom, as in the graph.
+    source: IntArray  # (F,)
+    target: IntArray  # (F,)
+    num_bytes: FloatArray  # (F,)
 
 
 def heavy_edge_mapping(graph: CommGraph, free: IntArray) -> IntArray:
@@ -62,15 +67,12 @@ def heavy_edge_mapping(graph: CommGraph, free: IntArray) -> IntArray:
             f"heavy-edge mapping of {graph.workers} workers on servers with {int(free.sum())} free "
             "GPUs; choose servers with at least as many"
         )
-    order = np.argsort(-free, kind="stable")
-    host = _map(order, free, _edges(graph))
-    in_order: IntArray = np.repeat(order, free[order])[: graph.workers]
-    return in_order if cut_bytes(graph, in_order) < cut_bytes(graph, host) else host
+    return map_workers(np.argsort(-free, kind="stable"), free, edges_of(graph))
 
 
 def cut_bytes(graph: CommGraph, host: IntArray) -> float:
     """Bytes an iteration between servers, where worker i runs on server `host[i]`."""
-    return float(graph.num_bytes[host[graph.source] != host[graph.target]].sum())
+    return float(_cut_bytes(graph.source, graph.target, graph.num_bytes, host))
 
 
 def graph_of_job(belief: Physics, profile: int, gang: int) -> CommGraph:
@@ -103,7 +105,8 @@ def _mapping(traffic: tuple[float, ...], gang: int, free: tuple[int, ...]) -> In
     return read_only(host)
 
 
-def _edges(graph: CommGraph) -> Edges:
+def edges_of(graph: CommGraph) -> Edges:
+    """What the mapping walks along."""
     low = np.minimum(graph.source, graph.target)
     high = np.maximum(graph.source, graph.target)
     pair, at = np.unique(low * graph.workers + high, return_inverse=True)
@@ -118,6 +121,9 @@ def _edges(graph: CommGraph) -> Edges:
         first=np.searchsorted(source[by_source], np.arange(graph.workers + 1)),
         neighbour=np.concatenate([high, low])[by_source],
         weight=np.tile(weight[heaviest], 2)[by_source],
+        source=graph.source,
+        target=graph.target,
+        num_bytes=graph.num_bytes,
     )
 
 
@@ -164,3 +170,39 @@ def _map(order: IntArray, free: IntArray, edges: Edges) -> IntArray:
             _put(worker, server, host, pull, edges)
             room -= 1
     return host
+
+
+@array_kernel
+def _in_order(order: IntArray, free: IntArray, workers: int) -> IntArray:
+    """The same servers filled in order of workers."""
+    host, at = np.empty(workers, dtype=np.int64), 0
+    for server in order:
+        last = min(at + free[server], workers)
+        host[at:last] = server
+        at = last
+    return host
+
+
+@array_kernel
+def _cut_bytes(
+    source: IntArray, target: IntArray, num_bytes: FloatArray, host: IntArray
+) -> float:  # fmt: skip
+    cut, count = np.empty(len(source)), 0
+    for at in range(len(source)):
+        if host[source[at]] != host[target[at]]:
+            cut[count] = num_bytes[at]
+            count += 1
+    return pairwise_sum(cut[:count])
+
+
+@array_kernel
+def map_workers(order: IntArray, free: IntArray, edges: Edges) -> IntArray:
+    """The greedy mapping, or where that cuts more the same servers filled in order of workers.
+
+    `order`: the servers, most free GPUs first; together they have enough.
+    """
+    host = _map(order, free, edges)
+    in_order = _in_order(order, free, len(host))
+    source, target, num_bytes = edges.source, edges.target, edges.num_bytes
+    cut_in_order = _cut_bytes(source, target, num_bytes, in_order)
+    return in_order if cut_in_order < _cut_bytes(source, target, num_bytes, host) else host

@@ -6,6 +6,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.jit import array_kernel
+from sim.physics.communication import Spread, busy_s, comm_of
 from sim.physics.network_tables import NetworkTables
 from sim.placing.compactness import fewest_servers
 from sim.slots import Slots
@@ -14,20 +15,21 @@ NONE = -1
 
 
 class Law(NamedTuple):
-    """Rows of `NetworkTables` for one profile."""
+    """What one profile's communication takes: `NetworkTables`, and the profile."""
 
-    local_s: FloatArray  # by most GPUs on one server
-    server_s: FloatArray  # by servers
-    rack_s: FloatArray  # by racks
+    local_s: FloatArray  # (P, .) by most GPUs on one server
+    server_s: FloatArray  # (P, .) by servers
+    rack_s: FloatArray  # (P, .) by racks
     nic_factor: FloatArray
     uplink_factor: FloatArray
+    profile: int
 
     @classmethod
     def of(cls, tables: NetworkTables, profile: int) -> Self:
         """The law for `profile`."""
         return cls(
-            tables.local_s[profile], tables.server_s[profile], tables.rack_s[profile],
-            tables.nic_factor, tables.uplink_factor,
+            tables.local_s, tables.server_s, tables.rack_s, tables.nic_factor,
+            tables.uplink_factor, profile,
         )  # fmt: skip
 
 
@@ -65,11 +67,6 @@ class Offer(NamedTuple):
 
 
 @array_kernel
-def _entry(table: FloatArray, at: int) -> float:
-    return float(table[min(at, len(table) - 1)])
-
-
-@array_kernel
 def predicted_comm_s(order: IntArray, take: IntArray, site: Site, law: Law) -> float:
     """Exposed communication of a gang with `take[i]` workers on server `order[i]`, 0s allowed."""
     in_rack = np.zeros(len(site.uplink_jobs), dtype=np.bool_)
@@ -81,12 +78,13 @@ def predicted_comm_s(order: IntArray, take: IntArray, site: Site, law: Law) -> f
             nic, uplink = max(nic, site.nic_jobs[server]), max(uplink, site.uplink_jobs[rack])
             racks += not in_rack[rack]
             in_rack[rack] = True
-    comm_s = _entry(law.local_s, largest)
-    if servers > 1:
-        comm_s += _entry(law.server_s, servers) * _entry(law.nic_factor, nic + 1)
-    if racks > 1:
-        comm_s += _entry(law.rack_s, racks) * _entry(law.uplink_factor, uplink + 1)
-    return comm_s
+    return busy_s(comm_of(law, law.profile, Spread(largest, servers, racks, nic + 1, uplink + 1)))
+
+
+@array_kernel
+def comm_on_one_s(gang: int, law: Law) -> float:
+    """The same of a gang on one server."""
+    return busy_s(comm_of(law, law.profile, Spread(gang, 1, 1, 1, 1)))
 
 
 @array_kernel
@@ -146,6 +144,27 @@ def least_comm_s(gang: int, servers: IntArray, most: IntArray, site: Site, law: 
         if take.sum() == gang:
             least_s = min(least_s, predicted_comm_s(order, take, alone, law))
     return least_s
+
+
+@array_kernel
+def least_spread_s(gang: int, law: Law) -> float:
+    """No placement of a gang over several servers communicates less; -inf: nobody knows."""
+    if gang == 1:
+        return np.inf
+    least = min(law.server_s.min(), law.rack_s.min())
+    if min(least, law.nic_factor.min(), law.uplink_factor.min()) < 0:
+        return -np.inf
+    local_s, server_s, nic_factor = np.inf, np.inf, np.inf
+    for count in range(1, gang):
+        local_s = min(local_s, comm_on_one_s(count, law))
+    for count in range(2, max(3, law.server_s.shape[1])):
+        alone = comm_of(law, law.profile, Spread(1, count, 1, 1, 1))
+        server_s = min(server_s, alone.server_s)
+    for count in range(1, max(2, len(law.nic_factor))):
+        nic_factor = min(
+            nic_factor, comm_of(law, law.profile, Spread(1, 1, 1, count, 1)).nic_factor
+        )
+    return float(local_s + server_s * nic_factor)
 
 
 @array_kernel
@@ -211,6 +230,7 @@ def cheapest_placement(  # noqa: PLR0917 - arrays go by position into compiled c
     law: Law,
     least_s: float,
     most_slowdown: float,
+    floor_s: float,
 ) -> IntArray:
     """GPUs of the cheapest placement looked at whose exclusive slow-down is within the limit.
 
@@ -222,6 +242,7 @@ def cheapest_placement(  # noqa: PLR0917 - arrays go by position into compiled c
         law: of communication.
         least_s: communication of the most compact placement.
         most_slowdown: limit of (compute + communication) / (compute + `least_s`).
+        floor_s: no placement over several servers takes less; -inf: nobody knows.
 
     Returns:
         The GPUs server by server; empty if no placement is within the limit.
@@ -243,6 +264,11 @@ def cheapest_placement(  # noqa: PLR0917 - arrays go by position into compiled c
         comm_s = predicted_comm_s(order, take, site, law)
         alone_s, slowed_s = _seconds(order, take, offer, site)
         within = alone_s + comm_s <= most_slowdown * (alone_s + least_s)
+        if way == -2 and not within:  # noqa: PLR2004
+            floor_s = -np.inf  # another single server may be within, at a cost that nobody knows
         if within and slowed_s + comm_s < best_s:
             best_s, best_order, best_take = slowed_s + comm_s, order, take
+        # Nothing on one server costs less than the best server, which was looked at first.
+        if best_s <= floor_s:
+            break
     return _gpus(best_order, best_take, offer)

@@ -1,6 +1,7 @@
 """The engine against plain Python (`tests.oracle.forms`): the same log, byte for byte."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from sim.placers.best_fit import BestFit
 from sim.placers.closest import Closest
 from sim.placers.compact_wait import CompactWait
 from sim.placers.delay import Delay
+from sim.placers.heavy_edge import HeavyEdge
+from sim.placers.lwf import Lwf
 from sim.placers.random import Random
 from sim.placers.skew import Skew
 from sim.protocols import Placer, Scheduler
@@ -84,12 +87,22 @@ PLAIN: dict[str, Callable[[], Placer]] = {
     **{name: make for name, make in PLACERS.items() if name != "random"},
     "best_fit": BestFit,
     "closest": Closest,
+    "lwf": lambda: Lwf(kappa=1),
+    "lwf_3": lambda: Lwf(kappa=3),
+    "heavy_edge": HeavyEdge,
 }
 JUDGING: dict[str, Callable[[], Placer]] = {
     "compact_wait": lambda: CompactWait(most_slowdown=1.3),
     "delay": lambda: Delay(rack_wait_s=2.0, anywhere_wait_s=5.0),
     "skew": lambda: Skew(models=("p1",)),
 }
+
+
+def knowing_links(case: Case) -> Case:
+    """The same where it is believed what jobs send, if anything knows it."""
+    return replace(case, belief=replace(case.belief, links=case.physics.links))
+
+
 ANY_CASE = st.one_of(
     cases(most_partitions=1), cases(most_partitions=3), cases(most_partitions=2, life=True),
     cases(most_partitions=2, mixes=True),
@@ -152,6 +165,7 @@ class Upwards:
 )
 def test_queue_schedulers(placer: str, sharing: str, case: Case, order: str, forwarding: str):
     make = (PLAIN | JUDGING)[placer]
+    case = knowing_links(case) if placer == "heavy_edge" else case
     assert_same_run(
         case, lambda: composed(case, QUEUES[order](make(), SHARINGS[sharing]()), forwarding)
     )

@@ -96,6 +96,16 @@ def test_single_workers_are_offered_the_tightest_fit():
     assert looked(look) == [[1], [6, 7], None]
 
 
+def test_what_a_tight_fit_leaves_over_is_no_slow_down():
+    def look(view: ClusterView) -> list[object]:
+        scratch = Occupancy(view)
+        scratch.take(6, np.array([1]))
+        tight = scratch.tightest(view, 5)
+        return [] if tight is None else [tight.cost.tolist()]
+
+    assert looked(look) == [[1.0] * 9]
+
+
 def test_a_release_gives_everything_back():
     def look(view: ClusterView) -> list[object]:
         scratch = Occupancy(view)

@@ -60,5 +60,5 @@ def test_the_least_is_that_of_an_empty_cluster():
     site = Site(np.ones(4), TOPOLOGY.server_rack, busy, busy[:2])
     size = TOPOLOGY.gpus_per_server
     two, three = (least_comm_s(gang, np.arange(4), size, site, law) for gang in (2, 3))
-    assert two == law.local_s[2]
-    assert three == law.local_s[2] + law.server_s[2]  # two servers of one rack, nobody beside
+    assert two == law.local_s[0, 2]
+    assert three == law.local_s[0, 2] + law.server_s[0, 2]  # two servers of one rack, nobody beside
