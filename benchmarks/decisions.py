@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 from setup_run import Bench, bench
 
+from sim.engine.looping import Loop
 from sim.event_log import Kind
 from sim.kernel.advance import PAUSE
-from sim.looping import Loop
 from sim.protocols import Scheduler
 from sim.simulator import Simulator
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision
+from sim.engine.occupancy import Occupancy
 from sim.loads import Loads
-from sim.occupancy import Occupancy
 from sim.physics.catalogue import Catalogue
 from sim.physics.link_network import LinkNetwork
 from sim.physics.network_tables import NetworkTables

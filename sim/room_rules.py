@@ -12,7 +12,7 @@ from sim.physics.slowing import NO_COST, WHOLE
 
 
 class Asks(Protocol):
-    """What a worker asks of a server: a row of some table, or `sim.demands_room.Ask`."""
+    """What a worker asks of a server: a row of some table, or `sim.engine.demands_room.Ask`."""
 
     @property
     def type_mask(self) -> int: ...  # noqa: D102

@@ -9,9 +9,9 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.decision import Decision, Start
-from sim.demands_room import ask_of
+from sim.engine.demands_room import ask_of
+from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
-from sim.occupancy import Occupancy
 from sim.protocols import PatientPlacer, Placer
 from sim.signals import Signal
 from sim.slots import Slots

@@ -11,6 +11,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision, Start
 from sim.engine.building import engine_loop
 from sim.engine.composed import Composed
+from sim.engine.looping import Loop, Looping, drive
 from sim.engine.rule import rule_of
 from sim.errors import SimulationError
 from sim.jobs import JobTable
@@ -18,7 +19,6 @@ from sim.kernel.advance import FULL, ILLEGAL, OVER, STUCK, advance_until_decisio
 from sim.kernel.apply import LEGAL, apply_decision
 from sim.kernel.building import make_state
 from sim.kernel.layout import FINISHED, WITHDRAWN, State
-from sim.looping import Loop, Looping, drive
 from sim.outages.changes import Outages
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler

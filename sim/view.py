@@ -54,7 +54,8 @@ class JobColumns:
         self.lease_end_s = read_only(row["lease_end_s"])  # of a running job
         self.held = read_only(row["held"])  # GPUs of a running job
         # Rows are far apart: what is read whole at each decision is kept as columns.
-        self._work_s, self._done_s = _fixed(row["work_s"]), row["seen_progress_s"].copy()
+        self._work_s = _fixed(row["work_s"])
+        self._left_s, self._predicted_left_s = np.empty(0), np.empty(0)  # once they are read
         self.demands = jobs.demands
         self.elastic = jobs.elastic
         self.identity = jobs.identity
@@ -68,14 +69,18 @@ class JobColumns:
                 f"add Signal.{signal.name} to its `needs`"
             )
 
-    def _progress_s(self) -> FloatArray:
-        """Progress as a column, current for those who wait or run."""
-        world, state = self._state.world, self._state
-        first, seen_s = int(world["queue_first"][0]), state.job["seen_progress_s"]
-        queued = state.queue[first : first + int(world["num_queued"][0])]
-        for jobs in (queued, state.running[: int(world["num_running"][0])]):
-            self._done_s[jobs] = seen_s[jobs]
-        return self._done_s
+    def _left(self, column: FloatArray, of_s: FloatArray, least_s: float) -> FloatArray:
+        """`of_s` less progress, which `column` holds but for those who wait or run now."""
+        world, state = self._state.world[0], self._state
+        seen_s = state.job["seen_progress_s"]
+        if len(column) == 0:
+            whole: FloatArray = np.maximum(of_s - seen_s, least_s)
+            return whole
+        first = int(world["queue_first"])
+        queued = state.queue[first : first + int(world["num_queued"])]
+        for jobs in (queued, state.running[: int(world["num_running"])]):
+            column[jobs] = np.maximum(of_s[jobs] - seen_s[jobs], least_s)
+        return column
 
     @property
     def duration_s(self) -> FloatArray:
@@ -87,8 +92,8 @@ class JobColumns:
     def remaining_s(self) -> FloatArray:
         """True work left, at speed 1 (DURATION)."""
         self._require(Signal.DURATION, "remaining_s")
-        left_s: FloatArray = self._work_s - self._progress_s()
-        return left_s
+        self._left_s = self._left(self._left_s, self._work_s, -np.inf)
+        return read_only(self._left_s)
 
     @property
     def estimate_s(self) -> FloatArray:
@@ -106,8 +111,8 @@ class JobColumns:
     def predicted_remaining_s(self) -> FloatArray:
         """Predicted work left, 0 once the prediction is exceeded (PREDICTION)."""
         self._require(Signal.PREDICTION, "predicted_remaining_s")
-        left_s: FloatArray = np.maximum(self.estimate_s - self._progress_s(), 0.0)
-        return left_s
+        self._predicted_left_s = self._left(self._predicted_left_s, self.estimate_s, 0.0)
+        return read_only(self._predicted_left_s)
 
     @property
     def profile(self) -> IntArray:
@@ -227,12 +232,14 @@ class ViewMaker:
         """The view of this instant."""
         state, world = self._state, self._state.world
         first, queued = int(world["queue_first"][0]), int(world["num_queued"][0])
+        running = state.running[: int(world["num_running"][0])].copy()
+        running.sort()
         # A frozen class sets field by field, which takes longer than all else here.
         view = object.__new__(ClusterView)
         view.__dict__.update(
             self._fixed,
             now_s=float(world["now_s"][0]),
             queued=state.queue[first : first + queued].copy(),
-            running=np.sort(state.running[: int(world["num_running"][0])]),
+            running=running,
         )
         return view

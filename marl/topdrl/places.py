@@ -6,8 +6,8 @@ import numpy as np
 
 from marl.topdrl.pricing import Pricing
 from sim.arrays import IntArray
-from sim.demands_room import ask_of
-from sim.occupancy import Occupancy
+from sim.engine.demands_room import ask_of
+from sim.engine.occupancy import Occupancy
 from sim.placers.closest import Closest
 from sim.view import ClusterView
 

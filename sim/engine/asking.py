@@ -12,7 +12,7 @@ import numpy as np
 from sim.arrays import IntArray
 from sim.decision import Start
 from sim.engine.acting import forward, open_decision, start
-from sim.engine.codes import STEAL
+from sim.engine.codes import DELAY, STEAL
 from sim.engine.composed import (
     Composed,
     Filling,
@@ -23,6 +23,7 @@ from sim.engine.composed import (
 )
 from sim.engine.filling import fill_listed, note_timers, route_arrivals, wanted_gpus
 from sim.engine.layout import PYTHON_PLACE, PYTHON_ROUTE, RAISED, ROUTE, Memory
+from sim.engine.occupancy import Occupancy
 from sim.engine.preempting import serve
 from sim.engine.queues import join
 from sim.jit import array_kernel, kernel
@@ -31,7 +32,6 @@ from sim.kernel.advance import observe
 from sim.kernel.apply import LEGAL
 from sim.kernel.layout import QUEUED, State
 from sim.loads import Loads
-from sim.occupancy import Occupancy
 from sim.routine import PYTHON, address_in_c
 from sim.view import ClusterView
 
@@ -78,7 +78,10 @@ class Asking:
         """`windows`: fields of a view that show `state`; none where views are of it anyway."""
         self.child, self._scheduler = child_of(scheduler), scheduler
         self._state, self._memory, self._windows = state, memory, windows
-        self._has_times = has_times(self.child)
+        self._has_times, self._fills = has_times(self.child), isinstance(self.child, Filling)
+        rule = memory.rule[0]
+        self._routes, self._steals = bool(memory.routine[ROUTE]), rule["forwarding"] == STEAL
+        self._has_timers = rule["placer"] == DELAY
         self._view: ClusterView | None = None  # of the decision
         self._here: ClusterView | None = None  # of the partition that is served
         self.error: BaseException | None = None  # raised by a placer, a sharing or routing rule
@@ -93,31 +96,39 @@ class Asking:
         state, memory = self._state, self._memory
         _begin(state, memory)
         self._view, self._here, self.error, self.refused = view, None, None, None
-        if memory.routine[ROUTE]:
+        if self._routes:
             route_arrivals(state, memory)
-        several = view.num_partitions > 1
-        at = state.job["partition"][view.queued]
-        for m in range(view.num_partitions):
-            queue = view.queued[at == m] if several else view.queued
-            if len(queue) == 0 or memory.game[0]["verdict"] != LEGAL:
-                continue
-            here = view.narrowed(m, queue) if several else view
-            first = self._logged()
-            self._serve(here, m)
-            if self._has_times:
-                kinds, jobs = self._orders_since(first)
-                starts = self._starts(jobs[kinds == log.START])
-                preempts = jobs[kinds == log.PREEMPT].tolist()
-                self._wake(self.child.asked_again_s(here, starts, preempts))
-        note_timers(state, memory)
-        if memory.rule[0]["forwarding"] == STEAL:
+        if view.num_partitions == 1:
+            if len(view.queued) > 0:
+                self._serve(view, 0)
+        else:
+            at = state.job["partition"][view.queued]
+            for m in range(view.num_partitions):
+                queue = view.queued[at == m]
+                if len(queue) > 0 and memory.game[0]["verdict"] == LEGAL:
+                    self._serve(view.narrowed(m, queue), m)
+        if self._has_timers:
+            note_timers(state, memory)
+        if self._steals:
             self._steal(view)
         self._view = self._here = None
 
     def _serve(self, here: ClusterView, m: int) -> None:
         """Serve the queue of partition `m`, as `here` shows it."""
+        if not self._has_times:
+            self._serve_own(here, m)
+            return
+        first = self._logged()
+        self._serve_own(here, m)
+        kinds, jobs = self._orders_since(first)
+        starts = self._starts(jobs[kinds == log.START])
+        preempts = jobs[kinds == log.PREEMPT].tolist()
+        self._wake(self.child.asked_again_s(here, starts, preempts))
+
+    def _serve_own(self, here: ClusterView, m: int) -> None:
         child = self.child
-        if isinstance(child, PreemptiveScheduler) and not isinstance(child, Filling):
+        if child.preempts and not self._fills:
+            assert isinstance(child, PreemptiveScheduler)
             self._here = here
             jobs = np.concatenate([here.running, here.queued])
             self._memory.waiter["key"][jobs] = child.priority(here, jobs)
@@ -129,9 +140,10 @@ class Asking:
         """Start who has room in `m` of those that `here` shows waiting."""
         child = self.child
         self._here, order = here, np.ascontiguousarray(child.order(here), dtype=np.int64)
-        if not isinstance(child, Filling):
+        if not self._fills:
             fill_listed(self._state, self._memory, m, order, takes)
             return
+        assert isinstance(child, Filling)
         occupancy = Occupancy(self._as_now(here))
         for each in child.fill(here, occupancy, order, child.skip_blocked or takes):
             self._start(each, m)

@@ -9,6 +9,7 @@ from sim.engine.codes import ASKED, FIXED, QUANTA, STEAL
 from sim.engine.composed import Composed, QueueScheduler
 from sim.engine.filling import eligible, note_timers
 from sim.engine.layout import FILL, IDLE, PLACE, QUANTUM, ROUTE, SERVE, Memory
+from sim.engine.looping import Fault
 from sim.engine.preempting import rejoin
 from sim.engine.queues import follow
 from sim.errors import GpuYardError
@@ -17,7 +18,6 @@ from sim.kernel.advance import DECIDE, FULL, ILLEGAL, PAUSE, advance_instant
 from sim.kernel.apply import LEGAL
 from sim.kernel.layout import State
 from sim.kernel.log import log_half_full
-from sim.looping import Fault
 from sim.routine import ask, count, tell
 from sim.view import ViewMaker
 
@@ -108,8 +108,17 @@ def order_is_idle(state: State, memory: Memory) -> bool:
     return len(jobs) == 1 and ask(memory.routine[PLACE], state, memory, 0, jobs[0])
 
 
+@kernel
+def _end_asked(state: State, memory: Memory) -> tuple[bool, int]:
+    """End a decision whose orders were asked for; whether it was legal, and which it was."""
+    rejoin(state, memory)
+    close_decision(state, memory)
+    memory.game[0].due = 0
+    return memory.game[0].verdict == LEGAL, memory.game[0].decisions
+
+
 class EngineLoop:
-    """Plays a queue scheduler, one a partition or one for all (`sim.looping.Loop`)."""
+    """Plays a queue scheduler, one a partition or one for all (`sim.engine.looping.Loop`)."""
 
     def __init__(
         self, *, scheduler: Composed, state: State, memory: Memory, views: ViewMaker
@@ -141,18 +150,12 @@ class EngineLoop:
                 self._memory.waiter["key"] = keys_of(self._child, self._views)
                 self._memory.game["told"] = 1
                 continue
-            self._decide_asked()
-            if self.fault[0] != LEGAL:
+            self._asking.decide(self._views.view())
+            is_legal, decisions = _end_asked(self._state, self._memory)
+            if not is_legal:
                 return ILLEGAL
-            if self.decisions >= until_decision:
+            if decisions >= until_decision:
                 return PAUSE
-
-    def _decide_asked(self) -> None:
-        """A decision whose orders are Python's."""
-        self._asking.decide(self._views.view())
-        rejoin(self._state, self._memory)
-        close_decision(self._state, self._memory)
-        self._memory.game["due"] = 0
 
 
 def keys_of(child: QueueScheduler, views: ViewMaker) -> FloatArray:

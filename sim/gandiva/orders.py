@@ -2,7 +2,7 @@
 
 from sim.arrays import IntArray
 from sim.decision import Decision, Start
-from sim.occupancy import Occupancy
+from sim.engine.occupancy import Occupancy
 from sim.view import ClusterView
 
 

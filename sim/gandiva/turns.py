@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.arrays import IntArray
+from sim.engine.occupancy import Occupancy
 from sim.gandiva.orders import Orders
-from sim.occupancy import Occupancy
 from sim.placing.affinity import Affinity
 from sim.placing.filling import fill_servers
 

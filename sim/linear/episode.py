@@ -1,9 +1,9 @@
 """A whole run without a log: what tuning plays thousands of."""
 
+from sim.engine.looping import drive
 from sim.errors import SimulationError
 from sim.kernel.advance import ILLEGAL, STUCK
 from sim.kernel.layout import FINISHED
-from sim.looping import drive
 from sim.schedulers.linear_score import LinearScore
 from sim.simulator import Simulator
 

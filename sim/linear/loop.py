@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
+from sim.engine.looping import CheckedLoop
 from sim.jit import kernel
 from sim.kernel.advance import DECIDE, FULL, ILLEGAL, PAUSE, advance_until_decision
 from sim.kernel.apply import LEGAL, apply_decision
@@ -10,7 +11,6 @@ from sim.kernel.layout import State
 from sim.kernel.log import log_half_full
 from sim.linear.deciding import decide_all
 from sim.linear.plan import Plan
-from sim.looping import CheckedLoop
 
 NO_INTS: IntArray = np.empty(0, dtype=np.int64)
 

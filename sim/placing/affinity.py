@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.occupancy import Occupancy
+from sim.engine.occupancy import Occupancy
 from sim.placing.filling import fill_servers
 from sim.signals import Signal
 from sim.slots import Slots

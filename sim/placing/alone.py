@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.occupancy import Occupancy
+from sim.engine.occupancy import Occupancy
 from sim.protocols import Placer
 from sim.view import ClusterView
 

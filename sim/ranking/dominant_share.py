@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.occupancy import Occupancy
+from sim.engine.occupancy import Occupancy
 from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView, JobColumns
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.occupancy import Occupancy
+from sim.engine.occupancy import Occupancy
 from sim.protocols import Placer, Sharing
 from sim.view import ClusterView
 

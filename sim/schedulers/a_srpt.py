@@ -6,9 +6,9 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.decision import Decision, Start
-from sim.demands_room import ask_of
+from sim.engine.demands_room import ask_of
+from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
-from sim.occupancy import Occupancy
 from sim.physics.alone_step import AloneStep
 from sim.placing.alone import place_alone
 from sim.protocols import PatientPlacer, Placer

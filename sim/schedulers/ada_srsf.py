@@ -5,8 +5,8 @@ import numpy as np
 from sim.arrays import BoolArray, IntArray
 from sim.decision import Start
 from sim.engine.composed import QueueScheduler
+from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
-from sim.occupancy import Occupancy
 from sim.protocols import Placer, Sharing
 from sim.signals import Signal
 from sim.slots import Slots

@@ -7,9 +7,9 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Decision, Start
-from sim.demands_room import ask_of
+from sim.engine.demands_room import ask_of
+from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
-from sim.occupancy import Occupancy
 from sim.physics.compute_share import compute_share
 from sim.placing.delay_timers import MANUAL, DelayTimers, Patience
 from sim.placing.tiers import MACHINE, NETWORK, RACK, needed_tier, offer

@@ -5,7 +5,7 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Start
 from sim.engine.composed import PAIR, QueueScheduler
-from sim.occupancy import Occupancy
+from sim.engine.occupancy import Occupancy
 from sim.ranking.dominant_share import held_shares, owners_of, worker_shares
 from sim.signals import Signal
 from sim.view import ClusterView

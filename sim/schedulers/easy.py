@@ -5,8 +5,8 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.decision import Start
 from sim.engine.composed import PAIR, QueueScheduler
+from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
-from sim.occupancy import Occupancy
 from sim.protocols import Placer, Sharing
 from sim.ranking.reservation import Ending, Reservation, Reserver
 from sim.signals import Signal

@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.decision import Decision
-from sim.demands_room import ask_of
+from sim.engine.demands_room import ask_of
 from sim.errors import GpuYardError
 from sim.gandiva.orders import Orders
 from sim.gandiva.packs import PAIR, Packs

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
-from sim.occupancy import Occupancy
 from sim.physics.reference import reference_steps_s
 from sim.physics.scaling import throughputs
 from sim.protocols import Placer

@@ -14,8 +14,8 @@ from sim.dag.online.present_tasks import capacity_of, left_s, site_of, slowness,
 from sim.dag.online.search import Hope, Sea, searched
 from sim.dag.online.tasks import Site
 from sim.decision import WAIT, Decision, Start
+from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
-from sim.occupancy import Occupancy
 from sim.placing.filling import fill_servers
 from sim.signals import Signal
 from sim.slots import Slots

@@ -4,7 +4,7 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.engine.codes import ALIKE
-from sim.occupancy import ANY_SPEED, SHARING_NEEDS, Occupancy
+from sim.engine.occupancy import ANY_SPEED, SHARING_NEEDS, Occupancy
 from sim.protocols import Placer
 from sim.view import ClusterView
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.engine.codes import IF_NOTHING_IS_EMPTY
-from sim.occupancy import ANY_SPEED, SHARING_NEEDS, Occupancy
+from sim.engine.occupancy import ANY_SPEED, SHARING_NEEDS, Occupancy
 from sim.placing.alone import place_alone
 from sim.protocols import Placer
 from sim.view import ClusterView

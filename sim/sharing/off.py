@@ -4,7 +4,7 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.engine.codes import NEVER
-from sim.occupancy import Occupancy
+from sim.engine.occupancy import Occupancy
 from sim.placing.alone import place_alone
 from sim.protocols import Placer
 from sim.signals import Signal

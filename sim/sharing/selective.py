@@ -4,8 +4,8 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.engine.codes import IF_NOTHING_IS_EMPTY
+from sim.engine.occupancy import SHARING_NEEDS, Occupancy
 from sim.errors import GpuYardError
-from sim.occupancy import SHARING_NEEDS, Occupancy
 from sim.placing.alone import place_alone
 from sim.protocols import Placer
 from sim.view import ClusterView

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.decision import Decision
+from sim.engine.occupancy import ANY_SPEED, Occupancy
 from sim.errors import SimulationError
-from sim.occupancy import ANY_SPEED, Occupancy
 from sim.protocols import PatientPlacer, Placer
 from sim.simulator import Simulator
 from sim.slots import Slots

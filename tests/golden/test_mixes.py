@@ -7,8 +7,8 @@ import pytest
 
 from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision, Start
+from sim.engine.occupancy import ANY_SPEED, Occupancy
 from sim.errors import PhysicsError
-from sim.occupancy import ANY_SPEED, Occupancy
 from sim.physics.host import HostTables
 from sim.physics.host_needs import HostNeeds
 from sim.physics.mix_table import MixTable, mix_table

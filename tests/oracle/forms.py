@@ -21,11 +21,11 @@ from sim.engine.composed import (
     PreemptiveScheduler,
     QueueScheduler,
 )
+from sim.engine.occupancy import Occupancy
 from sim.forwarding.least_loaded import LeastLoadedForwarding
 from sim.forwarding.own import OwnOnly
 from sim.forwarding.random import RandomForwarding
 from sim.loads import Loads, loads_of
-from sim.occupancy import Occupancy
 from sim.protocols import Scheduler
 from sim.view import ClusterView
 

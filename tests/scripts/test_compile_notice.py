@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NAME = "sim.offers._cost_of_joining"
+NAME = "sim.engine.occupancy_offers._cost_of_joining"
 PROGRAM = """
 import logging, sys
 sys.path.insert(0, "scripts")
 import numpy as np
 import compile_notice
-from sim.offers import _cost_of_joining
+from sim.engine.occupancy_offers import _cost_of_joining
 from sim.physics.slowing_tables import empty_crowd, pairs_alone
 
 logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sim.decision import Decision, Start
-from sim.occupancy import ANY_SPEED, Occupancy
+from sim.engine.occupancy import ANY_SPEED, Occupancy
 from sim.physics.physics import Physics
 from sim.protocols import Placer
 from sim.signals import Signal

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sim.decision import Decision
-from sim.occupancy import ANY_SPEED, Occupancy
+from sim.engine.occupancy import ANY_SPEED, Occupancy
 from sim.outages.changes import Change
 from sim.signals import Signal
 from sim.traits import ANY_TYPE, Demands

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sim.occupancy import ANY_SPEED, Occupancy
+from sim.engine.occupancy import ANY_SPEED, Occupancy
 from sim.placers.first_fit import FirstFit
 from sim.protocols import Sharing
 from sim.run import Run

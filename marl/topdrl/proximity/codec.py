@@ -6,7 +6,7 @@ from marl.topdrl.codec import Observation
 from marl.topdrl.proximity.spec import ProximitySpec
 from marl.topdrl.spec import TopDrlError
 from sim.arrays import BoolArray, IntArray
-from sim.occupancy import Occupancy
+from sim.engine.occupancy import Occupancy
 from sim.signals import Signal
 from sim.topology.topology import Topology
 from sim.view import ClusterView

@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.dag.online.tasks import PENDING, Site, Tasks, pace
-from sim.demands_room import DemandsRoom, ask_of
+from sim.engine.demands_room import DemandsRoom, ask_of
 from sim.jit import array_kernel
 from sim.physics.reference import reference_steps_s
 from sim.traits import Precedence

@@ -1,4 +1,4 @@
-"""Which GPUs of which servers a job may be offered; compiled steps of `sim.occupancy`."""
+"""Which GPUs of which servers a job may be offered; compiled steps of `sim.engine.occupancy`."""
 
 import numpy as np
 

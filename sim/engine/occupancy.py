@@ -5,9 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.demands_room import WHOLE_GPU, DemandsRoom, ask_of
+from sim.engine.demands_room import WHOLE_GPU, DemandsRoom, ask_of
+from sim.engine.occupancy_offers import (
+    limit_workers,
+    offer_empty,
+    offer_parts,
+    offer_shared,
+    offer_tightest,
+)
 from sim.jit import array_kernel
-from sim.offers import limit_workers, offer_empty, offer_parts, offer_shared, offer_tightest
 from sim.physics.slowing_tables import empty_crowd
 from sim.signals import Signal
 from sim.slots import Slots
