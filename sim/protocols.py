@@ -71,6 +71,10 @@ class Sharing(Protocol):
         """Short name used in compositions."""
 
     @property
+    def shares(self) -> bool:
+        """Whether a job may ever join another on a GPU that both ask for whole."""
+
+    @property
     def needs(self) -> Signal:
         """Signals the view must grant."""
 

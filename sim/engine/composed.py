@@ -77,7 +77,7 @@ class QueueScheduler(Composed, ABC):
     def name(self) -> str:
         """`order+placer[+sharing]`."""
         parts = [self.order_name, self.placer.name]
-        return "+".join(parts if self.sharing.name == "off" else [*parts, self.sharing.name])
+        return "+".join([*parts, self.sharing.name] if self.sharing.shares else parts)
 
     def reset(self, seed: int) -> None:
         """Start the placer's random stream anew."""
@@ -119,6 +119,14 @@ class QueueScheduler(Composed, ABC):
         """
         del view, starts
         return None
+
+    def may_refuse(self, most_tenants: int) -> bool:
+        """Whether who finds no place says that his like would find none, either.
+
+        Usable GPUs only shrink while jobs start; not with three tenants, where a newcomer can make
+        a GPU's combined speed worth joining, nor where the placer looks at more than the gang.
+        """
+        return self.patient is None and (not self.sharing.shares or most_tenants <= PAIR)
 
     def kind_of(self, view: ClusterView, job: int) -> tuple[int, ...]:
         """Jobs of one kind can be placed alike: same gang, demands and, where shared, profile."""

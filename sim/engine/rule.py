@@ -90,7 +90,7 @@ def _complete(rule: RowArray, child: QueueScheduler, state: State) -> None:
     placer, sharing = rule["placer"][0], rule["sharing"][0]
     pairwise = sharing == NEVER or rule["least_speed"][0] <= 0 or state.tenant.shape[1] <= PAIR
     if codes.IN_PYTHON in (placer, sharing):  # nobody knows what a shared GPU is worth to it
-        pairwise = child.sharing.name == "off" or state.tenant.shape[1] <= PAIR
+        pairwise = not child.sharing.shares or state.tenant.shape[1] <= PAIR
     patient = placer == codes.IN_PYTHON and child.patient is not None
     looks_around = patient or placer in (codes.COMPACT_WAIT, codes.DELAY)
     rule["shrinks"] = pairwise and not looks_around

@@ -62,7 +62,7 @@ class AdaSrsf(QueueScheduler):
         """Start what fits and is admitted, in order, booking it in `occupancy`."""
         starts: list[Start] = []
         admitting = _Admitting(self.placer, view, _Nics(view, occupancy), 0.5 / (1 + self.eta_frac))
-        may_refuse = self.patient is None and self.sharing.name == "off"
+        may_refuse = self.patient is None and not self.sharing.shares
         refused: set[tuple[int, ...]] = set()
         for job in order.tolist():
             like = self.kind_of(view, job)

@@ -4,7 +4,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Start
-from sim.engine.composed import PAIR, QueueScheduler
+from sim.engine.composed import QueueScheduler
 from sim.engine.occupancy import Occupancy
 from sim.ranking.dominant_share import held_shares, owners_of, worker_shares
 from sim.signals import Signal
@@ -41,9 +41,7 @@ class Drf(QueueScheduler):
         """Start what fits, each time for the user with the least dominant share then."""
         turns = _Turns(view, occupancy, order)
         likes = self._columns_of_kind(view, order)
-        may_refuse = self.patient is None and (
-            self.sharing.name == "off" or view.tenant.shape[1] <= PAIR
-        )
+        may_refuse = self.may_refuse(view.tenant.shape[1])
         starts: list[Start] = []
         while (at := turns.next()) is not None:
             job = int(order[at])

@@ -4,7 +4,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.decision import Start
-from sim.engine.composed import PAIR, QueueScheduler
+from sim.engine.composed import QueueScheduler
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.protocols import Placer, Sharing
@@ -72,9 +72,7 @@ class Easy(QueueScheduler):
         """Start jobs behind the blocked `queue[0]` that do not delay it; book them."""
         head, behind = int(queue[0]), queue[1:]
         ends_s = (view.now_s + self._left_s(view, behind)).tolist()
-        may_refuse = self.patient is None and (
-            self.sharing.name == "off" or view.tenant.shape[1] <= PAIR
-        )
+        may_refuse = self.may_refuse(view.tenant.shape[1])
         starts: list[Start] = []
         reservation: Reservation | None = None
         refused: set[tuple[int, ...]] = set()

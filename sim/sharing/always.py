@@ -15,6 +15,7 @@ class AlwaysShare:
     name = "always"
     needs = SHARING_NEEDS
     engine_code = ALIKE
+    shares = True
     least_speed = ANY_SPEED
 
     def place(

@@ -16,6 +16,7 @@ class FallbackSharing:
     name = "fallback"
     needs = SHARING_NEEDS
     engine_code = IF_NOTHING_IS_EMPTY
+    shares = True
     least_speed = ANY_SPEED
 
     def place(

@@ -17,6 +17,7 @@ class NoSharing:
     name = "off"
     needs = Signal.NONE
     engine_code = NEVER
+    shares = False
 
     def place(
         self, view: ClusterView, occupancy: Occupancy, job: int, placer: Placer,

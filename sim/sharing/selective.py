@@ -20,6 +20,7 @@ class SelectiveSharing:
 
     needs = SHARING_NEEDS
     engine_code = IF_NOTHING_IS_EMPTY
+    shares = True
 
     def __init__(self, *, threshold: float) -> None:
         """`threshold`: least predicted combined speed, typically 1.2 to 1.4.

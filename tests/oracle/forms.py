@@ -14,7 +14,6 @@ import numpy as np
 from sim.arrays import IntArray
 from sim.decision import Decision, Forward, Start
 from sim.engine.composed import (
-    PAIR,
     Composed,
     Filling,
     PartitionedScheduler,
@@ -61,12 +60,7 @@ def fill(
     if isinstance(child, Filling):
         return child.fill(view, occupancy, order, passes)
     starts: list[Start] = []
-    # Usable GPUs only shrink while we start jobs, so the like of a refused job would fail too;
-    # not with three tenants, where a newcomer can make a GPU's combined speed worth joining.
-    # Nor where the placer looks at more than the gang.
-    may_refuse = child.patient is None and (
-        child.sharing.name == "off" or view.tenant.shape[1] <= PAIR
-    )
+    may_refuse = child.may_refuse(view.tenant.shape[1])
     refused: set[tuple[int, ...]] = set()
     for job in order.tolist():
         like = child.kind_of(view, job)
@@ -109,7 +103,7 @@ def _searched(child: PreemptiveScheduler, view: ClusterView) -> tuple[list[Start
         if gpus is not None:
             occupancy.take(job, gpus)
             starts.append(Start(job, gpus))
-        elif child.sharing.name == "off" and child.patient is None:
+        elif not child.sharing.shares and child.patient is None:
             refused.add(like)
     return starts, preempts
 
