@@ -71,14 +71,14 @@ class JobColumns:
 
     def _left(self, column: FloatArray, of_s: FloatArray, least_s: float) -> FloatArray:
         """`of_s` less progress, which `column` holds but for those who wait or run now."""
-        world, state = self._state.world[0], self._state
+        world, state = self._state.world, self._state
         seen_s = state.job["seen_progress_s"]
         if len(column) == 0:
             whole: FloatArray = np.maximum(of_s - seen_s, least_s)
             return whole
-        first = int(world["queue_first"])
-        queued = state.queue[first : first + int(world["num_queued"])]
-        for jobs in (queued, state.running[: int(world["num_running"])]):
+        first = int(world["queue_first"][0])
+        queued = state.queue[first : first + int(world["num_queued"][0])]
+        for jobs in (queued, state.running[: int(world["num_running"][0])]):
             column[jobs] = np.maximum(of_s[jobs] - seen_s[jobs], least_s)
         return column
 

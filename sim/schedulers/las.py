@@ -49,6 +49,8 @@ class Las(PreemptiveScheduler):
         attained_gpu_s = view.jobs.attained_gpu_s[running]
         next_gpu_s = (self.priority(view, running) + 1.0) * self.quantum_gpu_s
         wait_s = (next_gpu_s - attained_gpu_s) / view.jobs.num_gpus[running]
-        wait_s += np.maximum(view.jobs.resume_s[running] - view.now_s, 0.0)  # restarts: no service
+        # Restarts under way are no service; a start's own is not known here.
+        under_way_s = np.maximum(view.jobs.resume_s[view.running] - view.now_s, 0.0)
+        wait_s[: len(view.running)] += under_way_s
         # Where the wait is below the clock's grain, the next instant there is.
         return max(view.now_s + float(wait_s.min()), float(np.nextafter(view.now_s, np.inf)))
