@@ -28,6 +28,7 @@ from sim.jit import kernel
 from sim.kernel.advance import DECIDE, FULL, ILLEGAL, advance_until_decision
 from sim.kernel.layout import State
 from sim.kernel.log import log_half_full
+from sim.routine import address_of, count
 from sim.scoring.desk import Desk
 from sim.scoring.laying import begin_gang, lay_out
 from sim.scoring.table import OfForward
@@ -35,11 +36,15 @@ from sim.scoring.table import OfForward
 TURN = -1  # an agent is to act; the other ends of `play_on` are OVER, STUCK and FULL
 
 
+SEE, NEXT_WORKER = range(2)  # in Play.routine
+
+
 @dataclass(frozen=True, eq=False)
 class Play(Handle):
     """One run under the rules of the game: its state, the driver's memory, a canvas."""
 
     desk: Desk  # holds the run's state
+    routine: IntArray  # (2,) addresses (`sim.routine`) of SEE and NEXT_WORKER
     memory: Memory
     canvas: Canvas  # what the agent of this turn sees
     racks: IntArray  # (S,) of the servers in `desk.own`, numbered from 0 within each partition
@@ -135,25 +140,36 @@ def _keep_window(play: Play) -> None:
 
 
 @kernel
+def _limits(play: Play, agent: int) -> Limits:
+    pressed = play.memory.pressed[agent] != 0 and play.desk.partition[agent].running == 0
+    return Limits(play.max_forwards, play.only_placeable != 0, play.sharing != 0,
+                  pressed, play.alone != 0)  # fmt: skip
+
+
+@kernel
+def _see_next_worker(play: Play, agent: int) -> int:
+    """Fill the canvas amid a gang that is placed worker by worker; how many actions are legal."""
+    desk, memory, turn = play.desk, play.memory, play.memory.turn[0]
+    begun = Begun(turn.begun_row, turn.begun_mode, memory.begun_gpus[: turn.begun])
+    begin_gang(desk, begun.gpus)
+    return int(observe_next_worker(desk, agent, _limits(play, agent), begun, play.canvas))
+
+
+@kernel
 def _see(play: Play, agent: int, silent: bool) -> int:
     """Fill the canvas with what `agent` sees; how many actions besides *wait* are legal."""
     desk, memory, canvas = play.desk, play.memory, play.canvas
     turn, part = memory.turn[0], play.desk.partition[agent]
     begin_turn(desk, agent)
-    pressed = memory.pressed[agent] != 0 and part.running == 0
-    limits = Limits(play.max_forwards, play.only_placeable != 0, play.sharing != 0,
-                    pressed, play.alone != 0)  # fmt: skip
     _blank(canvas)
     for i in range(part.last_own - part.first_own):
         canvas.server_rack[i] = play.racks[part.first_own + i]
     if turn.begun == 0 or silent:
         begin_gang(desk, memory.begun_gpus[:0])
-        legal = observe_agent(desk, agent, limits, canvas)
+        legal = observe_agent(desk, agent, _limits(play, agent), canvas)
         legal -= _keep_sent(play)
     else:
-        begun = Begun(turn.begun_row, turn.begun_mode, memory.begun_gpus[: turn.begun])
-        begin_gang(desk, begun.gpus)
-        legal = observe_next_worker(desk, agent, limits, begun, canvas)
+        legal = count(play.routine[NEXT_WORKER], play, agent)
     if play.blind_peers:
         hide_peers(agent, canvas)
     if not silent:
@@ -168,7 +184,7 @@ def _look(play: Play, agent: int, silent: bool) -> bool:
     An agent whose turn it is not, or that is `silent`, has only *wait* in its mask.
     """
     turn, mask = play.memory.turn[0], play.canvas.action_mask
-    legal = _see(play, agent, silent)
+    legal = count(play.routine[SEE], play, agent, silent)
     if silent or legal == 0:
         if not silent:
             play.memory.waited[agent] = 1
@@ -180,6 +196,13 @@ def _look(play: Play, agent: int, silent: bool) -> bool:
     for action in range(len(mask)):  # a slice assigned to another would make arrays
         play.memory.mask[action] = mask[action]
     return True
+
+
+def link(play: Play) -> None:
+    """Write down where what fills the canvas stands: it is compiled once, for all who look."""
+    play.routine[SEE] = address_of(_see, count, play, numbers=2)
+    if play.by_worker:
+        play.routine[NEXT_WORKER] = address_of(_see_next_worker, count, play, numbers=1)
 
 
 @kernel
@@ -201,7 +224,7 @@ def look_at(play: Play, agent: int, silent: bool) -> bool:
 def find_turn(play: Play) -> bool:
     """Whether somebody has a choice in this epoch still; the canvas is what the first one sees."""
     memory, state = play.memory, play.desk.state
-    turn, count = memory.turn[0], len(memory.waited)
+    turn, agents = memory.turn[0], len(memory.waited)
     turn.agent = NOBODY
     # At most epochs most partitions have no job that waits, hence nothing to choose.
     memory.busy[:] = 0
@@ -209,7 +232,7 @@ def find_turn(play: Play) -> bool:
     for at in range(first, first + state.world[0].num_queued):
         memory.busy[state.job[state.queue[at]].partition] = 1
     asked = False
-    for m in range(count):
+    for m in range(agents):
         if memory.busy[m] == 0:
             memory.waited[m] = 1
         asked = asked or memory.waited[m] == 0
@@ -217,8 +240,8 @@ def find_turn(play: Play) -> bool:
         return False
     _lay_out(play)
     last, amid = turn.last, turn.begun > 0
-    for i in range(count):
-        agent = (last + i) % count
+    for i in range(agents):
+        agent = (last + i) % agents
         if memory.waited[agent] == 0 and not (amid and agent != last):  # noqa: SIM102  (compiled)
             if _look(play, agent, False):
                 return True

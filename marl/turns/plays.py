@@ -10,7 +10,7 @@ from marl.codec.observe import Canvas
 from marl.codec.rules import WORKER, CodecRules, Observation
 from marl.turns.actions import Sizes
 from marl.turns.memory import make_memory
-from marl.turns.playing import Play, is_legal, look_at
+from marl.turns.playing import Play, is_legal, link, look_at
 from sim.arrays import IntArray
 from sim.errors import InvalidDecision
 from sim.kernel.layout import State
@@ -38,8 +38,9 @@ def make_play(
     """The play of a run in which nobody has acted; `view` needs `marl.codec.rules.NEEDS`."""
     jobs = view.jobs.num_gpus
     desk = _desk(view, rules)
-    return Play(
+    play = Play(
         desk=desk,
+        routine=np.zeros(2, dtype=np.int64),
         memory=make_memory(
             jobs=len(jobs),
             partitions=view.num_partitions,
@@ -60,6 +61,8 @@ def make_play(
         interval_s=float(rules.interval_s),
         gathers=gathers,
     )
+    link(play)
+    return play
 
 
 def _desk(view: ClusterView, rules: CodecRules) -> Desk:

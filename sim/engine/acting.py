@@ -22,6 +22,13 @@ from sim.routine import call_python, tell
 from sim.traits import WHOLE_GPU_MILLI
 
 
+@kernel
+def _place_on_empty(state: State, memory: Memory, m: int, job: int) -> bool:
+    """GPUs for a job that any empty ones are good for."""
+    memory.game[0].priced, memory.game[0].whole = 0, 1
+    return choose(state, memory, 1, m, job)
+
+
 @array_kernel
 def _place_alone(state: State, memory: Memory, m: int, job: int) -> bool:
     """GPUs that the job has to itself, or the part of one that it asks for.
@@ -29,15 +36,20 @@ def _place_alone(state: State, memory: Memory, m: int, job: int) -> bool:
     A part goes where least is left over, and opens an empty GPU only where no other has room.
     """
     number = memory.waiter[job].kind
-    memory.game[0].priced, memory.game[0].whole = 0, 1
     if memory.kind[number].picky == 0:
-        return choose(state, memory, 1, m, job)
+        return _place_on_empty(state, memory, m, job)
     if memory.kind[number].gpu_milli < WHOLE_GPU_MILLI:
         make_offer(state, memory, m, number, TIGHT)
         if choose(state, memory, 0, m, job):
             return True
     make_offer(state, memory, m, number, ALONE)
     return choose(state, memory, 0, m, job)
+
+
+@array_kernel
+def place_plainly(state: State, memory: Memory, m: int, job: int) -> bool:
+    """As `place`, where empty GPUs are all that any job needs and none are shared."""
+    return _place_on_empty(state, memory, m, job)
 
 
 @array_kernel
@@ -189,6 +201,7 @@ def _sort_log(state: State, first_row: int, first_gpu: int) -> None:
             count = rows[i].gpus
             if rows[i].kind == kind:
                 state.log[to] = rows[i]
-                state.log_gpus[to_gpu : to_gpu + count] = gpus[at : at + count]
+                for k in range(count):  # a slice would have numba compile the words of its error
+                    state.log_gpus[to_gpu + k] = gpus[at + k]
                 to, to_gpu = to + 1, to_gpu + count
             at += count

@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.engine import codes
-from sim.engine.acting import place, place_by_python, start
+from sim.engine.acting import place, place_by_python, place_plainly, start
 from sim.engine.asking import child_of
 from sim.engine.codes import NEVER
 from sim.engine.compactly import place_compactly
@@ -24,6 +24,7 @@ from sim.engine.layout import (
     JUDGE,
     KIND,
     LIMIT,
+    NAME,
     NOBODY,
     NOTE,
     PLACE,
@@ -44,7 +45,7 @@ from sim.engine.layout import (
 )
 from sim.engine.least_workload import note_workload, place_by_workload
 from sim.engine.loop import EngineLoop, keys_of, order_is_idle
-from sim.engine.offers import joins_unknown
+from sim.engine.offers import joins_unknown, name_shared
 from sim.engine.placing import RARE, place_rarely
 from sim.engine.preempting import search_aside, serve
 from sim.engine.quanta import note_quantum
@@ -113,7 +114,9 @@ def _linked_memory(
 def _link(memory: Memory, state: State, *, plays: bool) -> None:
     """Write down where the compiled functions are that this rule calls; `plays`: in a loop."""
     rule, to = memory.rule[0], memory.routine
-    placing = place_by_python if codes.IN_PYTHON in (rule["placer"], rule["sharing"]) else place
+    placing = place if rule["sharing"] != NEVER or memory.kind["picky"].any() else place_plainly
+    if codes.IN_PYTHON in (rule["placer"], rule["sharing"]):
+        placing = place_by_python
     to[PLACE] = address_of(placing, ask, state, memory, numbers=2)
     to[START] = address_of(start, tell, state, memory, numbers=1)
     if plays and (not rule["preempts"] or rule["listed"] or rule["forwarding"] == codes.STEAL):
@@ -123,6 +126,14 @@ def _link(memory: Memory, state: State, *, plays: bool) -> None:
         to[SERVE] = address_of(serve, tell, state, memory, numbers=1)
     if rule["preempts"] and not rule["monotone"]:
         to[SEARCH] = address_of(search_aside, ask, state, memory, numbers=2)
+    _link_parts(memory, state)
+    if plays and rule["order"] == codes.ASKED:
+        to[IDLE] = address_of(order_is_idle, ask, state, memory, numbers=0)
+
+
+def _link_parts(memory: Memory, state: State) -> None:
+    """The same of what belongs to one order, placer, sharing or forwarding rule."""
+    rule, to = memory.rule[0], memory.routine
     if rule["order"] == codes.QUANTA:
         to[QUANTUM] = address_of(note_quantum, tell, state, memory, numbers=1)
     if rule["forwarding"] in codes.ROUTES:
@@ -130,10 +141,10 @@ def _link(memory: Memory, state: State, *, plays: bool) -> None:
     if rule["placer"] in RARE:
         judge = JUDGES.get(int(rule["placer"]), place_rarely)
         to[JUDGE] = address_of(judge, ask, state, memory, numbers=3)
+    if rule["sharing"] != NEVER:
+        to[NAME] = address_of(name_shared, tell, state, memory, numbers=1)
     if rule["placer"] == codes.LWF:
         to[NOTE] = address_of(note_workload, tell, state, memory, numbers=1)
-    if plays and rule["order"] == codes.ASKED:
-        to[IDLE] = address_of(order_is_idle, ask, state, memory, numbers=0)
 
 
 def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterView) -> Memory:

@@ -168,8 +168,8 @@ class Workload(NamedTuple):
 
 # Compiled functions called by address (`sim.routine`): their numbers in `Memory.routine`.
 PLACE, START, FILL, SERVE, QUANTUM, ROUTE, JUDGE, IDLE, NOTE = range(9)
-SEARCH, PYTHON_PLACE, PYTHON_ROUTE = 9, 10, 11  # the last two are Python functions
-ROUTINES = 12
+SEARCH, NAME, PYTHON_PLACE, PYTHON_ROUTE = 9, 10, 11, 12  # the last two are Python functions
+ROUTINES = 13
 RAISED = -1  # what these give, and the verdict, where they raised an error
 
 
@@ -177,7 +177,7 @@ RAISED = -1  # what these give, and the verdict, where they raised an error
 class Memory(Handle):
     """J jobs of K kinds, G GPUs, S servers, M partitions, P profiles, B the largest gang."""
 
-    routine: IntArray  # (12,) addresses, 0 for what this rule never calls
+    routine: IntArray  # (13,) addresses, 0 for what this rule never calls
     rule: RowArray  # (1,) RULE
     game: RowArray  # (1,) GAME
     kind: RowArray  # (K,) KIND

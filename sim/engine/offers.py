@@ -202,7 +202,7 @@ def make_offer(state: State, memory: Memory, m: int, number: int, mode: int) -> 
 
     Of empty GPUs as far as a server has cores and memory the number alone is written: which they
     are the state knows (`game.whole`). So it is of GPUs to share (`game.priced`): who looks at
-    those of a server has to `name_shared` them first, or all of them by `name_all_shared`.
+    those of a server has to `name_shared` them first.
     """
     _clear(state, memory, m)
     offer, part, game = memory.offer, state.partition[m], memory.game[0]
@@ -237,15 +237,6 @@ def name_shared(state: State, memory: Memory, server: int) -> None:
     number = memory.game[0].offered
     most = workers_now(state, memory, number, server)
     _offer_any(state, memory, server, most, number, SHARED)
-
-
-@kernel
-def name_all_shared(state: State, memory: Memory, m: int) -> None:
-    """The same of all servers of a partition that could give any."""
-    part = state.partition[m]
-    for i in range(part.first_own, part.last_own):
-        if memory.offer.usable[state.own[i]] > 0:
-            name_shared(state, memory, state.own[i])
 
 
 @kernel

@@ -17,8 +17,7 @@ from sim.engine.codes import (
     PACKED,
     SKEW,
 )
-from sim.engine.layout import JUDGE, Memory
-from sim.engine.offers import name_all_shared, name_shared
+from sim.engine.layout import JUDGE, NAME, Memory
 from sim.jit import array_kernel, kernel
 from sim.kernel.layout import State
 from sim.kernel.rooms import NONE, Rooms, next_server, usable_in
@@ -27,7 +26,7 @@ from sim.placing.compactness import fills_largest, fits_compactly, largest_of, l
 from sim.placing.filling import fill_server
 from sim.placing.spreading import spread_out
 from sim.placing.tiers import NETWORK, first_servers, narrowest
-from sim.routine import ask
+from sim.routine import ask, tell
 
 RARE = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, DELAY, CLOSEST, SKEW, LWF, HEAVY_EDGE)
 LOOK_AT_GPUS = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, LWF)  # of servers, at once
@@ -37,7 +36,7 @@ LOOK_AT_GPUS = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, LWF)  # of serve
 def _fill(state: State, memory: Memory, rooms: Rooms, server: int, wanted: int, at: int) -> int:
     """Write `wanted` usable GPUs of a server; where to write next."""
     if memory.game[0].priced != 0:
-        name_shared(state, memory, server)
+        tell(memory.routine[NAME], state, memory, server)
     usable, where = (
         state.rooms.gpu if memory.game[0].whole != 0 else rooms.gpu,
         state.server[server],
@@ -52,7 +51,7 @@ def fill_by_id(
 ) -> int:  # fmt: skip
     """Write up to `wanted` usable GPUs of a server, lowest ids first; where to write next."""
     if memory.game[0].priced != 0:
-        name_shared(state, memory, server)
+        tell(memory.routine[NAME], state, memory, server)
     usable, last = (
         state.rooms.gpu if memory.game[0].whole != 0 else rooms.gpu,
         at + min(wanted, rooms.usable[server]),
@@ -265,6 +264,15 @@ def place_rarely(state: State, memory: Memory, free: int, m: int, job: int) -> b
 
 
 @kernel
+def _name_all(state: State, memory: Memory, m: int) -> None:
+    """Write which GPUs are offered to share, of all servers of a partition that could give any."""
+    part = state.partition[m]
+    for i in range(part.first_own, part.last_own):
+        if memory.offer.usable[state.own[i]] > 0:
+            tell(memory.routine[NAME], state, memory, state.own[i])
+
+
+@kernel
 def choose(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
     """Write the placer's GPUs for a job of partition `m`, in its order; False: it has to wait.
 
@@ -279,7 +287,7 @@ def choose(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
         lowest_ids(state, memory, rooms, room, gang)
     elif placer in RARE:
         if priced and placer in LOOK_AT_GPUS:
-            name_all_shared(state, memory, m)
+            _name_all(state, memory, m)
         return bool(ask(memory.routine[JUDGE], state, memory, free, m, job))
     elif placer in (CONSOLIDATED, PACKED) and fits_compactly(
         rooms.tally[room], rooms.sizes[room], gang

@@ -3,12 +3,20 @@
 import numpy as np
 
 from sim.jit import kernel
-from sim.kernel.layout import BLOCKED, FINISHED, QUEUED, WITHDRAWN, State
-from sim.kernel.leaving import reach_target, requeue, withdraw
+from sim.kernel.layout import (
+    BLOCKED,
+    CHANGE_SERVER,
+    FINISHED,
+    QUEUED,
+    WITHDRAW,
+    WITHDRAWN,
+    State,
+)
+from sim.kernel.leaving import reach_target, requeue
 from sim.kernel.log import ARRIVAL, EXPIRE, log_event, log_half_full
 from sim.kernel.queue import queue_insert
 from sim.kernel.rates import rerate
-from sim.kernel.servers import change_server
+from sim.routine import tell
 
 # What `advance_until_decision` returns.
 DECIDE, OVER, STUCK = 0, 1, 2
@@ -66,7 +74,7 @@ def _change_servers(state: State) -> None:
         if outage.at_s > world.now_s:
             return
         world.next_outage += 1
-        change_server(state, outage.server, outage.kind)
+        tell(state.routine[CHANGE_SERVER], state, outage.server, outage.kind)
 
 
 @kernel
@@ -82,7 +90,7 @@ def _admit_due(state: State) -> None:
             jobs[job].status = BLOCKED
             if jobs[job].doomed != 0:
                 jobs[job].doomed = 0
-                withdraw(state, job)
+                tell(state.routine[WITHDRAW], state, job)
             continue
         jobs[job].status = QUEUED
         queue_insert(state, job)
@@ -94,7 +102,7 @@ def _withdraw_due(state: State) -> None:
     while _next_withdrawal_s(state) <= world.now_s:
         job = state.withdrawals[world.next_withdrawal]
         world.next_withdrawal += 1
-        withdraw(state, job)
+        tell(state.routine[WITHDRAW], state, job)
 
 
 @kernel

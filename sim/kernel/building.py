@@ -7,7 +7,9 @@ from sim.errors import SimulationError
 from sim.heap import HEAP, OUT
 from sim.jobs import JobTable
 from sim.kernel.layout import (
+    CHANGE_SERVER,
     ENTER_LINKS,
+    FREE_CHILDREN,
     GPU,
     JOB,
     LEAVE_LINKS,
@@ -19,16 +21,18 @@ from sim.kernel.layout import (
     RACK,
     SERVER,
     UNBOUNDED,
+    WITHDRAW,
     WORLD,
     PhysicsArrays,
     RowArray,
     State,
 )
+from sim.kernel.leaving import free_children, withdraw
 from sim.kernel.link_building import gang_sizes, make_links
 from sim.kernel.links import enter_links, leave_links
 from sim.kernel.rates import mark_resettled
 from sim.kernel.rooms import Rooms, make_rooms
-from sim.kernel.servers import open_server
+from sim.kernel.servers import change_server, open_server
 from sim.outages.changes import Outages
 from sim.physics.host import HostTables
 from sim.physics.physics import Physics
@@ -62,7 +66,7 @@ def make_state(
     partitions = int(server_partition.max()) + 1
     state = State(
         world=_world(job, rules, physics, server_partition),
-        routine=np.zeros(3, dtype=np.int64),
+        routine=np.zeros(6, dtype=np.int64),
         job=job,
         gpu=_gpus(topology),
         tenant=np.full((topology.num_gpus, rules.max_tenants), NO_JOB, dtype=np.int64),
@@ -89,17 +93,23 @@ def make_state(
         log_gpus=np.zeros(gpus, dtype=np.int64),
     )
     _open_all(state, server_partition)
-    _know_links(state, physics)
+    _link(state, physics)
     return state
 
 
-def _know_links(state: State, physics: Physics) -> None:
-    """The kernel calls what shares links by address: a run without them need not compile it."""
-    if physics.links is None:
-        return
-    state.routine[ENTER_LINKS] = address_of(enter_links, tell, state, numbers=1)
-    state.routine[LEAVE_LINKS] = address_of(leave_links, tell, state, numbers=1)
-    state.routine[MARK_RESETTLED] = address_of(mark_resettled, tell, state, numbers=0)
+def _link(state: State, physics: Physics) -> None:
+    """What few runs need the kernel calls by address: the others need not compile it."""
+    to = state.routine
+    if physics.links is not None:
+        to[ENTER_LINKS] = address_of(enter_links, tell, state, numbers=1)
+        to[LEAVE_LINKS] = address_of(leave_links, tell, state, numbers=1)
+        to[MARK_RESETTLED] = address_of(mark_resettled, tell, state, numbers=0)
+    if len(state.outages) > 0:
+        to[CHANGE_SERVER] = address_of(change_server, tell, state, numbers=2)
+    if len(state.children) > 0:
+        to[FREE_CHILDREN] = address_of(free_children, tell, state, numbers=1)
+    if len(state.children) > 0 or len(state.withdrawals) > 0:
+        to[WITHDRAW] = address_of(withdraw, tell, state, numbers=1)
 
 
 def _rooms(topology: Topology, partitions: int) -> Rooms:

@@ -202,7 +202,7 @@ class PhysicsArrays(NamedTuple):
 
 
 # Compiled functions called by address: their numbers in `State.routine`.
-ENTER_LINKS, LEAVE_LINKS, MARK_RESETTLED = range(3)
+ENTER_LINKS, LEAVE_LINKS, MARK_RESETTLED, CHANGE_SERVER, WITHDRAW, FREE_CHILDREN = range(6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +215,7 @@ class State(Handle):
     )
 
     world: RowArray  # (1,) WORLD
-    routine: IntArray  # (3,) addresses (`sim.routine`) of what links are shared by; 0: they are not
+    routine: IntArray  # (6,) addresses (`sim.routine`) of what few runs need; 0: this one does not
     job: RowArray  # (J,) JOB
     gpu: RowArray  # (G,) GPU
     tenant: IntArray  # (G, C) jobs on each GPU in order of start, first `gpu.tenants` entries

@@ -3,19 +3,23 @@
 import numpy as np
 
 from sim.jit import kernel
+from sim.kernel import log
 from sim.kernel.layout import (
     BLOCKED,
     FINISHED,
+    FREE_CHILDREN,
     PENDING,
     QUEUED,
     RUNNING,
+    WITHDRAW,
     WITHDRAWN,
     State,
 )
-from sim.kernel.log import EVICT, FAIL, FINISH, READY, WITHDRAW, log_event
+from sim.kernel.log import EVICT, FAIL, FINISH, READY, log_event
 from sim.kernel.placing import vacate
 from sim.kernel.queue import queue_insert, queue_remove
 from sim.kernel.rates import accrue
+from sim.routine import tell
 
 
 @kernel
@@ -85,17 +89,17 @@ def _leave(state: State, job: int) -> None:
     row.status = WITHDRAWN
     row.finish_s = world.now_s
     world.num_left -= 1
-    log_event(state, WITHDRAW, job, held)
+    log_event(state, log.WITHDRAW, job, held)
 
 
 @kernel
-def _free_children(state: State, job: int) -> None:
+def free_children(state: State, job: int) -> None:
     """Tell the children of a finished job; those that waited for it alone are ready."""
     row = state.job[job]
     for at in range(row.first_child, row.last_child):
         child = state.children[at]
         if row.outcome != 0:
-            withdraw(state, child)
+            tell(state.routine[WITHDRAW], state, child)
             continue
         state.job[child].waits_for -= 1
         if state.job[child].waits_for == 0 and state.job[child].status == BLOCKED:
@@ -121,4 +125,4 @@ def reach_target(state: State, job: int) -> None:
     world.num_left -= 1
     log_event(state, FINISH, job, row.held)
     if row.last_child > row.first_child:
-        _free_children(state, job)
+        tell(state.routine[FREE_CHILDREN], state, job)

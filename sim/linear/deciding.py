@@ -5,8 +5,9 @@ import numpy as np
 from sim.arrays import IntArray
 from sim.jit import kernel
 from sim.linear.booking import book_forward, book_start
-from sim.linear.plan import BEST_OLD, BEST_START, MOVE, Plan
+from sim.linear.plan import BEST_OLD, BEST_START, LOOK, MOVE, Plan
 from sim.linear.scores import forward_score, start_score, weigh_job, weigh_partition
+from sim.routine import address_of, tell
 from sim.scoring.filling import fill_outwards, place
 from sim.scoring.laying import lay_out
 from sim.scoring.room import (
@@ -23,6 +24,11 @@ from sim.scoring.window import choose_window, look_at_window
 
 NOTHING, WAIT = -1e300, 0.0
 OUTSIDE = -1  # of the window
+
+
+def link(plan: Plan) -> None:
+    """Write down where scoring a job stands: all features are under it, so it is compiled once."""
+    plan.routine[LOOK] = address_of(_look_at, tell, plan, numbers=3)
 
 
 @kernel
@@ -74,7 +80,7 @@ def _act(plan: Plan, m: int) -> bool:
     if desk.game[0].look_ahead != 0:
         look_at_window(desk, m)
     for i in range(desk.game[0].num_window):
-        _look_at(plan, i, desk.window[i], m)
+        tell(plan.routine[LOOK], plan, i, desk.window[i], m)
     best, move = plan.best[BEST_START], plan.best[MOVE]
     if max(best.score, move.score) > WAIT:
         if move.score > best.score:
@@ -110,7 +116,7 @@ def _look_at_all(plan: Plan, m: int) -> None:
     for at in range(desk.game[0].num_waiting):
         row = desk.waiting[at]
         if row.partition == m and row.started == 0:
-            _look_at(plan, OUTSIDE, at, m)
+            tell(plan.routine[LOOK], plan, OUTSIDE, at, m)
             if plan.best[BEST_START].score > NOTHING:
                 return
 

@@ -28,11 +28,15 @@ ORDERS = np.dtype(
 )
 
 
+LOOK = 0  # in Plan.routine: what is called by address (`sim.routine`)
+
+
 @dataclass(frozen=True, eq=False)
 class Plan(Handle):
     """J jobs, G GPUs, C tenants a GPU at most."""
 
     desk: Desk
+    routine: IntArray  # (1,) address of LOOK, of `sim.linear.deciding`
     start_weight: FloatArray  # (StartWeight,)
     forward_weight: FloatArray  # (ForwardWeight,)
     start_x: FloatArray  # (StartWeight,) features of the placement at hand
@@ -54,6 +58,7 @@ def plan_on(desk: Desk, start: FloatArray, forward: FloatArray) -> Plan:
     seats, jobs = desk.tenant.size, len(desk.job)
     return Plan(
         desk=desk,
+        routine=np.zeros(1, dtype=INT),
         start_weight=_one_each(start, StartWeight, "start"),
         forward_weight=_one_each(forward, ForwardWeight, "forward"),
         start_x=np.zeros(len(StartWeight)),

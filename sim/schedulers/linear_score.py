@@ -8,7 +8,7 @@ import numpy as np
 from sim.decision import Decision, Forward, Start
 from sim.errors import GpuYardError
 from sim.kernel.layout import State
-from sim.linear.deciding import decide_all
+from sim.linear.deciding import decide_all, link
 from sim.linear.loop import LinearLoop
 from sim.linear.plan import Plan, plan_on
 from sim.linear.weights import looks_ahead, named, read_weights, weights_of
@@ -124,4 +124,5 @@ class LinearScore:
         if self._plan is None or self._jobs is not view.jobs:
             desk = desk_of(view, self._mind)
             self._plan, self._jobs = plan_on(desk, self._start, self._forward), view.jobs
+            link(self._plan)
         return self._plan
