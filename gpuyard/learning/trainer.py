@@ -97,9 +97,9 @@ class Trainer:
         with Progress(*COLUMNS, console=console) as bar:
             task = bar.add_task("learning", total=1.0, note="")
             bar.update(task, completed=self._progress())
-            self._prepare()
-            before_s, began_s = self.saved.elapsed_s, self._clock_s()
             try:
+                self._prepare()
+                before_s, began_s = self.saved.elapsed_s, self._clock_s()
                 if not self.saved.curve:
                     self._validate()
                 while self._progress() < 1.0:
