@@ -86,7 +86,6 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path):
         (("updates=-1",), ("updates is -1",)),
         (("held_out.first=3",), ("held_out.first is 3",)),
         (("begin=nobody",), ("nobody",)),
-        (("scheduler=sjf",), ("linear_score",)),
         (("resume=nowhere",), ("nowhere", "checkpoint.npz")),
     ],
 )
