@@ -57,13 +57,16 @@ def layer_from(values: object, features: int, place: str) -> Layer:
         found = sorted(map(str, values)) if isinstance(values, Mapping) else values
         raise GpuYardError(f"{place} has {found!r}; it must have {', '.join(PARTS)}")
     units = len(values["bias"]) if isinstance(values["bias"], list) else 0
-    wanted = {"mean": features, "scale": features, "bias": units, "outer": units}
+    wanted = {
+        "mean": (features, FEATURE), "scale": (features, FEATURE),
+        "bias": (units, HIDDEN), "outer": (units, HIDDEN),
+    }  # fmt: skip
     rows = _checked(values["inner"], units, f"{place}.inner", HIDDEN)
     parts = {
-        part: _numbers(values[part], length, f"{place}.{part}", HIDDEN if length is units else "")
-        for part, length in wanted.items()
+        part: _numbers(values[part], length, f"{place}.{part}", each)
+        for part, (length, each) in wanted.items()
     }
-    inner = [_numbers(row, features, f"{place}.inner[{h}]") for h, row in enumerate(rows)]
+    inner = [_numbers(row, features, f"{place}.inner[{h}]", FEATURE) for h, row in enumerate(rows)]
     if not np.all(parts["scale"] > 0):
         raise GpuYardError(f"{place}.scale has {parts['scale'].min()}; it must be above 0")
     return Layer(inner=np.array(inner).reshape(units, features), **parts)
@@ -80,8 +83,8 @@ def _checked(values: object, length: int, place: str, each: str) -> list[object]
     return values
 
 
-def _numbers(values: object, length: int, place: str, each: str = "") -> FloatArray:
-    found = _checked(values, length, place, each or FEATURE)
+def _numbers(values: object, length: int, place: str, each: str) -> FloatArray:
+    found = _checked(values, length, place, each)
     for value in found:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not np.isfinite(value):  # type: ignore[call-overload]
