@@ -21,7 +21,7 @@ help:  ## list the targets
 setup: $(STAMP)  ## make .venv with the locked versions and this project (skipped when up to date)
 
 # A package that is new since the installation has to be made known, hence the packages here.
-PACKAGES := $(wildcard $(addsuffix /__init__.py,sim interference gnn marl))
+PACKAGES := $(wildcard $(addsuffix /__init__.py,sim interference gnn marl gpuyard))
 
 $(STAMP): requirements.lock setup.cfg pyproject.toml $(PACKAGES)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

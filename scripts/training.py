@@ -14,6 +14,7 @@ import torch
 from experiment import Experiment, experiment_of, labels_of
 from launch import Launch
 from launch_build import build
+from launch_errors import ConfigError
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from terminal import error_console
 from training_board import Board
@@ -36,7 +37,7 @@ from marl.training.teacher import RuleTeacher
 from marl.training.validate import validation_jct_s
 from marl.training.warm_start import greedy, imitate, play
 from marl.training.windows import Windows
-from sim.linear.weights import weights_of
+from sim.linear.weights import LAYERS, weights_of
 from sim.metrics.summary import summarise
 from sim.report.figure_learning_curve import learning_curve
 from sim.report.learning_curve_csv import read_learning_curve
@@ -110,6 +111,8 @@ class Training:
         policy = build_policy(self.spec, self.plan.layout.racks)
         if policy.prior is not None:
             weights = self.config["policy"]["prior"]
+            if LAYERS in weights:
+                raise ConfigError("policy.prior has layers; agents begin with linear weights only")
             policy.prior.take(
                 weights_of(weights, "start", "policy.prior"),
                 weights_of(weights, "forward", "policy.prior"),

@@ -12,7 +12,7 @@ import yaml
 from sim.topology.leaf_spine import leaf_spine
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("sim", "interference", "gnn", "marl")
+PACKAGES = ("sim", "interference", "gnn", "marl", "gpuyard")
 CODE = (*PACKAGES, "scripts", "tests", "benchmarks")
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 50

@@ -1,4 +1,4 @@
-"""The four packages are ours, and a wheel holds all that they need and nothing else."""
+"""The five packages are ours, and a wheel holds all that they need and nothing else."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("sim", "interference", "gnn", "marl")
+PACKAGES = ("sim", "interference", "gnn", "marl", "gpuyard")
 DATA = {".csv", ".json", ".npz"}
 
 

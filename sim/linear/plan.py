@@ -8,6 +8,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.errors import GpuYardError
 from sim.handle import Handle
 from sim.kernel.layout import RowArray
+from sim.linear.layer import Layer, Units, no_layer, units_of
 from sim.scoring.desk import Desk
 from sim.scoring.table import Column, ForwardWeight, StartWeight
 
@@ -39,6 +40,8 @@ class Plan(Handle):
     routine: IntArray  # (1,) address of LOOK, of `sim.linear.deciding`
     start_weight: FloatArray  # (StartWeight,)
     forward_weight: FloatArray  # (ForwardWeight,)
+    start_units: Units  # what the score of a start adds to its linear part
+    forward_units: Units
     start_x: FloatArray  # (StartWeight,) features of the placement at hand
     forward_x: FloatArray  # (ForwardWeight,)
     best: RowArray  # (3,) BEST
@@ -49,18 +52,30 @@ class Plan(Handle):
     forward: IntArray  # (J, 2) job, partition
 
 
-def plan_on(desk: Desk, start: FloatArray, forward: FloatArray) -> Plan:
-    """A plan for the run of `desk`, by these weights.
+def plan_on(
+    desk: Desk,
+    start: FloatArray,
+    forward: FloatArray,
+    start_layer: Layer | None = None,
+    forward_layer: Layer | None = None,
+) -> Plan:
+    """A plan for the run of `desk`, by these weights and layers (None: the score is linear).
 
     Raises:
-        GpuYardError: there are more or fewer weights than features.
+        GpuYardError: there are more or fewer weights, or inputs of a layer, than features.
     """
     seats, jobs = desk.tenant.size, len(desk.job)
+    layers = (
+        start_layer or no_layer(len(StartWeight)),
+        forward_layer or no_layer(len(ForwardWeight)),
+    )
     return Plan(
         desk=desk,
         routine=np.zeros(1, dtype=INT),
         start_weight=_one_each(start, StartWeight, "start"),
         forward_weight=_one_each(forward, ForwardWeight, "forward"),
+        start_units=units_of(layers[0], len(StartWeight), "start"),
+        forward_units=units_of(layers[1], len(ForwardWeight), "forward"),
         start_x=np.zeros(len(StartWeight)),
         forward_x=np.zeros(len(ForwardWeight)),
         best=np.zeros(3, dtype=BEST),

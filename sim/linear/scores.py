@@ -1,9 +1,12 @@
 """The scores of a start and of a forward; `docs/linear_score.md` has tables of what is weighed."""
 
+import math
+
 import numpy as np
 
 from sim.arrays import FloatArray
 from sim.jit import kernel
+from sim.linear.layer import Units
 from sim.linear.plan import Plan
 from sim.scoring.costs import weigh_placement
 from sim.scoring.desk import Desk
@@ -70,7 +73,7 @@ def start_score(plan: Plan, job: int, m: int) -> float:
     x[StartWeight.SHARED_X_PRESSURE] = shared * x[StartWeight.PRESSURE]
     for k in range(len(_START_AT)):
         x[_START_AT[k]] = pair[_PAIR_AT[k]]
-    return _sum(x, plan.start_weight)
+    return _score(x, plan.start_weight, plan.start_units)
 
 
 @kernel
@@ -87,12 +90,31 @@ def forward_score(plan: Plan, i: int, home: int, target: int) -> float:
     x[ForwardWeight.HOPS] = desk.state.job[job].forwards / desk.game[0].max_forwards
     for k in range(len(_ROW_AT)):
         x[_FORWARD_AT[k]] = row[_ROW_AT[k]]
-    return _sum(x, plan.forward_weight)
+    return _score(x, plan.forward_weight, plan.forward_units)
 
 
 @kernel
-def _sum(x: FloatArray, weights: FloatArray) -> float:
+def _score(x: FloatArray, weights: FloatArray, units: Units) -> float:
     score = 0.0
     for i in range(len(x)):
         score += x[i] * weights[i]
+    if len(units.outer) > 0:
+        score += _bent(x, units)
     return score
+
+
+@kernel
+def _bent(x: FloatArray, units: Units) -> float:
+    """What the layer adds; hidden units are the inner loop, side by side in memory."""
+    hidden, inner = units.hidden, units.inner
+    for h in range(len(hidden)):
+        hidden[h] = units.bias[h]
+    for i in range(len(x)):
+        if x[i] != 0.0:  # a third of the features of most candidates are
+            for h in range(len(hidden)):
+                hidden[h] += inner[i, h] * x[i]
+    added = 0.0
+    for h in range(len(hidden)):
+        # tanh, to 1e-16, in half the time of the library's: most of a layer's time
+        added += units.outer[h] * (1.0 - 2.0 / (math.exp(2.0 * hidden[h]) + 1.0))
+    return added

@@ -1,6 +1,7 @@
 """Weights of the linear score: by name in files, by place (`sim.scoring.table`) in arrays."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
+from sim.linear.layer import Layer, layer_from, no_layer
 from sim.scoring.table import ForwardWeight, StartWeight
 
 START_FEATURES = tuple(each.name.lower() for each in StartWeight)
@@ -17,10 +19,52 @@ GROUPS = {"start": START_FEATURES, "forward": FORWARD_FEATURES}
 FIRST_AHEAD = {"start": StartWeight.WAIT_OVER_LOSS, "forward": ForwardWeight.WAIT_DIFFERENCE}
 
 
-def looks_ahead(start: FloatArray, forward: FloatArray) -> bool:
-    """Whether any weight of a feature that looks ahead is not 0."""
-    first = FIRST_AHEAD
-    return bool(np.any(start[first["start"] :]) or np.any(forward[first["forward"] :]))
+LAYERS = "layers"  # beside start and forward: what their scores add to the linear part
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreWeights:
+    """All that the scores of starts and forwards are made of."""
+
+    start: FloatArray  # (StartWeight,)
+    forward: FloatArray  # (ForwardWeight,)
+    start_layer: Layer = no_layer(len(StartWeight))  # noqa: RUF009 - nobody writes to it
+    forward_layer: Layer = no_layer(len(ForwardWeight))  # noqa: RUF009
+
+    def looks_ahead(self) -> bool:
+        """Whether a weight or layer reads a feature that looks ahead."""
+        pairs = (("start", self.start, self.start_layer),
+                 ("forward", self.forward, self.forward_layer))  # fmt: skip
+        return any(
+            bool(np.any(weights[FIRST_AHEAD[group] :]))
+            or bool(np.any(layer.inner[:, FIRST_AHEAD[group] :]))
+            for group, weights, layer in pairs
+        )
+
+    def as_mapping(self) -> dict[str, dict[str, Any]]:
+        """The inverse of `score_weights_of`: what stands in a file of weights."""
+        found: dict[str, dict[str, Any]] = dict(named(self.start, self.forward))
+        layers = {"start": self.start_layer, "forward": self.forward_layer}
+        there = {group: layer.as_lists() for group, layer in layers.items() if layer.size}
+        return found | ({LAYERS: there} if there else {})
+
+
+def score_weights_of(given: Mapping[str, object], place: str) -> ScoreWeights:
+    """Weights and layers; `place` is where they stand, for messages.
+
+    Raises:
+        GpuYardError: as `weights_of` and `layer_from`.
+    """
+    start, forward = (weights_of(given, group, place) for group in GROUPS)
+    layers = given.get(LAYERS) or {}
+    if not isinstance(layers, Mapping):
+        raise GpuYardError(f"{place}.{LAYERS} is {layers!r}; it must have start, forward or both")
+    _refuse(set(layers) - set(GROUPS), f"{place}.{LAYERS}", tuple(GROUPS))
+    start_layer, forward_layer = (
+        layer_from(layers.get(group), len(names), f"{place}.{LAYERS}.{group}")
+        for group, names in GROUPS.items()
+    )
+    return ScoreWeights(start, forward, start_layer, forward_layer)
 
 
 def weights_of(given: Mapping[str, object], group: str, place: str) -> FloatArray:
@@ -37,7 +81,7 @@ def weights_of(given: Mapping[str, object], group: str, place: str) -> FloatArra
     names, values = GROUPS[group], given.get(group)
     if not isinstance(values, Mapping):
         raise GpuYardError(f"{place}.{group} is {values!r}; it must give a weight to each feature")
-    _refuse(set(given) - set(GROUPS), place, tuple(GROUPS))
+    _refuse(set(given) - {*GROUPS, LAYERS}, place, (*GROUPS, LAYERS))
     _refuse(set(values) - set(names), f"{place}.{group}", names)
     optional = dict.fromkeys(names[FIRST_AHEAD[group] :], 0.0)
     known = {**optional, **values}
@@ -56,7 +100,7 @@ def _refuse(unknown: set[str], place: str, known: Sequence[str]) -> None:
 
 
 def named(start: FloatArray, forward: FloatArray) -> dict[str, dict[str, float]]:
-    """The inverse of `weights_of`: what stands in a file of weights."""
+    """The inverse of `weights_of`."""
     pairs = {"start": start, "forward": forward}
     return {
         group: dict(zip(GROUPS[group], map(float, values), strict=True))
@@ -65,7 +109,7 @@ def named(start: FloatArray, forward: FloatArray) -> dict[str, dict[str, float]]
 
 
 def read_weights(path: str) -> Mapping[str, Any]:
-    """Groups of weights of a file as `scripts/tune_linear_score.py` writes them, not checked yet.
+    """What a file of `tune_linear_score.py` or `learn.py` holds, not checked yet.
 
     Raises:
         GpuYardError: there is no such file, or it is no YAML mapping.

@@ -1,7 +1,8 @@
 """A linear score over starts and forwards, with tuned weights."""
 
+import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from sim.kernel.layout import State
 from sim.linear.deciding import decide_all, link
 from sim.linear.loop import LinearLoop
 from sim.linear.plan import Plan, plan_on
-from sim.linear.weights import looks_ahead, named, read_weights, weights_of
+from sim.linear.weights import ScoreWeights, read_weights, score_weights_of
 from sim.scoring.desk import Mind, desk_of
 from sim.signals import Signal
 from sim.view import ClusterView, JobColumns, ViewMaker
@@ -55,7 +56,7 @@ class LinearScore:
             use_durations: False: nothing is read of predictions (information class none).
             rest_share: a job that has run for long is thought to have at least this share of what
                 it has done before it, whatever was predicted.
-            weights: `start` and `forward`, each feature -> weight.
+            weights: `start` and `forward`, each feature -> weight; `layers`, if there are any.
             weights_file: a YAML file of such weights, read instead; None: there is none.
 
         Raises:
@@ -69,14 +70,13 @@ class LinearScore:
             raise GpuYardError(f"scheduler.rest_share is {rest_share}; it must be 0 or more")
         place = "scheduler.weights" if weights_file is None else str(weights_file)
         given: Mapping[str, Any] = weights if weights_file is None else read_weights(weights_file)
-        self._start = weights_of(given, "start", place)
-        self._forward = weights_of(given, "forward", place)
+        self._weights = score_weights_of(given, place)
         self._mind = Mind(
             window=window,
             patience_s=patience_s,
             use_durations=use_durations,
             rest_share=rest_share,
-            look_ahead=looks_ahead(self._start, self._forward),
+            look_ahead=self._weights.looks_ahead(),
         )
         self.needs = Signal.PROFILE | Signal.INTERFERENCE
         if use_durations:
@@ -86,9 +86,17 @@ class LinearScore:
         self._jobs: JobColumns | None = None
 
     @property
-    def weights(self) -> dict[str, dict[str, float]]:
-        """`start` and `forward`, each feature -> weight."""
-        return named(self._start, self._forward)
+    def weights(self) -> dict[str, dict[str, Any]]:
+        """`start` and `forward`, each feature -> weight; `layers`, if there are any."""
+        return self._weights.as_mapping()
+
+    def weighing(self, weights: ScoreWeights) -> Self:
+        """The same scheduler with other weights."""
+        twin = copy.copy(self)
+        twin._weights = weights
+        twin._mind = self._mind._replace(look_ahead=weights.looks_ahead())
+        twin.reset(0)
+        return twin
 
     def reset(self, seed: int) -> None:
         """Forget the cluster of the last run; nothing is drawn."""
@@ -123,6 +131,10 @@ class LinearScore:
         """The plan of this run, made at its first decision."""
         if self._plan is None or self._jobs is not view.jobs:
             desk = desk_of(view, self._mind)
-            self._plan, self._jobs = plan_on(desk, self._start, self._forward), view.jobs
+            found = self._weights
+            self._plan = plan_on(
+                desk, found.start, found.forward, found.start_layer, found.forward_layer
+            )
+            self._jobs = view.jobs
             link(self._plan)
         return self._plan

@@ -1,0 +1,1 @@
+"""What is built on agents and simulator: policies that learn by playing."""

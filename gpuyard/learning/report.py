@@ -1,0 +1,97 @@
+"""What a search leaves behind: weights, curve, figure, and what held-out windows say."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from gpuyard.learning.checkpoint import Point
+from sim.arrays import FloatArray
+from sim.linear.layer import Layer
+from sim.linear.weights import ScoreWeights
+from sim.metrics.intervals import mean_interval
+from sim.report.atomic import write_atomically
+from sim.report.figure_style import COLOURS, heading, new_figure, save_png, tidy
+
+CURVE_CSV, CURVE_PNG, METRICS = "curve.csv", "curve.png", "metrics.json"
+CONFIDENCE = 0.95
+DIGITS = 6  # of a weight in a file
+MOST_SHOWN = 2.0  # ratios above it are beyond the figure's upper edge, unless all are
+
+
+def rounded(weights: ScoreWeights) -> ScoreWeights:
+    """The weights as a file holds them."""
+    return ScoreWeights(
+        start=weights.start.round(DIGITS),
+        forward=weights.forward.round(DIGITS),
+        start_layer=_rounded_layer(weights.start_layer),
+        forward_layer=_rounded_layer(weights.forward_layer),
+    )
+
+
+def _rounded_layer(layer: Layer) -> Layer:
+    return replace(
+        layer, **{each.name: getattr(layer, each.name).round(DIGITS) for each in fields(Layer)}
+    )
+
+
+def write_weights(path: Path, weights: ScoreWeights, words: Sequence[str]) -> None:
+    """A file for conf/linear_weights/ or `scheduler.weights_file`; `words` become comments."""
+    body = yaml.safe_dump(weights.as_mapping(), sort_keys=False, default_flow_style=None, width=100)
+    write_atomically(path, "".join(f"# {line}\n" for line in words).encode() + body.encode())
+
+
+def write_curve(folder: Path, curve: Sequence[Point], begin: str, reference: str) -> None:
+    """The curve as CSV, one row a validation, and as a figure."""
+    text = io.StringIO()
+    rows = csv.DictWriter(text, [each.name for each in fields(Point)], lineterminator="\n")
+    rows.writeheader()
+    rows.writerows(asdict(point) for point in curve)
+    write_atomically(folder / CURVE_CSV, text.getvalue().encode())
+    if curve:
+        _draw(folder / CURVE_PNG, curve, begin, reference)
+
+
+def _draw(path: Path, curve: Sequence[Point], begin: str, reference: str) -> None:
+    figure = new_figure(6.5, 4.0)
+    axes = figure.subplots()
+    minutes, ratios = [p.minutes for p in curve], [p.to_reference for p in curve]
+    axes.plot(minutes, ratios, "o-", color=COLOURS[0], markersize=4, label="learned")
+    axes.axhline(1.0, color=COLOURS[1], linestyle="--", label=reference)
+    first = curve[-1].to_reference / curve[-1].to_begin
+    axes.axhline(first, color=COLOURS[2], linestyle=":", label=f"{begin}: {first:.3f}")
+    if max(ratios) > MOST_SHOWN >= min(ratios):  # from zero weights the first are above 10
+        axes.set_ylim(min(1.0, *ratios) - 0.05, MOST_SHOWN)
+    axes.set_xlabel("minutes of learning")
+    axes.set_ylabel(f"mean JCT / that of {reference}")
+    axes.legend(fontsize=9, frameon=False)
+    heading(axes, "Validation windows: lower is better")
+    tidy(axes, grid="y")
+    save_png(figure, path)
+
+
+def ratios_of(learned: FloatArray, rivals: Mapping[str, FloatArray]) -> dict[str, Any]:
+    """Geometric means of paired ratios of mean JCT, learned / rival, with t intervals of the logs.
+
+    Args:
+        learned: (W,) ln mean JCT on held-out windows.
+        rivals: name -> (W,) the same of others.
+    """
+    found = {}
+    for name, logs in rivals.items():
+        interval = mean_interval(learned - logs, CONFIDENCE)
+        ratio, low, high = np.exp([interval.centre, interval.low, interval.high]).tolist()
+        found[name] = {"ratio": ratio, "low": low, "high": high, "windows": interval.count}
+    return found
+
+
+def write_metrics(folder: Path, values: Mapping[str, Any]) -> None:
+    """`metrics.json`."""
+    text = json.dumps(values, indent=2, allow_nan=False)
+    write_atomically(folder / METRICS, (text + "\n").encode())

@@ -1,0 +1,117 @@
+"""Antithetic evolution strategies: state in, state out, nothing is played here.
+
+An update draws pairs of members, mean + sigma * noise and mean - sigma * noise. Both play the same
+window, so that what the window does to both cancels; the difference of their ln mean JCT tells
+along which noise to climb. Everything is drawn from (seed, update, pair), so a worker that has the
+mean makes its members itself, and a search that goes on draws what it would have drawn.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sim.arrays import FloatArray
+
+FIRST_STEP, LAST_STEP = 0.15, 0.03  # of sigma, per coordinate
+DECAY_FIRST, DECAY_SECOND = 0.9, 0.99  # Adam's
+EPSILON = 1e-8
+CLIP = 2.0  # standard deviations of a difference: tails of JCT are heavy
+# Iterate k weighs as k ** AVERAGE_POWER in the average: about the last third counts, and the end
+# need not be known beforehand.
+AVERAGE_POWER = 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class Climb:
+    """A search over n numbers, after `update` updates."""
+
+    seed: int
+    update: int
+    mean: FloatArray  # (n,)
+    sigma: FloatArray  # (n,) how far members are from the mean; 0 keeps a number as it is
+    first: FloatArray  # (n,) Adam's moments of the gradient
+    second: FloatArray  # (n,)
+    average: FloatArray  # (n,) of the means so far, the later the heavier
+
+
+def begin(mean: FloatArray, sigma: FloatArray, seed: int) -> Climb:
+    """A search that has not moved yet.
+
+    Raises:
+        ValueError: the lengths differ, or a sigma is below 0.
+    """
+    if mean.shape != sigma.shape or mean.ndim != 1:
+        raise ValueError(f"mean has shape {mean.shape} and sigma {sigma.shape}; give one of each")
+    if not np.all(sigma >= 0):
+        raise ValueError(f"sigma has {sigma.min()}; it must be 0 or more")
+    none = np.zeros_like(mean)
+    return Climb(seed, 0, mean, sigma, first=none, second=none, average=mean)
+
+
+def noise(climb: Climb, pair: int) -> FloatArray:
+    """(n,) standard normal numbers of one pair (from 0) of the next update."""
+    drawn: FloatArray = np.random.default_rng([climb.seed, climb.update, pair, 0]).standard_normal(
+        len(climb.mean)
+    )
+    return drawn
+
+
+def drawn_window(climb: Climb, pair: int, windows: int) -> int:
+    """The window, from 0 to `windows` - 1, on which both members of a pair are held."""
+    return int(np.random.default_rng([climb.seed, climb.update, pair, 1]).integers(windows))
+
+
+def members(climb: Climb, pair: int) -> tuple[FloatArray, FloatArray]:
+    """(n,) each: the mean with the pair's noise added and taken away."""
+    away = climb.sigma * noise(climb, pair)
+    return climb.mean + away, climb.mean - away
+
+
+def gradient(climb: Climb, pairs: Sequence[int], differences: Sequence[float]) -> FloatArray:
+    """(n,) the direction that lowers ln mean JCT, in units of sigma.
+
+    Args:
+        climb: before the update.
+        pairs: numbers of the pairs, in any order.
+        differences: of each, ln mean JCT of the second member - that of the first.
+
+    Raises:
+        ValueError: a pair has no difference, or is there twice.
+    """
+    told = dict(zip(pairs, differences, strict=True))
+    if len(told) != len(pairs):
+        raise ValueError("a pair is there twice")
+    ordered = sorted(told)  # sums of floats depend on the order
+    found = np.array([told[pair] for pair in ordered])
+    spread = float(found.std())
+    if not spread > 0:  # one pair, or all alike: only the signs say something
+        spread = float(np.abs(found).max(initial=0.0)) or 1.0
+    rewards = np.clip(found / spread, -CLIP, CLIP)
+    total = np.zeros_like(climb.mean)
+    for pair, reward in zip(ordered, rewards.tolist(), strict=True):
+        total += reward * noise(climb, pair)
+    return total / len(ordered)
+
+
+def step_at(progress: float) -> float:
+    """Length of a step in units of sigma; falls linearly while `progress` goes from 0 to 1."""
+    return FIRST_STEP + (LAST_STEP - FIRST_STEP) * min(max(progress, 0.0), 1.0)
+
+
+def ascend(climb: Climb, along: FloatArray, step: float) -> Climb:
+    """The search after one step of Adam along a gradient, in units of sigma."""
+    count = climb.update + 1
+    first = DECAY_FIRST * climb.first + (1 - DECAY_FIRST) * along
+    second = DECAY_SECOND * climb.second + (1 - DECAY_SECOND) * along**2
+    rate = np.sqrt(second / (1 - DECAY_SECOND**count)) + EPSILON
+    mean = climb.mean + climb.sigma * step * first / (1 - DECAY_FIRST**count) / rate
+    weight = (AVERAGE_POWER + 1) / (count + AVERAGE_POWER)
+    return replace(
+        climb,
+        update=count,
+        mean=mean,
+        first=first,
+        second=second,
+        average=climb.average + weight * (mean - climb.average),
+    )

@@ -1,0 +1,170 @@
+"""Updates until they or the minutes are used up: play, climb, look at the validation windows."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from gpuyard.learning.checkpoint import CHECKPOINT, Point, Saved, save
+from gpuyard.learning.strategies import Climb, ascend, drawn_window, gradient, step_at
+from gpuyard.learning.window_play import Crew, Ground
+from sim.arrays import FloatArray
+from sim.errors import GpuYardError, SimulationError
+from sim.linear.weights import ScoreWeights
+
+log = logging.getLogger(__name__)
+
+TRAIN_WINDOWS = 1_000_000  # that may be drawn; a generator never runs out of them
+COLUMNS = (
+    TextColumn("{task.description}"),
+    BarColumn(),
+    TextColumn("{task.completed:.0%}"),
+    TimeElapsedColumn(),
+    TextColumn("{task.fields[note]}"),
+)
+
+
+class LearningStopped(GpuYardError):
+    """An update gave no usable scores; what was learned before it is kept."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """How long to learn, and how often to look up."""
+
+    pairs: int  # of members an update
+    updates: int | None  # in all; None: the minutes decide
+    minutes: float | None  # in all, validation included; None: the updates decide
+    validate_every: int  # updates
+    checkpoint_every: int  # updates
+    validation: tuple[int, ...]  # windows of the part `validation`; they choose nothing
+
+    def progress(self, update: int, elapsed_s: float) -> float:
+        """Share that is done, from 0 to 1, of what is used up first."""
+        shares = [0.0]
+        if self.updates is not None:
+            shares.append(update / max(self.updates, 1))
+        if self.minutes is not None:
+            shares.append(elapsed_s / (60.0 * self.minutes) if self.minutes > 0 else 1.0)
+        return min(max(shares), 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Rivals:
+    """What the curve is held against."""
+
+    begin: ScoreWeights
+    reference: ScoreWeights
+
+
+class Trainer:
+    """One search in one folder."""
+
+    def __init__(
+        self,
+        *,
+        ground: Ground,
+        saved: Saved,
+        course: Course,
+        rivals: Rivals,
+        crew: Crew,
+        folder: Path,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """From what is saved, or from a beginning with update 0 and no curve."""
+        self.saved = saved
+        self._ground, self._course, self._crew = ground, course, crew
+        self._rivals, self._folder, self._clock_s = rivals, folder, clock_s
+        self._logs: tuple[FloatArray, FloatArray] | None = None
+
+    @property
+    def weights(self) -> ScoreWeights:
+        """What is learned so far: the averaged iterates."""
+        return self.saved.form.weights(self.saved.climb.average)
+
+    def run(self, console: Console) -> None:
+        """Learn; the checkpoint is written every few updates, at the end and on the way out.
+
+        Raises:
+            LearningStopped: a window failed or a score is no number.
+            KeyboardInterrupt: Ctrl-C, after the checkpoint is written.
+        """
+        with Progress(*COLUMNS, console=console) as bar:
+            task = bar.add_task("learning", total=1.0, note="")
+            bar.update(task, completed=self._progress())
+            try:
+                self._prepare()
+                before_s, began_s = self.saved.elapsed_s, self._clock_s()
+                if not self.saved.curve:
+                    self._validate()
+                while self._progress() < 1.0:
+                    self._update()
+                    elapsed_s = before_s + self._clock_s() - began_s
+                    self.saved = replace(self.saved, elapsed_s=elapsed_s)
+                    self._look_up(bar, task)
+                if self.saved.curve[-1].update != self.saved.climb.update:
+                    self._validate()
+            except SimulationError as error:
+                raise self._stopped(str(error)) from error
+            finally:
+                save(self.saved, self._folder)
+
+    def _progress(self) -> float:
+        return self._course.progress(self.saved.climb.update, self.saved.elapsed_s)
+
+    def _prepare(self) -> None:
+        """Play the rivals; workers compile or load their code here, before time counts."""
+        windows = self._course.validation
+        begin, reference = (
+            self._crew.windows(self._ground, weights, "validation", windows)
+            for weights in (self._rivals.begin, self._rivals.reference)
+        )
+        self._logs = begin, reference
+
+    def _update(self) -> None:
+        """One step of the mean; the state changes at the end, as a whole."""
+        climb, pairs = self.saved.climb, range(self._course.pairs)
+        windows = [drawn_window(climb, pair, TRAIN_WINDOWS) for pair in pairs]
+        scores = np.array(self._crew.pairs(self._ground, self.saved.form, climb, windows))
+        if not np.all(np.isfinite(scores)):
+            worst = windows[int(np.argmin(np.isfinite(scores).all(axis=1)))]
+            raise self._stopped(f"training window {worst} gave a mean JCT that is no number")
+        along = gradient(climb, list(pairs), (scores[:, 1] - scores[:, 0]).tolist())
+        after: Climb = ascend(climb, along, step_at(self._progress()))
+        if not np.all(np.isfinite(after.mean)):
+            raise self._stopped("a weight is no finite number any more")
+        self.saved = replace(self.saved, climb=after)
+
+    def _look_up(self, bar: Progress, task: TaskID) -> None:
+        update = self.saved.climb.update
+        if update % self._course.validate_every == 0:
+            self._validate()
+        if update % self._course.checkpoint_every == 0:
+            save(self.saved, self._folder)
+        last = self.saved.curve[-1]
+        note = f"update {update}: {last.to_reference:.3f} of the reference's mean JCT"
+        bar.update(task, completed=self._progress(), note=note)
+
+    def _validate(self) -> None:
+        """Add a point to the curve."""
+        assert self._logs is not None
+        logs = self._crew.windows(self._ground, self.weights, "validation", self._course.validation)
+        begin, reference = (float(np.exp(np.mean(logs - each))) for each in self._logs)
+        update = self.saved.climb.update
+        minutes, runs = self.saved.elapsed_s / 60.0, 2 * self._course.pairs * update
+        point = Point(update, minutes, runs, begin, reference)
+        self.saved = replace(self.saved, curve=(*self.saved.curve, point))
+        log.info(
+            "update %d, %.1f minutes: %.4f of the reference, %.4f of the beginning",
+            update, minutes, reference, begin,
+        )  # fmt: skip
+
+    def _stopped(self, why: str) -> LearningStopped:
+        update = self.saved.climb.update
+        kept = self._folder / CHECKPOINT
+        return LearningStopped(f"update {update + 1}: {why}; {kept} holds update {update}")

@@ -1,0 +1,217 @@
+"""Members on windows, made to be called in a worker process: seeds go in, scores come out."""
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol, TypeVar
+
+import numpy as np
+from joblib import Parallel, cpu_count, delayed, parallel_config
+
+from gpuyard.learning.form import Form, Standard
+from gpuyard.learning.strategies import Climb, members
+from marl.env.game import Game
+from sim.arrays import FloatArray
+from sim.engine.looping import Loop
+from sim.jobs import JobTable
+from sim.kernel.advance import FULL, PAUSE
+from sim.kernel.layout import RowArray
+from sim.linear.episode import played_jct_s
+from sim.linear.layer import Layer
+from sim.linear.weights import ScoreWeights
+from sim.schedulers.linear_score import LinearScore
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+LEAST_SCALE = 0.1  # of an input: one that hardly moves must not be blown up
+TURNS = 3  # tasks a worker gets in an update: runs are not equally long
+
+
+class Field(Protocol):
+    """What windows are played on."""
+
+    game: Game
+    scheduler: LinearScore  # whose weights are learned; the rest of it is kept
+
+    def window(self, part: str, index: int) -> JobTable:
+        """One window of a part of the workload."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A field that every process opens for itself, once."""
+
+    opener: Callable[[str], Field]  # a function of a module
+    setting: str
+
+
+@dataclass(frozen=True, eq=False)
+class PairTask:
+    """Pairs of one update, each with its window of the part `train`."""
+
+    ground: Ground
+    form: Form
+    climb: Climb  # before the update
+    pairs: tuple[int, ...]
+    windows: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class WindowTask:
+    """Weights on windows of one part."""
+
+    ground: Ground
+    weights: ScoreWeights
+    part: str
+    windows: tuple[int, ...]
+
+
+@lru_cache(maxsize=2)
+def field_of(ground: Ground) -> Field:
+    """The field, as this process has it."""
+    return ground.opener(ground.setting)
+
+
+@lru_cache(maxsize=256)
+def _kept_window(ground: Ground, part: str, index: int) -> JobTable:
+    return field_of(ground).window(part, index)
+
+
+def play_pairs(task: PairTask) -> list[tuple[float, float]]:
+    """Ln mean JCT in seconds of both members of each pair, on the window of the pair.
+
+    Raises:
+        SimulationError: jobs wait for ever.
+    """
+    field, found = field_of(task.ground), []
+    for pair, window in zip(task.pairs, task.windows, strict=True):
+        jobs = field.window("train", window)
+        one, other = (
+            _log_jct(field, task.form.weights(member), jobs) for member in members(task.climb, pair)
+        )
+        found.append((one, other))
+    return found
+
+
+def play_windows(task: WindowTask) -> list[float]:
+    """Ln mean JCT in seconds, window by window.
+
+    Raises:
+        SimulationError: jobs wait for ever.
+    """
+    field = field_of(task.ground)
+    return [
+        _log_jct(field, task.weights, _kept_window(task.ground, task.part, window))
+        for window in task.windows
+    ]
+
+
+def _log_jct(field: Field, weights: ScoreWeights, jobs: JobTable) -> float:
+    scheduler = field.scheduler.weighing(weights)
+    return float(np.log(played_jct_s(field.game.simulator(jobs), scheduler)))
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Who plays: this process alone (1), or so many workers with one thread each (-1: one a core).
+
+    Results do not depend on how many there are.
+    """
+
+    jobs: int
+
+    def pairs(
+        self, ground: Ground, form: Form, climb: Climb, windows: Sequence[int]
+    ) -> list[tuple[float, float]]:
+        """Ln mean JCT of both members of pairs 0, 1, ...; pair i is held on `windows[i]`."""
+        tasks = [
+            PairTask(ground, form, climb, tuple(pairs), tuple(windows[pair] for pair in pairs))
+            for pairs in self._shares(len(windows))
+        ]
+        return [scores for found in self._each(_worker_pairs, tasks) for scores in found]
+
+    def windows(
+        self, ground: Ground, weights: ScoreWeights, part: str, windows: Sequence[int]
+    ) -> FloatArray:
+        """(W,) ln mean JCT of the weights on windows of a part."""
+        tasks = [
+            WindowTask(ground, weights, part, tuple(windows[at] for at in share))
+            for share in self._shares(len(windows))
+        ]
+        return np.array([each for found in self._each(_worker_windows, tasks) for each in found])
+
+    def _shares(self, count: int) -> list[list[int]]:
+        """Numbers from 0 to `count` - 1, in so many parts as there are turns for workers."""
+        workers = self.jobs if self.jobs > 0 else cpu_count()
+        parts = min(count, 1 if workers == 1 else workers * TURNS)
+        return [share.tolist() for share in np.array_split(np.arange(count), max(parts, 1))]
+
+    def _each(self, play: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
+        if self.jobs == 1:
+            yield from map(play, tasks)
+            return
+        with parallel_config("loky", inner_max_num_threads=1):
+            yield from Parallel(n_jobs=self.jobs, return_as="generator", batch_size=1)(
+                delayed(play)(task) for task in tasks
+            )
+
+
+def _worker_pairs(task: PairTask) -> list[tuple[float, float]]:
+    _leave_ctrl_c()
+    return play_pairs(task)
+
+
+def _worker_windows(task: WindowTask) -> list[float]:
+    _leave_ctrl_c()
+    return play_windows(task)
+
+
+def _leave_ctrl_c() -> None:
+    """The parent process ends its workers."""
+    if multiprocessing.current_process().name != "MainProcess":
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def standards_of(
+    field: Field, weights: ScoreWeights, windows: Sequence[int]
+) -> tuple[Standard, Standard]:
+    """What the features of starts and of forwards are on the whole while `weights` play.
+
+    The sample is the last candidate of each decision, on windows of the part `train`.
+    """
+    asking = _asking_ahead(weights)
+    rows: tuple[list[FloatArray], list[FloatArray]] = ([], [])
+    for window in windows:
+        simulator = field.game.simulator(field.window("train", window))
+        scheduler = field.scheduler.weighing(asking)
+        view_maker = simulator.views(scheduler.needs)
+        loop = scheduler.loop(simulator.state, view_maker)
+        plan = scheduler.plan(view_maker.view())
+        while _one_more(loop, simulator.state.world):
+            rows[0].append(plan.start_x.copy())
+            rows[1].append(plan.forward_x.copy())
+    one, other = (_standard(np.array(each)) for each in rows)
+    return one, other
+
+
+def _one_more(loop: Loop, world: RowArray) -> bool:
+    """Make one decision more; False at the end of the run."""
+    while (verdict := loop.play(loop.decisions + 1)) == FULL:
+        world["num_logged"] = 0
+        world["num_logged_gpus"] = 0
+    return verdict == PAUSE
+
+
+def _asking_ahead(weights: ScoreWeights) -> ScoreWeights:
+    """The same scores, by features that look ahead too: a unit reads all and adds nothing."""
+    features, none = len(weights.start), np.zeros(1)
+    layer = Layer(np.zeros(features), np.ones(features), np.ones((1, features)), none, none)
+    return ScoreWeights(weights.start, weights.forward, start_layer=layer)
+
+
+def _standard(rows: FloatArray) -> Standard:
+    """Of rows (n, F)."""
+    return Standard(rows.mean(axis=0), np.maximum(rows.std(axis=0), LEAST_SCALE))

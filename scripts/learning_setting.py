@@ -1,0 +1,218 @@
+"""From the configuration of `learn.py` to a trainer, and from a trainer to files."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from experiment import Experiment, experiment_of
+from launch import Launch
+from launch_errors import ConfigError
+from plain_rules import SEED, Rules, check_plain
+from tuning_task import scheduler_of
+
+from gpuyard.learning.checkpoint import Saved, load
+from gpuyard.learning.form import Form, first_vector, form_of, sigmas
+from gpuyard.learning.report import ratios_of, rounded, write_curve, write_metrics, write_weights
+from gpuyard.learning.strategies import begin
+from gpuyard.learning.trainer import Course, Rivals, Trainer
+from gpuyard.learning.window_play import Crew, Ground, field_of, standards_of
+from marl.env.game import Game
+from sim.jobs import JobTable
+from sim.linear.weights import (
+    FORWARD_FEATURES,
+    START_FEATURES,
+    ScoreWeights,
+    read_weights,
+    score_weights_of,
+)
+from sim.schedulers.linear_score import LinearScore
+
+WEIGHTS = Path(__file__).resolve().parents[1] / "conf" / "linear_weights"
+ZERO = "zero"
+# What says how to learn, not what is played.
+OF_LEARNING = (
+    "name", "begin", "reference", "standards", "standard_windows", "units", "pairs", "minutes",
+    "updates", "validate_every", "checkpoint_every", "validation_windows", "held_out", "jobs",
+    "resume",
+)  # fmt: skip
+RULES: Rules = SEED | {
+    "units.start": (True, 0),
+    "units.forward": (True, 0),
+    "pairs": (True, 2),
+    "standard_windows": (True, 1),
+    "validate_every": (True, 1),
+    "checkpoint_every": (True, 1),
+    "validation_windows": (True, 1),
+    "held_out.first": (True, 0),
+    "held_out.windows": (True, 2),
+}
+
+
+@dataclass(frozen=True)
+class ConfiguredField:
+    """What windows are played on."""
+
+    game: Game
+    scheduler: LinearScore
+    experiment: Experiment
+
+    def window(self, part: str, index: int) -> JobTable:
+        """One window of a part of the workload."""
+        return self.experiment.window(part, index)
+
+
+def open_field(setting: str) -> ConfiguredField:
+    """The field of a resolved configuration, given as JSON."""
+    config = json.loads(setting)
+    experiment = experiment_of(config)
+    return ConfiguredField(experiment.game, scheduler_of(config, None), experiment)
+
+
+def trainer_of(launch: Launch) -> Trainer:
+    """A trainer at its beginning, or at the checkpoint of `resume`.
+
+    Raises:
+        GpuYardError: a value is illegal, weights cannot be read, or the checkpoint does not fit.
+    """
+    config = launch.config
+    _check(config)
+    ground, rivals = _ground(config), _rivals(config)
+    changing = {"minutes", "updates", "jobs", "resume", "name", "held_out", "checkpoint_every"}
+    setting = json.dumps({key: value for key, value in config.items() if key not in changing})
+    saved = (
+        _beginning(config, ground, rivals.begin, setting)
+        if config["resume"] is None
+        else load(Path(str(config["resume"])), setting)
+    )
+    course = Course(
+        pairs=config["pairs"],
+        updates=config["updates"],
+        minutes=config["minutes"],
+        validate_every=config["validate_every"],
+        checkpoint_every=config["checkpoint_every"],
+        validation=tuple(range(config["validation_windows"])),
+    )
+    return Trainer(
+        ground=ground, saved=saved, course=course, rivals=rivals, crew=Crew(config["jobs"]),
+        folder=launch.folder,
+    )  # fmt: skip
+
+
+def _check(config: Mapping[str, Any]) -> None:
+    """Refuse numbers that would fail late.
+
+    Raises:
+        ConfigError: naming key, value and rule.
+    """
+    check_plain(config, RULES)
+    if config["minutes"] is None and config["updates"] is None:
+        raise ConfigError("minutes and updates are both null; give one, or both")
+    for key, whole in (("minutes", False), ("updates", True)):
+        if config[key] is not None:
+            check_plain(config, {key: (whole, 0)})
+    if type(config["jobs"]) is not int or config["jobs"] == 0:
+        raise ConfigError(
+            f"jobs is {config['jobs']!r}; use 1 or more, or -1 for one process a core"
+        )
+    if config["held_out"]["first"] < config["validation_windows"]:
+        raise ConfigError(
+            f"held_out.first is {config['held_out']['first']}, one of the "
+            f"{config['validation_windows']} validation windows; take a later one"
+        )
+
+
+def _ground(config: Mapping[str, Any]) -> Ground:
+    played = {key: value for key, value in config.items() if key not in OF_LEARNING}
+    return Ground(open_field, json.dumps(played))
+
+
+def _rivals(config: Mapping[str, Any]) -> Rivals:
+    return Rivals(begin=_weights(config["begin"]), reference=_weights(config["reference"]))
+
+
+def _weights(name: object) -> ScoreWeights:
+    """By name in conf/linear_weights, by path, or all zero."""
+    if name == ZERO:
+        return ScoreWeights(np.zeros(len(START_FEATURES)), np.zeros(len(FORWARD_FEATURES)))
+    known = WEIGHTS / f"{name}.yaml"
+    path = str(known if known.is_file() else name)
+    return score_weights_of(read_weights(path), path)
+
+
+def _beginning(
+    config: Mapping[str, Any], ground: Ground, weights: ScoreWeights, setting: str
+) -> Saved:
+    """Nothing learned yet; layers that the weights bring along are kept."""
+    linear = np.concatenate([weights.start, weights.forward])
+    if weights.start_layer.size or weights.forward_layer.size:
+        form = form_of(weights)
+        vector = form.vector(weights)
+    else:
+        windows = tuple(range(config["standard_windows"]))
+        standards = standards_of(field_of(ground), _weights(config["standards"]), windows)
+        form = Form(config["units"]["start"], config["units"]["forward"], *standards)
+        vector = first_vector(form, linear, config["seed"])
+    climb = begin(vector, sigmas(form, linear), config["seed"])
+    return Saved(setting, climb, form, elapsed_s=0.0, curve=())
+
+
+def going_on(launch: Launch) -> str:
+    """The command that goes on where this run stopped."""
+    words = [word for word in launch.record.overrides if not word.startswith("resume=")]
+    return shlex.join(["python", "scripts/learn.py", *words, f"resume={launch.folder}"])
+
+
+def keep(launch: Launch, trainer: Trainer, verdict: str) -> Path:
+    """Write weights and curve; the path of the weights."""
+    config, record, saved = launch.config, launch.record, trainer.saved
+    commit = "no commit" if record.git_commit is None else f"commit {record.git_commit[:12]}"
+    words = [
+        shlex.join(["python", "scripts/learn.py", *record.overrides]),
+        f"Made by {commit}{' and changes beside it' if record.git_dirty else ''}, "
+        f"seed {config['seed']}: the average of {saved.climb.update} updates of "
+        f"{config['pairs']} pairs, {saved.elapsed_s / 60:.1f} minutes.",
+        verdict,
+    ]
+    path = launch.folder / f"{config['name']}.yaml"
+    write_weights(path, rounded(trainer.weights), words)
+    write_curve(launch.folder, saved.curve, str(config["begin"]), str(config["reference"]))
+    return path
+
+
+def report(launch: Launch, trainer: Trainer) -> str:
+    """Play the held-out windows, write everything; what the user is told."""
+    config, saved = launch.config, trainer.saved
+    first, count = config["held_out"]["first"], config["held_out"]["windows"]
+    windows, crew, ground = range(first, first + count), Crew(config["jobs"]), _ground(config)
+    named = {str(config["begin"]): config["begin"], str(config["reference"]): config["reference"]}
+    logs = {
+        name: crew.windows(ground, _weights(given), "validation", windows)
+        for name, given in named.items()
+    }
+    learned = crew.windows(ground, rounded(trainer.weights), "validation", windows)
+    ratios = ratios_of(learned, logs)
+    told = ", ".join(
+        f"{each['ratio']:.4f} [{each['low']:.4f}, {each['high']:.4f}] of {name}"
+        for name, each in ratios.items()
+    )
+    verdict = f"Mean JCT on {count} held-out windows (from {first} on): {told}."
+    path = keep(launch, trainer, verdict)
+    values = {
+        "updates": saved.climb.update, "minutes": saved.elapsed_s / 60,
+        "runs": 2 * config["pairs"] * saved.climb.update, "seed": config["seed"],
+        "held_out": {"part": "validation", "first": first, "windows": count},
+        "ratio_of_mean_jct": ratios,
+    }  # fmt: skip
+    gap = logs[str(config["reference"])] - logs[str(config["begin"])]
+    if gap.mean() < 0:
+        closed = (learned - logs[str(config["begin"])]).mean() / gap.mean()
+        values["share_of_gap_closed"] = float(closed)
+    write_metrics(launch.folder, values)
+    return (
+        f"{verdict}\nweights in {path}; play them with scheduler=linear_score "
+        f"scheduler.weights_file={path}"
+    )

@@ -1,0 +1,125 @@
+"""The layer of a score: as numpy evaluates it, as files hold it, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from sim.errors import GpuYardError
+from sim.linear.episode import played_jct_s
+from sim.linear.layer import Layer, no_layer, units_of
+from sim.linear.scores import _score
+from sim.linear.weights import FORWARD_FEATURES, START_FEATURES, ScoreWeights, score_weights_of
+from sim.schedulers.linear_score import LinearScore
+from tests.sim.worlds import Job, cluster, play, world
+
+STARTS, FORWARDS = len(START_FEATURES), len(FORWARD_FEATURES)
+
+
+def drawn(units: int, features: int, seed: int = 0) -> Layer:
+    rng = np.random.default_rng(seed)
+    return Layer(
+        mean=rng.normal(size=features),
+        scale=rng.uniform(0.2, 3.0, size=features),
+        inner=rng.normal(size=(units, features)),
+        bias=rng.normal(size=units),
+        outer=rng.normal(size=units),
+    )
+
+
+def scheduler(weights: ScoreWeights, path: Path | None = None) -> LinearScore:
+    return LinearScore(
+        window=16, patience_s=1e9, use_durations=True, rest_share=0.0,
+        weights=weights.as_mapping(), weights_file=None if path is None else str(path),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("units", "features"), [(16, STARTS), (8, FORWARDS), (1, 3)])
+def test_compiled_code_scores_as_numpy_does(units: int, features: int):
+    layer, rng = drawn(units, features), np.random.default_rng(1)
+    weights, compiled = rng.normal(size=features), units_of(layer, features, "start")
+    for _ in range(50):
+        x = rng.normal(size=features) * (rng.random(features) < 0.7)
+        hidden = np.tanh(layer.inner @ ((x - layer.mean) / layer.scale) + layer.bias)
+        wanted = weights @ x + layer.outer @ hidden
+        assert _score(x, weights, compiled) == pytest.approx(wanted, rel=1e-12, abs=1e-12)
+
+
+def test_without_units_the_score_is_the_sum_to_the_last_bit():
+    rng = np.random.default_rng(2)
+    weights, none = rng.normal(size=STARTS), units_of(no_layer(STARTS), STARTS, "start")
+    for _ in range(50):
+        x = rng.normal(size=STARTS)
+        total = 0.0
+        for feature, weight in zip(x.tolist(), weights.tolist(), strict=True):
+            total += feature * weight
+        assert _score(x, weights, none) == total
+
+
+def test_a_layer_decides_in_runs_step_by_step_and_compiled():
+    # The linear part says wait to everything; the layer's unit says start, whatever the features.
+    layer = Layer(np.zeros(STARTS), np.ones(STARTS), np.zeros((1, STARTS)), np.ones(1), np.ones(1))
+    zero = ScoreWeights(np.zeros(STARTS), np.zeros(FORWARDS))
+    bent = ScoreWeights(np.zeros(STARTS), np.zeros(FORWARDS), start_layer=layer)
+    jobs, topology = [Job(0, 1, 100), Job(0, 1, 100)], cluster(1, 2)
+    ends = {}
+    for name, weights in (("zero", zero), ("bent", bent)):
+        log = play(world(jobs, topology), scheduler(weights)).log
+        ends[name] = float(log.time_s.max())
+        mean_jct_s = played_jct_s(world(jobs, topology), scheduler(zero).weighing(weights))
+        assert mean_jct_s == {"zero": 150.0, "bent": 100.0}[name]
+    assert ends == {"zero": 200.0, "bent": 100.0}  # one after the other, or side by side
+
+
+def test_weights_with_layers_go_through_a_file(tmp_path: Path):
+    rng = np.random.default_rng(3)
+    weights = ScoreWeights(
+        rng.normal(size=STARTS), rng.normal(size=FORWARDS), drawn(16, STARTS), drawn(8, FORWARDS)
+    )
+    path = tmp_path / "bent.yaml"
+    path.write_text(yaml.safe_dump(weights.as_mapping()))
+    found = scheduler(ScoreWeights(np.zeros(STARTS), np.zeros(FORWARDS)), path)
+    assert found.weights == weights.as_mapping()
+
+
+def test_a_layer_that_reads_what_looks_ahead_looks_ahead():
+    plain, inner = np.zeros(STARTS), np.zeros((1, STARTS))
+    inner[0, START_FEATURES.index("prolongs")] = 1.0
+    layer = Layer(plain, np.ones(STARTS), inner, np.zeros(1), np.zeros(1))
+    assert ScoreWeights(plain, np.zeros(FORWARDS), start_layer=layer).looks_ahead()
+    assert not ScoreWeights(plain, np.zeros(FORWARDS)).looks_ahead()
+
+
+def spoilt(part: str, value: Any) -> dict[str, Any]:
+    layers = {"start": drawn(4, STARTS).as_lists() | {part: value}}
+    plain = ScoreWeights(np.zeros(STARTS), np.zeros(FORWARDS)).as_mapping()
+    return plain | {"layers": layers}
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "told"),
+    [
+        ("outer", [1.0] * 3, r"mine\.yaml\.layers\.start\.outer has length 3; expected 4"),
+        ("mean", [1.0] * 19, r"mine\.yaml\.layers\.start\.mean has length 19; expected 20"),
+        ("inner", [[1.0] * STARTS] * 5, r"start\.inner has length 5; expected 4"),
+        ("inner", [[1.0] * 21] * 4, r"start\.inner\[0\] has length 21; expected 20"),
+        ("scale", [0.0] * STARTS, r"start\.scale has 0\.0; it must be above 0"),
+        ("outer", [1.0, 2.0, 3.0, float("nan")], r"start\.outer has nan"),
+        ("other", [], r"start has .*'other'"),
+        ("bias", 3, r"start\.bias is 3|start\.inner has length 4; expected 0"),
+    ],
+)
+def test_a_layer_that_does_not_fit_is_refused_by_the_name_of_its_file(part, value, told):
+    with pytest.raises(GpuYardError, match=told):
+        score_weights_of(spoilt(part, value), "mine.yaml")
+
+
+def test_compiled_code_gets_no_layer_that_does_not_fit():
+    for layer in (
+        drawn(4, 3),
+        Layer(*[np.zeros(2)] * 2, np.zeros((4, 2)), np.zeros(3), np.zeros(4)),
+    ):
+        with pytest.raises(GpuYardError, match="the layer of start has"):
+            units_of(layer, 2, "start")
