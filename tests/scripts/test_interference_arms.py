@@ -56,8 +56,8 @@ def test_the_whole_line_up_in_small(done):
     table = pd.read_csv(outcome.folder / "arms.csv")
     assert set(table["cell"]) == {"P100, Venus-like"}
     counts = table.groupby("scheduler")["arm"].nunique()
-    # no sharing and four beliefs; least interference first also with empty GPUs first
-    assert counts.map(lambda n: n in {5, 6}).all() and len(counts) == 6
+    # no sharing and five beliefs; least interference first also with empty GPUs first
+    assert counts.map(lambda n: n in {6, 7}).all() and len(counts) == 6
     assert "over none | over no_sharing | over oracle" in (outcome.folder / "arms.md").read_text()
 
 
