@@ -65,12 +65,9 @@ def place(state: State, memory: Memory, m: int, job: int) -> bool:
 
 
 @array_kernel
-def place_by_python(state: State, memory: Memory, m: int, job: int) -> bool:
-    """The same, where placer or sharing rule is a Python object.
-
-    It is not asked for gangs that are larger than the cluster.
-    """
-    if memory.game[0].verdict != LEGAL or state.job[job].num_gpus > len(state.gpu):
+def place_by_python(state: State, memory: Memory, m: int, job: int) -> bool:  # noqa: ARG001
+    """The same, where placer or sharing rule is a Python object."""
+    if memory.game[0].verdict != LEGAL:
         return False
     found = call_python(memory.routine[PYTHON_PLACE], m, job)
     if found == RAISED:

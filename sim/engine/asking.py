@@ -19,6 +19,7 @@ from sim.engine.composed import (
     PartitionedScheduler,
     PreemptiveScheduler,
     QueueScheduler,
+    child_of,
     own_code,
 )
 from sim.engine.filling import fill_listed, note_timers, route_arrivals, wanted_gpus
@@ -51,13 +52,6 @@ def _serve_keyed(state: State, memory: Memory, m: int, jobs: IntArray) -> None:
     serve(state, memory, m)
     memory.num_live[m] = 0
     memory.queue[m]["size"][:] = 0
-
-
-def child_of(scheduler: Composed) -> QueueScheduler:
-    """What serves each partition."""
-    child = scheduler.child if isinstance(scheduler, PartitionedScheduler) else scheduler
-    assert isinstance(child, QueueScheduler)
-    return child
 
 
 def has_times(child: QueueScheduler) -> bool:

@@ -7,14 +7,9 @@ import numpy as np
 from sim.arrays import IntArray
 from sim.engine import codes
 from sim.engine.acting import place, place_by_python, place_plainly, start
-from sim.engine.asking import child_of
 from sim.engine.codes import NEVER
 from sim.engine.compactly import place_compactly
-from sim.engine.composed import (
-    Composed,
-    PartitionedScheduler,
-    QueueScheduler,
-)
+from sim.engine.composed import Composed, PartitionedScheduler, QueueScheduler, child_of
 from sim.engine.filling import fill, fill_by_list, route_arrivals
 from sim.engine.heavy_edges import place_by_edges
 from sim.engine.layout import (

@@ -195,3 +195,10 @@ class PartitionedScheduler(Composed):
         self.rng = np.random.default_rng(self.router_seed)
         self.child.reset(child)
         self._trial = None
+
+
+def child_of(scheduler: Composed) -> QueueScheduler:
+    """What serves each partition."""
+    child = scheduler.child if isinstance(scheduler, PartitionedScheduler) else scheduler
+    assert isinstance(child, QueueScheduler)
+    return child

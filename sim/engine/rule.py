@@ -3,7 +3,6 @@
 import numpy as np
 
 from sim.engine import codes
-from sim.engine.asking import child_of
 from sim.engine.codes import NEVER, OWN_ONLY
 from sim.engine.composed import (
     PAIR,
@@ -12,6 +11,7 @@ from sim.engine.composed import (
     PartitionedScheduler,
     PreemptiveScheduler,
     QueueScheduler,
+    child_of,
     own_code,
 )
 from sim.engine.layout import RULE
