@@ -11,7 +11,6 @@ from sim.engine.codes import NEVER
 from sim.engine.compactly import place_compactly
 from sim.engine.composed import Composed, PartitionedScheduler, QueueScheduler, child_of
 from sim.engine.filling import fill, fill_by_list, route_arrivals
-from sim.engine.heavy_edges import place_by_edges
 from sim.engine.layout import (
     FILL,
     GAME,
@@ -41,7 +40,7 @@ from sim.engine.layout import (
 from sim.engine.least_workload import note_workload, place_by_workload
 from sim.engine.loop import EngineLoop, keys_of, order_is_idle
 from sim.engine.offers import joins_unknown, name_shared
-from sim.engine.placing import RARE, place_rarely
+from sim.engine.placing import RARE, place_by_edges, place_rarely
 from sim.engine.preempting import search_aside, serve
 from sim.engine.quanta import note_quantum
 from sim.engine.rule import make_rule

@@ -24,6 +24,8 @@ from sim.kernel.rooms import NONE, Rooms, next_server, usable_in
 from sim.placers.delay import servers_to_fill
 from sim.placing.compactness import fills_largest, fits_compactly, largest_of, last_level
 from sim.placing.filling import fill_server
+from sim.placing.heavy_edge import map_workers
+from sim.placing.known_graphs import edges_at
 from sim.placing.spreading import spread_out
 from sim.placing.tiers import NETWORK, first_servers, narrowest
 from sim.routine import ask, tell
@@ -240,6 +242,47 @@ def _spread(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> No
         tenants,
         gang,
     )
+
+
+@array_kernel
+def _taken(state: State, memory: Memory, gang: int) -> IntArray:
+    """(s,) GPUs of each server of the placement at hand, in its order."""
+    taken, count, server = np.zeros(gang, dtype=np.int64), 0, -1
+    for at in range(gang):
+        here = state.gpu[memory.gpus[at]].server
+        count += here != server
+        server = here
+        taken[count - 1] += 1
+    return taken[:count]
+
+
+@array_kernel
+def _name_by_worker(memory: Memory, taken: IntArray, number: int) -> None:
+    """Put the placement, which stands server by server, in order of workers."""
+    servers = np.arange(len(taken))
+    host = map_workers(servers, taken, edges_at(memory.graphs, number))
+    gpus = memory.gpus[: len(host)].copy()
+    next_ = np.cumsum(taken) - taken  # of each server's GPUs, the first without a worker
+    for worker, server in enumerate(host):
+        memory.gpus[worker] = gpus[next_[server]]
+        next_[server] += 1
+
+
+@array_kernel
+def place_by_edges(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
+    """Rule of `sim.placers.heavy_edge`; called by address where that is the placer.
+
+    `free`: 1 for the GPUs without a tenant, 0 for what is offered.
+    """
+    rooms, room = (state.rooms if free != 0 else memory.offer), (m if free != 0 else 0)
+    row = state.job[job]
+    if usable_in(rooms, room) < row.num_gpus:
+        return False
+    most_usable_first(state, memory, rooms, room, row.num_gpus)
+    taken = _taken(state, memory, row.num_gpus)
+    if len(taken) > 1:
+        _name_by_worker(memory, taken, memory.graphs.number[row.profile, row.num_gpus])
+    return True
 
 
 @array_kernel
