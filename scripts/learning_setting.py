@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from experiment import Experiment, experiment_of
 from launch import Launch
 from launch_errors import ConfigError
@@ -15,24 +14,27 @@ from plain_rules import SEED, Rules, check_plain
 from tuning_task import scheduler_of
 
 from gpuyard.learning.checkpoint import Saved, load
-from gpuyard.learning.form import Form, first_vector, form_of, sigmas
+from gpuyard.learning.form import (
+    Form,
+    Part,
+    first_vector,
+    form_of,
+    groups_of,
+    linear_of,
+    sigmas,
+    zero_weights,
+)
 from gpuyard.learning.report import ratios_of, rounded, write_curve, write_metrics, write_weights
 from gpuyard.learning.strategies import begin
 from gpuyard.learning.trainer import Course, Rivals, Trainer
 from gpuyard.learning.window_play import Crew, Ground, field_of, standards_of
 from marl.env.game import Game
 from sim.jobs import JobTable
-from sim.linear.weights import (
-    FORWARD_FEATURES,
-    START_FEATURES,
-    ScoreWeights,
-    read_weights,
-    score_weights_of,
-)
+from sim.linear.weights import ScoreWeights, read_weights, score_weights_of
 from sim.schedulers.linear_score import LinearScore
 
 WEIGHTS = Path(__file__).resolve().parents[1] / "conf" / "linear_weights"
-ZERO = "zero"
+ZERO, ZERO_SUSPENDING = "zero", "zero_suspending"
 # What says how to learn, not what is played.
 OF_LEARNING = (
     "name", "begin", "reference", "standards", "standard_windows", "units", "pairs", "minutes",
@@ -42,6 +44,7 @@ OF_LEARNING = (
 RULES: Rules = SEED | {
     "units.start": (True, 0),
     "units.forward": (True, 0),
+    "units.suspend": (True, 0),
     "pairs": (True, 2),
     "standard_windows": (True, 1),
     "validate_every": (True, 1),
@@ -136,8 +139,8 @@ def _rivals(config: Mapping[str, Any]) -> Rivals:
 
 def _weights(name: object) -> ScoreWeights:
     """By name in conf/linear_weights, by path, or all zero."""
-    if name == ZERO:
-        return ScoreWeights(np.zeros(len(START_FEATURES)), np.zeros(len(FORWARD_FEATURES)))
+    if name in {ZERO, ZERO_SUSPENDING}:
+        return zero_weights(suspends=name == ZERO_SUSPENDING)
     known = WEIGHTS / f"{name}.yaml"
     path = str(known if known.is_file() else name)
     return score_weights_of(read_weights(path), path)
@@ -147,14 +150,15 @@ def _beginning(
     config: Mapping[str, Any], ground: Ground, weights: ScoreWeights, setting: str
 ) -> Saved:
     """Nothing learned yet; layers that the weights bring along are kept."""
-    linear = np.concatenate([weights.start, weights.forward])
-    if weights.start_layer.size or weights.forward_layer.size:
+    linear, groups = linear_of(weights), groups_of(weights)
+    if any(getattr(weights, f"{group}_layer").size for group in groups):
         form = form_of(weights)
         vector = form.vector(weights)
     else:
         windows = tuple(range(config["standard_windows"]))
-        standards = standards_of(field_of(ground), _weights(config["standards"]), windows)
-        form = Form(config["units"]["start"], config["units"]["forward"], *standards)
+        standards = standards_of(field_of(ground), _weights(config["standards"]), groups, windows)
+        named = zip(groups, standards, strict=True)
+        form = Form(tuple(Part(name, config["units"][name], found) for name, found in named))
         vector = first_vector(form, linear, config["seed"])
     climb = begin(vector, sigmas(form, linear), config["seed"])
     return Saved(setting, climb, form, elapsed_s=0.0, curve=())

@@ -37,7 +37,7 @@ from marl.training.teacher import RuleTeacher
 from marl.training.validate import validation_jct_s
 from marl.training.warm_start import greedy, imitate, play
 from marl.training.windows import Windows
-from sim.linear.weights import LAYERS, weights_of
+from sim.linear.weights import LAYERS, SUSPEND, weights_of
 from sim.metrics.summary import summarise
 from sim.report.figure_learning_curve import learning_curve
 from sim.report.learning_curve_csv import read_learning_curve
@@ -113,6 +113,8 @@ class Training:
             weights = self.config["policy"]["prior"]
             if LAYERS in weights:
                 raise ConfigError("policy.prior has layers; agents begin with linear weights only")
+            if SUSPEND in weights:
+                raise ConfigError("policy.prior has suspend; agents cannot suspend jobs yet")
             policy.prior.take(
                 weights_of(weights, "start", "policy.prior"),
                 weights_of(weights, "forward", "policy.prior"),

@@ -16,7 +16,7 @@ from launch_errors import ConfigError
 
 from sim.jobs import JobTable
 from sim.linear.episode import played_jct_s
-from sim.linear.weights import FIRST_AHEAD, FORWARD_FEATURES, LAYERS, START_FEATURES, named
+from sim.linear.weights import FIRST_AHEAD, FORWARD_FEATURES, LAYERS, START_FEATURES, SUSPEND, named
 from sim.schedulers.linear_score import LinearScore
 
 
@@ -51,11 +51,14 @@ def weights_from(scheduler: LinearScore) -> tuple[float, ...]:
     """The weights of `Trial`.
 
     Raises:
-        ConfigError: the scores have layers.
+        ConfigError: the scores have layers, or there is one of suspensions.
     """
     groups = scheduler.weights
-    if LAYERS in groups:
-        raise ConfigError("these weights have layers, which scripts/learn.py learns; tune others")
+    for group in (LAYERS, SUSPEND):
+        if group in groups:
+            raise ConfigError(
+                f"these weights have {group}, which scripts/learn.py learns; tune others"
+            )
     return tuple([groups["start"][name] for name in START_FEATURES]
                  + [groups["forward"][name] for name in FORWARD_FEATURES])  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuyard.learning.form import Form, Standard
+from gpuyard.learning.form import Form, Part, Standard
 from gpuyard.learning.strategies import Climb
 from sim.errors import GpuYardError
 from sim.report.atomic import write_atomically
@@ -48,9 +48,12 @@ def save(saved: Saved, folder: Path) -> None:
         **arrays,  # type: ignore[arg-type]
         setting=np.array(saved.setting),
         elapsed_s=np.array(saved.elapsed_s),
-        units=np.array([form.start_units, form.forward_units]),
-        start=np.array([form.start.mean, form.start.scale]),
-        forward=np.array([form.forward.mean, form.forward.scale]),
+        groups=np.array([part.group for part in form.parts]),
+        units=np.array([part.units for part in form.parts]),
+        **{
+            _key(part.group): np.array([part.standard.mean, part.standard.scale])
+            for part in form.parts
+        },  # type: ignore[arg-type]
         curve=np.array([_row(point) for point in saved.curve]).reshape(-1, len(fields(Point))),
     )
     write_atomically(folder / CHECKPOINT, file.getvalue())
@@ -79,12 +82,16 @@ def load(folder: Path, setting: str) -> Saved:
 def _saved(arrays: dict[str, Any]) -> Saved:
     values: dict[str, Any] = {each.name: arrays[each.name] for each in fields(Climb)}
     climb = Climb(**values | {name: int(values[name]) for name in ("seed", "update")})
-    one, other = arrays["units"].tolist()
-    form = Form(one, other, Standard(*arrays["start"]), Standard(*arrays["forward"]))
+    named = zip(arrays["groups"].tolist(), arrays["units"].tolist(), strict=True)
+    form = Form(tuple(Part(name, units, Standard(*arrays[_key(name)])) for name, units in named))
     curve = tuple(
         Point(int(row[0]), row[1], int(row[2]), row[3], row[4]) for row in arrays["curve"].tolist()
     )
     return Saved(str(arrays["setting"]), climb, form, float(arrays["elapsed_s"]), curve)
+
+
+def _key(group: str) -> str:
+    return f"standard_{group}"
 
 
 def _row(point: Point) -> list[float]:

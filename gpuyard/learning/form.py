@@ -1,15 +1,14 @@
 """Weights and layers of the linear score as one vector, and where a search over it begins."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from sim.arrays import FloatArray
 from sim.linear.layer import Layer
-from sim.linear.weights import FORWARD_FEATURES, START_FEATURES, ScoreWeights
+from sim.linear.weights import ALL_GROUPS, GROUPS, SUSPEND, ScoreWeights
 
-NUM_START, NUM_FORWARD = len(START_FEATURES), len(FORWARD_FEATURES)
-LINEAR = NUM_START + NUM_FORWARD
 # How far members are from the mean.
 SIGMA, SIGMA_BASE, SIGMA_SHARE = 0.4, 0.5, 0.25  # 0.4 (0.5 + 0.25 |w|) of a linear weight
 SIGMA_FROM_ZERO = 2 * SIGMA_BASE
@@ -26,19 +25,34 @@ class Standard:
 
 
 @dataclass(frozen=True, eq=False)
-class Form:
-    """How a vector is read: linear weights, then inner, bias and outer of each layer."""
+class Part:
+    """One group of weights and its layer."""
 
-    start_units: int
-    forward_units: int
-    start: Standard  # (StartWeight,)
-    forward: Standard  # (ForwardWeight,)
+    group: str  # of `sim.linear.weights.ALL_GROUPS`
+    units: int
+    standard: Standard  # of its F features
+
+    @property
+    def features(self) -> int:
+        """F."""
+        return len(self.standard.mean)
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """How a vector is read: linear weights of all groups, then inner, bias and outer of each."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def linear(self) -> int:
+        """How many linear weights there are."""
+        return sum(part.features for part in self.parts)
 
     @property
     def size(self) -> int:
         """Length of a vector."""
-        layers = self.start_units * (NUM_START + 2) + self.forward_units * (NUM_FORWARD + 2)
-        return LINEAR + layers
+        return self.linear + sum(part.units * (part.features + 2) for part in self.parts)
 
     def weights(self, vector: FloatArray) -> ScoreWeights:
         """The weights that a vector (size,) stands for.
@@ -48,30 +62,54 @@ class Form:
         """
         if vector.shape != (self.size,):
             raise ValueError(f"a vector of shape {vector.shape}; expected ({self.size},)")
-        cut = LINEAR + self.start_units * (NUM_START + 2)
-        return ScoreWeights(
-            start=vector[:NUM_START],
-            forward=vector[NUM_START:LINEAR],
-            start_layer=_layer(vector[LINEAR:cut], self.start_units, self.start),
-            forward_layer=_layer(vector[cut:], self.forward_units, self.forward),
-        )
+        found: dict[str, FloatArray | Layer] = {}
+        at, layer_at = 0, self.linear
+        for part in self.parts:
+            found[part.group] = vector[at : at + part.features]
+            at += part.features
+            end = layer_at + part.units * (part.features + 2)
+            found[f"{part.group}_layer"] = _layer(vector[layer_at:end], part)
+            layer_at = end
+        return ScoreWeights(**found)  # type: ignore[arg-type]
 
     def vector(self, weights: ScoreWeights) -> FloatArray:
         """The inverse of `weights`."""
         layers = [
             part
-            for layer in (weights.start_layer, weights.forward_layer)
+            for _, layer in _layers(weights)
             for part in (layer.inner.ravel(), layer.bias, layer.outer)
         ]
-        return np.concatenate([weights.start, weights.forward, *layers])
+        return np.concatenate([linear_of(weights), *layers])
 
 
-def _layer(vector: FloatArray, units: int, standard: Standard) -> Layer:
-    cut = units * len(standard.mean)
+def _layers(weights: ScoreWeights) -> Iterator[tuple[str, Layer]]:
+    for group in groups_of(weights):
+        yield group, getattr(weights, f"{group}_layer")
+
+
+def groups_of(weights: ScoreWeights) -> tuple[str, ...]:
+    """The groups that the weights have."""
+    return tuple(ALL_GROUPS if weights.suspend is not None else GROUPS)
+
+
+def linear_of(weights: ScoreWeights) -> FloatArray:
+    """(linear,) the linear weights of all groups."""
+    return np.concatenate([getattr(weights, group) for group in groups_of(weights)])
+
+
+def zero_weights(suspends: bool) -> ScoreWeights:
+    """All weights 0; with those of suspensions, if any."""
+    start, forward, suspend = (np.zeros(len(ALL_GROUPS[group])) for group in (*GROUPS, SUSPEND))
+    return ScoreWeights(start, forward, suspend=suspend if suspends else None)
+
+
+def _layer(vector: FloatArray, part: Part) -> Layer:
+    units, features = part.units, part.features
+    cut = units * features
     return Layer(
-        mean=standard.mean,
-        scale=standard.scale,
-        inner=vector[:cut].reshape(units, len(standard.mean)),
+        mean=part.standard.mean,
+        scale=part.standard.scale,
+        inner=vector[:cut].reshape(units, features),
         bias=vector[cut : cut + units],
         outer=vector[cut + units :],
     )
@@ -79,22 +117,25 @@ def _layer(vector: FloatArray, units: int, standard: Standard) -> Layer:
 
 def form_of(weights: ScoreWeights) -> Form:
     """The form of weights that have layers already."""
-    one, other = weights.start_layer, weights.forward_layer
     return Form(
-        one.size, other.size, Standard(one.mean, one.scale), Standard(other.mean, other.scale)
+        tuple(
+            Part(group, layer.size, Standard(layer.mean, layer.scale))
+            for group, layer in _layers(weights)
+        )
     )
 
 
 def first_vector(form: Form, linear: FloatArray, seed: int) -> FloatArray:
-    """(size,) where a search begins: linear weights (LINEAR,), layers that add nothing yet.
+    """(size,) where a search begins: linear weights (linear,), layers that add nothing yet.
 
     Inner weights are drawn from N(0, 1 / features); the outer ones are 0.
     """
     rng = np.random.default_rng(seed)
-    parts = [linear]
-    for units, features in ((form.start_units, NUM_START), (form.forward_units, NUM_FORWARD)):
-        parts += [rng.standard_normal(units * features) / features**0.5, np.zeros(2 * units)]
-    return np.concatenate(parts)
+    vectors = [linear]
+    for part in form.parts:
+        inner = rng.standard_normal(part.units * part.features) / part.features**0.5
+        vectors += [inner, np.zeros(2 * part.units)]
+    return np.concatenate(vectors)
 
 
 def sigmas(form: Form, linear: FloatArray) -> FloatArray:
@@ -102,7 +143,8 @@ def sigmas(form: Form, linear: FloatArray) -> FloatArray:
     from_zero = not np.any(linear)
     outer = SIGMA_OUTER_FROM_ZERO if from_zero else SIGMA_OUTER
     first = SIGMA * (SIGMA_BASE + SIGMA_SHARE * np.abs(linear))
-    parts = [np.full(LINEAR, SIGMA_FROM_ZERO) if from_zero else first]
-    for units, features in ((form.start_units, NUM_START), (form.forward_units, NUM_FORWARD)):
-        parts += [np.full(units * (features + 1), SIGMA_INNER), np.full(units, outer)]
-    return np.concatenate(parts)
+    vectors = [np.full(form.linear, SIGMA_FROM_ZERO) if from_zero else first]
+    for part in form.parts:
+        inner = np.full(part.units * (part.features + 1), SIGMA_INNER)
+        vectors += [inner, np.full(part.units, outer)]
+    return np.concatenate(vectors)

@@ -30,8 +30,10 @@ def rounded(weights: ScoreWeights) -> ScoreWeights:
     return ScoreWeights(
         start=weights.start.round(DIGITS),
         forward=weights.forward.round(DIGITS),
+        suspend=None if weights.suspend is None else weights.suspend.round(DIGITS),
         start_layer=_rounded_layer(weights.start_layer),
         forward_layer=_rounded_layer(weights.forward_layer),
+        suspend_layer=_rounded_layer(weights.suspend_layer),
     )
 
 

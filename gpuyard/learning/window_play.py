@@ -3,7 +3,7 @@
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol, TypeVar
 
@@ -20,12 +20,14 @@ from sim.kernel.advance import FULL, PAUSE
 from sim.kernel.layout import RowArray
 from sim.linear.episode import played_jct_s
 from sim.linear.layer import Layer
-from sim.linear.weights import ScoreWeights
+from sim.linear.weights import SUSPEND, ScoreWeights
 from sim.schedulers.linear_score import LinearScore
+from sim.scoring.table import SuspendWeight
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+NEVER = -1e6  # a score that loses to any
 LEAST_SCALE = 0.1  # of an input: one that hardly moves must not be blown up
 TURNS = 3  # tasks a worker gets in an update: runs are not equally long
 
@@ -176,14 +178,15 @@ def _leave_ctrl_c() -> None:
 
 
 def standards_of(
-    field: Field, weights: ScoreWeights, windows: Sequence[int]
-) -> tuple[Standard, Standard]:
-    """What the features of starts and of forwards are on the whole while `weights` play.
+    field: Field, weights: ScoreWeights, groups: Sequence[str], windows: Sequence[int]
+) -> tuple[Standard, ...]:
+    """What the features of each of `groups` are on the whole while `weights` play.
 
-    The sample is the last candidate of each decision, on windows of the part `train`.
+    The sample is the last candidate of each decision, on windows of the part `train`. Where the
+    weights suspend nothing, such candidates are weighed and lose.
     """
-    asking = _asking_ahead(weights)
-    rows: tuple[list[FloatArray], list[FloatArray]] = ([], [])
+    asking = _asking_for_all(weights, groups)
+    rows: dict[str, list[FloatArray]] = {group: [] for group in groups}
     for window in windows:
         simulator = field.game.simulator(field.window("train", window))
         scheduler = field.scheduler.weighing(asking)
@@ -191,10 +194,9 @@ def standards_of(
         loop = scheduler.loop(simulator.state, view_maker)
         plan = scheduler.plan(view_maker.view())
         while _one_more(loop, simulator.state.world):
-            rows[0].append(plan.start_x.copy())
-            rows[1].append(plan.forward_x.copy())
-    one, other = (_standard(np.array(each)) for each in rows)
-    return one, other
+            for group, found in rows.items():
+                found.append(getattr(plan, f"{group}_x").copy())
+    return tuple(_standard(np.array(found)) for found in rows.values())
 
 
 def _one_more(loop: Loop, world: RowArray) -> bool:
@@ -205,11 +207,15 @@ def _one_more(loop: Loop, world: RowArray) -> bool:
     return verdict == PAUSE
 
 
-def _asking_ahead(weights: ScoreWeights) -> ScoreWeights:
+def _asking_for_all(weights: ScoreWeights, groups: Sequence[str]) -> ScoreWeights:
     """The same scores, by features that look ahead too: a unit reads all and adds nothing."""
     features, none = len(weights.start), np.zeros(1)
     layer = Layer(np.zeros(features), np.ones(features), np.ones((1, features)), none, none)
-    return ScoreWeights(weights.start, weights.forward, start_layer=layer)
+    suspend = weights.suspend
+    if SUSPEND in groups and suspend is None:
+        suspend = np.zeros(len(SuspendWeight))
+        suspend[SuspendWeight.BIAS] = NEVER
+    return replace(weights, start_layer=layer, suspend=suspend)
 
 
 def _standard(rows: FloatArray) -> Standard:

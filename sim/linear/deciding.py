@@ -1,12 +1,19 @@
-"""One decision: partition by partition, the best of all starts and forwards until *wait* wins."""
+"""One decision: partition by partition, the best of all candidates until *wait* wins."""
 
 import numpy as np
 
 from sim.arrays import IntArray
 from sim.jit import kernel
-from sim.linear.booking import book_forward, book_start
-from sim.linear.plan import BEST_OLD, BEST_START, LOOK, MOVE, Plan
-from sim.linear.scores import forward_score, start_score, weigh_job, weigh_partition
+from sim.linear.booking import book_forward, book_start, book_suspension
+from sim.linear.plan import BEST_OLD, BEST_START, CLEAR, LOOK, MOVE, SUSPEND, Plan
+from sim.linear.scores import (
+    forward_score,
+    start_score,
+    suspend_score,
+    weigh_job,
+    weigh_newcomer,
+    weigh_partition,
+)
 from sim.routine import address_of, tell
 from sim.scoring.filling import fill_outwards, place
 from sim.scoring.laying import lay_out
@@ -17,9 +24,12 @@ from sim.scoring.room import (
     count_usable,
     fewest_servers,
     is_old,
+    left_s,
     load_of,
     most_workers,
+    placeable_now,
 )
+from sim.scoring.suspending import could_empty, make_room
 from sim.scoring.window import choose_window, look_at_window
 
 NOTHING, WAIT = -1e300, 0.0
@@ -29,16 +39,19 @@ OUTSIDE = -1  # of the window
 def link(plan: Plan) -> None:
     """Write down where scoring a job stands: all features are under it, so it is compiled once."""
     plan.routine[LOOK] = address_of(_look_at, tell, plan, numbers=3)
+    if plan.orders["suspends"][0]:  # else it need not be compiled
+        plan.routine[CLEAR] = address_of(_look_at_victims, tell, plan, numbers=2)
 
 
 @kernel
 def decide_all(plan: Plan, queued: IntArray, running: IntArray, now_s: float) -> None:
-    """Plan the orders of one instant: `start_job`, `start_gpus` and `forward` of the plan.
+    """Plan the orders of one instant: `preempt`, `forward`, `start_job`, `start_gpus` of the plan.
 
-    A partition that is handed a job decides anew; every job is forwarded at most once a decision,
-    so this ends.
+    A partition that is handed a job decides anew; every job is forwarded, suspended and started
+    at most once a decision, so this ends.
     """
     desk, orders = plan.desk, plan.orders[0]
+    orders.num_preempts = 0
     orders.num_starts = 0
     orders.num_gpus = 0
     orders.num_forwards = 0
@@ -60,11 +73,11 @@ def _ask_again(plan: Plan) -> None:
     """Set `wake_s` to when the next job that still waits runs out of patience."""
     desk, orders = plan.desk, plan.orders[0]
     orders.wake_s = np.inf
-    for at in range(desk.game[0].num_waiting):  # in order of submission
+    for at in range(desk.game[0].num_waiting):
         job = desk.waiting[at].job
         if desk.waiting[at].started == 0 and not is_old(desk, job):
-            orders.wake_s = desk.job[job].submit_s + desk.game[0].patience_s
-            return
+            old_s = desk.job[job].submit_s + desk.game[0].patience_s
+            orders.wake_s = min(orders.wake_s, old_s)
 
 
 @kernel
@@ -74,21 +87,25 @@ def _act(plan: Plan, m: int) -> bool:
     choose_window(desk, m)
     if desk.game[0].num_window == 0:
         return False
-    for row in (BEST_START, BEST_OLD, MOVE):
+    for row in (BEST_START, BEST_OLD, MOVE, SUSPEND):
         plan.best[row].score = NOTHING
     weigh_partition(plan, m)
     if desk.game[0].look_ahead != 0:
         look_at_window(desk, m)
     for i in range(desk.game[0].num_window):
         tell(plan.routine[LOOK], plan, i, desk.window[i], m)
-    best, move = plan.best[BEST_START], plan.best[MOVE]
-    if max(best.score, move.score) > WAIT:
-        if move.score > best.score:
-            book_forward(plan, move.row, move.server)
-        else:
-            _start(plan, BEST_START, m)
-        return True
-    return _must(plan, m)
+        if plan.orders[0].suspends != 0:
+            tell(plan.routine[CLEAR], plan, desk.window[i], m)
+    best, move, room = plan.best[BEST_START], plan.best[MOVE], plan.best[SUSPEND]
+    if max(best.score, move.score, room.score) <= WAIT:
+        return _must(plan, m)
+    if room.score > max(best.score, move.score):
+        _suspend(plan)
+    elif move.score > best.score:
+        book_forward(plan, move.row, move.server)
+    else:
+        _start(plan, BEST_START, m)
+    return True
 
 
 @kernel
@@ -141,6 +158,56 @@ def _look_at(plan: Plan, i: int, at: int, m: int) -> None:
         for target in range(len(desk.partition)):
             if target != m and could_run(desk, job, target):
                 _keep(plan, MOVE, at, target, forward_score(plan, i, m, target))
+
+
+@kernel
+def _look_at_victims(plan: Plan, at: int, m: int) -> None:
+    """Score what could be suspended for waiting row `at`, here or where it could be forwarded.
+
+    Nothing where it has a compact place without that.
+    """
+    desk = plan.desk
+    job = desk.waiting[at].job
+    if placeable_now(desk, job, m):
+        return
+    weigh_newcomer(plan, job)
+    may_go = (
+        desk.waiting[at].moved == 0 and desk.state.job[job].forwards < desk.game[0].max_forwards
+    )
+    for target in range(len(desk.partition)):
+        if target != m and not (may_go and could_run(desk, job, target)):
+            continue
+        if target == m or not placeable_now(desk, job, target):
+            _try_victims(plan, at, m, target)
+
+
+@kernel
+def _try_victims(plan: Plan, at: int, m: int, target: int) -> None:
+    """Score what could be suspended in partition `target` for waiting row `at` of `m`."""
+    desk = plan.desk
+    job, part, here = desk.waiting[at].job, desk.partition[target], desk.here[0]
+    least, newcomer_s = min(desk.job[job].gang, part.largest), left_s(desk, job)
+    here.shared = 0
+    for i in range(part.first_own, part.last_own):
+        here.server = desk.own[i]
+        # most servers fail this, which is quick
+        if could_empty(desk, here.server, newcomer_s) >= least and make_room(desk, job, target):
+            _keep(plan, SUSPEND, at, here.server, suspend_score(plan, job, m, target))
+
+
+@kernel
+def _suspend(plan: Plan) -> None:
+    """Order what plan.best[SUSPEND] stands for: victims go, the job comes, from elsewhere if so."""
+    desk, best = plan.desk, plan.best[SUSPEND]
+    job, target = desk.waiting[best.row].job, desk.server[best.server].partition
+    desk.here[0].server = best.server
+    make_room(desk, job, target)
+    for k in range(desk.game[0].num_victims):
+        book_suspension(plan, desk.victim[k])
+    if desk.waiting[best.row].partition != target:
+        book_forward(plan, best.row, target)
+    place(desk, job, target, best.server, 0)
+    book_start(plan, best.row, target)
 
 
 @kernel

@@ -12,13 +12,9 @@ from sim.kernel.log import log_half_full
 from sim.linear.deciding import decide_all
 from sim.linear.plan import Plan
 
-NO_INTS: IntArray = np.empty(0, dtype=np.int64)
-
 
 @kernel
-def _play(
-    state: State, plan: Plan, none: IntArray, no_lease: FloatArray, until: int, book: IntArray
-) -> int:
+def _play(state: State, plan: Plan, no_lease: FloatArray, until: int, book: IntArray) -> int:
     """Run on; writes decisions made, and what was refused (verdict, job, what), to `book`."""
     world, orders = state.world[0], plan.orders[0]
     while True:
@@ -32,7 +28,7 @@ def _play(
         decide_all(plan, queued, state.running[: world.num_running], world.now_s)
         book[1], book[2], book[3] = apply_decision(
             state,
-            none,
+            plan.preempt[: orders.num_preempts],
             plan.forward[: orders.num_forwards],
             plan.start_job[: orders.num_starts],
             plan.start_first[: orders.num_starts + 1],
@@ -57,6 +53,4 @@ class LinearLoop(CheckedLoop):
 
     def play(self, until_decision: int) -> int:
         """Run on; OVER, STUCK, FULL, PAUSE or ILLEGAL."""
-        return int(
-            _play(self._state, self._plan, NO_INTS, self._no_lease, until_decision, self.book)
-        )
+        return int(_play(self._state, self._plan, self._no_lease, until_decision, self.book))

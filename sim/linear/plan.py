@@ -8,18 +8,21 @@ from sim.arrays import FloatArray, IntArray
 from sim.errors import GpuYardError
 from sim.handle import Handle
 from sim.kernel.layout import RowArray
-from sim.linear.layer import Layer, Units, no_layer, units_of
+from sim.linear.layer import Units, units_of
+from sim.linear.weights import ScoreWeights
 from sim.scoring.desk import Desk
-from sim.scoring.table import Column, ForwardWeight, StartWeight
+from sim.scoring.table import Column, ForwardWeight, StartWeight, SuspendWeight
 
 INT, FLOAT = np.int64, np.float64
 
 # The best candidate of its kind so far.
 BEST = np.dtype([("row", INT), ("server", INT), ("shared", INT), ("score", FLOAT)], align=True)
-BEST_START, BEST_OLD, MOVE = range(3)  # rows of plan.best
+BEST_START, BEST_OLD, MOVE, SUSPEND = range(4)  # rows of plan.best
 
 ORDERS = np.dtype(
     [
+        ("suspends", INT),  # 1: suspensions are candidates; fixed for a run
+        ("num_preempts", INT),
         ("num_starts", INT),
         ("num_gpus", INT),
         ("num_forwards", INT),
@@ -29,7 +32,7 @@ ORDERS = np.dtype(
 )
 
 
-LOOK = 0  # in Plan.routine: what is called by address (`sim.routine`)
+LOOK, CLEAR = range(2)  # in Plan.routine: what is called by address (`sim.routine`)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,49 +40,51 @@ class Plan(Handle):
     """J jobs, G GPUs, C tenants a GPU at most."""
 
     desk: Desk
-    routine: IntArray  # (1,) address of LOOK, of `sim.linear.deciding`
+    routine: IntArray  # (2,) addresses of LOOK and CLEAR, of `sim.linear.deciding`
     start_weight: FloatArray  # (StartWeight,)
     forward_weight: FloatArray  # (ForwardWeight,)
+    suspend_weight: FloatArray  # (SuspendWeight,)
     start_units: Units  # what the score of a start adds to its linear part
     forward_units: Units
+    suspend_units: Units
     start_x: FloatArray  # (StartWeight,) features of the placement at hand
     forward_x: FloatArray  # (ForwardWeight,)
-    best: RowArray  # (3,) BEST
+    suspend_x: FloatArray  # (SuspendWeight,)
+    best: RowArray  # (4,) BEST
     orders: RowArray  # (1,) ORDERS
+    preempt: IntArray  # (J,) jobs
     start_job: IntArray  # (G * C,) start job i on start_gpus[first[i]:first[i + 1]]
     start_first: IntArray  # (G * C + 1,)
     start_gpus: IntArray  # (G * C,)
     forward: IntArray  # (J, 2) job, partition
 
 
-def plan_on(
-    desk: Desk,
-    start: FloatArray,
-    forward: FloatArray,
-    start_layer: Layer | None = None,
-    forward_layer: Layer | None = None,
-) -> Plan:
-    """A plan for the run of `desk`, by these weights and layers (None: the score is linear).
+def plan_on(desk: Desk, weights: ScoreWeights) -> Plan:
+    """A plan for the run of `desk`, by these weights and layers.
 
     Raises:
         GpuYardError: there are more or fewer weights, or inputs of a layer, than features.
     """
     seats, jobs = desk.tenant.size, len(desk.job)
-    layers = (
-        start_layer or no_layer(len(StartWeight)),
-        forward_layer or no_layer(len(ForwardWeight)),
-    )
+    suspends = weights.suspend is not None
+    orders = np.zeros(1, dtype=ORDERS)
+    orders["suspends"] = suspends
+    suspend = weights.suspend if weights.suspend is not None else np.zeros(len(SuspendWeight))
     return Plan(
         desk=desk,
-        routine=np.zeros(1, dtype=INT),
-        start_weight=_one_each(start, StartWeight, "start"),
-        forward_weight=_one_each(forward, ForwardWeight, "forward"),
-        start_units=units_of(layers[0], len(StartWeight), "start"),
-        forward_units=units_of(layers[1], len(ForwardWeight), "forward"),
+        routine=np.zeros(2, dtype=INT),
+        start_weight=_one_each(weights.start, StartWeight, "start"),
+        forward_weight=_one_each(weights.forward, ForwardWeight, "forward"),
+        suspend_weight=_one_each(suspend, SuspendWeight, "suspend"),
+        start_units=units_of(weights.start_layer, len(StartWeight), "start"),
+        forward_units=units_of(weights.forward_layer, len(ForwardWeight), "forward"),
+        suspend_units=units_of(weights.suspend_layer, len(SuspendWeight), "suspend"),
         start_x=np.zeros(len(StartWeight)),
         forward_x=np.zeros(len(ForwardWeight)),
-        best=np.zeros(3, dtype=BEST),
-        orders=np.zeros(1, dtype=ORDERS),
+        suspend_x=np.zeros(len(SuspendWeight)),
+        best=np.zeros(4, dtype=BEST),
+        orders=orders,
+        preempt=np.zeros(jobs, dtype=INT),
         start_job=np.zeros(seats, dtype=INT),
         start_first=np.zeros(seats + 1, dtype=INT),
         start_gpus=np.zeros(seats, dtype=INT),

@@ -12,7 +12,15 @@ from sim.scoring.costs import weigh_placement
 from sim.scoring.desk import Desk
 from sim.scoring.room import age_s, left_s, load_of, occupancy_of, pressure_of
 from sim.scoring.rows import weigh_forward
-from sim.scoring.table import FORWARD_OF_ROW, START_OF_PAIR, ForwardWeight, StartWeight
+from sim.scoring.suspending import weigh_suspension
+from sim.scoring.table import (
+    FORWARD_OF_ROW,
+    START_OF_PAIR,
+    SUSPEND_OF_ROW,
+    ForwardWeight,
+    StartWeight,
+    SuspendWeight,
+)
 
 # So that features are of the order of 1: an hour is 0, and so on.
 HOUR_S, DURATION_SCALE = 3600.0, 2.5
@@ -24,6 +32,8 @@ _START_AT = tuple(int(weight) for weight, _ in START_OF_PAIR)
 _PAIR_AT = tuple(int(column) for _, column in START_OF_PAIR)
 _FORWARD_AT = tuple(int(weight) for weight, _ in FORWARD_OF_ROW)
 _ROW_AT = tuple(int(column) for _, column in FORWARD_OF_ROW)
+_SUSPEND_AT = tuple(int(weight) for weight, _ in SUSPEND_OF_ROW)
+_SUSPENSION_AT = tuple(int(column) for _, column in SUSPEND_OF_ROW)
 
 
 @kernel
@@ -91,6 +101,28 @@ def forward_score(plan: Plan, i: int, home: int, target: int) -> float:
     for k in range(len(_ROW_AT)):
         x[_FORWARD_AT[k]] = row[_ROW_AT[k]]
     return _score(x, plan.forward_weight, plan.forward_units)
+
+
+@kernel
+def weigh_newcomer(plan: Plan, job: int) -> None:
+    """Fill what all suspensions for `job` have in common."""
+    x, desk = plan.suspend_x, plan.desk
+    x[SuspendWeight.BIAS] = 1.0
+    x[SuspendWeight.DURATION] = _duration(desk, job)
+    x[SuspendWeight.AGE] = np.log1p(age_s(desk, job) / AGE_UNIT_S) / AGE_SCALE
+    x[SuspendWeight.GANG] = _gang(desk, job)
+
+
+@kernel
+def suspend_score(plan: Plan, job: int, home: int, target: int) -> float:
+    """Score of the victims at hand, of partition `target`, for `job`, of `home`."""
+    x, desk, row = plan.suspend_x, plan.desk, plan.desk.suspension
+    weigh_suspension(desk, job, home, target)
+    x[SuspendWeight.OCCUPANCY] = occupancy_of(desk, target)
+    x[SuspendWeight.PRESSURE] = pressure_of(desk, target)
+    for k in range(len(_SUSPEND_AT)):
+        x[_SUSPEND_AT[k]] = row[_SUSPENSION_AT[k]]
+    return _score(x, plan.suspend_weight, plan.suspend_units)
 
 
 @kernel

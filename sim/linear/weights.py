@@ -10,13 +10,20 @@ import numpy as np
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.linear.layer import Layer, layer_from, no_layer
-from sim.scoring.table import ForwardWeight, StartWeight
+from sim.scoring.table import ForwardWeight, StartWeight, SuspendWeight
 
 START_FEATURES = tuple(each.name.lower() for each in StartWeight)
 FORWARD_FEATURES = tuple(each.name.lower() for each in ForwardWeight)
+SUSPEND_FEATURES = tuple(each.name.lower() for each in SuspendWeight)
 GROUPS = {"start": START_FEATURES, "forward": FORWARD_FEATURES}
+SUSPEND = "suspend"  # a group that may be left out: then nothing is suspended
+ALL_GROUPS = GROUPS | {SUSPEND: SUSPEND_FEATURES}
 # Features that look ahead; a weight that is left out is 0.
-FIRST_AHEAD = {"start": StartWeight.WAIT_OVER_LOSS, "forward": ForwardWeight.WAIT_DIFFERENCE}
+FIRST_AHEAD = {
+    "start": StartWeight.WAIT_OVER_LOSS,
+    "forward": ForwardWeight.WAIT_DIFFERENCE,
+    SUSPEND: len(SuspendWeight),  # none may be left out
+}
 
 
 LAYERS = "layers"  # beside start and forward: what their scores add to the linear part
@@ -24,15 +31,19 @@ LAYERS = "layers"  # beside start and forward: what their scores add to the line
 
 @dataclass(frozen=True, eq=False)
 class ScoreWeights:
-    """All that the scores of starts and forwards are made of."""
+    """All that the scores of starts, forwards and suspensions are made of."""
 
     start: FloatArray  # (StartWeight,)
     forward: FloatArray  # (ForwardWeight,)
     start_layer: Layer = no_layer(len(StartWeight))  # noqa: RUF009 - nobody writes to it
     forward_layer: Layer = no_layer(len(ForwardWeight))  # noqa: RUF009
+    suspend: FloatArray | None = None  # (SuspendWeight,); None: nothing is suspended
+    suspend_layer: Layer = no_layer(len(SuspendWeight))  # noqa: RUF009
 
     def looks_ahead(self) -> bool:
-        """Whether a weight or layer reads a feature that looks ahead."""
+        """Whether a weight or layer reads a feature that looks ahead; suspensions do."""
+        if self.suspend is not None:
+            return True
         pairs = (("start", self.start, self.start_layer),
                  ("forward", self.forward, self.forward_layer))  # fmt: skip
         return any(
@@ -45,6 +56,10 @@ class ScoreWeights:
         """The inverse of `score_weights_of`: what stands in a file of weights."""
         found: dict[str, dict[str, Any]] = dict(named(self.start, self.forward))
         layers = {"start": self.start_layer, "forward": self.forward_layer}
+        if self.suspend is not None:
+            pairs = zip(SUSPEND_FEATURES, map(float, self.suspend), strict=True)
+            found[SUSPEND] = dict(pairs)
+            layers[SUSPEND] = self.suspend_layer
         there = {group: layer.as_lists() for group, layer in layers.items() if layer.size}
         return found | ({LAYERS: there} if there else {})
 
@@ -58,17 +73,19 @@ def score_weights_of(given: Mapping[str, object], place: str) -> ScoreWeights:
     start, forward = (weights_of(given, group, place) for group in GROUPS)
     layers = given.get(LAYERS) or {}
     if not isinstance(layers, Mapping):
-        raise GpuYardError(f"{place}.{LAYERS} is {layers!r}; it must have start, forward or both")
-    _refuse(set(layers) - set(GROUPS), f"{place}.{LAYERS}", tuple(GROUPS))
-    start_layer, forward_layer = (
-        layer_from(layers.get(group), len(names), f"{place}.{LAYERS}.{group}")
-        for group, names in GROUPS.items()
-    )
-    return ScoreWeights(start, forward, start_layer, forward_layer)
+        raise GpuYardError(f"{place}.{LAYERS} is {layers!r}; it must give a layer to a group")
+    groups = ALL_GROUPS if given.get(SUSPEND) is not None else GROUPS
+    _refuse(set(layers) - set(groups), f"{place}.{LAYERS}", tuple(groups))
+    found = {
+        f"{group}_layer": layer_from(layers.get(group), len(names), f"{place}.{LAYERS}.{group}")
+        for group, names in groups.items()
+    }
+    suspend = weights_of(given, SUSPEND, place) if SUSPEND in groups else None
+    return ScoreWeights(start, forward, suspend=suspend, **found)
 
 
 def weights_of(given: Mapping[str, object], group: str, place: str) -> FloatArray:
-    """The weights of one group (`start` or `forward`) in the order of its features.
+    """The weights of one group (`start`, `forward`, `suspend`) in the order of its features.
 
     Args:
         given: group -> feature -> weight.
@@ -78,10 +95,10 @@ def weights_of(given: Mapping[str, object], group: str, place: str) -> FloatArra
     Raises:
         GpuYardError: a group or feature is missing or unknown, or a weight is no finite number.
     """
-    names, values = GROUPS[group], given.get(group)
+    names, values = ALL_GROUPS[group], given.get(group)
     if not isinstance(values, Mapping):
         raise GpuYardError(f"{place}.{group} is {values!r}; it must give a weight to each feature")
-    _refuse(set(given) - {*GROUPS, LAYERS}, place, (*GROUPS, LAYERS))
+    _refuse(set(given) - {*ALL_GROUPS, LAYERS}, place, (*ALL_GROUPS, LAYERS))
     _refuse(set(values) - set(names), f"{place}.{group}", names)
     optional = dict.fromkeys(names[FIRST_AHEAD[group] :], 0.0)
     known = {**optional, **values}

@@ -119,8 +119,12 @@ class LinearScore:
             for job, partition in plan.forward[: orders["num_forwards"]].tolist()
         )
         wake_s = float(orders["wake_s"])
+        preempts = tuple(plan.preempt[: orders["num_preempts"]].tolist())
         return Decision(
-            starts=starts, forwards=forwards, wake_s=wake_s if np.isfinite(wake_s) else None
+            starts=starts,
+            preempts=preempts,
+            forwards=forwards,
+            wake_s=wake_s if np.isfinite(wake_s) else None,
         )
 
     def loop(self, state: State, views: ViewMaker) -> LinearLoop:
@@ -130,11 +134,7 @@ class LinearScore:
     def plan(self, view: ClusterView) -> Plan:
         """The plan of this run, made at its first decision."""
         if self._plan is None or self._jobs is not view.jobs:
-            desk = desk_of(view, self._mind)
-            found = self._weights
-            self._plan = plan_on(
-                desk, found.start, found.forward, found.start_layer, found.forward_layer
-            )
+            self._plan = plan_on(desk_of(view, self._mind), self._weights)
             self._jobs = view.jobs
             link(self._plan)
         return self._plan

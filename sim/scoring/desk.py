@@ -16,7 +16,7 @@ from sim.physics.communication import columns_s
 from sim.physics.reference import compact_spread
 from sim.physics.slowing_tables import Slowing, empty_crowd
 from sim.scoring.ahead import Ahead
-from sim.scoring.table import OfForward, OfPair
+from sim.scoring.table import OfForward, OfPair, OfSuspension
 from sim.traits import ANY_TYPE, WHOLE_GPU_MILLI
 from sim.view import ClusterView
 
@@ -128,6 +128,9 @@ GAME = np.dtype(
         ("num_used", INT),  # servers of the placement at hand
         ("num_placed", INT),  # workers of the gang at hand that have a place already
         ("stamp", INT),
+        ("decision", INT),  # counts them
+        ("num_victims", INT),  # of the suspension at hand
+        ("mark", INT),  # of its victims
     ],
     align=True,
 )
@@ -174,6 +177,10 @@ class Desk(Handle):
     placed: IntArray  # (G,) those of its workers that have their place already
     pair: FloatArray  # (OfPair,) features of the placement at hand
     forward: FloatArray  # (OfForward,) of the forward at hand
+    suspension: FloatArray  # (OfSuspension,) of the suspension at hand
+    victim: IntArray  # (J,) jobs that it suspends
+    marked: IntArray  # (J,) `game.mark`: the job is one of them
+    touched: IntArray  # (J,) `game.decision`: the job was started or suspended at this decision
     work_ahead_h: FloatArray  # (M,) scratch
     belief: Belief
 
@@ -218,6 +225,10 @@ def desk_of(view: ClusterView, mind: Mind) -> Desk:
         placed=np.zeros(gpus, dtype=np.int64),
         pair=np.zeros(len(OfPair)),
         forward=np.zeros(len(OfForward)),
+        suspension=np.zeros(len(OfSuspension)),
+        victim=np.zeros(jobs, dtype=np.int64),
+        marked=np.zeros(jobs, dtype=np.int64),
+        touched=np.zeros(jobs, dtype=np.int64),
         work_ahead_h=np.zeros(partitions),
         belief=_belief(view),
     )

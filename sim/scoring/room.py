@@ -37,7 +37,7 @@ def is_old(desk: Desk, job: int) -> bool:
 
 
 @kernel
-def _limited(desk: Desk, job: int, server: int, cpu_milli: int, memory_mib: int) -> int:
+def limited(desk: Desk, job: int, server: int, cpu_milli: int, memory_mib: int) -> int:
     """Workers of `job` for which the server's GPUs and type, these cores and memory are enough."""
     row, where = desk.job[job], desk.server[server]
     size = where.last_gpu - where.first_gpu
@@ -52,7 +52,7 @@ def workers_now(desk: Desk, job: int, server: int) -> int:
     where = desk.server[server]
     if where.closed > 0:
         return 0
-    return _limited(desk, job, server, where.cpu_free_milli, where.memory_free_mib)
+    return limited(desk, job, server, where.cpu_free_milli, where.memory_free_mib)
 
 
 @kernel
@@ -62,7 +62,7 @@ def most_workers(desk: Desk, job: int, m: int, away_too: bool) -> int:
     for i in range(part.first_own, part.last_own):
         where = desk.server[desk.own[i]]
         if away_too or where.closed == 0:
-            total += _limited(desk, job, desk.own[i], where.cpu_milli, where.memory_mib)
+            total += limited(desk, job, desk.own[i], where.cpu_milli, where.memory_mib)
     return total
 
 
@@ -178,7 +178,7 @@ def fewest_servers(desk: Desk, job: int, m: int) -> int:
             where = desk.server[desk.own[i]]
             if held >= gang or where.closed > 0:
                 continue
-            if _limited(desk, job, desk.own[i], where.cpu_milli, where.memory_mib) == size:
+            if limited(desk, job, desk.own[i], where.cpu_milli, where.memory_mib) == size:
                 held += size
                 count += 1
     return count

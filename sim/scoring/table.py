@@ -130,6 +130,20 @@ class OfForward(Column):
     PUTS_OFF = "by how much the largest gang's compact place there would come later"
 
 
+class OfSuspension(Column):
+    """A job, and the running jobs that would make room for it on one place of a partition."""
+
+    WORK_RATIO = "ln(GPU-seconds that the victims have left over those of the job) / 2.5"
+    LEAST_RATIO = "ln(least work left of a victim over that of the job) / 2.5"
+    VICTIMS_LEFT = "ln(mean work left of the victims, GPU by GPU, / 1 h) / 2.5"
+    WASTE = "GPUs emptied in vain / GPUs of the partition's largest server"
+    HOMELESS = "share of the victims' GPUs whose jobs have no compact place elsewhere now"
+    TIMES = "ln(1 + most times that a victim was suspended before)"
+    RAN = "ln(1 + least time that a victim has run since it started / 600 s) / 2.5"
+    WAIT = "ln of the wait for a compact place in the own partition over work left"
+    ELSEWHERE = "1: in another partition, to which the job is forwarded"
+
+
 class OfContext(Column):
     """The own partition: `context` of an observation."""
 
@@ -196,6 +210,27 @@ class ForwardWeight(Column):
     PUTS_OFF = OfForward.PUTS_OFF
 
 
+class SuspendWeight(Column):
+    """What the linear score weighs of a suspension: running jobs make room for one that waits."""
+
+    BIAS = "1"
+    DURATION = StartWeight.DURATION
+    AGE = StartWeight.AGE
+    GANG = OfJob.GANG
+    OCCUPANCY = "share of that partition's GPUs with a tenant"
+    PRESSURE = "`pressure` of that partition"
+    WORK_RATIO = OfSuspension.WORK_RATIO
+    LEAST_RATIO = OfSuspension.LEAST_RATIO
+    VICTIMS_LEFT = OfSuspension.VICTIMS_LEFT
+    WASTE = OfSuspension.WASTE
+    HOMELESS = OfSuspension.HOMELESS
+    TIMES = OfSuspension.TIMES
+    RAN = OfSuspension.RAN
+    WAIT = OfSuspension.WAIT
+    ELSEWHERE = OfSuspension.ELSEWHERE
+
+
 # Weights of what observations hold as it is: (weight, column).
 START_OF_PAIR = tuple((w, w.source) for w in StartWeight if isinstance(w.source, OfPair))
 FORWARD_OF_ROW = tuple((w, w.source) for w in ForwardWeight if isinstance(w.source, OfForward))
+SUSPEND_OF_ROW = tuple((w, w.source) for w in SuspendWeight if isinstance(w.source, OfSuspension))

@@ -9,24 +9,42 @@ import pytest
 from rich.console import Console
 
 from gpuyard.learning.checkpoint import CHECKPOINT, Saved, load
-from gpuyard.learning.form import LINEAR, Form, Standard, first_vector, form_of, sigmas
+from gpuyard.learning.form import Form, Part, Standard, first_vector, form_of, sigmas, zero_weights
 from gpuyard.learning.strategies import Climb, begin, members
 from gpuyard.learning.trainer import Course, LearningStopped, Rivals, Trainer
 from gpuyard.learning.window_play import Crew, Field, Ground
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError, SimulationError
-from sim.linear.weights import FORWARD_FEATURES, START_FEATURES, ScoreWeights
+from sim.linear.weights import ALL_GROUPS, GROUPS, ScoreWeights
 
 QUIET = Console(quiet=True)
-ZERO = ScoreWeights(np.zeros(len(START_FEATURES)), np.zeros(len(FORWARD_FEATURES)))
+ZERO = zero_weights(suspends=False)
+LINEAR = sum(len(names) for names in GROUPS.values())
 SETTING = "a hill"
 
 
 def form(units: int = 2) -> Form:
-    plain = [
-        Standard(np.zeros(n), np.ones(n)) for n in (len(START_FEATURES), len(FORWARD_FEATURES))
-    ]
-    return Form(units, units, *plain)
+    return Form(
+        tuple(
+            Part(group, units, Standard(np.zeros(len(names)), np.ones(len(names))))
+            for group, names in GROUPS.items()
+        )
+    )
+
+
+def test_a_form_with_suspensions_reads_what_it_wrote():
+    parts = tuple(
+        Part(group, 2, Standard(np.zeros(len(names)), np.ones(len(names))))
+        for group, names in ALL_GROUPS.items()
+    )
+    wide = Form(parts)
+    vector = np.random.default_rng(0).normal(size=wide.size)
+    weights = wide.weights(vector)
+    assert weights.suspend is not None
+    assert np.array_equal(weights.suspend, vector[LINEAR : wide.linear])
+    assert np.array_equal(wide.vector(weights), vector)
+    assert np.array_equal(form_of(weights).vector(weights), vector)
+    assert form().weights(vector[: form().size]).suspend is None
 
 
 def no_field(setting: str) -> Field:

@@ -7,14 +7,18 @@ import pytest
 
 from sim.errors import GpuYardError
 from sim.linear.plan import plan_on
+from sim.linear.weights import ScoreWeights
 from sim.scoring.desk import Mind, desk_of
 from sim.scoring.table import (
     FORWARD_OF_ROW,
     START_OF_PAIR,
+    SUSPEND_OF_ROW,
     Column,
     ForwardWeight,
     OfPair,
+    OfSuspension,
     StartWeight,
+    SuspendWeight,
 )
 from sim.signals import Signal
 from tests.sim.worlds import Job, cluster, world
@@ -32,16 +36,17 @@ def test_a_column_is_its_place_in_its_group():
 def test_the_docs_have_every_column_of_an_observation():
     text = DOC.read_text(encoding="utf-8")
     for group in Column.__subclasses__():
-        if group not in {StartWeight, ForwardWeight}:
+        if group not in {StartWeight, ForwardWeight, SuspendWeight}:
             rows = [f"| {int(each)} | `{each.name.lower()}` | {each.means} |" for each in group]
             assert "\n".join(rows) in text, group.__name__
 
 
 def test_weights_that_take_a_column_over_have_its_name_and_meaning():
-    for weight, column in (*START_OF_PAIR, *FORWARD_OF_ROW):
+    for weight, column in (*START_OF_PAIR, *FORWARD_OF_ROW, *SUSPEND_OF_ROW):
         assert (weight.name, weight.means) == (column.name, column.means)
     assert len(START_OF_PAIR) == 7
     assert len(FORWARD_OF_ROW) == 6
+    assert len(SUSPEND_OF_ROW) == len(OfSuspension)
 
 
 @pytest.mark.parametrize(
@@ -52,4 +57,4 @@ def test_a_plan_takes_a_weight_for_each_feature_and_no_more(start: int, forward:
     mind = Mind(window=4, patience_s=1e9, use_durations=False, rest_share=0.0, look_ahead=False)
     desk = desk_of(views.view(), mind)
     with pytest.raises(GpuYardError, match=told):
-        plan_on(desk, np.zeros(start), np.zeros(forward))
+        plan_on(desk, ScoreWeights(np.zeros(start), np.zeros(forward)))

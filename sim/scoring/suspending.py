@@ -1,0 +1,229 @@
+"""Who has to make room for a job on a place, and what is weighed of that.
+
+A place is compact: one server, or the fewest that hold the gang, outwards from the first. Only jobs
+that have more predicted work left than the newcomer make room, and none that was started or
+suspended at this decision, so suspensions of one decision end and nobody goes to and fro.
+"""
+
+import numpy as np
+
+from sim.jit import kernel
+from sim.scoring.ahead import compact_in_s
+from sim.scoring.desk import Desk
+from sim.scoring.filling import clear
+from sim.scoring.room import could_run, fewest_servers, left_s, limited, placeable_now, workers_now
+from sim.scoring.table import OfSuspension
+
+SCALE, HOUR_S, RAN_UNIT_S, LEAST_WAIT_S = 2.5, 3600.0, 600.0, 60.0
+NEAR = 1_000_000  # more GPUs than a server has
+
+
+@kernel
+def _is_victim(desk: Desk, job: int) -> bool:
+    return bool(desk.marked[job] == desk.game[0].mark)
+
+
+@kernel
+def _yields(desk: Desk, job: int, newcomer_s: float) -> bool:
+    """Whether a running job may be suspended for one that has `newcomer_s` left."""
+    return bool(desk.touched[job] != desk.game[0].decision and left_s(desk, job) > newcomer_s)
+
+
+@kernel
+def _least_left_s(desk: Desk, gpu: int, newcomer_s: float) -> float:
+    """Least work left among the tenants of a GPU that are no victims yet.
+
+    Returns:
+        -1 where there are none, or one that does not yield.
+    """
+    least_s = -1.0
+    for k in range(desk.gpu[gpu].tenants):
+        job = desk.tenant[gpu, k]
+        if _is_victim(desk, job):
+            continue
+        if not _yields(desk, job, newcomer_s):
+            return -1.0
+        work_s = left_s(desk, job)
+        least_s = work_s if least_s < 0.0 else min(least_s, work_s)
+    return least_s
+
+
+@kernel
+def _room_without(desk: Desk, job: int, server: int) -> int:
+    """Workers of `job` that a server could take on empty GPUs, were the victims gone."""
+    where, empty = desk.server[server], 0
+    cpu_milli, memory_mib = where.cpu_free_milli, where.memory_free_mib
+    for gpu in range(where.first_gpu, where.last_gpu):
+        staying = 0
+        for k in range(desk.gpu[gpu].tenants):
+            tenant = desk.tenant[gpu, k]
+            if _is_victim(desk, tenant):
+                cpu_milli += desk.job[tenant].cpu_milli
+                memory_mib += desk.job[tenant].memory_mib
+            else:
+                staying += 1
+        empty += staying == 0
+    return int(min(empty, limited(desk, job, server, cpu_milli, memory_mib)))
+
+
+@kernel
+def _add_victims(desk: Desk, gpu: int) -> None:
+    game = desk.game[0]
+    for k in range(desk.gpu[gpu].tenants):
+        job = desk.tenant[gpu, k]
+        if not _is_victim(desk, job):
+            desk.marked[job] = game.mark
+            desk.victim[game.num_victims] = job
+            game.num_victims += 1
+
+
+@kernel
+def _empty_server(desk: Desk, job: int, server: int, workers: int) -> bool:
+    """Add victims until a server has room for so many workers: who has most left goes first."""
+    game, where, newcomer_s = desk.game[0], desk.server[server], left_s(desk, job)
+    first = game.num_victims
+    while _room_without(desk, job, server) < workers:
+        best, most_s = -1, 0.0
+        for gpu in range(where.first_gpu, where.last_gpu):
+            least_s = _least_left_s(desk, gpu, newcomer_s)
+            if least_s > most_s:
+                best, most_s = gpu, least_s
+        if best < 0:
+            return False
+        _add_victims(desk, best)
+    _spare(desk, job, server, workers, first)
+    return True
+
+
+@kernel
+def _spare(desk: Desk, job: int, server: int, workers: int, first: int) -> None:
+    """Let victims from number `first` on stay if there is room without their going."""
+    game, at = desk.game[0], first
+    while at < game.num_victims:
+        spared = desk.victim[at]
+        desk.marked[spared] = 0
+        if _room_without(desk, job, server) < workers:
+            desk.marked[spared] = game.mark
+            at += 1
+            continue
+        game.num_victims -= 1
+        desk.victim[at] = desk.victim[game.num_victims]
+
+
+@kernel
+def _could_hold(desk: Desk, job: int, server: int) -> int:
+    """Workers of `job` that a server could take if it were empty; 0 while it is away."""
+    where = desk.server[server]
+    if where.closed > 0:
+        return 0
+    return int(limited(desk, job, server, where.cpu_milli, where.memory_mib))
+
+
+@kernel
+def could_empty(desk: Desk, server: int, newcomer_s: float) -> int:
+    """GPUs of a server that are empty, or whose tenants are all predicted to stay longer."""
+    where, free_s, count = desk.server[server], desk.ahead.free_s, 0
+    for gpu in range(where.first_gpu, where.last_gpu):
+        count += desk.gpu[gpu].tenants == 0 or free_s[gpu] > newcomer_s
+    return count
+
+
+@kernel
+def _next_server(desk: Desk, job: int, m: int, left: int) -> int:
+    """The next server of a larger gang: in the first one's rack if possible, the emptiest."""
+    part, rack = desk.partition[m], desk.server[desk.used[0]].rack
+    newcomer_s, best, best_key = left_s(desk, job), -1, -1
+    for i in range(part.first_own, part.last_own):
+        server = desk.own[i]
+        where, workers = desk.server[server], min(left, _could_hold(desk, job, server))
+        if where.taken > 0 or workers == 0 or could_empty(desk, server, newcomer_s) < workers:
+            continue
+        key = where.empty + (NEAR if where.rack == rack else 0)
+        if key > best_key:
+            best, best_key = server, key
+    return best
+
+
+@kernel
+def make_room(desk: Desk, job: int, m: int) -> bool:
+    """Fill `victim`, and `used` and `taken`, for the compact place outwards from `here.server`.
+
+    Returns:
+        False where there is none in partition `m`, or nobody would have to go.
+    """
+    game, server, left = desk.game[0], desk.here[0].server, desk.job[job].gang
+    most = fewest_servers(desk, job, m)
+    clear(desk)
+    game.mark += 1
+    game.num_victims = 0
+    while left > 0:
+        workers = min(left, _could_hold(desk, job, server)) if server >= 0 else 0
+        if workers == 0 or game.num_used == most:
+            return False
+        if game.num_used + 1 == most and workers < left:
+            return False
+        if not _empty_server(desk, job, server, workers):
+            return False
+        desk.server[server].taken = workers
+        desk.used[game.num_used] = server
+        game.num_used += 1
+        left -= workers
+        if left > 0:
+            server = _next_server(desk, job, m, left)
+    return bool(game.num_victims > 0)
+
+
+@kernel
+def _fits_elsewhere(desk: Desk, job: int, home: int) -> bool:
+    """Whether a victim of partition `home` has a compact place now that the newcomer leaves it.
+
+    Larger gangs than a server: by the count of wholly empty ones.
+    """
+    gang, game = desk.job[job].gang, desk.game[0]
+    for m in range(len(desk.partition)):
+        part = desk.partition[m]
+        if m != home:
+            may = desk.state.job[job].forwards < game.max_forwards and could_run(desk, job, m)
+            if may and placeable_now(desk, job, m):
+                return True
+        elif gang > part.largest:
+            if placeable_now(desk, job, m):
+                return True
+        else:
+            for i in range(part.first_own, part.last_own):
+                where = desk.server[desk.own[i]]
+                room = min(where.empty, workers_now(desk, job, desk.own[i]))
+                if where.taken == 0 and room >= gang:
+                    return True
+    return False
+
+
+@kernel
+def weigh_suspension(desk: Desk, job: int, home: int, m: int) -> None:
+    """Fill `suspension` for what `make_room` found for `job`, of partition `home`, in `m`."""
+    x, game, job_s, gang = desk.suspension, desk.game[0], left_s(desk, job), desk.job[job].gang
+    freed, homeless, times, work_s = 0, 0, 0, 0.0
+    least_s, ran_s = np.inf, np.inf
+    for k in range(game.num_victims):
+        victim = desk.victim[k]
+        told, size, victim_s = desk.state.job[victim], desk.job[victim].gang, left_s(desk, victim)
+        freed += size
+        work_s += victim_s * size
+        least_s = min(least_s, victim_s)
+        ran_s = min(ran_s, max(game.now_s - told.started_s, 0.0))
+        times = max(times, told.preemptions)
+        if not _fits_elsewhere(desk, victim, m):
+            homeless += size
+    empty = 0
+    for i in range(game.num_used):
+        empty += desk.server[desk.used[i]].empty
+    wait_s = compact_in_s(desk.ahead, desk.ahead.release_s, gang, home)
+    x[OfSuspension.WORK_RATIO] = np.log(work_s / (job_s * gang)) / SCALE
+    x[OfSuspension.LEAST_RATIO] = np.log(least_s / job_s) / SCALE
+    x[OfSuspension.VICTIMS_LEFT] = np.log(work_s / freed / HOUR_S) / SCALE
+    x[OfSuspension.WASTE] = (freed + empty - gang) / desk.partition[m].largest
+    x[OfSuspension.HOMELESS] = homeless / freed
+    x[OfSuspension.TIMES] = np.log1p(times)
+    x[OfSuspension.RAN] = np.log1p(ran_s / RAN_UNIT_S) / SCALE
+    x[OfSuspension.WAIT] = np.log((wait_s + LEAST_WAIT_S) / (job_s + LEAST_WAIT_S)) / SCALE
+    x[OfSuspension.ELSEWHERE] = home != m

@@ -1,0 +1,235 @@
+"""The linear score that suspends jobs for others, weighed by hand: those not named are 0."""
+
+import contextlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.errors import GpuYardError, SimulationError
+from sim.event_log import Kind
+from sim.linear.weights import FORWARD_FEATURES, START_FEATURES, SUSPEND_FEATURES
+from sim.schedulers.linear_score import LinearScore
+from sim.scoring.desk import Desk
+from sim.scoring.laying import lay_out
+from sim.scoring.table import OfSuspension
+from sim.simulator import Simulator, simulate
+from tests.engine.playing import assert_same
+from tests.golden.test_linear_score import random_yard
+from tests.oracle.cases import Case, cases
+from tests.sim.worlds import Attempt, Job, attempts, cluster, play, world
+
+STARTS, NEVER = {"bias": 1.0}, {"bias": -5.0}
+
+
+def suspending(
+    suspend: dict[str, float],
+    start: dict[str, float] = STARTS,
+    forward: dict[str, float] = NEVER,
+    **given,
+) -> LinearScore:
+    values = {
+        "window": 16, "patience_s": 1e9, "use_durations": True, "rest_share": 0.0,
+        "weights_file": None,
+    } | given  # fmt: skip
+    weights = {
+        "start": dict.fromkeys(START_FEATURES, 0.0) | start,
+        "forward": dict.fromkeys(FORWARD_FEATURES, 0.0) | forward,
+        "suspend": dict.fromkeys(SUSPEND_FEATURES, 0.0) | suspend,
+    }
+    return LinearScore(**{"weights": weights, **values})
+
+
+def test_who_has_most_left_makes_room_and_goes_on_where_it_was():
+    # C takes 50 s of B, who has 1,900 s left, A 900; coming back costs 10 s.
+    #        0    100   150          1000      2060
+    # GPU 0  AAAAAAAAAAAAAAAAAAAAAAAAA
+    # GPU 1  BBBBBBCCCCCCBBBBBBBBBBBBBBBBBBBBBBBB
+    jobs = [Job(0, 1, 1000), Job(0, 1, 2000), Job(100, 1, 50)]
+    run = play(world(jobs, cluster(1, 2), restart_s=10.0), suspending({"bias": 1.0}))
+    assert attempts(run.log) == {
+        "A": [Attempt(0, 1000, (0,))],
+        "B": [Attempt(0, 100, (1,)), Attempt(150, 2060, (1,))],
+        "C": [Attempt(100, 150, (1,))],
+    }
+
+
+def test_nobody_goes_for_a_job_that_has_more_left():
+    jobs = [Job(0, 1, 100), Job(0, 1, 200), Job(50, 1, 500)]
+    run = play(world(jobs, cluster(1, 2)), suspending({"bias": 9.0}))
+    assert run.preemptions.sum() == 0
+    assert attempts(run.log)["C"] == [Attempt(100, 600, (0,))]
+
+
+def test_a_score_below_waiting_suspends_nobody():
+    jobs = [Job(0, 1, 1000), Job(100, 1, 50)]
+    run = play(world(jobs, cluster(1, 1)), suspending({"bias": -1.0}))
+    assert run.preemptions.sum() == 0
+
+
+@pytest.mark.parametrize(("weight", "server"), [(1.0, 1), (-1.0, 0)])
+def test_weights_say_on_which_server_room_is_made(weight: float, server: int):
+    # On server 0 both A and B have to go (1,900 GPU-seconds left), on server 1 C (3,800). A and B
+    # then take GPUs of C, who has more left than either.
+    jobs = [Job(0, 1, 1000), Job(0, 1, 1100), Job(0, 2, 2000), Job(100, 2, 50)]
+    run = play(world(jobs, cluster(2, 2)), suspending({"bias": 9.0, "work_ratio": weight}))
+    stays = attempts(run.log)
+    gone = {0: {"A", "B", "C"}, 1: {"C"}}[server]
+    assert {job for job, of_job in stays.items() if len(of_job) > 1} == gone
+    assert stays["D"] == [Attempt(100, 150, (2 * server, 2 * server + 1))]
+
+
+def test_whoever_need_not_go_stays():
+    # D wants two GPUs of one server; A alone would free two of them, so B stays.
+    #           0    100    150
+    # GPU 0, 1  AAAAAADDDDDDAAAA...
+    # GPU 2     BBBBBBBBBBBBBBBB...
+    jobs = [Job(0, 2, 1000), Job(0, 1, 3000), Job(100, 2, 50)]
+    run = play(world(jobs, cluster(1, 3)), suspending({"bias": 1.0}))
+    assert run.preemptions.tolist() == [1, 0, 0]
+
+
+def test_a_gang_over_two_servers_empties_both():
+    #           0    100    150
+    # GPU 0, 1  AAAAAACCCCCCAAAA...
+    # GPU 2, 3  BBBBBBCCCCCCBBBB...
+    jobs = [Job(0, 2, 1000), Job(0, 2, 2000), Job(100, 4, 50)]
+    run = play(world(jobs, cluster(2, 2)), suspending({"bias": 1.0}))
+    stays = attempts(run.log)
+    assert stays["C"] == [Attempt(100, 150, (0, 1, 2, 3))]
+    assert stays["A"] == [Attempt(0, 100, (0, 1)), Attempt(150, 1050, (0, 1))]
+    assert stays["B"] == [Attempt(0, 100, (2, 3)), Attempt(150, 2050, (2, 3))]
+
+
+def test_room_is_made_in_another_partition_to_which_the_job_is_handed():
+    # B has less left than C, A more: C goes to partition 0 and runs there at once.
+    #                        0    100   150
+    # GPU 0, partition 0     AAAAAACCCCCAAAAA...
+    # GPU 1, partition 1     BBBBBBBB
+    jobs = [Job(0, 1, 1000, home=0), Job(0, 1, 120, home=1), Job(100, 1, 50, home=1)]
+    run = play(world(jobs, cluster(2, 1), partitions=2), suspending({"bias": 1.0}))
+    assert attempts(run.log)["C"] == [Attempt(100, 150, (0,))]
+    rows = zip(run.log.time_s.tolist(), run.log.kind.tolist(), run.log.job.tolist(), strict=True)
+    at_100 = [(kind, job) for time_s, kind, job in rows if time_s == 100]
+    assert at_100[1:] == [(Kind.PREEMPT, 0), (Kind.FORWARD, 2), (Kind.START, 2)]
+    stuck = play(
+        world(jobs, cluster(2, 1), partitions=2, max_forwards=0), suspending({"bias": 1.0})
+    )
+    assert stuck.preemptions.sum() == 0
+
+
+def test_who_was_suspended_goes_on_elsewhere_at_once_where_there_is_room():
+    # C wants both GPUs of a server; A makes room and moves to the GPU beside B.
+    #        0    100   150  1000
+    # GPU 0  AAAAAACCCCC
+    # GPU 1        CCCCC
+    # GPU 2  BBBBBBBBBBBBBBBB
+    # GPU 3        AAAAAAAAAA
+    jobs = [Job(0, 1, 1000), Job(0, 1, 1000), Job(100, 2, 50)]
+    apart = {"bias": 1.0, "fragments": 0.5}
+    run = play(world(jobs, cluster(2, 2)), suspending({"bias": 3.0, "homeless": -5.0}, start=apart))
+    stays = attempts(run.log)
+    assert stays["C"] == [Attempt(100, 150, (0, 1))]
+    assert stays["A"] == [Attempt(0, 100, (0,)), Attempt(100, 1000, (3,))]
+
+
+def test_features_of_one_suspension():
+    # At 600 B (1 GPU, 60 s) waits; A has 3,000 s left and runs since 0. No other place for A.
+    jobs = [Job(0, 2, 3600), Job(600, 1, 60)]
+    scheduler = suspending({"bias": -1.0})
+    simulator = world(jobs, cluster(1, 2))
+    simulator.advance()
+    views = simulator.views(scheduler.needs)
+    simulator.apply(scheduler.decide(views.view()))
+    simulator.advance()
+    assert scheduler.decide(views.view()).preempts == ()
+    plan = scheduler.plan(views.view())
+    seen = dict(zip(SUSPEND_FEATURES, plan.suspend_x.tolist(), strict=True))
+    assert seen["bias"] == 1.0
+    assert seen["duration"] == pytest.approx(np.log(60 / 3600) / 2.5)
+    assert (seen["age"], seen["gang"], seen["occupancy"]) == (0.0, 0.0, 1.0)
+    assert seen["pressure"] == pytest.approx(np.log(1.5))
+    assert seen["work_ratio"] == pytest.approx(np.log(6000 / 60) / 2.5)
+    assert seen["least_ratio"] == pytest.approx(np.log(3000 / 60) / 2.5)
+    assert seen["victims_left"] == pytest.approx(np.log(3000 / 3600) / 2.5)
+    assert (seen["waste"], seen["homeless"], seen["times"]) == (0.5, 1.0, 0.0)
+    assert seen["ran"] == pytest.approx(np.log(2) / 2.5)
+    assert seen["wait"] == pytest.approx(np.log(3060 / 120) / 2.5)
+    assert seen["elsewhere"] == 0.0
+    assert len(plan.desk.suspension) == len(OfSuspension)
+
+
+def drawn(seed: int, **given) -> LinearScore:
+    rng = np.random.default_rng(seed)
+
+    def normal(names: tuple[str, ...]) -> dict[str, float]:
+        return dict(zip(names, rng.normal(0, 2, len(names)).tolist(), strict=True))
+
+    return suspending(
+        normal(SUSPEND_FEATURES) | {"bias": 4.0}, normal(START_FEATURES),
+        normal(FORWARD_FEATURES), **given,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_run_in_compiled_code_is_the_same_run(seed: int):
+    run = simulate(random_yard(seed), drawn(seed, patience_s=3000.0), 0, None, compiled=False)
+    assert run.preemptions.sum() > 0
+    assert_same(play(random_yard(seed), drawn(seed, patience_s=3000.0)), run)
+
+
+def _is_as_the_state_says(desk: Desk, simulator: Simulator) -> None:
+    """What was booked is what has happened: nobody sits where he does not run."""
+    state = simulator.state
+    for gpu in range(len(desk.gpu)):
+        count = int(state.gpu["tenants"][gpu])
+        assert desk.gpu["tenants"][gpu] == count
+        assert set(desk.tenant[gpu, :count]) == set(state.tenant[gpu, :count])
+        assert desk.gpu["milli"][gpu] == state.gpu["milli"][gpu]
+    for column in ("cpu_free_milli", "memory_free_mib", "nic_jobs"):
+        assert np.array_equal(desk.server[column], state.server[column]), column
+    assert np.array_equal(desk.rack["uplink_jobs"], state.rack["uplink_jobs"])
+    booked = [desk.partition[column].copy() for column in ("wanted", "waiting", "running", "free")]
+    world = state.world[0]
+    first, count = int(world["queue_first"]), int(world["num_queued"])
+    queued, running = state.queue[first : first + count], state.running[: world["num_running"]]
+    lay_out(desk, queued, running, simulator.now_s)
+    for column, before in zip(("wanted", "waiting", "running", "free"), booked, strict=True):
+        assert np.array_equal(desk.partition[column], before), column
+
+
+@settings(max_examples=40)
+@given(case=cases(most_partitions=3, most_jobs=30, life=True), seed=st.integers(0, 99))
+def test_what_is_booked_is_what_happens(case: Case, seed: int) -> None:
+    scheduler, simulator = drawn(seed, patience_s=20.0), Simulator(**case.arguments())
+    views = simulator.views(scheduler.needs)
+    with contextlib.suppress(SimulationError):
+        while simulator.advance():
+            view = views.view()
+            simulator.apply(scheduler.decide(view))
+            _is_as_the_state_says(scheduler.plan(view).desk, simulator)
+
+
+@settings(max_examples=15)
+@given(case=cases(most_partitions=3, most_jobs=30, life=True), seed=st.integers(0, 9))
+def test_any_weights_are_legal_and_the_loop_decides_as_who_is_asked(case: Case, seed: int) -> None:
+    runs = []
+    for compiled in (True, False):
+        simulator = Simulator(**case.arguments())
+        scheduler = drawn(seed, patience_s=20.0, window=1 + seed % 5)
+        with contextlib.suppress(SimulationError):
+            simulate(simulator, scheduler, seed, None, compiled=compiled)
+        runs.append(simulator.outcome(scheduler.name, 0, 0.0, 0.0))
+    assert_same(*runs)
+
+
+def test_all_weights_of_suspensions_are_given_or_none():
+    with pytest.raises(GpuYardError, match=r"scheduler\.weights\.suspend\.ran is None"):
+        weights = suspending({}).weights
+        del weights["suspend"]["ran"]
+        LinearScore(window=4, patience_s=0.0, use_durations=True, rest_share=0.0, weights=weights,
+                    weights_file=None)  # fmt: skip
+    with pytest.raises(GpuYardError, match="has 'rann'; it takes bias"):
+        suspending({"rann": 1.0})
+    assert set(suspending({"ran": 2.0}).weights) == {"start", "forward", "suspend"}
