@@ -37,7 +37,7 @@ from marl.training.teacher import RuleTeacher
 from marl.training.validate import validation_jct_s
 from marl.training.warm_start import greedy, imitate, play
 from marl.training.windows import Windows
-from sim.linear.weights import LAYERS, SUSPEND, weights_of
+from sim.linear.weights import GROUPS, LAYERS, SUSPEND, weights_of
 from sim.metrics.summary import summarise
 from sim.report.figure_learning_curve import learning_curve
 from sim.report.learning_curve_csv import read_learning_curve
@@ -113,12 +113,13 @@ class Training:
             weights = self.config["policy"]["prior"]
             if LAYERS in weights:
                 raise ConfigError("policy.prior has layers; agents begin with linear weights only")
-            if SUSPEND in weights:
-                raise ConfigError("policy.prior has suspend; agents cannot suspend jobs yet")
-            policy.prior.take(
-                weights_of(weights, "start", "policy.prior"),
-                weights_of(weights, "forward", "policy.prior"),
-            )
+            groups = (*GROUPS, SUSPEND) if self.rules.suspends else GROUPS
+            if self.rules.suspends and SUSPEND not in weights:
+                raise ConfigError(
+                    "rules.suspends is true and policy.prior has no weights of suspensions; use "
+                    "linear_weights@policy.prior=suspending, or policy.prior_scale=0"
+                )
+            policy.prior.take(*(weights_of(weights, name, "policy.prior") for name in groups))
         return policy
 
     def validate(self, policy: PairScorePolicy) -> float:
@@ -232,6 +233,7 @@ def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
         head_dim=policy["head_dim"],
         prior_scale=float(policy["prior_scale"]),
         critic=policy["critic"],
+        suspends=config["rules"]["suspends"],
     )
 
 

@@ -18,6 +18,7 @@ from sim.scoring.table import (
     OfPair,
     OfPeer,
     OfServer,
+    OfSuspension,
 )
 from sim.topology.topology import Topology
 
@@ -26,7 +27,8 @@ from sim.topology.topology import Topology
 class Layout:
     """W jobs in the window, S servers, K GPUs a server, R racks, M partitions: padded sizes.
 
-    Actions: starts (w, s, mode) first, then forwards (w, m), then *wait* (`marl.turns.actions`).
+    Actions: starts (w, s, mode) first, then forwards (w, m), then suspensions (w, m) if agents may,
+    then *wait* (`marl.turns.actions`).
     """
 
     window: int
@@ -34,12 +36,13 @@ class Layout:
     gpus_per_server: int
     racks: int
     partitions: int
+    rooms: int = 0  # partitions in which jobs may be suspended for others: M, or none
     edges: int = 0  # E inside a server, padded; 0: observations hold no links
 
     @cached_property
     def sizes(self) -> Sizes:
         """What actions run over."""
-        return Sizes(self.window, self.servers, self.partitions)
+        return Sizes(self.window, self.servers, self.partitions, self.rooms)
 
     @cached_property
     def starts(self) -> int:
@@ -69,8 +72,15 @@ class Layout:
             "forwards": (w, m, len(OfForward)),
             "context": (len(OfContext),),
             "action_mask": (self.actions,),
+            **self.room_shapes(),
             **self.link_shapes(),
         }
+
+    def room_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of what `rules.suspends` adds; nothing without."""
+        if self.rooms == 0:
+            return {}
+        return {"suspensions": (self.window, self.rooms, len(OfSuspension))}
 
     def link_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of what `rules.links` adds; nothing without."""
@@ -89,18 +99,24 @@ def layout_for(
     window: int,
     partitions: int,
     links: bool = False,
+    suspends: bool = False,
 ) -> Layout:
-    """The smallest layout that holds every partition; `partitions` may leave room for more."""
+    """The smallest layout that holds every partition; `partitions` may leave room for more.
+
+    `links` and `suspends` are those of the rules.
+    """
     graph = inside_graph(topology) if links else None
     servers = np.bincount(partition_of_server)
     racks = [
         len(np.unique(topology.server_rack[partition_of_server == p])) for p in range(len(servers))
     ]
+    most = max(partitions, len(servers))
     return Layout(
         window=window,
         servers=int(servers.max()),
         gpus_per_server=int(topology.gpus_per_server.max()),
         racks=max(racks),
-        partitions=max(partitions, len(servers)),
+        partitions=most,
+        rooms=most if suspends else 0,
         edges=0 if graph is None else graph.ends.shape[1],
     )

@@ -29,7 +29,8 @@ from sim.scoring.rows import (
     server_rows,
     weigh_forward,
 )
-from sim.scoring.table import FORWARD_OF_OTHERS, OfForward, OfJob, OfPair
+from sim.scoring.suspending import best_room, may_make_room
+from sim.scoring.table import FORWARD_OF_OTHERS, OfForward, OfJob, OfPair, OfSuspension
 from sim.scoring.window import choose_window, look_at_window, put_off_the_homeless
 
 OF_OTHERS = tuple(map(int, FORWARD_OF_OTHERS))
@@ -63,6 +64,7 @@ class Canvas(NamedTuple):
     pairs: FloatArray
     peers: FloatArray
     forwards: FloatArray
+    suspensions: FloatArray  # empty where agents may not suspend
     context: FloatArray
     action_mask: IntArray
 
@@ -135,6 +137,20 @@ def _forward_rows(
 
 
 @kernel
+def _suspension_rows(
+    desk: Desk, i: int, own: int, limits: Limits, rows: FloatArray, mask: IntArray
+) -> None:
+    """Fill rows (M, OfSuspension) and mask (M,) for place `i` of the window."""
+    job = desk.waiting[desk.window[i]].job
+    may_go = not limits.alone and desk.state.job[job].forwards < limits.max_forwards
+    desk.here[0].shared = EXCLUSIVE
+    for m in range(len(desk.partition)):
+        if may_make_room(desk, job, own, m, may_go) and best_room(desk, job, own, m) >= 0:
+            _copy(desk.suspension, rows[m])
+            mask[m] = 1
+
+
+@kernel
 def _state_rows(desk: Desk, own: int, alone: bool, canvas: Canvas) -> None:
     """Fill what does not depend on the waiting jobs one by one."""
     server_rows(desk, own, canvas.gpus, canvas.servers)
@@ -155,7 +171,9 @@ def observe_agent(desk: Desk, own: int, limits: Limits, canvas: Canvas) -> int:
     """
     width, room = canvas.jobs.shape[0], canvas.servers.shape[0]
     starts = canvas.action_mask[: width * room * MODES].reshape(width, room * MODES)
-    sends = canvas.action_mask[width * room * MODES : -1].reshape(width, -1)
+    first, last = width * room * MODES, width * (room * MODES + canvas.forwards.shape[1])
+    sends = canvas.action_mask[first:last].reshape(width, -1)
+    rooms = canvas.action_mask[last:-1].reshape(width, -1)
     _state_rows(desk, own, limits.alone, canvas)
     can_start, overdue = False, False
     last_mode = SHARED if limits.sharing else EXCLUSIVE
@@ -168,8 +186,11 @@ def observe_agent(desk: Desk, own: int, limits: Limits, canvas: Canvas) -> int:
         canvas.jobs[w, OfJob.CAN_START] = legal
         if not limits.alone:
             _forward_rows(desk, w, own, limits, canvas.forwards[w], sends[w])
+        if rooms.shape[1] > 0:
+            _suspension_rows(desk, w, own, limits, canvas.suspensions[w], rooms[w])
     if limits.pressed and can_start:
         sends[:] = 0
+        rooms[:] = 0
     elif not overdue:
         canvas.action_mask[-1] = 1
     return int(canvas.action_mask[:-1].sum())
@@ -201,3 +222,6 @@ def hide_peers(own: int, seen: Canvas) -> None:
     hide_others(own, seen.peers, seen.context)
     for column in OF_OTHERS:
         seen.forwards[:, :, column] = 0.0
+    for m in range(seen.suspensions.shape[1]):
+        if m != own:
+            seen.suspensions[:, m, OfSuspension.LEGAL + 1 :] = 0.0

@@ -30,6 +30,7 @@ class CodecRules:
     links: bool = False  # observations also hold links: the encoder reads them
     granularity: str = GANG  # worker: one action places one worker, and the gang is completed next
     interval_s: float = 0.0  # agents act at multiples of this; 0: at every event
+    suspends: bool = False  # whether agents may suspend running jobs for others
     rest_share: float = 0.0  # of what a job has done, which it is thought to have left at least
 
     def __post_init__(self) -> None:

@@ -25,7 +25,7 @@ CRITICS = (SHARED_CRITIC, OWN_CRITIC)
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """Sizes of a `PairScorePolicy`; policies of before know no choice of the last three."""
+    """Sizes of a `PairScorePolicy`; policies of before know no choice of the last four."""
 
     gpu_dim: int
     hidden_dim: int
@@ -34,6 +34,7 @@ class PolicySpec:
     prior_scale: float  # of the linear score that is added to all scores; 0: none
     encoder: str = HIERARCHICAL  # one of ENCODERS
     inner_rounds: int = 1  # of a linked encoder, inside servers
+    suspends: bool = False  # it scores suspensions too (`rules.suspends`)
     critic: str = SHARED_CRITIC  # own: it judges by the own partition alone
 
     def __post_init__(self) -> None:
@@ -90,4 +91,5 @@ def build_policy(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
         hidden=spec.head_dim,
         prior_scale=spec.prior_scale,
         own_critic=spec.critic == OWN_CRITIC,
+        suspends=spec.suspends,
     )

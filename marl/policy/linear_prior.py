@@ -10,6 +10,7 @@ from sim.linear.scores import AGE_SCALE, AGE_UNIT_S, DURATION_SCALE, HOUR_S, MOS
 from sim.scoring.table import (
     FORWARD_OF_ROW,
     START_OF_PAIR,
+    SUSPEND_OF_ROW,
     Column,
     ForwardWeight,
     OfContext,
@@ -17,40 +18,53 @@ from sim.scoring.table import (
     OfJob,
     OfPair,
     StartWeight,
+    SuspendWeight,
 )
 
 LEAST_DUE = 1e-3  # score of a start that must not be kept waiting: above *wait*, which has 0
 
 
 class LinearPrior(nn.Module):
-    """Scores of starts and forwards as `scheduler=linear_score` gives them; *wait* has 0.
+    """Scores of actions as `scheduler=linear_score` gives them; *wait* has 0.
 
     The weights are parameters, so training may move them. See `docs/linear_score.md` for the
     features; all of them are columns of the observation or follow from columns.
 
     Shapes:
         input: observation tensors (`Layout.shapes`) with a leading batch dimension
-        output: starts (B, W, S, MODES), forwards (B, W, M)
+        output: starts (B, W, S, MODES), forwards (B, W, M), suspensions (B, W, M) or None
     """
 
-    def __init__(self) -> None:
-        """All weights 0; `take` gives others."""
+    def __init__(self, suspends: bool = False) -> None:
+        """All weights 0; `take` gives others. With `suspends` there are some of suspensions."""
         super().__init__()
+        self.suspend = nn.Parameter(torch.zeros(len(SuspendWeight))) if suspends else None
         self.start = nn.Parameter(torch.zeros(len(StartWeight)))
         self.forward_to = nn.Parameter(torch.zeros(len(ForwardWeight)))
 
-    def take(self, start: np.ndarray, forward: np.ndarray) -> None:
-        """Begin from weights in the order of `StartWeight` and `ForwardWeight`.
+    def take(
+        self, start: np.ndarray, forward: np.ndarray, suspend: np.ndarray | None = None
+    ) -> None:
+        """Begin from weights in the order of `StartWeight`, `ForwardWeight`, `SuspendWeight`.
 
         Raises:
-            ValueError: there are more or fewer than these have.
+            ValueError: there are more or fewer than these have, or of suspensions where it scores
+                none.
         """
+        if (suspend is None) != (self.suspend is None):
+            raise ValueError(
+                "weights of suspensions are given and agents may not suspend (rules.suspends)"
+                if self.suspend is None
+                else "agents may suspend, but no weights of suspensions are given"
+            )
         with torch.no_grad():
+            if self.suspend is not None and suspend is not None:
+                self.suspend.copy_(_checked(suspend, SuspendWeight))
             self.start.copy_(_checked(start, StartWeight))
             self.forward_to.copy_(_checked(forward, ForwardWeight))
 
-    def forward(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Scores of all starts and forwards, legal or not."""
+    def forward(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Scores of all starts, forwards and suspensions, legal or not."""
         jobs, context = observation["jobs"], observation["context"].unsqueeze(1)
         ln_left_s = jobs[..., OfJob.LEFT] * 2.5 + 7.0
         known = {
@@ -61,7 +75,10 @@ class LinearPrior(nn.Module):
             "occupancy": 1.0 - context[..., OfContext.EMPTY],
             "pressure": context[..., OfContext.PRESSURE],
         }
-        return self._starts(observation, known), self._forwards(observation, known)
+        suspensions = None
+        if self.suspend is not None:
+            suspensions = self._suspensions(_named(self.suspend, SuspendWeight), observation, known)
+        return self._starts(observation, known), self._forwards(observation, known), suspensions
 
     def _starts(self, observation: dict[str, Tensor], known: dict[str, Tensor]) -> Tensor:
         w, pairs, jobs = _named(self.start, StartWeight), observation["pairs"], observation["jobs"]
@@ -96,6 +113,18 @@ class LinearPrior(nn.Module):
             # In the order of the weights, as the sums of shipped policies have always been.
             score = score + w["HOPS"] * hops if weight is ForwardWeight.PLACEABLE else score
         return of_job.unsqueeze(-1) + score
+
+    def _suspensions(
+        self, w: dict[str, Tensor], observation: dict[str, Tensor], known: dict[str, Tensor]
+    ) -> Tensor:
+        rows = observation["suspensions"]
+        age = torch.log1p(known["age_s"] / AGE_UNIT_S) / AGE_SCALE
+        of_job = w["BIAS"] + w["DURATION"] * known["duration"] + w["AGE"] * age
+        of_job = of_job + w["GANG"] * known["gang"]
+        score = of_job.unsqueeze(-1)
+        for weight, column in SUSPEND_OF_ROW:
+            score = score + w[weight.name] * rows[..., column]
+        return score
 
 
 def _named(weights: Tensor, group: type[Column]) -> dict[str, Tensor]:

@@ -19,6 +19,7 @@ from sim.scoring.table import (
     OfPair,
     OfPeer,
     OfServer,
+    OfSuspension,
 )
 
 OWN_CONTEXT = [column for column in OfContext if column not in CONTEXT_OF_OTHERS]
@@ -71,15 +72,16 @@ class PairScorePolicy(nn.Module):
         hidden: int,
         prior_scale: float,
         own_critic: bool = False,
+        suspends: bool = False,
     ) -> None:
         """`hidden`: width of the heads; `num_racks`: racks a partition can have.
 
         With `prior_scale` above 0 that times the linear score is added to all scores, and the
         network's own begin at zero: it learns what to add. With `own_critic` the critic is not
-        shown what the state says of other partitions.
+        shown what the state says of other partitions. With `suspends` it scores suspensions.
         """
         super().__init__()
-        self.prior = LinearPrior() if prior_scale > 0.0 else None
+        self.prior = LinearPrior(suspends) if prior_scale > 0.0 else None
         self.prior_scale = prior_scale
         self.encoder = encoder
         encoder.rack_norm.requires_grad_(False)  # nobody reads the racks' embeddings
@@ -93,11 +95,19 @@ class PairScorePolicy(nn.Module):
         self.forward_to = JointScore(
             pair=len(OfForward) + len(OfPeer), row=len(OfJob), state=state, hidden=hidden
         )
+        self.suspend_for = (
+            JointScore(
+                pair=len(OfSuspension) + len(OfPeer), row=len(OfJob), state=state, hidden=hidden
+            )
+            if suspends
+            else None
+        )
         self.wait = two_layers(state, hidden, 1)
         self.own_critic = own_critic
         self.value = two_layers(width + len(OWN_CONTEXT) if own_critic else state, hidden, 1)
         if self.prior is not None:
-            last = (self.key, self.start.score, self.forward_to.score, self.wait[-1])
+            last = [self.key, self.start.score, self.forward_to.score, self.wait[-1]]
+            last += [] if self.suspend_for is None else [self.suspend_for.score]
             for weights in (each for layer in last for each in layer.parameters()):
                 nn.init.zeros_(weights)
 
@@ -115,13 +125,15 @@ class PairScorePolicy(nn.Module):
         forwards = self.forward_to(
             torch.cat([observation["forwards"], peers], -1), jobs, state
         )  # (B, W, M)
+        scores = [start, forwards]  # in the order of the actions
+        if self.suspend_for is not None:
+            rooms = torch.cat([observation["suspensions"], peers], -1)
+            scores.append(self.suspend_for(rooms, jobs, state))  # (B, W, M)
         if self.prior is not None:
-            prior_start, prior_forwards = self.prior(observation)
-            start = start + self.prior_scale * prior_start
-            forwards = forwards + self.prior_scale * prior_forwards
-        logits = torch.cat(
-            [start.reshape(batch, -1), forwards.reshape(batch, -1), self.wait(state)], -1
-        )
+            told = [each for each in self.prior(observation) if each is not None]
+            pairs = zip(scores, told, strict=True)
+            scores = [own + self.prior_scale * known for own, known in pairs]
+        logits = torch.cat([*(each.reshape(batch, -1) for each in scores), self.wait(state)], -1)
         return Scores(logits.masked_fill(observation["action_mask"] == 0, MASKED), state)
 
     def encode(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:

@@ -114,4 +114,5 @@ def _layout(view: ClusterView, rules: CodecRules) -> Layout:
         rules.window,
         view.num_partitions,
         rules.links,
+        rules.suspends,
     )

@@ -21,7 +21,9 @@ def play_greedily(
     What deciding cost is NaN in the runs, named `name`: a pass decides for all of them.
     """
     first = simulators[0]
-    layout = layout_for(first.topology, first.partition_of_server, rules.window, 0, rules.links)
+    layout = layout_for(
+        first.topology, first.partition_of_server, rules.window, 0, rules.links, rules.suspends
+    )
     games = SideBySide.fresh(simulators, layout, rules, gathers=False)
     policy.eval()
     while len(rows := games.playing) > 0:

@@ -25,7 +25,9 @@ class Plan:
     def layout(self) -> Layout:
         """Padded sizes of observations."""
         game, rules = self.game, self.rules
-        return layout_for(game.topology, game.partition_of_server, rules.window, 0, rules.links)
+        return layout_for(
+            game.topology, game.partition_of_server, rules.window, 0, rules.links, rules.suspends
+        )
 
     def env(self) -> SchedulingEnv:
         """A training environment: agents without a choice do not observe."""

@@ -19,6 +19,8 @@ from sim.kernel.layout import State
 from sim.scoring.desk import Desk
 from sim.scoring.filling import place
 from sim.scoring.laying import begin_gang
+from sim.scoring.seating import stand_up
+from sim.scoring.suspending import best_room
 
 T = TypeVar("T", bound=np.generic)
 
@@ -31,12 +33,13 @@ class Kind:
     told: str  # in words, given a place on each axis
 
 
-START, FORWARD, WAIT = range(3)
+START, FORWARD, SUSPEND, WAIT = range(4)
 EXCLUSIVE, SHARED = 0, 1  # modes of a start: on empty GPUs only, or one that shares
 MODES = 2
 KINDS = (
     Kind(("window", "servers", "modes"), "start job {} of the window from server {} in mode {}"),
     Kind(("window", "partitions"), "forward job {} of the window to partition {}"),
+    Kind(("window", "rooms"), "suspend others for job {} of the window in partition {}"),
     Kind((), "wait"),
 )
 MOST_AXES = max(len(kind.axes) for kind in KINDS)
@@ -49,6 +52,7 @@ class Sizes:
     window: int
     servers: int
     partitions: int
+    rooms: int = 0  # partitions in which jobs may be suspended for others: all, or none
     modes: int = MODES
 
     def shape(self, kind: int) -> tuple[int, ...]:
@@ -92,7 +96,7 @@ class Chosen(NamedTuple):
 
     kind: int
     row: int  # of the job in the window
-    what: int  # own server of a start, partition of a forward
+    what: int  # own server of a start, partition of a forward or a suspension
     mode: int  # of a start
 
 
@@ -126,6 +130,8 @@ def order(desk: Desk, memory: Memory, by_worker: bool, chosen: Chosen) -> None:
         _order_start(desk, memory, by_worker, chosen)
     elif chosen.kind == FORWARD:
         _order_forward(memory, chosen)
+    elif chosen.kind == SUSPEND:
+        _order_suspension(desk, memory, chosen)
 
 
 @kernel
@@ -154,11 +160,39 @@ def _order_start(desk: Desk, memory: Memory, by_worker: bool, chosen: Chosen) ->
         turn.begun_mode = chosen.mode
         return
     turn.begun = 0
-    turn.starts = 1
+    _write_start(desk, memory, job)
+
+
+@kernel
+def _write_start(desk: Desk, memory: Memory, job: int) -> None:
+    """Order the start of a job on `seats`."""
+    gang = desk.job[job].gang
+    desk.touched[job] = desk.game[0].decision
+    memory.turn[0].starts = 1
     memory.start_job[0] = job
     memory.start_first[1] = gang
     for i in range(gang):
         memory.start_gpus[i] = desk.seats[i]
+
+
+@kernel
+def _order_suspension(desk: Desk, memory: Memory, chosen: Chosen) -> None:
+    """Whoever has to go goes, and the job starts there, handed over first if it is elsewhere.
+
+    The agents of those who wait again act again.
+    """
+    turn, job, m = memory.turn[0], memory.window[chosen.row], chosen.what
+    begin_gang(desk, memory.begun_gpus[:0])
+    server = best_room(desk, job, turn.agent, m)
+    turn.preempts = desk.game[0].num_victims
+    for k in range(turn.preempts):
+        memory.preempt[k] = desk.victim[k]
+        stand_up(desk, desk.victim[k])
+    memory.waited[m] = 0
+    if m != turn.agent:
+        _order_forward(memory, chosen)
+    place(desk, job, m, server, EXCLUSIVE)
+    _write_start(desk, memory, job)
 
 
 @kernel

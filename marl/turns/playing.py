@@ -19,7 +19,7 @@ from marl.codec.observe import (
     observe_agent,
     observe_next_worker,
 )
-from marl.turns.actions import FORWARD, START, WAIT, carry_out, decode, order
+from marl.turns.actions import FORWARD, START, SUSPEND, WAIT, carry_out, decode, order
 from marl.turns.gathering import gather
 from marl.turns.memory import NOBODY, Memory
 from sim.arrays import IntArray
@@ -110,15 +110,16 @@ def _blank(canvas: Canvas) -> None:
     canvas.pairs[:] = 0.0
     canvas.peers[:] = 0.0
     canvas.forwards[:] = 0.0
+    canvas.suspensions[:] = 0.0
     canvas.context[:] = 0.0
     canvas.action_mask[:] = 0
 
 
 @kernel
-def _keep_sent(play: Play) -> int:
-    """Make forwards of jobs that were sent in this epoch illegal; how many that were legal."""
+def _keep_sent(play: Play, agent: int) -> int:
+    """Make what hands on jobs that were sent in this epoch illegal; how much of that was legal."""
     desk, memory, canvas, kept = play.desk, play.memory, play.canvas, 0
-    width = play.numbers[FORWARD, 2]
+    width, rooms = play.numbers[FORWARD, 2], play.numbers[SUSPEND, 2]
     for row in range(desk.game[0].num_window):
         if memory.sent[desk.waiting[desk.window[row]].job] != memory.turn[0].epoch:
             continue
@@ -127,6 +128,12 @@ def _keep_sent(play: Play) -> int:
             kept += canvas.action_mask[first + m]
             canvas.action_mask[first + m] = 0
             canvas.forwards[row, m, OfForward.LEGAL] = 0.0
+        first = play.numbers[SUSPEND, 0] + row * rooms
+        for m in range(rooms):
+            if m != agent:
+                kept += canvas.action_mask[first + m]
+                canvas.action_mask[first + m] = 0
+                canvas.suspensions[row, m] = 0.0
     return kept
 
 
@@ -167,7 +174,7 @@ def _see(play: Play, agent: int, silent: bool) -> int:
     if turn.begun == 0 or silent:
         begin_gang(desk, memory.begun_gpus[:0])
         legal = observe_agent(desk, agent, _limits(play, agent), canvas)
-        legal -= _keep_sent(play)
+        legal -= _keep_sent(play, agent)
     else:
         legal = count(play.routine[NEXT_WORKER], play, agent)
     if play.blind_peers:
@@ -211,6 +218,8 @@ def _lay_out(play: Play) -> None:
     world = state.world[0]
     waiting = state.queue[world.queue_first : world.queue_first + world.num_queued]
     lay_out(play.desk, waiting, state.running[: world.num_running], world.now_s)
+    # Who was started or suspended in this epoch is not suspended in it (again).
+    play.desk.game[0].decision = play.memory.turn[0].epoch
 
 
 @kernel

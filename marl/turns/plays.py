@@ -18,6 +18,7 @@ from sim.scoring.desk import Desk, Mind, desk_of
 from sim.view import ClusterView
 
 FIXED = ("state", "job", "own", "belief")  # of a desk: forks keep them, or have their own state
+ABSENT = (0, 0, 0)  # the shape of what these rules do not show
 DTYPES = {"server_rack": np.int64, "action_mask": np.int8}  # the others are float32
 
 
@@ -26,7 +27,7 @@ def blank_canvas(layout: Layout, *many: int) -> Canvas:
     shapes = layout.shapes()
     return Canvas(
         **{
-            key: np.zeros((*many, *shapes[key]), DTYPES.get(key, np.float32))
+            key: np.zeros((*many, *shapes.get(key, ABSENT)), DTYPES.get(key, np.float32))
             for key in Canvas._fields
         }
     )
@@ -95,7 +96,12 @@ def forked(play: Play, state: State, canvas: Canvas) -> Play:
 
 def seen_on(canvas: Canvas) -> Observation:
     """What is on the canvas, in arrays of its own."""
-    return {key: value.copy() for key, value in canvas._asdict().items()}
+    return {key: value.copy() for key, value in shown(canvas).items()}
+
+
+def shown(canvas: Canvas) -> Observation:
+    """The arrays of a canvas, or of a batch of them, that the rules show."""
+    return {key: value for key, value in canvas._asdict().items() if value.size}
 
 
 def check(play: Play, sizes: Sizes, agent: int, action: int) -> None:

@@ -20,6 +20,7 @@ from marl.turns.plays import (
     make_play,
     see_everyone,
     seen_on,
+    shown,
 )
 from sim.arrays import IntArray
 from sim.handle import address_of
@@ -213,7 +214,7 @@ class SideBySide:
         for row in rows.tolist() if self._links else []:
             for key, value in self.runs[row].links().items():
                 self._links[key][row] = value
-        return {key: value[rows] for key, value in (self.canvas._asdict() | self._links).items()}
+        return {key: value[rows] for key, value in (shown(self.canvas) | self._links).items()}
 
     def act(self, rows: IntArray, actions: IntArray) -> None:
         """The agents of the runs `rows` act, and these runs go on to their next turns.

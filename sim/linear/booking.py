@@ -3,9 +3,8 @@
 from sim.jit import kernel
 from sim.linear.plan import Plan
 from sim.scoring.desk import Desk
-from sim.scoring.filling import occupy_seats
-from sim.scoring.laying import forget_cost, measure_room
 from sim.scoring.room import left_s
+from sim.scoring.seating import sit_down, stand_up
 
 
 @kernel
@@ -18,17 +17,14 @@ def book_start(plan: Plan, at: int, m: int) -> None:
     plan.start_first[orders.num_starts + 1] = orders.num_gpus + gang
     for i in range(gang):
         plan.start_gpus[orders.num_gpus + i] = desk.seats[i]
-        _sit_down(desk, job, desk.seats[i])
     orders.num_gpus += gang
     orders.num_starts += 1
     desk.waiting[at].started = 1
-    desk.touched[job] = desk.game[0].decision
     part = desk.partition[m]
     part.running += 1
     part.waiting -= gang
     part.jobs_waiting -= 1
-    _load_links(desk, 1)
-    measure_room(desk, m)
+    sit_down(desk, job, m)
 
 
 @kernel
@@ -37,10 +33,6 @@ def book_suspension(plan: Plan, job: int) -> None:
     orders, desk, told = plan.orders[0], plan.desk, plan.desk.state.job[job]
     plan.preempt[orders.num_preempts] = job
     orders.num_preempts += 1
-    seats = desk.state.placed[told.first : told.first + told.held]
-    for i in range(len(seats)):
-        _stand_up(desk, job, seats[i])
-    desk.touched[job] = desk.game[0].decision
     m, gang = told.partition, desk.job[job].gang
     part = desk.partition[m]
     part.running -= 1
@@ -48,9 +40,7 @@ def book_suspension(plan: Plan, job: int) -> None:
     part.jobs_waiting += 1
     part.due = 1
     _wait_again(desk, job, m)
-    occupy_seats(desk, seats)
-    _load_links(desk, -1)
-    measure_room(desk, m)
+    stand_up(desk, job)
 
 
 @kernel
@@ -64,65 +54,6 @@ def _wait_again(desk: Desk, job: int, m: int) -> None:
     row.started = 0
     row.last = 0
     row.key = left_s(desk, job) if desk.game[0].use_durations != 0 else desk.job[job].gang
-
-
-@kernel
-def _sit_down(desk: Desk, job: int, gpu: int) -> None:
-    seat, row = desk.gpu[gpu], desk.job[job]
-    desk.tenant[gpu, seat.tenants] = job
-    seat.tenants += 1
-    seat.milli += row.gpu_milli
-    _use_host(desk, job, seat.server, 1)
-    forget_cost(desk, gpu)
-
-
-@kernel
-def _stand_up(desk: Desk, job: int, gpu: int) -> None:
-    """The inverse; those who sat down later keep their order."""
-    seat, row, tenant = desk.gpu[gpu], desk.job[job], desk.tenant
-    stay = 0
-    for k in range(seat.tenants):
-        if tenant[gpu, k] != job:
-            tenant[gpu, stay] = tenant[gpu, k]
-            stay += 1
-    seat.tenants = stay
-    seat.milli -= row.gpu_milli
-    _use_host(desk, job, seat.server, -1)
-    forget_cost(desk, gpu)
-
-
-@kernel
-def _use_host(desk: Desk, job: int, server: int, sign: int) -> None:
-    """A worker's cores and memory, taken (1) or given back (-1)."""
-    where, row = desk.server[server], desk.job[job]
-    where.cpu_free_milli -= sign * row.cpu_milli
-    where.memory_free_mib -= sign * row.memory_mib
-
-
-@kernel
-def _load_links(desk: Desk, sign: int) -> None:
-    """The job of the placement at hand loads the NICs of its servers and its racks' uplinks.
-
-    Or (-1) does not any more.
-    """
-    game = desk.game[0]
-    if game.num_used < 2:  # noqa: PLR2004 - one server has no one to talk to
-        return
-    game.stamp += 1
-    racks = 0
-    for i in range(game.num_used):
-        where = desk.server[desk.used[i]]
-        where.nic_jobs += sign
-        racks += desk.rack[where.rack].stamp != game.stamp
-        desk.rack[where.rack].stamp = game.stamp
-    if racks < 2:  # noqa: PLR2004
-        return
-    game.stamp += 1
-    for i in range(game.num_used):
-        rack = desk.rack[desk.server[desk.used[i]].rack]
-        if rack.stamp != game.stamp:
-            rack.uplink_jobs += sign
-        rack.stamp = game.stamp
 
 
 @kernel

@@ -24,12 +24,10 @@ from sim.scoring.room import (
     count_usable,
     fewest_servers,
     is_old,
-    left_s,
     load_of,
     most_workers,
-    placeable_now,
 )
-from sim.scoring.suspending import could_empty, make_room
+from sim.scoring.suspending import make_room, may_make_room, next_room
 from sim.scoring.window import choose_window, look_at_window
 
 NOTHING, WAIT = -1e300, 0.0
@@ -56,6 +54,7 @@ def decide_all(plan: Plan, queued: IntArray, running: IntArray, now_s: float) ->
     orders.num_gpus = 0
     orders.num_forwards = 0
     lay_out(desk, queued, running, now_s)
+    desk.game[0].decision += 1
     again = True
     while again:
         again = False
@@ -162,37 +161,20 @@ def _look_at(plan: Plan, i: int, at: int, m: int) -> None:
 
 @kernel
 def _look_at_victims(plan: Plan, at: int, m: int) -> None:
-    """Score what could be suspended for waiting row `at`, here or where it could be forwarded.
-
-    Nothing where it has a compact place without that.
-    """
+    """Score what could be suspended for waiting row `at`, here or where it could be forwarded."""
     desk = plan.desk
-    job = desk.waiting[at].job
-    if placeable_now(desk, job, m):
-        return
+    job, hops = desk.waiting[at].job, desk.game[0].max_forwards
+    may_go = desk.waiting[at].moved == 0 and desk.state.job[job].forwards < hops
     weigh_newcomer(plan, job)
-    may_go = (
-        desk.waiting[at].moved == 0 and desk.state.job[job].forwards < desk.game[0].max_forwards
-    )
+    desk.here[0].shared = 0
     for target in range(len(desk.partition)):
-        if target != m and not (may_go and could_run(desk, job, target)):
+        if not may_make_room(desk, job, m, target, may_go):
             continue
-        if target == m or not placeable_now(desk, job, target):
-            _try_victims(plan, at, m, target)
-
-
-@kernel
-def _try_victims(plan: Plan, at: int, m: int, target: int) -> None:
-    """Score what could be suspended in partition `target` for waiting row `at` of `m`."""
-    desk = plan.desk
-    job, part, here = desk.waiting[at].job, desk.partition[target], desk.here[0]
-    least, newcomer_s = min(desk.job[job].gang, part.largest), left_s(desk, job)
-    here.shared = 0
-    for i in range(part.first_own, part.last_own):
-        here.server = desk.own[i]
-        # most servers fail this, which is quick
-        if could_empty(desk, here.server, newcomer_s) >= least and make_room(desk, job, target):
-            _keep(plan, SUSPEND, at, here.server, suspend_score(plan, job, m, target))
+        i = next_room(desk, job, target, 0)
+        while i >= 0:
+            score = suspend_score(plan, job, m, target)
+            _keep(plan, SUSPEND, at, desk.here[0].server, score)
+            i = next_room(desk, job, target, i + 1)
 
 
 @kernel

@@ -118,8 +118,6 @@ def suspend_score(plan: Plan, job: int, home: int, target: int) -> float:
     """Score of the victims at hand, of partition `target`, for `job`, of `home`."""
     x, desk, row = plan.suspend_x, plan.desk, plan.desk.suspension
     weigh_suspension(desk, job, home, target)
-    x[SuspendWeight.OCCUPANCY] = occupancy_of(desk, target)
-    x[SuspendWeight.PRESSURE] = pressure_of(desk, target)
     for k in range(len(_SUSPEND_AT)):
         x[_SUSPEND_AT[k]] = row[_SUSPENSION_AT[k]]
     return _score(x, plan.suspend_weight, plan.suspend_units)

@@ -14,7 +14,6 @@ def lay_out(desk: Desk, queued: IntArray, running: IntArray, now_s: float) -> No
     """Begin with the state as it is; `queued` and `running` are the jobs that count."""
     state = desk.state
     desk.game[0].now_s = now_s
-    desk.game[0].decision += 1
     begin_gang(desk, queued[:0])
     for gpu in range(len(desk.gpu)):
         _lay_out_gpu(desk, gpu)

@@ -11,11 +11,32 @@ from sim.jit import kernel
 from sim.scoring.ahead import compact_in_s
 from sim.scoring.desk import Desk
 from sim.scoring.filling import clear
-from sim.scoring.room import could_run, fewest_servers, left_s, limited, placeable_now, workers_now
+from sim.scoring.room import (
+    could_run,
+    fewest_servers,
+    left_s,
+    limited,
+    occupancy_of,
+    placeable_now,
+    pressure_of,
+    workers_now,
+)
 from sim.scoring.table import OfSuspension
 
 SCALE, HOUR_S, RAN_UNIT_S, LEAST_WAIT_S = 2.5, 3600.0, 600.0, 60.0
 NEAR = 1_000_000  # more GPUs than a server has
+# Where agents make room, once they have said for whom and in which partition: about what the
+# learned weights of the linear score say.
+ROOM_WORTH = {
+    OfSuspension.WORK_RATIO: 0.0,
+    OfSuspension.LEAST_RATIO: 1.0,
+    OfSuspension.WASTE: -3.0,
+    OfSuspension.HOMELESS: -1.0,
+    OfSuspension.TIMES: -1.0,
+    OfSuspension.RAN: 0.0,
+}
+_ROOM_AT = tuple(int(column) for column in ROOM_WORTH)
+_ROOM_WORTH = tuple(ROOM_WORTH.values())
 
 
 @kernel
@@ -120,7 +141,7 @@ def _could_hold(desk: Desk, job: int, server: int) -> int:
 
 
 @kernel
-def could_empty(desk: Desk, server: int, newcomer_s: float) -> int:
+def _could_empty(desk: Desk, server: int, newcomer_s: float) -> int:
     """GPUs of a server that are empty, or whose tenants are all predicted to stay longer."""
     where, free_s, count = desk.server[server], desk.ahead.free_s, 0
     for gpu in range(where.first_gpu, where.last_gpu):
@@ -136,7 +157,7 @@ def _next_server(desk: Desk, job: int, m: int, left: int) -> int:
     for i in range(part.first_own, part.last_own):
         server = desk.own[i]
         where, workers = desk.server[server], min(left, _could_hold(desk, job, server))
-        if where.taken > 0 or workers == 0 or could_empty(desk, server, newcomer_s) < workers:
+        if where.taken > 0 or workers == 0 or _could_empty(desk, server, newcomer_s) < workers:
             continue
         key = where.empty + (NEAR if where.rack == rack else 0)
         if key > best_key:
@@ -227,3 +248,61 @@ def weigh_suspension(desk: Desk, job: int, home: int, m: int) -> None:
     x[OfSuspension.RAN] = np.log1p(ran_s / RAN_UNIT_S) / SCALE
     x[OfSuspension.WAIT] = np.log((wait_s + LEAST_WAIT_S) / (job_s + LEAST_WAIT_S)) / SCALE
     x[OfSuspension.ELSEWHERE] = home != m
+    x[OfSuspension.OCCUPANCY] = occupancy_of(desk, m)
+    x[OfSuspension.PRESSURE] = pressure_of(desk, m)
+
+
+@kernel
+def may_make_room(desk: Desk, job: int, home: int, m: int, may_go: bool) -> bool:
+    """Whether running jobs of `m` may be suspended for a waiting one of `home`.
+
+    Not where it has a compact place without that. `may_go`: whether it may be forwarded.
+    """
+    if placeable_now(desk, job, home):
+        return False
+    return m == home or (may_go and could_run(desk, job, m) and not placeable_now(desk, job, m))
+
+
+@kernel
+def next_room(desk: Desk, job: int, m: int, first: int) -> int:
+    """From place `first` on among the servers of `m`, the first where `make_room` finds a place.
+
+    Returns:
+        Its place among the partition's servers, or -1: there is none.
+    """
+    part, newcomer_s = desk.partition[m], left_s(desk, job)
+    least = min(desk.job[job].gang, part.largest)
+    for i in range(first, part.last_own - part.first_own):
+        server = desk.own[part.first_own + i]
+        desk.here[0].server = server
+        # most servers fail the first, which is quick
+        if _could_empty(desk, server, newcomer_s) >= least and make_room(desk, job, m):
+            return i
+    return -1
+
+
+@kernel
+def best_room(desk: Desk, job: int, home: int, m: int) -> int:
+    """The server of `m` from which room is best made for a job of `home`, by ROOM_WORTH.
+
+    `suspension` and the placement at hand are that server's.
+
+    Returns:
+        -1 where there is none.
+    """
+    best, best_worth = -1, -np.inf
+    i = next_room(desk, job, m, 0)
+    while i >= 0:
+        weigh_suspension(desk, job, home, m)
+        worth = 0.0
+        for k in range(len(_ROOM_AT)):
+            worth += _ROOM_WORTH[k] * desk.suspension[_ROOM_AT[k]]
+        if worth > best_worth:
+            best, best_worth = desk.here[0].server, worth
+        i = next_room(desk, job, m, i + 1)
+    if best >= 0:
+        desk.here[0].server = best
+        make_room(desk, job, m)
+        weigh_suspension(desk, job, home, m)
+        desk.suspension[OfSuspension.LEGAL] = 1.0
+    return best

@@ -131,8 +131,9 @@ class OfForward(Column):
 
 
 class OfSuspension(Column):
-    """A job, and the running jobs that would make room for it on one place of a partition."""
+    """A job, and the running jobs that would make room for it in a partition: `suspensions`."""
 
+    LEGAL = "1: legal"
     WORK_RATIO = "ln(GPU-seconds that the victims have left over those of the job) / 2.5"
     LEAST_RATIO = "ln(least work left of a victim over that of the job) / 2.5"
     VICTIMS_LEFT = "ln(mean work left of the victims, GPU by GPU, / 1 h) / 2.5"
@@ -142,6 +143,8 @@ class OfSuspension(Column):
     RAN = "ln(1 + least time that a victim has run since it started / 600 s) / 2.5"
     WAIT = "ln of the wait for a compact place in the own partition over work left"
     ELSEWHERE = "1: in another partition, to which the job is forwarded"
+    OCCUPANCY = "share of that partition's GPUs with a tenant"
+    PRESSURE = "ln(1 + GPUs that waiting jobs of that partition want / GPUs)"
 
 
 class OfContext(Column):
@@ -217,8 +220,6 @@ class SuspendWeight(Column):
     DURATION = StartWeight.DURATION
     AGE = StartWeight.AGE
     GANG = OfJob.GANG
-    OCCUPANCY = "share of that partition's GPUs with a tenant"
-    PRESSURE = "`pressure` of that partition"
     WORK_RATIO = OfSuspension.WORK_RATIO
     LEAST_RATIO = OfSuspension.LEAST_RATIO
     VICTIMS_LEFT = OfSuspension.VICTIMS_LEFT
@@ -228,6 +229,8 @@ class SuspendWeight(Column):
     RAN = OfSuspension.RAN
     WAIT = OfSuspension.WAIT
     ELSEWHERE = OfSuspension.ELSEWHERE
+    OCCUPANCY = OfSuspension.OCCUPANCY
+    PRESSURE = OfSuspension.PRESSURE
 
 
 # Weights of what observations hold as it is: (weight, column).

@@ -8,7 +8,7 @@ import numpy as np
 from marl.codec.layout import layout_for
 from marl.codec.rules import NEEDS, CodecRules, Observation
 from marl.env.game import Game
-from marl.turns.actions import MODES
+from marl.turns.actions import FORWARD, MODES, SUSPEND
 from marl.turns.rounds import Rounds
 from sim.decision import Decision
 from sim.jobs import JobTable
@@ -77,7 +77,9 @@ def play(game: Game, jobs: JobTable, rules: CodecRules, seed: int) -> Iterator[R
     rng = np.random.default_rng(seed)
     simulator = game.simulator(jobs)
     views = simulator.views(NEEDS)
-    layout = layout_for(game.topology, game.partition_of_server, rules.window, 0)
+    layout = layout_for(
+        game.topology, game.partition_of_server, rules.window, 0, suspends=rules.suspends
+    )
     rounds = Rounds(layout=layout, rules=rules)
     rounds.restart()
     while simulator.advance():
@@ -117,7 +119,12 @@ def forwards_of(now: Round, agent: int) -> np.ndarray:
     """(W, M) the mask of forwards."""
     layout = now.rounds.layout
     mask = now.seen[agent]["action_mask"]
-    return mask[layout.starts : -1].reshape(layout.window, layout.partitions) > 0
+    return layout.sizes.part(FORWARD, mask) > 0
+
+
+def suspensions_of(now: Round, agent: int) -> np.ndarray:
+    """(W, M) the mask of suspensions."""
+    return now.rounds.layout.sizes.part(SUSPEND, now.seen[agent]["action_mask"]) > 0
 
 
 def tried(simulator: Simulator, decision: Decision) -> Simulator:

@@ -52,7 +52,7 @@ def compare(now: Round, agent: int, rest_share: float) -> tuple[int, int]:
     plan, window = plan_of(now, rest_share), now.window(agent)
     desk = plan.desk
     with torch.no_grad():
-        starts, forwards = (x[0].numpy() for x in prior()(stack([now.seen[agent]])))
+        starts, forwards = (x[0].numpy() for x in prior()(stack([now.seen[agent]]))[:2])
     legal = np.argwhere(starts_of(now, agent))
     weigh_partition(plan, agent)
     choose_window(desk, agent)
@@ -165,7 +165,7 @@ def test_a_fresh_network_with_a_prior_is_the_prior():
     now = next(iter(play(mixed_game(2), jobs, RULES, 0)))
     batch = stack(list(now.seen.values()))
     logits = policy(batch).logits
-    starts, forwards = policy.prior(batch)
+    starts, forwards, _ = policy.prior(batch)
     wanted = torch.cat([starts.flatten(1), forwards.flatten(1), torch.zeros(len(starts), 1)], 1)
     legal = batch["action_mask"] > 0
     assert torch.allclose(logits[legal], 2.5 * wanted[legal], atol=1e-5)

@@ -38,7 +38,7 @@ def test_a_shipped_policy_scores_as_its_weights_file(checkpoint, weights, rest_s
     now = next(iter(play(mixed_game(2), jobs, replace(rules, window=4), 0)))
     batch = stack(list(now.seen.values()))
     with torch.no_grad():
-        logits, (starts, forwards) = policy(batch).logits, policy.prior(batch)
+        logits, (starts, forwards, _) = policy(batch).logits, policy.prior(batch)
     scores = torch.cat([starts.flatten(1), forwards.flatten(1), torch.zeros(len(starts), 1)], 1)
     legal = batch["action_mask"] > 0
     assert legal.sum() > legal.shape[0]

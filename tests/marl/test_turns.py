@@ -33,12 +33,15 @@ KINDS_OF_RULES = {
     "gangs": RULES,
     "workers": replace(RULES, granularity=WORKER),
     "interval": replace(RULES, interval_s=200.0),
+    "suspending": replace(RULES, suspends=True),
     "patient": replace(RULES, patience_s=300.0, only_placeable=False, rest_share=0.2),
 }
 
 
 def turns_of(game: Game, jobs: JobTable, rules: CodecRules = RULES) -> Turns:
-    layout = layout_for(game.topology, game.partition_of_server, rules.window, 0, rules.links)
+    layout = layout_for(
+        game.topology, game.partition_of_server, rules.window, 0, rules.links, rules.suspends
+    )
     turns = Turns(game.simulator(jobs), layout, rules, gathers=True)
     turns.next()
     return turns
@@ -127,7 +130,9 @@ def test_an_environment_can_be_forked_with_its_stream_of_episodes(everyone: bool
 def test_runs_side_by_side_are_the_runs_one_by_one(links: bool):
     game = game_of(described(), 2) if links else mixed_game()
     rules = LINKED if links else RULES
-    layout = layout_for(game.topology, game.partition_of_server, rules.window, 0, rules.links)
+    layout = layout_for(
+        game.topology, game.partition_of_server, rules.window, 0, rules.links, rules.suspends
+    )
     jobs = [replace(BUSY, count=count)(count) for count in (3, 25, 12)]  # ends differ
     both = SideBySide.fresh([game.simulator(each) for each in jobs], layout, rules, gathers=True)
     alone = [turns_of(game, each, rules) for each in jobs]

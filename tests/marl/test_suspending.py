@@ -1,0 +1,148 @@
+"""Agents that may suspend running jobs for others."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pettingzoo.test import parallel_api_test
+
+from marl.codec.stack import stack
+from marl.policy.build import PolicySpec, build_policy
+from marl.policy.linear_prior import LinearPrior
+from marl.training.policy_file import load_policy, save_policy
+from marl.turns.actions import SUSPEND
+from sim.event_log import Kind
+from sim.linear.plan import Plan
+from sim.linear.scores import suspend_score, weigh_newcomer
+from sim.linear.weights import ScoreWeights
+from sim.schedulers.linear_score import LinearScore
+from sim.scoring.laying import lay_out
+from sim.scoring.suspending import best_room
+from sim.scoring.table import ForwardWeight, OfSuspension, StartWeight, SuspendWeight
+from sim.scoring.window import choose_window, look_at_window
+from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, env_of, mixed_game
+from tests.marl.playing import Round, play, suspensions_of, tried
+
+SUSPENDING = replace(RULES, suspends=True)
+BUSY = RandomJobs(count=40, partitions=2, most_gpus=6, span_s=1500.0)
+RNG = np.random.default_rng(7)
+WEIGHTS = ScoreWeights(
+    RNG.normal(size=len(StartWeight)), RNG.normal(size=len(ForwardWeight)),
+    suspend=RNG.normal(size=len(SuspendWeight)),
+)  # fmt: skip
+SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=2.0, suspends=True)
+
+
+def test_pettingzoo_accepts_it():
+    parallel_api_test(
+        env_of(mixed_game(), MIXED_JOBS, everyone=True, rules=SUSPENDING), num_cycles=300
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_is_legal_is_accepted_and_all_jobs_end(seed: int):
+    simulator, suspended, elsewhere = None, 0, 0
+    for now in play(mixed_game(), BUSY(seed), SUSPENDING, seed):
+        simulator, layout = now.simulator, now.rounds.layout
+        for agent in now.seen:
+            for row, target in np.argwhere(suspensions_of(now, agent)).tolist():
+                twin = now.rounds.fork(now.view)  # its turn is this one
+                twin.observe(now.view, everyone=False)
+                action = layout.sizes.action(SUSPEND, row, target)
+                decision = twin.decide(now.view, {agent: action})
+                job = now.window(agent)[row]
+                assert [start.job for start in decision.starts] == [job]
+                assert len(decision.preempts) > 0
+                left_s = np.maximum(now.view.jobs.predicted_remaining_s, 60.0)
+                assert left_s[list(decision.preempts)].min() > left_s[job]
+                assert [f.partition for f in decision.forwards] == [target] * (target != agent)
+                tried(now.simulator, decision)
+                suspended, elsewhere = suspended + 1, elsewhere + (target != agent)
+    assert simulator is not None and simulator.finished() == 40
+    assert suspended > 20 and elsewhere > 5
+    log = simulator.outcome("run", 0, 0.0, 0.0).log
+    stops = log.kind == Kind.PREEMPT
+    assert stops.sum() > 3
+    # nobody is suspended twice, or started and suspended, at one instant
+    once = set(zip(log.time_s[stops].tolist(), log.job[stops].tolist(), strict=True))
+    assert len(once) == stops.sum()
+    order = list(zip(log.time_s.tolist(), log.job.tolist(), log.kind.tolist(), strict=True))
+    for at in np.flatnonzero(stops).tolist():
+        time_s, job, _ = order[at]
+        assert (time_s, job, Kind.START) not in order[:at]
+
+
+def _plan_of(now: Round) -> Plan:
+    scheduler = LinearScore(
+        window=4, patience_s=1e9, use_durations=True, rest_share=0.0,
+        weights=WEIGHTS.as_mapping(), weights_file=None,
+    )  # fmt: skip
+    plan = scheduler.plan(now.view)
+    lay_out(plan.desk, now.view.queued, now.view.running, now.view.now_s)
+    plan.desk.game["decision"] = 1  # nobody was started at this instant
+    return plan
+
+
+def test_the_prior_scores_suspensions_as_the_linear_score():
+    prior, compared, before_s = LinearPrior(suspends=True), 0, -1.0
+    prior.take(WEIGHTS.start, WEIGHTS.forward, WEIGHTS.suspend)
+    for now in play(mixed_game(), BUSY(1), SUSPENDING, 1):
+        before_s, is_first = now.view.now_s, now.view.now_s > before_s
+        if not is_first:
+            continue  # somebody may have been started at this instant
+        for agent, seen in now.seen.items():
+            plan = _plan_of(now)
+            choose_window(plan.desk, agent)
+            look_at_window(plan.desk, agent)
+            with torch.no_grad():
+                found = prior(stack([seen]))[2]
+            for row, target in np.argwhere(suspensions_of(now, agent)).tolist():
+                job = now.window(agent)[row]
+                assert best_room(plan.desk, job, agent, target) >= 0
+                weigh_newcomer(plan, job)
+                score = suspend_score(plan, job, agent, target)
+                assert found[0, row, target] == pytest.approx(score, rel=1e-4, abs=1e-4)
+                compared += 1
+    assert compared > 10
+
+
+def test_what_is_not_legal_is_all_zero_and_what_is_says_so():
+    for now in play(mixed_game(), BUSY(2), SUSPENDING, 2):
+        for agent, seen in now.seen.items():
+            legal = suspensions_of(now, agent)
+            assert np.array_equal(seen["suspensions"][..., OfSuspension.LEGAL] > 0, legal)
+            assert not seen["suspensions"][~legal].any()
+
+
+def test_without_the_rule_nothing_changes():
+    for now in play(mixed_game(), BUSY(0), RULES, 0):
+        for seen in now.seen.values():
+            assert "suspensions" not in seen
+
+
+def test_a_policy_that_suspends_is_saved_and_scores_every_action(tmp_path: Path):
+    policy = build_policy(SPEC, 4)
+    assert policy.prior is not None
+    policy.prior.take(WEIGHTS.start, WEIGHTS.forward, WEIGHTS.suspend)
+    save_policy(tmp_path, policy, SPEC, SUSPENDING)
+    again, spec, rules = load_policy(tmp_path, 4)
+    assert (spec, rules) == (SPEC, SUSPENDING)
+    seen = 0
+    for now in play(mixed_game(), BUSY(3), SUSPENDING, 3):
+        for observation in now.seen.values():
+            batch = stack([observation])
+            with torch.no_grad():
+                logits, told = again(batch).logits, policy(batch).logits
+            assert logits.shape == (1, now.rounds.layout.actions)
+            assert torch.equal(logits, told)
+            seen += 1
+    assert seen > 20
+
+
+def test_weights_that_do_not_fit_the_rule_are_refused():
+    with pytest.raises(ValueError, match="agents may not suspend"):
+        LinearPrior().take(WEIGHTS.start, WEIGHTS.forward, WEIGHTS.suspend)
+    with pytest.raises(ValueError, match="no weights of suspensions"):
+        LinearPrior(suspends=True).take(WEIGHTS.start, WEIGHTS.forward)
