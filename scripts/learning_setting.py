@@ -1,6 +1,7 @@
 """From the configuration of `learn.py` to a trainer, and from a trainer to files."""
 
 import json
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,8 +20,9 @@ from gpuyard.learning.form import Form, first_vector, form_of, sigmas
 from gpuyard.learning.report import ratios_of, rounded, write_curve, write_metrics, write_weights
 from gpuyard.learning.strategies import begin
 from gpuyard.learning.trainer import Course, Rivals, Trainer
-from gpuyard.learning.window_play import Crew, Ground, field_of, standards_of
+from gpuyard.learning.window_play import Alone, Crew, Ground, field_of, standards_of
 from marl.env.game import Game
+from marl.rllib.ray_spec import ClusterRay, LocalRay
 from sim.jobs import JobTable
 from sim.linear.weights import (
     FORWARD_FEATURES,
@@ -33,11 +35,12 @@ from sim.schedulers.linear_score import LinearScore
 
 WEIGHTS = Path(__file__).resolve().parents[1] / "conf" / "linear_weights"
 ZERO = "zero"
+EVERY_CORE = -1
 # What says how to learn, not what is played.
 OF_LEARNING = (
     "name", "begin", "reference", "standards", "standard_windows", "units", "pairs", "minutes",
     "updates", "validate_every", "checkpoint_every", "validation_windows", "held_out", "jobs",
-    "resume",
+    "ray", "resume",
 )  # fmt: skip
 RULES: Rules = SEED | {
     "units.start": (True, 0),
@@ -81,7 +84,9 @@ def trainer_of(launch: Launch) -> Trainer:
     config = launch.config
     _check(config)
     ground, rivals = _ground(config), _rivals(config)
-    changing = {"minutes", "updates", "jobs", "resume", "name", "held_out", "checkpoint_every"}
+    changing = {
+        "minutes", "updates", "jobs", "ray", "resume", "name", "held_out", "checkpoint_every"
+    }  # fmt: skip
     setting = json.dumps({key: value for key, value in config.items() if key not in changing})
     saved = (
         _beginning(config, ground, rivals.begin, setting)
@@ -97,9 +102,34 @@ def trainer_of(launch: Launch) -> Trainer:
         validation=tuple(range(config["validation_windows"])),
     )
     return Trainer(
-        ground=ground, saved=saved, course=course, rivals=rivals, crew=Crew(config["jobs"]),
+        ground=ground, saved=saved, course=course, rivals=rivals, crew=_crew(launch),
         folder=launch.folder,
     )  # fmt: skip
+
+
+def _crew(launch: Launch) -> Crew:
+    """This process if it is to play alone, else workers on Ray.
+
+    Raises:
+        RayError: a key of `ray` is wrong, or no cluster answers at its address.
+    """
+    jobs, spec = launch.config["jobs"], launch.build("ray")
+    if jobs == EVERY_CORE and isinstance(spec, LocalRay):
+        from joblib import cpu_count  # what other programs call a core
+
+        jobs = cpu_count()
+    if jobs == 1:
+        return Crew(Alone())
+    if isinstance(spec, ClusterRay) and spec.code != "checkout":
+        raise ConfigError(
+            f"ray.code is {spec.code}; workers of learn.py need its folder scripts/, too, so give "
+            "every node the checkout, at the same path, and ray.code=checkout"
+        )
+    os.environ.update(spec.environment())
+    spec.check_answer()
+    from marl.rllib.pool import Pool  # ray
+
+    return Crew(Pool(spec, jobs))
 
 
 def _check(config: Mapping[str, Any]) -> None:
@@ -114,10 +144,9 @@ def _check(config: Mapping[str, Any]) -> None:
     for key, whole in (("minutes", False), ("updates", True)):
         if config[key] is not None:
             check_plain(config, {key: (whole, 0)})
-    if type(config["jobs"]) is not int or config["jobs"] == 0:
-        raise ConfigError(
-            f"jobs is {config['jobs']!r}; use 1 or more, or -1 for one process a core"
-        )
+    jobs = config["jobs"]
+    if type(jobs) is not int or (jobs < 1 and jobs != EVERY_CORE):
+        raise ConfigError(f"jobs is {jobs!r}; use 1 or more, or -1 for one worker a core")
     if config["held_out"]["first"] < config["validation_windows"]:
         raise ConfigError(
             f"held_out.first is {config['held_out']['first']}, one of the "
@@ -187,7 +216,7 @@ def report(launch: Launch, trainer: Trainer) -> str:
     """Play the held-out windows, write everything; what the user is told."""
     config, saved = launch.config, trainer.saved
     first, count = config["held_out"]["first"], config["held_out"]["windows"]
-    windows, crew, ground = range(first, first + count), Crew(config["jobs"]), _ground(config)
+    windows, crew, ground = range(first, first + count), trainer.crew, _ground(config)
     named = {str(config["begin"]): config["begin"], str(config["reference"]): config["reference"]}
     logs = {
         name: crew.windows(ground, _weights(given), "validation", windows)

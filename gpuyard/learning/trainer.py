@@ -77,8 +77,8 @@ class Trainer:
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """From what is saved, or from a beginning with update 0 and no curve."""
-        self.saved = saved
-        self._ground, self._course, self._crew = ground, course, crew
+        self.saved, self.crew = saved, crew
+        self._ground, self._course = ground, course
         self._rivals, self._folder, self._clock_s = rivals, folder, clock_s
         self._logs: tuple[FloatArray, FloatArray] | None = None
 
@@ -121,7 +121,7 @@ class Trainer:
         """Play the rivals; workers compile or load their code here, before time counts."""
         windows = self._course.validation
         begin, reference = (
-            self._crew.windows(self._ground, weights, "validation", windows)
+            self.crew.windows(self._ground, weights, "validation", windows)
             for weights in (self._rivals.begin, self._rivals.reference)
         )
         self._logs = begin, reference
@@ -130,7 +130,7 @@ class Trainer:
         """One step of the mean; the state changes at the end, as a whole."""
         climb, pairs = self.saved.climb, range(self._course.pairs)
         windows = [drawn_window(climb, pair, TRAIN_WINDOWS) for pair in pairs]
-        scores = np.array(self._crew.pairs(self._ground, self.saved.form, climb, windows))
+        scores = np.array(self.crew.pairs(self._ground, self.saved.form, climb, windows))
         if not np.all(np.isfinite(scores)):
             worst = windows[int(np.argmin(np.isfinite(scores).all(axis=1)))]
             raise self._stopped(f"training window {worst} gave a mean JCT that is no number")
@@ -153,7 +153,7 @@ class Trainer:
     def _validate(self) -> None:
         """Add a point to the curve."""
         assert self._logs is not None
-        logs = self._crew.windows(self._ground, self.weights, "validation", self._course.validation)
+        logs = self.crew.windows(self._ground, self.weights, "validation", self._course.validation)
         begin, reference = (float(np.exp(np.mean(logs - each))) for each in self._logs)
         update = self.saved.climb.update
         minutes, runs = self.saved.elapsed_s / 60.0, 2 * self._course.pairs * update

@@ -12,7 +12,7 @@ from gpuyard.learning.checkpoint import CHECKPOINT, Saved, load
 from gpuyard.learning.form import LINEAR, Form, Standard, first_vector, form_of, sigmas
 from gpuyard.learning.strategies import Climb, begin, members
 from gpuyard.learning.trainer import Course, LearningStopped, Rivals, Trainer
-from gpuyard.learning.window_play import Crew, Field, Ground
+from gpuyard.learning.window_play import Alone, Crew, Field, Ground
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError, SimulationError
 from sim.linear.weights import FORWARD_FEATURES, START_FEATURES, ScoreWeights
@@ -79,7 +79,7 @@ def trainer(folder: Path, updates: int, saved: Saved, crew: Crew | None = None) 
     return Trainer(
         ground=Ground(no_field, ""), saved=saved,
         course=Course(8, updates, None, 5, 4, validation=(0, 1)),
-        rivals=Rivals(ZERO, ZERO), crew=crew or Hill(1), folder=folder,
+        rivals=Rivals(ZERO, ZERO), crew=crew or Hill(Alone()), folder=folder,
         clock_s=lambda: float(next(ticks)),
     )  # fmt: skip
 
@@ -100,7 +100,7 @@ def test_a_search_that_went_on_has_the_weights_of_one_that_never_stopped(tmp_pat
     # Ctrl-C at update `stop`: the step falls with the updates in all, so those are the same.
     whole = trainer(tmp_path / "whole", 30, beginning())
     whole.run(QUIET)
-    broken = trainer(tmp_path / "broken", 30, beginning(), Hill(1, KeyboardInterrupt(), stop))
+    broken = trainer(tmp_path / "broken", 30, beginning(), Hill(Alone(), KeyboardInterrupt(), stop))
     with pytest.raises(KeyboardInterrupt):
         broken.run(QUIET)
     saved = load(tmp_path / "broken", SETTING)
@@ -123,7 +123,7 @@ def test_a_search_that_went_on_has_the_weights_of_one_that_never_stopped(tmp_pat
     ],
 )
 def test_what_goes_wrong_ends_with_the_last_good_checkpoint(tmp_path: Path, happens, told: str):
-    found = trainer(tmp_path, 30, beginning(), Hill(1, happens, 7))
+    found = trainer(tmp_path, 30, beginning(), Hill(Alone(), happens, 7))
     with pytest.raises(LearningStopped, match=told):
         found.run(QUIET)
     saved = load(tmp_path, SETTING)
@@ -168,7 +168,9 @@ def test_layers_add_nothing_at_the_beginning():
 
 
 def test_workers_share_pairs_out_whole():
-    for jobs in (1, 2, 3):
+    for size in (1, 2, 3):
+        players = Alone()
+        players.size = size
         for count in (1, 5, 24):
-            shares = Crew(jobs)._shares(count)
+            shares = Crew(players)._shares(count)
             assert [each for share in shares for each in share] == list(range(count))
