@@ -23,6 +23,8 @@ from gpuyard.learning.trainer import Course, Rivals, Trainer
 from gpuyard.learning.window_play import Alone, Crew, Ground, field_of, standards_of
 from marl.env.game import Game
 from marl.rllib.ray_spec import ClusterRay, LocalRay
+from sim.arrays import FloatArray
+from sim.errors import GpuYardError
 from sim.jobs import JobTable
 from sim.linear.weights import (
     FORWARD_FEATURES,
@@ -223,6 +225,7 @@ def report(launch: Launch, trainer: Trainer) -> str:
         for name, given in named.items()
     }
     learned = crew.windows(ground, rounded(trainer.weights), "validation", windows)
+    _refuse_failed(launch, trainer, {**logs, "what was learned": learned})
     ratios = ratios_of(learned, logs)
     told = ", ".join(
         f"{each['ratio']:.4f} [{each['low']:.4f}, {each['high']:.4f}] of {name}"
@@ -245,3 +248,22 @@ def report(launch: Launch, trainer: Trainer) -> str:
         f"{verdict}\nweights in {path}; play them with scheduler=linear_score "
         f"scheduler.weights_file={path}"
     )
+
+
+def _refuse_failed(launch: Launch, trainer: Trainer, logs: Mapping[str, FloatArray]) -> None:
+    """Keep what was learned, then say who failed on a held-out window.
+
+    Args:
+        launch: the run.
+        trainer: at its end.
+        logs: of each (W,) ln mean JCT, or FAILED.
+
+    Raises:
+        GpuYardError: somebody did, so there are no figures.
+    """
+    for name, each in logs.items():
+        if not np.all(np.isfinite(each)):
+            window = launch.config["held_out"]["first"] + int(np.argmin(np.isfinite(each)))
+            verdict = f"No figures: {name} fails on held-out window {window} of part=validation."
+            path = keep(launch, trainer, verdict)
+            raise GpuYardError(f"{verdict} See why with simulate.py; weights in {path}")

@@ -1,5 +1,6 @@
 """Members on windows, made to be called in a worker process: seeds go in, scores come out."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,6 +13,7 @@ from gpuyard.learning.strategies import Climb, members
 from marl.env.game import Game
 from sim.arrays import FloatArray
 from sim.engine.looping import Loop
+from sim.errors import SimulationError
 from sim.jobs import JobTable
 from sim.kernel.advance import FULL, PAUSE
 from sim.kernel.layout import RowArray
@@ -24,6 +26,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 LEAST_SCALE = 0.1  # of an input: one that hardly moves must not be blown up
+FAILED = math.inf  # ln mean JCT of a run that never ends, or in which a rule was broken
 TURNS = 3  # tasks a worker gets in an update: runs are not equally long
 
 
@@ -78,11 +81,7 @@ def _kept_window(ground: Ground, part: str, index: int) -> JobTable:
 
 
 def play_pairs(task: PairTask) -> list[tuple[float, float]]:
-    """Ln mean JCT in seconds of both members of each pair, on the window of the pair.
-
-    Raises:
-        SimulationError: jobs wait for ever.
-    """
+    """Ln mean JCT in seconds, or FAILED, of both members of each pair, on the pair's window."""
     field, found = field_of(task.ground), []
     for pair, window in zip(task.pairs, task.windows, strict=True):
         jobs = field.window("train", window)
@@ -94,11 +93,7 @@ def play_pairs(task: PairTask) -> list[tuple[float, float]]:
 
 
 def play_windows(task: WindowTask) -> list[float]:
-    """Ln mean JCT in seconds, window by window.
-
-    Raises:
-        SimulationError: jobs wait for ever.
-    """
+    """Ln mean JCT in seconds, or FAILED, window by window."""
     field = field_of(task.ground)
     return [
         _log_jct(field, task.weights, _kept_window(task.ground, task.part, window))
@@ -108,7 +103,11 @@ def play_windows(task: WindowTask) -> list[float]:
 
 def _log_jct(field: Field, weights: ScoreWeights, jobs: JobTable) -> float:
     scheduler = field.scheduler.weighing(weights)
-    return float(np.log(played_jct_s(field.game.simulator(jobs), scheduler)))
+    try:
+        found = float(np.log(played_jct_s(field.game.simulator(jobs), scheduler)))
+    except SimulationError:
+        return FAILED
+    return found if math.isfinite(found) else FAILED
 
 
 class Players(Protocol):
@@ -141,7 +140,7 @@ class Crew:
     def pairs(
         self, ground: Ground, form: Form, climb: Climb, windows: Sequence[int]
     ) -> list[tuple[float, float]]:
-        """Ln mean JCT of both members of pairs 0, 1, ...; pair i is held on `windows[i]`."""
+        """Ln mean JCT, or FAILED, of both members of pairs 0, 1, ...; pair i plays `windows[i]`."""
         tasks = [
             PairTask(ground, form, climb, tuple(pairs), tuple(windows[pair] for pair in pairs))
             for pairs in self._shares(len(windows))
@@ -151,7 +150,7 @@ class Crew:
     def windows(
         self, ground: Ground, weights: ScoreWeights, part: str, windows: Sequence[int]
     ) -> FloatArray:
-        """(W,) ln mean JCT of the weights on windows of a part."""
+        """(W,) ln mean JCT, or FAILED, of the weights on windows of a part."""
         tasks = [
             WindowTask(ground, weights, part, tuple(windows[at] for at in share))
             for share in self._shares(len(windows))
