@@ -23,7 +23,7 @@ from sim.report.figure_style import GREY, heading, line_look, new_figure, save_p
 CURVE_CSV, CURVE_PNG, METRICS = "curve.csv", "curve.png", "metrics.json"
 CONFIDENCE = 0.95
 DIGITS = 6  # of a weight in a file
-MOST_SHOWN = 2.0  # ratios above it are beyond the figure's upper edge, unless all are
+WIDE = 3.0  # a beginning so far above the reference is drawn on a logarithmic axis
 
 
 def rounded(weights: ScoreWeights) -> ScoreWeights:
@@ -77,7 +77,6 @@ def draw_curves(
     """Curves by name, none of them empty, with the reference and the beginning as lines."""
     figure = new_figure(6.5, 4.0)
     axes = figure.subplots()
-    ratios = [point.to_reference for curve in curves.values() for point in curve]
     for place, (name, curve) in enumerate(curves.items()):
         look = line_look(place) | {"marker": "o", "markersize": 4}
         axes.plot([p.minutes for p in curve], [p.to_reference for p in curve], **look, label=name)
@@ -87,8 +86,10 @@ def draw_curves(
         sum(map(math.log, firsts)) / len(firsts)
     )  # curves may have windows of their own
     axes.axhline(first, color=GREY, linestyle=":", label=f"{begin}: {first:.3f}")
-    if max(ratios) > MOST_SHOWN >= min(ratios):  # from zero weights the first are above 10
-        axes.set_ylim(min(1.0, *ratios) - 0.05, MOST_SHOWN)
+    if first > WIDE:
+        axes.set_yscale("log")
+        for tell in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            tell("{x:g}")
     axes.set_xlabel("minutes of learning")
     axes.set_ylabel(f"mean JCT / that of {reference}")
     axes.legend(fontsize=9, frameon=False)
