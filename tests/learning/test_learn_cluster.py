@@ -41,13 +41,14 @@ def updates(folder: Path) -> int:
 
 
 def test_learning_outlives_a_node(tmp_path: Path):
-    cluster = Loopback()
+    cluster, begun = Loopback(), []
     folder = tmp_path / "shared"
     try:
         cluster.start_head()
         cluster.add_workers(3, 4)
         # One worker more than there is room for: it comes with the third node.
         process = start(cluster, folder, "ray=cluster", f"ray.address={cluster.address}", "jobs=3")
+        begun.append(process)
 
         def wait(until, host: int = 4) -> None:
             deadline = time.monotonic() + PATIENCE_S
@@ -64,9 +65,12 @@ def test_learning_outlives_a_node(tmp_path: Path):
         assert process.returncode == 0, err
         assert "its share is done again" in err
         alone = start(cluster, tmp_path / "alone", "jobs=1")
+        begun.append(alone)
         assert alone.wait(timeout=PATIENCE_S) == 0
     finally:
         cluster.close()
+        for each in begun:
+            each.kill()
     one, other = (np.load(each / "checkpoint.npz") for each in (folder, tmp_path / "alone"))
     for name in ("mean", "average", "first", "second"):
         assert np.array_equal(one[name], other[name]), name

@@ -4,8 +4,6 @@ import csv
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,8 +12,8 @@ import pytest
 import yaml
 
 from tests.marl.loopback import command_of, of_session
+from tests.marl.trainings import Training
 
-ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("topology=small_leaf_spine", "workload.max_gang=8", "agents.count=4")
 TINY = (
     *SMALL, "workload.num_jobs=100", "validation_windows=6", "held_out.windows=6", "pairs=12",
@@ -47,20 +45,13 @@ def test_from_zero_it_climbs_in_seconds(done):
     assert "linear_score" in run.out
 
 
-def learning(folder: Path, *words: str) -> subprocess.Popen[str]:
-    """A run that is not waited for; until its first checkpoint is there."""
-    process = subprocess.Popen(
-        [
-            sys.executable, str(ROOT / "scripts" / "learn.py"), *TINY, *words,
-            f"hydra.run.dir={folder}",
-        ],
-        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+LEARNING = Training("learn.py", TINY)
+
+
+def wait_for_a_checkpoint(folder: Path) -> None:
     until = time.monotonic() + 200
     while not (folder / "checkpoint.npz").is_file() and time.monotonic() < until:
         time.sleep(0.05)
-    return process
 
 
 def means(*folders: Path) -> list[np.ndarray]:
@@ -80,25 +71,29 @@ def test_resumed_or_with_workers_it_learns_the_same(done):
 @pytest.mark.ray
 def test_a_worker_that_is_killed_in_an_update_changes_nothing(done, tmp_path: Path):
     alone = done("learn", *TINY, "updates=20", folder="alone")
-    process = learning(tmp_path / "killed", "updates=20", "jobs=2")
-    found: list[int] = []
-    while not found:
-        assert process.poll() is None
-        found = [p for p in of_session(process.pid) if command_of(p).startswith("ray::Worker.call")]
-    os.kill(found[0], signal.SIGKILL)
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    assert "a worker was lost and its share is done again" in err
+    with LEARNING.begun(tmp_path / "killed", "updates=20", "jobs=2") as process:
+        wait_for_a_checkpoint(tmp_path / "killed")
+        found: list[int] = []
+        while not found:
+            assert process.poll() is None
+            calls = [pid for pid in of_session(process.pid) if "Worker.call" in command_of(pid)]
+            found = calls[:1]
+        os.kill(found[0], signal.SIGKILL)
+        status = process.wait(timeout=120)
+    told = (tmp_path / "printed").read_text()
+    assert status == 0, told
+    assert "a worker was lost and its share is done again" in told
     assert np.array_equal(*means(alone.folder, tmp_path / "killed"))
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path):
-    process = learning(tmp_path, "updates=100000", "name=kept")
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert f"resume={tmp_path}" in out
-    assert "Stopped on the way" in (tmp_path / "kept.yaml").read_text()
+    folder = tmp_path / "run"
+    with LEARNING.begun(folder, "updates=100000", "name=kept") as process:
+        wait_for_a_checkpoint(folder)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+    assert f"resume={folder}" in (tmp_path / "printed").read_text()
+    assert "Stopped on the way" in (folder / "kept.yaml").read_text()
 
 
 @pytest.mark.parametrize(
