@@ -2,13 +2,18 @@
 
 import csv
 import json
+import signal
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sim.metrics.intervals import mean_interval
+from tests.marl.trainings import Training
 
+SMALL = ["agents.count=4", "minutes=null", "pairs=6", "validation_windows=2", "standard_windows=1",
+         "held_out.windows=3"]  # fmt: skip
 QUICK = ("experiment=learn_climb", "debug=quick", "jobs=1")
 
 
@@ -43,6 +48,24 @@ def test_seeds_are_learned_once_and_judged_together(done):
     assert "update 2" not in again.err  # the checkpoint held all updates
     first, second = (path.stat().st_mtime_ns for path in metrics(found.folder))
     assert first == stamps[0] and second > stamps[1]
+
+
+@pytest.mark.slow
+def test_a_seed_that_was_stopped_goes_on(done, tmp_path: Path):
+    training = ["updates=60", "checkpoint_every=1"]
+    words = (*QUICK, "reproduce.seeds=[0]", f"reproduce.quick={[*SMALL, *training]}")
+    folder = tmp_path / "run"
+    with Training("reproduce.py", words).begun(folder) as process:
+        until = time.monotonic() + 100
+        while not (folder / "learned" / "seed_0" / "checkpoint.npz").is_file():
+            assert process.poll() is None and time.monotonic() < until
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+    assert not (folder / "seeds.csv").exists()
+    found = done("reproduce", *words)
+    assert "update 60" in found.err and "update 0," not in found.err
+    assert rows(found.folder)["all"]["updates"] == "60"
 
 
 @pytest.mark.slow
