@@ -1,14 +1,16 @@
 """Ray actors that call functions side by side: what a lost one was at, another does again."""
 
 import logging
+import math
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import ray
+from ray.exceptions import GetTimeoutError, RayTaskError
 from ray.exceptions import RayError as RaySaysError
-from ray.exceptions import RayTaskError
 
 from marl.rllib.cluster import connect
 from marl.rllib.ray_spec import RayError, RaySpec
@@ -19,7 +21,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MOST_LOSSES = 5  # of workers by one task, or while they start
-NO_ROOM_S = 30.0  # after so long without a worker the user is told
+LOOK_UP_S = 30.0  # after so long without an answer the user is told, or a worker given up
 
 
 class Worker:
@@ -42,7 +44,7 @@ class Pool:
     def __init__(self, spec: RaySpec, workers: int) -> None:
         """`workers` from 1; -1: as many as the cluster has CPUs for."""
         self._spec, self._wanted, self._size = spec, workers, 0
-        self._here: list[Any] = []  # actors that answered
+        self._here: dict[Any, bool] = {}  # actor -> has done a task: the first may compile for long
         self._coming: dict[Any, Any] = {}  # first answer -> actor
         self._lost_early = 0
 
@@ -61,24 +63,27 @@ class Pool:
         """(len(tasks),) `play` of each; both are sent to the workers.
 
         Raises:
-            RayError: Ray cannot be started or reached, or workers are lost again and again.
+            RayError: Ray cannot be started or reached, or workers are lost again and again: they
+                die, or do not answer for `sample_timeout_s`.
             Exception: what `play` raises.
         """
         assert self.size
         waiting, losses = deque(range(len(tasks))), Counter[int]()
-        free, running = list(self._here), dict[Any, tuple[Any, int]]()
+        free, running = list(self._here), dict[Any, tuple[Any, int, float]]()
         found: dict[int, R] = {}
         while len(found) < len(tasks):
             while waiting and free:
                 actor, at = free.pop(), waiting.popleft()
-                running[actor.call.remote(play, tasks[at])] = actor, at
-            answer = self._next([*running, *self._coming])
+                since = time.monotonic() if self._here[actor] else math.inf
+                running[actor.call.remote(play, tasks[at])] = actor, at, since
+            answer = self._next(running)
             if answer in self._coming:
                 free += self._welcomed(answer)
                 continue
-            actor, at = running.pop(answer)
+            actor, at, since = running.pop(answer)
             try:
-                found[at] = ray.get(answer)
+                found[at] = ray.get(answer, timeout=0 if self._late(since) else None)
+                self._here[actor] = True
                 free.append(actor)
             except RayTaskError as error:
                 raise error.cause from error
@@ -112,14 +117,19 @@ class Pool:
         )
         self._coming[actor.begun.remote()] = actor
 
-    def _next(self, answers: list[Any]) -> Any:
-        """The first of these that is there, whatever it says."""
+    def _next(self, running: dict[Any, tuple[Any, int, float]]) -> Any:
+        """The first answer that is there, whatever it says, or one that is overdue."""
         while True:
-            done, _ = ray.wait(answers, num_returns=1, timeout=NO_ROOM_S)
-            if done:
-                return done[0]
+            timeout_s = min(LOOK_UP_S, self._spec.sample_timeout_s)
+            done, _ = ray.wait([*running, *self._coming], num_returns=1, timeout=timeout_s)
+            late = (answer for answer, (*_, since) in running.items() if self._late(since))
+            for answer in (*done, *late):
+                return answer
             if not self._here:
                 log.warning("no worker has room on the Ray cluster, or starts; waiting for one")
+
+    def _late(self, since_s: float) -> bool:
+        return time.monotonic() - since_s > self._spec.sample_timeout_s
 
     def _welcomed(self, answer: Any) -> list[Any]:
         """The worker that answered, as one that may be used; none if it was lost while starting."""
@@ -132,12 +142,12 @@ class Pool:
             self._call_in()
             return []
         self._lost_early = 0
-        self._here.append(actor)
+        self._here[actor] = False
         return [actor]
 
     def _replace(self, actor: Any, error: Exception) -> None:
-        log.warning("a worker was lost and its share is done again (%s)", _first_line(error))
-        self._here.remove(actor)
+        log.warning("a worker was lost and its share is done again (%s)", _why(error))
+        del self._here[actor]
         ray.kill(actor)  # one that only could not be reached must not come back
         self._call_in()
 
@@ -145,10 +155,12 @@ class Pool:
 def _check(losses: int, error: Exception) -> None:
     if losses >= MOST_LOSSES:
         raise RayError(
-            f"{losses} workers were lost one after the other ({_first_line(error)}); jobs=1 works "
+            f"{losses} workers were lost one after the other ({_why(error)}); jobs=1 works "
             "without Ray and shows the error, a smaller jobs needs less memory"
         ) from error
 
 
-def _first_line(error: Exception) -> str:
+def _why(error: Exception) -> str:
+    if isinstance(error, GetTimeoutError):
+        return "no answer within ray.sample_timeout_s"
     return str(error).strip().partition("\n")[0]

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -26,13 +27,23 @@ def pid(task: Task) -> int:
     return os.getpid() + 0 * task[1]
 
 
-def square_at_leisure(task: Task) -> int:
-    """At the first try, one task leaves its process id and waits to be killed."""
+def square_or_die(task: Task) -> int:
+    """At the first try, one task leaves its process id and kills its process."""
     folder, number = task
     told = folder / "pid"
     if number == 3 and not told.exists():
         told.write_text(str(os.getpid()))
         os.kill(os.getpid(), signal.SIGKILL)
+    return number**2
+
+
+def falls_asleep(task: Task) -> int:
+    """At the first try, one task stops its process for good."""
+    folder, number = task
+    told = folder / "asleep"
+    if number == 2 and not told.exists():
+        told.write_text(str(os.getpid()))
+        os.kill(os.getpid(), signal.SIGSTOP)
     return number**2
 
 
@@ -61,7 +72,7 @@ def local() -> LocalRay:
     return LocalRay(
         num_env_runners=0, num_envs_per_env_runner=1, num_cpus_per_env_runner=0,
         num_gpus_per_env_runner=0, num_learners=0, num_cpus_per_learner=0, num_gpus_per_learner=0,
-        sample_timeout_s=1.0, probe_timeout_s=1.0, restore_timeout_s=1.0, restart_delay_s=1.0,
+        sample_timeout_s=5.0, probe_timeout_s=1.0, restore_timeout_s=1.0, restart_delay_s=1.0,
         object_store_bytes=100_000_000,
     )  # fmt: skip
 
@@ -73,7 +84,7 @@ def test_results_are_in_the_order_of_tasks_whoever_dies(pool, tmp_path: Path, ca
     before = set(pool.each(pid, tasks))
     assert len(before) == 2
 
-    assert pool.each(square_at_leisure, tasks) == squares  # one dies in the middle
+    assert pool.each(square_or_die, tasks) == squares  # one dies in the middle
     assert int((tmp_path / "pid").read_text()) in before
     assert "a worker was lost" in caplog.text
     deadline = time.monotonic() + 60
@@ -84,6 +95,18 @@ def test_results_are_in_the_order_of_tasks_whoever_dies(pool, tmp_path: Path, ca
     for each in now:  # all of them, between two rounds
         os.kill(each, signal.SIGKILL)
     assert pool.each(square, tasks) == squares
+
+
+def test_a_worker_that_does_not_answer_is_given_up(pool, tmp_path: Path, caplog):
+    tasks = [(tmp_path, number) for number in range(4)]
+    assert len(set(pool.each(pid, tasks))) == 2  # the first task of each may take its time
+    try:
+        assert pool.each(falls_asleep, tasks) == [0, 1, 4, 9]
+        assert "no answer within ray.sample_timeout_s" in caplog.text
+        assert pool.each(square, tasks) == [0, 1, 4, 9]
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(int((tmp_path / "asleep").read_text()), signal.SIGKILL)
 
 
 def test_what_a_task_raises_arrives_as_it_is_and_workers_go_on(pool, tmp_path: Path):
