@@ -49,7 +49,8 @@ check: export PYTEST_MARKS := -m "not ray_cluster"
 check: test  ## the same with the slow tests
 
 ray-test: setup  ## train on a real cluster of loopback nodes: one is killed, one joins, the driver dies and resumes
-	$(BIN)/python -m pytest -m ray_cluster tests/marl/test_ray_cluster.py
+	$(BIN)/python -m pytest -m ray_cluster tests/marl/test_ray_cluster.py \
+	    tests/learning/test_learn_cluster.py
 
 lint: setup  ## style and formatting
 	$(BIN)/ruff check .

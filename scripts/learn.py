@@ -1,5 +1,7 @@
 """Learn the weights of the linear score by playing: `python scripts/learn.py begin=zero`."""
 
+from contextlib import suppress
+
 import hydra
 from launch import run_main, start
 from learning_setting import going_on, keep, report, trainer_of
@@ -17,8 +19,9 @@ def main(cfg: DictConfig) -> None:
     try:
         trainer.run(error_console())
     except (KeyboardInterrupt, LearningStopped):
-        keep(launch, trainer, "Stopped on the way: no held-out window was played.")
         print(f"to go on: {going_on(launch)}")
+        with suppress(OSError):  # a full disk is told already
+            keep(launch, trainer, "Stopped on the way: no held-out window was played.")
         raise
     print(report(launch, trainer))
 

@@ -1,12 +1,14 @@
 """From the configuration of `learn.py` to a trainer, and from a trainer to files."""
 
 import json
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from experiment import Experiment, experiment_of
 from launch import Launch
 from launch_errors import ConfigError
@@ -27,19 +29,23 @@ from gpuyard.learning.form import (
 from gpuyard.learning.report import ratios_of, rounded, write_curve, write_metrics, write_weights
 from gpuyard.learning.strategies import begin
 from gpuyard.learning.trainer import Course, Rivals, Trainer
-from gpuyard.learning.window_play import Crew, Ground, field_of, standards_of
+from gpuyard.learning.window_play import Alone, Crew, Ground, field_of, standards_of
 from marl.env.game import Game
+from marl.rllib.ray_spec import ClusterRay, LocalRay
+from sim.arrays import FloatArray
+from sim.errors import GpuYardError
 from sim.jobs import JobTable
 from sim.linear.weights import ScoreWeights, read_weights, score_weights_of
 from sim.schedulers.linear_score import LinearScore
 
 WEIGHTS = Path(__file__).resolve().parents[1] / "conf" / "linear_weights"
 ZERO, ZERO_SUSPENDING = "zero", "zero_suspending"
+EVERY_CORE = -1
 # What says how to learn, not what is played.
 OF_LEARNING = (
     "name", "begin", "reference", "standards", "standard_windows", "units", "pairs", "minutes",
     "updates", "validate_every", "checkpoint_every", "validation_windows", "held_out", "jobs",
-    "resume",
+    "ray", "resume",
 )  # fmt: skip
 RULES: Rules = SEED | {
     "units.start": (True, 0),
@@ -84,7 +90,9 @@ def trainer_of(launch: Launch) -> Trainer:
     config = launch.config
     _check(config)
     ground, rivals = _ground(config), _rivals(config)
-    changing = {"minutes", "updates", "jobs", "resume", "name", "held_out", "checkpoint_every"}
+    changing = {
+        "minutes", "updates", "jobs", "ray", "resume", "name", "held_out", "checkpoint_every"
+    }  # fmt: skip
     setting = json.dumps({key: value for key, value in config.items() if key not in changing})
     saved = (
         _beginning(config, ground, rivals.begin, setting)
@@ -100,9 +108,34 @@ def trainer_of(launch: Launch) -> Trainer:
         validation=tuple(range(config["validation_windows"])),
     )
     return Trainer(
-        ground=ground, saved=saved, course=course, rivals=rivals, crew=Crew(config["jobs"]),
+        ground=ground, saved=saved, course=course, rivals=rivals, crew=_crew(launch),
         folder=launch.folder,
     )  # fmt: skip
+
+
+def _crew(launch: Launch) -> Crew:
+    """This process if it is to play alone, else workers on Ray.
+
+    Raises:
+        RayError: a key of `ray` is wrong, or no cluster answers at its address.
+    """
+    jobs, spec = launch.config["jobs"], launch.build("ray")
+    if jobs == EVERY_CORE and isinstance(spec, LocalRay):
+        from joblib import cpu_count  # what other programs call a core
+
+        jobs = cpu_count()
+    if jobs == 1:
+        return Crew(Alone())
+    if isinstance(spec, ClusterRay) and spec.code != "checkout":
+        raise ConfigError(
+            f"ray.code is {spec.code}; workers of learn.py need its folder scripts/, too, so give "
+            "every node the checkout, at the same path, and ray.code=checkout"
+        )
+    os.environ.update(spec.environment())
+    spec.check_answer()
+    from marl.rllib.pool import Pool  # ray
+
+    return Crew(Pool(spec, jobs))
 
 
 def _check(config: Mapping[str, Any]) -> None:
@@ -117,10 +150,9 @@ def _check(config: Mapping[str, Any]) -> None:
     for key, whole in (("minutes", False), ("updates", True)):
         if config[key] is not None:
             check_plain(config, {key: (whole, 0)})
-    if type(config["jobs"]) is not int or config["jobs"] == 0:
-        raise ConfigError(
-            f"jobs is {config['jobs']!r}; use 1 or more, or -1 for one process a core"
-        )
+    jobs = config["jobs"]
+    if type(jobs) is not int or (jobs < 1 and jobs != EVERY_CORE):
+        raise ConfigError(f"jobs is {jobs!r}; use 1 or more, or -1 for one worker a core")
     if config["held_out"]["first"] < config["validation_windows"]:
         raise ConfigError(
             f"held_out.first is {config['held_out']['first']}, one of the "
@@ -191,13 +223,14 @@ def report(launch: Launch, trainer: Trainer) -> str:
     """Play the held-out windows, write everything; what the user is told."""
     config, saved = launch.config, trainer.saved
     first, count = config["held_out"]["first"], config["held_out"]["windows"]
-    windows, crew, ground = range(first, first + count), Crew(config["jobs"]), _ground(config)
+    windows, crew, ground = range(first, first + count), trainer.crew, _ground(config)
     named = {str(config["begin"]): config["begin"], str(config["reference"]): config["reference"]}
     logs = {
         name: crew.windows(ground, _weights(given), "validation", windows)
         for name, given in named.items()
     }
     learned = crew.windows(ground, rounded(trainer.weights), "validation", windows)
+    _refuse_failed(launch, trainer, {**logs, "what was learned": learned})
     ratios = ratios_of(learned, logs)
     told = ", ".join(
         f"{each['ratio']:.4f} [{each['low']:.4f}, {each['high']:.4f}] of {name}"
@@ -220,3 +253,22 @@ def report(launch: Launch, trainer: Trainer) -> str:
         f"{verdict}\nweights in {path}; play them with scheduler=linear_score "
         f"scheduler.weights_file={path}"
     )
+
+
+def _refuse_failed(launch: Launch, trainer: Trainer, logs: Mapping[str, FloatArray]) -> None:
+    """Keep what was learned, then say who failed on a held-out window.
+
+    Args:
+        launch: the run.
+        trainer: at its end.
+        logs: of each (W,) ln mean JCT, or FAILED.
+
+    Raises:
+        GpuYardError: somebody did, so there are no figures.
+    """
+    for name, each in logs.items():
+        if not np.all(np.isfinite(each)):
+            window = launch.config["held_out"]["first"] + int(np.argmin(np.isfinite(each)))
+            verdict = f"No figures: {name} fails on held-out window {window} of part=validation."
+            path = keep(launch, trainer, verdict)
+            raise GpuYardError(f"{verdict} See why with simulate.py; weights in {path}")

@@ -14,6 +14,8 @@ from sim.errors import GpuYardError
 from sim.report.atomic import write_atomically
 
 CHECKPOINT = "checkpoint.npz"
+# What numpy raises of files that are cut off, empty, or something else.
+UNREADABLE = (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,11 @@ class Saved:
 
 
 def save(saved: Saved, folder: Path) -> None:
-    """Write the checkpoint of a folder, whole or not at all."""
+    """Write the checkpoint of a folder, whole or not at all.
+
+    Raises:
+        OSError: it cannot be written, on a full disk for example; the former one is as it was.
+    """
     climb, form = saved.climb, saved.form
     arrays = {each.name: np.asarray(getattr(climb, each.name)) for each in fields(Climb)}
     file = BytesIO()
@@ -72,7 +78,7 @@ def load(folder: Path, setting: str) -> Saved:
         saved = _saved(arrays)
     except FileNotFoundError:
         raise GpuYardError(f"{folder} holds no {CHECKPOINT}; give the folder of a run") from None
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise GpuYardError(f"{path} cannot be read: {error}") from error
     if saved.setting != setting:
         raise GpuYardError(f"{path} belongs to another setting; repeat the overrides of its run")
@@ -82,6 +88,8 @@ def load(folder: Path, setting: str) -> Saved:
 def _saved(arrays: dict[str, Any]) -> Saved:
     values: dict[str, Any] = {each.name: arrays[each.name] for each in fields(Climb)}
     climb = Climb(**values | {name: int(values[name]) for name in ("seed", "update")})
+    if not all(np.isfinite(each).all() for each in values.values()):
+        raise ValueError("a number in it is not finite")
     named = zip(arrays["groups"].tolist(), arrays["units"].tolist(), strict=True)
     form = Form(tuple(Part(name, units, Standard(*arrays[_key(name)])) for name, units in named))
     curve = tuple(

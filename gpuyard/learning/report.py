@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -17,12 +18,12 @@ from sim.linear.layer import Layer
 from sim.linear.weights import ScoreWeights
 from sim.metrics.intervals import mean_interval
 from sim.report.atomic import write_atomically
-from sim.report.figure_style import COLOURS, heading, new_figure, save_png, tidy
+from sim.report.figure_style import GREY, heading, line_look, new_figure, save_png, tidy
 
 CURVE_CSV, CURVE_PNG, METRICS = "curve.csv", "curve.png", "metrics.json"
 CONFIDENCE = 0.95
 DIGITS = 6  # of a weight in a file
-MOST_SHOWN = 2.0  # ratios above it are beyond the figure's upper edge, unless all are
+WIDE = 3.0  # a beginning so far above the reference is drawn on a logarithmic axis
 
 
 def rounded(weights: ScoreWeights) -> ScoreWeights:
@@ -57,19 +58,40 @@ def write_curve(folder: Path, curve: Sequence[Point], begin: str, reference: str
     rows.writerows(asdict(point) for point in curve)
     write_atomically(folder / CURVE_CSV, text.getvalue().encode())
     if curve:
-        _draw(folder / CURVE_PNG, curve, begin, reference)
+        draw_curves(folder / CURVE_PNG, {"learned": curve}, begin, reference)
 
 
-def _draw(path: Path, curve: Sequence[Point], begin: str, reference: str) -> None:
+def read_curve(folder: Path) -> list[Point]:
+    """The curve that `write_curve` wrote."""
+    with (folder / CURVE_CSV).open(newline="", encoding="utf-8") as file:
+        return [
+            Point(
+                int(row["update"]), float(row["minutes"]), int(row["runs"]),
+                float(row["to_begin"]), float(row["to_reference"]),
+            )
+            for row in csv.DictReader(file)
+        ]  # fmt: skip
+
+
+def draw_curves(
+    path: Path, curves: Mapping[str, Sequence[Point]], begin: str, reference: str
+) -> None:
+    """Curves by name, none of them empty, with the reference and the beginning as lines."""
     figure = new_figure(6.5, 4.0)
     axes = figure.subplots()
-    minutes, ratios = [p.minutes for p in curve], [p.to_reference for p in curve]
-    axes.plot(minutes, ratios, "o-", color=COLOURS[0], markersize=4, label="learned")
-    axes.axhline(1.0, color=COLOURS[1], linestyle="--", label=reference)
-    first = curve[-1].to_reference / curve[-1].to_begin
-    axes.axhline(first, color=COLOURS[2], linestyle=":", label=f"{begin}: {first:.3f}")
-    if max(ratios) > MOST_SHOWN >= min(ratios):  # from zero weights the first are above 10
-        axes.set_ylim(min(1.0, *ratios) - 0.05, MOST_SHOWN)
+    for place, (name, curve) in enumerate(curves.items()):
+        look = line_look(place) | {"marker": "o", "markersize": 4}
+        axes.plot([p.minutes for p in curve], [p.to_reference for p in curve], **look, label=name)
+    axes.axhline(1.0, color="black", linestyle="--", label=reference)
+    firsts = [curve[0].to_reference / curve[0].to_begin for curve in curves.values()]
+    first = math.exp(
+        sum(map(math.log, firsts)) / len(firsts)
+    )  # curves may have windows of their own
+    axes.axhline(first, color=GREY, linestyle=":", label=f"{begin}: {first:.3f}")
+    if first > WIDE:
+        axes.set_yscale("log")
+        for tell in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            tell("{x:g}")
     axes.set_xlabel("minutes of learning")
     axes.set_ylabel(f"mean JCT / that of {reference}")
     axes.legend(fontsize=9, frameon=False)

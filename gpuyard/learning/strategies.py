@@ -74,7 +74,8 @@ def gradient(climb: Climb, pairs: Sequence[int], differences: Sequence[float]) -
     Args:
         climb: before the update.
         pairs: numbers of the pairs, in any order.
-        differences: of each, ln mean JCT of the second member - that of the first.
+        differences: of each, ln mean JCT of the second member - that of the first. Infinite: the
+            run of one member failed, which counts as the clip; NaN: both did, which tells nothing.
 
     Raises:
         ValueError: a pair has no difference, or is there twice.
@@ -84,10 +85,11 @@ def gradient(climb: Climb, pairs: Sequence[int], differences: Sequence[float]) -
         raise ValueError("a pair is there twice")
     ordered = sorted(told)  # sums of floats depend on the order
     found = np.array([told[pair] for pair in ordered])
-    spread = float(found.std())
+    usual = found[np.isfinite(found)]
+    spread = float(usual.std()) if len(usual) else 0.0
     if not spread > 0:  # one pair, or all alike: only the signs say something
-        spread = float(np.abs(found).max(initial=0.0)) or 1.0
-    rewards = np.clip(found / spread, -CLIP, CLIP)
+        spread = float(np.abs(usual).max(initial=0.0)) or 1.0
+    rewards = np.where(np.isnan(found), 0.0, np.clip(found / spread, -CLIP, CLIP))
     total = np.zeros_like(climb.mean)
     for pair, reward in zip(ordered, rewards.tolist(), strict=True):
         total += reward * noise(climb, pair)

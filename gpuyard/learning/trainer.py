@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from gpuyard.learning.checkpoint import CHECKPOINT, Point, Saved, save
-from gpuyard.learning.strategies import Climb, ascend, drawn_window, gradient, step_at
+from gpuyard.learning.strategies import ascend, drawn_window, gradient, step_at
 from gpuyard.learning.window_play import Crew, Ground
 from sim.arrays import FloatArray
-from sim.errors import GpuYardError, SimulationError
+from sim.errors import GpuYardError
 from sim.linear.weights import ScoreWeights
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ COLUMNS = (
 
 
 class LearningStopped(GpuYardError):
-    """An update gave no usable scores; what was learned before it is kept."""
+    """Nothing can be learned, or kept, any more; the last good checkpoint is there."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class Trainer:
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """From what is saved, or from a beginning with update 0 and no curve."""
-        self.saved = saved
-        self._ground, self._course, self._crew = ground, course, crew
+        self.saved, self.crew = saved, crew
+        self._ground, self._course = ground, course
         self._rivals, self._folder, self._clock_s = rivals, folder, clock_s
         self._logs: tuple[FloatArray, FloatArray] | None = None
 
@@ -91,7 +91,7 @@ class Trainer:
         """Learn; the checkpoint is written every few updates, at the end and on the way out.
 
         Raises:
-            LearningStopped: a window failed or a score is no number.
+            LearningStopped: a rival fails, all runs of an update fail, or the disk is full.
             KeyboardInterrupt: Ctrl-C, after the checkpoint is written.
         """
         with Progress(*COLUMNS, console=console) as bar:
@@ -109,10 +109,8 @@ class Trainer:
                     self._look_up(bar, task)
                 if self.saved.curve[-1].update != self.saved.climb.update:
                     self._validate()
-            except SimulationError as error:
-                raise self._stopped(str(error)) from error
             finally:
-                save(self.saved, self._folder)
+                self._save()
 
     def _progress(self) -> float:
         return self._course.progress(self.saved.climb.update, self.saved.elapsed_s)
@@ -121,31 +119,44 @@ class Trainer:
         """Play the rivals; workers compile or load their code here, before time counts."""
         windows = self._course.validation
         begin, reference = (
-            self._crew.windows(self._ground, weights, "validation", windows)
+            self.crew.windows(self._ground, weights, "validation", windows)
             for weights in (self._rivals.begin, self._rivals.reference)
         )
+        for name, logs in (("the beginning", begin), ("the reference", reference)):
+            if not np.all(np.isfinite(logs)):
+                failed = windows[int(np.argmin(np.isfinite(logs)))]
+                raise self._stopped(f"{name} fails on validation window {failed}; take another")
         self._logs = begin, reference
 
     def _update(self) -> None:
-        """One step of the mean; the state changes at the end, as a whole."""
+        """One step of the mean; the state changes at the end, as a whole.
+
+        A member whose run fails loses its pair. If all fail the mean stays where it is, and a
+        search that goes on draws others.
+        """
         climb, pairs = self.saved.climb, range(self._course.pairs)
         windows = [drawn_window(climb, pair, TRAIN_WINDOWS) for pair in pairs]
-        scores = np.array(self._crew.pairs(self._ground, self.saved.form, climb, windows))
-        if not np.all(np.isfinite(scores)):
-            worst = windows[int(np.argmin(np.isfinite(scores).all(axis=1)))]
-            raise self._stopped(f"training window {worst} gave a mean JCT that is no number")
-        along = gradient(climb, list(pairs), (scores[:, 1] - scores[:, 0]).tolist())
-        after: Climb = ascend(climb, along, step_at(self._progress()))
-        if not np.all(np.isfinite(after.mean)):
-            raise self._stopped("a weight is no finite number any more")
-        self.saved = replace(self.saved, climb=after)
+        scores = np.array(self.crew.pairs(self._ground, self.saved.form, climb, windows))
+        failed = ~np.isfinite(scores)
+        if failed.all():
+            self.saved = replace(self.saved, climb=ascend(climb, np.zeros_like(climb.mean), 0.0))
+            raise self._stopped(f"all runs failed; see why with part=train window={windows[0]}")
+        if failed.any():
+            log.warning(
+                "update %d: %d of %d runs failed, the first on training window %d; they lose",
+                climb.update + 1, failed.sum(), failed.size, windows[int(failed.any(1).argmax())],
+            )  # fmt: skip
+        with np.errstate(invalid="ignore"):  # both members failed: no number, which tells nothing
+            differences = scores[:, 1] - scores[:, 0]
+        along = gradient(climb, list(pairs), differences.tolist())
+        self.saved = replace(self.saved, climb=ascend(climb, along, step_at(self._progress())))
 
     def _look_up(self, bar: Progress, task: TaskID) -> None:
         update = self.saved.climb.update
         if update % self._course.validate_every == 0:
             self._validate()
         if update % self._course.checkpoint_every == 0:
-            save(self.saved, self._folder)
+            self._save()
         last = self.saved.curve[-1]
         note = f"update {update}: {last.to_reference:.3f} of the reference's mean JCT"
         bar.update(task, completed=self._progress(), note=note)
@@ -153,7 +164,7 @@ class Trainer:
     def _validate(self) -> None:
         """Add a point to the curve."""
         assert self._logs is not None
-        logs = self._crew.windows(self._ground, self.weights, "validation", self._course.validation)
+        logs = self.crew.windows(self._ground, self.weights, "validation", self._course.validation)
         begin, reference = (float(np.exp(np.mean(logs - each))) for each in self._logs)
         update = self.saved.climb.update
         minutes, runs = self.saved.elapsed_s / 60.0, 2 * self._course.pairs * update
@@ -166,5 +177,20 @@ class Trainer:
 
     def _stopped(self, why: str) -> LearningStopped:
         update = self.saved.climb.update
-        kept = self._folder / CHECKPOINT
-        return LearningStopped(f"update {update + 1}: {why}; {kept} holds update {update}")
+        return LearningStopped(f"{why}; {self._folder / CHECKPOINT} holds update {update}")
+
+    def _save(self) -> None:
+        """Write the checkpoint.
+
+        Raises:
+            LearningStopped: it cannot be written.
+        """
+        path = self._folder / CHECKPOINT
+        try:
+            save(self.saved, self._folder)
+        except OSError as error:
+            kept = "the one before it stays" if path.is_file() else "there is none yet"
+            raise LearningStopped(
+                f"update {self.saved.climb.update}: {path} cannot be written "
+                f"({error.strerror or error}); {kept}"
+            ) from error

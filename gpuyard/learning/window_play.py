@@ -1,20 +1,19 @@
 """Members on windows, made to be called in a worker process: seeds go in, scores come out."""
 
-import multiprocessing
-import signal
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol, TypeVar
 
 import numpy as np
-from joblib import Parallel, cpu_count, delayed, parallel_config
 
 from gpuyard.learning.form import Form, Standard
 from gpuyard.learning.strategies import Climb, members
 from marl.env.game import Game
 from sim.arrays import FloatArray
 from sim.engine.looping import Loop
+from sim.errors import SimulationError
 from sim.jobs import JobTable
 from sim.kernel.advance import FULL, PAUSE
 from sim.kernel.layout import RowArray
@@ -29,6 +28,7 @@ R = TypeVar("R")
 
 NEVER = -1e6  # a score that loses to any
 LEAST_SCALE = 0.1  # of an input: one that hardly moves must not be blown up
+FAILED = math.inf  # ln mean JCT of a run that never ends, or in which a rule was broken
 TURNS = 3  # tasks a worker gets in an update: runs are not equally long
 
 
@@ -83,11 +83,7 @@ def _kept_window(ground: Ground, part: str, index: int) -> JobTable:
 
 
 def play_pairs(task: PairTask) -> list[tuple[float, float]]:
-    """Ln mean JCT in seconds of both members of each pair, on the window of the pair.
-
-    Raises:
-        SimulationError: jobs wait for ever.
-    """
+    """Ln mean JCT in seconds, or FAILED, of both members of each pair, on the pair's window."""
     field, found = field_of(task.ground), []
     for pair, window in zip(task.pairs, task.windows, strict=True):
         jobs = field.window("train", window)
@@ -99,11 +95,7 @@ def play_pairs(task: PairTask) -> list[tuple[float, float]]:
 
 
 def play_windows(task: WindowTask) -> list[float]:
-    """Ln mean JCT in seconds, window by window.
-
-    Raises:
-        SimulationError: jobs wait for ever.
-    """
+    """Ln mean JCT in seconds, or FAILED, window by window."""
     field = field_of(task.ground)
     return [
         _log_jct(field, task.weights, _kept_window(task.ground, task.part, window))
@@ -113,68 +105,65 @@ def play_windows(task: WindowTask) -> list[float]:
 
 def _log_jct(field: Field, weights: ScoreWeights, jobs: JobTable) -> float:
     scheduler = field.scheduler.weighing(weights)
-    return float(np.log(played_jct_s(field.game.simulator(jobs), scheduler)))
+    try:
+        found = float(np.log(played_jct_s(field.game.simulator(jobs), scheduler)))
+    except SimulationError:
+        return FAILED
+    return found if math.isfinite(found) else FAILED
+
+
+class Players(Protocol):
+    """Who plays: this process, or workers elsewhere (`marl.rllib.pool`)."""
+
+    @property
+    def size(self) -> int:
+        """How many tasks are played at once."""
+
+    def each(self, play: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        """(len(tasks),) `play`, a function of a module, of each task."""
+
+
+class Alone:
+    """This process."""
+
+    size = 1
+
+    def each(self, play: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        """One after the other."""
+        return [play(task) for task in tasks]
 
 
 @dataclass(frozen=True)
 class Crew:
-    """Who plays: this process alone (1), or so many workers with one thread each (-1: one a core).
+    """Plays members and weights; results do not depend on who the players are."""
 
-    Results do not depend on how many there are.
-    """
-
-    jobs: int
+    players: Players
 
     def pairs(
         self, ground: Ground, form: Form, climb: Climb, windows: Sequence[int]
     ) -> list[tuple[float, float]]:
-        """Ln mean JCT of both members of pairs 0, 1, ...; pair i is held on `windows[i]`."""
+        """Ln mean JCT, or FAILED, of both members of pairs 0, 1, ...; pair i plays `windows[i]`."""
         tasks = [
             PairTask(ground, form, climb, tuple(pairs), tuple(windows[pair] for pair in pairs))
             for pairs in self._shares(len(windows))
         ]
-        return [scores for found in self._each(_worker_pairs, tasks) for scores in found]
+        return [scores for found in self.players.each(play_pairs, tasks) for scores in found]
 
     def windows(
         self, ground: Ground, weights: ScoreWeights, part: str, windows: Sequence[int]
     ) -> FloatArray:
-        """(W,) ln mean JCT of the weights on windows of a part."""
+        """(W,) ln mean JCT, or FAILED, of the weights on windows of a part."""
         tasks = [
             WindowTask(ground, weights, part, tuple(windows[at] for at in share))
             for share in self._shares(len(windows))
         ]
-        return np.array([each for found in self._each(_worker_windows, tasks) for each in found])
+        return np.array([e for found in self.players.each(play_windows, tasks) for e in found])
 
     def _shares(self, count: int) -> list[list[int]]:
-        """Numbers from 0 to `count` - 1, in so many parts as there are turns for workers."""
-        workers = self.jobs if self.jobs > 0 else cpu_count()
-        parts = min(count, 1 if workers == 1 else workers * TURNS)
+        """Numbers from 0 to `count` - 1, in so many parts as there are turns for players."""
+        size = self.players.size
+        parts = min(count, 1 if size == 1 else size * TURNS)
         return [share.tolist() for share in np.array_split(np.arange(count), max(parts, 1))]
-
-    def _each(self, play: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
-        if self.jobs == 1:
-            yield from map(play, tasks)
-            return
-        with parallel_config("loky", inner_max_num_threads=1):
-            yield from Parallel(n_jobs=self.jobs, return_as="generator", batch_size=1)(
-                delayed(play)(task) for task in tasks
-            )
-
-
-def _worker_pairs(task: PairTask) -> list[tuple[float, float]]:
-    _leave_ctrl_c()
-    return play_pairs(task)
-
-
-def _worker_windows(task: WindowTask) -> list[float]:
-    _leave_ctrl_c()
-    return play_windows(task)
-
-
-def _leave_ctrl_c() -> None:
-    """The parent process ends its workers."""
-    if multiprocessing.current_process().name != "MainProcess":
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def standards_of(

@@ -1,13 +1,17 @@
 """Attaching to a Ray cluster, and what the algorithm is told of its nodes."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
-from ray.rllib.algorithms.ppo import PPOConfig
 
 from marl.rllib.ray_spec import ClusterRay, LocalRay, RayError, RaySpec
+
+if TYPE_CHECKING:  # RLlib loads for seconds, and workers of `pool` need none of it
+    from ray.rllib.algorithms.ppo import PPOConfig
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # more only wait for each other

@@ -36,8 +36,10 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         temporary.chmod(0o666 & ~_umask())  # mkstemp keeps others out
         os.replace(temporary, path)  # noqa: PTH105  (the atomic rename itself)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # a full disk names no file itself
         raise
 
 

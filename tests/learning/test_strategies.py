@@ -89,6 +89,16 @@ def test_one_wild_window_counts_no_more_than_the_clip():
     assert np.abs(rest).max() < 10 / spread
 
 
+def test_a_member_whose_run_failed_counts_as_the_clip_and_two_count_nothing():
+    climb, told = start(), [1.0, -1.0] * (PAIRS // 2)
+    failed = [float("inf"), float("nan"), *told[2:]]
+    others = gradient(climb, range(2, PAIRS), told[2:]) * (PAIRS - 2)
+    expected = (others + CLIP * noise(climb, 0)) / PAIRS
+    assert np.allclose(gradient(climb, range(PAIRS), failed), expected)
+    alone = gradient(climb, [0, 1], [float("-inf"), float("nan")])
+    assert np.allclose(alone, -CLIP * noise(climb, 0) / 2)
+
+
 def test_steps_are_in_units_of_sigma_and_fall():
     sigma = np.array([0.1, 1.0, 0.0])
     climb = ascend(begin(np.zeros(3), sigma, 0), np.array([5.0, -0.01, 1.0]), 0.15)

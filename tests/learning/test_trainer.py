@@ -1,18 +1,20 @@
 """The trainer on a hill that is known: it goes on as if never stopped, and keeps what is good."""
 
+import resource
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from gpuyard.learning.checkpoint import CHECKPOINT, Saved, load
+from gpuyard.learning.checkpoint import CHECKPOINT, Saved, load, save
 from gpuyard.learning.form import Form, Part, Standard, first_vector, form_of, sigmas, zero_weights
-from gpuyard.learning.strategies import Climb, begin, members
+from gpuyard.learning.report import read_curve, write_curve
+from gpuyard.learning.strategies import Climb, begin, members, noise
 from gpuyard.learning.trainer import Course, LearningStopped, Rivals, Trainer
-from gpuyard.learning.window_play import Crew, Field, Ground
+from gpuyard.learning.window_play import FAILED, Alone, Crew, Field, Ground
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError, SimulationError
 from sim.linear.weights import ALL_GROUPS, GROUPS, ScoreWeights
@@ -55,7 +57,7 @@ def no_field(setting: str) -> Field:
 class Hill(Crew):
     """Scores are the distance of the linear weights to 1; at one update something happens."""
 
-    happens: BaseException | float | None = None
+    happens: BaseException | float = 0.0
     at: int = -1
 
     def pairs(
@@ -69,8 +71,7 @@ class Hill(Crew):
             noise = np.random.default_rng(window).normal()
             one, other = (_far(each) + noise for each in members(climb, pair))
             scores.append((one, other))
-        if climb.update == self.at:
-            assert isinstance(self.happens, float)
+        if climb.update == self.at and isinstance(self.happens, float):
             scores[3] = (self.happens, scores[3][1])
         return scores
 
@@ -80,6 +81,51 @@ class Hill(Crew):
         del ground
         assert part == "validation"
         return np.full(len(windows), _far(np.concatenate([weights.start, weights.forward])))
+
+
+@dataclass(frozen=True)
+class Broken(Hill):
+    """At one update all runs fail."""
+
+    def pairs(
+        self, ground: Ground, form: Form, climb: Climb, windows: Sequence[int]
+    ) -> list[tuple[float, float]]:
+        if climb.update == self.at:
+            return [(FAILED, FAILED)] * len(windows)
+        return super().pairs(ground, form, climb, windows)
+
+
+@dataclass(frozen=True)
+class Stuck(Hill):
+    """From the validation number `after` on, window 1 fails."""
+
+    after: int = 0
+    played: list[int] = field(default_factory=list)
+
+    def windows(
+        self, ground: Ground, weights: ScoreWeights, part: str, windows: Sequence[int]
+    ) -> FloatArray:
+        logs = super().windows(ground, weights, part, windows)
+        if len(self.played) >= self.after:
+            logs[1] = FAILED
+        self.played.append(1)
+        return logs
+
+
+@dataclass(frozen=True)
+class Filling(Hill):
+    """From one update on, no file may be larger than a kilobyte."""
+
+    update: int = 0
+    folder: Path = Path()
+
+    def pairs(
+        self, ground: Ground, form: Form, climb: Climb, windows: Sequence[int]
+    ) -> list[tuple[float, float]]:
+        if climb.update == self.update:
+            hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+        return super().pairs(ground, form, climb, windows)
 
 
 def _far(x: FloatArray) -> float:
@@ -97,7 +143,7 @@ def trainer(folder: Path, updates: int, saved: Saved, crew: Crew | None = None) 
     return Trainer(
         ground=Ground(no_field, ""), saved=saved,
         course=Course(8, updates, None, 5, 4, validation=(0, 1)),
-        rivals=Rivals(ZERO, ZERO), crew=crew or Hill(1), folder=folder,
+        rivals=Rivals(ZERO, ZERO), crew=crew or Hill(Alone()), folder=folder,
         clock_s=lambda: float(next(ticks)),
     )  # fmt: skip
 
@@ -118,7 +164,7 @@ def test_a_search_that_went_on_has_the_weights_of_one_that_never_stopped(tmp_pat
     # Ctrl-C at update `stop`: the step falls with the updates in all, so those are the same.
     whole = trainer(tmp_path / "whole", 30, beginning())
     whole.run(QUIET)
-    broken = trainer(tmp_path / "broken", 30, beginning(), Hill(1, KeyboardInterrupt(), stop))
+    broken = trainer(tmp_path / "broken", 30, beginning(), Hill(Alone(), KeyboardInterrupt(), stop))
     with pytest.raises(KeyboardInterrupt):
         broken.run(QUIET)
     saved = load(tmp_path / "broken", SETTING)
@@ -132,21 +178,79 @@ def test_a_search_that_went_on_has_the_weights_of_one_that_never_stopped(tmp_pat
     assert updates[0] == updates[1]
 
 
-@pytest.mark.parametrize(
-    ("happens", "told"),
-    [
-        (float("nan"), "update 8: training window .* no number; .*checkpoint.npz holds update 7"),
-        (float("inf"), "no number"),
-        (SimulationError("jobs wait for ever"), "update 8: jobs wait for ever"),
-    ],
-)
-def test_what_goes_wrong_ends_with_the_last_good_checkpoint(tmp_path: Path, happens, told: str):
-    found = trainer(tmp_path, 30, beginning(), Hill(1, happens, 7))
-    with pytest.raises(LearningStopped, match=told):
+@pytest.mark.parametrize("happens", [float("nan"), FAILED])
+def test_a_member_that_fails_loses_its_pair(tmp_path: Path, happens: float, caplog):
+    found = trainer(tmp_path, 8, beginning(), Hill(Alone(), happens, 7))
+    found.run(QUIET)
+    assert found.saved.climb.update == 8
+    assert np.all(np.isfinite(found.saved.climb.mean))
+    assert "update 8: 1 of 16 runs failed, the first on training window" in caplog.text
+
+
+class NoGame:
+    """A field on which no run ends."""
+
+    def __init__(self, setting: str) -> None:
+        self.setting, self.game, self.scheduler = setting, self, self
+
+    def window(self, part: str, index: int) -> None:
+        del part, index
+
+    def weighing(self, weights: ScoreWeights) -> None:
+        del weights
+
+    def simulator(self, jobs: None) -> None:
+        del jobs
+        raise SimulationError("jobs wait for ever")
+
+
+def test_a_run_that_never_ends_has_a_score():
+    ground, saved = Ground(NoGame, ""), beginning()
+    crew = Crew(Alone())
+    assert crew.pairs(ground, saved.form, saved.climb, [0, 1]) == [(FAILED, FAILED)] * 2
+    assert crew.windows(ground, ZERO, "validation", [0]).tolist() == [FAILED]
+
+
+def test_where_all_fail_it_stops_and_goes_on_with_other_draws(tmp_path: Path):
+    found = trainer(tmp_path, 30, beginning(), Broken(Alone(), at=7))
+    with pytest.raises(LearningStopped, match=r"all runs failed; .*checkpoint.npz holds update 8"):
         found.run(QUIET)
     saved = load(tmp_path, SETTING)
-    assert saved.climb.update == 7
-    assert np.all(np.isfinite(saved.climb.mean))
+    assert saved.climb.update == 8
+    assert not np.any(noise(saved.climb, 0) == noise(replace(saved.climb, update=7), 0))
+    going_on = trainer(tmp_path / "on", 30, saved, Broken(Alone(), at=7))
+    going_on.run(QUIET)
+    assert going_on.saved.climb.update == 30
+
+
+def test_windows_that_fail_are_a_point_of_the_curve_but_no_rival(tmp_path: Path):
+    # Numbers 0 and 1 are the rivals, 2 the beginning.
+    found = trainer(tmp_path, 10, beginning(), Stuck(Alone(), after=3))
+    found.run(QUIET)
+    assert [point.to_begin for point in found.saved.curve[1:]] == [FAILED, FAILED]
+    write_curve(tmp_path, found.saved.curve, "zero", "other")
+    assert read_curve(tmp_path) == list(found.saved.curve)
+    refused = trainer(tmp_path, 10, beginning(), Stuck(Alone(), after=0))
+    with pytest.raises(LearningStopped, match="the beginning fails on validation window 1"):
+        refused.run(QUIET)
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path):
+    found = trainer(tmp_path, 30, beginning(), Filling(Alone(), update=9, folder=tmp_path))
+    was = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        with pytest.raises(LearningStopped, match=r"cannot be written \(.*\); the one before it"):
+            found.run(QUIET)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, was)
+    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
+    saved = load(tmp_path, SETTING)
+    assert saved.climb.update == 8
+    resumed = trainer(tmp_path / "on", 30, saved)
+    resumed.run(QUIET)
+    whole = trainer(tmp_path / "whole", 30, beginning())
+    whole.run(QUIET)
+    assert np.array_equal(resumed.saved.climb.mean, whole.saved.climb.mean)
 
 
 def test_a_checkpoint_of_another_setting_or_none_is_refused(tmp_path: Path):
@@ -155,8 +259,23 @@ def test_a_checkpoint_of_another_setting_or_none_is_refused(tmp_path: Path):
     trainer(tmp_path, 2, beginning()).run(QUIET)
     with pytest.raises(GpuYardError, match="another setting"):
         load(tmp_path, "elsewhere")
-    (tmp_path / CHECKPOINT).write_bytes(b"PK\x03\x04 half a file")
+
+
+def test_a_checkpoint_that_is_cut_off_or_no_numbers_is_one_message(tmp_path: Path):
+    trainer(tmp_path, 2, beginning()).run(QUIET)
+    path, whole = tmp_path / CHECKPOINT, (tmp_path / CHECKPOINT).read_bytes()
+    for length in (0, 1, 4, 100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(GpuYardError, match="cannot be read"):
+            load(tmp_path, SETTING)
+    with path.open("wb") as file:
+        np.save(file, np.zeros(3))
     with pytest.raises(GpuYardError, match="cannot be read"):
+        load(tmp_path, SETTING)
+    bad = beginning()
+    bad.climb.average[3] = np.nan
+    save(bad, tmp_path)
+    with pytest.raises(GpuYardError, match="not finite"):
         load(tmp_path, SETTING)
 
 
@@ -186,7 +305,9 @@ def test_layers_add_nothing_at_the_beginning():
 
 
 def test_workers_share_pairs_out_whole():
-    for jobs in (1, 2, 3):
+    for size in (1, 2, 3):
+        players = Alone()
+        players.size = size
         for count in (1, 5, 24):
-            shares = Crew(jobs)._shares(count)
+            shares = Crew(players)._shares(count)
             assert [each for share in shares for each in share] == list(range(count))

@@ -69,10 +69,14 @@ class Loopback:
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.2)
 
+    def session(self, host: int) -> int:
+        """That of the processes of a node on 127.0.0.HOST."""
+        return self._nodes[f"127.0.0.{host}"].pid
+
     def kill_raylet(self, host: int) -> None:
         """What a machine that vanishes looks like to the others."""
-        node = self._nodes[f"127.0.0.{host}"]
-        (raylet,) = [pid for pid in of_session(node.pid) if "raylet/raylet" in command_of(pid)]
+        session = self.session(host)
+        (raylet,) = [pid for pid in of_session(session) if "raylet/raylet" in command_of(pid)]
         os.kill(raylet, signal.SIGKILL)
 
     def close(self) -> None:

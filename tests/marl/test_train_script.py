@@ -146,6 +146,7 @@ def test_a_wrong_name_fails_before_any_work(tmp_path: Path):
         ("train_physics=bleief", "it must be belief or truth"),
         ("rules.window=0", "rules.window is 0"),
         ("algo.minibatch_agent_steps=1000000", "above algo.batch_agent_steps"),
+        pytest.param("+policy.prior.layers={start: {}}", "has layers", marks=pytest.mark.slow),
     ],
 )
 def test_a_wrong_value_fails_before_any_work(tmp_path: Path, word: str, told: str):

@@ -4,8 +4,6 @@ import csv
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,7 +11,9 @@ import numpy as np
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.marl.loopback import command_of, of_session
+from tests.marl.trainings import Training
+
 SMALL = ("topology=small_leaf_spine", "workload.max_gang=8", "agents.count=4")
 TINY = (
     *SMALL, "workload.num_jobs=100", "validation_windows=6", "held_out.windows=6", "pairs=12",
@@ -45,35 +45,55 @@ def test_from_zero_it_climbs_in_seconds(done):
     assert "linear_score" in run.out
 
 
-def test_resumed_or_with_more_workers_it_learns_the_same(done):
+LEARNING = Training("learn.py", TINY)
+
+
+def wait_for_a_checkpoint(folder: Path) -> None:
+    until = time.monotonic() + 200
+    while not (folder / "checkpoint.npz").is_file() and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def means(*folders: Path) -> list[np.ndarray]:
+    return [np.load(folder / "checkpoint.npz")["mean"] for folder in folders]
+
+
+@pytest.mark.ray
+def test_resumed_or_with_workers_it_learns_the_same(done):
     whole = done("learn", *TINY, "updates=4", "jobs=2", folder="whole")
     first = done("learn", *TINY, "updates=4", "minutes=0", folder="first")
     assert [row["update"] for row in curve(first.folder)] == ["0"]
-    done("learn", *TINY, "updates=4", f"resume={first.folder}", folder="resumed")
-    one, other = (
-        np.load(folder / "checkpoint.npz")["mean"]
-        for folder in (whole.folder, first.folder.parent / "resumed")
-    )
-    assert np.array_equal(one, other)
+    resumed = done("learn", *TINY, "updates=4", f"resume={first.folder}", folder="resumed")
+    assert np.array_equal(*means(whole.folder, resumed.folder))
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_a_worker_that_is_killed_in_an_update_changes_nothing(done, tmp_path: Path):
+    alone = done("learn", *TINY, "updates=20", folder="alone")
+    with LEARNING.begun(tmp_path / "killed", "updates=20", "jobs=2") as process:
+        wait_for_a_checkpoint(tmp_path / "killed")
+        found: list[int] = []
+        while not found:
+            assert process.poll() is None
+            calls = [pid for pid in of_session(process.pid) if "Worker.call" in command_of(pid)]
+            found = calls[:1]
+        os.kill(found[0], signal.SIGKILL)
+        status = process.wait(timeout=120)
+    told = (tmp_path / "printed").read_text()
+    assert status == 0, told
+    assert "a worker was lost and its share is done again" in told
+    assert np.array_equal(*means(alone.folder, tmp_path / "killed"))
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path):
-    process = subprocess.Popen(
-        [
-            sys.executable, str(ROOT / "scripts" / "learn.py"), *TINY, "updates=100000",
-            "name=kept", f"hydra.run.dir={tmp_path}",
-        ],
-        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    until = time.monotonic() + 200
-    while not (tmp_path / "checkpoint.npz").is_file() and time.monotonic() < until:
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert f"resume={tmp_path}" in out
-    assert "Stopped on the way" in (tmp_path / "kept.yaml").read_text()
+    folder = tmp_path / "run"
+    with LEARNING.begun(folder, "updates=100000", "name=kept") as process:
+        wait_for_a_checkpoint(folder)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+    assert f"resume={folder}" in (tmp_path / "printed").read_text()
+    assert "Stopped on the way" in (folder / "kept.yaml").read_text()
 
 
 @pytest.mark.parametrize(
@@ -82,6 +102,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path):
         (("pairs=1",), ("pairs is 1",)),
         (("units.start=-1",), ("units.start is -1",)),
         (("jobs=0",), ("jobs is 0",)),
+        (("jobs=2", "ray=cluster", "ray.address=nowhere"), ("ray.address is 'nowhere'",)),
+        (("jobs=2", "ray=cluster", "ray.address=a:1", "ray.code=installed"), ("ray.code",)),
         (("updates=null",), ("minutes and updates",)),
         (("updates=-1",), ("updates is -1",)),
         (("held_out.first=3",), ("held_out.first is 3",)),

@@ -8,12 +8,16 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
-from sim.linear.weights import FORWARD_FEATURES, START_FEATURES
+from gpuyard.learning.report import write_weights
+from sim.linear.layer import Layer
+from sim.linear.weights import FORWARD_FEATURES, START_FEATURES, ScoreWeights
 
 ROOT = Path(__file__).resolve().parents[2]
+NUM_START, NUM_FORWARD, ONE = len(START_FEATURES), len(FORWARD_FEATURES), np.ones(1)
 TINY = (
     "workload.num_jobs=60", "topology=small_leaf_spine", "workload.max_gang=8", "train_windows=1",
     "train_jobs=40", "validation_windows=1", "population=4", "jobs=1",
@@ -88,3 +92,11 @@ def test_ctrl_c_keeps_the_latest_mean(tmp_path):
 )
 def test_what_cannot_be_is_one_message(start, words, told):
     start("tune_linear_score", *TINY, *words).failed_with(*told)
+
+
+def test_weights_with_layers_are_for_another_program(start, tmp_path: Path):
+    one = Layer(np.zeros(NUM_START), np.ones(NUM_START), np.ones((1, NUM_START)), ONE, ONE)
+    weights = ScoreWeights(np.zeros(NUM_START), np.zeros(NUM_FORWARD), start_layer=one)
+    write_weights(tmp_path / "deep.yaml", weights, ["with a unit"])
+    found = start("tune_linear_score", *TINY, f"scheduler.weights_file={tmp_path / 'deep.yaml'}")
+    found.failed_with("these weights have layers, which scripts/learn.py learns; tune others")

@@ -1,0 +1,121 @@
+"""Workers on Ray: results in order, whoever is lost by its process id, and errors as they are."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from marl.rllib.ray_spec import LocalRay, RayError
+from sim.errors import SimulationError
+
+pytestmark = pytest.mark.ray
+
+Task = tuple[Path, int]
+
+
+def square(task: Task) -> int:
+    return task[1] ** 2
+
+
+def pid(task: Task) -> int:
+    """The worker's process; slow enough that each gets some."""
+    time.sleep(0.2)
+    return os.getpid() + 0 * task[1]
+
+
+def square_or_die(task: Task) -> int:
+    """At the first try, one task leaves its process id and kills its process."""
+    folder, number = task
+    told = folder / "pid"
+    if number == 3 and not told.exists():
+        told.write_text(str(os.getpid()))
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number**2
+
+
+def falls_asleep(task: Task) -> int:
+    """At the first try, one task stops its process for good."""
+    folder, number = task
+    told = folder / "asleep"
+    if number == 2 and not told.exists():
+        told.write_text(str(os.getpid()))
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return number**2
+
+
+def ends_its_process(task: Task) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return task[1]
+
+
+def waits_for_ever(task: Task) -> int:
+    if task[1] == 2:
+        raise SimulationError("3 jobs wait for ever")
+    return task[1]
+
+
+@pytest.fixture
+def pool() -> Iterator[object]:
+    """Two workers; Ray itself is left to the process, which may have more tests for it."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    from marl.rllib.pool import Pool
+
+    yield Pool(local(), 2)
+
+
+def local() -> LocalRay:
+    # Workers of no CPU find room in whatever Ray this process has.
+    return LocalRay(
+        num_env_runners=0, num_envs_per_env_runner=1, num_cpus_per_env_runner=0,
+        num_gpus_per_env_runner=0, num_learners=0, num_cpus_per_learner=0, num_gpus_per_learner=0,
+        sample_timeout_s=5.0, probe_timeout_s=1.0, restore_timeout_s=1.0, restart_delay_s=1.0,
+        object_store_bytes=100_000_000,
+    )  # fmt: skip
+
+
+def test_results_are_in_the_order_of_tasks_whoever_dies(pool, tmp_path: Path, caplog):
+    tasks = [(tmp_path, number) for number in range(8)]
+    squares = [number**2 for number in range(8)]
+    assert pool.each(square, tasks) == squares
+    before = set(pool.each(pid, tasks))
+    assert len(before) == 2
+
+    assert pool.each(square_or_die, tasks) == squares  # one dies in the middle
+    assert int((tmp_path / "pid").read_text()) in before
+    assert "a worker was lost" in caplog.text
+    deadline = time.monotonic() + 60
+    while len(now := set(pool.each(pid, tasks))) < 2 and time.monotonic() < deadline:
+        pass
+    assert len(now) == 2 and now != before  # another came in its place
+
+    for each in now:  # all of them, between two rounds
+        os.kill(each, signal.SIGKILL)
+    assert pool.each(square, tasks) == squares
+
+
+def test_a_worker_that_does_not_answer_is_given_up(pool, tmp_path: Path, caplog):
+    tasks = [(tmp_path, number) for number in range(4)]
+    assert len(set(pool.each(pid, tasks))) == 2  # the first task of each may take its time
+    try:
+        assert pool.each(falls_asleep, tasks) == [0, 1, 4, 9]
+        assert "no answer within ray.sample_timeout_s" in caplog.text
+        assert pool.each(square, tasks) == [0, 1, 4, 9]
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(int((tmp_path / "asleep").read_text()), signal.SIGKILL)
+
+
+def test_what_a_task_raises_arrives_as_it_is_and_workers_go_on(pool, tmp_path: Path):
+    tasks = [(tmp_path, number) for number in range(4)]
+    with pytest.raises(SimulationError, match=r"^3 jobs wait for ever$"):
+        pool.each(waits_for_ever, tasks)
+    assert pool.each(square, tasks) == [0, 1, 4, 9]
+
+
+def test_a_task_that_ends_every_worker_is_given_up(pool, tmp_path: Path):
+    with pytest.raises(RayError, match=r"5 workers were lost .* jobs=1"):
+        pool.each(ends_its_process, [(tmp_path, 0)])

@@ -1,0 +1,91 @@
+"""`reproduce.py experiment=learn_climb`: a row a seed, an interval over seeds, and going on."""
+
+import csv
+import json
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sim.metrics.intervals import mean_interval
+from tests.marl.trainings import Training
+
+SMALL = ["agents.count=4", "minutes=null", "pairs=6", "validation_windows=2", "standard_windows=1",
+         "held_out.windows=3"]  # fmt: skip
+QUICK = ("experiment=learn_climb", "debug=quick", "jobs=1")
+
+
+def rows(folder: Path) -> dict[str, dict[str, str]]:
+    with (folder / "seeds.csv").open(newline="") as file:
+        return {row["seed"]: row for row in csv.DictReader(file)}
+
+
+def metrics(folder: Path) -> list[Path]:
+    return [folder / "learned" / f"seed_{seed}" / "metrics.json" for seed in (0, 1)]
+
+
+def test_seeds_are_learned_once_and_judged_together(done):
+    found = done("reproduce", *QUICK)
+    table = rows(found.folder)
+    assert list(table) == ["0", "1", "all"]
+    told = [json.loads(path.read_text()) for path in metrics(found.folder)]
+    for key, rival in (("to_begin", "eight_partitions"), ("to_reference", "look_ahead")):
+        ratios = [each["ratio_of_mean_jct"][rival]["ratio"] for each in told]
+        assert [float(table[seed][key]) for seed in ("0", "1")] == ratios
+        over = mean_interval(np.log(ratios), 0.95)
+        shown = [float(table["all"][f"{key}{end}"]) for end in ("", "_low", "_high")]
+        assert shown == pytest.approx(np.exp([over.centre, over.low, over.high]))
+    assert table["0"]["gap_closed_low"] == ""  # one seed has no interval over seeds
+    assert "| all | 8 |" in (found.folder / "seeds.md").read_text()
+    assert (found.folder / "curves.png").stat().st_size > 0
+
+    stamps = [path.stat().st_mtime_ns for path in metrics(found.folder)]
+    metrics(found.folder)[1].unlink()  # as if stopped while it met the held-out windows
+    again = done("reproduce", *QUICK)
+    assert rows(again.folder) == table
+    assert "update 2" not in again.err  # the checkpoint held all updates
+    first, second = (path.stat().st_mtime_ns for path in metrics(found.folder))
+    assert first == stamps[0] and second > stamps[1]
+
+
+@pytest.mark.slow
+def test_a_seed_that_was_stopped_goes_on(done, tmp_path: Path):
+    training = ["updates=60", "checkpoint_every=1"]
+    words = (*QUICK, "reproduce.seeds=[0]", f"reproduce.quick={[*SMALL, *training]}")
+    folder = tmp_path / "run"
+    with Training("reproduce.py", words).begun(folder) as process:
+        until = time.monotonic() + 100
+        while not (folder / "learned" / "seed_0" / "checkpoint.npz").is_file():
+            assert process.poll() is None and time.monotonic() < until
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+    assert not (folder / "seeds.csv").exists()
+    found = done("reproduce", *words)
+    assert "update 60" in found.err and "update 0," not in found.err
+    assert rows(found.folder)["all"]["updates"] == "60"
+
+
+@pytest.mark.slow
+def test_other_words_begin_anew(done):
+    done("reproduce", *QUICK, "reproduce.training=['name=mine']")
+    found = done(
+        "reproduce", *QUICK, "reproduce.training=['reference=untuned']", "workload.load=0.8"
+    )
+    assert all("untuned" in path.read_text() for path in metrics(found.folder))
+    assert not list(found.folder.rglob("mine.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("reproduce.seeds=[]", "reproduce.seeds is []"),
+        ("+reproduce.pause=1", "reproduce has"),
+        ("reproduce.begin=nobody", "nobody"),
+        ("reproduce.training=['units.start=-1']", "units.start is -1"),
+    ],
+)
+def test_what_cannot_be_is_one_message(start, word: str, told: str):
+    start("reproduce", *QUICK, word).failed_with(told)
