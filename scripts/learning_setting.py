@@ -13,6 +13,7 @@ from experiment import Experiment, experiment_of
 from launch import Launch
 from launch_errors import ConfigError
 from plain_rules import SEED, Rules, check_plain
+from tuning_cells import check_cells, in_cell
 from tuning_task import scheduler_of
 
 from gpuyard.learning.checkpoint import Saved, load
@@ -30,13 +31,13 @@ from gpuyard.learning.report import ratios_of, rounded, write_curve, write_metri
 from gpuyard.learning.strategies import begin
 from gpuyard.learning.trainer import Course, Rivals, Trainer
 from gpuyard.learning.window_play import Alone, Crew, Ground, field_of, standards_of
-from marl.env.game import Game
 from marl.rllib.ray_spec import ClusterRay, LocalRay
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.jobs import JobTable
 from sim.linear.weights import ScoreWeights, read_weights, score_weights_of
 from sim.schedulers.linear_score import LinearScore
+from sim.simulator import Simulator
 
 WEIGHTS = Path(__file__).resolve().parents[1] / "conf" / "linear_weights"
 ZERO, ZERO_SUSPENDING = "zero", "zero_suspending"
@@ -63,22 +64,29 @@ RULES: Rules = SEED | {
 
 @dataclass(frozen=True)
 class ConfiguredField:
-    """What windows are played on."""
+    """What windows are played on: settings in turn, if there is a mix of them."""
 
-    game: Game
     scheduler: LinearScore
-    experiment: Experiment
+    experiments: tuple[Experiment, ...]
 
     def window(self, part: str, index: int) -> JobTable:
         """One window of a part of the workload."""
-        return self.experiment.window(part, index)
+        turn, at = divmod(index, len(self.experiments))
+        return self.experiments[at].window(part, turn)
+
+    def simulator(self, index: int, jobs: JobTable) -> Simulator:
+        """The jobs of window `index` on its cluster."""
+        return self.experiments[index % len(self.experiments)].game.simulator(jobs)
 
 
 def open_field(setting: str) -> ConfiguredField:
     """The field of a resolved configuration, given as JSON."""
     config = json.loads(setting)
-    experiment = experiment_of(config)
-    return ConfiguredField(experiment.game, scheduler_of(config, None), experiment)
+    mix = config.pop("mix")
+    cells = [in_cell(config, cell) for cell in mix for _ in range(cell["windows"])] if mix else []
+    return ConfiguredField(
+        scheduler_of(config, None), tuple(experiment_of(each) for each in cells or [config])
+    )
 
 
 def trainer_of(launch: Launch) -> Trainer:
@@ -145,6 +153,7 @@ def _check(config: Mapping[str, Any]) -> None:
         ConfigError: naming key, value and rule.
     """
     check_plain(config, RULES)
+    check_cells(config["mix"])
     if config["minutes"] is None and config["updates"] is None:
         raise ConfigError("minutes and updates are both null; give one, or both")
     for key, whole in (("minutes", False), ("updates", True)):

@@ -36,7 +36,15 @@ def check_mix(config: Mapping[str, Any]) -> None:
     """
     if type(config["redraw"]) is not bool:
         raise ConfigError(f"redraw is {config['redraw']!r}; it must be true or false")
-    mix = config["mix"]
+    check_cells(config["mix"])
+
+
+def check_cells(mix: object) -> None:
+    """Refuse a list of settings that is none; None is no list and fine.
+
+    Raises:
+        ConfigError: naming key, value and rule.
+    """
     if mix is None:
         return
     if not isinstance(mix, list) or not mix:
@@ -83,13 +91,18 @@ def _settings(
         yield json.dumps(plain), windows
         return
     for cell in config["mix"]:
-        agents = plain["agents"] | {"count": cell["agents"]}
-        workload = plain["workload"] | {"load": cell["load"]}
-        setting = plain | {"agents": agents, "workload": workload}
-        if "gpu_type" in cell:  # durations are run times on it, so that the load is the same
-            topology = plain["topology"] | {"gpu_types": [cell["gpu_type"]]}
-            setting |= {"topology": topology, "reference_gpu": cell["gpu_type"]}
-        yield json.dumps(setting), cell["windows"]
+        yield json.dumps(in_cell(plain, cell)), cell["windows"]
+
+
+def in_cell(plain: Mapping[str, Any], cell: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration in one setting of a mix."""
+    agents = plain["agents"] | {"count": cell["agents"]}
+    workload = plain["workload"] | {"load": cell["load"]}
+    setting = {**plain, "agents": agents, "workload": workload}
+    if "gpu_type" in cell:  # durations are run times on it, so that the load is the same
+        topology = plain["topology"] | {"gpu_types": [cell["gpu_type"]]}
+        setting |= {"topology": topology, "reference_gpu": cell["gpu_type"]}
+    return setting
 
 
 def play_cells(

@@ -10,7 +10,6 @@ import numpy as np
 
 from gpuyard.learning.form import Form, Standard
 from gpuyard.learning.strategies import Climb, members
-from marl.env.game import Game
 from sim.arrays import FloatArray
 from sim.engine.looping import Loop
 from sim.errors import SimulationError
@@ -22,6 +21,7 @@ from sim.linear.layer import Layer
 from sim.linear.weights import SUSPEND, ScoreWeights
 from sim.schedulers.linear_score import LinearScore
 from sim.scoring.table import SuspendWeight
+from sim.simulator import Simulator
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -35,11 +35,13 @@ TURNS = 3  # tasks a worker gets in an update: runs are not equally long
 class Field(Protocol):
     """What windows are played on."""
 
-    game: Game
     scheduler: LinearScore  # whose weights are learned; the rest of it is kept
 
     def window(self, part: str, index: int) -> JobTable:
         """One window of a part of the workload."""
+
+    def simulator(self, index: int, jobs: JobTable) -> Simulator:
+        """The jobs of window `index` on its cluster, at time 0."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ def play_pairs(task: PairTask) -> list[tuple[float, float]]:
     for pair, window in zip(task.pairs, task.windows, strict=True):
         jobs = field.window("train", window)
         one, other = (
-            _log_jct(field, task.form.weights(member), jobs) for member in members(task.climb, pair)
+            _log_jct(field, task.form.weights(member), window, jobs)
+            for member in members(task.climb, pair)
         )
         found.append((one, other))
     return found
@@ -98,15 +101,15 @@ def play_windows(task: WindowTask) -> list[float]:
     """Ln mean JCT in seconds, or FAILED, window by window."""
     field = field_of(task.ground)
     return [
-        _log_jct(field, task.weights, _kept_window(task.ground, task.part, window))
+        _log_jct(field, task.weights, window, _kept_window(task.ground, task.part, window))
         for window in task.windows
     ]
 
 
-def _log_jct(field: Field, weights: ScoreWeights, jobs: JobTable) -> float:
+def _log_jct(field: Field, weights: ScoreWeights, window: int, jobs: JobTable) -> float:
     scheduler = field.scheduler.weighing(weights)
     try:
-        found = float(np.log(played_jct_s(field.game.simulator(jobs), scheduler)))
+        found = float(np.log(played_jct_s(field.simulator(window, jobs), scheduler)))
     except SimulationError:
         return FAILED
     return found if math.isfinite(found) else FAILED
@@ -177,7 +180,7 @@ def standards_of(
     asking = _asking_for_all(weights, groups)
     rows: dict[str, list[FloatArray]] = {group: [] for group in groups}
     for window in windows:
-        simulator = field.game.simulator(field.window("train", window))
+        simulator = field.simulator(window, field.window("train", window))
         scheduler = field.scheduler.weighing(asking)
         view_maker = simulator.views(scheduler.needs)
         loop = scheduler.loop(simulator.state, view_maker)

@@ -191,7 +191,7 @@ class NoGame:
     """A field on which no run ends."""
 
     def __init__(self, setting: str) -> None:
-        self.setting, self.game, self.scheduler = setting, self, self
+        self.setting, self.scheduler = setting, self
 
     def window(self, part: str, index: int) -> None:
         del part, index
@@ -199,8 +199,8 @@ class NoGame:
     def weighing(self, weights: ScoreWeights) -> None:
         del weights
 
-    def simulator(self, jobs: None) -> None:
-        del jobs
+    def simulator(self, index: int, jobs: None) -> None:
+        del index, jobs
         raise SimulationError("jobs wait for ever")
 
 

@@ -45,6 +45,18 @@ def test_from_zero_it_climbs_in_seconds(done):
     assert "linear_score" in run.out
 
 
+def test_it_learns_to_suspend_in_several_settings_at_once(done):
+    mix = "mix=[{agents: 4, load: 0.9, windows: 2}, {agents: 2, load: 1.1, windows: 1}]"
+    found = done(
+        "learn", *TINY, "begin=zero_suspending", "updates=6", mix, "name=mine", folder="suspend"
+    )
+    metrics = json.loads((found.folder / "metrics.json").read_text())
+    assert metrics["ratio_of_mean_jct"]["zero_suspending"]["high"] < 1.0
+    learned = yaml.safe_load((found.folder / "mine.yaml").read_text())
+    assert np.shape(learned["layers"]["suspend"]["inner"]) == (8, 15)
+    assert any(learned["suspend"].values())
+
+
 LEARNING = Training("learn.py", TINY)
 
 
