@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-# `pretrained`: the agents. `pretrained_forest`: tuned for predictions by a forest on finished jobs.
-# `pretrained_alone`: each agent as if no other were there.
-SHIPPED = ("pretrained", "pretrained_forest", "pretrained_alone")
+# `pretrained`: the agents. `pretrained_suspending`: they suspend jobs for others, too.
+# `pretrained_forest`: tuned for predictions by a forest on finished jobs. `pretrained_alone`: each
+# agent as if no other were there.
+SHIPPED = ("pretrained", "pretrained_suspending", "pretrained_forest", "pretrained_alone")
 
 
 def policy_folder(checkpoint: str) -> Path:

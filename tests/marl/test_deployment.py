@@ -108,7 +108,7 @@ def test_the_folder_of_a_run_points_to_the_policy_in_it(folder: Path):
 
 
 def test_a_misspelt_policy_that_comes_along_lists_them():
-    with pytest.raises(PolicyFileError, match=r"comes along: pretrained, pretrained_forest"):
+    with pytest.raises(PolicyFileError, match=r"comes along: pretrained, pretrained_suspending"):
         MarlScheduler(checkpoint="pretraind", untrained=False)
 
 
