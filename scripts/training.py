@@ -37,7 +37,7 @@ from marl.training.teacher import RuleTeacher
 from marl.training.validate import validation_jct_s
 from marl.training.warm_start import greedy, imitate, play
 from marl.training.windows import Windows
-from sim.linear.weights import GROUPS, LAYERS, SUSPEND, weights_of
+from sim.linear.weights import ALL_GROUPS, score_weights_of
 from sim.metrics.summary import summarise
 from sim.report.figure_learning_curve import learning_curve
 from sim.report.learning_curve_csv import read_learning_curve
@@ -110,16 +110,17 @@ class Training:
         """A network with weights drawn, its prior's as configured."""
         policy = build_policy(self.spec, self.plan.layout.racks)
         if policy.prior is not None:
-            weights = self.config["policy"]["prior"]
-            if LAYERS in weights:
-                raise ConfigError("policy.prior has layers; agents begin with linear weights only")
-            groups = (*GROUPS, SUSPEND) if self.rules.suspends else GROUPS
-            if self.rules.suspends and SUSPEND not in weights:
+            weights = score_weights_of(self.config["policy"]["prior"], "policy.prior")
+            if self.rules.suspends and weights.suspend is None:
                 raise ConfigError(
                     "rules.suspends is true and policy.prior has no weights of suspensions; use "
                     "linear_weights@policy.prior=suspending, or policy.prior_scale=0"
                 )
-            policy.prior.take(*(weights_of(weights, name, "policy.prior") for name in groups))
+            if weights.suspend is not None and not self.rules.suspends:
+                raise ConfigError(
+                    "policy.prior has weights of suspensions; add rules.suspends=true"
+                )
+            policy.prior.take(weights)
         return policy
 
     def validate(self, policy: PairScorePolicy) -> float:
@@ -227,11 +228,18 @@ class Training:
 def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
     """Sizes of the network that `encoder` and `policy` describe."""
     encoder, policy = config["encoder"], config["policy"]
+    scale = float(policy["prior_scale"])
+    prior = score_weights_of(policy["prior"], "policy.prior") if scale > 0.0 else None
+    units = {
+        f"{group}_units": 0 if prior is None else getattr(prior, f"{group}_layer").size
+        for group in ALL_GROUPS
+    }
     return PolicySpec(
         **{key: value for key, value in encoder.items() if not key.startswith("_")},
         encoder=encoder_name(encoder["_target_"]),
         head_dim=policy["head_dim"],
-        prior_scale=float(policy["prior_scale"]),
+        prior_scale=scale,
+        **units,
         critic=policy["critic"],
         suspends=config["rules"]["suspends"],
     )

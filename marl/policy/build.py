@@ -25,7 +25,7 @@ CRITICS = (SHARED_CRITIC, OWN_CRITIC)
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """Sizes of a `PairScorePolicy`; policies of before know no choice of the last four."""
+    """Sizes of a `PairScorePolicy`; files of before leave out those that have a value here."""
 
     gpu_dim: int
     hidden_dim: int
@@ -35,6 +35,9 @@ class PolicySpec:
     encoder: str = HIERARCHICAL  # one of ENCODERS
     inner_rounds: int = 1  # of a linked encoder, inside servers
     suspends: bool = False  # it scores suspensions too (`rules.suspends`)
+    start_units: int = 0  # hidden units of the prior's layers (`marl.policy.linear_prior`)
+    forward_units: int = 0
+    suspend_units: int = 0
     critic: str = SHARED_CRITIC  # own: it judges by the own partition alone
 
     def __post_init__(self) -> None:
@@ -92,4 +95,5 @@ def build_policy(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
         prior_scale=spec.prior_scale,
         own_critic=spec.critic == OWN_CRITIC,
         suspends=spec.suspends,
+        prior_units=(spec.start_units, spec.forward_units, spec.suspend_units),
     )

@@ -1,12 +1,15 @@
 """The tuned linear score, read off an agent's observation: what the network begins from."""
 
 import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sim.linear.layer import PARTS, Layer
 from sim.linear.scores import AGE_SCALE, AGE_UNIT_S, DURATION_SCALE, HOUR_S, MOST_DIFFERENCE
+from sim.linear.weights import ScoreWeights
 from sim.scoring.table import (
     FORWARD_OF_ROW,
     START_OF_PAIR,
@@ -24,6 +27,40 @@ from sim.scoring.table import (
 LEAST_DUE = 1e-3  # score of a start that must not be kept waiting: above *wait*, which has 0
 
 
+LAYERS = ("start_layer", "forward_layer", "suspend_layer")  # of a prior, and of its weights
+
+
+class PriorLayer(nn.Module):
+    """What a layer adds to a score (`sim.linear.layer`): outer . tanh(inner z + bias).
+
+    Shapes:
+        input: features (..., F); output: (...)
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, features: int, units: int) -> None:
+        """Adds 0 until `take` gives weights."""
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(features))
+        self.register_buffer("scale", torch.ones(features))
+        self.inner = nn.Parameter(torch.zeros(units, features))
+        self.bias = nn.Parameter(torch.zeros(units))
+        self.outer = nn.Parameter(torch.zeros(units))
+
+    def take(self, layer: Layer) -> None:
+        """Begin from a layer of this size."""
+        with torch.no_grad():
+            for name in PARTS:
+                getattr(self, name).copy_(torch.as_tensor(getattr(layer, name)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What is added for each row of features."""
+        z = (x - self.mean) / self.scale
+        return torch.tanh(nn.functional.linear(z, self.inner, self.bias)) @ self.outer
+
+
 class LinearPrior(nn.Module):
     """Scores of actions as `scheduler=linear_score` gives them; *wait* has 0.
 
@@ -35,22 +72,31 @@ class LinearPrior(nn.Module):
         output: starts (B, W, S, MODES), forwards (B, W, M), suspensions (B, W, M) or None
     """
 
-    def __init__(self, suspends: bool = False) -> None:
-        """All weights 0; `take` gives others. With `suspends` there are some of suspensions."""
+    def __init__(self, suspends: bool = False, units: Sequence[int] = (0, 0, 0)) -> None:
+        """All weights 0; `take` gives others.
+
+        Args:
+            suspends: whether there are weights of suspensions.
+            units: hidden units of the layers of starts, forwards and suspensions.
+        """
         super().__init__()
         self.suspend = nn.Parameter(torch.zeros(len(SuspendWeight))) if suspends else None
         self.start = nn.Parameter(torch.zeros(len(StartWeight)))
         self.forward_to = nn.Parameter(torch.zeros(len(ForwardWeight)))
+        features = (len(StartWeight), len(ForwardWeight), len(SuspendWeight))
+        self.start_layer, self.forward_layer, self.suspend_layer = (
+            PriorLayer(width, count) if count > 0 else None
+            for width, count in zip(features, units, strict=True)
+        )
 
-    def take(
-        self, start: np.ndarray, forward: np.ndarray, suspend: np.ndarray | None = None
-    ) -> None:
-        """Begin from weights in the order of `StartWeight`, `ForwardWeight`, `SuspendWeight`.
+    def take(self, weights: ScoreWeights) -> None:
+        """Begin from the weights and layers of the linear score.
 
         Raises:
             ValueError: there are more or fewer than these have, or of suspensions where it scores
                 none.
         """
+        suspend = weights.suspend
         if (suspend is None) != (self.suspend is None):
             raise ValueError(
                 "weights of suspensions are given and agents may not suspend (rules.suspends)"
@@ -60,8 +106,12 @@ class LinearPrior(nn.Module):
         with torch.no_grad():
             if self.suspend is not None and suspend is not None:
                 self.suspend.copy_(_checked(suspend, SuspendWeight))
-            self.start.copy_(_checked(start, StartWeight))
-            self.forward_to.copy_(_checked(forward, ForwardWeight))
+            self.start.copy_(_checked(weights.start, StartWeight))
+            self.forward_to.copy_(_checked(weights.forward, ForwardWeight))
+        for name in LAYERS:
+            own = getattr(self, name)
+            if own is not None:
+                own.take(getattr(weights, name))
 
     def forward(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor | None]:
         """Scores of all starts, forwards and suspensions, legal or not."""
@@ -98,6 +148,10 @@ class LinearPrior(nn.Module):
             score = score + w[weight.name] * pairs[..., column]
         shared = torch.tensor([0.0, 1.0], device=score.device)
         score = score + of_sharing[..., None, None] * shared
+        if self.start_layer is not None:
+            rows = [each[..., None, None] for each in (duration, age, relative, known["gang"])]
+            there = [each[..., None, None] for each in (occupancy, pressure)]
+            score = score + self.start_layer(_start_rows(pairs, spread, shared, rows, there))
         old, compact = jobs[..., OfJob.OLD, None, None] > 0, pairs[..., OfPair.COMPACT] > 0
         return torch.where(old & compact & (shared == 0), score.clamp(min=LEAST_DUE), score)
 
@@ -112,7 +166,18 @@ class LinearPrior(nn.Module):
             score = score + w[weight.name] * rows[..., column]
             # In the order of the weights, as the sums of shipped policies have always been.
             score = score + w["HOPS"] * hops if weight is ForwardWeight.PLACEABLE else score
-        return of_job.unsqueeze(-1) + score
+        score = of_job.unsqueeze(-1) + score
+        if self.forward_layer is not None:
+            x: dict[Column, Tensor] = {
+                ForwardWeight.BIAS: torch.ones_like(hops),
+                ForwardWeight.LOAD_DIFFERENCE: difference.clamp(-MOST_DIFFERENCE, MOST_DIFFERENCE),
+                ForwardWeight.DURATION: known["duration"].unsqueeze(-1),
+                ForwardWeight.GANG: known["gang"].unsqueeze(-1),
+                ForwardWeight.HOPS: hops,
+                **{weight: rows[..., column] for weight, column in FORWARD_OF_ROW},
+            }
+            score = score + self.forward_layer(_stacked(x, ForwardWeight))
+        return score
 
     def _suspensions(
         self, w: dict[str, Tensor], observation: dict[str, Tensor], known: dict[str, Tensor]
@@ -124,7 +189,46 @@ class LinearPrior(nn.Module):
         score = of_job.unsqueeze(-1)
         for weight, column in SUSPEND_OF_ROW:
             score = score + w[weight.name] * rows[..., column]
+        if self.suspend_layer is not None:
+            x: dict[Column, Tensor] = {
+                SuspendWeight.BIAS: torch.ones_like(score),
+                SuspendWeight.DURATION: known["duration"].unsqueeze(-1),
+                SuspendWeight.AGE: age.unsqueeze(-1),
+                SuspendWeight.GANG: known["gang"].unsqueeze(-1),
+                **{weight: rows[..., column] for weight, column in SUSPEND_OF_ROW},
+            }
+            score = score + self.suspend_layer(_stacked(x, SuspendWeight))
         return score
+
+
+def _start_rows(
+    pairs: Tensor, spread: Tensor, shared: Tensor, of_job: Sequence[Tensor], there: Sequence[Tensor]
+) -> Tensor:
+    """(B, W, S, MODES, StartWeight) features of starts, in their order."""
+    duration, age, relative, gang = of_job
+    occupancy, pressure = there
+    x: dict[Column, Tensor] = {
+        StartWeight.BIAS: torch.ones_like(spread),
+        StartWeight.SPREAD: spread,
+        StartWeight.SPREAD_X_OCCUPANCY: spread * occupancy,
+        StartWeight.SPREAD_X_DURATION: spread * duration,
+        StartWeight.SPREAD_X_PRESSURE: spread * pressure,
+        StartWeight.DURATION: duration,
+        StartWeight.AGE: age,
+        StartWeight.RELATIVE_AGE: relative,
+        StartWeight.SHARED: shared,
+        StartWeight.SHARED_X_PRESSURE: shared * pressure,
+        StartWeight.GANG: gang,
+        StartWeight.OCCUPANCY: occupancy,
+        StartWeight.PRESSURE: pressure,
+        **{weight: pairs[..., column] for weight, column in START_OF_PAIR},
+    }
+    return _stacked(x, StartWeight)
+
+
+def _stacked(x: Mapping[Column, Tensor], group: type[Column]) -> Tensor:
+    """(..., F) the features of a group in their order, each as large as the largest."""
+    return torch.stack(torch.broadcast_tensors(*(x[each] for each in group)), -1)
 
 
 def _named(weights: Tensor, group: type[Column]) -> dict[str, Tensor]:

@@ -1,5 +1,6 @@
 """The pair-score policy: which waiting job, on which server, shared or not; forward; or wait."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -73,15 +74,17 @@ class PairScorePolicy(nn.Module):
         prior_scale: float,
         own_critic: bool = False,
         suspends: bool = False,
+        prior_units: Sequence[int] = (0, 0, 0),
     ) -> None:
         """`hidden`: width of the heads; `num_racks`: racks a partition can have.
 
         With `prior_scale` above 0 that times the linear score is added to all scores, and the
         network's own begin at zero: it learns what to add. With `own_critic` the critic is not
         shown what the state says of other partitions. With `suspends` it scores suspensions.
+        `prior_units`: of the prior's layers (`LinearPrior`).
         """
         super().__init__()
-        self.prior = LinearPrior(suspends) if prior_scale > 0.0 else None
+        self.prior = LinearPrior(suspends, prior_units) if prior_scale > 0.0 else None
         self.prior_scale = prior_scale
         self.encoder = encoder
         encoder.rack_norm.requires_grad_(False)  # nobody reads the racks' embeddings

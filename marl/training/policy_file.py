@@ -59,13 +59,16 @@ def read_spec(folder: Path) -> tuple[PolicySpec, CodecRules]:
 
 
 def _check_kinds(values: PolicySpec | CodecRules) -> None:
-    """Raise ValueError if a field is not of its kind; whole numbers are sizes, at least 1."""
+    """Raise ValueError if a field is not of its kind; whole numbers are sizes.
+
+    They are at least 1, or 0 where that is what a policy of before has.
+    """
     for field in fields(values):
         value = getattr(values, field.name)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         fits = {
             bool: isinstance(value, bool),
-            int: type(value) is int and value >= 1,
+            int: type(value) is int and value >= (field.default != 0),
             str: isinstance(value, str),  # the description itself knows the names
         }
         if not fits.get(cast(type, field.type), number):

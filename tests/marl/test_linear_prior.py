@@ -12,7 +12,7 @@ from marl.policy.linear_prior import LEAST_DUE, LinearPrior
 from marl.turns.actions import MODES
 from sim.linear.plan import Plan
 from sim.linear.scores import forward_score, start_score, weigh_job, weigh_partition
-from sim.linear.weights import named
+from sim.linear.weights import ALL_GROUPS, ScoreWeights
 from sim.schedulers.linear_score import LinearScore
 from sim.scoring.ahead import FRAGMENTS_WORTH
 from sim.scoring.filling import fill_outwards
@@ -22,37 +22,48 @@ from sim.scoring.table import ForwardWeight, OfJob, OfPair, StartWeight
 from sim.scoring.window import choose_window, look_at_window
 from tests.marl.games import RULES, RandomJobs, mixed_game
 from tests.marl.playing import Round, forwards_of, play, starts_of
+from tests.sim.test_layer import drawn
 
 RNG = np.random.default_rng(5)
 START, FORWARD = RNG.normal(size=len(StartWeight)), RNG.normal(size=len(ForwardWeight))
 SIZES = {"gpu_dim": 4, "hidden_dim": 8, "rounds": 1, "head_dim": 8}
 
 
-def scheduler(rest_share: float) -> LinearScore:
+PLAIN = ScoreWeights(START, FORWARD)
+LAYERED = ScoreWeights(
+    START, FORWARD,
+    start_layer=drawn(5, len(START), seed=1), forward_layer=drawn(3, len(FORWARD), seed=2),
+)  # fmt: skip
+
+
+def scheduler(rest_share: float, weights: ScoreWeights = PLAIN) -> LinearScore:
     return LinearScore(
         window=4, patience_s=1e9, use_durations=True, rest_share=rest_share,
-        weights=named(START, FORWARD), weights_file=None,
+        weights=weights.as_mapping(), weights_file=None,
     )  # fmt: skip
 
 
-def plan_of(now: Round, rest_share: float = 0.0) -> Plan:
-    plan = scheduler(rest_share).plan(now.view)
+def plan_of(now: Round, rest_share: float = 0.0, weights: ScoreWeights = PLAIN) -> Plan:
+    plan = scheduler(rest_share, weights).plan(now.view)
     lay_out(plan.desk, now.view.queued, now.view.running, now.view.now_s)
     return plan
 
 
-def prior() -> LinearPrior:
-    module = LinearPrior()
-    module.take(START, FORWARD)
+def prior(weights: ScoreWeights = PLAIN) -> LinearPrior:
+    units = [getattr(weights, f"{group}_layer").size for group in ALL_GROUPS]
+    module = LinearPrior(suspends=weights.suspend is not None, units=units)
+    module.take(weights)
     return module
 
 
-def compare(now: Round, agent: int, rest_share: float) -> tuple[int, int]:
+def compare(
+    now: Round, agent: int, rest_share: float, weights: ScoreWeights = PLAIN
+) -> tuple[int, int]:
     """Check every legal start and forward of `agent`; how many of each there were."""
-    plan, window = plan_of(now, rest_share), now.window(agent)
+    plan, window = plan_of(now, rest_share, weights), now.window(agent)
     desk = plan.desk
     with torch.no_grad():
-        starts, forwards = (x[0].numpy() for x in prior()(stack([now.seen[agent]]))[:2])
+        starts, forwards = (x[0].numpy() for x in prior(weights)(stack([now.seen[agent]]))[:2])
     legal = np.argwhere(starts_of(now, agent))
     weigh_partition(plan, agent)
     choose_window(desk, agent)
@@ -95,6 +106,16 @@ def test_the_prior_scores_as_the_linear_score(
     assert starts > 150
     assert modes == set(range(MODES))
     assert (sends > 30) == (partitions > 1)
+
+
+def test_with_layers_it_scores_as_the_linear_score_with_layers():
+    jobs = RandomJobs(count=25, partitions=2, most_gpus=4, span_s=900.0)(0)
+    counts = [
+        compare(now, agent, 0.0, LAYERED)
+        for now in play(mixed_game(2), jobs, RULES, 0)
+        for agent in now.seen
+    ]
+    assert np.sum(counts, axis=0).min() > 10
 
 
 def effects_of_starts(plan: Plan, job: int, target: int) -> list[float]:
@@ -142,7 +163,7 @@ def test_a_start_that_is_due_beats_waiting_whatever_it_scores():
     for now in play(mixed_game(2), jobs, RULES, 0):
         for observation in now.seen.values():
             module = LinearPrior()
-            module.take(np.full(len(StartWeight), -3.0), FORWARD)
+            module.take(ScoreWeights(np.full(len(StartWeight), -3.0), FORWARD))
             batch = stack([observation])
             with torch.no_grad():
                 calm = module(batch)[0][0]
@@ -160,7 +181,7 @@ def test_a_start_that_is_due_beats_waiting_whatever_it_scores():
 def test_a_fresh_network_with_a_prior_is_the_prior():
     torch.manual_seed(0)
     policy = build_policy(PolicySpec(**SIZES, prior_scale=2.5), 4)
-    policy.prior.take(START, FORWARD)
+    policy.prior.take(ScoreWeights(START, FORWARD))
     jobs = RandomJobs(count=10, partitions=2, most_gpus=4, span_s=900.0)(0)
     now = next(iter(play(mixed_game(2), jobs, RULES, 0)))
     batch = stack(list(now.seen.values()))
@@ -180,4 +201,4 @@ def test_a_fresh_network_with_a_prior_is_the_prior():
 @pytest.mark.parametrize("lengths", [(19, 11), (20, 12), (0, 11)])
 def test_the_prior_takes_a_weight_for_each_feature_and_no_more(lengths):
     with pytest.raises(ValueError, match=r"it takes \d+: bias, "):
-        LinearPrior().take(*(np.zeros(length) for length in lengths))
+        LinearPrior().take(ScoreWeights(*(np.zeros(length) for length in lengths)))

@@ -24,6 +24,7 @@ from sim.scoring.table import ForwardWeight, OfSuspension, StartWeight, SuspendW
 from sim.scoring.window import choose_window, look_at_window
 from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, env_of, mixed_game
 from tests.marl.playing import Round, play, suspensions_of, tried
+from tests.sim.test_layer import drawn
 
 SUSPENDING = replace(RULES, suspends=True)
 BUSY = RandomJobs(count=40, partitions=2, most_gpus=6, span_s=1500.0)
@@ -31,8 +32,11 @@ RNG = np.random.default_rng(7)
 WEIGHTS = ScoreWeights(
     RNG.normal(size=len(StartWeight)), RNG.normal(size=len(ForwardWeight)),
     suspend=RNG.normal(size=len(SuspendWeight)),
+    suspend_layer=drawn(4, len(SuspendWeight)),
 )  # fmt: skip
-SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=2.0, suspends=True)
+SPEC = PolicySpec(
+    gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=2.0, suspends=True, suspend_units=4
+)
 
 
 def test_pettingzoo_accepts_it():
@@ -86,8 +90,8 @@ def _plan_of(now: Round) -> Plan:
 
 
 def test_the_prior_scores_suspensions_as_the_linear_score():
-    prior, compared, before_s = LinearPrior(suspends=True), 0, -1.0
-    prior.take(WEIGHTS.start, WEIGHTS.forward, WEIGHTS.suspend)
+    prior, compared, before_s = LinearPrior(suspends=True, units=(0, 0, 4)), 0, -1.0
+    prior.take(WEIGHTS)
     for now in play(mixed_game(), BUSY(1), SUSPENDING, 1):
         before_s, is_first = now.view.now_s, now.view.now_s > before_s
         if not is_first:
@@ -125,7 +129,7 @@ def test_without_the_rule_nothing_changes():
 def test_a_policy_that_suspends_is_saved_and_scores_every_action(tmp_path: Path):
     policy = build_policy(SPEC, 4)
     assert policy.prior is not None
-    policy.prior.take(WEIGHTS.start, WEIGHTS.forward, WEIGHTS.suspend)
+    policy.prior.take(WEIGHTS)
     save_policy(tmp_path, policy, SPEC, SUSPENDING)
     again, spec, rules = load_policy(tmp_path, 4)
     assert (spec, rules) == (SPEC, SUSPENDING)
@@ -143,6 +147,6 @@ def test_a_policy_that_suspends_is_saved_and_scores_every_action(tmp_path: Path)
 
 def test_weights_that_do_not_fit_the_rule_are_refused():
     with pytest.raises(ValueError, match="agents may not suspend"):
-        LinearPrior().take(WEIGHTS.start, WEIGHTS.forward, WEIGHTS.suspend)
+        LinearPrior().take(WEIGHTS)
     with pytest.raises(ValueError, match="no weights of suspensions"):
-        LinearPrior(suspends=True).take(WEIGHTS.start, WEIGHTS.forward)
+        LinearPrior(suspends=True).take(replace(WEIGHTS, suspend=None))

@@ -146,7 +146,9 @@ def test_a_wrong_name_fails_before_any_work(tmp_path: Path):
         ("train_physics=bleief", "it must be belief or truth"),
         ("rules.window=0", "rules.window is 0"),
         ("algo.minibatch_agent_steps=1000000", "above algo.batch_agent_steps"),
-        pytest.param("+policy.prior.layers={start: {}}", "has layers", marks=pytest.mark.slow),
+        ("+policy.prior.layers={start: {}}", "policy.prior.layers.start has []"),
+        ("linear_weights@policy.prior=suspending_by_hand", "add rules.suspends=true"),
+        ("rules.suspends=true", "has no weights of suspensions"),
     ],
 )
 def test_a_wrong_value_fails_before_any_work(tmp_path: Path, word: str, told: str):
