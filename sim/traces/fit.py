@@ -45,6 +45,9 @@ def cap(
     if min_duration_s is not None or max_duration_s is not None:
         clipped_s = np.clip(trace.duration_s, min_duration_s, max_duration_s)
         trace = replace(trace, duration_s=clipped_s, attempts=_within(trace.attempts, clipped_s))
+        if trace.limit_s is not None:  # what is foreseen obeys the caps as what happens does
+            limit_s = np.clip(trace.limit_s, min_duration_s, max_duration_s)
+            trace = replace(trace, limit_s=limit_s)
     large = trace.num_gpus > capacity
     if not large.any():
         return trace, 0
