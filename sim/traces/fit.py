@@ -43,11 +43,7 @@ def cap(
     if max_gang is not None:
         trace = _smaller(trace, max_gang)
     if min_duration_s is not None or max_duration_s is not None:
-        clipped_s = np.clip(trace.duration_s, min_duration_s, max_duration_s)
-        trace = replace(trace, duration_s=clipped_s, attempts=_within(trace.attempts, clipped_s))
-        if trace.limit_s is not None:  # what is foreseen obeys the caps as what happens does
-            limit_s = np.clip(trace.limit_s, min_duration_s, max_duration_s)
-            trace = replace(trace, limit_s=limit_s)
+        trace = _clipped(trace, min_duration_s, max_duration_s)
     large = trace.num_gpus > capacity
     if not large.any():
         return trace, 0
@@ -75,6 +71,14 @@ def _smaller(trace: Trace, max_gang: int) -> Trace:
         if (column := getattr(trace, name)) is not None
     }
     return replace(trace, **limits)
+
+
+def _clipped(trace: Trace, low_s: float | None, high_s: float | None) -> Trace:
+    """Durations, failures and limits: what is foreseen obeys the caps as what happens does."""
+    duration_s = np.clip(trace.duration_s, low_s, high_s)
+    limit_s = None if trace.limit_s is None else np.clip(trace.limit_s, low_s, high_s)
+    attempts = _within(trace.attempts, duration_s)
+    return replace(trace, duration_s=duration_s, limit_s=limit_s, attempts=attempts)
 
 
 def _within(attempts: Attempts | None, duration_s: FloatArray) -> Attempts | None:

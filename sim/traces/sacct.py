@@ -108,6 +108,8 @@ def _present(wanted: Columns, header: Sequence[str], path: str) -> Columns:
     """
     given = {key: name for key, name in wanted.items()
              if key in REQUIRED or name != key or name in header}  # fmt: skip
+    if len(header) == 1:  # cut at another sign, as whoever looks for JobID will say
+        return given
     for choices, what in ((TELL_GPUS, "GPUs"), (TELL_RUN_TIMES, "run times")):
         if not any(given.keys() >= set(keys) for keys in choices):
             names = " or ".join(" and ".join(keys) for keys in choices)
