@@ -49,8 +49,9 @@ def cap(
         return trace, 0
     if not drop_too_large:
         row = int(np.argmax(large))
+        place = "" if trace.line is None else f"line {trace.line[row]} of the file, "
         raise TraceError(
-            f"job {trace.job_id[row]}: a gang of {trace.num_gpus[row]} GPUs cannot run on a "
+            f"{place}job {trace.job_id[row]}: a gang of {trace.num_gpus[row]} GPUs cannot run on a "
             f"cluster of {capacity} GPUs ({int(large.sum())} such jobs in trace {trace.name}); "
             f"set workload.max_gang={capacity} to cap gangs, workload.drop_too_large=true to "
             f"leave such jobs out, or use a larger topology"

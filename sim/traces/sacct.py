@@ -68,8 +68,8 @@ class Sacct:
         """The rows as a trace in file order."""
         job_id = sheet.names("JobID")
         odd = [JOB_ID.fullmatch(text) is None for text in sheet.raw("JobID")]
-        sheet.flag("JobID", np.array(odd, dtype=np.bool_),
-                   "is no job of Slurm, such as 123, 123_4 or 123+0")  # fmt: skip
+        rule = "is no job of Slurm, such as 123, 123_4 or 123+0; leave out a second header row"
+        sheet.flag("JobID", np.array(odd, dtype=np.bool_), rule)
         outcome = sheet.choices("State", STATES)
         at = {key: sheet.moments(key) for key in (*TIMES, BEGAN) if sheet.has(key)}
         submit_s = _submission(sheet, at)

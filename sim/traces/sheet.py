@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -156,7 +157,8 @@ class Sheet:
         submit_s = trace.submit_s[keep]
         late = int(np.sum(submit_s < np.maximum.accumulate(submit_s)))
         order = np.flatnonzero(keep)[np.argsort(submit_s, kind="stable")]
-        return take(trace, order), Notes(rows_read, skipped, late, left_out)
+        placed = replace(trace, line=np.array(self.lines, dtype=np.int64))
+        return take(placed, order), Notes(rows_read, skipped, late, left_out)
 
     def good(self, strict: bool) -> BoolArray:
         """(N,) rows without a fault.

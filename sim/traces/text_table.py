@@ -57,6 +57,7 @@ class _Broken:
 
     count: int = 0
     first: str = ""
+    fix_of_long: str = ""
 
 
 @dataclass
@@ -94,7 +95,7 @@ def read_text_table(
     names = list(header) if header is not None else _header(rows, path)
     chosen = wanted(names) if callable(wanted) else wanted
     place = positions(chosen, names, path, layout.delimiter)
-    got = _gather(rows, path, place, names, strict)
+    got = _gather(rows, path, place, names, strict, layout)
     total = len(got.lines) + got.broken.count
     if total == 0 and header is not None:
         raise TraceError(f"{path}: the file is empty; it needs one row a job")
@@ -147,10 +148,16 @@ def _gather(
     place: Mapping[str, Sequence[int]],
     names: list[str],
     strict: bool,
+    layout: Layout,
 ) -> _Gathered:
     """Fields of the wanted columns; equal texts are kept once."""
     width = len(names)
     got = _Gathered({key: [] for key in place})
+    if layout.delimiter and not layout.quoted:
+        got.broken.fix_of_long = (
+            f" (a field that holds {layout.delimiter!r}? write the file with another sign, named "
+            f"in workload.reader.delimiter)"
+        )
     single = [(got.columns[key], at[0]) for key, at in place.items() if len(at) == 1]
     joined = [(got.columns[key], at) for key, at in place.items() if len(at) > 1]
     known: dict[str, str] = {}
@@ -176,10 +183,11 @@ def _gather(
 def _note_broken(broken: _Broken, row: Row, path: str, width: int, strict: bool) -> None:
     fields, line = row
     if broken.count == 0:
-        what = "cut off" if len(fields) < width else "too long"
+        short = len(fields) < width
+        what, fix = ("cut off", "") if short else ("too long", broken.fix_of_long)
         broken.first = (
             f"{path}, line {line}: the row is {what}: {len(fields)} fields, the header "
-            f"has {width}; complete the row, or skip such rows with workload.strict=false"
+            f"has {width}{fix}; complete the row, or skip such rows with workload.strict=false"
         )
         if strict:
             raise TraceError(broken.first)

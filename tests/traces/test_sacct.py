@@ -111,7 +111,10 @@ def test_a_column_that_the_user_named_must_be_there(tmp_path: Path) -> None:
         ({"ReqTRES": "cpu=4,gres/gpu"}, "column 'ReqTRES': 'cpu=4,gres/gpu' is no list such as"),
         ({"ReqTRES": "gres/gpu=1.5"}, "column 'ReqTRES': 'gres/gpu=1.5' is no list such as"),
         ({"ReqTRES": "gres/gpu=99999999999"}, "is no plausible number of GPUs"),
-        ({"User": "a|b"}, "line 3: the row is too long: 10 fields, the header has 9"),
+        (
+            {"User": "a|b"},
+            "line 3: the row is too long: 10 fields, the header has 9 (a field that holds '|'?",
+        ),
     ],
 )
 def test_a_bad_field_is_named(change: dict[str, str], words: str, tmp_path: Path) -> None:

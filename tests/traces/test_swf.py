@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sim.errors import TraceError
+from sim.traces.fit import cap
 from sim.traits import CANCELLED, COMPLETED, FAILED
 from tests.traces.trace_samples import SWF, loaded
 
@@ -56,3 +57,10 @@ def test_a_bad_number_is_named(old: str, new: str, words: str, tmp_path: Path) -
     with pytest.raises(TraceError) as error:
         loaded("swf", tmp_path, SWF.replace(old, new, 1).encode())
     assert words in str(error.value)
+
+
+def test_a_gang_above_the_cluster_is_told_with_its_line(tmp_path: Path) -> None:
+    trace, _ = loaded("swf", tmp_path, SWF.encode())
+    limits = {"max_gang": None, "min_duration_s": None, "max_duration_s": None}
+    with pytest.raises(TraceError, match=r"^line 4 of the file, job 2: a gang of 9 GPUs cannot"):
+        cap(trace, drop_too_large=False, capacity=8, **limits)
