@@ -68,7 +68,7 @@ class Sacct:
         """The rows as a trace in file order."""
         job_id = sheet.names("JobID")
         odd = [JOB_ID.fullmatch(text) is None for text in sheet.raw("JobID")]
-        rule = "is no job of Slurm, such as 123, 123_4 or 123+0; leave out a second header row"
+        rule = "is no job of Slurm, such as 123, 123_4 or 123+0"
         sheet.flag("JobID", np.array(odd, dtype=np.bool_), rule)
         outcome = sheet.choices("State", STATES)
         at = {key: sheet.moments(key) for key in (*TIMES, BEGAN) if sheet.has(key)}
@@ -96,7 +96,9 @@ class Sacct:
             outcome=np.where(never, CANCELLED, outcome),
             withdraw_s=withdraw_s,
             limit_s=_limits(sheet),
-            waited_s=_waited(at, submit_s, never),
+            waited_s=np.where(never, np.nan, np.maximum(at[BEGAN] - submit_s, 0.0))
+            if sheet.has("Start")
+            else None,
         )
 
 
@@ -129,8 +131,7 @@ def _submission(sheet: Sheet, at: Moments) -> FloatArray:
     """(N,) seconds since 1970 at which each job was submitted and could run."""
     sheet.flag("Submit", np.isnan(at["Submit"]), "is empty; every job has a time of submission")
     submit_s = np.fmax(at["Submit"], at.get("Eligible", at["Submit"]))
-    if BEGAN in at:
-        sheet.flag(BEGAN, at[BEGAN] < at["Submit"] - CLOCK_CHANGE_S, "is before the job's Submit")
+    sheet.flag(BEGAN, at[BEGAN] < at["Submit"] - CLOCK_CHANGE_S, "is before the job's Submit")
     return np.nan_to_num(submit_s)
 
 
@@ -173,13 +174,6 @@ def _given_up(
     sheet.leave_out(never & np.isnan(after_s), "never began and have no end")
     sheet.leave_out(held & ~np.isnan(after_s), "were given up before they could begin (Eligible)")
     return never, np.where(never & (after_s > 0), after_s, NEVER_S)
-
-
-def _waited(at: Moments, submit_s: FloatArray, never: BoolArray) -> FloatArray | None:
-    """(N,) seconds to the first start; NaN where there was none."""
-    if BEGAN not in at:
-        return None
-    return np.where(never, np.nan, np.maximum(at[BEGAN] - submit_s, 0.0))
 
 
 def _origin_s(submit_s: FloatArray) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from sim.traces.row_rules import moment
 from sim.traces.slurm_fields import (
     ELSEWHERE,
+    ENDED,
     JOB_ID,
     NO_LIMIT,
     NO_TIME,
@@ -48,7 +49,9 @@ def _no_jobs(table: TextTable) -> list[str]:
     reasons = ["are steps of jobs" if match and match["step"] else "" for match in matches]
     gpus = _gpu_reasons(table)
     for row, match in enumerate(matches):
-        if not reasons[row]:
+        if table.columns["JobID"][row] == table.names["JobID"]:
+            reasons[row] = "are header rows"  # of files put one behind another
+        elif not reasons[row]:
             tasks = match is not None and match["tasks"]
             many = "are array tasks that never began, many in one row" if tasks else ""
             reasons[row] = gpus[row] or many
@@ -76,8 +79,8 @@ def _plain_words(table: TextTable) -> TextTable:
         if key in columns:
             columns[key] = ["" if text in none else text for text in columns[key]]
     columns["State"] = [state_of(text) for text in columns["State"]]
-    if "Start" in columns:
-        columns[BEGAN], names[BEGAN] = list(columns["Start"]), names["Start"]
+    columns[BEGAN] = list(columns.get("Start", [""] * len(table.lines)))
+    names[BEGAN] = names.get("Start", "Start")
     return replace(table, columns=columns, names=names)
 
 
@@ -89,13 +92,16 @@ def _earlier_runs(table: TextTable) -> list[str]:
     for row, key in enumerate(zip(columns["JobID"], users, strict=True)):
         runs.setdefault(key, []).append(row)
     reasons = [""] * len(table.lines)
+    submit, state = columns["Submit"], columns["State"]
     for rows in runs.values():
-        if len(rows) == 1 or not all(moment(columns["Submit"][row]) for row in rows):
+        if len(rows) == 1 or not all(moment(submit[row]) for row in rows):
             continue
-        rows.sort(key=lambda row: (columns["Submit"][row], columns.get(BEGAN, users)[row]))
-        first, last = rows[0], rows[-1]
+        # Of one run, in a file made of several, the row that knows its end comes last.
+        rows.sort(key=lambda row: (submit[row], state[row] in ENDED, columns[BEGAN][row]))
+        last = rows[-1]
+        first = next((row for row, later in pairwise(rows) if submit[row] != submit[later]), last)
         for row, later in pairwise(rows):
-            same = columns["Submit"][row] == columns["Submit"][later]
+            same = submit[row] == submit[later]
             reasons[row] = (
                 "are other rows of the same run" if same else "are earlier runs of requeued jobs"
             )

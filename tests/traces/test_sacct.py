@@ -156,6 +156,20 @@ def test_runs_of_one_job_and_rows_of_one_run(tmp_path: Path) -> None:
         trace, notes = loaded("sacct", tmp_path, text_of(*rows))
         assert (trace.duration_s.tolist(), trace.waited_s.tolist()) == ([1800], [600])
         assert notes.left_out == {"are earlier runs of requeued jobs": 1}
+    waits = {"State": "PENDING", "Start": "Unknown", "End": "Unknown", "Elapsed": "00:00:00"}
+    runs = {"State": "RUNNING", "End": "Unknown", "Elapsed": "00:20:00"}
+    for rows in (
+        ({}, waits, runs),
+        (runs, {}, waits),
+    ):  # files of several months, one behind another
+        trace, notes = loaded("sacct", tmp_path, text_of(*rows, again))
+        assert (trace.duration_s.tolist(), trace.waited_s.tolist()) == ([1800], [600])
+        assert notes.left_out["are other rows of the same run"] == 2
+        trace, notes = loaded(
+            "sacct", tmp_path, text_of(*rows, dict(zip(FIELDS, FIELDS, strict=True)))
+        )
+        assert notes.left_out["are header rows"] == 1
+        assert (trace.duration_s.tolist(), trace.waited_s.tolist()) == ([3600], [600])
     trace, notes = loaded("sacct", tmp_path, text_of({}, {}))
     assert (len(trace), notes.left_out) == (1, {"are other rows of the same run": 1})
     said = refused(tmp_path, {}, {"User": "bob"})
