@@ -79,7 +79,6 @@ class Sacct:
         got = _resources(sheet)
         gpus = np.maximum(np.array([one.gpus for one in got], dtype=np.int64), 1)
         types = ["|".join((parse_tres(text) or Tres()).types) for text in sheet.raw("ReqTRES")]
-        ranked = self._priority and sheet.has("QOS")
         return Trace(
             name=name,
             job_id=job_id,
@@ -89,7 +88,7 @@ class Sacct:
             user=sheet.texts("User"),
             vc=objects([text.partition(",")[0] for text in sheet.raw("Partition")]),
             group=sheet.pairs("User", "JobName") if sheet.has("JobName") else None,
-            priority=sheet.choices("QOS", self._priority, blank=0) if ranked else None,
+            priority=self._priorities(sheet),
             cpu_milli=_each([1000.0 * one.cpus for one in got], gpus),
             memory_mib=_each([one.memory_mib for one in got], gpus),
             gpu_types=objects(types) if any(types) else None,
@@ -100,6 +99,15 @@ class Sacct:
             if sheet.has("Start")
             else None,
         )
+
+    def _priorities(self, sheet: Sheet) -> IntArray | None:
+        """(N,) by QOS; None where no QOS was given one."""
+        if not (self._priority and sheet.has("QOS")):
+            return None
+        lacks = [bool(text) and text not in self._priority for text in sheet.raw("QOS")]
+        sheet.flag("QOS", np.array(lacks, dtype=np.bool_), "has no priority, but others have; "
+                   "add +workload.reader.qos_priority.NAME=NUMBER")  # fmt: skip
+        return np.array([self._priority.get(text, 0) for text in sheet.raw("QOS")], dtype=np.int64)
 
 
 def _present(wanted: Columns, header: Sequence[str], path: str) -> Columns:

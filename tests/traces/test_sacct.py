@@ -195,6 +195,11 @@ def test_what_happened_is_told_and_limits_are_predictions(tmp_path: Path, caplog
     assert clipped.whole(setting=setting, seed=0).estimate_s.max() == 7000
 
 
+def test_a_qos_without_a_priority_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"line 2, column 'QOS': 'top' has no priority.*add \+wor"):
+        loaded("sacct", tmp_path, SACCT.replace("|high|", "|top|").encode())
+
+
 def test_another_delimiter_is_a_key(tmp_path: Path) -> None:
     tabs = text_of({"User": "a b"}).replace(b"|", b"\t")
     trace, _ = loaded("sacct", tmp_path, tabs, "reader.delimiter=tab")
