@@ -128,7 +128,7 @@ class DurationEstimator(Protocol):
 
     @property
     def information(self) -> str:
-        """`none`, `predicted` or `oracle`."""
+        """`none`, `limit`, `predicted` or `oracle`."""
 
     def estimate(self, trace: Trace, rng: np.random.Generator) -> FloatArray:
         """(J,) predicted duration_s; NaN where there is no prediction."""

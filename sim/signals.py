@@ -15,7 +15,11 @@ class Signal(Flag):
 
 
 def information_of(needs: Signal) -> str:
-    """The information class of a scheduler: what it knows of durations."""
+    """The information class of a scheduler: what it knows of durations.
+
+    What "predicted" is worth the estimator says: its own `information`, such as `limit`, stands in
+    results instead.
+    """
     if Signal.DURATION in needs:
         return "oracle"
     return "predicted" if Signal.PREDICTION in needs else "none"

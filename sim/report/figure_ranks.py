@@ -12,7 +12,9 @@ from sim.report.ranks import Ranking, not_told_apart
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-INFORMATION_COLOURS = {"none": COLOURS[0], "predicted": COLOURS[2], "oracle": GREY}
+INFORMATION_COLOURS = {
+    "none": COLOURS[0], "limit": COLOURS[1], "predicted": COLOURS[2], "oracle": GREY,
+}  # fmt: skip
 _STEP = 0.018  # between two lines of the right margin, as a share of the width
 _MOST_LANES = 6
 

@@ -26,7 +26,7 @@ class Labels:
     agents: int  # partitions, each with its own scheduler
     seed: int
     window: int  # which window of the workload
-    information: str  # of durations: none, predicted or oracle
+    information: str  # of durations: none, limit, predicted or oracle
     interference_info: str  # what the scheduler knows of co-location
     physics: str  # interference and network model that the run obeyed
     role: str  # one of `ROLES`

@@ -20,7 +20,7 @@ from sim.report.table_text import interval_text, ratio_text
 if TYPE_CHECKING:
     from rich.console import Group
 
-INFORMATION = ("none", "predicted", "oracle")
+INFORMATION = ("none", "limit", "predicted", "oracle")
 PER_H = 1.0 / 3600.0
 HEADERS = (
     "scheduler", "role", "agents", "runs", "mean JCT [h]", "p95 JCT [h]", "JCT ratio", "mean rank",

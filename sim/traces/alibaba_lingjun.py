@@ -75,4 +75,5 @@ def _trace(sheet: Sheet, gpus: IntArray, name: str) -> Trace:
         priority=sheet.counts("priority", blank=0) if sheet.has("priority") else None,
         outcome=np.where(never_ran, CANCELLED, status),
         withdraw_s=np.where(never_ran, np.nan_to_num(end_s - submitted_s), NEVER_S),
+        waited_s=running_s - submitted_s,
     )

@@ -66,6 +66,7 @@ class AlibabaOpenb:
             gpu_types=objects(_any(sheet.raw("gpu_spec"))),
             outcome=np.where(pending, CANCELLED, phase),
             withdraw_s=np.where(pending, deleted_s - created_s, NEVER_S),
+            waited_s=np.where(pending, np.nan, scheduled_s - created_s),
         )
         return sheet.finish(trace, strict=strict)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sim.errors import TraceError
 
+DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "blank": " "}
 Columns = Mapping[str, str | Sequence[str]]  # our name -> the file's, or several to be joined
 GivenColumns = Mapping[str, str | Sequence[str] | None]  # null: not in the file
 
@@ -37,6 +38,21 @@ def checked_columns(
     return given
 
 
+def checked_delimiter(given: str) -> str:
+    """The sign that `given`, a sign or a word of DELIMITERS, means.
+
+    Raises:
+        TraceError: it is neither.
+    """
+    sign = DELIMITERS.get(given, given)
+    if len(sign) != 1 or sign in '\r\n"':
+        raise TraceError(
+            f"workload.reader.delimiter is {given!r}; give one sign, or one of "
+            f"{', '.join(DELIMITERS)}"
+        )
+    return sign
+
+
 def check_either(given: Mapping[str, object], first: str, second: str, what: str) -> None:
     """Raise a TraceError unless exactly one of two keys is given."""
     if (first in given) == (second in given):
@@ -56,25 +72,27 @@ def _name(key: str, name: object) -> str | Sequence[str]:
     return str(name)
 
 
-def positions(columns: Columns, header: list[str], path: str) -> dict[str, list[int]]:
-    """Field indices of each mapped key in `header`.
+def positions(
+    columns: Columns, header: list[str], path: str, delimiter: str = ","
+) -> dict[str, list[int]]:
+    """Field indices of each mapped key in `header`, which `delimiter` divides.
 
     Raises:
         TraceError: if a column is absent or appears twice.
     """
     return {
         key: [
-            _position(key, name, header, path)
+            _position(key, name, header, path, delimiter)
             for name in ([names] if isinstance(names, str) else names)
         ]
         for key, names in columns.items()
     }
 
 
-def _position(key: str, name: str, header: list[str], path: str) -> int:
+def _position(key: str, name: str, header: list[str], path: str, delimiter: str) -> int:
     count = header.count(name)
     if count == 0:
-        raise TraceError(_absent(key, name, header, path))
+        raise TraceError(_absent(key, name, header, path, delimiter))
     if count > 1:
         raise TraceError(
             f"{path}, line 1: column '{name}' (for {key}) appears {count} times; rename one"
@@ -82,15 +100,18 @@ def _position(key: str, name: str, header: list[str], path: str) -> int:
     return header.index(name)
 
 
-def _absent(key: str, name: str, header: list[str], path: str) -> str:
+def _absent(key: str, name: str, header: list[str], path: str, delimiter: str) -> str:
     message = (
         f"{path}, line 1: no column '{name}' for {key}{nearest(name, header)}; "
         f"the file has: {', '.join(header)}; set workload.columns.{key}=NAME"
     )
     if key == "submit_s":
+        message += " (for timestamps workload.columns.submit_time=NAME)"
+    other = next((word for word, mark in DELIMITERS.items() if mark in header[0]), None)
+    if len(header) == 1 and other is not None:
+        wanted = next((f"{word}s" for word, mark in DELIMITERS.items() if mark == delimiter), "")
         message += (
-            " (for timestamps workload.columns.submit_s=null workload.columns.submit_time=NAME)"
+            f"; fields must be separated by {wanted or repr(delimiter)} (workload=csv and sacct "
+            f"take workload.reader.delimiter={other})"
         )
-    if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
-        message += "; fields must be separated by commas"
     return message

@@ -1,15 +1,26 @@
 """Reads a job trace from a CSV file: one row a job, columns named by a mapping."""
 
 import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from sim.arrays import FloatArray
-from sim.traces.column_map import Columns, GivenColumns, check_either, checked_columns
+from sim.traces.column_map import (
+    Columns,
+    GivenColumns,
+    check_either,
+    checked_columns,
+    checked_delimiter,
+)
+from sim.traces.csv_hints import tell_other_forms
 from sim.traces.csv_lists import attempts_of, precedence_of
 from sim.traces.notes import Notes
+from sim.traces.option_rules import check_choice
+from sim.traces.row_rules import DURATION_FORMATS
 from sim.traces.sheet import Sheet
-from sim.traces.text_table import TextTable, read_text_table
+from sim.traces.text_table import Layout, TextTable, read_text_table
 from sim.traces.trace import Trace
 from sim.traits import CANCELLED, COMPLETED, FAILED, NEVER_S, WHOLE_GPU_MILLI
 
@@ -19,34 +30,68 @@ REQUIRED = ("job_id", "num_gpus", "duration_s")
 SUBMIT = ("submit_s", "submit_time")
 TEXTS = ("user", "vc", "group", "model", "gpu_types")
 NUMBERS = ("priority", "deadline_s", "cpu_milli", "memory_mib", "gpu_milli", "least_gpus",
-           "most_gpus", "withdraw_s")  # fmt: skip
+           "most_gpus", "withdraw_s", "limit_s", "waited_s")  # fmt: skip
 LISTS = ("attempts", "parents", "workflow")
 TRAITS = (*TEXTS, *NUMBERS, "outcome", *LISTS)
 OPTIONAL = (*SUBMIT, *TRAITS)
 OUTCOMES = {"completed": COMPLETED, "failed": FAILED, "cancelled": CANCELLED}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Forms:
+    """How a CSV file writes its fields."""
+
+    delimiter: str = "comma"  # one sign, or a word of `column_map.DELIMITERS`
+    time_format: str | None = None  # of submit_time, for `strptime`; None: ISO 8601
+    duration_format: str = "seconds"  # of duration_s, limit_s: one of DURATION_FORMATS
+
+    def __post_init__(self) -> None:
+        """Check the words.
+
+        Raises:
+            TraceError: naming the key, the value and what is known.
+        """
+        checked_delimiter(self.delimiter)
+        check_choice("reader.duration_format", self.duration_format, DURATION_FORMATS)
+
+
+PLAIN = Forms()
+
+
 class CsvReader:
     """The documented CSV file (docs/workloads.md)."""
+
+    def __init__(self, *, delimiter: str, time_format: str | None, duration_format: str) -> None:
+        """Options as `Forms` explains them.
+
+        Raises:
+            TraceError: naming an option that is not known.
+        """
+        self._forms = Forms(
+            delimiter=delimiter, time_format=time_format, duration_format=duration_format
+        )
 
     def read(
         self, *, path: str, columns: GivenColumns, name: str, strict: bool
     ) -> tuple[Trace, Notes]:
         """The trace of a file; see `read_csv`."""
-        return read_csv(path=path, columns=columns, name=name, strict=strict)
+        return read_csv(path=path, columns=columns, name=name, strict=strict, forms=self._forms)
 
 
-def read_csv(*, path: str, columns: GivenColumns, name: str, strict: bool) -> tuple[Trace, Notes]:
-    """Read a plain or gzip CSV file (comma, UTF-8, header row) into a trace.
+def read_csv(
+    *, path: str, columns: GivenColumns, name: str, strict: bool, forms: Forms = PLAIN
+) -> tuple[Trace, Notes]:
+    """Read a plain or gzip CSV file (UTF-8, header row) into a trace.
 
     Args:
         path: the file.
-        columns: our names to the file's: job_id, num_gpus, duration_s (seconds) and one of
-            submit_s (seconds) or submit_time (ISO 8601, counted from the earliest row) are
-            required, all others optional. A null value means "not in the file"; a column of the
-            file that has one of our names all the same is warned of.
+        columns: our names to the file's: job_id, num_gpus, duration_s and one of submit_s (seconds)
+            or submit_time (counted from the earliest row) are required, all others optional. A null
+            value means "not in the file"; a column of the file that has one of our names all the
+            same is warned of.
         name: name of the trace in reports.
         strict: whether a bad row is an error; if not, it is left out, counted and logged.
+        forms: how fields are written.
 
     Returns:
         The trace, stably sorted by submission, and what was done to the rows.
@@ -55,11 +100,31 @@ def read_csv(*, path: str, columns: GivenColumns, name: str, strict: bool) -> tu
         TraceError: naming file, line, column, value and fix.
     """
     wanted = checked_columns(columns, required=REQUIRED, optional=OPTIONAL)
-    check_either(wanted, "submit_s", "submit_time", "numbers, seconds; or timestamps")
-    table = read_text_table(path, wanted, strict=strict)
+    layout = Layout(delimiter=checked_delimiter(forms.delimiter))
+    table = read_text_table(
+        path, lambda header: _one_submission(wanted, header), strict=strict, layout=layout
+    )
     _tell_unread(table, wanted)
     sheet = Sheet(table)
-    return sheet.finish(_trace(sheet, name), strict=strict)
+    tell_other_forms(sheet, time_format=forms.time_format, duration_format=forms.duration_format)
+    return sheet.finish(_trace(sheet, name, forms), strict=strict)
+
+
+def _one_submission(wanted: Columns, header: Sequence[str]) -> Columns:
+    """The columns with one of submission: seconds under their own name, unless the file has none.
+
+    Raises:
+        TraceError: both are given, or neither.
+    """
+    given = dict(wanted)
+    if given.get("submit_s") == "submit_s" and "submit_s" not in header:
+        if "submit_time" in given:
+            del given["submit_s"]
+        elif "submit_time" in header:
+            del given["submit_s"]
+            given["submit_time"] = "submit_time"
+    check_either(given, "submit_s", "submit_time", "numbers, seconds; or timestamps")
+    return given
 
 
 def _tell_unread(table: TextTable, wanted: Columns) -> None:
@@ -70,12 +135,17 @@ def _tell_unread(table: TextTable, wanted: Columns) -> None:
             log.warning("%s: column '%s' is not read; to read it say %s", table.path, name, fix)
 
 
-def _trace(sheet: Sheet, name: str) -> Trace:
+def _trace(sheet: Sheet, name: str, forms: Forms) -> Trace:
     """The rows as a trace in file order."""
     job_id = sheet.names("job_id")
-    submit_s = sheet.times("submit_s") if sheet.has("submit_s") else sheet.timestamps("submit_time")
+    submit_s = (
+        sheet.times("submit_s")
+        if sheet.has("submit_s")
+        else sheet.timestamps("submit_time", forms.time_format)
+    )
     num_gpus = sheet.gangs("num_gpus")
-    duration_s = sheet.times("duration_s")
+    form = forms.duration_format
+    duration_s = sheet.spans("duration_s", form)
     least, most = _elastic(sheet, num_gpus.astype(np.float64))
     given = sheet.has
     return Trace(
@@ -100,6 +170,8 @@ def _trace(sheet: Sheet, name: str) -> Trace:
         most_gpus=None if most is None else most.astype(np.int64),
         outcome=sheet.choices("outcome", OUTCOMES, blank=COMPLETED) if given("outcome") else None,
         withdraw_s=_times(sheet, "withdraw_s"),
+        limit_s=sheet.spans("limit_s", form, blank_s=NEVER_S) if given("limit_s") else None,
+        waited_s=sheet.times("waited_s", blank_s=np.nan) if given("waited_s") else None,
         attempts=attempts_of(sheet, duration_s) if given("attempts") else None,
         precedence=precedence_of(sheet, job_id) if given("parents") or given("workflow") else None,
     )

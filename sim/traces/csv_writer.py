@@ -56,7 +56,7 @@ def _workflow(number: int) -> str:
 
 def _cell(value: str | float | int) -> str:
     if isinstance(value, float):
-        if np.isinf(value):
-            return ""  # the reader's word for never
+        if not np.isfinite(value):
+            return ""  # the reader's word for never, and for not known
         return repr(int(value) if value.is_integer() else value)
     return str(value)

@@ -43,15 +43,15 @@ def cap(
     if max_gang is not None:
         trace = _smaller(trace, max_gang)
     if min_duration_s is not None or max_duration_s is not None:
-        clipped_s = np.clip(trace.duration_s, min_duration_s, max_duration_s)
-        trace = replace(trace, duration_s=clipped_s, attempts=_within(trace.attempts, clipped_s))
+        trace = _clipped(trace, min_duration_s, max_duration_s)
     large = trace.num_gpus > capacity
     if not large.any():
         return trace, 0
     if not drop_too_large:
         row = int(np.argmax(large))
+        place = "" if trace.line is None else f"line {trace.line[row]} of the file, "
         raise TraceError(
-            f"job {trace.job_id[row]}: a gang of {trace.num_gpus[row]} GPUs cannot run on a "
+            f"{place}job {trace.job_id[row]}: a gang of {trace.num_gpus[row]} GPUs cannot run on a "
             f"cluster of {capacity} GPUs ({int(large.sum())} such jobs in trace {trace.name}); "
             f"set workload.max_gang={capacity} to cap gangs, workload.drop_too_large=true to "
             f"leave such jobs out, or use a larger topology"
@@ -72,6 +72,14 @@ def _smaller(trace: Trace, max_gang: int) -> Trace:
         if (column := getattr(trace, name)) is not None
     }
     return replace(trace, **limits)
+
+
+def _clipped(trace: Trace, low_s: float | None, high_s: float | None) -> Trace:
+    """Durations, failures and limits: what is foreseen obeys the caps as what happens does."""
+    duration_s = np.clip(trace.duration_s, low_s, high_s)
+    limit_s = None if trace.limit_s is None else np.clip(trace.limit_s, low_s, high_s)
+    attempts = _within(trace.attempts, duration_s)
+    return replace(trace, duration_s=duration_s, limit_s=limit_s, attempts=attempts)
 
 
 def _within(attempts: Attempts | None, duration_s: FloatArray) -> Attempts | None:

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from sim.arrays import TextArray
 from sim.traces.column_map import GivenColumns, checked_columns
 from sim.traces.notes import Notes
-from sim.traces.sheet import Sheet, objects
+from sim.traces.sheet import Sheet
 from sim.traces.text_table import read_text_table
 from sim.traces.trace import Trace
 from sim.traits import CANCELLED, COMPLETED, FAILED, NEVER_S
@@ -43,6 +42,7 @@ class HeliosLog:
         cpus = sheet.amounts("cpu_num", blank=0.0)
         sheet.leave_out(gpus == 0, "use no GPU")
         num_gpus = np.maximum(gpus, 1)
+        never = (outcome == CANCELLED) & (duration_s == 0)
         trace = Trace(
             name=name,
             job_id=job_id,
@@ -51,17 +51,14 @@ class HeliosLog:
             duration_s=duration_s,
             user=sheet.texts("user"),
             vc=sheet.texts("vc"),
-            group=_recurrence(sheet) if sheet.has("jobname") else None,
+            group=sheet.pairs("user", "jobname") if sheet.has("jobname") else None,
             cpu_milli=np.floor(cpus * 1000 / num_gpus).astype(np.int64)
             if sheet.has("cpu_num")
             else None,
             outcome=outcome,
-            withdraw_s=np.where((outcome == CANCELLED) & (duration_s == 0), queue_s, NEVER_S),
+            withdraw_s=np.where(never, queue_s, NEVER_S),
+            waited_s=np.where(never | (queue_s == NEVER_S), np.nan, queue_s)
+            if sheet.has("queue")
+            else None,
         )
         return sheet.finish(trace, strict=strict)
-
-
-def _recurrence(sheet: Sheet) -> TextArray:
-    """(N,) "user/jobname"; "" without a jobname."""
-    pairs = zip(sheet.raw("user"), sheet.raw("jobname"), strict=True)
-    return objects([f"{user}/{job}" if job else "" for user, job in pairs])

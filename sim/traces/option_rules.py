@@ -17,7 +17,9 @@ def check_count(key: str, value: object) -> None:
         )
 
 
-def check_number(key: str, value: object, *, above_zero: bool = False) -> None:
+def check_number(
+    key: str, value: object, *, above_zero: bool = False, group: str = "workload"
+) -> None:
     """Raise a TraceError unless `value` is None or a finite number, 0 or more (or above 0)."""
     if value is None:
         return
@@ -25,7 +27,7 @@ def check_number(key: str, value: object, *, above_zero: bool = False) -> None:
     if isinstance(value, int | float) and good and (value > 0 or (value == 0 and not above_zero)):
         return
     rule = "above 0" if above_zero else "0 or more"
-    raise TraceError(f"workload.{key} is {value!r}; it must be null or a finite number, {rule}")
+    raise TraceError(f"{group}.{key} is {value!r}; it must be null or a finite number, {rule}")
 
 
 def check_choice(key: str, value: object, known: Sequence[str]) -> None:

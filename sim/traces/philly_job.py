@@ -1,5 +1,6 @@
 """One object of Philly's job log as numbers, or what is wrong with it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -46,6 +47,11 @@ class PhillyJob:
         """The latest moment that the job tells of."""
         ends = [each.end_s or each.start_s for each in self.attempts]
         return max([self.submit_s, *ends])
+
+    @property
+    def waited_s(self) -> float:
+        """From submission to the first start; NaN where it never ran."""
+        return max(0.0, self.attempts[0].start_s - self.submit_s) if self.attempts else math.nan
 
     def lengths_s(self, last_s: float) -> list[float]:
         """Length of each attempt; an open one lasts until `last_s`, the end of the log."""

@@ -109,6 +109,7 @@ class PhillyJson:
             vc=objects([job.vc for job in jobs]),
             outcome=np.array([job.outcome for job in jobs], dtype=np.int64),
             withdraw_s=np.where(ran, NEVER_S, self._withdraw_s),
+            waited_s=np.array([job.waited_s for job in jobs], dtype=np.float64),
             attempts=Attempts(
                 starts([len(each) for each in failures]), np.concatenate([*failures, np.empty(0)])
             ),

@@ -1,5 +1,6 @@
 """Rules that every row of a trace obeys, checked over whole columns at once."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +13,10 @@ LONGEST_S = 1e11  # over 3,000 years: surely another unit
 LARGEST_GANG = 1e9
 BLANKS = ("", "nan", "none", "null")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+CLOCK = re.compile(r"(?:(?:(\d{1,6})-)?(\d{1,7}):)?(\d{1,7}):(\d\d(?:\.\d+)?)", re.ASCII)
+UNITS_S = {"milliseconds": 1e-3, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
+CLOCK_FORMAT = "clock"
+DURATION_FORMATS = (*UNITS_S, CLOCK_FORMAT)
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,36 @@ def times(
                 "is over 3,000 years; if the column is in milliseconds, divide it by 1000"),
     ]  # fmt: skip
     return (values if blank_s is None else np.where(given, values, blank_s)), problems
+
+
+def spans(
+    key: str, texts: Sequence[str], form: str, *, blank_s: float | None = None
+) -> tuple[FloatArray, list[Problem]]:
+    """(N,) seconds of a column in one of DURATION_FORMATS; blanks and faults as for `times`."""
+    if form != CLOCK_FORMAT:
+        values, problems = times(key, texts, blank_s=blank_s)
+        given = _given(texts, blank_s is not None)
+        return np.where(given, values * UNITS_S[form], values), problems
+    read = {text: clock_s(text) for text in dict.fromkeys(texts)}
+    found = [read[text] for text in texts]
+    unreadable = np.array([value is None for value in found], dtype=np.bool_)
+    given = _given(texts, blank_s is not None)
+    values = np.array([0.0 if value is None else value for value in found], dtype=np.float64)
+    return np.where(given, values, blank_s if blank_s is not None else 0.0), [
+        Problem(key, unreadable & given, "is no duration such as 01:30:00 or 2-01:30:00"),
+        Problem(key, values > LONGEST_S, "is over 3,000 years; check the column"),
+    ]
+
+
+def clock_s(text: str) -> float | None:
+    """Seconds of `[[D-]HH:]MM:SS`; None for another form."""
+    match = CLOCK.fullmatch(text)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (
+        0.0 if part is None else float(part) for part in match.groups()
+    )
+    return ((days * 24.0 + hours) * 60.0 + minutes) * 60.0 + seconds
 
 
 def gangs(key: str, texts: Sequence[str], *, least: int = 1) -> tuple[FloatArray, list[Problem]]:
@@ -94,26 +129,31 @@ def choices(
     return values, [Problem(key, unknown, f"is unknown; known are {', '.join(meaning)}")]
 
 
-def timestamps(key: str, texts: Sequence[str]) -> tuple[FloatArray, list[Problem]]:
-    """(N,) seconds since the earliest readable row of ISO 8601 wall-clock times.
+def timestamps(
+    key: str, texts: Sequence[str], form: str | None = None
+) -> tuple[FloatArray, list[Problem]]:
+    """(N,) seconds since the earliest readable row of wall-clock times.
 
-    Times without a zone are taken as they stand (no summer time); times with a zone are exact.
+    Times are ISO 8601, or in a `form` of `datetime.strptime`. Those without a zone are taken as
+    they stand (no summer time); those with a zone are exact.
     """
-    seconds, problems = moments(key, texts, blank_ok=False)
+    seconds, problems = moments(key, texts, blank_ok=False, form=form)
     readable = ~problems[0].bad
     if readable.any():
         seconds -= seconds[readable].min()
     return seconds, problems
 
 
-def moments(key: str, texts: Sequence[str], *, blank_ok: bool) -> tuple[FloatArray, list[Problem]]:
+def moments(
+    key: str, texts: Sequence[str], *, blank_ok: bool, form: str | None = None
+) -> tuple[FloatArray, list[Problem]]:
     """(N,) seconds since 1970 of timestamps (0 for a bad one); NaN for an allowed empty field."""
     given = _given(texts, blank_ok)
-    found = [_moment(text) for text in texts]
-    unreadable = np.array([moment is None for moment in found], dtype=np.bool_)
+    found = [moment(text) if form is None else _formed(text, form) for text in texts]
+    unreadable = np.array([m is None for m in found], dtype=np.bool_)
     aware = np.array([m is not None and m.tzinfo is not None for m in found], dtype=np.bool_)
     first_aware = bool(aware[np.argmin(unreadable)]) if len(aware) else False
-    seconds = np.array([_seconds(moment) for moment in found], dtype=np.float64)
+    seconds = np.array([_seconds(m) for m in found], dtype=np.float64)
     return np.where(given, seconds, np.nan), [
         Problem(key, unreadable & given,
                 "is not a timestamp such as 2020-03-18 04:01:39; map a column of seconds "
@@ -169,13 +209,18 @@ def _float(text: str) -> float | None:
         return None
 
 
-def _moment(text: str) -> datetime | None:
+def moment(text: str) -> datetime | None:
     """A timestamp in ISO 8601, or in the form 2023/7/15 02:19 of spreadsheets."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:
         pass
     form = "%Y/%m/%d %H:%M" if text.count(":") == 1 else "%Y/%m/%d %H:%M:%S"
+    return _formed(text, form)
+
+
+def _formed(text: str, form: str) -> datetime | None:
+    """A timestamp in a form of `strptime`."""
     try:
         return datetime.strptime(text, form)
     except ValueError:

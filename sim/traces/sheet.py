@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -26,15 +27,24 @@ A = TypeVar("A", FloatArray, IntArray)
 class Sheet:
     """N rows of a text table; reading a column notes the rows that break its rules."""
 
-    def __init__(self, table: TextTable) -> None:
-        """Start with no row faulted."""
+    def __init__(self, table: TextTable, sieved: Mapping[str, int] | None = None) -> None:
+        """Start with no row faulted.
+
+        `sieved`: reason -> rows of the file that are no jobs and not in `table` any more.
+        """
         self._table = table
+        self._sieved = {reason: rows for reason, rows in (sieved or {}).items() if rows}
         self._problems: list[Problem] = []
         self._left_out: dict[str, BoolArray] = {}
 
     def __len__(self) -> int:
         """N."""
         return len(self._table.lines)
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return self._table.path
 
     @property
     def lines(self) -> Sequence[int]:
@@ -53,6 +63,11 @@ class Sheet:
         """(N,) texts, stripped; "" where the file lacks the column."""
         return objects(self.raw(key))
 
+    def pairs(self, key: str, other: str) -> TextArray:
+        """(N,) "text/other"; "" where the other column is empty."""
+        both = zip(self.raw(key), self.raw(other), strict=True)
+        return objects([f"{one}/{two}" if two else "" for one, two in both])
+
     def names(self, key: str) -> TextArray:
         """(N,) unique, non-empty names."""
         self.unique(key, self.raw(key))
@@ -66,9 +81,13 @@ class Sheet:
         """(N,) seconds, 0 or more; an empty field is `blank_s`, or a fault if that is None."""
         return self._noted(row_rules.times(key, self.raw(key), blank_s=blank_s))
 
-    def timestamps(self, key: str) -> FloatArray:
-        """(N,) seconds since the earliest row."""
-        return self._noted(row_rules.timestamps(key, self.raw(key)))
+    def spans(self, key: str, form: str, *, blank_s: float | None = None) -> FloatArray:
+        """(N,) seconds, from a form of `row_rules.DURATION_FORMATS`; blanks as for `times`."""
+        return self._noted(row_rules.spans(key, self.raw(key), form, blank_s=blank_s))
+
+    def timestamps(self, key: str, form: str | None = None) -> FloatArray:
+        """(N,) seconds since the earliest row; ISO 8601, or a form of `strptime`."""
+        return self._noted(row_rules.timestamps(key, self.raw(key), form))
 
     def moments(self, key: str) -> FloatArray:
         """(N,) seconds since 1970; NaN where the field is empty."""
@@ -125,18 +144,21 @@ class Sheet:
         keep = self.good(strict)
         table = self._table
         skipped = table.rows - int(keep.sum())
-        left_out: dict[str, int] = {}
+        rows_read = table.rows + sum(self._sieved.values())
+        left_out = dict(self._sieved)
         for reason, rows in self._left_out.items():
             if (rows & keep).any():
                 left_out[reason] = int(np.sum(rows & keep))
                 keep = keep & ~rows
-                log.info("%s: %d rows left out: %s", table.path, left_out[reason], reason)
+        for reason, count in left_out.items():
+            log.info("%s: %d rows left out: %s", table.path, count, reason)
         if not keep.any():
-            raise nothing_usable(table.path, table.rows, left_out, strict)
+            raise nothing_usable(table.path, rows_read, left_out, strict)
         submit_s = trace.submit_s[keep]
         late = int(np.sum(submit_s < np.maximum.accumulate(submit_s)))
         order = np.flatnonzero(keep)[np.argsort(submit_s, kind="stable")]
-        return take(trace, order), Notes(table.rows, skipped, late, left_out)
+        placed = replace(trace, line=np.array(self.lines, dtype=np.int64))
+        return take(placed, order), Notes(rows_read, skipped, late, left_out)
 
     def good(self, strict: bool) -> BoolArray:
         """(N,) rows without a fault.

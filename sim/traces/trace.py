@@ -29,6 +29,9 @@ class Trace:
     most_gpus: IntArray | None = None  # (J,) >= num_gpus
     outcome: IntArray | None = None  # (J,) COMPLETED, FAILED or CANCELLED of sim.traits
     withdraw_s: FloatArray | None = None  # (J,) given up so long after submission; inf: never
+    limit_s: FloatArray | None = None  # (J,) run time that its user asked for; inf: without a limit
+    waited_s: FloatArray | None = None  # (J,) from submission to start as it was; NaN: never began
+    line: IntArray | None = None  # (J,) of the file, for messages
     attempts: Attempts | None = None  # where in its work a job failed and started again
     precedence: Precedence | None = None  # rows of this trace that a job waits for
 

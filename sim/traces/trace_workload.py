@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from sim.errors import TraceError
 from sim.jobs import JobTable
 from sim.traces.column_map import GivenColumns, nearest
@@ -146,10 +148,23 @@ class TraceWorkload:
             )
             if notes.unsorted:
                 log.info("%s: %d rows sorted by submission", self._path, notes.unsorted)
+            _tell_waits(trace, self._path)
             kept = without_vcs(trace, self._exclude_vcs)
             self._trace = time_window(kept, self._window.get("start_s"), self._window.get("end_s"))
             self._history = kept
         return self._trace
+
+
+def _tell_waits(trace: Trace, path: str) -> None:
+    """What happened: how long the jobs waited in the cluster that the trace is from."""
+    if trace.waited_s is None or np.isnan(trace.waited_s).all():
+        return
+    waited_s = trace.waited_s[~np.isnan(trace.waited_s)]
+    p50_s, p95_s = np.percentile(waited_s, (50, 95))
+    log.info(
+        "%s: what happened: %d of %d jobs began, after %.0f s on average (p50 %.0f, p95 %.0f)",
+        path, len(waited_s), len(trace), waited_s.mean(), p50_s, p95_s,
+    )  # fmt: skip
 
 
 def _check_windows(

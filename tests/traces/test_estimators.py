@@ -1,9 +1,12 @@
 """The estimators that need no learning."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from sim.errors import TraceError
+from sim.estimators.limit import LimitEstimator
 from sim.estimators.noisy import NoisyEstimator
 from sim.estimators.none import NoEstimator
 from sim.estimators.oracle import OracleEstimator
@@ -54,3 +57,25 @@ def test_a_larger_sigma_scales_the_same_errors() -> None:
 def test_an_impossible_sigma(sigma: float) -> None:
     with pytest.raises(TraceError, match=r"estimator\.sigma is"):
         NoisyEstimator(sigma=sigma)
+
+
+def test_limits_are_what_users_asked_for_and_the_longest_where_none_did() -> None:
+    trace = replace(made(3), limit_s=np.array([60.0, np.inf, 3600.0]))
+    rng = np.random.default_rng(0)
+    assert LimitEstimator(unlimited_s=None).estimate(trace, rng).tolist() == [60, 3600, 3600]
+    assert LimitEstimator(unlimited_s=9e4).estimate(trace, rng).tolist() == [60, 9e4, 3600]
+    assert LimitEstimator(unlimited_s=None).information == "limit"
+
+
+@pytest.mark.parametrize("limit_s", [None, np.full(3, np.inf)])
+def test_a_trace_without_limits_is_refused(limit_s) -> None:
+    with pytest.raises(TraceError, match=r"no job has a time limit.*choose another estimator"):
+        LimitEstimator(unlimited_s=None).estimate(
+            replace(made(3), limit_s=limit_s), np.random.default_rng(0)
+        )
+
+
+@pytest.mark.parametrize("unlimited_s", [0.0, -1.0, float("nan"), True])
+def test_an_impossible_limit(unlimited_s: float) -> None:
+    with pytest.raises(TraceError, match=r"estimator\.unlimited_s is"):
+        LimitEstimator(unlimited_s=unlimited_s)

@@ -42,6 +42,7 @@ def test_philly_jobs_last_the_sum_of_their_attempts(tmp_path: Path) -> None:
     assert trace.num_gpus.tolist() == [1, 1, 16, 2, 4]
     assert trace.outcome.tolist() == [FAILED, CANCELLED, COMPLETED, CANCELLED, COMPLETED]
     assert trace.withdraw_s.tolist() == [INF, 3600, INF, INF, INF]
+    assert np.array_equal(trace.waited_s, [10, np.nan, 60, 600, 0], equal_nan=True)
     assert trace.attempts.first.tolist() == [0, 0, 0, 2, 2, 2]
     assert trace.attempts.fail_at_s.tolist() == [60, 90]
     assert (trace.user[2], trace.vc[2]) == ("u0", "v1")
@@ -61,6 +62,7 @@ def test_helios_states_recurrence_and_withdrawals(tmp_path: Path) -> None:
     assert trace.submit_s.tolist() == [0, 30, 60, 120]
     assert trace.outcome.tolist() == [COMPLETED, FAILED, CANCELLED, FAILED]
     assert trace.withdraw_s.tolist() == [INF, INF, 60, INF]
+    assert np.array_equal(trace.waited_s, [30, 90, np.nan, 0], equal_nan=True)
     assert list(trace.group) == ["uA/train", "uB/eval", "uA/train", "uB/eval"]
     assert trace.cpu_milli.tolist() == [3000, 2500, 3000, 2000]
     assert notes.left_out == {"use no GPU": 1}

@@ -130,10 +130,13 @@ def test_a_trace_written_is_read_back_the_same(trace: Trace, tmp_path: Path) -> 
     again, _ = read_csv(path=str(path), columns=columns, name="csv", strict=True)
     for each in fields(Trace):
         before, after = getattr(trace, each.name), getattr(again, each.name)
+        if each.name == "line":
+            continue
         if isinstance(before, Attempts | Precedence):
             assert lists(before) == lists(after)
         else:
-            assert np.array_equal(before, after), each.name
+            unknown = each.name == "waited_s"  # NaN where a job never began
+            assert np.array_equal(before, after, equal_nan=unknown), each.name
 
 
 def test_taking_jobs_keeps_their_columns_and_drops_links_out(trace: Trace) -> None:

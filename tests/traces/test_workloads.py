@@ -277,12 +277,12 @@ def test_an_impossible_setting(change, words: str) -> None:
         replace(SETTING, **change)
 
 
-@pytest.mark.parametrize("name", ["none", "oracle", "noisy"])
+@pytest.mark.parametrize("name", ["none", "limit", "oracle", "noisy"])
 def test_every_estimator_has_a_yaml(name: str) -> None:
     with initialize_config_dir(str(CONF), version_base=None):
         config = compose(overrides=[f"+estimator={name}"])
     estimator = instantiate(config.estimator, _convert_="all")
-    assert estimator.information == {"none": "none", "oracle": "oracle"}.get(name, "predicted")
+    assert estimator.information == name.replace("noisy", "predicted")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ class Sample:
     jobs: int
     beside: dict[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()  # "{folder}" is the folder of the files
+    delimiter: str = ","
 
 
 def loaded(
@@ -172,15 +173,57 @@ SIA_DRAWS = """workload,name,time,application,num_replicas,batch_size
 
 CSV = """job_id,submit_s,num_gpus,duration_s,user,vc,group,model,priority,deadline_s,\
 cpu_milli,memory_mib,gpu_milli,gpu_types,least_gpus,most_gpus,outcome,withdraw_s,\
-attempts,parents,workflow
-a,0,1,100,ann,v1,g1,resnet50,3,500,4000,2048,500,v100|P100,1,4,completed,,20;60.5,,w1
-b,10,4,50,bob,v2,,LM,-1,,,,,,,,failed,,,a,w1
-c,5,2,80,ann,v1,g1,,,900,1000,,,k80,2,,Cancelled,30,,a;b,w1
-d,20,1,5,,,,,,,,,,,,,,,,,
+attempts,parents,workflow,limit_s,waited_s
+a,0,1,100,ann,v1,g1,resnet50,3,500,4000,2048,500,v100|P100,1,4,completed,,20;60.5,,w1,3600,2.5
+b,10,4,50,bob,v2,,LM,-1,,,,,,,,failed,,,a,w1,,0
+c,5,2,80,ann,v1,g1,,,900,1000,,,k80,2,,Cancelled,30,,a;b,w1,7200,
+d,20,1,5,,,,,,,,,,,,,,,,,,,
 """  # fmt: skip
 CSV_MORE = ("user", "vc", "group", "model", "priority", "deadline_s", "cpu_milli", "memory_mib",
             "gpu_milli", "gpu_types", "least_gpus", "most_gpus", "outcome", "withdraw_s",
-            "attempts", "parents", "workflow")  # fmt: skip
+            "attempts", "parents", "workflow", "limit_s", "waited_s")  # fmt: skip
+
+ONE = "billing=4,cpu=4,gres/gpu=1,mem=16000M,node=1"
+TWO = "billing=16,cpu=16,gres/gpu:a100=2,gres/gpu=2,mem=64G,node=1"  # one number, printed twice
+SACCT = f"""JobID|User|Partition|QOS|State|Submit|Eligible|Start|End|ElapsedRaw|Timelimit|ReqTRES|\
+AllocTRES|JobName
+101|ann|a100|high|COMPLETED|2025-03-01T08:00:00|2025-03-01T08:00:00|2025-03-01T08:10:00|\
+2025-03-01T10:10:00|7200|1-02:00:00|{TWO}|{TWO}|train
+101.batch||||COMPLETED|2025-03-01T08:10:00|2025-03-01T08:10:00|2025-03-01T08:10:00|\
+2025-03-01T10:10:00|7200||||batch
+102_4|bob|a100|low|CANCELLED by 1000|2025-03-01T08:01:00|2025-03-01T08:01:00|None|\
+2025-03-01T09:01:00|0|02:00:00|{ONE}||sweep
+102_[5-9%2]|bob|a100|low|PENDING|2025-03-01T08:01:00|2025-03-01T08:01:00|Unknown|Unknown|0|\
+02:00:00|{ONE}||sweep
+103|cat|cpu|low|COMPLETED|2025-03-01T08:01:30|2025-03-01T08:01:30|2025-03-01T08:01:31|\
+2025-03-01T08:01:35|4|02:00:00|cpu=4,node=1|cpu=4,node=1|prep
+104|cat|a100,v100|low|PREEMPTED|2025-03-01T08:02:00|2025-03-01T08:02:00|2025-03-01T08:03:00|\
+2025-03-01T08:13:00|600|UNLIMITED|{TWO}|{TWO}|llm
+104|cat|a100|low|TIMEOUT|2025-03-01T08:13:00|2025-03-01T08:13:00|2025-03-01T09:00:00|\
+2025-03-01T12:00:00|10800|UNLIMITED|{TWO}|{TWO}|llm
+105+0|ann|v100|low|RUNNING|2025-03-01T08:20:00|2025-03-01T08:50:00|2025-03-01T09:00:00|Unknown|\
+9000|Partition_Limit|{ONE}|cpu=4,gres/gpu:v100=2,gres/gpu:a100=1,mem=3T|
+106|bob|a100|low|PENDING|2025-03-01T08:30:00|Unknown|Unknown|Unknown|0|00:30:00|{ONE}||x
+107|bob|a100|low|OUT_OF_MEMORY|2025-03-01T08:00:30|2025-03-01T08:00:30|2025-03-01T08:00:30|\
+2025-03-01T08:01:30|60|00:30:00|{ONE}|{ONE}|train
+108|bob|a100|low|COMPLETED|2025-03-01T08:00:40|2025-03-01T08:00:40|2025-03-01T08:00:50|\
+2025-03-01T08:01:50|60|00:30:00|cpu=1,gres/shard=4|cpu=1,gres/shard=4|share
+109|bob|a100|low|CANCELLED by 0|2025-03-01T08:00:40|Unknown|None|2025-03-01T09:00:40|0|\
+00:30:00|{ONE}||held
+"""
+
+SWF = """; Version: 2.2
+; Computer: made up, a cluster of 32 processors
+1 0 10 100 4 -1 -1 4 3600 2048 1 1 1 7 1 -1 -1 -1
+2 5 -1 50 -1 -1 -1 9 -1 -1 0 2 1 7 2 -1 -1 -1
+3 6 30 -1 -1 -1 -1 8 60 -1 5 1 1 -1 1 -1 -1 -1
+4 7 1 -1 4 -1 -1 4 60 -1 1 1 1 7 1 -1 -1 -1
+5 8 1 10 -1 -1 -1 -1 60 -1 1 1 1 7 1 -1 -1 -1
+6 9 0 0 2 -1 -1 2 60 -1 -1 -1 1 7 1 -1 -1 -1
+7 10 1 20 4 -1 -1 4 60 -1 1 3 1 7 1 -1 -1 -1
+7 10 1 9 4 -1 -1 4 60 -1 2 3 1 7 1 -1 -1 -1
+7 30 1 11 4 -1 -1 4 60 -1 3 3 1 7 1 -1 -1 -1
+"""
 
 SAMPLES = {
     "csv": Sample(CSV, 4, options=tuple(f"columns.{key}={key}" for key in CSV_MORE)),
@@ -208,4 +251,6 @@ SAMPLES = {
         "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
         "0,1,0,606,vgg19,164,30\n", 1,
     ),
+    "sacct": Sample(SACCT, 5, delimiter="|", options=("+reader.qos_priority={{high: 2, low: 1}}",)),
+    "swf": Sample(SWF, 5, delimiter=" "),
 }  # fmt: skip

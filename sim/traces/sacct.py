@@ -1,0 +1,220 @@
+"""Reads what Slurm's accounting tells of jobs: the output of `sacct --parsable2`."""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.errors import TraceError
+from sim.traces.column_map import Columns, GivenColumns, checked_columns, checked_delimiter
+from sim.traces.notes import Notes
+from sim.traces.sacct_rows import BEGAN, TIMES, sieved
+from sim.traces.sheet import LARGEST_AMOUNT, Sheet, objects
+from sim.traces.slurm_fields import JOB_ID, MOST, RUNNING, STATES, Tres, parse_tres
+from sim.traces.text_table import Layout, read_text_table
+from sim.traces.trace import Trace
+from sim.traits import CANCELLED, COMPLETED, NEVER_S
+
+log = logging.getLogger(__name__)
+
+REQUIRED = ("JobID", "State", "Submit")
+OPTIONAL = ("JobName", "User", "Partition", "QOS", "Eligible", "Start", "End", "Elapsed",
+            "ElapsedRaw", "Timelimit", "TimelimitRaw", "ReqTRES", "AllocTRES")  # fmt: skip
+TELL_GPUS = (("AllocTRES",), ("ReqTRES",))
+TELL_RUN_TIMES = (("ElapsedRaw",), ("Elapsed",), ("Start", "End"))
+CLOCK_CHANGE_S = 3600.0  # local times, which sacct prints, jump back by this once a year
+Moments = Mapping[str, FloatArray]  # column -> (N,) seconds since 1970; NaN where there is none
+
+
+class Sacct:
+    """One row a job, columns in any order; docs/data.md says what becomes of each.
+
+    Steps, earlier runs of requeued jobs, array tasks that never began, waiting jobs and jobs
+    without GPUs are left out, each counted. A job that still ran when the file was made lasts as
+    long as it had run. One that never ran was given up at its end.
+    """
+
+    def __init__(self, *, delimiter: str, qos_priority: Mapping[str, int]) -> None:
+        """Keep the options.
+
+        Args:
+            delimiter: between fields; a sign, or a word of `column_map.DELIMITERS`.
+            qos_priority: QOS -> priority, larger is more important; empty: QOS is not read.
+
+        Raises:
+            TraceError: the delimiter is none.
+        """
+        self._layout = Layout(delimiter=checked_delimiter(delimiter), quoted=False)
+        self._priority = dict(qos_priority)
+
+    def read(
+        self, *, path: str, columns: GivenColumns, name: str, strict: bool
+    ) -> tuple[Trace, Notes]:
+        """The trace of a file; arguments and errors as `TraceReader` says."""
+        wanted = checked_columns(columns, required=REQUIRED, optional=OPTIONAL)
+        table, left_out = sieved(
+            read_text_table(
+                path,
+                lambda header: _present(wanted, header, path),
+                strict=strict,
+                layout=self._layout,
+            )
+        )
+        sheet = Sheet(table, left_out)
+        return sheet.finish(self._trace(sheet, name), strict=strict)
+
+    def _trace(self, sheet: Sheet, name: str) -> Trace:
+        """The rows as a trace in file order."""
+        job_id = sheet.names("JobID")
+        odd = [JOB_ID.fullmatch(text) is None for text in sheet.raw("JobID")]
+        rule = "is no job of Slurm, such as 123, 123_4 or 123+0"
+        sheet.flag("JobID", np.array(odd, dtype=np.bool_), rule)
+        outcome = sheet.choices("State", STATES)
+        at = {key: sheet.moments(key) for key in (*TIMES, BEGAN) if sheet.has(key)}
+        submit_s = _submission(sheet, at)
+        duration_s = _run_time(sheet, at)
+        unborn = (duration_s == 0) & (outcome != COMPLETED)
+        never, withdraw_s = _given_up(sheet, at, submit_s, unborn & _not_begun(at, outcome))
+        got = _resources(sheet)
+        gpus = np.maximum(np.array([one.gpus for one in got], dtype=np.int64), 1)
+        types = ["|".join((parse_tres(text) or Tres()).types) for text in sheet.raw("ReqTRES")]
+        return Trace(
+            name=name,
+            job_id=job_id,
+            submit_s=submit_s - _origin_s(submit_s),
+            num_gpus=gpus,
+            duration_s=duration_s,
+            user=sheet.texts("User"),
+            vc=objects([text.partition(",")[0] for text in sheet.raw("Partition")]),
+            group=sheet.pairs("User", "JobName") if sheet.has("JobName") else None,
+            priority=self._priorities(sheet),
+            cpu_milli=_each([1000.0 * one.cpus for one in got], gpus),
+            memory_mib=_each([one.memory_mib for one in got], gpus),
+            gpu_types=objects(types) if any(types) else None,
+            outcome=np.where(never, CANCELLED, outcome),
+            withdraw_s=withdraw_s,
+            limit_s=_limits(sheet),
+            waited_s=np.where(never, np.nan, np.maximum(at[BEGAN] - submit_s, 0.0))
+            if sheet.has("Start")
+            else None,
+        )
+
+    def _priorities(self, sheet: Sheet) -> IntArray | None:
+        """(N,) by QOS; None where no QOS was given one."""
+        if not (self._priority and sheet.has("QOS")):
+            return None
+        lacks = [bool(text) and text not in self._priority for text in sheet.raw("QOS")]
+        sheet.flag("QOS", np.array(lacks, dtype=np.bool_), "has no priority, but others have; "
+                   "add +workload.reader.qos_priority.NAME=NUMBER")  # fmt: skip
+        return np.array([self._priority.get(text, 0) for text in sheet.raw("QOS")], dtype=np.int64)
+
+
+def _present(wanted: Columns, header: Sequence[str], path: str) -> Columns:
+    """Columns that the file has; one that the user named must be there.
+
+    Raises:
+        TraceError: no column tells the GPUs, or none the run times.
+    """
+    given = {key: name for key, name in wanted.items()
+             if key in REQUIRED or name != key or name in header}  # fmt: skip
+    if len(header) == 1:  # cut at another sign, as whoever looks for JobID will say
+        return given
+    for choices, what in ((TELL_GPUS, "GPUs"), (TELL_RUN_TIMES, "run times")):
+        if not any(given.keys() >= set(keys) for keys in choices):
+            names = " or ".join(" and ".join(keys) for keys in choices)
+            raise TraceError(
+                f"{path}, line 1: no column {names}, which tell the {what}; the file has: "
+                f"{', '.join(header)}; add one to the --format of sacct (docs/data.md)"
+            )
+    twins = {"Elapsed": "ElapsedRaw", "TimelimitRaw": "Timelimit"}
+    twins |= {twin: key for key, twin in twins.items()}
+    absent = [key for key in wanted if key not in given and twins.get(key) not in given]
+    if absent:
+        log.info("%s: has no column %s", path, ", ".join(absent))
+    return given
+
+
+def _submission(sheet: Sheet, at: Moments) -> FloatArray:
+    """(N,) seconds since 1970 at which each job was submitted and could run."""
+    sheet.flag("Submit", np.isnan(at["Submit"]), "is empty; every job has a time of submission")
+    submit_s = np.fmax(at["Submit"], at.get("Eligible", at["Submit"]))
+    sheet.flag(BEGAN, at[BEGAN] < at["Submit"] - CLOCK_CHANGE_S, "is before the job's Submit")
+    return np.nan_to_num(submit_s)
+
+
+def _run_time(sheet: Sheet, at: Moments) -> FloatArray:
+    """(N,) seconds that the last run of each job took; 0 where it never began."""
+    running = np.array([text in RUNNING for text in sheet.raw("State")], dtype=np.bool_)
+    if running.any():
+        log.info("%s: %d jobs still ran; they last as long as they had run until then",
+                 sheet.path, int(running.sum()))  # fmt: skip
+    if sheet.has("ElapsedRaw"):
+        return sheet.times("ElapsedRaw")
+    if sheet.has("Elapsed"):
+        return sheet.spans("Elapsed", "clock")
+    nothing = np.full(len(sheet), np.nan)
+    start_s, end_s = at.get("Start", nothing), at["End"]
+    if running.any():
+        end_s = np.where(running, np.nanmax(np.stack(list(at.values()))), end_s)
+    sheet.flag("End", end_s < start_s - CLOCK_CHANGE_S, "is before the job's Start")
+    sheet.flag("End", np.isnan(end_s) & ~np.isnan(start_s), "is unknown, but the job has ended")
+    return np.nan_to_num(np.maximum(end_s - start_s, 0.0))
+
+
+def _not_begun(at: Moments, outcome: IntArray) -> BoolArray:
+    """(N,) jobs without a start; Slurm gave the cancelled ones their end as their start once."""
+    not_begun: BoolArray = outcome == CANCELLED
+    return not_begun | np.isnan(at["Start"]) if "Start" in at else not_begun
+
+
+def _given_up(
+    sheet: Sheet, at: Moments, submit_s: FloatArray, never: BoolArray
+) -> tuple[BoolArray, FloatArray]:
+    """(N,) jobs that never ran, as `never`, and the seconds after which each was given up.
+
+    Those that could not run yet are left out: Slurm held them, no queue did.
+    """
+    after_s = at["End"] - submit_s if "End" in at else np.full(len(sheet), np.nan)
+    held = never & (after_s <= 0)
+    if "Eligible" in at:
+        held |= never & np.isnan(at["Eligible"])
+    sheet.leave_out(never & np.isnan(after_s), "never began and have no end")
+    sheet.leave_out(held & ~np.isnan(after_s), "were given up before they could begin (Eligible)")
+    return never, np.where(never & (after_s > 0), after_s, NEVER_S)
+
+
+def _origin_s(submit_s: FloatArray) -> float:
+    """The earliest readable submission (others stand as 0)."""
+    readable = submit_s[submit_s > 0]
+    return float(readable.min()) if len(readable) else 0.0
+
+
+def _resources(sheet: Sheet) -> list[Tres]:
+    """(N,) what each job got, and where it got no GPU what it asked for."""
+    found = [Tres()] * len(sheet)
+    for keys in TELL_GPUS[::-1]:
+        key = keys[0]
+        read = [parse_tres(text) for text in sheet.raw(key)]
+        unreadable = np.array([one is None for one in read], dtype=np.bool_)
+        rule = "is no list such as cpu=8,mem=64G,gres/gpu=2; was the field cut off?"
+        sheet.flag(key, unreadable, rule)
+        many = np.array([one is not None and one.gpus >= MOST for one in read], dtype=np.bool_)
+        sheet.flag(key, many, "is no plausible number of GPUs; check the column")
+        found = [one if one is not None and one.gpus else old
+                 for one, old in zip(read, found, strict=True)]  # fmt: skip
+    return found
+
+
+def _each(amounts: Sequence[float], gpus: IntArray) -> IntArray:
+    """(N,) amounts of jobs spread over their GPUs."""
+    spread = np.floor(np.array(amounts, dtype=np.float64) / gpus)
+    return np.minimum(spread, LARGEST_AMOUNT).astype(np.int64)
+
+
+def _limits(sheet: Sheet) -> FloatArray | None:
+    """(N,) seconds; infinite without a limit. None: the file has no column of them."""
+    for key, form in (("Timelimit", "clock"), ("TimelimitRaw", "minutes")):
+        if sheet.has(key):
+            return sheet.spans(key, form, blank_s=NEVER_S)
+    return None

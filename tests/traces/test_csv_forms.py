@@ -1,0 +1,97 @@
+"""Forms of the CSV file's fields, and what is said of a field in another form."""
+
+from pathlib import Path
+
+import pytest
+
+from sim.errors import TraceError
+from sim.traces.csv_reader import Forms, read_csv
+
+NAMES = ("job_id", "submit_s", "num_gpus", "duration_s")
+
+
+def read(path: Path, text: str, *, more: dict[str, str] | None = None, **forms: str):
+    path.write_text(text)
+    columns = {name: name for name in NAMES} | (more or {})
+    return read_csv(path=str(path), columns=columns, name="x", strict=True, forms=Forms(**forms))[0]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "jobs.csv"
+
+
+@pytest.mark.parametrize("word", ["semicolon", ";"])
+def test_another_delimiter(word: str, file: Path) -> None:
+    trace = read(file, "job_id;submit_s;num_gpus;duration_s\n'a,b';5;2;9\n", delimiter=word)
+    assert (list(trace.job_id), trace.duration_s.tolist()) == (["'a,b'"], [9])
+
+
+def test_a_file_with_another_delimiter_names_the_key(file: Path) -> None:
+    with pytest.raises(TraceError, match=r"separated by commas.*reader\.delimiter=pipe"):
+        read(file, "job_id|submit_s|num_gpus|duration_s\na|5|2|9\n")
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "seconds"),
+    [("minutes", "90.5", 5430), ("hours", "2", 7200), ("milliseconds", "2500", 2.5),
+     ("clock", "1-02:00:05", 93605), ("clock", "02:30", 150)],
+)  # fmt: skip
+def test_durations_and_limits_have_a_form(form: str, text: str, seconds: float, file: Path) -> None:
+    rows = f"job_id,submit_s,num_gpus,duration_s,cap\na,0,1,{text},{text}\nb,0,1,{text},\n"
+    trace = read(file, rows, more={"limit_s": "cap"}, duration_format=form)
+    assert trace.duration_s.tolist() == [seconds, seconds]
+    assert trace.limit_s.tolist() == [seconds, float("inf")]
+
+
+def test_a_form_of_time_and_submit_time_alone(file: Path) -> None:
+    rows = "job_id,when,num_gpus,duration_s\na,18.03.2020 04:00,1,1\nb,18.03.2020 05:00,1,1\n"
+    trace = read(file, rows, more={"submit_time": "when"}, time_format="%d.%m.%Y %H:%M")
+    assert trace.submit_s.tolist() == [0, 3600]
+    trace = read(file, "job_id,submit_time,num_gpus,duration_s\na,2020-03-18,1,1\n")
+    assert trace.submit_s.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (
+            "2020-03-18 04:00:00,1,1",
+            "is a date, not seconds; map the column as workload.columns.sub",
+        ),
+        ("0,1,", "column 'duration_s': '' is empty; a job needs its run time"),
+        (
+            "0,1,01:30:00",
+            "is hours and minutes, not a number; set workload.reader.duration_format=",
+        ),
+        ("0,1,2020-03-18 04:00", "is a date, not seconds; a run time is the end minus the start"),
+        ("0,0.25,1", "'0.25' is a fraction of a GPU; a worker on a part of a GPU has num_gpus 1"),
+    ],
+)
+def test_a_field_in_another_form_gets_the_key_that_reads_it(
+    row: str, words: str, file: Path
+) -> None:
+    with pytest.raises(TraceError) as error:
+        read(file, f"job_id,submit_s,num_gpus,duration_s\nz,0,1,1\na,{row}\n")
+    assert "line 3, column" in str(error.value) and words in str(error.value)
+
+
+def test_other_forms_of_time_and_numbers_among_clocks(file: Path) -> None:
+    rows = "job_id,when,num_gpus,duration_s\na,18.03.2020 04:00,1,5\n"
+    with pytest.raises(TraceError, match=r"is not ISO 8601; give its form.*time_format="):
+        read(file, rows, more={"submit_time": "when"})
+    with pytest.raises(TraceError, match=r"'5' is a number, not hours and minutes; set"):
+        read(file, rows, more={"submit_time": "when"}, time_format="%d.%m.%Y %H:%M",
+             duration_format="clock")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("forms", "words"),
+    [
+        ({"delimiter": "::"}, r"reader\.delimiter is '::'; give one sign, or one of comma"),
+        ({"duration_format": "minute"}, r"reader\.duration_format is 'minute'; did you mean 'min"),
+    ],
+)
+def test_an_unknown_form(forms: dict[str, str], words: str) -> None:
+    with pytest.raises(TraceError, match=words):
+        Forms(**forms)
