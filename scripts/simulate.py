@@ -50,6 +50,8 @@ def main(cfg: DictConfig) -> None:
     write_outputs(launch.folder, run, config)
     write_run(launch.folder, run, metrics, replace(launch.record, labels=labels))
     print(f"{labels.scheduler} on {labels.workload}, {labels.topology}")
+    for note in experiment.gpu_notes:
+        print(f"  {note}")
     _print_headline(metrics, launch.folder)
 
 

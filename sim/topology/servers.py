@@ -7,6 +7,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray, TextArray
 from sim.errors import TopologyError
+from sim.topology.gpu_kind import GpuKind
 from sim.topology.inside import Inside
 from sim.topology.layout import inside_of, layout_of
 from sim.topology.links import LinkGraph
@@ -28,6 +29,7 @@ class Servers:
     name: TextArray | None
     group: TextArray | None
     inside: Inside | None
+    gpu_kinds: tuple[GpuKind, ...] = ()
 
     def wired(
         self, *, name: str, server_rack: IntArray, uplink_gbps: FloatArray, links: LinkGraph
@@ -56,6 +58,7 @@ class Servers:
             server_group=self.group,
             links=links,
             inside=self.inside,
+            gpu_kinds=self.gpu_kinds,
         )
 
 
