@@ -55,6 +55,11 @@ class Mixes:
         """Its row."""
         return self.profiles.index(DUMMY)
 
+    @property
+    def neighbours(self) -> IntArray:
+        """(R,) that are no dummies."""
+        return np.asarray(JOBS - 1 - self.beside[:, self.dummy], dtype=np.int64)
+
 
 @dataclass(frozen=True)
 class MixFit:
@@ -98,7 +103,12 @@ def write_a100(data_dir: Path, out_dir: Path) -> None:
     errors = [error for _, _, each in lines.values() for error in each]
     held_out = held_out_errors(mixes)
     alone = alone_errors(rows, mixes, fit)
-    found = {"steps": np.array(errors), "mixes": held_out, "alone": alone}
+    found = {
+        "steps": np.array(errors),
+        "mixes": held_out,
+        "pairs": held_out[mixes.neighbours == 1],  # a victim, one neighbour, five dummies
+        "alone": alone,
+    }
     table = [[fit, len(e), f"{np.mean(e):.3f}", f"{np.max(e):.3f}"] for fit, e in found.items()]
     _write(out_dir / "a100_errors.csv", ["fit", "rows", "mean_error", "largest_error"], table)
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -118,8 +119,7 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
     topology = build(config, "topology")
     physics, more = _physics(config, topology)
     notes = more.notes(physics.pairs)
-    for note in notes:
-        log.info("%s", note)
+    _tell(notes)
     agents = config["agents"]
     setting = Setting(
         gpus=topology.num_gpus,
@@ -147,6 +147,13 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
         belief_info=config["belief"]["info"],
         gpu_notes=notes,
     )
+
+
+@cache
+def _tell(notes: tuple[str, ...]) -> None:
+    """Log what was assumed, once a process: a comparison builds the same experiment often."""
+    for note in notes:
+        log.info("%s", note)
 
 
 def _physics(config: Mapping[str, Any], topology: Topology) -> tuple[Physics, MoreTypes]:

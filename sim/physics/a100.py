@@ -67,7 +67,8 @@ def a100_pairs_note() -> str:
     error = {row["fit"]: float(row["mean_error"]) for row in shipped_rows("a100_errors.csv")}
     return (
         f"{A100}: co-location fitted to MISO's mixes of seven jobs (mean error "
-        f"{error['mixes']:.1%}), each model taken for the one there most like it"
+        f"{error['mixes']:.1%}, of pairs {error['pairs']:.1%}), each model taken for the one there "
+        "most like it"
     )
 
 

@@ -32,12 +32,11 @@ class StandIn:
 
     def note(self, *, shared: bool = True) -> str:
         """What a run assumes, in one line; not `shared`: memory is no matter."""
-        who = "its own" if self.like == self.gpu_type else f"{self.like}'s"
+        whose = f"{self.like}'s profile x {self.speed:.3g} ({self.why})"
+        if self.like == self.gpu_type:
+            whose = f"its own profile, with {self.memory_gib:g} GiB"
         memory = self._memory_note() if shared else ""
-        return (
-            f"{self.gpu_type}: {who} profile x {self.speed:.3g} ({self.why})"
-            f"{'; ' if memory else ''}{memory}"
-        )
+        return f"{self.gpu_type}: {whose}{'; ' if memory else ''}{memory}"
 
     def fits(self, of_like: BoolArray) -> BoolArray:
         """(P, P) pairs that fit, from those of `like`; every job ran alone where they were tried.
