@@ -164,7 +164,7 @@ def _physics(config: Mapping[str, Any], topology: Topology) -> tuple[Physics, Mo
     table = build(config, "interference").pair_table(base)
     network = build(config, "network")
     gpus = gpu_table(config.get("gpus") or {})
-    reference = config["reference_gpu"] or topology.gpu_types[0]
+    reference = str(config["reference_gpu"] or topology.gpu_types[0])
     check_reference_gpu(reference, (*topology.gpu_types, *base.gpu_types), gpus)
     more = more_types(
         base,

@@ -36,36 +36,52 @@ def plain_name(gpu_type: str) -> str:
     return plain
 
 
-def gpu_table(values: Mapping[str, Mapping[str, Any]]) -> GpuTable:
-    """The table from the section `gpus` of the configuration.
+def gpu_table(values: Mapping[str, Any]) -> GpuTable:
+    """The table from the section `gpus` of the configuration; an entry of null is left out.
 
     Raises:
         PhysicsError: naming key, value and rule.
     """
     table: dict[str, GpuFacts] = {}
     for name, entry in values.items():
-        for key in entry:
-            if key not in KEYS:
-                raise PhysicsError(
-                    f"gpus.{name}.{key} is not a key{nearest(key, KEYS)}; keys: {', '.join(KEYS)}"
-                )
-        facts = GpuFacts(
-            like=entry.get("like"),
-            speed=_above_0(name, "speed", entry.get("speed", 1.0)),
-            memory_gib=_above_0(name, "memory_gib", entry["memory_gib"])
-            if entry.get("memory_gib") is not None
-            else None,
-        )
-        if facts.like is None and "speed" in entry:
-            raise PhysicsError(
-                f"gpus.{name}.speed is {facts.speed:g}, but gpus.{name}.like does not say of which "
-                f"type's; add +gpus.{name}.like=TYPE"
-            )
+        if entry is None:
+            continue
+        _check_form(name, entry)
+        facts = _facts(name, entry)
         table[plain_name(name)] = facts
         for each in entry.get("also") or ():
             other = GpuFacts(like=name, memory_gib=facts.memory_gib, alias=True)
             table[plain_name(str(each))] = other
     return table
+
+
+def _check_form(name: str, entry: object) -> None:
+    if not isinstance(entry, Mapping):
+        raise PhysicsError(f"gpus.{name} is {entry!r}; give it {', '.join(KEYS[:3])}")
+    for key in entry:
+        if key not in KEYS:
+            raise PhysicsError(
+                f"gpus.{name}.{key} is not a key{nearest(key, KEYS)}; keys: {', '.join(KEYS)}"
+            )
+    if not isinstance(entry.get("also") or [], list):
+        raise PhysicsError(f"gpus.{name}.also is {entry['also']!r}; it must be a list of names")
+    like = entry.get("like")
+    if like is not None and not isinstance(like, str | int):  # 4090 is a name, too
+        raise PhysicsError(f"gpus.{name}.like is {like!r}; it must be the name of a GPU type")
+    if like is None and "speed" in entry:
+        raise PhysicsError(
+            f"gpus.{name}.speed is {entry['speed']!r}, but gpus.{name}.like does not say of which "
+            f"type's; add +gpus.{name}.like=TYPE"
+        )
+
+
+def _facts(name: str, entry: Mapping[str, Any]) -> GpuFacts:
+    like, gib = entry.get("like"), entry.get("memory_gib")
+    return GpuFacts(
+        like=None if like is None else str(like),
+        speed=_above_0(name, "speed", entry.get("speed", 1.0)),
+        memory_gib=None if gib is None else _above_0(name, "memory_gib", gib),
+    )
 
 
 def _above_0(name: str, key: str, value: object) -> float:

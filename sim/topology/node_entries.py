@@ -66,8 +66,10 @@ def renamed(entries: Iterable[Entry], type_names: Mapping[str, str]) -> list[Ent
 
 def _called(shape: Shape, gpu_type: str) -> Shape:
     """The shape with its GPU type called otherwise."""
-    old = "" if shape.kind is None else f"{shape.kind.where} ({shape.gpu_type!r}) and "
-    return replace(shape, gpu_type=gpu_type, kind=GpuKind(where=f"{old}topology.type_names"))
+    where = "" if shape.kind is None else shape.kind.where
+    if where:
+        where = f"{where}: {shape.gpu_type!r}, by topology.type_names"
+    return replace(shape, gpu_type=gpu_type, kind=GpuKind(where=where))
 
 
 def _gpu_type(cells: NodeCells, row: int, missing: str) -> str:
@@ -79,9 +81,7 @@ def _gpu_type(cells: NodeCells, row: int, missing: str) -> str:
 
 def _kind(cells: NodeCells, row: int) -> GpuKind:
     """Where the row's GPU type was named."""
-    if cells.text(row, "gpu_type"):
-        return GpuKind(where=cells.where(row, "gpu_type"))
-    return GpuKind(where="topology.gpu_type")
+    return GpuKind(where=cells.where(row, "gpu_type") if cells.text(row, "gpu_type") else "")
 
 
 def _row_entries(cells: NodeCells, row: int, shape: Shape, names: set[str]) -> Iterator[Entry]:

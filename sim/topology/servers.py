@@ -89,8 +89,9 @@ def dealt_servers(
     sizes = _sizes(servers, gpus_per_server)
     if not gpu_types:
         raise TopologyError("topology.gpu_types is empty; name at least one GPU type")
-    distinct = tuple(dict.fromkeys(gpu_types))
-    kinds = np.array([distinct.index(kind) for kind in gpu_types], dtype=np.int64)
+    names = [str(kind) for kind in gpu_types]  # YAML reads 4090 as a number
+    distinct = tuple(dict.fromkeys(names))
+    kinds = np.array([distinct.index(kind) for kind in names], dtype=np.int64)
     gpus = np.resize(np.array(sizes, dtype=np.int64), servers)
     layouts = [] if inside is None else [layout_of(inside)]
     one_layout = np.zeros(servers, dtype=np.int64)

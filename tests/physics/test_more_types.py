@@ -163,7 +163,10 @@ def test_without_physics_any_type_runs():
      ({"like": "old", "speed": True}, "gpus.x.speed is True;"),
      ({"memory_gib": "80"}, "gpus.x.memory_gib is '80';"),
      ({"speeed": 2}, "did you mean 'speed'?"),
-     ({"speed": 2}, "+gpus.x.like=TYPE")],
+     ({"speed": 2}, "+gpus.x.like=TYPE"),
+     ({"like": ["old"]}, "gpus.x.like is ['old']; it must be the name"),
+     ({"also": "y"}, "gpus.x.also is 'y'; it must be a list"),
+     (2.0, "gpus.x is 2.0; give it like, speed, memory_gib")],
 )  # fmt: skip
 def test_a_bad_line_of_the_table(entry, told):
     with pytest.raises(PhysicsError, match=re.escape(told)):

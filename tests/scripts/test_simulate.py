@@ -1,11 +1,13 @@
 """`simulate.py`: defaults, files, errors, sweeps."""
 
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
 
+ROOT = Path(__file__).resolve().parents[2]
 PLAIN = ("interference=none", "network=none", "topology=small_leaf_spine")
 ONE_SERVER = ("topology.servers=1", "topology.servers_per_rack=1", *PLAIN)
 
@@ -67,6 +69,16 @@ def test_a_type_named_in_a_file_is_told_with_its_line(start, trace, tmp_path):
     start("simulate", *csv(trace), "topology=node_list", *words).failed_with(
         f"{nodes}, line 3, column 'kind': GPU type 'abacus'", "+gpus.abacus.like"
     )
+
+
+def test_a_type_named_in_an_own_configuration_is_told_with_its_line(start, trace, tmp_path):
+    own = tmp_path / "own" / "topology" / "mine.yaml"
+    own.parent.mkdir(parents=True)
+    text = (ROOT / "conf" / "topology" / "small_leaf_spine.yaml").read_text()
+    own.write_text(text.replace("[p100]", "\n  - p100\n  - abacus"))
+    line = own.read_text().splitlines().index("  - abacus") + 1
+    words = ("--config-dir", str(own.parents[1]), "topology=mine", *csv(trace))
+    start("simulate", *words).failed_with(f"{own}, line {line}: gpu_types: GPU type 'abacus'")
 
 
 def test_a_window_of_a_part_counts_its_middle_only(done):
