@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from interference.default_model import write_default_model
+from interference.make_a100 import write_a100
 from sim.arrays import BoolArray, FloatArray
 from sim.physics.additive_fit import AdditiveFit, fit_additive
 from sim.physics.catalogue import Catalogue
@@ -43,6 +44,7 @@ def main() -> None:
     write_profiles(MeasuredProfiles(data_dir=data_dir), SHIPPED_DIR)
     write_pairs(data_dir, SHIPPED_DIR)
     write_default_model(data_dir)
+    write_a100(data_dir, SHIPPED_DIR)
 
 
 def write_profiles(catalogue: Catalogue, out_dir: Path) -> None:

@@ -37,6 +37,7 @@ def main(cfg: DictConfig) -> None:
         rows,
         ours=launch.config["ours"] or (OURS if OURS in known else None),
         confidence=launch.config["confidence"],
+        assumed=list(dict.fromkeys(line for result in results for line in result.assumed)),
     )
     _draw_distributions(results, launch)
     table_console().print(tables)

@@ -3,11 +3,19 @@
 import logging
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import compress
 
 import hydra
 from evaluate_report import remove_results, write_evaluation, write_rivals
-from evaluate_task import Outcome, Task, setting_text, task_labels, windows_played
+from evaluate_task import (
+    Outcome,
+    Task,
+    assumptions,
+    setting_text,
+    task_labels,
+    windows_played,
+)
 from launch import run_main, start
 from launch_errors import ConfigError
 from lineup import lineup_of
@@ -16,6 +24,8 @@ from plain_rules import check_confidence
 from run_count import RunCount
 from terminal import table_console
 from workers import outcomes_of
+
+from sim.report.run_folder import write_record
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +39,11 @@ def main(cfg: DictConfig) -> None:
     check_confidence(config)
     tasks = _tasks(config)
     ours = _ours(config["ours"], tasks)
+    assumed = assumptions(tasks[0].setting)
+    write_record(launch.folder, replace(launch.record, assumed=assumed))
     outcomes = _counted(outcomes_of(tasks, config["jobs"]), len(tasks))
     tables, focus = write_evaluation(
-        launch.folder, outcomes, ours=ours, confidence=config["confidence"]
+        launch.folder, outcomes, ours=ours, confidence=config["confidence"], assumed=assumed
     )
     table_console().print(tables)
     if config["rivals"] and ours is not None:

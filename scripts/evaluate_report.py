@@ -44,7 +44,12 @@ def remove_results(folder: Path) -> None:
 
 
 def write_evaluation(
-    folder: Path, outcomes: Sequence[Outcome], *, ours: str | None, confidence: float
+    folder: Path,
+    outcomes: Sequence[Outcome],
+    *,
+    ours: str | None,
+    confidence: float,
+    assumed: Sequence[str] = (),
 ) -> tuple[Group, str]:
     """Write every file; `metrics.json` (means over windows of one scheduler) comes last.
 
@@ -53,6 +58,7 @@ def write_evaluation(
         outcomes: one a run.
         ours: scheduler that the others are divided by; None for no ratio.
         confidence: of the intervals.
+        assumed: what the runs assumed of their GPUs.
 
     Returns:
         The tables, and what metrics.json is about: `ours`, with the fewest agents if it ran with
@@ -66,7 +72,7 @@ def write_evaluation(
     runs = [outcome for found in ranked.values() for outcome in found]
     write_atomically(folder / "jobs.parquet", as_parquet(_jobs(runs)))
     rows = [outcome.row for outcome in runs]
-    tables = write_comparison(folder, rows, ours=ours, confidence=confidence)
+    tables = write_comparison(folder, rows, ours=ours, confidence=confidence, assumed=assumed)
     focus = _best(ranked) if ours is None else _fewest_agents(ranked, ours)
     write_metrics(folder, _means([outcome.row.metrics for outcome in ranked[focus]]))
     return tables, focus

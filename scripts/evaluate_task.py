@@ -117,6 +117,11 @@ def stretches_of(setting: str, part: str) -> Stretches | None:
     return _experiment(setting).stretches(part)
 
 
+def assumptions(setting: str) -> tuple[str, ...]:
+    """What was assumed of GPU types without profiles; all contenders have the same cluster."""
+    return _experiment(setting).gpu_notes
+
+
 def windows_played(asked: int, setting: str, part: str) -> int:
     """How many windows there are to play, at most `asked`; all contenders have the same."""
     stretches = stretches_of(setting, part)

@@ -1,19 +1,25 @@
 """From a resolved configuration to the objects of one experiment."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from launch_build import build
 from launch_errors import ConfigError
 from plain_rules import RULES, check_division, check_plain, check_reference_gpu
+from type_places import gpu_kinds
 
 from interference.online.drifted import DRIFTED
 from marl.env.game import Game
 from sim.errors import TraceError
 from sim.jobs import JobTable
+from sim.physics.gpu_table import gpu_table
+from sim.physics.more_types import MoreTypes, more_types
 from sim.physics.no_interference import NoInterference
+from sim.physics.no_network import NoNetwork
 from sim.physics.pair_table import PairTable
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler
@@ -24,6 +30,8 @@ from sim.topology.partitions import contiguous_partitions, group_partitions
 from sim.topology.topology import Topology
 from sim.traces.setting import Setting
 from sim.traces.stretches import Stretches
+
+log = logging.getLogger(__name__)
 
 ROLES_BY_ORDER = {
     "marl": "ours",
@@ -56,6 +64,7 @@ class Experiment:
     load: float | None
     workload_name: str
     belief_info: str
+    gpu_notes: tuple[str, ...] = ()  # what was assumed of GPU types without profiles
 
     def whole(self) -> JobTable:
         """The whole workload."""
@@ -108,7 +117,9 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
     check_plain(config, RULES)
     check_division(config, tuple(DIVISIONS))
     topology = build(config, "topology")
-    physics = _physics(config, topology)
+    physics, more = _physics(config, topology)
+    notes = more.notes(physics.pairs)
+    _tell(notes)
     agents = config["agents"]
     setting = Setting(
         gpus=topology.num_gpus,
@@ -121,7 +132,7 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
     game = Game(
         topology=topology,
         physics=physics,
-        belief=replace(physics, pairs=_believed(config, physics)),
+        belief=replace(physics, pairs=_believed(config, physics, more)),
         partition_of_server=DIVISIONS[agents["division"]](topology, agents["count"]),
         rules=_rules(config),
         outages=build(config, "outages").outages(topology, config["seed"]),
@@ -134,18 +145,36 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
         load=config["workload"]["load"],
         workload_name=config["workload"]["name"],
         belief_info=config["belief"]["info"],
+        gpu_notes=notes,
     )
 
 
-def _physics(config: Mapping[str, Any], topology: Topology) -> Physics:
-    catalogue = build(config, "profiles")
-    if hasattr(catalogue, "catalogue"):
-        catalogue = catalogue.catalogue()
-    pairs = build(config, "interference").pair_table(catalogue)
+@cache
+def _tell(notes: tuple[str, ...]) -> None:
+    """Log what was assumed, once a process: a comparison builds the same experiment often."""
+    for note in notes:
+        log.info("%s", note)
+
+
+def _physics(config: Mapping[str, Any], topology: Topology) -> tuple[Physics, MoreTypes]:
+    """The physics over all GPU types of the cluster, and how they came into it."""
+    base = build(config, "profiles")
+    if hasattr(base, "catalogue"):
+        base = base.catalogue()
+    table = build(config, "interference").pair_table(base)
     network = build(config, "network")
-    reference = config["reference_gpu"] or topology.gpu_types[0]
-    check_reference_gpu(reference, tuple(catalogue.gpu_types))
-    return Physics(
+    gpus = gpu_table(config.get("gpus") or {})
+    reference = str(config["reference_gpu"] or topology.gpu_types[0])
+    check_reference_gpu(reference, (*topology.gpu_types, *base.gpu_types), gpus)
+    more = more_types(
+        base,
+        (*topology.gpu_types, reference),
+        table=gpus,
+        kinds=gpu_kinds(config, topology),
+        physics_off=table.source == "none" and isinstance(network, NoNetwork),
+    )
+    catalogue, pairs = more.catalogue(), more.pairs(table)
+    physics = Physics(
         catalogue=catalogue,
         pairs=pairs,
         network=network.tables(catalogue, topology),
@@ -154,6 +183,7 @@ def _physics(config: Mapping[str, Any], topology: Topology) -> Physics:
         host=build(config, "host").tables(catalogue, topology),
         mix_law=build(config, "mixes"),
     )
+    return physics, more
 
 
 def _rules(config: Mapping[str, Any]) -> Rules:
@@ -166,13 +196,14 @@ def _rules(config: Mapping[str, Any]) -> Rules:
     )
 
 
-def _believed(config: Mapping[str, Any], physics: Physics) -> PairTable:
+def _believed(config: Mapping[str, Any], physics: Physics, more: MoreTypes) -> PairTable:
     """The slow-downs that schedulers are told; what fits in memory is known to everyone."""
     belief = config["belief"]
     if belief["info"] == "oracle":
         return physics.pairs
     model = NoInterference() if belief["model"] is None else build(config, "belief.model")
-    return replace(model.pair_table(physics.catalogue), feasible=physics.pairs.feasible)
+    told = more.believed(model.pair_table(more.base), physics.catalogue.gpu_types)
+    return replace(told, feasible=physics.pairs.feasible)
 
 
 def composition_of(config: Mapping[str, Any], partitions: int) -> Scheduler:

@@ -28,6 +28,7 @@ class Found:
     rows: list[ComparisonRow]
     single: bool  # a run of one scheduler; False: a comparison
     overrides: tuple[str, ...] = ()  # of a single run's command
+    assumed: tuple[str, ...] = ()  # of GPU types without profiles
 
 
 def gather(folders: Sequence[Path], *, leave_out: Path) -> list[Found]:
@@ -78,12 +79,14 @@ def _read(folder: Path) -> Found | None:
     record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     if record.get("program") == "compare":
         return None
+    assumed = tuple(map(str, record.get("assumed", ())))
     if (folder / COMPARISON).is_file():
-        return Found(folder, read_comparison_csv(folder / COMPARISON), single=False)
+        rows = read_comparison_csv(folder / COMPARISON)
+        return Found(folder, rows, single=False, assumed=assumed)
     if (folder / METRICS_FILE).is_file() and "scheduler" in record:
         given = map(str, record.get("overrides", ()))
         words = tuple(word for word in given if not word.startswith(RESUMED))
-        return Found(folder, [read_row(folder)], single=True, overrides=words)
+        return Found(folder, [read_row(folder)], single=True, overrides=words, assumed=assumed)
     return None
 
 

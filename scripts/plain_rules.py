@@ -6,6 +6,8 @@ from typing import Any
 from launch_build import section
 from launch_errors import ConfigError
 
+from sim.physics.gpu_table import GpuTable, plain_name
+
 # key -> (whole number?, smallest legal value)
 Rules = Mapping[str, tuple[bool, int]]
 SEED: Rules = {"seed": (True, 0)}
@@ -100,14 +102,15 @@ def check_division(config: Mapping[str, Any], known: tuple[str, ...]) -> None:
         raise ConfigError(f"agents.division is {value!r}; it must be {' or '.join(known)}")
 
 
-def check_reference_gpu(name: str, known: tuple[str, ...]) -> None:
-    """Refuse a reference GPU type without profiles.
+def check_reference_gpu(name: str, known: tuple[str, ...], table: GpuTable) -> None:
+    """Refuse a reference GPU type that is no type of the cluster, the profiles or `conf/gpus`.
 
     Raises:
-        ConfigError: naming the types that have some.
+        ConfigError: naming the first two.
     """
-    if name not in known:
+    if name not in known and plain_name(name) not in table:
         raise ConfigError(
             f"reference_gpu is {name!r}, for which there are no profiles; use one of "
-            f"{', '.join(known)}"
+            f"{', '.join(dict.fromkeys(known))}, or describe it with "
+            f"+gpus.{plain_name(name)}.like=v100 +gpus.{plain_name(name)}.speed=2"
         )

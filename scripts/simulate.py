@@ -48,8 +48,11 @@ def main(cfg: DictConfig) -> None:
     run = run_with_progress(simulator, scheduler, experiment.seed, compiled=compiled)
     metrics = summarise(run)
     write_outputs(launch.folder, run, config)
-    write_run(launch.folder, run, metrics, replace(launch.record, labels=labels))
+    record = replace(launch.record, labels=labels, assumed=experiment.gpu_notes)
+    write_run(launch.folder, run, metrics, record)
     print(f"{labels.scheduler} on {labels.workload}, {labels.topology}")
+    for note in experiment.gpu_notes:
+        print(f"  {note}")
     _print_headline(metrics, launch.folder)
 
 

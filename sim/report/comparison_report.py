@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
 
 
 def write_comparison(
-    folder: Path, rows: Sequence[ComparisonRow], *, ours: str | None, confidence: float
+    folder: Path,
+    rows: Sequence[ComparisonRow],
+    *,
+    ours: str | None,
+    confidence: float,
+    assumed: Sequence[str] = (),
 ) -> Group:
     """Write comparison.csv, comparison.md and jct_bars.png; return the tables to be printed.
 
@@ -28,6 +34,7 @@ def write_comparison(
         rows: one a run, with distinct labels.
         ours: scheduler that the others are divided by; None for no ratio.
         confidence: of the intervals, like 0.95.
+        assumed: what the runs assumed of their GPUs; it stands below the tables.
 
     Raises:
         ReportError: no rows, doubled rows, or `ours` is in none of them.
@@ -35,6 +42,9 @@ def write_comparison(
     check_distinct(rows)
     settings = standings(beside_agents(rows), ours=ours, confidence=confidence)
     text = table_text(settings, ours=ours, confidence=confidence)
+    if assumed:
+        told = f"{text.note} Assumed of GPUs: {'; '.join(assumed)}."
+        text = replace(text, note=told.strip())
     folder.mkdir(parents=True, exist_ok=True)
     write_comparison_csv(folder / "comparison.csv", rows)
     write_markdown(folder / "comparison.md", text)

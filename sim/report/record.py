@@ -39,6 +39,7 @@ class Record:
     git_commit: str | None  # None: the code is in no git repository
     git_dirty: bool | None  # True: the code differs from the commit
     config_yaml: str  # the resolved configuration
+    assumed: tuple[str, ...] = ()  # of GPU types without profiles, a line a type
 
     def as_dict(self) -> dict[str, object]:
         """What `record.json` holds; the labels' keys stand beside the others."""
@@ -51,6 +52,7 @@ class Record:
             "versions": self.versions,
             "git_commit": self.git_commit,
             "git_dirty": self.git_dirty,
+            **({"assumed": list(self.assumed)} if self.assumed else {}),
         }
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray, TextArray
 from sim.errors import TopologyError
+from sim.topology.gpu_kind import GpuKind
 from sim.topology.layout import Layout, inside_of
 from sim.topology.leaf_spine import leaf_spine_links
 from sim.topology.links import LinkGraph
@@ -26,6 +27,7 @@ class Shape:
     memory_mib: int | None
     nic_gbps: float  # all NICs together
     layout: Layout
+    kind: GpuKind | None = None  # what more is said of the GPU type
 
     def __post_init__(self) -> None:
         """Check the rate; a reader of files has told its line before."""
@@ -142,6 +144,7 @@ def _pod_of_rack(source: str, entries: Sequence[Entry]) -> dict[str, str]:
 def _servers(source: str, entries: Sequence[Entry]) -> Servers:
     shapes = [entry.shape for entry in entries]
     gpu_types = _first_seen([shape.gpu_type for shape in shapes])
+    kinds = _kinds(shapes)
     layouts = list(dict.fromkeys(shape.layout for shape in shapes))
     which = {layout: at for at, layout in enumerate(layouts)}
     gpus = np.array([shape.gpus for shape in shapes], dtype=np.int64)
@@ -164,7 +167,23 @@ def _servers(source: str, entries: Sequence[Entry]) -> Servers:
             if all(layout.is_flat for layout in layouts)
             else inside_of(layouts, layout_of_server, gpus)
         ),
+        gpu_kinds=kinds,
     )
+
+
+def _kinds(shapes: Sequence[Shape]) -> tuple[GpuKind, ...]:
+    """What is said of each GPU type; () where nothing is, not even where it was named."""
+    kinds: dict[str, GpuKind] = {}
+    for shape in dict.fromkeys(shapes):
+        if shape.kind is None:
+            return ()
+        kind = kinds.setdefault(shape.gpu_type, shape.kind)
+        if kind.facts != shape.kind.facts:
+            raise TopologyError(
+                f"{shape.kind.where}: {shape.gpu_type!r} has another like, speed or memory than at "
+                f"{kind.where}; say the same of a type everywhere, or give it two names"
+            )
+    return tuple(kinds.values())
 
 
 def _amounts(source: str, what: str, amounts: Sequence[int | None]) -> IntArray | None:

@@ -43,6 +43,10 @@ class NodeCells:
                 return round(amount * factor)
         return None
 
+    def where(self, row: int, key: str) -> str:
+        """File, line and column of a cell that the file has."""
+        return self.rows.where(row, self.places[key][0])
+
     def refusal(self, row: int, key: str, rule: str) -> TopologyError:
         """The error that the cell at a key breaks `rule`."""
         return self.rows.refusal(row, self.places[key][0], rule)

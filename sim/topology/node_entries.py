@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from sim.errors import TopologyError
+from sim.topology.gpu_kind import GpuKind
 from sim.topology.inventory import Entry, Shape
 from sim.topology.node_cells import NodeCells
 from sim.topology.option_rules import MOST_GPUS_PER_SERVER, MOST_SERVERS
@@ -41,6 +42,7 @@ def node_entries(cells: NodeCells, missing: Shape) -> list[Entry]:
             missing,
             gpus=gpus,
             gpu_type=_gpu_type(cells, row, missing.gpu_type),
+            kind=_kind(cells, row),
             cpu_milli=cells.scaled(row, CPU_UNITS, high=MOST_CPU_MILLI),
             memory_mib=cells.scaled(row, MEMORY_UNITS, high=MOST_MEMORY_MIB),
         )
@@ -55,11 +57,19 @@ def node_entries(cells: NodeCells, missing: Shape) -> list[Entry]:
 def renamed(entries: Iterable[Entry], type_names: Mapping[str, str]) -> list[Entry]:
     """The servers with their GPU types called `type_names[type]` where that is given."""
     return [
-        replace(each, shape=replace(each.shape, gpu_type=type_names[each.shape.gpu_type]))
+        replace(each, shape=_called(each.shape, type_names[each.shape.gpu_type]))
         if each.shape.gpu_type in type_names
         else each
         for each in entries
     ]
+
+
+def _called(shape: Shape, gpu_type: str) -> Shape:
+    """The shape with its GPU type called otherwise."""
+    where = "" if shape.kind is None else shape.kind.where
+    if where:
+        where = f"{where}: {shape.gpu_type!r}, by topology.type_names"
+    return replace(shape, gpu_type=gpu_type, kind=GpuKind(where=where))
 
 
 def _gpu_type(cells: NodeCells, row: int, missing: str) -> str:
@@ -67,6 +77,11 @@ def _gpu_type(cells: NodeCells, row: int, missing: str) -> str:
     if not named:
         raise cells.refusal(row, "gpu_type", "is blank; give the GPU type, or topology.gpu_type")
     return named
+
+
+def _kind(cells: NodeCells, row: int) -> GpuKind:
+    """Where the row's GPU type was named."""
+    return GpuKind(where=cells.where(row, "gpu_type") if cells.text(row, "gpu_type") else "")
 
 
 def _row_entries(cells: NodeCells, row: int, shape: Shape, names: set[str]) -> Iterator[Entry]:

@@ -63,10 +63,11 @@ class NodeRows:
 
     def refusal(self, row: int, column: int, rule: str) -> TopologyError:
         """The error that a cell breaks `rule`."""
-        return TopologyError(
-            f"{self.path}, line {self.lines[row]}, column '{self.header[column]}': "
-            f"{self.rows[row][column][:60]!r} {rule}"
-        )
+        return TopologyError(f"{self.where(row, column)}: {self.rows[row][column][:60]!r} {rule}")
+
+    def where(self, row: int, column: int) -> str:
+        """File, line and column of a cell."""
+        return f"{self.path}, line {self.lines[row]}, column '{self.header[column]}'"
 
 
 def read_node_rows(path: str) -> NodeRows:

@@ -36,6 +36,10 @@ class Section:
         """The error that the value at `key` breaks `rule`."""
         return self._refusal(self._entries[key], self.name(key), rule)
 
+    def where(self, key: str) -> str:
+        """File, line and dotted name of a key that is there."""
+        return f"{self._path}, line {self.entry(key).line}: {self.name(key)}"
+
     def wrong(self, rule: str) -> TopologyError:
         """The error that this part as a whole breaks a rule."""
         return TopologyError(f"{self._path}, line {self._line}: {self._place} {rule}")

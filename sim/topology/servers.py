@@ -7,6 +7,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray, TextArray
 from sim.errors import TopologyError
+from sim.topology.gpu_kind import GpuKind
 from sim.topology.inside import Inside
 from sim.topology.layout import inside_of, layout_of
 from sim.topology.links import LinkGraph
@@ -28,6 +29,7 @@ class Servers:
     name: TextArray | None
     group: TextArray | None
     inside: Inside | None
+    gpu_kinds: tuple[GpuKind, ...] = ()
 
     def wired(
         self, *, name: str, server_rack: IntArray, uplink_gbps: FloatArray, links: LinkGraph
@@ -56,6 +58,7 @@ class Servers:
             server_group=self.group,
             links=links,
             inside=self.inside,
+            gpu_kinds=self.gpu_kinds,
         )
 
 
@@ -86,8 +89,9 @@ def dealt_servers(
     sizes = _sizes(servers, gpus_per_server)
     if not gpu_types:
         raise TopologyError("topology.gpu_types is empty; name at least one GPU type")
-    distinct = tuple(dict.fromkeys(gpu_types))
-    kinds = np.array([distinct.index(kind) for kind in gpu_types], dtype=np.int64)
+    names = [str(kind) for kind in gpu_types]  # YAML reads 4090 as a number
+    distinct = tuple(dict.fromkeys(names))
+    kinds = np.array([distinct.index(kind) for kind in names], dtype=np.int64)
     gpus = np.resize(np.array(sizes, dtype=np.int64), servers)
     layouts = [] if inside is None else [layout_of(inside)]
     one_layout = np.zeros(servers, dtype=np.int64)

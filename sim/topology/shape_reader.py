@@ -1,5 +1,6 @@
 """Server shapes of a description file."""
 
+from sim.topology.gpu_kind import GpuKind
 from sim.topology.inventory import Shape
 from sim.topology.layout import Layout, flat_layout
 from sim.topology.option_rules import MOST_GPUS_PER_SERVER
@@ -8,6 +9,9 @@ from sim.topology.section import Section
 SHAPE = (
     "gpus",
     "gpu_type",
+    "gpu_like",
+    "gpu_speed",
+    "gpu_memory_gib",
     "cpu_cores",
     "memory_gib",
     "nics",
@@ -19,6 +23,7 @@ INSIDE = tuple(Layout.__dataclass_fields__)
 FASTEST_GBPS = 1e6
 MOST_CORES = 1e6
 MOST_GIB = 1e7
+FASTEST = 1e4  # times as fast as another GPU
 MOST_PARTS = 1024  # sockets, switches, islands of a server
 
 
@@ -43,6 +48,17 @@ def _shape(shape: Section) -> Shape:
         nic_gbps=nics.count("count", low=1, high=MOST_PARTS)
         * nics.number("gbps", low=0, high=FASTEST_GBPS),
         layout=_layout(shape),
+        kind=_kind(shape),
+    )
+
+
+def _kind(shape: Section) -> GpuKind:
+    gib, speed = "gpu_memory_gib", "gpu_speed"
+    return GpuKind(
+        where=shape.where("gpu_type"),
+        like=shape.text("gpu_like") if "gpu_like" in shape else None,
+        speed=shape.number(speed, low=0, high=FASTEST) if speed in shape else None,
+        memory_gib=shape.number(gib, low=0, high=MOST_GIB) if gib in shape else None,
     )
 
 

@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray, TextArray, read_only
+from sim.topology.gpu_kind import GpuKind
 from sim.topology.inside import Inside
 from sim.topology.links import LinkGraph
 
@@ -30,6 +31,7 @@ class Topology:
     server_group: TextArray | None = None  # (S,) virtual cluster or owner, "" where it has none
     links: LinkGraph | None = None
     inside: Inside | None = None
+    gpu_kinds: tuple[GpuKind, ...] = ()  # of gpu_types, as described; (): they are only named
 
     @property
     def num_gpus(self) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from interference.make_a100 import write_a100
 from interference.make_shipped import infeasible_by_model, write_pairs, write_profiles
 from sim.physics.gavel_files import read_pairs
 from sim.physics.measured import MeasuredProfiles
@@ -51,6 +52,7 @@ def assert_same_table(mine: Path, theirs: Path) -> None:
 def test_regenerating_gives_the_shipped_files(real_data, tmp_path):
     write_profiles(MeasuredProfiles(data_dir=real_data), tmp_path)
     write_pairs(real_data, tmp_path)
+    write_a100(real_data, tmp_path)
     names = [path.name for path in sorted(SHIPPED_DIR.glob("*.csv"))]
     assert names == sorted(path.name for path in tmp_path.iterdir())
     for name in names:

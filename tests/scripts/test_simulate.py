@@ -1,11 +1,13 @@
 """`simulate.py`: defaults, files, errors, sweeps."""
 
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
 
+ROOT = Path(__file__).resolve().parents[2]
 PLAIN = ("interference=none", "network=none", "topology=small_leaf_spine")
 ONE_SERVER = ("topology.servers=1", "topology.servers_per_rack=1", *PLAIN)
 
@@ -41,6 +43,44 @@ def test_a_whole_trace_with_the_defaults(done, trace):
     assert (outcome.folder / "simulate.log").is_file()
 
 
+def test_a_cluster_of_today_runs_with_physics_and_says_what_it_assumes(done):
+    outcome = done("simulate", "topology=h100_rails", "scheduler=sjf", "workload.num_jobs=60")
+    line = "h100: a100's profile x 1.9 (assumed); in 80 GiB any two jobs fit"
+    assert line in outcome.out and line in outcome.err
+    record = json.loads((outcome.folder / "record.json").read_text())
+    assert record["assumed"][0] == line
+    assert json.loads((outcome.folder / "metrics.json").read_text())["jobs_finished"] == 60
+    compared = done("compare", f"sweep={outcome.folder}", folder="compared")
+    assert line in (compared.folder / "comparison.md").read_text()
+
+
+def test_any_type_runs_without_physics(done, trace):
+    outcome = done("simulate", *csv(trace), *ONE_SERVER, "topology.gpu_types=[abacus]")
+    jobs = pd.read_parquet(outcome.folder / "jobs.parquet")
+    assert jobs["finish_s"].tolist() == [10.0, 11.0, 11.0, 35.0]
+    assert "abacus: k80's profile x 1 (physics is off)" in outcome.out
+
+
+def test_a_type_named_in_a_file_is_told_with_its_line(start, trace, tmp_path):
+    nodes = tmp_path / "nodes.csv"
+    nodes.write_text("host,gpu,kind\na,8,v100\nb,8,abacus\n")
+    columns = "topology.columns={server: host, gpus: gpu, gpu_type: kind}"
+    words = (f"topology.path={nodes}", columns, "topology.servers_per_rack=2")
+    start("simulate", *csv(trace), "topology=node_list", *words).failed_with(
+        f"{nodes}, line 3, column 'kind': GPU type 'abacus'", "+gpus.abacus.like"
+    )
+
+
+def test_a_type_named_in_an_own_configuration_is_told_with_its_line(start, trace, tmp_path):
+    own = tmp_path / "own" / "topology" / "mine.yaml"
+    own.parent.mkdir(parents=True)
+    text = (ROOT / "conf" / "topology" / "small_leaf_spine.yaml").read_text()
+    own.write_text(text.replace("[p100]", "\n  - p100\n  - abacus"))
+    line = own.read_text().splitlines().index("  - abacus") + 1
+    words = ("--config-dir", str(own.parents[1]), "topology=mine", *csv(trace))
+    start("simulate", *words).failed_with(f"{own}, line {line}: gpu_types: GPU type 'abacus'")
+
+
 def test_a_window_of_a_part_counts_its_middle_only(done):
     outcome = done("simulate", "part=test", "window=3", "workload.num_jobs=100", *PLAIN)
     jobs = pd.read_parquet(outcome.folder / "jobs.parquet")
@@ -54,7 +94,10 @@ def test_a_window_of_a_part_counts_its_middle_only(done):
         (("workload.colums=1",), ("workload.columns",)),
         (("max_tenants=none",), ("max_tenants is 'none'", "whole number from 1")),
         (("topology.servers=0",), ("topology.servers is 0",)),
-        (("reference_gpu=a100",), ("reference_gpu is 'a100'", "p100")),
+        (("reference_gpu=a101",), ("reference_gpu is 'a101'", "p100", "+gpus.a101.like")),
+        (("topology.gpu_types=[h1000]", "network=alpha_beta"),
+         ("topology.gpu_types=[h1000] (command line)", "mean 'h100'?", "+gpus.h1000.speed")),
+        (("gpus.h100.speed=-1",), ("gpus.h100.speed is -1",)),
         (("window=2",), ("window is 2", "part=test")),
         (("checkpoint=pretrained",), ("checkpoint is 'pretrained'", "scheduler=marl")),
         (("agents.count=8", "topology.gpus_per_server=2"), ("c", "fits none", "agents")),

@@ -43,6 +43,31 @@ def refused(folder: Path, text: str | bytes) -> str:
     return message.removeprefix(str(path))
 
 
+def test_gpus_are_described_with_the_place_of_their_names():
+    topology = example("h100")
+    check_tree(topology)
+    h100, v100 = topology.gpu_kinds
+    assert topology.gpu_types == ("h100", "v100")
+    assert h100.facts == ("a100", 2.0, 80.0) and v100.facts == (None, None, 32.0)
+    assert h100.where.endswith("h100.yaml, line 10: shapes.dgx_h100.gpu_type")
+    assert topology.nic_gbps.tolist() == [3200.0] * 32 + [100.0] * 4
+
+
+def test_one_type_is_described_in_one_way(tmp_path: Path):
+    box = SMALL.partition("shapes:\n")[2].partition("racks:")[0]
+    other = box.replace("  box:", "  tub:").replace("p100", "p100\n    gpu_speed: 2")
+    told = refused(tmp_path, SMALL.replace("racks:", other + "racks:").replace(
+        "count: 2}", "count: 2}\n      - {shape: tub, count: 1}"))  # fmt: skip
+    assert "line 12: shapes.tub.gpu_type: 'p100' has another like, speed or memory" in told
+    assert "line 7: shapes.box.gpu_type" in told
+
+
+@pytest.mark.parametrize("line", ["gpu_speed: 0", "gpu_memory_gib: many", "gpu_like: 3"])
+def test_what_no_gpu_can_be(tmp_path: Path, line: str):
+    told = refused(tmp_path, SMALL.replace("gpu_type: p100", f"gpu_type: p100\n    {line}"))
+    assert told.startswith(f", line 8: shapes.box.{line.partition(':')[0]} is")
+
+
 def test_the_cluster_of_the_docs():
     topology = example("cluster")
     check_tree(topology)

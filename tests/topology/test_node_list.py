@@ -50,6 +50,18 @@ def built(folder: Path, text: str | bytes, name: str = "nodes.csv", **changes: A
     return node_list(**values)
 
 
+def test_types_know_where_they_were_named(tmp_path: Path):
+    """P by the file, V renamed; T has no cell of its own: the configuration named it."""
+    text = LIST.replace("s4,64000,2048,2,T", "s4,64000,2048,2,")
+    topology = built(tmp_path, text, gpu_type="T", type_names={"V": "v100"})
+    path = tmp_path / "nodes.csv"
+    assert {n: k.where for n, k in zip(topology.gpu_types, topology.gpu_kinds, strict=True)} == {
+        "P": f"{path}, line 3, column 'model'",
+        "v100": f"{path}, line 4, column 'model': 'V', by topology.type_names",
+        "T": "",
+    }
+
+
 def test_a_list_of_servers(tmp_path: Path):
     columns = {**COLUMNS, "cpu_milli": "cpu", "memory_gib": "mem", "group": None}
     topology = built(tmp_path, LIST, columns=columns, type_names={"P": "p100", "T": "p100"})

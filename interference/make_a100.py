@@ -1,0 +1,216 @@
+"""Writes what the package ships about the A100, fitted to Sia's and MISO's published measurements.
+
+Run `python -m interference.make_a100 --data DIR`. Equal input gives equal files, which hold
+coefficients and errors, no measured row. Licences: MISO MIT; Sia's profiles are of AdaptDL's kind
+(Apache-2.0).
+
+Step times: of the two models that Sia and the catalogue share, a straight line in the batch size,
+smallest squared relative error, over the catalogue's batches.
+
+Co-location: MISO ran seven jobs at a time, each at three limits of the GPU's threads: 100, 50 and
+14 %. At 14 % a job has its seventh to itself and is taken to be unimpeded, so that
+
+    time at 100 % / time at 14 % = alone * (1 + sensitivity * sum of the other six jobs' loads)
+
+with one `alone` (speed at 14 % over speed alone) and `sensitivity` for each victim and one load for
+each neighbour; least squares in turns. The light process that fills a mix has load 0 by definition.
+`alone` is checked against the one-seventh slices of the GPU, which no fit has seen.
+"""
+
+import argparse
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import nnls
+
+from interference.readers.miso import DUMMY, JOBS, LEVELS, WHOLE_GPU_G, rows_of_miso
+from interference.rows import CoRows
+from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.physics.placement_rows import read_sia
+from sim.physics.shipped_files import SHIPPED_DIR
+
+SIA_TYPES = ("dgx", "dgx-ext")  # both DGX-A100
+SIA_APP = {"ResNet-18": "cifar10", "ResNet-50": "imagenet"}  # the same networks and data
+LARGEST_BATCH = {"ResNet-18": 256, "ResNet-50": 128}  # of the catalogue
+REACH = 1.6  # rows up to this many times the catalogue's largest batch are fitted
+TURNS, FOLDS, SEED = 30, 5, 20
+LEAST = 1e-3
+
+
+@dataclass(frozen=True)
+class Mixes:
+    """R victims in mixes; P profiles, the dummy among them."""
+
+    profiles: tuple[str, ...]
+    victim: IntArray  # (R,)
+    beside: FloatArray  # (R, P) how many neighbours of each profile
+    ratio: FloatArray  # (R,) time at 100 % of the threads over that at 14 %
+    mix: IntArray  # (R,)
+
+    @property
+    def dummy(self) -> int:
+        """Its row."""
+        return self.profiles.index(DUMMY)
+
+    @property
+    def neighbours(self) -> IntArray:
+        """(R,) that are no dummies."""
+        return np.asarray(JOBS - 1 - self.beside[:, self.dummy], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class MixFit:
+    """Coefficients over P profiles; those of the dummy are 0."""
+
+    alone: FloatArray  # (P,)
+    sensitivity: FloatArray  # (P,)
+    load: FloatArray  # (P,) mean 1 over the others
+
+    def ratio(self, mixes: Mixes) -> FloatArray:
+        """(R,) predicted."""
+        excess = self.sensitivity[mixes.victim] * (mixes.beside @ self.load)
+        predicted: FloatArray = self.alone[mixes.victim] * (1.0 + excess)
+        return predicted
+
+
+def main() -> None:
+    """Read the measured files and write the shipped ones."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder of the measured data")
+    write_a100(parser.parse_args().data, SHIPPED_DIR)
+
+
+def write_a100(data_dir: Path, out_dir: Path) -> None:
+    """Write `a100_steps.csv`, `a100_mixes.csv` and `a100_errors.csv`."""
+    lines = {model: step_line(data_dir, model) for model in SIA_APP}
+    steps = [[model, f"{base:.4g}", f"{slope:.4g}"] for model, (base, slope, _) in lines.items()]
+    _write(out_dir / "a100_steps.csv", ["model", "base_s", "per_sample_s"], steps)
+    rows = rows_of_miso(data_dir)[0]
+    mixes = mixes_of(rows)
+    fit = fit_mixes(mixes, np.ones(len(mixes.ratio), dtype=np.bool_))
+    _write(
+        out_dir / "a100_mixes.csv",
+        ["model", "batch", "sensitivity", "load"],
+        [
+            [*name.rsplit("/", 1), f"{fit.sensitivity[p]:.4g}", f"{fit.load[p]:.4g}"]
+            for p, name in enumerate(mixes.profiles)
+            if name != DUMMY
+        ],
+    )
+    errors = [error for _, _, each in lines.values() for error in each]
+    held_out = held_out_errors(mixes)
+    alone = alone_errors(rows, mixes, fit)
+    found = {
+        "steps": np.array(errors),
+        "mixes": held_out,
+        "pairs": held_out[mixes.neighbours == 1],  # a victim, one neighbour, five dummies
+        "alone": alone,
+    }
+    table = [[fit, len(e), f"{np.mean(e):.3f}", f"{np.max(e):.3f}"] for fit, e in found.items()]
+    _write(out_dir / "a100_errors.csv", ["fit", "rows", "mean_error", "largest_error"], table)
+
+
+def step_line(data_dir: Path, model: str) -> tuple[float, float, list[float]]:
+    """Base, slope and relative errors of the step time of one GPU by batch."""
+    found: dict[int, list[float]] = {}
+    for step in read_sia(data_dir):
+        alone = step.app == SIA_APP[model] and step.gpu_type in SIA_TYPES and step.placement == (1,)
+        if alone and step.batch <= REACH * LARGEST_BATCH[model]:
+            found.setdefault(step.batch, []).append(step.step_s)
+    batch = np.array(sorted(found), dtype=np.float64)
+    step_s = np.array([np.mean(found[int(size)]) for size in batch])
+    slope, base = np.polyfit(batch, step_s, 1, w=1.0 / step_s)
+    errors = np.abs((base + slope * batch) / step_s - 1.0)
+    return float(base), float(slope), [float(error) for error in errors]
+
+
+def mixes_of(rows: CoRows) -> Mixes:
+    """The mixes at 100 % and 14 % of the threads, without the dummies as victims."""
+    shared = rows.sharing == "gpu"
+    victim = rows.victim[shared].reshape(-1, JOBS, len(LEVELS))[:, :, 0]
+    speed = rows.norm_speed[shared].reshape((*victim.shape, len(LEVELS)))
+    profiles = tuple(sorted(set(victim.ravel())))
+    number = {name: p for p, name in enumerate(profiles)}
+    jobs = np.array([[number[name] for name in mix] for mix in victim], dtype=np.int64)
+    count = np.zeros((len(jobs), len(profiles)))
+    for job in range(JOBS):
+        np.add.at(count, (np.arange(len(jobs)), jobs[:, job]), 1.0)
+    flat = jobs.ravel()
+    beside = np.repeat(count, JOBS, axis=0)
+    beside[np.arange(len(flat)), flat] -= 1.0
+    real = flat != number[DUMMY]
+    return Mixes(
+        profiles=profiles,
+        victim=flat[real],
+        beside=beside[real],
+        ratio=(speed[:, :, -1] / speed[:, :, 0]).ravel()[real],
+        mix=np.repeat(np.arange(len(jobs)), JOBS)[real],
+    )
+
+
+def fit_mixes(mixes: Mixes, used: BoolArray) -> MixFit:
+    """Least squares of the relative error over the rows `used` (R,), victims and loads in turns."""
+    profiles = len(mixes.profiles)
+    base, slope = np.zeros(profiles), np.zeros(profiles)
+    load = np.ones(profiles)
+    load[mixes.dummy] = 0.0
+    for _ in range(TURNS):
+        total = mixes.beside @ load
+        for p in range(profiles):
+            rows = np.flatnonzero(used & (mixes.victim == p))
+            if len(rows) == 0:
+                continue
+            design = np.column_stack([np.ones(len(rows)), total[rows]]) / mixes.ratio[rows, None]
+            found = np.linalg.lstsq(design, np.ones(len(rows)), rcond=None)[0]
+            base[p], slope[p] = max(found[0], LEAST), max(found[1], 0.0)
+        load = _loads(mixes, used, base, slope)
+    scale = load.sum() / (profiles - 1)
+    sensitivity = scale * np.divide(slope, base, out=np.zeros(profiles), where=base > 0.0)
+    return MixFit(alone=base, sensitivity=sensitivity, load=load / scale)
+
+
+def held_out_errors(mixes: Mixes) -> FloatArray:
+    """(R,) relative errors of mixes that the fit has not seen, in five parts."""
+    part = np.random.default_rng(SEED).integers(0, FOLDS, mixes.mix.max() + 1)[mixes.mix]
+    errors = np.empty(len(mixes.ratio))
+    for fold in range(FOLDS):
+        out = part == fold
+        predicted = fit_mixes(mixes, ~out).ratio(mixes)
+        errors[out] = np.abs(predicted[out] / mixes.ratio[out] - 1.0)
+    return errors
+
+
+def alone_errors(rows: CoRows, mixes: Mixes, fit: MixFit) -> FloatArray:
+    """Relative errors of `alone` against the speed on a slice of one seventh."""
+    slices = rows.sharing == "mig"
+    seventh = slices & (np.round(rows.share * WHOLE_GPU_G) == 1)
+    pairs = zip(rows.victim[seventh], rows.norm_speed[seventh], strict=True)
+    return np.array(
+        [abs(fit.alone[mixes.profiles.index(name)] / speed - 1.0) for name, speed in pairs]
+    )
+
+
+def _loads(mixes: Mixes, used: BoolArray, base: FloatArray, slope: FloatArray) -> FloatArray:
+    """(P,) loads, none below 0; that of the dummy is 0."""
+    weight = 1.0 / mixes.ratio[used]
+    design = mixes.beside[used] * (slope[mixes.victim[used]] * weight)[:, None]
+    design[:, mixes.dummy] = 0.0
+    target = 1.0 - base[mixes.victim[used]] * weight
+    gram = design.T @ design + 1e-9 * np.eye(len(base))
+    load: FloatArray = nnls(gram, design.T @ target)[0]
+    load[mixes.dummy] = 0.0
+    return load
+
+
+def _write(path: Path, header: list[str], rows: Sequence[Sequence[object]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
