@@ -28,12 +28,13 @@ NEAR = 1_000_000  # more GPUs than a server has
 # Where agents make room, once they have said for whom and in which partition: about what the
 # learned weights of the linear score say.
 ROOM_WORTH = {
-    OfSuspension.WORK_RATIO: 0.0,
-    OfSuspension.LEAST_RATIO: 1.0,
-    OfSuspension.WASTE: -3.0,
-    OfSuspension.HOMELESS: -1.0,
-    OfSuspension.TIMES: -1.0,
-    OfSuspension.RAN: 0.0,
+    OfSuspension.WORK_RATIO: -1.1,
+    OfSuspension.LEAST_RATIO: 5.8,
+    OfSuspension.VICTIMS_LEFT: 0.2,
+    OfSuspension.WASTE: -2.0,
+    OfSuspension.HOMELESS: -1.9,
+    OfSuspension.TIMES: -2.0,
+    OfSuspension.RAN: 0.2,
 }
 _ROOM_AT = tuple(int(column) for column in ROOM_WORTH)
 _ROOM_WORTH = tuple(ROOM_WORTH.values())

@@ -12,7 +12,7 @@ from marl.env.game import Game
 from marl.schedulers.marl import MarlScheduler
 from marl.schedulers.shipped import policy_folder
 from marl.training.policy_file import load_policy, read_spec
-from sim.linear.weights import read_weights, weights_of
+from sim.linear.weights import read_weights, score_weights_of
 from sim.run import Run
 from sim.schedulers.linear_score import LinearScore
 from sim.simulator import simulate
@@ -24,22 +24,32 @@ WEIGHTS = Path(__file__).resolve().parents[2] / "conf" / "linear_weights"
 
 @pytest.mark.parametrize(
     ("checkpoint", "weights", "rest_share"),
-    [("pretrained", "look_ahead", 0.0), ("pretrained_forest", "forest", 1.0)],
-)
+    [
+        ("pretrained", "look_ahead", 0.0), ("pretrained_forest", "forest", 1.0),
+        ("pretrained_suspending", "suspending", 0.0),
+    ],
+)  # fmt: skip
 def test_a_shipped_policy_scores_as_its_weights_file(checkpoint, weights, rest_share):
     policy, spec, rules = load_policy(policy_folder(checkpoint), num_racks=4)
     assert rules.rest_share == rest_share
     path = WEIGHTS / f"{weights}.yaml"
-    given = read_weights(str(path))
-    for kept, group in ((policy.prior.start, "start"), (policy.prior.forward_to, "forward")):
-        wanted = weights_of(given, group, str(path))
-        np.testing.assert_allclose(kept.detach(), wanted, atol=1e-5)
+    given = score_weights_of(read_weights(str(path)), str(path))
+    kept = {"start": policy.prior.start, "forward": policy.prior.forward_to}
+    kept |= {"suspend": policy.prior.suspend} if given.suspend is not None else {}
+    assert rules.suspends == (given.suspend is not None)
+    for group, weights in kept.items():
+        np.testing.assert_allclose(weights.detach(), getattr(given, group), atol=1e-5)
+        layer, own = getattr(given, f"{group}_layer"), getattr(policy.prior, f"{group}_layer")
+        assert (own is None) == (layer.size == 0)
+        if own is not None:
+            np.testing.assert_allclose(own.inner.detach(), layer.inner, atol=1e-5)
     jobs = RandomJobs(count=10, partitions=2, most_gpus=4, span_s=900.0)(0)
     now = next(iter(play(mixed_game(2), jobs, replace(rules, window=4), 0)))
     batch = stack(list(now.seen.values()))
     with torch.no_grad():
-        logits, (starts, forwards, _) = policy(batch).logits, policy.prior(batch)
-    scores = torch.cat([starts.flatten(1), forwards.flatten(1), torch.zeros(len(starts), 1)], 1)
+        logits, told = policy(batch).logits, policy.prior(batch)
+    known = [each.flatten(1) for each in told if each is not None]
+    scores = torch.cat([*known, torch.zeros(len(logits), 1)], 1)
     legal = batch["action_mask"] > 0
     assert legal.sum() > legal.shape[0]
     torch.testing.assert_close(
