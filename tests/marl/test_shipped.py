@@ -37,8 +37,8 @@ def test_a_shipped_policy_scores_as_its_weights_file(checkpoint, weights, rest_s
     kept = {"start": policy.prior.start, "forward": policy.prior.forward_to}
     kept |= {"suspend": policy.prior.suspend} if given.suspend is not None else {}
     assert rules.suspends == (given.suspend is not None)
-    for group, weights in kept.items():
-        np.testing.assert_allclose(weights.detach(), getattr(given, group), atol=1e-5)
+    for group, mine in kept.items():
+        np.testing.assert_allclose(mine.detach(), getattr(given, group), atol=1e-5)
         layer, own = getattr(given, f"{group}_layer"), getattr(policy.prior, f"{group}_layer")
         assert (own is None) == (layer.size == 0)
         if own is not None:
