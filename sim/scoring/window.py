@@ -83,9 +83,9 @@ def put_off_the_homeless(desk: Desk, m: int) -> None:
 
     So they keep nobody out of it. To be called before `choose_window`.
     """
-    part, away = desk.partition[m], False
-    for i in range(part.first_own, part.last_own):
-        away = away or desk.server[desk.own[i]].closed > 0
+    state, away = desk.state, False
+    for i in range(state.partition[m].first_own, state.partition[m].last_own):
+        away = away or state.server[state.own[i]].closed > 0
     for at in range(desk.game[0].num_waiting if away else 0):
         row = desk.waiting[at]
         gang = desk.job[row.job].gang
