@@ -10,6 +10,13 @@ from sim.kernel import log
 from sim.kernel.layout import NO_JOB, State
 from sim.view import ClusterView
 
+# Members of the state that are shown whole, and what of its world is not.
+WHOLE = ("world", "gpu", "tenant", "server", "rooms", "partition", "rack")
+NOT_THERE = (
+    "shared_links", "links_matter", "host_matters", "num_dirty", "heap_size", "num_logged",
+    "num_logged_gpus", "num_joined",
+)  # fmt: skip
+
 
 class Mirror:
     """What happens to `state` happens to nobody; what was logged there are orders."""
@@ -18,6 +25,11 @@ class Mirror:
         """A copy of the state of which `view` is."""
         self._of = view.state
         self.state: State = view.state.copied(shared=State.FIXED)
+        self._whole = [
+            pair for name in WHOLE
+            for pair in _pairs(getattr(self.state, name), getattr(view.state, name))
+        ]  # fmt: skip
+        self._jobs = _rows(self.state.job), _rows(view.state.job)
 
     def is_of(self, view: ClusterView) -> bool:
         """Whether it can show what this view shows."""
@@ -29,19 +41,17 @@ class Mirror:
         Speeds are not worked out on it, so links, hosts and what comes next are left out.
         """
         mine, theirs = self.state, view.state
-        for name in ("world", "gpu", "tenant", "server", "rooms", "partition", "rack"):
-            _overwrite(getattr(mine, name), getattr(theirs, name))
+        for one, other in self._whole:
+            one[:] = other
         world = mine.world[0]
-        for name in ("shared_links", "links_matter", "host_matters", "num_dirty", "heap_size"):
-            world[name] = 0
-        for name in ("num_logged", "num_logged_gpus", "num_joined"):
+        for name in NOT_THERE:
             world[name] = 0
         first, queued = int(world["queue_first"]), int(world["num_queued"])
         mine.queue[first : first + queued] = theirs.queue[first : first + queued]
         running = int(world["num_running"])
         mine.running[:running] = theirs.running[:running]
         live = np.concatenate([view.queued, view.running])
-        _rows(mine.job)[live] = _rows(theirs.job)[live]
+        self._jobs[0][live] = self._jobs[1][live]
         mine.job["heap_at"][view.running] = NO_JOB
         mine.job["dirty"][live] = 0
         left_now = theirs.job["left_s"][view.queued] == view.now_s  # may be renewed where it was
@@ -92,11 +102,9 @@ def _rows(jobs: Any) -> IntArray:
     return words
 
 
-def _overwrite(mine: Any, theirs: Any) -> None:
+def _pairs(mine: Any, theirs: Any) -> list[tuple[IntArray, IntArray]]:
+    """The bytes of arrays and of those that they are to be like."""
     if isinstance(mine, tuple):
-        for one, other in zip(mine, theirs, strict=True):
-            _overwrite(one, other)
-    elif mine.dtype.names is not None:
-        _rows(mine)[:] = _rows(theirs)
-    else:
-        mine[:] = theirs
+        each = zip(mine, theirs, strict=True)
+        return [pair for one, other in each for pair in _pairs(one, other)]
+    return [(mine.reshape(-1).view(np.uint8), theirs.reshape(-1).view(np.uint8))]

@@ -14,7 +14,6 @@ from sim.scoring.laying import lay_out, measure_room, write_waiting
 def open_decision(plan: Plan) -> None:
     """Lay out the desk; remember where the orders begin in the log."""
     orders, world = plan.orders[0], plan.desk.state.world[0]
-    orders.decisions += 1
     orders.first_row, orders.first_gpu = world.num_logged, world.num_logged_gpus
     orders.mixed, orders.verdict = 0, LEGAL
     lay_out(plan.desk)

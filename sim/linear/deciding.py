@@ -5,7 +5,17 @@ import numpy as np
 from sim.jit import kernel
 from sim.kernel.apply import LEGAL
 from sim.linear.acting import forward, open_decision, start, suspend
-from sim.linear.plan import BEST_OLD, BEST_START, CLEAR, LOOK, MOVE, SUSPEND, Plan
+from sim.linear.plan import (
+    BEGIN,
+    BEST_OLD,
+    BEST_START,
+    CLEAR,
+    LOOK,
+    MAKE_ROOM,
+    MOVE,
+    SUSPEND,
+    Plan,
+)
 from sim.linear.scores import (
     forward_score,
     start_score,
@@ -34,10 +44,12 @@ OUTSIDE = -1  # of the window
 
 
 def link(plan: Plan) -> None:
-    """Write down where scoring a job stands: all features are under it, so it is compiled once."""
+    """Write down where scoring and starting a job stand: much is under them, compiled once."""
     plan.routine[LOOK] = address_of(_look_at, tell, plan, numbers=3)
-    if plan.orders["suspends"][0]:  # else it need not be compiled
+    plan.routine[BEGIN] = address_of(start, tell, plan, numbers=2)
+    if plan.orders["suspends"][0]:  # else these need not be compiled
         plan.routine[CLEAR] = address_of(_look_at_victims, tell, plan, numbers=2)
+        plan.routine[MAKE_ROOM] = address_of(_suspend, tell, plan, numbers=0)
 
 
 @kernel
@@ -92,7 +104,7 @@ def _act(plan: Plan, m: int) -> bool:
     if max(best.score, move.score, room.score) <= WAIT:
         return _must(plan, m)
     if room.score > max(best.score, move.score):
-        _suspend(plan)
+        tell(plan.routine[MAKE_ROOM], plan)
     elif move.score > best.score:
         forward(plan, move.row, move.server)
     else:
@@ -182,7 +194,7 @@ def _suspend(plan: Plan) -> None:
         suspend(plan, desk.victim[k])
     if desk.waiting[best.row].partition != target:
         forward(plan, best.row, target)
-    start(plan, best.row, target)
+    tell(plan.routine[BEGIN], plan, best.row, target)
 
 
 @kernel
@@ -218,7 +230,7 @@ def _start(plan: Plan, row: int, m: int) -> None:
     """Make the start that plan.best[row] stands for."""
     best = plan.best[row]
     place(plan.desk, plan.desk.waiting[best.row].job, m, best.server, best.shared)
-    start(plan, best.row, m)
+    tell(plan.routine[BEGIN], plan, best.row, m)
 
 
 @kernel

@@ -23,7 +23,7 @@ def _play(plan: Plan, until_decision: int) -> int:
         if orders.verdict != LEGAL:
             return ILLEGAL
         close_decision(plan)
-        if orders.decisions >= until_decision:
+        if plan.desk.game[0].decision >= until_decision:
             return PAUSE
 
 
@@ -37,7 +37,7 @@ class LinearLoop:
     @property
     def decisions(self) -> int:
         """Made so far."""
-        return int(self._plan.orders[0]["decisions"])
+        return int(self._plan.desk.game[0]["decision"])
 
     @property
     def fault(self) -> Fault:

@@ -22,7 +22,6 @@ BEST_START, BEST_OLD, MOVE, SUSPEND = range(4)  # rows of plan.best
 ORDERS = np.dtype(
     [
         ("suspends", INT),  # 1: suspensions are candidates; fixed for a run
-        ("decisions", INT),  # so far
         # Of the decision being made.
         ("first_row", INT),  # where its orders begin in the log
         ("first_gpu", INT),
@@ -37,7 +36,9 @@ ORDERS = np.dtype(
 )
 
 
-LOOK, CLEAR = range(2)  # in Plan.routine: what is called by address (`sim.routine`)
+LOOK, BEGIN, CLEAR, MAKE_ROOM = range(
+    4
+)  # in Plan.routine: what is called by address (`sim.routine`)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +46,7 @@ class Plan(Handle):
     """One run under the linear score."""
 
     desk: Desk  # holds the run's state, or a copy
-    routine: IntArray  # (2,) addresses of LOOK and CLEAR, of `sim.linear.deciding`
+    routine: IntArray  # (4,) addresses (`sim.linear.deciding.link`)
     start_weight: FloatArray  # (StartWeight,)
     forward_weight: FloatArray  # (ForwardWeight,)
     suspend_weight: FloatArray  # (SuspendWeight,)
@@ -71,7 +72,7 @@ def plan_on(desk: Desk, weights: ScoreWeights) -> Plan:
     suspend = weights.suspend if weights.suspend is not None else np.zeros(len(SuspendWeight))
     return Plan(
         desk=desk,
-        routine=np.zeros(2, dtype=INT),
+        routine=np.zeros(4, dtype=INT),
         start_weight=_one_each(weights.start, StartWeight, "start"),
         forward_weight=_one_each(weights.forward, ForwardWeight, "forward"),
         suspend_weight=_one_each(suspend, SuspendWeight, "suspend"),

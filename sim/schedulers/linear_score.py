@@ -115,8 +115,9 @@ class LinearScore:
             self._plan, self._of = self._made(replace(view, state=mirror.state)), view.state
         plan = self.plan(view)
         mirror.look(view)
-        plan.desk.costed_at[:] = NEVER  # of the copy as it was
         decide_all(plan)
+        moved = mirror.state.gpu["version"] != view.state.gpu["version"]
+        plan.desk.costed_at[:, moved] = NEVER  # the run may come to other tenants than the copy
         orders, refused = plan.orders[0], None
         if orders["verdict"] != LEGAL:
             job = int(orders["job"])
