@@ -39,14 +39,13 @@ def close_decision(plan: Plan) -> None:
 def start(plan: Plan, at: int, m: int) -> None:
     """Start waiting row `at`, of partition `m`, on `seats`; what is refused ends the decision."""
     orders, desk, state = plan.orders[0], plan.desk, plan.desk.state
-    row, part = desk.waiting[at], desk.partition[m]
-    job, gang = row.job, desk.job[row.job].gang
+    job, part = desk.waiting[at].job, desk.partition[m]
+    gang = desk.job[job].gang
     verdict, gpu = check_gpus(state, job, desk.seats, gang)
     if verdict != LEGAL:
         orders.verdict, orders.job, orders.what = verdict, job, gpu
         return
     start_on(state, job, desk.seats, gang, np.inf)
-    row.started = 1
     part.running += 1
     part.waiting -= gang
     part.jobs_waiting -= 1
@@ -80,11 +79,12 @@ def suspend(plan: Plan, job: int) -> None:
 @kernel
 def forward(plan: Plan, at: int, target: int) -> None:
     """Hand waiting row `at` to `target`, which has to decide anew."""
-    desk, row = plan.desk, plan.desk.waiting[at]
-    gang = desk.job[row.job].gang
-    hand_over(desk.state, row.job, target)
+    desk, job = plan.desk, plan.desk.waiting[at].job
+    gang = desk.job[job].gang
+    home, there = desk.partition[desk.state.job[job].partition], desk.partition[target]
+    hand_over(desk.state, job, target)
+    desk.waiting[at].moved = 1
     plan.orders[0].mixed = 1
-    home, there = desk.partition[row.partition], desk.partition[target]
     home.wanted -= gang
     home.waiting -= gang
     home.jobs_waiting -= 1
@@ -92,5 +92,3 @@ def forward(plan: Plan, at: int, target: int) -> None:
     there.waiting += gang
     there.jobs_waiting += 1
     there.due = 1
-    row.partition = target
-    row.moved = 1

@@ -4,6 +4,7 @@ import numpy as np
 
 from sim.jit import kernel
 from sim.kernel.apply import LEGAL
+from sim.kernel.layout import QUEUED
 from sim.linear.acting import forward, open_decision, start, suspend
 from sim.linear.plan import (
     BEGIN,
@@ -35,6 +36,7 @@ from sim.scoring.room import (
     is_old,
     load_of,
     most_workers,
+    waits_in,
 )
 from sim.scoring.suspending import make_room, may_make_room, next_room, place_in_room
 from sim.scoring.window import choose_window, look_at_window
@@ -79,7 +81,7 @@ def _ask_again(plan: Plan) -> None:
     orders.wake_s = np.inf
     for at in range(desk.game[0].num_waiting):
         job = desk.waiting[at].job
-        if desk.waiting[at].started == 0 and not is_old(desk, job):
+        if desk.state.job[job].status == QUEUED and not is_old(desk, job):
             old_s = desk.job[job].submit_s + desk.game[0].patience_s
             orders.wake_s = min(orders.wake_s, old_s)
 
@@ -135,8 +137,7 @@ def _look_at_all(plan: Plan, m: int) -> None:
     """The first waiting job, beyond the window, that has room."""
     desk = plan.desk
     for at in range(desk.game[0].num_waiting):
-        row = desk.waiting[at]
-        if row.partition == m and row.started == 0:
+        if waits_in(desk, at, m):
             tell(plan.routine[LOOK], plan, OUTSIDE, at, m)
             if plan.best[BEST_START].score > NOTHING:
                 return
@@ -192,7 +193,7 @@ def _suspend(plan: Plan) -> None:
     place_in_room(desk, job, target)
     for k in range(desk.game[0].num_victims):
         suspend(plan, desk.victim[k])
-    if desk.waiting[best.row].partition != target:
+    if desk.state.job[job].partition != target:
         forward(plan, best.row, target)
     tell(plan.routine[BEGIN], plan, best.row, target)
 

@@ -76,12 +76,11 @@ PARTITION = np.dtype(
     align=True,
 )
 
+# Who waited as the decision began, or was suspended in it; some may have been started since.
 WAITING = np.dtype(
     [
         ("job", INT),
-        ("partition", INT),
-        ("moved", INT),
-        ("started", INT),
+        ("moved", INT),  # 1: it has been forwarded in this decision
         ("last", INT),  # 1: behind the others in the window, whatever its key
         ("key", FLOAT),
     ],
@@ -102,7 +101,6 @@ GAME = np.dtype(
         ("rest_share", FLOAT),  # of what a job has done, which it has left at least
         ("look_ahead", INT),  # predicted release times are weighed
         # Of the decision being made.
-        ("now_s", FLOAT),
         ("num_waiting", INT),
         ("num_window", INT),
         ("num_used", INT),  # servers of the placement at hand

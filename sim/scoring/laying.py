@@ -10,7 +10,6 @@ from sim.scoring.room import left_s
 @kernel
 def lay_out(desk: Desk) -> None:
     """Begin with the state as it is."""
-    desk.game[0].now_s = desk.state.world[0].now_s
     begin_gang(desk, desk.state.queue[:0])
     for m in range(len(desk.partition)):
         _measure_servers(desk, m)
@@ -60,12 +59,10 @@ def _lay_out_jobs(desk: Desk) -> None:
 
 @kernel
 def write_waiting(desk: Desk, at: int, job: int) -> None:
-    """Let row `at` of `waiting` be that of a job that waits where it is."""
+    """Let row `at` of `waiting` be that of a job."""
     row = desk.waiting[at]
     row.job = job
-    row.partition = desk.state.job[job].partition
     row.moved = 0
-    row.started = 0
     row.last = 0
     row.key = left_s(desk, job) if desk.game[0].use_durations != 0 else desk.job[job].gang
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim.jit import kernel
+from sim.kernel.layout import QUEUED
 from sim.kernel.rooms import usable_in
 from sim.physics.slowing import NO_COST, joining_cost
 from sim.physics.slowing_tables import seat
@@ -28,13 +29,21 @@ def left_s(desk: Desk, job: int) -> float:
 @kernel
 def age_s(desk: Desk, job: int) -> float:
     """Seconds since it was submitted."""
-    return float(max(desk.game[0].now_s - desk.job[job].submit_s, 0.0))
+    return float(max(desk.state.world[0].now_s - desk.job[job].submit_s, 0.0))
 
 
 @kernel
 def is_old(desk: Desk, job: int) -> bool:
     """Whether the job has waited so long that it must not be kept from a compact place."""
-    return bool(desk.game[0].now_s >= desk.job[job].submit_s + desk.game[0].patience_s)
+    now_s = desk.state.world[0].now_s
+    return bool(now_s >= desk.job[job].submit_s + desk.game[0].patience_s)
+
+
+@kernel
+def waits_in(desk: Desk, at: int, m: int) -> bool:
+    """Whether the job of row `at` of `waiting` waits, in partition `m`."""
+    row = desk.state.job[desk.waiting[at].job]
+    return bool(row.partition == m and row.status == QUEUED)
 
 
 @kernel

@@ -165,10 +165,11 @@ def measure_work_ahead(desk: Desk, job: int) -> None:
     mine_s = left_s(desk, job)
     desk.work_ahead_h[:] = 0.0
     for at in range(desk.game[0].num_waiting):
-        row = desk.waiting[at]
-        work_s = left_s(desk, row.job)
-        if row.job != job and work_s <= mine_s:
-            desk.work_ahead_h[row.partition] += work_s * desk.job[row.job].gang / 3600.0
+        other = desk.waiting[at].job
+        work_s = left_s(desk, other)
+        if other != job and work_s <= mine_s:
+            m = desk.state.job[other].partition
+            desk.work_ahead_h[m] += work_s * desk.job[other].gang / 3600.0
 
 
 @kernel

@@ -251,14 +251,14 @@ def weigh_suspension(desk: Desk, job: int, home: int, m: int) -> None:
     """Fill `suspension` for what `make_room` found for `job`, of partition `home`, in `m`."""
     x, game, job_s, gang = desk.suspension, desk.game[0], left_s(desk, job), desk.job[job].gang
     freed, homeless, times, work_s = 0, 0, 0, 0.0
-    least_s, ran_s = np.inf, np.inf
+    least_s, ran_s, now_s = np.inf, np.inf, desk.state.world[0].now_s
     for k in range(game.num_victims):
         victim = desk.victim[k]
         told, size, victim_s = desk.state.job[victim], desk.job[victim].gang, left_s(desk, victim)
         freed += size
         work_s += victim_s * size
         least_s = min(least_s, victim_s)
-        ran_s = min(ran_s, max(game.now_s - told.started_s, 0.0))
+        ran_s = min(ran_s, max(now_s - told.started_s, 0.0))
         times = max(times, told.preemptions)
         if not _fits_elsewhere(desk, victim, m):
             homeless += size
