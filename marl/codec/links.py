@@ -28,7 +28,7 @@ class LinkSight:
         self, view: ClusterView, desk: Desk, agent: int
     ) -> dict[str, npt.NDArray[np.float32]]:
         """The arrays of one agent; a server that is away is padding."""
-        nic, uplink = np.zeros(len(desk.server)), np.zeros(len(desk.rack))
+        nic, uplink = np.zeros(len(desk.server)), np.zeros(len(desk.rack_stamp))
         measure_links(desk, view.running, nic, uplink)
         servers = np.flatnonzero(view.partition_of_server == agent)
         seen = {key: np.zeros(shape, np.float32) for key, shape in self._shapes.items()}

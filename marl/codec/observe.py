@@ -94,12 +94,12 @@ def _pair_rows(
     Where workers of the gang have a place already (`begin_gang`), a start is one of the next.
     """
     any_legal, room = False, count_usable(desk, job, m)
-    part, here, fewest = desk.partition[m], desk.here[0], fewest_servers(desk, job, m)
+    part, here, fewest = desk.state.partition[m], desk.here[0], fewest_servers(desk, job, m)
     for mode in range(first_mode, last_mode + 1):
         if room < (BESIDE if mode == SHARED else ALONE):
             continue
         for i in range(part.last_own - part.first_own):
-            here.server = desk.own[part.first_own + i]
+            here.server = desk.state.own[part.first_own + i]
             here.shared = mode == SHARED
             if not fill_outwards(desk, job, m):
                 continue

@@ -19,8 +19,7 @@ from sim.kernel.layout import State
 from sim.scoring.desk import Desk
 from sim.scoring.filling import place
 from sim.scoring.laying import begin_gang
-from sim.scoring.seating import stand_up
-from sim.scoring.suspending import best_room
+from sim.scoring.suspending import best_room, place_in_room
 
 T = TypeVar("T", bound=np.generic)
 
@@ -150,7 +149,8 @@ def _order_start(desk: Desk, memory: Memory, by_worker: bool, chosen: Chosen) ->
     """A start of the whole gang; none while workers of it are missing."""
     turn, job = memory.turn[0], memory.window[chosen.row]
     begin_gang(desk, memory.begun_gpus[: turn.begun])
-    server = desk.own[desk.partition[turn.agent].first_own + chosen.what]
+    state = desk.state
+    server = state.own[state.partition[turn.agent].first_own + chosen.what]
     place(desk, job, turn.agent, server, chosen.mode)
     gang = desk.job[job].gang
     if by_worker and turn.begun + 1 < gang:
@@ -183,15 +183,15 @@ def _order_suspension(desk: Desk, memory: Memory, chosen: Chosen) -> None:
     """
     turn, job, m = memory.turn[0], memory.window[chosen.row], chosen.what
     begin_gang(desk, memory.begun_gpus[:0])
-    server = best_room(desk, job, turn.agent, m)
+    best_room(desk, job, turn.agent, m)
+    place_in_room(desk, job, m)
     turn.preempts = desk.game[0].num_victims
     for k in range(turn.preempts):
         memory.preempt[k] = desk.victim[k]
-        stand_up(desk, desk.victim[k])
+        desk.touched[desk.victim[k]] = desk.game[0].decision
     memory.waited[m] = 0
     if m != turn.agent:
         _order_forward(memory, chosen)
-    place(desk, job, m, server, EXCLUSIVE)
     _write_start(desk, memory, job)
 
 

@@ -47,7 +47,7 @@ class Play(Handle):
     routine: IntArray  # (2,) addresses (`sim.routine`) of SEE and NEXT_WORKER
     memory: Memory
     canvas: Canvas  # what the agent of this turn sees
-    racks: IntArray  # (S,) of the servers in `desk.own`, numbered from 0 within each partition
+    racks: IntArray  # (S,) of the servers in `state.own`, numbered from 0 within each partition
     numbers: IntArray  # see `marl.turns.actions.Sizes.table`
     max_forwards: int
     only_placeable: bool
@@ -166,7 +166,7 @@ def _see_next_worker(play: Play, agent: int) -> int:
 def _see(play: Play, agent: int, silent: bool) -> int:
     """Fill the canvas with what `agent` sees; how many actions besides *wait* are legal."""
     desk, memory, canvas = play.desk, play.memory, play.canvas
-    turn, part = memory.turn[0], play.desk.partition[agent]
+    turn, part = memory.turn[0], desk.state.partition[agent]
     begin_turn(desk, agent)
     _blank(canvas)
     for i in range(part.last_own - part.first_own):
@@ -214,10 +214,7 @@ def link(play: Play) -> None:
 
 @kernel
 def _lay_out(play: Play) -> None:
-    state = play.desk.state
-    world = state.world[0]
-    waiting = state.queue[world.queue_first : world.queue_first + world.num_queued]
-    lay_out(play.desk, waiting, state.running[: world.num_running], world.now_s)
+    lay_out(play.desk)
     # Who was started or suspended in this epoch is not suspended in it (again).
     play.desk.game[0].decision = play.memory.turn[0].epoch
 

@@ -17,7 +17,7 @@ from sim.kernel.layout import State
 from sim.scoring.desk import Desk, Mind, desk_of
 from sim.view import ClusterView
 
-FIXED = ("state", "job", "own", "belief")  # of a desk: forks keep them, or have their own state
+FIXED = ("state", "job", "belief")  # of a desk: forks keep them, or have their own state
 ABSENT = (0, 0, 0)  # the shape of what these rules do not show
 DTYPES = {"server_rack": np.int64, "action_mask": np.int8}  # the others are float32
 
@@ -79,8 +79,8 @@ def _desk(view: ClusterView, rules: CodecRules) -> Desk:
 
 def _racks(desk: Desk) -> IntArray:
     """(S,) racks of the servers in `own`: not always neighbours, numbered from 0 all the same."""
-    racks: IntArray = desk.server["rack"][desk.own]
-    for part in desk.partition:
+    racks: IntArray = desk.state.server["rack"][desk.state.own]
+    for part in desk.state.partition:
         here = slice(part["first_own"], part["last_own"])
         racks[here] = np.unique(racks[here], return_inverse=True)[1]
     return racks

@@ -12,11 +12,9 @@ from sim.engine.offers import ALONE, SHARED, TIGHT, make_offer
 from sim.engine.placing import choose
 from sim.engine.quanta import forget_rank
 from sim.jit import array_kernel, kernel
-from sim.kernel.apply import LEGAL, check_gpu, preempt
+from sim.kernel.apply import LEGAL, check_gpus, hand_over, preempt, start_on
 from sim.kernel.layout import State
-from sim.kernel.log import FORWARD, PREEMPT, START, log_event
-from sim.kernel.placing import occupy
-from sim.kernel.queue import queue_remove
+from sim.kernel.log import sort_orders
 from sim.kernel.rates import rerate
 from sim.routine import call_python, tell
 from sim.traits import WHOLE_GPU_MILLI
@@ -78,15 +76,12 @@ def place_by_python(state: State, memory: Memory, m: int, job: int) -> bool:  # 
 @kernel
 def _is_legal(state: State, memory: Memory, job: int) -> bool:
     """Whether the chosen GPUs take the job; else why not is written down."""
-    state.world[0].token += 1
-    for i in range(state.job[job].num_gpus):
-        verdict = check_gpu(state, job, memory.gpus[i])
-        if verdict != LEGAL:
-            memory.game[0].verdict = verdict
-            memory.game[0].job = job
-            memory.game[0].what = memory.gpus[i]
-            return False
-    return True
+    verdict, gpu = check_gpus(state, job, memory.gpus, state.job[job].num_gpus)
+    if verdict != LEGAL:
+        memory.game[0].verdict = verdict
+        memory.game[0].job = job
+        memory.game[0].what = gpu
+    return bool(verdict == LEGAL)
 
 
 @kernel
@@ -94,30 +89,20 @@ def start(state: State, memory: Memory, job: int) -> None:
     """Start a waiting job of this partition on the chosen GPUs."""
     if memory.rule[0].checks != 0 and not _is_legal(state, memory, job):
         return
-    row, gpus = state.job[job], memory.gpus
-    gang, first = row.num_gpus, row.first
-    renewal = row.left_s == state.world[0].now_s and row.held == gang
+    gang = state.job[job].num_gpus
     if memory.routine[NOTE] != 0:
         for i in range(gang):
-            tell(memory.routine[NOTE], state, memory, gpus[i])
-    for i in range(gang):
-        renewal = renewal and state.placed[first + i] == gpus[i]
-        state.placed[first + i] = gpus[i]
-    queue_remove(state, job)
-    occupy(state, job, gang, renewal, np.inf)
+            tell(memory.routine[NOTE], state, memory, memory.gpus[i])
+    start_on(state, job, memory.gpus, gang, np.inf)
     memory.waiter[job].started_in = memory.game[0].decisions
     forget_rank(memory, job)
-    log_event(state, START, job, gang)
 
 
 @kernel
 def forward(state: State, memory: Memory, job: int, partition: int) -> None:
     """Hand a waiting job to another partition."""
-    row = state.job[job]
-    row.partition = partition
-    row.forwards += 1
+    hand_over(state, job, partition)
     memory.game[0].mixed = 1
-    log_event(state, FORWARD, job, 0)
 
 
 @kernel
@@ -180,25 +165,6 @@ def _free_share(state: State, m: int) -> float:
 def close_decision(state: State, memory: Memory) -> None:
     """New speeds, the log in its order, and when to be asked again."""
     if memory.game[0].mixed != 0:
-        _sort_log(state, memory.game[0].decision_row, memory.game[0].decision_gpu)
+        sort_orders(state, memory.game[0].decision_row, memory.game[0].decision_gpu)
     rerate(state)
     state.world[0].wake_s = memory.game[0].wake_s
-
-
-@array_kernel
-def _sort_log(state: State, first_row: int, first_gpu: int) -> None:
-    """Preemptions, forwards, starts; each kind in the order in which they were done."""
-    world = state.world[0]
-    rows = state.log[first_row : world.num_logged].copy()
-    gpus = state.log_gpus[first_gpu : world.num_logged_gpus].copy()
-    to, to_gpu = first_row, first_gpu
-    for kind in (PREEMPT, FORWARD, START):
-        at = 0
-        for i in range(len(rows)):
-            count = rows[i].gpus
-            if rows[i].kind == kind:
-                state.log[to] = rows[i]
-                for k in range(count):  # a slice would have numba compile the words of its error
-                    state.log_gpus[to_gpu + k] = gpus[at + k]
-                to, to_gpu = to + 1, to_gpu + count
-            at += count

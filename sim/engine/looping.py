@@ -1,12 +1,8 @@
 """Runs whose whole loop is compiled: events and decisions without Python between them."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-
-from sim.arrays import IntArray
 from sim.kernel.advance import FULL, PAUSE
 from sim.kernel.layout import State
 from sim.view import ViewMaker
@@ -28,33 +24,6 @@ class Loop(Protocol):
 
     def play(self, until_decision: int) -> int:
         """Run on; OVER, STUCK, FULL (flush the log), PAUSE or ILLEGAL (`sim.kernel.advance`)."""
-
-
-class CheckedLoop(ABC):
-    """A loop whose orders are checked as Python's are, kept in `self.book`.
-
-    `book` (4,) is written by compiled code: decisions made, and verdict, job and GPU or partition
-    of the last.
-    """
-
-    def __init__(self) -> None:
-        """Nothing has been decided."""
-        self.book: IntArray = np.zeros(4, dtype=np.int64)
-
-    @property
-    def decisions(self) -> int:
-        """Made so far."""
-        return int(self.book[0])
-
-    @property
-    def fault(self) -> Fault:
-        """Why a decision was refused."""
-        _, verdict, job, what = self.book.tolist()
-        return verdict, job, what
-
-    @abstractmethod
-    def play(self, until_decision: int) -> int:
-        """Run on; OVER, STUCK, FULL, PAUSE or ILLEGAL."""
 
 
 @runtime_checkable

@@ -82,30 +82,42 @@ def _check_start(state: State, job: int, gpus: IntArray, lease_s: float) -> int:
 
 
 @kernel
-def _start(state: State, job: int, gpus: IntArray, lease_s: float) -> tuple[int, int]:
-    """Verdict and the GPU it is about."""
-    verdict = _check_start(state, job, gpus, lease_s)
-    if verdict != LEGAL:
-        return verdict, len(gpus)
-    row, world = state.job[job], state.world[0]
-    world.token += 1
-    first = row.first
-    renewal = row.left_s == world.now_s and row.held == len(gpus)
-    for i in range(len(gpus)):
+def check_gpus(state: State, job: int, gpus: IntArray, gang: int) -> tuple[int, int]:
+    """Whether the first `gang` of `gpus` take the workers of a start: verdict, GPU it is about."""
+    state.world[0].token += 1
+    for i in range(gang):
         verdict = check_gpu(state, job, gpus[i])
         if verdict != LEGAL:
             return verdict, gpus[i]
-        renewal = renewal and state.placed[first + i] == gpus[i]
         for earlier in range(i):
             if gpus[earlier] == gpus[i]:
                 return GPU_TWICE, gpus[i]
-    for i in range(len(gpus)):
+    return LEGAL, -1
+
+
+@kernel
+def start_on(state: State, job: int, gpus: IntArray, gang: int, lease_end_s: float) -> None:
+    """Start a waiting job on the first `gang` of `gpus`; the caller has checked them."""
+    row, first = state.job[job], state.job[job].first
+    renewal = row.left_s == state.world[0].now_s and row.held == gang
+    for i in range(gang):
+        renewal = renewal and state.placed[first + i] == gpus[i]
         state.placed[first + i] = gpus[i]
     queue_remove(state, job)
-    lease_end_s = np.inf if np.isnan(lease_s) else world.now_s + lease_s
-    occupy(state, job, len(gpus), renewal, lease_end_s)
-    log_event(state, START, job, len(gpus))
-    return LEGAL, -1
+    occupy(state, job, gang, renewal, lease_end_s)
+    log_event(state, START, job, gang)
+
+
+@kernel
+def _start(state: State, job: int, gpus: IntArray, lease_s: float) -> tuple[int, int]:
+    """Verdict and the GPU it is about."""
+    verdict, gpu = _check_start(state, job, gpus, lease_s), len(gpus)
+    if verdict == LEGAL:
+        verdict, gpu = check_gpus(state, job, gpus, len(gpus))
+    if verdict == LEGAL:
+        lease_end_s = np.inf if np.isnan(lease_s) else state.world[0].now_s + lease_s
+        start_on(state, job, gpus, len(gpus), lease_end_s)
+    return verdict, gpu
 
 
 @kernel
@@ -126,6 +138,14 @@ def _preempt(state: State, job: int) -> int:
 
 
 @kernel
+def hand_over(state: State, job: int, partition: int) -> None:
+    """Forward a waiting job; the caller has checked that it may be."""
+    state.job[job].partition = partition
+    state.job[job].forwards += 1
+    log_event(state, FORWARD, job, 0)
+
+
+@kernel
 def _forward(state: State, job: int, partition: int) -> int:
     if not 0 <= job < len(state.job):
         return NO_SUCH_JOB
@@ -136,9 +156,7 @@ def _forward(state: State, job: int, partition: int) -> int:
         return NO_SUCH_PARTITION
     if row.forwards >= world.max_forwards:
         return TOO_MANY_FORWARDS
-    row.partition = partition
-    row.forwards += 1
-    log_event(state, FORWARD, job, 0)
+    hand_over(state, job, partition)
     return LEGAL
 
 

@@ -1,6 +1,6 @@
 """The kernel's side of the event log: rows appended until Python flushes them."""
 
-from sim.jit import kernel
+from sim.jit import array_kernel, kernel
 from sim.kernel.layout import NO_JOB, State
 
 # sim.event_log.Kind
@@ -51,3 +51,25 @@ def log_server(state: State, kind: int, server: int) -> None:
         state.log_gpus[to] = gpu
         to += 1
     world.num_logged_gpus = to
+
+
+@array_kernel
+def sort_orders(state: State, first_row: int, first_gpu: int) -> None:
+    """Let the orders of a decision, logged from there on, be preemptions, forwards, starts.
+
+    Each kind stays in the order in which they were carried out.
+    """
+    world = state.world[0]
+    rows = state.log[first_row : world.num_logged].copy()
+    gpus = state.log_gpus[first_gpu : world.num_logged_gpus].copy()
+    to, to_gpu = first_row, first_gpu
+    for kind in (PREEMPT, FORWARD, START):
+        at = 0
+        for i in range(len(rows)):
+            count = rows[i].gpus
+            if rows[i].kind == kind:
+                state.log[to] = rows[i]
+                for k in range(count):  # a slice would have numba compile the words of its error
+                    state.log_gpus[to_gpu + k] = gpus[at + k]
+                to, to_gpu = to + 1, to_gpu + count
+            at += count

@@ -2,10 +2,21 @@
 
 import numpy as np
 
-from sim.arrays import IntArray
 from sim.jit import kernel
-from sim.linear.booking import book_forward, book_start, book_suspension
-from sim.linear.plan import BEST_OLD, BEST_START, CLEAR, LOOK, MOVE, SUSPEND, Plan
+from sim.kernel.apply import LEGAL
+from sim.kernel.layout import QUEUED
+from sim.linear.acting import forward, open_decision, start, suspend
+from sim.linear.plan import (
+    BEGIN,
+    BEST_OLD,
+    BEST_START,
+    CLEAR,
+    LOOK,
+    MAKE_ROOM,
+    MOVE,
+    SUSPEND,
+    Plan,
+)
 from sim.linear.scores import (
     forward_score,
     start_score,
@@ -16,7 +27,6 @@ from sim.linear.scores import (
 )
 from sim.routine import address_of, tell
 from sim.scoring.filling import fill_outwards, place
-from sim.scoring.laying import lay_out
 from sim.scoring.room import (
     ALONE,
     BESIDE,
@@ -26,8 +36,9 @@ from sim.scoring.room import (
     is_old,
     load_of,
     most_workers,
+    waits_in,
 )
-from sim.scoring.suspending import make_room, may_make_room, next_room
+from sim.scoring.suspending import make_room, may_make_room, next_room, place_in_room
 from sim.scoring.window import choose_window, look_at_window
 
 NOTHING, WAIT = -1e300, 0.0
@@ -35,34 +46,30 @@ OUTSIDE = -1  # of the window
 
 
 def link(plan: Plan) -> None:
-    """Write down where scoring a job stands: all features are under it, so it is compiled once."""
+    """Write down where scoring and starting a job stand: much is under them, compiled once."""
     plan.routine[LOOK] = address_of(_look_at, tell, plan, numbers=3)
-    if plan.orders["suspends"][0]:  # else it need not be compiled
+    plan.routine[BEGIN] = address_of(start, tell, plan, numbers=2)
+    if plan.orders["suspends"][0]:  # else these need not be compiled
         plan.routine[CLEAR] = address_of(_look_at_victims, tell, plan, numbers=2)
+        plan.routine[MAKE_ROOM] = address_of(_suspend, tell, plan, numbers=0)
 
 
 @kernel
-def decide_all(plan: Plan, queued: IntArray, running: IntArray, now_s: float) -> None:
-    """Plan the orders of one instant: `preempt`, `forward`, `start_job`, `start_gpus` of the plan.
+def decide_all(plan: Plan) -> None:
+    """Decide at one instant: what is ordered has happened, but for new speeds (`close_decision`).
 
     A partition that is handed a job decides anew; every job is forwarded, suspended and started
     at most once a decision, so this ends.
     """
-    desk, orders = plan.desk, plan.orders[0]
-    orders.num_preempts = 0
-    orders.num_starts = 0
-    orders.num_gpus = 0
-    orders.num_forwards = 0
-    lay_out(desk, queued, running, now_s)
-    desk.game[0].decision += 1
-    again = True
+    desk, again = plan.desk, True
+    open_decision(plan)
     while again:
         again = False
         for m in range(len(desk.partition)):
             if desk.partition[m].due != 0:
                 again = True
                 desk.partition[m].due = 0
-                while _act(plan, m):
+                while plan.orders[0].verdict == LEGAL and _act(plan, m):
                     pass
     _ask_again(plan)
 
@@ -74,7 +81,7 @@ def _ask_again(plan: Plan) -> None:
     orders.wake_s = np.inf
     for at in range(desk.game[0].num_waiting):
         job = desk.waiting[at].job
-        if desk.waiting[at].started == 0 and not is_old(desk, job):
+        if desk.state.job[job].status == QUEUED and not is_old(desk, job):
             old_s = desk.job[job].submit_s + desk.game[0].patience_s
             orders.wake_s = min(orders.wake_s, old_s)
 
@@ -99,9 +106,9 @@ def _act(plan: Plan, m: int) -> bool:
     if max(best.score, move.score, room.score) <= WAIT:
         return _must(plan, m)
     if room.score > max(best.score, move.score):
-        _suspend(plan)
+        tell(plan.routine[MAKE_ROOM], plan)
     elif move.score > best.score:
-        book_forward(plan, move.row, move.server)
+        forward(plan, move.row, move.server)
     else:
         _start(plan, BEST_START, m)
     return True
@@ -130,8 +137,7 @@ def _look_at_all(plan: Plan, m: int) -> None:
     """The first waiting job, beyond the window, that has room."""
     desk = plan.desk
     for at in range(desk.game[0].num_waiting):
-        row = desk.waiting[at]
-        if row.partition == m and row.started == 0:
+        if waits_in(desk, at, m):
             tell(plan.routine[LOOK], plan, OUTSIDE, at, m)
             if plan.best[BEST_START].score > NOTHING:
                 return
@@ -147,7 +153,7 @@ def _look_at(plan: Plan, i: int, at: int, m: int) -> None:
         weigh_job(plan, job)
     if room == ALONE:
         _try_places(plan, at, m, 0)
-    if room >= BESIDE and desk.tenant.shape[1] > 1:
+    if room >= BESIDE and desk.state.tenant.shape[1] > 1:
         _try_places(plan, at, m, 1)
     if (
         i != OUTSIDE
@@ -179,27 +185,27 @@ def _look_at_victims(plan: Plan, at: int, m: int) -> None:
 
 @kernel
 def _suspend(plan: Plan) -> None:
-    """Order what plan.best[SUSPEND] stands for: victims go, the job comes, from elsewhere if so."""
+    """Do what plan.best[SUSPEND] stands for: victims go, the job comes, from elsewhere if so."""
     desk, best = plan.desk, plan.best[SUSPEND]
-    job, target = desk.waiting[best.row].job, desk.server[best.server].partition
+    job, target = desk.waiting[best.row].job, desk.state.server[best.server].partition
     desk.here[0].server = best.server
     make_room(desk, job, target)
+    place_in_room(desk, job, target)
     for k in range(desk.game[0].num_victims):
-        book_suspension(plan, desk.victim[k])
-    if desk.waiting[best.row].partition != target:
-        book_forward(plan, best.row, target)
-    place(desk, job, target, best.server, 0)
-    book_start(plan, best.row, target)
+        suspend(plan, desk.victim[k])
+    if desk.state.job[job].partition != target:
+        forward(plan, best.row, target)
+    tell(plan.routine[BEGIN], plan, best.row, target)
 
 
 @kernel
 def _try_places(plan: Plan, at: int, m: int, shared: int) -> None:
     desk = plan.desk
-    job, part, here = desk.waiting[at].job, desk.partition[m], desk.here[0]
+    job, part, here = desk.waiting[at].job, desk.state.partition[m], desk.here[0]
     old = is_old(desk, job)
     fewest = fewest_servers(desk, job, m) if old else 0
     for i in range(part.first_own, part.last_own):
-        here.server = desk.own[i]
+        here.server = desk.state.own[i]
         here.shared = shared
         if not fill_outwards(desk, job, m):
             continue
@@ -222,10 +228,10 @@ def _keep(plan: Plan, row: int, at: int, server: int, score: float) -> None:
 
 @kernel
 def _start(plan: Plan, row: int, m: int) -> None:
-    """Order the start that plan.best[row] stands for."""
+    """Make the start that plan.best[row] stands for."""
     best = plan.best[row]
     place(plan.desk, plan.desk.waiting[best.row].job, m, best.server, best.shared)
-    book_start(plan, best.row, m)
+    tell(plan.routine[BEGIN], plan, best.row, m)
 
 
 @kernel
@@ -244,6 +250,6 @@ def _send_away(plan: Plan, m: int) -> bool:
             if fits and (best < 0 or load_of(desk, target) < load_of(desk, best)):
                 best = target
         if best >= 0:
-            book_forward(plan, desk.window[i], best)
+            forward(plan, desk.window[i], best)
             return True
     return False

@@ -1,56 +1,50 @@
 """The linear score in one compiled loop."""
 
-import numpy as np
-
-from sim.arrays import FloatArray, IntArray
-from sim.engine.looping import CheckedLoop
-from sim.jit import kernel
+from sim.engine.looping import Fault
+from sim.jit import array_kernel
 from sim.kernel.advance import DECIDE, FULL, ILLEGAL, PAUSE, advance_until_decision
-from sim.kernel.apply import LEGAL, apply_decision
-from sim.kernel.layout import State
+from sim.kernel.apply import LEGAL
 from sim.kernel.log import log_half_full
+from sim.linear.acting import close_decision
 from sim.linear.deciding import decide_all
 from sim.linear.plan import Plan
 
 
-@kernel
-def _play(state: State, plan: Plan, no_lease: FloatArray, until: int, book: IntArray) -> int:
-    """Run on; writes decisions made, and what was refused (verdict, job, what), to `book`."""
-    world, orders = state.world[0], plan.orders[0]
+@array_kernel
+def _play(plan: Plan, until_decision: int) -> int:
+    orders, state = plan.orders[0], plan.desk.state
     while True:
         if log_half_full(state):
             return FULL
         verdict = advance_until_decision(state)
         if verdict != DECIDE:
             return verdict
-        book[0] += 1
-        queued = state.queue[world.queue_first : world.queue_first + world.num_queued]
-        decide_all(plan, queued, state.running[: world.num_running], world.now_s)
-        book[1], book[2], book[3] = apply_decision(
-            state,
-            plan.preempt[: orders.num_preempts],
-            plan.forward[: orders.num_forwards],
-            plan.start_job[: orders.num_starts],
-            plan.start_first[: orders.num_starts + 1],
-            plan.start_gpus,
-            no_lease,
-            np.nan if np.isinf(orders.wake_s) else orders.wake_s,
-        )
-        if book[1] != LEGAL:
+        decide_all(plan)
+        if orders.verdict != LEGAL:
             return ILLEGAL
-        if book[0] >= until:
+        close_decision(plan)
+        if plan.desk.game[0].decision >= until_decision:
             return PAUSE
 
 
-class LinearLoop(CheckedLoop):
-    """Plays the linear score."""
+class LinearLoop:
+    """Plays the linear score (`sim.engine.looping.Loop`)."""
 
-    def __init__(self, state: State, plan: Plan) -> None:
+    def __init__(self, plan: Plan) -> None:
         """For a run that begins, and the plan of its scheduler."""
-        super().__init__()
-        self._state, self._plan = state, plan
-        self._no_lease = np.full(len(plan.start_job), np.nan)
+        self._plan = plan
+
+    @property
+    def decisions(self) -> int:
+        """Made so far."""
+        return int(self._plan.desk.game[0]["decision"])
+
+    @property
+    def fault(self) -> Fault:
+        """Why a decision was refused."""
+        orders = self._plan.orders[0]
+        return int(orders["verdict"]), int(orders["job"]), int(orders["what"])
 
     def play(self, until_decision: int) -> int:
         """Run on; OVER, STUCK, FULL, PAUSE or ILLEGAL."""
-        return int(_play(self._state, self._plan, self._no_lease, until_decision, self.book))
+        return int(_play(self._plan, until_decision))

@@ -1,4 +1,4 @@
-"""What the linear score plans a decision on: a desk, weights, candidates and orders."""
+"""What the linear score decides on: a desk, weights, candidates, and what has been ordered."""
 
 from dataclasses import dataclass
 
@@ -22,25 +22,31 @@ BEST_START, BEST_OLD, MOVE, SUSPEND = range(4)  # rows of plan.best
 ORDERS = np.dtype(
     [
         ("suspends", INT),  # 1: suspensions are candidates; fixed for a run
-        ("num_preempts", INT),
-        ("num_starts", INT),
-        ("num_gpus", INT),
-        ("num_forwards", INT),
+        # Of the decision being made.
+        ("first_row", INT),  # where its orders begin in the log
+        ("first_gpu", INT),
+        ("mixed", INT),  # 1: they are not all starts
         ("wake_s", FLOAT),  # when the next waiting job runs out of patience; inf
+        # If a start was refused: verdict of `sim.kernel.apply`, job and GPU.
+        ("verdict", INT),
+        ("job", INT),
+        ("what", INT),
     ],
     align=True,
 )
 
 
-LOOK, CLEAR = range(2)  # in Plan.routine: what is called by address (`sim.routine`)
+LOOK, BEGIN, CLEAR, MAKE_ROOM = range(
+    4
+)  # in Plan.routine: what is called by address (`sim.routine`)
 
 
 @dataclass(frozen=True, eq=False)
 class Plan(Handle):
-    """J jobs, G GPUs, C tenants a GPU at most."""
+    """One run under the linear score."""
 
-    desk: Desk
-    routine: IntArray  # (2,) addresses of LOOK and CLEAR, of `sim.linear.deciding`
+    desk: Desk  # holds the run's state, or a copy
+    routine: IntArray  # (4,) addresses (`sim.linear.deciding.link`)
     start_weight: FloatArray  # (StartWeight,)
     forward_weight: FloatArray  # (ForwardWeight,)
     suspend_weight: FloatArray  # (SuspendWeight,)
@@ -52,11 +58,6 @@ class Plan(Handle):
     suspend_x: FloatArray  # (SuspendWeight,)
     best: RowArray  # (4,) BEST
     orders: RowArray  # (1,) ORDERS
-    preempt: IntArray  # (J,) jobs
-    start_job: IntArray  # (G * C,) start job i on start_gpus[first[i]:first[i + 1]]
-    start_first: IntArray  # (G * C + 1,)
-    start_gpus: IntArray  # (G * C,)
-    forward: IntArray  # (J, 2) job, partition
 
 
 def plan_on(desk: Desk, weights: ScoreWeights) -> Plan:
@@ -65,14 +66,13 @@ def plan_on(desk: Desk, weights: ScoreWeights) -> Plan:
     Raises:
         GpuYardError: there are more or fewer weights, or inputs of a layer, than features.
     """
-    seats, jobs = desk.tenant.size, len(desk.job)
     suspends = weights.suspend is not None
     orders = np.zeros(1, dtype=ORDERS)
     orders["suspends"] = suspends
     suspend = weights.suspend if weights.suspend is not None else np.zeros(len(SuspendWeight))
     return Plan(
         desk=desk,
-        routine=np.zeros(2, dtype=INT),
+        routine=np.zeros(4, dtype=INT),
         start_weight=_one_each(weights.start, StartWeight, "start"),
         forward_weight=_one_each(weights.forward, ForwardWeight, "forward"),
         suspend_weight=_one_each(suspend, SuspendWeight, "suspend"),
@@ -84,11 +84,6 @@ def plan_on(desk: Desk, weights: ScoreWeights) -> Plan:
         suspend_x=np.zeros(len(SuspendWeight)),
         best=np.zeros(4, dtype=BEST),
         orders=orders,
-        preempt=np.zeros(jobs, dtype=INT),
-        start_job=np.zeros(seats, dtype=INT),
-        start_first=np.zeros(seats + 1, dtype=INT),
-        start_gpus=np.zeros(seats, dtype=INT),
-        forward=np.zeros((jobs, 2), dtype=INT),
     )
 
 

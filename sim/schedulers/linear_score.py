@@ -2,20 +2,23 @@
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
-from sim.decision import Decision, Forward, Start
+from sim.decision import Decision, Start
+from sim.engine.mirror import Mirror
 from sim.errors import GpuYardError
+from sim.kernel.apply import LEGAL
 from sim.kernel.layout import State
 from sim.linear.deciding import decide_all, link
 from sim.linear.loop import LinearLoop
 from sim.linear.plan import Plan, plan_on
 from sim.linear.weights import ScoreWeights, read_weights, score_weights_of
-from sim.scoring.desk import Mind, desk_of
+from sim.scoring.desk import NEVER, Mind, desk_of
 from sim.signals import Signal
-from sim.view import ClusterView, JobColumns, ViewMaker
+from sim.view import ClusterView, ViewMaker
 
 
 class LinearScore:
@@ -83,7 +86,8 @@ class LinearScore:
             self.needs |= Signal.PREDICTION
         self.name = self.order_name if use_durations else f"{self.order_name}_blind"
         self._plan: Plan | None = None
-        self._jobs: JobColumns | None = None
+        self._mirror: Mirror | None = None  # where `decide` is asked
+        self._of: State | None = None  # of the run that the plan is for
 
     @property
     def weights(self) -> dict[str, dict[str, Any]]:
@@ -101,31 +105,24 @@ class LinearScore:
     def reset(self, seed: int) -> None:
         """Forget the cluster of the last run; nothing is drawn."""
         del seed
-        self._plan, self._jobs = None, None
+        self._plan, self._mirror, self._of = None, None, None
 
     def decide(self, view: ClusterView) -> Decision:
-        """Starts and forwards of all partitions."""
+        """Starts, suspensions and forwards of all partitions, tried on a copy of the state."""
+        mirror = self._mirror
+        if mirror is None or not mirror.is_of(view):
+            self._mirror = mirror = Mirror(view)
+            self._plan, self._of = self._made(replace(view, state=mirror.state)), view.state
         plan = self.plan(view)
-        decide_all(plan, view.queued, view.running, view.now_s)
-        orders = plan.orders[0]
-        jobs = plan.start_job[: orders["num_starts"]].tolist()
-        first = plan.start_first[: orders["num_starts"] + 1].tolist()
-        starts = tuple(
-            Start(job, plan.start_gpus[begin:end].copy())
-            for job, begin, end in zip(jobs, first[:-1], first[1:], strict=True)
-        )
-        forwards = tuple(
-            Forward(job, partition)
-            for job, partition in plan.forward[: orders["num_forwards"]].tolist()
-        )
-        wake_s = float(orders["wake_s"])
-        preempts = tuple(plan.preempt[: orders["num_preempts"]].tolist())
-        return Decision(
-            starts=starts,
-            preempts=preempts,
-            forwards=forwards,
-            wake_s=wake_s if np.isfinite(wake_s) else None,
-        )
+        mirror.look(view)
+        decide_all(plan)
+        moved = mirror.state.gpu["version"] != view.state.gpu["version"]
+        plan.desk.costed_at[:, moved] = NEVER  # the run may come to other tenants than the copy
+        orders, refused = plan.orders[0], None
+        if orders["verdict"] != LEGAL:
+            job = int(orders["job"])
+            refused = Start(job, plan.desk.seats[: view.jobs.num_gpus[job]].copy())
+        return mirror.decision(float(orders["wake_s"]), refused)
 
     def why_python(self) -> str:
         """A compiled loop always can."""
@@ -133,12 +130,17 @@ class LinearScore:
 
     def loop(self, state: State, views: ViewMaker) -> LinearLoop:
         """The same decisions, a whole run at once."""
-        return LinearLoop(state, self.plan(views.view()))
+        del state  # that of the views
+        self.reset(0)
+        return LinearLoop(self.plan(views.view()))
 
     def plan(self, view: ClusterView) -> Plan:
-        """The plan of this run, made at its first decision."""
-        if self._plan is None or self._jobs is not view.jobs:
-            self._plan = plan_on(desk_of(view, self._mind), self._weights)
-            self._jobs = view.jobs
-            link(self._plan)
+        """The plan of this run; where `decide` was asked, on its copy of the state."""
+        if self._plan is None or self._of is not view.state:
+            self._mirror, self._plan, self._of = None, self._made(view), view.state
         return self._plan
+
+    def _made(self, view: ClusterView) -> Plan:
+        plan = plan_on(desk_of(view, self._mind), self._weights)
+        link(plan)
+        return plan

@@ -18,7 +18,7 @@ def compute_s_of(desk: Desk, p: int) -> float:
     """Compute seconds of profile `p` on the slowest server of the placement at hand, alone."""
     slowest_s = 0.0
     for i in range(desk.game[0].num_used):
-        kind = desk.server[desk.used[i]].type
+        kind = desk.state.server[desk.used[i]].type
         slowest_s = max(slowest_s, desk.belief.compute_s[p, kind])
     return slowest_s
 
@@ -26,16 +26,15 @@ def compute_s_of(desk: Desk, p: int) -> float:
 @kernel
 def comm_here(desk: Desk, p: int) -> Comm:
     """Communication of profile `p` at the placement at hand, itself counted on links."""
-    game = desk.game[0]
+    game, state = desk.game[0], desk.state
     game.stamp += 1
     most, racks, nic, uplink = 0, 0, 0, 0
     for i in range(game.num_used):
-        where = desk.server[desk.used[i]]
-        rack = desk.rack[where.rack]
-        most, nic = max(most, where.taken), max(nic, where.nic_jobs)
-        uplink = max(uplink, rack.uplink_jobs)
-        racks += rack.stamp != game.stamp
-        rack.stamp = game.stamp
+        where = state.server[desk.used[i]]
+        most, nic = max(most, desk.server[desk.used[i]].taken), max(nic, where.nic_jobs)
+        uplink = max(uplink, state.rack[where.rack].uplink_jobs)
+        racks += desk.rack_stamp[where.rack] != game.stamp
+        desk.rack_stamp[where.rack] = game.stamp
     spread = Spread(most, game.num_used, racks, nic + 1, uplink + 1)
     return comm_of(desk.belief, p, spread)
 
@@ -79,8 +78,8 @@ def _empty_left(desk: Desk) -> int:
     """Empty GPUs left over on the servers of the placement at hand."""
     left = 0
     for i in range(desk.game[0].num_used):
-        where = desk.server[desk.used[i]]
-        left += max(where.empty - where.taken, 0)
+        server = desk.used[i]
+        left += max(desk.state.rooms.usable[server] - desk.server[server].taken, 0)
     return int(left)
 
 
@@ -91,17 +90,17 @@ def _weigh_neighbours(desk: Desk, job: int, compute_s: float, comm_s: float) -> 
     Victims' delay is what the victims are held up while this job runs beside them, over its own
     work; a victim that shares several GPUs counts once a GPU with 1 / its gang of its delay.
     """
-    row, x = desk.job[job], desk.pair
+    row, x, state = desk.job[job], desk.pair, desk.state
     worst_s, victim, delay_s, shared = 0.0, 1.0, 0.0, 0
     mine_s = left_s(desk, job)
     for i in range(row.gang):
         gpu = desk.seats[i]
-        kind = desk.server[desk.gpu[gpu].server].type
+        kind = state.server[state.gpu[gpu].server].type
         last = gather(desk, job, gpu)
         shared += last > 0
         own = slow_in(desk.belief.slowing, kind, desk.crowd, last + 1, last)
         for k in range(last):
-            beside = desk.tenant[gpu, k]
+            beside = state.tenant[gpu, k]
             hit = hit_of(desk.belief.slowing, kind, desk.crowd, last + 1, k)
             victim = max(victim, hit)
             held_up_s = min(left_s(desk, beside), mine_s)
@@ -145,15 +144,15 @@ def measure_links(desk: Desk, running: IntArray, nic: FloatArray, uplink: FloatA
         if not _spans_racks(desk):
             continue
         for i in range(game.num_used):
-            rack = desk.server[desk.used[i]].rack
-            uplink[rack] += 0.0 if desk.rack[rack].stamp == game.stamp else share
-            desk.rack[rack].stamp = game.stamp
+            rack = desk.state.server[desk.used[i]].rack
+            uplink[rack] += 0.0 if desk.rack_stamp[rack] == game.stamp else share
+            desk.rack_stamp[rack] = game.stamp
 
 
 @kernel
 def _spans_racks(desk: Desk) -> bool:
     """Whether the placement at hand is in several racks."""
-    first, several = desk.server[desk.used[0]].rack, False
+    first, several = desk.state.server[desk.used[0]].rack, False
     for i in range(desk.game[0].num_used):
-        several = several or desk.server[desk.used[i]].rack != first
+        several = several or desk.state.server[desk.used[i]].rack != first
     return several

@@ -1,7 +1,7 @@
-"""What features are computed on: tables that a run does not change, and scratch rows.
+"""What features are computed on: the state, and what it does not hold.
 
-A desk reads the state of the run. What may change while a decision is planned (tenants, free cores,
-jobs on links) it holds in rows of its own: orders are booked on it before they are given.
+Who sits where, what is free and who is on links is read from the state's own rows. A desk adds what
+a run does not change (beliefs, jobs), what is worked out at a decision, and scratch.
 """
 
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from sim.traits import ANY_TYPE, WHOLE_GPU_MILLI
 from sim.view import ClusterView
 
 INT, FLOAT = np.int64, np.float64
+NEVER = -1  # no version is
 
 # Fixed for a run.
 JOB = np.dtype(
@@ -39,11 +40,9 @@ JOB = np.dtype(
     align=True,
 )
 
+# Scratch.
 GPU = np.dtype(
     [
-        ("server", INT),
-        ("tenants", INT),
-        ("milli", INT),
         ("placed", INT),  # 1: of a worker of the gang at hand that has its place already
         ("cost", FLOAT),  # of joining its tenants, for the job at hand
     ],
@@ -52,21 +51,6 @@ GPU = np.dtype(
 
 SERVER = np.dtype(
     [
-        # Fixed for a run.
-        ("first_gpu", INT),
-        ("last_gpu", INT),
-        ("rack", INT),
-        ("partition", INT),
-        ("type", INT),  # catalogue row
-        ("gpu_type", INT),  # topology's index
-        ("cpu_milli", INT),
-        ("memory_mib", INT),
-        # As of this decision and the orders planned so far.
-        ("closed", INT),
-        ("cpu_free_milli", INT),
-        ("memory_free_mib", INT),
-        ("nic_jobs", INT),
-        ("empty", INT),  # GPUs without a tenant; 0 while it is away
         # For the job at hand.
         ("alone", INT),  # empty GPUs that it may use
         ("joined", INT),  # the same with those where it may join others
@@ -76,32 +60,27 @@ SERVER = np.dtype(
     align=True,
 )
 
-RACK = np.dtype([("uplink_jobs", INT), ("stamp", INT)], align=True)
-
+# Counted as a decision begins; orders count along.
 PARTITION = np.dtype(
     [
-        ("first_own", INT),  # its servers stand in own[first_own:last_own]
-        ("last_own", INT),
         ("up", INT),  # GPUs of servers that are up
         ("largest", INT),  # GPUs of its largest server that is up, at least 1
         ("wanted", INT),  # GPUs that its waiting and running jobs want
         ("waiting", INT),  # the waiting ones of these
         ("jobs_waiting", INT),
         ("running", INT),  # jobs
-        ("free", INT),  # GPUs without a tenant
-        ("roomiest", INT),  # most of them on one server that is not a wholly empty largest one
+        ("roomiest", INT),  # most empty GPUs on a server that is not a wholly empty largest one
         ("whole", INT),  # wholly empty servers of the largest size
         ("due", INT),  # it has something to decide
     ],
     align=True,
 )
 
+# Who waited as the decision began, or was suspended in it; some may have been started since.
 WAITING = np.dtype(
     [
         ("job", INT),
-        ("partition", INT),
-        ("moved", INT),
-        ("started", INT),
+        ("moved", INT),  # 1: it has been forwarded in this decision
         ("last", INT),  # 1: behind the others in the window, whatever its key
         ("key", FLOAT),
     ],
@@ -122,7 +101,6 @@ GAME = np.dtype(
         ("rest_share", FLOAT),  # of what a job has done, which it has left at least
         ("look_ahead", INT),  # predicted release times are weighed
         # Of the decision being made.
-        ("now_s", FLOAT),
         ("num_waiting", INT),
         ("num_window", INT),
         ("num_used", INT),  # servers of the placement at hand
@@ -153,17 +131,16 @@ class Belief(NamedTuple):
 class Desk(Handle):
     """J jobs, G GPUs, S servers, R racks, M partitions, C tenants a GPU at most, W window."""
 
-    state: State  # of the run; read only
+    state: State  # of the run, or a copy
     game: RowArray  # (1,) GAME
     job: RowArray  # (J,) JOB
     gpu: RowArray  # (G,) GPU
-    tenant: IntArray  # (G, C)
     crowd: IntArray  # scratch of `sim.physics.slowing`
-    cost: FloatArray  # (P, G) what joining a GPU would cost a job that asks for it whole; NaN: ask
+    cost: FloatArray  # (P, G) what joining a GPU would cost a job that asks for it whole
+    costed_at: IntArray  # (P, G) version of the GPU's tenants of which that is; NEVER
     server: RowArray  # (S,) SERVER
-    rack: RowArray  # (R,) RACK
+    rack_stamp: IntArray  # (R,) `game.stamp` of the last pass that came by
     partition: RowArray  # (M,) PARTITION
-    own: IntArray  # (S,) servers, partition by partition, ascending
     waiting: RowArray  # (J,) WAITING
     window: IntArray  # (W,) rows of `waiting`
     line: IntArray  # (M, W) first waiting rows of each partition by key
@@ -199,26 +176,25 @@ def desk_of(view: ClusterView, mind: Mind) -> Desk:
     """The desk for one run; `view` needs PROFILE and INTERFERENCE, and PREDICTION if used."""
     topology, jobs = view.topology, len(view.jobs.num_gpus)
     gpus, servers, partitions = topology.num_gpus, topology.num_servers, view.num_partitions
-    own = np.argsort(view.partition_of_server, kind="stable").astype(np.int64)
+    profiles = len(view.belief.catalogue.names)
     return Desk(
         state=view.state,
         game=_game_row(view, mind),
         job=_job_rows(view, mind.use_durations),
-        gpu=_gpu_rows(view),
-        tenant=np.full(view.tenant.shape, -1, dtype=np.int64),
+        gpu=np.zeros(gpus, dtype=GPU),
         crowd=empty_crowd(view.tenant.shape[1]),
-        cost=np.full((len(view.belief.catalogue.names), gpus), np.nan),
-        server=_server_rows(view),
-        rack=np.zeros(len(view.uplink_jobs), dtype=RACK),
-        partition=_partition_rows(view),
-        own=own,
+        cost=np.zeros((profiles, gpus)),
+        costed_at=np.full((profiles, gpus), NEVER, dtype=np.int64),
+        server=np.zeros(servers, dtype=SERVER),
+        rack_stamp=np.zeros(len(view.uplink_jobs), dtype=np.int64),
+        partition=np.zeros(partitions, dtype=PARTITION),
         waiting=np.zeros(jobs, dtype=WAITING),
         window=np.zeros(mind.window, dtype=np.int64),
         line=np.zeros((partitions, mind.window), dtype=np.int64),
         line_count=np.zeros(partitions, dtype=np.int64),
         by_key=np.zeros(mind.window, dtype=np.int64),
         start_in_s=np.zeros((partitions, mind.window)),
-        ahead=_ahead(view, own, mind.window),
+        ahead=_ahead(view, mind.window),
         here=np.zeros(1, dtype=HERE),
         used=np.zeros(servers, dtype=np.int64),
         seats=np.zeros(gpus, dtype=np.int64),
@@ -243,12 +219,6 @@ def _game_row(view: ClusterView, mind: Mind) -> RowArray:
     return row
 
 
-def _gpu_rows(view: ClusterView) -> RowArray:
-    rows = np.zeros(view.topology.num_gpus, dtype=GPU)
-    rows["server"] = view.topology.gpu_server
-    return rows
-
-
 def _job_rows(view: ClusterView, use_durations: bool) -> RowArray:
     jobs, topology, network = view.jobs, view.topology, view.belief.network
     rows = np.zeros(len(jobs.num_gpus), dtype=JOB)
@@ -269,40 +239,13 @@ def _job_rows(view: ClusterView, use_durations: bool) -> RowArray:
     return rows
 
 
-def _server_rows(view: ClusterView) -> RowArray:
-    topology = view.topology
-    rows = np.zeros(topology.num_servers, dtype=SERVER)
-    rows["first_gpu"] = topology.server_first_gpu[:-1]
-    rows["last_gpu"] = topology.server_first_gpu[1:]
-    rows["rack"], rows["partition"] = topology.server_rack, view.partition_of_server
-    rows["type"], rows["gpu_type"] = view.server_type, topology.server_gpu_type
-    cores, memory = topology.server_cpu_milli, topology.server_memory_mib
-    # Where nobody counts cores or memory, what is free is boundless.
-    rows["cpu_milli"] = view.server_cpu_free_milli if cores is None else cores
-    rows["memory_mib"] = view.server_memory_free_mib if memory is None else memory
-    return rows
-
-
-def _partition_rows(view: ClusterView) -> RowArray:
-    rows = np.zeros(view.num_partitions, dtype=PARTITION)
-    first = _first_own(view)
-    rows["first_own"], rows["last_own"] = first[:-1], first[1:]
-    return rows
-
-
-def _first_own(view: ClusterView) -> IntArray:
-    """(M + 1,) where each partition's servers begin in `own`, and where the last one's end."""
-    counts = np.bincount(view.partition_of_server, minlength=view.num_partitions)
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
-
-def _ahead(view: ClusterView, own: IntArray, window: int) -> Ahead:
-    topology, gpus = view.topology, view.topology.num_gpus
+def _ahead(view: ClusterView, window: int) -> Ahead:
+    topology, state, gpus = view.topology, view.state, view.topology.num_gpus
     return Ahead(
         first_gpu=topology.server_first_gpu.astype(np.int64),
         gpu_server=topology.gpu_server.astype(np.int64),
-        servers=own,
-        first=_first_own(view),
+        servers=state.own,
+        first=np.append(state.partition["first_own"], len(state.own)),
         largest=np.ones(view.num_partitions, dtype=np.int64),
         free_s=np.zeros(gpus),
         release_s=np.zeros(gpus),

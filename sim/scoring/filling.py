@@ -17,16 +17,16 @@ def _usable(desk: Desk, server: int, shared: int) -> int:
 @kernel
 def _next_server(desk: Desk, m: int, left: int) -> int:
     """The nearest next server: same rack first; the tightest that finishes, else the roomiest."""
-    shared, part = desk.here[0].shared, desk.partition[m]
-    rack = desk.server[desk.used[0]].rack
+    shared, state = desk.here[0].shared, desk.state
+    rack = state.server[desk.used[0]].rack
     best, best_key = -1, -1
-    for i in range(part.first_own, part.last_own):
-        server = desk.own[i]
+    for i in range(state.partition[m].first_own, state.partition[m].last_own):
+        server = state.own[i]
         count = _usable(desk, server, shared)
         if count == 0 or desk.server[server].taken > 0:
             continue
         key = FINISHES - count if count >= left else count
-        key += NEAR if desk.server[server].rack == rack else 0
+        key += NEAR if state.server[server].rack == rack else 0
         if key > best_key:
             best, best_key = server, key
     return best
@@ -73,16 +73,14 @@ def seat(desk: Desk) -> None:
 
     Workers that have their place already come before all others.
     """
-    done, shared = 0, desk.here[0].shared
+    done, shared, gpus = 0, desk.here[0].shared, desk.state.gpu
     for i in range(desk.game[0].num_placed):
         desk.seats[done] = desk.placed[i]
         done += 1
     for i in range(desk.game[0].num_used):
-        where = desk.server[desk.used[i]]
-        left = where.taken
+        where, left = desk.state.server[desk.used[i]], desk.server[desk.used[i]].taken
         for gpu in range(where.first_gpu, where.last_gpu):
-            row = desk.gpu[gpu]
-            if left > 0 and row.tenants == 0 and row.placed == 0:
+            if left > 0 and gpus[gpu].tenants == 0 and desk.gpu[gpu].placed == 0:
                 desk.seats[done] = gpu
                 done += 1
                 left -= 1
@@ -94,7 +92,7 @@ def seat(desk: Desk) -> None:
             for gpu in range(where.first_gpu, where.last_gpu):
                 row = desk.gpu[gpu]
                 fresh = row.cost > floor or (row.cost == floor and gpu > last)
-                fresh = fresh and row.tenants > 0 and row.placed == 0
+                fresh = fresh and gpus[gpu].tenants > 0 and row.placed == 0
                 if fresh and row.cost < cost:
                     best, cost = gpu, row.cost
             desk.seats[done] = best
@@ -109,7 +107,7 @@ def occupy_seats(desk: Desk, gpus: IntArray) -> None:
     clear(desk)
     game = desk.game[0]
     for gpu in gpus:
-        server = desk.gpu[gpu].server
+        server = desk.state.gpu[gpu].server
         if desk.server[server].taken == 0:
             desk.used[game.num_used] = server
             game.num_used += 1

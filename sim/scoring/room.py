@@ -3,6 +3,8 @@
 import numpy as np
 
 from sim.jit import kernel
+from sim.kernel.layout import QUEUED
+from sim.kernel.rooms import usable_in
 from sim.physics.slowing import NO_COST, joining_cost
 from sim.physics.slowing_tables import seat
 from sim.room_rules import has_seat, workers_for
@@ -27,19 +29,27 @@ def left_s(desk: Desk, job: int) -> float:
 @kernel
 def age_s(desk: Desk, job: int) -> float:
     """Seconds since it was submitted."""
-    return float(max(desk.game[0].now_s - desk.job[job].submit_s, 0.0))
+    return float(max(desk.state.world[0].now_s - desk.job[job].submit_s, 0.0))
 
 
 @kernel
 def is_old(desk: Desk, job: int) -> bool:
     """Whether the job has waited so long that it must not be kept from a compact place."""
-    return bool(desk.game[0].now_s >= desk.job[job].submit_s + desk.game[0].patience_s)
+    now_s = desk.state.world[0].now_s
+    return bool(now_s >= desk.job[job].submit_s + desk.game[0].patience_s)
+
+
+@kernel
+def waits_in(desk: Desk, at: int, m: int) -> bool:
+    """Whether the job of row `at` of `waiting` waits, in partition `m`."""
+    row = desk.state.job[desk.waiting[at].job]
+    return bool(row.partition == m and row.status == QUEUED)
 
 
 @kernel
 def limited(desk: Desk, job: int, server: int, cpu_milli: int, memory_mib: int) -> int:
     """Workers of `job` for which the server's GPUs and type, these cores and memory are enough."""
-    row, where = desk.job[job], desk.server[server]
+    row, where = desk.job[job], desk.state.server[server]
     size = where.last_gpu - where.first_gpu
     if row.picky == 0:
         return int(size)
@@ -49,7 +59,7 @@ def limited(desk: Desk, job: int, server: int, cpu_milli: int, memory_mib: int) 
 @kernel
 def workers_now(desk: Desk, job: int, server: int) -> int:
     """Workers of `job` that a server could take now, were its GPUs empty; 0 while it is away."""
-    where = desk.server[server]
+    where = desk.state.server[server]
     if where.closed > 0:
         return 0
     return limited(desk, job, server, where.cpu_free_milli, where.memory_free_mib)
@@ -58,20 +68,20 @@ def workers_now(desk: Desk, job: int, server: int) -> int:
 @kernel
 def most_workers(desk: Desk, job: int, m: int, away_too: bool) -> int:
     """Workers of `job` that partition `m` could take if it were empty."""
-    total, part = 0, desk.partition[m]
-    for i in range(part.first_own, part.last_own):
-        where = desk.server[desk.own[i]]
+    total, state = 0, desk.state
+    for i in range(state.partition[m].first_own, state.partition[m].last_own):
+        where = state.server[state.own[i]]
         if away_too or where.closed == 0:
-            total += limited(desk, job, desk.own[i], where.cpu_milli, where.memory_mib)
+            total += limited(desk, job, state.own[i], where.cpu_milli, where.memory_mib)
     return total
 
 
 @kernel
 def gather(desk: Desk, job: int, gpu: int) -> int:
     """Fill the crowd with the tenants of `gpu` and `job` after them; where `job` stands."""
-    count, crowd = desk.gpu[gpu].tenants, desk.crowd
+    count, crowd, tenant = desk.state.gpu[gpu].tenants, desk.crowd, desk.state.tenant
     for k in range(count):
-        other = desk.job[desk.tenant[gpu, k]]
+        other = desk.job[tenant[gpu, k]]
         seat(crowd, k, other.profile, other.gpu_milli)
     row = desk.job[job]
     seat(crowd, count, row.profile, row.gpu_milli)
@@ -84,23 +94,25 @@ def cost_on(desk: Desk, job: int, gpu: int) -> float:
 
     Most jobs ask for whole GPUs, so the answer is the same until the GPU's tenants change.
     """
-    if desk.gpu[gpu].tenants == 0:
+    there = desk.state.gpu[gpu]
+    if there.tenants == 0:
         return 0.0
     if desk.job[job].gpu_milli != WHOLE_GPU_MILLI:
         return _cost_on(desk, job, gpu)
     p = desk.job[job].profile
-    if np.isnan(desk.cost[p, gpu]):
+    if desk.costed_at[p, gpu] != there.version:
         desk.cost[p, gpu] = _cost_on(desk, job, gpu)
+        desk.costed_at[p, gpu] = there.version
     return float(desk.cost[p, gpu])
 
 
 @kernel
 def _cost_on(desk: Desk, job: int, gpu: int) -> float:
-    row, asked, belief = desk.gpu[gpu], desk.job[job].gpu_milli, desk.belief
-    most, limit_milli = desk.tenant.shape[1], desk.game[0].limit_milli
+    state, asked, belief = desk.state, desk.job[job].gpu_milli, desk.belief
+    row, most, limit_milli = state.gpu[gpu], state.tenant.shape[1], desk.game[0].limit_milli
     if not has_seat(row.tenants, most, row.milli, asked, limit_milli):
         return NO_COST
-    kind, last = desk.server[row.server].type, gather(desk, job, gpu)
+    kind, last = state.server[row.server].type, gather(desk, job, gpu)
     least_speed = 0.0  # how much a pair has to do together is for weights to say
     return float(joining_cost(belief.slowing, belief.feasible, kind, desk.crowd, last, least_speed))
 
@@ -114,17 +126,18 @@ def count_usable(desk: Desk, job: int, m: int) -> int:
     Returns:
         ALONE if the gang has room on empty GPUs, BESIDE if it has room beside others, else 0.
     """
-    alone, joined, part = 0, 0, desk.partition[m]
-    pair = desk.tenant.shape[1] > 1
+    alone, joined, state = 0, 0, desk.state
+    pair = state.tenant.shape[1] > 1
     too_much = desk.job[job].gpu_milli > desk.game[0].limit_milli
-    for i in range(part.first_own, part.last_own):
-        where = desk.server[desk.own[i]]
-        most = 0 if too_much else workers_now(desk, job, desk.own[i])
-        where.alone = min(where.empty, most)
+    for i in range(state.partition[m].first_own, state.partition[m].last_own):
+        server = state.own[i]
+        real, where = state.server[server], desk.server[server]
+        most = 0 if too_much else workers_now(desk, job, server)
+        where.alone = min(state.rooms.usable[server], most)
         where.joined = where.alone
         if pair and most > where.alone:
             count = 0
-            for gpu in range(where.first_gpu, where.last_gpu):
+            for gpu in range(real.first_gpu, real.last_gpu):
                 cost = cost_on(desk, job, gpu)
                 desk.gpu[gpu].cost = cost
                 count += cost < NO_COST
@@ -132,7 +145,7 @@ def count_usable(desk: Desk, job: int, m: int) -> int:
         alone += where.alone
         joined += where.joined
     for i in range(desk.game[0].num_placed):
-        where = desk.server[desk.gpu[desk.placed[i]].server]
+        where = desk.server[state.gpu[desk.placed[i]].server]
         where.alone -= 1
         where.joined -= 1
     gang = desk.job[job].gang
@@ -169,16 +182,16 @@ def fewest_servers(desk: Desk, job: int, m: int) -> int:
 
     All that are up and could take a worker, where the gang has no room on them.
     """
-    part, gang = desk.partition[m], desk.job[job].gang
+    state, largest, gang = desk.state, desk.partition[m].largest, desk.job[job].gang
     if desk.job[job].picky == 0:
-        return int((gang + part.largest - 1) // part.largest)
+        return int((gang + largest - 1) // largest)
     held, count = 0, 0
-    for size in range(part.largest, 0, -1):
-        for i in range(part.first_own, part.last_own):
-            where = desk.server[desk.own[i]]
+    for size in range(largest, 0, -1):
+        for i in range(state.partition[m].first_own, state.partition[m].last_own):
+            where = state.server[state.own[i]]
             if held >= gang or where.closed > 0:
                 continue
-            if limited(desk, job, desk.own[i], where.cpu_milli, where.memory_mib) == size:
+            if limited(desk, job, state.own[i], where.cpu_milli, where.memory_mib) == size:
                 held += size
                 count += 1
     return count
@@ -187,10 +200,11 @@ def fewest_servers(desk: Desk, job: int, m: int) -> int:
 @kernel
 def _on_emptiest(desk: Desk, job: int, m: int, servers: int) -> int:
     """Workers that the `servers` emptiest servers of partition `m` can take on empty GPUs now."""
-    part, held, count = desk.partition[m], 0, 0
-    for size in range(part.largest, 0, -1):
-        for i in range(part.first_own, part.last_own):
-            now = min(desk.server[desk.own[i]].empty, workers_now(desk, job, desk.own[i]))
+    state, held, count = desk.state, 0, 0
+    for size in range(desk.partition[m].largest, 0, -1):
+        for i in range(state.partition[m].first_own, state.partition[m].last_own):
+            server = state.own[i]
+            now = min(state.rooms.usable[server], workers_now(desk, job, server))
             if now == size and count < servers:
                 held += size
                 count += 1
@@ -227,7 +241,7 @@ def largest_gang_now(desk: Desk, m: int) -> int:
 @kernel
 def occupancy_of(desk: Desk, m: int) -> float:
     """Share of the GPUs of partition `m` that have a tenant."""
-    return float(1.0 - desk.partition[m].free / capacity_of(desk, m))
+    return float(1.0 - usable_in(desk.state.rooms, m) / capacity_of(desk, m))
 
 
 @kernel

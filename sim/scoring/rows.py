@@ -4,6 +4,7 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.jit import kernel
+from sim.kernel.rooms import usable_in
 from sim.physics.communication import Spread, comm_of
 from sim.physics.slowing import excess_by
 from sim.scoring.ahead import compact_in_s, effects_there, wait_difference
@@ -56,13 +57,14 @@ def _comm_over(desk: Desk, job: int, servers: int) -> float:
 @kernel
 def gpu_row(desk: Desk, gpu: int, row: FloatArray) -> None:
     """Fill row (OfGpu,)."""
-    count, kind = desk.gpu[gpu].tenants, desk.server[desk.gpu[gpu].server].type
+    state, count = desk.state, desk.state.gpu[gpu].tenants
+    kind = state.server[state.gpu[gpu].server].type
     slowdown = desk.belief.slowing.slowdown
     row[OfGpu.THERE] = 1.0
     row[OfGpu.TENANTS] = count / 2.0
     row[OfGpu.EMPTY] = count == 0
     for k in range(count):
-        job = desk.tenant[gpu, k]
+        job = state.tenant[gpu, k]
         row[OfGpu.LEFT] = max(row[OfGpu.LEFT], (np.log(left_s(desk, job)) - 4.0) / 4.0)
         mean = slowdown[kind, desk.job[job].profile, : slowdown.shape[1]].mean()
         row[OfGpu.SLOWDOWN] += np.log(1.0 + excess_by(mean, desk.job[job].gpu_milli))
@@ -74,24 +76,25 @@ def server_rows(desk: Desk, m: int, gpus: FloatArray, servers: FloatArray) -> No
 
     Rows of servers that are away stay zero, like padding.
     """
-    part = desk.partition[m]
-    for i in range(part.last_own - part.first_own):
-        where, out = desk.server[desk.own[part.first_own + i]], servers[i]
+    state, first = desk.state, desk.state.partition[m].first_own
+    for i in range(state.partition[m].last_own - first):
+        server, out = state.own[first + i], servers[i]
+        where = state.server[server]
         if where.closed > 0:
             continue
         shared, longest = 0, 0.0
         for gpu in range(where.first_gpu, where.last_gpu):
             row = gpus[i, gpu - where.first_gpu]
             gpu_row(desk, gpu, row)
-            shared += desk.gpu[gpu].tenants > 1
+            shared += state.gpu[gpu].tenants > 1
             longest = max(longest, row[OfGpu.LEFT])
         size = where.last_gpu - where.first_gpu
         out[OfServer.THERE] = 1.0
-        out[OfServer.EMPTY] = where.empty / size
+        out[OfServer.EMPTY] = state.rooms.usable[server] / size
         out[OfServer.SHARED] = shared / size
         out[OfServer.GPUS] = size / 8.0
         out[OfServer.NIC_JOBS] = where.nic_jobs / 4.0
-        out[OfServer.UPLINK_JOBS] = desk.rack[where.rack].uplink_jobs / 4.0
+        out[OfServer.UPLINK_JOBS] = state.rack[where.rack].uplink_jobs / 4.0
         out[OfServer.LEFT] = longest
 
 
@@ -103,7 +106,7 @@ def peer_row(desk: Desk, own: int, m: int, row: FloatArray) -> None:
     row[OfPeer.OWN] = m == own
     row[OfPeer.LOAD] = min(load_of(desk, m), MOST_LOAD)
     row[OfPeer.WAITING] = np.log1p(part.jobs_waiting) / 4.0
-    row[OfPeer.EMPTY] = part.free / capacity
+    row[OfPeer.EMPTY] = usable_in(desk.state.rooms, m) / capacity
     row[OfPeer.LARGEST_NOW] = largest_gang_now(desk, m) / 16.0
     row[OfPeer.SIZE] = np.log(capacity / capacity_of(desk, own))
 
@@ -112,12 +115,12 @@ def peer_row(desk: Desk, own: int, m: int, row: FloatArray) -> None:
 def context_row(desk: Desk, own: int, row: FloatArray) -> None:
     """Fill row (OfContext,)."""
     count, part, capacity = len(desk.partition), desk.partition[own], capacity_of(desk, own)
-    held, load = 0, load_of(desk, own)
-    for i in range(part.first_own, part.last_own):
-        where = desk.server[desk.own[i]]
+    state, held, load = desk.state, 0, load_of(desk, own)
+    for i in range(state.partition[own].first_own, state.partition[own].last_own):
+        where = state.server[state.own[i]]
         for gpu in range(where.first_gpu, where.last_gpu):
-            held += desk.gpu[gpu].tenants
-    row[OfContext.EMPTY] = part.free / capacity
+            held += state.gpu[gpu].tenants
+    row[OfContext.EMPTY] = usable_in(state.rooms, own) / capacity
     row[OfContext.TENANTS] = held / capacity
     row[OfContext.WAITING] = np.log1p(part.jobs_waiting) / 4.0
     row[OfContext.LOAD] = min(load, MOST_LOAD)
@@ -162,10 +165,11 @@ def measure_work_ahead(desk: Desk, job: int) -> None:
     mine_s = left_s(desk, job)
     desk.work_ahead_h[:] = 0.0
     for at in range(desk.game[0].num_waiting):
-        row = desk.waiting[at]
-        work_s = left_s(desk, row.job)
-        if row.job != job and work_s <= mine_s:
-            desk.work_ahead_h[row.partition] += work_s * desk.job[row.job].gang / 3600.0
+        other = desk.waiting[at].job
+        work_s = left_s(desk, other)
+        if other != job and work_s <= mine_s:
+            m = desk.state.job[other].partition
+            desk.work_ahead_h[m] += work_s * desk.job[other].gang / 3600.0
 
 
 @kernel

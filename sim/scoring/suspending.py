@@ -10,7 +10,7 @@ import numpy as np
 from sim.jit import kernel
 from sim.scoring.ahead import compact_in_s
 from sim.scoring.desk import Desk
-from sim.scoring.filling import clear
+from sim.scoring.filling import clear, fill_outwards
 from sim.scoring.room import (
     could_run,
     fewest_servers,
@@ -58,9 +58,9 @@ def _least_left_s(desk: Desk, gpu: int, newcomer_s: float) -> float:
     Returns:
         -1 where there are none, or one that does not yield.
     """
-    least_s = -1.0
-    for k in range(desk.gpu[gpu].tenants):
-        job = desk.tenant[gpu, k]
+    least_s, state = -1.0, desk.state
+    for k in range(state.gpu[gpu].tenants):
+        job = state.tenant[gpu, k]
         if _is_victim(desk, job):
             continue
         if not _yields(desk, job, newcomer_s):
@@ -73,12 +73,12 @@ def _least_left_s(desk: Desk, gpu: int, newcomer_s: float) -> float:
 @kernel
 def _room_without(desk: Desk, job: int, server: int) -> int:
     """Workers of `job` that a server could take on empty GPUs, were the victims gone."""
-    where, empty = desk.server[server], 0
+    state, where, empty = desk.state, desk.state.server[server], 0
     cpu_milli, memory_mib = where.cpu_free_milli, where.memory_free_mib
     for gpu in range(where.first_gpu, where.last_gpu):
         staying = 0
-        for k in range(desk.gpu[gpu].tenants):
-            tenant = desk.tenant[gpu, k]
+        for k in range(state.gpu[gpu].tenants):
+            tenant = state.tenant[gpu, k]
             if _is_victim(desk, tenant):
                 cpu_milli += desk.job[tenant].cpu_milli
                 memory_mib += desk.job[tenant].memory_mib
@@ -90,9 +90,9 @@ def _room_without(desk: Desk, job: int, server: int) -> int:
 
 @kernel
 def _add_victims(desk: Desk, gpu: int) -> None:
-    game = desk.game[0]
-    for k in range(desk.gpu[gpu].tenants):
-        job = desk.tenant[gpu, k]
+    game, state = desk.game[0], desk.state
+    for k in range(state.gpu[gpu].tenants):
+        job = state.tenant[gpu, k]
         if not _is_victim(desk, job):
             desk.marked[job] = game.mark
             desk.victim[game.num_victims] = job
@@ -102,8 +102,8 @@ def _add_victims(desk: Desk, gpu: int) -> None:
 @kernel
 def _empty_server(desk: Desk, job: int, server: int, workers: int) -> bool:
     """Add victims until a server has room for so many workers: who has most left goes first."""
-    game, where, newcomer_s = desk.game[0], desk.server[server], left_s(desk, job)
-    first = game.num_victims
+    where, newcomer_s = desk.state.server[server], left_s(desk, job)
+    first = desk.game[0].num_victims
     while _room_without(desk, job, server) < workers:
         best, most_s = -1, 0.0
         for gpu in range(where.first_gpu, where.last_gpu):
@@ -133,9 +133,37 @@ def _spare(desk: Desk, job: int, server: int, workers: int, first: int) -> None:
 
 
 @kernel
+def place_in_room(desk: Desk, job: int, m: int) -> None:
+    """Fill `seats` for the start of `job` in the room that `make_room` found, its victims gone."""
+    state, done = desk.state, 0
+    for i in range(state.partition[m].first_own, state.partition[m].last_own):
+        server = state.own[i]
+        away = state.server[server].closed > 0
+        desk.server[server].alone = 0 if away else _room_without(desk, job, server)
+    desk.here[0].shared = 0
+    fill_outwards(desk, job, m)
+    for i in range(desk.game[0].num_used):
+        where, left = state.server[desk.used[i]], desk.server[desk.used[i]].taken
+        for gpu in range(where.first_gpu, where.last_gpu):
+            if left > 0 and _falls_empty(desk, gpu):
+                desk.seats[done] = gpu
+                done += 1
+                left -= 1
+
+
+@kernel
+def _falls_empty(desk: Desk, gpu: int) -> bool:
+    """Whether a GPU has no tenant but victims."""
+    for k in range(desk.state.gpu[gpu].tenants):
+        if not _is_victim(desk, desk.state.tenant[gpu, k]):
+            return False
+    return True
+
+
+@kernel
 def _could_hold(desk: Desk, job: int, server: int) -> int:
     """Workers of `job` that a server could take if it were empty; 0 while it is away."""
-    where = desk.server[server]
+    where = desk.state.server[server]
     if where.closed > 0:
         return 0
     return int(limited(desk, job, server, where.cpu_milli, where.memory_mib))
@@ -144,23 +172,23 @@ def _could_hold(desk: Desk, job: int, server: int) -> int:
 @kernel
 def _could_empty(desk: Desk, server: int, newcomer_s: float) -> int:
     """GPUs of a server that are empty, or whose tenants are all predicted to stay longer."""
-    where, free_s, count = desk.server[server], desk.ahead.free_s, 0
-    for gpu in range(where.first_gpu, where.last_gpu):
-        count += desk.gpu[gpu].tenants == 0 or free_s[gpu] > newcomer_s
+    state, free_s, count = desk.state, desk.ahead.free_s, 0
+    for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
+        count += state.gpu[gpu].tenants == 0 or free_s[gpu] > newcomer_s
     return count
 
 
 @kernel
 def _next_server(desk: Desk, job: int, m: int, left: int) -> int:
     """The next server of a larger gang: in the first one's rack if possible, the emptiest."""
-    part, rack = desk.partition[m], desk.server[desk.used[0]].rack
+    state, rack = desk.state, desk.state.server[desk.used[0]].rack
     newcomer_s, best, best_key = left_s(desk, job), -1, -1
-    for i in range(part.first_own, part.last_own):
-        server = desk.own[i]
-        where, workers = desk.server[server], min(left, _could_hold(desk, job, server))
-        if where.taken > 0 or workers == 0 or _could_empty(desk, server, newcomer_s) < workers:
+    for i in range(state.partition[m].first_own, state.partition[m].last_own):
+        server = state.own[i]
+        taken, workers = desk.server[server].taken, min(left, _could_hold(desk, job, server))
+        if taken > 0 or workers == 0 or _could_empty(desk, server, newcomer_s) < workers:
             continue
-        key = where.empty + (NEAR if where.rack == rack else 0)
+        key = state.rooms.usable[server] + (NEAR if state.server[server].rack == rack else 0)
         if key > best_key:
             best, best_key = server, key
     return best
@@ -201,21 +229,20 @@ def _fits_elsewhere(desk: Desk, job: int, home: int) -> bool:
 
     Larger gangs than a server: by the count of wholly empty ones.
     """
-    gang, game = desk.job[job].gang, desk.game[0]
+    gang, game, state = desk.job[job].gang, desk.game[0], desk.state
     for m in range(len(desk.partition)):
-        part = desk.partition[m]
         if m != home:
-            may = desk.state.job[job].forwards < game.max_forwards and could_run(desk, job, m)
+            may = state.job[job].forwards < game.max_forwards and could_run(desk, job, m)
             if may and placeable_now(desk, job, m):
                 return True
-        elif gang > part.largest:
+        elif gang > desk.partition[m].largest:
             if placeable_now(desk, job, m):
                 return True
         else:
-            for i in range(part.first_own, part.last_own):
-                where = desk.server[desk.own[i]]
-                room = min(where.empty, workers_now(desk, job, desk.own[i]))
-                if where.taken == 0 and room >= gang:
+            for i in range(state.partition[m].first_own, state.partition[m].last_own):
+                server = state.own[i]
+                room = min(state.rooms.usable[server], workers_now(desk, job, server))
+                if desk.server[server].taken == 0 and room >= gang:
                     return True
     return False
 
@@ -225,20 +252,20 @@ def weigh_suspension(desk: Desk, job: int, home: int, m: int) -> None:
     """Fill `suspension` for what `make_room` found for `job`, of partition `home`, in `m`."""
     x, game, job_s, gang = desk.suspension, desk.game[0], left_s(desk, job), desk.job[job].gang
     freed, homeless, times, work_s = 0, 0, 0, 0.0
-    least_s, ran_s = np.inf, np.inf
+    least_s, ran_s, now_s = np.inf, np.inf, desk.state.world[0].now_s
     for k in range(game.num_victims):
         victim = desk.victim[k]
         told, size, victim_s = desk.state.job[victim], desk.job[victim].gang, left_s(desk, victim)
         freed += size
         work_s += victim_s * size
         least_s = min(least_s, victim_s)
-        ran_s = min(ran_s, max(game.now_s - told.started_s, 0.0))
+        ran_s = min(ran_s, max(now_s - told.started_s, 0.0))
         times = max(times, told.preemptions)
         if not _fits_elsewhere(desk, victim, m):
             homeless += size
     empty = 0
     for i in range(game.num_used):
-        empty += desk.server[desk.used[i]].empty
+        empty += desk.state.rooms.usable[desk.used[i]]
     wait_s = compact_in_s(desk.ahead, desk.ahead.release_s, gang, home)
     x[OfSuspension.WORK_RATIO] = np.log(work_s / (job_s * gang)) / SCALE
     x[OfSuspension.LEAST_RATIO] = np.log(least_s / job_s) / SCALE
@@ -271,10 +298,10 @@ def next_room(desk: Desk, job: int, m: int, first: int) -> int:
     Returns:
         Its place among the partition's servers, or -1: there is none.
     """
-    part, newcomer_s = desk.partition[m], left_s(desk, job)
-    least = min(desk.job[job].gang, part.largest)
+    part, newcomer_s = desk.state.partition[m], left_s(desk, job)
+    least = min(desk.job[job].gang, desk.partition[m].largest)
     for i in range(first, part.last_own - part.first_own):
-        server = desk.own[part.first_own + i]
+        server = desk.state.own[part.first_own + i]
         desk.here[0].server = server
         # most servers fail the first, which is quick
         if _could_empty(desk, server, newcomer_s) >= least and make_room(desk, job, m):

@@ -3,7 +3,7 @@
 from sim.jit import kernel
 from sim.scoring.ahead import compact_in_s, forget_gangs, line_up, list_gang, sort_release
 from sim.scoring.desk import Desk
-from sim.scoring.room import is_old, left_s, most_workers
+from sim.scoring.room import is_old, left_s, most_workers, waits_in
 
 OLD_SHARE = 4  # at most a 1 / OLD_SHARE of the window is for jobs out of patience
 
@@ -29,16 +29,14 @@ def choose_window(desk: Desk, m: int) -> None:
     for at in range(game.num_waiting):  # in order of submission
         if not crowded or game.num_window >= game.window // OLD_SHARE:
             break
-        row = desk.waiting[at]
-        if not is_old(desk, row.job):
+        if not is_old(desk, desk.waiting[at].job):
             break
-        if row.partition == m and row.started == 0:
+        if waits_in(desk, at, m):
             desk.window[game.num_window] = at
             game.num_window += 1
     old = game.num_window
     for at in range(game.num_waiting):
-        row = desk.waiting[at]
-        if row.partition != m or row.started != 0:
+        if not waits_in(desk, at, m):
             continue
         full = game.num_window == game.window
         if full and (old == game.window or not _goes_before(desk, at, desk.window[-1])):
@@ -83,13 +81,13 @@ def put_off_the_homeless(desk: Desk, m: int) -> None:
 
     So they keep nobody out of it. To be called before `choose_window`.
     """
-    part, away = desk.partition[m], False
-    for i in range(part.first_own, part.last_own):
-        away = away or desk.server[desk.own[i]].closed > 0
+    state, away = desk.state, False
+    for i in range(state.partition[m].first_own, state.partition[m].last_own):
+        away = away or state.server[state.own[i]].closed > 0
     for at in range(desk.game[0].num_waiting if away else 0):
         row = desk.waiting[at]
         gang = desk.job[row.job].gang
-        if row.partition == m and most_workers(desk, row.job, m, False) < gang:
+        if waits_in(desk, at, m) and most_workers(desk, row.job, m, False) < gang:
             row.last = most_workers(desk, row.job, m, True) >= gang
 
 
@@ -143,8 +141,7 @@ def _measure_line(desk: Desk, m: int) -> None:
     """Fill `line` of partition `m` with its first waiting rows by key."""
     most, count = desk.line.shape[1], 0
     for at in range(desk.game[0].num_waiting):
-        row = desk.waiting[at]
-        if row.partition != m or row.started != 0:
+        if not waits_in(desk, at, m):
             continue
         place = count
         if count == most:

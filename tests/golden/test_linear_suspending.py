@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.arrays import FloatArray, IntArray
 from sim.errors import GpuYardError, SimulationError
 from sim.event_log import Kind
+from sim.kernel.layout import State
 from sim.linear.weights import FORWARD_FEATURES, START_FEATURES, SUSPEND_FEATURES
 from sim.schedulers.linear_score import LinearScore
 from sim.scoring.desk import Desk
@@ -179,36 +181,39 @@ def test_a_run_in_compiled_code_is_the_same_run(seed: int):
     assert_same(play(random_yard(seed), drawn(seed, patience_s=3000.0)), run)
 
 
-def _is_as_the_state_says(desk: Desk, simulator: Simulator) -> None:
-    """What was booked is what has happened: nobody sits where he does not run."""
-    state = simulator.state
-    for gpu in range(len(desk.gpu)):
-        count = int(state.gpu["tenants"][gpu])
-        assert desk.gpu["tenants"][gpu] == count
-        assert set(desk.tenant[gpu, :count]) == set(state.tenant[gpu, :count])
-        assert desk.gpu["milli"][gpu] == state.gpu["milli"][gpu]
-    for column in ("cpu_free_milli", "memory_free_mib", "nic_jobs"):
-        assert np.array_equal(desk.server[column], state.server[column]), column
-    assert np.array_equal(desk.rack["uplink_jobs"], state.rack["uplink_jobs"])
-    booked = [desk.partition[column].copy() for column in ("wanted", "waiting", "running", "free")]
-    world = state.world[0]
-    first, count = int(world["queue_first"]), int(world["num_queued"])
-    queued, running = state.queue[first : first + count], state.running[: world["num_running"]]
-    lay_out(desk, queued, running, simulator.now_s)
-    for column, before in zip(("wanted", "waiting", "running", "free"), booked, strict=True):
-        assert np.array_equal(desk.partition[column], before), column
+def _told(state: State) -> list[bytes]:
+    """All that decisions change."""
+    arrays = (state.world, state.job, state.gpu, state.tenant, state.server, state.rack)
+    return [each.tobytes() for each in (*arrays, state.partition, state.placed, *state.rooms)]
+
+
+def _counted_along(desk: Desk) -> list[IntArray | FloatArray]:
+    counts = [desk.partition[name] for name in desk.partition.dtype.names if name != "due"]
+    return [each.copy() for each in (*counts, desk.ahead.free_s, desk.ahead.release_s)]
 
 
 @settings(max_examples=40)
 @given(case=cases(most_partitions=3, most_jobs=30, life=True), seed=st.integers(0, 99))
-def test_what_is_booked_is_what_happens(case: Case, seed: int) -> None:
+def test_orders_keep_the_counts_and_happen_to_the_run_as_they_did_to_its_copy(
+    case: Case, seed: int
+) -> None:
     scheduler, simulator = drawn(seed, patience_s=20.0), Simulator(**case.arguments())
-    views = simulator.views(scheduler.needs)
+    views, state = simulator.views(scheduler.needs), simulator.state
     with contextlib.suppress(SimulationError):
         while simulator.advance():
-            view = views.view()
-            simulator.apply(scheduler.decide(view))
-            _is_as_the_state_says(scheduler.plan(view).desk, simulator)
+            before, view = _told(state), views.view()
+            decision = scheduler.decide(view)
+            assert _told(state) == before  # nothing has happened to the run
+            desk = scheduler.plan(view).desk
+            along = _counted_along(desk)
+            lay_out(desk)
+            for mine, anew in zip(along, _counted_along(desk), strict=True):
+                assert np.array_equal(mine, anew)
+            simulator.apply(decision)
+            assert np.array_equal(desk.state.tenant, state.tenant)
+            for column in ("cpu_free_milli", "memory_free_mib", "nic_jobs"):
+                assert np.array_equal(desk.state.server[column], state.server[column]), column
+            assert np.array_equal(desk.state.rack["uplink_jobs"], state.rack["uplink_jobs"])
 
 
 @settings(max_examples=15)

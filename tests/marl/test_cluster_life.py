@@ -220,7 +220,7 @@ def nobody_could_start(env: SchedulingEnv) -> None:
     every = list(range(view.topology.num_gpus))
     assert len(view.queued) > 0
     desk = env.turns.play.desk
-    lay_out(desk, view.queued, view.running, view.now_s)
+    lay_out(desk)
     for at in range(view.num_partitions):
         begin_turn(desk, at)
         for job in desk.waiting["job"][desk.window[: desk.game["num_window"][0]]].tolist():

@@ -45,7 +45,7 @@ def scheduler(rest_share: float, weights: ScoreWeights = PLAIN) -> LinearScore:
 
 def plan_of(now: Round, rest_share: float = 0.0, weights: ScoreWeights = PLAIN) -> Plan:
     plan = scheduler(rest_share, weights).plan(now.view)
-    lay_out(plan.desk, now.view.queued, now.view.running, now.view.now_s)
+    lay_out(plan.desk)
     return plan
 
 
@@ -124,8 +124,8 @@ def effects_of_starts(plan: Plan, job: int, target: int) -> list[float]:
     weigh_partition(plan, target)
     count_usable(desk, job, target)
     weigh_job(plan, job)
-    part, here, found = desk.partition[target], desk.here[0], []
-    for server in desk.own[part["first_own"] : part["last_own"]]:
+    part, here, found = desk.state.partition[target], desk.here[0], []
+    for server in desk.state.own[part["first_own"] : part["last_own"]]:
         here["server"], here["shared"] = server, 0
         if desk.server[server]["alone"] >= desk.job[job]["gang"]:
             assert fill_outwards(desk, job, target)

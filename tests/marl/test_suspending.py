@@ -84,7 +84,7 @@ def _plan_of(now: Round) -> Plan:
         weights=WEIGHTS.as_mapping(), weights_file=None,
     )  # fmt: skip
     plan = scheduler.plan(now.view)
-    lay_out(plan.desk, now.view.queued, now.view.running, now.view.now_s)
+    lay_out(plan.desk)
     plan.desk.game["decision"] = 1  # nobody was started at this instant
     return plan
 
