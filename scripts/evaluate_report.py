@@ -58,7 +58,7 @@ def write_evaluation(
         outcomes: one a run.
         ours: scheduler that the others are divided by; None for no ratio.
         confidence: of the intervals.
-        assumed: what the runs assumed of their GPUs.
+        assumed: what the runs took for granted.
 
     Returns:
         The tables, and what metrics.json is about: `ours`, with the fewest agents if it ran with

@@ -28,7 +28,7 @@ class Found:
     rows: list[ComparisonRow]
     single: bool  # a run of one scheduler; False: a comparison
     overrides: tuple[str, ...] = ()  # of a single run's command
-    assumed: tuple[str, ...] = ()  # of GPU types without profiles
+    assumed: tuple[str, ...] = ()  # what its runs took for granted
 
 
 def gather(folders: Sequence[Path], *, leave_out: Path) -> list[Found]:

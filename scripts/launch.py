@@ -29,6 +29,7 @@ from launch_build import build, resolve
 from launch_errors import explain, refuse_reproduction, refuse_unread_additions
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
+from run_folders import name_run_folders
 from sweep_points import skipping_finished_points
 
 from sim.errors import GpuYardError
@@ -95,6 +96,7 @@ def run_main(main: Callable[[], None]) -> None:
     is a fault of the program and keeps its traceback.
     """
     debug = any(os.environ.get(name, "0") not in {"", "0"} for name in TRACEBACK_WANTED)
+    name_run_folders()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach us as they are, not printed by Hydra
     try:
         with (

@@ -34,7 +34,7 @@ def write_comparison(
         rows: one a run, with distinct labels.
         ours: scheduler that the others are divided by; None for no ratio.
         confidence: of the intervals, like 0.95.
-        assumed: what the runs assumed of their GPUs; it stands below the tables.
+        assumed: what the runs took for granted; it stands below the tables.
 
     Raises:
         ReportError: no rows, doubled rows, or `ours` is in none of them.
@@ -43,7 +43,7 @@ def write_comparison(
     settings = standings(beside_agents(rows), ours=ours, confidence=confidence)
     text = table_text(settings, ours=ours, confidence=confidence)
     if assumed:
-        told = f"{text.note} Assumed of GPUs: {'; '.join(assumed)}."
+        told = f"{text.note} Assumed: {'; '.join(assumed)}."
         text = replace(text, note=told.strip())
     folder.mkdir(parents=True, exist_ok=True)
     write_comparison_csv(folder / "comparison.csv", rows)
