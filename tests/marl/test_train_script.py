@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -73,6 +74,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interrupte
 def test_an_interrupt_leaves_with_130_and_nobody_behind(interrupted: Interrupted):
     assert interrupted.status == 130, interrupted.printed
     assert "interrupted" in interrupted.printed
+    assert f"hydra.run.dir={interrupted.folder} resume=auto" in interrupted.printed
     assert "Traceback" not in interrupted.printed
     assert interrupted.survivors == []
 
@@ -90,6 +92,15 @@ def test_what_was_learnt_so_far_stays(interrupted: Interrupted):
     assert json.loads((folder / "record.json").read_text())["program"] == "train"
     assert (last_whole(folder) / "rllib_checkpoint.json").is_file()
     assert (folder / "config.yaml").is_file()
+
+
+def test_a_log_has_a_line_an_iteration_and_no_warning_of_rllib(interrupted: Interrupted):
+    printed = interrupted.printed
+    assert "assumes durations: noisy predictions, sigma 1; models drawn" in printed
+    line = re.compile(r"iteration 2/100000: .*validation JCT .* h .*, best .* left")
+    assert line.search(printed), printed
+    assert "API stack" not in printed
+    assert "nan" not in printed
 
 
 def test_resuming_goes_on_and_finishes(interrupted: Interrupted, tmp_path: Path):
