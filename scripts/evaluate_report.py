@@ -66,9 +66,13 @@ def write_evaluation(
     """
     ranked = _ranked(outcomes)
     drawn = {name: _pooled_jct_s(ranked[name]) for name in _drawn(ranked)}
-    jct_cdf(drawn, path=folder / "jct_cdf.png")
+    lines = {
+        name: (found[0].row.labels.scheduler, found[0].row.labels.role)
+        for name, found in ranked.items()
+    }
+    jct_cdf(drawn, path=folder / "jct_cdf.png", runs=lines)
     chosen = {name: ranked[name][0].timeline for name in _one_a_role(ranked)}
-    utilisation_queue(chosen, path=folder / "utilisation_queue.png")
+    utilisation_queue(chosen, path=folder / "utilisation_queue.png", runs=lines)
     runs = [outcome for found in ranked.values() for outcome in found]
     write_atomically(folder / "jobs.parquet", as_parquet(_jobs(runs)))
     rows = [outcome.row for outcome in runs]

@@ -19,6 +19,7 @@ from launch_errors import ConfigError
 from rich.progress import Progress
 from training_board import Logger, logger_of
 from training_progress import Iterations, jct_text, training_bars
+from training_rivals import best_rival
 
 from marl.codec.rules import CodecRules
 from marl.env.game import Game
@@ -201,7 +202,8 @@ class Training:
         played = simulate(e.game.simulator(e.window("validation", 0)), scheduler, e.seed, None)
         write_run(self.folder, played, summarise(played), replace(record, labels=labels))
         curve = read_learning_curve(self.folder / "learning_curve.csv")
-        learning_curve(curve, references_s={}, path=self.folder / "learning_curve.png")
+        references_s = best_rival(self.config)
+        learning_curve(curve, references_s=references_s, path=self.folder / "learning_curve.png")
 
     def iterate(self, trainer: Trainer, progress: Progress, told: Told | None) -> None:
         """PPO until the iterations or the time are used up; validates and saves on the way.

@@ -178,7 +178,8 @@ def test_a_sweep_and_its_comparison(done, start):
     assert list(table.columns[:3]) == ["scheduler", "topology", "workload"]
     for name in ("jct_bars.png", "jct_cdf.png", "comparison.md"):
         assert (compared.folder / name).stat().st_size > 0
-    assert "2 agents" in compared.out
+    assert "mean JCT [h] over topology / agents" in compared.out
+    assert "2 agents" in (compared.folder / "comparison.md").read_text()
     again = done("compare", f"sweep=[{sweep.folder},{compared.folder.parent}]", folder="again")
     assert "4 runs" in again.out  # each once, and no comparison of comparisons
     start("compare", "sweep=nowhere", folder="no").failed_with("nowhere", "no folder")
