@@ -5,7 +5,9 @@
 Both train the main job's network on the main job's environment with its knobs, in one process on
 one thread, taking turns iteration by iteration; the ratio of their speeds is what counts.
 `--runners N` adds RLlib with N processes that sample, on cores of their own. `--gpu` adds it with
-its learner on a CUDA device, and is passed over where there is none.
+its learner on a CUDA device, and is passed over where there is none. Beside them, agent turns a
+second that one core plays greedily in compiled code (`marl.net`), which is how evolution strategies
+would learn: the main job's network, and a small one; `--played`: only these.
 """
 
 import argparse
@@ -24,6 +26,9 @@ from environment import plan_of
 from ray.rllib.algorithms.ppo import PPO
 from setup_run import compose_config
 
+from marl.codec.rules import NEEDS
+from marl.net.from_torch import net_of
+from marl.net.playing import NetLoop
 from marl.policy.build import PolicySpec, build_policy
 from marl.rllib.adapter import RllibSchedulingEnv
 from marl.rllib.algorithm import build_ppo
@@ -31,8 +36,11 @@ from marl.rllib.cluster import connect
 from marl.rllib.ray_spec import LocalRay
 from marl.training.plan import Plan
 from marl.training.spec import PpoSpec
+from sim.kernel.advance import FULL, PAUSE
+from sim.linear.weights import ScoreWeights, score_weights_of
 
 SEED, SERVERS_PER_AGENT, JOBS = 0, 4, 600
+SMALL = {"gpu_dim": 4, "hidden_dim": 8, "head_dim": 8}
 
 
 def specs(config: dict[str, Any]) -> tuple[PpoSpec, PolicySpec]:
@@ -66,6 +74,27 @@ def through_rllib(plan: Plan, config: dict[str, Any], *, runners: int = 0, gpus:
         make_env=partial(Plan.env, plan), ppo=ppo, policy=policy, num_racks=plan.layout.racks,
         weights=None, seed=SEED, ray=ray,
     )  # fmt: skip
+
+
+def played(plan: Plan, policy: PolicySpec, prior: ScoreWeights, windows: int) -> float:
+    """Agent turns a second of a network as training begins with it, whole windows, compiled."""
+    network = build_policy(policy, plan.layout.racks)
+    assert network.prior is not None
+    network.prior.take(prior)
+    net = net_of(network, plan.layout)
+    assert net is not None
+    turns, took_s = 0, 0.0
+    for window in range(-1, windows):  # the first compiles and warms
+        simulator = plan.game.simulator(plan.windows(max(window, 0)))
+        loop = NetLoop(simulator.views(NEEDS), plan.layout, plan.rules, net)
+        began, acted = time.perf_counter(), 0
+        while (verdict := loop.play(loop.decisions + 1)) in {PAUSE, FULL}:
+            acted += verdict == PAUSE
+            if verdict == FULL:
+                simulator.flush()
+        if window >= 0:
+            turns, took_s = turns + acted, took_s + time.perf_counter() - began
+    return turns / took_s
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:
@@ -105,6 +134,7 @@ def main() -> None:
     parser.add_argument("--agents", type=int, nargs="+", default=(4, 16))
     parser.add_argument("--iterations", type=int, default=5)
     parser.add_argument("--runners", type=int, default=0, help="also sample in so many processes")
+    parser.add_argument("--played", action="store_true", help="only what compiled code plays")
     parser.add_argument("--gpu", action="store_true", help="also learn on a CUDA device")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -113,7 +143,7 @@ def main() -> None:
         print("--gpu: skipped, torch sees no CUDA device")
     numbers = {}
     print("agents  trainer          env steps/s  over the bare loop")
-    for agents in options.agents:
+    for agents in () if options.played else options.agents:
         found = speeds(agents, options.iterations, runners=options.runners, gpu=gpu)
         for name, each in found.items():
             pairs = zip(each, found["bare"], strict=True)
@@ -121,6 +151,13 @@ def main() -> None:
             print(f"{agents:6}  {name:15} {median:12,.0f}  {ratio:18.2f}", flush=True)
             numbers |= {f"agents{agents}_{name}_steps_per_s": median}
             numbers |= {f"agents{agents}_{name}_over_bare": ratio}
+    config = compose_config("train", "agents.count=8", f"workload.num_jobs={JOBS}", f"seed={SEED}")
+    plan, spec = plan_of(config), specs(config)[1]
+    print("network   agent turns/s played, one core")
+    prior = score_weights_of(config["policy"]["prior"], "policy.prior")
+    for name, each in (("main", spec), ("small", replace(spec, **SMALL))):
+        numbers[f"played_{name}_turns_per_s"] = played(plan, each, prior, windows=10)
+        print(f"{name:8} {numbers[f'played_{name}_turns_per_s']:12,.0f}", flush=True)
     if options.json is not None:
         options.json.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
 

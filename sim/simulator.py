@@ -102,7 +102,7 @@ class Simulator:
     def python_decides(self, scheduler: Scheduler) -> str:
         """Why no compiled loop plays as `scheduler` decides here; empty where one does."""
         if isinstance(scheduler, Looping):
-            return ""
+            return scheduler.why_python()
         rule = rule_of(scheduler, self.state)
         return rule if isinstance(rule, str) else ""
 
@@ -114,7 +114,7 @@ class Simulator:
         """
         views = self.views(scheduler.needs)
         if isinstance(scheduler, Looping):
-            return scheduler.loop(self.state, views)
+            return None if scheduler.why_python() else scheduler.loop(self.state, views)
         rule = rule_of(scheduler, self.state)
         if isinstance(rule, str):
             return None

@@ -8,6 +8,9 @@ import torch
 from marl.codec.layout import Layout, layout_for
 from marl.codec.rules import NEEDS, CodecRules
 from marl.codec.stack import stack
+from marl.net.from_torch import net_of, why_torch
+from marl.net.network import Net
+from marl.net.playing import NetLoop, choose
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy, best_action
 from marl.schedulers.shipped import policy_folder
@@ -15,9 +18,11 @@ from marl.training.lockstep import play_greedily
 from marl.training.policy_file import PolicyFileError, load_policy, read_spec
 from marl.turns.rounds import Rounds
 from sim.decision import Decision
+from sim.engine.looping import Loop
+from sim.kernel.layout import State
 from sim.run import Run
 from sim.simulator import Simulator
-from sim.view import ClusterView
+from sim.view import ClusterView, ViewMaker
 
 
 class MarlScheduler:
@@ -51,13 +56,14 @@ class MarlScheduler:
         read_spec(self._folder)  # fail before any work
         self._seed = 0
         self._policy: PairScorePolicy | None = None
+        self._net: Net | None = None  # the same, compiled; None: torch decides
         self._rounds: Rounds | None = None
         self._again = False
 
     def reset(self, seed: int) -> None:
         """Forget the run; an untrained policy draws its weights from `seed`."""
         self._seed = seed
-        self._policy, self._rounds, self._again = None, None, False
+        self._policy, self._net, self._rounds, self._again = None, None, None, False
 
     def decide(self, view: ClusterView) -> Decision:
         """One agent's turn; asks for the next until all wait."""
@@ -71,16 +77,31 @@ class MarlScheduler:
         self._again = bool(seen)
         if not seen:
             return Decision()
+        if self._net is not None:
+            return rounds.decide(view, dict.fromkeys(seen, choose(rounds.play(view), self._net)))
         with torch.no_grad():
             scores = policy(stack(list(seen.values())))
         chosen = best_action(scores.logits)
         return rounds.decide(view, dict(zip(seen, chosen, strict=True)))
 
+    def why_python(self) -> str:
+        """A loop plays what is compiled (`marl.net`)."""
+        return why_torch(*read_spec(self._folder))
+
+    def loop(self, state: State, views: ViewMaker) -> Loop:
+        """The same decisions, a whole run at once."""
+        del state  # of the views
+        policy, rules = self._loaded(views.view())
+        layout = _layout(views.view(), rules)
+        net = net_of(policy, layout)
+        assert net is not None
+        return NetLoop(views, layout, rules, net)
+
     def play_together(self, simulators: Sequence[Simulator], seed: int) -> list[Run]:
         """Fresh runs of one cluster to their ends, decided as by `decide`, all in each pass.
 
-        A pass for ten runs takes little longer than one for one. What deciding costs one by one
-        is not known afterwards: NaN.
+        By torch, a pass for ten runs takes little longer than one for one. What deciding costs
+        one by one is not known afterwards: NaN.
         """
         self.reset(seed)
         policy, rules = self._loaded(simulators[0].views(NEEDS).view())
@@ -90,7 +111,9 @@ class MarlScheduler:
         """Policy and codec fitted to this view's cluster; made at the first decision."""
         if self._policy is None or self._rounds is None:
             self._policy, rules = self._loaded(view)
-            self._rounds = Rounds(layout=_layout(view, rules), rules=rules)
+            layout = _layout(view, rules)
+            self._net = None if self.why_python() else net_of(self._policy, layout)
+            self._rounds = Rounds(layout=layout, rules=rules)
             self._rounds.restart()
         return self._policy, self._rounds
 

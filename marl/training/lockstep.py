@@ -1,12 +1,15 @@
-"""Several runs under one policy at the same time, so that one forward pass decides in all."""
+"""Several runs under one policy: compiled, or at the same time, so that one pass decides in all."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from marl.codec.layout import layout_for
-from marl.codec.rules import CodecRules
+from marl.codec.layout import Layout, layout_for
+from marl.codec.rules import NEEDS, CodecRules
+from marl.net.from_torch import net_of
+from marl.net.network import Net
+from marl.net.playing import NetLoop
 from marl.policy.pair_score import PairScorePolicy, best_action
 from marl.turns.turns import SideBySide
 from sim.run import Run
@@ -18,12 +21,15 @@ def play_greedily(
 ) -> list[Run]:
     """Play fresh `simulators` of one cluster to their ends, as `scheduler=marl` decides.
 
-    What deciding cost is NaN in the runs, named `name`: a pass decides for all of them.
+    What deciding cost is NaN in the runs, named `name`: it cannot be told from the rest.
     """
     first = simulators[0]
     layout = layout_for(
         first.topology, first.partition_of_server, rules.window, 0, rules.links, rules.suspends
     )
+    net = net_of(policy, layout)
+    if net is not None:
+        return [_played(simulator, layout, rules, net, name) for simulator in simulators]
     games = SideBySide.fresh(simulators, layout, rules, gathers=False)
     policy.eval()
     while len(rows := games.playing) > 0:
@@ -32,3 +38,9 @@ def play_greedily(
             chosen = best_action(policy(observations).logits)
         games.act(rows, np.array(chosen, dtype=np.int64))
     return [run.simulator.outcome(name, run.decisions, np.nan, np.nan) for run in games.runs]
+
+
+def _played(simulator: Simulator, layout: Layout, rules: CodecRules, net: Net, name: str) -> Run:
+    loop = NetLoop(simulator.views(NEEDS), layout, rules, net)
+    simulator.play(loop, None)
+    return simulator.outcome(name, loop.decisions, np.nan, np.nan)

@@ -61,6 +61,9 @@ class CheckedLoop(ABC):
 class Looping(Protocol):
     """A scheduler that can play a whole run in a loop of its own: the decisions of `decide`."""
 
+    def why_python(self) -> str:
+        """Why it cannot as it is; empty if it can."""
+
     def loop(self, state: State, views: ViewMaker) -> Loop:
         """The loop for a run that begins; `views` grants the scheduler's `needs`."""
 

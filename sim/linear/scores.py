@@ -83,7 +83,7 @@ def start_score(plan: Plan, job: int, m: int) -> float:
     x[StartWeight.SHARED_X_PRESSURE] = shared * x[StartWeight.PRESSURE]
     for k in range(len(_START_AT)):
         x[_START_AT[k]] = pair[_PAIR_AT[k]]
-    return _score(x, plan.start_weight, plan.start_units)
+    return score_of(x, plan.start_weight, plan.start_units)
 
 
 @kernel
@@ -100,7 +100,7 @@ def forward_score(plan: Plan, i: int, home: int, target: int) -> float:
     x[ForwardWeight.HOPS] = desk.state.job[job].forwards / desk.game[0].max_forwards
     for k in range(len(_ROW_AT)):
         x[_FORWARD_AT[k]] = row[_ROW_AT[k]]
-    return _score(x, plan.forward_weight, plan.forward_units)
+    return score_of(x, plan.forward_weight, plan.forward_units)
 
 
 @kernel
@@ -120,11 +120,12 @@ def suspend_score(plan: Plan, job: int, home: int, target: int) -> float:
     weigh_suspension(desk, job, home, target)
     for k in range(len(_SUSPEND_AT)):
         x[_SUSPEND_AT[k]] = row[_SUSPENSION_AT[k]]
-    return _score(x, plan.suspend_weight, plan.suspend_units)
+    return score_of(x, plan.suspend_weight, plan.suspend_units)
 
 
 @kernel
-def _score(x: FloatArray, weights: FloatArray, units: Units) -> float:
+def score_of(x: FloatArray, weights: FloatArray, units: Units) -> float:
+    """Features x (F,) by their weights, and what a layer adds."""
     score = 0.0
     for i in range(len(x)):
         score += x[i] * weights[i]

@@ -127,6 +127,10 @@ class LinearScore:
             wake_s=wake_s if np.isfinite(wake_s) else None,
         )
 
+    def why_python(self) -> str:
+        """A compiled loop always can."""
+        return ""
+
     def loop(self, state: State, views: ViewMaker) -> LinearLoop:
         """The same decisions, a whole run at once."""
         return LinearLoop(state, self.plan(views.view()))

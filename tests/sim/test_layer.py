@@ -10,7 +10,7 @@ import yaml
 from sim.errors import GpuYardError
 from sim.linear.episode import played_jct_s
 from sim.linear.layer import Layer, no_layer, units_of
-from sim.linear.scores import _score
+from sim.linear.scores import score_of
 from sim.linear.weights import FORWARD_FEATURES, START_FEATURES, ScoreWeights, score_weights_of
 from sim.schedulers.linear_score import LinearScore
 from tests.sim.worlds import Job, cluster, play, world
@@ -44,7 +44,7 @@ def test_compiled_code_scores_as_numpy_does(units: int, features: int):
         x = rng.normal(size=features) * (rng.random(features) < 0.7)
         hidden = np.tanh(layer.inner @ ((x - layer.mean) / layer.scale) + layer.bias)
         wanted = weights @ x + layer.outer @ hidden
-        assert _score(x, weights, compiled) == pytest.approx(wanted, rel=1e-12, abs=1e-12)
+        assert score_of(x, weights, compiled) == pytest.approx(wanted, rel=1e-12, abs=1e-12)
 
 
 def test_without_units_the_score_is_the_sum_to_the_last_bit():
@@ -55,7 +55,7 @@ def test_without_units_the_score_is_the_sum_to_the_last_bit():
         total = 0.0
         for feature, weight in zip(x.tolist(), weights.tolist(), strict=True):
             total += feature * weight
-        assert _score(x, weights, none) == total
+        assert score_of(x, weights, none) == total
 
 
 def test_a_layer_decides_in_runs_step_by_step_and_compiled():

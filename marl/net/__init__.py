@@ -1,0 +1,1 @@
+"""The pair-score network in compiled code, from the weights of the torch module."""

@@ -1,0 +1,119 @@
+"""The prior's scores from an observation, compiled: as `marl.policy.linear_prior`."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from marl.codec.observe import Canvas
+from sim.arrays import FloatArray
+from sim.handle import Handle
+from sim.jit import kernel
+from sim.linear.layer import Units
+from sim.linear.scores import (
+    AGE_SCALE,
+    AGE_UNIT_S,
+    DURATION_SCALE,
+    HOUR_S,
+    MOST_DIFFERENCE,
+    score_of,
+)
+from sim.scoring.table import (
+    FORWARD_OF_ROW,
+    START_OF_PAIR,
+    SUSPEND_OF_ROW,
+    ForwardWeight,
+    OfContext,
+    OfForward,
+    OfJob,
+    OfPair,
+    StartWeight,
+    SuspendWeight,
+)
+
+LEAST_DUE = 1e-3  # score of a start that must not be kept waiting: above *wait*, which has 0
+_START_AT = tuple(int(weight) for weight, _ in START_OF_PAIR)
+_PAIR_AT = tuple(int(column) for _, column in START_OF_PAIR)
+_FORWARD_AT = tuple(int(weight) for weight, _ in FORWARD_OF_ROW)
+_ROW_AT = tuple(int(column) for _, column in FORWARD_OF_ROW)
+_SUSPEND_AT = tuple(int(weight) for weight, _ in SUSPEND_OF_ROW)
+_SUSPENSION_AT = tuple(int(column) for _, column in SUSPEND_OF_ROW)
+
+
+@dataclass(frozen=True, eq=False)
+class Prior(Handle):
+    """Weights, layers and how much they count; scale 0: there is no prior."""
+
+    scale: FloatArray  # (1,)
+    start: FloatArray  # (StartWeight,)
+    forward: FloatArray  # (ForwardWeight,)
+    suspend: FloatArray  # (SuspendWeight,)
+    start_units: Units
+    forward_units: Units
+    suspend_units: Units
+    start_x: FloatArray  # features at hand
+    forward_x: FloatArray
+    suspend_x: FloatArray
+
+
+@kernel
+def read_job(prior: Prior, canvas: Canvas, w: int) -> None:
+    """Fill what all candidates of row `w` of the window have in common."""
+    job, context = canvas.jobs[w], canvas.context
+    x, ahead, room = prior.start_x, prior.forward_x, prior.suspend_x
+    ln_left_s = job[OfJob.LEFT] * 2.5 + 7.0
+    age_s = math.expm1(job[OfJob.AGE] * 10.0)
+    x[StartWeight.BIAS] = 1.0
+    x[StartWeight.DURATION] = (ln_left_s - math.log(HOUR_S)) / DURATION_SCALE
+    x[StartWeight.AGE] = np.log1p(age_s / AGE_UNIT_S) / AGE_SCALE
+    x[StartWeight.RELATIVE_AGE] = np.log1p(age_s / math.exp(ln_left_s)) / AGE_SCALE
+    x[StartWeight.GANG] = job[OfJob.GANG]
+    x[StartWeight.OCCUPANCY] = 1.0 - context[OfContext.EMPTY]
+    x[StartWeight.PRESSURE] = context[OfContext.PRESSURE]
+    ahead[ForwardWeight.BIAS] = 1.0
+    ahead[ForwardWeight.DURATION] = x[StartWeight.DURATION]
+    ahead[ForwardWeight.GANG] = x[StartWeight.GANG]
+    room[SuspendWeight.BIAS] = 1.0
+    room[SuspendWeight.DURATION] = x[StartWeight.DURATION]
+    room[SuspendWeight.AGE] = x[StartWeight.AGE]
+    room[SuspendWeight.GANG] = x[StartWeight.GANG]
+
+
+@kernel
+def prior_start(prior: Prior, canvas: Canvas, w: int, s: int, mode: int) -> float:
+    """Scaled score of a start; `read_job` comes first."""
+    x, pair, shared = prior.start_x, canvas.pairs[w, s, mode], float(mode)
+    spread = pair[OfPair.SPREAD] + pair[OfPair.CONTENTION]
+    x[StartWeight.SPREAD] = spread
+    x[StartWeight.SPREAD_X_OCCUPANCY] = spread * x[StartWeight.OCCUPANCY]
+    x[StartWeight.SPREAD_X_DURATION] = spread * x[StartWeight.DURATION]
+    x[StartWeight.SPREAD_X_PRESSURE] = spread * x[StartWeight.PRESSURE]
+    x[StartWeight.SHARED] = shared
+    x[StartWeight.SHARED_X_PRESSURE] = shared * x[StartWeight.PRESSURE]
+    for k in range(len(_START_AT)):
+        x[_START_AT[k]] = pair[_PAIR_AT[k]]
+    score = score_of(x, prior.start, prior.start_units)
+    due = canvas.jobs[w, OfJob.OLD] > 0.0 and pair[OfPair.COMPACT] > 0.0 and mode == 0
+    return prior.scale[0] * (max(score, LEAST_DUE) if due else score)
+
+
+@kernel
+def prior_forward(prior: Prior, canvas: Canvas, w: int, m: int) -> float:
+    """Scaled score of a forward."""
+    x, row = prior.forward_x, canvas.forwards[w, m]
+    made, left = canvas.jobs[w, OfJob.FORWARDS], row[OfForward.HOPS_LEFT]
+    difference = -row[OfForward.LOAD_DIFFERENCE]
+    x[ForwardWeight.LOAD_DIFFERENCE] = min(max(difference, -MOST_DIFFERENCE), MOST_DIFFERENCE)
+    x[ForwardWeight.HOPS] = made / max(made + left, 1e-6)
+    for k in range(len(_FORWARD_AT)):
+        x[_FORWARD_AT[k]] = row[_ROW_AT[k]]
+    return prior.scale[0] * score_of(x, prior.forward, prior.forward_units)
+
+
+@kernel
+def prior_suspension(prior: Prior, canvas: Canvas, w: int, m: int) -> float:
+    """Scaled score of a suspension."""
+    x, row = prior.suspend_x, canvas.suspensions[w, m]
+    for k in range(len(_SUSPEND_AT)):
+        x[_SUSPEND_AT[k]] = row[_SUSPENSION_AT[k]]
+    return prior.scale[0] * score_of(x, prior.suspend, prior.suspend_units)
