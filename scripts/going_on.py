@@ -6,7 +6,12 @@ from pathlib import Path
 
 from sim.report.record import Record
 
-RESUMED = {"train": "auto", "train_topdrl": "FOLDER", "tune_linear_score": "FOLDER"}  # resume=
+RESUMED = {  # program -> what it must have left to be resumed
+    "train": "",
+    "train_topdrl": "checkpoint",
+    "tune_linear_score": "checkpoint.pickle",
+}
+AUTO = ("train",)  # resume=auto begins anew where nothing was left; the others name the folder
 GOES_ON = ("reproduce", "train_worl", "measure_colocation")  # the same command in the same folder
 TELLS_ITSELF = ("learn",)
 SWEEP = {"-m", "--multirun"}
@@ -27,13 +32,13 @@ def going_on(record: Record | None, folder: Path | None, argv: Sequence[str]) ->
         return f"to go on without the points that are finished: {command}"
     if record is None or folder is None or record.program in TELLS_ITSELF:
         return None
-    resumed = RESUMED.get(record.program)
-    if resumed is None and record.program not in GOES_ON:
+    left = RESUMED.get(record.program)
+    if left is None and record.program not in GOES_ON:
         return f"{record.program}.py keeps nothing half-done: start it again"
+    if left and not (folder / left).exists():
+        return "there is no checkpoint yet: start it again"
     words = [word for word in record.overrides if not word.startswith("resume=")]
     own = [f"hydra.run.dir={folder}"]
-    if resumed is not None:
-        own.append(f"resume={folder if resumed == 'FOLDER' else resumed}")
-    return "to go on: " + shlex.join(
-        ["python", f"scripts/{record.program}.py", *words, *own],
-    )
+    if left is not None:
+        own.append(f"resume={'auto' if record.program in AUTO else folder}")
+    return "to go on: " + shlex.join(["python", f"scripts/{record.program}.py", *words, *own])

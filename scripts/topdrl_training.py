@@ -146,7 +146,7 @@ class Meter:
         now = time.monotonic()
         if self._progress.disable and (done >= total or now - self._told >= LINE_EVERY_S):
             self._told = now
-            log.info("%s: %d/%d, %s", what, done, total, note)
+            log.info("%s: %d/%d%s", what, done, total, note and f", {note}")
 
 
 def _cell(value: float | None) -> float | str:
