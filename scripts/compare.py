@@ -15,7 +15,7 @@ from sim.report.figure_jct_cdf import jct_cdf
 
 log = logging.getLogger(__name__)
 
-RESULT_FILES = ("comparison.csv", "comparison.md", "jct_bars.png", "jct_cdf.png")
+RESULT_FILES = ("comparison.csv", "comparison.md", "jct_bars.png", "jct_cdf.png", "sweep.png")
 MOST_CURVES = 14  # of the distribution figure
 OURS = "marl"
 
@@ -37,6 +37,7 @@ def main(cfg: DictConfig) -> None:
         rows,
         ours=launch.config["ours"] or (OURS if OURS in known else None),
         confidence=launch.config["confidence"],
+        sweeps=True,
         assumed=list(dict.fromkeys(line for result in results for line in result.assumed)),
     )
     _draw_distributions(results, launch)
@@ -46,11 +47,11 @@ def main(cfg: DictConfig) -> None:
 
 def _draw_distributions(results: list[Found], launch: Launch) -> None:
     """Draw jct_cdf.png, unless there are more curves than can be told apart."""
-    curves = pooled_jct_s(results)
+    curves, lines = pooled_jct_s(results)
     if not 0 < len(curves) <= MOST_CURVES:
         log.info("jct_cdf.png left out: %d curves, it holds 1 to %d", len(curves), MOST_CURVES)
         return
-    jct_cdf(curves, path=launch.folder / "jct_cdf.png")
+    jct_cdf(curves, path=launch.folder / "jct_cdf.png", runs=lines)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import Any, cast
 from hydra._internal import hydra as internals
 from hydra.core.config_loader import ConfigLoader
 from hydra.types import RunMode
+from launch_errors import refuse_no_choice
 from omegaconf import DictConfig
 
 RUN_OVERRIDE = "hydra.mode=RUN"  # what Hydra adds itself where nothing chose a mode
@@ -29,7 +30,12 @@ class ComposeOnce(internals.Hydra):
     _kept: tuple[list[str], DictConfig] | None = None  # its overrides, and the configuration
 
     def get_mode(self, config_name: str | None, overrides: list[str]) -> Any:
-        """`hydra.mode`; as Hydra finds it for what cannot be composed as a plain run."""
+        """`hydra.mode`; as Hydra finds it for what cannot be composed as a plain run.
+
+        Raises:
+            ConfigError: a group is given null or a number instead of a choice.
+        """
+        refuse_no_choice(overrides, self.config_loader.get_group_options)
         try:
             config = super().compose_config(config_name, overrides, RunMode.RUN)
         except Exception:  # a sweep, or an error that Hydra will tell

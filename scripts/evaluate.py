@@ -11,9 +11,10 @@ from evaluate_report import remove_results, write_evaluation, write_rivals
 from evaluate_task import (
     Outcome,
     Task,
-    assumptions,
+    assumed_of,
     setting_text,
     task_labels,
+    warn_of_task,
     windows_played,
 )
 from launch import run_main, start
@@ -39,7 +40,7 @@ def main(cfg: DictConfig) -> None:
     check_confidence(config)
     tasks = _tasks(config)
     ours = _ours(config["ours"], tasks)
-    assumed = assumptions(tasks[0].setting)
+    assumed = assumed_of(tasks[0].setting)
     write_record(launch.folder, replace(launch.record, assumed=assumed))
     outcomes = _counted(outcomes_of(tasks, config["jobs"]), len(tasks))
     tables, focus = write_evaluation(
@@ -87,6 +88,8 @@ def _tasks(config: dict[str, object]) -> list[Task]:
         for contender, setting in entries
     ]
     first = tasks[: len(entries)]
+    for task in first:
+        warn_of_task(task)
     names = [(labels.scheduler, labels.agents) for labels in map(task_labels, first)]
     (scheduler, agents), count = Counter(names).most_common(1)[0]
     if count > 1:

@@ -58,7 +58,7 @@ def write_evaluation(
         outcomes: one a run.
         ours: scheduler that the others are divided by; None for no ratio.
         confidence: of the intervals.
-        assumed: what the runs assumed of their GPUs.
+        assumed: what the runs took for granted.
 
     Returns:
         The tables, and what metrics.json is about: `ours`, with the fewest agents if it ran with
@@ -66,9 +66,13 @@ def write_evaluation(
     """
     ranked = _ranked(outcomes)
     drawn = {name: _pooled_jct_s(ranked[name]) for name in _drawn(ranked)}
-    jct_cdf(drawn, path=folder / "jct_cdf.png")
+    lines = {
+        name: (found[0].row.labels.scheduler, found[0].row.labels.role)
+        for name, found in ranked.items()
+    }
+    jct_cdf(drawn, path=folder / "jct_cdf.png", runs=lines)
     chosen = {name: ranked[name][0].timeline for name in _one_a_role(ranked)}
-    utilisation_queue(chosen, path=folder / "utilisation_queue.png")
+    utilisation_queue(chosen, path=folder / "utilisation_queue.png", runs=lines)
     runs = [outcome for found in ranked.values() for outcome in found]
     write_atomically(folder / "jobs.parquet", as_parquet(_jobs(runs)))
     rows = [outcome.row for outcome in runs]

@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from experiment import Experiment, composition_of, experiment_of, labels_of
+from assumptions import assumed_line, assumptions
+from experiment import (
+    Experiment,
+    composition_of,
+    experiment_of,
+    labels_of,
+    shares_between_users,
+    warn_without_users,
+)
 from lineup import Contender
 from warm import warm_up
 
@@ -117,9 +125,19 @@ def stretches_of(setting: str, part: str) -> Stretches | None:
     return _experiment(setting).stretches(part)
 
 
-def assumptions(setting: str) -> tuple[str, ...]:
-    """What was assumed of GPU types without profiles; all contenders have the same cluster."""
-    return _experiment(setting).gpu_notes
+def assumed_of(setting: str) -> tuple[str, ...]:
+    """Log what is taken for granted; all contenders have the same cluster and jobs."""
+    experiment = _experiment(setting)
+    assumed = assumptions(json.loads(setting), experiment)
+    log.info("%s", assumed_line(experiment, assumed))
+    return assumed
+
+
+def warn_of_task(task: Task) -> None:
+    """Say where the scheduler is fair between users and the jobs of this window name none."""
+    scheduler = _scheduler(task.setting, task.contender)
+    if shares_between_users(scheduler):
+        warn_without_users(scheduler, _window(task.setting, task.part, task.window))
 
 
 def windows_played(asked: int, setting: str, part: str) -> int:

@@ -233,6 +233,23 @@ def _updating(config: Mapping[str, Any], scheduler: Scheduler) -> Scheduler:
     return updating
 
 
+def shares_between_users(scheduler: Scheduler) -> bool:
+    """Whether its rule is fairness between users."""
+    return bool(getattr(getattr(scheduler, "child", scheduler), "between_users", False))
+
+
+def warn_without_users(scheduler: Scheduler, jobs: JobTable) -> None:
+    """Say so where a scheduler is fair between users and the jobs name none."""
+    known = jobs.identity is not None and bool(
+        np.any((jobs.identity.user >= 0) | (jobs.identity.vc >= 0))
+    )
+    if shares_between_users(scheduler) and not known:
+        log.warning(
+            "%s shares between users, and no job names its user or virtual cluster: each is a user "
+            "of its own; name the column (workload.columns.user of a CSV)", scheduler.name,
+        )  # fmt: skip
+
+
 def physics_name(physics: Physics) -> str:
     """`measured` where profiles and pairs both are, else `shipped`; `none` if switched off.
 

@@ -13,6 +13,7 @@ from sim.arrays import FloatArray
 from sim.report.comparison import read_comparison_csv
 from sim.report.comparison_row import ComparisonRow
 from sim.report.errors import ReportError
+from sim.report.figure_style import Run
 from sim.report.labels import Labels
 from sim.report.run_folder import METRICS_FILE, read_jct_s, read_row
 
@@ -28,7 +29,7 @@ class Found:
     rows: list[ComparisonRow]
     single: bool  # a run of one scheduler; False: a comparison
     overrides: tuple[str, ...] = ()  # of a single run's command
-    assumed: tuple[str, ...] = ()  # of GPU types without profiles
+    assumed: tuple[str, ...] = ()  # what its runs took for granted
 
 
 def gather(folders: Sequence[Path], *, leave_out: Path) -> list[Found]:
@@ -59,8 +60,8 @@ def gather(folders: Sequence[Path], *, leave_out: Path) -> list[Found]:
     return results
 
 
-def pooled_jct_s(results: Sequence[Found]) -> dict[str, FloatArray]:
-    """Curve -> completion times of measured jobs, where per-job tables are there.
+def pooled_jct_s(results: Sequence[Found]) -> tuple[dict[str, FloatArray], dict[str, Run]]:
+    """Curve -> completion times of measured jobs, where per-job tables are there; curve -> whose.
 
     A curve is a scheduler and as much of its setting as differs between the results.
     """
@@ -68,11 +69,14 @@ def pooled_jct_s(results: Sequence[Found]) -> dict[str, FloatArray]:
     settings = [_setting(labels) for labels, _ in runs]
     differs = [len(set(values)) > 1 for values in zip(*settings, strict=True)]
     parts: dict[str, list[FloatArray]] = {}
+    lines: dict[str, Run] = {}
     for (labels, times), setting in zip(runs, settings, strict=True):
         told = [text for text, shown in zip(setting, differs, strict=True) if shown]
-        parts.setdefault(", ".join([labels.scheduler, *told]), []).append(times)
+        curve = ", ".join([labels.scheduler, *told])
+        parts.setdefault(curve, []).append(times)
+        lines[curve] = (labels.scheduler, labels.role)
     joined = {name: np.concatenate(times) for name, times in parts.items()}
-    return {name: times for name, times in joined.items() if len(times)}
+    return {name: times for name, times in joined.items() if len(times)}, lines
 
 
 def _read(folder: Path) -> Found | None:

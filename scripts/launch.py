@@ -18,17 +18,19 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from compile_notice import telling_what_compiles
 from compose_once import composing_once
 from ctrl_c import came_of_ctrl_c, insisting_on_ctrl_c
+from going_on import going_on
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from launch_build import build, resolve
 from launch_errors import explain, refuse_reproduction, refuse_unread_additions
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
+from run_folders import name_run_folders
 from sweep_points import skipping_finished_points
 
 from sim.errors import GpuYardError
@@ -41,6 +43,9 @@ FAILED = 1
 INTERRUPTED = 130
 STOPPED = "interrupted; what was written so far stays in the run's folder"
 TRACEBACK_WANTED = ("DEBUG", "HYDRA_FULL_ERROR")
+
+
+_started: list["Launch"] = []  # of this process, for what is told after Ctrl-C
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,9 @@ def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:
     )
     write_record(folder, record)
     log.info("writing to %s", folder)
-    return Launch(folder=folder, config=config, record=record)
+    launch = Launch(folder=folder, config=config, record=record)
+    _started.append(launch)
+    return launch
 
 
 def run_main(main: Callable[[], None]) -> None:
@@ -95,6 +102,7 @@ def run_main(main: Callable[[], None]) -> None:
     is a fault of the program and keeps its traceback.
     """
     debug = any(os.environ.get(name, "0") not in {"", "0"} for name in TRACEBACK_WANTED)
+    name_run_folders()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach us as they are, not printed by Hydra
     try:
         with (
@@ -105,18 +113,24 @@ def run_main(main: Callable[[], None]) -> None:
         ):
             main()
     except KeyboardInterrupt:
-        print(STOPPED, file=sys.stderr)
-        sys.exit(INTERRUPTED)
+        _leave_interrupted("")
     except Exception as error:
         told, stopped = _told(error), came_of_ctrl_c(error)
         if debug or (told is None and not stopped):
             raise
         if stopped:
-            print(f"{STOPPED} (on the way out: {told or repr(error)})", file=sys.stderr)
-            sys.exit(INTERRUPTED)
+            _leave_interrupted(f" (on the way out: {told or repr(error)})")
         print(f"error: {told}", file=sys.stderr)
         print("(DEBUG=1 shows the traceback)", file=sys.stderr)
         sys.exit(FAILED)
+
+
+def _leave_interrupted(why: str) -> NoReturn:
+    """Say what stays and how to go on."""
+    last = _started[-1] if _started else None
+    words = going_on(last and last.record, last and last.folder, sys.argv)
+    print("\n".join(filter(None, [STOPPED + why, words])), file=sys.stderr)
+    sys.exit(INTERRUPTED)
 
 
 def _told(error: Exception) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from launch_errors import ConfigError, nearest
-from launch_types import misfit
+from launch_types import misfit, whole
 from omegaconf import DictConfig, OmegaConf
 
 from sim.errors import GpuYardError
@@ -98,7 +98,8 @@ def _check_arguments(key: str, made: "partial[Any]") -> None:
     for name, parameter in parameters.items():
         asked = misfit(given.get(name), parameter.annotation) if name in given else None
         if asked:
-            raise ConfigError(f"{key}.{name} is {given[name]!r}; it must be {asked}")
+            value = given[name]
+            raise ConfigError(f"{key}.{name} is {value!r}; it must be {asked}{whole(value)}")
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return
     unknown = [name for name in given if name not in parameters]

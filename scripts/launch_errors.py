@@ -1,12 +1,13 @@
 """Errors in a configuration, told in words: what is wrong, and the nearest valid name."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import NoReturn
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, Override
 from hydra.errors import MissingConfigException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
@@ -16,6 +17,7 @@ from sim.errors import GpuYardError
 LIKE_ENOUGH = 0.6  # share of equal letters from which a name is worth proposing
 TAIL_WEIGHT = 0.95  # of a match in the last word only
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "conf" / "experiment"
+MOST_NAMES = 20  # in one message
 FOR_READERS = "add workload=csv, or another workload that reads files (docs/data.md)"
 
 
@@ -82,6 +84,39 @@ def refuse_unread_additions(overrides: list[str], groups: set[str]) -> None:
         if override.is_add() and "." not in name and name not in groups:
             hint = " ".join(_suggestion(name, sorted(groups)))
             raise ConfigError(f"{override.input_line}: nothing reads the key {name!r}. {hint}")
+
+
+def refuse_no_choice(overrides: Sequence[str], options: Callable[[str], list[str]]) -> None:
+    """Refuse `group=null` and `group=3`: a group is a choice among files.
+
+    Args:
+        overrides: of the command line.
+        options: names of a group's files; none where there is no such group.
+
+    Raises:
+        ConfigError: naming the choices.
+    """
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        group = override.key_or_group
+        if not override.is_delete() and any(map(_no_name, _values(override))):
+            known = [name for name in options(group) if not name.startswith("_")]
+            if known:
+                off = next((name for name in ("none", "off") if name in known), None)
+                fix = f"{group}={off} switches it off" if off else "leave it out for the default"
+                names = f" ({', '.join(known)})" if len(known) <= MOST_NAMES else ""
+                raise ConfigError(
+                    f"{override.input_line}: {group} is one of the files of conf/{group}{names}; "
+                    f"{fix}"
+                )
+
+
+def _values(override: Override) -> list[object]:
+    value = override.value()
+    return list(value.list) if isinstance(value, ChoiceSweep) else [value]
+
+
+def _no_name(value: object) -> bool:
+    return value is None or isinstance(value, int | float)
 
 
 def refuse_reproduction(experiment: str) -> NoReturn:

@@ -19,6 +19,11 @@ def misfit(value: object, annotation: Any) -> str | None:
     return " or ".join(str(words) for words in asked)
 
 
+def whole(value: object) -> str:
+    """How to write a whole number that came as a fraction, as `1e3` does in YAML."""
+    return f"; write {int(value)}" if isinstance(value, float) and value.is_integer() else ""
+
+
 def _asked(kind: Any) -> str | None:
     if kind is NoneType:
         return "null"

@@ -7,10 +7,11 @@ from itertools import product
 from typing import Any
 
 from hydra import compose
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from launch_build import resolve
-from launch_errors import ConfigError, explain, nearest
+from launch_errors import ConfigError, explain, nearest, refuse_no_choice
 
 KEYS = ("role", "overrides", "agents", "name")
 
@@ -137,6 +138,7 @@ def _combinations(place: str, overrides: list[str]) -> list[list[str]]:
 
 def _composed(place: str, overrides: list[str]) -> str:
     try:
+        refuse_no_choice(overrides, GlobalHydra.instance().config_loader().get_group_options)
         plain, _ = resolve(compose("composition", overrides))
     except (ConfigError, HydraException) as error:
         raise ConfigError(f"{place}: {explain(error)}") from error

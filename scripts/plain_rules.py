@@ -5,6 +5,7 @@ from typing import Any
 
 from launch_build import section
 from launch_errors import ConfigError
+from launch_types import whole
 
 from sim.physics.gpu_table import GpuTable, plain_name
 
@@ -47,12 +48,13 @@ def check_plain(config: Mapping[str, Any], rules: Rules) -> None:
     Raises:
         ConfigError: naming key, value and rule.
     """
-    for key, (whole, least) in rules.items():
+    for key, (integer, least) in rules.items():
         value = section(config, key)
-        right = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+        right = isinstance(value, int if integer else int | float) and not isinstance(value, bool)
         if not (right and least <= value < float("inf")):
-            kind = "a whole number" if whole else "a finite number"
-            raise ConfigError(f"{key} is {value!r}; it must be {kind} from {least}")
+            kind = "a whole number" if integer else "a finite number"
+            fix = whole(value) if integer else ""
+            raise ConfigError(f"{key} is {value!r}; it must be {kind} from {least}{fix}")
 
 
 def check_training(config: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """How far many runs are: a bar on a terminal, else a line in the log every minute."""
 
 import logging
+import threading
 import time
 
 from rich.progress import (
@@ -16,6 +17,7 @@ from terminal import error_console
 log = logging.getLogger(__name__)
 
 LINE_EVERY_S = 60.0
+LOOK_EVERY_S = 1.0
 
 
 class RunCount:
@@ -38,26 +40,41 @@ class RunCount:
             disable=not console.is_terminal,
         )
         self._task = self._bar.add_task(what, total=total, completed=done, last="starting")
+        self._last, self._lock, self._ended = "none yet", threading.Lock(), threading.Event()
 
     def __enter__(self) -> "RunCount":
-        """Show the bar."""
+        """Show the bar, or look for a minute gone by: a run may take longer than one."""
         self._bar.start()
+        if self._bar.disable:
+            threading.Thread(target=self._look, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Take it away."""
+        self._ended.set()
         self._bar.stop()
 
     def tell(self, last: str) -> None:
         """One more run has ended: `last`."""
         self._done += 1
+        self._last = last
         self._bar.update(self._task, completed=self._done, last=last)
-        now = time.perf_counter()
-        if self._bar.disable and now - self._told >= LINE_EVERY_S:
+        if self._bar.disable:
+            self._tell_if_due()
+
+    def _look(self) -> None:
+        while not self._ended.wait(LOOK_EVERY_S):
+            self._tell_if_due()
+
+    def _tell_if_due(self) -> None:
+        with self._lock:
+            now = time.perf_counter()
+            if now - self._told < LINE_EVERY_S:
+                return
             self._told = now
-            # Some come many at once, after long: the first ones do not tell how long it will take.
-            passed_min = (now - self._began) / 60.0
-            log.info(
-                "%d/%d runs, %d of them in %.1f min; last: %s",
-                self._done, self._total, self._done - self._before, passed_min, last,
-            )  # fmt: skip
+        # Some come many at once, after long: the first ones do not tell how long it will take.
+        log.info(
+            "%d/%d runs, %d of them in %.1f min; last: %s",
+            self._done, self._total, self._done - self._before, (now - self._began) / 60.0,
+            self._last,
+        )  # fmt: skip

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 from experiment import experiment_of
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from terminal import error_console
+from rich.progress import Progress, TaskID
 from topdrl_figures import training_figure
 from topdrl_parts import Picker, picker_of, validation_jobs
+from training_progress import training_bars
 
 from marl.rllib.cluster import start_ray
 from marl.rllib.picker_trainer import PickerIteration, PickerTrainer, PickerTrainingError
@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 COLUMNS = ("iteration", "steps", "loss", "value_mean", "return_mean", "validation", "wall_s")
 CHECKPOINT, POLICY, CURVE, DONE = "checkpoint", "policy", "learning_curve.csv", "trained"
 OBJECT_STORE_BYTES = 200_000_000
+LINE_EVERY_S = 30.0
 
 
 class Training:
@@ -120,7 +121,8 @@ class Training:
             self.record(done, self.validate(trainer.weights()) if due else None)
             if last or done.number % spec.checkpoint_every == 0:
                 self.save(trainer)
-            note = f"loss {done.loss:.3g}, best validation throughput {self.best:.4g}"
+            loss = "-" if math.isnan(done.loss) else f"{done.loss:.3g}"
+            note = f"loss {loss}, best validation throughput {self.best:.4g}"
             meter.tell("learning", min(done.steps, spec.steps), spec.steps, note)
 
     def _spent(self, budget_s: float | None) -> bool:
@@ -128,18 +130,23 @@ class Training:
 
 
 class Meter:
-    """Bars on standard error, one a phase."""
+    """Bars on standard error, one a phase; a line of the log now and then where it is a file."""
 
     def __init__(self, progress: Progress) -> None:
         """Nothing is under way."""
         self._progress = progress
         self._tasks: dict[str, TaskID] = {}
+        self._told = time.monotonic()
 
     def tell(self, what: str, done: int, total: int, note: str) -> None:
         """`done` of `total`."""
         if what not in self._tasks:
             self._tasks[what] = self._progress.add_task(what, total=total, note="")
         self._progress.update(self._tasks[what], completed=done, note=note)
+        now = time.monotonic()
+        if self._progress.disable and (done >= total or now - self._told >= LINE_EVERY_S):
+            self._told = now
+            log.info("%s: %d/%d%s", what, done, total, note and f", {note}")
 
 
 def _cell(value: float | None) -> float | str:
@@ -154,14 +161,7 @@ def train(config: Mapping[str, Any], folder: Path) -> tuple[Path, float]:
         GpuYardError: a value is wrong, or training diverged.
     """
     run = Training(config, folder)
-    columns = (
-        TextColumn("{task.description:14}"),
-        BarColumn(),
-        TextColumn("{task.percentage:.0f}%"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, console=error_console()) as progress:
+    with training_bars() as progress:
         meter = Meter(progress)
         weights = None
         if run.resumed is not None:

@@ -6,6 +6,7 @@ import hydra
 from launch import run_main, start
 from omegaconf import DictConfig
 from plain_rules import check_training
+from training_board import check_logger
 
 from marl.rllib.ray_spec import RaySpec
 
@@ -15,6 +16,7 @@ def main(cfg: DictConfig) -> None:
     """Compose, warm-start, train, keep the best policy on validation windows."""
     launch = start(cfg)
     check_training(launch.config)
+    check_logger(launch.config["logger"])
     ray: RaySpec = launch.build("ray")
     os.environ.update(ray.environment())
     ray.check_answer()

@@ -1,6 +1,7 @@
 """Train the plan generator of WORL-RTGS: `python scripts/train_worl.py`."""
 
 import logging
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -60,12 +61,17 @@ def _train(launch: Launch) -> None:
     while steps < spec.steps:
         steps, returned, loss = trainer.iterate()
         curve.append(f"{steps},{returned:.6g},{loss:.6g}")
-        log.info("%d of %d steps, mean return %.4f, loss %.4g", steps, spec.steps, returned, loss)
+        words = f"mean return {_known(returned)}, loss {_known(loss)}"
+        log.info("%d of %d steps, %s", steps, spec.steps, words)
         if len(curve) % config["checkpoint_every"] == 1 or steps >= spec.steps:
             trainer.save(folder / CHECKPOINT)
             save_plan_policy(folder / POLICY, trainer.weights(), spec.hidden)
             write_atomically(folder / CURVE, ("\n".join(curve) + "\n").encode())
     trainer.close()
+
+
+def _known(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.4g}"
 
 
 def _resumed(trainer: Any, folder: Path) -> list[str]:

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from assumptions import assumed_line, assumptions
 from experiment import Experiment, experiment_of, labels_of
 from launch import Launch
 from launch_build import build
 from launch_errors import ConfigError
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from terminal import error_console
-from training_board import Board
+from rich.progress import Progress
+from training_board import Logger, logger_of
+from training_progress import Iterations, jct_text, training_bars
+from training_rivals import best_rival
 
 from marl.codec.rules import CodecRules
 from marl.env.game import Game
@@ -82,7 +84,7 @@ class Training:
         self.resumed = _resumed(config["resume"], self.folder)
         self.best_s = math.inf
         self.rows: list[dict[str, Any]] = []
-        self.board: Board | None = None
+        self.board: Logger | None = None
         self.began = time.monotonic()
 
     def _windows(self, part: str) -> Windows:
@@ -101,9 +103,12 @@ class Training:
             self.plan.env(), rule.act if spec.by_rule else greedy(policy),
             spec.episodes, self.ppo.gamma, self.experiment.seed, lambda: progress.advance(task),
         )  # fmt: skip
-        task = progress.add_task("imitation", total=spec.epochs, note="")
+        log.info("teacher played %d episodes; imitation begins", spec.episodes)
+        task, note = progress.add_task("imitation", total=spec.epochs, note=""), ""
         for loss, agreed in imitate(policy, lessons, spec, self.experiment.seed):
-            progress.update(task, advance=1, note=f"agrees {agreed:.1%}, loss {loss:.3f}")
+            note = f"agrees {agreed:.1%}, loss {loss:.3f}"
+            progress.update(task, advance=1, note=note)
+        log.info("imitation ended: %s", note)
         return policy
 
     def fresh_policy(self) -> PairScorePolicy:
@@ -151,7 +156,8 @@ class Training:
             writer.writerows({k: _cell(v) for k, v in r.items()} for r in self.rows)
         part.replace(self.folder / "learning_curve.csv")
         if self.board is None:
-            self.board = Board(self.folder, row["iteration"])
+            name = self.config["logger"]
+            self.board = logger_of(name, self.folder, row["iteration"], self.config)
         self.board.write(row)
 
     def save(self, trainer: Trainer) -> None:
@@ -196,16 +202,19 @@ class Training:
         played = simulate(e.game.simulator(e.window("validation", 0)), scheduler, e.seed, None)
         write_run(self.folder, played, summarise(played), replace(record, labels=labels))
         curve = read_learning_curve(self.folder / "learning_curve.csv")
-        learning_curve(curve, references_s={}, path=self.folder / "learning_curve.png")
+        references_s = best_rival(self.config)
+        learning_curve(curve, references_s=references_s, path=self.folder / "learning_curve.png")
 
     def iterate(self, trainer: Trainer, progress: Progress, told: Told | None) -> None:
         """PPO until the iterations or the time are used up; validates and saves on the way.
 
         Where the time was up before, for the teacher or for compiling, one iteration is made.
         """
-        task = progress.add_task("PPO", total=self.ppo.iterations, note="")
+        budget_s, made = self.ppo.time_budget_s, trainer.iterations_done
+        until = None if budget_s is None else self.began + budget_s
+        count = Iterations(progress, made=made, total=self.ppo.iterations, until=until)
         every = self.config["validate_every"]
-        last = trainer.iterations_done >= self.ppo.iterations
+        last = made >= self.ppo.iterations
         while not last:
             done = trainer.iterate()
             last = done.number >= self.ppo.iterations or self.spent()
@@ -214,8 +223,7 @@ class Training:
             self.record(done, judged)
             if last or done.number % self.ppo.checkpoint_every == 0:
                 self.save(trainer)
-            note = f"return {done.return_mean:,.1f}, best validation JCT {self.best_s:,.0f} s"
-            progress.update(task, completed=done.number, note=note)
+            count.tell(done, judged, self.best_s)
             if told is not None:
                 told(done, judged)
 
@@ -272,17 +280,12 @@ def train(launch: Launch) -> Path:
     """Warm start, PPO, figures; the folder of the best policy on validation windows."""
     connect(launch.build("ray"))
     run = Training(launch)
-    columns = (
-        TextColumn("{task.description:14}"),
-        BarColumn(),
-        TextColumn("{task.percentage:.0f}%"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, console=error_console()) as progress:
+    assumed = assumptions(run.config, run.experiment, "predicted")
+    log.info("%s", assumed_line(run.experiment, assumed))
+    with training_bars() as progress:
         learn(run, progress, None)
-    run.summarise(launch.record)
-    print(f"best validation JCT {run.best_s:,.0f} s; policy in {run.folder / 'policy'}")
+    run.summarise(replace(launch.record, assumed=assumed))
+    print(f"best validation JCT {jct_text(run.best_s)}; policy in {run.folder / 'policy'}")
     return run.folder / "policy"
 
 

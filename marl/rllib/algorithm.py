@@ -12,6 +12,7 @@ from marl.env.scheduling_env import SchedulingEnv
 from marl.policy.build import PolicySpec
 from marl.rllib.adapter import RllibSchedulingEnv
 from marl.rllib.array_runner import ArrayEnvRunner
+from marl.rllib.build import built
 from marl.rllib.cluster import placed
 from marl.rllib.fused_learner import FusedLearner
 from marl.rllib.module import PairScoreModule
@@ -123,5 +124,5 @@ def build_ppo(
         .training(**_knobs(ppo, _learners(ppo, ray)))
         .debugging(seed=seed, log_level="ERROR")
     )
-    algorithm: PPO = (config if ray is None else placed(config, ray)).build_algo()
+    algorithm: PPO = built(config if ray is None else placed(config, ray))
     return algorithm

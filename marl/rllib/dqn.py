@@ -9,6 +9,7 @@ from ray.rllib.algorithms.dqn import DQN, DQNConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.tune.registry import register_env
 
+from marl.rllib.build import built
 from marl.rllib.dueling_module import DuelingModule
 from marl.rllib.own_stream import OwnStream
 from marl.rllib.taught_learner import TaughtLearner
@@ -66,7 +67,7 @@ def build_dqn(
         .reporting(min_sample_timesteps_per_iteration=dqn.iteration_steps)
         .debugging(seed=seed, log_level="ERROR")
     )
-    algorithm: DQN = config.build_algo()
+    algorithm: DQN = built(config)
     return algorithm
 
 

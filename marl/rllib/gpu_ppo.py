@@ -9,6 +9,7 @@ from ray.rllib.algorithms.ppo import PPO, PPOConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.tune.registry import register_env
 
+from marl.rllib.build import built
 from marl.rllib.gpu_module import GpuModule
 from marl.rllib.own_stream import OwnStream
 from marl.topdrl.proximity.env import PickGpuEnv
@@ -54,5 +55,5 @@ def build_gpu_ppo(
         )
         .debugging(seed=seed, log_level="ERROR")
     )
-    algorithm: PPO = config.build_algo()
+    algorithm: PPO = built(config)
     return algorithm

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from marl.dag.plan_env import PlanEnv
 from marl.dag.policy_file import PlanPolicyError
+from marl.rllib.build import built
 from marl.rllib.own_stream import OwnStream
 from marl.rllib.placement_module import PlacementModule
 
@@ -53,7 +54,7 @@ class PlanTrainer:
             return OwnStream(make_env(), seed * 1_000_003 + next(copies))
 
         register_env(ENV_NAME, create)
-        self._algorithm: DQN = _config(spec, seed).build_algo()
+        self._algorithm: DQN = built(_config(spec, seed))
 
     def iterate(self) -> tuple[int, float, float]:
         """Steps so far, mean return of whole episodes, loss (NaN before there is one)."""

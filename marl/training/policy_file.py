@@ -15,6 +15,7 @@ from sim.errors import GpuYardError
 
 FORMAT = 4
 WEIGHTS, SPEC = "policy.pt", "policy.json"
+BEST = "policy"  # in the folder of a training run
 
 
 class PolicyFileError(GpuYardError):
@@ -38,8 +39,8 @@ def read_spec(folder: Path) -> tuple[PolicySpec, CodecRules]:
     """Sizes of the policy in `folder`."""
     path = folder / SPEC
     if not path.is_file():
-        found = [each.parent for each in sorted(folder.glob(f"*/{SPEC}"))]
-        hint = f"; did you mean {found[0]}?" if found else ""
+        found = _policy_near(folder)
+        hint = "" if found is None else f"; did you mean {found}?"
         raise PolicyFileError(
             f"{path} is not there{hint}; give the folder that training wrote, with {SPEC} and "
             f"{WEIGHTS}, or a policy that comes along: {', '.join(SHIPPED)}"
@@ -56,6 +57,13 @@ def read_spec(folder: Path) -> tuple[PolicySpec, CodecRules]:
         return spec, rules
     except (ValueError, KeyError, TypeError) as error:
         raise PolicyFileError(f"{path}: is not a policy description ({error})") from error
+
+
+def _policy_near(folder: Path) -> Path | None:
+    """A policy in or beside what was named: the best one of a run (`policy`) before its latest."""
+    near = [folder / BEST, folder.parent / BEST, folder.parent.parent / BEST, folder.parent]
+    near += [path.parent for path in sorted(folder.glob(f"*/{SPEC}"))]
+    return next((path for path in near if (path / SPEC).is_file()), None)
 
 
 def _check_kinds(values: PolicySpec | CodecRules) -> None:

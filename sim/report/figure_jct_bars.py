@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sim.report.figure_style import COLOURS, GREY, heading, new_figure, save_png, tidy
+from sim.report.figure_style import (
+    ROLE_COLOURS,
+    Run,
+    colours_of,
+    heading,
+    new_figure,
+    save_png,
+    tidy,
+)
 from sim.report.standings import Setting, Standing
 from sim.report.time_unit import TimeUnit, unit_for
 
@@ -16,16 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.patches import Patch
 
-ROLE_COLOURS = {
-    "ours": COLOURS[1],
-    "composite": COLOURS[0],
-    "published": COLOURS[2],
-    "linear_score": COLOURS[3],
-    "global_queue": COLOURS[5],
-    "reference": GREY,
-    "ablation": COLOURS[4],
-}
-_CUT_AT = 8.0  # bars end at so many times the best; their labels still tell the value
+_FAR = 8.0  # times the best: beyond, dots on a logarithmic axis tell more than bars
 _PANELS_A_ROW = 2
 _ROOM = 1.6  # length of the axis in longest bars: room for intervals and labels
 
@@ -43,8 +42,9 @@ def jct_bars(settings: Sequence[Setting], *, path: Path, confidence: float) -> N
     most = max(len(setting.standings) for setting in settings)
     figure = new_figure(8.0 if columns == 1 else 7.0 * columns, rows * (1.6 + 0.32 * most))
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    colours = colours_of((s.scheduler, s.role) for each in settings for s in each.standings)
     for axes, setting in zip(panels, settings, strict=False):
-        _draw(axes, setting, confidence)
+        _draw(axes, setting, confidence, colours)
     for axes in panels[len(settings) :]:
         axes.set_visible(False)
     roles = {s.role for setting in settings for s in setting.standings}
@@ -64,18 +64,23 @@ def _patch(role: str) -> Patch:
     return Patch(color=ROLE_COLOURS[role], label=role.replace("_", " "))
 
 
-def _draw(axes: Axes, setting: Setting, confidence: float) -> None:
+def _draw(axes: Axes, setting: Setting, confidence: float, colours: Mapping[Run, str]) -> None:
     known = [s for s in setting.standings if "jct_mean_s" in s.intervals]
     unit = unit_for(s.intervals["jct_mean_s"].centre for s in known)
-    best_s = min((s.intervals["jct_mean_s"].centre for s in known), default=0.0)
-    cut = _CUT_AT * best_s / unit.length_s if best_s > 0 else np.inf
+    centres = [s.intervals["jct_mean_s"].centre / unit.length_s for s in known]
+    best, longest = min(centres, default=0.0), max(centres, default=0.0)
+    far = best > 0.0 and longest > _FAR * best
     axes.set_yticks(range(len(known)), [s.scheduler for s in known])
     axes.invert_yaxis()
-    longest = max((s.intervals["jct_mean_s"].centre for s in known), default=0.0)
-    axes.set_xlim(0, _ROOM * min(longest / unit.length_s, cut) or 1.0)
-    axes.set_xlabel(f"mean JCT [{unit.name}], {confidence:.0%} interval")
+    if far:
+        axes.set_xscale("log")
+        axes.set_xlim(best / _ROOM, longest * _ROOM**2)
+    else:
+        axes.set_xlim(0, _ROOM * longest or 1.0)
+    scale = " (log scale)" if far else ""
+    axes.set_xlabel(f"mean JCT [{unit.name}]{scale}, {confidence:.0%} interval")
     for place, standing in enumerate(known):
-        _bar(axes, place, standing, unit, cut)
+        _bar(axes, place, standing, unit, colours[standing.scheduler, standing.role])
     heading(axes, _two_lines(setting.title))
     tidy(axes, grid="x")
     axes.spines["left"].set_visible(False)
@@ -89,19 +94,24 @@ def _two_lines(title: str) -> str:
     return ", ".join(parts[:half]) + ",\n" + ", ".join(parts[half:])
 
 
-def _bar(axes: Axes, place: int, standing: Standing, unit: TimeUnit, cut: float) -> None:
+def _bar(axes: Axes, place: int, standing: Standing, unit: TimeUnit, colour: str) -> None:
+    """A bar, or a dot where the axis has no 0; the interval's far end is cut by an arrow."""
     interval = standing.intervals["jct_mean_s"]
     centre = interval.centre / unit.length_s
     low, high = interval.low / unit.length_s, interval.high / unit.length_s
-    axes.barh(place, min(centre, cut), color=ROLE_COLOURS[standing.role], height=0.68)
-    end = min(centre, cut)
-    if not np.isnan(low) and centre <= cut:
-        end = min(high, axes.get_xlim()[1] * 0.86)  # a far end is cut, so that bars stay long
-        axes.hlines(place, max(low, 0.0), end, color="#222222", linewidth=1.4)
+    dots, (left, right) = axes.get_xscale() == "log", axes.get_xlim()
+    if dots:
+        axes.plot(centre, place, "o", color=colour, markersize=9)
+    else:
+        axes.barh(place, centre, color=colour, height=0.68)
+    end = centre
+    if not np.isnan(low):
+        most = right / _ROOM**0.5 if dots else right * 0.86  # room for the label
+        end = max(min(high, most), centre)
+        axes.hlines(place, max(low, left), end, color="#222222", linewidth=1.4)
         if end < high:
             axes.plot(end, place, ">", color="#222222", markersize=5)
-    label = f"  {centre:.3g}" + (" (bar cut)" if centre > cut else "")
     axes.annotate(
-        label, (end, place), va="center", fontsize=9,
+        f"   {centre:.3g}", (end, place), va="center", fontsize=9,
         fontweight="bold" if standing.role == "ours" else "normal",
     )  # fmt: skip

@@ -23,6 +23,8 @@ _SMOOTH_SHARE = 0.05  # of the iterations, on each side
 def learning_curve(curve: LearningCurve, *, references_s: Mapping[str, float], path: Path) -> None:
     """Draw the return and, if the policy was evaluated, its mean JCT beside it.
 
+    The axis of the JCT shows the change and need not begin at 0; a line says where it started.
+
     Args:
         curve: of one training run.
         references_s: other schedulers' mean JCT on the same windows, drawn as level lines.
@@ -36,6 +38,7 @@ def learning_curve(curve: LearningCurve, *, references_s: Mapping[str, float], p
         _draw_evaluation(panels[1], curve, references_s)
     for axes in panels:
         axes.set_xlabel("training iteration")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         tidy(axes, grid="y")
     save_png(figure, path)
 
@@ -63,12 +66,12 @@ def _draw_evaluation(axes: Axes, curve: LearningCurve, references_s: Mapping[str
         curve.iteration[known], jct_s / unit.length_s, "o-", color=COLOURS[1], linewidth=1.8,
         markersize=4, label="trained policy",
     )  # fmt: skip
-    for place, (name, value_s) in enumerate(references_s.items()):
+    start_s = float(jct_s[0])
+    for place, (name, value_s) in enumerate({"its start": start_s, **references_s}.items()):
         axes.axhline(
             value_s / unit.length_s, label=name, linewidth=1.5,
             color=COLOURS[(place + 2) % len(COLOURS)], linestyle=STROKES[place % 3 + 1],
         )  # fmt: skip
-    axes.set_ylim(bottom=0)
     axes.set_ylabel(f"mean JCT on evaluation windows [{unit.name}]")
     axes.legend(fontsize=8.5, frameon=False, loc="best")
     heading(axes, "Evaluation: lower is better")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,53 @@ JOB_COLOURS = (
     "#7FB3D5", "#F0A868", "#76C7A5", "#E2A9C7", "#F2D16B", "#A9D5F0", "#C9A98C", "#B3B7E8",
     "#9CCB6B", "#E88F86", "#8FD3D1", "#C4C4C4",
 )  # fmt: skip
+
+
+ROLE_COLOURS = {
+    "ours": COLOURS[1],
+    "composite": COLOURS[0],
+    "published": COLOURS[2],
+    "linear_score": COLOURS[3],
+    "global_queue": COLOURS[5],
+    "reference": GREY,
+    "ablation": COLOURS[4],
+}
+SHADES = ((1.0, 0.0), (0.6, 1.0), (0.62, 0.0))  # as it is, lighter, darker: (share, the rest of)
+WIDTHS = (1.8, 1.0, 2.8)
+Run = tuple[str, str]  # (scheduler, role)
+
+
+def colours_of(runs: Iterable[Run]) -> dict[Run, str]:
+    """A colour a scheduler, in all figures of a comparison: a shade of its role's."""
+    found: dict[Run, str] = {}
+    taken: dict[str, int] = defaultdict(int)
+    for scheduler, role in sorted(set(runs)):
+        plain = scheduler.partition(" [")[0], role  # without what was swept
+        if plain not in found:
+            found[plain] = _shade(ROLE_COLOURS[role], taken[role])
+            taken[role] += 1
+        found[scheduler, role] = found[plain]
+    return found
+
+
+def _shade(colour: str, place: int) -> str:
+    share, other = SHADES[place % len(SHADES)]
+    parts = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(share * p + (1 - share) * other * 255):02X}" for p in parts)
+
+
+def looks(lines: Mapping[str, Run]) -> dict[str, dict[str, Any]]:
+    """Line -> its scheduler's colour, and a stroke of its own among lines of one role."""
+    colours = colours_of(lines.values())
+    taken: dict[str, int] = defaultdict(int)
+    found = {}
+    for name in sorted(lines):
+        role = lines[name][1]
+        place, taken[role] = taken[role], taken[role] + 1
+        width = WIDTHS[place // len(STROKES) % len(WIDTHS)]
+        found[name] = {"color": colours[lines[name]], "linewidth": width,
+                       "linestyle": STROKES[place % len(STROKES)]}  # fmt: skip
+    return found
 
 
 def line_look(place: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from sim.arrays import FloatArray
 from sim.metrics.timeline import Timeline
 from sim.report.errors import ReportError
-from sim.report.figure_style import heading, line_look, new_figure, save_png, tidy
+from sim.report.figure_style import Run, heading, line_look, looks, new_figure, save_png, tidy
 from sim.report.time_unit import TimeUnit, axis_unit_for
 
 if TYPE_CHECKING:
@@ -21,12 +21,15 @@ MOST_SCHEDULERS = 4  # more lines than this cannot be told apart where they cros
 _UTILISATION_BINS = 100
 
 
-def utilisation_queue(timelines: Mapping[str, Timeline], *, path: Path) -> None:
+def utilisation_queue(
+    timelines: Mapping[str, Timeline], *, path: Path, runs: Mapping[str, Run] | None = None
+) -> None:
     """Draw utilisation above and waiting jobs below, on one time axis.
 
     Args:
         timelines: scheduler -> timeline; the first four are drawn, so put those that matter first.
         path: PNG to write.
+        runs: line -> scheduler and role, for colours that other figures have too.
 
     Raises:
         ReportError: no scheduler is given.
@@ -37,9 +40,10 @@ def utilisation_queue(timelines: Mapping[str, Timeline], *, path: Path) -> None:
     unit = axis_unit_for(max(float(line.time_s[-1]) for line in shown.values()))
     figure = new_figure(8.5, 5.4)
     above, below = figure.subplots(2, 1, sharex=True)
+    known = {} if runs is None else looks(runs)
     for place, (name, line) in enumerate(shown.items()):
         time = line.time_s / unit.length_s
-        look = {**line_look(place), "linewidth": 1.3}
+        look = {**known.get(name, line_look(place)), "linewidth": 1.3}
         above.step(*_coarser(time, line.gpu_util_frac), where="post", label=name, **look)
         below.step(time, line.queue_jobs, where="post", **look)
     _dress(above, below, unit)

@@ -39,7 +39,7 @@ class Record:
     git_commit: str | None  # None: the code is in no git repository
     git_dirty: bool | None  # True: the code differs from the commit
     config_yaml: str  # the resolved configuration
-    assumed: tuple[str, ...] = ()  # of GPU types without profiles, a line a type
+    assumed: tuple[str, ...] = ()  # durations, models, cuts, then GPU types without profiles
 
     def as_dict(self) -> dict[str, object]:
         """What `record.json` holds; the labels' keys stand beside the others."""

@@ -41,6 +41,8 @@ def table_note(
 
 
 def _spread_note(counts: set[int], stretches: Sequence[int], confidence: float) -> str:
+    if counts == {1}:
+        return "One run each, so no intervals; sorted by mean JCT."
     repeats = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
     if any(count > 1 for count in stretches):
         return (

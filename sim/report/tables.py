@@ -25,6 +25,13 @@ def rich_tables(text: TableText) -> Group:
                  text.note)  # fmt: skip
 
 
+def under_table(table: Table, note: str) -> Group:
+    """One table and the words below it."""
+    from rich.console import Group
+
+    return Group(table, note)
+
+
 def _rich_table(headers: tuple[str, ...], title: str, rows: tuple[tuple[str, ...], ...]) -> Table:
     from rich import box
     from rich.markup import escape
@@ -55,9 +62,9 @@ def markdown(text: TableText) -> str:
     return "\n".join([*parts, text.note]) + "\n"
 
 
-def write_markdown(path: Path, text: TableText) -> None:
-    """Write the table as a markdown file."""
-    write_atomically(path, markdown(text).encode())
+def write_markdown(path: Path, text: TableText, *, first: str = "") -> None:
+    """Write the table as a markdown file, below `first` if there is something."""
+    write_atomically(path, "\n".join(filter(None, [first, markdown(text)])).encode())
 
 
 def _line(cells: tuple[str, ...] | list[str]) -> str:

@@ -30,6 +30,7 @@ class Drf(QueueScheduler):
 
     order_name = "drf"
     order_needs = Signal.NONE
+    between_users = True
 
     def order(self, view: ClusterView) -> IntArray:
         """The queue as it stands; whose turn it is changes with every start (see `fill`)."""

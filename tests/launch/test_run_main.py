@@ -106,6 +106,9 @@ def test_an_interrupt_leaves_with_130_and_a_note(tiny: Callable):
     outcome = tiny("mode=interrupt")
     assert outcome.status == 128 + signal.SIGINT
     assert "interrupted" in outcome.err
+    assert "start it again" in outcome.err
+    swept = tiny("-m", "mode=interrupt,fine")
+    assert f"hydra.sweep.dir={swept.runs / 'tiny'}" in swept.err
     assert "Traceback" not in outcome.err
 
 

@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -105,6 +106,16 @@ def test_a_missing_folder_is_named_before_any_work(tmp_path: Path):
 def test_the_folder_of_a_run_points_to_the_policy_in_it(folder: Path):
     with pytest.raises(PolicyFileError, match=rf"did you mean {re.escape(str(folder))}\?"):
         load_policy(folder.parent, 2)
+
+
+def test_the_best_policy_of_a_run_is_meant_from_anywhere_in_it(folder: Path, tmp_path: Path):
+    for name in ("latest", "policy"):
+        shutil.copytree(folder, tmp_path / "run" / name)
+    (tmp_path / "run" / "checkpoint" / "iteration_000001").mkdir(parents=True)
+    best = re.escape(str(tmp_path / "run" / "policy"))
+    for named in (".", "checkpoint", "checkpoint/iteration_000001", "policy/policy.pt"):
+        with pytest.raises(PolicyFileError, match=rf"did you mean {best}\?"):
+            load_policy(tmp_path / "run" / named, 2)
 
 
 def test_a_misspelt_policy_that_comes_along_lists_them():

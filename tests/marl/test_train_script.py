@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -73,6 +74,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interrupte
 def test_an_interrupt_leaves_with_130_and_nobody_behind(interrupted: Interrupted):
     assert interrupted.status == 130, interrupted.printed
     assert "interrupted" in interrupted.printed
+    assert f"hydra.run.dir={interrupted.folder} resume=auto" in interrupted.printed
     assert "Traceback" not in interrupted.printed
     assert interrupted.survivors == []
 
@@ -92,6 +94,15 @@ def test_what_was_learnt_so_far_stays(interrupted: Interrupted):
     assert (folder / "config.yaml").is_file()
 
 
+def test_a_log_has_a_line_an_iteration_and_no_warning_of_rllib(interrupted: Interrupted):
+    printed = interrupted.printed
+    assert "assumes durations: noisy predictions, sigma 1; models drawn" in printed
+    line = re.compile(r"iteration 2/100000: .*validation JCT .* h .*, best .* left")
+    assert line.search(printed), printed
+    assert "API stack" not in printed
+    assert "nan" not in printed
+
+
 def test_resuming_goes_on_and_finishes(interrupted: Interrupted, tmp_path: Path):
     before = curve(interrupted.folder)
     last = int(before[-1]["iteration"])
@@ -107,6 +118,7 @@ def test_resuming_goes_on_and_finishes(interrupted: Interrupted, tmp_path: Path)
     assert int(after[-1]["iteration"]) == last + 4
     assert int(after[0]["agent_steps"]) >= int(before[-1]["agent_steps"]) + 64
     assert (tmp_path / "second" / "learning_curve.png").read_bytes()[1:4] == b"PNG"
+    assert "best rival on the validation windows: sjf+" in done.stderr
     assert len(list((tmp_path / "second" / "tensorboard").iterdir())) == 1
     assert (tmp_path / "second" / "policy" / "policy.pt").is_file()
     assert str(tmp_path / "second" / "policy") in done.stdout

@@ -114,7 +114,7 @@ def test_what_was_assumed_stands_below_the_tables(tmp_path, three_schedulers):
         tmp_path, three_schedulers, ours=None, confidence=0.95, assumed=("a: b's x 2", "c: b's")
     )
     last = (tmp_path / "comparison.md").read_text().splitlines()[-1]
-    assert last.endswith(" Assumed of GPUs: a: b's x 2; c: b's.")
+    assert last.endswith(" Assumed: a: b's x 2; c: b's.")
 
 
 def test_numbers_are_short_and_never_powers_of_ten():

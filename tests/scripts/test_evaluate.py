@@ -63,6 +63,10 @@ def test_every_scheduler_meets_the_same_windows(done):
     ours = table[table["scheduler"] == "sjf+consolidated+selective1.2+steal"]
     metrics = json.loads((outcome.folder / "metrics.json").read_text())
     assert metrics["jct_mean_s"] == pytest.approx(ours["jct_mean_s"].mean())
+    assert (
+        "assumes durations: noisy predictions, sigma 1; models drawn; gangs cut to" in outcome.err
+    )
+    assert "Assumed: durations: noisy predictions, sigma 1" in outcome.out.replace("\n", " ")
     assert outcome.out.count("4 agents") == 1  # the global queue stands beside the agents
     assert "1 agent," not in outcome.out
 

@@ -48,10 +48,42 @@ def test_a_cluster_of_today_runs_with_physics_and_says_what_it_assumes(done):
     line = "h100: a100's profile x 1.9 (assumed); in 80 GiB any two jobs fit"
     assert line in outcome.out and line in outcome.err
     record = json.loads((outcome.folder / "record.json").read_text())
-    assert record["assumed"][0] == line
+    assert line in record["assumed"]
     assert json.loads((outcome.folder / "metrics.json").read_text())["jobs_finished"] == 60
     compared = done("compare", f"sweep={outcome.folder}", folder="compared")
     assert line in (compared.folder / "comparison.md").read_text()
+
+
+def test_a_run_says_in_one_line_what_it_takes_for_granted(done, trace):
+    outcome = done(
+        "simulate", *csv(trace), "scheduler=sjf", "agents.count=3", "workload.max_gang=4"
+    )
+    line = (
+        "assumes durations: noisy predictions, sigma 1; models drawn; gangs cut to 4 GPUs; "
+        "3 partitions of unequal size: 48, 40, 40 GPUs; physics on (shipped); load as it comes"
+    )
+    assert line in outcome.out and line in outcome.err
+    plain = done("simulate", "workload.num_jobs=50", *PLAIN, folder="plain")
+    assert (
+        "assumes durations unknown to the scheduler; gangs cut to 16 GPUs; durations kept within "
+        "30 s and 48 h; physics off; times stretched to load 0.9\n"
+    ) in plain.out
+
+
+def test_the_table_has_whole_counts_hours_and_no_nan(done, trace):
+    outcome = done("simulate", *csv(trace), *ONE_SERVER, "workload.min_duration_s=3600")
+    table = dict(line.split(maxsplit=1) for line in outcome.out.splitlines() if line[:2] == "  ")
+    assert table["jobs_finished"] == "4"
+    assert table["jct_p50_s"].split() == ["5,399.5", "1.50", "h"]
+    assert table["decision_ms_mean"] == "-  (compiled: not timed one by one)"
+    assert "nan" not in outcome.out
+
+
+def test_fairness_between_users_that_nobody_names_is_a_warning(done, trace):
+    words = "drf+consolidated shares between users, and no job names its user"
+    assert words in done("simulate", *csv(trace), *PLAIN, "scheduler=drf").err
+    users = done("simulate", "workload.num_jobs=20", *PLAIN, "scheduler=drf", folder="users")
+    assert words not in users.err
 
 
 def test_any_type_runs_without_physics(done, trace):
@@ -99,6 +131,10 @@ def test_a_window_of_a_part_counts_its_middle_only(done):
          ("topology.gpu_types=[h1000] (command line)", "mean 'h100'?", "+gpus.h1000.speed")),
         (("gpus.h100.speed=-1",), ("gpus.h100.speed is -1",)),
         (("window=2",), ("window is 2", "part=test")),
+        (("placer=null",), ("placer=null", "consolidated, delay", "leave it out")),
+        (("belief=3",), ("belief=3", "belief=none switches it off")),
+        (("workload.num_jobs=1e3",), ("workload.num_jobs is 1000.0", "write 1000")),
+        (("seed=1e3",), ("seed is 1000.0", "write 1000")),
         (("checkpoint=pretrained",), ("checkpoint is 'pretrained'", "scheduler=marl")),
         (("agents.count=8", "topology.gpus_per_server=2"), ("c", "fits none", "agents")),
         (("topology.gpus_per_server=4", "topology.servers=1", "topology.servers_per_rack=1"),
@@ -142,7 +178,8 @@ def test_a_sweep_and_its_comparison(done, start):
     assert list(table.columns[:3]) == ["scheduler", "topology", "workload"]
     for name in ("jct_bars.png", "jct_cdf.png", "comparison.md"):
         assert (compared.folder / name).stat().st_size > 0
-    assert "2 agents" in compared.out
+    assert "mean JCT [h] over topology / agents" in compared.out
+    assert "2 agents" in (compared.folder / "comparison.md").read_text()
     again = done("compare", f"sweep=[{sweep.folder},{compared.folder.parent}]", folder="again")
     assert "4 runs" in again.out  # each once, and no comparison of comparisons
     start("compare", "sweep=nowhere", folder="no").failed_with("nowhere", "no folder")

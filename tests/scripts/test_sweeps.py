@@ -15,6 +15,7 @@ import pytest
 from tests.scripts.conftest import ROOT, call
 
 POINTS = ("scheduler=fifo,sjf", "seed=1,2")
+NAMES = [f"{at}_{name}_venus_like" for at, name in enumerate(("fifo", "fifo", "sjf", "sjf"))]
 SMALL = ("-m", "topology=small_leaf_spine", "workload.num_jobs=40")
 
 
@@ -42,34 +43,36 @@ def swept(one_sweep: Path, tmp_path: Path) -> Path:
 
 
 def test_only_what_is_not_finished_runs_again(swept: Path, done: Callable):
-    assert finished(swept) == ["0", "1", "2", "3"]
+    assert finished(swept) == NAMES
     before = stamps(swept)
-    (swept / "2" / "finished.json").unlink()  # as if it had been cut off at its very end
+    (swept / NAMES[2] / "finished.json").unlink()  # as if it had been cut off at its very end
     again = done(
         "simulate", *SMALL, *POINTS, "hydra/launcher=joblib", "hydra.launcher.n_jobs=1",
         folder="sweep", sweep=True,
     )  # fmt: skip
     after = stamps(swept)
-    assert [point for point in before if after[point] != before[point]] == ["2"]
+    assert [point for point in before if after[point] != before[point]] == [NAMES[2]]
     assert again.err.count("is finished and skipped") == 3
-    assert finished(swept) == ["0", "1", "2", "3"]
+    assert finished(swept) == NAMES
 
 
 def test_another_sweep_does_not_overwrite_what_is_finished(swept: Path, start: Callable):
     before = stamps(swept)
-    other = start("simulate", *SMALL, "scheduler=las,sjf", "seed=1,2", folder="sweep", sweep=True)
+    other = start("simulate", *SMALL, "scheduler=fifo,sjf", "seed=3,4", folder="sweep", sweep=True)
     assert other.status == 1
-    assert "sweep/0 holds a finished point of another configuration" in other.err
+    assert "sweep/0_fifo_venus_like holds a finished point of another configuration" in other.err
     assert "hydra.sweep.dir=DIR" in other.err
     assert stamps(swept) == before
 
 
 def test_a_run_of_its_own_in_a_points_folder_unmarks_it(swept: Path, done: Callable):
     """The mark belongs to the configuration beside it, not to the folder."""
-    done("simulate", *SMALL[1:], "scheduler=las", folder="sweep/0")
-    assert json.loads((swept / "0" / "record.json").read_text())["scheduler"].startswith("las")
+    done("simulate", *SMALL[1:], "scheduler=las", folder=f"sweep/{NAMES[0]}")
+    assert json.loads((swept / NAMES[0] / "record.json").read_text())["scheduler"].startswith("las")
     done("simulate", *SMALL, *POINTS, folder="sweep", sweep=True)
-    assert json.loads((swept / "0" / "record.json").read_text())["scheduler"].startswith("fifo")
+    assert json.loads((swept / NAMES[0] / "record.json").read_text())["scheduler"].startswith(
+        "fifo"
+    )
 
 
 @pytest.mark.slow
@@ -82,7 +85,7 @@ def test_a_point_that_failed_is_tried_again(done: Callable, start: Callable, tra
     assert finished(failed.folder) == []
     trace.write_text(whole)
     again = done("simulate", *words, folder="sweep", sweep=True)
-    assert finished(again.folder) == ["0", "1"]
+    assert finished(again.folder) == ["0_fifo_csv", "1_fifo_csv"]
     assert "skipped" not in again.err
 
 
@@ -116,7 +119,7 @@ def test_submitit_runs_the_points_and_skips_them_too(done: Callable):
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     words = ("simulate", *SMALL, "seed=1,2", "hydra/launcher=submitit_local")
     first = done(*words, folder="sweep", sweep=True)
-    assert finished(first.folder) == ["0", "1"]
+    assert finished(first.folder) == NAMES[:2]
     before = stamps(first.folder)
     done(*words, folder="sweep", sweep=True)
     assert stamps(first.folder) == before

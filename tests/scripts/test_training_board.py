@@ -1,19 +1,23 @@
 """What a training run writes for TensorBoard, read back from its event files."""
 
-import importlib.util
+import importlib
 import math
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
+import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-SOURCE = Path(__file__).resolve().parents[2] / "scripts" / "training_board.py"
-spec = importlib.util.spec_from_file_location("training_board", SOURCE)
-assert spec is not None and spec.loader is not None
-training_board = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(training_board)
-Board, BOARD = training_board.Board, training_board.BOARD
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+BOARD = "tensorboard"
+
+
+@pytest.fixture
+def training_board(monkeypatch) -> ModuleType:
+    monkeypatch.syspath_prepend(SCRIPTS)
+    return importlib.import_module("training_board")
 
 
 def events(path: Path) -> Iterator[Event]:
@@ -34,8 +38,8 @@ def scalars(folder: Path) -> list[tuple[int, str, float]]:
     ]
 
 
-def test_rows_become_scalars_by_iteration_and_gaps_stay_gaps(tmp_path: Path):
-    board = Board(tmp_path, 0)
+def test_rows_become_scalars_by_iteration_and_gaps_stay_gaps(training_board, tmp_path: Path):
+    board = training_board.Board(tmp_path, 0)
     board.write({"iteration": 0, "eval_jct_mean_s": 9000.0, "return_mean": None})
     board.write({"iteration": 1, "eval_jct_mean_s": math.nan, "return_mean": -2.5})
     board.close()
@@ -45,10 +49,26 @@ def test_rows_become_scalars_by_iteration_and_gaps_stay_gaps(tmp_path: Path):
     ]
 
 
-def test_a_later_start_says_from_where_it_replaces(tmp_path: Path):
-    board = Board(tmp_path, 7)
+def test_a_later_start_says_from_where_it_replaces(training_board, tmp_path: Path):
+    board = training_board.Board(tmp_path, 7)
     board.write({"iteration": 7, "entropy": 1.0})
     board.close()
     (path,) = (tmp_path / BOARD).iterdir()
     starts = [e.step for e in events(path) if e.HasField("session_log")]
     assert starts == [7]
+
+
+def test_without_a_logger_nothing_is_written(training_board, tmp_path: Path):
+    logger = training_board.logger_of("csv", tmp_path, 0, {})
+    logger.write({"iteration": 1, "entropy": 1.0})
+    logger.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_logger_that_cannot_be_is_told_at_the_start(training_board, monkeypatch):
+    training_board.check_logger("tensorboard")
+    with pytest.raises(training_board.ConfigError, match="did you mean tensorboard"):
+        training_board.check_logger("tensorbord")
+    monkeypatch.setitem(training_board.PACKAGES, "wandb", "no_such_package_here")
+    with pytest.raises(training_board.ConfigError, match="pip install no_such_package_here"):
+        training_board.check_logger("wandb")

@@ -1,0 +1,49 @@
+"""What is said after Ctrl-C."""
+
+import importlib
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+
+@pytest.fixture
+def going_on(monkeypatch) -> ModuleType:
+    monkeypatch.syspath_prepend(SCRIPTS)
+    return importlib.import_module("going_on")
+
+
+def record(program: str, *overrides: str) -> SimpleNamespace:
+    return SimpleNamespace(program=program, overrides=overrides)
+
+
+def test_a_training_goes_on_in_its_folder(going_on, tmp_path: Path):
+    told = going_on.going_on(record("train", "seed=3", "resume=old"), tmp_path, ["train.py"])
+    assert told == (
+        f"to go on: python scripts/train.py seed=3 hydra.run.dir={tmp_path} resume=auto"
+    )
+
+
+def test_a_program_that_needs_a_checkpoint_says_when_there_is_none(going_on, tmp_path: Path):
+    words = record("train_topdrl"), tmp_path, ["train_topdrl.py"]
+    assert going_on.going_on(*words) == "there is no checkpoint yet: start it again"
+    (tmp_path / "checkpoint").mkdir()
+    assert going_on.going_on(*words).endswith(f"hydra.run.dir={tmp_path} resume={tmp_path}")
+
+
+def test_a_reproduction_goes_on_with_the_same_command(going_on, tmp_path: Path):
+    told = going_on.going_on(record("reproduce", "experiment=league"), tmp_path, ["reproduce.py"])
+    assert told is not None and "experiment=league" in told and "resume" not in told
+
+
+def test_a_sweep_skips_what_is_finished(going_on, tmp_path: Path):
+    argv = ["scripts/simulate.py", "-m", "seed=1,2"]
+    told = going_on.going_on(record("simulate"), tmp_path / "0_fifo_csv", argv)
+    assert told is not None and told.endswith(f"hydra.sweep.dir={tmp_path}")
+
+
+def test_what_cannot_go_on_says_so(going_on, tmp_path: Path):
+    told = going_on.going_on(record("simulate"), tmp_path, ["simulate.py"])
+    assert told == "simulate.py keeps nothing half-done: start it again"
