@@ -26,7 +26,7 @@ from gpuyard.learning.strategies import Climb, begin, members, noise
 from gpuyard.learning.trainer import Course, LearningStopped, Rivals, Trainer
 from gpuyard.learning.window_play import FAILED, Alone, Crew, Ground
 from sim.arrays import FloatArray
-from sim.errors import GpuYardError, SimulationError
+from sim.errors import GpuYardError, InvalidDecision, SimulationError
 from sim.linear.weights import ALL_GROUPS, GROUPS, ScoreWeights
 
 QUIET = Console(quiet=True)
@@ -199,7 +199,7 @@ def test_a_member_that_fails_loses_its_pair(tmp_path: Path, happens: float, capl
 
 
 class NoGame:
-    """A field on which no run ends."""
+    """A field on which no run ends well."""
 
     def __init__(self, setting: str) -> None:
         self.setting, self.scheduler = setting, self
@@ -212,11 +212,14 @@ class NoGame:
 
     def simulator(self, index: int, jobs: None) -> None:
         del index, jobs
-        raise SimulationError("jobs wait for ever")
+        if self.setting == "stuck":
+            raise SimulationError("jobs wait for ever")
+        raise InvalidDecision("no such job")
 
 
-def test_a_run_that_never_ends_has_a_score():
-    ground, saved = Ground(NoGame, ""), beginning()
+@pytest.mark.parametrize("setting", ["stuck", "illegal"])
+def test_a_run_that_never_ends_has_a_score(setting: str):
+    ground, saved = Ground(NoGame, setting), beginning()
     crew = Crew(Alone())
     assert crew.pairs(ground, saved.form, saved.climb, [0, 1]) == [(FAILED, FAILED)] * 2
     assert crew.windows(ground, ScorePlayer(ZERO), "validation", [0]).tolist() == [FAILED]
