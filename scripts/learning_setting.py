@@ -12,6 +12,7 @@ import numpy as np
 from experiment import Experiment, experiment_of
 from launch import Launch
 from launch_errors import ConfigError
+from learning_network import NETWORK, OF_NETWORK, SCORE, check_learns, first_of, write_policy
 from plain_rules import SEED, Rules, check_plain
 from tuning_cells import check_cells, in_cell
 from tuning_task import scheduler_of
@@ -27,6 +28,8 @@ from gpuyard.learning.form import (
     sigmas,
     zero_weights,
 )
+from gpuyard.learning.network_form import NetworkForm
+from gpuyard.learning.player import Player, ScorePlayer
 from gpuyard.learning.report import ratios_of, rounded, write_curve, write_metrics, write_weights
 from gpuyard.learning.strategies import begin
 from gpuyard.learning.trainer import Course, Rivals, Trainer
@@ -46,7 +49,7 @@ EVERY_CORE = -1
 OF_LEARNING = (
     "name", "begin", "reference", "standards", "standard_windows", "units", "pairs", "minutes",
     "updates", "validate_every", "checkpoint_every", "validation_windows", "held_out", "jobs",
-    "ray", "resume",
+    "ray", "resume", *OF_NETWORK,
 )  # fmt: skip
 RULES: Rules = SEED | {
     "units.start": (True, 0),
@@ -100,7 +103,7 @@ def trainer_of(launch: Launch) -> Trainer:
     ground, rivals = _ground(config), _rivals(config)
     changing = {
         "minutes", "updates", "jobs", "ray", "resume", "name", "held_out", "checkpoint_every"
-    }  # fmt: skip
+    }.union(OF_NETWORK if config["learns"] == SCORE else ())  # fmt: skip
     setting = json.dumps({key: value for key, value in config.items() if key not in changing})
     saved = (
         _beginning(config, ground, rivals.begin, setting)
@@ -154,6 +157,7 @@ def _check(config: Mapping[str, Any]) -> None:
     """
     check_plain(config, RULES)
     check_cells(config["mix"])
+    check_learns(config)
     if config["minutes"] is None and config["updates"] is None:
         raise ConfigError("minutes and updates are both null; give one, or both")
     for key, whole in (("minutes", False), ("updates", True)):
@@ -191,6 +195,9 @@ def _beginning(
     config: Mapping[str, Any], ground: Ground, weights: ScoreWeights, setting: str
 ) -> Saved:
     """Nothing learned yet; layers that the weights bring along are kept."""
+    if config["learns"] == NETWORK:
+        network, vector, far = first_of(config, weights)
+        return Saved(setting, begin(vector, far, config["seed"]), network, elapsed_s=0.0, curve=())
     linear, groups = linear_of(weights), groups_of(weights)
     if any(getattr(weights, f"{group}_layer").size for group in groups):
         form = form_of(weights)
@@ -211,9 +218,13 @@ def going_on(launch: Launch) -> str:
     return shlex.join(["python", "scripts/learn.py", *words, f"resume={launch.folder}"])
 
 
-def keep(launch: Launch, trainer: Trainer, verdict: str) -> Path:
-    """Write weights and curve; the path of the weights."""
+def keep(launch: Launch, trainer: Trainer, verdict: str) -> str:
+    """Write weights and curve; where the weights are, and how to play them."""
     config, record, saved = launch.config, launch.record, trainer.saved
+    write_curve(launch.folder, saved.curve, str(config["begin"]), str(config["reference"]))
+    if isinstance(saved.form, NetworkForm):
+        path = write_policy(launch.folder, saved.form, saved.climb.average)
+        return f"policy in {path}; play it with scheduler=marl checkpoint={path}"
     commit = "no commit" if record.git_commit is None else f"commit {record.git_commit[:12]}"
     words = [
         shlex.join(["python", "scripts/learn.py", *record.overrides]),
@@ -223,9 +234,16 @@ def keep(launch: Launch, trainer: Trainer, verdict: str) -> Path:
         verdict,
     ]
     path = launch.folder / f"{config['name']}.yaml"
-    write_weights(path, rounded(trainer.weights), words)
-    write_curve(launch.folder, saved.curve, str(config["begin"]), str(config["reference"]))
-    return path
+    player = _learned(trainer)
+    assert isinstance(player, ScorePlayer)
+    write_weights(path, player.weights, words)
+    return f"weights in {path}; play them with scheduler=linear_score scheduler.weights_file={path}"
+
+
+def _learned(trainer: Trainer) -> Player:
+    """What was learned, as files hold it."""
+    player = trainer.player
+    return ScorePlayer(rounded(player.weights)) if isinstance(player, ScorePlayer) else player
 
 
 def report(launch: Launch, trainer: Trainer) -> str:
@@ -235,10 +253,10 @@ def report(launch: Launch, trainer: Trainer) -> str:
     windows, crew, ground = range(first, first + count), trainer.crew, _ground(config)
     named = {str(config["begin"]): config["begin"], str(config["reference"]): config["reference"]}
     logs = {
-        name: crew.windows(ground, _weights(given), "validation", windows)
+        name: crew.windows(ground, ScorePlayer(_weights(given)), "validation", windows)
         for name, given in named.items()
     }
-    learned = crew.windows(ground, rounded(trainer.weights), "validation", windows)
+    learned = crew.windows(ground, _learned(trainer), "validation", windows)
     _refuse_failed(launch, trainer, {**logs, "what was learned": learned})
     ratios = ratios_of(learned, logs)
     told = ", ".join(
@@ -246,7 +264,7 @@ def report(launch: Launch, trainer: Trainer) -> str:
         for name, each in ratios.items()
     )
     verdict = f"Mean JCT on {count} held-out windows (from {first} on): {told}."
-    path = keep(launch, trainer, verdict)
+    where = keep(launch, trainer, verdict)
     values = {
         "updates": saved.climb.update, "minutes": saved.elapsed_s / 60,
         "runs": 2 * config["pairs"] * saved.climb.update, "seed": config["seed"],
@@ -258,10 +276,7 @@ def report(launch: Launch, trainer: Trainer) -> str:
         closed = (learned - logs[str(config["begin"])]).mean() / gap.mean()
         values["share_of_gap_closed"] = float(closed)
     write_metrics(launch.folder, values)
-    return (
-        f"{verdict}\nweights in {path}; play them with scheduler=linear_score "
-        f"scheduler.weights_file={path}"
-    )
+    return f"{verdict}\n{where}"
 
 
 def _refuse_failed(launch: Launch, trainer: Trainer, logs: Mapping[str, FloatArray]) -> None:
@@ -279,5 +294,5 @@ def _refuse_failed(launch: Launch, trainer: Trainer, logs: Mapping[str, FloatArr
         if not np.all(np.isfinite(each)):
             window = launch.config["held_out"]["first"] + int(np.argmin(np.isfinite(each)))
             verdict = f"No figures: {name} fails on held-out window {window} of part=validation."
-            path = keep(launch, trainer, verdict)
-            raise GpuYardError(f"{verdict} See why with simulate.py; weights in {path}")
+            where = keep(launch, trainer, verdict)
+            raise GpuYardError(f"{verdict} See why with simulate.py; {where}")

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from gpuyard.learning.form import Form, Part, Standard
+from gpuyard.learning.form import Form
+from gpuyard.learning.network_form import SPEC, NetworkForm
+from gpuyard.learning.player import VectorForm
 from gpuyard.learning.strategies import Climb
 from sim.errors import GpuYardError
 from sim.report.atomic import write_atomically
@@ -35,7 +37,7 @@ class Saved:
 
     setting: str  # what is played and learned: a checkpoint of another setting is refused
     climb: Climb
-    form: Form
+    form: VectorForm
     elapsed_s: float
     curve: tuple[Point, ...]
 
@@ -54,12 +56,7 @@ def save(saved: Saved, folder: Path) -> None:
         **arrays,  # type: ignore[arg-type]
         setting=np.array(saved.setting),
         elapsed_s=np.array(saved.elapsed_s),
-        groups=np.array([part.group for part in form.parts]),
-        units=np.array([part.units for part in form.parts]),
-        **{
-            _key(part.group): np.array([part.standard.mean, part.standard.scale])
-            for part in form.parts
-        },  # type: ignore[arg-type]
+        **form.arrays(),
         curve=np.array([_row(point) for point in saved.curve]).reshape(-1, len(fields(Point))),
     )
     write_atomically(folder / CHECKPOINT, file.getvalue())
@@ -90,16 +87,11 @@ def _saved(arrays: dict[str, Any]) -> Saved:
     climb = Climb(**values | {name: int(values[name]) for name in ("seed", "update")})
     if not all(np.isfinite(each).all() for each in values.values()):
         raise ValueError("a number in it is not finite")
-    named = zip(arrays["groups"].tolist(), arrays["units"].tolist(), strict=True)
-    form = Form(tuple(Part(name, units, Standard(*arrays[_key(name)])) for name, units in named))
+    form = (NetworkForm if SPEC in arrays else Form).of_arrays(arrays)
     curve = tuple(
         Point(int(row[0]), row[1], int(row[2]), row[3], row[4]) for row in arrays["curve"].tolist()
     )
     return Saved(str(arrays["setting"]), climb, form, float(arrays["elapsed_s"]), curve)
-
-
-def _key(group: str) -> str:
-    return f"standard_{group}"
 
 
 def _row(point: Point) -> list[float]:

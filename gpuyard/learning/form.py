@@ -1,10 +1,12 @@
 """Weights and layers of the linear score as one vector, and where a search over it begins."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
+from gpuyard.learning.player import ScorePlayer
 from sim.arrays import FloatArray
 from sim.linear.layer import Layer
 from sim.linear.weights import ALL_GROUPS, GROUPS, SUSPEND, ScoreWeights
@@ -81,6 +83,31 @@ class Form:
         ]
         return np.concatenate([linear_of(weights), *layers])
 
+    def player(self, vector: FloatArray) -> ScorePlayer:
+        """Who plays as a vector (size,) says; raises as `weights`."""
+        return ScorePlayer(self.weights(vector))
+
+    def arrays(self) -> dict[str, Any]:
+        """For files."""
+        return {
+            "groups": np.array([part.group for part in self.parts]),
+            "units": np.array([part.units for part in self.parts]),
+            **{
+                _key(part.group): np.array([part.standard.mean, part.standard.scale])
+                for part in self.parts
+            },
+        }
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, Any]) -> Self:
+        """The inverse of `arrays`; raises KeyError, ValueError or TypeError."""
+        named = zip(arrays["groups"].tolist(), arrays["units"].tolist(), strict=True)
+        return cls(tuple(Part(name, units, Standard(*arrays[_key(name)])) for name, units in named))
+
+
+def _key(group: str) -> str:
+    return f"standard_{group}"
+
 
 def _layers(weights: ScoreWeights) -> Iterator[tuple[str, Layer]]:
     for group in groups_of(weights):
@@ -138,12 +165,20 @@ def first_vector(form: Form, linear: FloatArray, seed: int) -> FloatArray:
     return np.concatenate(vectors)
 
 
+def linear_sigmas(linear: FloatArray) -> tuple[FloatArray, float]:
+    """(linear,) how far members are from linear weights, and how far from outer ones of a layer.
+
+    Large weights are varied in larger steps.
+    """
+    if not np.any(linear):
+        return np.full(len(linear), SIGMA_FROM_ZERO), SIGMA_OUTER_FROM_ZERO
+    return SIGMA * (SIGMA_BASE + SIGMA_SHARE * np.abs(linear)), SIGMA_OUTER
+
+
 def sigmas(form: Form, linear: FloatArray) -> FloatArray:
-    """(size,) how far members are from the mean; large weights are varied in larger steps."""
-    from_zero = not np.any(linear)
-    outer = SIGMA_OUTER_FROM_ZERO if from_zero else SIGMA_OUTER
-    first = SIGMA * (SIGMA_BASE + SIGMA_SHARE * np.abs(linear))
-    vectors = [np.full(form.linear, SIGMA_FROM_ZERO) if from_zero else first]
+    """(size,) how far members are from the mean."""
+    first, outer = linear_sigmas(linear)
+    vectors = [first]
     for part in form.parts:
         inner = np.full(part.units * (part.features + 1), SIGMA_INNER)
         vectors += [inner, np.full(part.units, outer)]

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from gpuyard.learning.checkpoint import CHECKPOINT, Point, Saved, save
+from gpuyard.learning.player import Player, ScorePlayer
 from gpuyard.learning.strategies import ascend, drawn_window, gradient, step_at
 from gpuyard.learning.window_play import Crew, Ground
 from sim.arrays import FloatArray
@@ -83,9 +84,9 @@ class Trainer:
         self._logs: tuple[FloatArray, FloatArray] | None = None
 
     @property
-    def weights(self) -> ScoreWeights:
+    def player(self) -> Player:
         """What is learned so far: the averaged iterates."""
-        return self.saved.form.weights(self.saved.climb.average)
+        return self.saved.form.player(self.saved.climb.average)
 
     def run(self, console: Console) -> None:
         """Learn; the checkpoint is written every few updates, at the end and on the way out.
@@ -119,7 +120,7 @@ class Trainer:
         """Play the rivals; workers compile or load their code here, before time counts."""
         windows = self._course.validation
         begin, reference = (
-            self.crew.windows(self._ground, weights, "validation", windows)
+            self.crew.windows(self._ground, ScorePlayer(weights), "validation", windows)
             for weights in (self._rivals.begin, self._rivals.reference)
         )
         for name, logs in (("the beginning", begin), ("the reference", reference)):
@@ -164,7 +165,7 @@ class Trainer:
     def _validate(self) -> None:
         """Add a point to the curve."""
         assert self._logs is not None
-        logs = self.crew.windows(self._ground, self.weights, "validation", self._course.validation)
+        logs = self.crew.windows(self._ground, self.player, "validation", self._course.validation)
         begin, reference = (float(np.exp(np.mean(logs - each))) for each in self._logs)
         update = self.saved.climb.update
         minutes, runs = self.saved.elapsed_s / 60.0, 2 * self._course.pairs * update

@@ -8,20 +8,18 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from gpuyard.learning.form import Form, Standard
+from gpuyard.learning.form import Standard
+from gpuyard.learning.player import Field, Player, VectorForm
 from gpuyard.learning.strategies import Climb, members
 from sim.arrays import FloatArray
 from sim.engine.looping import Loop
-from sim.errors import SimulationError
+from sim.errors import InvalidDecision, SimulationError
 from sim.jobs import JobTable
 from sim.kernel.advance import FULL, PAUSE
 from sim.kernel.layout import RowArray
-from sim.linear.episode import played_jct_s
 from sim.linear.layer import Layer
 from sim.linear.weights import SUSPEND, ScoreWeights
-from sim.schedulers.linear_score import LinearScore
 from sim.scoring.table import SuspendWeight
-from sim.simulator import Simulator
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -30,18 +28,6 @@ NEVER = -1e6  # a score that loses to any
 LEAST_SCALE = 0.1  # of an input: one that hardly moves must not be blown up
 FAILED = math.inf  # ln mean JCT of a run that never ends, or in which a rule was broken
 TURNS = 3  # tasks a worker gets in an update: runs are not equally long
-
-
-class Field(Protocol):
-    """What windows are played on."""
-
-    scheduler: LinearScore  # whose weights are learned; the rest of it is kept
-
-    def window(self, part: str, index: int) -> JobTable:
-        """One window of a part of the workload."""
-
-    def simulator(self, index: int, jobs: JobTable) -> Simulator:
-        """The jobs of window `index` on its cluster, at time 0."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +43,7 @@ class PairTask:
     """Pairs of one update, each with its window of the part `train`."""
 
     ground: Ground
-    form: Form
+    form: VectorForm
     climb: Climb  # before the update
     pairs: tuple[int, ...]
     windows: tuple[int, ...]
@@ -65,10 +51,10 @@ class PairTask:
 
 @dataclass(frozen=True, eq=False)
 class WindowTask:
-    """Weights on windows of one part."""
+    """A player on windows of one part."""
 
     ground: Ground
-    weights: ScoreWeights
+    player: Player
     part: str
     windows: tuple[int, ...]
 
@@ -90,7 +76,7 @@ def play_pairs(task: PairTask) -> list[tuple[float, float]]:
     for pair, window in zip(task.pairs, task.windows, strict=True):
         jobs = field.window("train", window)
         one, other = (
-            _log_jct(field, task.form.weights(member), window, jobs)
+            _log_jct(field, task.form.player(member), window, jobs)
             for member in members(task.climb, pair)
         )
         found.append((one, other))
@@ -101,16 +87,15 @@ def play_windows(task: WindowTask) -> list[float]:
     """Ln mean JCT in seconds, or FAILED, window by window."""
     field = field_of(task.ground)
     return [
-        _log_jct(field, task.weights, window, _kept_window(task.ground, task.part, window))
+        _log_jct(field, task.player, window, _kept_window(task.ground, task.part, window))
         for window in task.windows
     ]
 
 
-def _log_jct(field: Field, weights: ScoreWeights, window: int, jobs: JobTable) -> float:
-    scheduler = field.scheduler.weighing(weights)
+def _log_jct(field: Field, player: Player, window: int, jobs: JobTable) -> float:
     try:
-        found = float(np.log(played_jct_s(field.simulator(window, jobs), scheduler)))
-    except SimulationError:
+        found = float(np.log(player.jct_s(field, field.simulator(window, jobs))))
+    except (SimulationError, InvalidDecision):
         return FAILED
     return found if math.isfinite(found) else FAILED
 
@@ -138,12 +123,12 @@ class Alone:
 
 @dataclass(frozen=True)
 class Crew:
-    """Plays members and weights; results do not depend on who the players are."""
+    """Plays members and others; results do not depend on who the players are."""
 
     players: Players
 
     def pairs(
-        self, ground: Ground, form: Form, climb: Climb, windows: Sequence[int]
+        self, ground: Ground, form: VectorForm, climb: Climb, windows: Sequence[int]
     ) -> list[tuple[float, float]]:
         """Ln mean JCT, or FAILED, of both members of pairs 0, 1, ...; pair i plays `windows[i]`."""
         tasks = [
@@ -153,11 +138,11 @@ class Crew:
         return [scores for found in self.players.each(play_pairs, tasks) for scores in found]
 
     def windows(
-        self, ground: Ground, weights: ScoreWeights, part: str, windows: Sequence[int]
+        self, ground: Ground, player: Player, part: str, windows: Sequence[int]
     ) -> FloatArray:
-        """(W,) ln mean JCT, or FAILED, of the weights on windows of a part."""
+        """(W,) ln mean JCT, or FAILED, of a player on windows of a part."""
         tasks = [
-            WindowTask(ground, weights, part, tuple(windows[at] for at in share))
+            WindowTask(ground, player, part, tuple(windows[at] for at in share))
             for share in self._shares(len(windows))
         ]
         return np.array([e for found in self.players.each(play_windows, tasks) for e in found])

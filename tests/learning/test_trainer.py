@@ -10,13 +10,23 @@ import pytest
 from rich.console import Console
 
 from gpuyard.learning.checkpoint import CHECKPOINT, Saved, load, save
-from gpuyard.learning.form import Form, Part, Standard, first_vector, form_of, sigmas, zero_weights
+from gpuyard.learning.form import (
+    Form,
+    Part,
+    Standard,
+    first_vector,
+    form_of,
+    linear_of,
+    sigmas,
+    zero_weights,
+)
+from gpuyard.learning.player import Field, Player, ScorePlayer
 from gpuyard.learning.report import read_curve, write_curve
 from gpuyard.learning.strategies import Climb, begin, members, noise
 from gpuyard.learning.trainer import Course, LearningStopped, Rivals, Trainer
-from gpuyard.learning.window_play import FAILED, Alone, Crew, Field, Ground
+from gpuyard.learning.window_play import FAILED, Alone, Crew, Ground
 from sim.arrays import FloatArray
-from sim.errors import GpuYardError, SimulationError
+from sim.errors import GpuYardError, InvalidDecision, SimulationError
 from sim.linear.weights import ALL_GROUPS, GROUPS, ScoreWeights
 
 QUIET = Console(quiet=True)
@@ -76,11 +86,12 @@ class Hill(Crew):
         return scores
 
     def windows(
-        self, ground: Ground, weights: ScoreWeights, part: str, windows: Sequence[int]
+        self, ground: Ground, player: Player, part: str, windows: Sequence[int]
     ) -> FloatArray:
         del ground
         assert part == "validation"
-        return np.full(len(windows), _far(np.concatenate([weights.start, weights.forward])))
+        assert isinstance(player, ScorePlayer)
+        return np.full(len(windows), _far(linear_of(player.weights)))
 
 
 @dataclass(frozen=True)
@@ -103,9 +114,9 @@ class Stuck(Hill):
     played: list[int] = field(default_factory=list)
 
     def windows(
-        self, ground: Ground, weights: ScoreWeights, part: str, windows: Sequence[int]
+        self, ground: Ground, player: Player, part: str, windows: Sequence[int]
     ) -> FloatArray:
-        logs = super().windows(ground, weights, part, windows)
+        logs = super().windows(ground, player, part, windows)
         if len(self.played) >= self.after:
             logs[1] = FAILED
         self.played.append(1)
@@ -188,7 +199,7 @@ def test_a_member_that_fails_loses_its_pair(tmp_path: Path, happens: float, capl
 
 
 class NoGame:
-    """A field on which no run ends."""
+    """A field on which no run ends well."""
 
     def __init__(self, setting: str) -> None:
         self.setting, self.scheduler = setting, self
@@ -201,14 +212,17 @@ class NoGame:
 
     def simulator(self, index: int, jobs: None) -> None:
         del index, jobs
-        raise SimulationError("jobs wait for ever")
+        if self.setting == "stuck":
+            raise SimulationError("jobs wait for ever")
+        raise InvalidDecision("no such job")
 
 
-def test_a_run_that_never_ends_has_a_score():
-    ground, saved = Ground(NoGame, ""), beginning()
+@pytest.mark.parametrize("setting", ["stuck", "illegal"])
+def test_a_run_that_never_ends_has_a_score(setting: str):
+    ground, saved = Ground(NoGame, setting), beginning()
     crew = Crew(Alone())
     assert crew.pairs(ground, saved.form, saved.climb, [0, 1]) == [(FAILED, FAILED)] * 2
-    assert crew.windows(ground, ZERO, "validation", [0]).tolist() == [FAILED]
+    assert crew.windows(ground, ScorePlayer(ZERO), "validation", [0]).tolist() == [FAILED]
 
 
 def test_where_all_fail_it_stops_and_goes_on_with_other_draws(tmp_path: Path):

@@ -79,6 +79,27 @@ def test_resumed_or_with_workers_it_learns_the_same(done):
     assert np.array_equal(*means(whole.folder, resumed.folder))
 
 
+def test_a_network_is_learned_and_played(done):
+    words = (*TINY, "learns=network", "begin=zero", "updates=4")
+    whole = done("learn", *words, folder="whole")
+    policy = whole.folder / "policy"
+    assert f"play it with scheduler=marl checkpoint={policy}" in whole.out
+    metrics = json.loads((whole.folder / "metrics.json").read_text())
+    assert metrics["ratio_of_mean_jct"]["zero"]["high"] < 0.9
+    assert (whole.folder / "curve.png").is_file()
+    first = done("learn", *words, "minutes=0", folder="first")
+    resumed = done("learn", *words, f"resume={first.folder}", folder="resumed")
+    assert np.array_equal(*means(whole.folder, resumed.folder))
+    assert not np.array_equal(*means(whole.folder, first.folder))
+    learned, begun = (each / "policy" / "policy.pt" for each in (resumed.folder, first.folder))
+    assert (policy / "policy.pt").read_bytes() == learned.read_bytes() != begun.read_bytes()
+    run = done(
+        "simulate", "scheduler=marl", f"checkpoint={policy}", *SMALL, "workload.num_jobs=40",
+        folder="run",
+    )  # fmt: skip
+    assert "marl" in run.out
+
+
 @pytest.mark.slow
 @pytest.mark.ray
 def test_a_worker_that_is_killed_in_an_update_changes_nothing(done, tmp_path: Path):
@@ -119,6 +140,10 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path):
         (("updates=null",), ("minutes and updates",)),
         (("updates=-1",), ("updates is -1",)),
         (("held_out.first=3",), ("held_out.first is 3",)),
+        (("learns=nothing",), ("learns is 'nothing'",)),
+        (("learns=network", "graph.hidden_dim=0"), ("graph.hidden_dim is 0",)),
+        (("learns=network", "rules.granularity=some"), ("rules.granularity", "some")),
+        (("learns=network", "scheduler.use_durations=false"), ("scheduler.use_durations",)),
         (("begin=nobody",), ("nobody",)),
         (("resume=nowhere",), ("nowhere", "checkpoint.npz")),
     ],

@@ -1,0 +1,128 @@
+"""Policies from vectors and back: which tensors are searched, and how far."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gpuyard.learning.form import SIGMA_INNER, linear_sigmas
+from gpuyard.learning.network_form import NetworkForm
+from marl.codec.rules import CodecRules
+from marl.policy.build import PolicySpec, build_policy
+from marl.policy.pair_score import PairScorePolicy
+from sim.arrays import FloatArray
+from sim.linear.weights import ALL_GROUPS, ScoreWeights
+
+UNREAD = ("value.", "encoder.rack_norm.")  # by the one who plays
+LINEAR = ("prior.start", "prior.forward_to", "prior.suspend")
+# What begins as 0: it is searched like the outer weights of a layer.
+LAST = ("key.", "start.score.", "forward_to.score.", "suspend_for.score.", "wait.2.")
+OUTER = tuple(f"prior.{group}_layer.outer" for group in ALL_GROUPS)
+PRIOR_SCALE = 1.0
+RACKS = 1  # no weight depends on how many there are
+
+
+@dataclass(frozen=True)
+class NetworkSizes:
+    """Widths of GPUs' embeddings, of all others, and of the heads."""
+
+    gpu_dim: int
+    hidden_dim: int
+    head_dim: int
+
+
+def searched(policy: PairScorePolicy) -> dict[str, Tensor]:
+    """Name -> tensor of what is searched, as the policy has them, not copies."""
+    return {
+        name: parameter.data
+        for name, parameter in policy.named_parameters()
+        if not name.startswith(UNREAD)
+    }
+
+
+def _others(policy: PairScorePolicy) -> list[Tensor]:
+    names = searched(policy)
+    return [each for name, each in policy.state_dict().items() if name not in names]
+
+
+def first_network(
+    sizes: NetworkSizes, rules: CodecRules, prior: ScoreWeights, seed: int
+) -> tuple[NetworkForm, FloatArray, FloatArray]:
+    """Form, first vector and sigmas, (n,) each, of a network that plays as its prior at first.
+
+    Weights are drawn as torch draws them, from `seed`; last layers are 0.
+
+    Raises:
+        ValueError: the prior suspends and the rules do not, or the other way round.
+    """
+    spec = PolicySpec(
+        gpu_dim=sizes.gpu_dim, hidden_dim=sizes.hidden_dim, head_dim=sizes.head_dim, rounds=1,
+        prior_scale=PRIOR_SCALE, suspends=rules.suspends,
+        **{f"{group}_units": getattr(prior, f"{group}_layer").size for group in ALL_GROUPS},
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        policy = build_policy(spec, RACKS)
+    assert policy.prior is not None
+    policy.prior.take(prior)
+    form = NetworkForm(spec.as_dict(), rules, _flat(_others(policy)))
+    return form, vector_of(policy), _sigmas(policy)
+
+
+def vector_of(policy: PairScorePolicy) -> FloatArray:
+    """(n,) what is searched of a policy."""
+    return _flat(list(searched(policy).values()))
+
+
+def policy_of(form: NetworkForm, vector: FloatArray) -> PairScorePolicy:
+    """The policy that a vector (n,) stands for; a process has one at a time, the last asked for.
+
+    Raises:
+        ValueError: the vector has another length.
+    """
+    policy = _blank(PolicySpec(**form.spec))
+    _fill(list(searched(policy).values()), vector)
+    _fill(_others(policy), form.fixed)
+    return policy
+
+
+@lru_cache(maxsize=2)
+def _blank(spec: PolicySpec) -> PairScorePolicy:
+    """All weights are written before it plays; building it takes longer than that."""
+    return build_policy(spec, RACKS).eval()
+
+
+def _flat(tensors: list[Tensor]) -> FloatArray:
+    return np.concatenate([np.zeros(0), *(each.double().numpy().ravel() for each in tensors)])
+
+
+def _fill(tensors: list[Tensor], numbers: FloatArray) -> None:
+    size = sum(each.numel() for each in tensors)
+    if numbers.shape != (size,):
+        raise ValueError(f"a vector of shape {numbers.shape}; expected ({size},)")
+    at = 0
+    for each in tensors:
+        part = numbers[at : at + each.numel()]
+        each.copy_(torch.from_numpy(np.ascontiguousarray(part)).view(each.shape))
+        at += each.numel()
+
+
+def _sigmas(policy: PairScorePolicy) -> FloatArray:
+    """(n,) how far members are from the mean, as for linear scores."""
+    tensors = searched(policy)
+    names = [name for name in LINEAR if name in tensors]
+    first, outer = linear_sigmas(_flat([tensors[name] for name in names]))
+    ends = np.cumsum([tensors[name].numel() for name in names])[:-1]
+    known = dict(zip(names, np.split(first, ends), strict=True))
+    return np.concatenate(
+        [
+            known.get(name, np.full(each.numel(), outer if _is_last(name) else SIGMA_INNER))
+            for name, each in tensors.items()
+        ]
+    )
+
+
+def _is_last(name: str) -> bool:
+    return name.startswith(LAST) or name in OUTER

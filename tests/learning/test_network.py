@@ -1,0 +1,132 @@
+"""The graph network as a vector: which numbers it holds, and that it plays as its policy does."""
+
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpuyard.learning.checkpoint import Saved, load, save
+from gpuyard.learning.form import linear_of, linear_sigmas, zero_weights
+from gpuyard.learning.network import (
+    LAST,
+    OUTER,
+    NetworkSizes,
+    first_network,
+    policy_of,
+    searched,
+    vector_of,
+)
+from gpuyard.learning.network_form import NetworkForm
+from gpuyard.learning.strategies import begin
+from marl.policy.build import PolicySpec
+from marl.schedulers.marl import MarlScheduler
+from marl.training.policy_file import save_policy
+from sim.arrays import FloatArray
+from sim.linear.weights import ScoreWeights
+from sim.metrics.summary import summarise
+from sim.scoring.table import ForwardWeight, StartWeight, SuspendWeight
+from sim.simulator import simulate
+from tests.marl.games import RULES, RandomJobs, mixed_game
+from tests.sim.test_layer import drawn
+
+ROOT = Path(__file__).resolve().parents[2]
+RNG = np.random.default_rng(5)
+SUSPENDING = ScoreWeights(
+    RNG.normal(size=len(StartWeight)), RNG.normal(size=len(ForwardWeight)),
+    start_layer=drawn(3, len(StartWeight)), suspend=RNG.normal(size=len(SuspendWeight)),
+)  # fmt: skip
+WEIGHTS = {
+    "plain": replace(SUSPENDING, suspend=None, start_layer=zero_weights(False).start_layer),
+    "suspending": SUSPENDING,
+    "zero": zero_weights(suspends=False),
+}
+
+
+def first(name: str) -> tuple[NetworkForm, FloatArray, FloatArray]:
+    weights = WEIGHTS[name]
+    rules = replace(RULES, suspends=weights.suspend is not None, only_placeable=False)
+    return first_network(NetworkSizes(gpu_dim=3, hidden_dim=4, head_dim=5), rules, weights, seed=2)
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+@pytest.mark.parametrize("away", [0.0, 1.0])
+def test_it_plays_as_the_scheduler_with_the_policy_it_writes(tmp_path, name: str, away: float):
+    form, vector, sigma = first(name)
+    vector = vector + away * sigma * np.random.default_rng(1).standard_normal(len(vector))
+    save_policy(tmp_path, policy_of(form, vector), PolicySpec(**form.spec), form.rules)
+    game = mixed_game(2)
+    for seed in range(3):
+        jobs = RandomJobs(count=30, partitions=2, most_gpus=4, span_s=900.0)(seed)
+        player = pickle.loads(pickle.dumps(form.player(vector)))  # as workers get it
+        played_s = player.jct_s(None, game.simulator(jobs))
+        scheduler = MarlScheduler(checkpoint=str(tmp_path), untrained=False)
+        run = simulate(game.simulator(jobs), scheduler, 0, None)
+        assert played_s == summarise(run)["jct_mean_s"]
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_a_vector_is_the_policy_and_back(name: str):
+    form, vector, _ = first(name)
+    assert np.array_equal(vector_of(policy_of(form, vector)), vector)
+    other = np.random.default_rng(0).normal(size=len(vector)).astype(np.float32).astype(np.float64)
+    assert np.array_equal(vector_of(policy_of(form, other)), other)
+    assert np.array_equal(vector_of(policy_of(form, vector)), vector)
+    with pytest.raises(ValueError, match="expected"):
+        policy_of(form, vector[1:])
+    assert np.array_equal(first(name)[1], vector)  # drawn from the seed alone
+
+
+def test_it_begins_as_its_prior():
+    form, vector, sigma = first("suspending")
+    policy = policy_of(form, vector)
+    tensors = searched(policy)
+    for name, tensor in tensors.items():
+        begins_as_zero = name.startswith(LAST) or name.endswith("norm.bias")
+        assert bool(tensor.any()) != begins_as_zero, name
+    assert not [name for name in tensors if "value" in name or "rack_norm" in name]
+    prior = policy.prior
+    assert prior is not None
+    assert np.array_equal(prior.start.detach().numpy(), SUSPENDING.start.astype(np.float32))
+    assert np.array_equal(
+        prior.start_layer.scale.numpy(), SUSPENDING.start_layer.scale.astype(np.float32)
+    )
+    ends = np.cumsum([each.numel() for each in tensors.values()])[:-1]
+    far = dict(zip(tensors, np.split(sigma, ends), strict=True))
+    given = [far[f"prior.{name}"] for name in ("start", "forward_to", "suspend")]
+    assert np.allclose(np.concatenate(given), linear_sigmas(linear_of(SUSPENDING))[0])
+    for name, each in far.items():
+        if name not in ("prior.start", "prior.forward_to", "prior.suspend"):
+            outer = name.startswith(LAST) or name in OUTER
+            assert np.all(each == (0.15 if outer else 0.1)), name
+
+
+def test_from_zero_members_are_further_away():
+    _, _, sigma = first("zero")
+    assert set(np.unique(sigma)) == {0.1, 0.3, 1.0}
+
+
+def test_a_checkpoint_holds_the_form(tmp_path):
+    form, vector, sigma = first("suspending")
+    save(Saved("here", begin(vector, sigma, 0), form, 1.5, ()), tmp_path)
+    found = load(tmp_path, "here")
+    assert isinstance(found.form, NetworkForm)
+    assert (found.form.spec, found.form.rules) == (form.spec, form.rules)
+    assert np.array_equal(found.form.fixed, form.fixed)
+    assert np.array_equal(vector_of(policy_of(found.form, found.climb.mean)), vector)
+
+
+LOADED = """
+import sys
+sys.path.insert(0, "scripts")
+import learning_setting, gpuyard.learning.trainer
+from gpuyard.learning.window_play import play_pairs, play_windows
+assert not {"torch", "ray"} & set(sys.modules)
+"""
+
+
+def test_learning_scores_loads_no_torch():
+    subprocess.run([sys.executable, "-c", LOADED], cwd=ROOT, check=True)
