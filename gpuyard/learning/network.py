@@ -15,7 +15,7 @@ from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy
 from sim.arrays import FloatArray
 from sim.linear.weights import ALL_GROUPS, ScoreWeights
-from sim.scoring.table import FORWARD_OF_ROW, START_OF_PAIR
+from sim.scoring.table import FORWARD_OF_ROW, START_OF_PAIR, Column, OfPair
 
 UNREAD = ("value.", "encoder.rack_norm.")  # by the one who plays
 LINEAR = ("prior.start", "prior.forward_to", "prior.suspend")
@@ -141,17 +141,23 @@ def _sigmas(policy: PairScorePolicy) -> FloatArray:
 def _seen(policy: PairScorePolicy, hide: Sequence[str]) -> FloatArray:
     """(n,) 0 for weights that read a hidden column, 1 for all others."""
     masks = {name: np.ones(tuple(each.shape)) for name, each in searched(policy).items()}
-    names = {column.name.lower() for *_, pairs in READERS for _, column in pairs}
+    names = {name for *_, pairs in READERS for _, column in pairs for name in _names(column)}
     if unknown := sorted(set(hide) - names):
         raise ValueError(f"hide has {unknown[0]!r}; it takes {', '.join(sorted(names))}")
     for head, linear, layer, pairs in READERS:
         for weight, column in pairs:
-            if column.name.lower() in hide:
+            if not _names(column).isdisjoint(hide):
                 masks[head][:, column] = 0.0
                 masks[linear][weight] = 0.0
                 if layer in masks:
                     masks[layer][:, weight] = 0.0
     return np.concatenate([each.ravel() for each in masks.values()])
+
+
+def _names(column: Column) -> set[str]:
+    """Of a column in `hide`: its own, which two arrays may have, and with its array's before it."""
+    name = column.name.lower()
+    return {name, f"{'pairs' if isinstance(column, OfPair) else 'forwards'}.{name}"}
 
 
 def _is_last(name: str) -> bool:

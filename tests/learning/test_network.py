@@ -142,8 +142,18 @@ def test_hidden_columns_change_no_score_of_any_member(name: str):
     assert np.count_nonzero(sigma) - np.count_nonzero(blind_sigma) >= 6 * 6
 
 
+def test_a_name_that_two_arrays_have_hides_in_both_or_in_one():
+    _, vector, _ = first("plain", ("fragments",))
+    (_, pair, _), (_, forward, _) = (
+        first("plain", (f"{array}.fragments",)) for array in ("pairs", "forwards")
+    )
+    hidden = [set(np.flatnonzero(each == 0)) for each in (vector, pair, forward)]
+    assert hidden[0] == hidden[1] | hidden[2]
+    assert len(hidden[0]) > max(len(hidden[1]), len(hidden[2]))
+
+
 def test_what_cannot_be_hidden_is_refused():
-    with pytest.raises(ValueError, match=r"hide has 'legal'; it takes fragments, holds_up, "):
+    with pytest.raises(ValueError, match=r"hide has 'legal'; it takes .*pairs.holds_up, "):
         first("plain", ("legal",))
 
 
