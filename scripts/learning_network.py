@@ -14,7 +14,7 @@ from sim.arrays import FloatArray
 from sim.linear.weights import ScoreWeights
 
 SCORE, NETWORK = "score", "network"  # what is learned
-OF_NETWORK = ("learns", "graph", "rules")  # keys that a score does not have
+OF_NETWORK = ("learns", "graph", "rules", "hide")  # keys that a score does not have
 POLICY = "policy"  # the folder
 RULES: Rules = {
     "graph.gpu_dim": (True, 1),
@@ -36,6 +36,10 @@ def check_learns(config: Mapping[str, Any]) -> None:
     if config["learns"] not in (SCORE, NETWORK):
         raise ConfigError(f"learns is {config['learns']!r}; it must be {SCORE} or {NETWORK}")
     if config["learns"] == SCORE:
+        if config["hide"]:
+            raise ConfigError(
+                f"hide is {config['hide']!r}, but a score sees all; add learns=network"
+            )
         return
     check_plain(config, RULES)
     if not config["scheduler"].get("use_durations", True):
@@ -50,15 +54,18 @@ def first_of(
     """Form, first vector and sigmas of the configured network.
 
     Raises:
-        ConfigError: a value of `rules` is none of its choices.
+        ConfigError: a value of `rules` or `hide` is none of its choices.
     """
     from gpuyard.learning.network import NetworkSizes, first_network  # torch
 
+    sizes, hide = NetworkSizes(**config["graph"]), config["hide"]
+    if not (isinstance(hide, list) and all(isinstance(name, str) for name in hide)):
+        raise ConfigError(f"hide is {hide!r}; it must be a list of columns, like [prolongs]")
     try:
         rules = CodecRules(**config["rules"], suspends=prior.suspend is not None)
+        return first_network(sizes, rules, prior, config["seed"], hide)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    return first_network(NetworkSizes(**config["graph"]), rules, prior, config["seed"])
 
 
 def write_policy(folder: Path, form: NetworkForm, vector: FloatArray) -> Path:

@@ -220,11 +220,20 @@ def going_on(launch: Launch) -> str:
 
 def keep(launch: Launch, trainer: Trainer, verdict: str) -> str:
     """Write weights and curve; where the weights are, and how to play them."""
-    config, record, saved = launch.config, launch.record, trainer.saved
-    write_curve(launch.folder, saved.curve, str(config["begin"]), str(config["reference"]))
+    config, saved = launch.config, trainer.saved
     if isinstance(saved.form, NetworkForm):
         path = write_policy(launch.folder, saved.form, saved.climb.average)
-        return f"policy in {path}; play it with scheduler=marl checkpoint={path}"
+        where = f"policy in {path}; play it with scheduler=marl checkpoint={path}"
+    else:
+        path = _write_scores(launch, trainer, verdict)
+        playing = f"scheduler=linear_score scheduler.weights_file={path}"
+        where = f"weights in {path}; play them with {playing}"
+    write_curve(launch.folder, saved.curve, str(config["begin"]), str(config["reference"]))
+    return where
+
+
+def _write_scores(launch: Launch, trainer: Trainer, verdict: str) -> Path:
+    config, record, saved = launch.config, launch.record, trainer.saved
     commit = "no commit" if record.git_commit is None else f"commit {record.git_commit[:12]}"
     words = [
         shlex.join(["python", "scripts/learn.py", *record.overrides]),
@@ -237,7 +246,7 @@ def keep(launch: Launch, trainer: Trainer, verdict: str) -> str:
     player = _learned(trainer)
     assert isinstance(player, ScorePlayer)
     write_weights(path, player.weights, words)
-    return f"weights in {path}; play them with scheduler=linear_score scheduler.weights_file={path}"
+    return path
 
 
 def _learned(trainer: Trainer) -> Player:

@@ -1,5 +1,6 @@
 """Policies from vectors and back: which tensors are searched, and how far."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,14 +15,20 @@ from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy
 from sim.arrays import FloatArray
 from sim.linear.weights import ALL_GROUPS, ScoreWeights
+from sim.scoring.table import FORWARD_OF_ROW, START_OF_PAIR, Column, OfPair
 
 UNREAD = ("value.", "encoder.rack_norm.")  # by the one who plays
 LINEAR = ("prior.start", "prior.forward_to", "prior.suspend")
 # What begins as 0: it is searched like the outer weights of a layer.
 LAST = ("key.", "start.score.", "forward_to.score.", "suspend_for.score.", "wait.2.")
 OUTER = tuple(f"prior.{group}_layer.outer" for group in ALL_GROUPS)
+# Head, prior and its layer that read columns of `pairs` and `forwards`, and (weight, column) there.
+READERS = (
+    ("start.of_pair.weight", "prior.start", "prior.start_layer.inner", START_OF_PAIR),
+    ("forward_to.of_pair.weight", "prior.forward_to", "prior.forward_layer.inner", FORWARD_OF_ROW),
+)
 PRIOR_SCALE = 1.0
-RACKS = 1  # no weight depends on how many there are
+RACKS = 1  # no weight depends on how many there are, and compiled code counts itself
 
 
 @dataclass(frozen=True)
@@ -48,14 +55,20 @@ def _others(policy: PairScorePolicy) -> list[Tensor]:
 
 
 def first_network(
-    sizes: NetworkSizes, rules: CodecRules, prior: ScoreWeights, seed: int
+    sizes: NetworkSizes,
+    rules: CodecRules,
+    prior: ScoreWeights,
+    seed: int,
+    hide: Sequence[str] = (),
 ) -> tuple[NetworkForm, FloatArray, FloatArray]:
     """Form, first vector and sigmas, (n,) each, of a network that plays as its prior at first.
 
-    Weights are drawn as torch draws them, from `seed`; last layers are 0.
+    Weights are drawn as torch draws them, from `seed`; last layers are 0. All weights that read a
+    column named in `hide`, of `pairs` and `forwards`, the prior's too, are 0 and stay so.
 
     Raises:
-        ValueError: the prior suspends and the rules do not, or the other way round.
+        ValueError: the prior suspends and the rules do not, or the other way round; or nothing that
+            can be hidden has such a name.
     """
     spec = PolicySpec(
         gpu_dim=sizes.gpu_dim, hidden_dim=sizes.hidden_dim, head_dim=sizes.head_dim, rounds=1,
@@ -68,7 +81,8 @@ def first_network(
     assert policy.prior is not None
     policy.prior.take(prior)
     form = NetworkForm(spec.as_dict(), rules, _flat(_others(policy)))
-    return form, vector_of(policy), _sigmas(policy)
+    seen = _seen(policy, hide)
+    return form, vector_of(policy) * seen, _sigmas(policy) * seen
 
 
 def vector_of(policy: PairScorePolicy) -> FloatArray:
@@ -122,6 +136,28 @@ def _sigmas(policy: PairScorePolicy) -> FloatArray:
             for name, each in tensors.items()
         ]
     )
+
+
+def _seen(policy: PairScorePolicy, hide: Sequence[str]) -> FloatArray:
+    """(n,) 0 for weights that read a hidden column, 1 for all others."""
+    masks = {name: np.ones(tuple(each.shape)) for name, each in searched(policy).items()}
+    names = {name for *_, pairs in READERS for _, column in pairs for name in _names(column)}
+    if unknown := sorted(set(hide) - names):
+        raise ValueError(f"hide has {unknown[0]!r}; it takes {', '.join(sorted(names))}")
+    for head, linear, layer, pairs in READERS:
+        for weight, column in pairs:
+            if not _names(column).isdisjoint(hide):
+                masks[head][:, column] = 0.0
+                masks[linear][weight] = 0.0
+                if layer in masks:
+                    masks[layer][:, weight] = 0.0
+    return np.concatenate([each.ravel() for each in masks.values()])
+
+
+def _names(column: Column) -> set[str]:
+    """Of a column in `hide`: its own, which two arrays may have, and with its array's before it."""
+    name = column.name.lower()
+    return {name, f"{'pairs' if isinstance(column, OfPair) else 'forwards'}.{name}"}
 
 
 def _is_last(name: str) -> bool:

@@ -3,11 +3,13 @@
 import pickle
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from gpuyard.learning.checkpoint import Saved, load, save
 from gpuyard.learning.form import linear_of, linear_sigmas, zero_weights
@@ -21,16 +23,18 @@ from gpuyard.learning.network import (
     vector_of,
 )
 from gpuyard.learning.network_form import NetworkForm
-from gpuyard.learning.strategies import begin
+from gpuyard.learning.strategies import ascend, begin, members, noise
+from marl.codec.stack import stack
 from marl.policy.build import PolicySpec
 from marl.schedulers.marl import MarlScheduler
 from marl.training.policy_file import save_policy
 from sim.arrays import FloatArray
 from sim.linear.weights import ScoreWeights
 from sim.metrics.summary import summarise
-from sim.scoring.table import ForwardWeight, StartWeight, SuspendWeight
+from sim.scoring.table import ForwardWeight, OfForward, OfPair, StartWeight, SuspendWeight
 from sim.simulator import simulate
 from tests.marl.games import RULES, RandomJobs, mixed_game
+from tests.marl.playing import play
 from tests.sim.test_layer import drawn
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,10 +50,11 @@ WEIGHTS = {
 }
 
 
-def first(name: str) -> tuple[NetworkForm, FloatArray, FloatArray]:
+def first(name: str, hide: Sequence[str] = ()) -> tuple[NetworkForm, FloatArray, FloatArray]:
     weights = WEIGHTS[name]
     rules = replace(RULES, suspends=weights.suspend is not None, only_placeable=False)
-    return first_network(NetworkSizes(gpu_dim=3, hidden_dim=4, head_dim=5), rules, weights, seed=2)
+    sizes = NetworkSizes(gpu_dim=3, hidden_dim=4, head_dim=5)
+    return first_network(sizes, rules, weights, seed=2, hide=hide)
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
@@ -107,6 +112,49 @@ def test_it_begins_as_its_prior():
 def test_from_zero_members_are_further_away():
     _, _, sigma = first("zero")
     assert set(np.unique(sigma)) == {0.1, 0.3, 1.0}
+
+
+HIDDEN = ("wait_over_loss", "prolongs", "holds_up", "wait_difference", "puts_off")
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_hidden_columns_change_no_score_of_any_member(name: str):
+    jobs = RandomJobs(count=30, partitions=2, most_gpus=4, span_s=900.0)(0)
+    form, vector, sigma = first(name)
+    blind_form, blind_vector, blind_sigma = first(name, HIDDEN)
+    seen = [s for now in play(mixed_game(2), jobs, form.rules, 0) for s in now.seen.values()]
+    before = stack(seen[20:40])
+    after = {key: value.clone() for key, value in before.items()}
+    after["pairs"][..., [OfPair[n.upper()] for n in HIDDEN[:3]]] += 1.0
+    columns = [OfForward[n.upper()] for n in ("prolongs", *HIDDEN[3:])]
+    after["forwards"][..., columns] += 1.0
+    climb = begin(blind_vector, blind_sigma, 0)
+    climb = ascend(climb, noise(climb, 0), 0.15)
+    for member, reads, what in (
+        (members(climb, 1)[0], False, blind_form),
+        (members(begin(vector, sigma, 0), 1)[0], True, form),
+    ):
+        policy = policy_of(what, member)
+        policy.num_racks = 4  # it is torch that plays here
+        with torch.no_grad():
+            one, other = policy(before).logits, policy(after).logits
+        assert torch.equal(one, other) != reads
+    assert np.count_nonzero(sigma) - np.count_nonzero(blind_sigma) >= 6 * 6
+
+
+def test_a_name_that_two_arrays_have_hides_in_both_or_in_one():
+    _, vector, _ = first("plain", ("fragments",))
+    (_, pair, _), (_, forward, _) = (
+        first("plain", (f"{array}.fragments",)) for array in ("pairs", "forwards")
+    )
+    hidden = [set(np.flatnonzero(each == 0)) for each in (vector, pair, forward)]
+    assert hidden[0] == hidden[1] | hidden[2]
+    assert len(hidden[0]) > max(len(hidden[1]), len(hidden[2]))
+
+
+def test_what_cannot_be_hidden_is_refused():
+    with pytest.raises(ValueError, match=r"hide has 'legal'; it takes .*pairs.holds_up, "):
+        first("plain", ("legal",))
 
 
 def test_a_checkpoint_holds_the_form(tmp_path):

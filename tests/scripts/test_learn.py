@@ -143,6 +143,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path):
         (("learns=nothing",), ("learns is 'nothing'",)),
         (("learns=network", "graph.hidden_dim=0"), ("graph.hidden_dim is 0",)),
         (("learns=network", "rules.granularity=some"), ("rules.granularity", "some")),
+        (("hide=[prolongs]",), ("hide is ['prolongs']", "learns=network")),
+        (("learns=network", "hide=[spread]"), ("hide has 'spread'", "holds_up")),
         (("learns=network", "scheduler.use_durations=false"), ("scheduler.use_durations",)),
         (("begin=nobody",), ("nobody",)),
         (("resume=nowhere",), ("nowhere", "checkpoint.npz")),
