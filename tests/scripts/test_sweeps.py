@@ -139,6 +139,7 @@ def test_a_table_tells_what_was_swept_where_no_column_does(done: Callable):
     table = done("compare", f"sweep={swept_gangs.folder}", folder="table").folder
     names = [f"sjf+consolidated [workload.max_gang={gang}]" for gang in (4, 4, 8, 8)]
     assert sorted(schedulers(table)) == names
-    shutil.rmtree(swept_gangs.folder / "3_sjf_venus_like")  # a point in flight: the others keep their names
+    # a point in flight: the others keep their names
+    shutil.rmtree(swept_gangs.folder / "3_sjf_venus_like")
     table = done("compare", f"sweep={swept_gangs.folder}", folder="table").folder
     assert sorted(schedulers(table)) == names[:3]
