@@ -105,7 +105,7 @@ def check_division(config: Mapping[str, Any], known: tuple[str, ...]) -> None:
 
 
 def check_reference_gpu(name: str, known: tuple[str, ...], table: GpuTable) -> None:
-    """Refuse a reference GPU type that is no type of the cluster, the profiles or `conf/gpus`.
+    """Refuse a reference GPU type that is no type of the cluster, the profiles or `conf/gpu_table`.
 
     Raises:
         ConfigError: naming the first two.

@@ -164,5 +164,5 @@ class StandIns:
             f"{nearest(plain_name(at), dict.fromkeys(others))}; say how fast it is with "
             f"+gpus.{plain}.like={first} +gpus.{plain}.speed=2 (in a description gpu_like and "
             f"gpu_speed), or switch physics off with interference=none network=none; known are "
-            f"{', '.join(self._known)} and those of conf/gpus/shipped.yaml"
+            f"{', '.join(self._known)} and those of conf/gpu_table/shipped.yaml"
         )

@@ -1,6 +1,6 @@
 """The table of GPU types that no profile was measured on: what each is like, and how much faster.
 
-`conf/gpus/shipped.yaml` is the table, with the source of each figure.
+`conf/gpu_table/shipped.yaml` is the table, with the source of each figure.
 """
 
 import math

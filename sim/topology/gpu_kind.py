@@ -8,7 +8,7 @@ class GpuKind:
     """One GPU type of a cluster."""
 
     where: str  # where it was named: file, line and key, for errors; "": in the configuration
-    like: str | None = None  # type whose profiles stand in for it; None: by `conf/gpus`
+    like: str | None = None  # type whose profiles stand in for it; None: by `conf/gpu_table`
     speed: float | None = None  # over that type's
     memory_gib: float | None = None  # of one GPU
 

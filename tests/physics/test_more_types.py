@@ -21,7 +21,7 @@ from sim.physics.pair_table import PairTable
 from sim.physics.shipped_files import ShippedInterference, ShippedProfiles
 from sim.topology.gpu_kind import GpuKind
 
-SHIPPED_TABLE = Path(__file__).parents[2] / "conf" / "gpus" / "shipped.yaml"
+SHIPPED_TABLE = Path(__file__).parents[2] / "conf" / "gpu_table" / "shipped.yaml"
 TABLE = {
     "old": {"memory_gib": 16},
     "fast": {"like": "old", "speed": 2.0, "memory_gib": 24, "also": ["fast-x"]},
