@@ -11,7 +11,7 @@ from interference.readers.miso import DUMMY
 from sim.physics.placement_rows import read_sia
 from sim.physics.shipped_files import shipped_rows
 
-TABLE = Path(__file__).parents[2] / "conf" / "gpus" / "shipped.yaml"
+TABLE = Path(__file__).parents[2] / "conf" / "gpu_table" / "shipped.yaml"
 
 
 def test_made_mixes_give_their_coefficients_back():
