@@ -78,7 +78,7 @@ def begin_turn(desk: Desk, own: int) -> None:
 
 
 @kernel
-def _copy(features: FloatArray, row: FloatArray) -> None:
+def copy_to(features: FloatArray, row: FloatArray) -> None:
     """Element by element: assigning a whole slice would make an array."""
     for k in range(len(features)):
         row[k] = features[k]
@@ -107,7 +107,7 @@ def _pair_rows(
             weigh_placement(desk, job, m)
             desk.pair[OfPair.LEGAL] = 1.0
             desk.pair[OfPair.COMPACT] = desk.game[0].num_used <= fewest
-            _copy(desk.pair, pairs[i, mode])
+            copy_to(desk.pair, pairs[i, mode])
             mask[i * MODES + mode] = 1
     return any_legal
 
@@ -132,7 +132,7 @@ def _forward_rows(
         x[OfForward.WORK_AHEAD] = log_work_ahead(desk, m)
         x[OfForward.WORK_AHEAD_HERE] = log_work_ahead(desk, own)
         x[OfForward.HOPS_LEFT] = hops_left / 3.0
-        _copy(x, rows[m])
+        copy_to(x, rows[m])
         mask[m] = legal
 
 
@@ -146,7 +146,7 @@ def _suspension_rows(
     desk.here[0].shared = EXCLUSIVE
     for m in range(len(desk.partition)):
         if may_make_room(desk, job, own, m, may_go) and best_room(desk, job, own, m) >= 0:
-            _copy(desk.suspension, rows[m])
+            copy_to(desk.suspension, rows[m])
             mask[m] = 1
 
 

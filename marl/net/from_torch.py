@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
+from gnn.base import Encoder
 from gnn.encoder import HierarchicalEncoder
 from gnn.sweep import Sweep
 from gnn.update import Update as TorchUpdate
@@ -13,7 +14,7 @@ from marl.codec.rules import CodecRules
 from marl.net.network import Net
 from marl.net.parts import Joint, Norm, Two, Update
 from marl.net.prior import Prior
-from marl.policy.build import HIERARCHICAL, PolicySpec
+from marl.policy.build import ENCODERS, PolicySpec
 from marl.policy.heads import JointScore
 from marl.policy.linear_prior import LinearPrior, PriorLayer
 from marl.policy.pair_score import PairScorePolicy
@@ -41,20 +42,24 @@ GROUPS = {
 
 
 def why_torch(spec: PolicySpec, rules: CodecRules) -> str:
-    """Why a policy of these sizes and rules is not compiled; empty if it is.
+    """Why a policy of these sizes and rules is not compiled; empty if it is."""
+    return _why_torch(ENCODERS[spec.encoder], spec.rounds, rules.links)
 
-    Compiled is the hierarchical encoder with one round, where observations hold no links.
-    """
-    if spec.encoder != HIERARCHICAL or rules.links:
-        return f"encoder {spec.encoder} stays torch's"
-    return "" if spec.rounds == 1 else f"encoder.rounds is {spec.rounds}; one is compiled"
+
+def _why_torch(encoder: type[Encoder], rounds: int, links: bool) -> str:
+    """Compiled is the hierarchical encoder with one round, where observations hold no links."""
+    if encoder is not HierarchicalEncoder or links:
+        return f"{encoder.__name__} stays torch's"
+    return "" if rounds == 1 else f"encoder.rounds is {rounds}; one is compiled"
 
 
 def net_of(policy: PairScorePolicy, layout: Layout) -> Net | None:
     """The network for observations of this layout; None: it is not compiled (`why_torch`)."""
     encoder = policy.encoder
-    if not isinstance(encoder, HierarchicalEncoder) or len(encoder.sweeps) != 1 or layout.edges:
+    rounds = len(encoder.sweeps) if isinstance(encoder, HierarchicalEncoder) else 0
+    if _why_torch(type(encoder), rounds, layout.edges > 0):
         return None
+    assert isinstance(encoder, HierarchicalEncoder)
     sweep = encoder.sweeps[0]
     assert isinstance(sweep, Sweep)
     key, width = policy.key, encoder.hidden_dim

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marl.codec.observe import Canvas
+from marl.codec.observe import Canvas, copy_to
 from marl.net.parts import (
     Joint,
     Norm,
     Two,
     Update,
-    add_product,
-    copy_to,
     joint_score,
     norm,
     share,
@@ -23,14 +21,15 @@ from marl.net.parts import (
     update,
 )
 from marl.net.prior import Prior, prior_forward, prior_start, prior_suspension, read_job
-from marl.turns.actions import FORWARD, MODES, SUSPEND, WAIT
+from marl.turns.actions import FORWARD, MODES, SUSPEND, TIE, WAIT
 from sim.arrays import FloatArray, IntArray
 from sim.handle import Handle
 from sim.jit import kernel
+from sim.linear.layer import add_product
 from sim.scoring.table import OfGpu, OfPeer, OfServer
 
 CHOOSE, PLAY_ON, ACT = range(3)  # in Net.routine
-TIES = 1e4  # logits that agree to so many decimals tie (`marl.policy.pair_score.TIE`)
+TIES = 10.0**TIE
 
 
 @dataclass(frozen=True, eq=False)

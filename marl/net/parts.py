@@ -4,8 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from marl.codec.observe import copy_to
 from sim.arrays import FloatArray
 from sim.jit import kernel
+from sim.linear.layer import add_product
 
 NORM_EPSILON = 1e-5  # of torch's LayerNorm
 
@@ -43,23 +45,6 @@ class Joint(NamedTuple):
     of_state: FloatArray  # (Z, hidden)
     score: FloatArray  # (hidden,)
     last: FloatArray  # (1,)
-
-
-@kernel
-def add_product(x: FloatArray, weight: FloatArray, out: FloatArray) -> None:
-    """Add x (I,) times weight (I, O) to out (O,)."""
-    for i in range(len(x)):
-        value = x[i]
-        if value != 0.0:  # most features of most candidates are
-            for o in range(len(out)):
-                out[o] += weight[i, o] * value
-
-
-@kernel
-def copy_to(x: FloatArray, out: FloatArray) -> None:
-    """Element by element: assigning a whole slice would make an array."""
-    for i in range(len(out)):
-        out[i] = x[i]
 
 
 @kernel

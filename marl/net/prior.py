@@ -12,16 +12,16 @@ from sim.jit import kernel
 from sim.linear.layer import Units
 from sim.linear.scores import (
     AGE_SCALE,
-    AGE_UNIT_S,
     DURATION_SCALE,
     HOUR_S,
-    MOST_DIFFERENCE,
+    LEAST_DUE,
+    fill_forward,
+    fill_start,
+    fill_suspension,
+    log_age,
     score_of,
 )
 from sim.scoring.table import (
-    FORWARD_OF_ROW,
-    START_OF_PAIR,
-    SUSPEND_OF_ROW,
     ForwardWeight,
     OfContext,
     OfForward,
@@ -30,14 +30,6 @@ from sim.scoring.table import (
     StartWeight,
     SuspendWeight,
 )
-
-LEAST_DUE = 1e-3  # score of a start that must not be kept waiting: above *wait*, which has 0
-_START_AT = tuple(int(weight) for weight, _ in START_OF_PAIR)
-_PAIR_AT = tuple(int(column) for _, column in START_OF_PAIR)
-_FORWARD_AT = tuple(int(weight) for weight, _ in FORWARD_OF_ROW)
-_ROW_AT = tuple(int(column) for _, column in FORWARD_OF_ROW)
-_SUSPEND_AT = tuple(int(weight) for weight, _ in SUSPEND_OF_ROW)
-_SUSPENSION_AT = tuple(int(column) for _, column in SUSPEND_OF_ROW)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +57,7 @@ def read_job(prior: Prior, canvas: Canvas, w: int) -> None:
     age_s = math.expm1(job[OfJob.AGE] * 10.0)
     x[StartWeight.BIAS] = 1.0
     x[StartWeight.DURATION] = (ln_left_s - math.log(HOUR_S)) / DURATION_SCALE
-    x[StartWeight.AGE] = np.log1p(age_s / AGE_UNIT_S) / AGE_SCALE
+    x[StartWeight.AGE] = log_age(age_s)
     x[StartWeight.RELATIVE_AGE] = np.log1p(age_s / math.exp(ln_left_s)) / AGE_SCALE
     x[StartWeight.GANG] = job[OfJob.GANG]
     x[StartWeight.OCCUPANCY] = 1.0 - context[OfContext.EMPTY]
@@ -82,16 +74,8 @@ def read_job(prior: Prior, canvas: Canvas, w: int) -> None:
 @kernel
 def prior_start(prior: Prior, canvas: Canvas, w: int, s: int, mode: int) -> float:
     """Scaled score of a start; `read_job` comes first."""
-    x, pair, shared = prior.start_x, canvas.pairs[w, s, mode], float(mode)
-    spread = pair[OfPair.SPREAD] + pair[OfPair.CONTENTION]
-    x[StartWeight.SPREAD] = spread
-    x[StartWeight.SPREAD_X_OCCUPANCY] = spread * x[StartWeight.OCCUPANCY]
-    x[StartWeight.SPREAD_X_DURATION] = spread * x[StartWeight.DURATION]
-    x[StartWeight.SPREAD_X_PRESSURE] = spread * x[StartWeight.PRESSURE]
-    x[StartWeight.SHARED] = shared
-    x[StartWeight.SHARED_X_PRESSURE] = shared * x[StartWeight.PRESSURE]
-    for k in range(len(_START_AT)):
-        x[_START_AT[k]] = pair[_PAIR_AT[k]]
+    x, pair = prior.start_x, canvas.pairs[w, s, mode]
+    fill_start(x, pair, pair[OfPair.SPREAD] + pair[OfPair.CONTENTION], mode)
     score = score_of(x, prior.start, prior.start_units)
     due = canvas.jobs[w, OfJob.OLD] > 0.0 and pair[OfPair.COMPACT] > 0.0 and mode == 0
     return prior.scale[0] * (max(score, LEAST_DUE) if due else score)
@@ -102,18 +86,13 @@ def prior_forward(prior: Prior, canvas: Canvas, w: int, m: int) -> float:
     """Scaled score of a forward."""
     x, row = prior.forward_x, canvas.forwards[w, m]
     made, left = canvas.jobs[w, OfJob.FORWARDS], row[OfForward.HOPS_LEFT]
-    difference = -row[OfForward.LOAD_DIFFERENCE]
-    x[ForwardWeight.LOAD_DIFFERENCE] = min(max(difference, -MOST_DIFFERENCE), MOST_DIFFERENCE)
-    x[ForwardWeight.HOPS] = made / max(made + left, 1e-6)
-    for k in range(len(_FORWARD_AT)):
-        x[_FORWARD_AT[k]] = row[_ROW_AT[k]]
+    fill_forward(x, row, -row[OfForward.LOAD_DIFFERENCE], made / max(made + left, 1e-6))
     return prior.scale[0] * score_of(x, prior.forward, prior.forward_units)
 
 
 @kernel
 def prior_suspension(prior: Prior, canvas: Canvas, w: int, m: int) -> float:
     """Scaled score of a suspension."""
-    x, row = prior.suspend_x, canvas.suspensions[w, m]
-    for k in range(len(_SUSPEND_AT)):
-        x[_SUSPEND_AT[k]] = row[_SUSPENSION_AT[k]]
+    x = prior.suspend_x
+    fill_suspension(x, canvas.suspensions[w, m])
     return prior.scale[0] * score_of(x, prior.suspend, prior.suspend_units)

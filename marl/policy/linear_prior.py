@@ -8,7 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from sim.linear.layer import PARTS, Layer
-from sim.linear.scores import AGE_SCALE, AGE_UNIT_S, DURATION_SCALE, HOUR_S, MOST_DIFFERENCE
+from sim.linear.scores import (
+    AGE_SCALE,
+    AGE_UNIT_S,
+    DURATION_SCALE,
+    HOUR_S,
+    LEAST_DUE,
+    MOST_DIFFERENCE,
+)
 from sim.linear.weights import ScoreWeights
 from sim.scoring.table import (
     FORWARD_OF_ROW,
@@ -23,9 +30,6 @@ from sim.scoring.table import (
     StartWeight,
     SuspendWeight,
 )
-
-LEAST_DUE = 1e-3  # score of a start that must not be kept waiting: above *wait*, which has 0
-
 
 LAYERS = ("start_layer", "forward_layer", "suspend_layer")  # of a prior, and of its weights
 

@@ -10,7 +10,7 @@ from gnn.base import Encoder
 from gnn.batch import ClusterBatch, Links
 from marl.policy.heads import JointScore, two_layers
 from marl.policy.linear_prior import LinearPrior
-from marl.turns.actions import MODES
+from marl.turns.actions import MODES, TIE
 from sim.scoring.table import (
     CONTEXT_OF_OTHERS,
     OfContext,
@@ -25,9 +25,6 @@ from sim.scoring.table import (
 
 OWN_CONTEXT = [column for column in OfContext if column not in CONTEXT_OF_OTHERS]
 MASKED = -1e9  # not -inf: entropies and divergences stay finite
-
-
-TIE = 4  # decimals that tell two logits apart
 
 
 def best_action(logits: Tensor) -> list[int]:

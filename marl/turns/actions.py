@@ -35,6 +35,7 @@ class Kind:
 START, FORWARD, SUSPEND, WAIT = range(4)
 EXCLUSIVE, SHARED = 0, 1  # modes of a start: on empty GPUs only, or one that shares
 MODES = 2
+TIE = 4  # decimals that tell the scores of two actions apart
 KINDS = (
     Kind(("window", "servers", "modes"), "start job {} of the window from server {} in mode {}"),
     Kind(("window", "partitions"), "forward job {} of the window to partition {}"),

@@ -1,15 +1,17 @@
 """A whole run without a log: what tuning plays thousands of."""
 
+import numpy as np
+
 from sim.engine.looping import drive
 from sim.errors import SimulationError
 from sim.kernel.advance import ILLEGAL, STUCK
-from sim.kernel.layout import FINISHED
+from sim.metrics.job_times import mean_jct_s
 from sim.schedulers.linear_score import LinearScore
 from sim.simulator import Simulator
 
 
 def played_jct_s(simulator: Simulator, scheduler: LinearScore) -> float:
-    """Mean JCT of the measured jobs, as `simulate` and `sim.metrics` give it; no log is kept.
+    """Mean JCT of the measured jobs; no log is kept.
 
     Raises:
         SimulationError: jobs wait for ever, or the scheduler broke a rule.
@@ -23,9 +25,8 @@ def played_jct_s(simulator: Simulator, scheduler: LinearScore) -> float:
     scheduler.reset(0)
     loop = scheduler.loop(state, simulator.views(scheduler.needs))
     verdict = drive(loop, drop_log, lambda: None)
+    drop_log()
     if verdict in {STUCK, ILLEGAL}:
         fault = "jobs wait for ever" if verdict == STUCK else "an order was refused"
         raise SimulationError(f"{scheduler.name}: {fault} at t={simulator.now_s:.1f} s")
-    counted = simulator.jobs.measured & (state.job["status"] == FINISHED)
-    jct_s = state.job["finish_s"][counted] - simulator.jobs.submit_s[counted]
-    return float(jct_s.mean())
+    return mean_jct_s(simulator.outcome(scheduler.name, loop.decisions, np.nan, np.nan))

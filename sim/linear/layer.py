@@ -8,6 +8,7 @@ import numpy as np
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.handle import Handle
+from sim.jit import kernel
 
 PARTS = ("mean", "scale", "inner", "bias", "outer")
 HIDDEN, FEATURE = "hidden unit", "feature"
@@ -90,6 +91,16 @@ def _numbers(values: object, length: int, place: str, each: str) -> FloatArray:
         if not number or not np.isfinite(value):  # type: ignore[call-overload]
             raise GpuYardError(f"{place} has {value!r}; it must hold finite numbers")
     return np.array(found, dtype=np.float64)
+
+
+@kernel
+def add_product(x: FloatArray, weight: FloatArray, out: FloatArray) -> None:
+    """Add x (I,) times weight (I, O) to out (O,), whose numbers lie side by side in memory."""
+    for i in range(len(x)):
+        value = x[i]
+        if value != 0.0:  # a third of most candidates' features are 0
+            for o in range(len(out)):
+                out[o] += weight[i, o] * value
 
 
 @dataclass(frozen=True, eq=False)

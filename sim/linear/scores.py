@@ -1,4 +1,4 @@
-"""The scores of a start and of a forward; `docs/linear_score.md` has tables of what is weighed."""
+"""The scores of starts, forwards and suspensions; what is weighed: `docs/linear_score.md`."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.jit import kernel
-from sim.linear.layer import Units
+from sim.linear.layer import Units, add_product
 from sim.linear.plan import Plan
 from sim.scoring.costs import weigh_placement
 from sim.scoring.desk import Desk
@@ -26,6 +26,7 @@ from sim.scoring.table import (
 HOUR_S, DURATION_SCALE = 3600.0, 2.5
 AGE_UNIT_S, AGE_SCALE = 600.0, 2.5
 GANG_SCALE = 4.0
+LEAST_DUE = 1e-3  # score of a start that agents must not put off: above *wait*, which has 0
 MOST_DIFFERENCE = 3.0  # of loads: an empty partition beside a swamped one is not worth more
 # Places of weights, and of the columns that they weigh as they are.
 _START_AT = tuple(int(weight) for weight, _ in START_OF_PAIR)
@@ -63,7 +64,7 @@ def weigh_job(plan: Plan, job: int) -> None:
     x, desk = plan.start_x, plan.desk
     waited_s = age_s(desk, job)
     x[StartWeight.DURATION] = _duration(desk, job)
-    x[StartWeight.AGE] = np.log1p(waited_s / AGE_UNIT_S) / AGE_SCALE
+    x[StartWeight.AGE] = log_age(waited_s)
     x[StartWeight.RELATIVE_AGE] = 0.0
     if desk.game[0].use_durations != 0:
         x[StartWeight.RELATIVE_AGE] = np.log1p(waited_s / left_s(desk, job)) / AGE_SCALE
@@ -71,10 +72,17 @@ def weigh_job(plan: Plan, job: int) -> None:
 
 
 @kernel
-def start_score(plan: Plan, job: int, m: int) -> float:
-    """Score of the placement at hand."""
-    x, pair, shared = plan.start_x, plan.desk.pair, plan.desk.here[0].shared
-    spread = weigh_placement(plan.desk, job, m)
+def log_age(waited_s: float) -> float:
+    """Logarithm of an age, scaled."""
+    return float(np.log1p(waited_s / AGE_UNIT_S) / AGE_SCALE)
+
+
+@kernel
+def fill_start(x: FloatArray, pair: FloatArray, spread: float, shared: int) -> None:
+    """Fill what x (StartWeight,) has of a placement (OfPair,); the rest is there.
+
+    `spread` is the pair's spread and contention in one.
+    """
     x[StartWeight.SPREAD] = spread
     x[StartWeight.SPREAD_X_OCCUPANCY] = spread * x[StartWeight.OCCUPANCY]
     x[StartWeight.SPREAD_X_DURATION] = spread * x[StartWeight.DURATION]
@@ -83,23 +91,44 @@ def start_score(plan: Plan, job: int, m: int) -> float:
     x[StartWeight.SHARED_X_PRESSURE] = shared * x[StartWeight.PRESSURE]
     for k in range(len(_START_AT)):
         x[_START_AT[k]] = pair[_PAIR_AT[k]]
-    return score_of(x, plan.start_weight, plan.start_units)
+
+
+@kernel
+def fill_forward(x: FloatArray, row: FloatArray, difference: float, hops: float) -> None:
+    """Fill what x (ForwardWeight,) has of a partition (OfForward,), by the loads' difference."""
+    x[ForwardWeight.LOAD_DIFFERENCE] = min(max(difference, -MOST_DIFFERENCE), MOST_DIFFERENCE)
+    x[ForwardWeight.HOPS] = hops
+    for k in range(len(_FORWARD_AT)):
+        x[_FORWARD_AT[k]] = row[_ROW_AT[k]]
+
+
+@kernel
+def fill_suspension(x: FloatArray, row: FloatArray) -> None:
+    """Fill what x (SuspendWeight,) has of victims (OfSuspension,)."""
+    for k in range(len(_SUSPEND_AT)):
+        x[_SUSPEND_AT[k]] = row[_SUSPENSION_AT[k]]
+
+
+@kernel
+def start_score(plan: Plan, job: int, m: int) -> float:
+    """Score of the placement at hand."""
+    desk = plan.desk
+    spread = weigh_placement(desk, job, m)
+    fill_start(plan.start_x, desk.pair, spread, desk.here[0].shared)
+    return score_of(plan.start_x, plan.start_weight, plan.start_units)
 
 
 @kernel
 def forward_score(plan: Plan, i: int, home: int, target: int) -> float:
     """Score of handing place `i` of the window of partition `home` to `target`."""
-    x, desk, row = plan.forward_x, plan.desk, plan.desk.forward
+    x, desk = plan.forward_x, plan.desk
     job = desk.waiting[desk.window[i]].job
     weigh_forward(desk, i, home, target)
-    difference = load_of(desk, home) - load_of(desk, target)
     x[ForwardWeight.BIAS] = 1.0
-    x[ForwardWeight.LOAD_DIFFERENCE] = min(max(difference, -MOST_DIFFERENCE), MOST_DIFFERENCE)
     x[ForwardWeight.DURATION] = _duration(desk, job)
     x[ForwardWeight.GANG] = _gang(desk, job)
-    x[ForwardWeight.HOPS] = desk.state.job[job].forwards / desk.game[0].max_forwards
-    for k in range(len(_ROW_AT)):
-        x[_FORWARD_AT[k]] = row[_ROW_AT[k]]
+    hops = desk.state.job[job].forwards / desk.game[0].max_forwards
+    fill_forward(x, desk.forward, load_of(desk, home) - load_of(desk, target), hops)
     return score_of(x, plan.forward_weight, plan.forward_units)
 
 
@@ -109,18 +138,16 @@ def weigh_newcomer(plan: Plan, job: int) -> None:
     x, desk = plan.suspend_x, plan.desk
     x[SuspendWeight.BIAS] = 1.0
     x[SuspendWeight.DURATION] = _duration(desk, job)
-    x[SuspendWeight.AGE] = np.log1p(age_s(desk, job) / AGE_UNIT_S) / AGE_SCALE
+    x[SuspendWeight.AGE] = log_age(age_s(desk, job))
     x[SuspendWeight.GANG] = _gang(desk, job)
 
 
 @kernel
 def suspend_score(plan: Plan, job: int, home: int, target: int) -> float:
     """Score of the victims at hand, of partition `target`, for `job`, of `home`."""
-    x, desk, row = plan.suspend_x, plan.desk, plan.desk.suspension
-    weigh_suspension(desk, job, home, target)
-    for k in range(len(_SUSPEND_AT)):
-        x[_SUSPEND_AT[k]] = row[_SUSPENSION_AT[k]]
-    return score_of(x, plan.suspend_weight, plan.suspend_units)
+    weigh_suspension(plan.desk, job, home, target)
+    fill_suspension(plan.suspend_x, plan.desk.suspension)
+    return score_of(plan.suspend_x, plan.suspend_weight, plan.suspend_units)
 
 
 @kernel
@@ -136,14 +163,11 @@ def score_of(x: FloatArray, weights: FloatArray, units: Units) -> float:
 
 @kernel
 def _bent(x: FloatArray, units: Units) -> float:
-    """What the layer adds; hidden units are the inner loop, side by side in memory."""
-    hidden, inner = units.hidden, units.inner
+    """What the layer adds."""
+    hidden = units.hidden
     for h in range(len(hidden)):
         hidden[h] = units.bias[h]
-    for i in range(len(x)):
-        if x[i] != 0.0:  # a third of the features of most candidates are
-            for h in range(len(hidden)):
-                hidden[h] += inner[i, h] * x[i]
+    add_product(x, units.inner, hidden)
     added = 0.0
     for h in range(len(hidden)):
         # tanh, to 1e-16, in half the time of the library's: most of a layer's time

@@ -66,13 +66,20 @@ def workers_now(desk: Desk, job: int, server: int) -> int:
 
 
 @kernel
+def workers_ever(desk: Desk, job: int, server: int) -> int:
+    """Workers of `job` that a server could take if it were empty, away or not."""
+    where = desk.state.server[server]
+    return int(limited(desk, job, server, where.cpu_milli, where.memory_mib))
+
+
+@kernel
 def most_workers(desk: Desk, job: int, m: int, away_too: bool) -> int:
     """Workers of `job` that partition `m` could take if it were empty."""
     total, state = 0, desk.state
     for i in range(state.partition[m].first_own, state.partition[m].last_own):
         where = state.server[state.own[i]]
         if away_too or where.closed == 0:
-            total += limited(desk, job, state.own[i], where.cpu_milli, where.memory_mib)
+            total += workers_ever(desk, job, state.own[i])
     return total
 
 
@@ -188,10 +195,10 @@ def fewest_servers(desk: Desk, job: int, m: int) -> int:
     held, count = 0, 0
     for size in range(largest, 0, -1):
         for i in range(state.partition[m].first_own, state.partition[m].last_own):
-            where = state.server[state.own[i]]
-            if held >= gang or where.closed > 0:
+            server = state.own[i]
+            if held >= gang or state.server[server].closed > 0:
                 continue
-            if limited(desk, job, state.own[i], where.cpu_milli, where.memory_mib) == size:
+            if workers_ever(desk, job, server) == size:
                 held += size
                 count += 1
     return count

@@ -8,7 +8,7 @@ suspended at this decision, so suspensions of one decision end and nobody goes t
 import numpy as np
 
 from sim.jit import kernel
-from sim.scoring.ahead import compact_in_s
+from sim.scoring.ahead import compact_in_s, wait_difference
 from sim.scoring.desk import Desk
 from sim.scoring.filling import clear, fill_outwards
 from sim.scoring.room import (
@@ -19,11 +19,12 @@ from sim.scoring.room import (
     occupancy_of,
     placeable_now,
     pressure_of,
+    workers_ever,
     workers_now,
 )
 from sim.scoring.table import OfSuspension
 
-SCALE, HOUR_S, RAN_UNIT_S, LEAST_WAIT_S = 2.5, 3600.0, 600.0, 60.0
+SCALE, HOUR_S, RAN_UNIT_S = 2.5, 3600.0, 600.0
 NEAR = 1_000_000  # more GPUs than a server has
 # Where agents make room, once they have said for whom and in which partition: about what the
 # learned weights of the linear score say.
@@ -163,10 +164,7 @@ def _falls_empty(desk: Desk, gpu: int) -> bool:
 @kernel
 def _could_hold(desk: Desk, job: int, server: int) -> int:
     """Workers of `job` that a server could take if it were empty; 0 while it is away."""
-    where = desk.state.server[server]
-    if where.closed > 0:
-        return 0
-    return int(limited(desk, job, server, where.cpu_milli, where.memory_mib))
+    return 0 if desk.state.server[server].closed > 0 else workers_ever(desk, job, server)
 
 
 @kernel
@@ -274,7 +272,7 @@ def weigh_suspension(desk: Desk, job: int, home: int, m: int) -> None:
     x[OfSuspension.HOMELESS] = homeless / freed
     x[OfSuspension.TIMES] = np.log1p(times)
     x[OfSuspension.RAN] = np.log1p(ran_s / RAN_UNIT_S) / SCALE
-    x[OfSuspension.WAIT] = np.log((wait_s + LEAST_WAIT_S) / (job_s + LEAST_WAIT_S)) / SCALE
+    x[OfSuspension.WAIT] = wait_difference(wait_s, job_s)
     x[OfSuspension.ELSEWHERE] = home != m
     x[OfSuspension.OCCUPANCY] = occupancy_of(desk, m)
     x[OfSuspension.PRESSURE] = pressure_of(desk, m)

@@ -18,7 +18,7 @@ from sim.scoring.laying import lay_out
 from sim.scoring.table import OfSuspension
 from sim.simulator import Simulator, simulate
 from tests.engine.playing import assert_same
-from tests.golden.test_linear_score import random_yard
+from tests.golden.test_linear_score import linear, random_yard
 from tests.oracle.cases import Case, cases
 from tests.sim.worlds import Attempt, Job, attempts, cluster, play, world
 
@@ -31,16 +31,12 @@ def suspending(
     forward: dict[str, float] = NEVER,
     **given,
 ) -> LinearScore:
-    values = {
-        "window": 16, "patience_s": 1e9, "use_durations": True, "rest_share": 0.0,
-        "weights_file": None,
-    } | given  # fmt: skip
     weights = {
         "start": dict.fromkeys(START_FEATURES, 0.0) | start,
         "forward": dict.fromkeys(FORWARD_FEATURES, 0.0) | forward,
         "suspend": dict.fromkeys(SUSPEND_FEATURES, 0.0) | suspend,
     }
-    return LinearScore(**{"weights": weights, **values})
+    return linear({}, **({"weights": weights} | given))
 
 
 def test_who_has_most_left_makes_room_and_goes_on_where_it_was():

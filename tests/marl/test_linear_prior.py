@@ -8,10 +8,10 @@ import torch
 
 from marl.codec.stack import stack
 from marl.policy.build import PolicySpec, build_policy
-from marl.policy.linear_prior import LEAST_DUE, LinearPrior
+from marl.policy.linear_prior import LinearPrior
 from marl.turns.actions import MODES
 from sim.linear.plan import Plan
-from sim.linear.scores import forward_score, start_score, weigh_job, weigh_partition
+from sim.linear.scores import LEAST_DUE, forward_score, start_score, weigh_job, weigh_partition
 from sim.linear.weights import ALL_GROUPS, ScoreWeights
 from sim.schedulers.linear_score import LinearScore
 from sim.scoring.ahead import FRAGMENTS_WORTH

@@ -10,7 +10,7 @@ from marl.codec.stack import stack
 from marl.net.from_torch import net_of
 from marl.net.network import best_action
 from marl.policy.build import PolicySpec, build_policy
-from marl.policy.pair_score import TIE
+from marl.turns.actions import TIE
 from sim.linear.weights import ScoreWeights
 from sim.scoring.table import ForwardWeight, StartWeight, SuspendWeight
 from tests.marl.games import RULES, RandomJobs, mixed_game

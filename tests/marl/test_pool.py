@@ -27,24 +27,20 @@ def pid(task: Task) -> int:
     return os.getpid() + 0 * task[1]
 
 
-def square_or_die(task: Task) -> int:
-    """At the first try, one task leaves its process id and kills its process."""
-    folder, number = task
-    told = folder / "pid"
-    if number == 3 and not told.exists():
+def square_or(sent: signal.Signals, told: Path, number: int, unlucky: int) -> int:
+    """At the first try, the unlucky task leaves its process id and sends its process a signal."""
+    if number == unlucky and not told.exists():
         told.write_text(str(os.getpid()))
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), sent)
     return number**2
+
+
+def square_or_die(task: Task) -> int:
+    return square_or(signal.SIGKILL, task[0] / "pid", task[1], unlucky=3)
 
 
 def falls_asleep(task: Task) -> int:
-    """At the first try, one task stops its process for good."""
-    folder, number = task
-    told = folder / "asleep"
-    if number == 2 and not told.exists():
-        told.write_text(str(os.getpid()))
-        os.kill(os.getpid(), signal.SIGSTOP)
-    return number**2
+    return square_or(signal.SIGSTOP, task[0] / "asleep", task[1], unlucky=2)
 
 
 def ends_its_process(task: Task) -> int:
