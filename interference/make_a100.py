@@ -87,11 +87,11 @@ def write_a100(data_dir: Path, out_dir: Path) -> None:
     """Write `a100_steps.csv`, `a100_mixes.csv` and `a100_errors.csv`."""
     lines = {model: step_line(data_dir, model) for model in SIA_APP}
     steps = [[model, f"{base:.4g}", f"{slope:.4g}"] for model, (base, slope, _) in lines.items()]
-    _write(out_dir / "a100_steps.csv", ["model", "base_s", "per_sample_s"], steps)
+    write_csv(out_dir / "a100_steps.csv", ["model", "base_s", "per_sample_s"], steps)
     rows = rows_of_miso(data_dir)[0]
     mixes = mixes_of(rows)
     fit = fit_mixes(mixes, np.ones(len(mixes.ratio), dtype=np.bool_))
-    _write(
+    write_csv(
         out_dir / "a100_mixes.csv",
         ["model", "batch", "sensitivity", "load"],
         [
@@ -110,7 +110,7 @@ def write_a100(data_dir: Path, out_dir: Path) -> None:
         "alone": alone,
     }
     table = [[fit, len(e), f"{np.mean(e):.3f}", f"{np.max(e):.3f}"] for fit, e in found.items()]
-    _write(out_dir / "a100_errors.csv", ["fit", "rows", "mean_error", "largest_error"], table)
+    write_csv(out_dir / "a100_errors.csv", ["fit", "rows", "mean_error", "largest_error"], table)
 
 
 def step_line(data_dir: Path, model: str) -> tuple[float, float, list[float]]:
@@ -205,7 +205,9 @@ def _loads(mixes: Mixes, used: BoolArray, base: FloatArray, slope: FloatArray) -
     return load
 
 
-def _write(path: Path, header: list[str], rows: Sequence[Sequence[object]]) -> None:
+def write_csv(path: Path, header: list[str], rows: Sequence[Sequence[object]]) -> None:
+    """Rows below a header; folders that are missing are made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(header)

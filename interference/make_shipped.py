@@ -7,15 +7,13 @@ share of pairs that did not fit into memory.
 """
 
 import argparse
-import csv
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from interference.default_model import write_default_model
-from interference.make_a100 import write_a100
+from interference.make_a100 import write_a100, write_csv
 from sim.arrays import BoolArray, FloatArray
 from sim.physics.additive_fit import AdditiveFit, fit_additive
 from sim.physics.catalogue import Catalogue
@@ -53,7 +51,7 @@ def write_profiles(catalogue: Catalogue, out_dir: Path) -> None:
     for column, gpu_type in enumerate(catalogue.gpu_types):
         for line in step_lines(catalogue, column):
             steps.append([gpu_type, line.model, f"{line.base:.4g}", f"{line.slope:.4g}"])
-    _write(out_dir / "steps.csv", ["gpu_type", "model", "base_s", "per_sample_s"], steps)
+    write_csv(out_dir / "steps.csv", ["gpu_type", "model", "base_s", "per_sample_s"], steps)
     models = []
     for line in sync_lines(catalogue):
         rows = [i for i, name in enumerate(catalogue.names) if profile_key(name)[0] == line.model]
@@ -61,7 +59,7 @@ def write_profiles(catalogue: Catalogue, out_dir: Path) -> None:
         gang_ok = int(catalogue.gang_ok[rows[0]])
         models.append([line.model, batches, f"{line.base:.3g}", f"{line.slope:.3g}", gang_ok])
     header = ["model", "batches", "sync_base_bytes", "sync_bytes_per_doubling", "gang_ok"]
-    _write(out_dir / "models.csv", header, models)
+    write_csv(out_dir / "models.csv", header, models)
 
 
 def step_lines(catalogue: Catalogue, column: int) -> list[ModelLine]:
@@ -106,14 +104,14 @@ def write_pairs(data_dir: Path, out_dir: Path) -> None:
             for b, aggressor in enumerate(names):
                 feasible = int(not infeasible[a, b])
                 pairs.append([gpu_type, victim, aggressor, f"{drawn[a, b]:.3f}", feasible])
-    _write(
+    write_csv(
         out_dir / "summary.csv", ["gpu_type", "constant", "residual_sd_ln", "infeasible_share"],
         summary,
     )  # fmt: skip
     header = ["gpu_type", "model", "victim_term", "aggressor_term", "infeasible_share"]
-    _write(out_dir / "terms.csv", header, terms)
+    write_csv(out_dir / "terms.csv", header, terms)
     header = ["gpu_type", "victim", "aggressor", "norm_speed", "feasible"]
-    _write(out_dir / "pairs.csv", header, pairs)
+    write_csv(out_dir / "pairs.csv", header, pairs)
 
 
 def smooth_fit(norm: FloatArray, names: tuple[str, ...]) -> AdditiveFit:
@@ -180,14 +178,6 @@ def _relative_line(batch: FloatArray, step_s: FloatArray) -> tuple[float, float]
 def _relative_slope(batch: FloatArray, step_s: FloatArray) -> float:
     ratio = batch / step_s
     return float(ratio.sum() / (ratio**2).sum())
-
-
-def _write(path: Path, header: list[str], rows: Sequence[Sequence[object]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What to type after Ctrl-C: the command that goes on where the run was stopped."""
+"""What to type after Ctrl-C, or an error on the way: the command that goes on."""
 
 import shlex
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ RESUMED = {  # program -> what it must have left to be resumed
     "train": "",
     "train_topdrl": "checkpoint",
     "tune_linear_score": "checkpoint.pickle",
+    "learn": "checkpoint.npz",
 }
 AUTO = ("train",)  # resume=auto begins anew where nothing was left; the others name the folder
 GOES_ON = ("reproduce", "train_worl", "measure_colocation")  # the same command in the same folder
-TELLS_ITSELF = ("learn",)
 SWEEP = {"-m", "--multirun"}
 
 
@@ -30,7 +30,7 @@ def going_on(record: Record | None, folder: Path | None, argv: Sequence[str]) ->
         words = [word for word in argv if not word.startswith("hydra.sweep.dir=")]
         command = shlex.join(["python", *words, f"hydra.sweep.dir={place}"])
         return f"to go on without the points that are finished: {command}"
-    if record is None or folder is None or record.program in TELLS_ITSELF:
+    if record is None or folder is None:
         return None
     left = RESUMED.get(record.program)
     if left is None and record.program not in GOES_ON:

@@ -28,9 +28,8 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from launch_build import build, resolve
 from launch_errors import explain, refuse_reproduction, refuse_unread_additions
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from run_folders import name_run_folders
 from sweep_points import skipping_finished_points
 
 from sim.errors import GpuYardError
@@ -42,6 +41,7 @@ log = logging.getLogger(__name__)
 FAILED = 1
 INTERRUPTED = 130
 STOPPED = "interrupted; what was written so far stays in the run's folder"
+NAMING = ("experiment", "lineup", "scheduler", "workload")  # groups that name a run's folder
 TRACEBACK_WANTED = ("DEBUG", "HYDRA_FULL_ERROR")
 
 
@@ -102,7 +102,7 @@ def run_main(main: Callable[[], None]) -> None:
     is a fault of the program and keeps its traceback.
     """
     debug = any(os.environ.get(name, "0") not in {"", "0"} for name in TRACEBACK_WANTED)
-    name_run_folders()
+    OmegaConf.register_new_resolver("of_run", _of_run, replace=True)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach us as they are, not printed by Hydra
     try:
         with (
@@ -123,6 +123,13 @@ def run_main(main: Callable[[], None]) -> None:
         print(f"error: {told}", file=sys.stderr)
         print("(DEBUG=1 shows the traceback)", file=sys.stderr)
         sys.exit(FAILED)
+
+
+def _of_run(*, _root_: Any) -> str:
+    """`${of_run:}` of `conf/hydra/default.yaml`, like `_sjf_venus_like`: what was chosen."""
+    choices = OmegaConf.select(_root_, "hydra.runtime.choices") or {}
+    chosen = (choices.get(group) for group in NAMING)
+    return "".join(f"_{name}" for name in chosen if name not in {None, "null"})
 
 
 def _leave_interrupted(why: str) -> NoReturn:

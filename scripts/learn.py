@@ -1,10 +1,12 @@
 """Learn the weights of the linear score by playing: `python scripts/learn.py begin=zero`."""
 
+import sys
 from contextlib import suppress
 
 import hydra
+from going_on import going_on
 from launch import run_main, start
-from learning_setting import going_on, keep, report, trainer_of
+from learning_setting import keep, report, trainer_of
 from omegaconf import DictConfig
 from terminal import error_console
 
@@ -18,8 +20,9 @@ def main(cfg: DictConfig) -> None:
     trainer = trainer_of(launch)
     try:
         trainer.run(error_console())
-    except (KeyboardInterrupt, LearningStopped):
-        print(f"to go on: {going_on(launch)}")
+    except (KeyboardInterrupt, LearningStopped) as error:
+        if isinstance(error, LearningStopped):  # after Ctrl-C every program is told
+            print(going_on(launch.record, launch.folder, sys.argv))
         with suppress(OSError):  # a full disk is told already
             keep(launch, trainer, "Stopped on the way: no held-out window was played.")
         raise

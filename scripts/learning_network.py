@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from launch_errors import ConfigError
-from plain_rules import Rules, check_plain
+from plain_rules import AGENTS, Rules, check_plain
 
 from gpuyard.learning.network_form import NetworkForm
 from marl.codec.rules import CodecRules
@@ -20,10 +20,7 @@ RULES: Rules = {
     "graph.gpu_dim": (True, 1),
     "graph.hidden_dim": (True, 1),
     "graph.head_dim": (True, 1),
-    "rules.window": (True, 1),
-    "rules.patience_s": (False, 0),
-    "rules.interval_s": (False, 0),
-    "rules.rest_share": (False, 0),
+    **AGENTS,
 }
 
 
@@ -62,7 +59,7 @@ def first_of(
     if not (isinstance(hide, list) and all(isinstance(name, str) for name in hide)):
         raise ConfigError(f"hide is {hide!r}; it must be a list of columns, like [prolongs]")
     try:
-        rules = CodecRules(**config["rules"], suspends=prior.suspend is not None)
+        rules = CodecRules(**config["rules"])
         return first_network(sizes, rules, prior, config["seed"], hide)
     except ValueError as error:
         raise ConfigError(str(error)) from error

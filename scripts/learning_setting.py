@@ -212,12 +212,6 @@ def _beginning(
     return Saved(setting, climb, form, elapsed_s=0.0, curve=())
 
 
-def going_on(launch: Launch) -> str:
-    """The command that goes on where this run stopped."""
-    words = [word for word in launch.record.overrides if not word.startswith("resume=")]
-    return shlex.join(["python", "scripts/learn.py", *words, f"resume={launch.folder}"])
-
-
 def keep(launch: Launch, trainer: Trainer, verdict: str) -> str:
     """Write weights and curve; where the weights are, and how to play them."""
     config, saved = launch.config, trainer.saved

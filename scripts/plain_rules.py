@@ -22,12 +22,15 @@ RULES: Rules = {
     "agents.skew": (False, 0),
     "agents.max_forwards": (True, 0),
 }
-TRAINING: Rules = {
-    "seed": (True, 0),
+AGENTS: Rules = {
     "rules.window": (True, 1),
     "rules.patience_s": (False, 0),
     "rules.interval_s": (False, 0),
     "rules.rest_share": (False, 0),
+}
+TRAINING: Rules = {
+    **SEED,
+    **AGENTS,
     "encoder.gpu_dim": (True, 1),
     "encoder.hidden_dim": (True, 1),
     "encoder.rounds": (True, 1),

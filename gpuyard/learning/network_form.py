@@ -13,7 +13,7 @@ import numpy as np
 from gpuyard.learning.player import Field
 from marl.codec.rules import CodecRules
 from sim.arrays import FloatArray
-from sim.metrics.job_times import counted, jct_s
+from sim.metrics.job_times import mean_jct_s
 from sim.simulator import Simulator
 
 SPEC, RULES, FIXED = "network_spec", "network_rules", "network_fixed"  # in files
@@ -66,4 +66,4 @@ class NetworkPlayer:
         del field  # its scheduler is a linear score
         policy = policy_of(self.form, self.vector)
         (run,) = play_greedily(policy, [simulator], self.form.rules, name="marl")
-        return float(jct_s(run)[counted(run)].mean())
+        return mean_jct_s(run)

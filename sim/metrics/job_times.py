@@ -26,6 +26,12 @@ def jct_s(run: Run) -> FloatArray:
     return np.where(finished(run), run.finish_s, np.nan) - run.jobs.submit_s
 
 
+def mean_jct_s(run: Run) -> float:
+    """Mean JCT of the jobs that count; NaN if there is none."""
+    found = jct_s(run)[counted(run)]
+    return float(found.mean()) if len(found) else float("nan")
+
+
 def queue_delay_s(run: Run) -> FloatArray:
     """(J,) all time in the system without GPUs: JCT - run_s, so re-queueing after preemption too.
 
