@@ -137,20 +137,6 @@ def _forward_rows(
 
 
 @kernel
-def _suspension_rows(
-    desk: Desk, i: int, own: int, limits: Limits, rows: FloatArray, mask: IntArray
-) -> None:
-    """Fill rows (M, OfSuspension) and mask (M,) for place `i` of the window."""
-    job = desk.waiting[desk.window[i]].job
-    may_go = not limits.alone and desk.state.job[job].forwards < limits.max_forwards
-    desk.here[0].shared = EXCLUSIVE
-    for m in range(len(desk.partition)):
-        if may_make_room(desk, job, own, m, may_go) and best_room(desk, job, own, m) >= 0:
-            copy_to(desk.suspension, rows[m])
-            mask[m] = 1
-
-
-@kernel
 def _state_rows(desk: Desk, own: int, alone: bool, canvas: Canvas) -> None:
     """Fill what does not depend on the waiting jobs one by one."""
     server_rows(desk, own, canvas.gpus, canvas.servers)
@@ -173,7 +159,6 @@ def observe_agent(desk: Desk, own: int, limits: Limits, canvas: Canvas) -> int:
     starts = canvas.action_mask[: width * room * MODES].reshape(width, room * MODES)
     first, last = width * room * MODES, width * (room * MODES + canvas.forwards.shape[1])
     sends = canvas.action_mask[first:last].reshape(width, -1)
-    rooms = canvas.action_mask[last:-1].reshape(width, -1)
     _state_rows(desk, own, limits.alone, canvas)
     can_start, overdue = False, False
     last_mode = SHARED if limits.sharing else EXCLUSIVE
@@ -186,14 +171,34 @@ def observe_agent(desk: Desk, own: int, limits: Limits, canvas: Canvas) -> int:
         canvas.jobs[w, OfJob.CAN_START] = legal
         if not limits.alone:
             _forward_rows(desk, w, own, limits, canvas.forwards[w], sends[w])
-        if rooms.shape[1] > 0:
-            _suspension_rows(desk, w, own, limits, canvas.suspensions[w], rooms[w])
     if limits.pressed and can_start:
         sends[:] = 0
-        rooms[:] = 0
     elif not overdue:
         canvas.action_mask[-1] = 1
     return int(canvas.action_mask[:-1].sum())
+
+
+@kernel
+def observe_rooms(desk: Desk, own: int, limits: Limits, canvas: Canvas) -> int:
+    """Fill `suspensions` and their part of the mask; the number of legal ones.
+
+    `observe_agent` comes first. None are legal where only starts are.
+    """
+    width, partitions = canvas.suspensions.shape[0], canvas.suspensions.shape[1]
+    first, legal = len(canvas.action_mask) - 1 - width * partitions, 0
+    for w in range(desk.game[0].num_window):
+        if limits.pressed and canvas.jobs[w, OfJob.CAN_START] > 0.0:
+            return 0
+    desk.here[0].shared = EXCLUSIVE
+    for w in range(desk.game[0].num_window):
+        job = desk.waiting[desk.window[w]].job
+        may_go = not limits.alone and desk.state.job[job].forwards < limits.max_forwards
+        for m in range(len(desk.partition)):
+            if may_make_room(desk, job, own, m, may_go) and best_room(desk, job, own, m) >= 0:
+                copy_to(desk.suspension, canvas.suspensions[w, m])
+                canvas.action_mask[first + w * partitions + m] = 1
+                legal += 1
+    return legal
 
 
 @kernel

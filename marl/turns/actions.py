@@ -16,6 +16,7 @@ from sim.arrays import IntArray
 from sim.jit import kernel
 from sim.kernel.apply import LEGAL, apply_decision
 from sim.kernel.layout import State
+from sim.routine import tell
 from sim.scoring.desk import Desk
 from sim.scoring.filling import place
 from sim.scoring.laying import begin_gang
@@ -113,7 +114,7 @@ def decode(table: IntArray, action: int) -> Chosen:
 
 
 @kernel
-def order(desk: Desk, memory: Memory, by_worker: bool, chosen: Chosen) -> None:
+def order(desk: Desk, memory: Memory, by_worker: bool, chosen: Chosen, make_room: int) -> None:
     """Write down what an action orders; one that waits orders nothing.
 
     Args:
@@ -121,6 +122,7 @@ def order(desk: Desk, memory: Memory, by_worker: bool, chosen: Chosen) -> None:
         memory: changed; its window is that of the agent of the turn.
         by_worker: whether a start places one worker of its gang.
         chosen: the action.
+        make_room: address of `order_suspension`, compiled where agents may suspend alone.
     """
     turn = memory.turn[0]
     turn.preempts = 0
@@ -131,7 +133,7 @@ def order(desk: Desk, memory: Memory, by_worker: bool, chosen: Chosen) -> None:
     elif chosen.kind == FORWARD:
         _order_forward(memory, chosen)
     elif chosen.kind == SUSPEND:
-        _order_suspension(desk, memory, chosen)
+        tell(make_room, desk, memory, chosen.row, chosen.what)
 
 
 @kernel
@@ -177,12 +179,12 @@ def _write_start(desk: Desk, memory: Memory, job: int) -> None:
 
 
 @kernel
-def _order_suspension(desk: Desk, memory: Memory, chosen: Chosen) -> None:
+def order_suspension(desk: Desk, memory: Memory, row: int, m: int) -> None:
     """Whoever has to go goes, and the job starts there, handed over first if it is elsewhere.
 
     The agents of those who wait again act again.
     """
-    turn, job, m = memory.turn[0], memory.window[chosen.row], chosen.what
+    turn, job = memory.turn[0], memory.window[row]
     begin_gang(desk, memory.begun_gpus[:0])
     best_room(desk, job, turn.agent, m)
     place_in_room(desk, job, m)
@@ -192,7 +194,7 @@ def _order_suspension(desk: Desk, memory: Memory, chosen: Chosen) -> None:
         desk.touched[desk.victim[k]] = desk.game[0].decision
     memory.waited[m] = 0
     if m != turn.agent:
-        _order_forward(memory, chosen)
+        _order_forward(memory, Chosen(FORWARD, row, m, 0))
     _write_start(desk, memory, job)
 
 

@@ -18,8 +18,18 @@ from marl.codec.observe import (
     hide_peers,
     observe_agent,
     observe_next_worker,
+    observe_rooms,
 )
-from marl.turns.actions import FORWARD, START, SUSPEND, WAIT, carry_out, decode, order
+from marl.turns.actions import (
+    FORWARD,
+    START,
+    SUSPEND,
+    WAIT,
+    carry_out,
+    decode,
+    order,
+    order_suspension,
+)
 from marl.turns.gathering import gather
 from marl.turns.memory import NOBODY, Memory
 from sim.arrays import IntArray
@@ -28,7 +38,7 @@ from sim.jit import kernel
 from sim.kernel.advance import DECIDE, FULL, ILLEGAL, advance_until_decision
 from sim.kernel.layout import State
 from sim.kernel.log import log_half_full
-from sim.routine import address_of, count
+from sim.routine import address_of, count, tell
 from sim.scoring.desk import Desk
 from sim.scoring.laying import begin_gang, lay_out
 from sim.scoring.table import OfForward
@@ -36,7 +46,7 @@ from sim.scoring.table import OfForward
 TURN = -1  # an agent is to act; the other ends of `play_on` are OVER, STUCK and FULL
 
 
-SEE, NEXT_WORKER = range(2)  # in Play.routine
+SEE, NEXT_WORKER, SEE_ROOMS, MAKE_ROOM = range(4)  # in Play.routine
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +54,7 @@ class Play(Handle):
     """One run under the rules of the game: its state, the driver's memory, a canvas."""
 
     desk: Desk  # holds the run's state
-    routine: IntArray  # (2,) addresses (`sim.routine`) of SEE and NEXT_WORKER
+    routine: IntArray  # (4,) addresses (`sim.routine`) of these
     memory: Memory
     canvas: Canvas  # what the agent of this turn sees
     racks: IntArray  # (S,) of the servers in `state.own`, numbered from 0 within each partition
@@ -163,6 +173,12 @@ def _see_next_worker(play: Play, agent: int) -> int:
 
 
 @kernel
+def _see_rooms(play: Play, agent: int) -> int:
+    """Fill what could be suspended; how many actions of that kind are legal."""
+    return int(observe_rooms(play.desk, agent, _limits(play, agent), play.canvas))
+
+
+@kernel
 def _see(play: Play, agent: int, silent: bool) -> int:
     """Fill the canvas with what `agent` sees; how many actions besides *wait* are legal."""
     desk, memory, canvas = play.desk, play.memory, play.canvas
@@ -174,6 +190,8 @@ def _see(play: Play, agent: int, silent: bool) -> int:
     if turn.begun == 0 or silent:
         begin_gang(desk, memory.begun_gpus[:0])
         legal = observe_agent(desk, agent, _limits(play, agent), canvas)
+        if play.numbers[SUSPEND, 2] > 0:
+            legal += count(play.routine[SEE_ROOMS], play, agent)
         legal -= _keep_sent(play, agent)
     else:
         legal = count(play.routine[NEXT_WORKER], play, agent)
@@ -210,6 +228,10 @@ def link(play: Play) -> None:
     play.routine[SEE] = address_of(_see, count, play, numbers=2)
     if play.by_worker:
         play.routine[NEXT_WORKER] = address_of(_see_next_worker, count, play, numbers=1)
+    if play.numbers[SUSPEND, 2] > 0:
+        play.routine[SEE_ROOMS] = address_of(_see_rooms, count, play, numbers=1)
+        desk, memory = play.desk, play.memory
+        play.routine[MAKE_ROOM] = address_of(order_suspension, tell, desk, memory, numbers=2)
 
 
 @kernel
@@ -268,7 +290,7 @@ def choose(play: Play, action: int) -> None:
     memory = play.memory
     agent = memory.turn[0].agent
     chosen = decode(play.numbers, action)
-    order(play.desk, memory, play.by_worker != 0, chosen)
+    order(play.desk, memory, play.by_worker != 0, chosen, play.routine[MAKE_ROOM])
     if chosen.kind == WAIT:
         _wait(play, agent)
 

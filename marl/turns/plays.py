@@ -41,7 +41,7 @@ def make_play(
     desk = _desk(view, rules)
     play = Play(
         desk=desk,
-        routine=np.zeros(2, dtype=np.int64),
+        routine=np.zeros(4, dtype=np.int64),
         memory=make_memory(
             jobs=len(jobs),
             partitions=view.num_partitions,
