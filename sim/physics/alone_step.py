@@ -101,15 +101,3 @@ def scattered_gpus(topology: Topology, gang: int) -> IntArray:
         chosen = servers[np.arange(wanted) * len(servers) // wanted]
         gpus.extend((first[chosen] + layer).tolist())
     return np.array(gpus, dtype=np.int64)
-
-
-def spread_ratio(step: AloneStep, profile: IntArray, num_gpus: IntArray) -> float:
-    """Rho = max over jobs of alpha_max / alpha_min, the factor of A-SRPT's Lemma 1.
-
-    Args:
-        step: measures one cluster.
-        profile: (J,) rows of the catalogue.
-        num_gpus: (J,) gang sizes.
-    """
-    kinds = np.unique(np.stack([profile, num_gpus], axis=1), axis=0)
-    return max((step.most_s(p, g) / step.least_s(p, g) for p, g in kinds.tolist()), default=1.0)

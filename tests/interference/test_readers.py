@@ -6,12 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from interference.readers.alnair import solos_of_alnair
 from interference.readers.deepshare import rows_of_deepshare
 from interference.readers.gavel import rows_of_gavel
 from interference.readers.lucid import rows_of_lucid
 from interference.readers.miso import rows_of_miso
-from interference.readers.muri import solos_of_muri
 from interference.readers.own_csv import rows_of_csv
 from sim.errors import PhysicsError
 
@@ -208,7 +206,7 @@ def test_files_that_are_not_there_or_hold_nothing(tmp_path):
 
 @pytest.mark.parametrize(
     "read",
-    [rows_of_gavel, rows_of_lucid, rows_of_deepshare, rows_of_miso, solos_of_muri, solos_of_alnair],
+    [rows_of_gavel, rows_of_lucid, rows_of_deepshare, rows_of_miso],
 )
 def test_a_folder_without_the_files_is_named(tmp_path, read):
     with pytest.raises(PhysicsError, match=r"no such file; give the folder that holds throughput/"):
@@ -349,25 +347,3 @@ def test_miso_archive_that_is_none(tmp_path):
     np.savez(path, mps=np.ones((1, 7, 3)))
     with pytest.raises(PhysicsError, match="no array 'mig'; the archive has mps"):
         rows_of_miso(tmp_path)
-
-
-def test_muri(tmp_path):
-    text = "model,batch_size,num_gpus,iteration_ms,storage_cpu_ms,gpu_ms,network_ms\n"
-    path = write(
-        tmp_path, throughput__muri_stage_profile=text + "A,8,1,50,20,40,0\nA,8,4,90,20,40,30"
-    )
-    solos = solos_of_muri(path)
-    assert solos.profile.tolist() == ["A/8", "A/8@4gpus"]
-    np.testing.assert_allclose(solos.load_s, [0.02, 0.02])
-    np.testing.assert_allclose(solos.sync_s, [0.0, 0.03])
-    assert np.isnan(solos.preprocess_s).all()
-    assert solos.nodes.tolist() == [1, 0]
-    write(tmp_path, throughput__muri_stage_profile=text + "A,8,1,50,-20,40,0")
-    with pytest.raises(PhysicsError, match=r"muri_stage_profile.csv:2: load_s is -0.02; give 0"):
-        solos_of_muri(tmp_path)
-
-
-def test_alnair(tmp_path):
-    text = "ID,Model,BS,MGUP,MaGTSAMP\n1,kind/ A ,8,50,25\n"
-    solos = solos_of_alnair(write(tmp_path, throughput__alnair_p100_utilisation=text))
-    assert (solos.profile[0], solos.gpu_util[0], solos.gmem_util[0]) == ("kind/A/8", 0.5, 0.25)

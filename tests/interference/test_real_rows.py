@@ -1,14 +1,11 @@
 """Published measurements, where they are at hand, show what is known of them."""
 
 import numpy as np
-import pytest
 
-from interference.readers.alnair import solos_of_alnair
 from interference.readers.deepshare import rows_of_deepshare
 from interference.readers.gavel import rows_of_gavel
 from interference.readers.lucid import rows_of_lucid
 from interference.readers.miso import rows_of_miso
-from interference.readers.muri import solos_of_muri
 
 
 def quantiles(speed: np.ndarray) -> list[float]:
@@ -99,11 +96,3 @@ def test_real_miso(real_data):
         for size, mean in by_slice.items():
             here = np.isclose(own_rows.share, size / 7)
             assert own_rows.norm_speed[here].mean().round(2) == mean
-
-
-def test_real_solo_sets(real_data):
-    muri, alnair = solos_of_muri(real_data), solos_of_alnair(real_data)
-    assert (len(muri), len(alnair)) == (48, 49)
-    one = {name: row for row, name in enumerate(muri.profile)}
-    assert muri.load_s[one["resnet18/128"]] == pytest.approx(0.711)
-    assert muri.sync_s[one["gpt2/4@32gpus"]] == pytest.approx(0.216)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sim.decision import Decision, Start
-from sim.physics.alone_step import AloneStep, scattered_gpus, spread_ratio
+from sim.physics.alone_step import AloneStep, scattered_gpus
 from sim.physics.no_network import NoNetwork
 from sim.physics.physics import Physics
 from sim.physics.traffic import MIX
@@ -95,13 +95,3 @@ def test_the_widest_spread_takes_a_server_each():
     assert scattered_gpus(topology, 4).tolist() == [0, 4, 8, 12]
     assert scattered_gpus(topology, 6).tolist() == [0, 4, 8, 12, 1, 9]
     assert sorted(scattered_gpus(topology, 16).tolist()) == list(range(16))
-
-
-def test_rho_is_the_worst_kind_of_job():
-    topology = racks()
-    physics = linked(topology, {}, {"grad_bytes": 8 * GB})
-    alone = AloneStep(physics, topology)
-    worst = max(alone.most_s(p, 4) / alone.least_s(p, 4) for p in (0, 1))
-    found = spread_ratio(alone, np.array([0, 1, 0, 1]), np.array([4, 4, 1, 1]))
-    assert found == worst > 1.5
-    assert spread_ratio(alone, np.array([0, 1]), np.array([1, 1])) == 1.0
