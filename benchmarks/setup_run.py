@@ -1,22 +1,19 @@
 """A run as `scripts/simulate.py` would make it, from the same configuration."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
 
+from gpuyard.experiment.experiment import Experiment, composition_of, experiment_of
+from gpuyard.launch.build import resolve
 from sim.jobs import JobTable
 from sim.protocols import Scheduler
 from sim.run import Run
 from sim.simulator import simulate
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "scripts"))
-
-from experiment import Experiment, composition_of, experiment_of  # noqa: E402
-from launch_build import resolve  # noqa: E402
 
 __all__ = ["NO_PHYSICS", "Bench", "bench", "compose_config", "experiment_of"]
 NO_PHYSICS = ("interference=none", "network=none", "belief=none", "max_tenants=1", "restart_s=0")

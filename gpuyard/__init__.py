@@ -1,1 +1,5 @@
-"""What is built on agents and simulator: policies that learn by playing."""
+"""GPUYard: programs over agents and simulator (`gpuyard help`)."""
+
+from importlib.metadata import version
+
+__version__ = version("gpuyard")

@@ -1,33 +1,6 @@
 """Learn the weights of the linear score by playing: `python scripts/learn.py begin=zero`."""
 
-import sys
-from contextlib import suppress
-
-import hydra
-from going_on import going_on
-from launch import run_main, start
-from learning_setting import keep, report, trainer_of
-from omegaconf import DictConfig
-from terminal import error_console
-
-from gpuyard.learning.trainer import LearningStopped
-
-
-@hydra.main(version_base=None, config_path="../conf", config_name="learn")
-def main(cfg: DictConfig) -> None:
-    """Learn, write, meet the held-out windows."""
-    launch = start(cfg)
-    trainer = trainer_of(launch)
-    try:
-        trainer.run(error_console())
-    except (KeyboardInterrupt, LearningStopped) as error:
-        if isinstance(error, LearningStopped):  # after Ctrl-C every program is told
-            print(going_on(launch.record, launch.folder, sys.argv))
-        with suppress(OSError):  # a full disk is told already
-            keep(launch, trainer, "Stopped on the way: no held-out window was played.")
-        raise
-    print(report(launch, trainer))
-
+from gpuyard.command import run
 
 if __name__ == "__main__":
-    run_main(main)
+    run("learn")

@@ -1,8 +1,11 @@
 """The five packages are ours, and a wheel holds all that they need and nothing else."""
 
+import json
+import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -11,7 +14,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("sim", "interference", "gnn", "marl", "gpuyard")
-DATA = {".csv", ".json", ".npz"}
+DATA = {".csv", ".json", ".npz", ".pt"}
+SHIPPED = (
+    "shipped", "pretrained", "pretrained_suspending", "pretrained_forest", "pretrained_alone",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -21,34 +27,67 @@ def test_the_package_is_ours_alone(package: str):
 
 
 @pytest.fixture(scope="module")
-def wheel_files(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Files of a wheel built from a copy of the sources (a build leaves folders behind)."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from a copy of the sources (a build leaves folders behind)."""
     copy = tmp_path_factory.mktemp("sources")
-    for package in PACKAGES:
-        shutil.copytree(
-            ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__")
-        )
-    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+    for folder in (*PACKAGES, "conf"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.cfg", "setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy / name)
     command = "pip wheel --quiet --no-deps --no-build-isolation --wheel-dir out ."
     subprocess.run([sys.executable, "-m", *command.split()], cwd=copy, check=True, timeout=300)
-    (wheel,) = (copy / "out").glob("*.whl")
-    return set(zipfile.ZipFile(wheel).namelist())
+    (made,) = (copy / "out").glob("*.whl")
+    return made
 
 
-def test_a_wheel_holds_every_module_and_every_shipped_file(wheel_files: set[str]):
+def test_a_wheel_holds_every_module_configuration_and_shipped_file(wheel: Path):
+    held = set(zipfile.ZipFile(wheel).namelist())
     wanted = {
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
-        if path.suffix == ".py" or (path.suffix in DATA and path.parent.name == "shipped")
+        if path.suffix == ".py" or (path.suffix in DATA and path.parent.name in SHIPPED)
     }
-    assert wanted - wheel_files == set()
-
-
-def test_a_wheel_holds_no_other_top_level_name(wheel_files: set[str]):
-    tops = {name.split("/")[0] for name in wheel_files}
+    conf = {f"gpuyard/{p.relative_to(ROOT).as_posix()}" for p in (ROOT / "conf").rglob("*.yaml")}
+    assert (wanted | conf) - held == set()
+    tops = {name.split("/")[0] for name in held}
     assert {top for top in tops if not top.startswith("gpuyard-")} == set(PACKAGES)
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command in a new virtual environment that has the wheel; libraries are those of here."""
+    env = tmp_path_factory.mktemp("installed")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", env], check=True)
+    words = ["pip", "--python", env, "install", "--quiet", "--no-deps", "--no-index", wheel]
+    subprocess.run([sys.executable, "-m", *words], check=True, timeout=120)
+    (site,) = env.glob("lib/python*/site-packages")
+    (site / "libraries.pth").write_text(sysconfig.get_path("purelib"))  # its own .pth are not read
+    return env / "bin" / "gpuyard"
+
+
+def call(command: Path, folder: Path, *words: str) -> str:
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [command, *words], cwd=folder, env=env, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_installed_command_simulates_in_an_empty_folder(installed: Path, tmp_path: Path):
+    told = call(installed, tmp_path, "simulate", "workload.num_jobs=40", "scheduler=fifo")
+    assert "jct_mean_s" in told
+    (metrics,) = tmp_path.glob("runs/simulate/*/metrics.json")
+    record = json.loads(metrics.with_name("record.json").read_text())
+    assert record["command"][0] == "gpuyard simulate"
+
+
+@pytest.mark.slow
+def test_the_installed_command_evaluates_the_shipped_policy(installed: Path, tmp_path: Path):
+    words = ("checkpoint=pretrained", "windows=1", "workload.num_jobs=60", "jobs=1")
+    told = call(installed, tmp_path, "evaluate", "experiment=marl_headline", *words)
+    assert "marl" in told
 
 
 def test_the_lock_names_every_requirement_once():

@@ -15,7 +15,9 @@ from sim.simulator import Simulator
 class Field(Protocol):
     """What windows are played on."""
 
-    scheduler: LinearScore  # what plays linear scores, with other weights each time
+    @property
+    def scheduler(self) -> LinearScore:
+        """What plays linear scores, with other weights each time."""
 
     def window(self, part: str, index: int) -> JobTable:
         """One window of a part of the workload."""

@@ -13,12 +13,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 PROGRAM = """
 import os
-import hydra
-from launch import run_main, start
+from pathlib import Path
+from gpuyard.launch.start import program, run_main, start
 from omegaconf import DictConfig
 from sim.errors import TraceError
 
-@hydra.main(version_base=None, config_path="conf", config_name="tiny")
+@program("tiny", Path(__file__).resolve().parent / "conf")
 def main(cfg: DictConfig) -> None:
     launch = start(cfg)
     topology = launch.build("topology")
@@ -91,11 +91,10 @@ def tiny(tmp_path: Path) -> Callable[..., Outcome]:
     def run(*words: str, trace: str | None = "jobs.csv", **env: str) -> Outcome:
         given = [] if trace is None else [f"trace={trace}"]
         kept = {k: v for k, v in os.environ.items() if k not in {"DEBUG", "HYDRA_FULL_ERROR"}}
-        paths = os.pathsep.join([str(ROOT / "scripts"), str(ROOT)])
         done = subprocess.run(
             [sys.executable, str(program), *words, *given],
             cwd=tmp_path,
-            env=kept | {"PYTHONPATH": paths} | env,
+            env=kept | {"PYTHONPATH": str(ROOT)} | env,
             capture_output=True,
             text=True,
             timeout=120,

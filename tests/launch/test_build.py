@@ -9,8 +9,8 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAD = """
 from dataclasses import dataclass
 from functools import partial
-import launch_build as b
-from launch_errors import ConfigError
+import gpuyard.launch.build as b
+from gpuyard.launch.errors import ConfigError
 
 def refused(call):
     try:
@@ -27,11 +27,10 @@ TOPOLOGY = {"_target_": "sim.topology.leaf_spine.leaf_spine", "name": "t", "serv
 
 
 def run(body: str) -> None:
-    """Run a piece of code in a process that sees the scripts as a script does."""
-    paths = f"{ROOT / 'scripts'}:{ROOT}"
+    """Run a piece of code in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", HEAD + body],
-        env={"PYTHONPATH": paths},
+        env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )

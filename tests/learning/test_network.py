@@ -169,8 +169,7 @@ def test_a_checkpoint_holds_the_form(tmp_path):
 
 LOADED = """
 import sys
-sys.path.insert(0, "scripts")
-import learning_setting, gpuyard.learning.trainer
+import gpuyard.learning.setting, gpuyard.learning.trainer
 from gpuyard.learning.window_play import play_pairs, play_windows
 assert not {"torch", "ray"} & set(sys.modules)
 """

@@ -11,14 +11,13 @@ ROOT = Path(__file__).resolve().parents[2]
 NAME = "sim.engine.occupancy_offers._cost_of_joining"
 PROGRAM = """
 import logging, sys
-sys.path.insert(0, "scripts")
 import numpy as np
-import compile_notice
+from gpuyard.launch import compiling
 from sim.engine.occupancy_offers import _cost_of_joining
 from sim.physics.slowing_tables import empty_crowd, pairs_alone
 
 logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
-compile_notice.SHORTEST_S = LEAST
+compiling.SHORTEST_S = LEAST
 
 def cost(gpus):
     return _cost_of_joining(
@@ -26,7 +25,7 @@ def cost(gpus):
         np.zeros(1, np.int64), 0, 0.0, np.zeros(0, np.int64), 1000, empty_crowd(2),
     )
 
-with compile_notice.telling_what_compiles():
+with compiling.telling_what_compiles():
     BODY
 print(cost(np.array([0])))
 """
@@ -59,7 +58,8 @@ def errors(cache: Path, **options) -> str:
 
 def test_off_a_terminal_one_line_and_silence_once_it_is_kept(tmp_path):
     (line,) = errors(tmp_path).splitlines()
-    told = rf"compile_notice: compiling {NAME}: once for this kind of run, about \d+ s; kept in "
+    told = rf"gpuyard.launch.compiling: compiling {NAME}: once for this kind of run, "
+    told += r"about \d+ s; kept in "
     assert re.fullmatch(told + re.escape(str(tmp_path)), line)
     assert errors(tmp_path) == ""
 
@@ -85,7 +85,7 @@ def test_on_a_terminal_a_line_and_a_bar_that_goes_away(tmp_path):
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", written.decode())
     assert len(re.findall(f"compiling {NAME}: once for this kind of run, about", text)) == 1
     assert re.search(r"compiling +\d+/\d+ functions 0:00:0\d", text)
-    assert "compile_notice" not in text  # no log line beside it
+    assert "launch.compiling" not in text  # no log line beside it
     assert written.rstrip().endswith(b"\x1b[2K")  # what moved is erased
 
 

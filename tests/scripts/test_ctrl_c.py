@@ -6,26 +6,22 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 AGAIN_S = 0.05
 
 
 @pytest.fixture
-def ctrl_c(monkeypatch) -> ModuleType:
-    monkeypatch.syspath_prepend(SCRIPTS)
-    return importlib.import_module("ctrl_c")
+def ctrl_c() -> ModuleType:
+    return importlib.import_module("gpuyard.launch.ctrl_c")
 
 
 @pytest.fixture
 def launch(monkeypatch) -> ModuleType:
-    monkeypatch.syspath_prepend(SCRIPTS)
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # `run_main` sets it
-    return importlib.import_module("launch")
+    return importlib.import_module("gpuyard.launch.start")
 
 
 def handlers():

@@ -6,13 +6,10 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-
 
 @pytest.fixture
-def going_on(monkeypatch) -> ModuleType:
-    monkeypatch.syspath_prepend(SCRIPTS)
-    return importlib.import_module("going_on")
+def going_on() -> ModuleType:
+    return importlib.import_module("gpuyard.launch.start")
 
 
 def record(program: str, *overrides: str) -> SimpleNamespace:
@@ -46,4 +43,4 @@ def test_a_sweep_skips_what_is_finished(going_on, tmp_path: Path):
 
 def test_what_cannot_go_on_says_so(going_on, tmp_path: Path):
     told = going_on.going_on(record("simulate"), tmp_path, ["simulate.py"])
-    assert told == "simulate.py keeps nothing half-done: start it again"
+    assert told == "simulate keeps nothing half-done: start it again"

@@ -1,9 +1,9 @@
 """Progress of a run: what it says, where, and how little it costs."""
 
+import importlib
 import io
 import os
 import pty
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def progress():
-    return SimpleNamespace(**runpy.run_path(str(ROOT / "scripts" / "progress.py")))
+    return importlib.import_module("gpuyard.simulation.progress")
 
 
 @pytest.fixture

@@ -3,19 +3,15 @@
 import importlib
 import logging
 import time
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-
 
 @pytest.fixture
-def run_count(monkeypatch, caplog) -> ModuleType:
-    monkeypatch.syspath_prepend(SCRIPTS)
+def run_count(caplog) -> ModuleType:
     caplog.set_level(logging.INFO)
-    return importlib.import_module("run_count")
+    return importlib.import_module("gpuyard.launch.terminal")
 
 
 def test_without_a_terminal_the_log_says_how_far_it_is(run_count, monkeypatch, caplog):

@@ -10,14 +10,12 @@ from types import ModuleType
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 BOARD = "tensorboard"
 
 
 @pytest.fixture
-def training_board(monkeypatch) -> ModuleType:
-    monkeypatch.syspath_prepend(SCRIPTS)
-    return importlib.import_module("training_board")
+def training_board() -> ModuleType:
+    return importlib.import_module("gpuyard.training.board")
 
 
 def events(path: Path) -> Iterator[Event]:

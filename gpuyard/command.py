@@ -1,0 +1,99 @@
+"""The command `gpuyard PROGRAM [overrides]`, and the same as `python scripts/PROGRAM.py`."""
+
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+PROGRAMS = {  # name: (module whose `main` it runs, what it does)
+    "simulate": ("gpuyard.simulation.simulate", "Replay a trace"),
+    "evaluate": ("gpuyard.evaluation.evaluate", "Compare schedulers on paired windows"),
+    "compare": ("gpuyard.evaluation.compare", "One table and figures from the folders of a sweep"),
+    "replay": ("gpuyard.simulation.replay", "Step through a run's event log"),
+    "train": ("gpuyard.training.train", "Train the agents"),
+    "learn": ("gpuyard.learning.learn", "Learn the weights of the linear score by playing"),
+    "reproduce": ("gpuyard.reproduction.reproduce", "Runs the tables and figures of papers again"),
+    "tune_linear_score": ("gpuyard.tuning.tune_linear_score", "Tune the linear score"),
+    "tune_baselines": (
+        "gpuyard.tuning.tune_baselines",
+        "Chooses baselines' settings on validation windows",
+    ),
+    "train_topdrl": (
+        "gpuyard.training.train_topdrl",
+        "Train TopDRL or one of its learned baselines",
+    ),
+    "train_worl": ("gpuyard.training.train_worl", "Train the plan generator of WORL-RTGS"),
+    "generate_trace": ("gpuyard.traces.generate_trace", "Write a generated trace"),
+    "fit_generator": ("gpuyard.traces.fit_generator", "Fit the generator"),
+    "compare_traces": ("gpuyard.traces.compare_traces", "Compare traces"),
+    "fit_interference": ("gpuyard.studies.fit_interference", "Fit and judge co-location models"),
+    "judge_mixes": ("gpuyard.studies.judge_mixes", "Models on mixes of up to seven jobs"),
+    "measure_colocation": (
+        "gpuyard.studies.measure_colocation",
+        "Measure co-location on this machine",
+    ),
+    "drift_in_time": (
+        "gpuyard.studies.drift_in_time",
+        "Plays windows one after the other while the truth drifts",
+    ),
+    "demo": ("gpuyard.demo", "The main job from end to end, small"),
+}
+OURS = ("sim", "interference", "gnn", "marl")  # top-level packages beside `gpuyard`
+HELP = ("-h", "--help", "help")
+
+
+def main() -> None:
+    """What the installed command `gpuyard` runs; exits with status 2 where no program is named."""
+    name, *words = sys.argv[1:] or ["help"]
+    if name in PROGRAMS:
+        sys.argv = [f"gpuyard {name}", *words]
+        run(name)
+    elif name == "--version":
+        from gpuyard import __version__
+
+        print(__version__)
+    elif name in HELP:
+        print(_help())
+    else:
+        from gpuyard.launch.errors import nearest
+
+        hint = nearest(name, PROGRAMS)
+        fix = f"did you mean {hint}?" if hint else "`gpuyard help` lists them"
+        print(f"error: gpuyard has no program {name!r}; {fix}", file=sys.stderr)
+        sys.exit(2)
+
+
+def run(name: str) -> None:
+    """Run one program with the overrides of the command line, and leave the process after it."""
+    _refuse_other_packages()
+    from gpuyard.launch.start import run_main
+
+    module, _ = PROGRAMS[name]
+    run_main(lambda: import_module(module).main())
+
+
+def _refuse_other_packages() -> None:
+    """Exit with status 2 where another `sim` or `marl`, a file of the user's, would be imported."""
+    ours = Path(__file__).resolve().parents[1]
+    for name in OURS:
+        spec = find_spec(name)
+        found = Path(spec.origin or "?").resolve() if spec else Path("?")
+        if found.parent.parent != ours:
+            where = f"{found} comes first" if spec else "it is not installed"
+            print(
+                f"error: GPUYard's package {name!r} cannot be imported: {where}; rename that file, "
+                f"or start from another folder",
+                file=sys.stderr,
+            )
+            sys.exit(2)
+
+
+def _help() -> str:
+    width = max(map(len, PROGRAMS))
+    return "\n".join(
+        [
+            "usage: gpuyard PROGRAM [key=value ...]    its keys: gpuyard PROGRAM --cfg job",
+            "",
+            *(f"  {name:{width}}  {words}" for name, (_, words) in PROGRAMS.items()),
+        ]
+    )

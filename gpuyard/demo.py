@@ -1,0 +1,65 @@
+"""The main job from end to end, small: `make demo` (fit, train, evaluate, compare)."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+FOLDER = Path("runs") / "demo"
+
+
+def measured_rows() -> bool:
+    """Whether the measured co-location rows are at hand (see docs/interference.md)."""
+    data = Path(os.environ.get("GPUYARD_DATA", Path("..", "shared", "data")))
+    found = (data / "colocation" / "gavel_pairs.csv").is_file()
+    if found:
+        os.environ["GPUYARD_DATA"] = str(data)
+    return found
+
+
+def step(title: str, program: str, folder: Path, *overrides: str) -> None:
+    """Run one entry point; its output is shown as it comes."""
+    print(f"\n=== {title}", flush=True)
+    command = [sys.executable, "-m", "gpuyard", program, f"hydra.run.dir={folder}", *overrides]
+    finished = subprocess.run(command, check=False)
+    if finished.returncode != 0:
+        sys.exit(finished.returncode)
+
+
+def main() -> None:
+    """Fit the interference model, train the agents, evaluate everybody on unseen windows."""
+    began = time.monotonic()
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    source = "measured" if measured_rows() else "shipped"
+    physics = [f"profiles={source}", f"interference={source}"]
+    fitted, trained = FOLDER / "interference", FOLDER / "train"
+    step(
+        "1/3 fit the interference model",
+        "fit_interference",
+        fitted,
+        f"data_sets=[{'gavel' if source == 'measured' else 'generated'}]",
+        "models=[constant,additive,linear,learned]",
+    )
+    belief = f"belief.model.path={fitted / 'model.json'}"
+    step(
+        "2/3 train the agents (headline setting, generated Venus-like jobs)",
+        "train",
+        trained,
+        "experiment=demo_train",
+        belief,
+        *physics,
+    )
+    step(
+        "3/3 compare on unseen windows",
+        "evaluate",
+        FOLDER,
+        "experiment=demo_evaluate",
+        belief,
+        *physics,
+        f"checkpoint={trained / 'policy'}",
+    )
+    shutil.copy(trained / "learning_curve.png", FOLDER / "learning_curve.png")
+    minutes = (time.monotonic() - began) / 60.0
+    print(f"\nphysics: {source}; {minutes:.1f} minutes; tables and figures in {FOLDER}")

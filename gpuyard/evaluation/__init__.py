@@ -1,0 +1,1 @@
+"""Several schedulers on paired windows, and runs side by side."""

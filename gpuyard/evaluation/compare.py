@@ -1,0 +1,220 @@
+"""One table and figures from the folders of a sweep: `python scripts/compare.py sweep=DIR`."""
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from omegaconf import DictConfig
+
+from gpuyard.launch.plain_rules import check_confidence
+from gpuyard.launch.start import Launch, program, start
+from gpuyard.launch.terminal import table_console
+from sim.arrays import FloatArray
+from sim.report.comparison import read_comparison_csv
+from sim.report.comparison_report import write_comparison
+from sim.report.comparison_row import ComparisonRow
+from sim.report.errors import ReportError
+from sim.report.figure_jct_cdf import jct_cdf
+from sim.report.figure_style import Run
+from sim.report.labels import Labels
+from sim.report.run_folder import METRICS_FILE, read_jct_s, read_row
+
+log = logging.getLogger(__name__)
+
+RESULT_FILES = ("comparison.csv", "comparison.md", "jct_bars.png", "jct_cdf.png", "sweep.png")
+MOST_CURVES = 14  # of the distribution figure
+OURS = "marl"
+
+
+COMPARISON, RECORD = "comparison.csv", "record.json"
+RESUMED = "resume="  # says how a run went on, not what it was
+
+
+@dataclass(frozen=True)
+class Found:
+    """Results in one folder."""
+
+    folder: Path
+    rows: list[ComparisonRow]
+    single: bool  # a run of one scheduler; False: a comparison
+    overrides: tuple[str, ...] = ()  # of a single run's command
+    assumed: tuple[str, ...] = ()  # what its runs took for granted
+
+
+def gather(folders: Sequence[Path], *, leave_out: Path) -> list[Found]:
+    """Every comparison and every finished run in or below `folders`, in order of their paths.
+
+    A folder with a comparison is read as that, and nothing else in it. Folders that this program
+    wrote before, and `leave_out`, are passed over: they repeat others' rows. Single runs that
+    differ only in what no column tells get it into their scheduler's name (`gather_names`).
+
+    Raises:
+        ReportError: a folder is not there or holds no result, a file cannot be read, or two
+            results have the same labels.
+    """
+    found: dict[Path, Found] = {}
+    for top in folders:
+        if not top.is_dir():
+            raise ReportError(f"{top} is no folder; give one that a program wrote or a sweep's")
+        here = 0
+        for folder in sorted(path.parent for path in top.rglob(RECORD)):
+            result = None if folder.resolve() == leave_out.resolve() else _read(folder)
+            if result is not None:
+                found[folder.resolve()] = result
+                here += 1
+        if here == 0:
+            raise ReportError(f"{top}: no finished run in it or below; give the folder of a sweep")
+    results = _named(list(found.values()))
+    _check_distinct(results)
+    return results
+
+
+def pooled_jct_s(results: Sequence[Found]) -> tuple[dict[str, FloatArray], dict[str, Run]]:
+    """Curve -> completion times of measured jobs, where per-job tables are there; curve -> whose.
+
+    A curve is a scheduler and as much of its setting as differs between the results.
+    """
+    runs = [each for result in results for each in _times(result)]
+    settings = [_setting(labels) for labels, _ in runs]
+    differs = [len(set(values)) > 1 for values in zip(*settings, strict=True)]
+    parts: dict[str, list[FloatArray]] = {}
+    lines: dict[str, Run] = {}
+    for (labels, times), setting in zip(runs, settings, strict=True):
+        told = [text for text, shown in zip(setting, differs, strict=True) if shown]
+        curve = ", ".join([labels.scheduler, *told])
+        parts.setdefault(curve, []).append(times)
+        lines[curve] = (labels.scheduler, labels.role)
+    joined = {name: np.concatenate(times) for name, times in parts.items()}
+    return {name: times for name, times in joined.items() if len(times)}, lines
+
+
+def _read(folder: Path) -> Found | None:
+    record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    if record.get("program") == "compare":
+        return None
+    assumed = tuple(map(str, record.get("assumed", ())))
+    if (folder / COMPARISON).is_file():
+        rows = read_comparison_csv(folder / COMPARISON)
+        return Found(folder, rows, single=False, assumed=assumed)
+    if (folder / METRICS_FILE).is_file() and "scheduler" in record:
+        given = map(str, record.get("overrides", ()))
+        words = tuple(word for word in given if not word.startswith(RESUMED))
+        return Found(folder, [read_row(folder)], single=True, overrides=words, assumed=assumed)
+    return None
+
+
+def _named(results: Sequence[Found]) -> list[Found]:
+    """The results, single runs told apart by what was swept."""
+    singles = [result for result in results if result.single]
+    labels = told_apart([(single.rows[0].labels, single.overrides) for single in singles])
+    renamed = {
+        single.folder: replace(single, rows=[replace(single.rows[0], labels=each)])
+        for single, each in zip(singles, labels, strict=True)
+    }
+    return [renamed.get(result.folder, result) for result in results]
+
+
+def _check_distinct(results: Sequence[Found]) -> None:
+    """Refuse two results of the same thing, naming both folders."""
+    seen: dict[Labels, Path] = {}
+    for result in results:
+        for row in result.rows:
+            other = seen.setdefault(row.labels, result.folder)
+            if other != result.folder:
+                raise ReportError(
+                    f"{other} and {result.folder} hold the same run: {row.labels.scheduler} on "
+                    f"{row.labels.topology}, seed {row.labels.seed}, window {row.labels.window}; "
+                    f"compare folders that differ in a column of comparison.csv"
+                )
+
+
+def _times(result: Found) -> list[tuple[Labels, FloatArray]]:
+    if not (result.folder / "jobs.parquet").is_file():
+        return []
+    if result.single:
+        return [(result.rows[0].labels, read_jct_s(result.folder))]
+    columns = ["scheduler", "window", "jct_s"]
+    frame = pd.read_parquet(result.folder / "jobs.parquet", columns=columns).dropna()
+    by_run = {key: part["jct_s"].to_numpy(float) for key, part in frame.groupby(columns[:2])}
+    empty: FloatArray = np.empty(0)
+    labels = [row.labels for row in result.rows]
+    return [(each, by_run.get((each.scheduler, each.window), empty)) for each in labels]
+
+
+def _setting(labels: Labels) -> tuple[str, ...]:
+    """What tells apart the curves of one scheduler."""
+    load = "load as it is" if labels.load is None else f"load {labels.load:g}"
+    agents = f"{labels.agents} agent" + ("s" if labels.agents > 1 else "")
+    return labels.topology, labels.workload, load, agents, labels.physics
+
+
+Overrides = Sequence[str]  # `key=value` each, as on the command line
+
+
+def told_apart(runs: Sequence[tuple[Labels, Overrides]]) -> list[Labels]:
+    """Labels whose scheduler says what was swept, where several runs would have the same.
+
+    `marl` in a sweep over learning rates becomes `marl [algo.learning_rate=0.0003]`. Runs that
+    differ in no override stay equal.
+    """
+    counts = Counter(labels for labels, _ in runs)
+    keys: dict[str, set[str]] = {}  # scheduler -> keys in which runs of equal labels differ
+    for labels, count in counts.items():
+        if count > 1:
+            given = [set(overrides) for each, overrides in runs if each == labels]
+            differing = set[str]().union(*given) - given[0].intersection(*given)
+            keys.setdefault(labels.scheduler, set()).update(map(_key, differing))
+    return [
+        _with_keys(labels, overrides, keys.get(labels.scheduler, set()))
+        for labels, overrides in runs
+    ]
+
+
+def _with_keys(labels: Labels, overrides: Overrides, keys: set[str]) -> Labels:
+    words = sorted(word for word in overrides if _key(word) in keys)
+    if not words:
+        return labels
+    return replace(labels, scheduler=f"{labels.scheduler} [{' '.join(words)}]")
+
+
+def _key(override: str) -> str:
+    return override.partition("=")[0]
+
+
+@program("compare")
+def main(cfg: DictConfig) -> None:
+    """Gather, write, print."""
+    launch = start(cfg)
+    for name in RESULT_FILES:
+        (launch.folder / name).unlink(missing_ok=True)
+    check_confidence(launch.config)
+    sweep = launch.config["sweep"]
+    folders = [Path(str(name)) for name in (sweep if isinstance(sweep, list) else [sweep])]
+    results = gather(folders, leave_out=launch.folder)
+    rows = [row for result in results for row in result.rows]
+    known = {row.labels.scheduler for row in rows}
+    tables = write_comparison(
+        launch.folder,
+        rows,
+        ours=launch.config["ours"] or (OURS if OURS in known else None),
+        confidence=launch.config["confidence"],
+        sweeps=True,
+        assumed=list(dict.fromkeys(line for result in results for line in result.assumed)),
+    )
+    _draw_distributions(results, launch)
+    table_console().print(tables)
+    print(f"{len(rows)} runs from {len(results)} folders; results in {launch.folder}")
+
+
+def _draw_distributions(results: list[Found], launch: Launch) -> None:
+    """Draw jct_cdf.png, unless there are more curves than can be told apart."""
+    curves, lines = pooled_jct_s(results)
+    if not 0 < len(curves) <= MOST_CURVES:
+        log.info("jct_cdf.png left out: %d curves, it holds 1 to %d", len(curves), MOST_CURVES)
+        return
+    jct_cdf(curves, path=launch.folder / "jct_cdf.png", runs=lines)

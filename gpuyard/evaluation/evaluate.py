@@ -1,0 +1,280 @@
+"""Compare schedulers on paired windows: `python scripts/evaluate.py checkpoint=DIR windows=5`."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import compress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from omegaconf import DictConfig
+
+from gpuyard.evaluation.task import (
+    Outcome,
+    Task,
+    assumed_of,
+    outcomes_of,
+    setting_text,
+    task_labels,
+    warn_of_task,
+    windows_played,
+)
+from gpuyard.experiment.lineup import lineup_of
+from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.plain_rules import check_confidence
+from gpuyard.launch.start import program, start
+from gpuyard.launch.terminal import RunCount, table_console
+from sim.arrays import FloatArray
+from sim.report.atomic import write_atomically
+from sim.report.comparison_report import write_comparison
+from sim.report.figure_jct_cdf import jct_cdf
+from sim.report.figure_utilisation import utilisation_queue
+from sim.report.headline_report import FILES as HEADLINE_FILES
+from sim.report.headline_report import write_headline
+from sim.report.headline_table import headline_cells
+from sim.report.job_table import as_parquet
+from sim.report.run_folder import write_metrics, write_record
+from sim.report.run_names import run_names
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+
+log = logging.getLogger(__name__)
+
+
+@program("evaluate")
+def main(cfg: DictConfig) -> None:
+    """Compose the line-up, run every scheduler on every window, write, print."""
+    launch = start(cfg)
+    config = launch.config
+    remove_results(launch.folder)
+    check_confidence(config)
+    tasks = _tasks(config)
+    ours = _ours(config["ours"], tasks)
+    assumed = assumed_of(tasks[0].setting)
+    write_record(launch.folder, replace(launch.record, assumed=assumed))
+    outcomes = _counted(outcomes_of(tasks, config["jobs"]), len(tasks))
+    tables, focus = write_evaluation(
+        launch.folder, outcomes, ours=ours, confidence=config["confidence"], assumed=assumed
+    )
+    table_console().print(tables)
+    if config["rivals"] and ours is not None:
+        table_console().print(
+            write_rivals(
+                launch.folder,
+                outcomes,
+                ours=ours,
+                part=config["part"],
+                confidence=config["confidence"],
+            )
+        )
+    log.info("metrics.json holds the means over windows of %s", focus)
+    print(f"results in {launch.folder}")
+
+
+def _counted(outcomes: Iterable[Outcome], total: int) -> list[Outcome]:
+    """All outcomes, once they are there."""
+    found: list[Outcome] = []
+    with RunCount("evaluating", total) as count:
+        for outcome in outcomes:
+            found.append(outcome)
+            labels = outcome.row.labels
+            count.tell(f"{labels.scheduler} window {labels.window}")
+    return found
+
+
+def _tasks(config: dict[str, object]) -> list[Task]:
+    """Window by window, so that a worker meets the same window again.
+
+    Raises:
+        ConfigError: `windows` is below 1, or two entries make the same scheduler.
+    """
+    windows = config["windows"]
+    if type(windows) is not int or windows < 1:
+        raise ConfigError(f"windows is {windows!r}; it must be a whole number from 1")
+    entries = [(contender, setting_text(config, contender)) for contender in lineup_of(config)]
+    tasks = [
+        Task(setting=setting, contender=contender, part=str(config["part"]), window=window)
+        for window in range(windows_played(windows, entries[0][1], str(config["part"])))
+        for contender, setting in entries
+    ]
+    first = tasks[: len(entries)]
+    for task in first:
+        warn_of_task(task)
+    names = [(labels.scheduler, labels.agents) for labels in map(task_labels, first)]
+    (scheduler, agents), count = Counter(names).most_common(1)[0]
+    if count > 1:
+        twice = [name == (scheduler, agents) for name in names]
+        places = [task.contender.place for task in compress(first, twice)]
+        raise ConfigError(
+            f"{' and '.join(places)} make the same scheduler {scheduler}; leave one out or give "
+            f"it a name"
+        )
+    return tasks
+
+
+def _ours(wanted: str | None, tasks: list[Task]) -> str | None:
+    """The scheduler that the others are divided by: the one wanted, else that of role ours.
+
+    Raises:
+        ConfigError: none of the schedulers has the name wanted.
+    """
+    names = {task_labels(task).scheduler: task.contender.role for task in tasks}
+    if wanted is not None and wanted not in names:
+        raise ConfigError(f"ours is {wanted!r}; the schedulers here are {', '.join(names)}")
+    return wanted or next((name for name, role in names.items() if role == "ours"), None)
+
+
+RESULT_FILES = (
+    "comparison.csv", "comparison.md", "jct_bars.png", "jct_cdf.png", "utilisation_queue.png",
+    "jobs.parquet", "metrics.json", *HEADLINE_FILES,
+)  # fmt: skip
+MOST_CURVES = 12  # of the distribution figure
+FIRST_ROLES = ("ours", "composite", "published", "global_queue")  # one each, over time
+NOT_A_RESULT = ("global_queue", "reference")  # lines to compare with
+ALWAYS_DRAWN = ("ours", "published", "linear_score", "ablation")
+
+Ranked = dict[str, list[Outcome]]  # name -> runs, by window
+
+
+def remove_results(folder: Path) -> None:
+    """Forget an earlier evaluation in this folder, so that a failure leaves nothing like one."""
+    for name in RESULT_FILES:
+        (folder / name).unlink(missing_ok=True)
+
+
+def write_evaluation(
+    folder: Path,
+    outcomes: Sequence[Outcome],
+    *,
+    ours: str | None,
+    confidence: float,
+    assumed: Sequence[str] = (),
+) -> tuple[Group, str]:
+    """Write every file; `metrics.json` (means over windows of one scheduler) comes last.
+
+    Args:
+        folder: exists.
+        outcomes: one a run.
+        ours: scheduler that the others are divided by; None for no ratio.
+        confidence: of the intervals.
+        assumed: what the runs took for granted.
+
+    Returns:
+        The tables, and what metrics.json is about: `ours`, with the fewest agents if it ran with
+        several numbers of them, else the best one that is no mere line to compare with.
+    """
+    ranked = _ranked(outcomes)
+    drawn = {name: _pooled_jct_s(ranked[name]) for name in _drawn(ranked)}
+    lines = {
+        name: (found[0].row.labels.scheduler, found[0].row.labels.role)
+        for name, found in ranked.items()
+    }
+    jct_cdf(drawn, path=folder / "jct_cdf.png", runs=lines)
+    chosen = {name: ranked[name][0].timeline for name in _one_a_role(ranked)}
+    utilisation_queue(chosen, path=folder / "utilisation_queue.png", runs=lines)
+    runs = [outcome for found in ranked.values() for outcome in found]
+    write_atomically(folder / "jobs.parquet", as_parquet(_jobs(runs)))
+    rows = [outcome.row for outcome in runs]
+    tables = write_comparison(folder, rows, ours=ours, confidence=confidence, assumed=assumed)
+    focus = _best(ranked) if ours is None else _fewest_agents(ranked, ours)
+    write_metrics(folder, _means([outcome.row.metrics for outcome in ranked[focus]]))
+    return tables, focus
+
+
+def write_rivals(
+    folder: Path, outcomes: Sequence[Outcome], *, ours: str, part: str, confidence: float
+) -> Group:
+    """Write headline.csv and .md: ours against the best of each kind of rival; what to print."""
+    rows = [outcome.row for found in _ranked(outcomes).values() for outcome in found]
+    cells = headline_cells(rows, [], ours=ours, parts=("", part), confidence=confidence)
+    title = f"{ours} against each kind of rival"
+    return write_headline(folder, cells, title=title, confidence=confidence)
+
+
+def _ranked(outcomes: Sequence[Outcome]) -> Ranked:
+    """Runs by name (the scheduler's, and its number of agents if several), the best mean first."""
+    found: Ranked = {}
+    names = run_names([outcome.row.labels for outcome in outcomes])
+    for name, outcome in zip(names, outcomes, strict=True):
+        found.setdefault(name, []).append(outcome)
+    ordered = {
+        name: sorted(found[name], key=lambda outcome: outcome.row.labels.window)
+        for name in sorted(found)
+    }
+
+    def mean_jct_s(name: str) -> float:
+        mean_s = np.mean([outcome.row.metrics["jct_mean_s"] for outcome in ordered[name]])
+        return float(np.nan_to_num(mean_s, nan=np.inf))
+
+    return {name: ordered[name] for name in sorted(ordered, key=mean_jct_s)}
+
+
+def _roles(ranked: Ranked) -> dict[str, str]:
+    """Name -> role, best first."""
+    return {name: found[0].row.labels.role for name, found in ranked.items()}
+
+
+def _best(ranked: Ranked) -> str:
+    """The best scheduler that could run in the setting; the best of all if there is none."""
+    roles = _roles(ranked)
+    return next((n for n, role in roles.items() if role not in NOT_A_RESULT), next(iter(roles)))
+
+
+def _fewest_agents(ranked: Ranked, scheduler: str) -> str:
+    """Name of the scheduler's runs with the fewest agents."""
+    agents = {
+        name: found[0].row.labels.agents
+        for name, found in ranked.items()
+        if found[0].row.labels.scheduler == scheduler
+    }
+    return min(agents, key=agents.__getitem__)
+
+
+def _drawn(ranked: Ranked) -> list[str]:
+    """Names in the distribution figure: those that must be there, then the best."""
+    roles = _roles(ranked)
+    must = [name for name, role in roles.items() if role in ALWAYS_DRAWN]
+    rest = [name for name in roles if name not in must]
+    done = {n for n, found in ranked.items() if any(o.row.metrics["jobs_finished"] for o in found)}
+    return [name for name in [*must, *rest] if name in done][:MOST_CURVES]
+
+
+def _one_a_role(ranked: Ranked) -> list[str]:
+    """The best of each role that belongs over time; the best of all if there is none."""
+    roles = _roles(ranked)
+    best = [next((n for n, role in roles.items() if role == wanted), None)
+            for wanted in FIRST_ROLES]  # fmt: skip
+    return [name for name in best if name is not None] or list(roles)[:1]
+
+
+def _pooled_jct_s(found: Sequence[Outcome]) -> FloatArray:
+    """(n,) completion times of the measured, finished jobs of all windows."""
+    pooled: FloatArray = pd.concat([o.jobs["jct_s"].dropna() for o in found]).to_numpy(dtype=float)
+    return pooled
+
+
+def _jobs(runs: Sequence[Outcome]) -> pd.DataFrame:
+    """Measured jobs of all runs, a row a (scheduler, window, job)."""
+    parts = []
+    for outcome in runs:
+        labels = outcome.row.labels
+        parts.append(
+            outcome.jobs.assign(
+                scheduler=labels.scheduler, agents=labels.agents, window=labels.window
+            )
+        )
+    whole = pd.concat(parts, ignore_index=True)
+    front = ["scheduler", "agents", "window"]
+    return whole[[*front, *(name for name in whole.columns if name not in front)]]
+
+
+def _means(metrics: Sequence[Mapping[str, float | int]]) -> dict[str, float | int]:
+    """Mean of every key over the runs."""
+    return {key: float(np.mean([found[key] for found in metrics])) for key in metrics[0]}

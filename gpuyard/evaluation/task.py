@@ -1,0 +1,297 @@
+"""Runs of an evaluation: one, several together, and all of them in worker processes."""
+
+import json
+import logging
+import multiprocessing
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from joblib import Parallel, cpu_count, delayed, parallel_config
+
+from gpuyard.experiment.assumptions import assumed_line, assumptions
+from gpuyard.experiment.experiment import (
+    Experiment,
+    composition_of,
+    experiment_of,
+    labels_of,
+    shares_between_users,
+    warn_without_users,
+)
+from gpuyard.experiment.lineup import Contender
+from gpuyard.experiment.warm import warm_up
+from gpuyard.launch.errors import ConfigError
+from sim.errors import GpuYardError
+from sim.jobs import JobTable
+from sim.metrics.summary import summarise
+from sim.metrics.timeline import Timeline, timeline_of
+from sim.protocols import Scheduler
+from sim.report.comparison_row import ComparisonRow
+from sim.report.job_table import job_frame
+from sim.report.labels import Labels
+from sim.report.run_folder import TIMELINE_BINS
+from sim.run import Run
+from sim.simulator import Simulator, simulate
+from sim.traces.stretches import Stretches
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+log = logging.getLogger(__name__)
+
+JOB_COLUMNS = [
+    "job_id", "num_gpus", "duration_s", "profile", "home", "partition", "jct_s", "queue_delay_s",
+    "run_s", "preemptions", "forwards",
+]  # fmt: skip
+
+
+@runtime_checkable
+class PlaysTogether(Protocol):
+    """A scheduler for which several runs at once are cheaper than one after the other."""
+
+    def play_together(self, simulators: Sequence[Simulator], seed: int) -> list[Run]:
+        """Fresh runs of one cluster to their ends, with the very decisions of each alone."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One scheduler on one window; hashable texts and numbers."""
+
+    setting: str  # JSON of the resolved configuration
+    contender: Contender
+    part: str
+    window: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the report needs of one run."""
+
+    row: ComparisonRow
+    jobs: "pd.DataFrame"  # measured jobs only, JOB_COLUMNS
+    timeline: Timeline
+
+
+def setting_text(config: Mapping[str, Any], contender: Contender) -> str:
+    """The configuration under which `contender` runs: the same cluster and jobs for all.
+
+    An entry with `+belief=` is told other slow-downs than the rest.
+    """
+    agents = dict(config["agents"])
+    if contender.agents is not None:
+        agents["count"] = contender.agents
+    belief = json.loads(contender.composition).get("belief", config["belief"])
+    return json.dumps({**config, "agents": agents, "belief": belief})
+
+
+def task_labels(task: Task) -> Labels:
+    """What the run will be called, without running it.
+
+    Raises:
+        GpuYardError: the scheduler cannot be built; the message begins with its entry.
+    """
+    experiment, scheduler = _experiment(task.setting), _scheduler(task.setting, task.contender)
+    labels = labels_of(experiment, scheduler, window=task.window, role=task.contender.role)
+    return replace(labels, scheduler=task.contender.name or labels.scheduler)
+
+
+def run_task(task: Task) -> Outcome:
+    """Simulate one window to its end.
+
+    Raises:
+        GpuYardError: from the simulation; the message begins with scheduler and window.
+    """
+    _leave_ctrl_c_to_the_parent()
+    labels = task_labels(task)
+    experiment = _experiment(task.setting)
+    jobs = _window(task.setting, task.part, task.window)
+    try:
+        simulator = experiment.game.simulator(jobs)
+        compiled = not simulator.python_decides(_scheduler(task.setting, task.contender))
+        scheduler = _warm_scheduler(task.setting, task.contender, compiled)
+        run = simulate(simulator, scheduler, experiment.seed, None, compiled=compiled)
+        return _outcome(_in_time(labels, task), run)
+    except GpuYardError as error:
+        place = f"{labels.scheduler}, {task.part} window {task.window}"
+        raise GpuYardError(f"{place}: {error}") from None
+
+
+def stretches_of(setting: str, part: str) -> Stretches | None:
+    """How the windows of a part are cut out of a file; None where they are drawn freely.
+
+    Raises:
+        GpuYardError: the part is too short, or the file cannot be read.
+    """
+    return _experiment(setting).stretches(part)
+
+
+def assumed_of(setting: str) -> tuple[str, ...]:
+    """Log what is taken for granted; all contenders have the same cluster and jobs."""
+    experiment = _experiment(setting)
+    assumed = assumptions(json.loads(setting), experiment)
+    log.info("%s", assumed_line(experiment, assumed))
+    return assumed
+
+
+def warn_of_task(task: Task) -> None:
+    """Say where the scheduler is fair between users and the jobs of this window name none."""
+    scheduler = _scheduler(task.setting, task.contender)
+    if shares_between_users(scheduler):
+        warn_without_users(scheduler, _window(task.setting, task.part, task.window))
+
+
+def windows_played(asked: int, setting: str, part: str) -> int:
+    """How many windows there are to play, at most `asked`; all contenders have the same."""
+    stretches = stretches_of(setting, part)
+    if stretches is None:
+        return asked
+    played = min(asked, stretches.windows)
+    if played < asked:
+        log.warning("windows is %d, but part '%s' has %d", asked, part, played)
+    for told in (stretches.shortened(), stretches.left_over()):
+        if told is not None:
+            log.warning("%s", told)
+    log.info("%s; %d are played", stretches.told(), played)
+    return played
+
+
+def plays_together(task: Task) -> bool:
+    """Whether the task's scheduler plays several windows cheaper at once."""
+    return isinstance(_scheduler(task.setting, task.contender), PlaysTogether)
+
+
+def run_together(tasks: Sequence[Task]) -> list[Outcome]:
+    """`run_task` of each, tasks that differ in their window only, played together.
+
+    Raises:
+        GpuYardError: from the simulation; the message begins with scheduler and windows.
+    """
+    _leave_ctrl_c_to_the_parent()
+    first, labels = tasks[0], [task_labels(task) for task in tasks]
+    experiment = _experiment(first.setting)
+    try:
+        scheduler = _warm_scheduler(first.setting, first.contender, False)
+        assert isinstance(scheduler, PlaysTogether)
+        simulators = [
+            experiment.game.simulator(_window(task.setting, task.part, task.window))
+            for task in tasks
+        ]
+        runs = scheduler.play_together(simulators, experiment.seed)
+        placed = map(_in_time, labels, tasks)
+        return [_outcome(label, run) for label, run in zip(placed, runs, strict=True)]
+    except GpuYardError as error:
+        windows = f"{first.part} windows {first.window} to {tasks[-1].window}"
+        raise GpuYardError(f"{labels[0].scheduler}, {windows}: {error}") from None
+
+
+def _leave_ctrl_c_to_the_parent() -> None:
+    """The parent process ends its workers."""
+    if multiprocessing.current_process().name != "MainProcess":
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _in_time(labels: Labels, task: Task) -> Labels:
+    """The labels with the stretch of time that the window shares with others, if it does."""
+    stretch = _experiment(task.setting).stretch(task.part, task.window)
+    return replace(labels, stretch=stretch)
+
+
+def _outcome(labels: Labels, run: Run) -> Outcome:
+    return Outcome(
+        row=ComparisonRow(labels, summarise(run)),
+        jobs=job_frame(run).loc[run.jobs.measured, JOB_COLUMNS],
+        timeline=timeline_of(run, bins=TIMELINE_BINS),
+    )
+
+
+@lru_cache(maxsize=16)
+def _experiment(setting: str) -> Experiment:
+    return experiment_of(json.loads(setting))
+
+
+@lru_cache(maxsize=8)
+def _window(setting: str, part: str, index: int) -> JobTable:
+    return _experiment(setting).window(part, index)
+
+
+@lru_cache(maxsize=256)
+def _scheduler(setting: str, contender: Contender) -> Scheduler:
+    try:
+        game = _experiment(setting).game
+        told = {"belief": json.loads(setting)["belief"]}  # that of the entry, if it has one
+        return composition_of({**json.loads(contender.composition), **told}, game.partitions)
+    except GpuYardError as error:
+        raise GpuYardError(f"{contender.place}: {error}") from error
+
+
+@lru_cache(maxsize=256)
+def _warm_scheduler(setting: str, contender: Contender, compiled: bool) -> Scheduler:
+    scheduler = _scheduler(setting, contender)
+    warm_up(_experiment(setting).game, scheduler, compiled=compiled)
+    return scheduler
+
+
+MOST_TOGETHER = 20  # a stop loses these; a pass for 20 takes a third longer than one for one
+
+
+def batches_of(tasks: Sequence[Task], jobs: int) -> Iterator[Sequence[Task]]:
+    """Batches of tasks: many windows of a scheduler that plays them together, others singly.
+
+    Batches of many come first, the longest work at the beginning. A scheduler's windows are divided
+    only where there would be fewer batches than processes: half a batch takes nearly as long.
+    """
+    together = [task for task in tasks if plays_together(task)]
+    by_contender = sorted(together, key=lambda task: (task.setting, task.contender.place))
+    groups = [
+        list(group)
+        for _, group in groupby(by_contender, key=lambda task: (task.setting, task.contender))
+    ]
+    pieces = -(-max(jobs, 1) // max(len(groups), 1))
+    for windows in groups:
+        size = min(-(-len(windows) // pieces), MOST_TOGETHER)
+        yield from (windows[at : at + size] for at in range(0, len(windows), size))
+    alone = set(tasks) - set(together)
+    yield from ([task] for task in tasks if task in alone)
+
+
+def run_batch(batch: Sequence[Task]) -> list[Outcome]:
+    """The outcomes of one batch.
+
+    Raises:
+        GpuYardError: from a simulation; the message begins with scheduler and windows.
+    """
+    return [run_task(batch[0])] if len(batch) == 1 else run_together(batch)
+
+
+def processes_of(jobs: int, cores: int) -> int:
+    """Number of processes for `jobs`, -1 for one a core.
+
+    Raises:
+        ConfigError: `jobs` is no whole number, or 0.
+    """
+    if type(jobs) is not int or jobs == 0:
+        raise ConfigError(f"jobs is {jobs!r}; use 1 or more, or -1 for one process a core")
+    return jobs if jobs > 0 else max(cores + 1 + jobs, 1)
+
+
+def outcomes_of(tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
+    """Outcomes as they come, in no particular order; `jobs` processes, -1 for one a core.
+
+    Raises:
+        ConfigError: `jobs` is no whole number, or 0.
+        GpuYardError: of the first run that fails; the others are ended.
+    """
+    processes = processes_of(jobs, cpu_count())
+    batches = batches_of(tasks, processes)
+    if processes == 1:
+        yield from chain.from_iterable(map(run_batch, batches))
+        return
+    with parallel_config("loky", inner_max_num_threads=1):
+        found = Parallel(n_jobs=processes, return_as="generator_unordered", batch_size=1)(
+            delayed(run_batch)(batch) for batch in batches
+        )
+        yield from chain.from_iterable(found)

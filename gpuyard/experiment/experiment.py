@@ -1,0 +1,361 @@
+"""From a resolved configuration to the objects of one experiment."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import yaml
+from hydra.core.hydra_config import HydraConfig
+
+from gpuyard.launch.build import build
+from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.plain_rules import RULES, check_division, check_plain, check_reference_gpu
+from interference.online.drifted import DRIFTED
+from marl.env.game import Game
+from sim.errors import TraceError
+from sim.jobs import JobTable
+from sim.physics.gpu_table import gpu_table
+from sim.physics.more_types import MoreTypes, more_types
+from sim.physics.no_interference import NoInterference
+from sim.physics.no_network import NoNetwork
+from sim.physics.pair_table import PairTable
+from sim.physics.physics import Physics
+from sim.protocols import Scheduler
+from sim.report.labels import Labels
+from sim.rules import Rules
+from sim.signals import Signal, information_of
+from sim.topology.gpu_kind import GpuKind
+from sim.topology.partitions import contiguous_partitions, group_partitions
+from sim.topology.topology import Topology
+from sim.traces.setting import Setting
+from sim.traces.stretches import Stretches
+
+log = logging.getLogger(__name__)
+
+ROLES_BY_ORDER = {
+    "marl": "ours",
+    "marl_untrained": "ablation",
+    "load_balance": "published",
+    "tetris": "published",
+    "lif": "published",
+    "fifo": "published",
+    "las": "reference",  # preempts, which the others may not
+}
+DIVISIONS = {"contiguous": contiguous_partitions, "groups": group_partitions}
+
+
+@runtime_checkable
+class CutsStretches(Protocol):
+    """A workload whose windows may share stretches of time."""
+
+    def stretches(self, *, part: str, setting: Setting) -> Stretches | None:
+        """How the windows of a part are cut; None where they are random."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A game, the workload it is played on, and the names that go into results."""
+
+    game: Game
+    workload: Any  # TraceWorkload or GeneratedWorkload
+    setting: Setting
+    seed: int
+    load: float | None
+    workload_name: str
+    belief_info: str
+    gpu_notes: tuple[str, ...] = ()  # what was assumed of GPU types without profiles
+
+    def whole(self) -> JobTable:
+        """The whole workload."""
+        jobs: JobTable = self.workload.whole(setting=self.setting, seed=self.seed)
+        return self._placeable(jobs)
+
+    def window(self, part: str, index: int) -> JobTable:
+        """One window of a part."""
+        jobs: JobTable = self.workload.window(
+            part=part, index=index, setting=self.setting, seed=self.seed
+        )
+        return self._placeable(jobs)
+
+    def stretches(self, part: str) -> Stretches | None:
+        """How the windows of a part are cut out of a file; None where they are drawn freely."""
+        if not isinstance(self.workload, CutsStretches):
+            return None
+        return self.workload.stretches(part=part, setting=self.setting)
+
+    def stretch(self, part: str, window: int) -> int | None:
+        """The stretch of time that a window shares with others; None where it is its own."""
+        stretches = self.stretches(part)
+        return None if stretches is None else stretches.stretch(window)
+
+    def _placeable(self, jobs: JobTable) -> JobTable:
+        """The jobs, unless a gang is larger than every partition: gangs stay inside one.
+
+        Raises:
+            TraceError: naming the first such job.
+        """
+        servers = np.bincount(self.game.topology.gpu_server)  # (S,) GPUs
+        largest = int(np.bincount(self.game.partition_of_server, weights=servers).max())
+        rows = np.flatnonzero(jobs.num_gpus > largest)
+        if len(rows):
+            row = int(rows[0])
+            raise TraceError(
+                f"job {jobs.job_id[row]}: a gang of {jobs.num_gpus[row]} GPUs fits none of the "
+                f"{self.game.partitions} partitions, of at most {largest} GPUs ({len(rows)} such "
+                f"jobs); set workload.max_gang={largest}, or use fewer agents"
+            )
+        return jobs
+
+
+def experiment_of(config: Mapping[str, Any]) -> Experiment:
+    """Build topology, physics, belief and workload.
+
+    Raises:
+        GpuYardError: a value is illegal, or the parts do not fit together.
+    """
+    check_plain(config, RULES)
+    check_division(config, tuple(DIVISIONS))
+    topology = build(config, "topology")
+    physics, more = _physics(config, topology)
+    notes = more.notes(physics.pairs)
+    _tell(notes)
+    agents = config["agents"]
+    setting = Setting(
+        gpus=topology.num_gpus,
+        partitions=agents["count"],
+        skew=agents["skew"],
+        catalogue=physics.catalogue,
+        estimator=build(config, "estimator"),
+        gpu_types=topology.gpu_types,
+    )
+    game = Game(
+        topology=topology,
+        physics=physics,
+        belief=replace(physics, pairs=_believed(config, physics, more)),
+        partition_of_server=DIVISIONS[agents["division"]](topology, agents["count"]),
+        rules=_rules(config),
+        outages=build(config, "outages").outages(topology, config["seed"]),
+    )
+    return Experiment(
+        game=game,
+        workload=build(config, "workload"),
+        setting=setting,
+        seed=config["seed"],
+        load=config["workload"]["load"],
+        workload_name=config["workload"]["name"],
+        belief_info=config["belief"]["info"],
+        gpu_notes=notes,
+    )
+
+
+@cache
+def _tell(notes: tuple[str, ...]) -> None:
+    """Log what was assumed, once a process: a comparison builds the same experiment often."""
+    for note in notes:
+        log.info("%s", note)
+
+
+def _physics(config: Mapping[str, Any], topology: Topology) -> tuple[Physics, MoreTypes]:
+    """The physics over all GPU types of the cluster, and how they came into it."""
+    base = build(config, "profiles")
+    if hasattr(base, "catalogue"):
+        base = base.catalogue()
+    table = build(config, "interference").pair_table(base)
+    network = build(config, "network")
+    gpus = gpu_table(config.get("gpus") or {})
+    reference = str(config["reference_gpu"] or topology.gpu_types[0])
+    check_reference_gpu(reference, (*topology.gpu_types, *base.gpu_types), gpus)
+    more = more_types(
+        base,
+        (*topology.gpu_types, reference),
+        table=gpus,
+        kinds=gpu_kinds(config, topology),
+        physics_off=table.source == "none" and isinstance(network, NoNetwork),
+    )
+    catalogue, pairs = more.catalogue(), more.pairs(table)
+    physics = Physics(
+        catalogue=catalogue,
+        pairs=pairs,
+        network=network.tables(catalogue, topology),
+        reference_gpu=reference,
+        links=network.links(catalogue, topology),
+        host=build(config, "host").tables(catalogue, topology),
+        mix_law=build(config, "mixes"),
+    )
+    return physics, more
+
+
+def _rules(config: Mapping[str, Any]) -> Rules:
+    keys = (
+        "max_tenants", "gpu_oversubscription", "restart_s", "restart_s_per_gpu",
+        "checkpoint_work_s", "checkpoint_s", "preempt_saves",
+    )  # fmt: skip
+    return Rules(
+        **{key: config[key] for key in keys}, max_forwards=config["agents"]["max_forwards"]
+    )
+
+
+def _believed(config: Mapping[str, Any], physics: Physics, more: MoreTypes) -> PairTable:
+    """The slow-downs that schedulers are told; what fits in memory is known to everyone."""
+    belief = config["belief"]
+    if belief["info"] == "oracle":
+        return physics.pairs
+    model = NoInterference() if belief["model"] is None else build(config, "belief.model")
+    told = more.believed(model.pair_table(more.base), physics.catalogue.gpu_types)
+    return replace(told, feasible=physics.pairs.feasible)
+
+
+def composition_of(config: Mapping[str, Any], partitions: int) -> Scheduler:
+    """The scheduler that `scheduler`, `placer`, `sharing`, `forwarding` and `belief` describe.
+
+    Raises:
+        ConfigError: it knows one queue, and there are several partitions.
+    """
+    from sim.engine.composed import PartitionedScheduler, QueueScheduler
+
+    scheduler: Scheduler = build(config, "scheduler")
+    if partitions > 1 and getattr(scheduler, "one_queue", False):
+        raise ConfigError(
+            f"{scheduler.name} owns one queue for the whole cluster; set agents.count=1 "
+            f"(it is {partitions}), in a line-up agents: 1"
+        )
+    if partitions > 1 and isinstance(scheduler, QueueScheduler):
+        scheduler = PartitionedScheduler(child=scheduler, forwarding=build(config, "forwarding"))
+    return _updating(config, scheduler)
+
+
+def _updating(config: Mapping[str, Any], scheduler: Scheduler) -> Scheduler:
+    """`scheduler`, its belief updated during the run where `belief.update` says how."""
+    if config["belief"].get("update") is None or Signal.INTERFERENCE not in scheduler.needs:
+        return scheduler
+    updating: Scheduler = build(config, "belief.update", scheduler=scheduler)
+    return updating
+
+
+def shares_between_users(scheduler: Scheduler) -> bool:
+    """Whether its rule is fairness between users."""
+    return bool(getattr(getattr(scheduler, "child", scheduler), "between_users", False))
+
+
+def warn_without_users(scheduler: Scheduler, jobs: JobTable) -> None:
+    """Say so where a scheduler is fair between users and the jobs name none."""
+    known = jobs.identity is not None and bool(
+        np.any((jobs.identity.user >= 0) | (jobs.identity.vc >= 0))
+    )
+    if shares_between_users(scheduler) and not known:
+        log.warning(
+            "%s shares between users, and no job names its user or virtual cluster: each is a user "
+            "of its own; name the column (workload.columns.user of a CSV)", scheduler.name,
+        )  # fmt: skip
+
+
+def physics_name(physics: Physics) -> str:
+    """`measured` where profiles and pairs both are, else `shipped`; `none` if switched off.
+
+    With `interference=none` the profiles alone decide; a truth that has drifted is named so.
+    """
+    pairs = physics.pairs.source.removeprefix(DRIFTED)
+    if pairs == "none":
+        silent = not (physics.network.server_s.any() or physics.network.local_s.any())
+        return "none" if silent else physics.catalogue.source
+    drifted = DRIFTED if pairs != physics.pairs.source else ""
+    return drifted + (pairs if pairs == physics.catalogue.source else "shipped")
+
+
+def labels_of(
+    experiment: Experiment, scheduler: Scheduler, *, window: int, role: str | None
+) -> Labels:
+    """What `comparison.csv` says of one run."""
+    needs = scheduler.needs
+    information = information_of(needs)
+    if information == "predicted":
+        information = experiment.setting.estimator.information
+    return Labels(
+        scheduler=scheduler.name,
+        topology=experiment.game.topology.name,
+        workload=experiment.workload_name,
+        load=experiment.load,
+        agents=experiment.game.partitions,
+        seed=experiment.seed,
+        window=window,
+        information=information,
+        interference_info=experiment.belief_info if Signal.INTERFERENCE in needs else "none",
+        physics=physics_name(experiment.game.physics),
+        role=role_of(scheduler) if role is None else role,
+    )
+
+
+def role_of(scheduler: Scheduler) -> str:
+    """The role of a scheduler that nobody gave one: by its name, then by what it knows."""
+    order = scheduler.name.partition("+")[0]
+    if order in ROLES_BY_ORDER:
+        return ROLES_BY_ORDER[order]
+    return "reference" if Signal.DURATION in scheduler.needs else "composite"
+
+
+KEYS = ("gpu_types", "gpu_type", "type_names")  # of `conf/topology` that name types
+GROUPS = ("topology", "experiment")  # whose files may hold them
+
+
+def gpu_kinds(config: Mapping[str, Any], topology: Topology) -> dict[str, GpuKind]:
+    """What is said of each GPU type of the cluster: by its description, else where it was named."""
+    kinds = topology.gpu_kinds or (GpuKind(where=""),) * len(topology.gpu_types)
+    return {
+        name: kind if kind.where else replace(kind, where=_place(config, name))
+        for name, kind in zip(topology.gpu_types, kinds, strict=True)
+    }
+
+
+def _place(config: Mapping[str, Any], gpu_type: str) -> str:
+    """Key, with the file and line of the configuration or as a word of the command line."""
+    key = next((key for key in KEYS if gpu_type in _names(config["topology"].get(key))), KEYS[0])
+    if not HydraConfig.initialized():  # in a worker; its starter has told more
+        return f"topology.{key}"
+    for word in reversed(HydraConfig.get().overrides.task):
+        if word.lstrip("+").startswith(f"topology.{key}"):
+            return f"{word} (command line)"
+    for path in _files():
+        line = _line(yaml.compose(path.read_text(encoding="utf-8")), gpu_type)
+        if line is not None:
+            return f"{path}, line {line}: {key}"
+    return f"topology.{key}"
+
+
+def _names(value: object) -> tuple[object, ...]:
+    if isinstance(value, Mapping):
+        return tuple(value.values())
+    return tuple(value) if isinstance(value, list) else (value,)
+
+
+def _files() -> Iterator[Path]:
+    """The chosen files, those of the user's own folders (`--config-dir`) included."""
+    runtime = HydraConfig.get().runtime
+    folders = [Path(source.path) for source in runtime.config_sources if source.schema == "file"]
+    for group in GROUPS:
+        for folder in folders:
+            path = folder / group / f"{runtime.choices.get(group)}.yaml"
+            if path.is_file():
+                yield path
+
+
+def _line(node: yaml.Node | None, gpu_type: str, *, named: bool = False) -> int | None:
+    """Line, from 1, of the type below one of `KEYS`; None: it is not there.
+
+    Args:
+        node: where to look.
+        gpu_type: the type.
+        named: `node` stands below such a key.
+    """
+    if isinstance(node, yaml.ScalarNode):
+        return node.start_mark.line + 1 if named and node.value == gpu_type else None
+    parts: list[tuple[yaml.Node, bool]] = []
+    if isinstance(node, yaml.SequenceNode):
+        parts = [(part, named) for part in node.value]
+    elif isinstance(node, yaml.MappingNode):
+        parts = [(part, named or key.value in KEYS) for key, part in node.value]
+    found = (_line(part, gpu_type, named=below) for part, below in parts)
+    return next((line for line in found if line is not None), None)

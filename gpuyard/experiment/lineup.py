@@ -1,0 +1,146 @@
+"""The schedulers that one evaluation compares, from the entries of `conf/lineup/`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+from hydra import compose
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+
+from gpuyard.launch.build import resolve
+from gpuyard.launch.errors import ConfigError, explain, nearest, refuse_no_choice
+
+KEYS = ("role", "overrides", "agents", "name")
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One scheduler of a line-up; texts and numbers only, so that it can be sent and hashed."""
+
+    place: str  # where it stands, for messages
+    composition: str  # JSON of the resolved `composition` configuration
+    role: str
+    agents: int | None  # partitions of the same cluster; None: as the experiment says
+    name: str | None  # in results; None: the composition's own
+
+
+def lineup_of(config: Mapping[str, Any]) -> list[Contender]:
+    """Compose every entry; learned policies come first. Must be called inside a Hydra program.
+
+    An override with several values (`sharing=off,selective`) stands for one scheduler each, as in
+    a sweep.
+
+    Raises:
+        ConfigError: naming the entry and what is wrong with it.
+    """
+    found = _learned(config)
+    for number, entry in enumerate(config["lineup"]["entries"]):
+        place = f"lineup.entries[{number}]"
+        _check(place, entry)
+        for overrides in _combinations(place, entry["overrides"]):
+            found.append(
+                Contender(
+                    place=f"{place} ({' '.join(overrides)})",
+                    composition=_composed(place, overrides),
+                    role=entry["role"],
+                    agents=entry.get("agents"),
+                    name=entry.get("name"),
+                )
+            )
+    if not found:
+        raise ConfigError("lineup.entries is empty and no checkpoint is given; name a scheduler")
+    counts = _counts(config["agent_counts"])
+    return [each for one in found for each in _spread(one, counts)]
+
+
+def _counts(given: Any) -> list[int]:
+    """Numbers of agents that everyone plays with; none: as `agents.count` says."""
+    counts = [] if given is None else given
+    whole = isinstance(counts, Sequence) and all(type(n) is int and n > 0 for n in counts)
+    if not whole or len(set(counts)) != len(counts):
+        raise ConfigError(f"agent_counts is {given!r}; it must be a list like [4, 8], or null")
+    return list(counts)
+
+
+def _spread(contender: Contender, counts: Sequence[int]) -> list[Contender]:
+    """The contender once a number of agents, unless its entry names one."""
+    if contender.agents is not None or not counts:
+        return [contender]
+    return [replace(contender, agents=count) for count in counts]
+
+
+def _learned(config: Mapping[str, Any]) -> list[Contender]:
+    """The policy in `checkpoint` and, if asked for, the same network without its training."""
+    folder = config["checkpoint"]
+    if folder is None:
+        if config["untrained"]:
+            raise ConfigError("untrained=true takes the sizes of a policy; add checkpoint=DIR")
+        return []
+    variants = [("ours", "false")]
+    if config["untrained"]:
+        variants.append(("ablation", "true"))
+    quoted = "'" + str(folder).replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return [
+        Contender(
+            place="checkpoint",
+            composition=_composed(
+                "checkpoint",
+                ["scheduler=marl", f"++checkpoint={quoted}", f"scheduler.untrained={untrained}"],
+            ),
+            role=role,
+            agents=None,
+            name=None,
+        )
+        for role, untrained in variants
+    ]
+
+
+def _check(place: str, entry: Any) -> None:
+    if not isinstance(entry, Mapping):
+        raise ConfigError(f"{place} is {entry!r}; it must hold {', '.join(KEYS)}")
+    for key in entry:
+        if key not in KEYS:
+            hint = nearest(key, KEYS)
+            known = f"it takes {', '.join(KEYS)}; line-ups with more are for reproduce.py"
+            fix = f"did you mean {hint}?" if hint else known
+            raise ConfigError(f"{place}.{key}: no such key; {fix}")
+    for key in ("role", "overrides"):
+        if key not in entry:
+            raise ConfigError(f"{place}: has no {key}; add {key}: to the entry")
+    overrides = entry["overrides"]
+    if not isinstance(overrides, list) or not all(isinstance(text, str) for text in overrides):
+        raise ConfigError(
+            f"{place}.overrides is {overrides!r}; it must be a list like [scheduler=sjf]"
+        )
+    agents = entry.get("agents")
+    if agents is not None and (type(agents) is not int or agents < 1):
+        raise ConfigError(f"{place}.agents is {agents!r}; it must be a whole number from 1 or null")
+
+
+def _combinations(place: str, overrides: list[str]) -> list[list[str]]:
+    """Every choice of one value from each override, the last changing fastest."""
+    try:
+        parsed = OverridesParser.create().parse_overrides(overrides)
+    except HydraException as error:
+        raise ConfigError(f"{place}: {explain(error)}") from error
+    choices = []
+    for override in parsed:
+        if override.is_sweep_override():
+            key = override.get_key_element()
+            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+        else:
+            choices.append([str(override.input_line)])
+    return [list(chosen) for chosen in product(*choices)]
+
+
+def _composed(place: str, overrides: list[str]) -> str:
+    try:
+        refuse_no_choice(overrides, GlobalHydra.instance().config_loader().get_group_options)
+        plain, _ = resolve(compose("composition", overrides))
+    except (ConfigError, HydraException) as error:
+        raise ConfigError(f"{place}: {explain(error)}") from error
+    return json.dumps(plain)

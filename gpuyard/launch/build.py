@@ -1,0 +1,152 @@
+"""From OmegaConf to plain values and objects: the only place where the two meet."""
+
+import inspect
+from collections.abc import Mapping
+from functools import partial
+from types import NoneType, UnionType
+from typing import Any, Union, cast, get_args, get_origin
+
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from gpuyard.launch.errors import ConfigError, nearest
+from sim.errors import GpuYardError
+
+PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
+
+def misfit(value: object, annotation: Any) -> str | None:
+    """What the parameter asks for, if `value` is not that; None if it fits or cannot be judged.
+
+    Only numbers, texts, truth values, lists and unions of these are judged; a whole number is also
+    a number.
+    """
+    kinds = get_args(annotation) if get_origin(annotation) in {Union, UnionType} else (annotation,)
+    asked = [_asked(kind) for kind in kinds]
+    if None in asked or any(_fits(value, kind) for kind in kinds):
+        return None
+    return " or ".join(str(words) for words in asked)
+
+
+def whole(value: object) -> str:
+    """How to write a whole number that came as a fraction, as `1e3` does in YAML."""
+    return f"; write {int(value)}" if isinstance(value, float) and value.is_integer() else ""
+
+
+def _asked(kind: Any) -> str | None:
+    if kind is NoneType:
+        return "null"
+    return "a list" if get_origin(kind) is list else PLAIN.get(kind)
+
+
+def _fits(value: object, kind: Any) -> bool:
+    if kind is NoneType:
+        return value is None
+    if get_origin(kind) is list:
+        return isinstance(value, list | tuple)
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) is kind
+
+
+NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def resolve(cfg: DictConfig) -> tuple[dict[str, Any], str]:
+    """The configuration in plain containers with every reference followed, and as YAML text.
+
+    Raises:
+        ConfigError: naming every required key that was given no value.
+    """
+    missing = sorted(OmegaConf.missing_keys(cfg))
+    if missing:
+        fix = " ".join(f"{key}=VALUE" for key in missing)
+        raise ConfigError(f"{', '.join(missing)}: required, and has no default; add {fix}")
+    plain = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True))
+    return plain, OmegaConf.to_yaml(cfg, resolve=True)
+
+
+def section(config: Mapping[str, Any], key: str) -> Any:
+    """The value at the dotted `key`.
+
+    Raises:
+        ConfigError: if it is not there, with the nearest name that is.
+    """
+    value: Any = config
+    for name in key.split("."):
+        if not isinstance(value, Mapping) or name not in value:
+            known = value if isinstance(value, Mapping) else ()
+            hint = nearest(name, known)
+            raise ConfigError(
+                f"{key}: the configuration has no {name!r}" + (f"; it has {hint!r}" if hint else "")
+            )
+        value = value[name]
+    return value
+
+
+def build(config: Mapping[str, Any], key: str, **objects: Any) -> Any:
+    """Make the object that section `key` describes with `_target_`.
+
+    Args:
+        config: resolved configuration in plain containers.
+        key: dotted name of the section, for example `scheduler.placer`.
+        objects: further arguments of the outermost target. They reach it as they are: Hydra would
+            turn a dataclass among its own arguments into a dict.
+
+    Returns:
+        The object; containers inside are plain lists and dicts. With `_partial_: true` a
+            `functools.partial` that waits for the remaining arguments.
+
+    Raises:
+        ConfigError: naming section, target and what the target does not accept.
+        GpuYardError: the target's own, unchanged.
+    """
+    values = section(config, key)
+    if not isinstance(values, Mapping) or "_target_" not in values:
+        raise ConfigError(f"{key}: has no _target_, so there is nothing to build")
+    try:
+        made = instantiate(dict(values), _convert_="all", _partial_=True)
+    except InstantiationException as error:
+        if isinstance(error.__cause__, GpuYardError):
+            raise error.__cause__ from error
+        raise ConfigError(f"{key}: {_told(error)}") from error
+    bound = partial(made.func, *made.args, **{**made.keywords, **objects})
+    if values.get("_partial_"):
+        return bound
+    _check_arguments(key, bound)
+    return bound()
+
+
+def _check_arguments(key: str, made: "partial[Any]") -> None:
+    """Raise ConfigError if the target's parameters and the given keys do not fit."""
+    try:
+        parameters = inspect.signature(made.func).parameters
+    except ValueError:  # a built-in that does not tell its parameters
+        return
+    given = made.keywords
+    target = f"{made.func.__module__}.{made.func.__qualname__}"
+    required = [p.name for p in parameters.values() if p.default is p.empty and p.kind in NAMED]
+    missing = [name for name in required if name not in given]
+    if missing:
+        raise ConfigError(
+            f"{key}: {target} needs {', '.join(missing)}; set {key}.{missing[0]} in its yaml file"
+        )
+    for name, parameter in parameters.items():
+        asked = misfit(given.get(name), parameter.annotation) if name in given else None
+        if asked:
+            value = given[name]
+            raise ConfigError(f"{key}.{name} is {value!r}; it must be {asked}{whole(value)}")
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return
+    unknown = [name for name in given if name not in parameters]
+    if unknown:
+        hint = nearest(unknown[0], parameters)
+        fix = f"did you mean {key}.{hint}?" if hint else f"it takes {', '.join(parameters)}"
+        raise ConfigError(f"{key}.{unknown[0]}: {target} has no such parameter; {fix}")
+
+
+def _told(error: InstantiationException) -> str:
+    """Hydra's message on one line, without its advice to set an environment variable."""
+    lines = str(error).replace(", set env var HYDRA_FULL_ERROR=1 to see chained exception.", "")
+    return " ".join(line.strip() for line in lines.splitlines())

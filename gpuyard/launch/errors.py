@@ -1,0 +1,172 @@
+"""Errors in a configuration, told in words: what is wrong, and the nearest valid name."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import NoReturn
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, Override
+from hydra.errors import MissingConfigException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from gpuyard.folders import CONF
+from sim.errors import GpuYardError
+
+LIKE_ENOUGH = 0.6  # share of equal letters from which a name is worth proposing
+TAIL_WEIGHT = 0.95  # of a match in the last word only
+MOST_NAMES = 20  # in one message
+FOR_READERS = "add workload=csv, or another workload that reads files (docs/data.md)"
+
+
+class ConfigError(GpuYardError):
+    """A configuration cannot be used; the message names the key and the fix."""
+
+
+def explain(error: BaseException) -> str:
+    """One message for a user: the error, its OmegaConf cause, and the nearest valid name."""
+    known = _gpuyard_cause(error)
+    if known is not None:
+        return str(known)
+    lines = _hydra_lines(error)
+    culprit = error if isinstance(error, OmegaConfBaseException) else error.__cause__
+    if isinstance(culprit, OmegaConfBaseException) and culprit.full_key:
+        if culprit is not error:
+            lines.append(str(culprit).splitlines()[0])
+        if culprit.full_key == "workload.path":
+            lines.append(FOR_READERS)
+        else:
+            lines += _suggestion(culprit.full_key, _keys_around(culprit))
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+        group, _, wanted = error.missing_cfg_file.rpartition("/")
+        options = [f"{group}={option}" for option in error.options or ()]
+        lines += _suggestion(f"{group}={wanted.removesuffix('.yaml')}", options)
+    return "\n  ".join(lines + _whose_experiment(lines))
+
+
+def _whose_experiment(lines: list[str]) -> list[str]:
+    """The command that an experiment is for, if it is what does not suit the program."""
+    found = re.search(r"In 'experiment/(\w+)': Could not override", "\n".join(lines))
+    if found is None:
+        return []
+    command = _command_of(found[1])
+    return [] if command is None else [f"this experiment is for: {command}"]
+
+
+def _command_of(experiment: str) -> str | None:
+    """The command in the experiment's first lines; None if it is no file of ours or has none."""
+    path = CONF / "experiment" / f"{experiment}.yaml"
+    head = path.read_text(encoding="utf-8") if path.is_file() else ""
+    command = re.search(r"^# (python scripts/.*)$", head, re.MULTILINE)
+    return None if command is None else command[1]
+
+
+def nearest(wanted: str, known: Iterable[str]) -> str | None:
+    """The known name most like `wanted`, or None if none is like it.
+
+    `max_gang` finds `workload.max_gang`: a match of the last word counts almost as much.
+    """
+    scored = [(_likeness(wanted, key), key) for key in known]
+    likeness, key = max(scored, default=(0.0, ""))
+    return key if likeness >= LIKE_ENOUGH else None
+
+
+def refuse_unread_additions(overrides: list[str], groups: set[str]) -> None:
+    """Refuse `+name=value` where `name` is no configuration group: nobody would read it.
+
+    Raises:
+        ConfigError: naming the addition and the nearest group.
+    """
+    for override in OverridesParser.create().parse_overrides(overrides):
+        name = override.key_or_group
+        if override.is_add() and "." not in name and name not in groups:
+            hint = " ".join(_suggestion(name, sorted(groups)))
+            raise ConfigError(f"{override.input_line}: nothing reads the key {name!r}. {hint}")
+
+
+def refuse_no_choice(overrides: Sequence[str], options: Callable[[str], list[str]]) -> None:
+    """Refuse `group=null` and `group=3`: a group is a choice among files.
+
+    Args:
+        overrides: of the command line.
+        options: names of a group's files; none where there is no such group.
+
+    Raises:
+        ConfigError: naming the choices.
+    """
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        group = override.key_or_group
+        if not override.is_delete() and any(map(_no_name, _values(override))):
+            known = [name for name in options(group) if not name.startswith("_")]
+            if known:
+                off = next((name for name in ("none", "off") if name in known), None)
+                fix = f"{group}={off} switches it off" if off else "leave it out for the default"
+                names = f" ({', '.join(known)})" if len(known) <= MOST_NAMES else ""
+                raise ConfigError(
+                    f"{override.input_line}: {group} is one of the files of conf/{group}{names}; "
+                    f"{fix}"
+                )
+
+
+def _values(override: Override) -> list[object]:
+    value = override.value()
+    return list(value.list) if isinstance(value, ChoiceSweep) else [value]
+
+
+def _no_name(value: object) -> bool:
+    return value is None or isinstance(value, int | float)
+
+
+def refuse_reproduction(experiment: str) -> NoReturn:
+    """Refuse an experiment whose cells the program would leave out.
+
+    Raises:
+        ConfigError: with the command that the experiment is for.
+    """
+    command = _command_of(experiment) or f"python scripts/reproduce.py experiment={experiment}"
+    raise ConfigError(f"experiment={experiment} is for: {command}")
+
+
+def _hydra_lines(error: BaseException) -> list[str]:
+    """Hydra's message without its search path and its advice to add the wrong name."""
+    kept: list[str] = []
+    for line in str(error).splitlines():
+        if line.startswith("Config search path"):
+            break
+        if line.strip() and not line.startswith("To append to your config use"):
+            kept.append(line.strip())
+    return kept
+
+
+def _likeness(wanted: str, key: str) -> float:
+    whole = SequenceMatcher(None, wanted, key).ratio()
+    tails = SequenceMatcher(None, wanted.rpartition(".")[2], key.rpartition(".")[2]).ratio()
+    return max(whole, TAIL_WEIGHT * tails)
+
+
+def _suggestion(wanted: str, known: Iterable[str]) -> list[str]:
+    found = nearest(wanted, known)
+    return [] if found is None else [f"did you mean {found}?"]
+
+
+def _keys_around(error: OmegaConfBaseException) -> list[str]:
+    """Dotted keys of the whole configuration in which `error` arose (Hydra's own left out)."""
+    if error.parent_node is None:
+        return []
+    root = error.parent_node._get_root()
+    return [key for key in _dotted(root) if not re.match(r"hydra(\.|$)", key)]
+
+
+def _dotted(node: object, prefix: str = "") -> Iterator[str]:
+    if not isinstance(node, DictConfig) or node._is_missing() or node._is_none():
+        return
+    for name in map(str, node):
+        yield f"{prefix}{name}"
+        yield from _dotted(node._get_node(name), f"{prefix}{name}.")
+
+
+def _gpuyard_cause(error: BaseException | None) -> GpuYardError | None:
+    while error is not None and not isinstance(error, GpuYardError):
+        error = error.__cause__
+    return error

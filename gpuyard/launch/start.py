@@ -1,0 +1,283 @@
+"""What every program shares: its Hydra entry, the start of a run, clear messages for errors.
+
+A program is a module whose name is the command's:
+
+    @program("simulate")
+    def main(cfg: DictConfig) -> None:
+        launch = start(cfg)
+        topology = launch.build("topology")
+        ...
+
+and `gpuyard/command.py` runs it.
+"""
+
+import functools
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import hydra as hydra_library
+import yaml
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from gpuyard.folders import CONF
+from gpuyard.launch.build import build, resolve
+from gpuyard.launch.compiling import telling_what_compiles
+from gpuyard.launch.ctrl_c import came_of_ctrl_c, insisting_on_ctrl_c
+from gpuyard.launch.errors import (
+    ConfigError,
+    explain,
+    refuse_no_choice,
+    refuse_reproduction,
+    refuse_unread_additions,
+)
+from gpuyard.launch.sweeps import TaskFunction, once_a_point
+from sim.errors import GpuYardError
+from sim.report.record import Record, collect_record
+from sim.report.run_folder import write_record
+
+RESUMED = {  # program -> what it must have left to be resumed
+    "train": "",
+    "train_topdrl": "checkpoint",
+    "tune_linear_score": "checkpoint.pickle",
+    "learn": "checkpoint.npz",
+}
+AUTO = ("train",)  # resume=auto begins anew where nothing was left; the others name the folder
+GOES_ON = ("reproduce", "train_worl", "measure_colocation")  # the same command in the same folder
+SWEEP = {"-m", "--multirun"}
+
+
+def going_on(record: Record | None, folder: Path | None, argv: Sequence[str]) -> str | None:
+    """One sentence; None where there is nothing to say.
+
+    Args:
+        record: of the run that was under way; None: none had begun in this process.
+        folder: its own.
+        argv: the command line.
+    """
+    if SWEEP.intersection(argv):
+        place = "the folder of this sweep" if folder is None else str(folder.parent)
+        words = [word for word in argv if not word.startswith("hydra.sweep.dir=")]
+        command = shlex.join([*_as_typed(words), f"hydra.sweep.dir={place}"])
+        return f"to go on without the points that are finished: {command}"
+    if record is None or folder is None:
+        return None
+    left = RESUMED.get(record.program)
+    if left is None and record.program not in GOES_ON:
+        return f"{record.program} keeps nothing half-done: start it again"
+    if left and not (folder / left).exists():
+        return "there is no checkpoint yet: start it again"
+    words = [word for word in record.overrides if not word.startswith("resume=")]
+    own = [f"hydra.run.dir={folder}"]
+    if left is not None:
+        own.append(f"resume={'auto' if record.program in AUTO else folder}")
+    return "to go on: " + shlex.join([*_called(record.program), *words, *own])
+
+
+log = logging.getLogger(__name__)
+
+OF_LEARNING = (  # packages of the extra `learn`
+    "cma", "gymnasium", "pettingzoo", "ray", "tensorboardX", "torch", "torch_geometric",
+)  # fmt: skip
+OWN_FILE, SEARCH_KEY = "gpuyard.yaml", "hydra.searchpath"
+COMMAND = "gpuyard"  # the installed command
+FAILED = 1
+INTERRUPTED = 130
+STOPPED = "interrupted; what was written so far stays in the run's folder"
+NAMING = ("experiment", "lineup", "scheduler", "workload")  # groups that name a run's folder
+TRACEBACK_WANTED = ("DEBUG", "HYDRA_FULL_ERROR")
+
+_started: list["Launch"] = []  # of this process, for what is told after Ctrl-C
+
+
+def _called(program: str) -> list[str]:
+    """How this process's user calls a program: by the installed command, or by its script."""
+    typed = sys.argv[0].startswith(COMMAND)
+    return [COMMAND, program] if typed else ["python", f"scripts/{program}.py"]
+
+
+def _as_typed(argv: Sequence[str]) -> list[str]:
+    """The command line, its first word split where it is the installed command and a program."""
+    head, *words = argv
+    return [*head.split(), *words] if head.startswith(COMMAND) else ["python", head, *words]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One started run: where it writes, what it was told, and what it ran on."""
+
+    folder: Path  # absolute, exists; one per run and per point of a sweep
+    config: dict[str, Any]  # the resolved configuration in plain containers
+    record: Record  # without labels: those belong to the run of one scheduler
+
+    def build(self, key: str, **objects: Any) -> Any:
+        """Make the object that section `key` describes (see `launch_build.build`)."""
+        return build(self.config, key, **objects)
+
+
+def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Callable[[], Any]]:
+    """Make a task a Hydra program over `<conf>/<config_name>.yaml`; the module names the job.
+
+    Raises (when called):
+        ConfigError: a group is given null or a number instead of a choice.
+    """
+
+    def decorate(task: TaskFunction) -> Callable[[], Any]:
+        @functools.wraps(task)
+        def point(cfg: DictConfig) -> Any:
+            return once_a_point(task, cfg)
+
+        entry = hydra_library.main(
+            version_base=None, config_path=str(conf), config_name=config_name
+        )
+        run: Callable[[], Any] = entry(point)
+
+        @functools.wraps(point)
+        def checked() -> Any:
+            _search_own_groups()
+            refuse_no_choice(
+                [word for word in sys.argv[1:] if "=" in word and not word.startswith("-")],
+                lambda group: sorted(path.stem for path in (conf / group).glob("*.yaml")),
+            )
+            return run()
+
+        return checked
+
+    return decorate
+
+
+def _search_own_groups() -> None:
+    """Let Hydra search what `gpuyard.yaml` of the working folder names, and Python that folder.
+
+    Raises:
+        ConfigError: the file is no list of folders under `search_path`, or one is not there.
+    """
+    here = Path.cwd()
+    if str(here) not in sys.path:
+        sys.path.append(str(here))  # behind everything installed
+    own = here / OWN_FILE
+    if not own.is_file() or any(word.startswith(SEARCH_KEY) for word in sys.argv):
+        return
+    try:
+        told = yaml.safe_load(own.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{own}: {' '.join(str(error).split())}") from error
+    folders = told.get("search_path") if isinstance(told, dict) else None
+    if not isinstance(folders, list) or not folders or set(told) != {"search_path"}:
+        raise ConfigError(f"{own}: holds {told!r}; it must be one list, `search_path: [FOLDER]`")
+    missing = [name for name in folders if not (here / str(name)).is_dir()]
+    if missing:
+        raise ConfigError(f"{own}: search_path names {missing[0]!r}, and {here} has no such folder")
+    urls = ",".join(f"'file://{here / str(name)}'" for name in folders)
+    sys.argv.append(f"{SEARCH_KEY}=[{urls}]")
+
+
+def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:
+    """Check and resolve the configuration, and write it beside versions and commit.
+
+    Writes `config.yaml` and `record.json` to the run's folder; the log file is there too.
+    `reproduces`: the program reads the section `reproduce`.
+
+    Raises:
+        ConfigError: if a required value is missing, an added key is read by nobody, or the
+            experiment is one of another program.
+    """
+    hydra = HydraConfig.get()
+    overrides = list(hydra.overrides.task)
+    refuse_unread_additions(overrides, set(hydra.runtime.choices))
+    experiment = hydra.runtime.choices.get("experiment")
+    if experiment is not None and "reproduce" in cfg and not reproduces:
+        refuse_reproduction(experiment)
+    config, text = resolve(cfg)
+    folder = Path(hydra.runtime.output_dir)
+    record = collect_record(
+        labels=None,
+        program=str(hydra.job.name),
+        command=sys.argv,
+        overrides=overrides,
+        seed=config.get("seed"),
+        config_yaml=text,
+    )
+    write_record(folder, record)
+    log.info("writing to %s", folder)
+    launch = Launch(folder=folder, config=config, record=record)
+    _started.append(launch)
+    return launch
+
+
+def run_main(main: Callable[[], None]) -> None:
+    """Run the `main` of a program, then leave the process as a program should.
+
+    An error that the user can mend, a file that cannot be read or written included, prints one
+    message on stderr and exits with status 1; Ctrl-C exits with 130, whatever became of it on
+    its way (`ctrl_c`). With DEBUG=1 or HYDRA_FULL_ERROR=1 the traceback is shown. Any other error
+    is a fault of the program and keeps its traceback.
+    """
+    debug = any(os.environ.get(name, "0") not in {"", "0"} for name in TRACEBACK_WANTED)
+    OmegaConf.register_new_resolver("of_run", _of_run, replace=True)
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach us as they are, not printed by Hydra
+    try:
+        with (
+            insisting_on_ctrl_c(),
+            telling_what_compiles(),
+        ):
+            main()
+    except KeyboardInterrupt:
+        _leave_interrupted("")
+    except Exception as error:
+        told, stopped = _told(error), came_of_ctrl_c(error)
+        if debug or (told is None and not stopped):
+            raise
+        if stopped:
+            _leave_interrupted(f" (on the way out: {told or repr(error)})")
+        print(f"error: {told}", file=sys.stderr)
+        print("(DEBUG=1 shows the traceback)", file=sys.stderr)
+        sys.exit(FAILED)
+
+
+def _of_run(*, _root_: Any) -> str:
+    """`${of_run:}` of `conf/hydra/default.yaml`, like `_sjf_venus_like`: what was chosen."""
+    choices = OmegaConf.select(_root_, "hydra.runtime.choices") or {}
+    chosen = (choices.get(group) for group in NAMING)
+    return "".join(f"_{name}" for name in chosen if name not in {None, "null"})
+
+
+def _leave_interrupted(why: str) -> NoReturn:
+    """Say what stays and how to go on."""
+    last = _started[-1] if _started else None
+    record, folder = (last.record, last.folder) if last else (None, None)
+    words = going_on(record, folder, sys.argv)
+    print("\n".join(filter(None, [STOPPED + why, words])), file=sys.stderr)
+    sys.exit(INTERRUPTED)
+
+
+def _told(error: Exception) -> str | None:
+    """What a user is told of `error`; None: it is a fault of the program."""
+    lacking = _lacking(error)
+    if lacking is not None:
+        return lacking
+    if isinstance(error, GpuYardError | HydraException | OmegaConfBaseException):
+        return explain(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return None
+
+
+def _lacking(error: BaseException | None) -> str | None:
+    """What to install, where `error` came of a package that only the extra `learn` brings."""
+    seen = set[int]()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        package = (getattr(error, "name", None) or "").partition(".")[0]
+        if isinstance(error, ModuleNotFoundError) and package in OF_LEARNING:
+            return f"this needs {package}, which is not installed: pip install 'gpuyard[learn]'"
+        error = error.__cause__ or error.__context__
+    return None

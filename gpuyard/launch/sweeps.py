@@ -1,0 +1,75 @@
+"""Points of a sweep that are finished already are skipped when the same sweep is started again."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from gpuyard.launch.build import resolve
+from gpuyard.launch.errors import ConfigError
+from sim.report.atomic import write_atomically
+
+log = logging.getLogger(__name__)
+
+FINISHED = "finished.json"  # the last file of a point, written after everything else
+CONFIG = "config.yaml"
+RESUME = "resume"
+TaskFunction = Callable[[DictConfig], Any]
+
+
+def once_a_point(task: TaskFunction, cfg: DictConfig) -> Any:
+    """Run a program's task, unless it is a finished point of a sweep.
+
+    The last file that a point writes says that it is finished, and of which configuration.
+
+    Raises:
+        ConfigError: its folder holds a finished point of another configuration.
+    """
+    hydra = HydraConfig.get()
+    if hydra.mode != RunMode.MULTIRUN:
+        return task(cfg)
+    folder, program = Path(hydra.runtime.output_dir), str(hydra.job.name)
+    digest = _digest(resolve(cfg)[1])
+    found = _finished(folder)
+    if found == (program, digest):
+        log.info("%s is finished and skipped (remove it to run it again)", folder)
+        return None
+    if found is not None:
+        raise ConfigError(
+            f"{folder} holds a finished point of another configuration; give this sweep a "
+            f"folder of its own (hydra.sweep.dir=DIR), and compare.py both (sweep=[DIR,DIR])"
+        )
+    (folder / FINISHED).unlink(missing_ok=True)
+    result = task(cfg)
+    text = json.dumps({"program": program, "config_sha256": digest})
+    write_atomically(folder / FINISHED, text.encode())
+    return result
+
+
+def _finished(folder: Path) -> tuple[str, str] | None:
+    """(program, digest of its configuration) of the finished point in `folder`, if there is one.
+
+    A mark that does not fit the configuration beside it is of an earlier run in that folder.
+    """
+    try:
+        mark = json.loads((folder / FINISHED).read_text(encoding="utf-8"))
+        digest = _digest((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError, AttributeError, yaml.YAMLError):
+        return None
+    if not isinstance(mark, dict) or mark.get("config_sha256") != digest:
+        return None
+    return str(mark.get("program")), digest
+
+
+def _digest(config_yaml: str) -> str:
+    """Of everything but whether an interrupted run is resumed: that is no other point."""
+    config = yaml.safe_load(config_yaml)
+    counted = {key: value for key, value in config.items() if key != RESUME}
+    return hashlib.sha256(json.dumps(counted, sort_keys=True, default=str).encode()).hexdigest()

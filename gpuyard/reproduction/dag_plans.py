@@ -1,0 +1,195 @@
+"""Plans for DAGs: every search on every problem, as an experiment of `reproduce.py` asks."""
+
+import hashlib
+import json
+import logging
+import shutil
+import time
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from gpuyard.launch.build import build
+from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.start import Launch
+from gpuyard.launch.terminal import RunCount, table_console
+from gpuyard.reproduction.dag_report import RESULT_FILES, write_dag_report
+from gpuyard.reproduction.dag_settings import Cell, Settings, settings_of
+from gpuyard.reproduction.store import PARTS
+from sim.dag.bounds import lower_bound_s
+from sim.dag.distance import gap_correlation
+from sim.dag.evaluate import schedule
+from sim.dag.heft import heft
+from sim.dag.machines import GpuKind, drawn_machines
+from sim.dag.problem import DagProblem, dag_problem
+from sim.dag.search.protocol import Meter, Search, random_start, start_plans
+from sim.dag.sources.families import Family
+from sim.report.atomic import write_atomically
+
+
+def run(launch: Launch) -> None:
+    """Run what is missing, write tables and figures, print.
+
+    Raises:
+        ConfigError: the node `reproduce` is wrong.
+        DagError: a problem cannot be made.
+    """
+    settings = settings_of(launch)
+    for name in RESULT_FILES:
+        (launch.folder / name).unlink(missing_ok=True)
+    if launch.config["fresh"]:
+        shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
+    rows = run_missing_searches(launch, settings)
+    tables = write_dag_report(
+        launch.folder,
+        settings,
+        rows,
+        confidence=launch.config["confidence"],
+        level=launch.config["level"],
+    )
+    table_console().print(tables)
+    print(f"results in {launch.folder}")
+
+
+log = logging.getLogger(__name__)
+
+PLANS_COMPARED = 40  # random ones, for the correlation of plan distance and finish-time gap
+POINTS = 50  # of the history that is kept
+
+Row = dict[str, Any]  # one search on one problem
+
+
+class Bench:
+    """Draws problems and runs searches on them."""
+
+    def __init__(self, launch: Launch, settings: Settings) -> None:
+        """Nothing is read yet."""
+        self._launch = launch
+        self._settings = settings
+        self._families: dict[str, Family] = {}
+        self._last: tuple[Cell, DagProblem] | None = None
+
+    @cached_property
+    def searches(self) -> dict[str, Search]:
+        """By name; built when the first one is needed."""
+        return {
+            name: build(self._launch.config, f"reproduce.methods.{name}")
+            for name in self._settings["methods"]
+        }
+
+    def problem(self, cell: Cell) -> DagProblem:
+        """The DAG and the machines of a cell: the same whatever else is run."""
+        if self._last is None or self._last[0] != cell:
+            if cell.family not in self._families:
+                key = f"reproduce.families.{cell.family}.source"
+                self._families[cell.family] = build(self._launch.config, key)
+            # Another network gives the same DAG and the same GPUs: only the rates differ.
+            rng = self._rng(cell.family, cell.graph, str(cell.draw))
+            graph = self._families[cell.family].graph(cell.graph, rng)
+            kinds = self._settings["kinds"].items()
+            gpus = drawn_machines(
+                tuple(GpuKind(name, speed, room) for name, (speed, room) in kinds),
+                gpus=cell.gpus,
+                per_server=self._settings["per_server"],
+                inside_gbps=cell.inside_gbps,
+                between_gbps=cell.between_gbps,
+                least_share=self._settings["least_share"],
+                rng=rng,
+            )
+            self._last = (cell, dag_problem(graph, gpus))
+        return self._last[1]
+
+    def run(self, cell: Cell, method: str) -> Row:
+        """One search: the same start plans for all, a stream of chance of its own."""
+        problem = self.problem(cell)
+        starts = start_plans(
+            problem,
+            self._settings["starts"],
+            seeded=self._settings["seeded"],
+            rng=self._rng(cell.name, "starts"),
+        )
+        meter = Meter(problem, self._settings["budget"])
+        began = time.process_time()
+        self.searches[method].search(starts, meter, self._rng(cell.name, method))
+        took_s = time.process_time() - began
+        return self.about(cell) | {
+            "method": method,
+            "seeded": self._settings["seeded"],
+            "budget": meter.budget,
+            "judged": meter.budget - meter.left,
+            "makespan_s": meter.best.makespan_s,
+            "cpu_s": took_s,
+            "history_s": _thinned(meter.history_s),
+        }
+
+    def about(self, cell: Cell) -> Row:
+        """What a problem is, with its bound and HEFT's plan."""
+        problem = self.problem(cell)
+        rng = self._rng(cell.name, "pairs")
+        plans = [random_start(problem, rng).plan for _ in range(PLANS_COMPARED)]
+        return {
+            "problem": cell.name,
+            "family": cell.family,
+            "network": cell.network,
+            "graph": problem.name,
+            "tasks": problem.num_tasks,
+            "edges": len(problem.graph.parent),
+            "gpus": problem.num_gpus,
+            "lower_bound_s": lower_bound_s(problem),
+            "heft_s": schedule(problem, heft(problem)).makespan_s,
+            "spd_ftg_r": gap_correlation(problem, plans),
+        }
+
+    def part(self, cell: Cell, method: str) -> str:
+        """A file name that two runs share if all that decides them is equal."""
+        node = self._settings.node
+        decides = [
+            vars(cell), node["families"][cell.family]["source"], node["methods"][method], method,
+            self._settings.seed,
+            *(node[key] for key in ("seeded", "budget", "starts", "per_server", "least_share",
+                                    "kinds")),
+        ]  # fmt: skip
+        return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:32] + ".json"
+
+    def _rng(self, *words: str) -> np.random.Generator:
+        codes = [crc32(word.encode()) for word in words]
+        return np.random.default_rng([self._settings.seed, *codes])
+
+
+def run_missing_searches(launch: Launch, settings: Settings) -> list[Row]:
+    """Every search on every problem, problem by problem; stored ones are read.
+
+    Raises:
+        ConfigError: a stored file is broken.
+    """
+    bench, folder = Bench(launch, settings), launch.folder / PARTS
+    folder.mkdir(parents=True, exist_ok=True)
+    work = [(cell, method) for cell in settings.cells for method in settings["methods"]]
+    paths = [folder / bench.part(cell, method) for cell, method in work]
+    there = sum(path.is_file() for path in paths)
+    log.info("%d runs, %d of them done before", len(work), there)
+    rows: list[Row] = []
+    with RunCount("planning", len(work), done=there) as count:
+        for (cell, method), path in zip(work, paths, strict=True):
+            if not path.is_file():
+                write_atomically(path, json.dumps(bench.run(cell, method)).encode())
+                count.tell(f"{cell.name}, {method}")
+            rows.append(_read(path))
+    return rows
+
+
+def _read(path: Path) -> Row:
+    try:
+        row: Row = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise ConfigError(f"{path} is no result of a run; remove it to run it again") from None
+    return row
+
+
+def _thinned(history: np.ndarray) -> list[float]:
+    """The best makespan after 1/POINTS, 2/POINTS, ... of the plans."""
+    places = np.ceil(np.linspace(len(history) / POINTS, len(history), POINTS)).astype(int) - 1
+    return [float(value) for value in history[np.clip(places, 0, None)]]

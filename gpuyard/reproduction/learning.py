@@ -1,0 +1,216 @@
+"""Learning by playing, judged over training seeds: `reproduce.py experiment=learn_climb`.
+
+Learns from every seed that is not done yet, in a folder of its own and from where it was stopped;
+then one table, with an interval over seeds, and one figure of all curves.
+"""
+
+import csv
+import io
+import json
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hydra import compose
+from hydra.core.hydra_config import HydraConfig
+
+from gpuyard.launch.build import resolve
+from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.start import Launch
+from gpuyard.launch.terminal import error_console, table_console
+from gpuyard.learning.checkpoint import CHECKPOINT
+from gpuyard.learning.report import METRICS, draw_curves, read_curve
+from gpuyard.learning.setting import report, trainer_of
+from gpuyard.reproduction.node import debug_overrides, last_of_each
+from gpuyard.reproduction.store import NOT_OF_A_RUN
+from sim.metrics.intervals import Interval, mean_interval
+from sim.report.atomic import write_atomically
+from sim.report.table_text import TableText, ratio_text
+from sim.report.tables import rich_tables, write_markdown
+
+log = logging.getLogger(__name__)
+
+LEARNED, WORDS = "learned", "words.json"
+TABLE, TEXT, FIGURE = "seeds.csv", "seeds.md", "curves.png"
+NODE_KEYS = ("program", "title", "seeds", "begin", "minutes", "updates", "training", "quick")
+OTHERS = ("experiment", "debug", "reproduce", "hydra", "seed", *NOT_OF_A_RUN)
+KEPT_OF_DEBUG = ("topology", "workload.num_jobs", "workload.max_gang")
+QUICK_SEEDS = 2
+NONE = Interval(float("nan"), float("nan"), float("nan"), 0)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What came of one seed."""
+
+    seed: int
+    folder: Path
+    begin: str
+    reference: str
+    metrics: Mapping[str, Any]
+
+    def ratio(self, rival: str) -> Interval:
+        """Of mean JCT on held-out windows, learned / rival, over windows."""
+        told = self.metrics["ratio_of_mean_jct"][rival]
+        return Interval(told["ratio"], told["low"], told["high"], told["windows"])
+
+
+def run(launch: Launch) -> None:
+    """Learn what is missing, compare.
+
+    Raises:
+        GpuYardError: the node is wrong, or a seed could not be learned from.
+    """
+    node = launch.config["reproduce"]
+    debug = HydraConfig.get().runtime.choices["debug"]
+    words = _words(node, debug)
+    for name in (TABLE, TEXT, FIGURE):
+        (launch.folder / name).unlink(missing_ok=True)
+    if launch.config["fresh"]:
+        shutil.rmtree(launch.folder / LEARNED, ignore_errors=True)
+    seeds = node["seeds"][:QUICK_SEEDS] if debug else node["seeds"]
+    found = []
+    for place, seed in enumerate(seeds):
+        log.info("seed %s, %d of %d", seed, place + 1, len(seeds))
+        found.append(_learned(launch, seed, words))
+    rows = _rows(found, launch.config["confidence"])
+    write_atomically(launch.folder / TABLE, _csv(rows).encode())
+    text = _text(str(node["title"]), found, rows, launch.config["confidence"])
+    write_markdown(launch.folder / TEXT, text)
+    first = found[0]
+    curves = {f"seed {each.seed}": read_curve(each.folder) for each in found}
+    draw_curves(launch.folder / FIGURE, curves, first.begin, first.reference)
+    table_console().print(rich_tables(text))
+    print(f"results in {launch.folder}")
+
+
+def _words(node: Mapping[str, Any], debug: str | None) -> list[str]:
+    """Overrides of `learn.py` for every seed, the command line's cluster and jobs among them.
+
+    Raises:
+        ConfigError: a key of the node is missing or unknown, or there is no seed.
+    """
+    if set(node) != set(NODE_KEYS):
+        raise ConfigError(f"reproduce has {', '.join(node)}; it needs {', '.join(NODE_KEYS)}")
+    if not isinstance(node["seeds"], list) or not node["seeds"]:
+        raise ConfigError(f"reproduce.seeds is {node['seeds']!r}; list some, like [0, 1, 2]")
+    own = [
+        f"{key}={'null' if node[key] is None else node[key]}"
+        for key in ("begin", "minutes", "updates")
+    ]
+    given = [str(word) for word in HydraConfig.get().overrides.task]
+    small = [word for word in debug_overrides(debug) if _key(word) in KEPT_OF_DEBUG]
+    shared = [word for word in given if _key(word).split(".")[0] not in OTHERS]
+    return [*own, *node["training"], *small, *(node["quick"] if debug else []), *shared]
+
+
+def _key(word: str) -> str:
+    return word.partition("=")[0].lstrip("+~")
+
+
+def _learned(launch: Launch, seed: int, words: Sequence[str]) -> Learned:
+    """What was learned from one seed by these words; learned now if it is not there."""
+    folder = launch.folder / LEARNED / f"seed_{seed}"
+    overrides = last_of_each([*words, f"seed={seed}"])
+    if _told(folder / WORDS) != overrides:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / WORDS, json.dumps(overrides).encode())
+    config, text = resolve(compose("learn", overrides))
+    if not (folder / METRICS).is_file():
+        begun = (folder / CHECKPOINT).is_file()
+        config |= {"jobs": launch.config["jobs"], "resume": str(folder) if begun else None}
+        record = replace(launch.record, overrides=tuple(overrides), seed=seed, config_yaml=text)
+        one = Launch(folder=folder, config=config, record=record)
+        trainer = trainer_of(one)
+        trainer.run(error_console())
+        log.info("%s", report(one, trainer))
+    metrics = json.loads((folder / METRICS).read_text("utf-8"))
+    return Learned(seed, folder, str(config["begin"]), str(config["reference"]), metrics)
+
+
+def _told(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8")) if path.is_file() else None
+
+
+def _rows(found: Sequence[Learned], confidence: float) -> list[dict[str, Any]]:
+    """A row a seed, intervals over windows; then one of all, intervals over seeds."""
+    rows = [
+        {
+            "seed": each.seed,
+            "updates": each.metrics["updates"],
+            "minutes": each.metrics["minutes"],
+            "to_begin": each.ratio(each.begin),
+            "to_reference": each.ratio(each.reference),
+            "gap_closed": _single(each.metrics.get("share_of_gap_closed")),
+        }
+        for each in found
+    ]
+    gaps = [row["gap_closed"].centre for row in rows]
+    return [
+        *rows,
+        {
+            "seed": "all",
+            "updates": sum(row["updates"] for row in rows),
+            "minutes": sum(row["minutes"] for row in rows),
+            **{key: _over_seeds([row[key] for row in rows], confidence)
+               for key in ("to_begin", "to_reference")},
+            "gap_closed": mean_interval(gaps, confidence),
+        },
+    ]  # fmt: skip
+
+
+def _single(value: float | None) -> Interval:
+    return NONE if value is None else replace(NONE, centre=value, count=1)
+
+
+def _over_seeds(ratios: Sequence[Interval], confidence: float) -> Interval:
+    """Geometric mean, with the t interval of the logs."""
+    logs = mean_interval(np.log([each.centre for each in ratios]), confidence)
+    centre, low, high = np.exp([logs.centre, logs.low, logs.high]).tolist()
+    return Interval(centre, low, high, logs.count)
+
+
+def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    plain = [dict(pair for key, value in row.items() for pair in _cells(key, value))
+             for row in rows]  # fmt: skip
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(plain[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(plain)
+    return text.getvalue()
+
+
+def _cells(key: str, value: Any) -> list[tuple[str, Any]]:
+    """A value by its key, an interval by three; empty where there is no number."""
+    if not isinstance(value, Interval):
+        return [(key, value)]
+    named = {key: value.centre, f"{key}_low": value.low, f"{key}_high": value.high}
+    return [(name, "" if np.isnan(number) else number) for name, number in named.items()]
+
+
+def _text(
+    title: str, found: Sequence[Learned], rows: Sequence[Mapping[str, Any]], confidence: float
+) -> TableText:
+    first = found[0]
+    headers = ("seed", "updates", "minutes", f"to {first.begin}", f"to {first.reference}",
+               "share of the gap closed")  # fmt: skip
+    cells = tuple(
+        (
+            str(row["seed"]), str(row["updates"]), f"{row['minutes']:.1f}",
+            ratio_text(row["to_begin"]), ratio_text(row["to_reference"]),
+            "-" if np.isnan(row["gap_closed"].centre) else ratio_text(row["gap_closed"]),
+        )
+        for row in rows
+    )  # fmt: skip
+    note = (
+        f"Ratios of mean JCT on {first.ratio(first.begin).count} held-out windows a seed, each "
+        "seed with windows of its own; below 1 is better. Rows of seeds: 95 % t intervals over "
+        f"windows. Last row: {100 * confidence:g} % t intervals over the {len(found)} seeds, of "
+        "the logarithms for ratios. Gap: in ln mean JCT."
+    )
+    return TableText(headers, ((title, cells),), note)

@@ -1,0 +1,202 @@
+"""What an experiment says of its reproduction: the node `reproduce` of its file."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import product
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
+
+from gpuyard.folders import CONF
+from gpuyard.launch.errors import ConfigError, nearest
+from sim.report.paper_claims import Claim
+
+OF_PROGRAMS = ("program", "policies")  # read by the program that the node names
+KEYS = ("title", "paper", "cells", "ratio_to", "arms", "picked_on", *OF_PROGRAMS)
+CELL_KEYS = ("overrides", "needs_file", "name")
+PICKED_ON_KEYS = ("part", "windows")
+CLAIM_KEYS = tuple(field.name for field in fields(Claim))
+
+
+@dataclass(frozen=True)
+class CellSpec:
+    """One cell before it is composed."""
+
+    number: int  # from 0, in the order of the file; what `cells` of a line-up's entry names
+    overrides: tuple[str, ...]
+    name: str | None  # in results; None: by what tells it from the others
+    needs_file: str | None  # the cell is left out where this file is not there
+
+
+@dataclass(frozen=True)
+class PickedOn:
+    """Windows on which the best of a kind of rival is chosen, besides those of the results."""
+
+    part: str
+    windows: int  # at most as many as the results have
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What one experiment reproduces, and how."""
+
+    title: str
+    claims: tuple[Claim, ...]
+    cells: tuple[CellSpec, ...]
+    ratio_to: str | None  # scheduler that the others' mean JCT is divided by
+    arms: tuple[str, ...] = ()  # arms that the arms of a scheduler are divided by; none: no table
+    picked_on: PickedOn | None = None  # None: the best are chosen on the results' own windows
+
+
+def reproduction_of(node: Any, *, experiment: str) -> Reproduction:
+    """Check and read the node; a cell's override with several values stands for several cells.
+
+    Raises:
+        ConfigError: naming the key, the value and what is allowed.
+    """
+    place = f"experiment={experiment}"
+    if not isinstance(node, Mapping):
+        raise ConfigError(
+            f"{place} has no node `reproduce`; those that have one: {', '.join(known_ids())}"
+        )
+    _check_keys(f"{place}, reproduce", node, KEYS, needed=("title", "cells"))
+    cells = node["cells"]
+    if not isinstance(cells, list) or not cells:
+        raise ConfigError(f"{place}: reproduce.cells is {cells!r}; it must list lists of overrides")
+    found: list[CellSpec] = []
+    for number, cell in enumerate(cells):
+        found += _cells(f"{place}: reproduce.cells[{number}]", cell, first=len(found))
+    claims = [
+        _claim(f"{place}: reproduce.paper[{number}]", claim)
+        for number, claim in enumerate(node.get("paper") or [])
+    ]
+    return Reproduction(
+        title=str(node["title"]),
+        claims=tuple(claims),
+        cells=tuple(found),
+        ratio_to=node.get("ratio_to"),
+        arms=_arms(place, node.get("arms")),
+        picked_on=_picked_on(f"{place}: reproduce.picked_on", node.get("picked_on")),
+    )
+
+
+def known_ids() -> list[str]:
+    """Experiments that have the node, sorted."""
+    return list(titles())
+
+
+def titles() -> dict[str, str]:
+    """Experiment -> title, of those with the node, in order of names."""
+    top = CONF / "experiment"
+    found = {}
+    for path in sorted(top.rglob("*.yaml")):
+        title = OmegaConf.select(OmegaConf.load(path), "reproduce.title")
+        if title is not None:
+            found[path.relative_to(top).with_suffix("").as_posix()] = str(title)
+    return found
+
+
+def sweeps(overrides: Sequence[str]) -> list[tuple[str, ...]]:
+    """Every choice of one value from each override, the last changing fastest."""
+    choices = []
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        if override.is_sweep_override():
+            key = override.get_key_element()
+            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+        else:
+            choices.append([str(override.input_line)])
+    return list(product(*choices))
+
+
+def last_of_each(overrides: Iterable[str]) -> list[str]:
+    """Overrides without those whose key is set again later: Hydra refuses a group set twice."""
+    kept: dict[str, str] = {}
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        kept.pop(override.key_or_group, None)
+        kept[override.key_or_group] = str(override.input_line)
+    return list(kept.values())
+
+
+def _cells(place: str, cell: Any, *, first: int) -> list[CellSpec]:
+    whole = cell if isinstance(cell, Mapping) else {"overrides": cell}
+    _check_keys(place, whole, CELL_KEYS, needed=("overrides",))
+    words = whole["overrides"]
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise ConfigError(f"{place} is {words!r}; it must be a list of overrides like load=0.9")
+    return [
+        CellSpec(first + number, overrides, whole.get("name"), whole.get("needs_file"))
+        for number, overrides in enumerate(sweeps(words))
+    ]
+
+
+def _arms(place: str, arms: Any) -> tuple[str, ...]:
+    if arms is None:
+        return ()
+    if not isinstance(arms, list) or not arms or not all(isinstance(arm, str) for arm in arms):
+        raise ConfigError(
+            f"{place}: reproduce.arms is {arms!r}; it must list arms to divide by, like [none]"
+        )
+    return tuple(arms)
+
+
+def _picked_on(place: str, found: Any) -> PickedOn | None:
+    if found is None:
+        return None
+    if not isinstance(found, Mapping):
+        raise ConfigError(f"{place} is {found!r}; it must hold part, like validation, and windows")
+    _check_keys(place, found, PICKED_ON_KEYS, needed=PICKED_ON_KEYS)
+    windows = found["windows"]
+    if type(windows) is not int or windows < 1:
+        raise ConfigError(f"{place}.windows is {windows!r}; it must be a whole number from 1")
+    return PickedOn(part=str(found["part"]), windows=windows)
+
+
+def _claim(place: str, claim: Any) -> Claim:
+    if not isinstance(claim, Mapping):
+        raise ConfigError(f"{place} is {claim!r}; it must hold {', '.join(CLAIM_KEYS)}")
+    _check_keys(place, claim, CLAIM_KEYS, needed=("what", "scheduler", "metric", "claim"))
+    return Claim(**{"against": None, **claim})
+
+
+def _check_keys(
+    place: str, found: Mapping[str, Any], known: Sequence[str], *, needed: Sequence[str]
+) -> None:
+    for key in found:
+        if key not in known:
+            hint = nearest(str(key), known)
+            fix = f"did you mean {hint}?" if hint else f"it takes {', '.join(known)}"
+            raise ConfigError(f"{place}: no such key {key!r}; {fix}")
+    for key in needed:
+        if key not in found:
+            raise ConfigError(f"{place}: has no {key}; add {key}:")
+
+
+SKIPPED = ("defaults", "hydra")
+
+
+def debug_overrides(choice: str | None) -> list[str]:
+    """`conf/debug/<choice>.yaml` as words of a command line: groups first, then values."""
+    if choice is None:
+        return []
+    plain = OmegaConf.to_container(OmegaConf.load(CONF / "debug" / f"{choice}.yaml"))
+    assert isinstance(plain, dict)  # a YAML file of keys
+    return [*_groups(plain.get("defaults", [])), *_values(plain, "")]
+
+
+def _groups(defaults: list[Any]) -> Iterator[str]:
+    """`- override /topology: small` as `topology=small`."""
+    for entry in defaults:
+        if isinstance(entry, Mapping):
+            for key, option in entry.items():
+                yield f"{str(key).removeprefix('override ').lstrip('/')}={option}"
+
+
+def _values(found: Mapping[Any, Any], prefix: str) -> Iterator[str]:
+    for key, value in found.items():
+        if not prefix and key in SKIPPED:
+            continue
+        if isinstance(value, Mapping):
+            yield from _values(value, f"{prefix}{key}.")
+        else:
+            yield f"++{prefix}{key}={'null' if value is None else value}"

@@ -1,0 +1,197 @@
+"""Runs the tables and figures of papers again: `python scripts/reproduce.py experiment=<id>`.
+
+Without an experiment it lists what there is. Finished runs are kept, so the same command goes on
+where it was stopped.
+"""
+
+import logging
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from gpuyard.launch.errors import ConfigError, nearest
+from gpuyard.launch.plain_rules import check_confidence
+from gpuyard.launch.start import Launch, program, start
+from gpuyard.launch.terminal import table_console
+from gpuyard.reproduction.node import Reproduction, debug_overrides, reproduction_of, titles
+from gpuyard.reproduction.plan import Cell, Planned, cells_of, ours_of, plan_of
+from gpuyard.reproduction.report import remove_reproduction, write_reproduction
+from gpuyard.reproduction.store import PARTS
+from gpuyard.reproduction.work import run_missing
+from sim.errors import GpuYardError
+from sim.report.comparison_row import ComparisonRow
+from sim.report.headline_report import write_headline
+from sim.report.headline_table import headline_cells
+from sim.report.league_runs import LeagueRun
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+
+log = logging.getLogger(__name__)
+
+PROGRAM = "reproduce"
+CHOOSERS = ("experiment", "debug")  # groups that are dealt with apart from other overrides
+FAILURES = "failures.txt"
+FAILED = ("error", "skip")
+
+
+def main() -> None:
+    """Run the experiment that is named; without one, list them."""
+    if any(word.startswith(("experiment=", "-")) for word in sys.argv[1:]):
+        reproduce()
+    else:
+        show_list()
+
+
+@program(PROGRAM)
+def reproduce(cfg: DictConfig) -> None:
+    """Hand over to the experiment's own program, if it names one; else run its league."""
+    launch = start(cfg, reproduces=True)
+    check_confidence(launch.config)
+    experiment = HydraConfig.get().runtime.choices["experiment"]
+    program = program_of(launch.config.get("reproduce"), experiment=str(experiment))
+    run = run_league if program is None else program
+    run(launch)
+
+
+def _as_it_is(cell: Cell) -> Cell:
+    return cell
+
+
+def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = _as_it_is) -> None:
+    """Plan every cell, run what is missing, write, print.
+
+    `prepared` may give a cell what its file cannot name, such as policies trained just now.
+
+    Raises:
+        ConfigError: the experiment or a value of the configuration is wrong.
+        GpuYardError: runs failed and `failed` is not "skip".
+    """
+    failed = launch.config["failed"]
+    if failed not in FAILED:
+        raise ConfigError(f"failed is {failed!r}; it must be {' or '.join(FAILED)}")
+    found, planned = _planned(launch, prepared)
+    ours = ours_of(planned, launch.config["ours"])
+    remove_reproduction(launch.folder)
+    if launch.config["fresh"]:
+        shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
+    rows, failures = run_missing(planned, launch.folder, jobs=launch.config["jobs"])
+    _tell_failures(launch, failures)
+    if failures and (failed != "skip" or not any(rows)):
+        raise GpuYardError(
+            f"{len(failures)} of {len(planned)} runs failed, which {launch.folder / FAILURES} "
+            f"tells; the others are stored (failed=skip makes tables of them)"
+        )
+    done = [(p, ComparisonRow(p.labelled(row.labels), row.metrics))
+            for p, row in zip(planned, rows, strict=True) if row is not None]  # fmt: skip
+    table_console().print(_written(launch, found, done, ours))
+    print(f"results in {launch.folder}")
+
+
+def _written(
+    launch: Launch,
+    found: Reproduction,
+    done: Sequence[tuple[Planned, ComparisonRow]],
+    ours: str | None,
+) -> "Group":
+    """Write every table; return the one to be printed: the headline, or the league without ours."""
+    runs = [LeagueRun(p.cell, p.workload, row) for p, row in done if not p.picks]
+    confidence, level = launch.config["confidence"], launch.config["level"]
+    league = write_reproduction(
+        launch.folder, found, runs, ours=ours, confidence=confidence, level=level
+    )
+    if ours is None:
+        return league
+    other = found.picked_on.part if found.picked_on else ""
+    cells = headline_cells(
+        [run.row for run in runs],
+        [row for p, row in done if p.picks],
+        ours=ours,
+        parts=(other, str(launch.config["part"])),
+        confidence=confidence,
+    )
+    return write_headline(launch.folder, cells, title=found.title, confidence=confidence)
+
+
+def _planned(
+    launch: Launch, prepared: Callable[[Cell], Cell]
+) -> tuple[Reproduction, list[Planned]]:
+    """What the experiment asks for, and every run of it.
+
+    Raises:
+        ConfigError: no experiment, none that reproduces something, or a part of it is wrong.
+    """
+    hydra_config = HydraConfig.get()
+    choices = hydra_config.runtime.choices
+    experiment, debug = choices["experiment"], choices["debug"]
+    if experiment is None:
+        raise ConfigError(f"name an experiment: experiment={' or experiment='.join(titles())}")
+    found = reproduction_of(launch.config.get("reproduce"), experiment=experiment)
+    words = [str(word) for word in hydra_config.overrides.task]
+    groups = [word for word in words if word.partition("=")[0].lstrip("+") in CHOOSERS]
+    others = [word for word in words if word not in groups]
+    cells = cells_of(found, program=PROGRAM, base=groups, later=[*debug_overrides(debug), *others])
+    most = launch.config["most_cells"]
+    if most is not None and (type(most) is not int or most < 1):
+        raise ConfigError(f"most_cells is {most!r}; it must be a whole number from 1, or null")
+    cells = [prepared(cell) for cell in cells[:most]]
+    planned = plan_of(cells, missing=launch.config["missing"], picked_on=found.picked_on)
+    log.info("%s: %d cells, %d runs", found.title, len(cells), len(planned))
+    return found, planned
+
+
+def _tell_failures(launch: Launch, failures: list[str]) -> None:
+    """Write failures.txt, or remove an older one."""
+    path = launch.folder / FAILURES
+    path.unlink(missing_ok=True)
+    if failures:
+        path.write_text("\n".join(failures), encoding="utf-8")
+
+
+def show_list() -> None:
+    """What can be reproduced."""
+    found = titles()
+    width = max(map(len, found), default=0)
+    for name, title in found.items():
+        print(f"{name:{width}}  {title}")
+    print("run one: python scripts/reproduce.py experiment=NAME (in a minute: debug=quick)")
+
+
+Program = Callable[[Launch], None]
+
+
+def program_of(node: Any, *, experiment: str) -> Program | None:
+    """What runs this experiment: `run(launch)` of the module that `reproduce.program` names.
+
+    The program reads the rest of the node, writes to `launch.folder`, keeps what is finished there
+    so that the same command goes on, and says what it does on standard error.
+
+    Returns:
+        None where the node names no program: its cells are runs of schedulers.
+
+    Raises:
+        ConfigError: there is no such module, or it has no `run`.
+    """
+    name = node.get("program") if isinstance(node, Mapping) else None
+    if name is None:
+        return None
+    known = known_programs()
+    if name not in known:
+        hint = nearest(str(name), known)
+        fix = f"did you mean {hint}?" if hint else f"it must be one of {', '.join(known)}"
+        raise ConfigError(f"experiment={experiment}: reproduce.program is {name!r}; {fix}")
+    run: Program = import_module(f"{__package__}.{name}").run
+    return run
+
+
+def known_programs() -> list[str]:
+    """Modules of this folder that define `run(launch)`, sorted."""
+    paths = sorted(Path(__file__).resolve().parent.glob("*.py"))
+    return [path.stem for path in paths if "\ndef run(launch" in path.read_text("utf-8")]

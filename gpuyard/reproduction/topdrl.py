@@ -1,0 +1,180 @@
+"""TopDRL against its baselines: `python scripts/reproduce.py experiment=topdrl_main`.
+
+Trains what has no policy yet, plays every scheduler on the same windows of several seeds, and
+compares throughput, JCT and communication cost. Finished policies and runs are kept.
+"""
+
+import json
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hydra import compose
+from hydra.core.hydra_config import HydraConfig
+
+from gpuyard.evaluation.task import Task, task_labels
+from gpuyard.experiment.experiment import Experiment, composition_of, experiment_of
+from gpuyard.launch.build import build, resolve
+from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.start import Launch
+from gpuyard.launch.terminal import RunCount, table_console
+from gpuyard.reproduction.node import debug_overrides, last_of_each, reproduction_of
+from gpuyard.reproduction.plan import Planned, cells_of, plan_of, with_policies
+from gpuyard.reproduction.store import PARTS, read_part, write_part
+from gpuyard.reproduction.topdrl_report import write_report
+from sim.jobs import JobTable
+from sim.metrics.summary import summarise
+from sim.metrics.throughput import full_speed, spans, throughput
+from sim.physics.york_network import YorkNetwork
+from sim.protocols import Scheduler
+from sim.report.comparison_row import ComparisonRow
+from sim.simulator import simulate
+
+log = logging.getLogger(__name__)
+
+CHOOSERS = ("experiment", "debug")
+TRAINED, CHECKPOINT, DONE, POLICY = "trained", "checkpoint", "trained", "policy"
+PICKER_KEYS = ("folder", "overrides", "quick")
+
+
+def run(launch: Launch) -> None:
+    """Train, play, compare.
+
+    Raises:
+        GpuYardError: the node is wrong, or a training or a run failed.
+    """
+    node = launch.config["reproduce"]
+    if launch.config["fresh"]:
+        shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
+    choices = HydraConfig.get().runtime.choices
+    debug = choices["debug"]
+    folders = {
+        name: _policy(launch.folder / TRAINED / name, name, told, debug)
+        for name, told in node["pickers"].items()
+        if told is not None  # an experiment may do without one
+    }
+    planned = _planned(node, str(choices["experiment"]), debug, folders, launch.config)
+    rows = _played(planned, launch.folder)
+    report = write_report(
+        launch.folder, rows, node, ours=str(launch.config["ours"]),
+        confidence=launch.config["confidence"],
+    )  # fmt: skip
+    table_console().print(report)
+    print(f"results in {launch.folder}")
+
+
+def _policy(folder: Path, name: str, told: Mapping[str, Any], debug: str | None) -> str:
+    """The policy folder of one picker, trained if there is none."""
+    if set(told) != set(PICKER_KEYS):
+        raise ConfigError(f"reproduce.pickers.{name} has {list(told)}; it needs {PICKER_KEYS}")
+    if told["folder"] is not None:
+        return str(told["folder"])
+    if not (folder / DONE).is_file():
+        from gpuyard.training.topdrl_training import train  # torch and ray
+
+        folder.mkdir(parents=True, exist_ok=True)
+        words = [*told["overrides"], *(_quick(told, debug) if debug else [])]
+        if (folder / CHECKPOINT).is_dir():
+            words.append(f"resume='{folder}'")
+        log.info("training %s in %s", name, folder)
+        train(resolve(compose("train_topdrl", words))[0], folder)
+        shutil.rmtree(folder.parents[1] / PARTS, ignore_errors=True)  # of an earlier policy
+    return str(folder / POLICY)
+
+
+def _quick(told: Mapping[str, Any], debug: str) -> list[str]:
+    """Training on the cluster and the few jobs of `debug`, all of them generated."""
+    kept = ("topology", "++workload.num_jobs")
+    words = [w for w in debug_overrides(debug) if w.partition("=")[0] in kept]
+    return ["workload=topdrl_york", *words, "validation_windows=1", *told["quick"]]
+
+
+def _planned(
+    node: Mapping[str, Any],
+    experiment: str,
+    debug: str | None,
+    folders: Mapping[str, str],
+    config: Mapping[str, Any],
+) -> list[Planned]:
+    """Every run: seeds x cells x windows x schedulers."""
+    found = reproduction_of({key: node[key] for key in ("title", "cells")}, experiment=experiment)
+    words = [str(word) for word in HydraConfig.get().overrides.task]
+    groups = [word for word in words if word.partition("=")[0].lstrip("+") in CHOOSERS]
+    others = [word for word in words if word not in groups]
+    most, missing = config["most_cells"], config["missing"]
+    planned: list[Planned] = []
+    for seed in node["seeds"]:
+        later = last_of_each([*debug_overrides(debug), f"seed={seed}", *others])
+        cells = cells_of(found, program="reproduce", base=groups, later=later)[:most]
+        planned += plan_of(
+            [with_policies(cell, folders, "scheduler.policy") for cell in cells], missing=missing
+        )
+    return planned
+
+
+def _played(planned: Sequence[Planned], folder: Path) -> list[tuple[str, ComparisonRow]]:
+    """(cell, row) of every run; those that are stored are not made again."""
+    parts = folder / PARTS
+    parts.mkdir(parents=True, exist_ok=True)
+    found = [read_part(parts / p.part, role=p.task.contender.role) for p in planned]
+    rows = []
+    there = sum(row is not None for row in found)
+    with RunCount("reproducing", len(planned), done=there) as count:
+        for each, row in zip(planned, found, strict=True):
+            made = row
+            if made is None:
+                made = _play(each.task)
+                write_part(parts / each.part, made)
+                count.tell(each.cell)
+            rows.append((each.cell, replace(made, labels=each.labelled(made.labels))))
+    return rows
+
+
+def _play(task: Task) -> ComparisonRow:
+    """One scheduler on one window."""
+    setting = json.loads(task.setting)
+    network = build(setting, "network")
+    if not isinstance(network, YorkNetwork):
+        raise ConfigError("this comparison counts what York's network model counts; network=york")
+    experiment = _experiment(task.setting)
+    told = {**json.loads(task.contender.composition), "belief": setting["belief"]}
+    scheduler = composition_of(told, experiment.game.partitions)
+    jobs = experiment.window(task.part, task.window)
+    return ComparisonRow(task_labels(task), measures(experiment, jobs, scheduler, network))
+
+
+@lru_cache(maxsize=8)
+def _experiment(setting: str) -> Experiment:
+    return experiment_of(json.loads(setting))
+
+
+def measures(
+    experiment: Experiment, jobs: JobTable, scheduler: Scheduler, network: YorkNetwork
+) -> Mapping[str, float | int]:
+    """The usual metrics, and before them throughput and communication cost.
+
+    `throughput_tflops` is the mean from the first submission to the last, while jobs keep coming;
+    `throughput_drained_tflops` that from the first submission to the last job's end.
+    `placement_cost` is the mean over all jobs of the weights that their placement's tree adds up
+    to, `placement_cost_ratio` the mean over the most compact ones.
+    """
+    game = experiment.game
+    run = simulate(game.simulator(jobs), scheduler, experiment.seed, None)
+    worth = full_speed(jobs, game.topology, game.physics) * network.unit_speed
+    last_s, end_s = float(jobs.submit_s[-1]), float(np.nanmax(run.finish_s))
+    servers, racks = spans(run)
+    cost = network.cost(jobs.num_gpus, servers, racks)
+    best = network.least_cost(jobs.num_gpus, game.topology)
+    return {
+        "throughput_tflops": throughput(run, worth, 0.0, last_s),
+        "throughput_drained_tflops": throughput(run, worth, 0.0, end_s),
+        "placement_cost": float(cost.mean()),
+        "placement_cost_ratio": float((cost / best).mean()),
+        "jct_all_mean_s": float(np.nanmean(run.finish_s - jobs.submit_s)),
+        **summarise(run),
+    }

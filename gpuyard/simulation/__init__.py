@@ -1,0 +1,1 @@
+"""One scheduler on one trace, and stepping through what it did."""

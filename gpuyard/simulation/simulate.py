@@ -1,0 +1,169 @@
+"""Replay a trace: `python scripts/simulate.py workload=csv workload.path=FILE scheduler=sjf`."""
+
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from gpuyard.experiment.assumptions import assumed_line, assumptions
+from gpuyard.experiment.experiment import (
+    Experiment,
+    composition_of,
+    experiment_of,
+    labels_of,
+    warn_without_users,
+)
+from gpuyard.experiment.warm import warm_up
+from gpuyard.launch.errors import ConfigError, nearest
+from gpuyard.launch.start import program, start
+from gpuyard.simulation.progress import run_with_progress
+from sim.jobs import JobTable
+from sim.metrics.summary import HEADLINE_KEYS, summarise
+from sim.report.atomic import write_atomically
+from sim.report.decision_table import decision_columns
+from sim.report.event_table import EVENTS_FILE, SERVERS_FILE, event_columns, server_columns
+from sim.report.parquet import parquet_bytes
+from sim.report.perfetto import TRACE_FILE, write_perfetto
+from sim.report.run_folder import write_run
+from sim.run import Run
+
+# isort: split
+
+
+log = logging.getLogger(__name__)
+
+HOUR_S = 3600.0
+
+
+@program("simulate")
+def main(cfg: DictConfig) -> None:
+    """Compose, simulate, write."""
+    launch = start(cfg)
+    config = launch.config
+    drop_outputs(launch.folder)
+    check_outputs(config)
+    experiment = experiment_of(config)
+    scheduler = composition_of(config, experiment.game.partitions)
+    labels = labels_of(experiment, scheduler, window=config["window"], role=config["role"])
+    jobs = _jobs(experiment, config["part"], config["window"])
+    if config["part"] is not None:
+        labels = replace(labels, stretch=experiment.stretch(config["part"], config["window"]))
+    assumed = assumptions(config, experiment, labels.information)
+    line = assumed_line(experiment, assumed)
+    log.info("%s", line)
+    warn_without_users(scheduler, jobs)
+    simulator = experiment.game.simulator(jobs)
+    why = simulator.python_decides(scheduler)
+    compiled = config["compiled"] and not why
+    log.info("decides: %s", "compiled" if compiled else f"python ({why or 'compiled=false'})")
+    warm_up(experiment.game, scheduler, compiled=compiled)
+    run = run_with_progress(simulator, scheduler, experiment.seed, compiled=compiled)
+    metrics = summarise(run)
+    write_outputs(launch.folder, run, config)
+    record = replace(launch.record, labels=labels, assumed=assumed)
+    write_run(launch.folder, run, metrics, record)
+    print(f"{labels.scheduler} on {labels.workload}, {labels.topology}")
+    print("\n".join(f"  {words}" for words in (line, *experiment.gpu_notes)))
+    _print_headline(metrics, launch.folder)
+
+
+def _jobs(experiment: Experiment, part: str | None, window: int) -> JobTable:
+    """The whole workload, or one window of a part."""
+    if part is not None:
+        return experiment.window(part, window)
+    if window != 0:
+        raise ConfigError(
+            f"window is {window} but part is null; add part=test (or train, validation)"
+        )
+    return experiment.whole()
+
+
+def _print_headline(metrics: Mapping[str, float | int], folder: Path) -> None:
+    for key in HEADLINE_KEYS:
+        print(f"  {key:20} {_cell(key, metrics[key])}")
+    print(f"results in {folder}")
+
+
+def _cell(key: str, value: float | int) -> str:
+    """Counts as they are, simulated times in hours too, and words where nothing was measured."""
+    if math.isnan(value):
+        return "-  (compiled: not timed one by one)" if key == "decision_ms_mean" else "-"
+    if isinstance(value, int):
+        return f"{value:,}"
+    text = f"{value:,.4g}" if abs(value) < 1 else f"{value:,.1f}"
+    hours = f"{value / HOUR_S:,.2f}"
+    simulated = key.endswith("_s") and key != "loop_wall_s" and hours != "0.00"
+    return f"{text:12}  {hours} h" if simulated else text
+
+
+DECISIONS_FILE = "decisions.parquet"
+FIGURES = {
+    "gantt": "gantt.png",
+    "heatmap": "heatmap.png",
+    "utilisation": "utilisation_queue.png",
+}
+OUTPUTS = (DECISIONS_FILE, EVENTS_FILE, SERVERS_FILE, TRACE_FILE, *FIGURES.values())
+TIMELINE_BINS = 500
+
+
+def check_outputs(config: Mapping[str, Any]) -> None:
+    """Refuse wishes that nothing fulfils, before anything is simulated.
+
+    Raises:
+        ConfigError: naming key, value and what is there to choose from.
+    """
+    figures, at_s = config["figures"], config["figure_at_s"]
+    if not isinstance(figures, list):
+        raise ConfigError(f"figures is {figures!r}; it must be a list, like figures=[gantt]")
+    for name in figures:
+        if name not in FIGURES:
+            hint = nearest(str(name), FIGURES) or f"one of {', '.join(FIGURES)}"
+            raise ConfigError(f"figures has {name!r}; did you mean {hint}?")
+    if at_s is not None and (isinstance(at_s, bool) or not isinstance(at_s, int | float)):
+        raise ConfigError(f"figure_at_s is {at_s!r}; it must be a number of seconds or null")
+    for key in ("compiled", "log_decisions", "perfetto"):
+        if not isinstance(config[key], bool):
+            raise ConfigError(f"{key} is {config[key]!r}; it must be true or false")
+    if config["checkpoint"] is not None and "checkpoint" not in config["scheduler"]:
+        raise ConfigError(
+            f"checkpoint is {config['checkpoint']!r}, which no scheduler but marl reads; "
+            "add scheduler=marl"
+        )
+
+
+def drop_outputs(folder: Path) -> None:
+    """Remove what an earlier run in the same folder left."""
+    for name in OUTPUTS:
+        (folder / name).unlink(missing_ok=True)
+
+
+def write_outputs(folder: Path, run: Run, config: Mapping[str, Any]) -> None:
+    """Write logs, trace and figures, each whole or not at all."""
+    if config["log_decisions"]:
+        write_atomically(folder / DECISIONS_FILE, parquet_bytes(decision_columns(run)))
+        write_atomically(folder / EVENTS_FILE, parquet_bytes(event_columns(run)))
+        write_atomically(folder / SERVERS_FILE, parquet_bytes(server_columns(run)))
+    if config["perfetto"]:
+        write_perfetto(run, folder / TRACE_FILE)
+    for name in config["figures"]:
+        _draw(name, run, folder / FIGURES[name], config["figure_at_s"])
+
+
+def _draw(name: str, run: Run, path: Path, at_s: float | None) -> None:
+    if name == "gantt":
+        from sim.report.figure_gantt import gantt
+
+        gantt(run, path=path)
+    elif name == "heatmap":
+        from sim.report.figure_heatmap import heatmap
+
+        heatmap(run, path=path, at_s=at_s)
+    else:
+        from sim.metrics.timeline import timeline_of
+        from sim.report.figure_utilisation import utilisation_queue
+
+        utilisation_queue({run.scheduler: timeline_of(run, bins=TIMELINE_BINS)}, path=path)

@@ -1,0 +1,1 @@
+"""Interference: measuring, fitting, judging."""

@@ -1,0 +1,175 @@
+"""Fit and judge co-location models: `python scripts/fit_interference.py data_dir=DIR`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+from rich.table import Table
+
+from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.plain_rules import SEED, Rules, check_plain
+from gpuyard.launch.start import program, start
+from gpuyard.launch.terminal import fit_progress, table_console
+from interference.data_sets import DataSet, data_sets
+from interference.evaluation.judge import fit_rows, splits
+from interference.evaluation.score_file import Asked, read_files, score
+from interference.fit import FitReport, fit_and_report
+from interference.models.lineup import fresh_models
+from interference.report.card import model_card
+from interference.report.error_table import (
+    memory_lines,
+    nothing_scored,
+    plain_json,
+    rich_blocks,
+)
+from interference.report.results import Results, joined
+from interference.report.worst import worst_rows
+from interference.report.write import remove_report, write_figures, write_tables
+from interference.saved_model import save_model
+from sim.report.atomic import write_atomically
+
+RULES: Rules = SEED | {"folds": (True, 2)}  # one fold holds nothing out
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to fit and to judge by."""
+
+    data_dir: Path | None
+    data_sets: list[str] | None
+    models: list[str] | None
+    seed: int
+    folds: int
+    files: list[Path]  # to score
+    with_folds: bool  # judge by held-out folds, and save a model
+
+
+@program("fit_interference")
+def main(cfg: DictConfig) -> None:
+    """Fit, judge, write, print."""
+    launch = start(cfg)
+    config = launch.config
+    remove_report(launch.folder)
+    choice = _choice(config)
+    fresh_models(choice.seed, choice.models)  # refuses unknown names before minutes of work
+    sets = data_sets(choice.data_dir, seed=choice.seed, names=choice.data_sets)
+    asked = read_files(choice.files, sets, folder=choice.data_dir)
+    fitted = sets if choice.with_folds else {name: sets[name] for name in asked}
+    print(_source(fitted, choice))
+    with fit_progress(_steps(sets, asked, choice)) as done:
+        report = _held_out(choice, done) if choice.with_folds else None
+        scores = score(asked, sets, lambda: fresh_models(choice.seed, choice.models), done=done)
+    folds = _of_folds(sets, report)
+    results = joined(folds, scores, {name: each.solos for name, each in asked.items()})
+    write_tables(results, launch.folder)
+    if config["figures"]:
+        write_figures(results, launch.folder)
+    if report is not None:
+        _write_model(folds, report, launch.folder, choice)
+    _print(results, launch.folder)
+
+
+def _choice(config: dict[str, Any]) -> Choice:
+    check_plain(config, RULES)
+    for key, value in (("figures", config["figures"]), ("eval.only", config["eval"]["only"])):
+        if not isinstance(value, bool):
+            raise ConfigError(f"{key} is {value!r}; it must be true or false")
+    data_dir = None if config["data_dir"] is None else Path(str(config["data_dir"]))
+    if data_dir is not None and data_dir.suffix == ".csv" and not data_dir.is_file():
+        raise ConfigError(f"data_dir is {data_dir}, which is not there; name a file or a folder")
+    files = config["eval"]["rows"]
+    files = [files] if isinstance(files, str) else _names("eval.rows", files) or []
+    return Choice(
+        data_dir=data_dir,
+        data_sets=_names("data_sets", config["data_sets"]),
+        models=_names("models", config["models"]),
+        seed=config["seed"],
+        folds=config["folds"],
+        files=[Path(file) for file in files],
+        with_folds=not files or not config["eval"]["only"],
+    )
+
+
+def _names(key: str, value: object) -> list[str] | None:
+    """A list of texts, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
+        raise ConfigError(f"{key} is {value!r}; give a list like [a,b] with a name at least")
+    return value
+
+
+def _source(sets: dict[str, DataSet], choice: Choice) -> str:
+    """Whether the rows were measured, said plainly."""
+    if all(data.source == "measured" for data in sets.values()):
+        return f"fitted on MEASURED rows from {choice.data_dir}: {', '.join(sets)}"
+    where = (
+        "data_dir is null"
+        if choice.data_dir is None
+        else f"{choice.data_dir} holds no measured pairs"
+    )
+    return f"fitted on GENERATED rows ({where}): the errors say nothing about real GPUs"
+
+
+def _steps(sets: dict[str, DataSet], asked: dict[str, Asked], choice: Choice) -> int:
+    """How many times the fit tells that something is done."""
+    models = len(fresh_models(choice.seed, choice.models))
+    steps = models * len(asked)
+    if choice.with_folds:
+        for data in sets.values():
+            rows = data.rows.take(fit_rows(data.rows))
+            steps += models * len(splits(rows, data.solos, folds=choice.folds, seed=choice.seed))
+        steps += 1  # tables for the simulator
+    return steps
+
+
+def _held_out(choice: Choice, done: Callable[[str], None]) -> FitReport:
+    return fit_and_report(
+        data_dir=choice.data_dir,
+        seed=choice.seed,
+        folds=choice.folds,
+        names=choice.data_sets,
+        models=choice.models,
+        done=done,
+    )
+
+
+def _of_folds(sets: dict[str, DataSet], report: FitReport | None) -> Results:
+    """Of the held-out folds; nothing where only files are scored."""
+    solos = {name: data.solos for name, data in sets.items()}
+    if report is None:
+        return Results({}, {}, {}, solos)
+    return Results(report.judged, report.errors, {}, solos)
+
+
+def _write_model(folds: Results, report: FitReport, folder: Path, choice: Choice) -> None:
+    """What the simulator reads, and the page that goes with it."""
+    save_model(report.saved, folder / "model.json")
+    memory = plain_json(report.memory)
+    write_atomically(folder / "memory_fit.json", memory.encode())
+    for line in memory_lines(report.memory):
+        print(line)
+    card = model_card(folds, report.data_sets, report.saved, folds=choice.folds, seed=choice.seed)
+    write_atomically(folder / "model_card.md", card.encode())
+
+
+def _print(results: Results, folder: Path) -> None:
+    console = table_console()
+    console.print(rich_blocks(results))
+    for line in nothing_scored(results):
+        print(line)
+    console.print(_worst(results))
+    print(f"results in {folder}")
+
+
+def _worst(results: Results) -> Table:
+    drawn = ", ".join(dict.fromkeys(results.drawn(name) for name in results.judged))
+    title = f"largest errors of {drawn} on pairs and rows of files"
+    headers = "data set", "split", "GPU type", "victim", "beside", "measured", "predicted", "sd"
+    table = Table(*headers, title=title, title_justify="left")
+    for row in worst_rows(results):
+        numbers = (f"{value:.3f}" for value in (row.measured, row.predicted, row.sd))
+        table.add_row(row.data_set, row.split, row.gpu_type, row.victim, row.aggressors, *numbers)
+    return table

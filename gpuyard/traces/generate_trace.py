@@ -1,0 +1,97 @@
+"""Write a generated trace: `python scripts/generate_trace.py workload.num_jobs=1000 out=FILE`."""
+
+import gzip
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+from rich.table import Table
+
+from gpuyard.launch.build import build
+from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.plain_rules import SEED, check_plain
+from gpuyard.launch.start import program, start
+from gpuyard.launch.terminal import table_console
+from sim.report.atomic import write_atomically
+from sim.traces.csv_writer import csv_text
+from sim.traces.fit import cap, offered_load, scale_load
+from sim.traces.generator import generate
+from sim.traces.option_rules import check_count, check_number
+from sim.traces.select import thinned_window
+from sim.traces.shape import Shape, shape
+from sim.traces.streams import whole_streams
+from sim.traces.trace import Trace
+
+NO_LIMIT = 1 << 60  # GPUs where no cluster is named
+SUFFIXES = (".csv", ".csv.gz")
+CLASSES = ("1", "2-4", "5-8", "9 and more")
+LEAST_JOBS = 2  # for shares and gaps
+
+
+@program("generate_trace")
+def main(cfg: DictConfig) -> None:
+    """Generate, write, print."""
+    launch = start(cfg)
+    config = launch.config
+    check_plain(config, SEED)
+    out = Path(config["out"] or launch.folder / "trace.csv")
+    if not out.name.endswith(SUFFIXES):
+        raise ConfigError(f"out is {out}; its name must end in {' or '.join(SUFFIXES)}")
+    trace = trace_of(config)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    data = csv_text(trace).encode()
+    write_atomically(out, gzip.compress(data, mtime=0) if out.suffix == ".gz" else data)
+    if len(trace) >= LEAST_JOBS and trace.submit_s[-1] > trace.submit_s[0]:
+        table_console().print(*_tables(shape(trace)))
+    if config["gpus"] is not None:
+        print(f"offered load on {config['gpus']} GPUs: {offered_load(trace, config['gpus']):.3f}")
+    print(f"{len(trace):,} jobs written to {out}")
+
+
+def trace_of(config: Mapping[str, Any]) -> Trace:
+    """Generate `num_jobs` jobs, then cap, thin and scale as the keys of `workload` say.
+
+    Raises:
+        GpuYardError: a key is out of range, or one that needs `gpus` is set without it.
+    """
+    options, gpus = config["workload"], config["gpus"]
+    if "spec" not in options:
+        raise ConfigError("workload has no spec: it is read from a file; use a generated workload")
+    for key in ("num_jobs", "thin", "max_gang"):
+        check_count(key, options[key])
+    if options["num_jobs"] is None:
+        raise ConfigError("workload.num_jobs is null; a generated trace needs a number of jobs")
+    check_number("load", options["load"], above_zero=True)
+    if gpus is None and (options["load"] is not None or options["drop_too_large"]):
+        raise ConfigError("gpus is null; workload.load and drop_too_large need it: add gpus=N")
+    draws = whole_streams(seed=config["seed"])
+    thin = options["thin"] or 1
+    spec = build(config, "workload.spec")
+    trace = generate(spec, options["num_jobs"] * thin, draws.jobs, options["name"])
+    trace, _ = cap(
+        trace,
+        max_gang=options["max_gang"],
+        drop_too_large=options["drop_too_large"],
+        capacity=gpus or NO_LIMIT,
+        min_duration_s=options["min_duration_s"],
+        max_duration_s=options["max_duration_s"],
+    )
+    trace = thinned_window(trace, min(options["num_jobs"], len(trace)), thin, draws.jobs)
+    return trace if options["load"] is None else scale_load(trace, options["load"], gpus)
+
+
+def _tables(found: Shape) -> tuple[Table, Table]:
+    sizes = Table("GPUs a job", *CLASSES, title="shares", title_justify="left")
+    sizes.add_row("of jobs", *(f"{share:.1%}" for share in found.size_shares))
+    sizes.add_row("of GPU time", *(f"{share:.1%}" for share in found.work_shares))
+    rest = Table("", "value", title="figures", title_justify="left")
+    for name, value in zip(("p50", "p90", "p99", "mean"), found.duration_s, strict=True):
+        rest.add_row(f"duration {name} [s]", f"{value:,.0f}")
+    rest.add_row("mean gang [GPUs]", f"{found.mean_gang:.2f}")
+    rest.add_row("jobs an hour", f"{found.jobs_per_h:.1f}")
+    rest.add_row("variance / mean of hourly jobs", f"{found.dispersion:.1f}")
+    rest.add_row("variation of gaps", f"{found.gap_cv:.2f}")
+    rest.add_row("gaps of 0 s", f"{found.zero_gap_frac:.1%}")
+    rest.add_row("mean demand [GPUs]", f"{found.demand_gpus:.1f}")
+    return sizes, rest

@@ -1,0 +1,1 @@
+"""Training by gradients, and the two systems that bring their own."""

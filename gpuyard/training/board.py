@@ -1,0 +1,200 @@
+"""What a training tells while it runs: lines and bars, and the chosen loggers."""
+
+import importlib.util
+import logging
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from gpuyard.launch.errors import ConfigError, nearest
+from gpuyard.launch.terminal import error_console
+from gpuyard.simulation.progress import clock_text
+from marl.rllib.trainer import Iteration
+
+BOARD = "tensorboard"
+FLUSH_EVERY_S = 10  # to be watched while it trains
+PROJECT = "gpuyard"  # of wandb, and the experiment of mlflow
+PACKAGES = {"tensorboard": "tensorboardX", "csv": "csv", "wandb": "wandb", "mlflow": "mlflow"}
+
+
+def check_logger(name: object) -> None:
+    """Refuse a logger that nobody knows or that is not installed.
+
+    Raises:
+        ConfigError: with the loggers, or with the command that installs it.
+    """
+    if name not in PACKAGES:
+        hint = nearest(str(name), PACKAGES)
+        fix = f"did you mean {hint}?" if hint else f"it must be one of {', '.join(PACKAGES)}"
+        raise ConfigError(f"logger is {name!r}; {fix}")
+    if importlib.util.find_spec(PACKAGES[str(name)]) is None:
+        raise ConfigError(f"logger={name} needs a package: pip install {PACKAGES[str(name)]}")
+
+
+class Logger(Protocol):
+    """Takes the rows of learning_curve.csv."""
+
+    def write(self, row: Mapping[str, float | None]) -> None:
+        """Numbers of one iteration, under their names there; NaN is left out."""
+
+    def close(self) -> None:
+        """Finish."""
+
+
+def logger_of(name: str, folder: Path, first: int, config: Mapping[str, Any]) -> Logger:
+    """The logger of that name; `first` as in `Board`, `config` is shown beside the numbers."""
+    if name == "wandb":
+        return Wandb(folder, config)
+    if name == "mlflow":
+        return Mlflow(folder, config)
+    return Board(folder, first) if name == BOARD else Nowhere()
+
+
+class Board:
+    """One event file a start; a resumed run adds another, which replaces what it does again."""
+
+    def __init__(self, folder: Path, first: int) -> None:
+        """`first`: the iteration of the first row; later ones of earlier starts are dropped."""
+        from tensorboardX import SummaryWriter  # only trainings need it
+
+        path = str(folder / BOARD)
+        self._writer = SummaryWriter(path, purge_step=first, flush_secs=FLUSH_EVERY_S)
+
+    def write(self, row: Mapping[str, float | None]) -> None:
+        """As scalars."""
+        for name, value in _known(row).items():
+            self._writer.add_scalar(name, value, _step(row))
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._writer.close()
+
+
+class Wandb:
+    """One run of Weights & Biases; the same folder goes on with the same one."""
+
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+        """Begin, or go on."""
+        import wandb
+
+        name = folder.name
+        self._run = wandb.init(
+            project=PROJECT, name=name, id=name, resume="allow", dir=str(folder),
+            config=dict(config),
+        )  # fmt: skip
+
+    def write(self, row: Mapping[str, float | None]) -> None:
+        """As metrics."""
+        self._run.log(_known(row), step=_step(row))
+
+    def close(self) -> None:
+        """Send what is left."""
+        self._run.finish()
+
+
+class Mlflow:
+    """A run of MLflow, where its environment variables say."""
+
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+        """Begin."""
+        import mlflow
+
+        self._mlflow = mlflow
+        mlflow.set_experiment(PROJECT)
+        mlflow.start_run(run_name=folder.name)
+        mlflow.log_dict(dict(config), "config.yaml")
+
+    def write(self, row: Mapping[str, float | None]) -> None:
+        """As metrics."""
+        self._mlflow.log_metrics(_known(row), step=_step(row))
+
+    def close(self) -> None:
+        """End it."""
+        self._mlflow.end_run()
+
+
+class Nowhere:
+    """learning_curve.csv is written anyway."""
+
+    def write(self, row: Mapping[str, float | None]) -> None:
+        """Nothing more."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def _step(row: Mapping[str, float | None]) -> int:
+    return int(row["iteration"] or 0)
+
+
+def _known(row: Mapping[str, float | None]) -> dict[str, float]:
+    return {
+        name: float(value)
+        for name, value in row.items()
+        if name != "iteration" and value is not None and not math.isnan(value)
+    }
+
+
+log = logging.getLogger(__name__)
+
+HOUR_S = 3600.0
+SHORT = 10.0  # returns below it are told to three decimals
+
+
+def training_bars() -> Progress:
+    """A bar a phase; nothing where standard error is no terminal (see `Iterations`)."""
+    columns = (
+        TextColumn("{task.description:14}"),
+        BarColumn(),
+        TextColumn("{task.percentage:.0f}%"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    console = error_console()
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+class Iterations:
+    """Tells how far PPO is."""
+
+    def __init__(self, progress: Progress, *, made: int, total: int, until: float | None) -> None:
+        """`made` iterations of `total` are there; it ends at `until` of the monotonic clock."""
+        self._progress, self._first, self._total, self._until = progress, made, total, until
+        self._began = time.monotonic()
+        self._task = progress.add_task("PPO", total=total, note="")
+
+    def tell(self, done: Iteration, judged_s: float | None, best_s: float) -> None:
+        """One more is made; `judged_s`: validation JCT, if the policy was judged."""
+        words = return_text(done.return_mean)
+        best = f"best validation JCT {jct_text(best_s)}"
+        self._progress.update(self._task, completed=done.number, note=f"{words}, {best}")
+        if self._progress.disable:
+            judged = "" if judged_s is None else f"validation JCT {jct_text(judged_s)}, "
+            left = clock_text(self._left_s(done.number))
+            log.info(
+                "iteration %d/%d: %s, %s%s, %s left",
+                done.number, self._total, words, judged, best, left,
+            )  # fmt: skip
+
+    def _left_s(self, number: int) -> float:
+        """As long as the iterations so far took each, unless the budget ends it before."""
+        now = time.monotonic()
+        each_s = (now - self._began) / max(number - self._first, 1)
+        left_s = each_s * max(self._total - number, 0)
+        return left_s if self._until is None else max(min(left_s, self._until - now), 0.0)
+
+
+def return_text(value: float) -> str:
+    """A mean episode return; NaN: no episode ended."""
+    if math.isnan(value):
+        return "no whole episode yet"
+    return f"return {value:,.1f}" if abs(value) >= SHORT else f"return {value:.3f}"
+
+
+def jct_text(seconds: float) -> str:
+    """Like `2.31 h (8,316 s)`."""
+    return f"{seconds / HOUR_S:,.2f} h ({seconds:,.0f} s)"

@@ -1,0 +1,355 @@
+"""The training run that `train.py` starts: teacher, PPO, validation, checkpoints."""
+
+import csv
+import logging
+import math
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from hydra.core.global_hydra import GlobalHydra
+from rich.progress import Progress
+
+from gpuyard.evaluation.task import Task, run_task, setting_text
+from gpuyard.experiment.assumptions import assumed_line, assumptions
+from gpuyard.experiment.experiment import Experiment, experiment_of, labels_of
+from gpuyard.experiment.lineup import lineup_of
+from gpuyard.launch.build import build
+from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.start import Launch
+from gpuyard.training.board import Iterations, Logger, jct_text, logger_of, training_bars
+from marl.codec.rules import CodecRules
+from marl.env.game import Game
+from marl.policy.build import PolicySpec, build_policy, encoder_name
+from marl.policy.pair_score import PairScorePolicy
+from marl.rllib.algorithm import build_ppo
+from marl.rllib.checkpoint import read_manifest
+from marl.rllib.checkpoint_store import add_checkpoint, checkpoints, drop_checkpoints, last_whole
+from marl.rllib.cluster import connect
+from marl.rllib.ray_spec import RaySpec
+from marl.rllib.trainer import Iteration, Trainer
+from marl.schedulers.marl import MarlScheduler
+from marl.training.plan import Plan, on_learned_physics, without_interference
+from marl.training.policy_file import save_policy
+from marl.training.spec import PpoSpec, WarmStartSpec
+from marl.training.teacher import RuleTeacher
+from marl.training.validate import validation_jct_s
+from marl.training.warm_start import greedy, imitate, play
+from marl.training.windows import Windows
+from sim.errors import GpuYardError
+from sim.linear.weights import ALL_GROUPS, score_weights_of
+from sim.metrics.summary import summarise
+from sim.report.figure_learning_curve import learning_curve
+from sim.report.learning_curve_csv import read_learning_curve
+from sim.report.record import Record
+from sim.report.run_folder import write_run
+from sim.simulator import simulate
+
+log = logging.getLogger(__name__)
+
+
+def best_rival(config: Mapping[str, Any]) -> dict[str, float]:
+    """Name -> geometric mean over the validation windows of its mean JCT, of the best one.
+
+    Empty without rivals, in a trial of a search (no Hydra there), and where one cannot run: the
+    training is done by then, and the curve has a line less.
+    """
+    if not config["rivals"] or not GlobalHydra.instance().is_initialized():
+        return {}
+    try:
+        found = _means_s(config)
+    except GpuYardError as error:
+        log.warning("no rival in the learning curve: %s", error)
+        return {}
+    name = min(found, key=found.__getitem__)
+    log.info("best rival on the validation windows: %s, mean JCT %.0f s", name, found[name])
+    return {name: found[name]}
+
+
+def _means_s(config: Mapping[str, Any]) -> dict[str, float]:
+    entries = [{"role": "composite", "overrides": words} for words in config["rivals"]]
+    told = {"lineup": {"entries": entries}, "checkpoint": None, "untrained": False}
+    found = {}
+    for contender in lineup_of({**told, "agent_counts": None}):
+        setting = setting_text(config, contender)
+        rows = [
+            run_task(Task(setting, contender, "validation", window)).row
+            for window in range(config["validation_windows"])
+        ]
+        times_s = [row.metrics["jct_mean_s"] for row in rows]
+        found[rows[0].labels.scheduler] = float(np.exp(np.mean(np.log(times_s))))
+    return found
+
+
+COLUMNS = ("iteration", "return_mean", "eval_jct_mean_s", "agent_steps", "entropy", "policy_loss",
+           "value_loss", "value_explained", "sample_s", "learn_s", "env_runners", "restarts",
+           "wall_s")  # fmt: skip
+PHYSICS: dict[str, Callable[[Game], Game]] = {
+    "belief": on_learned_physics, "truth": lambda game: game, "none": without_interference,
+}  # fmt: skip
+AUTO = "auto"  # resume=auto: the same command goes on in the same folder
+Told = Callable[[Iteration, float | None], None]
+
+
+class Training:
+    """The files and counters of one run."""
+
+    def __init__(self, launch: Launch) -> None:
+        """Build everything but RLlib's algorithm."""
+        config = launch.config
+        torch.set_num_threads(1)
+        torch.manual_seed(config["seed"])
+        self.folder = launch.folder
+        self.config = config
+        self.experiment: Experiment = experiment_of(config)
+        self.spec = policy_spec(config)
+        self.rules = CodecRules(**config["rules"], links=self.spec.reads_links)
+        self.ppo: PpoSpec = build(config, "algo")
+        self.ray: RaySpec = build(config, "ray")
+        self.plan = Plan(
+            game=PHYSICS[config["train_physics"]](self.experiment.game),
+            rules=self.rules,
+            reward=build(config, "reward"),
+            windows=self._windows("train"),
+            max_rounds=config["max_rounds"],
+        )
+        self.resumed = _resumed(config["resume"], self.folder)
+        self.best_s = math.inf
+        self.rows: list[dict[str, Any]] = []
+        self.board: Logger | None = None
+        self.began = time.monotonic()
+
+    def _windows(self, part: str) -> Windows:
+        e = self.experiment
+        return Windows(workload=e.workload, setting=e.setting, part=part, seed=e.seed)
+
+    def warm_start(self, progress: Progress) -> PairScorePolicy:
+        """A network that imitates the teacher, or a fresh one."""
+        spec: WarmStartSpec = build(self.config, "warm_start")
+        policy = self.fresh_policy()
+        if spec.episodes == 0:
+            return policy
+        task = progress.add_task("teacher plays", total=spec.episodes, note="")
+        rule = RuleTeacher(layout=self.plan.layout, least_speed=spec.least_speed)
+        lessons = play(
+            self.plan.env(), rule.act if spec.by_rule else greedy(policy),
+            spec.episodes, self.ppo.gamma, self.experiment.seed, lambda: progress.advance(task),
+        )  # fmt: skip
+        log.info("teacher played %d episodes; imitation begins", spec.episodes)
+        task, note = progress.add_task("imitation", total=spec.epochs, note=""), ""
+        for loss, agreed in imitate(policy, lessons, spec, self.experiment.seed):
+            note = f"agrees {agreed:.1%}, loss {loss:.3f}"
+            progress.update(task, advance=1, note=note)
+        log.info("imitation ended: %s", note)
+        return policy
+
+    def fresh_policy(self) -> PairScorePolicy:
+        """A network with weights drawn, its prior's as configured."""
+        policy = build_policy(self.spec, self.plan.layout.racks)
+        if policy.prior is not None:
+            weights = score_weights_of(self.config["policy"]["prior"], "policy.prior")
+            if self.rules.suspends and weights.suspend is None:
+                raise ConfigError(
+                    "rules.suspends is true and policy.prior has no weights of suspensions; use "
+                    "linear_weights@policy.prior=suspending, or policy.prior_scale=0"
+                )
+            if weights.suspend is not None and not self.rules.suspends:
+                raise ConfigError(
+                    "policy.prior has weights of suspensions; add rules.suspends=true"
+                )
+            policy.prior.take(weights)
+        return policy
+
+    def validate(self, policy: PairScorePolicy) -> float:
+        """Judge `policy` on validation windows; keep it if it is the best so far."""
+        save_policy(self.folder / "latest", policy, self.spec, self.rules)
+        jct_s = validation_jct_s(
+            policy,
+            self.experiment.game,
+            self.rules,
+            self._windows("validation"),
+            self.config["validation_windows"],
+        )
+        if jct_s < self.best_s:
+            self.best_s = jct_s
+            save_policy(self.folder / "policy", policy, self.spec, self.rules)
+        return jct_s
+
+    def record(self, iteration: Iteration | None, eval_jct_s: float | None) -> None:
+        """Add a row to learning_curve.csv and rewrite the file."""
+        row = {} if iteration is None else asdict(iteration)
+        row["iteration"] = row.pop("number", 0)
+        row |= {"eval_jct_mean_s": eval_jct_s, "wall_s": round(time.monotonic() - self.began, 1)}
+        self.rows.append(row)
+        part = self.folder / "learning_curve.csv.part"
+        with part.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS)
+            writer.writeheader()
+            writer.writerows({k: _cell(v) for k, v in r.items()} for r in self.rows)
+        part.replace(self.folder / "learning_curve.csv")
+        if self.board is None:
+            name = self.config["logger"]
+            self.board = logger_of(name, self.folder, row["iteration"], self.config)
+        self.board.write(row)
+
+    def save(self, trainer: Trainer) -> None:
+        """Add a resumable checkpoint; the last few stay."""
+        keep = self.config["keep_checkpoints"]
+        add_checkpoint(self.folder, trainer.iterations_done, trainer.save, keep=keep)
+
+    def first_policy(self, progress: Progress) -> PairScorePolicy:
+        """What PPO starts from: the warm start, or on a resume whatever the checkpoint will say."""
+        if self.resumed is not None:
+            self._adopt(self.resumed.parent.parent, read_manifest(self.resumed).iteration)
+            return build_policy(self.spec, self.plan.layout.racks)
+        drop_checkpoints(self.folder)
+        policy = self.warm_start(progress)
+        self.record(None, self.validate(policy))
+        return policy
+
+    def _adopt(self, earlier: Path, iteration: int) -> None:
+        """Go on with the learning curve and the best policy of the earlier run, if it has them.
+
+        What that run did after the checkpoint is left out of the curve: it is done again.
+        """
+        curve, best = earlier / "learning_curve.csv", earlier / "policy"
+        if not (curve.is_file() and best.is_dir()):
+            log.warning("%s has no learning curve and policy: only its checkpoint goes on", earlier)
+            return
+        with curve.open(newline="", encoding="utf-8") as file:
+            rows = [
+                {key: _number(cell) for key, cell in row.items()} for row in csv.DictReader(file)
+            ]
+        judged = [row["eval_jct_mean_s"] for row in rows if row["eval_jct_mean_s"]]
+        self.best_s = min(judged, default=math.inf)
+        self.rows = [row for row in rows if (row["iteration"] or 0) <= iteration]
+        if best.resolve() != (self.folder / "policy").resolve():
+            shutil.copytree(best, self.folder / "policy", dirs_exist_ok=True)
+
+    def summarise(self, record: Record) -> None:
+        """Draw the curve; the kept policy's metrics and jobs on validation window 0."""
+        e = self.experiment
+        scheduler = MarlScheduler(checkpoint=str(self.folder / "policy"), untrained=False)
+        labels = labels_of(e, scheduler, window=0, role=None)
+        played = simulate(e.game.simulator(e.window("validation", 0)), scheduler, e.seed, None)
+        write_run(self.folder, played, summarise(played), replace(record, labels=labels))
+        curve = read_learning_curve(self.folder / "learning_curve.csv")
+        references_s = best_rival(self.config)
+        learning_curve(curve, references_s=references_s, path=self.folder / "learning_curve.png")
+
+    def iterate(self, trainer: Trainer, progress: Progress, told: Told | None) -> None:
+        """PPO until the iterations or the time are used up; validates and saves on the way.
+
+        Where the time was up before, for the teacher or for compiling, one iteration is made.
+        """
+        budget_s, made = self.ppo.time_budget_s, trainer.iterations_done
+        until = None if budget_s is None else self.began + budget_s
+        count = Iterations(progress, made=made, total=self.ppo.iterations, until=until)
+        every = self.config["validate_every"]
+        last = made >= self.ppo.iterations
+        while not last:
+            done = trainer.iterate()
+            last = done.number >= self.ppo.iterations or self.spent()
+            due = last or done.number % every == 0
+            judged = self.validate(trainer.averaged_policy()) if due else None
+            self.record(done, judged)
+            if last or done.number % self.ppo.checkpoint_every == 0:
+                self.save(trainer)
+            count.tell(done, judged, self.best_s)
+            if told is not None:
+                told(done, judged)
+
+    def spent(self) -> bool:
+        """Whether the time budget is used up."""
+        budget_s = self.ppo.time_budget_s
+        return budget_s is not None and time.monotonic() - self.began > budget_s
+
+
+def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
+    """Sizes of the network that `encoder` and `policy` describe."""
+    encoder, policy = config["encoder"], config["policy"]
+    scale = float(policy["prior_scale"])
+    prior = score_weights_of(policy["prior"], "policy.prior") if scale > 0.0 else None
+    units = {
+        f"{group}_units": 0 if prior is None else getattr(prior, f"{group}_layer").size
+        for group in ALL_GROUPS
+    }
+    return PolicySpec(
+        **{key: value for key, value in encoder.items() if not key.startswith("_")},
+        encoder=encoder_name(encoder["_target_"]),
+        head_dim=policy["head_dim"],
+        prior_scale=scale,
+        **units,
+        critic=policy["critic"],
+        suspends=config["rules"]["suspends"],
+    )
+
+
+def _resumed(wanted: str | None, own: Path) -> Path | None:
+    """The checkpoint to go on with: of the folder `wanted`, of this run's own if `wanted` is auto.
+
+    Raises:
+        CheckpointError: there is none that is whole.
+    """
+    if wanted is None or (wanted == AUTO and not checkpoints(own)):
+        return None
+    return last_whole(own if wanted == AUTO else Path(wanted))
+
+
+def _number(cell: str) -> float | None:
+    """What `_cell` wrote."""
+    if not cell:
+        return None
+    return int(cell) if cell.isdigit() else float(cell)
+
+
+def _cell(value: float | None) -> float | str:
+    """A cell of the CSV: empty where there is no number."""
+    return "" if value is None or math.isnan(value) else value
+
+
+def train(launch: Launch) -> Path:
+    """Warm start, PPO, figures; the folder of the best policy on validation windows."""
+    connect(launch.build("ray"))
+    run = Training(launch)
+    assumed = assumptions(run.config, run.experiment, "predicted")
+    log.info("%s", assumed_line(run.experiment, assumed))
+    with training_bars() as progress:
+        learn(run, progress, None)
+    run.summarise(replace(launch.record, assumed=assumed))
+    print(f"best validation JCT {jct_text(run.best_s)}; policy in {run.folder / 'policy'}")
+    return run.folder / "policy"
+
+
+def learn(run: Training, progress: Progress, told: Told | None) -> None:
+    """From the first policy to the last iteration; `told`, if given, hears of each one."""
+    policy = run.first_policy(progress)
+    trainer = Trainer(
+        build_ppo(
+            make_env=run.plan.env,
+            ppo=run.ppo,
+            policy=run.spec,
+            num_racks=run.plan.layout.racks,
+            weights=policy.state_dict(),
+            seed=run.experiment.seed,
+            ray=run.ray,
+        ),
+        average_decay=run.ppo.average_decay,
+    )
+    try:
+        if run.resumed is not None:
+            trainer.restore(run.resumed)
+        run.iterate(trainer, progress, told)
+    except KeyboardInterrupt:
+        if trainer.iterations_done not in checkpoints(run.folder):
+            run.save(trainer)
+        raise
+    finally:
+        trainer.close()
+        if run.board is not None:
+            run.board.close()

@@ -1,0 +1,225 @@
+"""The training run that `train_topdrl.py` starts: imitation, learning, validation, checkpoints."""
+
+import csv
+import logging
+import math
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.progress import Progress, TaskID
+
+from gpuyard.experiment.experiment import experiment_of
+from gpuyard.training.board import training_bars
+from gpuyard.training.topdrl_parts import Picker, picker_of, validation_jobs
+from marl.rllib.cluster import start_ray
+from marl.rllib.picker_trainer import PickerIteration, PickerTrainer, PickerTrainingError
+from sim.metrics.intervals import Interval
+from sim.metrics.throughput import full_speed, throughput
+from sim.report.figure_style import COLOURS, GREY, heading, line_look, new_figure, save_png, tidy
+from sim.simulator import simulate
+
+
+def training_figure(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Validation throughput and loss over decisions."""
+    figure = new_figure(8.0, 5.0)
+    above, below = figure.subplots(2, 1, sharex=True)
+    for axes, key, label in (
+        (above, "validation", "throughput on validation windows"),
+        (below, "loss", "loss"),
+    ):
+        kept = [row for row in rows if math.isfinite(_number(row.get(key)))]
+        axes.plot([r["steps"] for r in kept], [r[key] for r in kept], **line_look(0), marker=".")
+        heading(axes, label)
+        tidy(axes, grid="y")
+    below.set_xlabel("decisions")
+    save_png(figure, path)
+
+
+def bars(cells: Mapping[str, Mapping[str, Interval]], *, ours: str, what: str, path: Path) -> None:
+    """A panel a cell, a bar a scheduler, with intervals."""
+    names = list(next(iter(cells.values())))
+    figure = new_figure(7.0, len(cells) * (0.9 + 0.3 * len(names)))
+    panels = figure.subplots(len(cells), 1, squeeze=False).ravel()
+    for axes, (cell, found) in zip(panels, cells.items(), strict=True):
+        centres = [found[name].centre for name in names]
+        low = [found[name].centre - found[name].low for name in names]
+        high = [found[name].high - found[name].centre for name in names]
+        colours = [COLOURS[1] if name == ours else GREY for name in names]
+        axes.barh(names, centres, color=colours, xerr=[low, high], error_kw={"linewidth": 1.2})
+        axes.invert_yaxis()
+        heading(axes, f"{what}: {cell}")
+        tidy(axes, grid="x")
+    save_png(figure, path)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+log = logging.getLogger(__name__)
+
+COLUMNS = ("iteration", "steps", "loss", "value_mean", "return_mean", "validation", "wall_s")
+CHECKPOINT, POLICY, CURVE, DONE = "checkpoint", "policy", "learning_curve.csv", "trained"
+OBJECT_STORE_BYTES = 200_000_000
+LINE_EVERY_S = 30.0
+
+
+class Training:
+    """The files and counters of one run."""
+
+    def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
+        """Build everything but RLlib's algorithm.
+
+        Raises:
+            GpuYardError: a value of the configuration is wrong, or `resume` holds no run.
+        """
+        torch.set_num_threads(1)
+        torch.manual_seed(config["seed"])
+        self.folder, self._config = folder, config
+        self.experiment = experiment_of(config)
+        self.picker: Picker = picker_of(config, self.experiment)
+        self.rows: list[dict[str, Any]] = []
+        self.best = -math.inf
+        self.began = time.monotonic()
+        self.resumed = Path(config["resume"]) if config["resume"] else None
+        if self.resumed is not None and not (self.resumed / CHECKPOINT).is_dir():
+            raise PickerTrainingError(
+                f"{self.resumed}: there is no training checkpoint; give the folder of a training "
+                "run (the one that holds `checkpoint`) as resume=FOLDER"
+            )
+
+    def validate(self, weights: dict[str, torch.Tensor]) -> float:
+        """Mean throughput on validation windows; the best weights so far are kept."""
+        latest, game = self.folder / "latest", self.experiment.game
+        self.picker.save(latest, weights)
+        found = []
+        for jobs in validation_jobs(self.experiment, self._config["validation_windows"]):
+            scheduler = self.picker.scheduler(latest)
+            run = simulate(game.simulator(jobs), scheduler, self.experiment.seed, None)
+            worth = full_speed(jobs, game.topology, game.physics)
+            found.append(throughput(run, worth, 0.0, max(float(jobs.submit_s[-1]), 1.0)))
+        mean = float(np.mean(found))
+        if mean > self.best:
+            self.best = mean
+            shutil.rmtree(self.folder / POLICY, ignore_errors=True)
+            shutil.copytree(latest, self.folder / POLICY)
+        return mean
+
+    def record(self, done: PickerIteration | None, judged: float | None) -> None:
+        """Add a row to learning_curve.csv and rewrite the file."""
+        row: dict[str, Any] = {"iteration": 0, "steps": 0}
+        if done is not None:
+            row = {**vars(done)}
+            row["iteration"] = row.pop("number")
+        row |= {"validation": judged, "wall_s": round(time.monotonic() - self.began, 1)}
+        self.rows.append(row)
+        part = self.folder / f"{CURVE}.part"
+        with part.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS)
+            writer.writeheader()
+            writer.writerows({k: _cell(v) for k, v in r.items()} for r in self.rows)
+        part.replace(self.folder / CURVE)
+
+    def save(self, trainer: PickerTrainer) -> None:
+        """Replace the resumable checkpoint; the old one stays until the new is whole."""
+        fresh, kept = self.folder / f"{CHECKPOINT}.new", self.folder / CHECKPOINT
+        shutil.rmtree(fresh, ignore_errors=True)
+        trainer.save(fresh)
+        shutil.rmtree(kept, ignore_errors=True)
+        fresh.rename(kept)
+
+    def adopt(self, earlier: Path) -> None:
+        """Go on with the learning curve and the best policy of the earlier run."""
+        curve, policy = earlier / CURVE, earlier / POLICY
+        if not (curve.is_file() and policy.is_dir()):
+            log.warning("%s has no learning curve and policy: only its checkpoint goes on", earlier)
+            return
+        with curve.open(newline="", encoding="utf-8") as file:
+            self.rows = [
+                {key: float(cell) if cell else None for key, cell in row.items()}
+                for row in csv.DictReader(file)
+            ]
+        judged = [row["validation"] for row in self.rows if row["validation"] is not None]
+        self.best = max(judged, default=-math.inf)
+        if policy.resolve() != (self.folder / POLICY).resolve():
+            shutil.copytree(policy, self.folder / POLICY, dirs_exist_ok=True)
+
+    def iterate(self, trainer: PickerTrainer, meter: "Meter") -> None:
+        """Learn until the steps or the time are used up; validates and saves on the way."""
+        spec = self.picker.learner
+        last = False
+        while not last:
+            done = trainer.iterate()
+            last = done.steps >= spec.steps or self._spent(spec.time_budget_s)
+            due = last or done.number % spec.validate_every == 0
+            self.record(done, self.validate(trainer.weights()) if due else None)
+            if last or done.number % spec.checkpoint_every == 0:
+                self.save(trainer)
+            loss = "-" if math.isnan(done.loss) else f"{done.loss:.3g}"
+            note = f"loss {loss}, best validation throughput {self.best:.4g}"
+            meter.tell("learning", min(done.steps, spec.steps), spec.steps, note)
+
+    def _spent(self, budget_s: float | None) -> bool:
+        return budget_s is not None and time.monotonic() - self.began > budget_s
+
+
+class Meter:
+    """Bars on standard error, one a phase; a line of the log now and then where it is a file."""
+
+    def __init__(self, progress: Progress) -> None:
+        """Nothing is under way."""
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+        self._told = time.monotonic()
+
+    def tell(self, what: str, done: int, total: int, note: str) -> None:
+        """`done` of `total`."""
+        if what not in self._tasks:
+            self._tasks[what] = self._progress.add_task(what, total=total, note="")
+        self._progress.update(self._tasks[what], completed=done, note=note)
+        now = time.monotonic()
+        if self._progress.disable and (done >= total or now - self._told >= LINE_EVERY_S):
+            self._told = now
+            log.info("%s: %d/%d%s", what, done, total, note and f", {note}")
+
+
+def _cell(value: float | None) -> float | str:
+    """A cell of the CSV: empty where there is no number."""
+    return "" if value is None or math.isnan(value) else value
+
+
+def train(config: Mapping[str, Any], folder: Path) -> tuple[Path, float]:
+    """Imitate, learn, draw; the folder of the best policy, and its validation throughput.
+
+    Raises:
+        GpuYardError: a value is wrong, or training diverged.
+    """
+    run = Training(config, folder)
+    with training_bars() as progress:
+        meter = Meter(progress)
+        weights = None
+        if run.resumed is not None:
+            run.adopt(run.resumed)
+        else:
+            weights = run.picker.first_weights(meter.tell)
+            if weights is not None:
+                run.record(None, run.validate(weights))
+        start_ray(num_cpus=1, object_store_bytes=OBJECT_STORE_BYTES)
+        trainer = run.picker.trainer(weights)
+        try:
+            if run.resumed is not None:
+                trainer.restore(run.resumed / CHECKPOINT)
+            run.iterate(trainer, meter)
+        except KeyboardInterrupt:
+            run.save(trainer)
+            raise
+        finally:
+            trainer.close()
+    training_figure(run.rows, folder / "learning_curve.png")
+    (folder / DONE).write_text(f"{run.best!r}\n", encoding="utf-8")
+    return folder / POLICY, run.best

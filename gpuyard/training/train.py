@@ -1,0 +1,30 @@
+"""Train the agents: `python scripts/train.py workload=helios_venus workload.path=FILE`."""
+
+import os
+
+from omegaconf import DictConfig
+
+from gpuyard.launch.plain_rules import check_training
+from gpuyard.launch.start import program, start
+from gpuyard.training.board import check_logger
+from marl.rllib.ray_spec import RaySpec
+
+
+@program("train")
+def main(cfg: DictConfig) -> None:
+    """Compose, warm-start, train, keep the best policy on validation windows."""
+    launch = start(cfg)
+    check_training(launch.config)
+    check_logger(launch.config["logger"])
+    ray: RaySpec = launch.build("ray")
+    os.environ.update(ray.environment())
+    ray.check_answer()
+    # torch and ray load only once the configuration is known to be good
+    if launch.config.get("tune") is not None:
+        from gpuyard.training.tune import tune
+
+        tune(launch, cfg)
+        return
+    from gpuyard.training.session import train
+
+    train(launch)

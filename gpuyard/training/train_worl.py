@@ -1,0 +1,94 @@
+"""Train the plan generator of WORL-RTGS: `python scripts/train_worl.py`."""
+
+import logging
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.plain_rules import SEED, Rules, check_plain
+from gpuyard.launch.start import Launch, program, start
+from sim.report.atomic import write_atomically
+
+log = logging.getLogger(__name__)
+
+RULES: Rules = SEED | {
+    "checkpoint_every": (True, 1),
+    "dqn.hidden": (True, 1),
+    "dqn.steps": (True, 1),
+    "dqn.iteration_steps": (True, 1),
+    "dqn.envs": (True, 1),
+    "gap_weight": (False, 0),
+}
+CHECKPOINT, POLICY, CURVE = "checkpoint", "policy", "training.csv"
+RAY_STORE_BYTES = 100_000_000
+
+
+@program("train_worl")
+def main(cfg: DictConfig) -> None:
+    """Train, or go on."""
+    launch = start(cfg)
+    check_plain(launch.config, RULES)
+    if launch.config["fresh"]:
+        for name in (CHECKPOINT, POLICY):
+            shutil.rmtree(launch.folder / name, ignore_errors=True)
+        (launch.folder / CURVE).unlink(missing_ok=True)
+    _train(launch)
+    print(f"policy in {launch.folder / POLICY}")
+
+
+def _train(launch: Launch) -> None:
+    from marl.dag.plan_env import PlanEnv  # torch and ray load only once the configuration is good
+    from marl.dag.policy_file import save_plan_policy
+    from marl.rllib.cluster import start_ray
+    from marl.rllib.plan_dqn import PlanDqnSpec, PlanTrainer
+
+    config, folder = launch.config, launch.folder
+    problems = launch.build("problems")
+    spec = _spec(PlanDqnSpec, config["dqn"])
+    start_ray(num_cpus=1, object_store_bytes=RAY_STORE_BYTES)
+    trainer = PlanTrainer(
+        make_env=lambda: PlanEnv(draw=problems, gap_weight=config["gap_weight"]),
+        spec=spec,
+        seed=config["seed"],
+    )
+    curve = _resumed(trainer, folder)
+    steps = int(curve[-1].split(",")[0]) if len(curve) > 1 else 0
+    while steps < spec.steps:
+        steps, returned, loss = trainer.iterate()
+        curve.append(f"{steps},{returned:.6g},{loss:.6g}")
+        words = f"mean return {_known(returned)}, loss {_known(loss)}"
+        log.info("%d of %d steps, %s", steps, spec.steps, words)
+        if len(curve) % config["checkpoint_every"] == 1 or steps >= spec.steps:
+            trainer.save(folder / CHECKPOINT)
+            save_plan_policy(folder / POLICY, trainer.weights(), spec.hidden)
+            write_atomically(folder / CURVE, ("\n".join(curve) + "\n").encode())
+    trainer.close()
+
+
+def _known(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.4g}"
+
+
+def _resumed(trainer: Any, folder: Path) -> list[str]:
+    """Lines of the curve so far, after going back to the last checkpoint."""
+    if not (folder / CHECKPOINT / "rllib_checkpoint.json").is_file():
+        return ["steps,return_mean,loss"]
+    trainer.restore(folder / CHECKPOINT)
+    log.info("going on from %s", folder / CHECKPOINT)
+    return (folder / CURVE).read_text(encoding="utf-8").splitlines()
+
+
+def _spec(kind: type, values: dict[str, Any]) -> Any:
+    """The dataclass of these values.
+
+    Raises:
+        ConfigError: a key is missing or unknown.
+    """
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ConfigError(f"dqn: {error}") from None

@@ -1,0 +1,143 @@
+"""A search for hyper-parameters inside one run: `python scripts/train.py tune=random`."""
+
+import csv
+import io
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from gpuyard.launch.build import resolve
+from gpuyard.launch.errors import ConfigError, nearest
+from gpuyard.launch.start import Launch
+from gpuyard.launch.terminal import table_console
+from gpuyard.training.session import AUTO, Training, learn
+from marl.rllib.cluster import connect
+from marl.rllib.ray_spec import RaySpec
+from marl.rllib.search import TrialResult, report, search, trial_name
+from marl.rllib.search_spec import SearchSpec
+from marl.training.errors import TrainingError
+from sim.report.atomic import write_atomically
+
+log = logging.getLogger(__name__)
+
+TRIALS = "trials"  # a folder a trial, like that of any training
+TABLE = "tune.csv"
+
+
+def tune(launch: Launch, cfg: DictConfig) -> None:
+    """Search, write tune.csv, print the table and the best values.
+
+    Raises:
+        ConfigError: a key of the space is none of the configuration.
+        TrainingError: every trial failed.
+        KeyboardInterrupt: the search was interrupted; Tune keeps that to itself.
+    """
+    spec: SearchSpec = launch.build("tune")
+    _check_keys(spec, cfg)
+    ray: RaySpec = launch.build("ray")
+    connect(ray, trials=spec.max_concurrent or 1)
+    trial = partial(_trial, launch=launch, base=OmegaConf.to_container(cfg))
+    results = search(
+        trial,
+        spec,
+        ray=ray,
+        folder=launch.folder,
+        iterations=launch.config["algo"]["iterations"],
+        seed=launch.config["seed"],
+        resume=launch.config["resume"] == AUTO,
+    )
+    write_atomically(launch.folder / TABLE, _csv(results, spec.keys).encode())
+    table_console().print(_table(results, spec.keys))
+    ended = sum(each.ended for each in results)
+    if ended < len(results):
+        log.warning("%d of %d trials ended; resume=auto goes on", ended, len(results))
+        raise KeyboardInterrupt
+    best = results[0]
+    if best.best_jct_s is None:
+        raise TrainingError(f"every trial failed; that of {best.values}: {best.error}")
+    words = " ".join(_overrides(best.values))
+    print(f"best validation JCT {best.best_jct_s:,.0f} s with {words}")
+    print(f"policy in {launch.folder / TRIALS / best.name / 'policy'}; {TABLE} in {launch.folder}")
+
+
+def _trial(values: dict[str, Any], *, launch: Launch, base: Any) -> None:
+    """One training with `values`, in a folder of its own, from where it was if it ran before."""
+    cfg = OmegaConf.create(base)
+    for key, value in values.items():
+        OmegaConf.update(cfg, key, value)
+    config, text = resolve(cfg)
+    folder = launch.folder / TRIALS / trial_name()
+    folder.mkdir(parents=True, exist_ok=True)
+    record = replace(
+        launch.record,
+        overrides=(*launch.record.overrides, *_overrides(values)),
+        config_yaml=text,
+    )
+    run = Training(Launch(folder=folder, config={**config, "resume": AUTO}, record=record))
+    with Progress(console=Console(stderr=True, quiet=True)) as quiet:
+        learn(run, quiet, lambda done, judged: _tell(run, done.number, judged))
+    run.summarise(record)
+
+
+def _tell(run: Training, iteration: int, judged: float | None) -> None:
+    if judged is not None:
+        report(iteration, run.best_s)
+
+
+def _check_keys(spec: SearchSpec, cfg: DictConfig) -> None:
+    """Raise ConfigError if the search sets what nobody reads."""
+    for key in spec.keys:
+        parent, _, name = key.rpartition(".")
+        around = OmegaConf.select(cfg, parent) if parent else cfg
+        if not isinstance(around, DictConfig) or name not in around:
+            inside, prefix = (around, f"{parent}.") if around else (cfg, "")
+            known = [f"{prefix}{other!s}" for other in inside]
+            hint = nearest(key, known)
+            raise ConfigError(
+                f"tune.space has the key {key}, which the configuration has not"
+                + (f"; did you mean {hint}?" if hint else "")
+            )
+
+
+def _overrides(values: Any) -> list[str]:
+    """`key=value` of each, as on the command line."""
+    return [f"{key}={_text(value)}" for key, value in sorted(values.items())]
+
+
+def _text(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _rows(results: Sequence[TrialResult], keys: Sequence[str]) -> list[list[str]]:
+    return [
+        [each.name, *(_text(each.values.get(key, "")) for key in keys),
+         "" if each.best_jct_s is None else f"{each.best_jct_s:.1f}", str(each.iterations),
+         f"{each.wall_s:.0f}", each.error or ""]
+        for each in results
+    ]  # fmt: skip
+
+
+def _header(keys: Sequence[str]) -> list[str]:
+    return ["trial", *keys, "best_jct_s", "iterations", "wall_s", "error"]
+
+
+def _csv(results: Sequence[TrialResult], keys: Sequence[str]) -> str:
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(_header(keys))
+    rows.writerows(_rows(results, keys))
+    return text.getvalue()
+
+
+def _table(results: Sequence[TrialResult], keys: Sequence[str]) -> Table:
+    table = Table(*_header(keys))
+    for row in _rows(results, keys):
+        table.add_row(*row)
+    return table

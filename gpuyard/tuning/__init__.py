@@ -1,0 +1,1 @@
+"""Weights and rules chosen on training windows."""

@@ -1,0 +1,237 @@
+"""Tune the linear score: `python scripts/tune_linear_score.py experiment=headline name=mine`."""
+
+import csv
+import io
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from omegaconf import DictConfig
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.plain_rules import Rules, check_plain
+from gpuyard.launch.start import Launch, program, start
+from gpuyard.launch.terminal import error_console
+from gpuyard.tuning.cells import (
+    check_mix,
+    free_weights,
+    play_cells,
+    scheduler_of,
+    training_cells,
+    validation_cells,
+    weights_from,
+)
+from gpuyard.tuning.search import Generation, Search, new_search, resumed
+from sim.arrays import FloatArray
+from sim.linear.weights import START_FEATURES, named
+from sim.report.atomic import write_atomically
+from sim.report.record import Record
+
+log = logging.getLogger(__name__)
+
+RULES: Rules = {
+    "train_windows": (True, 1),
+    "validation_windows": (True, 1),
+    "generations": (True, 1),
+    "population": (True, 4),
+    "validate_last": (True, 1),
+}
+COLUMNS = (
+    TextColumn("{task.description}"),
+    BarColumn(),
+    TextColumn("{task.completed}/{task.total}"),
+    TimeElapsedColumn(),
+    TextColumn("{task.fields[note]}"),
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Weights that met the validation windows."""
+
+    name: str
+    weights: tuple[float, ...]
+    logs: tuple[float, ...]  # ln JCT, window by window
+
+
+@program("tune_linear_score")
+def main(cfg: DictConfig) -> None:
+    """Search, validate, write."""
+    launch = start(cfg)
+    _check(launch.config)
+    out = launch.folder / f"{launch.config['name']}.yaml"
+    out.unlink(missing_ok=True)
+    began = weights_from(scheduler_of(launch.config, None))
+    with Progress(*COLUMNS, console=error_console()) as bar:
+        search = _search(launch.config, began)
+        try:
+            _iterate(launch, search, bar)
+        except KeyboardInterrupt:
+            _keep(launch, search, out)
+            raise
+        judged = _validated(launch.config, search, began, bar)
+    best = min(judged, key=lambda each: float(np.mean(each.logs)))
+    verdict = _verdict(judged[0], best)
+    words = heading_of(launch.config, launch.record, best.name, verdict)
+    write_weights(out, best.weights, words)
+    print(verdict)
+    print(f"weights in {out}; put the file into conf/linear_weights/ and add")
+    print(f"linear_weights@scheduler.weights={launch.config['name']} to a command")
+
+
+def _check(config: dict[str, Any]) -> None:
+    """Refuse numbers that would fail late.
+
+    Raises:
+        ConfigError: naming key, value and rule.
+    """
+    check_plain(config, RULES)
+    check_mix(config)
+    for key, may_be_null in (("sigma", False), ("time_budget_s", True)):
+        value = config[key]
+        if value is None and may_be_null:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < np.inf:
+            raise ConfigError(f"{key} is {value!r}; it must be a number above 0")
+    if type(config["look_ahead"]) is not bool:
+        raise ConfigError(f"look_ahead is {config['look_ahead']!r}; it must be true or false")
+    jobs = config["train_jobs"]
+    if jobs is not None and (type(jobs) is not int or jobs < 1):
+        raise ConfigError(f"train_jobs is {jobs!r}; it must be a whole number from 1, or null")
+    if type(config["jobs"]) is not int or config["jobs"] == 0:
+        raise ConfigError(
+            f"jobs is {config['jobs']!r}; use 1 or more, or -1 for one process a core"
+        )
+
+
+def _search(config: dict[str, Any], began: tuple[float, ...]) -> Search:
+    """A search from the configured weights, or the one to resume."""
+    known = (
+        f"{config['population']} candidates, look_ahead={config['look_ahead']}, "
+        f"redraw={config['redraw']}, {training_cells(config, 0)}"
+    )
+    if config["resume"] is not None:
+        return resumed(Path(str(config["resume"])), known)
+    free = free_weights(config["look_ahead"])
+    return new_search(
+        known, began, free,
+        sigma=config["sigma"], population=config["population"], seed=config["seed"],
+    )  # fmt: skip
+
+
+def _iterate(launch: Launch, search: Search, bar: Progress) -> None:
+    """Generations until they or the time are used up; a checkpoint after each."""
+    config, since = launch.config, time.monotonic()
+    total = config["generations"]
+    task = bar.add_task("tuning", total=total, completed=len(search.generations), note="")
+    while len(search.generations) < total:
+        candidates = search.ask()
+        done = search.tell(candidates, _judged(config, search, candidates))
+        search.save(launch.folder)
+        write_curve(launch.folder, search.generations)
+        note = f"best {np.exp(done.best):.3f}, median {np.exp(done.median):.3f} of the start's JCT"
+        bar.update(task, completed=done.number, note=note)
+        budget_s = config["time_budget_s"]
+        if budget_s is not None and time.monotonic() - since > budget_s:
+            log.info("time is up after generation %d", done.number)
+            return
+
+
+def _judged(
+    config: dict[str, Any], search: Search, candidates: Sequence[FloatArray]
+) -> list[float]:
+    """Mean over windows of ln(JCT / that of the start) of each candidate."""
+    cells = training_cells(config, len(search.generations) + 1)
+    start, *logs = play_cells(
+        [search.start, *(each.tolist() for each in candidates)], cells, "train", config["jobs"]
+    )
+    return [float(np.mean(np.subtract(each, start))) for each in logs]
+
+
+def _validated(
+    config: dict[str, Any], search: Search, began: tuple[float, ...], bar: Progress
+) -> list[Judged]:
+    """The start, the last few centres and the average of the last third on validation windows."""
+    runners: Sequence[Generation] = search.last_means(config["validate_last"])
+    named = [("the start", began)]
+    named += [(f"the mean after generation {each.number}", each.mean) for each in runners]
+    average = search.average()
+    if average is not None:
+        named.append(("the average of the last third's means", tuple(map(float, average))))
+    task = bar.add_task("validation", total=len(named), note="")
+    judged = []
+    played = play_cells(
+        [weights for _, weights in named], validation_cells(config), "validation", config["jobs"]
+    )
+    for (name, weights), logs in zip(named, played, strict=True):
+        judged.append(Judged(name, weights, tuple(logs)))
+        bar.advance(task)
+    return judged
+
+
+def _verdict(first: Judged, best: Judged) -> str:
+    ratios = np.exp(np.subtract(best.logs, first.logs))
+    each = " ".join(f"{ratio:.3f}" for ratio in ratios)
+    mean = float(np.exp(np.mean(np.log(ratios))))
+    return (
+        f"Mean JCT over that of the weights it began with, on {len(ratios)} validation windows, "
+        f"which also chose it among the last means: {mean:.3f} ({each})."
+    )
+
+
+def _keep(launch: Launch, search: Search, out: Path) -> None:
+    """After Ctrl-C: the latest mean, not validated."""
+    if search.generations:
+        last = search.generations[-1]
+        words = heading_of(
+            launch.config,
+            launch.record,
+            f"the mean after generation {last.number}",
+            "Interrupted: not validated.",
+        )
+        write_weights(out, last.mean, words)
+
+
+CURVE_FILE = "tuning.csv"
+CURVE_COLUMNS = ("generation", "best", "median", "sigma")
+
+
+def write_curve(folder: Path, generations: Sequence[Generation]) -> None:
+    """One row a generation: ln(JCT / reference) of its best and its median candidate."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(CURVE_COLUMNS)
+    rows.writerows((g.number, g.best, g.median, g.sigma) for g in generations)
+    write_atomically(folder / CURVE_FILE, text.getvalue().encode())
+
+
+def write_weights(path: Path, weights: Sequence[float], heading: Sequence[str]) -> None:
+    """A file for conf/linear_weights/; `heading` becomes comments."""
+    x = np.array(weights).round(6)
+    cut = len(START_FEATURES)
+    body = yaml.safe_dump(named(x[:cut], x[cut:]), sort_keys=False)
+    write_atomically(path, "".join(f"# {line}\n" for line in heading).encode() + body.encode())
+
+
+def heading_of(config: Mapping[str, Any], record: Record, chosen: str, verdict: str) -> list[str]:
+    """Where the weights come from; `chosen` says which of the search's weights they are."""
+    jobs = config["train_jobs"] or config["workload"]["num_jobs"]
+    words = " ".join(["scripts/tune_linear_score.py", *record.overrides])
+    commit = "no commit" if record.git_commit is None else f"commit {record.git_commit[:12]}"
+    changed = " and changes beside it" if record.git_dirty else ""
+    windows = config["train_windows"]
+    if config["mix"] is not None:
+        windows = sum(cell["windows"] for cell in config["mix"])
+    anew = ", drawn anew for every generation" if config["redraw"] else ""
+    return [
+        f"python {words}",
+        f"Made by {commit}{changed}, seed {config['seed']}: {chosen},",
+        f"of {config['population']} candidates on {windows} training windows of {jobs} jobs{anew}.",
+        verdict,
+    ]

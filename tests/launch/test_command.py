@@ -1,0 +1,97 @@
+"""The command `gpuyard`: what it lists, what it refuses, and a user's own folder of choices."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+BLOCKED = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"torch", "ray", "pettingzoo", "gymnasium", "cma"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+sys.argv = ["gpuyard " + sys.argv[1], *sys.argv[2:]]
+from gpuyard.command import run
+run(sys.argv[0].split()[1])
+"""
+
+
+def call(*words: str, folder: Path, path: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words], cwd=folder, env={"PYTHONPATH": str(path)},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+
+def test_help_names_every_program_and_each_has_a_script(tmp_path: Path):
+    from gpuyard.command import PROGRAMS
+
+    told = call("-m", "gpuyard", "help", folder=tmp_path).stdout
+    assert [name for name in PROGRAMS if f"  {name} " not in told] == []
+    scripts = {path.stem for path in (ROOT / "scripts").glob("*.py")}
+    assert scripts - {"check_files"} == set(PROGRAMS)
+
+
+def test_an_unknown_program_gets_the_nearest(tmp_path: Path):
+    done = call("-m", "gpuyard", "simulat", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "error: gpuyard has no program 'simulat'; did you mean simulate?\n"
+
+
+def test_a_file_of_the_users_that_hides_a_package_is_named(tmp_path: Path):
+    (tmp_path / "sim.py").write_text("x = 1\n")
+    done = call("-m", "gpuyard", "simulate", folder=tmp_path)
+    assert done.returncode == 2
+    assert f"package 'sim' cannot be imported: {tmp_path / 'sim.py'} comes first" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "package"),
+    [(("train",), "ray"), (("simulate", "scheduler=marl"), "torch"), (("learn",), "ray")],
+)
+def test_what_the_base_install_lacks_is_said(tmp_path: Path, words, package: str):
+    done = call("-c", BLOCKED, *words, folder=tmp_path)
+    assert done.returncode == 1
+    fix = f"this needs {package}, which is not installed: pip install 'gpuyard[learn]'"
+    assert f"error: {fix}" in done.stderr
+
+
+def test_heuristics_need_neither_torch_nor_ray(tmp_path: Path):
+    words = ("evaluate", "windows=1", "workload.num_jobs=30", "agents.count=2", "jobs=1",
+             "lineup.entries=[{role: composite, overrides: ['scheduler=fifo']}]")  # fmt: skip
+    done = call("-c", BLOCKED, *words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_own_choices_lie_in_a_folder_that_a_file_names(tmp_path: Path):
+    (tmp_path / "mine" / "scheduler").mkdir(parents=True)
+    (tmp_path / "mine" / "scheduler" / "my_fifo.yaml").write_text(
+        "_target_: my_orders.MyFifo\nplacer: ${placer}\nsharing: ${sharing}\nskip_blocked: false\n"
+    )
+    (tmp_path / "my_orders.py").write_text(
+        "from sim.schedulers.fifo import Fifo\n\nclass MyFifo(Fifo):\n    pass\n"
+    )
+    words = ("-m", "gpuyard", "simulate", "scheduler=my_fifo", "workload.num_jobs=30")
+    assert "Could not find 'scheduler/my_fifo'" in call(*words, folder=tmp_path).stderr
+    (tmp_path / "gpuyard.yaml").write_text("search_path: [mine]\n")
+    done = call(*words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("search_path: [nowhere]", "search_path names 'nowhere'"), ("paths: []", "must be one list"),
+     ("search_path: [", "while parsing")],
+)  # fmt: skip
+def test_a_wrong_file_of_folders_is_told(tmp_path: Path, text: str, told: str):
+    (tmp_path / "gpuyard.yaml").write_text(text)
+    done = call("-m", "gpuyard", "simulate", folder=tmp_path)
+    assert done.returncode == 1
+    assert str(tmp_path / "gpuyard.yaml") in done.stderr and told in done.stderr
