@@ -1,5 +1,31 @@
-"""GPUYard: programs over agents and simulator (`gpuyard help`)."""
+"""GPUYard: simulate, compare and learn the scheduling of deep-learning jobs on GPU clusters.
 
+From Python: `gpuyard.simulate`, `gpuyard.evaluate`, `gpuyard.make_env`,
+`gpuyard.make_single_agent_env`, `gpuyard.load_policy` (docs/api.md). From a shell: `gpuyard help`.
+"""
+
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpuyard.api.agents import load_policy, make_env, make_single_agent_env
+    from gpuyard.api.running import evaluate, simulate
 
 __version__ = version("gpuyard")
+__all__ = ["evaluate", "load_policy", "make_env", "make_single_agent_env", "simulate"]
+
+_HOMES = {  # imported when first asked for: `gpuyard help` loads no simulator
+    "evaluate": "gpuyard.api.running",
+    "load_policy": "gpuyard.api.agents",
+    "make_env": "gpuyard.api.agents",
+    "make_single_agent_env": "gpuyard.api.agents",
+    "simulate": "gpuyard.api.running",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A function of the API, from its module."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'gpuyard' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -119,7 +119,8 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
     """
     check_plain(config, RULES)
     check_division(config, tuple(DIVISIONS))
-    topology = build(config, "topology")
+    given = config["topology"]
+    topology = given if isinstance(given, Topology) else build(config, "topology")
     physics, more = _physics(config, topology)
     notes = more.notes(physics.pairs)
     _tell(notes)
@@ -312,6 +313,8 @@ def gpu_kinds(config: Mapping[str, Any], topology: Topology) -> dict[str, GpuKin
 
 def _place(config: Mapping[str, Any], gpu_type: str) -> str:
     """Key, with the file and line of the configuration or as a word of the command line."""
+    if isinstance(config["topology"], Topology):
+        return "cluster.gpu_types"
     key = next((key for key in KEYS if gpu_type in _names(config["topology"].get(key))), KEYS[0])
     if not HydraConfig.initialized():  # in a worker; its starter has told more
         return f"topology.{key}"

@@ -142,7 +142,8 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
 
         @functools.wraps(point)
         def checked() -> Any:
-            _search_own_groups()
+            if not any(word.startswith(SEARCH_KEY) for word in sys.argv):
+                sys.argv += own_groups(Path.cwd())
             refuse_no_choice(
                 [word for word in sys.argv[1:] if "=" in word and not word.startswith("-")],
                 lambda group: sorted(path.stem for path in (conf / group).glob("*.yaml")),
@@ -154,18 +155,15 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
     return decorate
 
 
-def _search_own_groups() -> None:
-    """Let Hydra search what `gpuyard.yaml` of the working folder names, and Python that folder.
+def own_folders(here: Path) -> list[Path]:
+    """Folders of a user's own choices: those that `gpuyard.yaml` in `here` names; none without it.
 
     Raises:
         ConfigError: the file is no list of folders under `search_path`, or one is not there.
     """
-    here = Path.cwd()
-    if str(here) not in sys.path:
-        sys.path.append(str(here))  # behind everything installed
     own = here / OWN_FILE
-    if not own.is_file() or any(word.startswith(SEARCH_KEY) for word in sys.argv):
-        return
+    if not own.is_file():
+        return []
     try:
         told = yaml.safe_load(own.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
@@ -176,8 +174,15 @@ def _search_own_groups() -> None:
     missing = [name for name in folders if not (here / str(name)).is_dir()]
     if missing:
         raise ConfigError(f"{own}: search_path names {missing[0]!r}, and {here} has no such folder")
-    urls = ",".join(f"'file://{here / str(name)}'" for name in folders)
-    sys.argv.append(f"{SEARCH_KEY}=[{urls}]")
+    return [here / str(name) for name in folders]
+
+
+def own_groups(here: Path) -> list[str]:
+    """The word that lets Hydra search the user's own folders; Python finds modules of `here`."""
+    if str(here) not in sys.path:
+        sys.path.append(str(here))  # behind everything installed
+    urls = ",".join(f"'file://{folder}'" for folder in own_folders(here))
+    return [f"{SEARCH_KEY}=[{urls}]"] if urls else []
 
 
 def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:

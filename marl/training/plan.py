@@ -29,8 +29,8 @@ class Plan:
             game.topology, game.partition_of_server, rules.window, 0, rules.links, rules.suspends
         )
 
-    def env(self) -> SchedulingEnv:
-        """A training environment: agents without a choice do not observe."""
+    def env(self, *, everyone: bool = False) -> SchedulingEnv:
+        """An environment; without `everyone`, agents that have no choice do not observe."""
         return SchedulingEnv(
             game=self.game,
             layout=self.layout,
@@ -38,7 +38,7 @@ class Plan:
             reward=self.reward,
             make_jobs=self.windows,
             max_rounds=self.max_rounds,
-            everyone=False,
+            everyone=everyone,
         )
 
 

@@ -1,0 +1,1 @@
+"""What `import gpuyard` gives: runs, comparisons, environments and policies from Python."""

@@ -1,0 +1,120 @@
+"""Environments for learners of any kind, and trained policies as schedulers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+import numpy as np
+
+from gpuyard.api.asking import Cluster, Trace, composed
+from gpuyard.experiment.experiment import experiment_of
+from gpuyard.launch.build import build
+from marl.codec.rules import CodecRules, Observation
+from marl.env.scheduling_env import SchedulingEnv, agent_name
+from marl.training.plan import Plan
+from marl.training.windows import Windows
+
+if TYPE_CHECKING:
+    from marl.schedulers.marl import MarlScheduler
+
+
+def make_env(
+    trace: Trace = "venus_like",
+    cluster: Cluster = "headline_leaf_spine",
+    *,
+    agents: int = 4,
+    part: str = "train",
+    seed: int = 0,
+    overrides: Sequence[str] = (),
+) -> SchedulingEnv:
+    """The scheduling game as a PettingZoo `ParallelEnv`, one agent a partition.
+
+    Each episode is a window of `part`; `reset(seed=...)` draws it. Observations, actions and
+    reward are those of `gpuyard train` (docs/agents.md), and so are the overrides
+    (`["rules.suspends=true", "reward=..."]`).
+
+    Raises:
+        GpuYardError: an argument or a row of the trace is wrong.
+    """
+    words = [f"agents.count={agents}", *overrides]
+    with composed("train", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
+        experiment = experiment_of(config)
+        plan = Plan(
+            game=experiment.game,
+            rules=CodecRules(**config["rules"]),
+            reward=build(config, "reward"),
+            windows=Windows(
+                workload=experiment.workload, setting=experiment.setting, part=part, seed=seed
+            ),
+            max_rounds=config["max_rounds"],
+        )
+        env = plan.env(everyone=True)
+        env.reset(seed=seed)  # a file is read while it is there
+        return env
+
+
+class SingleAgentEnv(gymnasium.Env[Observation, int]):
+    """One agent that owns the whole cluster, as a Gymnasium environment.
+
+    `observation["action_mask"]` is 1 where an action is legal; `action_space.sample()` draws
+    legal ones only.
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012  (Gymnasium declares it so)
+
+    def __init__(self, env: SchedulingEnv) -> None:
+        """`env` has one agent."""
+        self._env, self._agent = env, agent_name(0)
+        self.observation_space = env.observation_space(self._agent)
+        self.action_space = env.action_space(self._agent)  # type: ignore[assignment]
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """A new episode."""
+        super().reset(seed=seed)
+        seen, infos = self._env.reset(seed=seed, options=options)
+        return seen[self._agent], infos[self._agent]
+
+    def step(self, action: int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """One action; what time passes goes by until the next choice.
+
+        Raises:
+            InvalidDecision: the action is not legal now.
+        """
+        name = self._agent
+        seen, rewards, ended, cut, infos = self._env.step({name: int(np.asarray(action))})
+        return seen[name], float(rewards[name]), ended[name], cut[name], infos[name]
+
+
+def make_single_agent_env(
+    trace: Trace = "venus_like",
+    cluster: Cluster = "headline_leaf_spine",
+    *,
+    part: str = "train",
+    seed: int = 0,
+    overrides: Sequence[str] = (),
+) -> SingleAgentEnv:
+    """`make_env` with one agent.
+
+    `gymnasium.make("gpuyard.gym:gpuyard/Scheduling-v0", ...)` is the same.
+    """
+    return SingleAgentEnv(
+        make_env(trace, cluster, agents=1, part=part, seed=seed, overrides=overrides)
+    )
+
+
+def load_policy(folder: str | Path) -> "MarlScheduler":
+    """A trained policy as a scheduler for `simulate` and `evaluate`.
+
+    Args:
+        folder: the `policy` folder of a training, or one that ships: pretrained,
+            pretrained_suspending, pretrained_forest, pretrained_alone.
+
+    Raises:
+        PolicyFileError: it is missing, truncated or foreign.
+    """
+    from marl.schedulers.marl import MarlScheduler
+
+    return MarlScheduler(checkpoint=str(folder), untrained=False)

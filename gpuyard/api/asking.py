@@ -1,0 +1,115 @@
+"""From arguments in Python to the configuration that a program would have composed."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import yaml
+
+from gpuyard.folders import CONF
+from gpuyard.launch.errors import ConfigError, nearest
+from sim.topology.topology import Topology
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Trace: TypeAlias = "str | Path | pd.DataFrame"
+Cluster: TypeAlias = str | Path | Topology
+YAML = {".yaml", ".yml"}
+SACCT_KEY = "JobID"  # what begins a header that `sacct --parsable2` wrote
+GIVEN = ("job_id", "submit_s", "num_gpus", "duration_s")  # columns that workload=csv expects
+
+
+@contextmanager
+def composed(
+    program: str, *, trace: Trace, cluster: Cluster, overrides: Sequence[str], seed: int
+) -> Iterator[dict[str, Any]]:
+    """The resolved configuration of a program; inside, Hydra composes further ones.
+
+    Args:
+        program: a file of `conf/`, like simulate.
+        trace: name of a workload of `conf/workload`; file of jobs (CSV, SWF or what
+            `sacct --parsable2` wrote); or a frame with the columns of `workload=csv`.
+        cluster: name of a topology of `conf/topology`; yaml file like those; or a topology.
+        overrides: further words, as on the command line.
+        seed: of generated jobs, predictions and schedulers.
+
+    Raises:
+        ConfigError: naming the argument, its value and what there is.
+    """
+    from hydra import compose, initialize_config_dir
+
+    from gpuyard.launch.build import resolve
+    from gpuyard.launch.start import own_groups
+
+    with tempfile.TemporaryDirectory(prefix="gpuyard-") as place:
+        words = [*_trace_words(trace, Path(place)), f"seed={seed}"]
+        if isinstance(cluster, str):
+            words.append(f"topology={known('topology', cluster, 'cluster')}")
+        with initialize_config_dir(str(CONF), version_base=None):
+            config, _ = resolve(compose(program, [*words, *overrides, *own_groups(Path.cwd())]))
+            if isinstance(cluster, Path):
+                config["topology"] = _described(cluster)
+            elif isinstance(cluster, Topology):
+                config["topology"] = cluster
+            yield config
+
+
+def known(group: str, name: str, argument: str) -> str:
+    """`name`, if it is a choice of a group, or of a folder of the user's own.
+
+    Raises:
+        ConfigError: it is none; with the nearest.
+    """
+    from gpuyard.launch.start import own_folders
+
+    folders = [CONF, *own_folders(Path.cwd())]
+    names = [path.stem for folder in folders for path in (folder / group).glob("*.yaml")]
+    if name in names:
+        return name
+    hint = nearest(name, [each for each in names if not each.startswith("_")])
+    fix = f"did you mean {hint!r}?" if hint else f"it is none of the files of conf/{group}"
+    raise ConfigError(f"{argument} is {name!r}; {fix}")
+
+
+def _trace_words(trace: Trace, place: Path) -> list[str]:
+    if isinstance(trace, str) and not Path(trace).is_file():
+        return [f"workload={known('workload', trace, 'trace')}"]
+    if isinstance(trace, str | Path):
+        return _file_words(Path(trace))
+    path = place / "jobs.csv"
+    missing = [name for name in GIVEN if name not in trace.columns]
+    if missing:
+        raise ConfigError(
+            f"trace has no column {missing[0]!r}; rename yours: it needs {', '.join(GIVEN)}"
+        )
+    trace.to_csv(path, index=False)
+    extra = [name for name in map(str, trace.columns) if name not in GIVEN]
+    allowed = yaml.safe_load((CONF / "workload" / "csv.yaml").read_text("utf-8"))["columns"]
+    further = [f"workload.columns.{name}={name}" for name in extra if name in allowed]
+    return ["workload=csv", f"workload.path='{path}'", *further]
+
+
+def _file_words(path: Path) -> list[str]:
+    """The reader for a file: by its name or its first line."""
+    if not path.is_file():
+        raise ConfigError(f"trace is {str(path)!r}, and there is no such file")
+    plain = path.suffix != ".gz"
+    with path.open("rb") as file:
+        first = file.readline().decode("utf-8", errors="replace") if plain else ""
+    if ".swf" in path.suffixes:
+        return ["workload=swf", f"workload.path='{path.resolve()}'"]
+    reader = "sacct" if "|" in first and SACCT_KEY in first else "csv"
+    return [f"workload={reader}", f"workload.path='{path.resolve()}'"]
+
+
+def _described(path: Path) -> dict[str, Any]:
+    """The section `topology` that a yaml file holds."""
+    if path.suffix not in YAML or not path.is_file():
+        raise ConfigError(f"cluster is {str(path)!r}; it must be a yaml file that is there")
+    told = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if not isinstance(told, dict) or "_target_" not in told:
+        raise ConfigError(f"{path}: has no _target_; begin with a copy of a file of conf/topology")
+    return told

@@ -1,0 +1,115 @@
+"""Runs and comparisons from Python."""
+
+from collections.abc import Sequence
+
+from gpuyard.api.asking import Cluster, Trace, composed
+from gpuyard.api.results import Comparison, Run
+from gpuyard.api.schedulers import Asked, scheduler_of
+from gpuyard.experiment.assumptions import assumptions
+from gpuyard.experiment.experiment import (
+    Experiment,
+    experiment_of,
+    labels_of,
+    warn_without_users,
+)
+from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.terminal import RunCount
+from sim.jobs import JobTable
+from sim.metrics.summary import summarise
+from sim.protocols import Scheduler
+from sim.report.comparison_row import ComparisonRow
+from sim.run import Run as RawRun
+from sim.simulator import simulate as play
+
+
+def simulate(
+    trace: Trace = "venus_like",
+    cluster: Cluster = "headline_leaf_spine",
+    scheduler: Asked = "fifo",
+    *,
+    agents: int = 1,
+    seed: int = 0,
+    overrides: Sequence[str] = (),
+) -> Run:
+    """Replay a whole trace with one scheduler.
+
+    Args:
+        trace: name of a workload of `conf/workload`, file of jobs, or a frame with `job_id`,
+            `submit_s`, `num_gpus` and `duration_s`.
+        cluster: name of a topology of `conf/topology`, yaml file, or `Topology`.
+        scheduler: see `gpuyard.api.schedulers.scheduler_of`.
+        agents: partitions of the cluster.
+        seed: of generated jobs, predictions and schedulers.
+        overrides: further words, as on the command line: `["interference=none"]`.
+
+    Raises:
+        GpuYardError: an argument, a row of the trace or a decision is wrong; the message names it.
+    """
+    words = [f"agents.count={agents}", *overrides]
+    with composed("simulate", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
+        experiment = experiment_of(config)
+        made = scheduler_of(scheduler, config, experiment.game.partitions)
+        run = _played(experiment, made, experiment.whole())
+        labels = labels_of(experiment, made, window=0, role=None)
+        assumed = assumptions(config, experiment, labels.information)
+        return Run(raw=run, labels=labels, assumed=assumed, config=config)
+
+
+def evaluate(
+    trace: Trace = "venus_like",
+    cluster: Cluster = "headline_leaf_spine",
+    schedulers: Sequence[Asked] = ("fifo", "sjf", "las"),
+    *,
+    agents: int = 1,
+    windows: int | None = 5,
+    part: str = "test",
+    seed: int = 0,
+    overrides: Sequence[str] = (),
+) -> Comparison:
+    """Compare schedulers on the same windows of a trace; the first is what others are divided by.
+
+    Args:
+        trace: as for `simulate`.
+        cluster: as for `simulate`.
+        schedulers: each as for `simulate`, no two of one name.
+        agents: partitions of the cluster.
+        windows: of the part, each one run a scheduler; None: the whole trace, once.
+        part: train, validation or test; a trace is split by time.
+        seed: of generated jobs, predictions and schedulers.
+        overrides: further words, as on the command line.
+
+    Raises:
+        GpuYardError: an argument, a row of the trace or a decision is wrong; the message names it.
+    """
+    words = [f"agents.count={agents}", *overrides]
+    with composed("simulate", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
+        experiment = experiment_of(config)
+        made = [scheduler_of(each, config, experiment.game.partitions) for each in schedulers]
+        _check_names([each.name for each in made])
+        indices = [0] if windows is None else list(range(windows))
+        rows = []
+        with RunCount("evaluating", len(indices) * len(made)) as count:
+            for index in indices:
+                whole = windows is None
+                jobs = experiment.whole() if whole else experiment.window(part, index)
+                for each in made:
+                    run = _played(experiment, each, jobs)
+                    labels = labels_of(experiment, each, window=index, role=None)
+                    rows.append(ComparisonRow(labels, summarise(run)))
+                    count.tell(f"{each.name} window {index}")
+        return Comparison(rows=tuple(rows), assumed=assumptions(config, experiment))
+
+
+def _played(experiment: Experiment, scheduler: Scheduler, jobs: JobTable) -> RawRun:
+    warn_without_users(scheduler, jobs)
+    simulator = experiment.game.simulator(jobs)
+    compiled = not simulator.python_decides(scheduler)
+    return play(simulator, scheduler, experiment.seed, None, compiled=compiled)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    if not names:
+        raise ConfigError("schedulers is empty; name one")
+    double = next((name for name in names if names.count(name) > 1), None)
+    if double is not None:
+        raise ConfigError(f"schedulers has {double} twice; leave one out")

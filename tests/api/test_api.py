@@ -1,0 +1,133 @@
+"""`import gpuyard`: the page of examples, and what is refused."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gpuyard
+from gpuyard.launch.errors import ConfigError
+from sim.errors import GpuYardError
+from sim.schedulers.sjf import Sjf
+from sim.topology.leaf_spine import leaf_spine
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "api.md").read_text(), re.DOTALL)
+OFF = ["interference=none", "network=none"]
+JOBS = pd.DataFrame(
+    {
+        "job_id": ["a", "b", "c", "d"],
+        "submit_s": [0, 1, 2, 3],
+        "num_gpus": [64, 64, 8, 16],
+        "duration_s": [100, 300, 20, 10],
+    }
+)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=[str(n) for n in range(len(EXAMPLES))])
+def test_examples_of_the_page_run(example: str, tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-c", example], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def starts(**words) -> list[float]:
+    run = gpuyard.simulate(JOBS, "small_leaf_spine", overrides=OFF, **words)
+    return run.jobs["start_s"].tolist()
+
+
+def test_orders_that_are_named_and_handed_in_decide_as_worked_by_hand():
+    """64 GPUs: a holds all of them until 100 s; then fifo goes on with b, the others do not."""
+    assert starts(scheduler="fifo") == [0, 100, 400, 400]
+    short_first = [0, 120, 100, 100]  # d and c start at 100 s; c ends at 120 s
+
+    def fewest_gpus(jobs):
+        return jobs.num_gpus
+
+    class Fewest(Sjf):
+        order_name = "fewest"
+
+        def order(self, view):
+            gpus = view.jobs.num_gpus[view.queued]
+            return view.queued[np.argsort(gpus, kind="stable")]
+
+    assert starts(scheduler=fewest_gpus) == short_first
+    assert starts(scheduler=Fewest) == short_first
+
+
+def test_a_frame_a_file_and_a_topology_are_the_same_as_names(tmp_path: Path):
+    path = tmp_path / "jobs.csv"
+    JOBS.to_csv(path, index=False)
+    cluster = leaf_spine(
+        name="own", servers=8, gpus_per_server=8, servers_per_rack=4, gpu_types=["p100"],
+        intra_gbps=80, nic_gbps=10, oversubscription=2,
+    )  # fmt: skip
+    by_file = gpuyard.simulate(path, cluster, "fifo", overrides=OFF)
+    assert by_file.jobs["start_s"].tolist() == starts(scheduler="fifo")
+    assert by_file.labels.topology == "own"
+    assert by_file.metrics["jobs_finished"] == 4
+    assert "jct_mean_s" in repr(by_file) and "<table" in by_file._repr_html_()
+
+
+def test_a_comparison_has_a_row_a_scheduler_and_a_run_a_window(tmp_path: Path):
+    found = gpuyard.evaluate(
+        schedulers=["fifo", "sjf sharing=selective"], windows=2,
+        overrides=["workload.num_jobs=30"],
+    )  # fmt: skip
+    assert sorted(found.table["scheduler"]) == [
+        "fifo+consolidated",
+        "sjf+consolidated+selective1.2",
+    ]
+    assert len(found.runs) == 4
+    means = found.runs.groupby("scheduler")["jct_mean_s"].mean()
+    told = found.table.set_index("scheduler")["jct_mean_s"]
+    assert told.to_dict() == pytest.approx(means.to_dict())
+    found.save(tmp_path)
+    assert (tmp_path / "comparison.csv").is_file()
+
+
+def test_a_gymnasium_agent_ends_an_episode_and_illegal_actions_are_refused():
+    env = gpuyard.make_single_agent_env(
+        cluster="small_leaf_spine", overrides=["workload.num_jobs=10"]
+    )
+    seen, _ = env.reset(seed=3)
+    assert env.observation_space.contains(seen)
+    illegal = int(np.flatnonzero(seen["action_mask"] == 0)[0])
+    with pytest.raises(GpuYardError, match="legal"):
+        env.step(illegal)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ({"trace": "venus_lik"}, "trace is 'venus_lik'; did you mean 'venus_like'?"),
+        ({"cluster": "small_leaf_spin"}, "did you mean 'small_leaf_spine'?"),
+        ({"scheduler": "sjff"}, "scheduler is 'sjff'; did you mean 'sjf'?"),
+        ({"scheduler": 3}, "scheduler is 3; it must be a name"),
+        ({"trace": Path("nowhere.csv")}, "there is no such file"),
+        ({"cluster": Path("nowhere.yaml")}, "must be a yaml file"),
+        ({"trace": JOBS.drop(columns="num_gpus")}, "no column 'num_gpus'"),
+    ],
+)
+def test_a_wrong_argument_is_named(words, told: str):
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        gpuyard.simulate(**words)
+
+
+def test_two_schedulers_of_one_name_are_refused():
+    with pytest.raises(ConfigError, match=re.escape("fifo+consolidated twice")):
+        gpuyard.evaluate(schedulers=["fifo", "fifo"])
+
+
+def test_importing_loads_nothing_heavy():
+    code = (
+        "import sys, gpuyard; gpuyard.__version__; "
+        "assert not {'numba', 'hydra', 'pandas', 'torch'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
