@@ -13,7 +13,7 @@ export RAY_USAGE_STATS_ENABLED := 0
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo reproduce test check ray-test unit lint type arch warm warm-kernel warm-queues \
-    warm-scores fmt lock
+    warm-scores fmt census lock
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
@@ -81,6 +81,9 @@ warm-scores: setup
 PYTEST_MARKS ?= -m "not slow and not ray_cluster"
 unit: setup  ## tests without the slow ones
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) $(PYTEST_MARKS)
+
+census: setup  ## how large the house is: lines, files, rooms, words
+	$(BIN)/python benchmarks/census.py
 
 fmt: setup  ## reformat, and mend what can be mended
 	$(BIN)/ruff check --fix .
