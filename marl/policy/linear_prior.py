@@ -68,8 +68,8 @@ class PriorLayer(nn.Module):
 class LinearPrior(nn.Module):
     """Scores of actions as `scheduler=linear_score` gives them; *wait* has 0.
 
-    The weights are parameters, so training may move them. See `docs/linear_score.md` for the
-    features; all of them are columns of the observation or follow from columns.
+    The weights are parameters, so training may move them. See `docs/policies/linear_score.md` for
+    the features; all of them are columns of the observation or follow from columns.
 
     Shapes:
         input: observation tensors (`Layout.shapes`) with a leading batch dimension

@@ -16,7 +16,8 @@ class Proximity:
     """A network trained by PPO picks the GPUs of the job that came first, one by one.
 
     Source: Deng et al., "Proximity-DRL" (Canadian AI 2024), as in its authors' code; see
-    docs/topdrl.md. One queue for the cluster; it fits the number of GPUs it was trained for.
+    docs/policies/topdrl.md. One queue for the cluster; it fits the number of GPUs that it was
+    trained for.
     """
 
     needs = NEEDS

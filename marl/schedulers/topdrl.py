@@ -16,7 +16,8 @@ class TopDrl:
     """A convolutional network picks a waiting job, or holds; the closest free GPUs take it.
 
     Source: Ayadi et al., "TopDRL" (JPDC 204:105138, 2025). What could not be found there was
-    chosen, see docs/topdrl.md. Jobs are neither preempted nor shared. One queue for the cluster.
+    chosen, see docs/policies/topdrl.md. Jobs are neither preempted nor shared. One queue for the
+    cluster.
     """
 
     needs = NEEDS

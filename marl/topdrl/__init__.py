@@ -1,1 +1,1 @@
-"""TopDRL: a network picks a waiting job, the closest GPUs take it (docs/topdrl.md)."""
+"""TopDRL: a network picks a waiting job, the closest GPUs take it (docs/policies/topdrl.md)."""

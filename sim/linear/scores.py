@@ -1,4 +1,4 @@
-"""The scores of starts, forwards and suspensions; what is weighed: `docs/linear_score.md`."""
+"""The scores of starts, forwards and suspensions: `docs/policies/linear_score.md`."""
 
 import math
 

@@ -32,7 +32,7 @@ class LinearScore:
     server outwards (same rack first, then the tightest server that finishes, else the roomiest),
     on empty GPUs, or also beside others where they fit. A forward is a job and another partition
     that could run it. The best of all is carried out and the rest scored anew, until waiting wins.
-    Features and weights: `docs/linear_score.md`.
+    Features and weights: `docs/policies/linear_score.md`.
 
     Waiting must starve nobody: where nothing runs the best start is made whatever it scores, a job
     older than `patience_s` with a compact place on empty GPUs is started, up to a quarter of the

@@ -216,7 +216,7 @@ def take_first(ahead: Ahead, server: int, count: int, end_s: float) -> None:
 
 
 class Effects(NamedTuple):
-    """Of a start elsewhere; see `docs/linear_score.md`."""
+    """Of a start elsewhere; see `docs/policies/linear_score.md`."""
 
     prolongs: float
     fragments: float

@@ -86,7 +86,7 @@ def spec_of(name: str) -> WorkloadSpec:
     [("venus_like", "b4de773091695372"), ("philly_like", "5dbb5a1dbfeb3858")],
 )
 def test_windows_of_recorded_results_stay_as_they_were(name: str, digest: str) -> None:
-    """Results in docs/results.md were made with these jobs: a change here changes them."""
+    """Results in docs/results/ were made with these jobs: a change here changes them."""
     trace = generate(spec_of(name), 5000, window_streams(seed=0, part="test", index=0).jobs, name)
     found = hashlib.sha256()
     for column in (trace.submit_s, trace.num_gpus, trace.duration_s):

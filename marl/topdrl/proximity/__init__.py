@@ -1,1 +1,1 @@
-"""Proximity-DRL: first come, first served; a network picks the GPUs one by one (docs/topdrl.md)."""
+"""Proximity-DRL: first come, first served; a network picks GPUs (docs/policies/topdrl.md)."""

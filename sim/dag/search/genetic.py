@@ -37,7 +37,7 @@ class GeneticSearch:
 
     The order-and-GPU chromosome of genetic algorithms for DAGs (as in Omara, Arafa, J. Parallel
     Distrib. Comput. 70:1, 2010), decoded with gaps filled, which helps it. Its numbers were chosen
-    on tuning instances (docs/worl_rtgs.md).
+    on tuning instances (docs/policies/worl_rtgs.md).
     """
 
     name = "ga"
