@@ -57,7 +57,7 @@ def test_small_and_again(tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("reproduce.program=reproduce_dag_plan",), "did you mean reproduce_dag_plans?"),
+        (("reproduce.program=dag_plan",), "did you mean dag_plans?"),
         (("reproduce.quick.budget=0",), "reproduce.budget is 0"),
         (("+reproduce.bugdet=3",), "did you mean budget?"),
         (("reproduce.families.layered.source.shape=round",), "shape 'round' is unknown"),
