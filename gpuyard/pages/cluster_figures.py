@@ -58,7 +58,7 @@ def gantt_figure(run: Run) -> Figure:
         "xaxis": _time_axis(unit),
         "yaxis": _server_axis(run.topology),
         "shapes": _server_lines(run.topology),
-        "uniformtext": {"mode": "hide", "minsize": 8},
+        "uniformtext": {"mode": "hide", "minsize": 9},
         "barmode": "overlay", "bargap": 0, "hovermode": "closest", "showlegend": False,
     }  # fmt: skip
     note = (

@@ -67,7 +67,7 @@ def jct_figure(jct_s: Mapping[str, FloatArray], look: Mapping[str, Look]) -> Fig
             "hovertemplate": "%{y:.1f} % within %{customdata}",
         })  # fmt: skip
     most = max(map(len, drawn.values()))
-    notes = ["Further left and up is better."]
+    notes = ["Further left and up is better."] if len(drawn) > 1 else []
     if most > MOST_POINTS:
         notes.append(f"Each curve runs through {MOST_POINTS} quantiles of up to {most:,} jobs.")
     if len(drawn) < len(curves):
@@ -175,7 +175,7 @@ def learning_figure(curve: LearningCurve, *, source: str = "") -> Figure:
 
 
 def standings_figure(setting: Setting, *, confidence: float, opened: bool = True) -> Figure:
-    """Mean JCT of each scheduler with its interval, the best at the top."""
+    """Mean JCT of each scheduler with its interval, the best at the top, a colour a role."""
     found = [each for each in setting.standings if "jct_mean_s" in each.intervals]
     intervals = [each.intervals["jct_mean_s"] for each in found]
     unit = unit_for(interval.centre for interval in intervals)
@@ -184,32 +184,39 @@ def standings_figure(setting: Setting, *, confidence: float, opened: bool = True
         for name in ("centre", "low", "high")
     )
     spread = bool(np.isfinite(low).any())
-    place = list(range(len(found)))
-    data = [{
-        "type": "scatter", "mode": "markers", "x": numbers(centre), "y": place,
-        "marker": {"size": 9, "color": [ROLE_COLOURS[each.role] for each in found]},
-        "error_x": {
-            "type": "data", "symmetric": False, "array": numbers(np.nan_to_num(high - centre)),
-            "arrayminus": numbers(np.nan_to_num(centre - low)), "thickness": 1.5, "width": 4,
-            "visible": spread,
-        },
-        "customdata": [f"{label(each.scheduler)} ({label(each.role)})" for each in found],
-        "hovertemplate": f"%{{customdata}}<br>%{{x:.4g}} {unit.name}<extra></extra>",
-    }]  # fmt: skip
+    data = []
+    for role in dict.fromkeys(each.role for each in found):
+        mine = [at for at, each in enumerate(found) if each.role == role]
+        data.append({
+            "type": "scatter", "mode": "markers", "name": label(role), "y": mine,
+            "x": numbers(centre[mine]), "marker": {"size": 9, "color": ROLE_COLOURS[role]},
+            "error_x": {
+                "type": "data", "symmetric": False, "visible": spread,
+                "array": numbers(np.nan_to_num(high - centre)[mine]),
+                "arrayminus": numbers(np.nan_to_num(centre - low)[mine]),
+                "thickness": 1.5, "width": 4, "color": ROLE_COLOURS[role],
+            },
+            "customdata": [label(found[at].scheduler) for at in mine],
+            "hovertemplate": f"%{{customdata}}<br>%{{x:.4g}} {unit.name}",
+        })  # fmt: skip
+    furthest = float(np.nanmax([*centre, *high])) if found else 1.0
     layout = {
-        "xaxis": {"title": {"text": f"mean JCT [{unit.name}]"}, "rangemode": "tozero"},
+        "xaxis": {"title": {"text": f"mean JCT [{unit.name}]"}, "range": [0.0, 1.05 * furthest]},
         "yaxis": {
-            "tickvals": place, "ticktext": [label(_cut(each.scheduler)) for each in found],
+            "tickvals": list(range(len(found))),
+            "ticktext": [label(_cut(each.scheduler)) for each in found],
             "range": [len(found) - 0.4, -0.6], "zeroline": False,
         },
-        "showlegend": False, "hovermode": "closest",
+        "showlegend": True, "hovermode": "closest",
     }  # fmt: skip
-    note = f"Bars: {confidence:.0%} intervals over windows." if spread else "One run each."
-    roles = dict.fromkeys(each.role for each in found)
-    note += f" Colours tell roles: {', '.join(roles)}."
+    note = f"Bars: {confidence:.0%} intervals." if spread else "One run each, so no intervals."
     height_px = 110 + 26 * max(len(found), 3)
     return Figure(f"Mean JCT: {setting.title}", data, layout, note, height_px, opened=opened)
 
 
 def _cut(name: str) -> str:
-    return name if len(name) <= NAME_LENGTH else f"{name[: NAME_LENGTH - 1]}…"
+    """The name, its middle left out where it is long: the ends tell relatives apart."""
+    if len(name) <= NAME_LENGTH:
+        return name
+    half = NAME_LENGTH // 2
+    return f"{name[:half]}…{name[1 - half :]}"

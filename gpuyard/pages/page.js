@@ -21,7 +21,7 @@
     const made = { gridcolor: line, linecolor: line, zerolinecolor: line, automargin: true,
       ...given };
     if (narrow && given.ticktext) {
-      made.ticktext = given.ticktext.map((t) => (t.length > 18 ? t.slice(0, 17) + "…" : t));
+      made.ticktext = given.ticktext.map((t) => (t.length > 18 ? t.slice(0, 9) + "…" + t.slice(-8) : t));
     }
     if (given.title) { made.title = { ...given.title, standoff: 8 }; }
     return made;
@@ -45,10 +45,12 @@
     if (layout.showlegend) {
       const names = figure.data.filter((t) => t.showlegend !== false).map((t) => t.name.length);
       const widest = 60 + 7 * Math.max(...names);
-      const lines = Math.ceil(names.length / Math.max(1, Math.floor((width - 60) / widest)));
+      const ticks = (figure.layout.yaxis.ticktext || []).map((t) => Math.min(t.length, narrow ? 18 : 34));
+      const room = width - 80 - 6.5 * Math.max(0, ...ticks);
+      const lines = Math.ceil(names.length / Math.max(1, Math.floor(room / widest)));
       height += 20 * lines;
       layout.legend = { orientation: "h", x: 0, y: -56 / (height - 70 - 20 * lines),
-        yanchor: "top", font: { size: 11 } };
+        yanchor: "top", font: { size: 11 }, maxheight: 24 * lines + 12 };
     }
     const data = figure.data.map((trace) => (trace.type !== "heatmap" ? trace
       : { ...trace, colorscale: shares(),

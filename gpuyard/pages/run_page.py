@@ -14,7 +14,7 @@ from sim.metrics.timeline import timeline_of
 from sim.report.labels import Labels
 from sim.report.record import Record
 from sim.report.run_folder import TIMELINE_BINS
-from sim.report.time_unit import unit_for
+from sim.report.time_unit import axis_unit_for
 from sim.run import Run
 
 TILE_TIMES = {
@@ -103,8 +103,9 @@ def _physics(labels: Labels | None) -> Iterator[str]:
 def _time(time_s: float) -> str:
     if math.isnan(time_s):
         return "-"
-    unit = unit_for([time_s])
-    return f"{time_s / unit.length_s:,.3g} {unit.name}"
+    unit = axis_unit_for(time_s)
+    value = time_s / unit.length_s
+    return f"{value:,.0f} {unit.name}" if value >= 1000.0 else f"{value:.3g} {unit.name}"  # noqa: PLR2004
 
 
 def _count(number: int, noun: str) -> str:

@@ -12,6 +12,7 @@ from sim.report.standings import Setting
 from sim.report.table_text import table_text
 
 HOUR_S = 3600.0
+WORDS = 3  # columns of a comparison that hold words come first there
 MOST_ROWS = 500  # of a table from a file; the file has the rest
 LEADING_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w+])")
 
@@ -48,11 +49,13 @@ def comparison_tables(
         opened: how many of them are not folded.
     """
     text = table_text(settings, ours=ours, confidence=confidence)
+    # Numbers first: on a narrow screen they stand beside the scheduler without scrolling.
+    order = [0, *range(WORDS, len(text.headers)), *range(1, WORDS)]
     return tuple(
         Table(
             f"{title}: {name}",
-            text.headers,
-            tuple(tuple(map(text_cell, row)) for row in rows),
+            tuple(text.headers[at] for at in order),
+            tuple(tuple(text_cell(row[at]) for at in order) for row in rows),
             text.note if at in {0, len(text.settings) - 1} else "",
             opened=at < opened,
         )
