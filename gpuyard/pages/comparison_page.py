@@ -1,5 +1,6 @@
 """The page of a comparison: what `evaluate`, `compare` and `reproduce` leave."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,19 +15,20 @@ from gpuyard.pages.figures import (
     use_figure,
 )
 from gpuyard.pages.page import Figure, Page, Table, write_page
-from gpuyard.pages.tables import comparison_tables, csv_table
+from gpuyard.pages.tables import comparison_tables, csv_table, metrics_table
 from sim.arrays import FloatArray
 from sim.metrics.timeline import Timeline
 from sim.report.comparison import read_comparison_csv
 from sim.report.comparison_row import ComparisonRow
 from sim.report.learning_curve_csv import read_learning_curve
 from sim.report.record import Record
+from sim.report.run_folder import METRICS_FILE, read_metrics
 from sim.report.standings import Setting, standings
 from sim.report.upper_line import beside_agents
 
 MOST_FIGURES = 12  # settings with a figure of their own
 OPENED = 3  # settings that are not folded
-COMPARISON, CURVE = "comparison.csv", "learning_curve.csv"
+COMPARISON, CURVE, RECORD = "comparison.csv", "learning_curve.csv", "record.json"
 
 
 def write_comparison_page(
@@ -38,6 +40,7 @@ def write_comparison_page(
     confidence: float,
     jct_s: Mapping[str, FloatArray] | None = None,
     timelines: Mapping[str, Timeline] | None = None,
+    first: Sequence[Table | Figure] = (),
     more: Sequence[Table | Figure] = (),
 ) -> Path:
     """Write report.html beside the files of a comparison, all of which are there.
@@ -50,15 +53,18 @@ def write_comparison_page(
         confidence: of the intervals.
         jct_s: curve -> completion times (n,) without NaN.
         timelines: curve -> use and queue over time.
+        first: sections above the comparison, which is folded then.
         more: sections at the end.
     """
     settings = standings(beside_agents(rows), ours=ours, confidence=confidence)
     times, lines = jct_s or {}, timelines or {}
     look = looks(list(dict.fromkeys([*times, *lines])))
-    tables = comparison_tables(settings, ours=ours, confidence=confidence, opened=OPENED)
+    opened = 0 if first else OPENED
+    tables = comparison_tables(settings, ours=ours, confidence=confidence, opened=opened)
     found: list[Table | Figure | None] = [
+        *first,
         *tables,
-        *_standings(settings, confidence),
+        *_standings(settings, confidence, opened),
         jct_figure(times, look),
         use_figure(lines, look),
         *more,
@@ -88,13 +94,16 @@ def write_folder_page(
     """
     names = [path for path in sorted(folder.glob("*.csv")) if path.name not in {COMPARISON, CURVE}]
     tables = [csv_table(path, path.stem.replace("_", " ").capitalize()) for path in names]
-    more: list[Table | Figure] = [table for table in tables if table is not None]
-    more += curve_of(folder, "")
-    named = replace(record, program=title or record.program)
+    found: list[Table | Figure] = [table for table in tables if table is not None]
+    found += curve_of(folder, "")
+    named = replace(record, program=title or record.program, assumed=_assumed(folder))
     if not (folder / COMPARISON).is_file():
+        if (folder / METRICS_FILE).is_file():
+            found.append(metrics_table(read_metrics(folder)))
         page = Page(
-            title=named.program, subtitle="", facts=facts_of(record), assumed=record.assumed,
-            sections=tuple(more),
+            title=named.program.capitalize(), subtitle="", facts=facts_of(record),
+            assumed=named.assumed,
+            sections=tuple(found),
         )  # fmt: skip
         return write_page(folder, page)
     rows = read_comparison_csv(folder / COMPARISON)
@@ -104,8 +113,14 @@ def write_folder_page(
     known = {row.labels.scheduler for row in rows}
     return write_comparison_page(
         folder, rows, named, ours=ours if ours in known else None,
-        confidence=config["confidence"], more=more,
+        confidence=config["confidence"], first=found,
     )  # fmt: skip
+
+
+def _assumed(folder: Path) -> tuple[str, ...]:
+    """What record.json says of it: a program may have learned more since it began."""
+    told = json.loads((folder / RECORD).read_text(encoding="utf-8")).get("assumed", ())
+    return tuple(map(str, told))
 
 
 def curve_of(folder: Path, source: str) -> list[Figure]:
@@ -121,9 +136,9 @@ def curve_of_checkpoint(checkpoint: object) -> list[Figure]:
     return curve_of(Path(str(checkpoint)).parent, f"The training of {Path(str(checkpoint))}.")
 
 
-def _standings(settings: Sequence[Setting], confidence: float) -> list[Figure]:
+def _standings(settings: Sequence[Setting], confidence: float, opened: int) -> list[Figure]:
     figures = [
-        standings_figure(setting, confidence=confidence, opened=at < OPENED)
+        standings_figure(setting, confidence=confidence, opened=at < opened)
         for at, setting in enumerate(settings[:MOST_FIGURES])
         if any("jct_mean_s" in each.intervals for each in setting.standings)
     ]

@@ -20,6 +20,7 @@ from gpuyard.launch.plain_rules import check_confidence
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.terminal import table_console
 from gpuyard.pages.asked import check_page
+from gpuyard.pages.page import PAGE_FILE
 from gpuyard.reproduction.node import Reproduction, debug_overrides, reproduction_of, titles
 from gpuyard.reproduction.plan import Cell, Planned, cells_of, ours_of, plan_of
 from gpuyard.reproduction.report import remove_reproduction, write_reproduction
@@ -57,6 +58,7 @@ def reproduce(cfg: DictConfig) -> None:
     launch = start(cfg, reproduces=True)
     check_confidence(launch.config)
     check_page(launch.config)
+    (launch.folder / PAGE_FILE).unlink(missing_ok=True)
     experiment = HydraConfig.get().runtime.choices["experiment"]
     program = program_of(launch.config.get("reproduce"), experiment=str(experiment))
     run = run_league if program is None else program

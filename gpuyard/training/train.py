@@ -7,6 +7,7 @@ from omegaconf import DictConfig
 from gpuyard.launch.plain_rules import check_training
 from gpuyard.launch.start import program, start
 from gpuyard.pages.asked import check_page
+from gpuyard.pages.page import PAGE_FILE
 from gpuyard.training.board import check_logger
 from marl.rllib.ray_spec import RaySpec
 
@@ -17,6 +18,7 @@ def main(cfg: DictConfig) -> None:
     launch = start(cfg)
     check_training(launch.config)
     check_page(launch.config)
+    (launch.folder / PAGE_FILE).unlink(missing_ok=True)
     check_logger(launch.config["logger"])
     ray: RaySpec = launch.build("ray")
     os.environ.update(ray.environment())
