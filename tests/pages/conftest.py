@@ -61,12 +61,23 @@ def run(hand):
 
 @pytest.fixture(scope="session")
 def big_run(hand):
-    """3,000 jobs one after the other on each of 4 GPUs: more starts than a chart of bars holds."""
-    jobs = [
-        hand.Job(100.0 * at, 50.0, ((100.0 * at, 100.0 * at + 50.0, [at % 4]),))
-        for at in range(3000)
+    """3,000 jobs on 4 GPUs: more starts than a chart of bars holds."""
+    return in_turn(hand, jobs=3000, servers=2, gpus=2)
+
+
+@pytest.fixture(scope="session")
+def huge_run(hand):
+    """100,000 jobs on 2,400 GPUs."""
+    return in_turn(hand, jobs=100_000, servers=300, gpus=8)
+
+
+def in_turn(hand, *, jobs: int, servers: int, gpus: int):
+    """Jobs of 50 s, one every 100 s, each on the next GPU."""
+    made = [
+        hand.Job(100.0 * at, 50.0, ((100.0 * at, 100.0 * at + 50.0, [at % (servers * gpus)]),))
+        for at in range(jobs)
     ]
-    return hand.build_run(jobs, servers=2, gpus_per_server=2, partitions=1)
+    return hand.build_run(made, servers=servers, gpus_per_server=gpus, partitions=1)
 
 
 WAITS = [
