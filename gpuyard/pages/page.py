@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.report.atomic import write_atomically
 
@@ -18,6 +19,7 @@ PAGE_FILE = "report.html"
 TEMPLATE = "page.html.j2"
 PLOTLY_JS = Path("package_data") / "plotly.min.js"
 SIZE_STEP = 1024.0
+PERCENT = 100.0
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,14 @@ def numbers(values: Any, digits: int = 6) -> list[float | None]:
     return [
         float(f"{value:.{digits}g}") if math.isfinite(value) else None
         for value in map(float, values)
+    ]
+
+
+def percents(share: FloatArray) -> list[list[int | None]]:
+    """(rows, columns) whole percents of shares; None for NaN."""
+    return [
+        [None if math.isnan(value) else round(value * PERCENT) for value in row]
+        for row in share.tolist()
     ]
 
 

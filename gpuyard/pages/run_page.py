@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gpuyard.pages.asked import facts_of
-from gpuyard.pages.cluster_figures import gantt_figure, tree_figure
 from gpuyard.pages.figures import jct_figure, looks, use_figure
+from gpuyard.pages.gantt import gantt_figures
 from gpuyard.pages.page import Figure, Page, Table, write_page
 from gpuyard.pages.tables import metrics_table
+from gpuyard.pages.tree import tree_figure
 from sim.metrics.job_times import counted, jct_s
 from sim.metrics.timeline import timeline_of
 from sim.report.labels import Labels
@@ -61,7 +62,7 @@ def run_page(
     found = [
         jct_figure({name: times_s}, look),
         use_figure({name: timeline_of(run, bins=TIMELINE_BINS)}, look),
-        gantt_figure(run),
+        *gantt_figures(run),
         *more,
         tree_figure(run),
         metrics_table({**metrics, "decides": run.decides}),

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpuyard.pages.cluster_figures import bars_of, gantt_figure, tree_figure
 from gpuyard.pages.figures import MOST_POINTS, jct_figure, looks
+from gpuyard.pages.gantt import bars_of, gantt_figures
 from gpuyard.pages.page import Page, rendered, script_json
 from gpuyard.pages.tables import MOST_ROWS, table_of_rows, text_cell
+from gpuyard.pages.tree import tree_figure
 
 MIB = 1 << 20
 
@@ -88,7 +89,7 @@ def test_a_job_on_neighbouring_gpus_is_one_bar(run):
     bars = bars_of(run)
     assert len(bars.job) == 40
     assert bars.gpus.tolist() == [1 + at % 3 for at in range(40)]
-    trace = gantt_figure(run).data[0]
+    trace = gantt_figures(run)[0].data[0]
     assert trace["y"][:3] == [0.5, 5.0, 9.5]
     assert trace["width"][:3] == [1.0, 2.0, 3.0]
     assert "2 GPUs in all, 2 here on server 1" in trace["hovertext"][1]
@@ -101,17 +102,19 @@ def test_a_job_on_two_servers_is_two_bars_and_a_shared_gpu_is_split(hand):
         hand.Job(0.0, 100.0, ((0.0, 100.0, [3]),)),
     ]
     run = hand.build_run(jobs, servers=2, gpus_per_server=2, partitions=1)
-    trace = gantt_figure(run).data[0]
+    trace = gantt_figures(run)[0].data[0]
     assert list(zip(trace["y"], trace["width"], strict=True)) == [
         (1.5, 1.0), (2.5, 1.0), (3.25, 0.5), (3.75, 0.5),
     ]  # fmt: skip
 
 
 def test_too_many_jobs_become_shares_and_the_page_says_so(big_run):
-    figure = gantt_figure(big_run)
+    figure, part = gantt_figures(big_run)
     assert figure.title == "Use by server"
     assert figure.note.startswith("3,000 starts of jobs are more than can be told apart")
     assert np.mean(figure.data[0]["z"]) == pytest.approx(100 / 8, abs=0.3)  # 1 of 4, half the time
+    assert "A part of the run with 800 starts" in part.note and not part.opened
+    assert len(part.data[0]["x"]) == pytest.approx(800, abs=2)
     curve = jct_figure({"fifo": np.arange(1.0, 3001.0)}, looks(["fifo"]))
     assert len(curve.data[0]["x"]) == MOST_POINTS
     assert "400 quantiles of up to 3,000 jobs" in curve.note
@@ -139,7 +142,7 @@ def test_a_server_that_is_away_has_no_colour(hand):
     )  # fmt: skip
     frames = tree_figure(run).slider.frames
     assert [frame[0][1] for frame in frames].count(None) == pytest.approx(30, abs=1)
-    grey = gantt_figure(run).data[0]
+    grey = gantt_figures(run)[0].data[0]
     assert grey["hovertext"] == ["server 1 away"]
     assert (grey["base"], grey["x"]) == ([10.0], [50.0])
 
@@ -166,3 +169,12 @@ def test_a_comparison_has_intervals_and_colours_by_role(comparison_page):
     figure = next(f for f in page.figures().values() if "error_x" in f["data"][0])
     assert [trace["name"] for trace in figure["data"]] == ["ours", "composite", "published"]
     assert min(figure["data"][0]["error_x"]["array"]) > 0
+
+
+def test_a_part_of_a_run_has_the_bars_that_the_whole_has_there(run):
+    whole, low_s, high_s = bars_of(run), 7000.0, 11_000.0
+    part = bars_of(run, (low_s, high_s))
+    there = (whole.end_s >= low_s) & (whole.start_s <= high_s)
+    assert 0 < there.sum() < len(whole.job)
+    for name, column in vars(part).items():
+        assert column.tolist() == getattr(whole, name)[there].tolist()

@@ -1,18 +1,16 @@
-"""Figures of a page about the cluster: jobs on servers over time, and the tree's use."""
+"""Figure of a page: who was on which server when; of large runs the use of servers as well."""
 
-import math
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from gpuyard.pages.page import Figure, Slider, label, numbers
+from gpuyard.pages.page import Figure, label, numbers, percents
 from sim.arrays import FloatArray, IntArray
 from sim.event_log import Kind
 from sim.metrics.gpu_changes import down_changes
-from sim.metrics.over_time import span_s
-from sim.metrics.server_use import busy_frac_by_server, down_frac_by_server
+from sim.metrics.over_time import queue_over_time, span_s
+from sim.metrics.server_use import busy_frac_by_server
 from sim.metrics.tenancy import tenancy_of
 from sim.report.event_table import server_names
 from sim.report.figure_style import JOB_COLOURS
@@ -21,13 +19,9 @@ from sim.run import Run
 from sim.topology.topology import Topology
 
 MOST_BARS = 2500  # a browser draws them in a second; of more jobs, shares of servers are shown
+PART_STARTS = (800, 400, 200, 100)  # of such a run a part with so many starts has bars, if it can
 USE_ROWS, USE_BINS = 200, 400  # of those shares
 MOST_TICKS = 40  # servers that are named on the axis
-MOST_CELLS = 2500  # servers of the heat map; of more, a cell is a rack
-LINE_LENGTH = 64  # servers of a rack that stand in one line
-RACKS_A_LINE = 40
-MOMENTS = 60  # of the slider
-PERCENT = 100.0
 BAR_TEXT, AWAY = "#20262E", "#8A94A0"
 LEAST_PX, MOST_PX = 260, 900
 
@@ -45,17 +39,25 @@ class Bars:
     tenants: IntArray  # (N,)
 
 
-def gantt_figure(run: Run) -> Figure:
-    """Who was where when: a bar a job and server, or shares of servers where there are too many."""
+def gantt_figures(run: Run) -> list[Figure]:
+    """A bar a job and server; of a run with too many of them shares of servers and a part."""
     starts = int(np.count_nonzero(run.log.kind == Kind.START))
     if starts > MOST_BARS:
-        return _busy_servers(run, f"{starts:,} starts of jobs are more than can be told apart")
+        why = f"{starts:,} starts of jobs"
+        return [_busy_servers(run, why), *_part(run)]
     bars = bars_of(run)
     if len(bars.job) > MOST_BARS:
-        return _busy_servers(run, f"{len(bars.job):,} bars are more than can be told apart")
-    unit = axis_unit_for(span_s(run)[1] - span_s(run)[0])
+        return [_busy_servers(run, f"{len(bars.job):,} bars"), *_part(run)]
+    return [_gantt(run, bars, span_s(run))]
+
+
+def _gantt(run: Run, bars: Bars, shown_s: tuple[float, float]) -> Figure:
+    """The bars, and the axis over the time shown."""
+    start_s, end_s = span_s(run)
+    unit = axis_unit_for(end_s - start_s)
+    low, high = ((time_s - start_s) / unit.length_s for time_s in shown_s)
     layout = {
-        "xaxis": _time_axis(unit),
+        "xaxis": _time_axis(unit) | {"range": [low, high if high > low else low + 1.0]},
         "yaxis": _server_axis(run.topology),
         "shapes": _server_lines(run.topology),
         "uniformtext": {"mode": "hide", "minsize": 9},
@@ -72,9 +74,44 @@ def gantt_figure(run: Run) -> Figure:
     return Figure("Jobs by server", data, layout, note, height_px, wide=True)
 
 
-def bars_of(run: Run) -> Bars:
-    """Stretches of all jobs, those on neighbouring GPUs of one server taken together."""
-    all_ = tenancy_of(run, np.arange(run.topology.num_gpus))
+def _part(run: Run) -> list[Figure]:
+    """The time around the longest queue, folded; none where even that has too many bars."""
+    origin_s = span_s(run)[0]
+    for starts in PART_STARTS:
+        low_s, high_s = _around_longest_queue(run, starts)
+        bars = bars_of(run, (low_s, high_s))
+        inside = np.flatnonzero((bars.end_s > low_s) & (bars.start_s < high_s))
+        if len(inside) <= MOST_BARS:
+            few = Bars(**{name: column[inside] for name, column in vars(bars).items()})
+            figure = _gantt(run, few, (low_s, high_s))
+            unit = axis_unit_for(span_s(run)[1] - origin_s)
+            low, high = ((time_s - origin_s) / unit.length_s for time_s in (low_s, high_s))
+            title = f"Jobs by server around the longest queue: {low:.4g} to {high:.4g} {unit.name}"
+            note = f"A part of the run with {starts} starts of jobs. {figure.note}"
+            return [replace(figure, title=title, note=note, opened=False)]
+    return []
+
+
+def _around_longest_queue(run: Run, starts: int) -> tuple[float, float]:
+    """The time from one start to another, so many later; the longest queue is in its middle."""
+    starts_s = run.log.time_s[run.log.kind == Kind.START]
+    if len(starts_s) <= starts:
+        return span_s(run)
+    queue = queue_over_time(run)
+    longest_s = float(queue.time_s[int(np.argmax(queue.value))])
+    first = int(np.searchsorted(starts_s, longest_s)) - starts // 2
+    first = min(max(first, 0), len(starts_s) - starts)
+    return float(starts_s[first]), float(starts_s[first + starts - 1])
+
+
+def bars_of(run: Run, between_s: tuple[float, float] | None = None) -> Bars:
+    """Stretches of jobs, those on neighbouring GPUs of one server taken together.
+
+    Args:
+        run: the run.
+        between_s: only of jobs that run at some time between; None: of all.
+    """
+    all_ = tenancy_of(run, np.arange(run.topology.num_gpus), between_s)
     server = run.topology.gpu_server[all_.row]
     order = np.lexsort((all_.row, all_.start_s, all_.job))
     gpu = all_.row[order]
@@ -207,7 +244,7 @@ def _busy_servers(run: Run, why: str) -> Figure:
     step = -(-rows // MOST_TICKS)
     width = (end_s - start_s) / USE_BINS / unit.length_s or 1.0
     data = [{
-        "type": "heatmap", "z": _percents(use), "x0": width / 2, "dx": width, "y0": 0, "dy": 1,
+        "type": "heatmap", "z": percents(use), "x0": width / 2, "dx": width, "y0": 0, "dy": 1,
         "zmin": 0, "zmax": 100, "colorbar": {"ticksuffix": " %", "thickness": 12},
         "hovertemplate": f"%{{x:.4g}} {unit.name}<br>%{{z}} % busy<extra></extra>",
     }]  # fmt: skip
@@ -220,89 +257,10 @@ def _busy_servers(run: Run, why: str) -> Figure:
     }  # fmt: skip
     apiece = "each server" if rows == topology.num_servers else "neighbouring servers together"
     note = (
-        f"{why}, so this shows no single job: the share of busy GPUs of {apiece} "
+        f"{why} are more than can be told apart, so this shows no single job: the share "
+        f"of busy GPUs of {apiece} "
         f"({rows} rows for {topology.num_servers} servers), each the mean of one of {USE_BINS} "
         "bins of time. perfetto=true and log_decisions=true write every job."
     )
     height_px = int(np.clip(140 + 14 * rows, LEAST_PX, MOST_PX))
     return Figure("Use by server", data, layout, note, height_px, wide=True)
-
-
-def tree_figure(run: Run) -> Figure:
-    """The tree of the cluster, a line a rack and a cell a server, with a slider over time."""
-    topology = run.topology
-    start_s, end_s = span_s(run)
-    unit = axis_unit_for(end_s - start_s)
-    lines, by_rack = _lines(topology)
-    frames, told = _frames(run, lines)
-    edges = np.linspace(0.0, (end_s - start_s) / unit.length_s, MOMENTS + 1).tolist()
-    moments = [f"{low:.3g} to {high:.3g} {unit.name}" for low, high in pairwise(edges)]
-    data = [{
-        "type": "heatmap", "z": frames[0], "text": told, "zmin": 0, "zmax": 100, "xgap": 2,
-        "ygap": 2, "hoverongaps": False, "colorbar": {"ticksuffix": " %", "thickness": 12},
-        "hovertemplate": "%{text}<br>%{z} % busy<extra></extra>",
-    }]  # fmt: skip
-    named = [(at, name) for at, (name, _) in enumerate(lines) if name]
-    layout = {
-        "xaxis": {"visible": False}, "margin": {"l": 58, "r": 14, "t": 8, "b": 8},
-        "yaxis": {
-            "tickvals": [at for at, _ in named], "ticktext": [name for _, name in named],
-            "range": [len(lines) - 0.5, -0.5], "showgrid": False, "zeroline": False,
-        },
-    }  # fmt: skip
-    cell = "a rack, its servers' mean" if by_rack else "a server"
-    note = (
-        f"A cell is {cell}; its colour is the share of busy GPUs, the mean over one of {MOMENTS} "
-        "equal stretches of the run, at first the busiest. Empty: no server, or away all that time."
-    )
-    height_px = int(np.clip(30 + 32 * len(lines), 110, MOST_PX))
-    use = [sum(value or 0 for row in frame for value in row) for frame in frames]
-    slider = Slider(moments, frames, start=use.index(max(use)))
-    return Figure("The cluster over time", data, layout, note, height_px, True, slider)
-
-
-def _lines(topology: Topology) -> tuple[list[tuple[str, list[IntArray]]], bool]:
-    """Name and cells (servers each) of every line; whether a cell is a rack."""
-    racks = [np.flatnonzero(topology.server_rack == rack) for rack in range(topology.num_racks)]
-    if topology.num_servers > MOST_CELLS:
-        starts = range(0, len(racks), RACKS_A_LINE)
-        return [(f"racks from {at}", racks[at : at + RACKS_A_LINE]) for at in starts], True
-    found = []
-    for rack, servers in enumerate(racks):
-        cells = np.split(servers, len(servers)) if len(servers) else []
-        for at in range(0, len(cells), LINE_LENGTH):
-            found.append((f"rack {rack}" if at == 0 else "", cells[at : at + LINE_LENGTH]))
-    return found, False
-
-
-def _frames(
-    run: Run, lines: list[tuple[str, list[IntArray]]]
-) -> tuple[list[list[list[int | None]]], list[list[str]]]:
-    """(T, lines, cells) percents, and (lines, cells) what each cell is called."""
-    topology = run.topology
-    gpus = topology.gpus_per_server
-    busy = busy_frac_by_server(run, rows=topology.num_servers, bins=MOMENTS)
-    down = down_frac_by_server(run, rows=topology.num_servers, bins=MOMENTS)
-    names = server_names(topology)
-    longest = max(len(cells) for _, cells in lines)
-    values = np.full((MOMENTS, len(lines), longest), np.nan)
-    told = [[""] * longest for _ in lines]
-    for row, (_, cells) in enumerate(lines):
-        for column, servers in enumerate(cells):
-            share = gpus[servers] / gpus[servers].sum()
-            mean: FloatArray = share @ busy[servers]
-            away = share @ down[servers] >= 1.0 - 1e-9
-            values[:, row, column] = np.where(away, np.nan, mean)
-            rack = int(topology.server_rack[servers[0]])
-            single = f"server {label(names[servers[0]])}, {gpus[servers[0]]} GPUs"
-            words = single if len(servers) == 1 else f"{len(servers)} servers"
-            told[row][column] = f"rack {rack}: {words}"
-    return [_percents(frame) for frame in values], told
-
-
-def _percents(share: FloatArray) -> list[list[int | None]]:
-    """(rows, columns) whole percents; None for NaN."""
-    return [
-        [None if math.isnan(value) else round(value * PERCENT) for value in row]
-        for row in share.tolist()
-    ]
