@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -209,7 +209,7 @@ def write_evaluation_page(
     folder: Path,
     outcomes: Sequence[Outcome],
     record: Record,
-    config: Mapping[str, object],
+    config: Mapping[str, Any],
     *,
     ours: str | None,
 ) -> None:
@@ -222,7 +222,7 @@ def write_evaluation_page(
         [outcome.row for found in ranked.values() for outcome in found],
         record,
         ours=ours,
-        confidence=float(str(config["confidence"])),
+        confidence=config["confidence"],
         jct_s={name: _pooled_jct_s(found) for name, found in ranked.items()},
         timelines={name: ranked[name][0].timeline for name in _one_a_role(ranked)},
         more=curve_of_checkpoint(config["checkpoint"]),
