@@ -153,6 +153,7 @@ def learning_figure(curve: LearningCurve, *, source: str = "") -> Figure:
     data: list[dict[str, Any]] = [{
         "type": "scatter", "mode": "lines+markers", "name": "mean episode return", "x": iteration,
         "y": numbers(curve.return_mean), "line": {"color": COLOURS[0]}, "marker": {"size": 4},
+        "connectgaps": True,  # no episode ended in some iterations
     }]  # fmt: skip
     layout: dict[str, Any] = {
         "xaxis": {"title": {"text": "training iteration"}},
