@@ -12,8 +12,8 @@ export NUMBA_NUM_THREADS := 1
 export RAY_USAGE_STATS_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce test check ray-test unit lint type arch warm warm-kernel warm-queues \
-    warm-scores fmt census lock
+.PHONY: help setup demo reproduce test check ray-test page-test unit lint type arch warm warm-kernel \
+    warm-queues warm-scores fmt census lock
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
@@ -45,12 +45,15 @@ test: setup  ## everything CI checks
 	$(MAKE) --no-print-directory warm
 	$(MAKE) --no-print-directory unit
 
-check: export PYTEST_MARKS := -m "not ray_cluster"
+check: export PYTEST_MARKS := -m "not ray_cluster and not browser"
 check: test  ## the same with the slow tests
 
 ray-test: setup  ## train on a real cluster of loopback nodes: one is killed, one joins, the driver dies and resumes
 	$(BIN)/python -m pytest -m ray_cluster tests/marl/test_ray_cluster.py \
 	    tests/learning/test_learn_cluster.py
+
+page-test: setup  ## open report.html in a headless Chromium; fails where none is installed
+	$(BIN)/python -m pytest -m browser tests/pages/test_browser.py
 
 lint: setup  ## style and formatting
 	$(BIN)/ruff check .
@@ -78,7 +81,7 @@ warm-scores: setup
 	$(WARM) scheduler=linear_score agents.count=2
 	$(WARM) scheduler=linear_score agents.count=2 compiled=false
 
-PYTEST_MARKS ?= -m "not slow and not ray_cluster"
+PYTEST_MARKS ?= -m "not slow and not ray_cluster and not browser"
 unit: setup  ## tests without the slow ones
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) $(PYTEST_MARKS)
 

@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("sim", "interference", "gnn", "marl", "gpuyard")
 DATA = {".csv", ".json", ".npz", ".pt"}
+PAGE = {".j2", ".css", ".js"}
 SHIPPED = (
     "shipped", "pretrained", "pretrained_suspending", "pretrained_forest", "pretrained_alone",
 )  # fmt: skip
@@ -46,7 +47,9 @@ def test_a_wheel_holds_every_module_configuration_and_shipped_file(wheel: Path):
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
-        if path.suffix == ".py" or (path.suffix in DATA and path.parent.name in SHIPPED)
+        if path.suffix == ".py"
+        or (path.suffix in DATA and path.parent.name in SHIPPED)
+        or (path.suffix in PAGE and path.parent.name == "pages")
     }
     conf = {f"gpuyard/{p.relative_to(ROOT).as_posix()}" for p in (ROOT / "conf").rglob("*.yaml")}
     assert (wanted | conf) - held == set()
@@ -79,6 +82,7 @@ def test_the_installed_command_simulates_in_an_empty_folder(installed: Path, tmp
     told = call(installed, tmp_path, "simulate", "workload.num_jobs=40", "scheduler=fifo")
     assert "jct_mean_s" in told
     (metrics,) = tmp_path.glob("runs/simulate/*/metrics.json")
+    assert metrics.with_name("report.html").is_file()
     record = json.loads(metrics.with_name("record.json").read_text())
     assert record["command"][0] == "gpuyard simulate"
 

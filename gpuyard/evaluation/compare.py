@@ -14,6 +14,8 @@ from omegaconf import DictConfig
 from gpuyard.launch.plain_rules import check_confidence
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.terminal import table_console
+from gpuyard.pages.asked import check_page
+from gpuyard.pages.page import PAGE_FILE
 from sim.arrays import FloatArray
 from sim.report.comparison import read_comparison_csv
 from sim.report.comparison_report import write_comparison
@@ -26,7 +28,9 @@ from sim.report.run_folder import METRICS_FILE, read_jct_s, read_row
 
 log = logging.getLogger(__name__)
 
-RESULT_FILES = ("comparison.csv", "comparison.md", "jct_bars.png", "jct_cdf.png", "sweep.png")
+RESULT_FILES = (
+    "comparison.csv", "comparison.md", "jct_bars.png", "jct_cdf.png", "sweep.png", PAGE_FILE,
+)  # fmt: skip
 MOST_CURVES = 14  # of the distribution figure
 OURS = "marl"
 
@@ -193,27 +197,35 @@ def main(cfg: DictConfig) -> None:
     for name in RESULT_FILES:
         (launch.folder / name).unlink(missing_ok=True)
     check_confidence(launch.config)
+    check_page(launch.config)
     sweep = launch.config["sweep"]
     folders = [Path(str(name)) for name in (sweep if isinstance(sweep, list) else [sweep])]
     results = gather(folders, leave_out=launch.folder)
     rows = [row for result in results for row in result.rows]
     known = {row.labels.scheduler for row in rows}
+    ours = launch.config["ours"] or (OURS if OURS in known else None)
+    confidence = launch.config["confidence"]
+    assumed = tuple(dict.fromkeys(line for result in results for line in result.assumed))
     tables = write_comparison(
-        launch.folder,
-        rows,
-        ours=launch.config["ours"] or (OURS if OURS in known else None),
-        confidence=launch.config["confidence"],
-        sweeps=True,
-        assumed=list(dict.fromkeys(line for result in results for line in result.assumed)),
+        launch.folder, rows, ours=ours, confidence=confidence, sweeps=True, assumed=assumed
     )
-    _draw_distributions(results, launch)
+    curves, lines = pooled_jct_s(results)
+    _draw_distributions(curves, lines, launch)
+    if launch.config["page"]:
+        from gpuyard.pages.comparison_page import write_comparison_page
+
+        record = replace(launch.record, assumed=assumed)
+        write_comparison_page(
+            launch.folder, rows, record, ours=ours, confidence=confidence, jct_s=curves
+        )
     table_console().print(tables)
     print(f"{len(rows)} runs from {len(results)} folders; results in {launch.folder}")
 
 
-def _draw_distributions(results: list[Found], launch: Launch) -> None:
+def _draw_distributions(
+    curves: dict[str, FloatArray], lines: dict[str, Run], launch: Launch
+) -> None:
     """Draw jct_cdf.png, unless there are more curves than can be told apart."""
-    curves, lines = pooled_jct_s(results)
     if not 0 < len(curves) <= MOST_CURVES:
         log.info("jct_cdf.png left out: %d curves, it holds 1 to %d", len(curves), MOST_CURVES)
         return

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,8 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.plain_rules import check_confidence
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
+from gpuyard.pages.asked import check_page
+from gpuyard.pages.page import PAGE_FILE
 from sim.arrays import FloatArray
 from sim.report.atomic import write_atomically
 from sim.report.comparison_report import write_comparison
@@ -38,6 +40,7 @@ from sim.report.headline_report import FILES as HEADLINE_FILES
 from sim.report.headline_report import write_headline
 from sim.report.headline_table import headline_cells
 from sim.report.job_table import as_parquet
+from sim.report.record import Record
 from sim.report.run_folder import write_metrics, write_record
 from sim.report.run_names import run_names
 
@@ -55,10 +58,12 @@ def main(cfg: DictConfig) -> None:
     config = launch.config
     remove_results(launch.folder)
     check_confidence(config)
+    check_page(config)
     tasks = _tasks(config)
     ours = _ours(config["ours"], tasks)
     assumed = assumed_of(tasks[0].setting)
-    write_record(launch.folder, replace(launch.record, assumed=assumed))
+    record = replace(launch.record, assumed=assumed)
+    write_record(launch.folder, record)
     outcomes = _counted(outcomes_of(tasks, config["jobs"]), len(tasks))
     tables, focus = write_evaluation(
         launch.folder, outcomes, ours=ours, confidence=config["confidence"], assumed=assumed
@@ -74,6 +79,8 @@ def main(cfg: DictConfig) -> None:
                 confidence=config["confidence"],
             )
         )
+    if config["page"]:
+        write_evaluation_page(launch.folder, outcomes, record, config, ours=ours)
     log.info("metrics.json holds the means over windows of %s", focus)
     print(f"results in {launch.folder}")
 
@@ -133,7 +140,7 @@ def _ours(wanted: str | None, tasks: list[Task]) -> str | None:
 
 RESULT_FILES = (
     "comparison.csv", "comparison.md", "jct_bars.png", "jct_cdf.png", "utilisation_queue.png",
-    "jobs.parquet", "metrics.json", *HEADLINE_FILES,
+    "jobs.parquet", "metrics.json", PAGE_FILE, *HEADLINE_FILES,
 )  # fmt: skip
 MOST_CURVES = 12  # of the distribution figure
 FIRST_ROLES = ("ours", "composite", "published", "global_queue")  # one each, over time
@@ -196,6 +203,30 @@ def write_rivals(
     cells = headline_cells(rows, [], ours=ours, parts=("", part), confidence=confidence)
     title = f"{ours} against each kind of rival"
     return write_headline(folder, cells, title=title, confidence=confidence)
+
+
+def write_evaluation_page(
+    folder: Path,
+    outcomes: Sequence[Outcome],
+    record: Record,
+    config: Mapping[str, Any],
+    *,
+    ours: str | None,
+) -> None:
+    """Write report.html: tables, distributions, use and queue, the policy's learning curve."""
+    from gpuyard.pages.comparison_page import curve_of_checkpoint, write_comparison_page
+
+    ranked = _ranked(outcomes)
+    write_comparison_page(
+        folder,
+        [outcome.row for found in ranked.values() for outcome in found],
+        record,
+        ours=ours,
+        confidence=config["confidence"],
+        jct_s={name: _pooled_jct_s(found) for name, found in ranked.items()},
+        timelines={name: ranked[name][0].timeline for name in _one_a_role(ranked)},
+        more=curve_of_checkpoint(config["checkpoint"]),
+    )
 
 
 def _ranked(outcomes: Sequence[Outcome]) -> Ranked:

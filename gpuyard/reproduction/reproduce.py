@@ -19,6 +19,8 @@ from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.plain_rules import check_confidence
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.terminal import table_console
+from gpuyard.pages.asked import check_page
+from gpuyard.pages.page import PAGE_FILE
 from gpuyard.reproduction.node import Reproduction, debug_overrides, reproduction_of, titles
 from gpuyard.reproduction.plan import Cell, Planned, cells_of, ours_of, plan_of
 from gpuyard.reproduction.report import remove_reproduction, write_reproduction
@@ -55,10 +57,16 @@ def reproduce(cfg: DictConfig) -> None:
     """Hand over to the experiment's own program, if it names one; else run its league."""
     launch = start(cfg, reproduces=True)
     check_confidence(launch.config)
+    check_page(launch.config)
+    (launch.folder / PAGE_FILE).unlink(missing_ok=True)
     experiment = HydraConfig.get().runtime.choices["experiment"]
     program = program_of(launch.config.get("reproduce"), experiment=str(experiment))
     run = run_league if program is None else program
     run(launch)
+    if launch.config["page"]:
+        from gpuyard.pages.comparison_page import write_folder_page
+
+        write_folder_page(launch.folder, launch.record, launch.config, title=str(experiment))
 
 
 def _as_it_is(cell: Cell) -> Cell:

@@ -20,6 +20,9 @@ from gpuyard.experiment.experiment import (
 from gpuyard.experiment.warm import warm_up
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.start import program, start
+from gpuyard.pages.asked import check_page
+from gpuyard.pages.page import PAGE_FILE
+from gpuyard.pages.run_page import write_run_page
 from gpuyard.simulation.progress import run_with_progress
 from sim.jobs import JobTable
 from sim.metrics.summary import HEADLINE_KEYS, summarise
@@ -66,6 +69,8 @@ def main(cfg: DictConfig) -> None:
     write_outputs(launch.folder, run, config)
     record = replace(launch.record, labels=labels, assumed=assumed)
     write_run(launch.folder, run, metrics, record)
+    if config["page"]:
+        write_run_page(launch.folder, run, metrics, record)
     print(f"{labels.scheduler} on {labels.workload}, {labels.topology}")
     print("\n".join(f"  {words}" for words in (line, *experiment.gpu_notes)))
     _print_headline(metrics, launch.folder)
@@ -106,7 +111,7 @@ FIGURES = {
     "heatmap": "heatmap.png",
     "utilisation": "utilisation_queue.png",
 }
-OUTPUTS = (DECISIONS_FILE, EVENTS_FILE, SERVERS_FILE, TRACE_FILE, *FIGURES.values())
+OUTPUTS = (DECISIONS_FILE, EVENTS_FILE, SERVERS_FILE, TRACE_FILE, PAGE_FILE, *FIGURES.values())
 TIMELINE_BINS = 500
 
 
@@ -128,6 +133,7 @@ def check_outputs(config: Mapping[str, Any]) -> None:
     for key in ("compiled", "log_decisions", "perfetto"):
         if not isinstance(config[key], bool):
             raise ConfigError(f"{key} is {config[key]!r}; it must be true or false")
+    check_page(config)
     if config["checkpoint"] is not None and "checkpoint" not in config["scheduler"]:
         raise ConfigError(
             f"checkpoint is {config['checkpoint']!r}, which no scheduler but marl reads; "

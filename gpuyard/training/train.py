@@ -6,6 +6,8 @@ from omegaconf import DictConfig
 
 from gpuyard.launch.plain_rules import check_training
 from gpuyard.launch.start import program, start
+from gpuyard.pages.asked import check_page
+from gpuyard.pages.page import PAGE_FILE
 from gpuyard.training.board import check_logger
 from marl.rllib.ray_spec import RaySpec
 
@@ -15,6 +17,8 @@ def main(cfg: DictConfig) -> None:
     """Compose, warm-start, train, keep the best policy on validation windows."""
     launch = start(cfg)
     check_training(launch.config)
+    check_page(launch.config)
+    (launch.folder / PAGE_FILE).unlink(missing_ok=True)
     check_logger(launch.config["logger"])
     ray: RaySpec = launch.build("ray")
     os.environ.update(ray.environment())
@@ -28,3 +32,7 @@ def main(cfg: DictConfig) -> None:
     from gpuyard.training.session import train
 
     train(launch)
+    if launch.config["page"]:
+        from gpuyard.pages.comparison_page import write_folder_page
+
+        write_folder_page(launch.folder, launch.record, launch.config, title="training")

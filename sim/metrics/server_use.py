@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import FloatArray
-from sim.metrics.gpu_changes import gpu_changes
+from sim.metrics.gpu_changes import GpuChanges, down_changes, gpu_changes
 from sim.metrics.over_time import span_s
 from sim.metrics.steps import steps_of_changes
 from sim.run import Run
@@ -11,12 +11,21 @@ from sim.run import Run
 
 def busy_frac_by_server(run: Run, *, rows: int, bins: int) -> FloatArray:
     """(rows or fewer, bins) share of busy GPUs of neighbouring servers in bins of equal length."""
+    return _frac_by_server(run, gpu_changes(run.log), rows, bins)
+
+
+def down_frac_by_server(run: Run, *, rows: int, bins: int) -> FloatArray:
+    """(rows or fewer, bins) share of GPUs of neighbouring servers that were away, in such bins."""
+    return _frac_by_server(run, down_changes(run.log), rows, bins)
+
+
+def _frac_by_server(run: Run, changes: GpuChanges, rows: int, bins: int) -> FloatArray:
+    """Share of GPUs with at least one holder."""
     start_s, end_s = span_s(run)
     servers = run.topology.num_servers
     rows = min(rows, servers)
     row_of_server = np.arange(servers) * rows // servers
     gpus = np.bincount(row_of_server, weights=run.topology.gpus_per_server, minlength=rows)
-    changes = gpu_changes(run.log)
     change = changes.gpus_with(1)
     row = row_of_server[run.topology.gpu_server[changes.gpu]]
     by_row = np.argsort(row, kind="stable")

@@ -21,14 +21,23 @@ class Tenancy:
     tenants: IntArray  # (N,) of the GPU in this stretch, `job` included
 
 
-def tenancy_of(run: Run, gpus: IntArray) -> Tenancy:
-    """The stretches of the given GPUs, in order of GPUs, times, tenants."""
+def tenancy_of(run: Run, gpus: IntArray, between_s: tuple[float, float] | None = None) -> Tenancy:
+    """The stretches of the given GPUs, in order of GPUs, times, tenants.
+
+    Args:
+        run: the run.
+        gpus: (n,) to look at.
+        between_s: only attempts that are there at some time between; what they say of other times
+            lacks the tenants of those. None: all attempts.
+    """
     attempts = attempts_of(run)
+    low_s, high_s = between_s or (-np.inf, np.inf)
+    seen = (attempts.end_s >= low_s) & (attempts.start_s <= high_s)
     row_of_gpu = np.full(run.topology.num_gpus, -1)
     row_of_gpu[gpus] = np.arange(len(gpus))
     visits: list[list[tuple[float, float, int]]] = [[] for _ in range(len(gpus))]
     columns = (attempts.job, attempts.start_s, attempts.end_s, attempts.start_event)
-    for job, start_s, end_s, event in zip(*(c.tolist() for c in columns), strict=True):
+    for job, start_s, end_s, event in zip(*(c[seen].tolist() for c in columns), strict=True):
         rows = row_of_gpu[run.log.gpus[event]]
         for row in rows[rows >= 0].tolist():
             visits[row].append((start_s, end_s, job))

@@ -60,6 +60,8 @@ def test_every_scheduler_meets_the_same_windows(done):
     assert set(jobs.loc[jobs["scheduler"] != "upper", "home"]) == {0, 1, 2, 3}
     for name in ("jct_bars.png", "jct_cdf.png", "utilisation_queue.png"):
         assert (outcome.folder / name).read_bytes().startswith(b"\x89PNG")
+    page = (outcome.folder / "report.html").read_text(encoding="utf-8")
+    assert "Use and queue over time" in page and "Job completion times" in page
     ours = table[table["scheduler"] == "sjf+consolidated+selective1.2+steal"]
     metrics = json.loads((outcome.folder / "metrics.json").read_text())
     assert metrics["jct_mean_s"] == pytest.approx(ours["jct_mean_s"].mean())

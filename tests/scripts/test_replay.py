@@ -44,8 +44,8 @@ def test_everything_that_was_asked_for_is_there(logged):
     names = {path.name for path in logged.iterdir() if path.is_file()}
     assert names == {
         "config.yaml", "decisions.parquet", "events.parquet", "gantt.png", "heatmap.png",
-        "jobs.parquet", "metrics.json", "record.json", "servers.parquet", "simulate.log",
-        "timeline.parquet", "trace.json.gz", "utilisation_queue.png",
+        "jobs.parquet", "metrics.json", "record.json", "report.html", "servers.parquet",
+        "simulate.log", "timeline.parquet", "trace.json.gz", "utilisation_queue.png",
     }  # fmt: skip
     events = pd.read_parquet(logged / "events.parquet")
     assert events["kind"].value_counts().to_dict() == {"arrival": 4, "start": 4, "finish": 4}

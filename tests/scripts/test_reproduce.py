@@ -21,7 +21,7 @@ FEW = (
 )
 RESULTS = {
     "comparison.csv", "comparison.md", "league.csv", "league.md", "league.png", "ranks.csv",
-    "ranks.png", "jct_bars.png",
+    "ranks.png", "jct_bars.png", "report.html",
 }  # fmt: skip
 
 

@@ -176,7 +176,7 @@ def test_a_sweep_and_its_comparison(done, start):
     }
     assert set(table["scheduler"]) == {"sjf+consolidated", "sjf+consolidated+own"}
     assert list(table.columns[:3]) == ["scheduler", "topology", "workload"]
-    for name in ("jct_bars.png", "jct_cdf.png", "comparison.md"):
+    for name in ("jct_bars.png", "jct_cdf.png", "comparison.md", "report.html"):
         assert (compared.folder / name).stat().st_size > 0
     assert "mean JCT [h] over topology / agents" in compared.out
     assert "2 agents" in (compared.folder / "comparison.md").read_text()

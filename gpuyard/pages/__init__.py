@@ -1,0 +1,1 @@
+"""One page a run: `report.html`, which opens with a double click."""

@@ -1,0 +1,160 @@
+"""The page of a comparison: what `evaluate`, `compare` and `reproduce` leave."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gpuyard.pages.asked import facts_of
+from gpuyard.pages.figures import (
+    jct_figure,
+    learning_figure,
+    looks,
+    standings_figure,
+    use_figure,
+)
+from gpuyard.pages.page import Figure, Page, Table, write_page
+from gpuyard.pages.tables import comparison_tables, csv_table, metrics_table
+from sim.arrays import FloatArray
+from sim.metrics.timeline import Timeline
+from sim.report.comparison import read_comparison_csv
+from sim.report.comparison_row import ComparisonRow
+from sim.report.learning_curve_csv import read_learning_curve
+from sim.report.record import Record
+from sim.report.run_folder import METRICS_FILE, read_metrics
+from sim.report.standings import Setting, standings
+from sim.report.upper_line import beside_agents
+
+MOST_FIGURES = 12  # settings with a figure of their own
+OPENED = 3  # settings that are not folded
+COMPARISON, CURVE, RECORD = "comparison.csv", "learning_curve.csv", "record.json"
+
+
+def write_comparison_page(
+    folder: Path,
+    rows: Sequence[ComparisonRow],
+    record: Record,
+    *,
+    ours: str | None,
+    confidence: float,
+    jct_s: Mapping[str, FloatArray] | None = None,
+    timelines: Mapping[str, Timeline] | None = None,
+    first: Sequence[Table | Figure] = (),
+    more: Sequence[Table | Figure] = (),
+) -> Path:
+    """Write report.html beside the files of a comparison, all of which are there.
+
+    Args:
+        folder: of the comparison.
+        rows: one a run.
+        record: of the program, with what its runs assumed.
+        ours: scheduler that the others are divided by; None for no ratio.
+        confidence: of the intervals.
+        jct_s: curve -> completion times (n,) without NaN.
+        timelines: curve -> use and queue over time.
+        first: sections above the comparison, which is folded then.
+        more: sections at the end.
+    """
+    settings = standings(beside_agents(rows), ours=ours, confidence=confidence)
+    times, lines = jct_s or {}, timelines or {}
+    look = looks(list(dict.fromkeys([*times, *lines])))
+    opened = 0 if first else OPENED
+    tables = comparison_tables(settings, ours=ours, confidence=confidence, opened=opened)
+    found: list[Table | Figure | None] = [
+        *first,
+        *tables,
+        *_standings(settings, confidence, opened),
+        jct_figure(times, look),
+        use_figure(lines, look),
+        *more,
+    ]
+    page = Page(
+        title=_title(settings, record),
+        subtitle=_subtitle(settings, rows),
+        facts=facts_of(record, seeds=[row.labels.seed for row in rows]),
+        assumed=record.assumed,
+        sections=tuple(section for section in found if section is not None),
+    )
+    return write_page(folder, page)
+
+
+def write_folder_page(
+    folder: Path, record: Record, config: Mapping[str, Any], *, title: str = ""
+) -> Path:
+    """Write report.html from the tables of a folder alone: those that end in .csv.
+
+    A `comparison.csv` becomes tables with intervals; the other files are shown as they are.
+
+    Args:
+        folder: of the run.
+        record: of the program.
+        config: its configuration; `ours` and `confidence` are read.
+        title: of the page.
+    """
+    names = [path for path in sorted(folder.glob("*.csv")) if path.name not in {COMPARISON, CURVE}]
+    tables = [csv_table(path, path.stem.replace("_", " ").capitalize()) for path in names]
+    found: list[Table | Figure] = [table for table in tables if table is not None]
+    found += curve_of(folder, "")
+    named = replace(record, program=title or record.program, assumed=_assumed(folder))
+    if not (folder / COMPARISON).is_file():
+        if (folder / METRICS_FILE).is_file():
+            found.append(metrics_table(read_metrics(folder)))
+        page = Page(
+            title=named.program.capitalize(), subtitle="", facts=facts_of(record),
+            assumed=named.assumed,
+            sections=tuple(found),
+        )  # fmt: skip
+        return write_page(folder, page)
+    rows = read_comparison_csv(folder / COMPARISON)
+    ours = config.get("ours") or next(
+        (row.labels.scheduler for row in rows if row.labels.role == "ours"), None
+    )
+    known = {row.labels.scheduler for row in rows}
+    return write_comparison_page(
+        folder, rows, named, ours=ours if ours in known else None,
+        confidence=config["confidence"], first=found,
+    )  # fmt: skip
+
+
+def _assumed(folder: Path) -> tuple[str, ...]:
+    """What record.json says of it: a program may have learned more since it began."""
+    told = json.loads((folder / RECORD).read_text(encoding="utf-8")).get("assumed", ())
+    return tuple(map(str, told))
+
+
+def curve_of(folder: Path, source: str) -> list[Figure]:
+    """The learning curve in a folder, if there is one; `source`: whose it is."""
+    path = folder / CURVE
+    return [learning_figure(read_learning_curve(path), source=source)] if path.is_file() else []
+
+
+def curve_of_checkpoint(checkpoint: object) -> list[Figure]:
+    """The learning curve beside the folder of a policy, if the training's folder is still there."""
+    if checkpoint is None or not Path(str(checkpoint)).is_dir():
+        return []
+    return curve_of(Path(str(checkpoint)).parent, f"The training of {Path(str(checkpoint))}.")
+
+
+def _standings(settings: Sequence[Setting], confidence: float, opened: int) -> list[Figure]:
+    figures = [
+        standings_figure(setting, confidence=confidence, opened=at < opened)
+        for at, setting in enumerate(settings[:MOST_FIGURES])
+        if any("jct_mean_s" in each.intervals for each in setting.standings)
+    ]
+    if len(settings) > MOST_FIGURES and figures:
+        told = f"Figures of the first {MOST_FIGURES} of {len(settings)} settings; all have tables."
+        figures[-1] = replace(figures[-1], note=f"{figures[-1].note} {told}")
+    return figures
+
+
+def _title(settings: Sequence[Setting], record: Record) -> str:
+    schedulers = len({each.scheduler for setting in settings for each in setting.standings})
+    words = "schedulers" if schedulers != 1 else "scheduler"
+    return f"{record.program.capitalize()}: {schedulers} {words}"
+
+
+def _subtitle(settings: Sequence[Setting], rows: Sequence[ComparisonRow]) -> str:
+    if len(settings) == 1:
+        return f"{settings[0].title}; {len(rows):,} runs"
+    return f"{len(settings)} settings; {len(rows):,} runs"

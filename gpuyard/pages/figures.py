@@ -1,0 +1,223 @@
+"""Figures of a page about times, use and learning, as plain traces of Plotly.js."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpuyard.pages.page import Figure, label, numbers
+from sim.arrays import FloatArray
+from sim.metrics.timeline import Timeline
+from sim.report.learning_curve_csv import LearningCurve
+from sim.report.standings import Setting
+from sim.report.time_unit import axis_unit_for, unit_for
+
+# Of medium lightness, so that each stands out from a white and from a dark ground.
+COLOURS = ("#2E86DE", "#E0662B", "#1E9E6B", "#C154A8", "#B8860B", "#8B6BE8", "#D64550", "#7C8794")
+DASHES = ("solid", "dash", "dot", "dashdot")
+ROLE_COLOURS = {
+    "ours": COLOURS[1], "composite": COLOURS[0], "published": COLOURS[2],
+    "linear_score": COLOURS[3], "global_queue": COLOURS[5], "reference": COLOURS[7],
+    "ablation": COLOURS[4],
+}  # fmt: skip
+TICKS_S = {
+    1.0: "1 s", 10.0: "10 s", 60.0: "1 min", 600.0: "10 min", 3600.0: "1 h", 36_000.0: "10 h",
+    4 * 86_400.0: "4 d", 40 * 86_400.0: "40 d",
+}  # fmt: skip
+SHORTEST_S = 1.0  # left end of the axis of completion times
+MOST_POINTS = 400  # of one curve
+MOST_CURVES = 24
+NAME_LENGTH = 34  # longer names are cut on an axis; the hover text has all of it
+
+Look = dict[str, Any]
+
+
+def looks(names: Sequence[str]) -> dict[str, Look]:
+    """Name -> colour and dash, the same in all figures of a page."""
+    return {
+        name: {
+            "color": COLOURS[at % len(COLOURS)],
+            "dash": DASHES[at // len(COLOURS) % len(DASHES)],
+            "width": 2,
+        }
+        for at, name in enumerate(names)
+    }
+
+
+def jct_figure(jct_s: Mapping[str, FloatArray], look: Mapping[str, Look]) -> Figure | None:
+    """The share of jobs that took at most so long; None where no job has ended.
+
+    Args:
+        jct_s: curve -> completion times (n,) without NaN.
+        look: curve -> its look.
+    """
+    curves = {name: np.sort(times) for name, times in jct_s.items() if len(times)}
+    drawn = dict(list(curves.items())[:MOST_CURVES])
+    if not drawn:
+        return None
+    data, longest_s = [], SHORTEST_S * 10
+    for name, times_s in drawn.items():
+        x_s, share = _curve(np.maximum(times_s, SHORTEST_S))
+        longest_s = max(longest_s, float(times_s[-1]))
+        data.append({
+            "type": "scatter", "mode": "lines", "name": label(name), "line": look[name] | {
+                "shape": "hv" if len(times_s) <= MOST_POINTS else "linear"},
+            "x": numbers(x_s), "y": numbers(share * 100.0, 5),
+            "customdata": [_human(value) for value in x_s.tolist()],
+            "hovertemplate": "%{y:.1f} % within %{customdata}",
+        })  # fmt: skip
+    most = max(map(len, drawn.values()))
+    notes = ["Further left and up is better."] if len(drawn) > 1 else []
+    if most > MOST_POINTS:
+        notes.append(f"Each curve runs through {MOST_POINTS} quantiles of up to {most:,} jobs.")
+    if len(drawn) < len(curves):
+        notes.append(f"The first {len(drawn)} of {len(curves)} curves.")
+    if any(times_s[0] < SHORTEST_S for times_s in drawn.values()):
+        notes.append(f"Times below {SHORTEST_S:g} s are drawn there.")
+    layout = {
+        "xaxis": {
+            "type": "log", "tickvals": list(TICKS_S), "ticktext": list(TICKS_S.values()),
+            "range": numbers(np.log10([SHORTEST_S, longest_s * 1.1])),
+            "title": {"text": "job completion time (log scale)"},
+        },
+        "yaxis": {"range": [0, 101], "title": {"text": "share of jobs"}, "ticksuffix": " %"},
+        "showlegend": len(drawn) > 1,
+    }  # fmt: skip
+    return Figure("Job completion times", data, layout, " ".join(notes))
+
+
+def _curve(times_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Points of the distribution of ascending times: all of them, or quantiles dense at the end."""
+    count = len(times_s)
+    if count <= MOST_POINTS:
+        return times_s, np.arange(1, count + 1) / count
+    share = np.concatenate([
+        np.linspace(0.0, 0.98, MOST_POINTS - 50, endpoint=False), np.linspace(0.98, 1.0, 50),
+    ])  # fmt: skip
+    return np.quantile(times_s, share), share
+
+
+def _human(time_s: float) -> str:
+    unit = unit_for([time_s * 2.0])  # the largest unit of which there is one
+    return f"{time_s / unit.length_s:.3g} {unit.name}"
+
+
+def use_figure(timelines: Mapping[str, Timeline], look: Mapping[str, Look]) -> Figure | None:
+    """Use of GPUs above the waiting jobs, over time; None without a timeline."""
+    if not timelines:
+        return None
+    length_s = max(_length_s(each) for each in timelines.values())
+    unit = axis_unit_for(length_s)
+    data: list[dict[str, Any]] = []
+    for name, timeline in timelines.items():
+        time = numbers(timeline.time_s / unit.length_s)
+        common = {"type": "scatter", "mode": "lines", "x": time, "name": label(name),
+                  "legendgroup": label(name)}  # fmt: skip
+        line = {**look[name], "shape": "hv", "width": 1.5}
+        use = {"y": numbers(timeline.gpu_util_frac * 100.0, 4), "line": line,
+               "hovertemplate": "%{y:.1f} % busy"}  # fmt: skip
+        queue = {"y": numbers(timeline.queue_jobs, 4), "line": line, "yaxis": "y2",
+                 "showlegend": False, "hovertemplate": "%{y:.1f} waiting"}  # fmt: skip
+        if len(timelines) == 1:
+            queue["line"] = {**line, "color": COLOURS[1]}
+        data += [common | use, common | queue]
+    layout = {
+        "xaxis": {"title": {"text": f"time since the first submission [{unit.name}]"},
+                  "anchor": "y2"},
+        "yaxis": {"domain": [0.56, 1.0], "range": [0, 102], "ticksuffix": " %",
+                  "title": {"text": "busy GPUs"}},
+        "yaxis2": {"domain": [0.0, 0.44], "rangemode": "tozero", "title": {"text": "waiting jobs"}},
+        "hovermode": "x unified",
+        "showlegend": len(timelines) > 1,
+    }  # fmt: skip
+    bins = max(len(each.time_s) for each in timelines.values())
+    note = f"Means over {bins} bins of equal length."
+    if len(timelines) > 1:
+        note += " Window 0, the best scheduler of each role."
+    return Figure("Use and queue over time", data, layout, note)
+
+
+def _length_s(timeline: Timeline) -> float:
+    return float(timeline.time_s[-1]) if len(timeline.time_s) else 0.0
+
+
+def learning_figure(curve: LearningCurve, *, source: str = "") -> Figure:
+    """Return of each iteration, and below it mean JCT on evaluation windows where there is one.
+
+    Args:
+        curve: of one training.
+        source: whose it is, for the note.
+    """
+    known = ~np.isnan(curve.eval_jct_mean_s)
+    iteration = numbers(curve.iteration)
+    data: list[dict[str, Any]] = [{
+        "type": "scatter", "mode": "lines+markers", "name": "mean episode return", "x": iteration,
+        "y": numbers(curve.return_mean), "line": {"color": COLOURS[0]}, "marker": {"size": 4},
+        "connectgaps": True,  # no episode ended in some iterations
+    }]  # fmt: skip
+    layout: dict[str, Any] = {
+        "xaxis": {"title": {"text": "training iteration"}},
+        "yaxis": {"title": {"text": "return"}},
+        "showlegend": False,
+    }
+    if known.any():
+        jct_s = curve.eval_jct_mean_s[known]
+        unit = unit_for(jct_s.tolist())
+        data.append({
+            "type": "scatter", "mode": "lines+markers", "name": "mean JCT", "yaxis": "y2",
+            "x": numbers(curve.iteration[known]), "y": numbers(jct_s / unit.length_s),
+            "line": {"color": COLOURS[1]}, "marker": {"size": 5},
+        })  # fmt: skip
+        layout["xaxis"]["anchor"] = "y2"
+        layout["yaxis"]["domain"] = [0.56, 1.0]
+        layout["yaxis2"] = {"domain": [0.0, 0.44], "title": {"text": f"mean JCT [{unit.name}]"}}
+    note = "Below: mean JCT on evaluation windows, lower is better." if known.any() else ""
+    return Figure("Learning curve", data, layout, f"{note} {source}".strip())
+
+
+def standings_figure(setting: Setting, *, confidence: float, opened: bool = True) -> Figure:
+    """Mean JCT of each scheduler with its interval, the best at the top, a colour a role."""
+    found = [each for each in setting.standings if "jct_mean_s" in each.intervals]
+    intervals = [each.intervals["jct_mean_s"] for each in found]
+    unit = unit_for(interval.centre for interval in intervals)
+    centre, low, high = (
+        np.array([getattr(interval, name) for interval in intervals]) / unit.length_s
+        for name in ("centre", "low", "high")
+    )
+    spread = bool(np.isfinite(low).any())
+    data = []
+    for role in dict.fromkeys(each.role for each in found):
+        mine = [at for at, each in enumerate(found) if each.role == role]
+        data.append({
+            "type": "scatter", "mode": "markers", "name": label(role), "y": mine,
+            "x": numbers(centre[mine]), "marker": {"size": 9, "color": ROLE_COLOURS[role]},
+            "error_x": {
+                "type": "data", "symmetric": False, "visible": spread,
+                "array": numbers(np.nan_to_num(high - centre)[mine]),
+                "arrayminus": numbers(np.nan_to_num(centre - low)[mine]),
+                "thickness": 1.5, "width": 4, "color": ROLE_COLOURS[role],
+            },
+            "customdata": [label(found[at].scheduler) for at in mine],
+            "hovertemplate": f"%{{customdata}}<br>%{{x:.4g}} {unit.name}",
+        })  # fmt: skip
+    furthest = float(np.nanmax([*centre, *high])) if found else 1.0
+    layout = {
+        "xaxis": {"title": {"text": f"mean JCT [{unit.name}]"}, "range": [0.0, 1.05 * furthest]},
+        "yaxis": {
+            "tickvals": list(range(len(found))),
+            "ticktext": [label(_cut(each.scheduler)) for each in found],
+            "range": [len(found) - 0.4, -0.6], "zeroline": False,
+        },
+        "showlegend": True, "hovermode": "closest",
+    }  # fmt: skip
+    note = f"Bars: {confidence:.0%} intervals." if spread else "One run each, so no intervals."
+    height_px = 110 + 26 * max(len(found), 3)
+    return Figure(f"Mean JCT: {setting.title}", data, layout, note, height_px, opened=opened)
+
+
+def _cut(name: str) -> str:
+    """The name, its middle left out where it is long: the ends tell relatives apart."""
+    if len(name) <= NAME_LENGTH:
+        return name
+    half = NAME_LENGTH // 2
+    return f"{name[:half]}…{name[1 - half :]}"

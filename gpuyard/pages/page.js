@@ -1,0 +1,123 @@
+"use strict";
+(() => {
+  const figures = JSON.parse(document.getElementById("figures").textContent);
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const touch = window.matchMedia("(pointer: coarse)").matches;
+  const NARROW = 600; // pixels; below it legends stand in one column and names are cut
+  const drawn = new Set();
+
+  function ink(name) {
+    return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  }
+
+  function shares() {
+    return dark.matches
+      ? [[0, "#25303c"], [0.5, "#2f6ea8"], [1, "#8fcaff"]]
+      : [[0, "#e9eef4"], [0.5, "#6aa5da"], [1, "#0b4580"]];
+  }
+
+  function axis(given, narrow) {
+    const line = ink("--line");
+    const made = { gridcolor: line, linecolor: line, zerolinecolor: line, automargin: true,
+      ...given };
+    if (narrow && given.ticktext) {
+      made.ticktext = given.ticktext.map((t) => (t.length > 18 ? t.slice(0, 9) + "…" + t.slice(-8) : t));
+    }
+    if (given.title) { made.title = { ...given.title, standoff: 8 }; }
+    return made;
+  }
+
+  function themed(figure, width) {
+    const narrow = width < NARROW;
+    const layout = {
+      margin: { l: narrow ? 44 : 58, r: 14, t: 12, b: 46 },
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true,
+      dragmode: touch ? false : "zoom", ...figure.layout,
+      font: { color: ink("--text"), size: 12, family: getComputedStyle(document.body).fontFamily },
+      hoverlabel: { bgcolor: ink("--card"), bordercolor: ink("--line"),
+        font: { color: ink("--text") }, namelength: -1 },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: ink("--muted"), activecolor: ink("--accent") },
+    };
+    for (const key of Object.keys(figure.layout)) {
+      if (/^[xy]axis/.test(key)) { layout[key] = axis(figure.layout[key], narrow); }
+    }
+    let height = figure.height;
+    if (layout.showlegend) {
+      const names = figure.data.filter((t) => t.showlegend !== false).map((t) => t.name.length);
+      const widest = 60 + 7 * Math.max(...names);
+      const ticks = (figure.layout.yaxis.ticktext || []).map((t) => Math.min(t.length, narrow ? 18 : 34));
+      const room = width - 80 - 6.5 * Math.max(0, ...ticks);
+      const lines = Math.ceil(names.length / Math.max(1, Math.floor(room / widest)));
+      height += 20 * lines;
+      layout.legend = { orientation: "h", x: 0, y: -56 / (height - 70 - 20 * lines),
+        yanchor: "top", font: { size: 11 }, maxheight: 24 * lines + 12 };
+    }
+    const data = figure.data.map((trace) => (trace.type !== "heatmap" ? trace
+      : { ...trace, colorscale: shares(),
+        colorbar: { ...trace.colorbar, outlinewidth: 0, len: 1, thickness: narrow ? 8 : 12 } }));
+    return { data, layout, height };
+  }
+
+  async function draw(id) {
+    const card = document.getElementById(id);
+    if (!card.open) { return; }
+    const box = card.querySelector(".figure");
+    const { data, layout, height } = themed(figures[id], box.clientWidth);
+    box.style.height = height + "px";
+    const config = { responsive: true, displaylogo: false,
+      modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+      displayModeBar: box.clientWidth < NARROW ? false : "hover" };
+    drawn.add(id);
+    await Plotly.react(box, data, layout, config);
+    const slider = card.querySelector("input[type=range]");
+    if (slider) { slide(id, slider); }
+  }
+
+  function slide(id, slider) {
+    const { moments, frames } = figures[id].slider;
+    const card = document.getElementById(id);
+    const at = Number(slider.value);
+    card.querySelector("output").textContent = moments[at];
+    return Plotly.restyle(card.querySelector(".figure"), { z: [frames[at]] }, [0]);
+  }
+
+  function value(row, column) {
+    const cell = row.cells[column];
+    return cell.dataset.sort === undefined ? cell.textContent : Number(cell.dataset.sort);
+  }
+
+  // Numbers before words, whichever way they are sorted: words are "nothing measured".
+  function compared(a, b, sign) {
+    if (typeof a !== typeof b) { return typeof a === "number" ? -1 : 1; }
+    if (typeof a === "number") { return sign * (a - b); }
+    return sign * a.localeCompare(b, undefined, { numeric: true });
+  }
+
+  function sort(header) {
+    const table = header.closest("table");
+    const up = header.getAttribute("aria-sort") !== "ascending";
+    for (const other of table.tHead.rows[0].cells) { other.removeAttribute("aria-sort"); }
+    header.setAttribute("aria-sort", up ? "ascending" : "descending");
+    const rows = [...table.tBodies[0].rows];
+    const at = header.cellIndex;
+    rows.sort((a, b) => compared(value(a, at), value(b, at), up ? 1 : -1));
+    table.tBodies[0].append(...rows);
+  }
+
+  for (const button of document.querySelectorAll("th button")) {
+    button.addEventListener("click", () => sort(button.parentElement));
+  }
+  for (const id of Object.keys(figures)) {
+    const card = document.getElementById(id);
+    card.addEventListener("toggle", () => { if (!drawn.has(id)) { draw(id); } });
+    const slider = card.querySelector("input[type=range]");
+    if (slider) { slider.addEventListener("input", () => slide(id, slider)); }
+  }
+  const redraw = () => { for (const id of drawn) { draw(id); } };
+  dark.addEventListener("change", redraw);
+  window.matchMedia("(max-width: 640px)").addEventListener("change", redraw);
+  (async () => {
+    for (const id of Object.keys(figures)) { await draw(id); }
+    document.documentElement.dataset.drawnMs = String(Math.round(performance.now()));
+  })();
+})();

@@ -1,0 +1,206 @@
+"""What a page holds, as values, and the one HTML file that is made of them."""
+
+import html
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sim.arrays import FloatArray
+from sim.errors import GpuYardError
+from sim.report.atomic import write_atomically
+
+PAGE_FILE = "report.html"
+TEMPLATE = "page.html.j2"
+PLOTLY_JS = Path("package_data") / "plotly.min.js"
+SIZE_STEP = 1024.0
+PERCENT = 100.0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a table."""
+
+    text: str
+    sort: float | None = None  # what a click on the header sorts by; None: the text
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that is sorted by a click on one of its headers."""
+
+    title: str
+    headers: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""  # stands below it
+    opened: bool = True  # False: folded until it is clicked
+
+    @property
+    def numeric(self) -> tuple[bool, ...]:
+        """Of each column, whether it holds numbers, which stand at the right."""
+        return tuple(
+            any(row[at].sort is not None for row in self.rows) for at in range(len(self.headers))
+        )
+
+
+@dataclass(frozen=True)
+class Slider:
+    """Values of a heat map at T moments, one of them shown."""
+
+    moments: list[str]  # (T,) what each is called
+    frames: list[list[list[int | None]]]  # (T, rows, columns) in percent; None: no cell
+    start: int = 0  # the moment that is shown first
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of Plotly.js: traces and layout as plain containers."""
+
+    title: str
+    data: list[dict[str, Any]]
+    layout: dict[str, Any]
+    note: str = ""  # what was aggregated, how to read it
+    height_px: int = 340
+    wide: bool = False  # takes a line of its own on a wide screen
+    slider: Slider | None = None  # of the first trace
+    opened: bool = True
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything on the page, in its order."""
+
+    title: str
+    subtitle: str
+    tiles: tuple[tuple[str, str], ...] = ()  # (name, value), the few numbers that matter most
+    facts: tuple[tuple[str, str], ...] = ()  # (name, text): what was asked
+    assumed: tuple[str, ...] = ()
+    sections: tuple[Table | Figure, ...] = ()
+    downloads: tuple[tuple[str, str, str], ...] = field(default=())  # (name, link, size)
+
+
+def write_page(folder: Path, page: Page) -> Path:
+    """Write `report.html`, whole or not at all, with links to the files of the folder.
+
+    Returns:
+        The file.
+
+    Raises:
+        GpuYardError: Plotly's script is not there.
+        OSError: the folder cannot be written.
+    """
+    path = folder / PAGE_FILE
+    write_atomically(path, rendered(page, downloads_of(folder)).encode())
+    return path
+
+
+def rendered(page: Page, downloads: tuple[tuple[str, str, str], ...] = ()) -> str:
+    """The HTML of a page; it needs no other file.
+
+    Args:
+        page: what it shows.
+        downloads: (name, relative link, size) of files beside it.
+
+    Raises:
+        GpuYardError: Plotly's script is not there.
+    """
+    sections = list(enumerate(page.sections))
+    figures = {f"s{at}": _drawn(each) for at, each in sections if isinstance(each, Figure)}
+    return str(
+        _template().render(
+            page=page,
+            sections=[(f"s{at}", each, isinstance(each, Table)) for at, each in sections],
+            downloads=downloads or page.downloads,
+            figures=script_json(figures),
+            plotly_js=_plotly_js() if figures else "",
+        )
+    )
+
+
+def script_json(value: Any) -> str:
+    """JSON that may stand inside a script element: no `<` ends it. NaN is refused.
+
+    Raises:
+        ValueError: a number is NaN or infinite.
+    """
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def label(text: object) -> str:
+    """Text for a figure, whose labels read HTML: job ids and names are no markup."""
+    return html.escape(str(text), quote=False)
+
+
+def numbers(values: Any, digits: int = 6) -> list[float | None]:
+    """A list for JSON: `digits` significant figures, None for what is not finite."""
+    return [
+        float(f"{value:.{digits}g}") if math.isfinite(value) else None
+        for value in map(float, values)
+    ]
+
+
+def percents(share: FloatArray) -> list[list[int | None]]:
+    """(rows, columns) whole percents of shares; None for NaN."""
+    return [
+        [None if math.isnan(value) else round(value * PERCENT) for value in row]
+        for row in share.tolist()
+    ]
+
+
+def downloads_of(folder: Path) -> tuple[tuple[str, str, str], ...]:
+    """(name, relative link, size) of each file of the folder, hidden ones and the page left out."""
+    return tuple(
+        (path.name, quote(path.name), size_text(path.stat().st_size)) for path in _files(folder)
+    )
+
+
+def size_text(size_bytes: float) -> str:
+    """Like `12 kB`."""
+    for unit in ("B", "kB", "MB"):
+        if size_bytes < SIZE_STEP:
+            return f"{size_bytes:.0f} {unit}" if unit != "MB" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= SIZE_STEP
+    return f"{size_bytes:.1f} GB"
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and not path.name.startswith(".") and path.name != PAGE_FILE:
+            yield path
+
+
+def _drawn(figure: Figure) -> Mapping[str, Any]:
+    """What the page's script reads of a figure."""
+    slider = figure.slider
+    return {
+        "data": figure.data,
+        "layout": figure.layout,
+        "height": figure.height_px,
+        "slider": None if slider is None else {"moments": slider.moments, "frames": slider.frames},
+    }
+
+
+@lru_cache(maxsize=1)
+def _template() -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only pages need it
+
+    loader = FileSystemLoader(Path(__file__).resolve().parent)
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template(
+        TEMPLATE
+    )
+
+
+def _plotly_js() -> str:
+    """Plotly's script from its package, which is not imported: that would take seconds."""
+    spec = find_spec("plotly")
+    folder = Path(spec.origin or "").parent if spec is not None else Path()
+    path = folder / PLOTLY_JS
+    if spec is None or not path.is_file():
+        raise GpuYardError(f"{PAGE_FILE} needs plotly's {PLOTLY_JS}: pip install plotly")
+    return path.read_text(encoding="utf-8")

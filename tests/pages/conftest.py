@@ -1,0 +1,115 @@
+"""Pages of runs made by hand, with names that would be markup if nobody escaped them."""
+
+import runpy
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gpuyard.pages.comparison_page import write_comparison_page
+from gpuyard.pages.run_page import write_run_page
+from gpuyard.pages.tables import table_of_rows
+from sim.metrics.summary import summarise
+from sim.report.comparison_row import ComparisonRow
+from sim.report.labels import Labels
+from sim.report.record import collect_record
+
+BUILDER = Path(__file__).parents[1] / "metrics" / "run_builder.py"
+MARKUP = "<b>bold</b><script>alert(1)</script>&amp;"
+
+
+def labels(scheduler: str = "by_hand", **changes) -> Labels:
+    values = {
+        "scheduler": scheduler, "topology": "leaf_spine", "workload": "by hand", "load": 0.9,
+        "agents": 1, "seed": 0, "window": 0, "information": "none", "interference_info": "none",
+        "physics": "off", "role": "composite",
+    }  # fmt: skip
+    return Labels(**(values | changes))
+
+
+@pytest.fixture(scope="session")
+def record():
+    found = collect_record(
+        labels=labels(), program="simulate", command=["gpuyard simulate", "seed=0", "a='<i>'"],
+        overrides=["seed=0"], seed=0, config_yaml="seed: 0\n",
+    )  # fmt: skip
+    return replace(found, assumed=("models drawn", "gangs cut to <16> GPUs"))
+
+
+@pytest.fixture(scope="session")
+def hand():
+    return SimpleNamespace(**runpy.run_path(str(BUILDER)))
+
+
+@pytest.fixture(scope="session")
+def run(hand):
+    """40 jobs on 4 servers of 4 GPUs in 2 racks; the first job's id is markup."""
+    jobs = []
+    for at in range(40):
+        server, round_ = at % 4, at // 4
+        gpus = [4 * server, 4 * server + 1, 4 * server + 2][: 1 + at % 3]
+        start_s, length_s = 3600.0 * round_ + 60.0, 1800.0 + 40.0 * at
+        jobs.append(hand.Job(3600.0 * round_, length_s, ((start_s, start_s + length_s, gpus),),
+                             gpus=len(gpus)))  # fmt: skip
+    made = hand.build_run(jobs, servers=4, gpus_per_server=4, partitions=1)
+    ids = made.jobs.job_id.copy()
+    ids[0] = MARKUP
+    return replace(made, jobs=replace(made.jobs, job_id=ids))
+
+
+@pytest.fixture(scope="session")
+def big_run(hand):
+    """3,000 jobs on 4 GPUs: more starts than a chart of bars holds."""
+    return in_turn(hand, jobs=3000, servers=2, gpus=2)
+
+
+@pytest.fixture(scope="session")
+def huge_run(hand):
+    """100,000 jobs on 2,400 GPUs."""
+    return in_turn(hand, jobs=100_000, servers=300, gpus=8)
+
+
+def in_turn(hand, *, jobs: int, servers: int, gpus: int):
+    """Jobs of 50 s, one every 100 s, each on the next GPU."""
+    made = [
+        hand.Job(100.0 * at, 50.0, ((100.0 * at, 100.0 * at + 50.0, [at % (servers * gpus)]),))
+        for at in range(jobs)
+    ]
+    return hand.build_run(made, servers=servers, gpus_per_server=gpus, partitions=1)
+
+
+WAITS = [
+    {"time_s": 3600.0, "rank": 2, "offered": "nothing", "reason": "2 GPUs free, 3 wanted"},
+    {"time_s": 7200.0, "rank": 1, "offered": "server 3", "reason": "it started"},
+]
+
+
+@pytest.fixture(scope="session")
+def run_page(run, record, tmp_path_factory):
+    """report.html of the run, with a section that another part of the program fills."""
+    folder = tmp_path_factory.mktemp("run page")
+    (folder / "a b.csv").write_text("x\n1\n")
+    waits = table_of_rows("Why jobs waited", WAITS, headers={"time_s": "time [s]"})
+    return write_run_page(folder, run, summarise(run), record, more=[waits])
+
+
+@pytest.fixture(scope="session")
+def comparison_page(record, tmp_path_factory):
+    """report.html of three schedulers on five windows, with distributions."""
+    rng = np.random.default_rng(1)
+    rows, times_s = [], {}
+    for name, hours, role in (("sjf", 5.0, "composite"), (MARKUP, 12.0, "published"),
+                              ("marl", 4.0, "ours")):  # fmt: skip
+        times_s[name] = rng.exponential(hours * 3600.0, size=2000)
+        for window in range(5):
+            jct_s = hours * 3600.0 * float(rng.uniform(0.9, 1.1))
+            metrics = {"jct_mean_s": jct_s, "jct_p99_s": 3 * jct_s, "makespan_s": 9e5,
+                       "gpu_util_frac": 0.7, "jobs_unfinished": 0}  # fmt: skip
+            rows.append(ComparisonRow(labels(name, role=role, window=window), metrics))
+    folder = tmp_path_factory.mktemp("comparison page")
+    return write_comparison_page(
+        folder, rows, replace(record, program="evaluate"), ours="marl", confidence=0.95,
+        jct_s=times_s,
+    )  # fmt: skip

@@ -1,0 +1,169 @@
+"""Pages in a real headless Chromium: `make page-test`. It fails where there is none."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.browser
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+VARIABLE = "GPUYARD_CHROMIUM"
+WIDTHS = (400, 1600)
+MOST_DRAWING_MS, MOST_BYTES = 3000.0, 10_000_000
+
+
+def chromium() -> str:
+    """The browser's path; a test that finds none fails, saying what to install."""
+    named = os.environ.get(VARIABLE)
+    found = next(filter(None, map(shutil.which, [named] if named else NAMES)), None)
+    if found is None:
+        where = f"{VARIABLE}={named}" if named else f"none of {', '.join(NAMES)} on the PATH"
+        pytest.fail(
+            f"no browser: {where}; install one (Debian, Ubuntu: apt-get install chromium) or set "
+            f"{VARIABLE} to its path",
+            pytrace=False,
+        )
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = chromium()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield made
+        made.close()
+
+
+class Opened:
+    """A page in the browser, with what it complained of and what it asked the network for."""
+
+    def __init__(self, browser, path: Path, width: int, scheme: str) -> None:
+        self.context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme
+        )
+        self.page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("html[data-drawn-ms]", state="attached", timeout=30_000)
+
+    def ask(self, script: str):
+        return self.page.evaluate(script)
+
+
+@pytest.fixture
+def opened(browser):
+    made = []
+
+    def open_page(path: Path, width: int = 1600, scheme: str = "light") -> Opened:
+        made.append(Opened(browser, path, width, scheme))
+        return made[-1]
+
+    yield open_page
+    for each in made:
+        each.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["run_page", "comparison_page"])
+def test_it_opens_without_a_complaint_at_both_widths(opened, request, name, width, scheme):
+    path = request.getfixturevalue(name)
+    found = opened(path, width, scheme)
+    assert found.complaints == []
+    assert [url for url in found.requests if not url.startswith("data:")] == [path.as_uri()]
+    assert found.ask("document.documentElement.scrollWidth") == width
+    assert found.ask("document.querySelectorAll('.figure .main-svg').length") > 0
+    ground = found.ask("getComputedStyle(document.documentElement).backgroundColor")
+    assert (sum(map(int, ground[4:-1].split(","))) < 300) == (scheme == "dark")
+
+
+def test_a_click_on_a_header_sorts_and_a_second_one_turns_it_round(opened, comparison_page):
+    found = opened(comparison_page)
+
+    def column() -> list[float]:
+        cells = found.page.locator("table").first.locator("tbody tr td:nth-child(2)")
+        return [float(text.split(" ")[0]) for text in cells.all_inner_texts()]
+
+    header = found.page.get_by_role("button", name="mean JCT").first
+    before = column()
+    header.click()
+    header.click()
+    assert column() == sorted(before, reverse=True)
+    assert found.page.locator("th[aria-sort=descending]").count() == 1
+    header.click()
+    assert column() == sorted(before)
+
+
+def test_dragging_zooms_into_the_jobs_and_a_double_click_goes_back(opened, run_page):
+    found = opened(run_page)
+    box = found.page.locator("details", has_text="Jobs by server").locator(".figure")
+    box.scroll_into_view_if_needed()
+    plot = box.locator(".nsewdrag").first.bounding_box()
+    axis = "document.querySelectorAll('.figure')[2].layout.xaxis.range"
+    before = found.ask(axis)
+    found.page.mouse.move(plot["x"] + 0.2 * plot["width"], plot["y"] + 20)
+    found.page.mouse.down()
+    found.page.mouse.move(plot["x"] + 0.4 * plot["width"], plot["y"] + 180, steps=5)
+    found.page.mouse.up()
+    found.page.wait_for_timeout(300)
+    after = found.ask(axis)
+    assert after[1] - after[0] == pytest.approx(0.2 * (before[1] - before[0]), rel=0.05)
+    found.page.mouse.dblclick(plot["x"] + 0.3 * plot["width"], plot["y"] + 60)
+    found.page.wait_for_timeout(600)
+    assert found.ask(axis) == pytest.approx(before, rel=0.01)
+    assert found.complaints == []
+
+
+def test_a_bar_tells_its_job_as_text(opened, run_page):
+    found = opened(run_page)
+    box = found.page.locator("details", has_text="Jobs by server").locator(".figure")
+    box.scroll_into_view_if_needed()
+    bar = box.locator(".bars .point").first.bounding_box()
+    found.page.mouse.move(bar["x"] + bar["width"] / 2, bar["y"] + bar["height"] / 2)
+    hover = box.locator(".hoverlayer")
+    hover.get_by_text("GPU in all").first.wait_for(timeout=5000)
+    assert "<b>bold</b><script>" in (hover.text_content() or "")
+
+
+def test_the_slider_moves_the_heat_map(opened, run_page):
+    found = opened(run_page)
+    shown = "JSON.stringify(document.querySelectorAll('.figure')[3].data[0].z)"
+    before, slider = found.ask(shown), found.page.locator("input[type=range]")
+    slider.fill("59")
+    found.page.wait_for_timeout(300)
+    assert found.ask(shown) != before
+    assert found.page.locator("output").inner_text().startswith("9.")
+
+
+def test_100_000_jobs_are_below_10_mb_and_drawn_in_three_seconds(
+    opened, huge_run, record, tmp_path
+):
+    from gpuyard.pages.run_page import write_run_page
+    from sim.metrics.summary import summarise
+
+    path = write_run_page(tmp_path, huge_run, summarise(huge_run), record)
+    assert path.stat().st_size < MOST_BYTES
+    found = opened(path)
+    assert float(found.ask("document.documentElement.dataset.drawnMs")) < MOST_DRAWING_MS
+    part = found.page.locator("details", has_text="around the longest queue")
+    assert part.locator(".bars .point").count() == 0
+    part.locator("summary").click()
+    part.locator(".bars .point").first.wait_for(state="attached", timeout=10_000)
+    assert found.complaints == []
+
+
+def test_the_colours_follow_the_system(opened, run_page):
+    found = opened(run_page)
+    ink = "document.querySelector('.figure .xtitle').style.fill"
+    light = found.ask(ink)
+    found.page.emulate_media(color_scheme="dark")
+    found.page.wait_for_timeout(1500)
+    assert found.ask(ink) != light

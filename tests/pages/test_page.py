@@ -1,0 +1,180 @@
+"""What pages hold, without a browser: sections, escaped names, aggregation that is told."""
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpuyard.pages.figures import MOST_POINTS, jct_figure, looks
+from gpuyard.pages.gantt import bars_of, gantt_figures
+from gpuyard.pages.page import Page, rendered, script_json
+from gpuyard.pages.tables import MOST_ROWS, table_of_rows, text_cell
+from gpuyard.pages.tree import tree_figure
+
+MIB = 1 << 20
+
+
+class Elements(HTMLParser):
+    """Tags with their attributes, and the text of what lies outside scripts."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.scripts: list[str] = []
+        self.inside = ""
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.inside = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):  # noqa: ARG002
+        self.inside = ""
+
+    def handle_data(self, data):
+        if self.inside == "script":
+            self.scripts[-1] += data
+        elif self.inside != "style":
+            self.texts.append(data.strip())
+
+    def figures(self) -> dict:
+        return json.loads(self.scripts[0])
+
+
+def titles(elements: Elements) -> list[str]:
+    return [text for text in elements.texts if text]
+
+
+def test_a_run_has_every_section_and_links_to_its_files(run_page):
+    page = Elements(run_page)
+    told = titles(page)
+    for title in ("Asked", "Assumed", "Job completion times", "Use and queue over time",
+                  "Jobs by server", "Why jobs waited", "The cluster over time", "All metrics",
+                  "Files"):  # fmt: skip
+        assert title in told
+    order = [told.index(title) for title in ("Jobs by server", "Why jobs waited", "All metrics")]
+    assert order == sorted(order)
+    assert "gpuyard simulate seed=0 'a='\"'\"'<i>'\"'\"''" in told
+    assert {"models drawn", "gangs cut to <16> GPUs", "physics off"} <= set(told)
+    assert ("a", {"href": "a%20b.csv", "download": None}) in page.tags
+    assert run_page.stat().st_size < 6 * MIB
+    assert len([tag for tag, _ in page.tags if tag == "script"]) == 3  # figures, Plotly, its own
+
+
+def test_nothing_is_fetched(run_page):
+    for tag, attributes in Elements(run_page).tags:
+        assert "src" not in attributes
+        assert tag != "link" or attributes["href"] == "data:,"
+
+
+def test_names_are_no_markup(run_page, comparison_page):
+    for path in (run_page, comparison_page):
+        page = Elements(path)
+        assert [tag for tag, _ in page.tags if tag in {"b", "i"}] == []
+        assert "alert(1)" not in "".join(page.scripts[1:])
+    bars = Elements(run_page).figures()["s2"]["data"][0]
+    # Plotly's labels read HTML, so the id is escaped in them once more
+    assert (
+        bars["text"][0] == "&lt;b&gt;bold&lt;/b&gt;&lt;script&gt;alert(1)&lt;/script&gt;&amp;amp;"
+    )
+    assert "</" not in script_json({"id": "</script>"})
+
+
+def test_a_job_on_neighbouring_gpus_is_one_bar(run):
+    bars = bars_of(run)
+    assert len(bars.job) == 40
+    assert bars.gpus.tolist() == [1 + at % 3 for at in range(40)]
+    trace = gantt_figures(run)[0].data[0]
+    assert trace["y"][:3] == [0.5, 5.0, 9.5]
+    assert trace["width"][:3] == [1.0, 2.0, 3.0]
+    assert "2 GPUs in all, 2 here on server 1" in trace["hovertext"][1]
+
+
+def test_a_job_on_two_servers_is_two_bars_and_a_shared_gpu_is_split(hand):
+    jobs = [
+        hand.Job(0.0, 100.0, ((0.0, 100.0, [1, 2]),), gpus=2),
+        hand.Job(0.0, 100.0, ((0.0, 100.0, [3]),)),
+        hand.Job(0.0, 100.0, ((0.0, 100.0, [3]),)),
+    ]
+    run = hand.build_run(jobs, servers=2, gpus_per_server=2, partitions=1)
+    trace = gantt_figures(run)[0].data[0]
+    assert list(zip(trace["y"], trace["width"], strict=True)) == [
+        (1.5, 1.0), (2.5, 1.0), (3.25, 0.5), (3.75, 0.5),
+    ]  # fmt: skip
+
+
+def test_too_many_jobs_become_shares_and_the_page_says_so(big_run):
+    figure, part = gantt_figures(big_run)
+    assert figure.title == "Use by server"
+    assert figure.note.startswith("3,000 starts of jobs are more than can be told apart")
+    assert np.mean(figure.data[0]["z"]) == pytest.approx(100 / 8, abs=0.3)  # 1 of 4, half the time
+    assert "A part of the run with 800 starts" in part.note and not part.opened
+    assert len(part.data[0]["x"]) == pytest.approx(800, abs=2)
+    curve = jct_figure({"fifo": np.arange(1.0, 3001.0)}, looks(["fifo"]))
+    assert len(curve.data[0]["x"]) == MOST_POINTS
+    assert "400 quantiles of up to 3,000 jobs" in curve.note
+    assert curve.data[0]["x"][-1] == 3000.0
+    middle = np.searchsorted(curve.data[0]["y"], 50.0)
+    assert curve.data[0]["x"][middle] == pytest.approx(1500.0, rel=0.01)
+
+
+def test_the_tree_has_a_cell_a_server_and_starts_where_it_is_busiest(run):
+    figure = tree_figure(run)
+    frames = figure.slider.frames
+    assert (len(frames), len(frames[0]), len(frames[0][0])) == (60, 2, 2)
+    use = np.array(frames, dtype=float).mean(axis=(1, 2))
+    assert figure.slider.start == int(np.argmax(use))
+    assert figure.data[0]["text"][1][0] == "rack 1: server 2, 4 GPUs"
+
+
+def test_a_server_that_is_away_has_no_colour(hand):
+    from sim.event_log import Kind
+
+    away = ((10.0, Kind.SERVER_DOWN, [2, 3]), (60.0, Kind.SERVER_UP, [2, 3]))
+    jobs = [hand.Job(0.0, 100.0, ((0.0, 100.0, [0, 1]),), gpus=2)]
+    run = hand.build_run(
+        jobs, servers=2, gpus_per_server=2, partitions=1, server_events=away
+    )  # fmt: skip
+    frames = tree_figure(run).slider.frames
+    assert [frame[0][1] for frame in frames].count(None) == pytest.approx(30, abs=1)
+    grey = gantt_figures(run)[0].data[0]
+    assert grey["hovertext"] == ["server 1 away"]
+    assert (grey["base"], grey["x"]) == ([10.0], [50.0])
+
+
+def test_a_table_says_what_it_leaves_out_and_sorts_by_numbers():
+    rows = [{"at": at, "word": "x"} for at in range(MOST_ROWS + 10)]
+    table = table_of_rows("Many", rows)
+    assert len(table.rows) == MOST_ROWS
+    assert table.note == f"The first {MOST_ROWS} of {MOST_ROWS + 10} rows."
+    assert table.numeric == (True, False)
+    assert [text_cell(text).sort for text in ("4.20 ± 0.31", "0.9 [0.8, 1.0]", "-", "2x", "(ours)")
+            ] == [4.2, 0.9, None, None, None]  # fmt: skip
+
+
+def test_a_page_without_a_figure_carries_no_plotly():
+    page = Page(title="Only words", subtitle="", sections=(table_of_rows("None", []),))
+    assert len(rendered(page)) < MIB / 10
+
+
+def test_a_comparison_has_intervals_and_colours_by_role(comparison_page):
+    page = Elements(comparison_page)
+    assert "Evaluate: 3 schedulers" in page.texts
+    assert sum("±" in text for text in page.texts) >= 3
+    figure = next(f for f in page.figures().values() if "error_x" in f["data"][0])
+    assert [trace["name"] for trace in figure["data"]] == ["ours", "composite", "published"]
+    assert min(figure["data"][0]["error_x"]["array"]) > 0
+
+
+def test_a_part_of_a_run_has_the_bars_that_the_whole_has_there(run):
+    whole, low_s, high_s = bars_of(run), 7000.0, 11_000.0
+    part = bars_of(run, (low_s, high_s))
+    there = (whole.end_s >= low_s) & (whole.start_s <= high_s)
+    assert 0 < there.sum() < len(whole.job)
+    for name, column in vars(part).items():
+        assert column.tolist() == getattr(whole, name)[there].tolist()
