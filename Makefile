@@ -13,7 +13,7 @@ export RAY_USAGE_STATS_ENABLED := 0
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo reproduce test check ray-test unit lint type arch warm warm-kernel warm-queues \
-    warm-scores fmt lock
+    warm-scores docs fmt lock
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
@@ -81,6 +81,12 @@ warm-scores: setup
 PYTEST_MARKS ?= -m "not slow and not ray_cluster"
 unit: setup  ## tests without the slow ones
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) $(PYTEST_MARKS)
+
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: setup  ## the page of keys, and the site in build/site (MkDocs is installed the first time)
+	$(BIN)/python -m gpuyard.documentation
+	test -x $(BIN)/mkdocs || $(BIN)/python -m pip install -qq --constraint requirements.lock 'mkdocs-material >= 9.6'
+	$(BIN)/mkdocs build --quiet --strict
 
 fmt: setup  ## reformat, and mend what can be mended
 	$(BIN)/ruff check --fix .

@@ -75,6 +75,12 @@ def test_pages_that_code_names_are_there():
     assert sorted(lost) == []
 
 
+def test_the_site_shows_pages_that_are_there():
+    nav = set(re.findall(r"[\w/]+\.md", (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]))
+    there = {page.relative_to(ROOT / "docs").as_posix() for page in PAGES[2:]}
+    assert {name for name in nav - there if (ROOT / "docs" / name).parent.is_dir()} == set()
+
+
 def test_every_picture_is_shown_somewhere():
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     figures = (ROOT / "docs" / "figures").glob("*")
