@@ -21,12 +21,9 @@ OF_HYDRA = ("defaults", "hydra")  # top-level keys that are no keys of a program
 KEY = re.compile(r"^(?P<indent> *)(?P<name>[\w@]+):(?P<rest>.*)$")
 COMMENT = re.compile(r"(?:^|\s)# ?(?P<words>.*)$")
 DETAILED = ("rules", "outages", "ray")  # groups whose keys are told too
-ELSEWHERE = (
-    "train_worl",
-    "judge_mixes",
-    "drift_in_time",
-    "measure_colocation",
-)  # for one study each
+ELSEWHERE = (  # one study each, told on its page
+    "compare_traces", "drift_in_time", "judge_mixes", "measure_colocation", "train_worl",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
