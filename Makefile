@@ -13,7 +13,7 @@ export RAY_USAGE_STATS_ENABLED := 0
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo reproduce test check ray-test page-test unit lint type arch warm warm-kernel \
-    warm-queues warm-scores fmt census lock
+    warm-queues warm-scores docs fmt census lock
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
@@ -84,6 +84,12 @@ warm-scores: setup
 PYTEST_MARKS ?= -m "not slow and not ray_cluster and not browser"
 unit: setup  ## tests without the slow ones
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) $(PYTEST_MARKS)
+
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: setup  ## the page of keys, and the site in build/site (MkDocs is installed the first time)
+	$(BIN)/python -m gpuyard.documentation
+	test -x $(BIN)/mkdocs || $(BIN)/python -m pip install -qq --constraint requirements.lock 'mkdocs-material >= 9.6'
+	$(BIN)/mkdocs build --quiet --strict
 
 census: setup  ## how large the house is: lines, files, rooms, words
 	$(BIN)/python benchmarks/census.py

@@ -6,7 +6,7 @@
    2,496 GPUs: each policy's event loop over the bare FIFO floor (`floor.py`), medians of repeated
    runs, in turns so that all meet the same disturbances.
 2. Four synthetic traces: jobs/s in the event loop, beside the fastest published simulator of each
-   column as measured on traces of this kind (whole process; see docs/speed.md).
+   column as measured on traces of this kind (whole process; see docs/results/speed.md).
 3. What an extra costs (`cliffs.py`): trace M with it over without it; --cliffs: only this.
 """
 

@@ -1,6 +1,6 @@
 """Co-location measurements of any source as one schema: victims' rows and profiles run alone.
 
-`docs/interference_data.md` tells every column with its unit.
+`docs/interference.md` tells every column with its unit.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -9,7 +9,7 @@ from sim.arrays import FloatArray, IntArray
 
 
 class Kind(IntEnum):
-    """Kinds of events; docs/semantics.md says in which order they come at one instant."""
+    """Kinds of events; docs/reference/semantics.md says in which order they come at one instant."""
 
     FINISH = 0
     ARRIVAL = 1

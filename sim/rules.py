@@ -8,7 +8,7 @@ from sim.errors import SimulationError
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """Sharing, restarts, checkpoints, forwarding; `docs/semantics.md` says what each means."""
+    """Sharing, restarts, checkpoints, forwarding; what each means: docs/reference/semantics.md."""
 
     max_tenants: int  # jobs a GPU may hold
     gpu_oversubscription: float | None  # of a GPU's thousandths; None: as many as tenants

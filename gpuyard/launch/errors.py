@@ -17,7 +17,7 @@ from sim.errors import GpuYardError
 LIKE_ENOUGH = 0.6  # share of equal letters from which a name is worth proposing
 TAIL_WEIGHT = 0.95  # of a match in the last word only
 MOST_NAMES = 20  # in one message
-FOR_READERS = "add workload=csv, or another workload that reads files (docs/data.md)"
+FOR_READERS = "add workload=csv, or another workload that reads files (docs/workloads.md)"
 
 
 class ConfigError(GpuYardError):

@@ -1,1 +1,1 @@
-"""Evolution strategies that climb by playing whole windows: docs/learning.md."""
+"""Evolution strategies that climb by playing whole windows: docs/agents.md."""

@@ -6,7 +6,7 @@ judged by the members that left its mix out: locally weighted conformal predicti
 5.2) over folds (Vovk 2015). Rows with a new model or GPU type have a factor, and members, of their
 own (conformal prediction by category, Vovk et al. 2005): these never met some of the models, and
 are judged on the rows of those. The rows left out also stop the training and teach the spread, and
-folds are not one split: coverage is measured (docs/interference.md), not guaranteed.
+folds are not one split: coverage is measured (docs/results/interference_models.md), not guaranteed.
 """
 
 from collections.abc import Iterator

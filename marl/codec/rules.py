@@ -18,7 +18,7 @@ GRANULARITIES = (GANG, WORKER)
 class CodecRules:
     """What agents may do, beyond the simulator's own rules."""
 
-    window: int  # waiting jobs an agent sees, by predicted work left (see docs/marl.md)
+    window: int  # waiting jobs an agent sees, by predicted work left (see docs/agents.md)
     only_placeable: bool  # forward only to where the gang could start at once
     sharing: bool  # whether agents may share GPUs
     patience_s: (

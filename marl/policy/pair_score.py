@@ -55,7 +55,7 @@ class PairScorePolicy(nn.Module):
     depends on the number of servers, jobs or agents. The critic reads z.
 
     Source: the pair score of pointer-style schedulers (Decima; SCARL) over the hierarchy of
-    Zhao & Wu (TNSM 2021/22); which features matter: docs/marl.md.
+    Zhao & Wu (TNSM 2021/22); which features matter: docs/agents.md.
 
     Shapes:
         input: observation tensors as in `Layout.shapes`, with a leading batch dimension

@@ -116,7 +116,7 @@ class ClusterRay(RaySpec):
         except OSError as error:
             raise RayError(
                 f"ray.address={self.address}: no cluster answers there ({error}); start one "
-                "(docs/ray.md), name another with ray.address=HOST:PORT, or train with ray=local"
+                "(docs/guide.md), name another with ray.address=HOST:PORT, or train with ray=local"
             ) from error
 
     def environment(self) -> dict[str, str]:

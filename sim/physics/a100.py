@@ -1,7 +1,7 @@
 """What was measured on the A100, fitted: step times of two models, and what neighbours cost.
 
 The files `shipped/a100_*.csv` hold coefficients only; `python -m interference.make_a100` fits them
-to Sia's profiles and to MISO's mixes (docs/gpus.md has the errors).
+to Sia's profiles and to MISO's mixes (docs/clusters.md has the errors).
 
     step time:   base_s + per_sample_s * batch, of the models that Sia ran
     co-location: time of a victim = 1 + sensitivity of the victim * sum of its neighbours' loads

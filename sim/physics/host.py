@@ -1,7 +1,7 @@
 """Contention of a server's cores and PCIe: which servers have how much, and what jobs want of it.
 
 The host part of a step stretches by demand over capacity of the scarcer of the two, where the
-demand of all workers on the server exceeds it (docs/semantics.md, Work).
+demand of all workers on the server exceeds it (docs/reference/semantics.md, Work).
 """
 
 from dataclasses import dataclass

@@ -122,7 +122,7 @@ class DutyCycle(_WithoutLoss):
     Job j takes bytes / capacity x (1 + sum over the others of their busy share), where the busy
     share of a job is its time on the link over its whole step, both alone. Two jobs that only
     communicate get half each, as with `MaxMin`; one that computes most of the time disturbs little.
-    Our own model, since it fits measured pairs of jobs far better (docs/network.md).
+    Our own model, since it fits measured pairs of jobs far better (docs/clusters.md).
     """
 
     sharing = DUTY

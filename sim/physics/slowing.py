@@ -2,8 +2,8 @@
 
 Whoever wants to know seats a crowd, the GPU's tenants in order of their start, and asks. Beside
 one other tenant the pair counts; beside several the sum of the pairs' excesses over 1, or a
-`MixTable` where there is one (docs/semantics.md, Mixes). An excess counts by the part of the GPU
-that its cause has.
+`MixTable` where there is one (docs/reference/semantics.md, Mixes). An excess counts by the part of
+the GPU that its cause has.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
 """What decisions are weighed by: features of jobs, placements, forwards, servers and partitions.
 
 `table` names them all; the linear score and the agents' observation read them by these names, and
-one compiled code computes them. `docs/scoring.md` says how to add one.
+one compiled code computes them. `docs/guide.md` says how to add one.
 """

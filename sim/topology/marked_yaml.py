@@ -32,7 +32,7 @@ def read_marked_yaml(path: str) -> Marked:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         if node is None:
-            raise TopologyError(f"{path}: the file is empty; docs/topology.md shows an example")
+            raise TopologyError(f"{path}: the file is empty; docs/clusters.md shows an example")
         return _marked(loader, node, path, set())
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1

@@ -28,7 +28,7 @@ Moments = Mapping[str, FloatArray]  # column -> (N,) seconds since 1970; NaN whe
 
 
 class Sacct:
-    """One row a job, columns in any order; docs/data.md says what becomes of each.
+    """One row a job, columns in any order; docs/workloads.md says what becomes of each.
 
     Steps, earlier runs of requeued jobs, array tasks that never began, waiting jobs and jobs
     without GPUs are left out, each counted. A job that still ran when the file was made lasts as
@@ -125,7 +125,7 @@ def _present(wanted: Columns, header: Sequence[str], path: str) -> Columns:
             names = " or ".join(" and ".join(keys) for keys in choices)
             raise TraceError(
                 f"{path}, line 1: no column {names}, which tell the {what}; the file has: "
-                f"{', '.join(header)}; add one to the --format of sacct (docs/data.md)"
+                f"{', '.join(header)}; add one to the --format of sacct (docs/workloads.md)"
             )
     twins = {"Elapsed": "ElapsedRaw", "TimelimitRaw": "Timelimit"}
     twins |= {twin: key for key, twin in twins.items()}

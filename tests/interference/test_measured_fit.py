@@ -1,4 +1,4 @@
-"""Errors on the measured rows, where they are at hand: the figures of docs/interference.md."""
+"""Errors on the measured rows, where they are at hand (docs/results/interference_models.md)."""
 
 import numpy as np
 import pytest

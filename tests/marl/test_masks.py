@@ -53,7 +53,7 @@ def test_whatever_is_missing_from_a_mask_is_missing_for_a_stated_reason(drawn):
 
 
 def check_agent(now: Round, agent: int) -> None:
-    """The mask of `agent` against the rules in plain words (docs/marl.md)."""
+    """The mask of `agent` against the rules in plain words (docs/agents.md)."""
     window, view = now.window(agent), now.view
     starts = {(w, s): expected_starts(now, agent, job, s)
               for w, job in enumerate(window)

@@ -1,4 +1,4 @@
-"""The reference simulator: docs/semantics.md in plain objects, with nothing kept up to date.
+"""The reference simulator: docs/reference/semantics.md in plain objects, nothing kept up to date.
 
 It keeps lists of objects, looks for the next event by looking at everything, and measures every
 running job's speed anew after each instant. It is slow, and short enough to be read and believed;

@@ -50,7 +50,7 @@ class WorkerTwin(NetworkTwin):
 
 
 class ReferenceLinks:
-    """docs/network.md."""
+    """docs/clusters.md."""
 
     def __init__(self, network: LinkNetwork, topology: Topology, compute_s: list[list[float]],
                  kind_of_server: list[int]) -> None:  # fmt: skip

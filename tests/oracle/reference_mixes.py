@@ -6,7 +6,7 @@ from sim.physics.mix_table import MixTable
 
 
 class ReferenceMixes:
-    """docs/semantics.md, the section on mixes."""
+    """docs/reference/semantics.md, the section on mixes."""
 
     def __init__(self, table: MixTable) -> None:
         self.most = table.most_aggressors

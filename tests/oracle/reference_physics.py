@@ -19,7 +19,7 @@ def entry(row: list[float], index: int) -> float:
 
 
 class ReferencePhysics:
-    """docs/semantics.md, the section on work."""
+    """docs/reference/semantics.md, the section on work."""
 
     def __init__(self, topology: Topology, physics: Physics, rules: Rules) -> None:
         self.compute_s = physics.catalogue.compute_s.tolist()

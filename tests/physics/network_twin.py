@@ -1,4 +1,4 @@
-"""The network of docs/network.md in plain Python: lists and dictionaries, nothing kept up to date.
+"""The network of docs/clusters.md in plain Python: lists and dictionaries, nothing kept up to date.
 
 `comm_seconds` measures all running jobs anew from their placements. It adds in the order that the
 page fixes, so that the compiled network has to agree to the last bit.

@@ -22,7 +22,7 @@ NAMES = sorted(path.stem for path in (CONF / "workload").glob("*_like.yaml"))
 SETTING = Setting(
     gpus=128, partitions=1, skew=0.0, catalogue=ShippedProfiles(), estimator=NoEstimator()
 )
-# docs/generator.md: mean gang, p50 and p90 of durations (s), share of jobs with one GPU, jobs an
+# docs/results: mean gang, p50 and p90 of durations (s), share of jobs with one GPU, jobs an
 # hour; of the whole traces, while the generators are fitted to their first halves.
 MEASURED = {
     "philly_full_like": (1.47, 1_829, 24_400, 0.905, 79),

@@ -21,7 +21,7 @@ DATA = Path(os.environ.get("GPUYARD_DATA", ROOT.parent / "shared" / "data")) / "
 SETTING = Setting(
     gpus=1 << 60, partitions=1, skew=0.0, catalogue=ShippedProfiles(), estimator=NoEstimator()
 )
-# generator -> workload, file, window start (s); docs/generator.md has the distances.
+# generator -> workload, file, window start (s); docs/results/generator.md has the distances.
 PAIRS = {
     "philly_full_like": ("philly", "philly_jobs.csv.gz", (4062780, 6741180)),
     "venus_full_like": ("helios_venus", "helios_venus_jobs.csv.gz", (1195101, None)),
