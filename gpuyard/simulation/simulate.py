@@ -20,9 +20,12 @@ from gpuyard.experiment.experiment import (
 from gpuyard.experiment.warm import warm_up
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.start import program, start
+from gpuyard.simulation.explain import explain, row_of
+from gpuyard.simulation.explanation import EXPLAIN_FILES
 from gpuyard.simulation.progress import run_with_progress
 from sim.jobs import JobTable
 from sim.metrics.summary import HEADLINE_KEYS, summarise
+from sim.protocols import Scheduler
 from sim.report.atomic import write_atomically
 from sim.report.decision_table import decision_columns
 from sim.report.event_table import EVENTS_FILE, SERVERS_FILE, event_columns, server_columns
@@ -49,7 +52,7 @@ def main(cfg: DictConfig) -> None:
     experiment = experiment_of(config)
     scheduler = composition_of(config, experiment.game.partitions)
     labels = labels_of(experiment, scheduler, window=config["window"], role=config["role"])
-    jobs = _jobs(experiment, config["part"], config["window"])
+    jobs = _jobs(experiment, config["part"], config["window"], config["explain"])
     if config["part"] is not None:
         labels = replace(labels, stretch=experiment.stretch(config["part"], config["window"]))
     assumed = assumptions(config, experiment, labels.information)
@@ -66,20 +69,37 @@ def main(cfg: DictConfig) -> None:
     write_outputs(launch.folder, run, config)
     record = replace(launch.record, labels=labels, assumed=assumed)
     write_run(launch.folder, run, metrics, record)
-    print(f"{labels.scheduler} on {labels.workload}, {labels.topology}")
-    print("\n".join(f"  {words}" for words in (line, *experiment.gpu_notes)))
+    title = f"{labels.scheduler} on {labels.workload}, {labels.topology}"
+    print("\n".join([title, *(f"  {words}" for words in (line, *experiment.gpu_notes))]))
     _print_headline(metrics, launch.folder)
+    _explain(run, experiment, scheduler, config["explain"], compiled, launch.folder)
 
 
-def _jobs(experiment: Experiment, part: str | None, window: int) -> JobTable:
-    """The whole workload, or one window of a part."""
-    if part is not None:
-        return experiment.window(part, window)
-    if window != 0:
+def _explain(
+    run: Run, experiment: Experiment, scheduler: Scheduler, job: str | int | None, compiled: bool,
+    folder: Path,
+) -> None:  # fmt: skip
+    """Print and write why `job` waited, where one is named."""
+    if job is not None:
+        found = explain(
+            run, experiment.game, scheduler, str(job), seed=experiment.seed, compiled=compiled
+        )
+        found.write(folder)
+        print(f"\n{found.text()}")
+
+
+def _jobs(
+    experiment: Experiment, part: str | None, window: int, asked: str | int | None
+) -> JobTable:
+    """The whole workload, or one window of a part; the job that is `asked` about is in it."""
+    if part is None and window != 0:
         raise ConfigError(
             f"window is {window} but part is null; add part=test (or train, validation)"
         )
-    return experiment.whole()
+    jobs = experiment.whole() if part is None else experiment.window(part, window)
+    if asked is not None:
+        row_of(jobs.job_id, str(asked))
+    return jobs
 
 
 def _print_headline(metrics: Mapping[str, float | int], folder: Path) -> None:
@@ -106,7 +126,9 @@ FIGURES = {
     "heatmap": "heatmap.png",
     "utilisation": "utilisation_queue.png",
 }
-OUTPUTS = (DECISIONS_FILE, EVENTS_FILE, SERVERS_FILE, TRACE_FILE, *FIGURES.values())
+OUTPUTS = (
+    DECISIONS_FILE, EVENTS_FILE, SERVERS_FILE, TRACE_FILE, *FIGURES.values(), *EXPLAIN_FILES,
+)  # fmt: skip
 TIMELINE_BINS = 500
 
 
@@ -125,6 +147,9 @@ def check_outputs(config: Mapping[str, Any]) -> None:
             raise ConfigError(f"figures has {name!r}; did you mean {hint}?")
     if at_s is not None and (isinstance(at_s, bool) or not isinstance(at_s, int | float)):
         raise ConfigError(f"figure_at_s is {at_s!r}; it must be a number of seconds or null")
+    job = config["explain"]
+    if job is not None and (isinstance(job, bool) or not isinstance(job, str | int)):
+        raise ConfigError(f"explain is {job!r}; it must be the id of a job, or null")
     for key in ("compiled", "log_decisions", "perfetto"):
         if not isinstance(config[key], bool):
             raise ConfigError(f"{key} is {config[key]!r}; it must be true or false")
