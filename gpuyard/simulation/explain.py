@@ -13,6 +13,7 @@ import numpy as np
 
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.simulation.explanation import Explanation, Look, Reason, Row, merged
+from gpuyard.simulation.progress import Lines
 from gpuyard.simulation.reasons import judge_of, named
 from marl.env.game import Game
 from sim.arrays import IntArray, TextArray
@@ -29,7 +30,7 @@ from sim.run import Run
 from sim.simulator import Simulator
 
 WAITS_AFTER = (Kind.ARRIVAL, Kind.READY, Kind.FORWARD, *QUEUES_AGAIN)
-MOST_COMPARED = 100_000  # ids among which the nearest is looked for
+MOST_COMPARED = 20_000  # ids among which the nearest is looked for
 MOST_SERVERS = 4  # that are named
 EVENTS = {
     Kind.ARRIVAL: Reason.SUBMITTED, Kind.READY: Reason.READY, Kind.FORWARD: Reason.FORWARDED,
@@ -108,7 +109,7 @@ def row_of(job_id: TextArray, job: str) -> int:
     rows = np.flatnonzero(job_id == str(job))
     if len(rows):
         return int(rows[0])
-    names = [str(name) for name in job_id[:MOST_COMPARED]]
+    names = [str(name) for name in job_id]
     near = _nearest_few(str(job), names)
     raise ConfigError(
         f"explain is {job!r}; none of the {len(job_id):,} jobs has that id; "
@@ -120,8 +121,8 @@ def _nearest_few(job: str, names: list[str]) -> list[str]:
     import difflib
 
     same_length = [name for name in names if abs(len(name) - len(job)) <= 1]
-    few = difflib.get_close_matches(job, same_length[:2000], n=3)
-    best = nearest(job, names[:2000])
+    few = difflib.get_close_matches(job, same_length[:MOST_COMPARED], n=3)
+    best = nearest(job, names[:MOST_COMPARED])
     return few or ([best] if best else [])
 
 
@@ -142,9 +143,12 @@ def _looks(
     last_s = float(starts_s[-1]) if len(starts_s) else np.inf
     judge, views = judge_of(scheduler, run), simulator.views(scheduler.needs)
     status, looks = simulator.state.job["status"], []
+    lines = Lines(simulator, "explain")  # silent for the first half minute
     for now_s in halts:
         if status[row] == QUEUED:
             looks.append(judge.look(views.view(), row))
+            if len(looks) % EVERY == 0:
+                lines.tell(simulator.finished(), now_s)
         elif now_s >= last_s:
             break
     _check_same(run, simulator, row)

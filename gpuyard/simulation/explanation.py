@@ -12,6 +12,7 @@ from typing import Any
 from sim.report.atomic import write_atomically
 
 EXPLAIN_FILES = ("explain.json", "explain.csv")
+MOST_ROWS = 40  # that are printed
 MOST_WORDS = 2  # different details that a merged row tells
 
 
@@ -116,12 +117,16 @@ class Explanation:
         table: list[tuple[str, ...]] = [
             ("from", "to", "decisions", "rank", "free", "server", "rack", "reason")
         ]
-        table += [_cells(row) for row in self.rows]
+        half, left_out = MOST_ROWS // 2, len(self.rows) - MOST_ROWS
+        kept = self.rows if left_out <= 0 else (*self.rows[:half], *self.rows[-half:])
+        table += [_cells(row) for row in kept]
         widths = [max(len(cells[at]) for cells in table) for at in range(len(table[0]) - 1)]
         lines = [
             "  ".join([*(f"{c:>{w}}" for c, w in zip(cells, widths, strict=False)), cells[-1]])
             for cells in table
         ]
+        if left_out > 0:
+            lines.insert(half + 1, f"... {left_out:,} more rows, in {EXPLAIN_FILES[1]}")
         ends = [f"  {words:40} {seconds:,.0f} s" for words, seconds in self.waited_s.items()]
         waited = ["waited:", *ends] if ends else ["it did not wait"]
         notes = [f"rank: {self.rank_rule}; free: GPUs in its partition, the most on one server, "

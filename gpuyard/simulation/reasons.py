@@ -19,6 +19,7 @@ from sim.engine.composed import (
 )
 from sim.engine.occupancy import ANY_SPEED, Occupancy
 from sim.event_log import Kind
+from sim.kernel.layout import QUEUED, RUNNING
 from sim.placing.alone import place_alone
 from sim.protocols import PatientPlacer, Placer, Scheduler
 from sim.run import Run
@@ -62,17 +63,30 @@ class _Instant:
         self.run, self.job = run, job
         self.partition = int(view.jobs.partition[job])
         self.gang = int(run.jobs.num_gpus[job])
-        at = view.jobs.partition[view.queued]
-        self.left: IntArray = view.queued[at == self.partition]
-        starts, self.forwarded = _orders(run, view)
-        self.starts: IntArray = starts[view.jobs.partition[starts] == self.partition]
-        fresh = run.jobs.submit_s[self.starts] == view.now_s
-        came = np.isin(self.starts, self.forwarded) & (steals | ~fresh)
-        self.own: IntArray = self.starts[~came]  # of the queue of this partition
-        queue = np.sort(np.concatenate([self.left, self.own]))
-        here = view if view.num_partitions == 1 else view.narrowed(self.partition, queue)
-        running = here.running[~np.isin(here.running, self.starts)]
+        several = view.num_partitions > 1
+        at = view.jobs.partition
+        self.left: IntArray = (
+            view.queued[at[view.queued] == self.partition] if several else view.queued
+        )
+        starts, forwarded = _orders(run, view)
+        self.starts: IntArray = starts[at[starts] == self.partition]
+        own = self.starts  # those of the queue of this partition
+        if len(forwarded):
+            fresh = run.jobs.submit_s[own] == view.now_s
+            own = own[~(np.isin(own, forwarded) & (steals | ~fresh))]
+        queue, here = self.left, view
+        if len(own):
+            queue = np.sort(np.concatenate([self.left, own]))
+        if several:
+            here = view.narrowed(self.partition, queue)
+        running = here.running
+        if len(starts):
+            running = running[~np.isin(running, starts)]
         self.view = ClusterView(**{**here.__dict__, "queued": queue, "running": running})
+
+    def waiting(self, jobs: IntArray) -> IntArray:
+        """Those of `jobs` who still wait."""
+        return jobs[self.view.state.job["status"][jobs] == QUEUED]
 
     def occupancy(self, before: set[int]) -> Occupancy:
         """Who holds what once those of the started who are not in `before` are taken out."""
@@ -125,10 +139,11 @@ def _orders(run: Run, view: ClusterView) -> tuple[IntArray, IntArray]:
     log = run.log
     first, last = (int(np.searchsorted(log.time_s, view.now_s, side)) for side in ("left", "right"))
     kind, job = log.kind[first:last], log.job[first:last]
-    started = job[kind == Kind.START]
-    _, where = np.unique(started, return_index=True)
-    started = started[np.sort(where)]
-    return started[np.isin(started, view.running)], job[kind == Kind.FORWARD]
+    started, forwarded = job[kind == Kind.START], job[kind == Kind.FORWARD]
+    if len(started) > 1:
+        _, where = np.unique(started, return_index=True)
+        started = started[np.sort(where)]
+    return started[view.state.job["status"][started] == RUNNING], forwarded
 
 
 def named(run: Run, jobs: IntArray) -> str:
@@ -143,13 +158,15 @@ def named(run: Run, jobs: IntArray) -> str:
 class QueueJudge:
     """For orders with a placer and a sharing rule: its own order, placer and rule are asked."""
 
-    rank_rule = OWN_RANK
-
     def __init__(self, child: QueueScheduler, run: Run, *, steals: bool) -> None:
         """`child` serves each partition; it is asked, and nothing of it changes."""
         self._child = copy.copy(child)
         self._child.rng = np.random.default_rng(0)
+        self._fills = isinstance(child, Filling)
         self._run, self._steals = run, steals
+        # Whose turn it is under DRF changes with every start: nobody has a place in an order.
+        self._by_shares = bool(getattr(child, "between_users", False))
+        self.rank_rule = BY_SUBMISSION if self._by_shares else OWN_RANK
         plain = type(child).order is QueueScheduler.order
         # Keys may change when a job queues again; where nobody does they are asked for once.
         self._keeps_keys = (
@@ -162,9 +179,10 @@ class QueueJudge:
         now = _Instant(self._run, view, job, steals=self._steals)
         order = self._order(now.view)
         at = int(np.flatnonzero(order == job)[0])
-        occupancy = now.occupancy(set(order[:at].tolist()))
+        first = order[:0] if self._by_shares else order[:at]
+        occupancy = now.occupancy(set(first.tolist()))
         room = now.room(occupancy.tenants)
-        ahead = order[:at][~np.isin(order[:at], now.own)]
+        ahead = now.waiting(first)
         return now.seen(at + 1, room, self._told(now, occupancy, ahead, room))
 
     def _order(self, view: ClusterView) -> IntArray:
@@ -175,7 +193,7 @@ class QueueJudge:
         return view.queued[np.argsort(self._keys[view.queued], kind="stable")]
 
     def _told(self, now: _Instant, occupancy: Occupancy, ahead: IntArray, room: IntArray) -> Told:
-        child, fills = self._child, isinstance(self._child, Filling)
+        child = self._child
         if len(ahead) and not child.skip_blocked and not isinstance(child, Easy):
             head = int(ahead[0])
             gang = self._run.jobs.num_gpus[head]
@@ -195,19 +213,19 @@ class QueueJudge:
             return reason, words, certain
         gpus = child.sharing.place(now.view, occupancy, now.job, child.placer, child.rng)
         if gpus is None:
-            return _no_place(now, child.placer, child.patient, room)
+            return _no_place(now, child.placer, child.patient)
         if isinstance(child, Easy) and len(ahead):
             held = f"starting it now would delay {named(self._run, ahead[:1])}"
             return Reason.RESERVATION, held, True
-        words = "its own rule passed over it" if fills else "there was room for it at its rank"
-        return Reason.CHOSEN, words, False
+        words = "its rule passed over it" if self._fills else "there was room for it at its rank"
+        others = f": it started {named(self._run, now.starts)}" if len(now.starts) else ""
+        return Reason.CHOSEN, words + others, False
 
 
-def _no_place(now: _Instant, placer: Placer, patient: PatientPlacer | None, room: IntArray) -> Told:
+def _no_place(now: _Instant, placer: Placer, patient: PatientPlacer | None) -> Told:
     """Enough is free, and the placer takes none of it."""
     if patient is None:
-        where = f"{room.sum()} free on {np.count_nonzero(room)} servers"
-        return Reason.FRAGMENTS, f"{where}, not where {placer.name} would put {now.gang}", True
+        return Reason.FRAGMENTS, f"not where {placer.name} would put {now.gang}", True
     again_s = patient.wake_s(now.view, now.job)
     until = "" if again_s is None else f" until t={again_s:,.0f} s at most"
     return Reason.COMPACT, f"{placer.name} takes no place as spread as what is free{until}", True
@@ -230,7 +248,7 @@ class ASrptJudge:
         at = int(np.flatnonzero(order == job)[0])
         occupancy = now.occupancy(set(order[:at].tolist()))
         room = now.room(occupancy.tenants)
-        left = order[:at][~np.isin(order[:at], now.own)].tolist()
+        left = now.waiting(order[:at]).tolist()
         ahead = np.array([each for each in left if not scheduler.delays(each)], dtype=np.int64)
         return now.seen(at + 1, room, self._told(now, occupancy, ahead, room))
 
@@ -244,7 +262,7 @@ class ASrptJudge:
             return now.lacking(room)
         rng = np.random.default_rng(0)
         if place_alone(view, occupancy, job, scheduler.placer, rng) is None:
-            return _no_place(now, scheduler.placer, scheduler.patient, room)
+            return _no_place(now, scheduler.placer, scheduler.patient)
         return Reason.COMPACT, "by its delay rule: the place there is would slow it", True
 
 
