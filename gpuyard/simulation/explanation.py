@@ -13,6 +13,7 @@ from sim.report.atomic import write_atomically
 
 EXPLAIN_FILES = ("explain.json", "explain.csv")
 MOST_ROWS = 40  # that are printed
+HEAD = ("from", "to", "partition", "decisions", "rank", "free", "server", "rack", "reason")
 MOST_WORDS = 2  # different details that a merged row tells
 
 
@@ -114,17 +115,10 @@ class Explanation:
     def text(self) -> str:
         """A short timeline with a line for each row."""
         begins = f"job {self.job_id}, {self.num_gpus} GPUs, under {self.scheduler}"
-        table: list[tuple[str, ...]] = [
-            ("from", "to", "decisions", "rank", "free", "server", "rack", "reason")
-        ]
         half, left_out = MOST_ROWS // 2, len(self.rows) - MOST_ROWS
         kept = self.rows if left_out <= 0 else (*self.rows[:half], *self.rows[-half:])
-        table += [_cells(row) for row in kept]
-        widths = [max(len(cells[at]) for cells in table) for at in range(len(table[0]) - 1)]
-        lines = [
-            "  ".join([*(f"{c:>{w}}" for c, w in zip(cells, widths, strict=False)), cells[-1]])
-            for cells in table
-        ]
+        with_partition = len({row.partition for row in self.rows}) > 1
+        lines = _table([HEAD, *(_cells(row) for row in kept)], with_partition=with_partition)
         if left_out > 0:
             lines.insert(half + 1, f"... {left_out:,} more rows, in {EXPLAIN_FILES[1]}")
         ends = [f"  {words:40} {seconds:,.0f} s" for words, seconds in self.waited_s.items()]
@@ -196,12 +190,23 @@ def _row(group: list[Look], until_s: float) -> Row:
     )
 
 
+def _table(cells: list[tuple[str, ...]], *, with_partition: bool) -> list[str]:
+    """Lines of columns, all but the last to the right."""
+    if not with_partition:
+        cells = [(*row[:2], *row[3:]) for row in cells]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join([*(f"{c:>{w}}" for c, w in zip(row[:-1], widths, strict=False)), row[-1]])
+        for row in cells
+    ]
+
+
 def _cells(row: Row) -> tuple[str, ...]:
     said = f"{'' if row.certain else '~ '}{row.reason}" + (f": {row.words}" if row.words else "")
     if not row.waits:
-        return (_number(row.time_s), "", "", "", "", "", "", said)
+        return (_number(row.time_s), "", str(row.partition), "", "", "", "", "", said)
     return (
-        _number(row.time_s), _number(row.until_s), str(row.decisions),
+        _number(row.time_s), _number(row.until_s), str(row.partition), str(row.decisions),
         _span(row.rank_first, row.rank_last), _span(row.free_gpus_least, row.free_gpus_most),
         str(row.server_gpus_most), str(row.rack_gpus_most), said,
     )  # fmt: skip
