@@ -171,7 +171,7 @@ def _row(group: list[Look], until_s: float) -> Row:
     first, free = group[0], [look.free_gpus for look in group]
     details = list(dict.fromkeys(look.words for look in group if look.words))
     more = len(details) - MOST_WORDS
-    told = "; then ".join(details[:MOST_WORDS]) + (f"; then {more} others" if more > 0 else "")
+    told = "; then ".join(details[:MOST_WORDS]) + (f"; then {more} more" if more > 0 else "")
     return Row(
         time_s=first.time_s,
         until_s=until_s,

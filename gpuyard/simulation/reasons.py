@@ -113,7 +113,9 @@ class _Instant:
             return Reason.CAP, f"it has {size.sum()} GPUs, the job wants {self.gang}", True
         away = int(size[closed].sum())
         if away and room.sum() + away >= self.gang:
-            return Reason.DOWN, f"{away} GPUs of {np.count_nonzero(closed)} servers", True
+            servers = np.count_nonzero(closed)
+            words = f"{away} GPUs of {servers} server{'s' if servers > 1 else ''}"
+            return Reason.DOWN, words, True
         return Reason.NO_GPUS, "", True
 
     def seen(self, rank: int, room: IntArray, told: Told) -> Look:
@@ -278,6 +280,8 @@ class PolicyJudge:
     def look(self, view: ClusterView, job: int) -> Look:
         """What was free when the decision began, and what it made of it."""
         now = _Instant(self._run, view, job, steals=True)
+        if self._run.jobs.elastic is not None:  # it may run on fewer
+            now.gang = int(self._run.jobs.elastic.least_gpus[job])
         rank = int(np.searchsorted(now.view.queued, job)) + 1
         before, after = now.room(now.occupancy(set()).tenants), now.room(view.tenants)
         return now.seen(rank, before, self._told(now, before, after))

@@ -125,7 +125,7 @@ def test_servers_are_down(told, tmp_path):
     trace = HEAD + "a,0,4,100\nb,2,8,10\n"
     _, rows = told(trace, "b", "outages=file", f"outages.path={tmp_path / 'down.csv'}")
     assert short(rows)[1][:3] == ("servers are down", 2, 50)
-    assert rows[1]["words"] == "8 GPUs of 1 servers"
+    assert rows[1]["words"] == "8 GPUs of 1 server"
 
 
 def test_the_order_of_a_srpt_holds_a_job_back(told):
@@ -155,6 +155,18 @@ def test_nothing_else_changes(done, tmp_path):
     )
     done("simulate", *words, folder="asked")
     assert not list(asked.glob("explain.*"))  # of the earlier run
+
+
+def test_a_late_job_of_a_long_run(done):
+    """What comes before it is skipped, and its waits add up to its delay."""
+    folder = done("simulate", "workload.num_jobs=2000", "workload.load=2", "scheduler=spjf").folder
+    jobs = pd.read_parquet(folder / "jobs.parquet")
+    late = jobs.iloc[1500:].sort_values("queue_delay_s").iloc[-1]
+    found = explain_folder(folder, late.job_id)
+    assert late.queue_delay_s > 0
+    assert sum(found.waited_s.values()) == pytest.approx(late.queue_delay_s)
+    assert found.first_start_s == late.start_s
+    assert all(row.certain for row in found.rows)
 
 
 def test_both_forms_of_a_scheduler_say_the_same(told):
