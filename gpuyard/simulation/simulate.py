@@ -19,23 +19,26 @@ from gpuyard.experiment.experiment import (
 )
 from gpuyard.experiment.warm import warm_up
 from gpuyard.launch.errors import ConfigError, nearest
-from gpuyard.launch.start import program, start
+from gpuyard.launch.start import Launch, program, start
 from gpuyard.pages.asked import check_page
-from gpuyard.pages.page import PAGE_FILE
+from gpuyard.pages.page import PAGE_FILE, Table
 from gpuyard.pages.run_page import write_run_page
+from gpuyard.pages.tables import table_of_rows
+from gpuyard.simulation.explain import explain, row_of
+from gpuyard.simulation.explanation import EXPLAIN_FILES, Explanation
 from gpuyard.simulation.progress import run_with_progress
 from sim.jobs import JobTable
 from sim.metrics.summary import HEADLINE_KEYS, summarise
+from sim.protocols import Scheduler
 from sim.report.atomic import write_atomically
 from sim.report.decision_table import decision_columns
 from sim.report.event_table import EVENTS_FILE, SERVERS_FILE, event_columns, server_columns
+from sim.report.labels import Labels
 from sim.report.parquet import parquet_bytes
 from sim.report.perfetto import TRACE_FILE, write_perfetto
+from sim.report.record import Record
 from sim.report.run_folder import write_run
 from sim.run import Run
-
-# isort: split
-
 
 log = logging.getLogger(__name__)
 
@@ -51,40 +54,88 @@ def main(cfg: DictConfig) -> None:
     check_outputs(config)
     experiment = experiment_of(config)
     scheduler = composition_of(config, experiment.game.partitions)
-    labels = labels_of(experiment, scheduler, window=config["window"], role=config["role"])
-    jobs = _jobs(experiment, config["part"], config["window"])
-    if config["part"] is not None:
-        labels = replace(labels, stretch=experiment.stretch(config["part"], config["window"]))
+    jobs = _jobs(experiment, config["part"], config["window"], config["explain"])
+    labels = _labels(experiment, scheduler, config)
     assumed = assumptions(config, experiment, labels.information)
     line = assumed_line(experiment, assumed)
     log.info("%s", line)
     warn_without_users(scheduler, jobs)
+    run, compiled = _played(experiment, scheduler, jobs, config["compiled"])
+    found = _explained(run, experiment, scheduler, config["explain"], compiled)
+    record = replace(launch.record, labels=labels, assumed=assumed)
+    metrics = _write(launch, run, record, found)
+    title = f"{labels.scheduler} on {labels.workload}, {labels.topology}"
+    print("\n".join([title, *(f"  {words}" for words in (line, *experiment.gpu_notes))]))
+    _print_headline(metrics, launch.folder)
+    if found is not None:
+        print(f"\n{found.text()}")
+
+
+def _labels(experiment: Experiment, scheduler: Scheduler, config: Mapping[str, Any]) -> Labels:
+    part, window = config["part"], config["window"]
+    labels = labels_of(experiment, scheduler, window=window, role=config["role"])
+    return labels if part is None else replace(labels, stretch=experiment.stretch(part, window))
+
+
+def _played(
+    experiment: Experiment, scheduler: Scheduler, jobs: JobTable, wanted: bool
+) -> tuple[Run, bool]:
+    """The run, and whether it was compiled."""
     simulator = experiment.game.simulator(jobs)
     why = simulator.python_decides(scheduler)
-    compiled = config["compiled"] and not why
+    compiled = wanted and not why
     log.info("decides: %s", "compiled" if compiled else f"python ({why or 'compiled=false'})")
     warm_up(experiment.game, scheduler, compiled=compiled)
-    run = run_with_progress(simulator, scheduler, experiment.seed, compiled=compiled)
+    return run_with_progress(simulator, scheduler, experiment.seed, compiled=compiled), compiled
+
+
+def _write(
+    launch: Launch, run: Run, record: Record, found: Explanation | None
+) -> Mapping[str, float | int]:
+    """Every file; the metrics."""
     metrics = summarise(run)
-    write_outputs(launch.folder, run, config)
-    record = replace(launch.record, labels=labels, assumed=assumed)
+    write_outputs(launch.folder, run, launch.config)
     write_run(launch.folder, run, metrics, record)
-    if config["page"]:
-        write_run_page(launch.folder, run, metrics, record)
-    print(f"{labels.scheduler} on {labels.workload}, {labels.topology}")
-    print("\n".join(f"  {words}" for words in (line, *experiment.gpu_notes)))
-    _print_headline(metrics, launch.folder)
+    if found is not None:
+        found.write(launch.folder)
+    if launch.config["page"]:
+        more = [] if found is None else [_waits(found)]
+        write_run_page(launch.folder, run, metrics, record, more=more)
+    return metrics
 
 
-def _jobs(experiment: Experiment, part: str | None, window: int) -> JobTable:
-    """The whole workload, or one window of a part."""
-    if part is not None:
-        return experiment.window(part, window)
-    if window != 0:
+def _explained(
+    run: Run, experiment: Experiment, scheduler: Scheduler, job: str | int | None, compiled: bool
+) -> Explanation | None:
+    """Why `job` waited, where one is named."""
+    if job is None:
+        return None
+    return explain(
+        run, experiment.game, scheduler, str(job), seed=experiment.seed, compiled=compiled
+    )
+
+
+def _waits(found: Explanation) -> Table:
+    """The rows of an explanation, for the page."""
+    return table_of_rows(
+        f"Why job {found.job_id} waited",
+        found.record()["rows"],
+        note="A row is an event, or consecutive decisions with one reason; explain.csv has all.",
+    )
+
+
+def _jobs(
+    experiment: Experiment, part: str | None, window: int, asked: str | int | None
+) -> JobTable:
+    """The whole workload, or one window of a part; the job that is `asked` about is in it."""
+    if part is None and window != 0:
         raise ConfigError(
             f"window is {window} but part is null; add part=test (or train, validation)"
         )
-    return experiment.whole()
+    jobs = experiment.whole() if part is None else experiment.window(part, window)
+    if asked is not None:
+        row_of(jobs.job_id, str(asked))
+    return jobs
 
 
 def _print_headline(metrics: Mapping[str, float | int], folder: Path) -> None:
@@ -111,7 +162,10 @@ FIGURES = {
     "heatmap": "heatmap.png",
     "utilisation": "utilisation_queue.png",
 }
-OUTPUTS = (DECISIONS_FILE, EVENTS_FILE, SERVERS_FILE, TRACE_FILE, PAGE_FILE, *FIGURES.values())
+OUTPUTS = (
+    DECISIONS_FILE, EVENTS_FILE, SERVERS_FILE, TRACE_FILE, PAGE_FILE, *FIGURES.values(),
+    *EXPLAIN_FILES,
+)  # fmt: skip
 TIMELINE_BINS = 500
 
 
@@ -130,6 +184,9 @@ def check_outputs(config: Mapping[str, Any]) -> None:
             raise ConfigError(f"figures has {name!r}; did you mean {hint}?")
     if at_s is not None and (isinstance(at_s, bool) or not isinstance(at_s, int | float)):
         raise ConfigError(f"figure_at_s is {at_s!r}; it must be a number of seconds or null")
+    job = config["explain"]
+    if job is not None and (isinstance(job, bool) or not isinstance(job, str | int)):
+        raise ConfigError(f"explain is {job!r}; it must be the id of a job, or null")
     for key in ("compiled", "log_decisions", "perfetto"):
         if not isinstance(config[key], bool):
             raise ConfigError(f"{key} is {config[key]!r}; it must be true or false")

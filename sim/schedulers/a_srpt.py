@@ -116,6 +116,21 @@ class ASrpt:
         times += [] if self._machine.next_s is None else [self._machine.next_s]
         return Decision(starts=tuple(starts), wake_s=min(times, default=None))
 
+    def standing(self, view: ClusterView) -> IntArray:
+        """Those who wait in `view`: the real queue in its order, then the virtual machine's."""
+        waiting = view.queued
+        released = self._phase[waiting] == RELEASED
+        queue = waiting[released]
+        return np.concatenate([queue[np.argsort(self._rank[queue])], waiting[~released]])
+
+    def is_virtual(self, job: int) -> bool:
+        """Whether the virtual machine has not completed `job` yet."""
+        return bool(self._phase[job] != RELEASED)
+
+    def delays(self, job: int) -> bool:
+        """Whether a waiting job could have started, and has chosen to wait for a better place."""
+        return job in self._since_s
+
     def _follow(self, view: ClusterView) -> None:
         """Bring the virtual machine to now, and those who arrived into it."""
         if len(self._phase) == 0:

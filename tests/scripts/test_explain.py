@@ -1,0 +1,187 @@
+"""`simulate.py explain=JOB`: each reason on a trace worked by hand, and nothing else changes.
+
+Two servers of 8 GPUs, each a rack of its own; physics is off, so a job runs its duration.
+"""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from gpuyard.simulation.explain import explain_folder
+
+HEAD = "job_id,submit_s,num_gpus,duration_s\n"
+# b leaves 2 + 0 GPUs; c wants 12 and waits for both a and b, which end at 100 and 101.
+QUEUE = HEAD + "a,0,6,100\nb,1,8,100\nc,2,12,50\nd,3,1,20\ne,30,2,110\n"
+# a and b each leave 2 GPUs of a server of their own; c wants 4.
+SPREAD = HEAD + "a,0,6,100\nb,1,6,100\nc,2,4,50\nd,3,8,5\n"
+# Service in steps of 100 GPU-s: a has attained one after 6.25 s, and b, with none, takes over.
+LAS = HEAD + "a,0,16,100\nb,1,16,10\n"
+# Partitions of 8 GPUs: a and b fill them, c and d wait at partition 1 for the first to end.
+SMALL = (
+    "topology=small_leaf_spine", "topology.servers=2", "topology.servers_per_rack=1",
+    "interference=none", "network=none", "workload=csv",
+)  # fmt: skip
+COLUMNS = [
+    "time_s", "until_s", "decisions", "reason", "words", "certain", "partition", "rank_first",
+    "rank_last", "waiting_most", "free_gpus_least", "free_gpus_most", "server_gpus_most",
+    "rack_gpus_most",
+]  # fmt: skip
+
+
+@pytest.fixture
+def told(done, tmp_path):
+    """The rows told of a job: (reason, from, to, decisions), events without what is no wait."""
+
+    def explained(trace: str, job: str, *words: str):
+        path = tmp_path / "jobs.csv"
+        path.write_text(trace)
+        outcome = done("simulate", *SMALL, f"workload.path={path}", f"explain={job}", *words)
+        return outcome, json.loads((outcome.folder / "explain.json").read_text())["rows"]
+
+    return explained
+
+
+def short(rows):
+    return [(r["reason"], r["time_s"], r["until_s"], r["decisions"]) for r in rows]
+
+
+def test_the_head_of_the_line_blocks(told):
+    outcome, rows = told(QUEUE, "d")
+    assert short(rows) == [
+        ("submitted", 3, 3, 0),
+        ("behind others in the queue", 3, 101, 3),
+        ("started", 101, 121, 0),
+        ("finished", 121, 121, 0),
+    ]
+    waits = rows[1]
+    assert "job c of 12 GPUs blocks it" in waits["words"]
+    assert (waits["rank_first"], waits["rank_last"], waits["waiting_most"]) == (2, 2, 3)
+    assert (waits["free_gpus_least"], waits["free_gpus_most"]) == (2, 8)
+    assert waits["certain"]
+    assert "behind others in the queue: job c of 12 GPUs blocks it" in outcome.out
+    assert pd.read_csv(outcome.folder / "explain.csv").columns.tolist() == COLUMNS
+
+
+def test_no_gpus_are_free(told):
+    _, rows = told(QUEUE, "c")
+    assert short(rows)[1] == ("no GPUs free", 2, 101, 4)
+    assert rows[1]["rank_first"] == 1
+    assert "GPUs 0-11 of servers 0, 1" in rows[2]["words"]
+
+
+def test_fragments(told):
+    _, rows = told(SPREAD, "c")
+    assert short(rows)[1] == ("fragments", 2, 100, 2)
+    assert (rows[1]["free_gpus_least"], rows[1]["server_gpus_most"]) == (4, 2)
+    assert rows[1]["rack_gpus_most"] == 2
+
+
+def test_waits_for_a_compact_place(told):
+    _, rows = told(
+        SPREAD, "c", "placer=delay", "placer.rack_wait_s=30", "placer.anywhere_wait_s=60"
+    )
+    assert short(rows)[1][:3] == ("waits for a compact place", 2, 62)
+    assert "until t=32 s at most" in rows[1]["words"]
+    assert short(rows)[2][:2] == ("started", 62)
+
+
+def test_behind_a_reservation(told):
+    _, rows = told(QUEUE, "e", "scheduler=easy", "estimator=oracle")
+    assert short(rows)[1] == ("behind a reservation", 30, 101, 2)
+    assert "delay job c" in rows[1]["words"]
+
+
+def test_preempted_and_by_whom(told):
+    las = ("scheduler=las", "scheduler.quantum_gpu_s=100", "restart_s=0")
+    _, rows = told(LAS, "a", *las)
+    assert short(rows)[:5] == [
+        ("submitted", 0, 0, 0),
+        ("started", 0, 6.25, 0),
+        ("preempted", 6.25, 6.25, 0),
+        ("no GPUs free", 6.25, 16.25, 2),
+        ("started", 16.25, 110, 0),
+    ]
+    assert rows[2]["words"] == "by job b"
+
+
+def test_forwarded_between_partitions(told):
+    trace = HEAD + "a,0,8,100\nb,1,8,100\nc,2,4,50\nd,3,4,20\n"
+    outcome, rows = told(trace, "d", "agents.count=2", "forwarding=steal")
+    assert short(rows) == [
+        ("submitted", 3, 3, 0),
+        ("no GPUs free", 3, 100, 1),
+        ("forwarded", 100, 100, 0),
+        ("started", 100, 120, 0),
+        ("finished", 120, 120, 0),
+    ]
+    assert [row["partition"] for row in rows] == [0, 0, 1, 1, 1]
+    assert "partition" in outcome.out and "forwarded: to partition 1" in outcome.out
+
+
+def test_servers_are_down(told, tmp_path):
+    (tmp_path / "down.csv").write_text("time_s,server,change\n1,1,close\n50,1,open\n")
+    trace = HEAD + "a,0,4,100\nb,2,8,10\n"
+    _, rows = told(trace, "b", "outages=file", f"outages.path={tmp_path / 'down.csv'}")
+    assert short(rows)[1][:3] == ("servers are down", 2, 50)
+    assert rows[1]["words"] == "8 GPUs of 1 server"
+
+
+def test_the_order_of_a_srpt_holds_a_job_back(told):
+    trace = HEAD + "a,0,16,100\nb,1,4,40\n"
+    _, rows = told(trace, "b", "scheduler=a_srpt", "estimator=oracle")
+    assert short(rows)[1][:3] == ("held back by its order", 1, 11)  # 40 s x 4 of 16 GPUs
+
+
+def test_what_a_policy_chose_is_marked_as_derived(told):
+    trace = HEAD + "a,0,16,100\nb,1,16,5000\n"
+    outcome, rows = told(trace, "b", "scheduler=gavel", "scheduler.round_s=30")
+    derived = [row for row in rows if not row["certain"]]
+    assert {row["reason"] for row in derived} == {"the policy chose otherwise"}
+    assert "~ derived" in outcome.out
+
+
+def test_nothing_else_changes(done, tmp_path):
+    (tmp_path / "jobs.csv").write_text(LAS)
+    words = (*SMALL, f"workload.path={tmp_path / 'jobs.csv'}", "scheduler=las")
+    asked = done("simulate", *words, "explain=a", folder="asked").folder
+    plain = done("simulate", *words, folder="plain").folder
+    assert (asked / "jobs.parquet").read_bytes() == (plain / "jobs.parquet").read_bytes()
+    assert not list(plain.glob("explain.*"))
+    again = explain_folder(asked, "a")
+    assert json.loads((asked / "explain.json").read_text()) == json.loads(
+        json.dumps(again.record())
+    )
+    done("simulate", *words, folder="asked")
+    assert not list(asked.glob("explain.*"))  # of the earlier run
+
+
+def test_a_late_job_of_a_long_run(done):
+    """What comes before it is skipped, and its waits add up to its delay."""
+    folder = done("simulate", "workload.num_jobs=2000", "workload.load=2", "scheduler=spjf").folder
+    jobs = pd.read_parquet(folder / "jobs.parquet")
+    late = jobs.iloc[1500:].sort_values("queue_delay_s").iloc[-1]
+    found = explain_folder(folder, late.job_id)
+    assert late.queue_delay_s > 0
+    assert sum(found.waited_s.values()) == pytest.approx(late.queue_delay_s)
+    assert found.first_start_s == late.start_s
+    assert all(row.certain for row in found.rows)
+
+
+def test_both_forms_of_a_scheduler_say_the_same(told):
+    _, compiled = told(QUEUE, "d", "scheduler=sjf")
+    _, plain = told(QUEUE, "d", "scheduler=sjf", "compiled=false")
+    assert compiled == plain
+
+
+@pytest.mark.parametrize(
+    ("word", "told_of"),
+    [
+        ("explain=job-12", ("explain is 'job-12'", "job-11")),
+        ("explain=true", ("explain is True", "id of a job")),
+    ],
+)
+def test_wrong_questions(start, tmp_path: Path, word, told_of):
+    (tmp_path / "jobs.csv").write_text(HEAD + "job-11,0,1,5\njob-99,1,1,5\n")
+    start("simulate", *SMALL, f"workload.path={tmp_path / 'jobs.csv'}", word).failed_with(*told_of)
