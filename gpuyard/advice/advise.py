@@ -1,0 +1,161 @@
+"""Which scheduler suits a cluster: `python scripts/advise.py workload=csv workload.path=FILE`."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig
+
+from gpuyard.advice.aims import AIMS
+from gpuyard.advice.answer import Advice, advice_of
+from gpuyard.advice.candidates import candidates_of
+from gpuyard.advice.playing import (
+    Candidate,
+    Ground,
+    Played,
+    happened,
+    jobs_of,
+    opened,
+    played,
+    waits_and_limits,
+)
+from gpuyard.advice.report import FILES, printed, write_advice
+from gpuyard.experiment.assumptions import assumptions
+from gpuyard.experiment.experiment import physics_name
+from gpuyard.folders import CONF
+from gpuyard.launch.build import whole
+from gpuyard.launch.errors import ConfigError, nearest
+from gpuyard.launch.plain_rules import check_confidence, check_plain
+from gpuyard.launch.start import program, start
+from gpuyard.launch.terminal import RunCount, table_console
+from sim.report.run_folder import write_record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+log = logging.getLogger(__name__)
+
+FEWEST_BLOCKS = 2
+
+
+@program("advise")
+def main(cfg: DictConfig) -> None:
+    """Play, rank, write, print."""
+    launch = start(cfg)
+    for name in FILES:
+        (launch.folder / name).unlink(missing_ok=True)
+    advice = advise(launch.config)
+    write_record(launch.folder, replace(launch.record, assumed=advice.notes))
+    write_advice(launch.folder, advice)
+    table_console().print(printed(advice))
+    print()
+    for sentence in advice.sentences:
+        print(f"- {sentence}")
+    for words in advice.left_out:
+        print(f"left out: {words}")
+    print(f"results in {launch.folder}")
+
+
+def advise(config: Mapping[str, Any]) -> Advice:
+    """Play every scheduler of the line-up on the jobs of `config`, and rank them.
+
+    Args:
+        config: `conf/advise.yaml` with the choices of a user, resolved, in plain containers.
+
+    Raises:
+        GpuYardError: the trace cannot be read, a job fits nowhere, or a key has a wrong value.
+    """
+    _check(config)
+    ground = Ground(
+        setting=json.dumps({**config, "estimator": config["knows"]["oracle"]}),
+        part=None,
+        leave_out=config["leave_out"],
+        large=config["large_gang"],
+        blocks=config["blocks"],
+    )
+    jobs, misfits = jobs_of(ground)
+    notes = _notes(config, ground)
+    log.info("%d jobs; assumes %s", len(jobs), "; ".join(notes))
+    waited_s, limits = waits_and_limits(ground)
+    with _composing():
+        candidates, left_out = candidates_of(config, ground, limits=limits)
+    for words in left_out:
+        log.info("left out: %s", words)
+    if misfits:
+        left_out.append(f"{misfits} jobs that fit nowhere on the cluster")
+    rows = _counted(played(candidates, config["jobs"]), candidates)
+    past = None if waited_s is None else happened(ground, waited_s)
+    return advice_of(
+        [*rows, *([] if past is None else [past])],
+        aim=config["aim"],
+        confidence=config["confidence"],
+        left_out=left_out,
+        notes=notes,
+    )
+
+
+@contextmanager
+def _composing() -> Iterator[None]:
+    """A context in which line-ups are composed: the program's own, else that of `conf/`."""
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    if GlobalHydra.instance().is_initialized():
+        yield
+        return
+    with initialize_config_dir(str(CONF), version_base=None):
+        yield
+
+
+def _counted(found: Iterable[Played], candidates: Sequence[Candidate]) -> list[Played]:
+    """All rows, once they are there."""
+    rows: list[Played] = []
+    with RunCount("advising", len(candidates)) as count:
+        for row in found:
+            rows.append(row)
+            count.tell(row.name)
+            if row.failed:
+                log.warning("%s fails here: %s", row.name, row.failed)
+    return rows
+
+
+def _notes(config: Mapping[str, Any], ground: Ground) -> tuple[str, ...]:
+    """What is taken for granted; what is told of durations the rows say."""
+    experiment = opened(ground.setting)
+    assumed = assumptions({**config, "estimator": config["knows"]["oracle"]}, experiment, "oracle")
+    physics, load = physics_name(experiment.game.physics), experiment.load
+    return (
+        *assumed[1:],
+        "physics off" if physics == "none" else f"physics on ({physics})",
+        "load as it comes" if load is None else f"times stretched to load {load:g}",
+    )
+
+
+def _check(config: Mapping[str, Any]) -> None:
+    """Refuse what would fail late.
+
+    Raises:
+        ConfigError: naming key, value and rule.
+    """
+    check_confidence(config)
+    check_plain(config, {"blocks": (True, FEWEST_BLOCKS), "slow_jobs": (True, 0)})
+    if config["aim"] not in AIMS:
+        hint = nearest(str(config["aim"]), AIMS)
+        fix = f"did you mean {hint}?" if hint else f"use one of {', '.join(AIMS)}"
+        raise ConfigError(f"aim is {config['aim']!r}; {fix}")
+    large = config["large_gang"]
+    if large is not None and (type(large) is not int or large < 1):
+        raise ConfigError(
+            f"large_gang is {large!r}; it must be a whole number of GPUs from 1, or null"
+            f"{whole(large)}"
+        )
+    if not isinstance(config["leave_out"], bool):
+        raise ConfigError(f"leave_out is {config['leave_out']!r}; it must be true or false")
+    kept = config["slow_kept"]
+    if not (isinstance(kept, list) and all(isinstance(name, str) for name in kept)):
+        raise ConfigError(f"slow_kept is {kept!r}; it must be a list like [easy]")
