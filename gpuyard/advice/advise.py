@@ -7,13 +7,15 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
 from gpuyard.advice.aims import AIMS
 from gpuyard.advice.answer import Advice, advice_of
-from gpuyard.advice.candidates import candidates_of
+from gpuyard.advice.candidates import KNOWS, candidates_of
+from gpuyard.advice.learning import JUDGED, LEARNED, contender_of, judging, learned, playing
 from gpuyard.advice.playing import (
     Candidate,
     Ground,
@@ -25,6 +27,7 @@ from gpuyard.advice.playing import (
     waits_and_limits,
 )
 from gpuyard.advice.report import FILES, printed, write_advice
+from gpuyard.advice.told import large_gang
 from gpuyard.experiment.assumptions import assumptions
 from gpuyard.experiment.experiment import physics_name
 from gpuyard.folders import CONF
@@ -41,6 +44,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FEWEST_BLOCKS = 2
+SHIPPED = {"limit": "limit", "predicted": "group_median", "oracle": "oracle"}  # as in the yaml file
+ADVISE_ONLY = (
+    "aim", "large_gang", "leave_out", "blocks", "confidence", "jobs", "slow_jobs", "slow_kept",
+    "learn_minutes", "learn_frac", "learn_jobs", "checkpoint", "untrained", "agent_counts",
+    "lineup", "knows",
+)  # fmt: skip
 
 
 @program("advise")
@@ -49,7 +58,7 @@ def main(cfg: DictConfig) -> None:
     launch = start(cfg)
     for name in FILES:
         (launch.folder / name).unlink(missing_ok=True)
-    advice = advise(launch.config)
+    advice = advise(launch.config, folder=launch.folder)
     write_record(launch.folder, replace(launch.record, assumed=advice.notes))
     write_advice(launch.folder, advice)
     table_console().print(printed(advice))
@@ -58,32 +67,39 @@ def main(cfg: DictConfig) -> None:
         print(f"- {sentence}")
     for words in advice.left_out:
         print(f"left out: {words}")
+    if advice.learned is not None:
+        told = _estimator_name(launch.config, launch.record.overrides)
+        words = playing(advice.learned, launch.record.overrides, ADVISE_ONLY, told)
+        print(f"weights in {advice.learned}; play them with\n  {words}")
     print(f"results in {launch.folder}")
 
 
-def advise(config: Mapping[str, Any]) -> Advice:
+def advise(config: Mapping[str, Any], *, folder: Path | None = None) -> Advice:
     """Play every scheduler of the line-up on the jobs of `config`, and rank them.
 
     Args:
         config: `conf/advise.yaml` with the choices of a user, resolved, in plain containers.
+        folder: for what is learned; needed where `learn_minutes` is given.
 
     Raises:
         GpuYardError: the trace cannot be read, a job fits nowhere, or a key has a wrong value.
     """
     _check(config)
-    ground = Ground(
-        setting=json.dumps({**config, "estimator": config["knows"]["oracle"]}),
-        part=None,
-        leave_out=config["leave_out"],
-        large=config["large_gang"],
-        blocks=config["blocks"],
-    )
+    learns = config["learn_minutes"] is not None
+    if learns and folder is None:
+        raise ConfigError("learn_minutes is given, but no folder for what is learned; pass folder")
+    config = judging(config) if learns else config
+    ground = _ground(config, JUDGED if learns else None)
     jobs, misfits = jobs_of(ground)
     notes = _notes(config, ground)
     log.info("%d jobs; assumes %s", len(jobs), "; ".join(notes))
     waited_s, limits = waits_and_limits(ground)
+    weights, own = None, []
     with _composing():
-        candidates, left_out = candidates_of(config, ground, limits=limits)
+        if folder is not None and learns:
+            weights = learned(config, _known(config, limits=limits), folder / LEARNED)
+            own = [contender_of(weights)]
+        candidates, left_out = candidates_of(config, ground, limits=limits, own=own)
     for words in left_out:
         log.info("left out: %s", words)
     if misfits:
@@ -96,7 +112,34 @@ def advise(config: Mapping[str, Any]) -> Advice:
         confidence=config["confidence"],
         left_out=left_out,
         notes=notes,
+        learned=weights,
     )
+
+
+def _ground(config: Mapping[str, Any], part: str | None) -> Ground:
+    return Ground(
+        setting=json.dumps({**config, "estimator": config["knows"]["oracle"]}),
+        part=part,
+        leave_out=config["leave_out"],
+        large=config["large_gang"],
+        blocks=config["blocks"],
+    )
+
+
+def _known(config: Mapping[str, Any], *, limits: bool) -> Mapping[str, Any]:
+    """The estimator of the first of `knows` that these jobs have."""
+    knows = config["knows"]
+    names = [name for name in KNOWS if name in knows and (name != "limit" or limits)]
+    estimator: Mapping[str, Any] = knows[names[0]]
+    return estimator
+
+
+def _estimator_name(config: Mapping[str, Any], overrides: Sequence[str]) -> str:
+    """What `estimator=` is called by which the policy was learned."""
+    limits = waits_and_limits(_ground(judging(config), JUDGED))[1]
+    names = [name for name in KNOWS if name in config["knows"] and (name != "limit" or limits)]
+    given = [word for word in overrides if word.startswith(f"estimator@knows.{names[0]}=")]
+    return given[-1].partition("=")[2] if given else SHIPPED[names[0]]
 
 
 @contextmanager
@@ -129,10 +172,12 @@ def _notes(config: Mapping[str, Any], ground: Ground) -> tuple[str, ...]:
     experiment = opened(ground.setting)
     assumed = assumptions({**config, "estimator": config["knows"]["oracle"]}, experiment, "oracle")
     physics, load = physics_name(experiment.game.physics), experiment.load
+    large = large_gang(jobs_of(ground)[0], experiment.game.topology, ground.large)
     return (
         *assumed[1:],
         "physics off" if physics == "none" else f"physics on ({physics})",
         "load as it comes" if load is None else f"times stretched to load {load:g}",
+        f"gangs are large from {large} GPUs on",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,7 @@ class Advice:
     confidence: float  # of the intervals
     left_out: tuple[str, ...]  # schedulers and jobs, with the reason and the key
     notes: tuple[str, ...]  # what the runs took for granted
+    learned: Path | None = None  # weights of a policy for this cluster
 
     def __str__(self) -> str:
         """The sentences."""
@@ -52,6 +54,7 @@ def advice_of(
     confidence: float,
     left_out: Sequence[str] = (),
     notes: Sequence[str] = (),
+    learned: Path | None = None,
 ) -> Advice:
     """Rank the rows.
 
@@ -76,6 +79,7 @@ def advice_of(
         confidence=confidence,
         left_out=(*left_out, *failed),
         notes=tuple(notes),
+        learned=learned,
     )
 
 

@@ -1,19 +1,19 @@
 """Which rows an answer has: every scheduler of the line-up, with all that it may be told."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from gpuyard.advice.playing import Candidate, Ground, jobs_of, opened, scheduler_of
 from gpuyard.evaluation.task import setting_text
-from gpuyard.experiment.lineup import lineup_of
+from gpuyard.experiment.lineup import Contender, lineup_of
 from gpuyard.launch.errors import ConfigError, nearest
 from sim.engine.looping import Looping
 from sim.protocols import Scheduler
 from sim.signals import information_of
 from sim.simulator import Simulator
 
-PYTHON, SCORES = "decides in Python", "scores each pair of job and place"
+PYTHON, SCORES = "decide in Python", "score each pair of job and place"
 KNOWS = ("limit", "predicted", "oracle")  # keys of `knows`; what a batch system can have, then all
 NO_LIMITS = (
     "rows told users' time limits: no job has one; map the column "
@@ -22,7 +22,7 @@ NO_LIMITS = (
 
 
 def candidates_of(
-    config: Mapping[str, Any], ground: Ground, *, limits: bool
+    config: Mapping[str, Any], ground: Ground, *, limits: bool, own: Sequence[Contender] = ()
 ) -> tuple[list[Candidate], list[str]]:
     """The rows to play, and what is left out with the reason and the key that brings it in.
 
@@ -32,6 +32,7 @@ def candidates_of(
         config: the resolved configuration of `conf/advise.yaml`.
         ground: of the jobs; each row gets one with the estimator that it is told by.
         limits: some job has a time limit.
+        own: contenders beside the line-up.
 
     Raises:
         GpuYardError: an entry of the line-up is wrong.
@@ -41,28 +42,34 @@ def candidates_of(
     few = len(jobs) <= config["slow_jobs"]
     simulator = opened(ground.setting).game.simulator(jobs)
     found: list[Candidate] = []
-    slow: list[str] = []
-    for contender in lineup_of(config):
+    slow: dict[str, list[str]] = {}  # reason -> names
+    for contender in [*lineup_of(config), *own]:
         name = contender.name or contender.place
         first = Candidate(name, contender, ground, "none", slow=False)
         scheduler = scheduler_of(first)
         why = _why_slow(simulator, scheduler)
         first = replace(first, name=contender.name or scheduler.name, slow=bool(why))
-        if why and not few and not {first.name, scheduler.name} & set(config["slow_kept"]):
-            slow.append(f"{first.name} ({why})")
+        if why and not few and not _kept(config, first, scheduler):
+            slow.setdefault(why, []).append(first.name)
             continue
-        told = _told(scheduler, knows, limits=limits, all_of_them=few or not why)
-        found += [_row(config, first, scheduler, name, knows[name]) for name in told]
+        names = _told(scheduler, knows, limits=limits, all_of_them=few or not why)
+        found += [_row(config, first, scheduler, each, knows[each]) for each in names]
     left_out = []
     if slow:
+        told = "; ".join(f"{', '.join(names)}, which {why}" for why, names in slow.items())
         left_out.append(
-            f"too slow for {len(jobs):,} jobs: {', '.join(slow)}; slow_jobs={len(jobs)} brings "
-            f"them in"
+            f"too slow for {len(jobs):,} jobs: {told}; slow_jobs={len(jobs)} brings them in"
         )
     if not limits and "limit" in knows:
         left_out.append(NO_LIMITS)
     _check_names(found)
     return found, left_out
+
+
+def _kept(config: Mapping[str, Any], first: Candidate, scheduler: Scheduler) -> bool:
+    """Whether a slow scheduler is played all the same: it is named, or the user's own policy."""
+    named = {first.name, scheduler.name} & set(config["slow_kept"])
+    return bool(named) or first.contender.role == "ours"
 
 
 def _told(

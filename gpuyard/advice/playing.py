@@ -15,7 +15,7 @@ from joblib import Parallel, cpu_count, delayed, parallel_config
 
 from gpuyard.advice.aims import blocks_of, draws_of, measured
 from gpuyard.advice.room import without_misfits
-from gpuyard.advice.told import large_gang, stops_of, told_of_run, told_of_trace
+from gpuyard.advice.told import large_gang, peak_gpus, stops_of, told_of_run, told_of_trace
 from gpuyard.evaluation.task import processes_of
 from gpuyard.experiment.experiment import Experiment, composition_of, experiment_of
 from gpuyard.experiment.lineup import Contender
@@ -32,6 +32,7 @@ from sim.traces.setting import Setting
 from sim.traces.trace import Trace
 
 WHAT_HAPPENED = "what_happened"
+ELSEWHERE = "what_happened (elsewhere)"  # where the trace needed more GPUs than there are here
 
 
 @runtime_checkable
@@ -179,8 +180,9 @@ def happened(ground: Ground, waited_s: FloatArray) -> Played | None:
     told = told_of_trace(jobs, waited_s, topology, blocks, large)
     if not len(told.block):
         return None
+    name = WHAT_HAPPENED if peak_gpus(jobs, waited_s) <= topology.num_gpus else ELSEWHERE
     return Played(
-        name=WHAT_HAPPENED, scheduler=WHAT_HAPPENED, information="-", needs=(), preempts=False,
+        name=name, scheduler=WHAT_HAPPENED, information="-", needs=(), preempts=False,
         stops_per_job=float("nan"), jobs=len(told.block),
         withdrawn=int((jobs.measured & np.isnan(waited_s)).sum()),
         draws=measured(told, draws_of(blocks.count)), seconds=0.0,

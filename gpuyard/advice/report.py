@@ -10,6 +10,7 @@ import numpy as np
 
 from gpuyard.advice.aims import AIMS
 from gpuyard.advice.answer import Advice
+from gpuyard.advice.playing import ELSEWHERE
 from gpuyard.advice.sentences import scale_of
 from sim.report.atomic import write_atomically
 from sim.report.figure_style import COLOURS, GREY, heading, new_figure, save_png, tidy
@@ -100,6 +101,10 @@ def _note(advice: Advice) -> str:
     ]
     if advice.frame["bound"].any():
         parts.append(f"{BOUND.strip()} knows all durations: a bound, nobody can run it.")
+    if (advice.frame["scheduler"] == ELSEWHERE).any():
+        parts.append(
+            "What happened was in a larger cluster: more GPUs ran at once than there are here."
+        )
     gone = advice.frame["jobs_withdrawn"]
     if gone.any():
         parts.append(

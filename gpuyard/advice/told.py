@@ -59,12 +59,7 @@ def told_of_trace(
     """
     chosen = jobs.measured & ~np.isnan(waited_s)
     jct = waited_s + jobs.duration_s
-    start_s = (jobs.submit_s + waited_s)[~np.isnan(waited_s)]
-    end_s = start_s + jobs.duration_s[~np.isnan(waited_s)]
-    gpus = jobs.num_gpus[~np.isnan(waited_s)]
-    time_s, change = np.concatenate([start_s, end_s]), np.concatenate([gpus, -gpus])
-    order = np.argsort(time_s, kind="stable")
-    busy = steps_of_changes(time_s[order], change[order])
+    busy = _busy_as_it_was(jobs, waited_s)
     return Told(
         block=blocks.of_job[chosen],
         jct_s=jct[chosen],
@@ -76,6 +71,20 @@ def told_of_trace(
         offered_gpu_s=_offered(topology, blocks),
         lost_gpu_h=np.full(blocks.count, NAN),
     )
+
+
+def peak_gpus(jobs: JobTable, waited_s: FloatArray) -> int:
+    """GPUs that ran at once in the trace, at most."""
+    return int(_busy_as_it_was(jobs, waited_s).value.max(initial=0.0))
+
+
+def _busy_as_it_was(jobs: JobTable, waited_s: FloatArray) -> Steps:
+    began = ~np.isnan(waited_s)
+    start_s = (jobs.submit_s + waited_s)[began]
+    end_s, gpus = start_s + jobs.duration_s[began], jobs.num_gpus[began]
+    time_s, change = np.concatenate([start_s, end_s]), np.concatenate([gpus, -gpus])
+    order = np.argsort(time_s, kind="stable")
+    return steps_of_changes(time_s[order], change[order])
 
 
 def users_of(jobs: JobTable) -> IntArray:
