@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from gpuyard.advice.aims import AIMS
-from gpuyard.advice.answer import Advice, advice_of
+from gpuyard.advice.answer import MISSING, Advice, advice_of
 from gpuyard.advice.candidates import KNOWS, candidates_of
 from gpuyard.advice.learning import JUDGED, LEARNED, contender_of, judging, learned, playing
 from gpuyard.advice.playing import (
@@ -27,7 +27,7 @@ from gpuyard.advice.playing import (
     waits_and_limits,
 )
 from gpuyard.advice.report import FILES, printed, write_advice
-from gpuyard.advice.told import large_gang
+from gpuyard.advice.told import large_gang, users_of
 from gpuyard.experiment.assumptions import assumptions
 from gpuyard.experiment.experiment import physics_name
 from gpuyard.folders import CONF
@@ -91,6 +91,7 @@ def advise(config: Mapping[str, Any], *, folder: Path | None = None) -> Advice:
     config = judging(config) if learns else config
     ground = _ground(config, JUDGED if learns else None)
     jobs, misfits = jobs_of(ground)
+    _check_aim(config["aim"], ground)
     notes = _notes(config, ground)
     log.info("%d jobs; assumes %s", len(jobs), "; ".join(notes))
     waited_s, limits = waits_and_limits(ground)
@@ -179,6 +180,22 @@ def _notes(config: Mapping[str, Any], ground: Ground) -> tuple[str, ...]:
         "load as it comes" if load is None else f"times stretched to load {load:g}",
         f"gangs are large from {large} GPUs on",
     )
+
+
+def _check_aim(aim: str, ground: Ground) -> None:
+    """Refuse an aim of which these jobs can have no value, before anything is played.
+
+    Raises:
+        ConfigError: naming the aim and what to do.
+    """
+    jobs, _ = jobs_of(ground)
+    large = large_gang(jobs, opened(ground.setting).game.topology, ground.large)
+    lacking = {
+        "user_fairness": not (users_of(jobs) >= 0).any(),
+        "large_gang_wait_s": int(jobs.num_gpus.max()) < large,
+    }
+    if lacking.get(aim, False):
+        raise ConfigError(f"aim is {aim}, of which no scheduler has a value: {MISSING[aim]}")
 
 
 def _check(config: Mapping[str, Any]) -> None:

@@ -157,7 +157,7 @@ def play(candidate: Candidate) -> Played:
     stops = stops_of(run)
     return replace(
         row,
-        preempts=stops > 0 or bool(getattr(scheduler, "preempts", False)),
+        preempts=stops > 0 or bool(getattr(_order_of(scheduler), "preempts", False)),
         stops_per_job=stops / int(jobs.measured.sum()),
         jobs=int(counted(run).sum()),
         withdrawn=int((jobs.measured & withdrawn(run)).sum()),
@@ -187,6 +187,11 @@ def happened(ground: Ground, waited_s: FloatArray) -> Played | None:
         withdrawn=int((jobs.measured & np.isnan(waited_s)).sum()),
         draws=measured(told, draws_of(blocks.count)), seconds=0.0,
     )  # fmt: skip
+
+
+def _order_of(scheduler: Scheduler) -> object:
+    """What decides in each partition."""
+    return getattr(scheduler, "child", scheduler)
 
 
 def needed(scheduler: Scheduler) -> tuple[str, ...]:

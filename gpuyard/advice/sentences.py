@@ -11,6 +11,7 @@ from sim.report.time_unit import unit_for
 
 FIRST_COME = "fifo"
 MOST_NAMES = 3
+SAME, LEAST_CHANGE = "as much", 5e-4
 TOLD = {  # information -> what a scheduler is told
     "none": "is told nothing of durations",
     "limit": "is told users' time limits",
@@ -81,7 +82,7 @@ def _without(
     for name in (FIRST_COME, WHAT_HAPPENED):
         rival = next((row for row in order if row.name == name and row is not best), None)
         if rival is not None:
-            parts.append(f"{change(best, rival, aim, confidence)} than {name}")
+            parts.append(compared(best, rival, aim, confidence))
     words = f"Without preemption take {best.name}, which {TOLD[best.information]}: "
     same = [
         row.name for row in still[1:] if alike(row.draws[aim], best.draws[aim], confidence)
@@ -103,7 +104,7 @@ def _preemption(
     has = f"{AIMS[aim].words} {spread(best, aim, confidence)}"
     if not still:
         return f"With preemption take {told}: {has}, for {price}."
-    than = f"{change(best, still[0], aim, confidence)} than {still[0].name}"
+    than = compared(best, still[0], aim, confidence)
     if alike(best.draws[aim], still[0].draws[aim], confidence):
         return (
             f"Preemption would add nothing that these jobs can tell: the best that preempts, "
@@ -136,17 +137,25 @@ def _durations(still: Sequence[Played], aim: str, confidence: float) -> str:
     return f"Knowing durations: without them {blind.name} is best, {have}; {told}."
 
 
+def compared(one: Played, other: Played, aim: str, confidence: float) -> str:
+    """`change` in a sentence about `one`."""
+    found = change(one, other, aim, confidence)
+    return f"{found} {'as' if found == SAME else 'than'} {other.name}"
+
+
 def change(one: Played, other: Played, aim: str, confidence: float) -> str:
     """How much less or more `one` has than `other`, with the paired interval."""
     ratio = ratio_of(one.draws[aim], other.draws[aim])
     if np.isnan(ratio[0]):
         difference = float(one.draws[aim][0] - other.draws[aim][0])
         word = "less" if difference < 0 else "more"
-        return f"{value_text(abs(difference), aim)} {word}"
+        return f"{value_text(abs(difference), aim)} {word}" if difference else SAME
     low, high = interval_of(ratio, confidence)
     less = ratio[0] < 1
     word, sign = ("less", -1.0) if less else ("more", 1.0)
     ends = sorted(sign * 100.0 * (end - 1.0) for end in (low, high))
+    if np.allclose(ratio[np.isfinite(ratio)], 1.0, atol=LEAST_CHANGE):
+        return SAME
     size = f"{_percent(sign * 100.0 * (float(ratio[0]) - 1.0))} {word}"
     return size if np.isnan(ends).any() else f"{size} [{_percent(ends[0])} to {_percent(ends[1])}]"
 
