@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 from gpuyard.advice.aims import AIMS
 from gpuyard.advice.answer import MISSING, Advice, advice_of
 from gpuyard.advice.candidates import KNOWS, candidates_of
+from gpuyard.advice.homes import HOMES
 from gpuyard.advice.learning import JUDGED, LEARNED, contender_of, judging, learned, playing
 from gpuyard.advice.playing import (
     Candidate,
@@ -46,8 +47,8 @@ log = logging.getLogger(__name__)
 FEWEST_BLOCKS = 2
 SHIPPED = {"limit": "limit", "predicted": "group_median", "oracle": "oracle"}  # as in the yaml file
 ADVISE_ONLY = (
-    "aim", "large_gang", "leave_out", "blocks", "confidence", "jobs", "slow_jobs", "slow_kept",
-    "learn_minutes", "learn_frac", "learn_jobs", "checkpoint", "untrained", "agent_counts",
+    "aim", "homes", "large_gang", "leave_out", "blocks", "confidence", "jobs", "slow_jobs",
+    "slow_kept", "learn_minutes", "learn_frac", "learn_jobs", "checkpoint", "untrained", "agent_counts",
     "lineup", "knows",
 )  # fmt: skip
 
@@ -216,6 +217,8 @@ def _check(config: Mapping[str, Any]) -> None:
             f"large_gang is {large!r}; it must be a whole number of GPUs from 1, or null"
             f"{whole(large)}"
         )
+    if config["homes"] not in HOMES:
+        raise ConfigError(f"homes is {config['homes']!r}; it must be {' or '.join(HOMES)}")
     if not isinstance(config["leave_out"], bool):
         raise ConfigError(f"leave_out is {config['leave_out']!r}; it must be true or false")
     kept = config["slow_kept"]

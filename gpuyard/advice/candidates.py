@@ -6,6 +6,7 @@ from typing import Any
 
 from gpuyard.advice.playing import Candidate, Ground, jobs_of, opened, scheduler_of
 from gpuyard.evaluation.task import setting_text
+from gpuyard.experiment.experiment import OneQueueError
 from gpuyard.experiment.lineup import Contender, lineup_of
 from gpuyard.launch.errors import ConfigError, nearest
 from sim.engine.looping import Looping
@@ -42,11 +43,16 @@ def candidates_of(
     few = len(jobs) <= config["slow_jobs"]
     simulator = opened(ground.setting).game.simulator(jobs)
     found: list[Candidate] = []
+    one_queue: list[str] = []
     slow: dict[str, list[str]] = {}  # reason -> names
     for contender in [*lineup_of(config), *own]:
         name = contender.name or contender.place
         first = Candidate(name, contender, ground, "none", slow=False)
-        scheduler = scheduler_of(first)
+        try:
+            scheduler = scheduler_of(first)
+        except OneQueueError:
+            one_queue.append(name)
+            continue
         why = _why_slow(simulator, scheduler)
         first = replace(first, name=contender.name or scheduler.name, slow=bool(why))
         if why and not few and not _kept(config, first, scheduler):
@@ -54,16 +60,29 @@ def candidates_of(
             continue
         names = _told(scheduler, knows, limits=limits, all_of_them=few or not why)
         found += [_row(config, first, scheduler, each, knows[each]) for each in names]
-    left_out = []
-    if slow:
-        told = "; ".join(f"{', '.join(names)}, which {why}" for why, names in slow.items())
-        left_out.append(
-            f"too slow for {len(jobs):,} jobs: {told}; slow_jobs={len(jobs)} brings them in"
-        )
+    left_out = _reasons(one_queue, slow, len(jobs))
     if not limits and "limit" in knows:
         left_out.append(NO_LIMITS)
     _check_names(found)
     return found, left_out
+
+
+def _reasons(one_queue: Sequence[str], slow: Mapping[str, Sequence[str]], jobs: int) -> list[str]:
+    """Who is left out, why, and by which key they come in.
+
+    Args:
+        one_queue: schedulers that own one queue, where there are several partitions.
+        slow: reason -> schedulers that are too slow.
+        jobs: how many there are.
+    """
+    found = []
+    if one_queue:
+        names = ", ".join(one_queue)
+        found.append(f"{names}, which own one queue for the cluster; agents.count=1 brings them in")
+    if slow:
+        told = "; ".join(f"{', '.join(names)}, which {why}" for why, names in slow.items())
+        found.append(f"too slow for {jobs:,} jobs: {told}; slow_jobs={jobs} brings them in")
+    return found
 
 
 def _kept(config: Mapping[str, Any], first: Candidate, scheduler: Scheduler) -> bool:

@@ -14,10 +14,16 @@ import numpy as np
 from joblib import Parallel, cpu_count, delayed, parallel_config
 
 from gpuyard.advice.aims import blocks_of, draws_of, measured
+from gpuyard.advice.homes import BY_VC, homes_by_vc
 from gpuyard.advice.room import without_misfits
 from gpuyard.advice.told import large_gang, peak_gpus, stops_of, told_of_run, told_of_trace
 from gpuyard.evaluation.task import processes_of
-from gpuyard.experiment.experiment import Experiment, composition_of, experiment_of
+from gpuyard.experiment.experiment import (
+    Experiment,
+    OneQueueError,
+    composition_of,
+    experiment_of,
+)
 from gpuyard.experiment.lineup import Contender
 from gpuyard.experiment.warm import warm_up
 from sim.arrays import FloatArray
@@ -98,15 +104,24 @@ def jobs_of(ground: Ground) -> tuple[JobTable, int]:
     """
     experiment = opened(ground.setting)
     jobs = experiment.whole() if ground.part is None else experiment.window(ground.part, 0)
+    if json.loads(ground.setting)["homes"] == BY_VC:
+        jobs = replace(jobs, home=homes_by_vc(jobs, experiment.game, _trace(ground)))
     return without_misfits(jobs, experiment.game, leave_out=ground.leave_out)
+
+
+def _trace(ground: Ground) -> Trace | None:
+    """The trace behind the jobs, row by row, misfits included; None: they are generated."""
+    experiment = opened(ground.setting)
+    if not isinstance(experiment.workload, KeepsTrace):
+        return None
+    return experiment.workload.trace(part=ground.part, setting=experiment.setting)
 
 
 def waits_and_limits(ground: Ground) -> tuple[FloatArray | None, bool]:
     """(J,) how long the jobs waited as the file has it, None if it does not say; any time limit?"""
-    experiment = opened(ground.setting)
-    if not isinstance(experiment.workload, KeepsTrace):
+    trace = _trace(ground)
+    if trace is None:
         return None, False
-    trace = experiment.workload.trace(part=ground.part, setting=experiment.setting)
     jobs, left_out = jobs_of(ground)
     limited = trace.limit_s is not None and bool(np.isfinite(trace.limit_s).any())
     waited_s = trace.waited_s
@@ -121,6 +136,7 @@ def scheduler_of(candidate: Candidate) -> Scheduler:
     """The scheduler of a row.
 
     Raises:
+        OneQueueError: it owns one queue, and there are several partitions.
         GpuYardError: it cannot be built here; the message begins with its entry.
     """
     contender = candidate.contender
@@ -128,6 +144,8 @@ def scheduler_of(candidate: Candidate) -> Scheduler:
         game = opened(candidate.ground.setting).game
         told = {"belief": json.loads(candidate.ground.setting)["belief"]}
         return composition_of({**json.loads(contender.composition), **told}, game.partitions)
+    except OneQueueError:
+        raise
     except GpuYardError as error:
         raise GpuYardError(f"{contender.place}: {error}") from error
 

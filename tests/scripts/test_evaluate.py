@@ -216,7 +216,8 @@ def test_the_learned_policy_and_its_untrained_twin(done, policy):
         (("lineup.entries=[{role: ours, overrides: 'scheduler=sjf'}]",), ("entries[0]", "list")),
         (("lineup.entries=[{role: ours, overrides: ['scheduler=[']}]",), ("entries[0]",)),
         (("lineup.entries=[{role: ours, overrides: ['scheduler=easy']},{role: composite, "
-          "overrides: ['scheduler=easy', 'scheduler.overrun_s=1']}]",), ("entries[0]", "entries[1]")),
+          "overrides: ['scheduler=easy', 'scheduler.overrun_s=1']}]",),
+         ("entries[0]", "entries[1]")),
         (("checkpoint=nowhere",), ("nowhere", "policy.json")),
         (("untrained=true",), ("checkpoint=DIR",)),
     ],
