@@ -48,8 +48,8 @@ FEWEST_BLOCKS = 2
 SHIPPED = {"limit": "limit", "predicted": "group_median", "oracle": "oracle"}  # as in the yaml file
 ADVISE_ONLY = (
     "aim", "homes", "large_gang", "leave_out", "blocks", "confidence", "jobs", "slow_jobs",
-    "slow_kept", "learn_minutes", "learn_frac", "learn_jobs", "checkpoint", "untrained", "agent_counts",
-    "lineup", "knows",
+    "slow_kept", "learn_minutes", "learn_frac", "learn_jobs", "checkpoint", "untrained",
+    "agent_counts", "lineup", "knows",
 )  # fmt: skip
 
 
