@@ -16,8 +16,9 @@ from gpuyard.advice.aims import AIMS
 from gpuyard.advice.answer import MISSING, Advice, advice_of
 from gpuyard.advice.candidates import KNOWS, candidates_of
 from gpuyard.advice.homes import HOMES
-from gpuyard.advice.learning import JUDGED, LEARNED, contender_of, judging, learned, playing
+from gpuyard.advice.learning import JUDGED, contender_of, judging, learned, playing
 from gpuyard.advice.playing import (
+    LEARNED,
     Candidate,
     Ground,
     Played,

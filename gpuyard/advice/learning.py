@@ -12,6 +12,7 @@ from typing import Any
 
 from hydra import compose
 
+from gpuyard.advice.playing import LEARNED
 from gpuyard.experiment.experiment import experiment_of
 from gpuyard.experiment.lineup import Contender
 from gpuyard.launch.build import resolve
@@ -26,7 +27,6 @@ from sim.report.record import collect_record
 
 log = logging.getLogger(__name__)
 
-LEARNED = "learned"
 BEGIN = "look_ahead"
 JUDGED = "test"  # the part on which all are judged
 FOR_VALIDATION = 0.2  # of the first part

@@ -38,6 +38,7 @@ from sim.traces.setting import Setting
 from sim.traces.trace import Trace
 
 WHAT_HAPPENED = "what_happened"
+LEARNED = "learned"  # weights for this very cluster
 ELSEWHERE = "what_happened (elsewhere)"  # where the trace needed more GPUs than there are here
 
 
@@ -76,6 +77,7 @@ class Played:
     """What a table needs of one row."""
 
     name: str
+    contender: str  # the name without what it is told
     scheduler: str  # the whole composition
     information: str
     needs: tuple[str, ...]  # beyond durations: models
@@ -159,8 +161,8 @@ def play(candidate: Candidate) -> Played:
     experiment, (jobs, _) = opened(ground.setting), jobs_of(ground)
     scheduler = scheduler_of(candidate)
     row = Played(
-        name=candidate.name, scheduler=scheduler.name, information=candidate.information,
-        needs=needed(scheduler), preempts=False, stops_per_job=0.0, jobs=0, withdrawn=0, draws={},
+        name=candidate.name, contender=_short(candidate), scheduler=scheduler.name,
+        information=candidate.information, needs=needed(scheduler), preempts=False, stops_per_job=0.0, jobs=0, withdrawn=0, draws={},
         seconds=0.0, role=candidate.contender.role,
     )  # fmt: skip
     simulator = experiment.game.simulator(jobs)
@@ -200,11 +202,18 @@ def happened(ground: Ground, waited_s: FloatArray) -> Played | None:
         return None
     name = WHAT_HAPPENED if peak_gpus(jobs, waited_s) <= topology.num_gpus else ELSEWHERE
     return Played(
-        name=name, scheduler=WHAT_HAPPENED, information="-", needs=(), preempts=False,
-        stops_per_job=float("nan"), jobs=len(told.block),
+        name=name, contender=name, scheduler=WHAT_HAPPENED, information="-", needs=(),
+        preempts=False, stops_per_job=float("nan"), jobs=len(told.block),
         withdrawn=int((jobs.measured & np.isnan(waited_s)).sum()),
         draws=measured(told, draws_of(blocks.count)), seconds=0.0,
     )  # fmt: skip
+
+
+def _short(candidate: Candidate) -> str:
+    """The name; nothing where it is a bound, with which nobody is compared."""
+    if candidate.information == "oracle":
+        return ""
+    return candidate.name.removesuffix(f", {candidate.information}")
 
 
 def _order_of(scheduler: Scheduler) -> object:

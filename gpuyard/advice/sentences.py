@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpuyard.advice.aims import AIMS
-from gpuyard.advice.playing import WHAT_HAPPENED, Played
+from gpuyard.advice.playing import LEARNED, WHAT_HAPPENED, Played
 from sim.arrays import FloatArray
 from sim.report.time_unit import unit_for
 
@@ -42,9 +42,12 @@ def ranked(rows: Sequence[Played], aim: str) -> list[Played]:
 
 
 def interval_of(draws: FloatArray, confidence: float) -> tuple[float, float]:
-    """Percentile interval of the bootstrap (1 + R,); NaN where a draw has no value."""
+    """Percentile interval of the bootstrap (1 + R,); NaN where most draws have no value."""
     tail = (1.0 - confidence) / 2.0
-    low, high = np.quantile(draws[1:], [tail, 1.0 - tail]) if len(draws) > 1 else (np.nan, np.nan)
+    known = draws[1:][np.isfinite(draws[1:])]
+    if not len(known) or 2 * len(known) < len(draws) - 1:
+        return float("nan"), float("nan")
+    low, high = np.quantile(known, [tail, 1.0 - tail])
     return float(low), float(high)
 
 
@@ -79,8 +82,8 @@ def _without(
         return "Without preemption: no scheduler of the line-up was played."
     best = still[0]
     parts = [f"{AIMS[aim].words} {spread(best, aim, confidence)}"]
-    for name in (FIRST_COME, WHAT_HAPPENED):
-        rival = next((row for row in order if row.name == name and row is not best), None)
+    for name in (FIRST_COME, WHAT_HAPPENED, LEARNED):
+        rival = next((row for row in order if row.contender == name and row is not best), None)
         if rival is not None:
             parts.append(compared(best, rival, aim, confidence))
     words = f"Without preemption take {best.name}, which {TOLD[best.information]}: "

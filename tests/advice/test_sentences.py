@@ -26,8 +26,8 @@ def row(
     draws["jct_mean_s"] = HOUR_S * hours * np.concatenate([[1.0], noise])
     draws["lost_gpu_h"] = np.full(len(NOISE) + 1, lost)
     return Played(
-        name=name, scheduler=f"{name}+consolidated", information=information, needs=(),
-        preempts=preempts, stops_per_job=0.5 if preempts else 0.0, jobs=200, withdrawn=0,
+        name=name, contender=name.partition(",")[0], scheduler=f"{name}+consolidated",
+        information=information, needs=(), preempts=preempts, stops_per_job=0.5 if preempts else 0.0, jobs=200, withdrawn=0,
         draws=draws, seconds=1.0,
     )  # fmt: skip
 
@@ -63,6 +63,18 @@ def test_what_to_take_what_preemption_adds_and_what_durations_are_worth():
     )
     assert durations.endswith(
         "; with the true ones, which nobody can run, sjf, oracle 50% less [50% to 50%]."
+    )
+
+
+def test_a_policy_of_ones_own_is_named_where_it_is_not_the_best():
+    own = row("learned, limit", 6.6, information="limit")
+    assert (
+        "what_happened, 9% less [9% to 9%] than learned, limit; not"
+        in sentences([*ROWS, own], "jct_mean_s", 0.95)[0]
+    )
+    best = row("learned, limit", 5.0, information="limit")
+    assert sentences([*ROWS, best], "jct_mean_s", 0.95)[0].startswith(
+        "Without preemption take learned, limit, which is told users' time limits: mean JCT 5.00 h"
     )
 
 
