@@ -27,8 +27,8 @@ def row(
     draws["lost_gpu_h"] = np.full(len(NOISE) + 1, lost)
     return Played(
         name=name, contender=name.partition(",")[0], scheduler=f"{name}+consolidated",
-        information=information, needs=(), preempts=preempts, stops_per_job=0.5 if preempts else 0.0, jobs=200, withdrawn=0,
-        draws=draws, seconds=1.0,
+        information=information, needs=(), preempts=preempts,
+        stops_per_job=0.5 if preempts else 0.0, jobs=200, withdrawn=0, draws=draws, seconds=1.0,
     )  # fmt: skip
 
 
