@@ -163,7 +163,8 @@ def play(candidate: Candidate) -> Played:
     row = Played(
         name=candidate.name, contender=_short(candidate), scheduler=scheduler.name,
         information=candidate.information, needs=needed(scheduler), preempts=False,
-        stops_per_job=0.0, jobs=0, withdrawn=0, draws={}, seconds=0.0, role=candidate.contender.role,
+        stops_per_job=0.0, jobs=0, withdrawn=0, draws={}, seconds=0.0,
+        role=candidate.contender.role,
     )  # fmt: skip
     simulator = experiment.game.simulator(jobs)
     warm_up(experiment.game, scheduler, compiled=not simulator.python_decides(scheduler))
