@@ -1,6 +1,6 @@
 """GPUYard: simulate, compare and learn the scheduling of deep-learning jobs on GPU clusters.
 
-From Python: `gpuyard.simulate`, `gpuyard.evaluate`, `gpuyard.make_env`,
+From Python: `gpuyard.simulate`, `gpuyard.evaluate`, `gpuyard.advise`, `gpuyard.make_env`,
 `gpuyard.make_single_agent_env`, `gpuyard.load_policy` (docs/api.md). From a shell: `gpuyard help`.
 """
 
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpuyard.api.agents import load_policy, make_env, make_single_agent_env
-    from gpuyard.api.running import evaluate, simulate
+    from gpuyard.api.running import advise, evaluate, simulate
 
 __version__ = version("gpuyard")
-__all__ = ["evaluate", "load_policy", "make_env", "make_single_agent_env", "simulate"]
+__all__ = ["advise", "evaluate", "load_policy", "make_env", "make_single_agent_env", "simulate"]
 
 _HOMES = {  # imported when first asked for: `gpuyard help` loads no simulator
+    "advise": "gpuyard.api.running",
     "evaluate": "gpuyard.api.running",
     "load_policy": "gpuyard.api.agents",
     "make_env": "gpuyard.api.agents",

@@ -8,6 +8,7 @@ from pathlib import Path
 PROGRAMS = {  # name: (module whose `main` it runs, what it does)
     "simulate": ("gpuyard.simulation.simulate", "Replay a trace"),
     "evaluate": ("gpuyard.evaluation.evaluate", "Compare schedulers on paired windows"),
+    "advise": ("gpuyard.advice.advise", "Which scheduler suits a cluster and its jobs"),
     "compare": ("gpuyard.evaluation.compare", "One table and figures from the folders of a sweep"),
     "replay": ("gpuyard.simulation.replay", "Step through a run's event log"),
     "train": ("gpuyard.training.train", "Train the agents"),

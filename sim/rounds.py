@@ -44,6 +44,7 @@ class RoundScheduler(ABC):
     order_name: str
     order_needs: Signal
     one_queue = True  # it owns the whole cluster
+    preempts = True
     makes_room = False
 
     def __init__(self, *, placer: Placer, round_s: float) -> None:

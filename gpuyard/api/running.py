@@ -1,7 +1,9 @@
 """Runs and comparisons from Python."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from gpuyard.advice.answer import Advice
 from gpuyard.api.asking import Cluster, Trace, composed
 from gpuyard.api.results import Comparison, Run
 from gpuyard.api.schedulers import Asked, scheduler_of
@@ -20,6 +22,7 @@ from sim.protocols import Scheduler
 from sim.report.comparison_row import ComparisonRow
 from sim.run import Run as RawRun
 from sim.simulator import simulate as play
+from sim.topology.topology import Topology
 
 
 def simulate(
@@ -113,3 +116,39 @@ def _check_names(names: Sequence[str]) -> None:
     double = next((name for name in names if names.count(name) > 1), None)
     if double is not None:
         raise ConfigError(f"schedulers has {double} twice; leave one out")
+
+
+def advise(
+    trace: Trace = "venus_like",
+    cluster: str | Path = "headline_leaf_spine",
+    *,
+    aim: str = "jct_mean_s",
+    learn_minutes: float | None = None,
+    folder: str | Path | None = None,
+    agents: int = 1,
+    seed: int = 0,
+    overrides: Sequence[str] = (),
+) -> Advice:
+    """Which scheduler suits a cluster: every one that runs, on the whole trace, ranked.
+
+    Args:
+        trace: as for `simulate`.
+        cluster: name of a topology, or yaml file.
+        aim: what is ranked by (docs/advise.md).
+        learn_minutes: also learn a policy for this cluster on the trace's first part.
+        folder: where what is learned is kept.
+        agents: partitions of the cluster.
+        seed: of predictions and schedulers.
+        overrides: further words, as on the command line.
+
+    Raises:
+        GpuYardError: an argument or a row of the trace is wrong, or a job fits nowhere.
+    """
+    from gpuyard.advice.advise import advise as answer
+
+    if isinstance(cluster, Topology):
+        raise ConfigError("cluster is a Topology; processes read their own: give a yaml file")
+    learns = "null" if learn_minutes is None else learn_minutes
+    words = [f"aim={aim}", f"learn_minutes={learns}", f"agents.count={agents}", *overrides]
+    with composed("advise", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
+        return answer(config, folder=None if folder is None else Path(folder))

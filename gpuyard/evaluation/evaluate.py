@@ -18,6 +18,7 @@ from gpuyard.evaluation.task import (
     Outcome,
     Task,
     assumed_of,
+    distinct,
     outcomes_of,
     setting_text,
     task_labels,
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
+
+LIMITS = ("windows", "cells")  # of an entry, in line-ups of reproduce.py
 
 
 @program("evaluate")
@@ -96,22 +99,28 @@ def _counted(outcomes: Iterable[Outcome], total: int) -> list[Outcome]:
     return found
 
 
-def _tasks(config: dict[str, object]) -> list[Task]:
+def _tasks(config: dict[str, Any]) -> list[Task]:
     """Window by window, so that a worker meets the same window again.
 
+    An entry's `windows` limits it to the first so many; `cells` is for reproduce.py.
+
     Raises:
-        ConfigError: `windows` is below 1, or two entries make the same scheduler.
+        ConfigError: `windows` is below 1, or two entries of one name make different schedulers.
     """
     windows = config["windows"]
     if type(windows) is not int or windows < 1:
         raise ConfigError(f"windows is {windows!r}; it must be a whole number from 1")
-    entries = [(contender, setting_text(config, contender)) for contender in lineup_of(config)]
+    limits, config = _without_limits(config)
+    found = [(contender, setting_text(config, contender)) for contender in lineup_of(config)]
+    part = str(config["part"])
+    first = distinct([Task(setting, contender, part, 0) for contender, setting in found])
+    played = windows_played(windows, first[0].setting, part)
     tasks = [
-        Task(setting=setting, contender=contender, part=str(config["part"]), window=window)
-        for window in range(windows_played(windows, entries[0][1], str(config["part"])))
-        for contender, setting in entries
+        replace(task, window=window)
+        for window in range(played)
+        for task in first
+        if window < limits.get(task.contender.place.partition(" ")[0], played)
     ]
-    first = tasks[: len(entries)]
     for task in first:
         warn_of_task(task)
     names = [(labels.scheduler, labels.agents) for labels in map(task_labels, first)]
@@ -120,10 +129,27 @@ def _tasks(config: dict[str, object]) -> list[Task]:
         twice = [name == (scheduler, agents) for name in names]
         places = [task.contender.place for task in compress(first, twice)]
         raise ConfigError(
-            f"{' and '.join(places)} make the same scheduler {scheduler}; leave one out or give "
-            f"it a name"
+            f"{' and '.join(places)} make the same scheduler {scheduler}; leave one out or give it "
+            f"a name"
         )
     return tasks
+
+
+def _without_limits(config: dict[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
+    """How many windows entries play at most, by their place, and the line-up without `LIMITS`."""
+    entries = config["lineup"]["entries"]
+    limits = {
+        f"lineup.entries[{number}]": entry["windows"]
+        for number, entry in enumerate(entries)
+        if isinstance(entry, Mapping) and type(entry.get("windows")) is int
+    }
+    plain = [
+        {key: value for key, value in entry.items() if key not in LIMITS}
+        if isinstance(entry, Mapping)
+        else entry
+        for entry in entries
+    ]
+    return limits, {**config, "lineup": {**config["lineup"], "entries": plain}}
 
 
 def _ours(wanted: str | None, tasks: list[Task]) -> str | None:

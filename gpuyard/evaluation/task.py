@@ -144,6 +144,31 @@ def warn_of_task(task: Task) -> None:
         warn_without_users(scheduler, _window(task.setting, task.part, task.window))
 
 
+def distinct(tasks: Sequence[Task]) -> list[Task]:
+    """The tasks without those that would play as an earlier one, told in a warning each.
+
+    With one partition nothing is forwarded, so that compositions which differ in that are equal;
+    so are an entry with `agents: 1` and one without where all have one agent.
+    """
+    first: dict[str, Task] = {}
+    for task in tasks:
+        same = first.setdefault(_composed_alike(task), task)
+        if same is not task:
+            log.warning(
+                "%s plays as %s does here; it is left out", task.contender.place,
+                same.contender.place,
+            )  # fmt: skip
+    return list(first.values())
+
+
+def _composed_alike(task: Task) -> str:
+    """A text that is the same for two tasks of equal setting, cluster and composition."""
+    parts = json.loads(task.contender.composition)
+    if _experiment(task.setting).game.partitions == 1:
+        parts.pop("forwarding", None)
+    return json.dumps([task.setting, parts], sort_keys=True)
+
+
 def windows_played(asked: int, setting: str, part: str) -> int:
     """How many windows there are to play, at most `asked`; all contenders have the same."""
     stretches = stretches_of(setting, part)

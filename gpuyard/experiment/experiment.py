@@ -48,6 +48,10 @@ ROLES_BY_ORDER = {
 DIVISIONS = {"contiguous": contiguous_partitions, "groups": group_partitions}
 
 
+class OneQueueError(ConfigError):
+    """A scheduler owns one queue for the whole cluster, and there are several partitions."""
+
+
 @runtime_checkable
 class CutsStretches(Protocol):
     """A workload whose windows may share stretches of time."""
@@ -214,13 +218,13 @@ def composition_of(config: Mapping[str, Any], partitions: int) -> Scheduler:
     """The scheduler that `scheduler`, `placer`, `sharing`, `forwarding` and `belief` describe.
 
     Raises:
-        ConfigError: it knows one queue, and there are several partitions.
+        OneQueueError: it knows one queue, and there are several partitions.
     """
     from sim.engine.composed import PartitionedScheduler, QueueScheduler
 
     scheduler: Scheduler = build(config, "scheduler")
     if partitions > 1 and getattr(scheduler, "one_queue", False):
-        raise ConfigError(
+        raise OneQueueError(
             f"{scheduler.name} owns one queue for the whole cluster; set agents.count=1 "
             f"(it is {partitions}), in a line-up agents: 1"
         )

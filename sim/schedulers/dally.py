@@ -62,6 +62,7 @@ class Dally:
 
     order_name = "dally"
     one_queue = True
+    preempts = True  # leases end
 
     def __init__(
         self,

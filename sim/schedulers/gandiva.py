@@ -46,6 +46,7 @@ class Gandiva:
     """
 
     order_name = "gandiva"
+    preempts = True
     one_queue = True  # it owns the whole cluster
 
     def __init__(

@@ -94,6 +94,11 @@ class LinearScore:
         """`start` and `forward`, each feature -> weight; `layers`, if there are any."""
         return self._weights.as_mapping()
 
+    @property
+    def preempts(self) -> bool:
+        """Whether it has weights for suspending running jobs."""
+        return self._weights.suspend is not None
+
     def weighing(self, weights: ScoreWeights) -> Self:
         """The same scheduler with other weights."""
         twin = copy.copy(self)

@@ -131,6 +131,18 @@ class TraceWorkload:
             return None
         return self._cut(self._part(part, setting), part)
 
+    def trace(self, *, part: str | None, setting: Setting) -> Trace:
+        """The jobs of a part, after caps, with all that the file says; None: of the whole.
+
+        They are those of `whole`, and of `window` where `num_jobs` is null, in the same order.
+
+        Raises:
+            TraceError: if the part is unknown or too short, or the file cannot be read.
+        """
+        if part is None:
+            return fitted(self._read(), self._options, setting)
+        return self._part(part, setting)
+
     def _part(self, part: str, setting: Setting) -> Trace:
         return fitted(split(self._read(), part, self._split), self._options, setting)
 

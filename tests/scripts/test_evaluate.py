@@ -89,13 +89,40 @@ def test_what_ran_with_several_numbers_of_agents_is_not_mixed(done):
     assert [means[key] for key in keys] == sorted(means[key] for key in keys)
 
 
-def test_only_entries_that_make_the_same_are_named(start):
-    same = "{role: composite, overrides: ['scheduler=sjf']}"
-    one = "{role: global_queue, overrides: ['scheduler=sjf'], agents: 1}"
-    words = ("agent_counts=[2,4]", f"lineup.entries=[{one}, {same}, {same}]", "windows=1")
-    failed = start("evaluate", *TINY, *words)
+def test_only_entries_of_one_name_that_play_otherwise_are_refused(start):
+    easy = "{role: composite, overrides: ['scheduler=easy', 'scheduler.overrun_s=%d']}"
+    one = "{role: global_queue, overrides: ['scheduler=easy'], agents: 1}"
+    entries = f"lineup.entries=[{one}, {easy % 10}, {easy % 20}]"
+    failed = start("evaluate", *TINY, "agent_counts=[2,4]", entries, "windows=1")
     failed.failed_with("entries[1]", "entries[2]", "make the same scheduler")
     assert failed.err.count("entries[") == 2
+
+
+def test_with_one_agent_entries_that_only_forward_otherwise_are_one(done):
+    sjf = "{role: composite, overrides: ['scheduler=sjf', 'forwarding=own,steal']}"
+    again = "{role: composite, name: mine, overrides: ['scheduler=sjf']}"
+    upper = "{role: global_queue, overrides: ['scheduler=sjf'], agents: 1}"
+    few = "{role: published, overrides: ['scheduler=fifo'], windows: 1, cells: [0]}"
+    entries = f"lineup.entries=[{sjf},{again},{upper},{few}]"
+    outcome = done("evaluate", *TINY, "agents.count=1", entries, "windows=2", "jobs=1")
+    table = pd.read_csv(outcome.folder / "comparison.csv")
+    assert table.groupby("scheduler").size().to_dict() == {
+        "sjf+consolidated": 2, "fifo+consolidated": 1,
+    }  # fmt: skip
+    kept = "plays as lineup.entries[0] (scheduler=sjf forwarding=own) does here; it is left out"
+    assert outcome.err.count(kept) == 3
+    for name in ("[0] (scheduler=sjf forwarding=steal)", "[1] (scheduler=sjf)", "[2] (scheduler="):
+        assert f"lineup.entries{name}" in outcome.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lineup", ["demo", "league"])
+def test_whole_line_ups_play_with_one_agent(done, lineup):
+    words = ("workload.num_jobs=40", *TINY[1:], "agents.count=1", f"lineup={lineup}", "windows=1")
+    outcome = done("evaluate", *words)
+    table = pd.read_csv(outcome.folder / "comparison.csv")
+    assert table["scheduler"].is_unique and len(table) > 10
+    assert "it is left out" in outcome.err
 
 
 def test_an_entry_may_be_told_other_slow_downs(done):
@@ -190,8 +217,9 @@ def test_the_learned_policy_and_its_untrained_twin(done, policy):
          ("entries[0]", "scheduler=sjf")),
         (("lineup.entries=[{role: ours, overrides: 'scheduler=sjf'}]",), ("entries[0]", "list")),
         (("lineup.entries=[{role: ours, overrides: ['scheduler=[']}]",), ("entries[0]",)),
-        (("lineup.entries=[{role: ours, overrides: ['scheduler=sjf']},"
-          "{role: composite, overrides: ['scheduler=sjf']}]",), ("entries[0]", "entries[1]")),
+        (("lineup.entries=[{role: ours, overrides: ['scheduler=easy']},{role: composite, "
+          "overrides: ['scheduler=easy', 'scheduler.overrun_s=1']}]",),
+         ("entries[0]", "entries[1]")),
         (("checkpoint=nowhere",), ("nowhere", "policy.json")),
         (("untrained=true",), ("checkpoint=DIR",)),
     ],

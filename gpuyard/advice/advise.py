@@ -1,0 +1,233 @@
+"""Which scheduler suits a cluster: `python scripts/advise.py workload=csv workload.path=FILE`."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig
+
+from gpuyard.advice.aims import AIMS
+from gpuyard.advice.answer import MISSING, Advice, advice_of
+from gpuyard.advice.candidates import KNOWS, candidates_of
+from gpuyard.advice.homes import HOMES
+from gpuyard.advice.learning import JUDGED, contender_of, judging, learned, playing
+from gpuyard.advice.page import write_advice_page
+from gpuyard.advice.playing import (
+    LEARNED,
+    Candidate,
+    Ground,
+    Played,
+    happened,
+    jobs_of,
+    opened,
+    played,
+    waits_and_limits,
+)
+from gpuyard.advice.report import FILES, printed, write_advice
+from gpuyard.advice.told import large_gang, users_of
+from gpuyard.experiment.assumptions import assumptions
+from gpuyard.experiment.experiment import physics_name
+from gpuyard.folders import CONF
+from gpuyard.launch.build import whole
+from gpuyard.launch.errors import ConfigError, nearest
+from gpuyard.launch.plain_rules import check_confidence, check_plain
+from gpuyard.launch.start import program, start
+from gpuyard.launch.terminal import RunCount, table_console
+from gpuyard.pages.asked import check_page
+from gpuyard.pages.page import PAGE_FILE
+from sim.report.run_folder import write_record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+log = logging.getLogger(__name__)
+
+FEWEST_BLOCKS = 2
+SHIPPED = {"limit": "limit", "predicted": "group_median", "oracle": "oracle"}  # as in the yaml file
+ADVISE_ONLY = (
+    "aim", "homes", "large_gang", "leave_out", "blocks", "confidence", "jobs", "slow_jobs",
+    "slow_kept", "learn_minutes", "learn_frac", "learn_jobs", "checkpoint", "untrained",
+    "agent_counts", "lineup", "knows", "page",
+)  # fmt: skip
+
+
+@program("advise")
+def main(cfg: DictConfig) -> None:
+    """Play, rank, write, print."""
+    launch = start(cfg)
+    check_page(launch.config)
+    for name in (*FILES, PAGE_FILE):
+        (launch.folder / name).unlink(missing_ok=True)
+    advice = advise(launch.config, folder=launch.folder)
+    write_record(launch.folder, replace(launch.record, assumed=advice.notes))
+    write_advice(launch.folder, advice)
+    if launch.config["page"]:
+        write_advice_page(launch.folder, advice, replace(launch.record, assumed=advice.notes))
+    table_console().print(printed(advice))
+    print()
+    for sentence in advice.sentences:
+        print(f"- {sentence}")
+    for words in advice.left_out:
+        print(f"left out: {words}")
+    if advice.learned is not None:
+        told = _estimator_name(launch.config, launch.record.overrides)
+        words = playing(advice.learned, launch.record.overrides, ADVISE_ONLY, told)
+        print(f"weights in {advice.learned}; play them with\n  {words}")
+    print(f"results in {launch.folder}")
+
+
+def advise(config: Mapping[str, Any], *, folder: Path | None = None) -> Advice:
+    """Play every scheduler of the line-up on the jobs of `config`, and rank them.
+
+    Args:
+        config: `conf/advise.yaml` with the choices of a user, resolved, in plain containers.
+        folder: for what is learned; needed where `learn_minutes` is given.
+
+    Raises:
+        GpuYardError: the trace cannot be read, a job fits nowhere, or a key has a wrong value.
+    """
+    _check(config)
+    learns = config["learn_minutes"] is not None
+    if learns and folder is None:
+        raise ConfigError("learn_minutes is given, but no folder for what is learned; pass folder")
+    config = judging(config) if learns else config
+    ground = _ground(config, JUDGED if learns else None)
+    jobs, misfits = jobs_of(ground)
+    _check_aim(config["aim"], ground)
+    notes = _notes(config, ground)
+    log.info("%d jobs; assumes %s", len(jobs), "; ".join(notes))
+    waited_s, limits = waits_and_limits(ground)
+    weights, own = None, []
+    with _composing():
+        if folder is not None and learns:
+            weights = learned(config, _known(config, limits=limits), folder / LEARNED)
+            own = [contender_of(weights)]
+        candidates, left_out = candidates_of(config, ground, limits=limits, own=own)
+    for words in left_out:
+        log.info("left out: %s", words)
+    if misfits:
+        left_out.append(f"{misfits} jobs that fit nowhere on the cluster")
+    rows = _counted(played(candidates, config["jobs"]), candidates)
+    past = None if waited_s is None else happened(ground, waited_s)
+    return advice_of(
+        [*rows, *([] if past is None else [past])],
+        aim=config["aim"],
+        confidence=config["confidence"],
+        left_out=left_out,
+        notes=notes,
+        learned=weights,
+    )
+
+
+def _ground(config: Mapping[str, Any], part: str | None) -> Ground:
+    return Ground(
+        setting=json.dumps({**config, "estimator": config["knows"]["oracle"]}),
+        part=part,
+        leave_out=config["leave_out"],
+        large=config["large_gang"],
+        blocks=config["blocks"],
+    )
+
+
+def _known(config: Mapping[str, Any], *, limits: bool) -> Mapping[str, Any]:
+    """The estimator of the first of `knows` that these jobs have."""
+    knows = config["knows"]
+    names = [name for name in KNOWS if name in knows and (name != "limit" or limits)]
+    estimator: Mapping[str, Any] = knows[names[0]]
+    return estimator
+
+
+def _estimator_name(config: Mapping[str, Any], overrides: Sequence[str]) -> str:
+    """What `estimator=` is called by which the policy was learned."""
+    limits = waits_and_limits(_ground(judging(config), JUDGED))[1]
+    names = [name for name in KNOWS if name in config["knows"] and (name != "limit" or limits)]
+    given = [word for word in overrides if word.startswith(f"estimator@knows.{names[0]}=")]
+    return given[-1].partition("=")[2] if given else SHIPPED[names[0]]
+
+
+@contextmanager
+def _composing() -> Iterator[None]:
+    """A context in which line-ups are composed: the program's own, else that of `conf/`."""
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    if GlobalHydra.instance().is_initialized():
+        yield
+        return
+    with initialize_config_dir(str(CONF), version_base=None):
+        yield
+
+
+def _counted(found: Iterable[Played], candidates: Sequence[Candidate]) -> list[Played]:
+    """All rows, once they are there."""
+    rows: list[Played] = []
+    with RunCount("advising", len(candidates)) as count:
+        for row in found:
+            rows.append(row)
+            count.tell(row.name)
+            if row.failed:
+                log.warning("%s fails here: %s", row.name, row.failed)
+    return rows
+
+
+def _notes(config: Mapping[str, Any], ground: Ground) -> tuple[str, ...]:
+    """What is taken for granted; what is told of durations the rows say."""
+    experiment = opened(ground.setting)
+    assumed = assumptions({**config, "estimator": config["knows"]["oracle"]}, experiment, "oracle")
+    physics, load = physics_name(experiment.game.physics), experiment.load
+    large = large_gang(jobs_of(ground)[0], experiment.game.topology, ground.large)
+    return (
+        *assumed[1:],
+        "physics off" if physics == "none" else f"physics on ({physics})",
+        "load as it comes" if load is None else f"times stretched to load {load:g}",
+        f"gangs are large from {large} GPUs on",
+    )
+
+
+def _check_aim(aim: str, ground: Ground) -> None:
+    """Refuse an aim of which these jobs can have no value, before anything is played.
+
+    Raises:
+        ConfigError: naming the aim and what to do.
+    """
+    jobs, _ = jobs_of(ground)
+    large = large_gang(jobs, opened(ground.setting).game.topology, ground.large)
+    lacking = {
+        "user_fairness": not (users_of(jobs) >= 0).any(),
+        "large_gang_wait_s": int(jobs.num_gpus.max()) < large,
+    }
+    if lacking.get(aim, False):
+        raise ConfigError(f"aim is {aim}, of which no scheduler has a value: {MISSING[aim]}")
+
+
+def _check(config: Mapping[str, Any]) -> None:
+    """Refuse what would fail late.
+
+    Raises:
+        ConfigError: naming key, value and rule.
+    """
+    check_confidence(config)
+    check_plain(config, {"blocks": (True, FEWEST_BLOCKS), "slow_jobs": (True, 0)})
+    if config["aim"] not in AIMS:
+        hint = nearest(str(config["aim"]), AIMS)
+        fix = f"did you mean {hint}?" if hint else f"use one of {', '.join(AIMS)}"
+        raise ConfigError(f"aim is {config['aim']!r}; {fix}")
+    large = config["large_gang"]
+    if large is not None and (type(large) is not int or large < 1):
+        raise ConfigError(
+            f"large_gang is {large!r}; it must be a whole number of GPUs from 1, or null"
+            f"{whole(large)}"
+        )
+    if config["homes"] not in HOMES:
+        raise ConfigError(f"homes is {config['homes']!r}; it must be {' or '.join(HOMES)}")
+    if not isinstance(config["leave_out"], bool):
+        raise ConfigError(f"leave_out is {config['leave_out']!r}; it must be true or false")
+    kept = config["slow_kept"]
+    if not (isinstance(kept, list) and all(isinstance(name, str) for name in kept)):
+        raise ConfigError(f"slow_kept is {kept!r}; it must be a list like [easy]")

@@ -1,0 +1,195 @@
+"""The answer in words: without preemption, with it, and what knowing durations is worth."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpuyard.advice.aims import AIMS
+from gpuyard.advice.playing import LEARNED, WHAT_HAPPENED, Played
+from sim.arrays import FloatArray
+from sim.report.time_unit import unit_for
+
+FIRST_COME = "fifo"
+MOST_NAMES = 3
+SAME, LEAST_CHANGE = "as much", 5e-4
+TOLD = {  # information -> what a scheduler is told
+    "none": "is told nothing of durations",
+    "limit": "is told users' time limits",
+    "predicted": "is told durations learned from finished jobs",
+    "oracle": "knows the true durations",
+}
+SOURCES = {
+    "limit": "with users' time limits",
+    "predicted": "with durations learned from finished jobs",
+    "oracle": "with the true ones, which nobody can run,",
+}
+
+
+def runnable(row: Played) -> bool:
+    """Whether a real cluster could run it: it is simulated, and no oracle."""
+    return row.information in TOLD and row.information != "oracle"
+
+
+def ranked(rows: Sequence[Played], aim: str) -> list[Played]:
+    """Best first; what has no value comes last, equal rows by name."""
+    sign = -1.0 if AIMS[aim].more_is_better else 1.0
+
+    def key(row: Played) -> tuple[bool, float, str]:
+        value = float(row.draws[aim][0])
+        return bool(np.isnan(value)), sign * value, row.name
+
+    return sorted(rows, key=key)
+
+
+def interval_of(draws: FloatArray, confidence: float) -> tuple[float, float]:
+    """Percentile interval of the bootstrap (1 + R,); NaN where most draws have no value."""
+    tail = (1.0 - confidence) / 2.0
+    known = draws[1:][np.isfinite(draws[1:])]
+    if not len(known) or 2 * len(known) < len(draws) - 1:
+        return float("nan"), float("nan")
+    low, high = np.quantile(known, [tail, 1.0 - tail])
+    return float(low), float(high)
+
+
+def ratio_of(one: FloatArray, other: FloatArray) -> FloatArray:
+    """(1 + R,) one / other, paired draw by draw; NaN where other is 0."""
+    ratio: FloatArray = np.divide(one, other, out=np.full(len(one), np.nan), where=other != 0)
+    return ratio
+
+
+def alike(one: FloatArray, other: FloatArray, confidence: float) -> bool:
+    """Whether the paired interval of the difference holds 0."""
+    low, high = interval_of(one - other, confidence)
+    return not (low > 0 or high < 0)
+
+
+def sentences(rows: Sequence[Played], aim: str, confidence: float) -> tuple[str, str, str]:
+    """What to take without preemption, what preemption would add, what durations are worth."""
+    order = [row for row in ranked(rows, aim) if not np.isnan(row.draws[aim][0])]
+    still = [row for row in order if not row.preempts and row.information in TOLD]
+    moving = [row for row in order if row.preempts and runnable(row)]
+    return (
+        _without(order, [row for row in still if runnable(row)], aim, confidence),
+        _preemption([row for row in still if runnable(row)], moving, aim, confidence),
+        _durations(still, aim, confidence),
+    )
+
+
+def _without(
+    order: Sequence[Played], still: Sequence[Played], aim: str, confidence: float
+) -> str:  # fmt: skip
+    if not still:
+        return "Without preemption: no scheduler of the line-up was played."
+    best = still[0]
+    parts = [f"{AIMS[aim].words} {spread(best, aim, confidence)}"]
+    for name in (FIRST_COME, WHAT_HAPPENED, LEARNED):
+        rival = next((row for row in order if row.contender == name and row is not best), None)
+        if rival is not None:
+            parts.append(compared(best, rival, aim, confidence))
+    words = f"Without preemption take {best.name}, which {TOLD[best.information]}: "
+    same = [
+        row.name for row in still[1:] if alike(row.draws[aim], best.draws[aim], confidence)
+    ]  # fmt: skip
+    more = f" and {len(same) - MOST_NAMES} more" if len(same) > MOST_NAMES else ""
+    tail = f"; not told apart from it: {'; '.join(same[:MOST_NAMES])}{more}" if same else ""
+    return f"{words}{', '.join(parts)}{tail}."
+
+
+def _preemption(
+    still: Sequence[Played], moving: Sequence[Played], aim: str, confidence: float
+) -> str:  # fmt: skip
+    if not moving:
+        return "Preemption: no scheduler of the line-up that preempts was played."
+    best = moving[0]
+    lost = float(best.draws["lost_gpu_h"][0])
+    price = f"{best.stops_per_job:.2f} stops a job and {lost:,.0f} GPU-hours lost"
+    told = f"{best.name}, which {TOLD[best.information]}"
+    has = f"{AIMS[aim].words} {spread(best, aim, confidence)}"
+    if not still:
+        return f"With preemption take {told}: {has}, for {price}."
+    than = compared(best, still[0], aim, confidence)
+    if alike(best.draws[aim], still[0].draws[aim], confidence):
+        return (
+            f"Preemption would add nothing that these jobs can tell: the best that preempts, "
+            f"{told}, has {has}, {than}, for {price}."
+        )
+    if ranked([best, still[0]], aim)[0] is best:
+        return f"Preemption would add this: {told}, has {has}, {than}, for {price}."
+    return (
+        f"Preemption would add nothing: the best that preempts, {told}, has {has}, {than}, for "
+        f"{price}."
+    )
+
+
+def _durations(still: Sequence[Played], aim: str, confidence: float) -> str:
+    """Without preemption, where what is known makes the order."""
+    best = {
+        name: next((row for row in still if row.information == name), None) for name in TOLD
+    }  # fmt: skip
+    blind = best.pop("none")
+    if blind is None:
+        return "What knowing durations is worth: no scheduler that is told nothing was played."
+    parts = []
+    for name, row in best.items():
+        if row is not None:
+            parts.append(
+                f"{SOURCES[name]} {row.name} {change(row, blind, aim, confidence)}"
+            )  # fmt: skip
+    have = f"{AIMS[aim].words} {spread(blind, aim, confidence)}"
+    told = "; ".join(parts) or "nothing that reads durations was played"
+    return f"Knowing durations: without them {blind.name} is best, {have}; {told}."
+
+
+def compared(one: Played, other: Played, aim: str, confidence: float) -> str:
+    """`change` in a sentence about `one`."""
+    found = change(one, other, aim, confidence)
+    return f"{found} {'as' if found == SAME else 'than'} {other.name}"
+
+
+def change(one: Played, other: Played, aim: str, confidence: float) -> str:
+    """How much less or more `one` has than `other`, with the paired interval."""
+    ratio = ratio_of(one.draws[aim], other.draws[aim])
+    if np.isnan(ratio[0]):
+        difference = float(one.draws[aim][0] - other.draws[aim][0])
+        word = "less" if difference < 0 else "more"
+        return f"{value_text(abs(difference), aim)} {word}" if difference else SAME
+    low, high = interval_of(ratio, confidence)
+    less = ratio[0] < 1
+    word, sign = ("less", -1.0) if less else ("more", 1.0)
+    ends = sorted(sign * 100.0 * (end - 1.0) for end in (low, high))
+    if np.allclose(ratio[np.isfinite(ratio)], 1.0, atol=LEAST_CHANGE):
+        return SAME
+    size = f"{_percent(sign * 100.0 * (float(ratio[0]) - 1.0))} {word}"
+    return size if np.isnan(ends).any() else f"{size} [{_percent(ends[0])} to {_percent(ends[1])}]"
+
+
+def _percent(value: float) -> str:
+    """Without the sign of a 0."""
+    return f"{round(value) + 0}%"
+
+
+def spread(row: Played, aim: str, confidence: float) -> str:
+    """The value and its interval in one unit."""
+    value = float(row.draws[aim][0])
+    low, high = interval_of(row.draws[aim], confidence)
+    if np.isnan([low, high]).any():
+        return value_text(value, aim)
+    factor, unit, form = scale_of([value], aim)
+    return f"{value * factor:{form}}{unit} [{low * factor:{form}}, {high * factor:{form}}]"
+
+
+def value_text(value: float, aim: str) -> str:
+    """One value with its unit."""
+    factor, unit, form = scale_of([value], aim)
+    return f"{value * factor:{form}}{unit}"
+
+
+def scale_of(values: Sequence[float], aim: str) -> tuple[float, str, str]:
+    """Factor, unit and format for numbers of one kind."""
+    kind = AIMS[aim].kind
+    if kind == "time":
+        unit = unit_for(values)
+        return 1.0 / unit.length_s, f" {unit.name}", ",.2f" if unit.length_s > 1 else ",.1f"
+    if kind == "share":
+        return 100.0, "%", ".1f"
+    return (1.0, "", ".3f") if kind == "index" else (1.0, " GPU h", ",.0f")

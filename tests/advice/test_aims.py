@@ -1,0 +1,98 @@
+"""What rows are ranked by: blocks, aims and their bootstrap, and what happened, by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gpuyard.advice.aims import Told, blocks_of, draws_of, measured
+from gpuyard.advice.told import large_gang, peak_gpus, told_of_trace
+from sim.jobs import JobTable
+from sim.topology.leaf_spine import leaf_spine
+from sim.traits import Identity
+
+ONCE = np.ones((1, 2))
+TOLD = Told(
+    block=np.array([0, 0, 1, 1]),
+    jct_s=np.array([10.0, 20.0, 30.0, 100.0]),
+    wait_s=np.array([0.0, 5.0, 10.0, 50.0]),
+    slowdown=np.array([1.0, 1.0, 3.0, 3.0]),
+    large=np.array([False, True, False, True]),
+    user=np.array([0, 0, 1, 1]),
+    busy_gpu_s=np.array([50.0, 150.0]),
+    offered_gpu_s=np.array([100.0, 300.0]),
+    lost_gpu_h=np.array([1.0, 2.0]),
+)
+
+
+def cluster(servers: int):
+    return leaf_spine(
+        name="two", servers=servers, gpus_per_server=4, servers_per_rack=servers,
+        gpu_types=["v100"], intra_gbps=300.0, nic_gbps=100.0, oversubscription=1, spines=1,
+    )  # fmt: skip
+
+
+def table(num_gpus: list[int]) -> JobTable:
+    jobs = len(num_gpus)
+    return JobTable(
+        job_id=np.array([f"j{k}" for k in range(jobs)], dtype=object),
+        submit_s=np.arange(jobs) * 10.0,
+        num_gpus=np.array(num_gpus),
+        duration_s=np.full(jobs, 20.0),
+        estimate_s=np.full(jobs, np.nan),
+        profile=np.zeros(jobs, dtype=np.int64),
+        home=np.zeros(jobs, dtype=np.int64),
+        measured=np.ones(jobs, dtype=np.bool_),
+    )
+
+
+def test_aims_of_four_jobs():
+    found = {key: values[0] for key, values in measured(TOLD, ONCE).items()}
+    assert found["jct_mean_s"] == 40.0
+    assert found["jct_p95_s"] == np.percentile(TOLD.jct_s, 95)
+    assert found["large_gang_wait_s"] == 27.5
+    assert found["user_fairness"] == pytest.approx((1 + 3) ** 2 / (2 * (1 + 9)))
+    assert found["gpu_util_frac"] == 0.5
+    assert found["lost_gpu_h"] == 3.0
+
+
+def test_draws_weigh_whole_blocks():
+    twice_the_first = measured(TOLD, np.array([[1.0, 1.0], [2.0, 0.0]]))
+    assert twice_the_first["jct_mean_s"][1] == 15.0
+    assert twice_the_first["jct_p95_s"][1] == 20.0
+    assert twice_the_first["user_fairness"][1] == 1.0  # one user is left
+    assert twice_the_first["gpu_util_frac"][1] == 0.5
+    nobody = measured(replace(TOLD, user=np.full(4, -1)), ONCE)
+    assert np.isnan(nobody["user_fairness"][0])
+
+
+def test_draws_are_the_same_for_all_and_the_first_counts_each_block_once():
+    draws = draws_of(20)
+    assert (draws[0] == 1).all() and (draws.sum(axis=1) == 20).all()
+    assert np.array_equal(draws, draws_of(20))
+
+
+def test_blocks_hold_equally_many_measured_jobs():
+    submit_s = np.array([0.0, 1.0, 2.0, 50.0, 51.0, 99.0])
+    some = np.array([False, True, True, True, True, True])
+    blocks = blocks_of(submit_s, some, 2)
+    assert blocks.of_job.tolist() == [-1, 0, 0, 0, 1, 1]
+    assert blocks.edge_s.tolist() == [1.0, 51.0, 99.0]
+    assert blocks_of(submit_s, some, 20).count == 5
+
+
+def test_what_happened_by_hand():
+    jobs = table([4, 8, 2])  # at 0, 10 and 20 s, 20 s each
+    identity = Identity(np.array([0, 1, 1]), np.zeros(3, dtype=int), np.zeros(3, dtype=int))
+    jobs = replace(jobs, identity=identity)
+    waited_s = np.array([0.0, 10.0, np.nan])  # the last never began
+    blocks = blocks_of(jobs.submit_s, jobs.measured, 1)
+    told = told_of_trace(jobs, waited_s, cluster(2), blocks, large_gang(jobs, cluster(2), None))
+    assert told.jct_s.tolist() == [20.0, 30.0]
+    assert told.large.tolist() == [False, True]  # more than a server of four
+    assert told.slowdown.tolist() == [1.0, 1.5]
+    assert told.busy_gpu_s.tolist() == [80.0] and told.offered_gpu_s.tolist() == [160.0]
+    assert peak_gpus(jobs, waited_s) == 8
+    assert large_gang(table([1, 4]), cluster(2), None) == 4
+    assert large_gang(table([1, 2]), cluster(2), None) == 2
+    assert large_gang(table([1, 2]), cluster(2), 3) == 3

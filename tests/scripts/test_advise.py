@@ -1,0 +1,180 @@
+"""`advise.py` as a user runs it: a CSV, an sacct file, errors, a policy of one's own."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hydra import compose, initialize_config_dir
+
+from gpuyard.advice.advise import advise
+from gpuyard.folders import CONF
+from gpuyard.launch.build import resolve
+
+SMALL = (
+    "topology=small_leaf_spine",
+    "topology.servers=2",
+    "topology.servers_per_rack=2",
+)  # 16 GPUs
+H100 = ("topology=h100_rails", "topology.servers=2", "topology.servers_per_rack=2")
+FOUR = (
+    "lineup.entries=["
+    "{role: published, name: fifo, overrides: ['scheduler=fifo']},"
+    "{role: composite, name: sjf, overrides: ['scheduler=sjf']},"
+    "{role: published, name: las, overrides: ['scheduler=las']},"
+    "{role: reference, name: srtf, overrides: ['scheduler=srtf']}]"
+)
+HEADER = "JobID|User|State|Submit|Start|End|Elapsed|Timelimit|ReqTRES|JobName\n"
+
+
+def jobs_csv(path: Path, jobs: int = 200) -> Path:
+    """Busy: about as much work as 16 GPUs do; long jobs come now and then; users alternate."""
+    rng = np.random.default_rng(1)
+    gangs, times = rng.choice([1, 2, 4, 8], jobs), np.exp(rng.normal(5.5, 1.2, jobs)).round()
+    at = np.cumsum(rng.exponential(110.0, jobs)).round()
+    rows = (
+        f"j{k},{at[k]:.0f},{gangs[k]},{times[k]:.0f},u{k % 5},{2 * times[k]:.0f},{k % 40}\n"
+        for k in range(jobs)
+    )
+    path.write_text("job_id,submit_s,num_gpus,duration_s,user,limit_s,waited_s\n" + "".join(rows))
+    return path
+
+
+def words_of(path: Path, *more: str) -> tuple[str, ...]:
+    columns = (f"workload.columns.{name}={name}" for name in ("user", "limit_s", "waited_s"))
+    return ("workload=csv", f"workload.path={path}", *columns, *more)
+
+
+def sacct(path: Path, jobs: int = 60) -> Path:
+    """One job every ten minutes, waiting a minute, of half an hour on 2, 4 or 8 H100."""
+    rows = []
+    for k in range(jobs):
+        submit, gpus = pd.Timestamp("2026-03-02") + pd.Timedelta(minutes=10 * k), (2, 4, 8)[k % 3]
+        begin, end = submit + pd.Timedelta(minutes=1), submit + pd.Timedelta(minutes=31)
+        tres = f"cpu=8,mem=64G,gres/gpu:h100={gpus},gres/gpu={gpus}"
+        rows.append(f"{k}|ann|COMPLETED|{submit:%Y-%m-%dT%H:%M:%S}|{begin:%Y-%m-%dT%H:%M:%S}|"
+                    f"{end:%Y-%m-%dT%H:%M:%S}|00:30:00|02:00:00|{tres}|train\n")  # fmt: skip
+    path.write_text(HEADER + "".join(rows))
+    return path
+
+
+def test_a_small_trace_gets_a_table_and_three_sentences(done, tmp_path):
+    path = jobs_csv(tmp_path / "jobs.csv")
+    outcome = done("advise", *words_of(path, *SMALL, FOUR), "jobs=1")
+    table = pd.read_csv(outcome.folder / "advice.csv").set_index("scheduler")
+    assert set(table.index) == {
+        "fifo", "sjf, limit", "sjf, predicted", "sjf, oracle", "las", "srtf",
+        "what_happened (elsewhere)",  # waits made up: more GPUs at once than there are
+    }  # fmt: skip
+    assert table["jct_mean_s"].is_monotonic_increasing
+    assert (table["jct_mean_s_low"] <= table["jct_mean_s"]).all()
+    assert table.loc["fifo", "stops_per_job"] == 0 and table.loc["las", "preempts"]
+    assert table.loc["las", "stops_per_job"] > 0 and table.loc["las", "lost_gpu_h"] > 0
+    assert table.loc[["sjf, oracle", "srtf"], "bound"].all()
+    assert set(table["jobs"]) == {200}  # the whole trace, as it is
+    assert 0 < table.loc["fifo", "user_fairness"] <= 1
+    for words in ("- Without preemption take ", "- Preemption would add ", "- Knowing durations: "):
+        assert outcome.out.count(words) == 1
+    assert "load as it comes" in outcome.err and "gangs are large from 8 GPUs on" in outcome.err
+    assert (outcome.folder / "advice.png").read_bytes().startswith(b"\x89PNG")
+    assert "| fifo | nothing | no |" in (outcome.folder / "advice.md").read_text()
+
+    two = done("advise", *words_of(path, *SMALL, FOUR), "jobs=2", "aim=gpu_util_frac", folder="two")
+    other = pd.read_csv(two.folder / "advice.csv").set_index("scheduler")
+    timed = ["rank", "wall_s", "ratio_to_best", "ratio_low", "ratio_high"]
+    pd.testing.assert_frame_equal(
+        other.drop(columns=timed).sort_index(), table.drop(columns=timed).sort_index()
+    )
+    assert other["gpu_util_frac"].is_monotonic_decreasing
+
+
+def test_an_sacct_file_on_h100_servers(done, tmp_path):
+    path = sacct(tmp_path / "jobs.txt")
+    outcome = done("advise", "workload=sacct", f"workload.path={path}", *H100, FOUR, "jobs=1")
+    table = pd.read_csv(outcome.folder / "advice.csv").set_index("scheduler")
+    assert table.loc["sjf, limit", "information"] == "limit"
+    past = next(name for name in table.index if name.startswith("what_happened"))
+    assert table.loc[past, "jct_mean_s"] == 31 * 60.0
+    assert table.loc["fifo", "jct_mean_s"] == pytest.approx(30 * 60.0, rel=0.2)
+    assert np.isnan(table.loc[past, "lost_gpu_h"])
+    assert "h100: a100's profile x 1.9 (assumed)" in outcome.err
+
+
+def test_what_is_slow_is_left_out_and_told_with_its_key(done, tmp_path):
+    path = jobs_csv(tmp_path / "jobs.csv", 60)
+    slow = "{role: published, name: drf, overrides: ['scheduler=drf']}]"
+    easy = "{role: published, name: easy, overrides: ['scheduler=easy']}"
+    words = (*words_of(path, *SMALL), FOUR[:-1] + f",{easy},{slow}", "jobs=1", "slow_jobs=50")
+    outcome = done("advise", *words)
+    assert (
+        "left out: too slow for 60 jobs: drf, which decide in Python; slow_jobs=60" in outcome.out
+    )
+    table = pd.read_csv(outcome.folder / "advice.csv")
+    assert [name for name in table["scheduler"] if name.startswith(("easy", "drf"))] == [
+        "easy, limit"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "told"),
+    [
+        ("a,0,4,10\nb,1,40,10\nc,2,32,5\n", (),
+         ("line 3", "job b", "40 GPUs", "2 such jobs", "workload.max_gang=16",
+          "workload.drop_too_large=true")),
+        ("", (), ("jobs.csv", "no job")),
+        ("a,0,4,10\n", ("aim=jct_men_s",), ("did you mean jct_mean_s?",)),
+        ("a,0,4,10\n", ("aim=user_fairness",), ("no job names its user",)),
+        ("a,0,4,10\n", ("blocks=1",), ("blocks is 1",)),
+        ("".join(f"{k},{k},1,10\n" for k in range(30)), ("learn_minutes=0.01",),
+         ("learn_minutes needs 20 jobs", "learn_frac")),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_one_message(start, tmp_path, text, words, told):
+    path = tmp_path / "jobs.csv"
+    path.write_text("job_id,submit_s,num_gpus,duration_s\n" + text)
+    outcome = start(
+        "advise", "workload=csv", f"workload.path={path}", *SMALL, FOUR, "jobs=1", *words
+    )
+    outcome.failed_with(*told)
+
+
+def test_jobs_that_fit_nowhere_stop_it_or_are_left_out(start, tmp_path):
+    path = tmp_path / "jobs.csv"
+    rows = ["a,0,4,10,1000", "b,1,4,10,200000", "c,2,3,5,1000", "d,3,1,5,200000"]
+    path.write_text("job_id,submit_s,num_gpus,duration_s,cpu\n" + "\n".join(rows) + "\n")
+    words = ("workload=csv", f"workload.path={path}", "workload.columns.cpu_milli=cpu", *H100, FOUR)
+    outcome = start("advise", *words, "jobs=1")
+    outcome.failed_with(
+        "2 of 4 jobs fit nowhere on h100_rails", "job b: 4 GPUs, each with 200 cores",
+        "leave_out=true", "workload.rules.ignore=[demands]",
+    )  # fmt: skip
+    kept = start("advise", *words, "jobs=1", "leave_out=true", folder="kept")
+    assert kept.status == 0, kept.err
+    assert "left out: 2 jobs that fit nowhere" in kept.out
+    assert set(pd.read_csv(kept.folder / "advice.csv")["jobs"]) == {2}
+
+
+@pytest.mark.slow  # two programs, and compiled code of the linear score
+def test_a_policy_of_ones_own_is_judged_on_the_rest_and_plays(done, tmp_path):
+    path = jobs_csv(tmp_path / "jobs.csv", 300)
+    outcome = done("advise", *words_of(path, *SMALL, FOUR), "jobs=1", "learn_minutes=0.02")
+    table = pd.read_csv(outcome.folder / "advice.csv").set_index("scheduler")
+    assert {"learned, limit", "learned, oracle"} <= set(table.index)
+    assert table["jobs"].nunique() == 1 and 100 < table["jobs"].iloc[0] < 200
+    weights = outcome.folder / "learned" / "learned.yaml"
+    assert weights.is_file() and f"weights in {weights}" in outcome.out
+    command = re.search(r"gpuyard (simulate .*)", outcome.out)
+    assert command is not None
+    words = command[1].split()[1:]
+    assert f"workload.path={path}" in words and not any("lineup" in word for word in words)
+    assert "linear_score" in done("simulate", *words, folder="played").out
+
+
+def test_the_plain_function_needs_no_program(tmp_path):
+    path = jobs_csv(tmp_path / "jobs.csv", 60)
+    with initialize_config_dir(str(CONF), version_base=None):
+        config, _ = resolve(compose("advise", [*words_of(path, *SMALL, FOUR), "jobs=1"]))
+    advice = advise(config)
+    assert advice.frame["rank"].tolist() == list(range(1, len(advice.frame) + 1))
+    assert len(advice.sentences) == 3 and advice.aim == "jct_mean_s"
