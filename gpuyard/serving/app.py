@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 
 from gpuyard import __version__
 from gpuyard.launch.errors import nearest
@@ -69,10 +69,11 @@ def _add_plain(app: FastAPI, decider: Decider) -> None:
         """Servers, numbers of GPUs, names of profiles, and what the scheduler reads."""
         return decider.cluster()
 
-    @app.post("/decide")
-    async def decide(state: StateForm) -> AnswerForm:
+    @app.post("/decide", response_model=AnswerForm)
+    async def decide(state: StateForm) -> Response:
         """What the scheduler orders now; nothing is remembered."""
-        return decider.decide(state)
+        text = decider.decide(state).model_dump_json()  # our own form needs no second look
+        return Response(text, media_type="application/json")
 
 
 def _add_extender(app: FastAPI, board: Board) -> None:

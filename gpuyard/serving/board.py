@@ -21,7 +21,7 @@ class Held:
     pods: int
     seats: list[str]  # a server for each pod
     seated: dict[str, str]  # pod: its server
-    until_s: float  # by our clock
+    until_s: float  # on the clock of the told state
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ class Board:
         named = {gpu for job in form.running for gpu in job.placement or ()}
         self._held = {
             name: each for name, each in self._held.items()
-            if name not in running and not named & set(each.job.placement or ())
+            if name not in running and each.job.started_s <= form.time_s
+            and not named & set(each.job.placement or ())
         }  # fmt: skip
         self._told = Told(self._placed(form), self._clock())
         return answer
@@ -85,17 +86,16 @@ class Board:
 
     def state(self) -> StateForm:
         """The cluster as it is believed to be now: as told, and with what was answered since."""
-        clock_s = self._clock()
-        self._held = {key: each for key, each in self._held.items() if each.until_s > clock_s}
         told = self._told
-        told.waiting = {key: each for key, each in told.waiting.items() if each[1] > clock_s}
+        now_s = told.form.time_s + max(0.0, self._clock() - told.at_s)
+        self._held = {key: each for key, each in self._held.items() if each.until_s > now_s}
+        told.waiting = {key: each for key, each in told.waiting.items() if each[1] > now_s}
         form = told.form
         known = {job.id for job in form.running} | set(self._held)
         running = [*form.running, *(each.job for each in self._held.values())]
         queue = [job for job in form.queue if job.id not in known]
         known |= {job.id for job in queue}
         queue += [job for job, _ in told.waiting.values() if job.id not in known]
-        now_s = form.time_s + max(0.0, clock_s - told.at_s)
         return form.model_copy(update={"time_s": now_s, "running": running, "queue": queue})
 
     def ask(self, asked: Asked, nodes: Sequence[str]) -> Verdict:
@@ -125,7 +125,7 @@ class Board:
         closed = [at for at, name in enumerate(self._decider.places.names) if name not in offered]
         form = state.model_copy(update={"queue": [*queue, job]})
         answer = self._decider.decide(form, closed)
-        until_s = self._clock() + self._hold_s
+        until_s = state.time_s + self._hold_s
         start = next((each for each in answer.decisions if _starts(each, asked.job)), None)
         verdict = self._refused(answer, start, asked)
         if verdict is not None:

@@ -14,7 +14,6 @@ from sim.report.event_table import server_names
 from sim.signals import Signal
 from sim.view import ClusterView
 
-SIGNAL_OF = {"estimate_s": Signal.PREDICTION, "profile": Signal.PROFILE}
 OK = 200
 
 
@@ -78,8 +77,11 @@ class ServedScheduler:
         told = self._service.call("GET", "/cluster")
         self.name = f"served_{told['scheduler']}"
         self.needs = Signal.NONE
-        for field in told["needs"]:
-            self.needs |= SIGNAL_OF[field]
+        for signal in told["signals"]:
+            self.needs |= Signal[signal]
+        self._tells_profile = "profile" in told["needs"]
+        if self._tells_profile:
+            self.needs |= Signal.PROFILE
         self._profiles = told["profiles"]
         self._turns: list[Decision] = []
 
@@ -152,9 +154,11 @@ class ServedScheduler:
             "restarts": int(jobs.restarts[job]),
             "forwards": int(jobs.forwards[job]),
         }
-        if Signal.PREDICTION in self.needs:
+        if Signal.DURATION in self.needs:  # what is served takes an estimate for the truth
+            told["estimate_s"] = float(jobs.duration_s[job])
+        elif Signal.PREDICTION in self.needs:
             told["estimate_s"] = float(jobs.estimate_s[job])
-        if Signal.PROFILE in self.needs:
+        if self._tells_profile:
             told["profile"] = self._profiles[int(jobs.profile[job])]
         if jobs.identity is not None and jobs.identity.user[job] >= 0:
             told["user"] = str(jobs.identity.user[job])

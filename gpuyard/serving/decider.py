@@ -1,5 +1,6 @@
 """Asks a scheduler until it has nothing more to do at an instant."""
 
+import logging
 from collections.abc import Sequence
 
 from gpuyard.serving.forms import (
@@ -13,9 +14,12 @@ from gpuyard.serving.forms import (
 from gpuyard.serving.instants import OF_DURATION, OF_PROFILE, Defaults, Set, Setter
 from marl.env.game import Game
 from sim.decision import Decision
-from sim.errors import SimulationError
+from sim.errors import GpuYardError, SimulationError
 from sim.protocols import Scheduler
 from sim.signals import Signal
+from sim.view import ClusterView
+
+log = logging.getLogger(__name__)
 
 MOST_TURNS = 100_000
 
@@ -51,7 +55,7 @@ class Decider:
         orders: list[DecisionForm] = []
         turn, again, wake_s = 0, True, None
         while again:
-            decision = self.scheduler.decide(views.view())
+            decision = self._asked(views.view())
             world.simulator.apply(decision)
             orders += self._orders(decision, world, turn)
             again, wake_s, turn = decision.again, decision.wake_s, turn + 1
@@ -63,6 +67,23 @@ class Decider:
         first, count = int(state.world["queue_first"][0]), int(state.world["num_queued"][0])
         waiting = [world.ids[row] for row in state.queue[first : first + count].tolist()]
         return self._answer(form, orders, waiting, wake_s, turn, world.assumed)
+
+    def _asked(self, view: ClusterView) -> Decision:
+        """The scheduler's decision.
+
+        Raises:
+            SimulationError: it fails, as one may that meets a state without its own past.
+        """
+        try:
+            return self.scheduler.decide(view)
+        except GpuYardError:
+            raise
+        except Exception as error:
+            log.exception("%s failed", self.scheduler.name)
+            raise SimulationError(
+                f"{self.scheduler.name} failed ({error!r}); one that remembers what it did may, "
+                "for each request stands for itself: serve another (docs/serve.md)"
+            ) from error
 
     def _answer(
         self,
@@ -128,6 +149,7 @@ class Decider:
         return ClusterForm(
             scheduler=self.scheduler.name,
             needs=[field for field, signals in told.items() if needs & signals != Signal.NONE],
+            signals=[str(signal.name) for signal in needs],
             topology=topology.name,
             gpus=topology.num_gpus,
             partitions=self.game.partitions,

@@ -139,6 +139,7 @@ class ClusterForm(BaseModel):
 
     scheduler: str
     needs: list[str] = Field(description="what it reads of jobs beyond the queue and their sizes")
+    signals: list[str] = Field(description="the same in the simulator's words")
     topology: str
     gpus: int
     partitions: int

@@ -7,6 +7,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 UNAUTHORISED, TOO_LARGE = 401, 413
+PATIENCE = 8  # times the largest body
 OPEN_PATHS = ("/healthz",)  # tells nothing but that somebody is there
 
 
@@ -42,21 +43,24 @@ class Guard:
         return hmac.compare_digest(headers.get(b"authorization", b""), self._wanted)
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
-        """The body; None: too large, whatever its headers say."""
+        """The body; None: too large, whatever its headers say.
+
+        One that is somewhat too large is read to its end and dropped: whoever sends on while we
+        hang up would not read why.
+        """
         told = headers.get(b"content-length", b"0")
-        if told.isdigit() and int(told) > self._most:
+        if told.isdigit() and int(told) > PATIENCE * self._most:
             return None
         chunks: list[bytes] = []
         size, more = 0, True
-        while more:
+        while more and size <= PATIENCE * self._most:
             message = await receive()
             chunk = message.get("body", b"")
             size += len(chunk)
-            if size > self._most:
-                return None
-            chunks.append(chunk)
+            if size <= self._most:
+                chunks.append(chunk)
             more = message["type"] == "http.request" and message.get("more_body", False)
-        return b"".join(chunks)
+        return b"".join(chunks) if size <= self._most else None
 
 
 def _once(body: bytes, receive: Receive) -> Receive:

@@ -95,14 +95,11 @@ class Setter:
 
     def _work_done(self, simulator: Simulator, form: StateForm, row_of: IntArray) -> None:
         """Write the progress of those whose request leaves it to the physics."""
-        row = simulator.state.job
-        for at, job in enumerate(form.running):
-            if job.progress_s is None:
-                began_s = job.started_s if job.resume_s is None else job.resume_s
-                own = row[row_of[at]]
-                done_s = min(max(0.0, form.time_s - began_s) * own["rate"], own["work_s"])
-                for name in ("progress_s", "seen_progress_s"):
-                    row[name][row_of[at]] = done_s
+        untold = [at for at, job in enumerate(form.running) if job.progress_s is None]
+        row, rows = simulator.state.job, row_of[np.array(untold, dtype=np.int64)]
+        ran_s = np.maximum(0.0, form.time_s - row["resume_s"][rows])
+        done_s = np.minimum(ran_s * row["rate"][rows], row["work_s"][rows])
+        row["progress_s"][rows] = row["seen_progress_s"][rows] = done_s
 
     def _check_times(self, form: StateForm) -> None:
         """Names once, and nothing from the future."""

@@ -20,6 +20,7 @@ class Places:
     def __init__(self, game: Game) -> None:
         """Names are those of the cluster's file, else numbers."""
         self._game, self._topology = game, game.topology
+        self._owner = game.partition_of_server[game.topology.gpu_server]  # (G,)
         self.names = [str(name) for name in server_names(game.topology)]  # (S,)
         self._server_of = {name: at for at, name in enumerate(self.names)}
 
@@ -91,11 +92,12 @@ class Places:
         return np.array(chosen, dtype=np.int64)
 
     def _one_partition(self, gpus: IntArray, where: str) -> None:
-        owners = np.unique(self._game.partition_of_server[self._topology.gpu_server[gpus]])
-        if len(owners) > 1:
+        owners = self._owner[gpus]
+        if (owners != owners[0]).any():
+            told = ", ".join(map(str, np.unique(owners).tolist()))
             raise RequestError(
-                f"{where}: its GPUs lie in partitions {', '.join(map(str, owners.tolist()))}; a "
-                "job stays inside one (agents.count is the number of partitions)"
+                f"{where}: its GPUs lie in partitions {told}; a job stays inside one (agents.count "
+                "is the number of partitions)"
             )
 
     def server(self, name: str, where: str) -> int:

@@ -47,9 +47,10 @@ def main(cfg: DictConfig) -> None:
     server = _server(app, config, token)
     host, port = listening.getsockname()[:2]
     where = f"[{host}]" if ":" in host else host
+    listening.listen()  # who asks from now on waits no longer than the first answer takes
     print(f"answering at http://{where}:{port} (schema: /docs); Ctrl-C ends it", flush=True)
     server.run(sockets=[listening])
-    print("stopped")
+    log.info("stopped")
 
 
 def _app(config: Mapping[str, Any]) -> "FastAPI":

@@ -87,6 +87,7 @@ class MarlScheduler:
         """One agent's turn; asks for the next until all wait."""
         fitted, rounds = self._ready(view)
         if not self._again:
+            rounds.play(view)  # a run may begin amid others that run: the first epoch is one, too
             rounds.open()
             until_s = rounds.pause_s(view)
             if until_s is not None:
