@@ -46,7 +46,7 @@ class Places:
                 found[at] = self._lowest_free(job.servers, tenants, f"running[{at}] (job {job.id})")
                 tenants[found[at]] += 1
         self._few_enough(tenants, running, found)
-        for at, gpus in enumerate(found):
+        for at, gpus in enumerate(found if self._game.partitions > 1 else ()):
             self._one_partition(gpus, f"running[{at}] (job {running[at].id})")
         return found
 

@@ -1,5 +1,6 @@
 """Answer over HTTP: `python scripts/serve.py topology=medium_leaf_spine scheduler=sjf`."""
 
+import gc
 import logging
 import signal
 import socket
@@ -45,6 +46,7 @@ def main(cfg: DictConfig) -> None:
     listening = _listen(config["address"], config["port"])
     app = _app(config)
     server = _server(app, config, token)
+    gc.freeze()  # what is here stays: collections pass it by, so they are short and come often
     host, port = listening.getsockname()[:2]
     where = f"[{host}]" if ":" in host else host
     listening.listen()  # who asks from now on waits no longer than the first answer takes

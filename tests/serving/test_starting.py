@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard.launch.errors import ConfigError
 from tests.serving.conftest import CLUSTER, ROOT, environment, served
 
 SECRET = "a-token-of-many-letters"
@@ -27,7 +28,18 @@ def test_others_need_a_token(tmp_path: Path):
     run = f"hydra.run.dir={tmp_path}"
     told = refused("address=0.0.0.0", "port=0", run)
     assert "address is '0.0.0.0'" in told and "GPUYARD_TOKEN" in told
-    assert "the token has 5 letters" in refused("address=0.0.0.0", run, GPUYARD_TOKEN="short")
+
+
+def test_a_short_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from gpuyard.serving.serve import token_of
+
+    path = tmp_path / "token"
+    path.write_text("short\n")
+    monkeypatch.delenv("GPUYARD_TOKEN", raising=False)
+    with pytest.raises(ConfigError, match="token_file=.*: the token has 5 letters"):
+        token_of({"token_file": str(path), "address": "127.0.0.1"})
+    monkeypatch.setenv("GPUYARD_TOKEN", SECRET)
+    assert token_of({"token_file": None, "address": "127.0.0.1"}) == SECRET
 
 
 def test_a_port_that_is_taken_is_named_before_anything_is_built(tmp_path: Path):
