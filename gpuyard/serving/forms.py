@@ -82,7 +82,9 @@ class StateForm(Form):
     """A cluster at one instant."""
 
     time_s: Seconds = Field(description="now, on any clock; 0 may lie anywhere")
-    queue: list[WaitingJob] = Field(default_factory=list)
+    queue: list[WaitingJob] = Field(
+        default_factory=list, description="of those submitted at one time the first came first"
+    )
     running: list[RunningJob] = Field(default_factory=list)
     away: list[Name] = Field(
         default_factory=list,

@@ -36,7 +36,7 @@ def test_a_short_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path = tmp_path / "token"
     path.write_text("short\n")
     monkeypatch.delenv("GPUYARD_TOKEN", raising=False)
-    with pytest.raises(ConfigError, match="token_file=.*: the token has 5 letters"):
+    with pytest.raises(ConfigError, match=r"token_file=.*: the token has 5 letters"):
         token_of({"token_file": str(path), "address": "127.0.0.1"})
     monkeypatch.setenv("GPUYARD_TOKEN", SECRET)
     assert token_of({"token_file": None, "address": "127.0.0.1"}) == SECRET
