@@ -2,14 +2,25 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import ValidationError
 
 from gpuyard.serving.decider import Decider
-from gpuyard.serving.forms import AnswerForm, DecisionForm, RunningJob, StateForm, WaitingJob
+from gpuyard.serving.forms import (
+    MOST_NAME,
+    AnswerForm,
+    DecisionForm,
+    RunningJob,
+    StateForm,
+    WaitingJob,
+)
 from gpuyard.serving.pods import Asked
 from gpuyard.serving.problem import RequestError
 
 Clock = Callable[[], float]
+Job = TypeVar("Job", RunningJob, WaitingJob)
 
 
 @dataclass
@@ -32,13 +43,12 @@ class Verdict:
     reason: str = ""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Told:
     """What a control plane has told last, and when by our clock."""
 
     form: StateForm
     at_s: float
-    waiting: dict[str, tuple[WaitingJob, float]] = field(default_factory=dict)  # job, until
 
 
 class Board:
@@ -52,6 +62,7 @@ class Board:
         now_s = clock()
         self._told = Told(StateForm(time_s=now_s), now_s)
         self._held: dict[str, Held] = {}
+        self._waiting: dict[str, tuple[WaitingJob, float]] = {}  # job told to wait, until
 
     def tell(self, form: StateForm) -> AnswerForm:
         """The cluster is like this; what would be decided for it alone.
@@ -62,13 +73,19 @@ class Board:
         answer = self._decider.decide(form)
         running = {job.id for job in form.running}
         named = {gpu for job in form.running for gpu in job.placement or ()}
+        self._forget(form.time_s)
         self._held = {
             name: each for name, each in self._held.items()
-            if name not in running and each.job.started_s <= form.time_s
-            and not named & set(each.job.placement or ())
+            if name not in running and not named & set(each.job.placement or ())
         }  # fmt: skip
+        self._waiting = {key: each for key, each in self._waiting.items() if key not in running}
         self._told = Told(self._placed(form), self._clock())
         return answer
+
+    def _forget(self, now_s: float) -> None:
+        """Drop answers that are too old."""
+        self._held = {key: each for key, each in self._held.items() if each.until_s > now_s}
+        self._waiting = {key: each for key, each in self._waiting.items() if each[1] > now_s}
 
     def _placed(self, form: StateForm) -> StateForm:
         """`form` with GPUs in place of servers, beside those of jobs that we answered for."""
@@ -88,15 +105,16 @@ class Board:
         """The cluster as it is believed to be now: as told, and with what was answered since."""
         told = self._told
         now_s = told.form.time_s + max(0.0, self._clock() - told.at_s)
-        self._held = {key: each for key, each in self._held.items() if each.until_s > now_s}
-        told.waiting = {key: each for key, each in told.waiting.items() if each[1] > now_s}
+        self._forget(now_s)
         form = told.form
         known = {job.id for job in form.running} | set(self._held)
-        running = [*form.running, *(each.job for each in self._held.values())]
+        held = [_until(each.job, now_s) for each in self._held.values()]
         queue = [job for job in form.queue if job.id not in known]
         known |= {job.id for job in queue}
-        queue += [job for job, _ in told.waiting.values() if job.id not in known]
-        return form.model_copy(update={"time_s": now_s, "running": running, "queue": queue})
+        queue += [_until(job, now_s) for job, _ in self._waiting.values() if job.id not in known]
+        return form.model_copy(
+            update={"time_s": now_s, "running": [*form.running, *held], "queue": queue}
+        )
 
     def ask(self, asked: Asked, nodes: Sequence[str]) -> Verdict:
         """Where a pod goes that may go to `nodes`; a gang is decided whole, at its first pod.
@@ -119,7 +137,7 @@ class Board:
     def _decided(self, asked: Asked, nodes: Sequence[str], state: StateForm) -> Held | Verdict:
         """Ask the scheduler for the job of a pod."""
         queue = [job for job in state.queue if job.id != asked.job]
-        before = self._told.waiting.get(asked.job)
+        before = self._waiting.get(asked.job)
         job = _waiting(asked, state.time_s, before[0].submitted_s if before else state.time_s)
         offered = set(nodes)
         closed = [at for at, name in enumerate(self._decider.places.names) if name not in offered]
@@ -129,10 +147,10 @@ class Board:
         start = next((each for each in answer.decisions if _starts(each, asked.job)), None)
         verdict = self._refused(answer, start, asked)
         if verdict is not None:
-            self._told.waiting[asked.job] = job, until_s
+            self._waiting[asked.job] = job, until_s
             return verdict
         assert start is not None
-        self._told.waiting.pop(asked.job, None)
+        self._waiting.pop(asked.job, None)
         running = RunningJob(
             id=asked.job,
             placement=start.gpus,
@@ -174,6 +192,13 @@ class Board:
         return None
 
 
+def _until(job: Job, now_s: float) -> Job:
+    """The job, no time of it after now: a state may be told that is older than our answer."""
+    times = {"started_s", "submitted_s"} & set(type(job).model_fields)
+    late = {name: now_s for name in times if (getattr(job, name) or now_s) > now_s}
+    return job.model_copy(update=late) if late else job
+
+
 def _starts(order: DecisionForm, job: str) -> bool:
     return order.action == "start" and order.job == job
 
@@ -181,15 +206,21 @@ def _starts(order: DecisionForm, job: str) -> bool:
 def _waiting(asked: Asked, now_s: float, first_s: float) -> WaitingJob:
     """`first_s`: when it was asked for first, for want of a better time of submission."""
     submitted_s = first_s if asked.submitted_s is None else min(asked.submitted_s, now_s)
-    return WaitingJob(
-        id=asked.job,
-        gpus=asked.gpus * asked.pods,
-        submitted_s=submitted_s,
-        estimate_s=asked.estimate_s,
-        profile=asked.profile,
-        partition=asked.partition,
-        user=asked.user,
-    )
+    try:
+        return WaitingJob(
+            id=asked.job,
+            gpus=asked.gpus * asked.pods,
+            submitted_s=submitted_s,
+            estimate_s=asked.estimate_s,
+            profile=asked.profile,
+            partition=asked.partition,
+            user=asked.user,
+        )
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise RequestError(
+            f"pod {asked.pod[:MOST_NAME]}: its {fault['loc'][0]} cannot be: {fault['msg'].lower()}"
+        ) from error
 
 
 def _seat(held: Held, asked: Asked, nodes: Sequence[str]) -> Verdict:

@@ -80,6 +80,16 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 @pytest.fixture
+def fresh(service: Service) -> Service:
+    """The service, told that the cluster is empty and that what it answered is over."""
+    service.ask("PUT", "/state", {"time_s": 1e12})  # long after
+    service.ask("PUT", "/state", {"time_s": 0})
+    told = service.ask("GET", "/state")
+    assert (told["running"], told["queue"]) == ([], [])
+    return service
+
+
+@pytest.fixture
 def configured() -> Callable[..., dict[str, Any]]:
     """The resolved configuration of `simulate`, as `gpuyard` would make it."""
     from hydra import compose, initialize_config_dir

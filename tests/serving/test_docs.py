@@ -12,13 +12,13 @@ from tests.serving.conftest import ROOT, Service
 PAGE = (ROOT / "docs" / "serve.md").read_text()
 
 
-def test_its_curl_commands_are_answered(service: Service):
+def test_its_curl_commands_are_answered(fresh: Service):
     if shutil.which("curl") is None:
         pytest.skip("no curl on this machine")
     blocks = [block for block in re.findall(r"```\n(.*?)```", PAGE, re.DOTALL) if "curl" in block]
     assert len(blocks) == 2
     for block in blocks:
-        script = block.replace("http://127.0.0.1:8023", service.url)
+        script = block.replace("http://127.0.0.1:8023", fresh.url)
         done = subprocess.run(["sh", "-ec", script], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         assert '"start"' in done.stdout or '"NodeNames":["1"]' in done.stdout

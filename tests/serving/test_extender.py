@@ -19,7 +19,6 @@ from tests.serving.conftest import CLUSTER, Service
 
 PODS = json.loads((Path(__file__).parent / "pods.json").read_text())
 NODES = [str(server) for server in range(8)]
-EMPTY = {"time_s": 0}
 
 
 def pod(name: str, gpus: object = 1, containers: Any = None, **annotations: str) -> dict[str, Any]:
@@ -38,18 +37,6 @@ def verdict(service: Service, asked: dict[str, Any], nodes: list[str] = NODES) -
         set() if told["Error"] else set(nodes)
     )
     return told
-
-
-@pytest.fixture
-def fresh(service: Service) -> Service:
-    """The service, told that the cluster is empty and that what it answered is over."""
-    held = [{"id": f"all {at}", "servers": dict.fromkeys(NODES, 8), "started_s": 0,
-             "estimate_s": 1} for at in range(2)]  # fmt: skip
-    named = [{**job, "servers": None, "placement": list(range(64))} for job in held]
-    service.ask("PUT", "/state", {"time_s": 0, "running": named})
-    service.ask("PUT", "/state", EMPTY)
-    assert service.ask("GET", "/state")["running"] == []
-    return service
 
 
 def jobs_of(pods: list[Asked]) -> JobTable:
@@ -172,6 +159,26 @@ def test_an_answer_holds_until_a_state_confirms_or_denies_it(fresh: Service):
     assert verdict(fresh, pod("two", 8))["NodeNames"] == [second]
 
 
+def test_a_state_older_than_an_answer_does_not_undo_it(fresh: Service):
+    fresh.ask("PUT", "/state", {"time_s": 50})
+    (first,) = verdict(fresh, pod("one", 8))["NodeNames"]
+    fresh.ask("PUT", "/state", {"time_s": 49.5})
+    assert verdict(fresh, pod("two", 8))["NodeNames"] != [first]
+    assert {job["id"] for job in fresh.ask("GET", "/state")["running"]} == {
+        "default/one", "default/two",
+    }  # fmt: skip
+
+
+def test_who_waits_is_remembered_when_a_state_tells_only_what_runs(fresh: Service):
+    full = {"id": "r", "servers": dict.fromkeys(NODES, 8), "started_s": 0, "estimate_s": 9}
+    fresh.ask("PUT", "/state", {"time_s": 1, "running": [full]})
+    assert verdict(fresh, pod("short", 8, estimate_s="5"))["NodeNames"] == []
+    most = full | {"servers": dict.fromkeys(NODES[1:], 8)}
+    fresh.ask("PUT", "/state", {"time_s": 2, "running": [most]})
+    assert verdict(fresh, pod("long", 8, estimate_s="500"))["NodeNames"] == []
+    assert verdict(fresh, pod("short", 8, estimate_s="5"))["NodeNames"] == ["0"]
+
+
 def test_a_pod_without_gpus_may_go_anywhere(fresh: Service):
     assert verdict(fresh, pod("web", 0))["NodeNames"] == NODES
     assert verdict(fresh, pod("bare", containers=[{}]))["NodeNames"] == NODES
@@ -197,6 +204,8 @@ def test_init_containers_count_one_by_one():
         (pod("a", group="g"), "give gpuyard.dev/group and gpuyard.dev/group-size"),
         (pod("a", group="g", group_size="0"), "group-size is '0'"),
         (pod("a", 8, group="g", group_size="9"), "gpus is 72"),
+        (pod("a", 8, group="g", group_size="99999999"), "its gpus cannot be"),
+        (pod("a", user=""), "its user cannot be"),
         (pod("a", 65), "the largest partition has 64"),
     ],
 )
