@@ -37,6 +37,7 @@ PROGRAMS = {  # name: (module whose `main` it runs, what it does)
         "gpuyard.studies.drift_in_time",
         "Plays windows one after the other while the truth drifts",
     ),
+    "serve": ("gpuyard.serving.serve", "Answer over HTTP: what next, for any scheduler"),
     "demo": ("gpuyard.demo", "The main job from end to end, small"),
 }
 OURS = ("sim", "interference", "gnn", "marl")  # top-level packages beside `gpuyard`

@@ -87,6 +87,7 @@ log = logging.getLogger(__name__)
 OF_LEARNING = (  # packages of the extra `learn`
     "cma", "gymnasium", "pettingzoo", "ray", "tensorboardX", "torch", "torch_geometric",
 )  # fmt: skip
+OF_SERVING = ("fastapi", "starlette", "uvicorn")  # of the extra `serve`
 OWN_FILE, SEARCH_KEY = "gpuyard.yaml", "hydra.searchpath"
 COMMAND = "gpuyard"  # the installed command
 FAILED = 1
@@ -277,12 +278,13 @@ def _told(error: Exception) -> str | None:
 
 
 def _lacking(error: BaseException | None) -> str | None:
-    """What to install, where `error` came of a package that only the extra `learn` brings."""
+    """What to install, where `error` came of a package that only an extra brings."""
     seen = set[int]()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         package = (getattr(error, "name", None) or "").partition(".")[0]
-        if isinstance(error, ModuleNotFoundError) and package in OF_LEARNING:
-            return f"this needs {package}, which is not installed: pip install 'gpuyard[learn]'"
+        if isinstance(error, ModuleNotFoundError) and package in (*OF_LEARNING, *OF_SERVING):
+            extra = "serve" if package in OF_SERVING else "learn"
+            return f"this needs {package}, which is not installed: pip install 'gpuyard[{extra}]'"
         error = error.__cause__ or error.__context__
     return None

@@ -1,6 +1,7 @@
 """The trained agents as a scheduler like any other, through the codec that trained them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -22,7 +23,20 @@ from sim.engine.looping import Loop
 from sim.kernel.layout import State
 from sim.run import Run
 from sim.simulator import Simulator
+from sim.topology.topology import Topology
 from sim.view import ClusterView, ViewMaker
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """A policy, fitted to one cluster."""
+
+    topology: Topology
+    partitions: bytes  # of its servers
+    policy: PairScorePolicy
+    net: Net | None  # the same, compiled; None: torch decides
+    layout: Layout
+    rules: CodecRules
 
 
 class MarlScheduler:
@@ -55,20 +69,25 @@ class MarlScheduler:
             self.name = "marl_untrained"
         read_spec(self._folder)  # fail before any work
         self._seed = 0
-        self._policy: PairScorePolicy | None = None
-        self._net: Net | None = None  # the same, compiled; None: torch decides
+        self._fitted: _Fitted | None = None
         self._rounds: Rounds | None = None
         self._again = False
 
     def reset(self, seed: int) -> None:
-        """Forget the run; an untrained policy draws its weights from `seed`."""
+        """Forget the run; an untrained policy draws its weights from `seed`.
+
+        Trained weights are no part of a run: they are read once a cluster.
+        """
         self._seed = seed
-        self._policy, self._net, self._rounds, self._again = None, None, None, False
+        self._rounds, self._again = None, False
+        if self._untrained:
+            self._fitted = None
 
     def decide(self, view: ClusterView) -> Decision:
         """One agent's turn; asks for the next until all wait."""
-        policy, rounds = self._ready(view)
+        fitted, rounds = self._ready(view)
         if not self._again:
+            rounds.play(view)  # a run may begin amid others that run: the first epoch is one, too
             rounds.open()
             until_s = rounds.pause_s(view)
             if until_s is not None:
@@ -77,10 +96,10 @@ class MarlScheduler:
         self._again = bool(seen)
         if not seen:
             return Decision()
-        if self._net is not None:
-            return rounds.decide(view, dict.fromkeys(seen, choose(rounds.play(view), self._net)))
+        if fitted.net is not None:
+            return rounds.decide(view, dict.fromkeys(seen, choose(rounds.play(view), fitted.net)))
         with torch.no_grad():
-            scores = policy(stack(list(seen.values())))
+            scores = fitted.policy(stack(list(seen.values())))
         chosen = best_action(scores.logits)
         return rounds.decide(view, dict(zip(seen, chosen, strict=True)))
 
@@ -107,15 +126,20 @@ class MarlScheduler:
         policy, rules = self._loaded(simulators[0].views(NEEDS).view())
         return play_greedily(policy, simulators, rules, name=self.name)
 
-    def _ready(self, view: ClusterView) -> tuple[PairScorePolicy, Rounds]:
+    def _ready(self, view: ClusterView) -> tuple["_Fitted", Rounds]:
         """Policy and codec fitted to this view's cluster; made at the first decision."""
-        if self._policy is None or self._rounds is None:
-            self._policy, rules = self._loaded(view)
+        partitions = np.asarray(view.partition_of_server).tobytes()
+        kept = self._fitted
+        if kept is None or kept.topology is not view.topology or kept.partitions != partitions:
+            policy, rules = self._loaded(view)
             layout = _layout(view, rules)
-            self._net = None if self.why_python() else net_of(self._policy, layout)
-            self._rounds = Rounds(layout=layout, rules=rules)
+            net = None if self.why_python() else net_of(policy, layout)
+            kept = self._fitted = _Fitted(view.topology, partitions, policy, net, layout, rules)
+            self._rounds = None
+        if self._rounds is None:
+            self._rounds = Rounds(layout=kept.layout, rules=kept.rules)
             self._rounds.restart()
-        return self._policy, self._rounds
+        return kept, self._rounds
 
     def _loaded(self, view: ClusterView) -> tuple[PairScorePolicy, CodecRules]:
         torch.set_num_threads(1)  # tiny batches: more threads only wait for each other

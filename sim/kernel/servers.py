@@ -40,6 +40,13 @@ def open_server(state: State, server: int) -> None:
 
 
 @kernel
+def cordon(state: State, server: int) -> None:
+    """Close a server to newcomers: those on it stay. For who sets up a state (`sim.instant`)."""
+    state.server[server].closed += 1
+    _close_server(state, server)
+
+
+@kernel
 def _close_server(state: State, server: int) -> None:
     """None of its GPUs is usable; what had no room may have some: the largest server is another."""
     row, rooms = state.server[server], state.rooms

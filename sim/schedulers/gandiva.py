@@ -104,7 +104,10 @@ class Gandiva:
         self._affinity_of(view).forget_empty(orders.occupancy)
         known = set(self._joined_s)
         self._joined_s = {job: self._joined_s.get(job, view.now_s) for job in view.queued.tolist()}
-        self._since_s = {job: self._since_s[job] for job in view.running.tolist()}
+        before_us_s = view.jobs.resume_s  # of those that ran as we began
+        self._since_s = {
+            job: self._since_s.get(job, float(before_us_s[job])) for job in view.running.tolist()
+        }
         self._packs.refresh(view)
         for job in self._packs.failed(view):
             self._stop(orders, job)

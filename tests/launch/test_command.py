@@ -13,7 +13,7 @@ import sys
 
 class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"torch", "ray", "pettingzoo", "gymnasium", "cma"}:
+        if name.partition(".")[0] in {"torch", "ray", "pettingzoo", "gymnasium", "cma", "fastapi"}:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Blocked())
@@ -53,13 +53,18 @@ def test_a_file_of_the_users_that_hides_a_package_is_named(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("words", "package"),
-    [(("train",), "ray"), (("simulate", "scheduler=marl"), "torch"), (("learn",), "ray")],
+    ("words", "package", "extra"),
+    [
+        (("train",), "ray", "learn"),
+        (("simulate", "scheduler=marl"), "torch", "learn"),
+        (("learn",), "ray", "learn"),
+        (("serve", "port=0"), "fastapi", "serve"),
+    ],
 )
-def test_what_the_base_install_lacks_is_said(tmp_path: Path, words, package: str):
+def test_what_the_base_install_lacks_is_said(tmp_path: Path, words, package: str, extra: str):
     done = call("-c", BLOCKED, *words, folder=tmp_path)
     assert done.returncode == 1
-    fix = f"this needs {package}, which is not installed: pip install 'gpuyard[learn]'"
+    fix = f"this needs {package}, which is not installed: pip install 'gpuyard[{extra}]'"
     assert f"error: {fix}" in done.stderr
 
 

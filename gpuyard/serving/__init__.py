@@ -1,0 +1,1 @@
+"""Answers over HTTP: given this cluster state and queue, what next?"""

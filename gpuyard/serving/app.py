@@ -1,0 +1,178 @@
+"""The routes, and their schema at /openapi.json and /docs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+
+from gpuyard import __version__
+from gpuyard.launch.errors import nearest
+from gpuyard.serving.board import Board, Verdict
+from gpuyard.serving.decider import Decider
+from gpuyard.serving.forms import (
+    AnswerForm,
+    ClusterForm,
+    DecisionForm,
+    ErrorForm,
+    RunningJob,
+    StateForm,
+    WaitingJob,
+)
+from gpuyard.serving.pods import (
+    MOST_SCORE,
+    ExtenderArgs,
+    ExtenderFilterResult,
+    HostPriority,
+    candidates,
+    read,
+)
+from gpuyard.serving.problem import RequestError
+from sim.errors import GpuYardError
+
+BAD_REQUEST, NOT_POSSIBLE, FAULT = 400, 422, 500
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorForm} for status in (BAD_REQUEST, 401, 413, NOT_POSSIBLE, FAULT)
+}
+FIELDS = {
+    name for form in (StateForm, WaitingJob, RunningJob, DecisionForm) for name in form.model_fields
+}
+
+
+def make_app(decider: Decider, board: Board) -> FastAPI:
+    """The service around one scheduler."""
+    app = FastAPI(
+        title="GPUYard",
+        version=__version__,
+        summary=f"Given this cluster state and queue, what next? Decides: {decider.scheduler.name}",
+        responses=ERRORS,
+    )
+    _add_errors(app)
+    _add_plain(app, decider)
+    _add_extender(app, board)
+    return app
+
+
+# Routes are `async` so that decisions follow one another in the one thread: the scheduler, and the
+# memory of compiled code, are not made for several.
+
+
+def _add_plain(app: FastAPI, decider: Decider) -> None:
+    @app.get("/healthz")
+    async def healthz() -> dict[str, str]:
+        """Whether somebody is there."""
+        return {"status": "ok"}
+
+    @app.get("/cluster")
+    async def cluster() -> ClusterForm:
+        """Servers, numbers of GPUs, names of profiles, and what the scheduler reads."""
+        return decider.cluster()
+
+    @app.post("/decide", response_model=AnswerForm)
+    async def decide(state: StateForm) -> Response:
+        """What the scheduler orders now; nothing is remembered."""
+        text = decider.decide(state).model_dump_json()  # our own form needs no second look
+        return Response(text, media_type="application/json")
+
+
+def _add_extender(app: FastAPI, board: Board) -> None:
+    @app.put("/state")
+    async def put_state(state: StateForm) -> AnswerForm:
+        """Tell what runs and waits; /filter and /prioritize answer by it."""
+        return board.tell(state)
+
+    @app.get("/state")
+    async def get_state() -> StateForm:
+        """What is believed: as told, with the jobs answered for since."""
+        return board.state()
+
+    @app.post("/filter")
+    async def filter_nodes(args: ExtenderArgs) -> ExtenderFilterResult:
+        """The node that the pod should go to, if any."""
+        try:
+            nodes = candidates(args)
+            return _filtered(args, nodes, _verdict(board, args, nodes))
+        except GpuYardError as error:
+            return ExtenderFilterResult(Error=str(error))
+
+    @app.post("/prioritize")
+    async def prioritize(args: ExtenderArgs) -> list[HostPriority]:
+        """Ten for the node that the pod should go to, nothing for the others."""
+        nodes = candidates(args)
+        verdict = _verdict(board, args, nodes)
+        best = verdict.server if verdict else None
+        return [HostPriority(Host=name, Score=MOST_SCORE * (name == best)) for name in nodes]
+
+
+def _verdict(board: Board, args: ExtenderArgs, nodes: Sequence[str]) -> Verdict | None:
+    """None: the pod asks for no GPU, so it may go anywhere."""
+    asked = read(args.Pod)
+    return board.ask(asked, nodes) if asked.gpus > 0 else None
+
+
+def _filtered(
+    args: ExtenderArgs, nodes: Sequence[str], verdict: Verdict | None
+) -> ExtenderFilterResult:
+    kept = [name for name in nodes if verdict is None or name == verdict.server]
+    why = "" if verdict is None else verdict.reason or f"the pod goes to {verdict.server}"
+    failed = {name: why for name in nodes if name not in kept}
+    if args.Nodes is None:
+        return ExtenderFilterResult(NodeNames=kept, FailedNodes=failed)
+    items = [node for node, name in zip(args.Nodes.items, nodes, strict=True) if name not in failed]
+    return ExtenderFilterResult(
+        Nodes={**args.Nodes.model_dump(), "items": items}, FailedNodes=failed
+    )
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(RequestValidationError)
+    async def misfit(request: Request, error: RequestValidationError) -> JSONResponse:
+        del request
+        faults = sorted(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
+        return _told(NOT_POSSIBLE, _words(faults[0], error.body))  # a wrong key is a missing one
+
+    @app.exception_handler(RequestError)
+    async def impossible(request: Request, error: RequestError) -> JSONResponse:
+        del request
+        return _told(NOT_POSSIBLE, str(error))
+
+    @app.exception_handler(GpuYardError)
+    async def fault(request: Request, error: GpuYardError) -> JSONResponse:
+        del request
+        return _told(FAULT, str(error))
+
+
+def _told(status: int, words: str) -> JSONResponse:
+    return JSONResponse({"error": words}, status_code=status)
+
+
+def _words(fault: dict[str, Any], body: Any) -> str:
+    """One message for a value that does not fit: where, which job, what and how else."""
+    kind, path = fault["type"], [part for part in fault["loc"] if part != "body"]
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    where = f"{where.lstrip('.') or 'the body'}{_whose(path, body)}"
+    if kind == "json_invalid":
+        return f"the body is no JSON: {fault['ctx']['error']} at byte {path[-1]}"
+    if kind == "extra_forbidden":
+        near = nearest(str(path[-1]), FIELDS)
+        return f"{where}: nobody reads this key" + (f"; did you mean {near}?" if near else "")
+    if kind == "missing":
+        return f"{where}: is missing; it is required (GET /docs)"
+    return f"{where} is {_short(fault['input'])}: {fault['msg'].lower()}"
+
+
+def _whose(path: Sequence[Any], body: Any) -> str:
+    """` (job ID)` where the path lies in a job that has one."""
+    for part in path[:2]:
+        try:
+            body = body[part]
+        except (KeyError, IndexError, TypeError):
+            return ""
+    name = body.get("id") if isinstance(body, dict) and len(path) > 1 else None
+    return f" (job {_short(name)})" if isinstance(name, str) else ""
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004

@@ -1,0 +1,250 @@
+"""What an extender has to remember: the cluster as last told, and what it answered since."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from gpuyard.serving.decider import Decider
+from gpuyard.serving.forms import (
+    MOST_NAME,
+    AnswerForm,
+    DecisionForm,
+    RunningJob,
+    StateForm,
+    WaitingJob,
+)
+from gpuyard.serving.pods import Asked
+from gpuyard.serving.problem import RequestError
+
+Clock = Callable[[], float]
+Job = TypeVar("Job", RunningJob, WaitingJob)
+
+
+@dataclass
+class Held:
+    """A job that we have answered for, and that the told state does not show running yet."""
+
+    job: RunningJob
+    gpus: int  # of a pod
+    pods: int
+    seats: list[str]  # a server for each pod
+    seated: dict[str, str]  # pod: its server
+    until_s: float  # on the clock of the told state
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Where a pod goes, or why nowhere."""
+
+    server: str | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a control plane has told last, and when by our clock."""
+
+    form: StateForm
+    at_s: float
+
+
+class Board:
+    """Answers for pods one by one; what it said holds until it is told otherwise, or too old."""
+
+    def __init__(self, decider: Decider, hold_s: float, clock: Clock = time.time) -> None:
+        """An empty cluster; `hold_s`: how long an answer holds that no state confirms."""
+        self._decider = decider
+        self._hold_s = hold_s
+        self._clock = clock
+        now_s = clock()
+        self._told = Told(StateForm(time_s=now_s), now_s)
+        self._held: dict[str, Held] = {}
+        self._waiting: dict[str, tuple[WaitingJob, float]] = {}  # job told to wait, until
+
+    def tell(self, form: StateForm) -> AnswerForm:
+        """The cluster is like this; what would be decided for it alone.
+
+        Raises:
+            RequestError: it cannot be; what was told before stays.
+        """
+        answer = self._decider.decide(form)
+        running = {job.id for job in form.running}
+        named = {gpu for job in form.running for gpu in job.placement or ()}
+        self._forget(form.time_s)
+        self._held = {
+            name: each for name, each in self._held.items()
+            if name not in running and not named & set(each.job.placement or ())
+        }  # fmt: skip
+        self._waiting = {key: each for key, each in self._waiting.items() if key not in running}
+        self._told = Told(self._placed(form), self._clock())
+        return answer
+
+    def _forget(self, now_s: float) -> None:
+        """Drop answers that are too old."""
+        self._held = {key: each for key, each in self._held.items() if each.until_s > now_s}
+        self._waiting = {key: each for key, each in self._waiting.items() if each[1] > now_s}
+
+    def _placed(self, form: StateForm) -> StateForm:
+        """`form` with GPUs in place of servers, beside those of jobs that we answered for."""
+        held = [each.job for each in self._held.values()]
+        try:
+            found = self._decider.places.of([*form.running, *held])
+        except RequestError:  # what is told is the truth
+            self._held = {}
+            found = self._decider.places.of(form.running)
+        running = [
+            job.model_copy(update={"placement": gpus.tolist(), "servers": None})
+            for job, gpus in zip(form.running, found, strict=False)  # the rest is `held`
+        ]
+        return form.model_copy(update={"running": running})
+
+    def state(self) -> StateForm:
+        """The cluster as it is believed to be now: as told, and with what was answered since."""
+        told = self._told
+        now_s = told.form.time_s + max(0.0, self._clock() - told.at_s)
+        self._forget(now_s)
+        form = told.form
+        known = {job.id for job in form.running} | set(self._held)
+        held = [_until(each.job, now_s) for each in self._held.values()]
+        queue = [job for job in form.queue if job.id not in known]
+        known |= {job.id for job in queue}
+        queue += [_until(job, now_s) for job, _ in self._waiting.values() if job.id not in known]
+        return form.model_copy(
+            update={"time_s": now_s, "running": [*form.running, *held], "queue": queue}
+        )
+
+    def ask(self, asked: Asked, nodes: Sequence[str]) -> Verdict:
+        """Where a pod goes that may go to `nodes`; a gang is decided whole, at its first pod.
+
+        Raises:
+            RequestError: the pod's job cannot be.
+            GpuYardError: the scheduler's decision is illegal.
+        """
+        state = self.state()
+        if any(job.id == asked.job for job in state.running) and asked.job not in self._held:
+            return Verdict(None, f"{asked.job} runs already, says the state that was told")
+        held = self._held.get(asked.job)
+        if held is None:
+            decided = self._decided(asked, nodes, state)
+            if isinstance(decided, Verdict):
+                return decided
+            held = decided
+        return _seat(held, asked, nodes)
+
+    def _decided(self, asked: Asked, nodes: Sequence[str], state: StateForm) -> Held | Verdict:
+        """Ask the scheduler for the job of a pod."""
+        queue = [job for job in state.queue if job.id != asked.job]
+        before = self._waiting.get(asked.job)
+        job = _waiting(asked, state.time_s, before[0].submitted_s if before else state.time_s)
+        offered = set(nodes)
+        closed = [at for at, name in enumerate(self._decider.places.names) if name not in offered]
+        form = state.model_copy(update={"queue": [*queue, job]})
+        answer = self._decider.decide(form, closed)
+        until_s = state.time_s + self._hold_s
+        start = next((each for each in answer.decisions if _starts(each, asked.job)), None)
+        verdict = self._refused(answer, start, asked)
+        if verdict is not None:
+            self._waiting[asked.job] = job, until_s
+            return verdict
+        assert start is not None
+        self._waiting.pop(asked.job, None)
+        running = RunningJob(
+            id=asked.job,
+            placement=start.gpus,
+            started_s=state.time_s,
+            submitted_s=job.submitted_s,
+            estimate_s=asked.estimate_s,
+            profile=asked.profile,
+            user=asked.user,
+        )
+        seats = [
+            name for name, gpus in (start.servers or {}).items() for _ in range(gpus // asked.gpus)
+        ]
+        held = Held(running, asked.gpus, asked.pods, seats, {}, until_s)
+        self._held[asked.job] = held
+        return held
+
+    def _refused(
+        self, answer: AnswerForm, start: DecisionForm | None, asked: Asked
+    ) -> Verdict | None:
+        """Why the decision is none that a filter could express; None: it can."""
+        who = answer.scheduler
+        if start is None:
+            return Verdict(None, f"{who} lets {asked.job} wait at this instant")
+        turn = start.turn
+        if any(each.action == "preempt" and each.turn <= turn for each in answer.decisions):
+            return Verdict(
+                None, f"{who} would preempt others for {asked.job}, which a filter cannot express"
+            )
+        if any(gpus % asked.gpus for gpus in (start.servers or {}).values()):
+            return Verdict(
+                None, f"{who} would spread the {asked.gpus} GPUs of one pod over several servers"
+            )
+        taken = {gpu for gpus in self._decider.places.of(self.state().running) for gpu in gpus}
+        if taken & set(start.gpus or []):
+            return Verdict(
+                None, f"{who} would have {asked.job} share GPUs, which {asked.gpus} whole ones "
+                "cannot express; serve with max_tenants=1"
+            )  # fmt: skip
+        return None
+
+
+def _until(job: Job, now_s: float) -> Job:
+    """The job, no time of it after now: a state may be told that is older than our answer."""
+    times = {"started_s", "submitted_s"} & set(type(job).model_fields)
+    late = {name: now_s for name in times if (getattr(job, name) or now_s) > now_s}
+    return job.model_copy(update=late) if late else job
+
+
+def _starts(order: DecisionForm, job: str) -> bool:
+    return order.action == "start" and order.job == job
+
+
+def _waiting(asked: Asked, now_s: float, first_s: float) -> WaitingJob:
+    """`first_s`: when it was asked for first, for want of a better time of submission."""
+    submitted_s = first_s if asked.submitted_s is None else min(asked.submitted_s, now_s)
+    try:
+        return WaitingJob(
+            id=asked.job,
+            gpus=asked.gpus * asked.pods,
+            submitted_s=submitted_s,
+            estimate_s=asked.estimate_s,
+            profile=asked.profile,
+            partition=asked.partition,
+            user=asked.user,
+        )
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise RequestError(
+            f"pod {asked.pod[:MOST_NAME]}: its {fault['loc'][0]} cannot be: {fault['msg'].lower()}"
+        ) from error
+
+
+def _seat(held: Held, asked: Asked, nodes: Sequence[str]) -> Verdict:
+    """A server of its gang for a pod: the first that is left among `nodes`."""
+    if (held.gpus, held.pods) != (asked.gpus, asked.pods):
+        raise RequestError(
+            f"pod {asked.pod}: its gang {asked.job} is of {held.pods} pods of {held.gpus} GPUs, "
+            f"the pod says {asked.pods} of {asked.gpus}; pods of one gang have to be alike"
+        )
+    server = held.seated.get(asked.pod)
+    if server is not None:
+        if server in nodes:
+            return Verdict(server)
+        return Verdict(None, f"it was given {server}, which is not among the nodes offered")
+    left = list(held.seats)
+    for taken in held.seated.values():
+        left.remove(taken)
+    if not left:
+        raise RequestError(
+            f"pod {asked.pod}: all {held.pods} pods of gang {asked.job} have been placed; give "
+            "another gang another name"
+        )
+    server = next((name for name in left if name in nodes), None)
+    if server is None:
+        return Verdict(None, f"its gang was given {', '.join(sorted(set(left)))}")
+    held.seated[asked.pod] = server
+    return Verdict(server)

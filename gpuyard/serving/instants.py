@@ -1,0 +1,248 @@
+"""From a request to a run of the simulator that stands at its instant."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuyard.launch.errors import nearest
+from gpuyard.serving.forms import AssumedForm, RunningJob, StateForm, WaitingJob
+from gpuyard.serving.places import SHOWN, Places
+from gpuyard.serving.problem import RequestError
+from marl.env.game import Game
+from sim.arrays import IntArray
+from sim.errors import InvalidDecision
+from sim.instant import Instant, set_to
+from sim.jobs import JobTable
+from sim.signals import Signal
+from sim.simulator import Simulator
+from sim.traits import Identity, codes_of
+
+OF_DURATION = Signal.PREDICTION | Signal.DURATION
+OF_PROFILE = Signal.PROFILE | Signal.INTERFERENCE
+UNKNOWN_WORK_S = 3600.0  # of a job whose duration nobody reads; its value changes nothing
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What stands in for what a request leaves out; None: it must not leave it out."""
+
+    estimate_s: float | None
+    profile: str | None
+
+
+@dataclass(frozen=True)
+class Set:
+    """A run at the instant of a request."""
+
+    simulator: Simulator
+    ids: list[str]  # (J,) by row
+    assumed: AssumedForm
+
+
+class Setter:
+    """Sets runs of one game to the instants of requests, for one scheduler."""
+
+    def __init__(self, game: Game, needs: Signal, defaults: Defaults) -> None:
+        """`needs` are the scheduler's: what it reads, a request has to tell.
+
+        Raises:
+            RequestError: the default profile is none of the catalogue.
+        """
+        self.game = game
+        self._needs = needs
+        self._defaults = defaults
+        self._names = game.physics.catalogue.names
+        self._row_of = {name: row for row, name in enumerate(self._names)}
+        if defaults.profile is not None:
+            self._profile_row(defaults.profile, "default_profile")
+        self._any_profile = int(np.argmax(game.physics.catalogue.gang_ok))
+        self.places = Places(game)
+        sizes = np.bincount(game.partition_of_server, weights=game.topology.gpus_per_server)
+        self.largest = int(sizes.max())
+
+    def set(self, form: StateForm, closed: Sequence[int] = ()) -> Set | None:
+        """The run at the instant of `form`; None where there is no job.
+
+        Args:
+            form: the request.
+            closed: servers that take nobody new beside those that the request names.
+
+        Raises:
+            RequestError: naming what is wrong.
+        """
+        self._check_times(form)
+        away = [self.places.server(name, f"away[{at}]") for at, name in enumerate(form.away)]
+        placements = self.places.of(form.running)
+        if not form.running and not form.queue:
+            return None
+        jobs: list[RunningJob | WaitingJob] = [*form.running, *form.queue]
+        submit_s = np.array([_submitted_s(job) for job in jobs])
+        order = np.argsort(submit_s, kind="stable")
+        row_of = np.empty(len(jobs), dtype=np.int64)
+        row_of[order] = np.arange(len(jobs))
+        table, assumed = self._table(form, jobs, placements, order)
+        seats = sorted(range(len(placements)), key=lambda at: form.running[at].started_s)
+        simulator = self.game.simulator(table)
+        placed = [(int(row_of[at]), placements[at]) for at in seats]
+        by_row = [jobs[at] for at in order]
+        try:
+            set_to(simulator, _instant(form.time_s, by_row, placed, [*away, *closed]))
+        except InvalidDecision as error:
+            raise RequestError(f"running: {error}; send what runs now") from error
+        self._work_done(simulator, form, row_of)
+        return Set(simulator, [jobs[at].id for at in order], assumed)
+
+    def _work_done(self, simulator: Simulator, form: StateForm, row_of: IntArray) -> None:
+        """Write the progress of those whose request leaves it to the physics."""
+        untold = [at for at, job in enumerate(form.running) if job.progress_s is None]
+        row, rows = simulator.state.job, row_of[np.array(untold, dtype=np.int64)]
+        ran_s = np.maximum(0.0, form.time_s - row["resume_s"][rows])
+        done_s = np.minimum(ran_s * row["rate"][rows], row["work_s"][rows])
+        row["progress_s"][rows] = row["seen_progress_s"][rows] = done_s
+
+    def _check_times(self, form: StateForm) -> None:
+        """Names once, and nothing from the future."""
+        seen = set[str]()
+        for key in ("running", "queue"):
+            for at, job in enumerate(getattr(form, key)):
+                where = f"{key}[{at}] (job {job.id})"
+                if job.id in seen:
+                    raise RequestError(f"{where}: the id is given twice; each job has its own")
+                seen.add(job.id)
+                field = "submitted_s" if key == "queue" else "started_s"
+                told_s = getattr(job, field)
+                if told_s > form.time_s:
+                    raise RequestError(
+                        f"{where}: {field} is {told_s}, after time_s, {form.time_s}; leave out "
+                        "what has not happened yet"
+                    )
+        for at, job in enumerate(form.running):
+            if job.submitted_s is not None and job.submitted_s > job.started_s:
+                raise RequestError(
+                    f"running[{at}] (job {job.id}): submitted_s is {job.submitted_s}, after "
+                    f"started_s, {job.started_s}"
+                )
+
+    def _table(
+        self,
+        form: StateForm,
+        jobs: list[RunningJob | WaitingJob],
+        placements: list[IntArray],
+        order: IntArray,
+    ) -> tuple[JobTable, AssumedForm]:
+        """The job table, rows in `order` of `jobs`, and what was assumed."""
+        where = [f"running[{at}] (job {job.id})" for at, job in enumerate(form.running)]
+        where += [f"queue[{at}] (job {job.id})" for at, job in enumerate(form.queue)]
+        told_s = [self._estimate_s(job, place) for job, place in zip(jobs, where, strict=True)]
+        kinds = [self._profile(job, place) for job, place in zip(jobs, where, strict=True)]
+        gang = [*map(len, placements), *(job.gpus for job in form.queue)]
+        home = [self._owner(gpus) for gpus in placements]
+        for at, job in enumerate(form.queue):
+            home.append(self._home(job, f"queue[{at}] (job {job.id})"))
+        estimate_s, given = np.array(told_s)[order], len(jobs)
+        done_s = np.array([job.progress_s or 0.0 for job in jobs])[order]
+        users = np.array([job.user or "" for job in jobs], dtype=object)[order]
+        unknown: IntArray = np.full(given, -1, dtype=np.int64)
+        work_s = np.maximum(np.where(np.isnan(estimate_s), UNKNOWN_WORK_S, estimate_s), done_s)
+        table = JobTable(
+            job_id=np.array([job.id for job in jobs], dtype=object)[order],
+            submit_s=np.array([_submitted_s(job) for job in jobs])[order],
+            num_gpus=np.array(gang, dtype=np.int64)[order],
+            duration_s=work_s,
+            estimate_s=estimate_s,
+            profile=np.array(kinds, dtype=np.int64)[order],
+            home=np.array(home, dtype=np.int64)[order],
+            measured=np.ones(given, dtype=np.bool_),
+            identity=Identity(codes_of(users), unknown, unknown) if any(users) else None,
+        )
+        assumed = AssumedForm(
+            estimate_s=sum(job.estimate_s is None for job in jobs),
+            profile=sum(job.profile is None for job in jobs),
+        )
+        return table, assumed
+
+    def _estimate_s(self, job: RunningJob | WaitingJob, where: str) -> float:
+        told_s = self._defaults.estimate_s if job.estimate_s is None else job.estimate_s
+        if told_s is None and self._needs & OF_DURATION:
+            raise RequestError(
+                f"{where}: estimate_s is missing, and this scheduler orders by it; give it, set "
+                "default_estimate_s=SECONDS, or serve one that needs none, like scheduler=fifo"
+            )
+        return np.nan if told_s is None else told_s
+
+    def _profile(self, job: RunningJob | WaitingJob, where: str) -> int:
+        name = self._defaults.profile if job.profile is None else job.profile
+        if name is not None:
+            return self._profile_row(name, f"{where}.profile")
+        if self._needs & OF_PROFILE:
+            raise RequestError(
+                f"{where}: profile is missing, and this scheduler looks at it; give it, or set "
+                "default_profile=NAME (GET /cluster lists them)"
+            )
+        return self._any_profile
+
+    def _profile_row(self, name: str, where: str) -> int:
+        row = self._row_of.get(name)
+        if row is None:
+            near = nearest(name, self._names)
+            hint = f"did you mean {near}?" if near else f"one of {', '.join(self._names[:SHOWN])}"
+            raise RequestError(f"{where} is {name!r}, which is no profile; {hint} (GET /cluster)")
+        return row
+
+    def _owner(self, gpus: IntArray) -> int:
+        return int(self.game.partition_of_server[self.game.topology.gpu_server[gpus[0]]])
+
+    def _home(self, job: WaitingJob, where: str) -> int:
+        if job.gpus > self.largest:
+            raise RequestError(
+                f"{where}: gpus is {job.gpus}; the largest partition has {self.largest} GPUs, and "
+                "a gang stays inside one: it would wait for ever"
+            )
+        count = self.game.partitions
+        if job.partition is None and count > 1:
+            raise RequestError(
+                f"{where}: partition is missing; there are {count}, so say which (0 to {count - 1})"
+            )
+        if job.partition is not None and job.partition >= count:
+            raise RequestError(
+                f"{where}: partition is {job.partition}; there are 0 to {count - 1} (agents.count)"
+            )
+        return job.partition or 0
+
+
+def _instant(
+    now_s: float,
+    jobs: Sequence[RunningJob | WaitingJob],
+    placed: Sequence[tuple[int, IntArray]],
+    closed: Sequence[int],
+) -> Instant:
+    """What has become of `jobs`, by row."""
+    running = [job if isinstance(job, RunningJob) else None for job in jobs]
+    started_s = np.array([job.started_s if job else np.nan for job in running])
+    told_s = [job.resume_s if job else None for job in running]
+    resume_s = np.array([np.nan if each is None else each for each in told_s])
+    resume_s = np.where(np.isnan(resume_s), started_s, resume_s)
+    gpus = np.zeros(len(jobs))
+    for row, held in placed:
+        gpus[row] = len(held)
+    under_way_s = np.maximum(0.0, now_s - np.nan_to_num(resume_s, nan=now_s)) * gpus
+    attained = [np.nan if job.attained_gpu_s is None else job.attained_gpu_s for job in jobs]
+    return Instant(
+        now_s=now_s,
+        placements=placed,
+        progress_s=np.array([job.progress_s or 0.0 for job in jobs]),
+        attained_gpu_s=np.where(np.isnan(attained), under_way_s, attained),
+        started_s=started_s,
+        resume_s=resume_s,
+        restarts=np.array([job.restarts for job in jobs], dtype=np.int64),
+        forwards=np.array([job.forwards for job in jobs], dtype=np.int64),
+        closed=closed,
+    )
+
+
+def _submitted_s(job: RunningJob | WaitingJob) -> float:
+    if isinstance(job, RunningJob) and job.submitted_s is None:
+        return job.started_s
+    assert job.submitted_s is not None
+    return job.submitted_s

@@ -1,0 +1,114 @@
+"""Who holds which GPUs, as a request tells it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpuyard.launch.errors import nearest
+from gpuyard.serving.forms import RunningJob
+from gpuyard.serving.problem import RequestError
+from marl.env.game import Game
+from sim.arrays import IntArray
+from sim.report.event_table import server_names
+
+SHOWN = 5  # names in one message
+
+
+class Places:
+    """Servers and GPUs of a game, by the names and numbers of requests."""
+
+    def __init__(self, game: Game) -> None:
+        """Names are those of the cluster's file, else numbers."""
+        self._game, self._topology = game, game.topology
+        self._owner = game.partition_of_server[game.topology.gpu_server]  # (G,)
+        self.names = [str(name) for name in server_names(game.topology)]  # (S,)
+        self._server_of = {name: at for at, name in enumerate(self.names)}
+
+    def of(self, running: Sequence[RunningJob]) -> list[IntArray]:
+        """GPUs of each running job.
+
+        Raises:
+            RequestError: naming the job and what is wrong with its placement.
+        """
+        tenants = np.zeros(self._topology.num_gpus, dtype=np.int64)
+        found: list[IntArray] = []
+        for at, job in enumerate(running):
+            where = f"running[{at}] (job {job.id})"
+            if (job.placement is None) == (job.servers is None):
+                raise RequestError(f"{where}: give placement or servers, one of the two")
+            if job.placement is not None:
+                found.append(self._given(job.placement, f"{where}.placement"))
+                tenants[found[-1]] += 1
+            else:
+                found.append(np.zeros(0, dtype=np.int64))
+        for at, job in enumerate(running):
+            if job.servers is not None:
+                found[at] = self._lowest_free(job.servers, tenants, f"running[{at}] (job {job.id})")
+                tenants[found[at]] += 1
+        self._few_enough(tenants, running, found)
+        for at, gpus in enumerate(found if self._game.partitions > 1 else ()):
+            self._one_partition(gpus, f"running[{at}] (job {running[at].id})")
+        return found
+
+    def _few_enough(
+        self, tenants: IntArray, running: Sequence[RunningJob], found: Sequence[IntArray]
+    ) -> None:
+        most = self._game.rules.max_tenants
+        if tenants.max() > most:
+            gpu = int(np.argmax(tenants > most))
+            held = [job.id for job, gpus in zip(running, found, strict=True) if gpu in gpus]
+            raise RequestError(
+                f"running: GPU {gpu} is in the placements of jobs {', '.join(held[:SHOWN])}; at "
+                f"most {most} may share one (max_tenants)"
+            )
+
+    def _given(self, placement: list[int], where: str) -> IntArray:
+        count = self._topology.num_gpus
+        for gpu in placement:
+            if not 0 <= gpu < count:
+                raise RequestError(
+                    f"{where}: there is no GPU {gpu}; {self._topology.name} has GPUs 0 to "
+                    f"{count - 1} (GET /cluster)"
+                )
+        if len(set(placement)) < len(placement):
+            twice = next(gpu for gpu in placement if placement.count(gpu) > 1)
+            raise RequestError(f"{where}: GPU {twice} is named twice")
+        return np.array(placement, dtype=np.int64)
+
+    def _lowest_free(self, servers: dict[str, int], tenants: IntArray, where: str) -> IntArray:
+        """The first GPUs without a tenant on each server."""
+        chosen: list[int] = []
+        first = self._topology.server_first_gpu
+        for name, wanted in servers.items():
+            server = self.server(name, f"{where}.servers")
+            gpus = np.arange(first[server], first[server + 1])
+            free = gpus[tenants[gpus] == 0]
+            if len(free) < wanted:
+                raise RequestError(
+                    f"{where}.servers: {wanted} GPUs of {name}, which has {len(free)} that no "
+                    "other job of the request holds"
+                )
+            chosen += free[:wanted].tolist()
+        return np.array(chosen, dtype=np.int64)
+
+    def _one_partition(self, gpus: IntArray, where: str) -> None:
+        owners = self._owner[gpus]
+        if (owners != owners[0]).any():
+            told = ", ".join(map(str, np.unique(owners).tolist()))
+            raise RequestError(
+                f"{where}: its GPUs lie in partitions {told}; a job stays inside one (agents.count "
+                "is the number of partitions)"
+            )
+
+    def server(self, name: str, where: str) -> int:
+        """The number of the server of that name; `where` it is named.
+
+        Raises:
+            RequestError: there is none.
+        """
+        found = self._server_of.get(name)
+        if found is None:
+            near = nearest(name, self.names)
+            hint = f"did you mean {near}?" if near else "GET /cluster lists them"
+            raise RequestError(f"{where}: there is no server {name!r}; {hint}")
+        return found

@@ -1,0 +1,101 @@
+"""A real service in a process of its own, on a free port."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from json import dumps, loads
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from gpuyard.launch.build import resolve
+
+ROOT = Path(__file__).resolve().parents[2]
+CLUSTER = ("topology=small_leaf_spine", "scheduler=sjf")
+
+
+@dataclass
+class Service:
+    """Where it answers, and how it is asked; `status` is of the last answer."""
+
+    url: str
+    process: "subprocess.Popen[str]"
+    headers: dict[str, str] = field(default_factory=dict)
+    status: int = 0
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
+        raw = body is None or isinstance(body, str | Iterator)
+        text = body if raw else dumps(body)
+        parts = urlsplit(self.url)
+        http = HTTPConnection(str(parts.hostname), parts.port, timeout=60)
+        given = {"Content-Type": "application/json"} | self.headers | headers
+        http.request(method, path, text, given)
+        reply = http.getresponse()
+        self.status, told = reply.status, reply.read()
+        http.close()
+        return loads(told)
+
+    def refusal(self, path: str, body: Any, status: int = 422, method: str = "POST") -> str:
+        told = self.ask(method, path, body)
+        assert self.status == status, told
+        return told["error"]
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if k not in {"DEBUG", "GPUYARD_TOKEN"}}
+    return kept | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)} | more
+
+
+@contextmanager
+def served(folder: Path, *words: str, **env: str) -> Iterator[Service]:
+    command = [sys.executable, "scripts/serve.py", "port=0", f"hydra.run.dir={folder}", *words]
+    with (folder / "err.txt").open("w") as err:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment(**env), stdout=subprocess.PIPE, stderr=err, text=True
+        )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    try:
+        assert "answering at" in line, (folder / "err.txt").read_text()
+        yield Service(line.split()[2], process)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=20)
+        process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """SJF on 64 GPUs; one for all tests, which leave no state behind that others read."""
+    folder = tmp_path_factory.mktemp("serve")
+    with served(folder, *CLUSTER, "max_body_bytes=20000") as service:
+        yield service
+
+
+@pytest.fixture
+def fresh(service: Service) -> Service:
+    """The service, told that the cluster is empty and that what it answered is over."""
+    service.ask("PUT", "/state", {"time_s": 1e12})  # long after
+    service.ask("PUT", "/state", {"time_s": 0})
+    told = service.ask("GET", "/state")
+    assert (told["running"], told["queue"]) == ([], [])
+    return service
+
+
+@pytest.fixture
+def configured() -> Callable[..., dict[str, Any]]:
+    """The resolved configuration of `simulate`, as `gpuyard` would make it."""
+    from hydra import compose, initialize_config_dir
+
+    def made(*words: str) -> dict[str, Any]:
+        with initialize_config_dir(str(ROOT / "conf"), version_base=None):
+            return resolve(compose("simulate", overrides=list(words)))[0]
+
+    return made

@@ -1,0 +1,139 @@
+"""`/decide`: orders for a state, and words for what is none."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.serving.conftest import Service
+
+
+def waiting(name: str, gpus: int = 1, **more: Any) -> dict[str, Any]:
+    return {"id": name, "gpus": gpus, "submitted_s": 0, "estimate_s": 60} | more
+
+
+def running(name: str, *placement: int, **more: Any) -> dict[str, Any]:
+    return {"id": name, "placement": list(placement), "started_s": 5, "estimate_s": 60} | more
+
+
+def state(*queue: dict[str, Any], runs: tuple[dict[str, Any], ...] = (), **more: Any) -> Any:
+    return {"time_s": 10, "queue": list(queue), "running": list(runs)} | more
+
+
+def test_the_shortest_starts_first_on_gpus_that_nobody_holds(service: Service):
+    body = state(
+        waiting("long", 48, estimate_s=900), waiting("short", 16, estimate_s=30),
+        waiting("last", 48, estimate_s=1000), runs=(running("r", 0, 1),),
+    )  # fmt: skip
+    told = service.ask("POST", "/decide", body)
+    assert service.status == 200
+    starts = told["decisions"]
+    assert [(each["action"], each["job"]) for each in starts] == [("start", "short")]
+    assert len(starts[0]["gpus"]) == 16 and not {0, 1} & set(starts[0]["gpus"])
+    assert sum(starts[0]["servers"].values()) == 16
+    assert told["waiting"] == ["long", "last"]
+    assert (told["turns"], told["ask_again_s"], told["assumed"]["profile"]) == (1, None, 4)
+
+
+def test_where_nobody_waits_there_is_nothing_to_do(service: Service):
+    told = service.ask("POST", "/decide", state())
+    assert (told["decisions"], told["waiting"]) == ([], [])
+    told = service.ask("POST", "/decide", state(runs=(running("r", 3),)))
+    assert (told["decisions"], told["waiting"]) == ([], [])
+
+
+def test_nobody_is_sent_to_a_server_that_is_away_and_who_runs_there_stays(service: Service):
+    away = [str(server) for server in range(7)]
+    told = service.ask("POST", "/decide", state(waiting("a", 8), waiting("b", 1), away=away))
+    assert [each["servers"] for each in told["decisions"]] == [{"7": 8}]
+    body = state(waiting("a", 8), runs=(running("r", 0),), away=away)
+    assert service.ask("POST", "/decide", body)["decisions"][0]["servers"] == {"7": 8}
+
+
+def test_a_placement_may_be_told_by_servers(service: Service):
+    runs = ({"id": "r", "servers": {"0": 8, "1": 8}, "started_s": 1, "estimate_s": 9},)
+    told = service.ask("POST", "/decide", state(waiting("a", 48), runs=runs))
+    assert sorted(told["decisions"][0]["gpus"]) == list(range(16, 64))
+
+
+def test_it_describes_cluster_and_schema(service: Service):
+    cluster = service.ask("GET", "/cluster")
+    assert (cluster["gpus"], len(cluster["servers"]), cluster["needs"]) == (64, 8, ["estimate_s"])
+    paths = service.ask("GET", "/openapi.json")["paths"]
+    assert {"/decide", "/state", "/filter", "/prioritize", "/cluster", "/healthz"} == set(paths)
+    answer = paths["/decide"]["post"]["responses"]["200"]["content"]["application/json"]
+    assert answer["schema"]["$ref"].endswith("AnswerForm")
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("{", "the body is no JSON"),
+        ("[]", "the body is []"),
+        ({"queue": []}, "time_s: is missing"),
+        (state(at=3), "at: nobody reads this key"),
+        (state({"id": "a", "gpu": 1, "submitted_s": 0}),
+         "queue[0].gpu (job a): nobody reads this key; did you mean gpus?"),
+        (state(waiting("a"), waiting("b", 0)), "queue[1].gpus (job b) is 0"),
+        (state(waiting("a", "four")), "queue[0].gpus (job a) is four"),
+        (state(waiting("a", True)), "queue[0].gpus (job a) is True"),
+        (state(waiting("a", 65)), "queue[0] (job a): gpus is 65; the largest partition has 64"),
+        (state(waiting("a", estimate_s=-1)), "queue[0].estimate_s (job a) is -1"),
+        (state(waiting("a", estimate_s=None)), "queue[0] (job a): estimate_s is missing"),
+        (json.dumps(state(waiting("a"))).replace("60", "NaN"), "queue[0].estimate_s (job a)"),
+        (state(waiting("a", submitted_s=11)), "queue[0] (job a): submitted_s is 11.0, after time"),
+        (state(waiting("a", partition=1)), "queue[0] (job a): partition is 1; there are 0 to 0"),
+        (state(waiting("a", profile="vgg_16")), "queue[0] (job a).profile is 'vgg_16'"),
+        (state(waiting("a"), waiting("a")), "queue[1] (job a): the id is given twice"),
+        (state(waiting("a"), runs=(running("a", 0),)), "queue[0] (job a): the id is given twice"),
+        (state(runs=(running("r"),)), "running[0].placement (job r)"),
+        (state(runs=(running("r", 64),)), "running[0] (job r).placement: there is no GPU 64"),
+        (state(runs=(running("r", -1),)), "there is no GPU -1"),
+        (state(runs=(running("r", 3, 3),)), "GPU 3 is named twice"),
+        (state(runs=tuple(running(name, 5) for name in "abc")),
+         "GPU 5 is in the placements of jobs a, b, c; at most 2"),
+        (state(runs=(running("r", 0, started_s=11),)), "started_s is 11.0, after time_s"),
+        (state(runs=(running("r", 0, submitted_s=7),)), "submitted_s is 7.0, after started_s"),
+        (state(runs=(running("r", 0, servers={"0": 1}),)), "give placement or servers"),
+        (state(runs=({"id": "r", "servers": {"0": 9}, "started_s": 1},)),
+         "running[0] (job r).servers: 9 GPUs of 0, which has 8"),
+        (state(runs=({"id": "r", "servers": {"x": 1}, "started_s": 1},)),
+         "there is no server 'x'"),
+        (state(away=["12"]), "away[0]: there is no server '12'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_in_words(service: Service, body: Any, words: str):
+    assert words in service.refusal("/decide", body)
+
+
+def test_a_larger_body_is_refused_told_or_not(service: Service):
+    body = state(*(waiting(f"job {at}") for at in range(1000)))
+    assert "max_body_bytes" in service.refusal("/decide", body, status=413)
+    chunks = iter([b"x" * 9000] * 9)  # sent without a length
+    told = service.ask("POST", "/decide", chunks)
+    assert (service.status, "max_body_bytes" in told["error"]) == (413, True)
+    assert service.ask("GET", "/healthz") == {"status": "ok"}
+
+
+def test_equal_requests_get_equal_answers(service: Service):
+    body = state(waiting("a", 3), waiting("b", 5), runs=(running("r", 0, 1, 2),))
+    assert service.ask("POST", "/decide", body) == service.ask("POST", "/decide", body)
+
+
+def test_a_job_without_progress_has_done_what_its_speed_makes(configured: Callable[..., Any]):
+    from gpuyard.experiment.experiment import experiment_of
+    from gpuyard.serving.forms import StateForm
+    from gpuyard.serving.instants import Defaults, Setter
+    from sim.signals import Signal
+
+    game = experiment_of(configured("topology=small_leaf_spine")).game
+    setter = Setter(game, Signal.PREDICTION, Defaults(None, None))
+    runs = (running("r", 0, 1), running("s", 8, progress_s=4.0, restarts=1))
+    world = setter.set(StateForm.model_validate(state(waiting("a"), runs=runs)))
+    assert world is not None
+    row = world.simulator.state.job
+    by = dict(zip(world.ids, range(3), strict=True))
+    assert row["progress_s"][by["r"]] == pytest.approx(5.0)  # compact and alone: speed 1
+    assert (row["progress_s"][by["s"]], row["restarts"][by["s"]]) == (4.0, 1)
+    assert row["attained_gpu_s"][by["r"]] == 10.0

@@ -1,0 +1,262 @@
+"""A Kubernetes scheduler asks for pods one by one and is answered as the simulator decides."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpuyard.experiment.experiment import composition_of, experiment_of
+from gpuyard.serving.pods import Asked, Pod, read
+from sim.event_log import Kind
+from sim.jobs import JobTable
+from sim.run import Run
+from sim.simulator import simulate
+from tests.serving.conftest import CLUSTER, Service
+
+PODS = json.loads((Path(__file__).parent / "pods.json").read_text())
+NODES = [str(server) for server in range(8)]
+
+
+def pod(name: str, gpus: object = 1, containers: Any = None, **annotations: str) -> dict[str, Any]:
+    told = {f"gpuyard.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    own = [{"resources": {"limits": {"nvidia.com/gpu": gpus}}}]
+    return {
+        "metadata": {"name": name, "annotations": {"gpuyard.dev/estimate-s": "60"} | told},
+        "spec": {"containers": own if containers is None else containers},
+    }
+
+
+def verdict(service: Service, asked: dict[str, Any], nodes: list[str] = NODES) -> Any:
+    told = service.ask("POST", "/filter", {"Pod": asked, "NodeNames": nodes})
+    assert service.status == 200
+    assert set(told["NodeNames"] or ()) | set(told["FailedNodes"]) == (
+        set() if told["Error"] else set(nodes)
+    )
+    return told
+
+
+def jobs_of(pods: list[Asked]) -> JobTable:
+    """What the simulator plays: a gang is one job; its duration is the estimate."""
+    jobs = list({each.job: each for each in pods}.values())
+    estimate_s = np.array([each.estimate_s for each in jobs])
+    whole = np.zeros(len(jobs), dtype=np.int64)
+    return JobTable(
+        job_id=np.array([each.job for each in jobs], dtype=object),
+        submit_s=np.array([each.submitted_s for each in jobs]),
+        num_gpus=np.array([each.gpus * each.pods for each in jobs]),
+        duration_s=estimate_s, estimate_s=estimate_s, profile=whole, home=whole,
+        measured=whole == 0,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def simulated() -> Run:
+    from hydra import compose, initialize_config_dir
+
+    from gpuyard.launch.build import resolve
+    from tests.serving.conftest import ROOT
+
+    with initialize_config_dir(str(ROOT / "conf"), version_base=None):
+        config = resolve(compose("simulate", overrides=list(CLUSTER)))[0]
+    game = experiment_of(config).game
+    jobs = jobs_of([read(Pod.model_validate(each)) for each in PODS])
+    return simulate(game.simulator(jobs), composition_of(config, 1), 0, None)
+
+
+def test_recorded_pods_go_where_the_simulator_sends_them(fresh: Service, simulated: Run):
+    """At each instant: the state is told, those who start are asked for, then those who wait."""
+    jobs, log, seats = simulated.jobs, simulated.log, simulated.topology.gpu_server
+    waiting, running, seen = set[int](), dict[int, tuple[float, list[int]]](), Counter[str]()
+    for now_s in np.unique(log.time_s):
+        at = np.flatnonzero(log.time_s == now_s)
+        kinds, rows = log.kind[at], log.job[at].tolist()
+        waiting |= {row for row, kind in zip(rows, kinds, strict=True) if kind == Kind.ARRIVAL}
+        for row, kind in zip(rows, kinds, strict=True):
+            if kind == Kind.FINISH:
+                del running[row]
+        fresh.ask("PUT", "/state", _state(jobs, float(now_s), waiting, running))
+        assert fresh.status == 200
+        for event in at[kinds == Kind.START]:
+            row, gpus = int(log.job[event]), log.gpus[event]
+            _starts(fresh, jobs, row, Counter(map(str, seats[gpus].tolist())), seen)
+            waiting.remove(row)
+            running[row] = float(now_s), gpus.tolist()
+        fresh.ask("PUT", "/state", _state(jobs, float(now_s), waiting, running))
+        for row in waiting:
+            for each in _pods(jobs, row):
+                told = verdict(fresh, each)
+                assert told["NodeNames"] == [] and "wait" in told["FailedNodes"]["0"]
+                seen["waits"] += 1
+    assert seen["starts"] == len(PODS) and seen["waits"] > 3
+
+
+def _pods(jobs: JobTable, row: int) -> list[dict[str, Any]]:
+    return [each for each in PODS if read(Pod.model_validate(each)).job == jobs.job_id[row]]
+
+
+def _starts(
+    service: Service, jobs: JobTable, row: int, wanted: Counter[str], seen: Counter[str]
+) -> None:
+    """Each pod of a job gets one node, together those of the simulator; asked again, the same."""
+    got = Counter[str]()
+    for each in _pods(jobs, row):
+        told = verdict(service, each)
+        assert len(told["NodeNames"]) == 1, told["FailedNodes"] or told["Error"]
+        node = told["NodeNames"][0]
+        body = {"Pod": each, "NodeNames": NODES}
+        scores = service.ask("POST", "/prioritize", body)
+        assert scores == [{"Host": name, "Score": 10 * (name == node)} for name in NODES]
+        got[node] += read(Pod.model_validate(each)).gpus
+        seen["starts"] += 1
+    assert got == wanted
+
+
+def _state(
+    jobs: JobTable, now_s: float, waiting: set[int], running: dict[int, Any]
+) -> dict[str, Any]:
+    def named(row: int) -> dict[str, Any]:
+        submitted_s, estimate_s = float(jobs.submit_s[row]), float(jobs.estimate_s[row])
+        return {"id": jobs.job_id[row], "submitted_s": submitted_s, "estimate_s": estimate_s}
+
+    return {
+        "time_s": now_s,
+        "queue": [named(row) | {"gpus": int(jobs.num_gpus[row])} for row in sorted(waiting)],
+        "running": [
+            named(row) | {"started_s": began_s, "placement": gpus}
+            for row, (began_s, gpus) in running.items()
+        ],
+    }  # fmt: skip
+
+
+def test_nodes_given_whole_come_back_whole(fresh: Service):
+    items = [{"metadata": {"name": name, "labels": {"zone": "a"}}} for name in ("3", "5")]
+    body = {"Pod": pod("whole", "8"), "Nodes": {"kind": "NodeList", "items": items}}
+    told = fresh.ask("POST", "/filter", body)
+    assert told["Nodes"] == {"kind": "NodeList", "items": [items[0]]}
+    assert told["NodeNames"] is None and told["FailedNodes"] == {"5": "the pod goes to 3"}
+
+
+def test_only_nodes_that_are_offered_are_chosen(fresh: Service):
+    assert verdict(fresh, pod("here", 4), ["6", "elsewhere"])["NodeNames"] == ["6"]
+    assert verdict(fresh, pod("nowhere", 4), ["elsewhere"])["NodeNames"] == []
+    assert verdict(fresh, pod("here", 4), ["1"])["FailedNodes"]["1"].startswith("it was given 6")
+
+
+def test_an_answer_holds_until_a_state_confirms_or_denies_it(fresh: Service):
+    (first,) = verdict(fresh, pod("one", 8))["NodeNames"]
+    (second,) = verdict(fresh, pod("two", 8))["NodeNames"]
+    assert first != second
+    held = {job["id"]: job for job in fresh.ask("GET", "/state")["running"]}
+    assert set(held) == {"default/one", "default/two"}
+    kept = {"id": "default/one", "servers": {first: 8}, "started_s": 0, "estimate_s": 60}
+    fresh.ask("PUT", "/state", {"time_s": 1, "running": [kept]})
+    told = verdict(fresh, pod("one", 8))
+    assert told["NodeNames"] == [] and "runs already" in told["FailedNodes"][first]
+    assert verdict(fresh, pod("two", 8))["NodeNames"] == [second]
+
+
+def test_a_state_older_than_an_answer_does_not_undo_it(fresh: Service):
+    fresh.ask("PUT", "/state", {"time_s": 50})
+    (first,) = verdict(fresh, pod("one", 8))["NodeNames"]
+    fresh.ask("PUT", "/state", {"time_s": 49.5})
+    assert verdict(fresh, pod("two", 8))["NodeNames"] != [first]
+    assert {job["id"] for job in fresh.ask("GET", "/state")["running"]} == {
+        "default/one", "default/two",
+    }  # fmt: skip
+
+
+def test_who_waits_is_remembered_when_a_state_tells_only_what_runs(fresh: Service):
+    full = {"id": "r", "servers": dict.fromkeys(NODES, 8), "started_s": 0, "estimate_s": 9}
+    fresh.ask("PUT", "/state", {"time_s": 1, "running": [full]})
+    assert verdict(fresh, pod("short", 8, estimate_s="5"))["NodeNames"] == []
+    most = full | {"servers": dict.fromkeys(NODES[1:], 8)}
+    fresh.ask("PUT", "/state", {"time_s": 2, "running": [most]})
+    assert verdict(fresh, pod("long", 8, estimate_s="500"))["NodeNames"] == []
+    assert verdict(fresh, pod("short", 8, estimate_s="5"))["NodeNames"] == ["0"]
+
+
+def test_a_pod_without_gpus_may_go_anywhere(fresh: Service):
+    assert verdict(fresh, pod("web", 0))["NodeNames"] == NODES
+    assert verdict(fresh, pod("bare", containers=[{}]))["NodeNames"] == NODES
+
+
+def test_init_containers_count_one_by_one():
+    spec = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}] * 2}
+    init = [{"resources": {"limits": {"nvidia.com/gpu": gpus}}} for gpus in ("3", "1")]
+    assert read(Pod.model_validate({"metadata": {"name": "a"}, "spec": spec})).gpus == 4
+    spec["initContainers"] = [*init, {"resources": {"limits": {"nvidia.com/gpu": 6}}}]
+    asked = read(Pod.model_validate({"metadata": {"name": "a"}, "spec": spec}))
+    assert asked.gpus == 6
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (pod("a", "1.5"), "limits['nvidia.com/gpu'] is '1.5'"),
+        (pod("a", "-1"), "it must be a whole number"),
+        (pod("a", estimate_s="soon"), "gpuyard.dev/estimate-s is 'soon'"),
+        (pod("a", estimate_s="nan"), "it must be a number of seconds"),
+        (pod("a", estimated="1"), "annotation gpuyard.dev/estimated is unknown"),
+        (pod("a", group="g"), "give gpuyard.dev/group and gpuyard.dev/group-size"),
+        (pod("a", group="g", group_size="0"), "group-size is '0'"),
+        (pod("a", 8, group="g", group_size="9"), "gpus is 72"),
+        (pod("a", 8, group="g", group_size="99999999"), "its gpus cannot be"),
+        (pod("a", user=""), "its user cannot be"),
+        (pod("a", 65), "the largest partition has 64"),
+    ],
+)
+def test_what_a_pod_cannot_say_is_told_as_the_error(fresh: Service, asked, words: str):
+    assert words in verdict(fresh, asked)["Error"]
+    assert words in fresh.refusal("/prioritize", {"Pod": asked, "NodeNames": NODES})
+
+
+def test_pods_of_a_gang_are_alike_and_as_many_as_they_say(fresh: Service):
+    gang = {"group": "g", "group_size": "2"}
+    for name in ("g-0", "g-1"):
+        assert len(verdict(fresh, pod(name, 4, **gang))["NodeNames"]) == 1
+    assert "all 2 pods" in verdict(fresh, pod("g-2", 4, **gang))["Error"]
+    assert "have to be alike" in verdict(fresh, pod("g-0", 2, **gang))["Error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        ("/filter", {"NodeNames": []}, "Pod: is missing"),
+        ("/filter", {"Pod": {"spec": {}}, "NodeNames": []}, "Pod.metadata: is missing"),
+        ("/prioritize", {"Pod": pod("a")}, "give Nodes or NodeNames"),
+        ("/prioritize", {"Pod": pod("a"), "Nodes": {"items": [{}]}}, "Nodes.items[0].metadata"),
+    ],
+)
+def test_what_is_no_request_of_an_extender_is_refused(service: Service, path, body, words: str):
+    assert words in service.refusal(path, body)
+
+
+def test_a_state_that_cannot_be_leaves_the_old_one(fresh: Service):
+    good = {"id": "r", "placement": [0], "started_s": 0, "estimate_s": 1}
+    fresh.ask("PUT", "/state", {"time_s": 5, "running": [good]})
+    bad = {"time_s": 5, "running": [good | {"placement": [99]}]}
+    assert "there is no GPU 99" in fresh.refusal("/state", bad, method="PUT")
+    assert [job["placement"] for job in fresh.ask("GET", "/state")["running"]] == [[0]]
+
+
+def test_a_pod_that_waits_keeps_its_place_and_is_forgotten_in_time(configured: Callable[..., Any]):
+    from gpuyard.serving.board import Board
+    from gpuyard.serving.decider import Decider
+    from gpuyard.serving.instants import Defaults
+
+    config = configured("topology=small_leaf_spine", "scheduler=fifo")
+    game, now_s = experiment_of(config).game, [100.0]
+    decider = Decider(game, composition_of(config, 1), Defaults(None, None), 0)
+    board = Board(decider, hold_s=50.0, clock=lambda: now_s[0])
+    ask = lambda *told, **more: board.ask(read(Pod.model_validate(pod(*told, **more))), NODES)  # noqa: E731
+    for at in range(8):
+        assert ask(f"first {at}", 7).server is not None
+    assert ask("big", 8).server is None
+    now_s[0] = 120.0
+    assert "lets default/behind wait" in ask("behind", 1).reason  # first come, first served
+    now_s[0] = 152.0
+    assert ask("behind", 1).server is not None  # nobody has asked for the others since

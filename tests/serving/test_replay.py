@@ -1,0 +1,84 @@
+"""A trace played against the service gets the simulator's own decisions."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard.experiment.experiment import composition_of, experiment_of
+from gpuyard.serving.client import ServedScheduler, ServiceError
+from sim.decision import Decision
+from sim.protocols import Scheduler
+from sim.simulator import simulate
+from sim.view import ClusterView
+from tests.serving.conftest import CLUSTER, Service, served
+
+JOBS = ("workload=venus_like", "workload.num_jobs=40", "workload.load=1.5")
+
+
+class Both:
+    """Asks two schedulers at every decision, and goes on as the first says."""
+
+    name = "both"
+
+    def __init__(self, own: Scheduler, other: Scheduler) -> None:
+        self.own, self.other = own, other
+        self.needs = own.needs | other.needs
+        self.orders = 0
+
+    def reset(self, seed: int) -> None:
+        self.own.reset(seed)
+        self.other.reset(seed)
+
+    def decide(self, view: ClusterView) -> Decision:
+        own, other = self.own.decide(view), self.other.decide(view)
+        assert plain(own) == plain(other), f"at t={view.now_s}"
+        self.orders += len(own.starts) + len(own.preempts) + len(own.forwards)
+        return own
+
+
+def plain(decision: Decision) -> Any:
+    starts = [(each.job, each.gpus.tolist(), each.lease_s) for each in decision.starts]
+    return starts, decision.preempts, decision.forwards, decision.wake_s, decision.again
+
+
+def played(config: dict[str, Any], url: str) -> Both:
+    """The 40 jobs to their end, the service asked at every decision."""
+    experiment = experiment_of(config)
+    own = composition_of(config, experiment.game.partitions)
+    both = Both(own, ServedScheduler(url=url, token_file=None, timeout_s=60.0))
+    simulator = experiment.game.simulator(experiment.whole())
+    run = simulate(simulator, both, experiment.seed, None, compiled=False)
+    assert (run.finish_s > 0).all()
+    return both
+
+
+def test_sjf_decides_as_in_the_simulator(service: Service, configured: Callable[..., Any]):
+    assert played(configured(*CLUSTER, *JOBS), service.url).orders >= 40
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("scheduler=marl", "checkpoint=pretrained", "agents.count=4"),
+        ("scheduler=marl", "checkpoint=pretrained_suspending", "agents.count=4"),
+        ("scheduler=las",),
+        ("scheduler=sjf", "sharing=selective", "forwarding=steal", "agents.count=4"),
+    ],
+    ids=["agents", "suspending", "las", "sharing"],
+)
+def test_policies_and_others_decide_as_in_the_simulator(
+    words: tuple[str, ...], configured: Callable[..., Any], tmp_path: Path
+):
+    words = ("topology=small_leaf_spine", *words)
+    with served(tmp_path, *words) as service:
+        assert played(configured(*words, *JOBS), service.url).orders >= 40
+
+
+def test_the_client_says_who_does_not_answer():
+    with pytest.raises(ServiceError, match="does `gpuyard serve` run"):
+        ServedScheduler(url="http://127.0.0.1:9", token_file=None, timeout_s=1.0)
+    with pytest.raises(ServiceError, match="must be like http"):
+        ServedScheduler(url="127.0.0.1:8023", token_file=None, timeout_s=1.0)

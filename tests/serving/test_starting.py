@@ -1,0 +1,81 @@
+"""Where it may listen, who may ask, and how it ends."""
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuyard.launch.errors import ConfigError
+from tests.serving.conftest import CLUSTER, ROOT, environment, served
+
+SECRET = "a-token-of-many-letters"
+
+
+def refused(*words: str, **env: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "scripts/serve.py", *words], cwd=ROOT, env=environment(**env),
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_others_need_a_token(tmp_path: Path):
+    run = f"hydra.run.dir={tmp_path}"
+    told = refused("address=0.0.0.0", "port=0", run)
+    assert "address is '0.0.0.0'" in told and "GPUYARD_TOKEN" in told
+
+
+def test_a_short_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from gpuyard.serving.serve import token_of
+
+    path = tmp_path / "token"
+    path.write_text("short\n")
+    monkeypatch.delenv("GPUYARD_TOKEN", raising=False)
+    with pytest.raises(ConfigError, match=r"token_file=.*: the token has 5 letters"):
+        token_of({"token_file": str(path), "address": "127.0.0.1"})
+    monkeypatch.setenv("GPUYARD_TOKEN", SECRET)
+    assert token_of({"token_file": None, "address": "127.0.0.1"}) == SECRET
+
+
+def test_a_port_that_is_taken_is_named_before_anything_is_built(tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        told = refused(f"port={port}", f"hydra.run.dir={tmp_path}")
+    assert f"address=127.0.0.1 port={port}: Address already in use" in told
+
+
+def test_with_a_token_requests_bear_it_and_ctrl_c_ends_it(tmp_path: Path):
+    path = tmp_path / "token"
+    path.write_text(f"{SECRET}\n")
+    words = (*CLUSTER, f"token_file={path}", "address=0.0.0.0")
+    with served(tmp_path, *words) as service:
+        service.url = service.url.replace("0.0.0.0", "127.0.0.1")
+        assert service.ask("GET", "/healthz") == {"status": "ok"}
+        for given in ({}, {"Authorization": f"Bearer {SECRET}x"}, {"Authorization": SECRET}):
+            service.headers = given
+            for path_asked in ("/cluster", "/openapi.json", "/nowhere"):
+                told = service.ask("GET", path_asked)
+                assert service.status == 401 and "Authorization: Bearer" in told["error"]
+        service.headers = {"Authorization": f"Bearer {SECRET}"}
+        assert service.ask("GET", "/cluster")["gpus"] == 64
+        service.process.send_signal(signal.SIGINT)
+        assert service.process.wait(timeout=20) == 0
+    told = (tmp_path / "err.txt").read_text()
+    assert "stopped" in told and "Traceback" not in told
+    assert SECRET not in (tmp_path / "config.yaml").read_text() + told
+
+
+@pytest.mark.parametrize(
+    ("address", "own"),
+    [("127.0.0.1", True), ("127.8.0.1", True), ("::1", True), ("localhost", True),
+     ("0.0.0.0", False), ("::", False), ("10.0.0.7", False), ("gpu-master", False)],
+)  # fmt: skip
+def test_loopback(address: str, own: bool):
+    from gpuyard.serving.serve import is_loopback
+
+    assert is_loopback(address) is own
