@@ -14,15 +14,15 @@ from sim.engine.composed import Composed
 from sim.engine.looping import Loop, Looping, drive
 from sim.engine.rule import rule_of
 from sim.errors import SimulationError
+from sim.event_log import EventLog, GpuLists
 from sim.jobs import JobTable
 from sim.kernel.advance import FULL, ILLEGAL, OVER, STUCK, advance_until_decision
 from sim.kernel.apply import LEGAL, apply_decision
 from sim.kernel.building import make_state
-from sim.kernel.layout import FINISHED, WITHDRAWN, State
+from sim.kernel.layout import FINISHED, WITHDRAWN, RowArray, State
 from sim.outages.changes import Outages
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler
-from sim.recorder import Recorder
 from sim.refusal import refusal, stuck
 from sim.rules import Rules
 from sim.run import Run
@@ -30,6 +30,51 @@ from sim.signals import Signal
 from sim.topology.topology import Topology
 from sim.traits import CANCELLED
 from sim.view import ViewMaker
+
+
+class Recorder:
+    """Copies what the kernel logged, before its buffers can run full."""
+
+    def __init__(self, state: State) -> None:
+        """Record the log of `state`."""
+        self._state = state
+        self._rows: list[RowArray] = []
+        self._gpus: list[IntArray] = []
+
+    def fork(self, state: State) -> "Recorder":
+        """A recorder with the same past that goes on with `state`."""
+        twin = Recorder(state)
+        twin._rows, twin._gpus = self._rows.copy(), self._gpus.copy()
+        return twin
+
+    def flush_if_half_full(self) -> None:
+        """Call between kernel calls: each writes less than half a buffer."""
+        state, world = self._state, self._state.world
+        rows, gpus = int(world["num_logged"][0]), int(world["num_logged_gpus"][0])
+        if 2 * rows > len(state.log) or 2 * gpus > len(state.log_gpus):
+            self.flush()
+
+    def flush(self) -> None:
+        """Move the kernel's log here."""
+        state, world = self._state, self._state.world
+        self._rows.append(state.log[: int(world["num_logged"][0])].copy())
+        self._gpus.append(state.log_gpus[: int(world["num_logged_gpus"][0])].copy())
+        world["num_logged"] = 0
+        world["num_logged_gpus"] = 0
+
+    def log(self) -> EventLog:
+        """The whole log so far."""
+        self.flush()
+        rows = np.concatenate(self._rows)
+        first = np.concatenate([[0], np.cumsum(rows["gpus"])])
+        return EventLog(
+            time_s=rows["time_s"].copy(),
+            kind=rows["kind"].copy(),
+            job=rows["job"].copy(),
+            partition=rows["partition"].copy(),
+            gpus=GpuLists(first, np.concatenate(self._gpus)),
+        )
+
 
 Progress = Callable[[int, float], None]  # (jobs finished, simulated seconds)
 NO_INTS: IntArray = np.empty(0, dtype=np.int64)

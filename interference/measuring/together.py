@@ -1,21 +1,180 @@
 """Runs one group of training loops side by side, each in a process of its own."""
 
+import importlib
 import math
 import multiprocessing
+import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import c_bool, c_long
 from dataclasses import dataclass
-from multiprocessing.connection import wait
-from multiprocessing.context import SpawnContext
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnContext, SpawnProcess
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from interference.measuring.errors import MeasureError
 from interference.measuring.gpu_use import Use, watching
-from interference.measuring.loop_handle import LoopHandle, OutOfMemory
-from interference.measuring.messages import LoopTask, Signals
-from interference.measuring.window import common_speeds
+from interference.measuring.messages import Began, Failed, Line, LoopTask, Ran, Signals
+from sim.arrays import FloatArray
+
+NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
+
+
+def enter(task: LoopTask, signals: Signals, line: Line) -> None:
+    """Train until told to stop, and answer what came of it."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        _one_thread_if_pinned(task)
+        from interference.measuring.loop import run_loop
+
+        make = found(task.make)
+        if task.cores:
+            # Not before the imports, which would wait for each other on one core.
+            os.sched_setaffinity(0, task.cores)
+        line.pipe.send(run_loop(task, make, signals, line))
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"
+        line.pipe.send(Failed(out_of_memory=is_out_of_memory(error), words=words))
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """PyTorch has a class for a full GPU, but a bare RuntimeError for host memory and libraries."""
+    if isinstance(error, MemoryError):
+        return True
+    return type(error).__name__ == "OutOfMemoryError" or (
+        isinstance(error, RuntimeError) and any(words in str(error) for words in NO_MEMORY)
+    )
+
+
+def found(path: str) -> Any:
+    """What a dotted path names.
+
+    Raises:
+        MeasureError: there is no such module or name.
+    """
+    module, _, name = path.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise MeasureError(f"makers: {path!r} cannot be imported ({error})") from error
+
+
+def _one_thread_if_pinned(task: LoopTask) -> None:
+    """Libraries read the number of their threads when they are imported."""
+    if task.form == "cpu":
+        os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+def _end_with_parent() -> None:
+    """A loop whose parent was killed would train for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+class OutOfMemory(Exception):
+    """A loop found no memory: the group does not fit together."""
+
+
+@dataclass
+class LoopHandle:
+    """A running loop and what it has said so far."""
+
+    profile: str
+    beside: str  # the others, in words
+    process: SpawnProcess
+    pipe: "Connection[Any, Any]"
+    began_s: float | None = None
+    ran: Ran | None = None
+
+    @classmethod
+    def start(
+        cls,
+        task: LoopTask,
+        number: int,
+        others: Sequence[str],
+        signals: Signals,
+        spawn: SpawnContext,
+    ) -> "LoopHandle":
+        """Start its process, which ends with this one."""
+        ours, theirs = spawn.Pipe()
+        line = Line(number=number, pipe=theirs)
+        process = spawn.Process(target=enter, args=(task, signals, line), daemon=True)
+        process.start()
+        theirs.close()  # so that a loop that dies is noticed: nobody else holds its end
+        beside = f" beside {' and '.join(others)}" if others else " alone"
+        return cls(profile=task.profile, beside=beside, process=process, pipe=ours)
+
+    def listen(self) -> None:
+        """Take in one message.
+
+        Raises:
+            OutOfMemory: the loop found none.
+            MeasureError: the loop died.
+        """
+        try:
+            said = self.pipe.recv()
+        except EOFError:
+            self.process.join()
+            raise self._died(_exit_words(self.process.exitcode)) from None
+        if isinstance(said, Began):
+            self.began_s = said.at_s
+        elif isinstance(said, Ran):
+            self.ran = said
+        elif isinstance(said, Failed) and said.out_of_memory:
+            raise OutOfMemory(f"{self.profile}: {said.words}")
+        elif isinstance(said, Failed):
+            raise self._died(said.words)
+
+    def end(self) -> None:
+        """End the process if it still runs."""
+        self.process.terminate()
+        self.process.join()
+        self.pipe.close()
+
+    def _died(self, words: str) -> MeasureError:
+        return MeasureError(
+            f"{self.profile}{self.beside} died: {words}; mend it or leave it out of profiles. "
+            "Finished groups are kept: the same command goes on with the others"
+        )
+
+
+def _exit_words(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"killed by signal {-code} (9 is what a full memory of the machine sends)"
+    return f"it left with status {code} and no word"
+
+
+class Speeds(NamedTuple):
+    """Of every loop of a group, over the same window."""
+
+    window_s: float
+    steps_per_s: tuple[float, ...]
+    busy: tuple[float, ...]  # CPU time over wall time
+
+
+def common_speeds(loops: Sequence[Ran], warmup_s: float) -> Speeds:
+    """From `warmup_s` after the last loop began until the first loop ended.
+
+    A step that is cut by the window's border counts by the part inside, so that slow loops are not
+    rounded to whole steps.
+    """
+    begin_s = max(float(ran.stamps_s[0]) for ran in loops) + warmup_s
+    end_s = min(float(ran.stamps_s[-1]) for ran in loops)
+
+    def rate(ran: Ran, count: FloatArray) -> float:
+        before, after = np.interp([begin_s, end_s], ran.stamps_s, count)
+        return float(after - before) / (end_s - begin_s)
+
+    steps_per_s = tuple(rate(ran, np.arange(len(ran.stamps_s), dtype=float)) for ran in loops)
+    return Speeds(end_s - begin_s, steps_per_s, tuple(rate(ran, ran.cpu_s) for ran in loops))
+
 
 POLL_S = 0.05
 

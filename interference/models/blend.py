@@ -8,13 +8,121 @@ choose, and their errors set the width of its intervals. Members that nobody ask
 
 import numpy as np
 
+from interference.evaluation.splits import model_folds, model_names
 from interference.models.encoding import RowEncoder
 from interference.models.forests import BoostingModel, ExtraTreesModel
 from interference.models.gaussian_process import GaussianProcessModel
-from interference.models.new_models import mean_for_new_models
+from interference.models.intervals import LEVEL, NORMAL
+from interference.models.mixed_effects import MixedEffectsModel
 from interference.models.protocol import Prediction, SpeedModel, prediction
-from interference.models.weighted_mean import WeightedMean, fitted_mean
 from interference.rows import CoRows, SoloProfiles
+from sim.arrays import FloatArray
+
+
+class WeightedMean:
+    """Weighted mean of fitted models; spreads are widened by a factor."""
+
+    def __init__(self, members: list[tuple[float, SpeedModel]], *, widen: float = 1.0) -> None:
+        """Take (weight, fitted model) of each, and the factor."""
+        self._members, self._widen = members, widen
+
+    def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:
+        """Mean, and root of the mean square of spread and distance from the mean."""
+        weights = np.array([weight for weight, _ in self._members])
+        told = [model.predict(rows, solos) for _, model in self._members]
+        speeds = np.stack([each.norm_speed for each in told])
+        mean = weights @ speeds / weights.sum()
+        square = np.stack([np.square(each.sd) for each in told]) + np.square(speeds - mean)
+        return prediction(mean, self._widen * np.sqrt(weights @ square / weights.sum()))
+
+
+def fitted_mean(
+    members: list[tuple[float, SpeedModel]],
+    rows: CoRows,
+    solos: SoloProfiles,
+    *,
+    widen: float = 1.0,
+) -> WeightedMean:
+    """Fit the members of weight above 0 on all rows."""
+    used = [(weight, model) for weight, model in members if weight > 0.0]
+    for _, model in used:
+        model.fit(rows, solos)
+    return WeightedMean(used, widen=widen)
+
+
+WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of mixed effects
+LEAST_MODELS = 3  # of the fitted rows, to choose the weight and the width by
+MAY_WIDEN = 4.0
+
+
+def mean_for_new_models(rows: CoRows, solos: SoloProfiles, seed: int) -> WeightedMean:
+    """Choose weight and width on held-out models of the rows, then fit on all of them."""
+    weight, widen = 0.5, 1.0
+    if len(model_names(rows, solos)) >= LEAST_MODELS:
+        held = _held_out(rows, solos, seed)
+        weight = min(WEIGHTS, key=lambda w: float(held.error(w).mean()))
+        widen = held.widening(weight)
+    return fitted_mean(_new_members(weight, seed), rows, solos, widen=widen)
+
+
+def _new_members(weight: float, seed: int) -> list[tuple[float, SpeedModel]]:
+    trees = (1.0 - weight) / 2.0
+    return [
+        (weight, MixedEffectsModel()),
+        (trees, BoostingModel(seed=seed)),
+        (trees, ExtraTreesModel(seed=seed)),
+    ]
+
+
+class _HeldOut:
+    """Predictions of mixed effects and of trees for models that they were not fitted on."""
+
+    def __init__(self) -> None:
+        self.mixed: list[FloatArray] = []
+        self.trees: list[FloatArray] = []
+        self.square: list[FloatArray] = []  # of the members' spreads, mean
+        self.truth: list[FloatArray] = []
+        self.unit: list[FloatArray] = []  # spread of the row's GPU type
+
+    def add(self, told: list[Prediction], truth: FloatArray, unit: FloatArray) -> None:
+        """Take one fold; `told` is in the order of `_new_members`."""
+        mixed, boosting, extra = told
+        self.mixed.append(mixed.norm_speed)
+        self.trees.append((boosting.norm_speed + extra.norm_speed) / 2.0)
+        self.square.append(np.mean([np.square(each.sd) for each in told], axis=0))
+        self.truth.append(truth)
+        self.unit.append(unit)
+
+    def error(self, weight: float) -> FloatArray:
+        """(N,) absolute errors in units of their GPU type."""
+        mean = self._mean(weight)
+        return np.abs(mean - np.concatenate(self.truth)) / np.concatenate(self.unit)
+
+    def widening(self, weight: float) -> float:
+        """Factor on the spread with which LEVEL of the errors lie inside their intervals."""
+        mixed, trees = np.concatenate(self.mixed), np.concatenate(self.trees)
+        mean = self._mean(weight)
+        apart = weight * np.square(mixed - mean) + (1.0 - weight) * np.square(trees - mean)
+        sd = np.sqrt(np.concatenate(self.square) + apart)
+        ratio = np.abs(mean - np.concatenate(self.truth)) / np.maximum(sd, 1e-3)
+        return float(np.clip(np.quantile(ratio, LEVEL) / NORMAL, 1.0, MAY_WIDEN))
+
+    def _mean(self, weight: float) -> FloatArray:
+        return weight * np.concatenate(self.mixed) + (1.0 - weight) * np.concatenate(self.trees)
+
+
+def _held_out(rows: CoRows, solos: SoloProfiles, seed: int) -> _HeldOut:
+    held = _HeldOut()
+    spread = {kind: max(float(rows.norm_speed[rows.gpu_type == kind].std()), 1e-3)
+              for kind in set(rows.gpu_type)}  # fmt: skip
+    for train, test in model_folds(rows, solos):
+        judged = rows.take(test)
+        told = []
+        for _, model in _new_members(0.5, seed):
+            model.fit(rows.take(train), solos)
+            told.append(model.predict(judged, solos))
+        held.add(told, judged.norm_speed, np.array([spread[kind] for kind in judged.gpu_type]))
+    return held
 
 
 class BlendModel:

@@ -9,21 +9,233 @@ are judged on the rows of those. The rows left out also stop the training and te
 folds are not one split: coverage is measured (docs/results/interference_models.md), not guaranteed.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
-from interference.models.deep_set_calibration import conformal_factor, pooled
-from interference.models.deep_set_folds import division
+from interference.models.deep_set_folds import Division, division
 from interference.models.deep_set_rows import Hiding, Size, Tenants
-from interference.models.deep_set_training import Plan, trained
 from interference.models.encoding import UNKNOWN, Encoded, RowEncoder
+from interference.models.intervals import LEVEL, NORMAL
 from interference.models.protocol import Prediction, prediction
 from interference.models.scaling import TypeScale
 from interference.rows import CoRows, SoloProfiles, mix_numbers
 from sim.arrays import BoolArray, FloatArray
+
+START_NAME = 0.1  # spread of the vectors of names before they learn
+LOWEST_LN_SD, HIGHEST_LN_SD = -4.0, 2.0  # of a speed in units of its GPU type
+
+
+class DeepSets(nn.Module):
+    """Members share nothing but the pass through the machine."""
+
+    def __init__(
+        self, size: Size, *, members: int, width: int, hidden: int, generator: torch.Generator
+    ) -> None:
+        """Draw the weights.
+
+        Args:
+            size: of the rows.
+            members: K.
+            width: of a job's and a push's vector.
+            hidden: width of the inner layers of phi and rho.
+            generator: of the weights.
+        """
+        super().__init__()
+
+        def drawn(rows: int, columns: int, scale: float | None = None) -> nn.Parameter:
+            scale = max(rows, 1) ** -0.5 if scale is None else scale
+            return nn.Parameter(scale * torch.randn(members, rows, columns, generator=generator))
+
+        self.job_features = drawn(size.features, width)
+        self.job_profiles = drawn(size.profiles + 1, width, START_NAME)
+        self.job_models = drawn(size.models + 1, width, START_NAME)
+        self.types = drawn(size.types + 1, width, START_NAME)
+        self.phi_aggressor = drawn(width, hidden)
+        self.phi_beside = drawn(2 * width + 1, hidden)
+        self.phi_bias = drawn(1, hidden, 0.1)
+        self.phi_out = drawn(hidden, width)
+        self.rho_in = drawn(3 * width + 1, hidden)
+        self.rho_bias = drawn(1, hidden, 0.1)
+        self.rho_out = drawn(hidden, 1, 0.1 * hidden**-0.5)
+        self.line = drawn(3 * width + 1, 1, 0.1 * width**-0.5)
+        self.spread = drawn(3 * width + 1, 1, 0.01)
+        self.spread_bias = drawn(1, 1, 0.01)
+
+    def forward(self, rows: Tenants) -> tuple[Tensor, Tensor]:
+        """(K, B) mean and ln of the spread of (K, B, ...) rows."""
+        victim = self._jobs(rows.victim, rows.victim_profile, rows.victim_model)
+        beside = torch.cat([victim, _vectors(self.types, rows.gpu_type), rows.share], dim=-1)
+        told = torch.cat([beside, self._push(rows, beside)], dim=-1)
+        inner = nn.functional.silu(told @ self.rho_in + self.rho_bias)
+        mean = inner @ self.rho_out + told @ self.line
+        ln_sd = told.detach() @ self.spread + self.spread_bias
+        return mean[..., 0], ln_sd[..., 0].clamp(LOWEST_LN_SD, HIGHEST_LN_SD)
+
+    def _push(self, rows: Tenants, beside: Tensor) -> Tensor:
+        """(K, B, width) sum over the aggressors that are there."""
+        members, batch, most = rows.present.shape
+        flat = members, batch * most
+        others = self._jobs(
+            rows.aggressors.reshape(*flat, rows.aggressors.shape[-1]),
+            rows.aggressor_profile.reshape(flat),
+            rows.aggressor_model.reshape(flat),
+        )
+        own = (beside @ self.phi_beside + self.phi_bias)[:, :, None]
+        pressed = (others @ self.phi_aggressor).reshape(members, batch, most, own.shape[-1])
+        inner = nn.functional.silu(pressed + own)
+        # phi's last layer is linear, so that it may come after the sum, over fewer rows
+        return (inner * rows.present[..., None]).sum(dim=2) @ self.phi_out
+
+    def _jobs(self, features: Tensor, profile: Tensor, model: Tensor) -> Tensor:
+        named = _vectors(self.job_profiles, profile) + _vectors(self.job_models, model)
+        return features @ self.job_features + named
+
+
+def _vectors(table: Tensor, index: Tensor) -> Tensor:
+    """(K, B, width) of a (K, kinds, width) table and (K, B) indices."""
+    return table[torch.arange(len(table))[:, None], index]
+
+
+DEGREES = 4.0  # of Student's t: rows far off pull less than under a normal
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a deep set is built and trained."""
+
+    width: int
+    hidden: int
+    steps: int
+    batch: int  # rows a step that speeds are learned from
+    spread_batch: int  # and spreads
+    rate: float  # highest step of Adam
+    decay: float  # of weights
+    hiding: Hiding
+    looks: int  # at the rows left out, evenly spread over the steps
+    look_rows: int  # most rows a look
+
+
+def trained(
+    rows: Tenants, target: Tensor, division: Division, size: Size, plan: Plan, seed: int
+) -> DeepSets:
+    """Members at their best look.
+
+    Args:
+        rows: (N, ...).
+        target: (N,) scaled speeds.
+        division: of the rows.
+        size: of the rows.
+        plan: of the training.
+        seed: of weights, batches and hiding.
+    """
+    draws = torch.Generator().manual_seed(seed)
+    members = len(division.outside)
+    net = DeepSets(size, members=members, width=plan.width, hidden=plan.hidden, generator=draws)
+    search = torch.optim.AdamW(net.parameters(), lr=plan.rate, weight_decay=plan.decay)
+    pace = torch.optim.lr_scheduler.OneCycleLR(
+        search, plan.rate, total_steps=plan.steps, pct_start=0.1
+    )
+    forgotten = torch.as_tensor(division.forgotten)
+    inside, outside = _numbers(~division.outside), _numbers(division.outside)
+    seen = _spread_out(outside, plan.look_rows, draws)
+    look = _Look(rows.take(seen).forget(forgotten, size), target[seen])
+    for step in range(1, plan.steps + 1):
+        learned, spread = (
+            _drawn(inside, plan.batch, draws),
+            _drawn(outside, plan.spread_batch, draws),
+        )
+        index = torch.cat([learned, spread], dim=1)
+        batch = rows.take(index).forget(forgotten, size).hide(plan.hiding, size, draws)
+        search.zero_grad(set_to_none=True)
+        mean, ln_sd = net(batch)
+        _loss(mean, ln_sd, target[index], plan.batch).backward()
+        search.step()
+        pace.step()
+        if step % max(plan.steps // plan.looks, 1) == 0:
+            look.at(net)
+    net.load_state_dict(look.best)
+    return net
+
+
+class _Look:
+    """The best state of each member so far, by its error on some of the rows it leaves out."""
+
+    def __init__(self, rows: Tenants, target: Tensor) -> None:
+        """Take (K, L) rows and their (K, L) scaled speeds."""
+        self._rows, self._target = rows, target
+        self._error = torch.full((len(target),), torch.inf)
+        self.best: dict[str, Tensor] = {}
+
+    @torch.no_grad()
+    def at(self, net: DeepSets) -> None:
+        """Keep members that are better than they ever were."""
+        mean, _ = net(self._rows)
+        error = (mean - self._target).abs().mean(dim=1)
+        better = (error < self._error)[:, None, None]
+        self._error = torch.minimum(error, self._error)
+        for name, now in net.state_dict().items():
+            self.best[name] = torch.where(better, now, self.best.get(name, now))
+
+
+def _loss(mean: Tensor, ln_sd: Tensor, target: Tensor, learned: int) -> Tensor:
+    """Of speeds in the first `learned` columns and of spreads in the others, over all members."""
+    of_speed = _surprise(mean[:, :learned], ln_sd[:, :learned].detach(), target[:, :learned])
+    of_spread = _surprise(mean[:, learned:].detach(), ln_sd[:, learned:], target[:, learned:])
+    return of_speed.mean(dim=1).sum() + of_spread.mean(dim=1).sum()
+
+
+def _surprise(mean: Tensor, ln_sd: Tensor, target: Tensor) -> Tensor:
+    """Negative ln of Student's density, less a constant."""
+    square = ((target - mean) * torch.exp(-ln_sd)).square()
+    return ln_sd + 0.5 * (DEGREES + 1.0) * torch.log1p(square / DEGREES)
+
+
+def _numbers(marks: np.ndarray) -> list[Tensor]:
+    return [torch.as_tensor(np.flatnonzero(each)) for each in marks]
+
+
+def _drawn(numbers: Sequence[Tensor], count: int, draws: torch.Generator) -> Tensor:
+    """(K, count) of each member's numbers, with replacement."""
+    return torch.stack([n[torch.randint(len(n), (count,), generator=draws)] for n in numbers])
+
+
+def _spread_out(numbers: Sequence[Tensor], most: int, draws: torch.Generator) -> Tensor:
+    """(K, L) of each member's numbers, L at most `most`; a short list starts again at its end."""
+    count = min(max(len(each) for each in numbers), most)
+    rows = []
+    for each in numbers:
+        order = each[torch.randperm(len(each), generator=draws)]
+        rows.append(order.repeat(-(-count // len(order)))[:count])
+    return torch.stack(rows)
+
+
+def pooled(
+    mean: FloatArray, sd: FloatArray, who: BoolArray | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """(N,) mean and spread of the mixture of (K, N) members, of each row those of `who`."""
+    weight = np.ones(mean.shape) if who is None else who.astype(np.float64)
+    weight = weight / weight.sum(axis=0)
+    middle = (weight * mean).sum(axis=0)
+    variance = (weight * (np.square(sd) + np.square(mean - middle))).sum(axis=0)
+    return middle, np.sqrt(variance)
+
+
+def conformal_factor(
+    target: FloatArray, mean: FloatArray, sd: FloatArray, outside: BoolArray
+) -> float:
+    """What makes intervals cover LEVEL of the rows, each told by the members that left it out."""
+    judged = outside.any(axis=0)
+    middle, spread = pooled(mean[:, judged], sd[:, judged], outside[:, judged])
+    wrong = np.sort(np.abs(target[judged] - middle) / spread)
+    rank = min(math.ceil((len(wrong) + 1) * LEVEL), len(wrong))
+    return float(wrong[rank - 1]) / NORMAL
+
 
 BLOCK = 1000  # rows a pass
 MANY_ROWS = 8000  # from which on batches are larger

@@ -5,18 +5,106 @@ from dataclasses import asdict
 from itertools import count
 from typing import Any
 
+import torch
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
+from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
+from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
+from ray.rllib.core.learner.utils import make_target_network
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.tune.registry import register_env
+from torch import Tensor
 
 from marl.rllib.build import built
-from marl.rllib.dueling_module import DuelingModule
 from marl.rllib.own_stream import OwnStream
-from marl.rllib.taught_learner import TaughtLearner
 from marl.topdrl.dqn_spec import DqnSpec
 from marl.topdrl.env import PickJobEnv
-from marl.topdrl.imitate import ImitationSpec
+from marl.topdrl.imitate import ImitationSpec, behind_by
+from marl.topdrl.network import build_network
 from marl.topdrl.spec import NetworkSpec, SightSpec
+from marl.topdrl.teacher import CompactTeacher
+
+OBS, ACTIONS, VALUES = "obs", "actions", "qf_preds"  # RLlib's names of columns
+
+
+class DuelingModule(DefaultDQNTorchRLModule):
+    """`model_config`: `network` and `sight` as dicts, `weights` to start from (or None).
+
+    The network has the dueling heads and the mask in itself; RLlib's loss leaves actions of value
+    minus infinity alone.
+    """
+
+    def setup(self) -> None:
+        """Build the network; the target network comes with the learner."""
+        config = self.model_config
+        self.uses_double_q = config["double_q"]
+        self.num_atoms = 1
+        self.network = build_network(NetworkSpec(**config["network"]), SightSpec(**config["sight"]))
+        if config["weights"] is not None:
+            self.network.load_state_dict(config["weights"])
+        self._epsilon = list(config["epsilon_steps"])
+
+    def get_initial_state(self) -> dict[str, Any]:
+        """No memory."""
+        return {}
+
+    def get_non_inference_attributes(self) -> list[str]:
+        """What env runners do without."""
+        return ["target"]
+
+    def make_target_networks(self) -> None:
+        """A copy that follows."""
+        self.target = make_target_network(self.network)
+
+    def get_target_network_pairs(self) -> list[tuple[Any, Any]]:
+        """What follows what."""
+        return [(self.network, self.target)]
+
+    def compute_q_values(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        """(B, A) values of the network."""
+        return {VALUES: self.network(batch[OBS])}
+
+    def forward_target(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        """(B, A) values of its copy."""
+        return {VALUES: self.target(batch[OBS])}
+
+    def _forward_inference(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        with torch.no_grad():
+            return {ACTIONS: self.network(batch[OBS]).argmax(-1)}
+
+    def _forward_exploration(self, batch: dict[str, Any], t: int) -> dict[str, Tensor]:
+        with torch.no_grad():
+            best = self.network(batch[OBS]).argmax(-1)
+            drawn = torch.multinomial(batch[OBS]["action_mask"], 1)[:, 0]
+        explore = torch.rand(len(best)) < self._epsilon_at(t)
+        return {ACTIONS: torch.where(explore, drawn, best)}
+
+    def _epsilon_at(self, t: int) -> float:
+        """Falls evenly from the first value to the last."""
+        first, last, steps = self._epsilon
+        return float(first + (last - first) * min(t / steps, 1.0))
+
+
+class TaughtLearner(DQNTorchLearner):
+    """Adds the large margin of what `CompactTeacher` would do, in every state of the batch.
+
+    So the network leaves the rule only where values say so by more than the margin.
+    `learner_config_dict`: `least_speed` of the rule, `margin`, and its `weight` in the loss; a
+    weight of 0 leaves double DQN as it is.
+    """
+
+    def compute_loss_for_module(
+        self, *, module_id: Any, config: Any, batch: dict[str, Any], fwd_out: dict[str, Tensor]
+    ) -> Tensor:
+        """RLlib's loss and the margin's."""
+        loss: Tensor = super().compute_loss_for_module(
+            module_id=module_id, config=config, batch=batch, fwd_out=fwd_out
+        )
+        told = self.config.learner_config_dict
+        if told["weight"] == 0:
+            return loss
+        taught = CompactTeacher(told["least_speed"]).act_on_batch(batch[OBS])
+        return loss + told["weight"] * behind_by(fwd_out[VALUES], taught, told["margin"]).mean()
+
 
 ENV_NAME = "gpuyard_pick_job"
 

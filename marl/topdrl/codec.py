@@ -9,15 +9,113 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from marl.topdrl.places import Place, Places
-from marl.topdrl.pricing import Pricing
-from marl.topdrl.spec import NetworkSpec, SightSpec, TopDrlError
-from marl.topdrl.window import window
+from marl.topdrl.spec import BY_SUBMISSION, NetworkSpec, SightSpec, TopDrlError
 from sim.arrays import FloatArray, IntArray
 from sim.decision import WAIT, Decision, Start
+from sim.engine.demands_room import ask_of
+from sim.engine.occupancy import Occupancy
+from sim.physics.communication import Spread, told_s
+from sim.physics.gang_catalogue import GangCatalogue
+from sim.physics.physics import Physics
+from sim.physics.reference import reference_steps_s
+from sim.placers.closest import Closest
 from sim.signals import Signal
 from sim.topology.topology import Topology
 from sim.view import ClusterView
+
+
+class Pricing:
+    """Tables of one cluster and one set of gang sizes."""
+
+    def __init__(self, *, topology: Topology, belief: Physics, gangs: IntArray) -> None:
+        """`gangs`: the sizes that occur."""
+        self._topology, self._belief = topology, belief
+        self._type = belief.server_types(topology)
+        self._best_s = reference_steps_s(np.unique(gangs), topology, belief)
+        self._unit_tflop = self._peak()
+
+    def worth(self, profile: IntArray, gang: IntArray) -> FloatArray:
+        """(n,) worth a second at full speed, as a share of what its GPUs could at most be worth.
+
+        TFLOP/s where profiles are for gangs; all jobs are worth 1 a GPU elsewhere.
+        """
+        if self._unit_tflop is None:
+            return np.ones(len(profile))
+        assert isinstance(self._belief.catalogue, GangCatalogue)
+        share = self._belief.catalogue.tflop[profile] / self._best_s[profile, gang] / gang
+        return np.asarray(share / self._unit_tflop)
+
+    def speed(self, profile: int, gang: int, gpus: IntArray) -> float:
+        """Work a second on these GPUs alone; 1 on the most compact ones of the reference type."""
+        topology = self._topology
+        servers, on = np.unique(topology.gpu_server[gpus], return_counts=True)
+        compute_s = self._belief.catalogue.compute_s[profile, self._type[servers]].max()
+        racks = len(np.unique(topology.server_rack[servers]))
+        spread = Spread(int(on.max()), len(servers), racks)
+        step_s = compute_s + told_s(self._belief.network, profile, spread)
+        return float(self._best_s[profile, gang] / step_s)
+
+    def _peak(self) -> float | None:
+        catalogue = self._belief.catalogue
+        if not isinstance(catalogue, GangCatalogue):
+            return None
+        rows = np.flatnonzero(catalogue.gang < self._best_s.shape[1])
+        gang = catalogue.gang[rows]
+        return float(np.nanmax(catalogue.tflop[rows] / self._best_s[rows, gang] / gang))
+
+
+@dataclass(frozen=True)
+class Place:
+    """GPUs for one job, and its speed on them."""
+
+    gpus: IntArray  # (gang,)
+    speed: float
+
+
+class Places:
+    """Places on one view; jobs of one kind (gang and demands) share a search."""
+
+    def __init__(self, view: ClusterView, pricing: Pricing) -> None:
+        """Nothing is searched yet."""
+        self._view, self._pricing = view, pricing
+        self._occupancy = Occupancy(view)
+        self._room = self._occupancy.most_room(view, False)
+        self._placer, self._rng = Closest(), np.random.default_rng(0)  # draws nothing
+        self._found: dict[tuple[int, ...], IntArray | None] = {}
+
+    def of(self, job: int) -> Place | None:
+        """None where it does not fit now."""
+        gang = int(self._view.jobs.num_gpus[job])
+        if gang > self._room:
+            return None
+        kind = (gang, *ask_of(self._view.jobs.demands, job))
+        if kind not in self._found:
+            slots = self._occupancy.exclusive(self._view, job)
+            self._found[kind] = self._placer.place(gang, slots, self._rng)
+        gpus = self._found[kind]
+        if gpus is None:
+            return None
+        profile = int(self._view.jobs.profile[job])
+        return Place(gpus, self._pricing.speed(profile, gang, gpus))
+
+
+def window(queued: IntArray, worth: FloatArray, spec: SightSpec) -> IntArray:
+    """At most `spec.slots` of the waiting jobs, best first, then the oldest that were left out.
+
+    Args:
+        queued: (q,) waiting jobs in order of submission.
+        worth: (q,) worth of a GPU at full speed.
+        spec: number of slots and their order.
+    """
+    if spec.order == BY_SUBMISSION:
+        return queued[: spec.slots]
+    by_worth = np.argsort(-worth, kind="stable")
+    if len(queued) <= spec.slots:
+        return queued[by_worth]
+    best = by_worth[: spec.slots - spec.oldest_slots]
+    left: IntArray = np.setdiff1d(np.arange(len(queued)), best)
+    return queued[np.concatenate([best, left[: spec.oldest_slots]])]
+
 
 NEEDS = Signal.PREDICTION | Signal.PROFILE | Signal.INTERFERENCE
 GPU_COLUMNS, SLOT_COLUMNS = 3, 6

@@ -1,17 +1,101 @@
 """Two gangs on the same GPUs: who joins whom, and what came of it."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from sim.arrays import FloatArray
-from sim.gandiva.lone_speed import LoneSpeed
-from sim.gandiva.matches import costs_beside_one, pair_costs, residents
+from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.gandiva.orders import Orders
-from sim.physics.slowing import NO_COST
-from sim.physics.slowing_tables import pairs_alone
+from sim.jit import array_kernel
+from sim.physics.communication import Spread, comm_told
+from sim.physics.reference import reference_steps_s
+from sim.physics.slowing import NO_COST, WHOLE, joining_cost
+from sim.physics.slowing_tables import Slowing, pairs_alone, seat
 from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView
+
+
+@array_kernel
+def pair_costs(slowing: Slowing, feasible: BoolArray, least_speed: float) -> FloatArray:
+    """(T, P, P) `joining_cost` of a newcomer of p beside o, where both ask for all of the GPU."""
+    cost, crowd = np.empty(feasible.shape), np.empty(4, dtype=np.int64)
+    for kind, mine, other in np.ndindex(feasible.shape):
+        seat(crowd, 0, other, WHOLE)
+        seat(crowd, 1, mine, WHOLE)
+        cost[kind, mine, other] = joining_cost(slowing, feasible, kind, crowd, 1, least_speed)
+    return cost
+
+
+@array_kernel
+def costs_beside_one(  # noqa: PLR0917 - arrays go by position into compiled code
+    tenants: IntArray,  # (G,)
+    tenant: IntArray,  # (G, C)
+    gpu_server: IntArray,  # (G,)
+    server_type: IntArray,  # (S,)
+    profile: IntArray,  # (J,)
+    job: int,
+    pair_cost: FloatArray,
+) -> FloatArray:
+    """(G,) of joining the one tenant of each GPU; NO_COST where there is none, or several."""
+    cost = np.full(len(tenants), NO_COST)
+    for gpu in range(len(tenants)):
+        if tenants[gpu] == 1:
+            kind = server_type[gpu_server[gpu]]
+            cost[gpu] = pair_cost[kind, profile[job], profile[tenant[gpu, 0]]]
+    return cost
+
+
+@array_kernel
+def residents(
+    tenants: IntArray, tenant: IntArray, cost: FloatArray, num_gpus: IntArray, gang: int
+) -> tuple[IntArray, FloatArray]:
+    """Gangs of `gang` alone on as many GPUs that may all be joined; the cost of the worst of each.
+
+    `cost` (G,) is that of joining each GPU, NO_COST where that may not be.
+    """
+    owner, worst = np.empty(len(tenants), dtype=np.int64), np.zeros(len(tenants))
+    count, found = np.zeros(len(tenants), dtype=np.int64), 0
+    for gpu in range(len(tenants)):
+        if tenants[gpu] != 1 or cost[gpu] == NO_COST or num_gpus[tenant[gpu, 0]] != gang:
+            continue
+        at = found if gang == 1 else 0
+        while at < found and owner[at] != tenant[gpu, 0]:
+            at += 1
+        if at == found:
+            owner[at] = tenant[gpu, 0]
+            found += 1
+        worst[at] = max(worst[at], cost[gpu])
+        count[at] += 1
+    whole = np.flatnonzero(count[:found] == gang)
+    return owner[whole], worst[whole]
+
+
+class LoneSpeed:
+    """Work a second of jobs that share neither their GPUs nor links; needs INTERFERENCE.
+
+    Where links are shared the belief's tables stand for them.
+    """
+
+    def __init__(self, view: ClusterView) -> None:
+        """Tabulate the reference steps of every gang that the cluster can hold."""
+        self._belief = replace(view.belief, links=None)
+        self._topology = view.topology
+        self._server_type = view.server_type
+        gangs = np.arange(1, view.topology.num_gpus + 1)
+        self._reference_s = reference_steps_s(gangs, view.topology, self._belief)
+
+    def of(self, profile: int, gpus: IntArray) -> float:
+        """Speed of a gang of `profile` with all it asked for, on `gpus`; 1 on the reference."""
+        servers = self._topology.gpu_server[gpus]
+        count = np.bincount(servers)
+        racks = len(np.unique(self._topology.server_rack[servers]))
+        spread = Spread(int(count.max()), int(np.count_nonzero(count)), racks)
+        comm = comm_told(self._belief.network, profile, spread)
+        compute_s = self._belief.catalogue.compute_s[profile, self._server_type[servers]].max()
+        step_s = float(compute_s) + comm.local_s + comm.server_s + comm.rack_s
+        return float(self._reference_s[profile, len(gpus)] / step_s)
+
 
 TAKING_TURNS = 1.0  # combined speed of two jobs that take turns, in jobs alone
 PAIR = 2  # tenants

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.errors import SimulationError
+from sim.errors import PhysicsError, SimulationError
 from sim.heap import HEAP, OUT
 from sim.jobs import JobTable
 from sim.kernel.layout import (
@@ -28,13 +28,14 @@ from sim.kernel.layout import (
     State,
 )
 from sim.kernel.leaving import free_children, withdraw
-from sim.kernel.link_building import gang_sizes, make_links
 from sim.kernel.links import enter_links, leave_links
 from sim.kernel.rates import mark_resettled
 from sim.kernel.rooms import Rooms, make_rooms
 from sim.kernel.servers import change_server, open_server
 from sim.outages.changes import Outages
 from sim.physics.host import HostTables
+from sim.physics.link_loads import LinkLoads, make_link_loads
+from sim.physics.link_network import LinkNetwork, no_link_network
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
 from sim.physics.scaling import throughputs
@@ -43,6 +44,39 @@ from sim.routine import address_of, tell
 from sim.rules import Rules
 from sim.topology.topology import Topology
 from sim.traits import ANY_TYPE, NEVER_S, WHOLE_GPU_MILLI
+
+
+def make_links(
+    job: RowArray, topology: Topology, physics: Physics, max_tenants: int
+) -> tuple[LinkNetwork, LinkLoads]:
+    """The link network and its empty loads; stand-ins of no size where links are not shared.
+
+    Raises:
+        PhysicsError: the link network is that of another cluster.
+    """
+    network = physics.links
+    if network is None:
+        network = no_link_network()
+        return network, make_link_loads(network=network, jobs=1, worker_slots=1, largest_gang=1)
+    if len(network.server) != topology.num_servers:
+        raise PhysicsError(
+            f"the link network has {len(network.server)} servers, the topology {topology.name} "
+            f"{topology.num_servers}; build both from the same topology"
+        )
+    return network, make_link_loads(
+        network=network,
+        jobs=len(job),
+        worker_slots=topology.num_gpus * max_tenants,
+        largest_gang=min(int(job["most_gpus"].max()), topology.num_gpus),
+    )
+
+
+def gang_sizes(job: RowArray) -> IntArray:
+    """Numbers of GPUs that some job can hold, ascending."""
+    most = int(job["most_gpus"].max())
+    begins = np.bincount(job["least_gpus"], minlength=most + 2)
+    ends = np.bincount(job["most_gpus"] + 1, minlength=most + 2)
+    return np.flatnonzero(np.cumsum(begins - ends) > 0)
 
 
 def make_state(

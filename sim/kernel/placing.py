@@ -4,11 +4,34 @@ import numpy as np
 
 from sim.jit import kernel
 from sim.kernel.heap import heap_remove
-from sim.kernel.host import load_host
 from sim.kernel.layout import ENTER_LINKS, LEAVE_LINKS, NO_JOB, RUNNING, State
 from sim.kernel.rates import accrue, mark_dirty, mark_neighbours
 from sim.kernel.rooms import set_usable
 from sim.routine import tell
+
+
+@kernel
+def load_host(state: State, job: int, workers: int) -> None:
+    """Count the job's GPUs in (`workers` 1) or out (-1), and mark whom that slows or speeds up."""
+    row, gpus = state.job[job], state.gpu
+    for at in range(row.first, row.first + row.held):
+        where = state.server[gpus[state.placed[at]].server]
+        where.busy_milli += workers * row.busy_milli
+        where.moved_mbs += workers * row.moved_mbs
+    for at in range(row.first, row.first + row.held):
+        _settle(state, gpus[state.placed[at]].server)
+
+
+@kernel
+def _settle(state: State, server: int) -> None:
+    where = state.server[server]
+    stretch = max(1.0, where.busy_milli / where.host_milli, where.moved_mbs / where.host_mbs)
+    if stretch == where.stretch:
+        return
+    where.stretch = stretch
+    for gpu in range(where.first_gpu, where.last_gpu):
+        for k in range(state.gpu[gpu].tenants):
+            mark_dirty(state, state.tenant[gpu, k])
 
 
 @kernel

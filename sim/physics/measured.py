@@ -18,8 +18,82 @@ from sim.physics.gavel_files import (
 from sim.physics.host_needs import host_needs
 from sim.physics.memory_rule import probably_infeasible
 from sim.physics.pair_table import PairTable
-from sim.physics.scaling_fit import measured_speedup
-from sim.physics.sync_fit import GANGS, LEAST_RATIO, TYPE_WEIGHT, fit_sync_bytes
+from sim.physics.ring import ring_share, transfer_s
+
+FIT_NIC_GBPS = 10.0
+FIT_INTRA_GBPS = 100.0
+GANGS = (2, 4, 8)
+LEAST_RATIO = 0.3
+TYPE_WEIGHT = {"p100": 3.0, "v100": 1.0}  # V100 figures mix machines; the K80 shows no cost
+_GRID_BYTES = np.concatenate([[0.0], np.geomspace(1e3, 1e10, 7001)])  # steps of 0.23 %
+
+
+def spread_ratio(compute_s: FloatArray, sync_bytes: FloatArray) -> FloatArray:
+    """Modelled spread / consolidated speed, geometric mean over `GANGS`; shapes broadcast."""
+    log_ratio = np.zeros(np.broadcast(compute_s, sync_bytes).shape)
+    for gang in GANGS:
+        share = ring_share(np.asarray(float(gang)))
+        local_s = share * transfer_s(sync_bytes, FIT_INTRA_GBPS)
+        spread_s = share * transfer_s(sync_bytes, FIT_NIC_GBPS)
+        log_ratio += np.log((compute_s + local_s) / (compute_s + spread_s))
+    return np.asarray(np.exp(log_ratio / len(GANGS)))
+
+
+def fit_sync_bytes(*, compute_s: FloatArray, ratio: FloatArray, weight: FloatArray) -> FloatArray:
+    """(P,) bytes that reproduce the measured ratios best.
+
+    Args:
+        compute_s: (P, T) seconds a step on one GPU.
+        ratio: (P, T) measured ratio; NaN where there is none.
+        weight: (T,) weight of each GPU type; 0 leaves it out.
+
+    Profiles without any ratio get the median of the others.
+    """
+    target = np.log(np.clip(ratio, LEAST_RATIO, 1.0))  # (P, T)
+    used = np.isfinite(target) & (weight > 0)[None, :]
+    fitted = np.full(len(compute_s), np.nan)
+    for row in np.flatnonzero(used.any(axis=1)):
+        types = used[row]
+        model = np.log(spread_ratio(compute_s[row, types][None, :], _GRID_BYTES[:, None]))
+        error = ((model - target[row, types]) ** 2 * weight[types]).sum(axis=1)
+        fitted[row] = _GRID_BYTES[int(error.argmin())]
+    return np.where(np.isnan(fitted), np.nanmedian(fitted), fitted)
+
+
+SCALING_TYPES = ("k80", "p100")
+MOST_GPUS = 8
+
+
+def measured_speedup(speeds: list[IsolatedSpeed], names: tuple[str, ...]) -> FloatArray:
+    """(P, 9) throughput of n GPUs over that of one; NaN where nothing larger was measured."""
+    found = {
+        (s.profile, s.gpu_type, s.num_gpus): s.steps_per_s
+        for s in speeds
+        if s.consolidated and s.steps_per_s > 0
+    }
+    speedup = np.full((len(names), MOST_GPUS + 1), np.nan)
+    for row, name in enumerate(names):
+        points = _points(found, name)
+        numbers = np.arange(1, max(points) + 1)
+        known = sorted(points)
+        curve = np.interp(np.log(numbers), np.log(known), [points[n] for n in known])
+        speedup[row, 1 : len(numbers) + 1] = np.minimum(np.exp(curve), numbers)
+    return speedup
+
+
+def _points(found: dict[tuple[str, str, int], float], name: str) -> dict[int, float]:
+    """Logarithm of the measured speed-up by number of GPUs; 0 for one."""
+    points = {1: 0.0}
+    for number in range(2, MOST_GPUS + 1):
+        logs = [
+            np.log(found[name, kind, number] / found[name, kind, 1])
+            for kind in SCALING_TYPES
+            if (name, kind, number) in found and (name, kind, 1) in found
+        ]
+        if logs:
+            points[number] = float(np.mean(logs))
+    return points
+
 
 GPU_TYPES = ("k80", "p100", "v100")
 SINGLE_GPU_MODELS = ("Recommendation",)  # never run on several GPUs in the source

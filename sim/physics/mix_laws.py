@@ -42,7 +42,7 @@ class PowerLaw:
     """
 
     power: float
-    most_aggressors: int  # in the table; larger mixes go by the rule of `sim.physics.mix_excess`
+    most_aggressors: int  # in the table; larger mixes go by the rule of `sim.physics.slowing`
     max_tenants: int  # of a GPU: a table of more is not asked for
 
     def __post_init__(self) -> None:

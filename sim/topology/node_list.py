@@ -1,16 +1,194 @@
 """Clusters from public node lists: one row a server, or a row for several, columns by mapping."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sim.errors import TopologyError
-from sim.topology.inventory import Shape, Wiring, assembled
+from sim.topology.gpu_kind import GpuKind
+from sim.topology.inventory import Entry, Shape, Wiring, assembled
 from sim.topology.layout import chosen_layout
-from sim.topology.node_cells import NodeCells, node_cells
-from sim.topology.node_entries import node_entries, renamed
-from sim.topology.node_rows import read_node_rows
-from sim.topology.option_rules import check_gpus
+from sim.topology.nearest import nearest
+from sim.topology.node_rows import NodeRows, read_node_rows
+from sim.topology.option_rules import MOST_GPUS_PER_SERVER, MOST_SERVERS, check_gpus
 from sim.topology.racking import racked
 from sim.topology.topology import Topology
+
+COLUMNS = (
+    "server", "count", "gpus", "gpu_type", "cpu_cores", "cpu_milli", "memory_gib", "memory_mib",
+    "rack", "pod", "group",
+)  # fmt: skip
+JOINED = ("rack", "pod")  # may be several columns
+EITHER = (("server", "count"), ("cpu_cores", "cpu_milli"), ("memory_gib", "memory_mib"))
+Columns = Mapping[str, str | Sequence[str] | None]
+
+
+@dataclass(frozen=True)
+class NodeCells:
+    """A node list and the places of our columns in it."""
+
+    rows: NodeRows
+    places: Mapping[str, tuple[int, ...]]  # one place each, but for JOINED
+
+    def __contains__(self, key: str) -> bool:
+        """Whether the file has a column for `key`."""
+        return key in self.places
+
+    def text(self, row: int, key: str) -> str:
+        """Text at a key, several columns joined by a slash; blank where the file has no column."""
+        return "/".join(self.rows.text(row, place) for place in self.places.get(key, ()))
+
+    def count(self, row: int, key: str, *, high: int) -> int:
+        """A whole number at a key that the file has."""
+        return self.rows.count(row, self.places[key][0], high=high)
+
+    def scaled(self, row: int, units: Mapping[str, int], *, high: int) -> int | None:
+        """An amount in its smallest unit from whichever key of `units` the file has, or None."""
+        for key, factor in units.items():
+            if key in self.places:
+                amount = self.rows.number(row, self.places[key][0], high=high / factor)
+                return round(amount * factor)
+        return None
+
+    def where(self, row: int, key: str) -> str:
+        """File, line and column of a cell that the file has."""
+        return self.rows.where(row, self.places[key][0])
+
+    def refusal(self, row: int, key: str, rule: str) -> TopologyError:
+        """The error that the cell at a key breaks `rule`."""
+        return self.rows.refusal(row, self.places[key][0], rule)
+
+
+def node_cells(rows: NodeRows, columns: Columns) -> NodeCells:
+    """Find each mapped column in the file's header.
+
+    Raises:
+        TopologyError: if a key is unknown, keys contradict, or a column is absent.
+    """
+    for key in columns:
+        if key not in COLUMNS:
+            raise TopologyError(
+                f"topology.columns.{key} is not a key{nearest(key, COLUMNS)}; "
+                f"keys: {', '.join(COLUMNS)}"
+            )
+    places: dict[str, tuple[int, ...]] = {}
+    for key, wanted in columns.items():
+        if wanted is None:
+            continue
+        names = [wanted] if isinstance(wanted, str) else list(wanted)
+        if not names or (len(names) > 1 and key not in JOINED):
+            raise TopologyError(f"topology.columns.{key} is {names}; name one column")
+        places[key] = tuple(rows.column(str(name)) for name in names)
+    _check_keys(places)
+    return NodeCells(rows, places)
+
+
+def _check_keys(places: Mapping[str, tuple[int, ...]]) -> None:
+    for one, other in EITHER:
+        if one in places and other in places:
+            raise TopologyError(
+                f"topology.columns has {one} and {other}; name a column for one of them"
+            )
+    if "server" not in places and "count" not in places:
+        raise TopologyError("topology.columns has neither server nor count; name one of them")
+    if "pod" in places and "rack" not in places:
+        raise TopologyError("topology.columns has pod and no rack; name the racks' column too")
+
+
+log = logging.getLogger(__name__)
+
+CPU_UNITS = {"cpu_cores": 1000, "cpu_milli": 1}
+MEMORY_UNITS = {"memory_gib": 1024, "memory_mib": 1}
+MOST_CPU_MILLI = 10**9
+MOST_MEMORY_MIB = 10**10
+
+
+def node_entries(cells: NodeCells, missing: Shape) -> list[Entry]:
+    """The servers of a node list, in the file's order; servers without GPUs are left out.
+
+    Args:
+        cells: the file.
+        missing: what holds where a row says nothing; GPU type "": a row must say it.
+
+    Raises:
+        TopologyError: naming file, line, column, value and fix.
+    """
+    entries: list[Entry] = []
+    names: set[str] = set()
+    left_out = 0
+    for row in range(len(cells.rows.rows)):
+        gpus = missing.gpus
+        if "gpus" in cells:
+            gpus = cells.count(row, "gpus", high=MOST_GPUS_PER_SERVER)
+        if gpus == 0:
+            left_out += 1
+            continue
+        shape = replace(
+            missing,
+            gpus=gpus,
+            gpu_type=_gpu_type(cells, row, missing.gpu_type),
+            kind=_kind(cells, row),
+            cpu_milli=cells.scaled(row, CPU_UNITS, high=MOST_CPU_MILLI),
+            memory_mib=cells.scaled(row, MEMORY_UNITS, high=MOST_MEMORY_MIB),
+        )
+        entries += _row_entries(cells, row, shape, names)
+        if len(entries) > MOST_SERVERS:
+            raise TopologyError(f"{cells.rows.path}: more than {MOST_SERVERS} servers")
+    if left_out:
+        log.info("%s: %d servers without GPUs left out", cells.rows.path, left_out)
+    return entries
+
+
+def renamed(entries: Iterable[Entry], type_names: Mapping[str, str]) -> list[Entry]:
+    """The servers with their GPU types called `type_names[type]` where that is given."""
+    return [
+        replace(each, shape=_called(each.shape, type_names[each.shape.gpu_type]))
+        if each.shape.gpu_type in type_names
+        else each
+        for each in entries
+    ]
+
+
+def _called(shape: Shape, gpu_type: str) -> Shape:
+    """The shape with its GPU type called otherwise."""
+    where = "" if shape.kind is None else shape.kind.where
+    if where:
+        where = f"{where}: {shape.gpu_type!r}, by topology.type_names"
+    return replace(shape, gpu_type=gpu_type, kind=GpuKind(where=where))
+
+
+def _gpu_type(cells: NodeCells, row: int, missing: str) -> str:
+    named = cells.text(row, "gpu_type") or missing
+    if not named:
+        raise cells.refusal(row, "gpu_type", "is blank; give the GPU type, or topology.gpu_type")
+    return named
+
+
+def _kind(cells: NodeCells, row: int) -> GpuKind:
+    """Where the row's GPU type was named."""
+    return GpuKind(where=cells.where(row, "gpu_type") if cells.text(row, "gpu_type") else "")
+
+
+def _row_entries(cells: NodeCells, row: int, shape: Shape, names: set[str]) -> Iterator[Entry]:
+    group = cells.text(row, "group")
+    if "server" in cells:
+        chosen = [cells.text(row, "server")]
+        key = "server"
+    else:
+        count = cells.count(row, "count", high=MOST_SERVERS)
+        key = "count"
+        chosen = [f"{group or cells.rows.lines[row]}/{at}" for at in range(count)]
+    for name in chosen:
+        if not name or name in names:
+            raise cells.refusal(row, key, "is blank or named twice; names of servers differ")
+        names.add(name)
+        yield Entry(
+            name=name,
+            shape=shape,
+            rack=cells.text(row, "rack"),
+            pod=cells.text(row, "pod"),
+            group=group,
+        )
 
 
 def node_list(

@@ -9,8 +9,8 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError
 from sim.jobs import JobTable
+from sim.protocols import DurationEstimator, HistoryEstimator
 from sim.traces.fit import cap, scale_load
-from sim.traces.foresight import foreseen
 from sim.traces.gpu_type_words import TypeWords
 from sim.traces.job_rules import JobRules
 from sim.traces.option_rules import check_count, check_number
@@ -19,6 +19,63 @@ from sim.traces.setting import Setting
 from sim.traces.streams import Streams
 from sim.traces.trace import Trace
 from sim.traces.trace_traits import traits_of
+
+
+def foreseen(
+    estimator: DurationEstimator,
+    trace: Trace,
+    history: Trace,
+    limits_s: tuple[float | None, float | None],
+    rng: np.random.Generator,
+) -> FloatArray:
+    """(J,) predicted duration_s; NaN where there is no prediction.
+
+    Args:
+        estimator: one without history is asked for the capped durations of `trace` alone.
+        trace: J >= 1 jobs after caps.
+        history: all jobs of the trace as read, those of `trace` (by name) among them.
+        limits_s: least and largest duration of a job, None where there is none.
+        rng: of the estimates.
+
+    Raises:
+        TraceError: two jobs of `history` have one name, or a job of `trace` is not among them.
+    """
+    if not isinstance(estimator, HistoryEstimator):
+        return estimator.estimate(trace, rng)
+    rows = rows_of(trace, history)
+    found = estimator.estimate_rows(_seen(history, int(rows.max()) + 1), rows, rng)
+    low, high = limits_s
+    return np.clip(found, 0.0 if low is None else low, np.inf if high is None else high)
+
+
+def rows_of(trace: Trace, history: Trace) -> IntArray:
+    """(J,) where the jobs of `trace` stand in `history`.
+
+    Raises:
+        TraceError: two jobs of `history` have one name, or a job of `trace` is not among them.
+    """
+    place = {name: row for row, name in enumerate(history.job_id)}
+    if len(place) < len(history):
+        raise TraceError(f"trace {history.name}: two jobs have one name; names must be unique")
+    missing = next((name for name in trace.job_id if name not in place), None)
+    if missing is not None:
+        raise TraceError(f"job {missing}: not a job of trace {history.name}, its own history")
+    return np.array([place[name] for name in trace.job_id], dtype=np.int64)
+
+
+def _seen(history: Trace, jobs: int) -> Trace:
+    """The first `jobs` jobs, with what predictors may read of them."""
+    return Trace(
+        name=history.name,
+        job_id=history.job_id[:jobs],
+        submit_s=history.submit_s[:jobs],
+        num_gpus=history.num_gpus[:jobs],
+        duration_s=history.duration_s[:jobs],
+        user=history.user[:jobs],
+        vc=history.vc[:jobs],
+        group=None if history.group is None else history.group[:jobs],
+    )
+
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +143,7 @@ def prepare(
     """Prepare jobs for a run, in this order.
 
     1. caps (`fitted`; applying them a second time changes nothing);
-    2. estimates of the durations, on the trace's own clock (`sim.traces.foresight`);
+    2. estimates of the durations, on the trace's own clock (`sim.traces.prepare`);
     3. load: one factor on the submission times;
     4. submission times count from the first job;
     5. profiles by rule (`sim.traces.profiles`), multi-GPU jobs over `gang_ok` rows;

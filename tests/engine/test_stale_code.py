@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import numpy as np
-from sim.engine.occupancy_offers import _cost_of_joining
+from sim.engine.occupancy import _cost_of_joining
 from sim.physics.slowing_tables import empty_crowd, pairs_alone
 
 cost = _cost_of_joining(

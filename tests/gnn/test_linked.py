@@ -6,8 +6,7 @@ from torch import nn
 from torch_geometric.nn import GINEConv
 
 from gnn.batch import ClusterBatch, Links
-from gnn.edge_update import EdgeUpdate
-from gnn.linked import LinkedEncoder
+from gnn.linked import EdgeUpdate, LinkedEncoder
 from gnn.scatter import ScatterTree
 
 NVLINK = 3  # edge of the ring below between GPUs 0 and 2

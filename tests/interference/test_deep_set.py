@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from interference.models.deep_set import DeepSetModel
-from interference.models.deep_set_calibration import NORMAL, conformal_factor, pooled
+from interference.models.deep_set import NORMAL, DeepSetModel, DeepSets, conformal_factor, pooled
 from interference.models.deep_set_folds import TIMES, division
-from interference.models.deep_set_net import DeepSets
 from interference.models.deep_set_rows import Hiding, Size, Tenants
 from interference.models.encoding import UNKNOWN, Encoded, RowEncoder
 from interference.rows import CoRows, mix_numbers

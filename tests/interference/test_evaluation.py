@@ -5,17 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from interference.data_sets import data_sets
-from interference.evaluation.choice import choice_score
+from interference.data_sets import data_sets, generated_rows
 from interference.evaluation.fits import fit_measures
 from interference.evaluation.held_out import HeldOut
 from interference.evaluation.judge import errors_of, fit_rows, judge, splits
-from interference.evaluation.measures import measures
+from interference.evaluation.measures import choice_score, measures
 from interference.evaluation.splits import model_folds, models_of, pair_folds
-from interference.generated import generated_rows
+from interference.fit import cross_fitted, every_cell, predicted_infeasible
 from interference.models.lineup import fresh_models
 from interference.models.protocol import Prediction
-from interference.pair_cells import cross_fitted, every_cell, predicted_infeasible
 from interference.rows import mix_numbers
 from sim.errors import PhysicsError
 from tests.interference.pair_worlds import (

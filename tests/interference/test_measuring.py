@@ -9,7 +9,6 @@ import torch
 from interference.measuring import device
 from interference.measuring.cnn import cnn
 from interference.measuring.device import Device, mps_runs
-from interference.measuring.entry import found, is_out_of_memory
 from interference.measuring.errors import MeasureError
 from interference.measuring.gpu_use import Use, use_of, watching
 from interference.measuring.loop import gpu_finished, steps_of
@@ -20,9 +19,8 @@ from interference.measuring.plan import plan
 from interference.measuring.recommender import recommender
 from interference.measuring.result import Result, read_part, write_part
 from interference.measuring.table import rows_of, solos_of
-from interference.measuring.together import Together
+from interference.measuring.together import Together, common_speeds, found, is_out_of_memory
 from interference.measuring.transformer import transformer
-from interference.measuring.window import common_speeds
 
 CPU = Device(form="cpu", gpu_type="cpu_1_core", how="cpu_cores", cores=(0,), uuid=None)
 GPU = Device(form="cuda", gpu_type="X100", how="mps", cores=(), uuid="GPU-0")

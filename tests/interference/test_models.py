@@ -10,8 +10,8 @@ from interference.evaluation.measures import measures
 from interference.evaluation.splits import model_folds, pair_folds
 from interference.models.additive import AdditiveModel
 from interference.models.constant import ConstantModel
+from interference.models.encoding import job_features
 from interference.models.gaussian_process import GaussianProcessModel
-from interference.models.job_features import job_features
 from interference.models.linear import LinearModel
 from interference.models.lineup import fresh_models
 from interference.models.protocol import LEAST_SPEED

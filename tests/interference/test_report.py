@@ -25,12 +25,17 @@ from interference.report.error_table import (
     nothing_scored,
     rich_blocks,
 )
-from interference.report.heat_map import MISSING, heat_map
-from interference.report.pair_grid import grids
 from interference.report.reliability import LEVELS, covered, tells_rows_apart
 from interference.report.results import Results, joined
 from interference.report.worst import by_victim_model, csv_of, worst_rows
-from interference.report.write import remove_report, write_figures, write_tables
+from interference.report.write import (
+    MISSING,
+    grids,
+    heat_map,
+    remove_report,
+    write_figures,
+    write_tables,
+)
 from interference.rows import objects, stacked_rows
 from interference.saved_model import SavedModel
 from tests.interference.pair_worlds import (

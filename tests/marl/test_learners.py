@@ -12,9 +12,8 @@ from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorica
 from ray.rllib.utils.minibatch_utils import ShardEpisodesIterator
 
 from marl.policy.pair_score import MASKED
-from marl.rllib.algorithm import build_ppo
-from marl.rllib.fragment import Fragment
-from marl.rllib.lazy_categorical import LazyCategorical
+from marl.rllib.algorithm import LazyCategorical, build_ppo
+from marl.rllib.array_runner import Fragment
 from marl.rllib.names import SHARED
 from marl.rllib.ray_spec import LocalRay, RayError
 from tests.marl.games import CONF

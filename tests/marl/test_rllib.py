@@ -189,7 +189,7 @@ def test_values_are_the_same_in_chunks(ppo_of: Callable[..., Any], monkeypatch: 
     state = module._forward_train(batch)[Columns.EMBEDDINGS]
     whole = module.compute_values(batch, embeddings=state)
     for rows in (1, 3, 1000):
-        monkeypatch.setattr("marl.rllib.module.CHUNK_ROWS", rows)
+        monkeypatch.setattr("marl.rllib.algorithm.CHUNK_ROWS", rows)
         values = module.compute_values(batch)
         assert values.tolist() == pytest.approx(whole.tolist(), rel=1e-5, abs=1e-6)
         assert not values.requires_grad

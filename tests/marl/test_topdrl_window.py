@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from marl.topdrl.window import window
+from marl.topdrl.codec import window
 from tests.marl.topdrl_games import sight_of
 
 QUEUED = np.array([3, 4, 7, 8, 9, 11])

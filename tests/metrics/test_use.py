@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 
 from sim.event_log import Kind
-from sim.metrics.decision_cost import decision_metrics
 from sim.metrics.fairness import finish_time_rho
 from sim.metrics.fragmentation import fragmentation_metrics, unusable_free_over_time
 from sim.metrics.gpu_changes import unusable_changes
-from sim.metrics.power import WATTS, energy_metrics
-from sim.metrics.summary import summarise
+from sim.metrics.summary import WATTS, decision_metrics, energy_metrics, summarise
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from sim.errors import PhysicsError
 from sim.physics.comm_graph import CommGraph, comm_graph
 from sim.physics.flows import server_flows
-from sim.physics.link_load import link_weights, make_load_scratch
+from sim.physics.link_load import link_weights, local_load, make_load_scratch
 from sim.physics.link_network import LinkNetwork
 from sim.physics.link_rows import FLOW, GANG, LOAD_ENTRY, RowArray
-from sim.physics.local_traffic import local_load
 from sim.physics.traffic import (
     MIX,
     PARAMETER_SERVER,

@@ -16,7 +16,7 @@ from sim.physics.link_network import DUTY, K_WAY, MAX_MIN, LinkNetwork
 from sim.physics.link_reference import compact_gpus
 from sim.physics.pair_table import PairTable
 from sim.physics.physics import Physics
-from sim.physics.told_tables import told_tables
+from sim.physics.shared_links import told_tables
 from sim.run import Run
 from sim.signals import Signal
 from sim.simulator import Simulator, simulate

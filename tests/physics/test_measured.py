@@ -116,7 +116,7 @@ def test_real_tables_have_the_published_shape(real_data):
 
 
 def test_real_spread_ratios_are_reproduced_on_average(real_data):
-    from sim.physics.sync_fit import spread_ratio
+    from sim.physics.measured import spread_ratio
 
     catalogue = MeasuredProfiles(data_dir=real_data)
     ratio = spread_ratio(catalogue.compute_s, catalogue.sync_bytes[:, None])

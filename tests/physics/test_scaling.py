@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from sim.physics.gavel_files import IsolatedSpeed
-from sim.physics.measured import MeasuredProfiles
+from sim.physics.measured import MeasuredProfiles, measured_speedup
 from sim.physics.scaling import throughputs
-from sim.physics.scaling_fit import measured_speedup
 
 STEPS_S = np.array([[1.0, 1.0, 1.25, 1.5, 2.0]])  # with 0 to 4 GPUs
 

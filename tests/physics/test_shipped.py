@@ -5,8 +5,8 @@ import pytest
 
 from sim.errors import PhysicsError
 from sim.physics.additive_fit import fit_additive
+from sim.physics.measured import spread_ratio
 from sim.physics.shipped_files import ShippedInterference, ShippedProfiles, shipped_rows
-from sim.physics.sync_fit import spread_ratio
 
 
 def test_profiles():

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.physics.sync_fit import fit_sync_bytes, spread_ratio
+from sim.physics.measured import fit_sync_bytes, spread_ratio
 
 
 def test_known_bytes_are_recovered_within_the_grid():

@@ -12,11 +12,10 @@ from sim.decision import Decision, Start
 from sim.physics.alone_step import AloneStep
 from sim.physics.comm_graph import comm_graph
 from sim.physics.flows import server_flows
-from sim.physics.link_load import measure_placement
+from sim.physics.link_load import local_load, measure_placement, strewn_load
 from sim.physics.link_network import MAX_MIN
 from sim.physics.link_reference import compact_gpus, placement_seconds
 from sim.physics.link_rows import FLOW, GANG, RowArray
-from sim.physics.local_traffic import local_load, strewn_load
 from sim.physics.physics import Physics
 from sim.physics.traffic import (
     MIX,

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NAME = "sim.engine.occupancy_offers._cost_of_joining"
+NAME = "sim.engine.occupancy._cost_of_joining"
 PROGRAM = """
 import logging, sys
 import numpy as np
 from gpuyard.launch import compiling
-from sim.engine.occupancy_offers import _cost_of_joining
+from sim.engine.occupancy import _cost_of_joining
 from sim.physics.slowing_tables import empty_crowd, pairs_alone
 
 logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")

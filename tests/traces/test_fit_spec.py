@@ -12,11 +12,9 @@ from sim.errors import TraceError
 from sim.traces.clumps import Clumps
 from sim.traces.day_noise import DayNoise
 from sim.traces.duration_mixture import DurationMixture
-from sim.traces.fit_durations import fit_durations, fit_normals
-from sim.traces.fit_gangs import fit_gangs
 from sim.traces.fit_outcomes import OutcomeShares, fit_outcomes, shares_in
 from sim.traces.fit_owners import Owners, fit_owners
-from sim.traces.fit_spec import fit_spec
+from sim.traces.fit_spec import fit_durations, fit_gangs, fit_normals, fit_spec
 from sim.traces.fit_summary import Summary, spec_of_summary
 from sim.traces.generator import generate
 from sim.traces.job_sample import JobSample

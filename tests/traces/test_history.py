@@ -15,7 +15,7 @@ from sim.estimators.last_of_group import LastOfGroup
 from sim.estimators.noisy import NoisyEstimator
 from sim.physics.catalogue import Catalogue
 from sim.protocols import HistoryEstimator
-from sim.traces.foresight import rows_of
+from sim.traces.prepare import rows_of
 from sim.traces.select import take
 from sim.traces.setting import Setting
 from sim.traces.streams import window_streams
