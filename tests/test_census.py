@@ -1,0 +1,41 @@
+"""The house stays as small as it has become (`make census`); limits are the figures reached."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+LIMITS = {  # a larger figure needs a reason, in the commit that raises it
+    "python_lines": 77_500,
+    "python_files": 777,
+    "arrows": 345,
+    "arrows_in_sim": 87,
+    "longest_function": 50,
+    "readme_words": 700,
+    "docs_words": 30_000,
+}
+
+
+@pytest.fixture(scope="module")
+def census() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("census", ROOT / "benchmarks" / "census.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_no_figure_is_above_its_limit(census: ModuleType):
+    found = census.census()
+    assert {name: found[name] for name, most in LIMITS.items() if found[name] > most} == {}
+
+
+def test_arrows_and_words_are_counted(census: ModuleType, tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text("| a | 2 % |\n| --- | --- |\n")
+    assert census.words(page) == 2
+    assert ("gpuyard/simulation", "sim") in census.arrows()
+    assert all(here != there for here, there in census.arrows())
+    assert not any(there.startswith("gpuyard") for here, there in census.arrows() if here == "sim")
