@@ -32,7 +32,7 @@ $(STAMP): requirements.lock setup.cfg pyproject.toml $(PACKAGES)
 	$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: setup  ## fit, train for a few minutes, compare: table and figures in runs/demo
+demo: setup  ## fit, learn for a few minutes, compare: table and figures in runs/demo
 	$(BIN)/python scripts/demo.py
 
 reproduce: setup  ## list tables and figures of papers; ID=<id> runs one, and goes on where it was stopped

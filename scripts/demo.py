@@ -1,4 +1,4 @@
-"""The main job from end to end, small: `make demo` (fit, train, evaluate, compare)."""
+"""The main job from end to end, small: `make demo` (look, fit, learn, compare)."""
 
 from gpuyard.command import run
 

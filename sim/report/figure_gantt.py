@@ -53,7 +53,7 @@ def gantt(run: Run, *, path: Path) -> None:
     panels = figure.subplots(len(ratios), 1, height_ratios=ratios, squeeze=False)[:, 0]
     unit = axis_unit_for(end_s - start_s)
     _draw_down(panels[0], run, gpus, unit)
-    _draw_bars(panels[0], bars, (low_s, high_s), start_s, unit)
+    draw_bars(panels[0], bars, (low_s, high_s), start_s, unit)
     _draw_servers(panels[0], run, servers)
     some = len(servers) < run.topology.num_servers
     shown = f", {len(servers)} of {run.topology.num_servers} servers" if some else ""
@@ -122,9 +122,18 @@ def _hatch(axes: Axes, row: int, time_s: tuple[float, float], unit: TimeUnit) ->
     )  # fmt: skip
 
 
-def _draw_bars(
+def draw_bars(
     axes: Axes, bars: Tenancy, shown_s: tuple[float, float], origin_s: float, unit: TimeUnit
 ) -> None:
+    """Draw tenants as bars: a row a GPU, split where it is shared, a colour a job.
+
+    Args:
+        axes: to draw on.
+        bars: of the GPUs, rows from 0.
+        shown_s: (first, last) time.
+        origin_s: time that is 0 on the axis.
+        unit: of the axis.
+    """
     from matplotlib.collections import PolyCollection
 
     low, high = ((time_s - origin_s) / unit.length_s for time_s in shown_s)
