@@ -20,6 +20,7 @@ from sim.arrays import FloatArray
 from sim.metrics.timeline import Timeline
 from sim.report.comparison import read_comparison_csv
 from sim.report.comparison_row import ComparisonRow
+from sim.report.labels import LABEL_COLUMNS
 from sim.report.learning_curve_csv import read_learning_curve
 from sim.report.record import Record
 from sim.report.run_folder import METRICS_FILE, read_metrics
@@ -92,12 +93,14 @@ def write_folder_page(
         config: its configuration; `ours` and `confidence` are read.
         title: of the page.
     """
-    names = [path for path in sorted(folder.glob("*.csv")) if path.name not in {COMPARISON, CURVE}]
+    compared = _is_of_schedulers(folder / COMPARISON)
+    drawn = {CURVE, COMPARISON} if compared else {CURVE}
+    names = [path for path in sorted(folder.glob("*.csv")) if path.name not in drawn]
     tables = [csv_table(path, path.stem.replace("_", " ").capitalize()) for path in names]
     found: list[Table | Figure] = [table for table in tables if table is not None]
     found += curve_of(folder, "")
     named = replace(record, program=title or record.program, assumed=_assumed(folder))
-    if not (folder / COMPARISON).is_file():
+    if not compared:
         if (folder / METRICS_FILE).is_file():
             found.append(metrics_table(read_metrics(folder)))
         page = Page(
@@ -115,6 +118,14 @@ def write_folder_page(
         folder, rows, named, ours=ours if ours in known else None,
         confidence=config["confidence"], first=found,
     )  # fmt: skip
+
+
+def _is_of_schedulers(path: Path) -> bool:
+    """Whether `comparison.csv` has a row a run of a scheduler; plans have columns of their own."""
+    if not path.is_file():
+        return False
+    with path.open(encoding="utf-8") as file:
+        return file.readline().startswith(f"{LABEL_COLUMNS[0]},{LABEL_COLUMNS[1]},")
 
 
 def _assumed(folder: Path) -> tuple[str, ...]:

@@ -43,9 +43,9 @@ def test_editing_a_callee_in_another_file_recompiles_its_callers(tmp_path: Path)
     shutil.copytree(ROOT / "sim", tmp_path / "sim", ignore=shutil.ignore_patterns("__pycache__"))
     kept = tmp_path / "sim" / "engine" / "__pycache__"
     kept.mkdir()
-    old = kept / "occupancy_offers._cost_of_joining-43.py311.nbi"  # as numba itself names them
+    old = kept / "occupancy._cost_of_joining-43.py311.nbi"  # as numba itself names them
     old.write_bytes(b"")
-    gone = kept / "occupancy_offers.removed-reach.py311.1.nbc"
+    gone = kept / "occupancy.removed-reach.py311.1.nbc"
     gone.write_bytes(b"")
 
     assert run(tmp_path) == (2.25, 0)
