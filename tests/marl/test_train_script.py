@@ -125,6 +125,7 @@ def test_resuming_goes_on_and_finishes(interrupted: Interrupted, tmp_path: Path)
     assert str(tmp_path / "second" / "policy") in done.stdout
 
 
+@pytest.mark.slow
 def test_where_the_time_is_up_before_ppo_one_iteration_is_made(tmp_path: Path):
     folder = tmp_path / "run"
     done = TRAINING.run(folder, "algo.time_budget_s=0.001")
@@ -160,8 +161,14 @@ def test_a_wrong_name_fails_before_any_work(tmp_path: Path):
         ("rules.window=0", "rules.window is 0"),
         ("algo.minibatch_agent_steps=1000000", "above algo.batch_agent_steps"),
         ("+policy.prior.layers={start: {}}", "policy.prior.layers.start has []"),
-        ("linear_weights@policy.prior=suspending_by_hand", "add rules.suspends=true"),
-        ("rules.suspends=true", "has no weights of suspensions"),
+        pytest.param(
+            "linear_weights@policy.prior=suspending_by_hand",
+            "add rules.suspends=true",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "rules.suspends=true", "has no weights of suspensions", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_wrong_value_fails_before_any_work(tmp_path: Path, word: str, told: str):

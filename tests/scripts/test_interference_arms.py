@@ -32,6 +32,7 @@ def _measured() -> None:
         pytest.skip("no measured data: set GPUYARD_DATA to its folder")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_measured")
 def test_arms_differ_by_what_they_are_told(done):
     outcome = done(*QUICK, FEW, *BUSY, *OVER)

@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
 
+
+@pytest.mark.slow
 def test_models_know_more_of_mixes_than_their_size(done, real_data):
     judged = done(
         "judge_mixes", f"data_dir={real_data}", "most_rows=1500", "folds=2",

@@ -23,6 +23,7 @@ def policies(tmp_path):
     return words
 
 
+@pytest.mark.slow
 def test_the_papers_figure_stands_beside_ours(done, policies):
     outcome = done("reproduce", *QUICK, *policies)
     table = pd.read_csv(outcome.folder / "comparison.csv")

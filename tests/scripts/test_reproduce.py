@@ -76,6 +76,7 @@ def test_runs_that_fail_do_not_end_the_others(start, done):
     assert set(pd.read_csv(rest.folder / "league.csv")["scheduler"]) == {"upper"}
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_was(done, tmp_path):
     folder = tmp_path / "run"
     words = [*QUICK, FEW, "jobs=1", "windows=24", f"hydra.run.dir={folder}"]

@@ -45,6 +45,7 @@ def stored(folder, scheduler="marl"):
             for text in texts if text["labels"]["scheduler"] == scheduler}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_windows_of_a_policy_are_stored_singly_and_only_missing_ones_are_played(done, policy):
     words = ("experiment=marl_philly", "most_cells=1", f"checkpoint={policy}", *SMALL,
              "lineup.entries=[]", "agent_counts=[2]", "reproduce.picked_on=null")  # fmt: skip

@@ -52,6 +52,7 @@ def test_a_number_that_is_too_small_is_told(key: str):
         spec({"key": "seed", "type": "grid", "values": [1]}, **{key: 0})
 
 
+@pytest.mark.slow
 def test_a_key_that_nobody_reads_is_told_before_any_trial(start: Callable):
     wrong = "tune.space=[{key: algo.learning_rat, type: grid, values: [1e-4]}]"
     outcome = start("train", *TINY, "tune=grid", wrong)

@@ -33,6 +33,7 @@ def curve(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_it_tunes_writes_weights_that_run_and_goes_on_where_it_stopped(done):
     first = done("tune_linear_score", *TINY, *MIXED, "generations=2", "name=mine", folder="first")
     path = first.folder / "mine.yaml"
