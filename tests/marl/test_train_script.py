@@ -141,6 +141,7 @@ def said(done: subprocess.CompletedProcess[str]) -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 def test_a_training_that_diverges_says_what_to_do(tmp_path: Path):
     message = said(TRAINING.run(tmp_path / "run", "algo.learning_rate=1e20", "algo.iterations=5"))
     assert "iteration 1" in message
@@ -160,7 +161,11 @@ def test_a_wrong_name_fails_before_any_work(tmp_path: Path):
         ("train_physics=bleief", "it must be belief or truth"),
         ("rules.window=0", "rules.window is 0"),
         ("algo.minibatch_agent_steps=1000000", "above algo.batch_agent_steps"),
-        ("+policy.prior.layers={start: {}}", "policy.prior.layers.start has []"),
+        pytest.param(
+            "+policy.prior.layers={start: {}}",
+            "policy.prior.layers.start has []",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "linear_weights@policy.prior=suspending_by_hand",
             "add rules.suspends=true",

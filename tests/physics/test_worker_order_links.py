@@ -241,6 +241,7 @@ def mapped_gpus(physics: Physics, give: IntArray) -> tuple[IntArray, IntArray]:
     return host, by_worker
 
 
+@pytest.mark.slow
 @given(mappings())
 @settings(max_examples=25, deadline=None)
 def test_alpha_of_a_heavy_edge_mapping_is_what_the_kernel_charges(mapping):

@@ -139,6 +139,7 @@ def test_an_entry_may_be_told_other_slow_downs(done):
     assert table["jct_mean_s"].nunique() == 2  # it placed otherwise
 
 
+@pytest.mark.slow
 def test_a_short_trace_gives_disjoint_windows_and_says_what_they_are_worth(done, tmp_path):
     path = tmp_path / "own.csv"
     rows = (f"j{k},{97 * k},{(1, 2, 8)[k % 3]},{60 + k * k % 7919}\n" for k in range(300))
@@ -185,6 +186,7 @@ def test_processes_do_not_change_results(done):
     assert times[0] == times[1]
 
 
+@pytest.mark.slow
 def test_the_learned_policy_and_its_untrained_twin(done, policy):
     outcome = done(
         "evaluate", *TINY, FEW, "windows=1", "jobs=1", f"checkpoint={policy}", "untrained=true"

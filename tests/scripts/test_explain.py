@@ -120,6 +120,7 @@ def test_forwarded_between_partitions(told):
     assert "partition" in outcome.out and "forwarded: to partition 1" in outcome.out
 
 
+@pytest.mark.slow
 def test_servers_are_down(told, tmp_path):
     (tmp_path / "down.csv").write_text("time_s,server,change\n1,1,close\n50,1,open\n")
     trace = HEAD + "a,0,4,100\nb,2,8,10\n"
@@ -142,6 +143,7 @@ def test_what_a_policy_chose_is_marked_as_derived(told):
     assert "~ derived" in outcome.out
 
 
+@pytest.mark.slow
 def test_nothing_else_changes(done, tmp_path):
     (tmp_path / "jobs.csv").write_text(LAS)
     words = (*SMALL, f"workload.path={tmp_path / 'jobs.csv'}", "scheduler=las")
@@ -157,6 +159,7 @@ def test_nothing_else_changes(done, tmp_path):
     assert not list(asked.glob("explain.*"))  # of the earlier run
 
 
+@pytest.mark.slow
 def test_a_late_job_of_a_long_run(done):
     """What comes before it is skipped, and its waits add up to its delay."""
     folder = done("simulate", "workload.num_jobs=2000", "workload.load=2", "scheduler=spjf").folder

@@ -23,6 +23,7 @@ QUICK = ("models=[constant,linear]", "folds=2", "figures=false")
 HELD_OUT = ("Mid", 16)
 
 
+@pytest.mark.slow
 def test_without_measured_rows_it_says_so_and_the_model_is_usable(done, trace):
     fitted = done("fit_interference", "data_dir=nowhere", "models=[additive]", "folds=2")
     assert "GENERATED rows (nowhere holds no measured pairs)" in fitted.out

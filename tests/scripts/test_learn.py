@@ -70,6 +70,7 @@ def means(*folders: Path) -> list[np.ndarray]:
     return [np.load(folder / "checkpoint.npz")["mean"] for folder in folders]
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_resumed_or_with_workers_it_learns_the_same(done):
     whole = done("learn", *TINY, "updates=4", "jobs=2", folder="whole")

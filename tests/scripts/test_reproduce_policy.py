@@ -75,6 +75,7 @@ def test_a_window_that_fails_is_named_and_the_others_are_kept(start, policy):
     assert {window for _, window in stored(outcome.folder)} == {0, 2}
 
 
+@pytest.mark.slow
 def test_the_headline_in_small(done, policy):
     outcome = done(
         "reproduce", "experiment=marl_headline_full", "debug=quick", f"checkpoint={policy}",
