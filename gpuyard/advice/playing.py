@@ -11,13 +11,12 @@ from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from joblib import Parallel, cpu_count, delayed, parallel_config
+from joblib import cpu_count
 
 from gpuyard.advice.aims import blocks_of, draws_of, measured
 from gpuyard.advice.homes import BY_VC, homes_by_vc
 from gpuyard.advice.room import without_misfits
 from gpuyard.advice.told import large_gang, peak_gpus, stops_of, told_of_run, told_of_trace
-from gpuyard.evaluation.task import processes_of
 from gpuyard.experiment.experiment import (
     Experiment,
     OneQueueError,
@@ -26,6 +25,7 @@ from gpuyard.experiment.experiment import (
 )
 from gpuyard.experiment.lineup import Contender
 from gpuyard.experiment.warm import warm_up
+from gpuyard.launch.processes import in_processes, processes_of
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.jobs import JobTable
@@ -231,11 +231,4 @@ def needed(scheduler: Scheduler) -> tuple[str, ...]:
 def played(candidates: Sequence[Candidate], jobs: int) -> Iterator[Played]:
     """Rows as they come; `jobs` processes, -1: one a core. What takes longest begins first."""
     ordered = sorted(candidates, key=lambda each: not each.slow)
-    processes = processes_of(jobs, cpu_count())
-    if processes == 1:
-        yield from map(play, ordered)
-        return
-    with parallel_config("loky", inner_max_num_threads=1):
-        yield from Parallel(n_jobs=processes, return_as="generator_unordered", batch_size=1)(
-            delayed(play)(candidate) for candidate in ordered
-        )
+    yield from in_processes(play, ordered, processes_of(jobs, cpu_count()))

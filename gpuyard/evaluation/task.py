@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from joblib import Parallel, cpu_count, delayed, parallel_config
+from joblib import cpu_count
 
 from gpuyard.experiment.assumptions import assumed_line, assumptions
 from gpuyard.experiment.experiment import (
@@ -23,7 +23,7 @@ from gpuyard.experiment.experiment import (
 )
 from gpuyard.experiment.lineup import Contender
 from gpuyard.experiment.warm import warm_up
-from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.processes import in_processes, processes_of
 from sim.errors import GpuYardError
 from sim.jobs import JobTable
 from sim.metrics.summary import summarise
@@ -292,17 +292,6 @@ def run_batch(batch: Sequence[Task]) -> list[Outcome]:
     return [run_task(batch[0])] if len(batch) == 1 else run_together(batch)
 
 
-def processes_of(jobs: int, cores: int) -> int:
-    """Number of processes for `jobs`, -1 for one a core.
-
-    Raises:
-        ConfigError: `jobs` is no whole number, or 0.
-    """
-    if type(jobs) is not int or jobs == 0:
-        raise ConfigError(f"jobs is {jobs!r}; use 1 or more, or -1 for one process a core")
-    return jobs if jobs > 0 else max(cores + 1 + jobs, 1)
-
-
 def outcomes_of(tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
     """Outcomes as they come, in no particular order; `jobs` processes, -1 for one a core.
 
@@ -312,11 +301,4 @@ def outcomes_of(tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
     """
     processes = processes_of(jobs, cpu_count())
     batches = batches_of(tasks, processes)
-    if processes == 1:
-        yield from chain.from_iterable(map(run_batch, batches))
-        return
-    with parallel_config("loky", inner_max_num_threads=1):
-        found = Parallel(n_jobs=processes, return_as="generator_unordered", batch_size=1)(
-            delayed(run_batch)(batch) for batch in batches
-        )
-        yield from chain.from_iterable(found)
+    yield from chain.from_iterable(in_processes(run_batch, batches, processes))

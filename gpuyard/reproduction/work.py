@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from joblib import Parallel, cpu_count, delayed, parallel_config
+from joblib import cpu_count
 
-from gpuyard.evaluation.task import Task, batches_of, processes_of, run_batch
+from gpuyard.evaluation.task import Task, batches_of, run_batch
+from gpuyard.launch.processes import in_processes, processes_of
 from gpuyard.launch.terminal import RunCount
 from gpuyard.reproduction.plan import Planned
 from gpuyard.reproduction.store import PARTS, read_part, write_part
@@ -78,14 +79,7 @@ def _told(run: Planned, error: str) -> str:
 def _ended(todo: Mapping[Task, Path], processes: int) -> Iterator[Done]:
     """Runs as they end, in no particular order."""
     batches = ([(task, todo[task]) for task in batch] for batch in batches_of([*todo], processes))
-    if processes == 1:
-        yield from chain.from_iterable(map(_run_stored, batches))
-        return
-    with parallel_config("loky", inner_max_num_threads=1):
-        found = Parallel(n_jobs=processes, return_as="generator_unordered", batch_size=1)(
-            delayed(_run_stored)(batch) for batch in batches
-        )
-        yield from chain.from_iterable(found)
+    yield from chain.from_iterable(in_processes(_run_stored, batches, processes))
 
 
 def _run_stored(batch: Sequence[Run]) -> list[Done]:

@@ -16,6 +16,7 @@ from gpuyard.serving.forms import (
     ClusterForm,
     DecisionForm,
     ErrorForm,
+    RequestError,
     RunningJob,
     StateForm,
     WaitingJob,
@@ -28,7 +29,6 @@ from gpuyard.serving.pods import (
     candidates,
     read,
 )
-from gpuyard.serving.problem import RequestError
 from sim.errors import GpuYardError
 
 BAD_REQUEST, NOT_POSSIBLE, FAULT = 400, 422, 500

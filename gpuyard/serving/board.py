@@ -12,12 +12,12 @@ from gpuyard.serving.forms import (
     MOST_NAME,
     AnswerForm,
     DecisionForm,
+    RequestError,
     RunningJob,
     StateForm,
     WaitingJob,
 )
 from gpuyard.serving.pods import Asked
-from gpuyard.serving.problem import RequestError
 
 Clock = Callable[[], float]
 Job = TypeVar("Job", RunningJob, WaitingJob)

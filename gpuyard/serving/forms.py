@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sim.errors import GpuYardError
+
 MOST_GPUS = 10_000_000
 MOST_TIMES = 1_000_000
 MOST_NAME = 256  # letters
@@ -13,6 +15,10 @@ Name = Annotated[str, Field(min_length=1, max_length=MOST_NAME)]
 Seconds = Annotated[float, Field(ge=-MOST_S, le=MOST_S)]
 Span = Annotated[float, Field(ge=0.0, le=MOST_S)]
 Times = Annotated[int, Field(ge=0, le=MOST_TIMES)]
+
+
+class RequestError(GpuYardError):
+    """A request that cannot be answered; the message names the field or job, and the fix."""
 
 
 class Form(BaseModel):

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuyard.launch.errors import nearest
-from gpuyard.serving.forms import AssumedForm, RunningJob, StateForm, WaitingJob
+from gpuyard.serving.forms import AssumedForm, RequestError, RunningJob, StateForm, WaitingJob
 from gpuyard.serving.places import SHOWN, Places
-from gpuyard.serving.problem import RequestError
 from marl.env.game import Game
 from sim.arrays import IntArray
 from sim.errors import InvalidDecision

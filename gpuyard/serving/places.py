@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpuyard.launch.errors import nearest
-from gpuyard.serving.forms import RunningJob
-from gpuyard.serving.problem import RequestError
+from gpuyard.serving.forms import RequestError, RunningJob
 from marl.env.game import Game
 from sim.arrays import IntArray
 from sim.report.event_table import server_names

@@ -7,8 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpuyard.serving.forms import MOST_GPUS, MOST_NAME, MOST_S
-from gpuyard.serving.problem import RequestError
+from gpuyard.serving.forms import MOST_GPUS, MOST_NAME, MOST_S, RequestError
 
 GPU_RESOURCE = "nvidia.com/gpu"
 PREFIX = "gpuyard.dev/"

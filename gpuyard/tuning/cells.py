@@ -10,11 +10,12 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed, parallel_config
+from joblib import cpu_count
 
 from gpuyard.experiment.experiment import Experiment, experiment_of
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.processes import in_processes, processes_of
 from sim.jobs import JobTable
 from sim.linear.episode import played_jct_s
 from sim.linear.weights import FIRST_AHEAD, FORWARD_FEATURES, LAYERS, START_FEATURES, SUSPEND, named
@@ -88,15 +89,8 @@ def logs_of(trials: Sequence[Trial], jobs: int) -> Iterator[list[float]]:
     Raises:
         ConfigError: `jobs` is no whole number, or 0.
     """
-    if type(jobs) is not int or jobs == 0:
-        raise ConfigError(f"jobs is {jobs!r}; use 1 or more, or -1 for one process a core")
-    if jobs == 1:
-        yield from map(log_jct, trials)
-        return
-    with parallel_config("loky", inner_max_num_threads=1):
-        yield from Parallel(n_jobs=jobs, return_as="generator", batch_size=1)(
-            delayed(_worker_log_jct)(trial) for trial in trials
-        )
+    processes = processes_of(jobs, cpu_count())
+    yield from in_processes(log_jct, trials, processes, ordered=True, elsewhere=_worker_log_jct)
 
 
 def _worker_log_jct(trial: Trial) -> list[float]:
