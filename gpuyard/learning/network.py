@@ -1,6 +1,6 @@
 """Policies from vectors and back: which tensors are searched, and how far."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -88,6 +88,13 @@ def first_network(
 def vector_of(policy: PairScorePolicy) -> FloatArray:
     """(n,) what is searched of a policy."""
     return _flat(list(searched(policy).values()))
+
+
+def shaped(like: Mapping[str, Tensor], numbers: FloatArray) -> dict[str, Tensor]:
+    """Numbers (n,), one for each that is searched, in tensors as `searched` gives them."""
+    found = {name: torch.empty_like(each) for name, each in like.items()}
+    _fill(list(found.values()), numbers)
+    return found
 
 
 def policy_of(form: NetworkForm, vector: FloatArray) -> PairScorePolicy:

@@ -44,7 +44,8 @@ from sim.schedulers.linear_score import LinearScore
 from sim.simulator import Simulator
 
 SCORE, NETWORK = "score", "network"  # what is learned
-OF_NETWORK = ("learns", "graph", "rules", "hide")  # keys that a score does not have
+ES, BRANCHES = "es", "branches"  # values of algo.estimator
+OF_NETWORK = ("learns", "graph", "rules", "hide", "algo")  # keys a score does not have
 POLICY = "policy"  # the folder
 NETWORK_RULES: Rules = {
     "graph.gpu_dim": (True, 1),
@@ -62,7 +63,11 @@ def check_learns(config: Mapping[str, Any]) -> None:
     """
     if config["learns"] not in (SCORE, NETWORK):
         raise ConfigError(f"learns is {config['learns']!r}; it must be {SCORE} or {NETWORK}")
+    if config["algo"].get("estimator") not in (ES, BRANCHES):
+        raise ConfigError(f"algo is none of {ES} and {BRANCHES}; train.py learns by others")
     if config["learns"] == SCORE:
+        if config["algo"]["estimator"] == BRANCHES:
+            raise ConfigError(f"algo is {BRANCHES}, which teaches a network; add learns={NETWORK}")
         if config["hide"]:
             raise ConfigError(
                 f"hide is {config['hide']!r}, but a score sees all; add learns=network"
@@ -189,10 +194,15 @@ def trainer_of(launch: Launch) -> Trainer:
         checkpoint_every=config["checkpoint_every"],
         validation=tuple(range(config["validation_windows"])),
     )
-    return Trainer(
-        ground=ground, saved=saved, course=course, rivals=rivals, crew=_crew(launch),
-        folder=launch.folder,
-    )  # fmt: skip
+    given: dict[str, Any] = {
+        "ground": ground, "saved": saved, "course": course, "rivals": rivals,
+        "crew": _crew(launch), "folder": launch.folder,
+    }  # fmt: skip
+    if config["algo"]["estimator"] == BRANCHES:
+        from gpuyard.learning.branches import BranchTrainer, rounds_of  # torch
+
+        return BranchTrainer(rounds_of(config), **given)
+    return Trainer(**given)
 
 
 def _crew(launch: Launch) -> Crew:
@@ -341,7 +351,7 @@ def report(launch: Launch, trainer: Trainer) -> str:
     where = keep(launch, trainer, verdict)
     values = {
         "updates": saved.climb.update, "minutes": saved.elapsed_s / 60,
-        "runs": 2 * config["pairs"] * saved.climb.update, "seed": config["seed"],
+        "runs": trainer.runs, "seed": config["seed"],
         "held_out": {"part": "validation", "first": first, "windows": count},
         "ratio_of_mean_jct": ratios,
     }  # fmt: skip

@@ -88,6 +88,11 @@ class Trainer:
         """What is learned so far: the averaged iterates."""
         return self.saved.form.player(self.saved.climb.average)
 
+    @property
+    def runs(self) -> int:
+        """Windows played to learn so far."""
+        return 2 * self._course.pairs * self.saved.climb.update
+
     def run(self, console: Console) -> None:
         """Learn; the checkpoint is written every few updates, at the end and on the way out.
 
@@ -168,12 +173,11 @@ class Trainer:
         logs = self.crew.windows(self._ground, self.player, "validation", self._course.validation)
         begin, reference = (float(np.exp(np.mean(logs - each))) for each in self._logs)
         update = self.saved.climb.update
-        minutes, runs = self.saved.elapsed_s / 60.0, 2 * self._course.pairs * update
-        point = Point(update, minutes, runs, begin, reference)
+        point = Point(update, self.saved.elapsed_s / 60.0, self.runs, begin, reference)
         self.saved = replace(self.saved, curve=(*self.saved.curve, point))
         log.info(
             "update %d, %.1f minutes: %.4f of the reference, %.4f of the beginning",
-            update, minutes, reference, begin,
+            update, point.minutes, reference, begin,
         )  # fmt: skip
 
     def _stopped(self, why: str) -> LearningStopped:
