@@ -6,6 +6,7 @@ the same jobs to come. What they have in common cancels; the difference of their
 the one changed action was worth.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from marl.net.from_torch import net_of
 from marl.net.network import ACT, CHOOSE, PLAY_ON, Net
 from marl.net.playing import choose
 from marl.policy.pair_score import PairScorePolicy
-from marl.turns.actions import TIE
+from marl.turns.actions import KINDS, TIE, Sizes
 from marl.turns.playing import TURN, Play, act, play_on
 from marl.turns.turns import Turns
 from sim.arrays import FloatArray, IntArray
@@ -51,7 +52,7 @@ class Contrasts:
     turn: IntArray  # (L,) of each action, from 0 to N - 1
     taken: IntArray  # (L,) the network's own action there
     tried: IntArray  # (L,) the other
-    gap: FloatArray  # (L,) logit of the own action - that of the other, above 0
+    gap: FloatArray  # (L,) logit of the own action - that of the other, at least 0
     cost_s: FloatArray  # (L,) job-seconds that the other cost more; below 0 it was better
 
     def __len__(self) -> int:
@@ -164,7 +165,8 @@ class Brancher:
         with torch.no_grad():
             one = {name: torch.from_numpy(value)[None] for name, value in seen.items()}
             logits = self._policy(one).logits[0].double().numpy()
-        tried, gaps = _alternatives(logits, seen["action_mask"], taken, self._sampling, rng)
+        alike = _jobs_of(run.layout.sizes)
+        tried, gaps = _alternatives(logits, seen["action_mask"], taken, alike, self._sampling, rng)
         if len(tried) == 0:
             return None
         until_s = run.simulator.now_s + self._sampling.horizon_s
@@ -184,21 +186,33 @@ class Brancher:
         )
 
 
+def _jobs_of(sizes: Sizes) -> IntArray:
+    """(actions,) the same number for actions of one kind about one job of the window."""
+    groups = []
+    for kind in range(len(KINDS)):
+        shape = sizes.shape(kind)
+        rows = shape[0] if shape else 1
+        groups.append(np.repeat(len(groups) * sizes.window + np.arange(rows), math.prod(shape[1:])))
+    return np.concatenate(groups)
+
+
 def _alternatives(
     logits: FloatArray,
     mask: np.ndarray,
     taken: int,
+    alike: IntArray,
     sampling: Sampling,
     rng: np.random.Generator,
 ) -> tuple[IntArray, FloatArray]:
     """Legal actions drawn without replacement, and by how much their logits are below `taken`'s.
 
-    Of actions that tie (starts on equal servers) one stands for all.
+    Of actions that are `alike` and tie (starts of a job on equal servers) one stands for all.
     """
     legal = np.flatnonzero(mask)
     gaps = np.round(logits[taken] - logits[legal], TIE)
-    _, first = np.unique(gaps, return_index=True)
-    first = first[gaps[first] > 0]
+    others = (gaps > 0) | (alike[legal] != alike[taken])
+    legal, gaps = legal[others], np.maximum(gaps[others], 0.0)
+    _, first = np.unique(np.stack([gaps, alike[legal]]), axis=1, return_index=True)
     legal, gaps = legal[first], gaps[first]
     if len(legal) == 0:
         return legal, gaps

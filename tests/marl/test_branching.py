@@ -1,0 +1,150 @@
+"""Paired branches: what was tried is legal, costs are exact, and a network learns from them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from marl.codec.layout import layout_for
+from marl.net.branching import Brancher, Contrasts, Sampling, cost_at, joined
+from marl.policy.build import PolicySpec, build_policy
+from marl.policy.pair_score import PairScorePolicy, best_action
+from marl.training.contrasts import Teaching, taught
+from marl.turns.actions import FORWARD, KINDS, MODES, SHARED, WAIT
+from marl.turns.turns import Turns
+from sim.simulator import Simulator
+from tests.marl.games import RULES, RandomJobs, loud_policy, mixed_game
+
+SPEC = PolicySpec(gpu_dim=4, hidden_dim=8, rounds=1, head_dim=8, prior_scale=0.0)
+JOBS = RandomJobs(count=40, partitions=2, most_gpus=6, span_s=3000.0)
+SAMPLING = Sampling(
+    points=30, alternatives=2, horizon_s=1e9, temperature=1.0, uniform=0.5
+)  # to the end of the run
+TEACHING = Teaching(
+    epochs=40, batch=16, learning_rate=0.01, weight_decay=0.0, unit_s=1000.0, step=1.0,
+    temperature=1e9,
+)  # fmt: skip
+
+
+def simulator() -> Simulator:
+    return mixed_game(2).simulator(JOBS(3))
+
+
+def branched(policy: PairScorePolicy, seed: int = 0, **given: float) -> Contrasts:
+    found = Brancher(policy, RULES, replace(SAMPLING, **given)).contrasts(simulator(), seed)
+    assert found is not None
+    return found
+
+
+def played(run: Turns, policy: PairScorePolicy) -> float:
+    """Sum of JCT in seconds of a run played on to its end by the torch module."""
+    while run.next():
+        seen = {name: torch.from_numpy(value)[None] for name, value in run.seen().items()}
+        with torch.no_grad():
+            run.act(best_action(policy(seen).logits)[0])
+    rows = run.simulator.state.job
+    return float((rows["finish_s"] - rows["submit_s"]).sum())
+
+
+def test_what_is_tried_is_legal_and_another_than_what_the_network_does():
+    policy = loud_policy(SPEC, 1)
+    found = branched(policy)
+    rows = np.arange(len(found))
+    mask = found.observations["action_mask"][found.turn]
+    assert len(found) > 20
+    assert mask[rows, found.tried].all()
+    assert (found.tried != found.taken).all()
+    assert (found.gap >= 0).all()
+    with torch.no_grad():
+        seen = {name: torch.from_numpy(value) for name, value in found.observations.items()}
+        chosen = np.array(best_action(policy(seen).logits))
+    assert (chosen[found.turn] == found.taken).all()
+
+
+def test_costs_are_those_of_whole_runs_with_one_action_changed():
+    policy = loud_policy(SPEC, 1)
+    found = branched(policy)
+    run = Turns(fresh := simulator(), layout_for_rules(fresh), RULES, gathers=False)
+    unchanged = played(run.fork(), policy)
+    checked = 0
+    while run.next():
+        seen = run.seen()
+        for row in range(len(found)):
+            turn = {name: each[found.turn[row]] for name, each in found.observations.items()}
+            if all(np.array_equal(turn[name], seen[name]) for name in seen):
+                branch = run.fork()
+                branch.act(int(found.tried[row]))
+                assert played(branch, policy) - unchanged == pytest.approx(found.cost_s[row], abs=1)
+                checked += 1
+        with torch.no_grad():
+            one = {name: torch.from_numpy(value)[None] for name, value in seen.items()}
+            run.act(best_action(policy(one).logits)[0])
+    assert checked >= len(found)
+
+
+def layout_for_rules(simulator: Simulator):
+    return layout_for(simulator.topology, simulator.partition_of_server, RULES.window, 0)
+
+
+def test_a_horizon_counts_what_is_left_to_do():
+    run = Turns(fresh := simulator(), layout_for_rules(fresh), RULES, gathers=False)
+    assert run.next()
+    now_s, rows = fresh.now_s, fresh.state.job
+    come = rows["submit_s"] < now_s + 1.0
+    left = (now_s + 1.0 - rows["submit_s"] + rows["work_s"])[come].sum()
+    assert cost_at(fresh.state, now_s + 1.0) == pytest.approx(left)
+
+
+def test_a_seed_repeats_and_another_looks_elsewhere():
+    policy = loud_policy(SPEC, 1)
+    one, again, other = branched(policy), branched(policy), branched(policy, seed=1)
+    assert np.array_equal(one.cost_s, again.cost_s)
+    assert not np.array_equal(one.tried, other.tried)
+
+
+def test_a_network_that_scores_nothing_tries_all_kinds():
+    policy = build_policy(replace(SPEC, prior_scale=1.0), 4)  # all weights of the score are 0
+    found = branched(policy, uniform=1.0)
+    assert (found.gap == 0).all()
+    layout = layout_for_rules(simulator())
+    assert {bool(action == layout.wait) for action in found.tried.tolist()} == {True, False}
+
+
+def lesson(policy: PairScorePolicy) -> Contrasts:
+    """Branches in which waiting costs much, and sharing GPUs saves as much."""
+    found = joined([branched(policy, seed=seed, uniform=1.0) for seed in range(4)])
+    sizes = layout_for_rules(simulator()).sizes
+    shared = np.zeros(sizes.first(len(KINDS)))
+    shared[: sizes.first(FORWARD)].reshape(-1, MODES)[:, SHARED] = 1.0
+    shared[sizes.first(WAIT)] = -1.0
+    return replace(found, cost_s=1e6 * (shared[found.taken] - shared[found.tried]))
+
+
+def test_scores_move_by_what_actions_cost_and_the_prior_stays():
+    policy = build_policy(replace(SPEC, prior_scale=1.0), 4)
+    found = lesson(policy)
+    masks = {name: torch.ones_like(each) for name, each in policy.named_parameters()}
+    prior = {name: each.clone() for name, each in policy.prior.named_parameters()}
+    assert taught(policy, found, TEACHING, masks, seed=0) > 0.8
+    with torch.no_grad():
+        seen = {name: torch.from_numpy(value) for name, value in found.observations.items()}
+        logits = policy(seen).logits.numpy()[found.turn]
+    rows = np.arange(len(found))
+    moved = logits[rows, found.tried] - logits[rows, found.taken]
+    for sign in (-1, 1):  # what costs more than the unit counts as it
+        there = np.sign(found.cost_s) == sign
+        assert there.sum() > 10
+        assert (-sign * moved[there] > 0.3).mean() > 0.9
+    assert all(torch.equal(prior[name], each) for name, each in policy.prior.named_parameters())
+
+
+def test_what_is_masked_is_not_taught():
+    policy = build_policy(replace(SPEC, prior_scale=1.0), 4)
+    masks = {name: torch.ones_like(each) for name, each in policy.named_parameters()}
+    masks["start.of_pair.weight"][:, 2] = 0.0
+    before = policy.start.of_pair.weight.detach().clone()
+    taught(policy, lesson(policy), replace(TEACHING, epochs=2, weight_decay=0.1), masks, seed=0)
+    after = policy.start.of_pair.weight.detach()
+    assert torch.equal(before[:, 2], after[:, 2])
+    assert not torch.equal(before, after)
