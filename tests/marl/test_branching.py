@@ -11,7 +11,7 @@ from marl.net.branching import Brancher, Contrasts, Sampling, cost_at, joined
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy, best_action
 from marl.training.contrasts import Teaching, taught
-from marl.turns.actions import FORWARD, KINDS, MODES, SHARED, WAIT
+from marl.turns.actions import FORWARD, KINDS, WAIT
 from marl.turns.turns import Turns
 from sim.simulator import Simulator
 from tests.marl.games import RULES, RandomJobs, loud_policy, mixed_game
@@ -112,39 +112,45 @@ def test_a_network_that_scores_nothing_tries_all_kinds():
 
 
 def lesson(policy: PairScorePolicy) -> Contrasts:
-    """Branches in which waiting costs much, and sharing GPUs saves as much."""
+    """Branches in which waiting costs much, and forwards save as much over starts."""
     found = joined([branched(policy, seed=seed, uniform=1.0) for seed in range(4)])
     sizes = layout_for_rules(simulator()).sizes
-    shared = np.zeros(sizes.first(len(KINDS)))
-    shared[: sizes.first(FORWARD)].reshape(-1, MODES)[:, SHARED] = 1.0
-    shared[sizes.first(WAIT)] = -1.0
-    return replace(found, cost_s=1e6 * (shared[found.taken] - shared[found.tried]))
+    worth = np.zeros(sizes.first(len(KINDS)))
+    worth[sizes.first(FORWARD) :] = 1.0
+    worth[sizes.first(WAIT)] = -1.0
+    return replace(found, cost_s=1e6 * (worth[found.taken] - worth[found.tried]))
 
 
-def test_scores_move_by_what_actions_cost_and_the_prior_stays():
-    policy = build_policy(replace(SPEC, prior_scale=1.0), 4)
+def test_scores_move_by_what_actions_cost():
+    policy = loud_policy(SPEC, 1)
     found = lesson(policy)
     masks = {name: torch.ones_like(each) for name, each in policy.named_parameters()}
-    prior = {name: each.clone() for name, each in policy.prior.named_parameters()}
-    assert taught(policy, found, TEACHING, masks, seed=0) > 0.8
+    before = gaps(policy, found)
+    assert taught(policy, found, TEACHING, masks, seed=0) > 0.5
+    moved = gaps(policy, found) - before
+    for sign in (-1, 1):  # what costs more than the unit counts as it
+        there = np.sign(found.cost_s) == sign
+        assert there.sum() > 10
+        assert np.mean(-sign * moved[there]) > 0.5
+
+
+def gaps(policy: PairScorePolicy, found: Contrasts) -> np.ndarray:
+    """(L,) logit of the tried action - that of the taken one."""
     with torch.no_grad():
         seen = {name: torch.from_numpy(value) for name, value in found.observations.items()}
         logits = policy(seen).logits.numpy()[found.turn]
     rows = np.arange(len(found))
-    moved = logits[rows, found.tried] - logits[rows, found.taken]
-    for sign in (-1, 1):  # what costs more than the unit counts as it
-        there = np.sign(found.cost_s) == sign
-        assert there.sum() > 10
-        assert (-sign * moved[there] > 0.3).mean() > 0.9
-    assert all(torch.equal(prior[name], each) for name, each in policy.prior.named_parameters())
+    return logits[rows, found.tried] - logits[rows, found.taken]
 
 
-def test_what_is_masked_is_not_taught():
+def test_what_is_masked_and_the_prior_are_not_taught():
     policy = build_policy(replace(SPEC, prior_scale=1.0), 4)
     masks = {name: torch.ones_like(each) for name, each in policy.named_parameters()}
     masks["start.of_pair.weight"][:, 2] = 0.0
     before = policy.start.of_pair.weight.detach().clone()
+    prior = {name: each.clone() for name, each in policy.prior.named_parameters()}
     taught(policy, lesson(policy), replace(TEACHING, epochs=2, weight_decay=0.1), masks, seed=0)
     after = policy.start.of_pair.weight.detach()
     assert torch.equal(before[:, 2], after[:, 2])
     assert not torch.equal(before, after)
+    assert all(torch.equal(prior[name], each) for name, each in policy.prior.named_parameters())
