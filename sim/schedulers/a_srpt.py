@@ -11,8 +11,8 @@ from sim.engine.demands_room import ask_of
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.physics.alone_step import AloneStep
-from sim.placing.alone import place_alone
 from sim.protocols import PatientPlacer, Placer
+from sim.sharing import place_alone
 from sim.signals import Signal
 from sim.slots import Slots
 from sim.view import ClusterView

@@ -11,10 +11,9 @@ from sim.decision import Decision
 from sim.engine.demands_room import ask_of
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
-from sim.gandiva import PAIR, Orders, Packs
-from sim.placing.affinity import Affinity
-from sim.placing.alone import place_alone
+from sim.gandiva import PAIR, Affinity, Orders, Packs
 from sim.placing.filling import fill_servers
+from sim.sharing import place_alone
 from sim.signals import Signal
 from sim.view import ClusterView
 
