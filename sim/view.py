@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from sim.arrays import BoolArray, FloatArray, IntArray, read_only
 from sim.errors import SignalError
+from sim.jit import kernel
 from sim.jobs import JobTable
 from sim.kernel.layout import RUNNING, State
 from sim.physics.physics import Physics
@@ -47,25 +48,35 @@ class _Live:
         return self._state.running[: self._running.item()]
 
 
+@kernel
+def _refresh_left(state: State, work_s: FloatArray, least_s: float, left_s: FloatArray) -> None:
+    """Write work less progress, at least `least_s`, of those who wait or run."""
+    world = state.world[0]
+    for at in range(world.queue_first, world.queue_first + world.num_queued):
+        job = state.queue[at]
+        left_s[job] = max(work_s[job] - state.job[job].seen_progress_s, least_s)
+    for at in range(world.num_running):
+        job = state.running[at]
+        left_s[job] = max(work_s[job] - state.job[job].seen_progress_s, least_s)
+
+
 class _Left:
     """(J,) work less progress, brought up to date for those who wait or run."""
 
     def __init__(self, state: State, work_s: FloatArray, least_s: float) -> None:
         """Nothing is worked out before it is read; results below `least_s` are `least_s`."""
-        self._live, self._seen_s = _Live(state), state.job["seen_progress_s"]
-        self._work_s, self._least_s = work_s, least_s
+        self._state, self._least_s = state, least_s
+        self._work_s = read_only(np.ascontiguousarray(work_s))
         self._column = self._shown = np.empty(0)
 
     def now(self) -> FloatArray:
         """As of this decision."""
         if len(self._shown) == 0:
-            self._column = np.maximum(self._work_s - self._seen_s, self._least_s)
+            seen_s = self._state.job["seen_progress_s"]
+            self._column = np.maximum(self._work_s - seen_s, self._least_s)
             self._shown = read_only(self._column)
-            return self._shown
-        jobs = np.concatenate((self._live.queued(), self._live.running()))
-        left_s = self._work_s[jobs]
-        left_s -= self._seen_s[jobs]
-        self._column[jobs] = np.maximum(left_s, self._least_s, out=left_s)
+        else:
+            _refresh_left(self._state, self._work_s, self._least_s, self._column)
         return self._shown
 
 
