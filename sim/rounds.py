@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.arrays import IntArray
+from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision, Start
 from sim.engine.demands_room import ask_of
 from sim.engine.occupancy import Occupancy
@@ -15,7 +15,36 @@ from sim.errors import GpuYardError
 from sim.protocols import PatientPlacer, Placer
 from sim.signals import Signal
 from sim.slots import Slots
+from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView
+
+
+def gpus_up(view: ClusterView) -> IntArray:
+    """(K,) GPUs of each of `Topology.gpu_types` on servers that the view owns and that are up."""
+    topology, servers = view.topology, view.servers
+    size = np.where(view.server_closed[servers] == 0, topology.gpus_per_server[servers], 0)
+    kinds = len(topology.gpu_types)
+    return np.bincount(topology.server_gpu_type[servers], size, kinds).astype(np.int64)
+
+
+def worker_gpus(view: ClusterView, jobs: IntArray) -> FloatArray:
+    """(len(jobs),) GPUs that one worker of each asks for: 1, or the part that it shares."""
+    if view.jobs.demands is None:
+        return np.ones(len(jobs))
+    part: FloatArray = view.jobs.demands.gpu_milli[jobs] / WHOLE_GPU_MILLI
+    return part
+
+
+def gang_gpus(view: ClusterView, jobs: IntArray) -> FloatArray:
+    """(len(jobs),) GPUs that the whole gang of each asks for."""
+    asked: FloatArray = view.jobs.num_gpus[jobs] * worker_gpus(view, jobs)
+    return asked
+
+
+def present(view: ClusterView) -> IntArray:
+    """(n,) waiting and running jobs, ascending."""
+    return np.sort(np.concatenate([view.queued, view.running]))
+
 
 ROUNDING_S = 1e-6  # a wake-up that falls this little before a boundary counts as on it
 

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from sim.arrays import BoolArray, FloatArray, IntArray, read_only
 from sim.errors import SignalError
+from sim.jit import kernel
 from sim.jobs import JobTable
 from sim.kernel.layout import RUNNING, State
 from sim.physics.physics import Physics
@@ -24,6 +25,59 @@ def _fixed(column: npt.NDArray[T]) -> npt.NDArray[T]:
     one row, and each type is compiled anew.
     """
     return read_only(column.copy())
+
+
+class _Live:
+    """Who waits and who runs, as the state has it; what is read at each decision is looked up once.
+
+    A field of a record array costs as much as a short copy.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state, world = state, state.world
+        self._first, self._queued = world["queue_first"], world["num_queued"]
+        self._running = world["num_running"]
+
+    def queued(self) -> IntArray:
+        """A window on the waiting jobs, in order of submission."""
+        first = self._first.item()
+        return self._state.queue[first : first + self._queued.item()]
+
+    def running(self) -> IntArray:
+        """A window on the running jobs, in the kernel's order."""
+        return self._state.running[: self._running.item()]
+
+
+@kernel
+def _refresh_left(state: State, work_s: FloatArray, least_s: float, left_s: FloatArray) -> None:
+    """Write work less progress, at least `least_s`, of those who wait or run."""
+    world = state.world[0]
+    for at in range(world.queue_first, world.queue_first + world.num_queued):
+        job = state.queue[at]
+        left_s[job] = max(work_s[job] - state.job[job].seen_progress_s, least_s)
+    for at in range(world.num_running):
+        job = state.running[at]
+        left_s[job] = max(work_s[job] - state.job[job].seen_progress_s, least_s)
+
+
+class _Left:
+    """(J,) work less progress, brought up to date for those who wait or run."""
+
+    def __init__(self, state: State, work_s: FloatArray, least_s: float) -> None:
+        """Nothing is worked out before it is read; results below `least_s` are `least_s`."""
+        self._state, self._least_s = state, least_s
+        self._work_s = read_only(np.ascontiguousarray(work_s))
+        self._column = self._shown = np.empty(0)
+
+    def now(self) -> FloatArray:
+        """As of this decision."""
+        if len(self._shown) == 0:
+            seen_s = self._state.job["seen_progress_s"]
+            self._column = np.maximum(self._work_s - seen_s, self._least_s)
+            self._shown = read_only(self._column)
+        else:
+            _refresh_left(self._state, self._work_s, self._least_s, self._column)
+        return self._shown
 
 
 class JobColumns:
@@ -55,7 +109,8 @@ class JobColumns:
         self.held = read_only(row["held"])  # GPUs of a running job
         # Rows are far apart: what is read whole at each decision is kept as columns.
         self._work_s = _fixed(row["work_s"])
-        self._left_s, self._predicted_left_s = np.empty(0), np.empty(0)  # once they are read
+        self._left_s = _Left(state, self._work_s, -np.inf)
+        self._predicted_left_s = _Left(state, self._estimate_s, 0.0)
         self.demands = jobs.demands
         self.elastic = jobs.elastic
         self.identity = jobs.identity
@@ -69,19 +124,6 @@ class JobColumns:
                 f"add Signal.{signal.name} to its `needs`"
             )
 
-    def _left(self, column: FloatArray, of_s: FloatArray, least_s: float) -> FloatArray:
-        """`of_s` less progress, which `column` holds but for those who wait or run now."""
-        world, state = self._state.world, self._state
-        seen_s = state.job["seen_progress_s"]
-        if len(column) == 0:
-            whole: FloatArray = np.maximum(of_s - seen_s, least_s)
-            return whole
-        first = int(world["queue_first"][0])
-        queued = state.queue[first : first + int(world["num_queued"][0])]
-        for jobs in (queued, state.running[: int(world["num_running"][0])]):
-            column[jobs] = np.maximum(of_s[jobs] - seen_s[jobs], least_s)
-        return column
-
     @property
     def duration_s(self) -> FloatArray:
         """True work (DURATION)."""
@@ -92,8 +134,7 @@ class JobColumns:
     def remaining_s(self) -> FloatArray:
         """True work left, at speed 1 (DURATION)."""
         self._require(Signal.DURATION, "remaining_s")
-        self._left_s = self._left(self._left_s, self._work_s, -np.inf)
-        return read_only(self._left_s)
+        return self._left_s.now()
 
     @property
     def estimate_s(self) -> FloatArray:
@@ -111,8 +152,8 @@ class JobColumns:
     def predicted_remaining_s(self) -> FloatArray:
         """Predicted work left, 0 once the prediction is exceeded (PREDICTION)."""
         self._require(Signal.PREDICTION, "predicted_remaining_s")
-        self._predicted_left_s = self._left(self._predicted_left_s, self.estimate_s, 0.0)
-        return read_only(self._predicted_left_s)
+        _ = self.estimate_s  # raises where nothing is predicted
+        return self._predicted_left_s.now()
 
     @property
     def profile(self) -> IntArray:
@@ -201,7 +242,7 @@ class ViewMaker:
         granted: Signal,
     ) -> None:
         """Prepare windows on `state`."""
-        self._state = state
+        self._live, self._now_s = _Live(state), state.world["now_s"]
         self._fixed = {
             "state": state,
             "jobs": JobColumns(state=state, jobs=jobs, granted=granted),
@@ -230,16 +271,14 @@ class ViewMaker:
 
     def view(self) -> ClusterView:
         """The view of this instant."""
-        state, world = self._state, self._state.world
-        first, queued = int(world["queue_first"][0]), int(world["num_queued"][0])
-        running = state.running[: int(world["num_running"][0])].copy()
+        running = self._live.running().copy()
         running.sort()
         # A frozen class sets field by field, which takes longer than all else here.
         view = object.__new__(ClusterView)
         view.__dict__.update(
             self._fixed,
-            now_s=float(world["now_s"][0]),
-            queued=state.queue[first : first + queued].copy(),
+            now_s=self._now_s.item(),
+            queued=self._live.queued().copy(),
             running=running,
         )
         return view

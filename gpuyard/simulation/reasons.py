@@ -20,12 +20,12 @@ from sim.engine.composed import (
 from sim.engine.occupancy import ANY_SPEED, Occupancy
 from sim.event_log import Kind
 from sim.kernel.layout import QUEUED, RUNNING
-from sim.placing.alone import place_alone
 from sim.protocols import PatientPlacer, Placer, Scheduler
 from sim.run import Run
 from sim.schedulers.a_srpt import ASrpt
 from sim.schedulers.dally import Dally
 from sim.schedulers.easy import Easy
+from sim.sharing import place_alone
 from sim.view import ClusterView
 
 OWN_RANK = "place in the scheduler's own order among those who waited at the decision"

@@ -18,7 +18,7 @@ from sim.physics.communication import Spread, told_s
 from sim.physics.gang_catalogue import GangCatalogue
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
-from sim.placers.closest import Closest
+from sim.placers.by_rack import Closest
 from sim.signals import Signal
 from sim.topology.topology import Topology
 from sim.view import ClusterView

@@ -3,13 +3,13 @@
 Who starts, who gives way and who takes what from whom is compiled, as in `sim.engine.loop`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from sim.arrays import IntArray
+from sim.arrays import FloatArray, IntArray
 from sim.decision import Start
 from sim.engine.acting import forward, open_decision, start
 from sim.engine.codes import DELAY, STEAL
@@ -38,7 +38,7 @@ from sim.view import ClusterView
 
 
 @kernel
-def _begin(state: State, memory: Memory) -> None:
+def begin(state: State, memory: Memory) -> None:
     """A decision begins; running jobs are shown as they are now."""
     observe(state)
     open_decision(state, memory)
@@ -63,6 +63,9 @@ def has_times(child: QueueScheduler) -> bool:
     return own or (child.patient is not None and own_code(child.placer) is None)
 
 
+Priority = Callable[[ClusterView, IntArray], FloatArray]
+
+
 class Asking:
     """Carries out one scheduler's decisions on one state: a run's, or a copy."""
 
@@ -76,6 +79,11 @@ class Asking:
         rule = memory.rule[0]
         self._routes, self._steals = bool(memory.routine[ROUTE]), rule["forwarding"] == STEAL
         self._has_timers = rule["placer"] == DELAY
+        # Looked up once: a field of a record array costs as much as a short copy.
+        self._key, self._verdict = memory.waiter["key"], memory.game["verdict"]
+        self._priority: Priority | None = None
+        if isinstance(self.child, PreemptiveScheduler) and not self._fills:
+            self._priority = self.child.priority
         self._view: ClusterView | None = None  # of the decision
         self._here: ClusterView | None = None  # of the partition that is served
         self.error: BaseException | None = None  # raised by a placer, a sharing or routing rule
@@ -86,9 +94,11 @@ class Asking:
         memory.routine[PYTHON_ROUTE] = address_in_c(self._called[1])
 
     def decide(self, view: ClusterView) -> None:
-        """Decide what `view` shows the need of; `memory.game` has verdict and time to wake."""
+        """Decide what `view` shows the need of; `memory.game` has verdict and time to wake.
+
+        The decision has begun (`begin`).
+        """
         state, memory = self._state, self._memory
-        _begin(state, memory)
         self._view, self._here, self.error, self.refused = view, None, None, None
         if self._routes:
             route_arrivals(state, memory)
@@ -99,7 +109,7 @@ class Asking:
             at = state.job["partition"][view.queued]
             for m in range(view.num_partitions):
                 queue = view.queued[at == m]
-                if len(queue) > 0 and memory.game[0]["verdict"] == LEGAL:
+                if len(queue) > 0 and self._verdict.item() == LEGAL:
                     self._serve(view.narrowed(m, queue), m)
         if self._has_timers:
             note_timers(state, memory)
@@ -120,12 +130,10 @@ class Asking:
         self._wake(self.child.asked_again_s(here, starts, preempts))
 
     def _serve_own(self, here: ClusterView, m: int) -> None:
-        child = self.child
-        if child.preempts and not self._fills:
-            assert isinstance(child, PreemptiveScheduler)
+        if self._priority is not None:
             self._here = here
-            jobs = np.concatenate([here.running, here.queued])
-            self._memory.waiter["key"][jobs] = child.priority(here, jobs)
+            jobs = np.concatenate((here.running, here.queued))
+            self._key[jobs] = self._priority(here, jobs)
             _serve_keyed(self._state, self._memory, m, here.queued)
         else:
             self._fill(here, m, takes=False)

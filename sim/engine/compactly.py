@@ -119,7 +119,7 @@ def _least_comm_s(state: State, memory: Memory, rooms: Rooms, m: int, number: in
 
 @array_kernel
 def place_compactly(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
-    """Rule of `sim.placers.compact_wait`; called by address where that is the placer.
+    """Rule of `sim.placers.by_job`; called by address where that is the placer.
 
     `free`: 1 for the GPUs without a tenant, 0 for what is offered.
     """

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.arrays import IntArray
+from sim.arrays import FloatArray, IntArray
 from sim.engine.acting import forward
 from sim.engine.codes import (
     DELAY,
@@ -16,8 +16,30 @@ from sim.engine.queues import drop_first, first_of, join, queue_number, take_out
 from sim.jit import array_kernel, kernel
 from sim.kernel.apply import FOREIGN_GPU, LEGAL, NO_SUCH_JOB, NOT_QUEUED
 from sim.kernel.layout import QUEUED, RUNNING, State
-from sim.ranking.tetris_score import tetris_score
 from sim.routine import ask, call_python, tell
+
+
+@array_kernel
+def tetris_score(
+    gang: IntArray, left_s: FloatArray, free_share: float, largest: float
+) -> FloatArray:
+    """Alignment plus shortness, the highest first.
+
+    Args:
+        gang: (q,) GPUs of each job, q at least 1.
+        left_s: (q,) predicted work left.
+        free_share: largest share of free GPUs on one server.
+        largest: GPUs of the largest server.
+
+    Returns:
+        (q,) scores.
+    """
+    alignment = np.minimum(gang.astype(np.float64), largest) / largest * free_share
+    work_gpu_s = left_s * gang
+    mean = work_gpu_s.mean()
+    short = work_gpu_s / mean if mean > 0 else np.zeros_like(work_gpu_s)
+    score: FloatArray = alignment - alignment.mean() * short
+    return score
 
 
 @kernel
@@ -258,7 +280,7 @@ def wanted_gpus(state: State) -> IntArray:
 
 @array_kernel
 def _least_loaded(state: State, gang: int, home: int, wanted: IntArray) -> int:
-    """Rule of `sim.forwarding.least_loaded`."""
+    """Rule of `sim.forwarding`."""
     best, least = home, np.inf
     if state.partition[home].gpus >= gang:
         least = (wanted[home] - gang) / state.partition[home].gpus

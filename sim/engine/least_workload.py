@@ -1,4 +1,4 @@
-"""`lwf`: GPUs, or servers, by the predicted work left on them (`sim.placers.lwf`).
+"""`lwf`: GPUs, or servers, by the predicted work left on them (`sim.placers.by_job`).
 
 A placer looks at work left as the decision began, and at tenants as they are by now. So what a GPU
 had is noted before its tenants change (`note_workload`); of all others it is what they have.
@@ -11,7 +11,7 @@ from sim.engine.placing import fill_by_id, lowest_ids
 from sim.jit import array_kernel, kernel
 from sim.kernel.layout import State
 from sim.kernel.rooms import NONE, Rooms, next_server, usable_in
-from sim.placers.lwf import workload_s
+from sim.placers.by_job import workload_s
 from sim.summing import block_sum, mean
 
 
@@ -166,7 +166,7 @@ def _fill_servers(
 
 @array_kernel
 def place_by_workload(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
-    """Rule of `sim.placers.lwf`; called by address where that is the placer.
+    """Rule of `sim.placers.by_job`; called by address where that is the placer.
 
     `free`: 1 for the GPUs without a tenant, 0 for what is offered.
     """

@@ -4,7 +4,7 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.engine.acting import close_decision, open_decision
-from sim.engine.asking import Asking
+from sim.engine.asking import Asking, begin
 from sim.engine.codes import ASKED, FIXED, QUANTA, STEAL
 from sim.engine.composed import Composed, QueueScheduler, child_of
 from sim.engine.filling import eligible, note_timers
@@ -22,6 +22,8 @@ from sim.routine import ask, count, tell
 from sim.view import ViewMaker
 
 FEW = 32  # jobs that wait; of more it is not tried whether anybody has room
+ASKED_FOR = 2  # `Game.due` of a decision that Python is asked for
+GOES_ON = -1
 ASK = 6  # what `play` returns where Python has to tell keys, or to put who waits in order
 
 
@@ -59,34 +61,58 @@ def _decide(state: State, memory: Memory) -> None:
             if count(routine[FILL], state, memory, m, 1) > 0 and rule.order == QUANTA:
                 memory.game[0].lost_wake_s = np.inf
                 tell(routine[QUANTUM], state, memory, m)
+
+
+@kernel
+def _next_due(state: State, memory: Memory) -> int:
+    """Let an instant pass; DECIDE, ASK (Python first), GOES_ON, or why the run cannot go on."""
+    game = memory.game[0]
+    if game.due == 0 and game.told == 0:
+        if log_half_full(state):
+            return FULL
+        verdict = advance_instant(state)
+        if verdict >= 0 and verdict != DECIDE:
+            return int(verdict)
+        game.due = int(verdict == DECIDE)
+    if not follow(state, memory):
+        return ASK
+    if game.due == 0:
+        return GOES_ON
+    if memory.rule[0].order == ASKED and not ask(memory.routine[IDLE], state, memory):
+        begin(state, memory)
+        game.due = ASKED_FOR
+        return ASK
+    return DECIDE
+
+
+@array_kernel
+def _end_decision(state: State, memory: Memory, until_decision: int) -> int:
+    """End the decision that has been made; GOES_ON, PAUSE or ILLEGAL."""
+    game = memory.game[0]
     rejoin(state, memory)
     close_decision(state, memory)
+    game.due = 0
+    if game.verdict != LEGAL:
+        return ILLEGAL
+    return PAUSE if game.decisions >= until_decision else GOES_ON
 
 
 @array_kernel
 def play(state: State, memory: Memory, until_decision: int) -> int:
-    """Run on; OVER, STUCK, FULL (flush the log), PAUSE (so many decisions), ILLEGAL or ASK."""
-    game = memory.game[0]
+    """Run on; OVER, STUCK, FULL (flush the log), PAUSE (so many decisions), ILLEGAL or ASK.
+
+    A decision whose orders were asked for is ended here, so that Python calls once for each.
+    """
     while True:
-        if game.due == 0 and game.told == 0:
-            if log_half_full(state):
-                return FULL
-            verdict = advance_instant(state)
-            if verdict >= 0 and verdict != DECIDE:
-                return verdict
-            game.due = int(verdict == DECIDE)
-        if not follow(state, memory):
-            return ASK
-        if game.due == 0:
-            continue
-        if memory.rule[0].order == ASKED and not ask(memory.routine[IDLE], state, memory):
-            return ASK
-        _decide(state, memory)
-        game.due = 0
-        if game.verdict != LEGAL:
-            return ILLEGAL
-        if game.decisions >= until_decision:
-            return PAUSE
+        verdict = DECIDE
+        if memory.game[0].due != ASKED_FOR:
+            verdict = _next_due(state, memory)
+            if verdict == DECIDE:
+                _decide(state, memory)
+        if verdict == DECIDE:
+            verdict = _end_decision(state, memory, until_decision)
+        if verdict != GOES_ON:
+            return verdict
 
 
 @array_kernel
@@ -108,15 +134,6 @@ def order_is_idle(state: State, memory: Memory) -> bool:
     return len(jobs) == 1 and ask(memory.routine[PLACE], state, memory, 0, jobs[0])
 
 
-@kernel
-def _end_asked(state: State, memory: Memory) -> tuple[bool, int]:
-    """End a decision whose orders were asked for; whether it was legal, and which it was."""
-    rejoin(state, memory)
-    close_decision(state, memory)
-    memory.game[0].due = 0
-    return memory.game[0].verdict == LEGAL, memory.game[0].decisions
-
-
 class EngineLoop:
     """Plays a queue scheduler, one a partition or one for all (`sim.engine.looping.Loop`)."""
 
@@ -128,6 +145,7 @@ class EngineLoop:
             child_of(scheduler), state, memory, views
         )  # fmt: skip
         self._asking = Asking(scheduler, state, memory, {})
+        self._has_keys = memory.rule[0]["order"] == FIXED
 
     @property
     def decisions(self) -> int:
@@ -146,16 +164,11 @@ class EngineLoop:
             verdict = int(play(self._state, self._memory, until_decision))
             if verdict != ASK:
                 return verdict
-            if self._memory.rule[0]["order"] == FIXED:
+            if self._has_keys:
                 self._memory.waiter["key"] = keys_of(self._child, self._views)
                 self._memory.game["told"] = 1
                 continue
             self._asking.decide(self._views.view())
-            is_legal, decisions = _end_asked(self._state, self._memory)
-            if not is_legal:
-                return ILLEGAL
-            if decisions >= until_decision:
-                return PAUSE
 
 
 def keys_of(child: QueueScheduler, views: ViewMaker) -> FloatArray:

@@ -6,6 +6,7 @@ As far as cores, memory and types of servers allow.
 import numpy as np
 
 from sim.arrays import IntArray
+from sim.engine.codes import COMPACT_WAIT, LEAST_INTERFERENCE
 from sim.engine.layout import NOBODY, Memory
 from sim.jit import kernel
 from sim.kernel.layout import State
@@ -22,6 +23,7 @@ SHARED = 2  # GPUs that have room for one more tenant, beside whom it is fast en
 
 # Who is on a GPU, behind the profiles that one tenant may have that holds it whole.
 EMPTY, FULL, OTHERS = range(3)
+LOOK_AT_COSTS = (LEAST_INTERFERENCE, COMPACT_WAIT)  # placers
 UNKNOWN = 2  # in `Memory.joins`
 
 
@@ -148,10 +150,8 @@ def _offer_sharing(state: State, memory: Memory, m: int, number: int) -> None:
     counted_at, joinable = memory.counted_at[like], memory.joinable[like]
     for i in range(part.first_own, part.last_own):
         server = state.own[i]
-        where = state.server[server]
-        most = where.last_gpu - where.first_gpu if where.closed == 0 else 0
-        count = joinable[server]
-        if counted_at[server] != where.version:
+        most, count = state.rooms.most[server], joinable[server]
+        if counted_at[server] != state.server[server].version:
             count = _count_anew(state, memory, number, server)
         if most == 0:
             count = 0
@@ -233,8 +233,20 @@ def make_offer(state: State, memory: Memory, m: int, number: int, mode: int) -> 
 
 @kernel
 def name_shared(state: State, memory: Memory, server: int) -> None:
-    """Write which GPUs of a server are offered to share, and what each costs."""
-    number = memory.game[0].offered
+    """Write which GPUs of a server are offered to share, and what each costs.
+
+    A kind that needs nothing but whole GPUs joins where it was counted (`_offer_sharing`); what
+    that costs is worked out where the placer looks at it.
+    """
+    number, placer = memory.game[0].offered, memory.rule[0].placer
+    kind, where, joins = memory.kind[number], state.server[server], memory.joins
+    if kind.picky == 0 and placer not in LOOK_AT_COSTS:
+        for gpu in range(where.first_gpu, where.last_gpu):
+            may = joins[memory.server_type[server], kind.profile, memory.who[gpu]]
+            if may == UNKNOWN:
+                may = _ask_joining(state, memory, number, gpu)
+            memory.offer.gpu[gpu] = may == 1
+        return
     most = workers_now(state, memory, number, server)
     _offer_any(state, memory, server, most, number, SHARED)
 

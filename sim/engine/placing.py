@@ -21,7 +21,7 @@ from sim.engine.layout import JUDGE, NAME, Memory
 from sim.jit import array_kernel, kernel
 from sim.kernel.layout import State
 from sim.kernel.rooms import NONE, Rooms, next_server, usable_in
-from sim.placers.delay import servers_to_fill
+from sim.placers.by_rack import servers_to_fill
 from sim.placing.compactness import fills_largest, fits_compactly, largest_of, last_level
 from sim.placing.filling import fill_server
 from sim.placing.heavy_edge import map_workers
@@ -151,7 +151,7 @@ def _cheapest(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> 
 
 @array_kernel
 def _delayed(state: State, memory: Memory, rooms: Rooms, m: int, job: int) -> bool:
-    """Rule of `sim.placers.delay`."""
+    """Rule of `sim.placers.by_rack`."""
     row, rule, now_s = state.job[job], memory.rule[0], state.world[0].now_s
     since_s = row.submit_s + row.attained_gpu_s / row.num_gpus
     servers = servers_to_fill(
@@ -164,7 +164,7 @@ def _delayed(state: State, memory: Memory, rooms: Rooms, m: int, job: int) -> bo
 
 @array_kernel
 def _skewed(state: State, memory: Memory, rooms: Rooms, m: int, number: int) -> bool:
-    """Rule of `sim.placers.skew`."""
+    """Rule of `sim.placers.by_rack`."""
     kind, servers, racks = memory.kind[number], own_servers(state, m), len(state.rack)
     gang, rack, widest = kind.gang, memory.server_rack, NETWORK
     if kind.skewed != 0:
@@ -192,7 +192,7 @@ def _racks_by_room(state: State, rooms: Rooms, m: int) -> tuple[int, int]:
 
 @array_kernel
 def _seed_server(state: State, rooms: Rooms, m: int, gang: int) -> int:
-    """Where `closest` begins (`sim.placers.closest` says the rule); some GPU is usable."""
+    """Where `closest` begins (`sim.placers.by_rack` says the rule); some GPU is usable."""
     fullest, emptiest = _racks_by_room(state, rooms, m)
     part, roomiest, largest = state.partition[m], NONE, 0
     for i in range(part.first_own, part.last_own):
@@ -270,7 +270,7 @@ def _name_by_worker(memory: Memory, taken: IntArray, number: int) -> None:
 
 @array_kernel
 def place_by_edges(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
-    """Rule of `sim.placers.heavy_edge`; called by address where that is the placer.
+    """Rule of `sim.placers.by_job`; called by address where that is the placer.
 
     `free`: 1 for the GPUs without a tenant, 0 for what is offered.
     """

@@ -4,7 +4,7 @@ import numpy as np
 
 from sim.arrays import read_only
 from sim.decision import Decision, Start
-from sim.engine.asking import Asking
+from sim.engine.asking import Asking, begin
 from sim.engine.building import asked_memory
 from sim.engine.composed import Composed
 from sim.engine.layout import NOBODY
@@ -47,6 +47,7 @@ class Trial:
             self._asking = Asking(self._scheduler, state, self._memory, self._windows)
         self._mirror.look(view)
         self._forget()
+        begin(self._mirror.state, self._memory)
         self._asking.decide(view)
         if self._asking.error is not None:
             raise self._asking.error

@@ -5,7 +5,7 @@ import numpy as np
 from sim.arrays import IntArray
 from sim.engine.codes import TETRIS
 from sim.engine.composed import QueueScheduler
-from sim.ranking.tetris_score import tetris_score
+from sim.engine.filling import tetris_score
 from sim.signals import Signal
 from sim.view import ClusterView
 

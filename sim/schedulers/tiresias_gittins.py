@@ -9,11 +9,111 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Decision, Start
 from sim.engine.composed import PreemptiveScheduler
 from sim.errors import GpuYardError
+from sim.jit import array_kernel
 from sim.protocols import Placer, Sharing
-from sim.ranking.gittins import gittins_index
-from sim.ranking.quanta import indexed_keys, least_wait_s, quanta_of_leavers
 from sim.signals import Signal
 from sim.view import ClusterView
+
+
+def gittins_index(quanta: IntArray) -> FloatArray:
+    """Index of a job that has attained k whole quanta of service, for each k.
+
+    With N the quanta that a job takes until it is done, the index is (Gittins 1979; Gu et al., NSDI
+    2019, section 3.2)
+
+        G(k) = max over d >= 1 of P(N <= k + d | N > k) / E[min(N - k, d) | N > k],
+
+    the best chance to be done per quantum spent. With x_k the sum of P(N > i) for i < k and
+    y_k = P(N <= k), that is the steepest slope from the point (x_k, y_k) to a later one, so the
+    upper hull of the points gives all of them in one pass from right to left.
+
+    Args:
+        quanta: (n,) quanta that finished jobs took, each 1 or more, n >= 1.
+
+    Returns:
+        (most quanta,) the index for k = 0, 1, ...; nobody is known to take more.
+    """
+    done_frac = np.cumsum(np.bincount(quanta)) / len(quanta)
+    spent = np.concatenate([[0.0], np.cumsum(1.0 - done_frac[:-1])])
+    return _steepest(spent, done_frac)
+
+
+@array_kernel
+def _steepest(x: FloatArray, y: FloatArray) -> FloatArray:
+    """(m - 1,) steepest slope from each of m points to a later one; x ascends strictly."""
+    last = len(x) - 1
+    slope = np.empty(last)
+    after = np.empty(last, dtype=np.int64)  # next corner of the hull of the points from here on
+    for here in range(last - 1, -1, -1):
+        to = here + 1
+        best = (y[to] - y[here]) / (x[to] - x[here])
+        while to < last and slope[to] >= best:
+            to = after[to]
+            best = (y[to] - y[here]) / (x[to] - x[here])
+        slope[here] = best
+        after[here] = to
+    return slope
+
+
+ROUNDING = 1e-9  # of a quantum: a job woken at its boundary counts as past it
+
+
+@array_kernel
+def quanta_of(attained_gpu_s: float, quantum_gpu_s: float) -> float:
+    """Whole quanta of service."""
+    return float(np.floor(attained_gpu_s / quantum_gpu_s + ROUNDING))
+
+
+@array_kernel
+def indexed_keys(
+    jobs: IntArray, attained_gpu_s: FloatArray, quantum_gpu_s: float, index: FloatArray
+) -> FloatArray:
+    """(n,) minus the index of each job's whole quanta; these themselves where it has none."""
+    keys = np.empty(len(jobs))
+    for at, job in enumerate(jobs):
+        keys[at] = quanta_of(attained_gpu_s[job], quantum_gpu_s)
+        if keys[at] < len(index):
+            keys[at] = -index[int(keys[at])]
+    return keys
+
+
+@array_kernel
+def least_wait_s(
+    jobs: IntArray,
+    attained_gpu_s: FloatArray,  # (J,)
+    gang: IntArray,  # (J,)
+    resume_s: FloatArray,  # (J,) restarts until then are no service
+    now_s: float,
+    quantum_gpu_s: float,
+) -> float:
+    """Time until the first of `jobs`, which run from now on, has one more quantum."""
+    least_s = np.inf
+    for job in jobs:
+        next_gpu_s = (quanta_of(attained_gpu_s[job], quantum_gpu_s) + 1.0) * quantum_gpu_s
+        wait_s = (next_gpu_s - attained_gpu_s[job]) / gang[job]
+        wait_s += max(resume_s[job] - now_s, 0.0)
+        least_s = min(least_s, wait_s)
+    return least_s
+
+
+@array_kernel
+def quanta_of_leavers(
+    before: IntArray, ran: BoolArray, seen_gpu_s: FloatArray, here: IntArray,
+    marked: BoolArray, quantum_gpu_s: float,
+) -> FloatArray:  # fmt: skip
+    """Quanta, the last begun one included, of those of `before` who `ran` and are not `here`.
+
+    `marked` (J,) is scratch, all False.
+    """
+    marked[here] = True
+    quanta, gone = np.empty(len(before)), 0
+    for at, job in enumerate(before):
+        if ran[at] and not marked[job]:
+            quanta[gone] = quanta_of(seen_gpu_s[at], quantum_gpu_s) + 1.0
+            gone += 1
+    marked[here] = False
+    return quanta[:gone]
+
 
 MOST_QUANTA = 200_000  # that are told apart; longer jobs count as having taken these
 NOBODY: IntArray = np.empty(0, dtype=np.int64)
@@ -25,7 +125,7 @@ class TiresiasGittins(PreemptiveScheduler):
     Source: the 2D-Gittins index of Tiresias (Gu et al., NSDI 2019, section 3.2), where the
     distribution of service (GPUs x time) is known and the durations are not. The index of a job is
     the best chance of being done per GPU-second that a further stretch of service offers
-    (`sim.ranking.gittins`); the highest runs first, others are preempted.
+    (`sim.schedulers.tiresias_gittins`); the highest runs first, others are preempted.
 
     Chosen here where the paper leaves room. The distribution is learned in the run: the service of
     the jobs that have left, rounded up to whole quanta; who gave up counts as done. A job that has

@@ -14,10 +14,10 @@ from marl.policy.build import PolicySpec, build_policy
 from marl.schedulers.marl import MarlScheduler
 from marl.training.policy_file import save_policy
 from sim.engine.composed import PartitionedScheduler
-from sim.forwarding.own import OwnOnly
-from sim.placers.consolidated import Consolidated
+from sim.forwarding import OwnOnly
+from sim.placers.by_room import Consolidated
 from sim.schedulers.sjf import Sjf
-from sim.sharing.off import NoSharing
+from sim.sharing import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 
 # All arrive at partition 0.

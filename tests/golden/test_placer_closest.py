@@ -2,10 +2,10 @@
 
 import pytest
 
-from sim.placers.closest import Closest
-from sim.placers.packed import Packed
+from sim.placers.by_rack import Closest
+from sim.placers.by_room import Packed
 from sim.schedulers.fifo import Fifo
-from sim.sharing.off import NoSharing
+from sim.sharing import NoSharing
 from tests.sim.placed import Held, answer
 from tests.sim.worlds import Job, cluster, gantt, play, world
 

@@ -14,8 +14,8 @@ from sim.physics.catalogue import Catalogue
 from sim.physics.no_interference import NoInterference
 from sim.physics.no_network import NoNetwork
 from sim.physics.physics import Physics
-from sim.placers.first_fit import FirstFit
-from sim.sharing.off import NoSharing
+from sim.placers.by_room import FirstFit
+from sim.sharing import NoSharing
 from sim.simulator import Simulator, simulate
 from sim.topology.leaf_spine import leaf_spine
 from sim.topology.topology import Topology

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from sim.metrics.throughput import full_speed, spans, throughput
-from sim.placers.first_fit import FirstFit
+from sim.placers.by_room import FirstFit
 from sim.schedulers.fifo import Fifo
-from sim.sharing.off import NoSharing
+from sim.sharing import NoSharing
 from tests.sim.worlds import Job, cluster, physics_of, play, world
 
 

@@ -1,4 +1,4 @@
-"""Two gangs on the same GPUs: who joins whom, and what came of it."""
+"""What Gandiva keeps: orders of one decision, who is packed, which servers are for which gangs."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -6,14 +6,56 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.gandiva.orders import Orders
+from sim.decision import Decision, Start
+from sim.engine.occupancy import Occupancy
 from sim.jit import array_kernel
 from sim.physics.communication import Spread, comm_told
 from sim.physics.reference import reference_steps_s
 from sim.physics.slowing import NO_COST, WHOLE, joining_cost
 from sim.physics.slowing_tables import Slowing, pairs_alone, seat
+from sim.placing.filling import fill_servers
+from sim.signals import Signal
+from sim.slots import Slots
+from sim.topology.topology import Topology
 from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView
+
+
+class Orders:
+    """Starts and preemptions at one instant; a job that is stopped and started again moves."""
+
+    def __init__(self, view: ClusterView) -> None:
+        """Nothing ordered yet."""
+        self.view = view
+        self.occupancy = Occupancy(view)
+        self.starts: dict[int, IntArray] = {}
+        self.preempts: list[int] = []
+        # Whether an empty GPU is all that a worker needs: every server is up, nobody asks for more.
+        self.plain = view.jobs.demands is None and not view.server_closed.any()
+
+    def __bool__(self) -> bool:
+        """Whether anything is ordered."""
+        return bool(self.starts or self.preempts)
+
+    def start(self, job: int, gpus: IntArray) -> None:
+        """Start `job` on `gpus`."""
+        self.occupancy.take(job, gpus)
+        self.starts[job] = gpus
+
+    def stop(self, job: int) -> None:
+        """Preempt the running `job`."""
+        self.occupancy.release(job, self.view.gpus_of(job))
+        self.preempts.append(job)
+
+    def untouched(self) -> list[int]:
+        """Running jobs that go on where they are, ascending."""
+        stopped = set(self.preempts)
+        return [job for job in self.view.running.tolist() if job not in stopped]
+
+    def decision(self, wake_s: float | None) -> Decision:
+        """What to hand to the simulator."""
+        starts = tuple(Start(job, gpus) for job, gpus in self.starts.items())
+        return Decision(starts=starts, preempts=tuple(self.preempts), wake_s=wake_s)
 
 
 @array_kernel
@@ -252,3 +294,52 @@ def _rate(view: ClusterView, job: int, since: Since) -> float:
     """Work a second since then."""
     took_s = view.now_s - _from_s(view, job, since)
     return (float(view.jobs.progress_s[job]) - since.progress_s) / took_s
+
+
+NO_CLASS = 0
+SAME, UNCLAIMED, OTHERS = 0, 1, 2  # in order of preference
+
+
+class Affinity:
+    """A placer that remembers which size of gang each server is for.
+
+    An empty server is for nobody; the first gang placed on it claims it for its size until it is
+    empty again. A gang goes to one server if one has room: of its own size, else unclaimed, else
+    any; of these to the one with most usable GPUs, lowest index on ties. If none has room it
+    spreads over the servers with most usable GPUs, and never waits for a better place.
+    """
+
+    name = "affinity"
+    needs = Signal.NONE
+
+    def __init__(self, topology: Topology) -> None:
+        """No server is claimed."""
+        self._claimed = np.full(topology.num_servers, NO_CLASS, dtype=np.int64)  # (S,) gang size
+        self._topology = topology
+
+    def forget_empty(self, occupancy: Occupancy) -> None:
+        """Give up the claims on servers without a tenant."""
+        servers = self._topology.gpu_server[occupancy.tenants > 0]
+        held = np.bincount(servers, minlength=self._topology.num_servers)
+        self._claimed[held == 0] = NO_CLASS
+
+    def claim(self, gang: int, gpus: IntArray) -> None:
+        """Claim the servers of a gang that was placed, where nobody has."""
+        servers = np.unique(self._topology.gpu_server[gpus])
+        self._claimed[servers[self._claimed[servers] == NO_CLASS]] = gang
+
+    def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
+        """GPUs, or None if fewer than `gang` are usable."""
+        del rng
+        usable = slots.usable_per_server[slots.servers]
+        if usable.sum() < gang:
+            return None
+        claimed = self._claimed[slots.servers]
+        rank = np.where(claimed == gang, SAME, np.where(claimed == NO_CLASS, UNCLAIMED, OTHERS))
+        rank[usable < gang] = OTHERS + 1
+        # Where no server has room for all of it the ranks are equal: most usable GPUs first.
+        servers = slots.servers[np.lexsort((-usable, rank))]
+        return fill_servers(
+            servers, slots.usable_per_server[servers], slots.topology.server_first_gpu,
+            slots.usable, slots.tenants, gang,
+        )  # fmt: skip

@@ -1,0 +1,27 @@
+"""Names that classes of the engine's rules had, as users' files may still say, and have now."""
+
+MOVED: dict[str, str] = {
+    "sim.forwarding.least_loaded.LeastLoadedForwarding": "sim.forwarding.LeastLoadedForwarding",
+    "sim.forwarding.own.OwnOnly": "sim.forwarding.OwnOnly",
+    "sim.forwarding.own_then_least_loaded.OwnThenLeastLoaded": "sim.forwarding.OwnThenLeastLoaded",
+    "sim.forwarding.random.RandomForwarding": "sim.forwarding.RandomForwarding",
+    "sim.forwarding.steal.Steal": "sim.forwarding.Steal",
+    "sim.placers.best_fit.BestFit": "sim.placers.by_room.BestFit",
+    "sim.placers.closest.Closest": "sim.placers.by_rack.Closest",
+    "sim.placers.compact_wait.CompactWait": "sim.placers.by_job.CompactWait",
+    "sim.placers.consolidated.Consolidated": "sim.placers.by_room.Consolidated",
+    "sim.placers.delay.Delay": "sim.placers.by_rack.Delay",
+    "sim.placers.first_fit.FirstFit": "sim.placers.by_room.FirstFit",
+    "sim.placers.heavy_edge.HeavyEdge": "sim.placers.by_job.HeavyEdge",
+    "sim.placers.least_interference.LeastInterference": "sim.placers.by_room.LeastInterference",
+    "sim.placers.least_loaded.LeastLoaded": "sim.placers.by_room.LeastLoaded",
+    "sim.placers.lwf.Lwf": "sim.placers.by_job.Lwf",
+    "sim.placers.packed.Packed": "sim.placers.by_room.Packed",
+    "sim.placers.random.Random": "sim.placers.by_room.Random",
+    "sim.placers.skew.Skew": "sim.placers.by_rack.Skew",
+    "sim.placers.worst_fit.WorstFit": "sim.placers.by_room.WorstFit",
+    "sim.sharing.always.AlwaysShare": "sim.sharing.AlwaysShare",
+    "sim.sharing.fallback.FallbackSharing": "sim.sharing.FallbackSharing",
+    "sim.sharing.off.NoSharing": "sim.sharing.NoSharing",
+    "sim.sharing.selective.SelectiveSharing": "sim.sharing.SelectiveSharing",
+}

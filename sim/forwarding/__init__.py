@@ -1,1 +1,0 @@
-"""Which partition takes a job, one rule a file."""

@@ -1,1 +1,0 @@
-"""Turns and packs of the Gandiva scheduler."""

@@ -1,1 +1,0 @@
-"""What tells which job comes first, beyond a column of the view."""

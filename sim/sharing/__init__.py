@@ -1,1 +1,0 @@
-"""When a job may join others on their GPUs, one rule a file."""
