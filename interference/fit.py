@@ -16,7 +16,7 @@ from interference.rows import CoRows, SoloProfiles, mix_numbers, objects, stacke
 from interference.saved_model import SavedModel
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import PhysicsError
-from sim.physics.memory_rule import probably_infeasible
+from sim.physics.pair_table import probably_infeasible
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _natural(profile: str) -> tuple[str, int]:
     return (model, int(batch)) if batch.isdigit() else (profile, 0)
 
 
-SAVED = ("additive", "linear", LEARNED)  # models that schedulers can be told
+SAVED = ("linear", LEARNED)  # models that schedulers can be told
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,9 @@ from sim.metrics.summary import summarise
 from sim.protocols import Scheduler
 from sim.report.arms import arm_rows, arms_csv, arms_markdown
 from sim.report.atomic import write_atomically
-from sim.report.comparison import write_comparison_csv
-from sim.report.comparison_row import ComparisonRow
+from sim.report.comparison import ComparisonRow, write_comparison_csv
 from sim.report.labels import Labels
-from sim.report.league_runs import LeagueRun
+from sim.report.league import LeagueRun
 from sim.simulator import simulate
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,14 @@ from sim.estimators.none import NoEstimator
 from sim.jobs import JobTable
 from sim.physics.shipped_files import ShippedProfiles
 from sim.report.atomic import write_atomically
-from sim.report.figure_traces import trace_page
-from sim.report.likeness_table import HEADERS, NOTE, likeness_cells, likeness_csv, likeness_json
+from sim.report.likeness_report import (
+    HEADERS,
+    NOTE,
+    likeness_cells,
+    likeness_csv,
+    likeness_json,
+    trace_page,
+)
 from sim.traces.job_sample import JobSample
 from sim.traces.likeness import Distance, likeness
 from sim.traces.setting import Setting

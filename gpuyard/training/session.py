@@ -44,10 +44,8 @@ from marl.training.windows import Windows
 from sim.errors import GpuYardError
 from sim.linear.weights import ALL_GROUPS, score_weights_of
 from sim.metrics.summary import summarise
-from sim.report.figure_learning_curve import learning_curve
-from sim.report.learning_curve_csv import read_learning_curve
-from sim.report.record import Record
-from sim.report.run_folder import write_run
+from sim.report.figure_studies import learning_curve, read_learning_curve
+from sim.report.run_folder import Record, write_run
 from sim.simulator import simulate
 
 log = logging.getLogger(__name__)

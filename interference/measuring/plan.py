@@ -6,7 +6,7 @@ from itertools import combinations_with_replacement
 from typing import Literal
 
 from interference.measuring.errors import MeasureError
-from sim.topology.nearest import nearest
+from sim.topology.option_rules import nearest
 
 PAIR = 2
 Groups = Sequence[Sequence[str]]

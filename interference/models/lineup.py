@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from interference.models.additive import AdditiveModel
 from interference.models.blend import BlendModel
 from interference.models.constant import ConstantModel
 from interference.models.deep_set import DeepSetModel
@@ -12,7 +11,7 @@ from interference.models.linear import LinearModel
 from interference.models.mixed_effects import MixedEffectsModel
 from interference.models.protocol import SpeedModel
 from sim.errors import PhysicsError
-from sim.topology.nearest import nearest
+from sim.topology.option_rules import nearest
 
 LEARNED = BlendModel.name
 
@@ -25,7 +24,6 @@ def fresh_models(seed: int, names: Sequence[str] | None = None) -> list[SpeedMod
     """
     every: list[SpeedModel] = [
         ConstantModel(),
-        AdditiveModel(),
         LinearModel(),
         MixedEffectsModel(),
         BoostingModel(seed=seed),

@@ -1,6 +1,6 @@
 """Mixed effects: terms of profile and of model, drawn to zero, beside a plane over features.
 
-What the additive model says of jobs that it knows, shrunk as random effects are (Henderson 1975,
+Additive terms of the jobs that it knows, shrunk as random effects are (Henderson 1975,
 ridge form); of a new job the features say something and the partner's terms the rest.
 """
 

@@ -54,7 +54,7 @@ def origin_of(data_set: str) -> Origin:
     return ORIGINS.get(data_set, YOURS)
 
 
-BASELINES = ("constant", "additive", "linear")
+BASELINES = ("constant", "linear")
 WORST_MODELS = 3  # victims' models that are told of each split
 Cells = tuple[str, ...]
 

@@ -8,7 +8,7 @@ from marl.env.game import Game
 from marl.env.reward import Reward
 from marl.env.scheduling_env import SchedulingEnv
 from marl.training.windows import Windows
-from sim.physics.no_interference import NoInterference
+from sim.physics.stand_ins import NoInterference
 
 
 @dataclass(frozen=True)

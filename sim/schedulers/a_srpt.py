@@ -9,7 +9,7 @@ from sim.decision import Decision, Start
 from sim.engine.demands_room import ask_of
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
-from sim.physics.alone_step import AloneStep
+from sim.physics.reference import AloneStep
 from sim.placing.alone import place_alone
 from sim.protocols import PatientPlacer, Placer
 from sim.ranking.virtual_machine import VirtualMachine

@@ -6,9 +6,8 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import TraceError
-from sim.traces.draws import choose
-from sim.traces.duration_mixture import DurationMixture, draw_durations
-from sim.traces.fit_outcomes import OutcomeShares, fit_outcomes
+from sim.traces.fit_parts import OutcomeShares, fit_outcomes
+from sim.traces.processes import DurationMixture, choose, draw_durations
 from sim.traces.spec import WorkloadSpec
 
 SAMPLE = 200_000  # jobs drawn to match outcomes

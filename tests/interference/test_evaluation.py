@@ -88,12 +88,17 @@ def test_choice_takes_the_best_predicted_partner():
 
 def test_judging_gives_every_split_and_type():
     rows, solos = rows_of_world(additive_norm()), solos_of_world()
-    judged = judge(rows, solos, lambda: fresh_models(0, ["constant", "additive"]), folds=3, seed=0)
+    judged = judge(
+        rows, solos, lambda: fresh_models(0, ["constant", "mixed_effects"]), folds=3, seed=0
+    )
     errors = errors_of("made", judged)
     assert list(errors) == ["made", "made/k", "made/v"]
     assert set(errors["made"]) == {"pair", "model", "gpu_type"}
-    assert errors["made/k"]["pair"]["additive"]["mae"] < errors["made/k"]["pair"]["constant"]["mae"]
-    assert errors["made"]["pair"]["additive"]["rows"] == len(rows)
+    assert (
+        errors["made/k"]["pair"]["mixed_effects"]["mae"]
+        < errors["made/k"]["pair"]["constant"]["mae"]
+    )
+    assert errors["made"]["pair"]["mixed_effects"]["rows"] == len(rows)
 
 
 class Parrot:

@@ -23,7 +23,7 @@ from tests.interference.published_files import (
     write_rows,
 )
 
-QUICK = ("constant", "additive", "linear")
+QUICK = ("constant", "linear")
 HELD_OUT = ("Mid", 16)
 LUCID_HEADER = ("model1", "batchsize1", "amp1", "norm_1", "model2", "batchsize2", "amp2", "norm_2")
 LUCID_ALONE = ("model", "batchsize", "amp", "speed", "gpu_util", "gmem_util", "gmem")
@@ -220,7 +220,7 @@ def test_the_published_sets_cut_in_two(tmp_path, real_data):
     for name, model in cut.items():
         _cut_in_two(real_data / "colocation" / f"{name}_pairs.csv", data, model, rng)
     paths = [data / f"{name}_pairs.csv" for name in cut]
-    models = ("constant", "additive", "mixed_effects")
+    models = ("constant", "linear", "mixed_effects")
     found = scored(paths, data, models=models)
     for name, model in zip(("gavel", "lucid", "deepshare"), cut.values(), strict=True):
         counts = found.counts[name]

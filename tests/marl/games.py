@@ -24,8 +24,7 @@ from sim.physics.catalogue import Catalogue
 from sim.physics.network_tables import NetworkTables
 from sim.physics.pair_table import PairTable
 from sim.physics.physics import Physics
-from sim.topology.partitions import contiguous_partitions
-from sim.topology.topology import Topology
+from sim.topology.topology import Topology, contiguous_partitions
 from tests.sim.worlds import Job, cluster, job_table, rules_of
 
 CONF = Path(__file__).resolve().parents[2] / "conf"

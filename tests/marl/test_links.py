@@ -17,7 +17,7 @@ from marl.turns.rounds import Rounds
 from sim.decision import Decision, Start
 from sim.outages.changes import Change
 from sim.simulator import simulate
-from sim.topology.leaf_spine import leaf_spine
+from sim.topology.generators import leaf_spine
 from sim.topology.topology import Topology
 from tests.marl.games import MIXED_JOBS, RULES, game_of, loud_policy, mixed_game
 from tests.sim.worlds import Job, changes, job_table, physics_of

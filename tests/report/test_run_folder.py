@@ -8,10 +8,8 @@ import pandas as pd
 import pytest
 
 from sim.report import atomic, run_folder
-from sim.report.atomic import write_atomically
-from sim.report.errors import ReportError
-from sim.report.record import git_state
-from sim.report.run_folder import read_jct_s, read_row, read_timeline, write_run
+from sim.report.atomic import ReportError, write_atomically
+from sim.report.run_folder import git_state, read_jct_s, read_row, read_timeline, write_run
 
 FILES = {"metrics.json", "record.json", "config.yaml", "jobs.parquet", "timeline.parquet"}
 

@@ -9,20 +9,14 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from sim.errors import TraceError
-from sim.traces.clumps import Clumps
-from sim.traces.day_noise import DayNoise
-from sim.traces.duration_mixture import DurationMixture
-from sim.traces.fit_outcomes import OutcomeShares, fit_outcomes, shares_in
-from sim.traces.fit_owners import Owners, fit_owners
+from sim.traces.fit_parts import OutcomeShares, Owners, fit_outcomes, fit_owners, shares_in
 from sim.traces.fit_spec import fit_durations, fit_gangs, fit_normals, fit_spec
 from sim.traces.fit_summary import Summary, spec_of_summary
 from sim.traces.generator import generate
 from sim.traces.job_sample import JobSample
 from sim.traces.likeness import likeness
-from sim.traces.outcome_mix import draw_outcomes
-from sim.traces.recurrence import Recurrence
-from sim.traces.spec import WorkloadSpec
-from sim.traces.spec_text import workload_yaml
+from sim.traces.processes import Clumps, DayNoise, DurationMixture, Recurrence, draw_outcomes
+from sim.traces.spec import WorkloadSpec, workload_yaml
 from sim.traits import Identity
 
 CONF = Path(__file__).parents[2] / "conf"

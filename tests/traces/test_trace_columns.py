@@ -14,7 +14,7 @@ from sim.estimators.none import NoEstimator
 from sim.physics.catalogue import Catalogue
 from sim.traces.csv_reader import read_csv
 from sim.traces.csv_writer import csv_text
-from sim.traces.fit import cap, offered_load
+from sim.traces.prepare import cap, offered_load
 from sim.traces.select import split, take, thinned_window, time_window
 from sim.traces.setting import Setting
 from sim.traces.trace import Trace
