@@ -14,10 +14,16 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import PhysicsError
-
 from sim.physics.catalogue import Catalogue, GangCatalogue, LayeredCatalogue
 from sim.physics.pair_table import PairTable
-from sim.physics.shipped_files import A100
+from sim.physics.shipped_files import (
+    A100,
+    a100_note,
+    a100_pairs_note,
+    a100_slowdown,
+    a100_steps_s,
+    covers,
+)
 from sim.topology.option_rules import nearest
 from sim.topology.topology import GpuKind
 
@@ -270,7 +276,7 @@ class MoreTypes:
         names, columns = list(self.base.gpu_types), self.base.compute_s
         if self.a100 is not None:
             otherwise_s = columns[:, names.index(self.a100.like)] / self.a100.speed
-            fitted = a100.a100_steps_s(self.base.names, otherwise_s)
+            fitted = a100_steps_s(self.base.names, otherwise_s)
             names, columns = [*names, A100], np.column_stack([columns, fitted])
         for each in self._added():
             more = columns[:, names.index(each.like)] / each.speed
@@ -295,7 +301,7 @@ class MoreTypes:
                 continue
             of_a100 = own and each is self.a100
             names.append(each.gpu_type)
-            slowdown.append(a100.a100_slowdown(self.base.names) if of_a100 else slowdown[at])
+            slowdown.append(a100_slowdown(self.base.names) if of_a100 else slowdown[at])
             tried.append(tried[at])
             feasible.append(fits)
         return PairTable(np.stack(slowdown), np.stack(feasible), table.source)
@@ -312,9 +318,9 @@ class MoreTypes:
         told = [each.note(shared=pairs.source != "none") for each in self.stand_ins]
         if self.a100 is None:
             return tuple(told)
-        own = [a100.a100_note(f"{self.a100.like}'s / {self.a100.speed:.3g} ({self.a100.why})")]
+        own = [a100_note(f"{self.a100.like}'s / {self.a100.speed:.3g} ({self.a100.why})")]
         if pairs.source in GAVEL:
-            own.append(a100.a100_pairs_note())
+            own.append(a100_pairs_note())
         elif pairs.source != "none":
             own.append(f"{A100}: co-location of {self.a100.like}")
         return (*told, *own)
@@ -364,7 +370,7 @@ def more_types(
         PhysicsError: nothing is known of a type.
     """
     known = base.gpu_types
-    own = (A100,) if A100 not in known and a100.covers(base) else ()
+    own = (A100,) if A100 not in known and covers(base) else ()
     finder = StandIns(known=(*known, *own), table=table, kinds=kinds, physics_off=physics_off)
     stand_ins = finder.of(gpu_types)
     used = own and A100 in (*gpu_types, *(each.like for each in stand_ins))
