@@ -2,17 +2,15 @@
 
 from torch import Tensor, nn
 
-from gnn.base import Encoder, Sizes
 from gnn.batch import ClusterBatch, Embeddings
+from gnn.encoder import Encoder, Nodes, Sizes, Update
 from gnn.scatter import ScatterTree
-from gnn.sweep import Nodes
-from gnn.update import Update
 
 
 class FlatEncoder(Encoder):
     r"""GraphSAGE on a flat graph: GPUs tell their server, servers tell one another.
 
-    Every update is that of `gnn.update.Update`. A server first hears the mean of its GPUs, then
+    Every update is that of `gnn.encoder.Update`. A server first hears the mean of its GPUs, then
     `rounds` times the mean of all servers of its partition (itself among them), whatever racks
     they stand in; the cluster's row is made of the mean of the last states. No server and no
     cluster row depends on racks; a rack's row is the mean of its servers. Made for ablations:

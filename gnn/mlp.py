@@ -3,11 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from gnn.base import Encoder, Sizes
 from gnn.batch import ClusterBatch, Embeddings
+from gnn.encoder import Encoder, Nodes, Sizes, Update
 from gnn.scatter import ScatterTree
-from gnn.sweep import Nodes
-from gnn.update import Update
 
 
 class MlpEncoder(Encoder):

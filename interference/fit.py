@@ -8,8 +8,15 @@ import numpy as np
 
 from interference.data_sets import DataSet, data_sets
 from interference.evaluation.fits import fit_measures
-from interference.evaluation.judge import Errors, Judged, errors_of, fit_rows, judge, splits
-from interference.evaluation.splits import pair_folds
+from interference.evaluation.judge import (
+    Errors,
+    Judged,
+    errors_of,
+    fit_rows,
+    judge,
+    pair_folds,
+    splits,
+)
 from interference.models.lineup import LEARNED, fresh_models
 from interference.models.protocol import SpeedModel
 from interference.rows import CoRows, SoloProfiles, mix_numbers, objects, stacked_rows

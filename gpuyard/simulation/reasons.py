@@ -20,7 +20,7 @@ from sim.engine.composed import (
 from sim.engine.occupancy import ANY_SPEED, Occupancy
 from sim.event_log import Kind
 from sim.kernel.layout import QUEUED, RUNNING
-from sim.placing.alone import place_alone
+from sim.placing.affinity import place_alone
 from sim.protocols import PatientPlacer, Placer, Scheduler
 from sim.run import Run
 from sim.schedulers.a_srpt import ASrpt

@@ -12,7 +12,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.plain_rules import SEED, check_plain
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
-from sim.estimators.none import NoEstimator
+from sim.estimators.rules import NoEstimator
 from sim.jobs import JobTable
 from sim.physics.shipped_files import ShippedProfiles
 from sim.report.atomic import write_atomically

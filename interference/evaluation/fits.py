@@ -3,8 +3,8 @@
 import numpy as np
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
-from interference.evaluation.splits import Fold
-from interference.models.memory_fit import MemoryFitModel
+from interference.evaluation.judge import Fold
+from interference.models.design import MemoryFitModel
 from interference.rows import CoRows, SoloProfiles
 
 FAIR = 0.5

@@ -10,10 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from interference.evaluation.held_out import HeldOut
-from interference.evaluation.judge import held_out
-from interference.evaluation.measures import measures
-from interference.evaluation.splits import Fold, pair_folds
+from interference.evaluation.judge import Fold, HeldOut, held_out, measures, pair_folds
 from interference.models.protocol import Prediction, SpeedModel
 from interference.readers.miso import DUMMY
 from interference.rows import CoRows, SoloProfiles, mix_numbers, objects

@@ -8,12 +8,11 @@ choose, and their errors set the width of its intervals. Members that nobody ask
 
 import numpy as np
 
-from interference.evaluation.splits import model_folds, model_names
+from interference.evaluation.judge import LEVEL, NORMAL, model_folds, model_names
+from interference.models.design import MixedEffectsModel
 from interference.models.encoding import RowEncoder
 from interference.models.forests import BoostingModel, ExtraTreesModel
 from interference.models.gaussian_process import GaussianProcessModel
-from interference.models.intervals import LEVEL, NORMAL
-from interference.models.mixed_effects import MixedEffectsModel
 from interference.models.protocol import Prediction, SpeedModel, prediction
 from interference.rows import CoRows, SoloProfiles
 from sim.arrays import FloatArray

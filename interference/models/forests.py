@@ -7,8 +7,8 @@ from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
 
 from interference.models.design import tree_inputs
 from interference.models.encoding import RowEncoder
+from interference.models.linear import TypeScale
 from interference.models.protocol import Prediction, prediction
-from interference.models.scaling import TypeScale
 from interference.rows import CoRows, SoloProfiles
 from sim.arrays import FloatArray
 

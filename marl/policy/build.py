@@ -3,8 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gnn.base import Encoder
-from gnn.encoder import HierarchicalEncoder
+from gnn.encoder import Encoder, HierarchicalEncoder
 from gnn.flat import FlatEncoder
 from gnn.linked import LinkedEncoder
 from gnn.mlp import MlpEncoder

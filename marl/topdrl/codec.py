@@ -1,6 +1,6 @@
 """View -> observation, action -> decision: the one way in training and in use.
 
-The observation holds the numbers from which `marl.topdrl.images` paints the images: rows of time
+The observation holds the numbers from which `marl.topdrl.network` paints the images: rows of time
 left on every GPU and in every block, at a sixtieth of the images' size.
 """
 
@@ -18,7 +18,7 @@ from sim.physics.catalogue import GangCatalogue
 from sim.physics.communication import Spread, told_s
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
-from sim.placers.closest import Closest
+from sim.placers.gangs import Closest
 from sim.signals import Signal
 from sim.topology.topology import Topology
 from sim.view import ClusterView

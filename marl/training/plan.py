@@ -1,14 +1,40 @@
-"""Everything a training run needs besides RLlib's knobs, and the environments made from it."""
+"""Episodes for training: windows of the training part of a workload.
+
+Everything a training run needs besides RLlib's knobs, and the environments made from it.
+"""
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-from marl.codec.layout import Layout, layout_for
-from marl.codec.rules import CodecRules
-from marl.env.game import Game
-from marl.env.reward import Reward
+from marl.codec.layout import CodecRules, Layout, layout_for
+from marl.env.game import Game, Reward
 from marl.env.scheduling_env import SchedulingEnv
-from marl.training.windows import Windows
+from sim.jobs import JobTable
 from sim.physics.stand_ins import NoInterference
+from sim.traces.setting import Setting
+
+
+class Workload(Protocol):
+    """Anything that hands out windows."""
+
+    def window(self, *, part: str, index: int, setting: Setting, seed: int) -> JobTable:
+        """Window `index` of `part`."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Maps an episode's seed to a window of one part; never touches another part."""
+
+    workload: Workload
+    setting: Setting
+    part: str
+    seed: int
+
+    def __call__(self, episode: int) -> JobTable:
+        """The jobs of one episode."""
+        return self.workload.window(
+            part=self.part, index=episode, setting=self.setting, seed=self.seed
+        )
 
 
 @dataclass(frozen=True)

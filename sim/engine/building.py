@@ -44,12 +44,12 @@ from sim.engine.placing import RARE, place_by_edges, place_rarely
 from sim.engine.preempting import search_aside, serve
 from sim.engine.quanta import note_quantum
 from sim.engine.rule import make_rule
-from sim.forwarding.random import RandomForwarding
+from sim.forwarding.rules import RandomForwarding
 from sim.kernel.layout import UNBOUNDED, RowArray, State
 from sim.kernel.rooms import make_rooms
 from sim.physics.physics import Physics
 from sim.physics.slowing_tables import empty_crowd, pairs_alone
-from sim.placers.skew import Skew
+from sim.placers.gangs import Skew
 from sim.placing.known_graphs import KnownGraphs, graphs_of, no_graphs
 from sim.routine import address_of, ask, count, tell
 from sim.signals import Signal

@@ -258,7 +258,7 @@ def wanted_gpus(state: State) -> IntArray:
 
 @array_kernel
 def _least_loaded(state: State, gang: int, home: int, wanted: IntArray) -> int:
-    """Rule of `sim.forwarding.least_loaded`."""
+    """Rule of `sim.forwarding.rules`."""
     best, least = home, np.inf
     if state.partition[home].gpus >= gang:
         least = (wanted[home] - gang) / state.partition[home].gpus

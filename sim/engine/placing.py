@@ -164,7 +164,7 @@ def _delayed(state: State, memory: Memory, rooms: Rooms, m: int, job: int) -> bo
 
 @array_kernel
 def _skewed(state: State, memory: Memory, rooms: Rooms, m: int, number: int) -> bool:
-    """Rule of `sim.placers.skew`."""
+    """Rule of `sim.placers.gangs`."""
     kind, servers, racks = memory.kind[number], own_servers(state, m), len(state.rack)
     gang, rack, widest = kind.gang, memory.server_rack, NETWORK
     if kind.skewed != 0:
@@ -192,7 +192,7 @@ def _racks_by_room(state: State, rooms: Rooms, m: int) -> tuple[int, int]:
 
 @array_kernel
 def _seed_server(state: State, rooms: Rooms, m: int, gang: int) -> int:
-    """Where `closest` begins (`sim.placers.closest` says the rule); some GPU is usable."""
+    """Where `closest` begins (`sim.placers.gangs` says the rule); some GPU is usable."""
     fullest, emptiest = _racks_by_room(state, rooms, m)
     part, roomiest, largest = state.partition[m], NONE, 0
     for i in range(part.first_own, part.last_own):
@@ -270,7 +270,7 @@ def _name_by_worker(memory: Memory, taken: IntArray, number: int) -> None:
 
 @array_kernel
 def place_by_edges(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
-    """Rule of `sim.placers.heavy_edge`; called by address where that is the placer.
+    """Rule of `sim.placers.gangs`; called by address where that is the placer.
 
     `free`: 1 for the GPUs without a tenant, 0 for what is offered.
     """

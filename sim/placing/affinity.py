@@ -1,13 +1,18 @@
-"""Servers given over to one size of gang each, and the placement that follows from it."""
+"""Servers given over to one size of gang each, and the placement that follows from it.
+
+Placing a job where it gets what it asks for undisturbed; shared by the sharing rules.
+"""
 
 import numpy as np
 
 from sim.arrays import IntArray
 from sim.engine.occupancy import Occupancy
 from sim.placing.filling import fill_servers
+from sim.protocols import Placer
 from sim.signals import Signal
 from sim.slots import Slots
 from sim.topology.topology import Topology
+from sim.view import ClusterView
 
 NO_CLASS = 0
 SAME, UNCLAIMED, OTHERS = 0, 1, 2  # in order of preference
@@ -56,3 +61,17 @@ class Affinity:
             servers, slots.usable_per_server[servers], slots.topology.server_first_gpu,
             slots.usable, slots.tenants, gang,
         )  # fmt: skip
+
+
+def place_alone(
+    view: ClusterView, occupancy: Occupancy, job: int, placer: Placer, rng: np.random.Generator
+) -> IntArray | None:
+    """The placer's choice among GPUs that the job has to itself, or the part it asks for.
+
+    A job that asks for part of a GPU goes where least is left over (best fit), and opens an empty
+    GPU only where no other has room. None if the job should wait.
+    """
+    gang = int(view.jobs.num_gpus[job])
+    tight = occupancy.tightest(view, job)
+    gpus = None if tight is None else placer.place(gang, tight, rng)
+    return placer.place(gang, occupancy.exclusive(view, job), rng) if gpus is None else gpus

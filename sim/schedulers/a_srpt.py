@@ -10,7 +10,7 @@ from sim.engine.demands_room import ask_of
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.physics.reference import AloneStep
-from sim.placing.alone import place_alone
+from sim.placing.affinity import place_alone
 from sim.protocols import PatientPlacer, Placer
 from sim.ranking.virtual_machine import VirtualMachine
 from sim.signals import Signal

@@ -11,8 +11,7 @@ from sim.errors import GpuYardError
 from sim.gandiva.orders import Orders
 from sim.gandiva.packs import PAIR, Packs
 from sim.gandiva.turns import Turns
-from sim.placing.affinity import Affinity
-from sim.placing.alone import place_alone
+from sim.placing.affinity import Affinity, place_alone
 from sim.signals import Signal
 from sim.view import ClusterView
 

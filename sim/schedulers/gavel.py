@@ -7,10 +7,17 @@ from sim.decision import Decision
 from sim.errors import GpuYardError
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share
-from sim.shares.capacity import gang_gpus, gpus_up, present
-from sim.shares.gavel_classes import classes_of, relative_speeds
-from sim.shares.gavel_lp import POLICIES, Classes, time_shares
-from sim.shares.gavel_times import TimesReceived
+from sim.shares.gavel import (
+    POLICIES,
+    Classes,
+    TimesReceived,
+    classes_of,
+    gang_gpus,
+    gpus_up,
+    present,
+    relative_speeds,
+    time_shares,
+)
 from sim.signals import Signal
 from sim.view import ClusterView
 

@@ -6,7 +6,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.errors import GpuYardError
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share
-from sim.shares.capacity import gpus_up, present, worker_gpus
+from sim.shares.gavel import gpus_up, present, worker_gpus
 from sim.shares.optimus_allocation import divide
 from sim.shares.told_scaling import ToldScaling
 from sim.signals import Signal

@@ -11,7 +11,7 @@ from sim.physics.reference import reference_steps_s
 from sim.physics.scaling import throughputs
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share, of_type
-from sim.shares.capacity import gpus_up, present, worker_gpus
+from sim.shares.gavel import gpus_up, present, worker_gpus
 from sim.shares.genetic import Effort, Limits, search
 from sim.signals import Signal
 from sim.traits import WHOLE_GPU_MILLI

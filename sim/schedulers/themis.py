@@ -8,7 +8,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.errors import GpuYardError
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share
-from sim.shares.capacity import gang_gpus, gpus_up, present
+from sim.shares.gavel import gang_gpus, gpus_up, present
 from sim.shares.knapsack import most_valuable
 from sim.signals import Signal
 from sim.view import ClusterView

@@ -3,14 +3,16 @@
 import numpy as np
 import pytest
 
-from sim.dag.bounds import lower_bound_s
-from sim.dag.cpop import cpop
-from sim.dag.distance import gap_correlation, plan_distance_s, running_times_s
-from sim.dag.errors import DagError
+from sim.dag.bounds import (
+    gap_correlation,
+    lower_bound_s,
+    mirrored,
+    plan_distance_s,
+    running_times_s,
+)
 from sim.dag.evaluate import makespans_s, schedule
-from sim.dag.heft import heft
-from sim.dag.mirror import mirrored
-from sim.dag.peft import peft
+from sim.dag.graph import DagError
+from sim.dag.list_schedulers import cpop, heft, peft
 from sim.dag.plan import Plan, check_plan, plan_of_schedule, schedule_of
 from sim.dag.priority import order_of, slack_s, time_to_go
 from sim.dag.ranks import optimistic_costs, upward_rank_s

@@ -9,14 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.engine.composed import PartitionedScheduler, PreemptiveScheduler, QueueScheduler
-from sim.placers.best_fit import BestFit
-from sim.placers.closest import Closest
 from sim.placers.compact_wait import CompactWait
 from sim.placers.delay import Delay
-from sim.placers.heavy_edge import HeavyEdge
+from sim.placers.fitting import BestFit, Random
+from sim.placers.gangs import Closest, HeavyEdge, Skew
 from sim.placers.lwf import Lwf
-from sim.placers.random import Random
-from sim.placers.skew import Skew
 from sim.protocols import Placer, Scheduler
 from sim.schedulers.ada_srsf import AdaSrsf
 from sim.schedulers.drf import Drf
@@ -26,7 +23,7 @@ from sim.schedulers.spwf import Spwf
 from sim.schedulers.srsf import Srsf
 from sim.schedulers.tiresias import Tiresias
 from sim.schedulers.tiresias_gittins import TiresiasGittins
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from sim.signals import Signal
 from tests.engine.playing import assert_same_decisions, assert_same_run
 from tests.oracle.cases import Case, cases

@@ -8,18 +8,14 @@ import pytest
 from sim.engine.composed import PartitionedScheduler, QueueScheduler
 from sim.errors import GpuYardError, InvalidDecision, SignalError
 from sim.outages.changes import NO_OUTAGES, Change
-from sim.placers.best_fit import BestFit
 from sim.placers.compact_wait import CompactWait
-from sim.placers.consolidated import Consolidated
-from sim.placers.first_fit import FirstFit
-from sim.placers.packed import Packed
-from sim.placers.random import Random
+from sim.placers.fitting import BestFit, Consolidated, FirstFit, Packed, Random
 from sim.schedulers.easy import Easy
 from sim.schedulers.fifo import Fifo
 from sim.schedulers.sjf import Sjf
 from sim.schedulers.spjf import Spjf
 from sim.schedulers.srtf import Srtf
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from sim.signals import Signal
 from sim.simulator import Simulator, simulate
 from sim.traits import ANY_TYPE, Demands

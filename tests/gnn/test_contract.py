@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gnn.base import Encoder
 from gnn.batch import ClusterBatch, Embeddings, Links
-from gnn.encoder import HierarchicalEncoder
+from gnn.encoder import Encoder, HierarchicalEncoder
 from gnn.flat import FlatEncoder
 from gnn.linked import LinkedEncoder
 from gnn.mlp import MlpEncoder

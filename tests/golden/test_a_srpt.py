@@ -5,11 +5,10 @@ import pytest
 
 from sim.errors import GpuYardError
 from sim.outages.changes import Change
-from sim.placers.first_fit import FirstFit
-from sim.placers.packed import Packed
+from sim.placers.fitting import FirstFit, Packed
 from sim.schedulers.a_srpt import ASrpt
 from sim.schedulers.spjf import Spjf
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from sim.signals import Signal
 from sim.traits import Fates
 from tests.sim.worlds import Job, attempts, changes, cluster, gantt, physics_of, play, world

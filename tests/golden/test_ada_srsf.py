@@ -9,7 +9,7 @@ from sim.run import Run
 from sim.schedulers.ada_srsf import AdaSrsf
 from sim.schedulers.sjf import Sjf
 from sim.schedulers.srsf import Srsf
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.placed import Held, comm_physics, view_with
 from tests.sim.worlds import Job, cluster, gantt, play, world
 

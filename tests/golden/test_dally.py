@@ -8,14 +8,13 @@ import pytest
 from sim.errors import GpuYardError
 from sim.event_log import Kind
 from sim.physics.physics import Physics
-from sim.placers.consolidated import Consolidated
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import Consolidated, FirstFit
 from sim.placing.delay_timers import Accepted, auto_patience, usual_leases
 from sim.run import Run
 from sim.schedulers.dally import Dally
 from sim.schedulers.fifo import Fifo
 from sim.schedulers.las import Las
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from sim.topology.topology import Topology
 from tests.sim.worlds import Attempt, Job, attempts, cluster, physics_of, play, world
 

@@ -8,7 +8,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from sim.estimators.none import NoEstimator
+from sim.estimators.rules import NoEstimator
 from sim.outages.changes import NO_OUTAGES
 from sim.physics.physics import Physics
 from sim.physics.stand_ins import NoInterference

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import FirstFit
 from sim.schedulers.drf import Drf
 from sim.schedulers.fifo import Fifo
 from sim.schedulers.smallest_gang import SmallestGang
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from sim.traits import ANY_TYPE, Demands, Identity
 from tests.sim.worlds import Job, cluster, gantt, play, world
 

@@ -3,11 +3,10 @@
 import pytest
 
 from sim.errors import GpuYardError
-from sim.placers.consolidated import Consolidated
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import Consolidated, FirstFit
 from sim.schedulers.easy import Easy
 from sim.schedulers.fifo import Fifo
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 
 TRACE = [Job(0, 1, 10), Job(1, 2, 5), Job(2, 1, 3), Job(3, 1, 20)]

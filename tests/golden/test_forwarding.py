@@ -4,16 +4,18 @@ from collections import Counter
 
 from sim.engine.composed import PartitionedScheduler
 from sim.event_log import Kind
-from sim.forwarding.least_loaded import LeastLoadedForwarding
-from sim.forwarding.own import OwnOnly
-from sim.forwarding.own_then_least_loaded import OwnThenLeastLoaded
-from sim.forwarding.random import RandomForwarding
-from sim.forwarding.steal import Steal
-from sim.placers.first_fit import FirstFit
+from sim.forwarding.rules import (
+    LeastLoadedForwarding,
+    OwnOnly,
+    OwnThenLeastLoaded,
+    RandomForwarding,
+    Steal,
+)
+from sim.placers.fitting import FirstFit
 from sim.protocols import Forwarding
 from sim.run import Run
 from sim.schedulers.fifo import Fifo
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 
 TRACE = [Job(0, 1, 10), Job(1, 1, 4), Job(2, 1, 4)]  # all arrive at partition 0

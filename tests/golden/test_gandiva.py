@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.errors import GpuYardError, SimulationError
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import FirstFit
 from sim.schedulers.fifo import Fifo
 from sim.schedulers.gandiva import Gandiva
-from sim.sharing.fallback import FallbackSharing
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import FallbackSharing, NoSharing
 from sim.simulator import Simulator, simulate
 from tests.oracle.cases import Case, cases
 from tests.sim.ledger import Ledger

@@ -7,11 +7,11 @@ import pytest
 
 from sim.errors import GpuYardError
 from sim.physics.physics import Physics
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import FirstFit
 from sim.schedulers.gavel import Gavel
 from sim.schedulers.las import Las
-from sim.shares.gavel_lp import MAX_MIN, TOTAL_THROUGHPUT, Classes, time_shares
-from sim.sharing.off import NoSharing
+from sim.shares.gavel import MAX_MIN, TOTAL_THROUGHPUT, Classes, time_shares
+from sim.sharing.rules import NoSharing
 from sim.topology.topology import Topology
 from sim.traits import Demands
 from tests.sim.worlds import Job, attempts, cluster, gantt, physics_of, play, world

@@ -3,11 +3,11 @@
 import pytest
 
 from sim.errors import GpuYardError
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import FirstFit
 from sim.schedulers.fifo import Fifo
 from sim.schedulers.las import Las
 from sim.schedulers.srtf import Srtf
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.worlds import Job, attempts, cluster, play, world
 
 TRACE = [Job(0, 1, 10), Job(1, 1, 3)]

@@ -1,12 +1,10 @@
 """Least interference first."""
 
-from sim.placers.first_fit import FirstFit
-from sim.placers.least_interference import LeastInterference
-from sim.placers.packed import Packed
+from sim.placers.fitting import FirstFit, LeastInterference, Packed
 from sim.protocols import Placer
 from sim.run import Run
 from sim.schedulers.lif import LeastInterferenceFirst
-from sim.sharing.always import AlwaysShare
+from sim.sharing.rules import AlwaysShare
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
 
 # Profile 0 is heavy, 1 light. [victim][aggressor]: two heavy ones 4x, any other pair 2x.

@@ -13,10 +13,10 @@ from sim.errors import GpuYardError, SignalError, SimulationError
 from sim.linear.episode import played_jct_s
 from sim.linear.weights import FORWARD_FEATURES, START_FEATURES
 from sim.metrics.job_times import counted, jct_s
-from sim.placers.consolidated import Consolidated
+from sim.placers.fitting import Consolidated
 from sim.schedulers.linear_score import LinearScore
 from sim.schedulers.sjf import Sjf
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from sim.signals import Signal
 from sim.simulator import Simulator, simulate
 from sim.traits import ANY_TYPE, Demands

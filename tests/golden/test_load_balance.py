@@ -1,10 +1,9 @@
 """Load balancing: each worker to the least loaded server."""
 
-from sim.placers.least_loaded import LeastLoaded
-from sim.placers.packed import Packed
+from sim.placers.fitting import LeastLoaded, Packed
 from sim.schedulers.fifo import Fifo
 from sim.schedulers.load_balance import LoadBalance
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
 
 TRACE = [Job(0, 2, 10), Job(1, 1, 4), Job(2, 1, 6), Job(3, 2, 5), Job(4, 1, 2)]

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from marl.codec.rules import CodecRules
+from marl.codec.layout import CodecRules
 from marl.policy.build import PolicySpec, build_policy
 from marl.schedulers.marl import MarlScheduler
 from marl.training.policy_file import save_policy
 from sim.engine.composed import PartitionedScheduler
-from sim.forwarding.own import OwnOnly
-from sim.placers.consolidated import Consolidated
+from sim.forwarding.rules import OwnOnly
+from sim.placers.fitting import Consolidated
 from sim.schedulers.sjf import Sjf
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 
 # All arrive at partition 0.

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from sim.errors import GpuYardError
-from sim.placers.packed import Packed
+from sim.placers.fitting import Packed
 from sim.schedulers.optimus import Optimus
 from sim.schedulers.srtf import Srtf
 from sim.shares.optimus_allocation import divide
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from sim.simulator import Simulator
 from sim.traits import Elastic
 from tests.sim.worlds import Job, attempts, cluster, gantt, physics_of, play, world

@@ -1,11 +1,8 @@
 """Best fit: tight servers first, and full servers first for gangs that fit none."""
 
-from sim.placers.best_fit import BestFit
-from sim.placers.consolidated import Consolidated
-from sim.placers.first_fit import FirstFit
-from sim.placers.packed import Packed
+from sim.placers.fitting import BestFit, Consolidated, FirstFit, Packed
 from sim.schedulers.fifo import Fifo
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.placed import Held, answer
 from tests.sim.worlds import Job, cluster, gantt, play, world
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from sim.placers.closest import Closest
-from sim.placers.packed import Packed
+from sim.placers.fitting import Packed
+from sim.placers.gangs import Closest
 from sim.schedulers.fifo import Fifo
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.placed import Held, answer
 from tests.sim.worlds import Job, cluster, gantt, play, world
 

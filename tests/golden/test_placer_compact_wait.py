@@ -8,16 +8,14 @@ import pytest
 
 from sim.engine.composed import PartitionedScheduler
 from sim.errors import GpuYardError
-from sim.forwarding.own import OwnOnly
+from sim.forwarding.rules import OwnOnly
 from sim.outages.changes import NO_OUTAGES
 from sim.placers.compact_wait import CompactWait
-from sim.placers.consolidated import Consolidated
-from sim.placers.least_interference import LeastInterference
-from sim.placers.packed import Packed
+from sim.placers.fitting import Consolidated, LeastInterference, Packed
 from sim.protocols import PatientPlacer
 from sim.run import Run
 from sim.schedulers.fifo import Fifo
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from sim.simulator import Simulator
 from tests.sim.placed import Held, answer, comm_physics
 from tests.sim.worlds import Job, cluster, gantt, job_table, physics_of, play, rules_of, world

@@ -5,13 +5,12 @@ import math
 import pytest
 
 from sim.errors import GpuYardError
-from sim.placers.consolidated import Consolidated
 from sim.placers.delay import Delay
-from sim.placers.packed import Packed
+from sim.placers.fitting import Consolidated, Packed
 from sim.protocols import PatientPlacer
 from sim.schedulers.fifo import Fifo
 from sim.schedulers.srtf import Srtf
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.placed import Held, answer
 from tests.sim.worlds import Job, attempts, cluster, gantt, play, world
 

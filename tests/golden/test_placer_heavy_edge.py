@@ -7,13 +7,13 @@ import pytest
 
 from sim.physics.physics import Physics
 from sim.physics.traffic import MIX
-from sim.placers.first_fit import FirstFit
-from sim.placers.heavy_edge import HeavyEdge
+from sim.placers.fitting import FirstFit
+from sim.placers.gangs import HeavyEdge
 from sim.placing.heavy_edge import cut_bytes, graph_of_job
 from sim.protocols import PatientPlacer, Placer
 from sim.run import Run
 from sim.schedulers.fifo import Fifo
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from sim.topology.topology import Topology
 from tests.physics.network_worlds import GB, network_of, traffic_of
 from tests.sim.placed import Held, answer

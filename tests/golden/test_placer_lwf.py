@@ -3,10 +3,10 @@
 import pytest
 
 from sim.errors import GpuYardError, SignalError
-from sim.placers.least_loaded import LeastLoaded
+from sim.placers.fitting import LeastLoaded
 from sim.placers.lwf import Lwf
 from sim.schedulers.fifo import Fifo
-from sim.sharing.always import AlwaysShare
+from sim.sharing.rules import AlwaysShare
 from sim.signals import Signal
 from tests.sim.placed import Held, answer
 from tests.sim.worlds import Job, cluster, gantt, play, world

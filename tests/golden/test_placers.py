@@ -5,16 +5,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from sim.placers.consolidated import Consolidated
-from sim.placers.first_fit import FirstFit
-from sim.placers.least_loaded import LeastLoaded
-from sim.placers.packed import Packed
-from sim.placers.random import Random
-from sim.placers.worst_fit import WorstFit
+from sim.placers.fitting import Consolidated, FirstFit, LeastLoaded, Packed, Random, WorstFit
 from sim.protocols import Placer
 from sim.run import Run
 from sim.schedulers.fifo import Fifo
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from sim.topology.generators import leaf_spine
 from sim.topology.topology import Topology
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from sim.errors import GpuYardError
-from sim.placers.packed import Packed
+from sim.placers.fitting import Packed
 from sim.schedulers.fifo import Fifo
 from sim.schedulers.optimus import Optimus
 from sim.schedulers.pollux import Pollux
 from sim.shares.genetic import Effort, Limits, keep_within, search
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from sim.traits import Elastic
 from tests.sim.worlds import Job, attempts, cluster, gantt, play, world
 

@@ -7,8 +7,7 @@ import pytest
 
 from sim.errors import SimulationError
 from sim.outages.changes import Change
-from sim.placers.consolidated import Consolidated
-from sim.placers.packed import Packed
+from sim.placers.fitting import Consolidated, Packed
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share
 from sim.signals import Signal

@@ -1,9 +1,9 @@
 """Shortest job first, by prediction."""
 
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import FirstFit
 from sim.schedulers.fifo import Fifo
 from sim.schedulers.sjf import Sjf
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 
 TRACE = [Job(0, 1, 10), Job(1, 1, 8), Job(2, 1, 2)]

@@ -6,12 +6,12 @@ import pytest
 
 from sim.errors import GpuYardError
 from sim.physics.physics import Physics
-from sim.placers.consolidated import Consolidated
-from sim.placers.skew import Skew
+from sim.placers.fitting import Consolidated
+from sim.placers.gangs import Skew
 from sim.protocols import PatientPlacer
 from sim.run import Run
 from sim.schedulers.fifo import Fifo
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from sim.topology.topology import Topology
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
 

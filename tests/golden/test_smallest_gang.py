@@ -1,10 +1,10 @@
 """Smallest gang first."""
 
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import FirstFit
 from sim.schedulers.fifo import Fifo
 from sim.schedulers.sjf import Sjf
 from sim.schedulers.smallest_gang import SmallestGang
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 
 TRACE = [Job(0, 4, 10), Job(1, 4, 3), Job(2, 2, 5), Job(3, 2, 5)]

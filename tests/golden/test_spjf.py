@@ -1,10 +1,10 @@
 """Shortest predicted job first, head of line blocking."""
 
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import FirstFit
 from sim.schedulers.sjf import Sjf
 from sim.schedulers.spjf import Spjf
 from sim.schedulers.spwf import Spwf
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 
 RULES = {"placer": FirstFit(), "sharing": NoSharing()}

@@ -1,10 +1,10 @@
 """Smallest predicted workload first, head of line blocking."""
 
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import FirstFit
 from sim.schedulers.spjf import Spjf
 from sim.schedulers.spwf import Spwf
 from sim.schedulers.wcs_workload import WcsWorkload
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 
 RULES = {"placer": FirstFit(), "sharing": NoSharing(), "skip_blocked": False}

@@ -1,9 +1,9 @@
 """Shortest remaining service first."""
 
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import FirstFit
 from sim.schedulers.srsf import Srsf
 from sim.schedulers.srtf import Srtf
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.worlds import Job, attempts, cluster, play, world
 
 TRACE = [Job(0, 4, 6), Job(1, 1, 10)]

@@ -1,10 +1,9 @@
 """Shortest remaining time first, with preemption."""
 
-from sim.placers.consolidated import Consolidated
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import Consolidated, FirstFit
 from sim.schedulers.sjf import Sjf
 from sim.schedulers.srtf import Srtf
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.worlds import Job, attempts, cluster, gantt, play, world
 
 # Predictions are the wrong way round: SRTF knows better, SJF does not.

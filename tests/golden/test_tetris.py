@@ -1,11 +1,10 @@
 """Tetris with one resource: packing score against shortest remaining work."""
 
-from sim.placers.least_loaded import LeastLoaded
-from sim.placers.worst_fit import WorstFit
+from sim.placers.fitting import LeastLoaded, WorstFit
 from sim.schedulers.load_balance import LoadBalance
 from sim.schedulers.sjf import Sjf
 from sim.schedulers.tetris import Tetris
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 
 TRACE = [Job(0, 4, 10), Job(1, 1, 8), Job(2, 4, 4), Job(3, 1, 3)]

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from sim.errors import GpuYardError
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import FirstFit
 from sim.schedulers.fifo import Fifo
 from sim.schedulers.las import Las
 from sim.schedulers.themis import Themis
 from sim.shares.knapsack import most_valuable
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.worlds import Job, attempts, cluster, gantt, play, world
 
 TRACE = [Job(0, 1, 12), Job(1, 1, 20)]

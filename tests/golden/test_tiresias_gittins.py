@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from sim.errors import GpuYardError
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import FirstFit
 from sim.ranking.gittins import gittins_index
 from sim.schedulers.las import Las
 from sim.schedulers.tiresias import Tiresias
 from sim.schedulers.tiresias_gittins import TiresiasGittins
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.worlds import Job, attempts, cluster, play, world
 
 RULES = {"placer": FirstFit(), "sharing": NoSharing()}

@@ -1,10 +1,10 @@
 """Work-conserving scan in order of predicted duration."""
 
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import FirstFit
 from sim.schedulers.spjf import Spjf
 from sim.schedulers.wcs_duration import WcsDuration
 from sim.schedulers.wcs_workload import WcsWorkload
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 
 RULES = {"placer": FirstFit(), "sharing": NoSharing()}

@@ -1,10 +1,10 @@
 """Work-conserving scan in order of submission."""
 
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import FirstFit
 from sim.schedulers.fifo import Fifo
 from sim.schedulers.wcs_duration import WcsDuration
 from sim.schedulers.wcs_subtime import WcsSubtime
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from sim.signals import Signal
 from tests.sim.worlds import Job, cluster, gantt, play, world
 

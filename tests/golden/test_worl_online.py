@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from sim.errors import GpuYardError, SignalError
-from sim.placers.first_fit import FirstFit
-from sim.placers.packed import Packed
+from sim.placers.fitting import FirstFit, Packed
 from sim.schedulers.fifo import Fifo
 from sim.schedulers.sjf import Sjf
 from sim.schedulers.srsf import Srsf
 from sim.schedulers.worl_online import WorlOnline
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from sim.traits import Precedence
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
 

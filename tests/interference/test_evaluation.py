@@ -7,10 +7,18 @@ import pytest
 
 from interference.data_sets import data_sets, generated_rows
 from interference.evaluation.fits import fit_measures
-from interference.evaluation.held_out import HeldOut
-from interference.evaluation.judge import errors_of, fit_rows, judge, splits
-from interference.evaluation.measures import choice_score, measures
-from interference.evaluation.splits import model_folds, models_of, pair_folds
+from interference.evaluation.judge import (
+    HeldOut,
+    choice_score,
+    errors_of,
+    fit_rows,
+    judge,
+    measures,
+    model_folds,
+    models_of,
+    pair_folds,
+    splits,
+)
 from interference.fit import cross_fitted, every_cell, predicted_infeasible
 from interference.models.lineup import fresh_models
 from interference.models.protocol import Prediction

@@ -4,10 +4,14 @@ import numpy as np
 import pytest
 
 from interference.data_sets import data_sets
-from interference.evaluation.held_out import HeldOut
-from interference.evaluation.judge import fit_rows, held_out
-from interference.evaluation.measures import measures
-from interference.evaluation.splits import model_folds, pair_folds
+from interference.evaluation.judge import (
+    HeldOut,
+    fit_rows,
+    held_out,
+    measures,
+    model_folds,
+    pair_folds,
+)
 from interference.learned import SHIPPED_DIR
 from interference.models.lineup import fresh_models
 from interference.saved_model import load_model

@@ -22,8 +22,7 @@ from interference.evaluation.mixes import (
     mps_rows,
     tenants,
 )
-from interference.models.constant import ConstantModel
-from interference.models.crowd import CrowdModel
+from interference.models.linear import ConstantModel, CrowdModel
 from interference.readers.miso import DUMMY, rows_of_miso
 from interference.rows import CoRows, mix_numbers, stacked_rows
 from sim.errors import PhysicsError

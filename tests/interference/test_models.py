@@ -5,13 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from interference.evaluation.judge import held_out
-from interference.evaluation.measures import measures
-from interference.evaluation.splits import model_folds, pair_folds
-from interference.models.constant import ConstantModel
+from interference.evaluation.judge import held_out, measures, model_folds, pair_folds
 from interference.models.encoding import job_features
 from interference.models.gaussian_process import GaussianProcessModel
-from interference.models.linear import LinearModel
+from interference.models.linear import ConstantModel, LinearModel
 from interference.models.lineup import fresh_models
 from interference.models.protocol import LEAST_SPEED
 from interference.rows import objects

@@ -14,14 +14,14 @@ from interference.online.scheduler import OnlineScheduler
 from sim.arrays import FloatArray
 from sim.engine.composed import PartitionedScheduler
 from sim.errors import GpuYardError
-from sim.forwarding.steal import Steal
+from sim.forwarding.rules import Steal
 from sim.physics.pair_table import PairTable
 from sim.physics.physics import Physics
-from sim.placers.consolidated import Consolidated
+from sim.placers.fitting import Consolidated
 from sim.protocols import Scheduler
 from sim.run import Run
 from sim.schedulers.sjf import Sjf
-from sim.sharing.selective import SelectiveSharing
+from sim.sharing.rules import SelectiveSharing
 from sim.signals import Signal
 from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, cluster, physics_of, play, world

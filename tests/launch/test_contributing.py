@@ -14,8 +14,8 @@ from sim.physics.catalogue import Catalogue
 from sim.physics.networks import NoNetwork
 from sim.physics.physics import Physics
 from sim.physics.stand_ins import NoInterference
-from sim.placers.first_fit import FirstFit
-from sim.sharing.off import NoSharing
+from sim.placers.fitting import FirstFit
+from sim.sharing.rules import NoSharing
 from sim.simulator import Simulator, simulate
 from sim.topology.generators import leaf_spine
 from sim.topology.topology import Topology

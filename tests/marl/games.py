@@ -9,10 +9,8 @@ import numpy as np
 import torch
 import yaml
 
-from marl.codec.layout import layout_for
-from marl.codec.rules import CodecRules, Observation
-from marl.env.game import Game
-from marl.env.reward import DelayReward, Reward
+from marl.codec.layout import CodecRules, Observation, layout_for
+from marl.env.game import DelayReward, Game, Reward
 from marl.env.scheduling_env import SchedulingEnv
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy

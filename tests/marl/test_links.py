@@ -6,9 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marl.codec.inside_graph import inside_graph
-from marl.codec.layout import Layout, layout_for
-from marl.codec.rules import NEEDS, Observation
+from marl.codec.layout import NEEDS, Layout, Observation, inside_graph, layout_for
 from marl.env.game import Game
 from marl.policy.build import PolicySpec
 from marl.schedulers.marl import MarlScheduler

@@ -7,8 +7,7 @@ import numpy as np
 
 from marl.env.game import Game
 from marl.topdrl.env import PickJobEnv
-from marl.topdrl.reward import RewardSpec
-from marl.topdrl.spec import NetworkSpec, SightSpec, on_cluster
+from marl.topdrl.spec import NetworkSpec, RewardSpec, SightSpec, on_cluster
 from sim.jobs import JobTable
 from sim.outages.changes import NO_OUTAGES
 from sim.physics.physics import Physics

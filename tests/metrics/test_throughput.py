@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from sim.metrics.job_times import full_speed, spans, throughput
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import FirstFit
 from sim.schedulers.fifo import Fifo
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.worlds import Job, cluster, physics_of, play, world
 
 

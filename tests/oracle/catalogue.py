@@ -3,18 +3,22 @@
 from collections.abc import Callable
 
 from sim.engine.composed import QueueScheduler
-from sim.forwarding.least_loaded import LeastLoadedForwarding
-from sim.forwarding.own import OwnOnly
-from sim.forwarding.own_then_least_loaded import OwnThenLeastLoaded
-from sim.forwarding.random import RandomForwarding
-from sim.forwarding.steal import Steal
-from sim.placers.consolidated import Consolidated
-from sim.placers.first_fit import FirstFit
-from sim.placers.least_interference import LeastInterference
-from sim.placers.least_loaded import LeastLoaded
-from sim.placers.packed import Packed
-from sim.placers.random import Random
-from sim.placers.worst_fit import WorstFit
+from sim.forwarding.rules import (
+    LeastLoadedForwarding,
+    OwnOnly,
+    OwnThenLeastLoaded,
+    RandomForwarding,
+    Steal,
+)
+from sim.placers.fitting import (
+    Consolidated,
+    FirstFit,
+    LeastInterference,
+    LeastLoaded,
+    Packed,
+    Random,
+    WorstFit,
+)
 from sim.protocols import Placer, Sharing
 from sim.schedulers.fifo import Fifo
 from sim.schedulers.las import Las
@@ -24,10 +28,7 @@ from sim.schedulers.sjf import Sjf
 from sim.schedulers.smallest_gang import SmallestGang
 from sim.schedulers.srtf import Srtf
 from sim.schedulers.tetris import Tetris
-from sim.sharing.always import AlwaysShare
-from sim.sharing.fallback import FallbackSharing
-from sim.sharing.off import NoSharing
-from sim.sharing.selective import SelectiveSharing
+from sim.sharing.rules import AlwaysShare, FallbackSharing, NoSharing, SelectiveSharing
 
 Make = Callable[[Placer, Sharing], QueueScheduler]
 

@@ -21,9 +21,7 @@ from sim.engine.composed import (
     QueueScheduler,
 )
 from sim.engine.occupancy import Occupancy
-from sim.forwarding.least_loaded import LeastLoadedForwarding
-from sim.forwarding.own import OwnOnly
-from sim.forwarding.random import RandomForwarding
+from sim.forwarding.rules import LeastLoadedForwarding, OwnOnly, RandomForwarding
 from sim.loads import Loads, loads_of
 from sim.protocols import Scheduler
 from sim.view import ClusterView

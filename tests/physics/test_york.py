@@ -105,8 +105,8 @@ def test_a_job_on_two_racks_takes_as_much_longer_as_the_law_says():
     )  # fmt: skip
     fifo = instantiate(
         {"_target_": "sim.schedulers.fifo.Fifo", "skip_blocked": False,
-         "placer": {"_target_": "sim.placers.first_fit.FirstFit"},
-         "sharing": {"_target_": "sim.sharing.off.NoSharing"}}
+         "placer": {"_target_": "sim.placers.fitting.FirstFit"},
+         "sharing": {"_target_": "sim.sharing.rules.NoSharing"}}
     )  # fmt: skip
     # The only place there is, and so the most compact one: two servers in two racks.
     assert play(Simulator(**told), fifo).finish_s.tolist() == pytest.approx([10.0])

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from marl.codec.rules import CodecRules
+from marl.codec.layout import CodecRules
 from marl.policy.build import PolicySpec, build_policy
 from marl.training.policy_file import save_policy
 from sim.report.headline import AT_ARRIVAL

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim.placers.consolidated import Consolidated
-from sim.placers.packed import Packed
+from sim.placers.fitting import Consolidated, Packed
 from sim.schedulers.fifo import Fifo
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.worlds import Job, cluster, play, world
 
 ROOT = Path(__file__).resolve().parents[2]

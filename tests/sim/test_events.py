@@ -6,10 +6,9 @@ import pytest
 from sim.decision import Decision, Forward, Start
 from sim.errors import SimulationError
 from sim.event_log import Kind
-from sim.placers.consolidated import Consolidated
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import Consolidated, FirstFit
 from sim.schedulers.fifo import Fifo
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from sim.simulator import simulate
 from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, attempts, cluster, gantt, physics_of, play, world

@@ -14,10 +14,10 @@ from sim.errors import SimulationError
 from sim.event_log import Kind
 from sim.metrics.balance import balance_of
 from sim.outages.changes import Change
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import FirstFit
 from sim.run import Run
 from sim.schedulers.fifo import Fifo
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from sim.traits import (
     ANY_TYPE,
     CANCELLED,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import FirstFit
 from sim.schedulers.fifo import Fifo
-from sim.sharing.off import NoSharing
+from sim.sharing.rules import NoSharing
 from tests.sim.worlds import Job, cluster, play, world
 
 JOBS, WARM, BATCHES = 164_000, 4_000, 20

@@ -4,14 +4,11 @@ import numpy as np
 import pytest
 
 from sim.engine.occupancy import ANY_SPEED, Occupancy
-from sim.placers.first_fit import FirstFit
+from sim.placers.fitting import FirstFit
 from sim.protocols import Sharing
 from sim.run import Run
 from sim.schedulers.fifo import Fifo
-from sim.sharing.always import AlwaysShare
-from sim.sharing.fallback import FallbackSharing
-from sim.sharing.off import NoSharing
-from sim.sharing.selective import SelectiveSharing
+from sim.sharing.rules import AlwaysShare, FallbackSharing, NoSharing, SelectiveSharing
 from sim.signals import Signal
 from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world

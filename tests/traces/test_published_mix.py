@@ -9,7 +9,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from sim.errors import TraceError
-from sim.estimators.none import NoEstimator
+from sim.estimators.rules import NoEstimator
 from sim.jobs import JobTable
 from sim.physics.dally_profiles import DallyProfiles
 from sim.traces.ideal_workload import IdealWorkload, PublishedMix, draw_published

@@ -8,7 +8,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from sim.estimators.none import NoEstimator
+from sim.estimators.rules import NoEstimator
 from sim.physics.shipped_files import ShippedProfiles
 from sim.traces.generator import generate
 from sim.traces.job_sample import JobSample

@@ -9,10 +9,16 @@ from hypothesis import strategies as st
 
 from interference.duration_forest import RandomForestEstimator
 from sim.errors import TraceError
-from sim.estimators.group_median import GroupMedian
-from sim.estimators.last_of_group import LastOfGroup
-from sim.estimators.recurrence import RunningMedian, group_keys, identity_of, past_of
-from sim.estimators.recurrence_features import NAMES, recurrence_features
+from sim.estimators.recurrence import (
+    NAMES,
+    GroupMedian,
+    LastOfGroup,
+    RunningMedian,
+    group_keys,
+    identity_of,
+    past_of,
+    recurrence_features,
+)
 from sim.traces.trace import Trace
 
 FOREST = {

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.errors import TraceError
-from sim.estimators.none import NoEstimator
+from sim.estimators.rules import NoEstimator
 from sim.physics.catalogue import Catalogue
 from sim.traces.csv_reader import read_csv
 from sim.traces.csv_writer import csv_text

@@ -1,0 +1,111 @@
+"""Always share: shared and empty GPUs are offered alike.
+
+Share only if nothing exclusive fits.
+
+No sharing: only empty GPUs, or the part of one that a job asks for.
+
+Share if nothing exclusive fits and the predicted combined speed is worth it.
+"""
+
+import numpy as np
+
+from sim.arrays import IntArray
+from sim.engine.codes import ALIKE, IF_NOTHING_IS_EMPTY, NEVER
+from sim.engine.occupancy import ANY_SPEED, SHARING_NEEDS, Occupancy
+from sim.errors import GpuYardError
+from sim.placing.affinity import place_alone
+from sim.protocols import Placer
+from sim.signals import Signal
+from sim.view import ClusterView
+
+
+class AlwaysShare:
+    """The placer sees every GPU with room for one more tenant, and prefers as its rule says."""
+
+    name = "always"
+    needs = SHARING_NEEDS
+    engine_code = ALIKE
+    shares = True
+    least_speed = ANY_SPEED
+
+    def place(
+        self, view: ClusterView, occupancy: Occupancy, job: int, placer: Placer,
+        rng: np.random.Generator,
+    ) -> IntArray | None:  # fmt: skip
+        """The placer's choice among all GPUs that fit."""
+        return placer.place(
+            int(view.jobs.num_gpus[job]), occupancy.shared(view, job, ANY_SPEED), rng
+        )
+
+
+class FallbackSharing:
+    """Empty GPUs first; where the placer finds none, shared ones are offered too."""
+
+    name = "fallback"
+    needs = SHARING_NEEDS
+    engine_code = IF_NOTHING_IS_EMPTY
+    shares = True
+    least_speed = ANY_SPEED
+
+    def place(
+        self, view: ClusterView, occupancy: Occupancy, job: int, placer: Placer,
+        rng: np.random.Generator,
+    ) -> IntArray | None:  # fmt: skip
+        """The placer's choice, exclusive before shared."""
+        gpus = place_alone(view, occupancy, job, placer, rng)
+        if gpus is not None:
+            return gpus
+        gang = int(view.jobs.num_gpus[job])
+        return placer.place(gang, occupancy.shared(view, job, ANY_SPEED), rng)
+
+
+class NoSharing:
+    """A GPU holds one job at a time, or jobs whose parts together are at most a GPU."""
+
+    name = "off"
+    needs = Signal.NONE
+    engine_code = NEVER
+    shares = False
+
+    def place(
+        self, view: ClusterView, occupancy: Occupancy, job: int, placer: Placer,
+        rng: np.random.Generator,
+    ) -> IntArray | None:  # fmt: skip
+        """The placer's choice among GPUs, or parts of GPUs, that nobody holds."""
+        return place_alone(view, occupancy, job, placer, rng)
+
+
+class SelectiveSharing:
+    """Fallback sharing, only on GPUs where the tenants together are predicted fast enough.
+
+    Combined speed of a pair is 1 / slowdown(self) + 1 / slowdown(other): 1 is what taking turns
+    would give. A GPU is offered if it is empty or this sum exceeds `threshold`.
+    """
+
+    needs = SHARING_NEEDS
+    engine_code = IF_NOTHING_IS_EMPTY
+    shares = True
+
+    def __init__(self, *, threshold: float) -> None:
+        """`threshold`: least predicted combined speed, typically 1.2 to 1.4.
+
+        Raises:
+            GpuYardError: it is no finite number of 0 or more.
+        """
+        if not (isinstance(threshold, int | float) and 0 <= threshold < float("inf")):
+            raise GpuYardError(
+                f"sharing.threshold is {threshold!r}; it must be a finite number, 0 or more"
+            )
+        self.threshold = self.least_speed = threshold
+        self.name = f"selective{threshold:g}"
+
+    def place(
+        self, view: ClusterView, occupancy: Occupancy, job: int, placer: Placer,
+        rng: np.random.Generator,
+    ) -> IntArray | None:  # fmt: skip
+        """The placer's choice, exclusive before worthwhile sharing."""
+        gpus = place_alone(view, occupancy, job, placer, rng)
+        if gpus is not None:
+            return gpus
+        gang = int(view.jobs.num_gpus[job])
+        return placer.place(gang, occupancy.shared(view, job, self.threshold), rng)
