@@ -5,6 +5,10 @@ One step of message passing: a node's new state from its own and its neighbours'
 One sweep over the tree: up to the datacenter, down to the servers.
 
 The hierarchical encoder: a padded batch of partitions in, embeddings of every level out.
+
+No message passing: each server's own features, and pools of them.
+
+One level instead of a hierarchy: the servers of a partition are all neighbours.
 """
 
 from abc import ABC, abstractmethod
@@ -272,3 +276,101 @@ class HierarchicalEncoder(Encoder):
         for sweep in self.sweeps:
             nodes = sweep(gpu_mean, nodes, edges)
         return self._normed(batch, edges, nodes)
+
+
+class MlpEncoder(Encoder):
+    r"""What an encoder gives without a graph: no server hears of another.
+
+    A server's row is a ReLU network of its features and the mean of its GPUs' embeddings; the
+    cluster's is :math:`\mathrm{ReLU}(W [\mathrm{mean} \| \mathrm{max}] + b)` over its servers, a
+    rack's the mean of its servers. Made for ablations: widths as in `HierarchicalEncoder`.
+
+    Args:
+        gpu_features: numbers describing a GPU.
+        server_features: numbers describing a server.
+        gpu_dim: width of a GPU's embedding.
+        hidden_dim: width of server, rack and cluster embeddings.
+        rounds: layers of a server's network after the first.
+
+    Raises:
+        ValueError: a size is below 1.
+
+    Shapes:
+        as `gnn.encoder.HierarchicalEncoder`
+    """
+
+    def _add_layers(self, sizes: Sizes) -> None:
+        h = sizes.hidden_dim
+        self.first = Update(own_dim=sizes.server_features, neighbour_dim=sizes.gpu_dim, out_dim=h)
+        self.layers = nn.ModuleList(nn.Linear(h, h) for _ in range(sizes.rounds))
+        self.pool = nn.Linear(2 * h, h)
+
+    def forward(self, batch: ClusterBatch) -> Embeddings:
+        """Encode `batch`.
+
+        Raises:
+            ValueError: features have another width than the encoder's, or a rack is out of range.
+        """
+        self._check(batch)
+        edges, whole = ScatterTree.of(batch), ScatterTree.without_racks(batch)
+        x_gpu, x_server = edges.inputs(batch)
+        gpu_mean = edges.gpus_to_servers(self.embed_gpus(x_gpu))
+        server: Tensor = self.first(x_server, self.first.message(gpu_mean))
+        for layer in self.layers:
+            server = torch.relu(layer(server))
+        server = edges.real_servers(server)
+        most = server.view(*batch.server_mask.shape, -1).amax(1)  # nothing is below padding's 0
+        pools = torch.cat([whole.servers_to_racks(server), most], -1)  # (B, 2 * H)
+        cluster = torch.relu(self.pool(pools))
+        return self._normed(batch, edges, Nodes(server, edges.servers_to_racks(server), cluster))
+
+
+class FlatEncoder(Encoder):
+    r"""GraphSAGE on a flat graph: GPUs tell their server, servers tell one another.
+
+    Every update is that of `gnn.encoder.Update`. A server first hears the mean of its GPUs, then
+    `rounds` times the mean of all servers of its partition (itself among them), whatever racks
+    they stand in; the cluster's row is made of the mean of the last states. No server and no
+    cluster row depends on racks; a rack's row is the mean of its servers. Made for ablations:
+    widths as in `HierarchicalEncoder`.
+
+    Args:
+        gpu_features: numbers describing a GPU.
+        server_features: numbers describing a server.
+        gpu_dim: width of a GPU's embedding.
+        hidden_dim: width of server, rack and cluster embeddings.
+        rounds: updates of the servers from one another.
+
+    Raises:
+        ValueError: a size is below 1.
+
+    Shapes:
+        as `gnn.encoder.HierarchicalEncoder`
+    """
+
+    def _add_layers(self, sizes: Sizes) -> None:
+        h = sizes.hidden_dim
+        self.server_up = Update(
+            own_dim=sizes.server_features, neighbour_dim=sizes.gpu_dim, out_dim=h
+        )
+        self.beside = nn.ModuleList(
+            Update(own_dim=h, neighbour_dim=h, out_dim=h) for _ in range(sizes.rounds)
+        )
+        self.cluster_up = Update(own_dim=0, neighbour_dim=h, out_dim=h)
+
+    def forward(self, batch: ClusterBatch) -> Embeddings:
+        """Encode `batch`.
+
+        Raises:
+            ValueError: features have another width than the encoder's, or a rack is out of range.
+        """
+        self._check(batch)
+        edges, whole = ScatterTree.of(batch), ScatterTree.without_racks(batch)
+        x_gpu, x_server = edges.inputs(batch)
+        gpu_mean = edges.gpus_to_servers(self.embed_gpus(x_gpu))
+        server: Tensor = self.server_up(x_server, self.server_up.message(gpu_mean))
+        for update in self.beside:
+            mean = whole.servers_to_racks(server)  # (B, H): all servers stand in one rack
+            server = update(server, whole.racks_to_servers(update.message(mean)))  # type: ignore[operator]
+        cluster = self.cluster_up(None, self.cluster_up.message(whole.servers_to_racks(server)))
+        return self._normed(batch, edges, Nodes(server, edges.servers_to_racks(server), cluster))

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from interference.data_sets import DataSet, data_sets
-from interference.evaluation.fits import fit_measures
 from interference.evaluation.judge import (
     Errors,
     Judged,
@@ -17,8 +16,9 @@ from interference.evaluation.judge import (
     pair_folds,
     splits,
 )
+from interference.evaluation.mixes import fit_measures
+from interference.models.linear import SpeedModel
 from interference.models.lineup import LEARNED, fresh_models
-from interference.models.protocol import SpeedModel
 from interference.rows import CoRows, SoloProfiles, mix_numbers, objects, stacked_rows
 from interference.saved_model import SavedModel
 from sim.arrays import BoolArray, FloatArray, IntArray

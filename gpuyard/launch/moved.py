@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it took in
+    "gnn.encoder": (
+        "gnn.flat",
+        "gnn.mlp",
+    ),
     "marl.dag.plan_env": ("marl.dag.training_problems",),
     "marl.env.game": ("marl.env.reward",),
     "marl.rllib.search": ("marl.rllib.search_spec",),

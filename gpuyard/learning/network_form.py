@@ -61,7 +61,7 @@ class NetworkPlayer:
     def jct_s(self, field: Field, simulator: Simulator) -> float:
         """As `Player.jct_s`."""
         from gpuyard.learning.network import policy_of  # torch
-        from marl.training.validate import play_greedily
+        from marl.training.plan import play_greedily
 
         del field  # its scheduler is a linear score
         policy = policy_of(self.form, self.vector)

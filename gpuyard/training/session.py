@@ -39,10 +39,15 @@ from marl.rllib.cluster import connect
 from marl.rllib.ray_spec import RaySpec
 from marl.rllib.trainer import Iteration, Trainer
 from marl.schedulers.marl import MarlScheduler
-from marl.training.plan import Plan, Windows, on_learned_physics, without_interference
+from marl.training.plan import (
+    Plan,
+    Windows,
+    on_learned_physics,
+    validation_jct_s,
+    without_interference,
+)
 from marl.training.policy_file import save_policy
 from marl.training.spec import PpoSpec, WarmStartSpec
-from marl.training.validate import validation_jct_s
 from marl.training.warm_start import RuleTeacher, greedy, imitate, play
 from sim.errors import GpuYardError
 from sim.linear.weights import ALL_GROUPS, score_weights_of

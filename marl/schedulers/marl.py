@@ -13,8 +13,8 @@ from marl.net.playing import NetLoop, choose
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy, best_action
 from marl.schedulers.shipped import policy_folder
+from marl.training.plan import play_greedily
 from marl.training.policy_file import PolicyFileError, load_policy, read_spec
-from marl.training.validate import play_greedily
 from marl.turns.rounds import Rounds
 from sim.decision import Decision
 from sim.engine.looping import Loop

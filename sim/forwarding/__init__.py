@@ -1,1 +1,1 @@
-"""Which partition takes a job, one rule a file."""
+"""Which partition takes a job."""

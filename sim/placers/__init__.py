@@ -1,1 +1,1 @@
-"""Placement rules, one a file; none imports another."""
+"""Placement rules; no module of them imports another."""

@@ -12,7 +12,7 @@ from sim.errors import GpuYardError
 from sim.physics.reference import AloneStep
 from sim.placing.affinity import place_alone
 from sim.protocols import PatientPlacer, Placer
-from sim.ranking.virtual_machine import VirtualMachine
+from sim.ranking.reservation import VirtualMachine
 from sim.signals import Signal
 from sim.slots import Slots
 from sim.view import ClusterView
@@ -24,7 +24,7 @@ class ASrpt:
     """Adaptive shortest remaining processing time first (Luo, Liu, Lee, Shroff, INFOCOM 2025).
 
     How it works: a job that arrives brings `w = predicted duration x gang / GPUs of the cluster`
-    seconds of work to a virtual machine under preemptive SRPT (`sim.ranking.virtual_machine`). The
+    seconds of work to a virtual machine under preemptive SRPT (`sim.ranking.reservation`). The
     prediction counts seconds at the most compact placement, so it is the paper's iterations times
     alpha_min. When a job completes there, it joins the real queue. The real cluster serves this
     queue in order, whole gangs, never preempting; whoever finds too few GPUs blocks those behind

@@ -6,7 +6,7 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Start
 from sim.engine.composed import QueueScheduler
 from sim.engine.occupancy import Occupancy
-from sim.ranking.dominant_share import held_shares, owners_of, worker_shares
+from sim.ranking.reservation import held_shares, owners_of, worker_shares
 from sim.signals import Signal
 from sim.view import ClusterView
 

@@ -1,1 +1,1 @@
-"""When a job may join others on their GPUs, one rule a file."""
+"""When a job may join others on their GPUs."""

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from interference.data_sets import data_sets, generated_rows
-from interference.evaluation.fits import fit_measures
 from interference.evaluation.judge import (
     HeldOut,
     choice_score,
@@ -19,9 +18,10 @@ from interference.evaluation.judge import (
     pair_folds,
     splits,
 )
+from interference.evaluation.mixes import fit_measures
 from interference.fit import cross_fitted, every_cell, predicted_infeasible
+from interference.models.linear import Prediction
 from interference.models.lineup import fresh_models
-from interference.models.protocol import Prediction
 from interference.rows import mix_numbers
 from sim.errors import PhysicsError
 from tests.interference.pair_worlds import (

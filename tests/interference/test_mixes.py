@@ -3,23 +3,21 @@
 import numpy as np
 import pytest
 
-from interference.evaluation.mix_sums import (
+from interference.evaluation.mixes import (
     PROTECTED,
     Law,
+    OnFewerMixes,
     ProductLaw,
     SumLaw,
-    errors_by_tenants,
-    held_out_by_tenants,
-    ratios,
-)
-from interference.evaluation.mixes import (
-    OnFewerMixes,
     by_tenants,
     crowd_fold,
     drawn_mixes,
+    errors_by_tenants,
+    held_out_by_tenants,
     judged_mixes,
     mig_rows,
     mps_rows,
+    ratios,
     tenants,
 )
 from interference.models.linear import ConstantModel, CrowdModel

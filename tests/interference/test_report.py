@@ -14,7 +14,7 @@ from matplotlib.image import imread
 from interference.data_sets import DataSet
 from interference.evaluation.judge import HeldOut, errors_of
 from interference.evaluation.score_file import Counts, Scores
-from interference.models.protocol import Prediction
+from interference.models.linear import Prediction
 from interference.report.card import model_card
 from interference.report.error_table import (
     blocks,

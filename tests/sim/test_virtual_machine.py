@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.ranking.virtual_machine import VirtualMachine
+from sim.ranking.reservation import VirtualMachine
 
 
 def completions(jobs: list[tuple[float, float]]) -> dict[int, float]:
