@@ -21,6 +21,7 @@ from gpuyard.experiment.experiment import Experiment, experiment_of, labels_of
 from gpuyard.experiment.lineup import lineup_of
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.moved import new_name
 from gpuyard.launch.start import Launch
 from gpuyard.training.board import Iterations, Logger, jct_text, logger_of, training_bars
 from marl.codec.layout import CodecRules
@@ -287,7 +288,7 @@ def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
     }
     return PolicySpec(
         **{key: value for key, value in encoder.items() if not key.startswith("_")},
-        encoder=encoder_name(encoder["_target_"]),
+        encoder=encoder_name(new_name(encoder["_target_"])),
         head_dim=policy["head_dim"],
         prior_scale=scale,
         **units,
