@@ -29,7 +29,7 @@ from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from interference.evaluation.judge import Fold, HeldOut, held_out, measures, pair_folds
 from interference.models.design import MemoryFitModel, counts
-from interference.models.linear import Prediction, SpeedModel
+from interference.models.linear import SpeedModel
 from interference.readers.miso import DUMMY
 from interference.rows import CoRows, SoloProfiles, mix_numbers, objects
 from sim.arrays import BoolArray, FloatArray, IntArray
@@ -55,34 +55,6 @@ def mig_rows(rows: CoRows) -> CoRows:
 def tenants(rows: CoRows) -> IntArray:
     """(N,) jobs of each row's mix, the victim among them."""
     return np.array([1 + len(others) for others in rows.aggressors], dtype=np.int64)
-
-
-def crowd_fold(rows: CoRows, most: int) -> Fold:
-    """Fit mixes of up to `most` tenants, judge those of more."""
-    few = tenants(rows) <= most
-    return np.flatnonzero(few), np.flatnonzero(~few)
-
-
-class OnFewerMixes:
-    """A model that is fitted on a draw of whole mixes, since its cost grows too fast with rows."""
-
-    def __init__(self, model: SpeedModel, *, most_rows: int, seed: int) -> None:
-        """Wrap `model`; the draw has at most `most_rows` rows."""
-        self._model, self._most_rows, self._seed = model, most_rows, seed
-
-    @property
-    def name(self) -> str:
-        """That of the model."""
-        return self._model.name
-
-    def fit(self, rows: CoRows, solos: SoloProfiles) -> None:
-        """Draw, then fit."""
-        drawn = drawn_mixes(rows, self._most_rows, np.random.default_rng(self._seed))
-        self._model.fit(rows.take(drawn), solos)
-
-    def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:
-        """What the model says."""
-        return self._model.predict(rows, solos)
 
 
 def drawn_mixes(rows: CoRows, most_rows: int, rng: np.random.Generator) -> IntArray:
@@ -217,18 +189,6 @@ def errors_by_tenants(law: Law, of: Ratios, *, most: int) -> dict[int, dict[str,
     """
     told = law.fitted_told(of, of.tenants <= most)
     return _errors(of, told, of.tenants > most)
-
-
-def held_out_by_tenants(
-    law: Law, of: Ratios, *, folds: int, seed: int
-) -> dict[int, dict[str, float]]:
-    """The same with mixes of all sizes fitted, and judged on mixes held out."""
-    groups, at = np.unique(of.group, return_inverse=True)
-    fold = np.random.default_rng(seed).permutation(len(groups))[at] % folds
-    told = np.empty(len(of.ratio))
-    for number in range(folds):
-        told[fold == number] = law.fitted_told(of, fold != number)[fold == number]
-    return _errors(of, told, np.ones(len(told), dtype=np.bool_))
 
 
 def _errors(of: Ratios, told: FloatArray, judged: BoolArray) -> dict[int, dict[str, float]]:

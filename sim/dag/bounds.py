@@ -39,12 +39,6 @@ def running_times_s(problem: DagProblem, gpu: IntArray) -> FloatArray:
     return load_s[gpu]
 
 
-def plan_distance_s(problem: DagProblem, one: Plan, other: Plan) -> float:
-    """SPD: the mean over tasks of the gap between running times (Manhattan; the norm is ours)."""
-    gap = running_times_s(problem, one.gpu) - running_times_s(problem, other.gpu)
-    return float(np.abs(gap).mean())
-
-
 def gap_correlation(problem: DagProblem, plans: Sequence[Plan]) -> float:
     """Pearson's r of SPD and FTG, the gap between makespans, over all pairs of plans; NaN if flat.
 

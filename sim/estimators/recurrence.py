@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
+from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.estimators.rules import checked_prior_s
 from sim.traces.trace import Trace
 from sim.traits import codes_of
@@ -139,14 +139,6 @@ def first_known(columns: Sequence[FloatArray], otherwise_s: float) -> FloatArray
         found[unknown] = column[unknown]
     found[np.isnan(found)] = otherwise_s
     return found
-
-
-def identity_of(trace: Trace) -> list[str]:
-    """Which columns of identity a trace has: of group, user and vc."""
-    columns: dict[str, TextArray | None] = {
-        "group": trace.group, "user": trace.user, "vc": trace.vc,
-    }  # fmt: skip
-    return [name for name, column in columns.items() if column is not None and any(column)]
 
 
 HOUR_S, HOURS, DAYS = 3600.0, 24, 7

@@ -128,12 +128,6 @@ def places_spanned(run: Run, place_of_gpu: IntArray) -> IntArray:
     return np.bincount(pairs // places, minlength=len(run.jobs))
 
 
-def servers_histogram(run: Run) -> FloatArray:
-    """(m + 1,) share of multi-GPU jobs by servers spanned, entry k for k servers; empty if none."""
-    spanned = places_spanned(run, run.topology.gpu_server)[gangs(run)]
-    return np.bincount(spanned) / max(len(spanned), 1)
-
-
 def locality_metrics(run: Run) -> dict[str, float]:
     """The histogram in four classes, and the shares of compact and of one-rack gangs.
 

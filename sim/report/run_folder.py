@@ -13,7 +13,7 @@ from pathlib import Path
 from platform import python_version
 
 from sim.arrays import FloatArray
-from sim.metrics.timeline import Timeline, timeline_of
+from sim.metrics.timeline import timeline_of
 from sim.report.atomic import ReportError, write_atomically
 from sim.report.comparison import ComparisonRow
 from sim.report.labels import LABEL_COLUMNS, LATER_COLUMNS, Labels
@@ -185,14 +185,6 @@ def read_jct_s(folder: Path) -> FloatArray:
 
     frame = pd.read_parquet(folder / "jobs.parquet", columns=["jct_s", "measured"])
     return frame["jct_s"][frame["measured"]].dropna().to_numpy(dtype=float)
-
-
-def read_timeline(folder: Path) -> Timeline:
-    """The binned utilisation and queue of the run in `folder`."""
-    import pandas as pd
-
-    frame = pd.read_parquet(folder / "timeline.parquet")
-    return Timeline(**{name: frame[name].to_numpy(dtype=float) for name in frame.columns})
 
 
 def _json(values: Mapping[str, object]) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import FloatArray
 from sim.traces.job_sample import HOUR_S, JobSample
 
 HOURS_A_WEEK = 168
@@ -112,11 +112,6 @@ def count_correlations(jobs: JobSample, lags_h: tuple[int, ...] = COUNT_LAGS_H) 
         if spread > 0 and 2 * lag <= len(counts):
             result[place] = float(np.mean(centred[lag:] * centred[:-lag])) / spread
     return result
-
-
-def sizes_of(jobs: JobSample) -> IntArray:
-    """(S,) the gang sizes that occur, ascending."""
-    return np.unique(jobs.num_gpus)
 
 
 def _plain(values: FloatArray, offset: float = 0.0) -> Sample:
