@@ -14,7 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.plain_rules import RULES, check_division, check_plain, check_reference_gpu
-from interference.online.drifted import DRIFTED
+from interference.online import DRIFTED
 from marl.env.game import Game
 from sim.errors import TraceError
 from sim.jobs import JobTable

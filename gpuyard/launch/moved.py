@@ -7,6 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it took in
+    "interference.online": (
+        "interference.online.drifted",
+        "interference.online.posterior",
+        "interference.online.scheduler",
+    ),
     "gnn.encoder": (
         "gnn.flat",
         "gnn.mlp",

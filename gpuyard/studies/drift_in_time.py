@@ -21,8 +21,7 @@ from gpuyard.experiment.warm import warm_up
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.plain_rules import check_confidence
 from gpuyard.launch.start import program, start
-from interference.online.evidence import Evidence
-from interference.online.scheduler import OnlineScheduler
+from interference.online import Evidence, OnlineScheduler
 from sim.jobs import JobTable
 from sim.metrics.summary import summarise
 from sim.protocols import Scheduler

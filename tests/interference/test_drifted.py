@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from interference.online.drifted import DriftedInterference
+from interference.online import DriftedInterference
 from sim.arrays import FloatArray
 from sim.errors import PhysicsError
 from sim.physics.shipped_files import ShippedInterference, ShippedProfiles
