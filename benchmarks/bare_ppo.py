@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from marl.codec.stack import stack
+from marl.codec.layout import stack
 from marl.policy.pair_score import PairScorePolicy
 from marl.rllib.adapter import ALL, RllibSchedulingEnv
 from marl.training.spec import PpoSpec

@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import gpuyard
-from sim.metrics.tenancy import tenancy_of
+from sim.metrics.gpu_use import tenancy_of
 from sim.metrics.timeline import timeline_of
-from sim.report.figure_gantt import draw_bars
-from sim.report.time_unit import HOURS
+from sim.report.figure_gpus import draw_bars
+from sim.report.labels import HOURS
 from sim.run import Run
 
 PATH = Path(__file__).resolve().parents[1] / "docs" / "figures" / "beside.png"

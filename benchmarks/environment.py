@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 from setup_run import compose_config, experiment_of
 
-from marl.codec.rules import CodecRules
-from marl.env.reward import DelayReward
+from marl.codec.layout import CodecRules
+from marl.env.game import DelayReward
 from marl.env.scheduling_env import SchedulingEnv
-from marl.training.plan import Plan
-from marl.training.windows import Windows
+from marl.training.plan import Plan, Windows
 from marl.turns.turns import SideBySide, Turns
 
 SEED, BUDGET_S, WINDOWS = 0, 5.0, 16

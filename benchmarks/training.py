@@ -26,7 +26,7 @@ from environment import plan_of
 from ray.rllib.algorithms.ppo import PPO
 from setup_run import compose_config
 
-from marl.codec.rules import NEEDS
+from marl.codec.layout import NEEDS
 from marl.net.from_torch import net_of
 from marl.net.playing import NetLoop
 from marl.policy.build import PolicySpec, build_policy

@@ -9,9 +9,7 @@ from torch_geometric.data import HeteroData
 from torch_geometric.nn import HeteroConv, SAGEConv
 
 from gnn.batch import ClusterBatch, Embeddings
-from gnn.encoder import HierarchicalEncoder
-from gnn.sweep import Sweep
-from gnn.update import Update
+from gnn.encoder import HierarchicalEncoder, Sweep, Update
 
 Edge = tuple[str, str, str]
 GPU_UP: Edge = ("gpu", "in", "server")

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from gnn.batch import ClusterBatch, Embeddings
-from gnn.encoder import HierarchicalEncoder
+from gnn.encoder import HierarchicalEncoder, Sweep
 from gnn.scatter import ScatterTree
-from gnn.sweep import Sweep
 
 
 class IncrementalEncoder:

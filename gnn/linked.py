@@ -4,10 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
-from gnn.base import Encoder, Sizes
 from gnn.batch import ClusterBatch, Embeddings, Links
+from gnn.encoder import Encoder, Nodes, Sizes, Sweep
 from gnn.scatter import ScatterTree
-from gnn.sweep import Nodes, Sweep
 
 
 class EdgeUpdate(MessagePassing):

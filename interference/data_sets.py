@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from interference.readers import deepshare, gavel, lucid
+from interference.readers.columns import solo_profiles
 from interference.readers.own_csv import rows_of_csv
-from interference.readers.solo_columns import solo_profiles
 from interference.rows import CoRows, SoloProfiles, objects
 from sim.arrays import FloatArray, IntArray
 from sim.errors import PhysicsError

@@ -7,9 +7,8 @@ from sklearn.ensemble import RandomForestRegressor
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError
-from sim.estimators.prior import checked_prior_s
-from sim.estimators.recurrence import SHORTEST_S
-from sim.estimators.recurrence_features import NAMES, recurrence_features
+from sim.estimators.recurrence import NAMES, SHORTEST_S, recurrence_features
+from sim.estimators.rules import checked_prior_s
 from sim.traces.trace import Trace
 
 GROUP_MEDIAN, GROUP_COUNT, MEDIAN = map(NAMES.index, ("group_median", "group_count", "median"))
@@ -46,7 +45,7 @@ class RandomForestEstimator:
     batch. Submissions are counted in the window; jobs outside it are learned from, not predicted.
     With fewer than `first_jobs` finished of a kind, the median of the group is predicted, or of
     all. The paper leaves its features open; those chosen here are those of
-    `sim.estimators.recurrence_features`.
+    `sim.estimators.recurrence`.
     """
 
     trees: int

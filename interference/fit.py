@@ -7,16 +7,23 @@ from pathlib import Path
 import numpy as np
 
 from interference.data_sets import DataSet, data_sets
-from interference.evaluation.fits import fit_measures
-from interference.evaluation.judge import Errors, Judged, errors_of, fit_rows, judge, splits
-from interference.evaluation.splits import pair_folds
+from interference.evaluation.judge import (
+    Errors,
+    Judged,
+    errors_of,
+    fit_rows,
+    judge,
+    pair_folds,
+    splits,
+)
+from interference.evaluation.mixes import fit_measures
+from interference.models.linear import SpeedModel
 from interference.models.lineup import LEARNED, fresh_models
-from interference.models.protocol import SpeedModel
 from interference.rows import CoRows, SoloProfiles, mix_numbers, objects, stacked_rows
 from interference.saved_model import SavedModel
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import PhysicsError
-from sim.physics.memory_rule import probably_infeasible
+from sim.physics.pair_table import probably_infeasible
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,7 @@ def _natural(profile: str) -> tuple[str, int]:
     return (model, int(batch)) if batch.isdigit() else (profile, 0)
 
 
-SAVED = ("additive", "linear", LEARNED)  # models that schedulers can be told
+SAVED = ("linear", LEARNED)  # models that schedulers can be told
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,3 @@ class LinearInterference(_SavedInterference):
     """Linear in what jobs use alone: what a simple published predictor knows."""
 
     model = "linear"
-
-
-class AdditiveInterference(_SavedInterference):
-    """Additive victim and aggressor terms."""
-
-    model = "additive"

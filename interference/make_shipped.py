@@ -15,10 +15,9 @@ import numpy as np
 from interference.default_model import write_default_model
 from interference.make_a100 import write_a100, write_csv
 from sim.arrays import BoolArray, FloatArray
-from sim.physics.additive_fit import AdditiveFit, fit_additive
 from sim.physics.catalogue import Catalogue
-from sim.physics.gavel_files import profile_key, read_pairs
-from sim.physics.measured import MeasuredProfiles, measured_norm
+from sim.physics.measured import MeasuredProfiles, measured_norm, profile_key, read_pairs
+from sim.physics.pair_table import AdditiveFit, fit_additive
 from sim.physics.shipped_files import SHIPPED_DIR
 
 SEED = 20

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
 from sim.errors import PhysicsError
-from sim.topology.nearest import nearest
+from sim.topology.option_rules import nearest
 
 JOIN = "+"  # between the names of aggressors in a file
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from interference.models.protocol import LEAST_SPEED
+from interference.models.linear import LEAST_SPEED
 from sim.arrays import BoolArray, FloatArray
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue

@@ -25,7 +25,6 @@ from numba.core.imputils import lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.np.arrayobj import populate_array
 
-WORD_BYTES = 8
 _WORD = ir.IntType(64)
 H = TypeVar("H", bound="Handle")
 _SCALARS = {int: types.int64, float: types.float64, bool: types.int64}

@@ -2,10 +2,7 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from sim.arrays import IntArray
-from sim.view import ClusterView
 
 
 @dataclass(frozen=True)
@@ -21,15 +18,3 @@ class Loads:
         wanted[source] -= gang
         wanted[target] += gang
         return Loads(wanted=wanted, capacity=self.capacity)
-
-
-def loads_of(view: ClusterView) -> Loads:
-    """Loads of all partitions of the cluster."""
-    jobs = np.concatenate([view.queued, view.running])
-    count = view.num_partitions
-    wanted = np.bincount(
-        view.jobs.partition[jobs], weights=view.jobs.num_gpus[jobs], minlength=count
-    )
-    size = view.topology.gpus_per_server
-    capacity = np.bincount(view.partition_of_server, weights=size, minlength=count)
-    return Loads(wanted=wanted.astype(np.int64), capacity=capacity.astype(np.int64))

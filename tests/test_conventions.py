@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sim.topology.leaf_spine import leaf_spine
+from sim.topology.generators import leaf_spine
 
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARIES = ("sim", "interference", "gnn", "marl")

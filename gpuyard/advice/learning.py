@@ -23,7 +23,7 @@ from gpuyard.launch.terminal import error_console
 from gpuyard.learning.player import ScorePlayer
 from gpuyard.learning.report import rounded, write_curve, write_weights
 from gpuyard.learning.setting import OF_LEARNING, trainer_of
-from sim.report.record import collect_record
+from sim.report.run_folder import collect_record
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from gpuyard.advice.report import table_of
 from gpuyard.advice.sentences import scale_of
 from gpuyard.pages.asked import facts_of
 from gpuyard.pages.page import Cell, Figure, Page, Table, label, write_page
-from sim.report.record import Record
+from sim.report.run_folder import Record
 
 ROW_PX, FRAME_PX = 24, 90
 BOUND_COLOUR, ROW_COLOUR = "#9aa5b1", "#2f7ebc"

@@ -30,7 +30,7 @@ from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.jobs import JobTable
 from sim.metrics.job_times import counted
-from sim.metrics.leaving import withdrawn
+from sim.metrics.timeline import withdrawn
 from sim.protocols import Scheduler
 from sim.signals import Signal
 from sim.simulator import simulate

@@ -14,8 +14,7 @@ from gpuyard.advice.playing import ELSEWHERE
 from gpuyard.advice.sentences import scale_of
 from sim.report.atomic import write_atomically
 from sim.report.figure_style import COLOURS, GREY, heading, new_figure, save_png, tidy
-from sim.report.table_text import TableText
-from sim.report.tables import rich_tables, write_markdown
+from sim.report.table_text import TableText, rich_tables, write_markdown
 
 if TYPE_CHECKING:
     from rich.console import Group

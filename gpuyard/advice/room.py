@@ -8,7 +8,7 @@ from gpuyard.launch.errors import ConfigError
 from marl.env.game import Game
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.jobs import JobTable
-from sim.traces.picked_column import picked_column
+from sim.traces.select import picked_column
 from sim.traits import Attempts, Precedence
 
 MIB_PER_GIB = 1024.0

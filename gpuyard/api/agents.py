@@ -10,10 +10,9 @@ import numpy as np
 from gpuyard.api.asking import Cluster, Trace, composed
 from gpuyard.experiment.experiment import experiment_of
 from gpuyard.launch.build import build
-from marl.codec.rules import CodecRules, Observation
+from marl.codec.layout import CodecRules, Observation
 from marl.env.scheduling_env import SchedulingEnv, agent_name
-from marl.training.plan import Plan
-from marl.training.windows import Windows
+from marl.training.plan import Plan, Windows
 
 if TYPE_CHECKING:
     from marl.schedulers.marl import MarlScheduler

@@ -6,9 +6,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sim.metrics.intervals import Interval
 from sim.metrics.summary import HEADLINE_KEYS, summarise
-from sim.report.comparison_row import ComparisonRow
+from sim.metrics.timeline import Interval
+from sim.report.comparison import ComparisonRow
 from sim.report.labels import Labels
 from sim.run import Run as RawRun
 
@@ -30,7 +30,7 @@ class Run:
     @cached_property
     def jobs(self) -> "pd.DataFrame":
         """One row a job, in order of submission: what `jobs.parquet` holds (docs/metrics.md)."""
-        from sim.report.job_table import job_frame
+        from sim.report.run_tables import job_frame
 
         return job_frame(self.raw)
 
@@ -43,7 +43,7 @@ class Run:
 
     def gantt(self, path: str | Path) -> None:
         """Draw who held which GPU when, as a PNG."""
-        from sim.report.figure_gantt import gantt
+        from sim.report.figure_gpus import gantt
 
         gantt(self.raw, path=Path(path))
 

@@ -19,7 +19,7 @@ from gpuyard.launch.terminal import RunCount
 from sim.jobs import JobTable
 from sim.metrics.summary import summarise
 from sim.protocols import Scheduler
-from sim.report.comparison_row import ComparisonRow
+from sim.report.comparison import ComparisonRow
 from sim.run import Run as RawRun
 from sim.simulator import simulate as play
 from sim.topology.topology import Topology

@@ -17,11 +17,10 @@ from gpuyard.launch.terminal import table_console
 from gpuyard.pages.asked import check_page
 from gpuyard.pages.page import PAGE_FILE
 from sim.arrays import FloatArray
-from sim.report.comparison import read_comparison_csv
+from sim.report.atomic import ReportError
+from sim.report.comparison import ComparisonRow, read_comparison_csv
 from sim.report.comparison_report import write_comparison
-from sim.report.comparison_row import ComparisonRow
-from sim.report.errors import ReportError
-from sim.report.figure_jct_cdf import jct_cdf
+from sim.report.figure_jct import jct_cdf
 from sim.report.figure_style import Run
 from sim.report.labels import Labels
 from sim.report.run_folder import METRICS_FILE, read_jct_s, read_row

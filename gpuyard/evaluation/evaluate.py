@@ -34,16 +34,13 @@ from gpuyard.pages.asked import check_page
 from gpuyard.pages.page import PAGE_FILE
 from sim.arrays import FloatArray
 from sim.report.atomic import write_atomically
+from sim.report.comparison import run_names
 from sim.report.comparison_report import write_comparison
-from sim.report.figure_jct_cdf import jct_cdf
-from sim.report.figure_utilisation import utilisation_queue
-from sim.report.headline_report import FILES as HEADLINE_FILES
-from sim.report.headline_report import write_headline
-from sim.report.headline_table import headline_cells
-from sim.report.job_table import as_parquet
-from sim.report.record import Record
-from sim.report.run_folder import write_metrics, write_record
-from sim.report.run_names import run_names
+from sim.report.figure_jct import jct_cdf, utilisation_queue
+from sim.report.headline import FILES as HEADLINE_FILES
+from sim.report.headline import headline_cells, write_headline
+from sim.report.run_folder import Record, write_metrics, write_record
+from sim.report.run_tables import as_parquet
 
 if TYPE_CHECKING:
     from rich.console import Group

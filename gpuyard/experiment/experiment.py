@@ -14,25 +14,22 @@ from hydra.core.hydra_config import HydraConfig
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.plain_rules import RULES, check_division, check_plain, check_reference_gpu
-from interference.online.drifted import DRIFTED
+from interference.online import DRIFTED
 from marl.env.game import Game
 from sim.errors import TraceError
 from sim.jobs import JobTable
-from sim.physics.gpu_table import gpu_table
-from sim.physics.more_types import MoreTypes, more_types
-from sim.physics.no_interference import NoInterference
-from sim.physics.no_network import NoNetwork
+from sim.physics.gpu_table import MoreTypes, gpu_table, more_types
+from sim.physics.networks import NoNetwork
 from sim.physics.pair_table import PairTable
 from sim.physics.physics import Physics
+from sim.physics.stand_ins import NoInterference
 from sim.protocols import Scheduler
 from sim.report.labels import Labels
 from sim.rules import Rules
 from sim.signals import Signal, information_of
-from sim.topology.gpu_kind import GpuKind
-from sim.topology.partitions import contiguous_partitions, group_partitions
-from sim.topology.topology import Topology
+from sim.topology.topology import GpuKind, Topology, contiguous_partitions, group_partitions
+from sim.traces.select import Stretches
 from sim.traces.setting import Setting
-from sim.traces.stretches import Stretches
 
 log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from gpuyard.launch.errors import ConfigError, nearest
+from gpuyard.launch.moved import with_new_names
 from sim.errors import GpuYardError
 
 PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
@@ -106,7 +107,7 @@ def build(config: Mapping[str, Any], key: str, **objects: Any) -> Any:
     if not isinstance(values, Mapping) or "_target_" not in values:
         raise ConfigError(f"{key}: has no _target_, so there is nothing to build")
     try:
-        made = instantiate(dict(values), _convert_="all", _partial_=True)
+        made = instantiate(with_new_names(values), _convert_="all", _partial_=True)
     except InstantiationException as error:
         if isinstance(error.__cause__, GpuYardError):
             raise error.__cause__ from error

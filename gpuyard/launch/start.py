@@ -41,8 +41,7 @@ from gpuyard.launch.errors import (
 )
 from gpuyard.launch.sweeps import TaskFunction, once_a_point
 from sim.errors import GpuYardError
-from sim.report.record import Record, collect_record
-from sim.report.run_folder import write_record
+from sim.report.run_folder import Record, collect_record, write_record
 
 RESUMED = {  # program -> what it must have left to be resumed
     "train": "",

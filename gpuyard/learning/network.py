@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gpuyard.learning.form import SIGMA_INNER, linear_sigmas
 from gpuyard.learning.network_form import NetworkForm
-from marl.codec.rules import CodecRules
+from marl.codec.layout import CodecRules
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy
 from sim.arrays import FloatArray

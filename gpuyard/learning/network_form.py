@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from gpuyard.learning.player import Field
-from marl.codec.rules import CodecRules
+from marl.codec.layout import CodecRules
 from sim.arrays import FloatArray
 from sim.metrics.job_times import mean_jct_s
 from sim.simulator import Simulator
@@ -61,7 +61,7 @@ class NetworkPlayer:
     def jct_s(self, field: Field, simulator: Simulator) -> float:
         """As `Player.jct_s`."""
         from gpuyard.learning.network import policy_of  # torch
-        from marl.training.lockstep import play_greedily
+        from marl.training.plan import play_greedily
 
         del field  # its scheduler is a linear score
         policy = policy_of(self.form, self.vector)

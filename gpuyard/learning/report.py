@@ -16,7 +16,7 @@ from gpuyard.learning.checkpoint import Point
 from sim.arrays import FloatArray
 from sim.linear.layer import Layer
 from sim.linear.weights import ScoreWeights
-from sim.metrics.intervals import mean_interval
+from sim.metrics.timeline import mean_interval
 from sim.report.atomic import write_atomically
 from sim.report.figure_style import GREY, heading, line_look, new_figure, save_png, tidy
 

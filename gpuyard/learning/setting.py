@@ -34,7 +34,7 @@ from gpuyard.learning.strategies import begin
 from gpuyard.learning.trainer import Course, Rivals, Trainer
 from gpuyard.learning.window_play import Alone, Crew, Ground, field_of, standards_of
 from gpuyard.tuning.cells import check_cells, in_cell, scheduler_of
-from marl.codec.rules import CodecRules
+from marl.codec.layout import CodecRules
 from marl.rllib.ray_spec import ClusterRay, LocalRay
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError

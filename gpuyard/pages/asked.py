@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpuyard.launch.errors import ConfigError
-from sim.report.record import Record
+from sim.report.run_folder import Record
 
 SHORT = 12  # characters of a commit
 

@@ -18,14 +18,11 @@ from gpuyard.pages.page import Figure, Page, Table, write_page
 from gpuyard.pages.tables import comparison_tables, csv_table, metrics_table
 from sim.arrays import FloatArray
 from sim.metrics.timeline import Timeline
-from sim.report.comparison import read_comparison_csv
-from sim.report.comparison_row import ComparisonRow
+from sim.report.comparison import ComparisonRow, read_comparison_csv
+from sim.report.figure_studies import read_learning_curve
 from sim.report.labels import LABEL_COLUMNS
-from sim.report.learning_curve_csv import read_learning_curve
-from sim.report.record import Record
-from sim.report.run_folder import METRICS_FILE, read_metrics
-from sim.report.standings import Setting, standings
-from sim.report.upper_line import beside_agents
+from sim.report.run_folder import METRICS_FILE, Record, read_metrics
+from sim.report.standings import Setting, beside_agents, standings
 
 MOST_FIGURES = 12  # settings with a figure of their own
 OPENED = 3  # settings that are not folded

@@ -8,9 +8,9 @@ import numpy as np
 from gpuyard.pages.page import Figure, label, numbers
 from sim.arrays import FloatArray
 from sim.metrics.timeline import Timeline
-from sim.report.learning_curve_csv import LearningCurve
+from sim.report.figure_studies import LearningCurve
+from sim.report.labels import axis_unit_for, unit_for
 from sim.report.standings import Setting
-from sim.report.time_unit import axis_unit_for, unit_for
 
 # Of medium lightness, so that each stands out from a white and from a dark ground.
 COLOURS = ("#2E86DE", "#E0662B", "#1E9E6B", "#C154A8", "#B8860B", "#8B6BE8", "#D64550", "#7C8794")

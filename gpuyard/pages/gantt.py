@@ -8,13 +8,12 @@ import numpy as np
 from gpuyard.pages.page import Figure, label, numbers, percents
 from sim.arrays import FloatArray, IntArray
 from sim.event_log import Kind
-from sim.metrics.gpu_changes import down_changes
-from sim.metrics.over_time import queue_over_time, span_s
-from sim.metrics.server_use import busy_frac_by_server
-from sim.metrics.tenancy import tenancy_of
-from sim.report.event_table import server_names
+from sim.metrics.event_effects import down_changes
+from sim.metrics.gpu_use import busy_frac_by_server, tenancy_of
+from sim.metrics.timeline import queue_over_time, span_s
 from sim.report.figure_style import JOB_COLOURS
-from sim.report.time_unit import TimeUnit, axis_unit_for
+from sim.report.labels import TimeUnit, axis_unit_for
+from sim.report.run_tables import server_names
 from sim.run import Run
 from sim.topology.topology import Topology
 

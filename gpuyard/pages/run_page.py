@@ -12,10 +12,8 @@ from gpuyard.pages.tables import metrics_table
 from gpuyard.pages.tree import tree_figure
 from sim.metrics.job_times import counted, jct_s
 from sim.metrics.timeline import timeline_of
-from sim.report.labels import Labels
-from sim.report.record import Record
-from sim.report.run_folder import TIMELINE_BINS
-from sim.report.time_unit import axis_unit_for
+from sim.report.labels import Labels, axis_unit_for
+from sim.report.run_folder import TIMELINE_BINS, Record
 from sim.run import Run
 
 TILE_TIMES = {

@@ -6,10 +6,10 @@ import numpy as np
 
 from gpuyard.pages.page import Figure, Slider, label, percents
 from sim.arrays import FloatArray, IntArray
-from sim.metrics.over_time import span_s
-from sim.metrics.server_use import busy_frac_by_server, down_frac_by_server
-from sim.report.event_table import server_names
-from sim.report.time_unit import axis_unit_for
+from sim.metrics.gpu_use import busy_frac_by_server, down_frac_by_server
+from sim.metrics.timeline import span_s
+from sim.report.labels import axis_unit_for
+from sim.report.run_tables import server_names
 from sim.run import Run
 from sim.topology.topology import Topology
 

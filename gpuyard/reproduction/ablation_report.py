@@ -12,11 +12,10 @@ from rich.console import Group
 from rich.table import Table
 
 from sim.arrays import FloatArray
+from sim.report.arms import SeedArm, seed_arms
 from sim.report.atomic import write_atomically
-from sim.report.comparison import write_comparison_csv
-from sim.report.comparison_row import ComparisonRow
+from sim.report.comparison import ComparisonRow, write_comparison_csv
 from sim.report.figure_style import heading, line_look, new_figure, save_png, tidy
-from sim.report.seed_arms import SeedArm, seed_arms
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

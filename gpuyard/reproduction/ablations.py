@@ -25,7 +25,7 @@ from gpuyard.reproduction.plan import Cell, Planned, cells_of, folder_override, 
 from gpuyard.reproduction.store import NOT_OF_A_RUN, PARTS
 from gpuyard.reproduction.work import run_missing
 from sim.errors import GpuYardError
-from sim.report.comparison_row import ComparisonRow
+from sim.report.comparison import ComparisonRow
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuyard.reproduction.dag_settings import Settings
-from sim.metrics.intervals import mean_interval
+from sim.metrics.timeline import mean_interval
 from sim.report.atomic import write_atomically
 from sim.report.figure_style import (
     COLOURS,

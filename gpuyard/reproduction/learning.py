@@ -27,10 +27,9 @@ from gpuyard.learning.report import METRICS, draw_curves, read_curve
 from gpuyard.learning.setting import report, trainer_of
 from gpuyard.reproduction.node import debug_overrides, last_of_each
 from gpuyard.reproduction.store import NOT_OF_A_RUN
-from sim.metrics.intervals import Interval, mean_interval
+from sim.metrics.timeline import Interval, mean_interval
 from sim.report.atomic import write_atomically
-from sim.report.table_text import TableText, ratio_text
-from sim.report.tables import rich_tables, write_markdown
+from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
 
 log = logging.getLogger(__name__)
 

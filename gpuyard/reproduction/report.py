@@ -11,31 +11,26 @@ from gpuyard.reproduction.node import Reproduction
 from sim.report.arms import arm_rows, arms_csv, arms_markdown
 from sim.report.atomic import write_atomically
 from sim.report.comparison import check_distinct, write_comparison_csv
-from sim.report.figure_jct_bars import jct_bars
-from sim.report.figure_league import league_heat
-from sim.report.figure_ranks import rank_figure
-from sim.report.headline_report import FILES as HEADLINE_FILES
-from sim.report.league_runs import (
+from sim.report.figure_jct import jct_bars
+from sim.report.figure_studies import league_heat, rank_figure
+from sim.report.headline import FILES as HEADLINE_FILES
+from sim.report.league import (
     League,
     LeagueRun,
-    league_of,
-    rank_in_common,
-    rank_over_all,
-)
-from sim.report.league_table import (
     default_reference,
     league_csv,
     league_markdown,
     league_note,
+    league_of,
     league_rows,
     league_tables,
+    rank_in_common,
+    rank_over_all,
 )
 from sim.report.paper_claims import claims_csv, claims_markdown, measured
 from sim.report.ranks import Ranking
-from sim.report.standings import Setting, standings
-from sim.report.table_text import table_text
-from sim.report.tables import write_markdown
-from sim.report.upper_line import beside_agents
+from sim.report.standings import Setting, beside_agents, standings
+from sim.report.table_text import table_text, write_markdown
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -27,10 +27,9 @@ from gpuyard.reproduction.report import remove_reproduction, write_reproduction
 from gpuyard.reproduction.store import PARTS
 from gpuyard.reproduction.work import run_missing
 from sim.errors import GpuYardError
-from sim.report.comparison_row import ComparisonRow
-from sim.report.headline_report import write_headline
-from sim.report.headline_table import headline_cells
-from sim.report.league_runs import LeagueRun
+from sim.report.comparison import ComparisonRow
+from sim.report.headline import headline_cells, write_headline
+from sim.report.league import LeagueRun
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -11,7 +11,7 @@ from gpuyard.evaluation.task import Task
 from gpuyard.launch.errors import ConfigError
 from marl.schedulers.shipped import SHIPPED, policy_folder
 from sim.report.atomic import write_atomically
-from sim.report.comparison_row import ComparisonRow
+from sim.report.comparison import ComparisonRow
 from sim.report.labels import Labels
 
 PARTS = "parts"

@@ -28,11 +28,11 @@ from gpuyard.reproduction.plan import Planned, cells_of, plan_of, with_policies
 from gpuyard.reproduction.store import PARTS, read_part, write_part
 from gpuyard.reproduction.topdrl_report import write_report
 from sim.jobs import JobTable
+from sim.metrics.job_times import full_speed, spans, throughput
 from sim.metrics.summary import summarise
-from sim.metrics.throughput import full_speed, spans, throughput
 from sim.physics.york_network import YorkNetwork
 from sim.protocols import Scheduler
-from sim.report.comparison_row import ComparisonRow
+from sim.report.comparison import ComparisonRow
 from sim.simulator import simulate
 
 log = logging.getLogger(__name__)

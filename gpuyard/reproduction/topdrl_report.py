@@ -10,11 +10,10 @@ from rich.console import Group
 from rich.table import Table
 
 from gpuyard.training.topdrl_training import bars
-from sim.metrics.intervals import Interval, mean_interval
+from sim.metrics.timeline import Interval, mean_interval
 from sim.report.atomic import write_atomically
-from sim.report.comparison import write_comparison_csv
-from sim.report.comparison_row import ComparisonRow
-from sim.report.paired_tests import BASELINES, paired_tests
+from sim.report.comparison import ComparisonRow, write_comparison_csv
+from sim.report.ranks import BASELINES, paired_tests
 
 SHOWN = {  # metric -> heading, format
     "throughput_tflops": ("throughput TFLOP/s", "{:.1f}"),

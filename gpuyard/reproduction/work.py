@@ -15,7 +15,7 @@ from gpuyard.launch.processes import in_processes, processes_of
 from gpuyard.launch.terminal import RunCount
 from gpuyard.reproduction.plan import Planned
 from gpuyard.reproduction.store import PARTS, read_part, write_part
-from sim.report.comparison_row import ComparisonRow
+from sim.report.comparison import ComparisonRow
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import numpy as np
 from gpuyard.serving.token import read_token
 from sim.decision import Decision, Forward, Start
 from sim.errors import GpuYardError
-from sim.report.event_table import server_names
+from sim.report.run_tables import server_names
 from sim.signals import Signal
 from sim.view import ClusterView
 

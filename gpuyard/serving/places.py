@@ -8,7 +8,7 @@ from gpuyard.launch.errors import nearest
 from gpuyard.serving.forms import RequestError, RunningJob
 from marl.env.game import Game
 from sim.arrays import IntArray
-from sim.report.event_table import server_names
+from sim.report.run_tables import server_names
 
 SHOWN = 5  # names in one message
 

@@ -24,8 +24,8 @@ from sim.kernel.advance import FULL, PAUSE
 from sim.kernel.layout import QUEUED
 from sim.metrics.event_effects import QUEUES_AGAIN, blocked_at_arrival
 from sim.protocols import Scheduler
-from sim.report.event_table import server_names
-from sim.report.replay_text import ranges
+from sim.report.replay import ranges
+from sim.report.run_tables import server_names
 from sim.run import Run
 from sim.simulator import Simulator
 

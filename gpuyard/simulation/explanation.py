@@ -44,9 +44,6 @@ class Reason(StrEnum):
     LEFT = "withdrawn"
 
 
-WAITS = tuple(Reason)[: list(Reason).index(Reason.SUBMITTED)]
-
-
 @dataclass(frozen=True)
 class Look:
     """What one decision said of a job that still waits after it.

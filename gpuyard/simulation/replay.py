@@ -26,8 +26,8 @@ def main(cfg: DictConfig) -> None:
     """Read, replay, print; the whole log is checked, whatever is printed of it."""
     from hydra.core.hydra_config import HydraConfig
 
-    from sim.report.event_table import read_recorded
     from sim.report.replay import Replay
+    from sim.report.run_tables import read_recorded
 
     refuse_unread_additions(list(HydraConfig.get().overrides.task), set())
     config, _ = resolve(cfg)
@@ -71,7 +71,7 @@ def _chosen(replay: Any, config: Mapping[str, Any]) -> IntArray:
 
 
 def _show(replay: Any, event: int, with_map: bool) -> None:
-    from sim.report.replay_text import event_line, heat_map
+    from sim.report.replay import event_line, heat_map
 
     print(event_line(replay, event))
     if with_map:

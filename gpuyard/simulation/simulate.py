@@ -31,13 +31,17 @@ from sim.jobs import JobTable
 from sim.metrics.summary import HEADLINE_KEYS, summarise
 from sim.protocols import Scheduler
 from sim.report.atomic import write_atomically
-from sim.report.decision_table import decision_columns
-from sim.report.event_table import EVENTS_FILE, SERVERS_FILE, event_columns, server_columns
 from sim.report.labels import Labels
-from sim.report.parquet import parquet_bytes
 from sim.report.perfetto import TRACE_FILE, write_perfetto
-from sim.report.record import Record
-from sim.report.run_folder import write_run
+from sim.report.run_folder import Record, write_run
+from sim.report.run_tables import (
+    EVENTS_FILE,
+    SERVERS_FILE,
+    decision_columns,
+    event_columns,
+    parquet_bytes,
+    server_columns,
+)
 from sim.run import Run
 
 log = logging.getLogger(__name__)
@@ -218,15 +222,15 @@ def write_outputs(folder: Path, run: Run, config: Mapping[str, Any]) -> None:
 
 def _draw(name: str, run: Run, path: Path, at_s: float | None) -> None:
     if name == "gantt":
-        from sim.report.figure_gantt import gantt
+        from sim.report.figure_gpus import gantt
 
         gantt(run, path=path)
     elif name == "heatmap":
-        from sim.report.figure_heatmap import heatmap
+        from sim.report.figure_gpus import heatmap
 
         heatmap(run, path=path, at_s=at_s)
     else:
         from sim.metrics.timeline import timeline_of
-        from sim.report.figure_utilisation import utilisation_queue
+        from sim.report.figure_jct import utilisation_queue
 
         utilisation_queue({run.scheduler: timeline_of(run, bins=TIMELINE_BINS)}, path=path)

@@ -21,17 +21,15 @@ from gpuyard.experiment.warm import warm_up
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.plain_rules import check_confidence
 from gpuyard.launch.start import program, start
-from interference.online.evidence import Evidence
-from interference.online.scheduler import OnlineScheduler
+from interference.online import Evidence, OnlineScheduler
 from sim.jobs import JobTable
 from sim.metrics.summary import summarise
 from sim.protocols import Scheduler
 from sim.report.arms import arm_rows, arms_csv, arms_markdown
 from sim.report.atomic import write_atomically
-from sim.report.comparison import write_comparison_csv
-from sim.report.comparison_row import ComparisonRow
+from sim.report.comparison import ComparisonRow, write_comparison_csv
 from sim.report.labels import Labels
-from sim.report.league_runs import LeagueRun
+from sim.report.league import LeagueRun
 from sim.simulator import simulate
 
 log = logging.getLogger(__name__)

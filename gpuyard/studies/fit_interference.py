@@ -24,8 +24,7 @@ from interference.report.error_table import (
     plain_json,
     rich_blocks,
 )
-from interference.report.results import Results, joined
-from interference.report.worst import worst_rows
+from interference.report.worst import Results, joined, worst_rows
 from interference.report.write import remove_report, write_figures, write_tables
 from interference.saved_model import save_model
 from sim.report.atomic import write_atomically

@@ -11,11 +11,20 @@ from rich.table import Table
 from gpuyard.launch.plain_rules import SEED, Rules, check_plain
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
-from interference.evaluation.held_out import HeldOut
-from interference.evaluation.measures import measures
-from interference.evaluation.mix_sums import Law, ProductLaw, SumLaw, errors_by_tenants, ratios
-from interference.evaluation.mixes import by_tenants, drawn_mixes, judged_mixes, mig_rows, mps_rows
-from interference.models.crowd import CrowdModel
+from interference.evaluation.judge import HeldOut, measures
+from interference.evaluation.mixes import (
+    Law,
+    ProductLaw,
+    SumLaw,
+    by_tenants,
+    drawn_mixes,
+    errors_by_tenants,
+    judged_mixes,
+    mig_rows,
+    mps_rows,
+    ratios,
+)
+from interference.models.linear import CrowdModel
 from interference.models.lineup import fresh_models
 from interference.readers.miso import rows_of_miso
 from interference.report.error_table import plain_json

@@ -13,10 +13,17 @@ from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import error_console, table_console
 from interference.measuring.campaign import Campaign, measure_all
 from interference.measuring.device import Device, find_device
-from interference.measuring.files import ROWS_FILE, SOLOS_FILE, write_rows, write_solos
-from interference.measuring.plan import plan
-from interference.measuring.result import Result
-from interference.measuring.table import Row, rows_of, solos_of
+from interference.measuring.table import (
+    ROWS_FILE,
+    SOLOS_FILE,
+    Result,
+    Row,
+    plan,
+    rows_of,
+    solos_of,
+    write_rows,
+    write_solos,
+)
 from interference.measuring.together import Timing
 
 RULES: Rules = SEED | {

@@ -12,12 +12,18 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.plain_rules import SEED, check_plain
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
-from sim.estimators.none import NoEstimator
+from sim.estimators.rules import NoEstimator
 from sim.jobs import JobTable
 from sim.physics.shipped_files import ShippedProfiles
 from sim.report.atomic import write_atomically
-from sim.report.figure_traces import trace_page
-from sim.report.likeness_table import HEADERS, NOTE, likeness_cells, likeness_csv, likeness_json
+from sim.report.likeness_report import (
+    HEADERS,
+    NOTE,
+    likeness_cells,
+    likeness_csv,
+    likeness_json,
+    trace_page,
+)
 from sim.traces.job_sample import JobSample
 from sim.traces.likeness import Distance, likeness
 from sim.traces.setting import Setting

@@ -15,12 +15,10 @@ from gpuyard.launch.start import program, start
 from gpuyard.traces.compare_traces import is_generated, jobs_of
 from sim.jobs import JobTable
 from sim.report.atomic import write_atomically
-from sim.traces.fit_outcomes import OutcomeShares, shares_in
-from sim.traces.fit_owners import Owners, fit_owners
+from sim.traces.fit_parts import OutcomeShares, Owners, fit_owners, shares_in
 from sim.traces.fit_spec import fit_spec
 from sim.traces.job_sample import JobSample
-from sim.traces.spec import WorkloadSpec
-from sim.traces.spec_text import workload_yaml
+from sim.traces.spec import WorkloadSpec, workload_yaml
 
 RULES = {**SEED, "duration_parts": (True, 1), "default_jobs": (True, 1)}
 HOUR_S = 3600.0

@@ -15,9 +15,9 @@ from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
 from sim.report.atomic import write_atomically
 from sim.traces.csv_writer import csv_text
-from sim.traces.fit import cap, offered_load, scale_load
 from sim.traces.generator import generate
 from sim.traces.option_rules import check_count, check_number
+from sim.traces.prepare import cap, offered_load, scale_load
 from sim.traces.select import thinned_window
 from sim.traces.shape import Shape, shape
 from sim.traces.streams import whole_streams

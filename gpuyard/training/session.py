@@ -21,33 +21,40 @@ from gpuyard.experiment.experiment import Experiment, experiment_of, labels_of
 from gpuyard.experiment.lineup import lineup_of
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.moved import new_name
 from gpuyard.launch.start import Launch
 from gpuyard.training.board import Iterations, Logger, jct_text, logger_of, training_bars
-from marl.codec.rules import CodecRules
+from marl.codec.layout import CodecRules
 from marl.env.game import Game
 from marl.policy.build import PolicySpec, build_policy, encoder_name
 from marl.policy.pair_score import PairScorePolicy
 from marl.rllib.algorithm import build_ppo
-from marl.rllib.checkpoint import read_manifest
-from marl.rllib.checkpoint_store import add_checkpoint, checkpoints, drop_checkpoints, last_whole
+from marl.rllib.checkpoint import (
+    add_checkpoint,
+    checkpoints,
+    drop_checkpoints,
+    last_whole,
+    read_manifest,
+)
 from marl.rllib.cluster import connect
 from marl.rllib.ray_spec import RaySpec
 from marl.rllib.trainer import Iteration, Trainer
 from marl.schedulers.marl import MarlScheduler
-from marl.training.plan import Plan, on_learned_physics, without_interference
+from marl.training.plan import (
+    Plan,
+    Windows,
+    on_learned_physics,
+    validation_jct_s,
+    without_interference,
+)
 from marl.training.policy_file import save_policy
 from marl.training.spec import PpoSpec, WarmStartSpec
-from marl.training.teacher import RuleTeacher
-from marl.training.validate import validation_jct_s
-from marl.training.warm_start import greedy, imitate, play
-from marl.training.windows import Windows
+from marl.training.warm_start import RuleTeacher, greedy, imitate, play
 from sim.errors import GpuYardError
 from sim.linear.weights import ALL_GROUPS, score_weights_of
 from sim.metrics.summary import summarise
-from sim.report.figure_learning_curve import learning_curve
-from sim.report.learning_curve_csv import read_learning_curve
-from sim.report.record import Record
-from sim.report.run_folder import write_run
+from sim.report.figure_studies import learning_curve, read_learning_curve
+from sim.report.run_folder import Record, write_run
 from sim.simulator import simulate
 
 log = logging.getLogger(__name__)
@@ -281,7 +288,7 @@ def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
     }
     return PolicySpec(
         **{key: value for key, value in encoder.items() if not key.startswith("_")},
-        encoder=encoder_name(encoder["_target_"]),
+        encoder=encoder_name(new_name(encoder["_target_"])),
         head_dim=policy["head_dim"],
         prior_scale=scale,
         **units,

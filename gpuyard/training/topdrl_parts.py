@@ -15,18 +15,13 @@ from marl.rllib.gpu_ppo import build_gpu_ppo
 from marl.rllib.picker_trainer import PickerTrainer
 from marl.schedulers.proximity import Proximity
 from marl.schedulers.topdrl import TopDrl
-from marl.topdrl.dqn_spec import DqnSpec
 from marl.topdrl.env import PickJobEnv
 from marl.topdrl.imitate import ImitationSpec, gathered, imitate, play_lessons
-from marl.topdrl.network import build_network
-from marl.topdrl.policy_file import save_picker
-from marl.topdrl.proximity.env import PickGpuEnv
+from marl.topdrl.network import build_network, save_picker
+from marl.topdrl.proximity.env import GpuPpoSpec, PickGpuEnv, ProximitySpec
 from marl.topdrl.proximity.network import save_proximity
-from marl.topdrl.proximity.ppo_spec import GpuPpoSpec
-from marl.topdrl.proximity.spec import ProximitySpec
-from marl.topdrl.reward import RewardSpec
-from marl.topdrl.spec import NetworkSpec, SightSpec, on_cluster
-from marl.training.windows import Windows
+from marl.topdrl.spec import DqnSpec, NetworkSpec, RewardSpec, SightSpec, on_cluster
+from marl.training.plan import Windows
 from sim.protocols import Scheduler
 
 Weights = dict[str, Tensor]

@@ -20,9 +20,8 @@ from gpuyard.launch.terminal import table_console
 from gpuyard.training.session import AUTO, Training, learn
 from marl.rllib.cluster import connect
 from marl.rllib.ray_spec import RaySpec
-from marl.rllib.search import TrialResult, report, search, trial_name
-from marl.rllib.search_spec import SearchSpec
-from marl.training.errors import TrainingError
+from marl.rllib.search import SearchSpec, TrialResult, report, search, trial_name
+from marl.training.spec import TrainingError
 from sim.report.atomic import write_atomically
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from gpuyard.reproduction.plan import Cell, Planned, cells_of, plan_of
 from gpuyard.reproduction.work import run_missing
 from sim.errors import GpuYardError
 from sim.report.atomic import write_atomically
-from sim.report.league_runs import LeagueRun
+from sim.report.league import LeagueRun
 from sim.report.tuning_table import tuning_csv, tuning_markdown, tuning_rows, tuning_table
 
 log = logging.getLogger(__name__)

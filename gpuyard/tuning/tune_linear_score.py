@@ -31,7 +31,7 @@ from gpuyard.tuning.search import Generation, Search, new_search, resumed
 from sim.arrays import FloatArray
 from sim.linear.weights import START_FEATURES, named
 from sim.report.atomic import write_atomically
-from sim.report.record import Record
+from sim.report.run_folder import Record
 
 log = logging.getLogger(__name__)
 

@@ -3,21 +3,36 @@
 Two data sets. `miso_mps`: how fast a job runs at each of three MPS thread limits, relative to its
 best of the three in the same mix. `miso_mig`: a job alone on a slice, relative to the whole GPU.
 Their speeds have unlike bases, so that no model is fitted on both.
+
+Do slow-downs in a mix add up? What MISO's mixes can tell of it.
+
+The simulator takes a job's slow-down among several tenants as 1 + the sum of each pair's excess.
+MISO has no slow-down: a job's times at 100, 50 and 14 % of the threads are known against each other
+only. Of their ratios the law says something if one level is taken to protect a job from the others,
+and 14 % for each of seven processes is the one that may: with no excess there,
+
+    time at a wider limit / time at 14 %  =  alone(profile) (1 + sum of excess(model, aggressor)),
+
+against a product of (1 + excess). Both laws have the same numbers to learn; both can be fitted on
+few tenants and judged on more. What slows all three levels of a job alike cancels, so if 14 %
+protects a job only in part, its true slow-down is larger than either law has it.
+
+How well groups that do not fit into memory are told from those that do.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
+from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
-from interference.evaluation.held_out import HeldOut
-from interference.evaluation.judge import held_out
-from interference.evaluation.measures import measures
-from interference.evaluation.splits import Fold, pair_folds
-from interference.models.protocol import Prediction, SpeedModel
+from interference.evaluation.judge import Fold, HeldOut, held_out, measures, pair_folds
+from interference.models.design import MemoryFitModel, counts
+from interference.models.linear import SpeedModel
 from interference.readers.miso import DUMMY
 from interference.rows import CoRows, SoloProfiles, mix_numbers, objects
-from sim.arrays import IntArray
+from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import PhysicsError
 
 
@@ -40,34 +55,6 @@ def mig_rows(rows: CoRows) -> CoRows:
 def tenants(rows: CoRows) -> IntArray:
     """(N,) jobs of each row's mix, the victim among them."""
     return np.array([1 + len(others) for others in rows.aggressors], dtype=np.int64)
-
-
-def crowd_fold(rows: CoRows, most: int) -> Fold:
-    """Fit mixes of up to `most` tenants, judge those of more."""
-    few = tenants(rows) <= most
-    return np.flatnonzero(few), np.flatnonzero(~few)
-
-
-class OnFewerMixes:
-    """A model that is fitted on a draw of whole mixes, since its cost grows too fast with rows."""
-
-    def __init__(self, model: SpeedModel, *, most_rows: int, seed: int) -> None:
-        """Wrap `model`; the draw has at most `most_rows` rows."""
-        self._model, self._most_rows, self._seed = model, most_rows, seed
-
-    @property
-    def name(self) -> str:
-        """That of the model."""
-        return self._model.name
-
-    def fit(self, rows: CoRows, solos: SoloProfiles) -> None:
-        """Draw, then fit."""
-        drawn = drawn_mixes(rows, self._most_rows, np.random.default_rng(self._seed))
-        self._model.fit(rows.take(drawn), solos)
-
-    def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:
-        """What the model says."""
-        return self._model.predict(rows, solos)
 
 
 def drawn_mixes(rows: CoRows, most_rows: int, rng: np.random.Generator) -> IntArray:
@@ -96,3 +83,168 @@ def by_tenants(held: HeldOut) -> dict[int, dict[str, float]]:
     """Measures (`evaluation.measures`) by number of tenants."""
     number = tenants(held.rows)
     return {int(each): measures(held.take(number == each)) for each in np.unique(number)}
+
+
+PROTECTED = 0.14  # the thread limit at which jobs are taken to leave each other alone
+PENALTY = 0.5  # rows that say that an aggressor is as bad as the mean one
+ROUNDS = 20  # of alternating least squares: 60 tell the same to two decimals
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """M jobs of mixes, of P profiles and L models."""
+
+    ratio: FloatArray  # (M,) time at the wider limit over time at PROTECTED
+    group: IntArray  # (M,)
+    victim: FloatArray  # (M, P) one-hot
+    beside: (
+        FloatArray  # (M, L P) how often each profile is an aggressor, in the victim model's part
+    )
+    tenants: IntArray  # (M,) jobs of the mix, the victim among them
+
+
+def ratios(rows: CoRows, solos: SoloProfiles, *, limit: float) -> Ratios:
+    """Of rows without dummies (`mixes.mps_rows`), which hold a job's three levels in sequence.
+
+    Args:
+        rows: of one source and GPU type.
+        solos: a profile of each job.
+        limit: the wider thread limit, such as 1.0.
+
+    Raises:
+        PhysicsError: for a limit that is not in the rows.
+    """
+    wide = np.flatnonzero(rows.share == limit)
+    if len(wide) == 0:
+        raise PhysicsError(f"limit is {limit}; the rows have {sorted(set(rows.share))}")
+    narrow = np.flatnonzero(rows.share == PROTECTED)
+    victims, beside = rows.victim[wide], rows.aggressors[wide]
+    number = {name: i for i, name in enumerate(sorted(set(rows.victim)))}
+    model = dict(zip(solos.profile, solos.model, strict=True))
+    models = {name: i for i, name in enumerate(sorted({model[name] for name in number}))}
+    most = max(len(others) for others in beside)
+    cells = np.full((len(wide), most), -1, dtype=np.int64)
+    for row, (victim, others) in enumerate(zip(victims, beside, strict=True)):
+        part = models[model[victim]] * len(number)
+        cells[row, : len(others)] = [part + number[name] for name in others]
+    who = np.array([number[name] for name in victims], dtype=np.int64)
+    return Ratios(
+        ratio=rows.norm_speed[narrow] / rows.norm_speed[wide],
+        group=rows.group[wide],
+        victim=counts(who, len(number)),
+        beside=counts(cells, len(models) * len(number)),
+        tenants=np.array([1 + len(others) for others in beside], dtype=np.int64),
+    )
+
+
+class Law(Protocol):
+    """How the pushes of several aggressors come together."""
+
+    name: str
+
+    def fitted_told(self, of: Ratios, fit: BoolArray) -> FloatArray:
+        """(M,) ratios as the law has them, learned where `fit`."""
+
+
+class SumLaw:
+    """Excesses add up."""
+
+    name = "sum"
+
+    def fitted_told(self, of: Ratios, fit: BoolArray) -> FloatArray:
+        """Alternating least squares of relative errors."""
+        slowed = np.ones(len(of.ratio))
+        seen = of.victim[fit].sum(axis=0)
+        for _ in range(ROUNDS):
+            relative = of.ratio[fit] / slowed[fit]
+            alone = of.victim[fit].T @ relative / np.maximum(seen, 1.0)
+            base = of.victim @ np.where(seen > 0, alone, relative.mean())
+            excess = _ridge(of.beside[fit], of.ratio[fit] / base[fit] - 1.0)
+            slowed = np.maximum(1.0 + _pushed(of.beside, excess), 0.1)
+        return base * slowed
+
+
+class ProductLaw:
+    """Slow-downs multiply."""
+
+    name = "product"
+
+    def fitted_told(self, of: Ratios, fit: BoolArray) -> FloatArray:
+        """The same in logarithms."""
+        slowed = np.zeros(len(of.ratio))
+        seen = of.victim[fit].sum(axis=0)
+        ln = np.log(of.ratio)
+        for _ in range(ROUNDS):
+            rest = ln[fit] - slowed[fit]
+            alone = of.victim[fit].T @ rest / np.maximum(seen, 1.0)
+            base = of.victim @ np.where(seen > 0, alone, rest.mean())
+            slowed = _pushed(of.beside, _ridge(of.beside[fit], ln[fit] - base[fit]))
+        return np.exp(base + slowed)
+
+
+def errors_by_tenants(law: Law, of: Ratios, *, most: int) -> dict[int, dict[str, float]]:
+    """Fit mixes of up to `most` tenants; by number of tenants above it, what was wrong.
+
+    `mean` is of the measured ratios, `bias` of told minus measured, `mae` of its size.
+    """
+    told = law.fitted_told(of, of.tenants <= most)
+    return _errors(of, told, of.tenants > most)
+
+
+def _errors(of: Ratios, told: FloatArray, judged: BoolArray) -> dict[int, dict[str, float]]:
+    found = {}
+    for number in np.unique(of.tenants[judged]):
+        here = of.tenants == number
+        wrong = told[here] - of.ratio[here]
+        found[int(number)] = {
+            "mean": float(of.ratio[here].mean()),
+            "bias": float(wrong.mean()),
+            "mae": float(np.abs(wrong).mean()),
+        }
+    return found
+
+
+def _ridge(design: FloatArray, target: FloatArray) -> tuple[float, FloatArray]:
+    """The mean aggressor's push, free, and how far each is from it, penalised."""
+    together = design.sum(axis=1)
+    columns = design.shape[1]
+    rows = np.vstack([design, np.sqrt(PENALTY) * np.eye(columns)])
+    rows = np.column_stack([rows, np.append(together, np.zeros(columns))])
+    weights = np.linalg.solve(
+        rows.T @ rows + 1e-9 * np.eye(columns + 1), rows.T @ np.append(target, np.zeros(columns))
+    )
+    return float(weights[-1]), weights[:-1]
+
+
+def _pushed(design: FloatArray, push: tuple[float, FloatArray]) -> FloatArray:
+    mean, apart = push
+    return np.asarray(mean * design.sum(axis=1) + design @ apart)
+
+
+FAIR = 0.5
+
+
+def fit_measures(
+    rows: CoRows, solos: SoloProfiles, folds: list[Fold], *, seed: int
+) -> dict[str, float]:
+    """Of held-out rows: area under the curve, balanced accuracy, both kinds of error.
+
+    `missed` is the share of groups that did not fit and were told to, `refused` the reverse. NaN
+    throughout where all rows fit, or none.
+    """
+    told, failed = [], []
+    for train, test in folds:
+        model = MemoryFitModel(seed=seed)
+        model.fit(rows.take(train), solos)
+        told.append(model.predict(rows.take(test), solos))
+        failed.append(~rows.feasible[test])
+    chance, truth = np.concatenate(told), np.concatenate(failed)
+    if truth.all() or not truth.any():
+        return dict.fromkeys(("auc", "balanced_accuracy", "missed", "refused"), float("nan"))
+    said = chance > FAIR
+    return {
+        "auc": float(roc_auc_score(truth, chance)),
+        "balanced_accuracy": float(balanced_accuracy_score(truth, said)),
+        "missed": float((~said)[truth].mean()),
+        "refused": float(said[~truth].mean()),
+    }

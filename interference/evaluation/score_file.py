@@ -7,12 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from interference.data_sets import DataSet
-from interference.evaluation.held_out import HeldOut
-from interference.evaluation.judge import Errors, Judged, fit_rows
-from interference.evaluation.measures import measures
-from interference.evaluation.splits import model_names
-from interference.models.protocol import Prediction, SpeedModel
-from interference.readers.pair_file import rows_of_file
+from interference.evaluation.judge import Errors, HeldOut, Judged, fit_rows, measures, model_names
+from interference.models.linear import Prediction, SpeedModel
+from interference.readers.own_csv import rows_of_file
 from interference.rows import (
     SOLO_TYPES,
     CoRows,

@@ -5,12 +5,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from interference.measuring.device import Device
-from interference.measuring.errors import MeasureError
-from interference.measuring.gpu_use import memory_held_mib
+from interference.measuring.device import Device, MeasureError, memory_held_mib
 from interference.measuring.messages import LoopTask
-from interference.measuring.plan import Group, batch_of, model_of
-from interference.measuring.result import Result, part_name, read_part, write_part
+from interference.measuring.table import (
+    Group,
+    Result,
+    batch_of,
+    model_of,
+    part_name,
+    read_part,
+    write_part,
+)
 from interference.measuring.together import Timing, run_together
 
 log = logging.getLogger(__name__)

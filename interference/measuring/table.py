@@ -1,13 +1,147 @@
-"""Rows of co-location and solo profiles from what was measured."""
+"""Which loops are measured alone and together.
 
+What was found for one group in one round, and its file.
+
+Rows of co-location and solo profiles from what was measured.
+
+The two files of a measurement, written whole or not at all.
+"""
+
+import csv
+import hashlib
+import io
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from importlib.metadata import version
+from itertools import combinations_with_replacement
+from pathlib import Path
 from statistics import fmean, median
+from typing import Literal
 
-from interference.measuring.device import Device
-from interference.measuring.plan import batch_of, model_of
-from interference.measuring.result import Result
+from interference.measuring.device import Device, MeasureError, Use
+from interference.measuring.messages import LoopTask
+from interference.measuring.together import Timing, Together
+from sim.report.atomic import write_atomically
+from sim.topology.option_rules import nearest
+
+PAIR = 2
+Groups = Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Profiles that run at the same time; one alone is measured to compare with."""
+
+    number: int  # as in the rows
+    members: tuple[str, ...]  # "model/batch", in the order of their names
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is nobody else."""
+        return len(self.members) == 1
+
+
+def plan(profiles: Sequence[str], pairs: Groups | Literal["all"], mixes: Groups) -> list[Group]:
+    """Every profile alone, then pairs, then larger mixes; each once.
+
+    Args:
+        profiles: "model/batch".
+        pairs: of profiles, or "all" of them, each profile beside itself included.
+        mixes: of three profiles or more.
+
+    Raises:
+        MeasureError: naming the key and the profile or the group that cannot be.
+    """
+    for name in profiles:
+        batch_of(name)
+    chosen = list(combinations_with_replacement(profiles, PAIR)) if pairs == "all" else pairs
+    for members in chosen:
+        if len(members) != PAIR:
+            raise MeasureError(f"pairs: {list(members)} has not two profiles; see mixes")
+    for members in mixes:
+        if len(members) <= PAIR:
+            raise MeasureError(f"mixes: {list(members)} has fewer than three profiles; see pairs")
+    for members in (*chosen, *mixes):
+        _check_known(members, profiles)
+    groups = [*((name,) for name in profiles), *(tuple(sorted(m)) for m in (*chosen, *mixes))]
+    return [Group(number, members) for number, members in enumerate(dict.fromkeys(groups))]
+
+
+def batch_of(profile: str) -> int:
+    """The batch size in "model/batch".
+
+    Raises:
+        MeasureError: there is none.
+    """
+    model, slash, batch = profile.rpartition("/")
+    if not (model and slash and batch.isdigit() and int(batch) > 0) or "+" in model:
+        raise MeasureError(f"profiles: {profile!r} is no model/batch without a +, like mlp/32")
+    return int(batch)
+
+
+def model_of(profile: str) -> str:
+    """The model in "model/batch"."""
+    return profile.rpartition("/")[0]
+
+
+def _check_known(members: Sequence[str], profiles: Sequence[str]) -> None:
+    for name in members:
+        if name not in profiles:
+            hint = nearest(name, profiles) or f"; there are {', '.join(profiles)}"
+            raise MeasureError(f"{list(members)}: {name!r} is not among profiles{hint}")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One group, once."""
+
+    number: int  # of the group
+    members: tuple[str, ...]
+    round: int
+    together: Together
+
+
+def part_name(
+    tasks: tuple[LoopTask, ...], timing: Timing, *, gpu_type: str, how: str, round_: int
+) -> str:
+    """A name that two measurements share if they are the same one.
+
+    The code of a model does not count; the version of PyTorch does.
+    """
+    decides = [
+        [asdict(task) for task in tasks], asdict(timing), gpu_type, how, round_, version("torch"),
+    ]  # fmt: skip
+    return f"{hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:32]}.json"
+
+
+def write_part(path: Path, result: Result) -> None:
+    """Store one measured group, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps(asdict(result), indent=1).encode())
+
+
+def read_part(path: Path, number: int) -> Result | None:
+    """A stored group under the number that it has now; None where there is none.
+
+    Raises:
+        MeasureError: the file is no measured group.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    try:
+        held = json.loads(text)
+        found = held["together"]
+        use = None if found["use"] is None else Use(**found["use"])
+        speeds, busy = tuple(found["steps_per_s"]), tuple(found["busy"])
+        together = Together(**{**found, "use": use, "steps_per_s": speeds, "busy": busy})
+        return Result(number, tuple(held["members"]), held["round"], together)
+    except (ValueError, KeyError, TypeError):
+        raise MeasureError(f"{path} is no measured group; remove it to measure again") from None
+
 
 SHARING = "gpu"  # loops that have one whole device between them
 Alone = Mapping[tuple[int, str], float]  # (round, profile) -> steps a second
@@ -144,3 +278,36 @@ def _by_group(results: Sequence[Result]) -> list[list[Result]]:
     for result in results:
         groups.setdefault(result.number, []).append(result)
     return [groups[number] for number in sorted(groups)]
+
+
+ROWS_FILE, SOLOS_FILE = "colocation.csv", "solo_profiles.csv"
+JOIN = "+"
+
+
+def write_rows(path: Path, rows: Sequence[Row]) -> None:
+    """Rows of co-location."""
+    _write(path, tuple(each.name for each in fields(Row)), rows)
+
+
+def write_solos(path: Path, solos: Sequence[Solo]) -> None:
+    """Solo profiles."""
+    _write(path, tuple(each.name for each in fields(Solo)), solos)
+
+
+def _write(path: Path, columns: Sequence[str], records: Sequence[Row | Solo]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(getattr(each, name)) for name in columns] for each in records)
+    write_atomically(path, text.getvalue().encode())
+
+
+def _cell(value: object) -> str:
+    """Booleans as 1 and 0, nothing for a number that is not known."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, tuple):
+        return JOIN.join(value)
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.6g}"
+    return str(value)

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interference.measuring.errors import MeasureError
-from interference.measuring.gpu_use import Use, watching
+from interference.measuring.device import MeasureError, Use, watching
 from interference.measuring.messages import Began, Failed, Line, LoopTask, Ran, Signals
 from sim.arrays import FloatArray
 
@@ -30,7 +29,7 @@ def enter(task: LoopTask, signals: Signals, line: Line) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         _one_thread_if_pinned(task)
-        from interference.measuring.loop import run_loop
+        from interference.measuring.messages import run_loop
 
         make = found(task.make)
         if task.cores:

@@ -1,1 +1,1 @@
-"""Models of normalised speed, one a file, all behind `interference.models.protocol`."""
+"""Models of normalised speed, all behind `linear.SpeedModel`."""

@@ -18,12 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from interference.models.deep_set_folds import Division, division
-from interference.models.deep_set_rows import Hiding, Size, Tenants
+from interference.evaluation.judge import LEVEL, NORMAL
+from interference.models.deep_set_rows import Division, Hiding, Size, Tenants, division
 from interference.models.encoding import UNKNOWN, Encoded, RowEncoder
-from interference.models.intervals import LEVEL, NORMAL
-from interference.models.protocol import Prediction, prediction
-from interference.models.scaling import TypeScale
+from interference.models.linear import Prediction, TypeScale, prediction
 from interference.rows import CoRows, SoloProfiles, mix_numbers
 from sim.arrays import BoolArray, FloatArray
 

@@ -1,8 +1,19 @@
-"""Design matrices of linear models: a column for each job, each model, each feature."""
+"""Design matrices of linear models: a column for each job, each model, each feature.
+
+Which groups of jobs do not fit into a GPU's memory, from their solo profiles.
+
+Mixed effects: terms of profile and of model, drawn to zero, beside a plane over features.
+
+Additive terms of the jobs that it knows, shrunk as random effects are (Henderson 1975,
+ridge form); of a new job the features say something and the partner's terms the rest.
+"""
 
 import numpy as np
+from sklearn.ensemble import ExtraTreesClassifier
 
-from interference.models.encoding import UNKNOWN, Encoded
+from interference.models.encoding import UNKNOWN, Encoded, RowEncoder
+from interference.models.linear import PlanesByType, Prediction, TypeScale, prediction
+from interference.rows import CoRows, SoloProfiles
 from sim.arrays import FloatArray, IntArray
 
 
@@ -51,3 +62,80 @@ def tree_inputs(encoded: Encoded, types: int) -> FloatArray:
             counts(encoded.gpu_type, types),
         ]
     )
+
+
+class MemoryFitModel:
+    """Probability that a group does not fit; the same for every job of it.
+
+    Extremely randomised trees over the features of all jobs and over which profiles they are. The
+    memory that jobs hold is among the features where the source tells it; Gavel does not, so there
+    step time and batch stand in.
+    """
+
+    def __init__(self, *, seed: int) -> None:
+        """Set the seed of the trees."""
+        self._seed = seed
+
+    def fit(self, rows: CoRows, solos: SoloProfiles) -> None:
+        """Learn from tried groups, whether they fitted or not."""
+        self._encoder = RowEncoder(rows, solos)
+        self._never = not (~rows.feasible).any()
+        if not self._never:
+            self._trees = ExtraTreesClassifier(
+                n_estimators=200,
+                min_samples_leaf=2,
+                class_weight="balanced",
+                random_state=self._seed,
+            ).fit(self._inputs(rows, solos), ~rows.feasible)
+
+    def predict(self, rows: CoRows, solos: SoloProfiles) -> FloatArray:
+        """(N,) probability; balanced, so 0.5 is the fair threshold for rare failures."""
+        if self._never:
+            return np.zeros(len(rows))
+        told = np.asarray(self._trees.predict_proba(self._inputs(rows, solos))[:, 1])
+        return _mean_of_group(told, rows)
+
+    def _inputs(self, rows: CoRows, solos: SoloProfiles) -> FloatArray:
+        encoded = self._encoder.encode(rows, solos)
+        profiles = len(self._encoder.profiles)
+        members = counts(encoded.victim_profile, profiles)
+        members = members + counts(encoded.aggressor_profile, profiles)
+        return np.hstack([tree_inputs(encoded, len(self._encoder.gpu_types)), members])
+
+
+def _mean_of_group(values: FloatArray, rows: CoRows) -> FloatArray:
+    _, index = np.unique(rows.group, return_inverse=True)
+    return np.asarray((np.bincount(index, values) / np.bincount(index))[index])
+
+
+PENALTY = 5.0  # about the ratio of noise to the spread of terms on Gavel's rows
+FEATURE_WEIGHT = 0.4  # below 1: features are believed less than names
+
+
+class MixedEffectsModel:
+    """Ridge over names, models and features, one a GPU type."""
+
+    name = "mixed_effects"
+
+    def fit(self, rows: CoRows, solos: SoloProfiles) -> None:
+        """Penalised least squares."""
+        self._encoder = RowEncoder(rows, solos)
+        encoded = self._encoder.encode(rows, solos)
+        self._scale = TypeScale(encoded.gpu_type, rows.norm_speed, len(self._encoder.gpu_types))
+        self._planes = PlanesByType(PENALTY)
+        target = self._scale.scaled(encoded.gpu_type, rows.norm_speed)
+        self._planes.fit(self._design(encoded), target, encoded.gpu_type)
+        fitted = self._planes.predict(self._design(encoded), encoded.gpu_type)
+        self._sd = float((fitted - target).std())
+
+    def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:
+        """Value of the plane, with the spread of the fitted residuals."""
+        encoded = self._encoder.encode(rows, solos)
+        scaled = self._planes.predict(self._design(encoded), encoded.gpu_type)
+        sd = self._scale.spread(encoded.gpu_type, np.full(len(rows), self._sd))
+        return prediction(self._scale.speed(encoded.gpu_type, scaled), sd)
+
+    def _design(self, encoded: Encoded) -> FloatArray:
+        names = identities(encoded, len(self._encoder.profiles))
+        models = kinships(encoded, len(self._encoder.models))
+        return np.hstack([names, models, FEATURE_WEIGHT * numbers(encoded)])

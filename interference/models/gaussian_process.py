@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from interference.models.encoding import UNKNOWN, Encoded, RowEncoder
-from interference.models.protocol import Prediction, prediction
-from interference.models.scaling import TypeScale
+from interference.models.linear import Prediction, TypeScale, prediction
 from interference.rows import CoRows, SoloProfiles
 from sim.arrays import FloatArray
 from sim.errors import PhysicsError

@@ -1,18 +1,119 @@
-"""LIF-Linear: a plane over what each job uses alone, as least-interference-first schedulers have.
+"""Speeds in units of their GPU type, so that one model serves types of unlike spread.
+
+Ridge planes, one a GPU type, and one of all types for a type without enough rows.
+
+LIF-Linear: a plane over what each job uses alone, as least-interference-first schedulers have.
 
 The literature's predictor is a regression of the slow-down on the utilisations of both jobs. Where
 a source has no utilisations (Gavel, DeepShare) the inputs are what it does have of a run alone:
 step time here and on other GPU types, samples a second, numbers of GPUs and nodes. Chosen here: no
 names, no products, the aggressors' inputs are added up, one plane a GPU type.
+
+The floor every model must beat: the mean normalised speed of the GPU type.
+
+The floor for mixes: mean speed by how many tenants there are and what share the victim has.
+
+The role of a co-location model.
 """
 
-import numpy as np
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Protocol
 
-from interference.models.by_type import PlanesByType
+import numpy as np
+from sklearn.linear_model import Ridge
+
 from interference.models.encoding import Encoded, RowEncoder
-from interference.models.protocol import Prediction, prediction
 from interference.rows import CoRows, SoloProfiles
-from sim.arrays import FloatArray
+from sim.arrays import FloatArray, IntArray
+
+LEAST_SPEED = 0.05  # no prediction below this normalised speed (a slow-down of 20)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model says of N rows."""
+
+    norm_speed: FloatArray  # (N,) at least LEAST_SPEED
+    sd: FloatArray  # (N,) standard deviation that the model expects of its error, above 0
+
+
+class SpeedModel(Protocol):
+    """Learns normalised speed from rows and the solo profiles of their jobs."""
+
+    @property
+    def name(self) -> str:
+        """Short name in tables and files."""
+
+    def fit(self, rows: CoRows, solos: SoloProfiles) -> None:
+        """Learn from feasible rows with a measured speed; forgets what was learned before."""
+
+    def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:
+        """Predict rows; their `norm_speed` is not read, their jobs may be new."""
+
+
+def prediction(norm_speed: FloatArray, sd: FloatArray | float) -> Prediction:
+    """A prediction with the floors of its fields."""
+    speed = np.maximum(norm_speed, LEAST_SPEED)
+    return Prediction(speed, np.maximum(np.broadcast_to(sd, speed.shape), 1e-3))
+
+
+LEAST_ROWS = 8  # of a type, to have its own mean and spread
+
+
+class TypeScale:
+    """Mean and standard deviation of each fitted GPU type; those of all rows for another."""
+
+    def __init__(self, gpu_type: IntArray, speed: FloatArray, types: int) -> None:
+        """Take both from the fitted rows."""
+        self._mean = np.full(types + 1, speed.mean())  # the last one is for unknown types
+        self._sd = np.full(types + 1, max(float(speed.std()), 1e-3))
+        for kind in range(types):
+            here = speed[gpu_type == kind]
+            if len(here) >= LEAST_ROWS and here.std() > 0:
+                self._mean[kind], self._sd[kind] = here.mean(), here.std()
+
+    def scaled(self, gpu_type: IntArray, speed: FloatArray) -> FloatArray:
+        """(N,) speeds with mean 0 and spread 1 on each type."""
+        return np.asarray((speed - self._mean[gpu_type]) / self._sd[gpu_type])
+
+    def speed(self, gpu_type: IntArray, scaled: FloatArray) -> FloatArray:
+        """(N,) back again."""
+        return np.asarray(scaled * self._sd[gpu_type] + self._mean[gpu_type])
+
+    def spread(self, gpu_type: IntArray, scaled: FloatArray) -> FloatArray:
+        """(N,) standard deviations back again."""
+        return np.asarray(scaled * self._sd[gpu_type])
+
+
+class PlanesByType:
+    """Least squares with a penalty on the weights, intercept free."""
+
+    def __init__(self, penalty: float) -> None:
+        """Set the weight of the squared weights."""
+        self._penalty = penalty
+
+    def fit(self, inputs: FloatArray, target: FloatArray, gpu_type: IntArray) -> None:
+        """Fit; a GPU type needs LEAST_ROWS rows for a plane of its own."""
+        self._all = self._plane(inputs, target)
+        self._own = {
+            int(kind): self._plane(inputs[here], target[here])
+            for kind in np.unique(gpu_type)
+            for here in [gpu_type == kind]
+            if here.sum() >= LEAST_ROWS
+        }
+
+    def predict(self, inputs: FloatArray, gpu_type: IntArray) -> FloatArray:
+        """(N,) value of each row's plane."""
+        value = np.zeros(len(inputs))
+        for kind in np.unique(gpu_type):
+            here = gpu_type == kind
+            value[here] = self._own.get(int(kind), self._all).predict(inputs[here])
+        return value
+
+    def _plane(self, inputs: FloatArray, target: FloatArray) -> Ridge:
+        return Ridge(alpha=self._penalty).fit(inputs, target)
+
 
 UTILISATIONS = ("gpu_util", "gmem_util", "ln_gmem", "ln_bandwidth")
 INSTEAD = ("ln_step", "ln_samples_per_s", "ln_gpus", "ln_nodes")
@@ -50,3 +151,58 @@ class LinearModel:
         columns = self._columns
         sides = encoded.victim[:, columns], encoded.pooled()[1][:, columns]
         return np.hstack([*sides, encoded.share[:, None]])
+
+
+class ConstantModel:
+    """One number a GPU type; a type without rows gets the mean of all."""
+
+    name = "constant"
+
+    def fit(self, rows: CoRows, solos: SoloProfiles) -> None:  # noqa: ARG002  (the role)
+        """Take means."""
+        speed = rows.norm_speed
+        self._all = float(speed.mean()), float(speed.std())
+        self._types = {
+            kind: (float(speed[here].mean()), float(speed[here].std()))
+            for kind in set(rows.gpu_type)
+            for here in [rows.gpu_type == kind]
+        }
+
+    def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:  # noqa: ARG002
+        """The mean of each row's GPU type, with the spread of its rows."""
+        told = np.array([self._types.get(kind, self._all) for kind in rows.gpu_type])
+        told = told.reshape(-1, 2)
+        return prediction(told[:, 0], told[:, 1])
+
+
+Crowd = tuple[str, int, float]  # GPU type, aggressors, share
+
+
+class CrowdModel:
+    """One number for each GPU type, number of aggressors and share; of a new one, the mean of all.
+
+    What a model of mixes adds to it is what it knows of the jobs.
+    """
+
+    name = "crowd"
+
+    def fit(self, rows: CoRows, solos: SoloProfiles) -> None:  # noqa: ARG002
+        """Take means."""
+        speeds = defaultdict(list)
+        for crowd, speed in zip(_crowds(rows), rows.norm_speed.tolist(), strict=True):
+            speeds[crowd].append(speed)
+        self._told = {crowd: (np.mean(each), np.std(each)) for crowd, each in speeds.items()}
+        self._all = rows.norm_speed.mean(), rows.norm_speed.std()
+
+    def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:  # noqa: ARG002
+        """The mean of each row's crowd, with the spread of its rows."""
+        told = np.array([self._told.get(crowd, self._all) for crowd in _crowds(rows)])
+        told = told.reshape(-1, 2)
+        return prediction(told[:, 0], told[:, 1])
+
+
+def _crowds(rows: CoRows) -> list[Crowd]:
+    return [
+        (kind, len(others), float(share))
+        for kind, others, share in zip(rows.gpu_type, rows.aggressors, rows.share, strict=True)
+    ]

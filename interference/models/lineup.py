@@ -2,17 +2,13 @@
 
 from collections.abc import Sequence
 
-from interference.models.additive import AdditiveModel
-from interference.models.blend import BlendModel
-from interference.models.constant import ConstantModel
+from interference.models.blend import BlendModel, BoostingModel, ExtraTreesModel
 from interference.models.deep_set import DeepSetModel
-from interference.models.forests import BoostingModel, ExtraTreesModel
+from interference.models.design import MixedEffectsModel
 from interference.models.gaussian_process import GaussianProcessModel
-from interference.models.linear import LinearModel
-from interference.models.mixed_effects import MixedEffectsModel
-from interference.models.protocol import SpeedModel
+from interference.models.linear import ConstantModel, LinearModel, SpeedModel
 from sim.errors import PhysicsError
-from sim.topology.nearest import nearest
+from sim.topology.option_rules import nearest
 
 LEARNED = BlendModel.name
 
@@ -25,7 +21,6 @@ def fresh_models(seed: int, names: Sequence[str] | None = None) -> list[SpeedMod
     """
     every: list[SpeedModel] = [
         ConstantModel(),
-        AdditiveModel(),
         LinearModel(),
         MixedEffectsModel(),
         BoostingModel(seed=seed),

@@ -4,9 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
-from interference.readers.co_columns import both_sides, co_rows_of, in_the_file
-from interference.readers.profile_names import profile_name
-from interference.readers.solo_columns import solo_profiles
+from interference.readers.columns import (
+    both_sides,
+    co_rows_of,
+    in_the_file,
+    profile_name,
+    solo_profiles,
+)
 from interference.readers.table import Table, file_of, read_table, told_at
 from interference.rows import CoRows, SoloProfiles, check_profiled
 

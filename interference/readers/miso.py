@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from interference.readers.profile_names import profile_name
-from interference.readers.solo_columns import solo_profiles
+from interference.readers.columns import profile_name, solo_profiles
 from interference.readers.table import Table, file_of, read_table, told_at
 from interference.rows import (
     CoRows,

@@ -14,8 +14,8 @@ from interference.row_rules import Fault, RowFault
 from interference.rows import objects
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
 from sim.errors import PhysicsError, TraceError
-from sim.topology.nearest import nearest
-from sim.traces.text_file import read_text
+from sim.topology.option_rules import nearest
+from sim.traces.text_table import read_text
 
 BLANKS = ("", "nan")
 FLAGS = {"0": False, "1": True, "false": False, "true": True}

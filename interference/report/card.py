@@ -8,8 +8,7 @@ import numpy as np
 from interference.data_sets import DataSet
 from interference.evaluation.judge import fit_rows
 from interference.report.error_table import markdown_table
-from interference.report.results import Results
-from interference.report.worst import by_victim_model, worst_rows
+from interference.report.worst import Results, by_victim_model, worst_rows
 from interference.saved_model import SavedModel
 
 
@@ -54,7 +53,7 @@ def origin_of(data_set: str) -> Origin:
     return ORIGINS.get(data_set, YOURS)
 
 
-BASELINES = ("constant", "additive", "linear")
+BASELINES = ("constant", "linear")
 WORST_MODELS = 3  # victims' models that are told of each split
 Cells = tuple[str, ...]
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from interference.evaluation.measures import MEASURES
+from interference.evaluation.judge import MEASURES
 from interference.evaluation.score_file import Counts
-from interference.report.results import Results
+from interference.report.worst import Results
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -1,16 +1,91 @@
-"""What a model is worst at: single rows, and victims by model."""
+"""What a model is worst at: single rows, and victims by model.
+
+What is reported: errors by data set, split and model, and the predictions behind them.
+
+Figure: how often the truth lies inside a model's intervals, against how often it should.
+"""
+
+from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.stats import norm
 
-from interference.evaluation.held_out import HeldOut
-from interference.report.results import HELD_OUT_PAIRS, Results
+from interference.evaluation.judge import Errors, HeldOut, Judged
+from interference.evaluation.score_file import Counts, Scores
+from interference.models.lineup import LEARNED
 from interference.rows import SoloProfiles
-from sim.arrays import TextArray
+from sim.arrays import FloatArray, TextArray
+from sim.report.figure_style import GREY, heading, line_look, new_figure, save_png, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+HELD_OUT_PAIRS = "pair"
+
+
+@dataclass(frozen=True)
+class Results:
+    """Of held-out folds, of rows of files, or of both."""
+
+    judged: dict[str, Judged]  # data set -> split -> model -> predictions
+    errors: dict[str, Errors]  # data set, or "set/GPU type" -> split -> model -> measures
+    counts: dict[str, dict[str, Counts]]  # likewise; of splits of files only
+    solos: dict[str, SoloProfiles]  # data set -> profiles of its jobs
+
+    def drawn(self, data_set: str) -> str:
+        """The model that figures and lists of faults are about: the learned one if it is there."""
+        names = list(next(iter(self.judged[data_set].values())))
+        return LEARNED if LEARNED in names else names[-1]
+
+    def set_of(self, part: str) -> str:
+        """The data set of an entry of `errors`."""
+        inside = [name for name in self.judged if part == name or part.startswith(f"{name}/")]
+        return max(inside, key=len)  # a name may hold a slash itself
+
+    def of_drawn(self, data_set: str) -> Iterator[tuple[str, HeldOut]]:
+        """Each split, and the predictions of that model."""
+        for split, by_model in self.judged[data_set].items():
+            yield split, by_model[self.drawn(data_set)]
+
+    def is_of_files(self, data_set: str, split: str) -> bool:
+        """Whether a split is one of files; else its rows were held out by folds."""
+        return split in self.counts.get(data_set, {})
+
+
+def joined(folds: Results, files: Scores, solos: dict[str, SoloProfiles]) -> Results:
+    """Both together; a split of a file that is called like one of the folds gets ` (file)`.
+
+    Args:
+        folds: of held-out folds; may be empty.
+        files: of rows of files.
+        solos: data set -> profiles, of the files' jobs too.
+    """
+
+    def name(data_set: str, split: str) -> str:
+        taken = folds.errors.get(data_set, {})
+        return f"{split} (file)" if split in taken else split
+
+    judged = {key: dict(each) for key, each in folds.judged.items()}
+    errors = {key: dict(each) for key, each in folds.errors.items()}
+    for key, by_split in files.judged.items():
+        judged.setdefault(key, {}).update({name(key, s): e for s, e in by_split.items()})
+    for key, of_part in files.errors.items():
+        found = {name(key, split): each for split, each in of_part.items()}
+        errors.setdefault(key, {}).update(found)
+    counts = {
+        key: {name(key, split): each for split, each in by.items()}
+        for key, by in files.counts.items()
+    }
+    return Results(judged, errors, counts, folds.solos | solos)
+
 
 MOST = 10
 
@@ -107,3 +182,63 @@ def _victim_models(held: HeldOut, solos: SoloProfiles) -> TextArray:
 
 def _cell(value: object) -> object:
     return round(value, 6) if isinstance(value, float) else value
+
+
+LEVELS = np.arange(10, 96, 5) / 100.0
+OWN_SPREADS = 0.5  # share of rows with a spread of their own from which a model is drawn
+
+
+def reliability(judged: Judged, *, title: str, path: Path) -> None:
+    """Draw a panel a split and a line a model whose spread tells rows apart.
+
+    Models with one spread for all rows of a fit are left out: theirs is no claim about a row.
+
+    Args:
+        judged: split -> model -> predictions.
+        title: of which data set.
+        path: PNG to write.
+    """
+    figure = new_figure(4.2 * len(judged) + 1.0, 4.6)
+    panels = figure.subplots(1, len(judged), sharey=True, squeeze=False)[0]
+    names = [LEARNED, *(name for name in next(iter(judged.values())) if name != LEARNED)]
+    drawn = [name for name in names if any(_drawn(by, name) for by in judged.values())]
+    places = {name: place for place, name in enumerate(drawn)}
+    for axes, (split, by_model) in zip(panels, judged.items(), strict=True):
+        _panel(axes, by_model, places)
+        heading(axes, split)
+    panels[0].set_ylabel("truths inside the interval")
+    lines = {line.get_label(): line for axes in panels for line in axes.get_lines()}
+    figure.legend(lines.values(), list(map(str, lines)), loc="outside lower center",
+                  ncols=max(2, 2 * len(judged)), fontsize=9, frameon=False)  # fmt: skip
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+    save_png(figure, path)
+
+
+def covered(held: HeldOut) -> FloatArray:
+    """(L,) share of truths inside the central interval of each of LEVELS, for normal errors."""
+    error = np.abs(held.told.norm_speed - held.rows.norm_speed) / held.told.sd
+    half = norm.ppf((1.0 + LEVELS) / 2.0)
+    return np.asarray((error[:, None] <= half).mean(axis=0))
+
+
+def tells_rows_apart(held: HeldOut) -> bool:
+    """Whether the spread is each row's own, not one number a fit and GPU type."""
+    return len(np.unique(held.told.sd)) > OWN_SPREADS * len(held.rows)
+
+
+def _drawn(by_model: Mapping[str, HeldOut], name: str) -> bool:
+    return name in by_model and tells_rows_apart(by_model[name])
+
+
+def _panel(axes: Axes, by_model: Mapping[str, HeldOut], places: Mapping[str, int]) -> None:
+    axes.plot([0, 1], [0, 1], color=GREY, linewidth=1.0, linestyle=":", label="ideal")
+    for name, place in places.items():
+        if _drawn(by_model, name):
+            look = line_look(place) | {"linewidth": 2.6 if name == LEARNED else 1.3}
+            axes.plot(LEVELS, covered(by_model[name]), label=name, **look)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1.02)
+    axes.set_xlabel("nominal level of the interval")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    tidy(axes, grid="both")

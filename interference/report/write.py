@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from interference.evaluation.held_out import HeldOut
+from interference.evaluation.judge import HeldOut
 from interference.report.error_table import csv_blocks, json_blocks, markdown_blocks
-from interference.report.reliability import reliability, tells_rows_apart
-from interference.report.results import HELD_OUT_PAIRS, Results
-from interference.report.worst import by_victim_model, csv_of, worst_rows
+from interference.report.worst import (
+    HELD_OUT_PAIRS,
+    Results,
+    by_victim_model,
+    csv_of,
+    reliability,
+    tells_rows_apart,
+    worst_rows,
+)
 from interference.rows import SoloProfiles
 from sim.arrays import FloatArray
 from sim.report.atomic import write_atomically

@@ -1,13 +1,24 @@
-"""Sizes of an observation and the numbering of actions."""
+"""What agents may do and see, and what an observation is made of.
 
+The graph inside each server as padded lists of edges: GPUs, PCIe switches, sockets, NVLink.
+
+Sizes of an observation and the numbering of actions.
+
+Observations of several agents as one batch of tensors.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import torch
 
-from marl.codec.inside_graph import inside_graph
 from marl.turns.actions import FORWARD, KINDS, MODES, WAIT, Sizes
-from sim.arrays import IntArray
+from sim.arrays import FloatArray, IntArray
 from sim.scoring.table import (
     OfContext,
     OfEdge,
@@ -20,7 +31,102 @@ from sim.scoring.table import (
     OfServer,
     OfSuspension,
 )
+from sim.signals import Signal
+from sim.topology.inside import Inside
 from sim.topology.topology import Topology
+
+NEEDS = Signal.PREDICTION | Signal.PROFILE | Signal.INTERFERENCE
+Observation = dict[str, npt.NDArray[np.float32 | np.int64 | np.int8]]
+
+GANG, WORKER = "gang", "worker"  # what one action places
+GRANULARITIES = (GANG, WORKER)
+
+
+@dataclass(frozen=True)
+class CodecRules:
+    """What agents may do, beyond the simulator's own rules."""
+
+    window: int  # waiting jobs an agent sees, by predicted work left (see docs/agents.md)
+    only_placeable: bool  # forward only to where the gang could start at once
+    sharing: bool  # whether agents may share GPUs
+    patience_s: (
+        float  # a job this old that fits compactly on empty GPUs now must not be kept waiting
+    )
+    # Policies of before know none of these choices.
+    alone: bool = False  # see and reach the own partition only
+    blind_peers: bool = False  # may send jobs to other partitions, but see nothing of them
+    links: bool = False  # observations also hold links: the encoder reads them
+    granularity: str = GANG  # worker: one action places one worker, and the gang is completed next
+    interval_s: float = 0.0  # agents act at multiples of this; 0: at every event
+    suspends: bool = False  # whether agents may suspend running jobs for others
+    rest_share: float = 0.0  # of what a job has done, which it is thought to have left at least
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a value that is none of the choices."""
+        if self.granularity not in GRANULARITIES:
+            known = " or ".join(GRANULARITIES)
+            raise ValueError(f"rules.granularity is {self.granularity!r}; it must be {known}")
+        for key in ("interval_s", "rest_share"):
+            value = getattr(self, key)
+            if not 0.0 <= value < float("inf"):
+                raise ValueError(f"rules.{key} is {value}; it must be 0 or more")
+
+
+USUAL_GBPS = 100.0  # of a link inside a server; its rate counts as 0
+NO_EDGE = -1
+
+Edge = tuple[int, int, int, float]  # two nodes, kind, Gbps
+
+
+class InsideGraph(NamedTuple):
+    """S servers; a server's nodes are its GPUs, its PCIe switches and its sockets.
+
+    GPUs are numbered from 0, switches from the number of GPUs of the largest server, sockets
+    after the switches of the server that has most.
+    """
+
+    ends: IntArray  # (S, E, 2) nodes; NO_EDGE where a server has fewer edges
+    features: FloatArray  # (S, E, OfEdge)
+
+
+def inside_graph(topology: Topology) -> InsideGraph:
+    """The edges inside all servers of the cluster; none where `topology.inside` is None."""
+    inside, servers = topology.inside, topology.num_servers
+    if inside is None:
+        return InsideGraph(np.full((servers, 1, 2), NO_EDGE), np.zeros((servers, 1, len(OfEdge))))
+    gpus = int(topology.gpus_per_server.max())
+    first_socket = gpus + int(inside.gpu_switch.max()) + 1
+    found = [_edges(topology, inside, server, gpus, first_socket) for server in range(servers)]
+    most = max(1, *map(len, found))
+    ends = np.full((servers, most, 2), NO_EDGE)
+    features = np.zeros((servers, most, len(OfEdge)))
+    for server, edges in enumerate(found):
+        for at, (one, two, kind, gbps) in enumerate(edges):
+            ends[server, at] = one, two
+            features[server, at, kind] = 1.0
+            features[server, at, OfEdge.RATE] = np.log(gbps / USUAL_GBPS) / 2.0
+    return InsideGraph(ends, features)
+
+
+def _edges(
+    topology: Topology, inside: Inside, server: int, first_switch: int, first_socket: int
+) -> list[Edge]:
+    """GPU to switch, switch to socket, socket to socket, and NVLink between GPUs of an island."""
+    first, last = topology.server_first_gpu[server : server + 2]
+    switch, socket = inside.gpu_switch[first:last], inside.gpu_socket[first:last]
+    pcie, across = float(inside.pcie_gbps[server]), float(inside.socket_gbps[server])
+    above = dict(zip(switch.tolist(), socket.tolist(), strict=True))  # switch -> its socket
+    edges: list[Edge] = [
+        (k, first_switch + s, OfEdge.PCIE, pcie) for k, s in enumerate(switch.tolist())
+    ]
+    edges += [(first_switch + s, first_socket + c, OfEdge.SOCKET, across) for s, c in above.items()]
+    for one, two in combinations(sorted(set(above.values())), 2):
+        edges.append((first_socket + one, first_socket + two, OfEdge.SOCKET, across))
+    island = inside.gpu_island[first:last]
+    for a, b in combinations(range(last - first), 2):
+        if island[a] >= 0 and island[a] == island[b]:
+            edges.append((a, b, OfEdge.NVLINK, float(inside.nvlink_gbps[server])))
+    return edges
 
 
 @dataclass(frozen=True)
@@ -120,3 +226,10 @@ def layout_for(
         rooms=most if suspends else 0,
         edges=0 if graph is None else graph.ends.shape[1],
     )
+
+
+def stack(observations: Sequence[Observation]) -> dict[str, torch.Tensor]:
+    """Tensors with a leading batch dimension, one row an observation."""
+    return {
+        key: torch.from_numpy(np.stack([o[key] for o in observations])) for key in observations[0]
+    }

@@ -3,8 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from marl.codec.inside_graph import NO_EDGE, inside_graph
-from marl.codec.layout import Layout
+from marl.codec.layout import NO_EDGE, Layout, inside_graph
 from sim.scoring.costs import measure_links
 from sim.scoring.desk import Desk
 from sim.scoring.table import OfLinks

@@ -1,10 +1,19 @@
-"""The rules of the game that all episodes share."""
+"""The rules of the game that all episodes share.
+
+The action space of one agent: discrete, and aware of what is legal now.
+
+Rewards from what partitions gather, blended between an agent's own and the team's.
+"""
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
 
-from sim.arrays import IntArray
+from marl.turns.gathering import Gathered
+from sim.arrays import FloatArray, IntArray
 from sim.jobs import JobTable
 from sim.outages.changes import Outages
 from sim.physics.physics import Physics
@@ -40,3 +49,67 @@ class Game:
             rules=self.rules,
             outages=self.outages,
         )
+
+
+class LegalActions(spaces.Discrete[np.int64]):
+    """`Discrete(n)` whose plain `sample()` draws legal actions only.
+
+    The environment keeps `legal` up to date, so that tools that sample without a mask (PettingZoo's
+    tests, random baselines) play by the rules. A mask or probabilities that are given count alone.
+    """
+
+    def __init__(self, n: int) -> None:
+        """All `n` actions count as legal until the environment says otherwise."""
+        super().__init__(n)
+        self.legal: npt.NDArray[np.int8] | None = None  # (n,) 1 where legal
+
+    def sample(self, mask: Any = None, probability: Any = None) -> np.int64:
+        """One action, uniform over those that are legal now."""
+        if mask is None and probability is None:
+            mask = self.legal
+        return super().sample(mask, probability)
+
+
+class Reward(Protocol):
+    """Turns what was gathered into rewards."""
+
+    def __call__(self, gathered: Gathered) -> FloatArray:
+        """(M,) rewards."""
+
+
+@dataclass(frozen=True)
+class DelayReward:
+    """reward_m = -(own_weight * own delay_m + (1 - own_weight) * mean delay) / scale_s.
+
+    The sum over agents and time is -(total JCT - total work) / scale_s whatever `own_weight` is:
+    what is reported is what is optimised.
+    """
+
+    own_weight: float
+    scale_s: float
+
+    def __call__(self, gathered: Gathered) -> FloatArray:
+        """(M,) rewards for the seconds of delay gathered in each partition."""
+        return _blended(gathered.delay_s, self.own_weight) / -self.scale_s
+
+
+@dataclass(frozen=True)
+class ProgressReward:
+    """reward_m = (own_weight * own progress_m + (1 - own_weight) * mean progress) / scale_jobs.
+
+    Progress of a job is the share of its work that it has done: each finished job is worth
+    1 / scale_jobs, whenever it finishes, so only the discount says that earlier is better. The
+    form of DL2 (Peng et al., TPDS 2021), whose lab is that of Zhao and Wu.
+    """
+
+    own_weight: float
+    scale_jobs: float
+
+    def __call__(self, gathered: Gathered) -> FloatArray:
+        """(M,) rewards for the progress made in each partition."""
+        return _blended(gathered.progress, self.own_weight) / self.scale_jobs
+
+
+def _blended(each: FloatArray, own_weight: float) -> FloatArray:
+    blended: FloatArray = own_weight * each + (1.0 - own_weight) * each.mean()
+    return blended

@@ -8,11 +8,8 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
-from marl.codec.layout import Layout
-from marl.codec.rules import CodecRules, Observation
-from marl.env.game import Game
-from marl.env.legal_actions import LegalActions
-from marl.env.reward import Reward
+from marl.codec.layout import CodecRules, Layout, Observation
+from marl.env.game import Game, LegalActions, Reward
 from marl.turns.turns import Turns
 from sim.jobs import JobTable
 
@@ -36,7 +33,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
     Agents take turns at one instant, until all wait; then time passes to the next event. An agent
     whose turn it is not has only *wait* in its mask. An illegal action raises InvalidDecision.
 
-    Reward: see `marl.env.reward`. Termination: all jobs are done or withdrawn. Truncation:
+    Reward: see `marl.env.game`. Termination: all jobs are done or withdrawn. Truncation:
     never, unless `max_rounds` is reached. The episode's jobs come from `make_jobs(seed)`; equal
     seeds give equal episodes.
     """

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from marl.codec.layout import layout_for
-from marl.codec.rules import CodecRules, Observation
+from marl.codec.layout import CodecRules, Observation, layout_for
 from marl.net.from_torch import net_of
 from marl.net.network import ACT, CHOOSE, PLAY_ON, Net
 from marl.net.playing import choose
@@ -188,7 +187,7 @@ class Brancher:
 
 def _jobs_of(sizes: Sizes) -> IntArray:
     """(actions,) the same number for actions of one kind about one job of the window."""
-    groups = []
+    groups: list[IntArray] = []
     for kind in range(len(KINDS)):
         shape = sizes.shape(kind)
         rows = shape[0] if shape else 1

@@ -5,12 +5,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from gnn.base import Encoder
-from gnn.encoder import HierarchicalEncoder
-from gnn.sweep import Sweep
-from gnn.update import Update as TorchUpdate
-from marl.codec.layout import Layout
-from marl.codec.rules import CodecRules
+from gnn.encoder import Encoder, HierarchicalEncoder, Sweep
+from gnn.encoder import Update as TorchUpdate
+from marl.codec.layout import CodecRules, Layout
 from marl.net.network import Net
 from marl.net.parts import Joint, Norm, Two, Update
 from marl.net.prior import Prior

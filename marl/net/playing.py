@@ -1,7 +1,6 @@
 """Whole runs under the compiled network: turns, answers and events without Python between them."""
 
-from marl.codec.layout import Layout
-from marl.codec.rules import CodecRules
+from marl.codec.layout import CodecRules, Layout
 from marl.net.network import ACT, CHOOSE, PLAY_ON, Net, best_action
 from marl.turns.playing import TURN, Play, act, play_on
 from marl.turns.plays import blank_canvas, make_play

@@ -3,11 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gnn.base import Encoder
-from gnn.encoder import HierarchicalEncoder
-from gnn.flat import FlatEncoder
+from gnn.encoder import Encoder, FlatEncoder, HierarchicalEncoder, MlpEncoder
 from gnn.linked import LinkedEncoder
-from gnn.mlp import MlpEncoder
 from marl.policy.pair_score import PairScorePolicy
 from sim.scoring.table import OfEdge, OfGpu, OfLinks, OfServer
 

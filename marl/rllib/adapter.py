@@ -4,7 +4,7 @@ from typing import Any
 
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
-from marl.codec.rules import Observation
+from marl.codec.layout import Observation
 from marl.env.scheduling_env import SchedulingEnv
 
 ALL = "__all__"

@@ -26,9 +26,8 @@ from ray.rllib.utils.metrics import (
     WEIGHTS_SEQ_NO,
 )
 
-from marl.codec.rules import Observation
-from marl.codec.stack import stack
-from marl.rllib.names import RETURN_WINDOW, SHARED, WHOLE_RETURN
+from marl.codec.layout import Observation, stack
+from marl.rllib.build import RETURN_WINDOW, SHARED, WHOLE_RETURN
 
 
 class Fragment(MultiAgentEpisode):

@@ -1,7 +1,13 @@
-"""The one way from an RLlib configuration to its algorithm."""
+"""The one way from an RLlib configuration to its algorithm.
+
+Names that the runner, the algorithm and the trainer share.
+
+Copies of an environment that do not play the same episodes.
+"""
 
 from typing import Any
 
+import gymnasium as gym
 from ray.util import log_once
 
 
@@ -12,3 +18,26 @@ def built(config: Any) -> Any:
     """
     log_once(f"{config.algo_class.__name__}_on_new_api_stack")
     return config.build_algo()
+
+
+ENV_NAME = "gpuyard"
+SHARED = "shared"  # the one policy of all agents
+WHOLE_RETURN = "whole_episode_return"
+RETURN_WINDOW = 16  # episodes
+
+
+class OwnStream(gym.Wrapper[Any, Any, Any, Any]):
+    """Begins with its own seed: RLlib gives all copies of an environment the same."""
+
+    def __init__(self, env: gym.Env[Any, Any], seed: int) -> None:
+        """`seed` of the first episode; later ones go on with the stream."""
+        super().__init__(env)
+        self._seed: int | None = seed
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """The next episode of this copy."""
+        del seed
+        first, self._seed = self._seed, None
+        return self.env.reset(seed=first, options=options)

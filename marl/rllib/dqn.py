@@ -14,14 +14,11 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.tune.registry import register_env
 from torch import Tensor
 
-from marl.rllib.build import built
-from marl.rllib.own_stream import OwnStream
-from marl.topdrl.dqn_spec import DqnSpec
+from marl.rllib.build import OwnStream, built
 from marl.topdrl.env import PickJobEnv
-from marl.topdrl.imitate import ImitationSpec, behind_by
+from marl.topdrl.imitate import CompactTeacher, ImitationSpec, behind_by
 from marl.topdrl.network import build_network
-from marl.topdrl.spec import NetworkSpec, SightSpec
-from marl.topdrl.teacher import CompactTeacher
+from marl.topdrl.spec import DqnSpec, NetworkSpec, SightSpec
 
 OBS, ACTIONS, VALUES = "obs", "actions", "qf_preds"  # RLlib's names of columns
 

@@ -13,12 +13,9 @@ from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from ray.tune.registry import register_env
 from torch import Tensor
 
-from marl.rllib.build import built
-from marl.rllib.own_stream import OwnStream
-from marl.topdrl.proximity.env import PickGpuEnv
+from marl.rllib.build import OwnStream, built
+from marl.topdrl.proximity.env import GpuPpoSpec, PickGpuEnv, ProximitySpec
 from marl.topdrl.proximity.network import GpuScores
-from marl.topdrl.proximity.ppo_spec import GpuPpoSpec
-from marl.topdrl.proximity.spec import ProximitySpec
 
 OBS, LOGITS, STATE = "obs", "action_dist_inputs", "embeddings"  # RLlib's names of columns
 

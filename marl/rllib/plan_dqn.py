@@ -14,12 +14,10 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.tune.registry import register_env
 from torch import Tensor
 
-from marl.dag.network import PlacementNetwork
 from marl.dag.plan_env import PlanEnv
-from marl.dag.policy_file import PlanPolicyError
+from marl.dag.policy_file import PlacementNetwork, PlanPolicyError
 from marl.dag.sight import VALID
-from marl.rllib.build import built
-from marl.rllib.own_stream import OwnStream
+from marl.rllib.build import OwnStream, built
 
 OBS, ACTIONS, VALUES = "obs", "actions", "qf_preds"  # RLlib's names of columns
 WORTHLESS = -1e4  # of an empty place: finite, so that an ended episode's zeros stay so

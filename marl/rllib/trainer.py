@@ -11,9 +11,9 @@ import torch
 from ray.rllib.algorithms.ppo import PPO
 
 from marl.policy.pair_score import PairScorePolicy
+from marl.rllib.build import SHARED, WHOLE_RETURN
 from marl.rllib.checkpoint import Maker, checked, seal
-from marl.rllib.names import SHARED, WHOLE_RETURN
-from marl.training.errors import TrainingError
+from marl.training.spec import TrainingError
 
 AVERAGE = "average.pt"  # averaged weights, beside RLlib's own files
 RUNAWAY = 1e6  # a weight that large makes no sense of any feature

@@ -6,16 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from marl.codec.layout import Layout, layout_for
-from marl.codec.rules import NEEDS, CodecRules
-from marl.codec.stack import stack
+from marl.codec.layout import NEEDS, CodecRules, Layout, layout_for, stack
 from marl.net.from_torch import net_of, why_torch
 from marl.net.network import Net
 from marl.net.playing import NetLoop, choose
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy, best_action
 from marl.schedulers.shipped import policy_folder
-from marl.training.lockstep import play_greedily
+from marl.training.plan import play_greedily
 from marl.training.policy_file import PolicyFileError, load_policy, read_spec
 from marl.turns.rounds import Rounds
 from sim.decision import Decision

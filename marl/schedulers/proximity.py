@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from marl.topdrl.proximity.codec import NEEDS, Choosing
+from marl.topdrl.proximity.env import NEEDS, Choosing
 from marl.topdrl.proximity.network import GpuScores, best_gpu, load_proximity, read_proximity
 from marl.topdrl.spec import TopDrlError
 from sim.decision import WAIT, Decision, Start

@@ -1,6 +1,6 @@
 """View -> observation, action -> decision: the one way in training and in use.
 
-The observation holds the numbers from which `marl.topdrl.images` paints the images: rows of time
+The observation holds the numbers from which `marl.topdrl.network` paints the images: rows of time
 left on every GPU and in every block, at a sixtieth of the images' size.
 """
 
@@ -14,8 +14,8 @@ from sim.arrays import FloatArray, IntArray
 from sim.decision import WAIT, Decision, Start
 from sim.engine.demands_room import ask_of
 from sim.engine.occupancy import Occupancy
+from sim.physics.catalogue import GangCatalogue
 from sim.physics.communication import Spread, told_s
-from sim.physics.gang_catalogue import GangCatalogue
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
 from sim.placers.by_rack import Closest

@@ -7,11 +7,9 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from marl.env.game import Game
-from marl.env.legal_actions import LegalActions
+from marl.env.game import Game, LegalActions
 from marl.topdrl.codec import GPU_COLUMNS, NEEDS, SLOT_COLUMNS, Codec, Observation
-from marl.topdrl.reward import Reward, RewardSpec
-from marl.topdrl.spec import NetworkSpec, SightSpec
+from marl.topdrl.spec import NetworkSpec, Reward, RewardSpec, SightSpec
 from sim.arrays import FloatArray
 from sim.decision import Decision
 from sim.jobs import JobTable
@@ -59,7 +57,7 @@ class PickJobEnv(gym.Env[Observation, np.int64]):
     no time; after a hold time passes to the next event at which some job could start. Holding is
     not legal while nothing runs, so nobody starves in an empty cluster.
 
-    Reward: see `marl.topdrl.reward`. Truncation: the last job has come (what is left
+    Reward: see `marl.topdrl.spec`. Truncation: the last job has come (what is left
     then is the same work for everybody). Termination: all jobs are done by then. The jobs of an
     episode come from `make_jobs(seed)`; equal seeds give equal episodes.
     """

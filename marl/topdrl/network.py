@@ -1,10 +1,74 @@
-"""The networks that score slots and hold: three convolutional branches, or one; dueling heads."""
+"""Paints the images that the network looks at from the numbers of an observation.
+
+Time runs down the rows. All functions take a batch and return float images.
+
+The networks that score slots and hold: three convolutional branches, or one; dueling heads.
+
+Policy files of job pickers: weights and sizes only; loading runs no code.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from marl.topdrl import images
-from marl.topdrl.spec import MULTI, NetworkSpec, SightSpec
+from marl.topdrl.spec import MULTI, NetworkSpec, SightSpec, TopDrlError
+from sim.report.atomic import write_atomically
+
+CANVAS_CHANNELS, BLOCK_CHANNELS, MAP_CHANNELS = 2, 4, 3
+
+
+def canvas(gpus: Tensor, rows: int) -> Tensor:
+    """(B, R, S, K, 3) -> (B, 2, rows, R * S * K): a column a GPU, filled until it is free.
+
+    Channel 0 is 1 where filled, channel 1 the worth of the job there.
+    """
+    columns = gpus.flatten(1, 3)
+    filled = _filled(columns[..., 0], rows)
+    return torch.stack([filled, filled * columns[:, None, :, 1]], dim=1)
+
+
+def blocks(slots: Tensor, rows: int, width: int) -> Tensor:
+    """(B, Q, 6) -> (B, 4, rows, Q * width): a block a slot.
+
+    Channel 0 is the job, rows of time times GPUs; 1 to 3 are its wait, worth and speed on the
+    closest GPUs, all over the block.
+    """
+    batch, count, _ = slots.shape
+    down = _filled(slots[..., 1], rows)  # (B, rows, Q)
+    across = _across(slots[..., 2], width)  # (B, Q, width)
+    job = down[..., None] * across[:, None]  # (B, rows, Q, width)
+    flat = slots[:, None, :, None, 3:6].expand(batch, rows, count, width, 3)
+    image = torch.cat([job[..., None], flat], dim=-1) * slots[:, None, :, None, :1]
+    return image.permute(0, 4, 1, 2, 3).flatten(3)
+
+
+def topology_map(gpus: Tensor) -> Tensor:
+    """(B, R, S, K, 3) -> (B, 3, R * S, K): who is free, how soon, and what is there.
+
+    A row a server, racks one below the other.
+    """
+    there = gpus[..., 2]
+    idle = there * (gpus[..., 0] == 0)
+    image = torch.stack([idle, gpus[..., 0], there], dim=1)
+    return image.flatten(2, 3)
+
+
+def _filled(share: Tensor, rows: int) -> Tensor:
+    """(B, n) shares of the rows -> (B, rows, n), 1 from the top as far as they reach."""
+    row = torch.arange(rows, device=share.device, dtype=share.dtype)
+    return (row[None, :, None] < (share * rows).round()[:, None]).to(share.dtype)
+
+
+def _across(share: Tensor, width: int) -> Tensor:
+    """(B, n) shares of the width -> (B, n, width), 1 from the left."""
+    column = torch.arange(width, device=share.device, dtype=share.dtype)
+    return (column < (share * width).round()[..., None]).to(share.dtype)
+
 
 TIME_KERNEL, TIME_STRIDE = 5, 3  # rows
 SINGLE_KERNEL, SINGLE_STRIDE = (5, 8), (3, 4)  # of the one-branch network: rows, columns
@@ -42,13 +106,13 @@ class MultiBranch(nn.Module):
         kernel = min(TIME_KERNEL, sight.rows)
         windows = (sight.rows - kernel) // TIME_STRIDE + 1
         channels, hidden = network.channels, network.hidden
-        self.canvas = nn.Conv2d(images.CANVAS_CHANNELS, channels, (kernel, 1), (TIME_STRIDE, 1))
+        self.canvas = nn.Conv2d(CANVAS_CHANNELS, channels, (kernel, 1), (TIME_STRIDE, 1))
         self.canvas_out = nn.Linear(2 * channels * windows, hidden)
         self.blocks = nn.Conv2d(
-            images.BLOCK_CHANNELS, channels, (kernel, self._width), (TIME_STRIDE, self._width)
+            BLOCK_CHANNELS, channels, (kernel, self._width), (TIME_STRIDE, self._width)
         )
         self.blocks_out = nn.Linear(channels * windows, hidden)
-        self.map = nn.Conv2d(images.MAP_CHANNELS, hidden, (1, network.server_gpus))
+        self.map = nn.Conv2d(MAP_CHANNELS, hidden, (1, network.server_gpus))
         self.map_out = nn.Linear(2 * hidden, hidden)
         around = 3 * hidden + 1
         self.value = _head(around, hidden)
@@ -70,19 +134,19 @@ class MultiBranch(nn.Module):
 
     def _cluster(self, gpus: Tensor) -> Tensor:
         there = gpus.flatten(1, 3)[:, None, None, :, 2]
-        seen = torch.relu(self.canvas(images.canvas(gpus, self._rows))) * there
+        seen = torch.relu(self.canvas(canvas(gpus, self._rows))) * there
         mean = seen.sum(-1) / there.sum(-1).clamp(min=1.0)
         both = torch.cat([mean, seen.amax(-1)], dim=1)
         return torch.relu(self.canvas_out(both.flatten(1)))
 
     def _jobs(self, slots: Tensor) -> Tensor:
-        seen = torch.relu(self.blocks(images.blocks(slots, self._rows, self._width)))
+        seen = torch.relu(self.blocks(blocks(slots, self._rows, self._width)))
         per_slot = seen.permute(0, 3, 1, 2).flatten(2)  # (B, Q, channels * windows)
         return torch.relu(self.blocks_out(per_slot))
 
     def _topology(self, gpus: Tensor) -> Tensor:
         batch, racks, servers = gpus.shape[:3]
-        seen = torch.relu(self.map(images.topology_map(gpus)))[..., 0]  # (B, hidden, R * S)
+        seen = torch.relu(self.map(topology_map(gpus)))[..., 0]  # (B, hidden, R * S)
         per_server = seen.reshape(batch, -1, racks, servers)
         there = (gpus[..., 2].amax(-1) > 0).to(gpus.dtype)[:, None]  # (B, 1, R, S)
         per_rack = (per_server * there).sum(-1) / there.sum(-1).clamp(min=1.0)
@@ -119,8 +183,8 @@ class SingleBranch(nn.Module):
 
     def _painted(self, observation: dict[str, Tensor]) -> Tensor:
         """(B, 2, rows, columns): what is filled, and waiting times; the backlog is last."""
-        cluster = images.canvas(observation["gpus"], self._rows)
-        queue = images.blocks(observation["slots"], self._rows, self._width)
+        cluster = canvas(observation["gpus"], self._rows)
+        queue = blocks(observation["slots"], self._rows, self._width)
         filled = torch.cat([cluster[:, :1], queue[:, :1]], dim=-1)
         waits = torch.cat([torch.zeros_like(cluster[:, :1]), queue[:, 1:2]], dim=-1)
         backlog = observation["backlog"][:, None, None, :].expand(-1, 2, self._rows, 1)
@@ -129,3 +193,80 @@ class SingleBranch(nn.Module):
 
 def _head(inputs: int, hidden: int, outputs: int = 1) -> nn.Sequential:
     return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
+
+
+FORMAT = 1
+WEIGHTS, SPEC = "policy.pt", "policy.json"
+
+
+def save_picker(
+    folder: Path, weights: Mapping[str, Tensor], network: NetworkSpec, sight: SightSpec
+) -> None:
+    """Write weights, then sizes; each file appears whole or not at all."""
+    sizes = {"kind": "topdrl", "network": asdict(network), "sight": asdict(sight)}
+    write_policy(folder, weights, sizes)
+
+
+def load_picker(folder: Path) -> tuple[nn.Module, NetworkSpec, SightSpec]:
+    """The network in `folder`, ready to be asked.
+
+    Raises:
+        TopDrlError: a file is missing, broken or of another kind.
+    """
+    network, sight = read_picker(folder)
+    module = build_network(network, sight)
+    load_weights(module, folder)
+    return module.eval(), network, sight
+
+
+def read_picker(folder: Path) -> tuple[NetworkSpec, SightSpec]:
+    """Sizes of the policy in `folder`; errors as in `load_picker`."""
+    sizes = read_sizes(folder, "topdrl")
+    try:
+        return NetworkSpec(**sizes["network"]), SightSpec(**sizes["sight"])
+    except (KeyError, TypeError) as error:
+        raise TopDrlError(f"{folder / SPEC}: is no description of a policy ({error})") from error
+
+
+def write_policy(folder: Path, weights: Mapping[str, Tensor], sizes: Mapping[str, Any]) -> None:
+    """Weights, then `sizes` as JSON."""
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f"{WEIGHTS}.part"
+    torch.save({key: value.detach().cpu() for key, value in weights.items()}, part)
+    part.replace(folder / WEIGHTS)
+    write_atomically(folder / SPEC, json.dumps({"format": FORMAT, **sizes}).encode())
+
+
+def read_sizes(folder: Path, kind: str) -> dict[str, Any]:
+    """What `write_policy` wrote beside the weights.
+
+    Raises:
+        TopDrlError: the file is missing, broken or of another kind.
+    """
+    path = folder / SPEC
+    if not path.is_file():
+        raise TopDrlError(
+            f"{path} is not there; give the policy folder that scripts/train_topdrl.py wrote, with "
+            f"{SPEC} and {WEIGHTS}"
+        )
+    try:
+        sizes = json.loads(path.read_text(encoding="utf-8"))
+        found = sizes["format"], sizes["kind"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise TopDrlError(f"{path}: is no description of a policy ({error})") from error
+    if found != (FORMAT, kind):
+        raise TopDrlError(f"{path}: is format {found[0]}, {found[1]}; needed: {FORMAT}, {kind}")
+    return dict(sizes)
+
+
+def load_weights(module: nn.Module, folder: Path) -> None:
+    """Fill `module` from the weights file.
+
+    Raises:
+        TopDrlError: the file is missing, truncated or of another network.
+    """
+    path = folder / WEIGHTS
+    try:
+        module.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    except Exception as error:  # torch raises many kinds for a truncated or foreign file
+        raise TopDrlError(f"{path}: cannot be read as this policy's weights ({error})") from error

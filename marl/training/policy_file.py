@@ -7,7 +7,7 @@ from typing import cast
 
 import torch
 
-from marl.codec.rules import CodecRules
+from marl.codec.layout import CodecRules
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy
 from marl.schedulers.shipped import SHIPPED

@@ -1,6 +1,19 @@
-"""What a training run is told, as plain numbers."""
+"""Errors of a training run.
+
+What a training run is told, as plain numbers.
+"""
 
 from dataclasses import dataclass
+
+from sim.errors import GpuYardError
+
+
+class TrainingError(GpuYardError):
+    """Training cannot go on; the message names the iteration or the checkpoint, and the fix."""
+
+
+class CheckpointError(TrainingError):
+    """A checkpoint is missing, truncated or foreign; the message names file, fault and fix."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +49,9 @@ class WarmStartSpec:
     """
 
     episodes: int  # windows played by the teacher; 0: no warm start
-    by_rule: bool  # the teacher is the rule of `marl.training.teacher`; False: the network itself
+    by_rule: (
+        bool  # the teacher is the rule of `marl.training.warm_start`; False: the network itself
+    )
     least_speed: float  # predicted combined speed above which the teacher shares a GPU
     epochs: int
     minibatch: int

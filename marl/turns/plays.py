@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from marl.codec.layout import Layout
+from marl.codec.layout import WORKER, CodecRules, Layout, Observation
 from marl.codec.links import LinkSight
 from marl.codec.observe import Canvas
-from marl.codec.rules import WORKER, CodecRules, Observation
 from marl.turns.actions import Sizes
 from marl.turns.memory import make_memory
 from marl.turns.playing import Play, is_legal, link, look_at
@@ -36,7 +35,7 @@ def blank_canvas(layout: Layout, *many: int) -> Canvas:
 def make_play(
     view: ClusterView, layout: Layout, rules: CodecRules, canvas: Canvas, *, gathers: bool
 ) -> Play:
-    """The play of a run in which nobody has acted; `view` needs `marl.codec.rules.NEEDS`."""
+    """The play of a run in which nobody has acted; `view` needs `marl.codec.layout.NEEDS`."""
     jobs = view.jobs.num_gpus
     desk = _desk(view, rules)
     play = Play(

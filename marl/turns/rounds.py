@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from marl.codec.layout import Layout
+from marl.codec.layout import CodecRules, Layout, Observation
 from marl.codec.links import LinkSight
-from marl.codec.rules import CodecRules, Observation
 from marl.turns.playing import Play, choose, find_turn, open_epoch, pause_s
 from marl.turns.plays import blank_canvas, check, forked, make_play, see_everyone, with_links
 from sim.arrays import IntArray

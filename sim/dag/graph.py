@@ -1,4 +1,7 @@
-"""The tasks of a DAG and what they hand on, numbered so that parents come first."""
+"""What can be wrong with a DAG, its machines or a plan.
+
+The tasks of a DAG and what they hand on, numbered so that parents come first.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,7 +10,12 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.dag.errors import DagError
+from sim.errors import GpuYardError
+
+
+class DagError(GpuYardError):
+    """A DAG problem, a file of one, or a plan cannot be used; the message names task and fix."""
+
 
 MOST_NAMED = 8  # tasks that an error names
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.dag.errors import DagError
+from sim.dag.graph import DagError
 
 BITS_PER_BYTE = 8.0
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.dag.errors import DagError
+from sim.dag.graph import DagError
 from sim.dag.problem import DagProblem
 
 

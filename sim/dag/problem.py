@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.dag.errors import DagError
-from sim.dag.graph import TaskGraph
+from sim.dag.graph import DagError, TaskGraph
 from sim.dag.machines import Machines
 
 

@@ -4,15 +4,25 @@ A run counts from its finish, and finishes are taken to be submission + duration
 finished without queueing. The queue depends on the scheduler, which an estimate made beforehand
 cannot know; with queueing some of these finishes come later. A run that finishes at the very
 instant of a submission does not count yet, so no job sees itself.
+
+What a regression may read of each job at its submission: recurrence, owner, gang, time.
+
+Predictions from the finished runs of the same group before a job is submitted.
+
+The median of the same group's finished runs before a job is submitted.
+
+The last run of the same group to finish before a job is submitted.
 """
 
 import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
+from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.estimators.rules import checked_prior_s
 from sim.traces.trace import Trace
 from sim.traits import codes_of
 
@@ -131,9 +141,112 @@ def first_known(columns: Sequence[FloatArray], otherwise_s: float) -> FloatArray
     return found
 
 
-def identity_of(trace: Trace) -> list[str]:
-    """Which columns of identity a trace has: of group, user and vc."""
-    columns: dict[str, TextArray | None] = {
-        "group": trace.group, "user": trace.user, "vc": trace.vc,
-    }  # fmt: skip
-    return [name for name, column in columns.items() if column is not None and any(column)]
+HOUR_S, HOURS, DAYS = 3600.0, 24, 7
+NAMES = (
+    "gang", "group_last", "group_mean", "group_median", "group_count", "user_last", "user_median",
+    "user_count", "vc_median", "gang_median", "median", "hour", "weekday",
+)  # fmt: skip
+
+
+def recurrence_features(trace: Trace, prior_s: float) -> FloatArray:
+    """(J, F) columns NAMES.
+
+    Seconds and gangs are natural logarithms, counts ln(1 + count). Statistics of a group without a
+    finished run are those of its user; statistics of users, virtual clusters and gang sizes without
+    one are those of all jobs; before any job has finished, `prior_s`. Hours and days count from the
+    trace's origin, whatever time of day that is: only their period matters.
+
+    Args:
+        trace: J jobs.
+        prior_s: above 0.
+    """
+    group = past_of(trace, group_keys(trace))
+    user = past_of(trace, user_keys(trace))
+    vc = past_of(trace, codes_of(trace.vc)).median_s
+    gang = past_of(trace, trace.num_gpus).median_s
+    median = first_known([past_of(trace, everyone(trace)).median_s], prior_s)
+
+    def owners(column: str) -> FloatArray:
+        return first_known([getattr(user, column), median], prior_s)
+
+    def groups(column: str) -> FloatArray:
+        return first_known([getattr(group, column), owners(column)], prior_s)
+
+    hour = np.floor(trace.submit_s / HOUR_S)
+    return np.stack(
+        [
+            np.log(trace.num_gpus),
+            *(_ln(groups(column)) for column in ("last_s", "mean_s", "median_s")),
+            _counts(group),
+            _ln(owners("last_s")),
+            _ln(owners("median_s")),
+            _counts(user),
+            _ln(first_known([vc, median], prior_s)),
+            _ln(first_known([gang, median], prior_s)),
+            _ln(median),
+            hour % HOURS,
+            (hour // HOURS) % DAYS,
+        ],
+        axis=1,
+    )
+
+
+def _ln(seconds: FloatArray) -> FloatArray:
+    logs: FloatArray = np.log(np.maximum(seconds, SHORTEST_S))
+    return logs
+
+
+def _counts(past: Past) -> FloatArray:
+    logs: FloatArray = np.log1p(past.count)
+    return logs
+
+
+class PastOfGroup(ABC):
+    """Predicts from the group's finished runs what the subclass makes of them.
+
+    Groups are what the trace says, or the finest that it knows instead (`group_keys`). A group
+    without a finished run is predicted as its user's median, then as the median of all finished
+    jobs, then as `prior_s`. Runs outside the window count too (`estimate_rows`).
+    """
+
+    information = "predicted"
+
+    def __init__(self, *, prior_s: float) -> None:
+        """`prior_s`: seconds predicted before any job has finished.
+
+        Raises:
+            TraceError: it is not a finite number above 0.
+        """
+        self._prior_s = checked_prior_s(prior_s)
+
+    @abstractmethod
+    def of_group(self, past: Past) -> FloatArray:
+        """(K,) seconds, from what is known of each job's group; NaN where nothing is."""
+
+    def estimate(self, trace: Trace, rng: np.random.Generator) -> FloatArray:
+        """(J,) predicted seconds, from the jobs of `trace` alone."""
+        return self.estimate_rows(trace, np.arange(len(trace)), rng)
+
+    def estimate_rows(self, trace: Trace, rows: IntArray, rng: np.random.Generator) -> FloatArray:
+        """(K,) predicted seconds of the jobs at `rows`, from all finished jobs of `trace`."""
+        del rng
+        group = self.of_group(past_of(trace, group_keys(trace), rows))
+        user = past_of(trace, user_keys(trace), rows).median_s
+        all_s = past_of(trace, everyone(trace), rows).median_s
+        return first_known([group, user, all_s], self._prior_s)
+
+
+class GroupMedian(PastOfGroup):
+    """Predicts the median duration of the same group's finished runs (see `PastOfGroup`)."""
+
+    def of_group(self, past: Past) -> FloatArray:
+        """Their median."""
+        return past.median_s
+
+
+class LastOfGroup(PastOfGroup):
+    """Predicts how long the same group's run took that finished last (see `PastOfGroup`)."""
+
+    def of_group(self, past: Past) -> FloatArray:
+        """The last one."""
+        return past.last_s

@@ -87,7 +87,7 @@ JOB = np.dtype(
         # As seen at a decision: refreshed for running jobs by `observe`.
         ("seen_progress_s", FLOAT),
         ("attained_gpu_s", FLOAT),
-        # Fixed, read where hosts are scarce alone: what a worker wants (`sim.physics.host_needs`).
+        # Fixed, read where hosts are scarce alone: what a worker wants (`sim.physics.catalogue`).
         ("busy_milli", INT),
         ("moved_mbs", INT),
         ("wait_frac", FLOAT),

@@ -6,17 +6,28 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.event_log import Kind
-from sim.metrics.balance import balance_metrics
-from sim.metrics.consistency import check_run
-from sim.metrics.event_effects import gpu_lists
-from sim.metrics.fairness import fairness_metrics
-from sim.metrics.fragmentation import fragmentation_metrics
-from sim.metrics.gpu_changes import GpuChanges, down_changes, gpu_changes
-from sim.metrics.job_times import counted, jct_s, queue_delay_s, run_stretch, slowdown
-from sim.metrics.leaving import withdrawn
-from sim.metrics.outcome_metrics import deadline_metrics, outcome_metrics, workflow_metrics
-from sim.metrics.over_time import available_over_time, gpus_over_time, queue_over_time, span_s
-from sim.metrics.steps import Steps, combined
+from sim.metrics.balance import balance_metrics, check_run, fairness_metrics
+from sim.metrics.event_effects import GpuChanges, down_changes, gpu_changes, gpu_lists
+from sim.metrics.gpu_use import fragmentation_metrics
+from sim.metrics.job_times import (
+    counted,
+    deadline_metrics,
+    jct_s,
+    outcome_metrics,
+    queue_delay_s,
+    run_stretch,
+    slowdown,
+    workflow_metrics,
+)
+from sim.metrics.timeline import (
+    Steps,
+    available_over_time,
+    combined,
+    gpus_over_time,
+    queue_over_time,
+    span_s,
+    withdrawn,
+)
 from sim.run import Run
 
 JOULES_PER_KWH = 3.6e6
@@ -115,12 +126,6 @@ def places_spanned(run: Run, place_of_gpu: IntArray) -> IntArray:
     places = int(place_of_gpu.max()) + 1
     pairs = np.unique(run.log.job[row[chosen]] * places + place_of_gpu[lists.ids[chosen]])
     return np.bincount(pairs // places, minlength=len(run.jobs))
-
-
-def servers_histogram(run: Run) -> FloatArray:
-    """(m + 1,) share of multi-GPU jobs by servers spanned, entry k for k servers; empty if none."""
-    spanned = places_spanned(run, run.topology.gpu_server)[gangs(run)]
-    return np.bincount(spanned) / max(len(spanned), 1)
 
 
 def locality_metrics(run: Run) -> dict[str, float]:

@@ -1,9 +1,70 @@
-"""The profile catalogue: measured or fitted training profiles that jobs are tied to."""
+"""The profile catalogue: measured or fitted training profiles that jobs are tied to.
 
+What the workers of a profile want of their server's cores and PCIe: a model of four classes.
+
+Nobody has measured this for the profiles here. The classes follow published stage times of training
+jobs on one GPU (storage and preprocessing against compute: 711 against 110 ms for a small ResNet on
+images, 117 against 68 for VGG16, 0.5 against 160 for BERT); cores and traffic are assumptions.
+
+A profile catalogue whose rows are for gangs of one size each.
+
+A profile catalogue that also says in how many messages an iteration's gradients go.
+
+Profiles whose numbers the configuration states, for models that nobody measured here.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sim.arrays import BoolArray, FloatArray
-from sim.physics.host_needs import HostNeeds
+import numpy as np
+
+from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.errors import PhysicsError
+
+
+@dataclass(frozen=True)
+class HostNeeds:
+    """Of each GPU of a job, P profiles."""
+
+    cpu_milli: IntArray  # (P,) thousandths of a core kept busy
+    pcie_mbs: IntArray  # (P,) MB/s moved between host and GPU
+    wait_frac: FloatArray  # (P,) part of the compute step that waits on the host, 0 to 1
+
+    def __post_init__(self) -> None:
+        """Check shapes and ranges."""
+        if not self.cpu_milli.shape == self.pcie_mbs.shape == self.wait_frac.shape:
+            raise PhysicsError("host needs: cpu_milli, pcie_mbs and wait_frac differ in length")
+        if np.any(self.cpu_milli < 0) or np.any(self.pcie_mbs < 0):
+            raise PhysicsError("host needs: cpu_milli or pcie_mbs is below 0")
+        if not np.all((self.wait_frac >= 0.0) & (self.wait_frac <= 1.0)):
+            raise PhysicsError("host needs: a wait_frac is not between 0 and 1")
+
+
+# class: cpu_milli, pcie_mbs, wait_frac
+HOST_BOUND = (6000, 1000, 0.8)  # decoding and augmenting images on cores; large look-ups
+MIXED = (3000, 1500, 0.5)
+GPU_BOUND = (1000, 100, 0.0)
+NETWORK_BOUND = (1000, 3000, 0.2)  # gradients leave and come back through PCIe
+CLASS_OF = {
+    "LM": NETWORK_BOUND,
+    "Recommendation": HOST_BOUND,
+    "ResNet-18": HOST_BOUND,
+    "ResNet-50": MIXED,
+    "Transformer": GPU_BOUND,
+}
+
+
+def host_needs(names: tuple[str, ...]) -> HostNeeds | None:
+    """Needs of profiles "model/batch" by the class of their model; None if one has no class."""
+    models = [name.rpartition("/")[0] for name in names]
+    if any(model not in CLASS_OF for model in models):
+        return None
+    cpu_milli, pcie_mbs, wait_frac = zip(*(CLASS_OF[model] for model in models), strict=True)
+    return HostNeeds(
+        cpu_milli=np.array(cpu_milli, dtype=np.int64),
+        pcie_mbs=np.array(pcie_mbs, dtype=np.int64),
+        wait_frac=np.array(wait_frac, dtype=np.float64),
+    )
 
 
 @dataclass(frozen=True)
@@ -19,3 +80,63 @@ class Catalogue:
     # (P, N + 1) throughput of n GPUs, most compact, over that of one; NaN where nobody measured
     speedup: FloatArray | None = None
     host: HostNeeds | None = None  # what each GPU's worker wants of its server; None: unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class GangCatalogue(Catalogue):
+    """Profiles whose communication depends on the gang itself, so that each gang has rows.
+
+    A job is given a row of its gang (`sim.traces.job_traits`).
+    """
+
+    gang: IntArray  # (P,) GPUs that the row is for, 1 or more
+    sync_s: FloatArray  # (P,) seconds of all-reduce an iteration, in one rack
+    tflop: FloatArray  # (P,) floating-point work of one iteration of the whole gang, in 1e12
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayeredCatalogue(Catalogue):
+    """Profiles whose gradients are reduced layer by layer."""
+
+    layers: IntArray  # (P,) layers that send gradients, 1 or more
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedModel:
+    """One model: what an iteration computes and exchanges."""
+
+    step_s: float  # an iteration of one worker alone, without communication
+    gradient_bytes: float  # of the whole model, that compute does not hide
+
+    def __post_init__(self) -> None:
+        """Check ranges; PhysicsError names the key, the value and the rule."""
+        if not 0.0 < self.step_s < np.inf:
+            raise PhysicsError(f"profiles step_s is {self.step_s}; it must be above 0")
+        if not 0.0 <= self.gradient_bytes < np.inf:
+            raise PhysicsError(
+                f"profiles gradient_bytes is {self.gradient_bytes}; it must be 0 or more"
+            )
+
+
+class StatedProfiles(Catalogue):
+    """One profile a model, equally fast on every GPU type, all of them fit for gangs."""
+
+    def __init__(self, *, gpu_types: list[str], models: Mapping[str, StatedModel]) -> None:
+        """`models`: name, as `Catalogue.names`, -> numbers.
+
+        Raises:
+            PhysicsError: there is no model or no GPU type.
+        """
+        if not gpu_types or not models:
+            raise PhysicsError("profiles state no gpu_types or no models; name at least one each")
+        steps_s = np.array([[model.step_s] for model in models.values()], dtype=np.float64)
+        super().__init__(
+            names=tuple(models),
+            gpu_types=tuple(gpu_types),
+            compute_s=np.repeat(steps_s, len(gpu_types), axis=1),
+            sync_bytes=np.array(
+                [model.gradient_bytes for model in models.values()], dtype=np.float64
+            ),
+            gang_ok=np.ones(len(models), dtype=np.bool_),
+            source="stated",
+        )

@@ -4,6 +4,8 @@ Volumes are sums over the profile files of the authors' simulator (Sharma et al.
 2401.16492), compute times those files' times its scale of each model. They are facts about the
 models; the numbers are small in absolute terms because the simulated iteration is, and what
 matters is bytes per compute second. Of BERT-large's 145 layers 66 communicate.
+
+How much of a step is compute where communication is least.
 """
 
 from collections.abc import Sequence
@@ -11,8 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sim.arrays import FloatArray, IntArray
 from sim.errors import PhysicsError
-from sim.physics.layered_catalogue import LayeredCatalogue
+from sim.physics.catalogue import LayeredCatalogue
+from sim.physics.physics import Physics
+from sim.physics.reference import reference_steps_s
+from sim.topology.topology import Topology
 
 
 class _Model(NamedTuple):
@@ -54,3 +60,16 @@ class DallyProfiles(LayeredCatalogue):
             source="dally",
             layers=np.array([model.layers for model in _MODELS], dtype=np.int64),
         )
+
+
+def compute_share(gangs: IntArray, topology: Topology, physics: Physics) -> FloatArray:
+    """(P, N + 1) compute over step on the most compact placement, reference type.
+
+    Args:
+        gangs: numbers of GPUs that jobs may hold; N is the largest.
+        topology: the cluster.
+        physics: over it.
+    """
+    compute_s = physics.catalogue.compute_s[:, [physics.type_index(physics.reference_gpu)]]
+    share: FloatArray = compute_s / reference_steps_s(gangs, topology, physics)
+    return share

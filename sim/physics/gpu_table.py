@@ -1,15 +1,31 @@
 """The table of GPU types that no profile was measured on: what each is like, and how much faster.
 
 `conf/gpu_table/shipped.yaml` is the table, with the source of each figure.
+
+A catalogue and its pair tables, made to cover every GPU type that a cluster names.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
+
+from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import PhysicsError
-from sim.topology.nearest import nearest
+from sim.physics.catalogue import Catalogue, GangCatalogue, LayeredCatalogue
+from sim.physics.pair_table import PairTable
+from sim.physics.shipped_files import (
+    A100,
+    a100_note,
+    a100_pairs_note,
+    a100_slowdown,
+    a100_steps_s,
+    covers,
+)
+from sim.topology.option_rules import nearest
+from sim.topology.topology import GpuKind
 
 MAKERS = ("nvidia", "amd", "instinct", "tesla", "geforce")  # words before a type's own name
 KEYS = ("like", "speed", "memory_gib", "also", "source")
@@ -89,3 +105,278 @@ def _above_0(name: str, key: str, value: object) -> float:
     if not (right and 0.0 < float(value) < math.inf):  # type: ignore[arg-type]
         raise PhysicsError(f"gpus.{name}.{key} is {value!r}; it must be a finite number above 0")
     return float(value)  # type: ignore[arg-type]
+
+
+A_PAIR = 2  # jobs
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """A GPU type of the cluster, and the type of the catalogue that stands in for it."""
+
+    gpu_type: str  # as the cluster calls it
+    like: str  # a type of the catalogue; the type itself where only its memory differs
+    speed: float  # over `like`
+    memory_gib: float | None  # of one GPU; None: not known
+    tried_gib: float | None  # memory of the type on which the pairs of `like` were tried
+    why: str  # of the speed: "assumed", "stated", ...
+
+    def note(self, *, shared: bool = True) -> str:
+        """What a run assumes, in one line; not `shared`: memory is no matter."""
+        whose = f"{self.like}'s profile x {self.speed:.3g} ({self.why})"
+        if self.like == self.gpu_type:
+            whose = f"its own profile, with {self.memory_gib:g} GiB"
+        memory = self._memory_note() if shared else ""
+        return f"{self.gpu_type}: {whose}{'; ' if memory else ''}{memory}"
+
+    def fits(self, of_like: BoolArray) -> BoolArray:
+        """(P, P) pairs that fit, from those of `like`; every job ran alone where they were tried.
+
+        Twice that memory holds any two jobs; less than it may hold no two.
+        """
+        if self.memory_gib is None or self.tried_gib is None:
+            return of_like
+        if self.memory_gib >= A_PAIR * self.tried_gib:
+            return np.ones_like(of_like)
+        return np.zeros_like(of_like) if self.memory_gib < self.tried_gib else of_like
+
+    def _memory_note(self) -> str:
+        if self.memory_gib is None or self.tried_gib is None:
+            return ""
+        if self.memory_gib >= A_PAIR * self.tried_gib:
+            return f"in {self.memory_gib:g} GiB any two jobs fit"
+        if self.memory_gib < self.tried_gib:
+            return (
+                f"no two jobs share its {self.memory_gib:g} GiB, less than the "
+                f"{self.tried_gib:g} that profiles were tried on"
+            )
+        return ""
+
+
+class StandIns:
+    """Finds stand-ins among the types that have profiles."""
+
+    def __init__(
+        self,
+        *,
+        known: Sequence[str],
+        table: GpuTable,
+        kinds: Mapping[str, GpuKind],
+        physics_off: bool = False,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            known: types that have profiles.
+            table: what is assumed of others.
+            kinds: what the cluster's description says, by its name of the type.
+            physics_off: nothing but the types' relative speeds counts, so that one of which nothing
+                is known may be as fast as the cluster's first of which something is.
+        """
+        self._known, self._table, self._kinds = tuple(known), table, kinds
+        self._physics_off = physics_off
+        self._plain = {plain_name(name): name for name in self._known}
+
+    def of(self, gpu_types: Sequence[str]) -> tuple[StandIn, ...]:
+        """The stand-ins of all types that need one, in the given order.
+
+        Raises:
+            PhysicsError: nothing is known of a type; naming where the user wrote it, and the fix.
+        """
+        names = list(dict.fromkeys(gpu_types))
+        found = {name: self._of(name) for name in names if not self._is_free(name)}
+        like, speed = self._known[0], 1.0
+        if found:
+            first, stand_in = next(iter(found.items()))
+            like, speed = (first, 1.0) if stand_in is None else (stand_in.like, stand_in.speed)
+        free = StandIn("", like, speed, None, None, "physics is off")
+        all_of_them = (found.get(name, replace(free, gpu_type=name)) for name in names)
+        return tuple(each for each in all_of_them if each is not None)
+
+    def _is_free(self, name: str) -> bool:
+        """Whether nothing is known of a type, and nothing need be."""
+        stated, plain = self._kinds.get(name), plain_name(name)
+        silent = stated is None or stated.facts == (None, None, None)
+        return self._physics_off and silent and plain not in self._plain | self._table.keys()
+
+    def _of(self, name: str) -> StandIn | None:
+        stated = self._kinds.get(name)
+        own_gib = None if stated is None else stated.memory_gib
+        if name in self._known:
+            if stated is not None and (stated.like or stated.speed) is not None:
+                raise PhysicsError(
+                    f"{stated.where}: {name!r} has profiles of its own; leave out its like and "
+                    "speed, or call the type otherwise"
+                )
+            if own_gib is None:
+                return None
+            return StandIn(name, name, 1.0, own_gib, self._memory_gib(name), "measured")
+        like, speed, why = self._chain(name, stated)
+        own_gib = self._memory_gib(name) if own_gib is None else own_gib
+        return StandIn(name, like, speed, own_gib, self._memory_gib(like), why)
+
+    def _memory_gib(self, name: str) -> float | None:
+        facts = self._table.get(plain_name(name))
+        return None if facts is None else facts.memory_gib
+
+    def _chain(self, name: str, stated: GpuKind | None) -> tuple[str, float, str]:
+        """(type with profiles, speed over it, why): along `like` until one has profiles."""
+        at, speed, why = name, 1.0, "another name"
+        if stated is not None and (stated.like or stated.speed) is not None:
+            at, speed, why = self._stated_like(name, stated), stated.speed or 1.0, "stated"
+        passed: list[str] = []
+        while plain_name(at) not in self._plain:
+            facts = self._table.get(plain_name(at))
+            if facts is None or facts.like is None or at in passed:
+                raise self._unknown(name, at, stated)
+            passed.append(at)
+            at, speed = facts.like, speed * facts.speed
+            why = why if facts.alias or why == "stated" else "assumed"
+        return self._plain[plain_name(at)], speed, why
+
+    def _stated_like(self, name: str, stated: GpuKind) -> str:
+        """The type that a stated speed is over: the stated one, else that of the table."""
+        facts = self._table.get(plain_name(name))
+        like = stated.like or (None if facts is None else facts.like)
+        if like is None:
+            raise PhysicsError(
+                f"{stated.where}: a speed is stated for GPU type {name!r}, but not over which "
+                f"type's; give gpu_like, such as {self._known[-1]}"
+            )
+        return like
+
+    def _unknown(self, name: str, at: str, stated: GpuKind | None) -> PhysicsError:
+        where = "topology.gpu_types" if stated is None else stated.where
+        plain, first = plain_name(name), self._known[-1]
+        missing = f"GPU type {name!r}" if at == name else f"GPU type {name!r} is like {at!r}, which"
+        others = [each for each in (*self._plain, *self._table) if each != plain_name(at)]
+        return PhysicsError(
+            f"{where}: {missing} has neither profiles nor a stand-in"
+            f"{nearest(plain_name(at), dict.fromkeys(others))}; say how fast it is with "
+            f"+gpus.{plain}.like={first} +gpus.{plain}.speed=2 (in a description gpu_like and "
+            f"gpu_speed), or switch physics off with interference=none network=none; known are "
+            f"{', '.join(self._known)} and those of conf/gpu_table/shipped.yaml"
+        )
+
+
+FORMS = (GangCatalogue, LayeredCatalogue, Catalogue)  # what any catalogue is rebuilt as
+GAVEL = ("measured", "shipped")  # sources of pairs that A100's own may stand beside
+
+
+@dataclass(frozen=True)
+class MoreTypes:
+    """What a catalogue lacks of a cluster's GPU types; nothing in most runs."""
+
+    base: Catalogue
+    stand_ins: tuple[StandIn, ...]  # of the cluster, over the types of `base` and A100
+    a100: StandIn | None  # the A100 over `base`, where its fits are used; None: they are not
+
+    def catalogue(self) -> Catalogue:
+        """The catalogue with a column for each further type."""
+        names, columns = list(self.base.gpu_types), self.base.compute_s
+        if self.a100 is not None:
+            otherwise_s = columns[:, names.index(self.a100.like)] / self.a100.speed
+            fitted = a100_steps_s(self.base.names, otherwise_s)
+            names, columns = [*names, A100], np.column_stack([columns, fitted])
+        for each in self._added():
+            more = columns[:, names.index(each.like)] / each.speed
+            names, columns = [*names, each.gpu_type], np.column_stack([columns, more])
+        return self.base if len(names) == len(self.base.gpu_types) else self._with(names, columns)
+
+    def pairs(self, table: PairTable) -> PairTable:
+        """The truth's slow-downs, `table` (over `base`), with rows for the further types.
+
+        Which pairs fit follows from memory and from the type of `base` on which they were tried.
+        """
+        if self.a100 is None and not self.stand_ins:
+            return table
+        names, slowdown = list(self.base.gpu_types), list(table.slowdown)
+        tried, feasible = list(table.feasible), list(table.feasible)
+        own = table.source in GAVEL
+        for each in (*([] if self.a100 is None else [self.a100]), *self.stand_ins):
+            at = names.index(each.like)
+            fits = tried[at] if table.source == "none" else each.fits(tried[at])
+            if each.gpu_type in names:
+                feasible[at] = fits
+                continue
+            of_a100 = own and each is self.a100
+            names.append(each.gpu_type)
+            slowdown.append(a100_slowdown(self.base.names) if of_a100 else slowdown[at])
+            tried.append(tried[at])
+            feasible.append(fits)
+        return PairTable(np.stack(slowdown), np.stack(feasible), table.source)
+
+    def believed(self, table: PairTable, gpu_types: Sequence[str]) -> PairTable:
+        """A belief over `base` as one over `gpu_types`: further types get their stand-in's rows."""
+        if tuple(gpu_types) == self.base.gpu_types:
+            return table
+        rows = self._base_rows(gpu_types)
+        return PairTable(table.slowdown[rows], table.feasible[rows], table.source)
+
+    def notes(self, pairs: PairTable) -> tuple[str, ...]:
+        """What was assumed, a line a type; `pairs` are the truth's."""
+        told = [each.note(shared=pairs.source != "none") for each in self.stand_ins]
+        if self.a100 is None:
+            return tuple(told)
+        own = [a100_note(f"{self.a100.like}'s / {self.a100.speed:.3g} ({self.a100.why})")]
+        if pairs.source in GAVEL:
+            own.append(a100_pairs_note())
+        elif pairs.source != "none":
+            own.append(f"{A100}: co-location of {self.a100.like}")
+        return (*told, *own)
+
+    def _added(self) -> list[StandIn]:
+        """Those that are no type with profiles of its own."""
+        return [each for each in self.stand_ins if each.gpu_type != each.like]
+
+    def _base_rows(self, gpu_types: Sequence[str]) -> IntArray:
+        like = {each.gpu_type: each.like for each in self._added()}
+        if self.a100 is not None:
+            like[A100] = self.a100.like
+        rows = []
+        for name in gpu_types:
+            while name not in self.base.gpu_types:
+                name = like[name]
+            rows.append(self.base.gpu_types.index(name))
+        return np.array(rows, dtype=np.int64)
+
+    def _with(self, names: Sequence[str], compute_s: FloatArray) -> Catalogue:
+        """The catalogue with other columns. What was assumed is not measured: it says `shipped`."""
+        form = next(form for form in FORMS if isinstance(self.base, form))
+        values = {field.name: getattr(self.base, field.name) for field in fields(form)}
+        source = "shipped" if self.base.source == "measured" else self.base.source
+        values |= {"gpu_types": tuple(names), "compute_s": compute_s, "source": source}
+        return form(**values)
+
+
+def more_types(
+    base: Catalogue,
+    gpu_types: Sequence[str],
+    *,
+    table: GpuTable,
+    kinds: Mapping[str, GpuKind],
+    physics_off: bool,
+) -> MoreTypes:
+    """Stand-ins for the types of a cluster that `base` lacks.
+
+    Args:
+        base: profiles.
+        gpu_types: of the cluster, and the one of the trace's durations.
+        table: what is assumed of types without profiles.
+        kinds: what the cluster's description says of its types.
+        physics_off: a type of which nothing is known runs as one that is known.
+
+    Raises:
+        PhysicsError: nothing is known of a type.
+    """
+    known = base.gpu_types
+    own = (A100,) if A100 not in known and covers(base) else ()
+    finder = StandIns(known=(*known, *own), table=table, kinds=kinds, physics_off=physics_off)
+    stand_ins = finder.of(gpu_types)
+    used = own and A100 in (*gpu_types, *(each.like for each in stand_ins))
+    if not used:
+        return MoreTypes(base, stand_ins, None)
+    (of_base,) = StandIns(known=known, table=table, kinds={}).of(own)
+    tried_gib = {A100: of_base.tried_gib}
+    told = (replace(s, tried_gib=tried_gib.get(s.like, s.tried_gib)) for s in stand_ins)
+    return MoreTypes(base, tuple(told), of_base)

@@ -10,8 +10,7 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.errors import PhysicsError
-from sim.physics.catalogue import Catalogue
-from sim.physics.host_needs import HostNeeds
+from sim.physics.catalogue import Catalogue, HostNeeds
 from sim.topology.topology import Topology
 
 

@@ -9,7 +9,7 @@ from sim.errors import PhysicsError
 from sim.jit import kernel
 from sim.physics.catalogue import Catalogue
 from sim.physics.link_rows import GPU_INSIDE, SERVER_INSIDE, TRAFFIC, RowArray
-from sim.physics.ring import BITS_PER_BYTE, BITS_PER_GBIT
+from sim.physics.network_tables import BITS_PER_BYTE, BITS_PER_GBIT
 from sim.physics.traffic import Traffic, flows_per_worker, traffic_rows
 from sim.topology.inside import Inside
 from sim.topology.links import ENDS, LinkGraph
@@ -52,7 +52,7 @@ def graph_of(topology: Topology) -> LinkGraph:
     if topology.links is None:
         raise PhysicsError(
             f"topology {topology.name} has no link graph, which this network model shares out; "
-            "build it with links (sim.topology.leaf_spine.leaf_spine_links makes them from racks), "
+            "build it with links (sim.topology.generators.leaf_spine_links makes them from racks), "
             "or use network=alpha_beta or network=none"
         )
     return topology.links

@@ -11,8 +11,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import PhysicsError
-from sim.physics.catalogue import Catalogue
-from sim.physics.gang_catalogue import GangCatalogue
+from sim.physics.catalogue import Catalogue, GangCatalogue
 from sim.physics.network_tables import NetworkTables
 from sim.physics.reference import compact_spread
 from sim.topology.topology import Topology

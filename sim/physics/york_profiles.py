@@ -17,7 +17,7 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.errors import PhysicsError
-from sim.physics.gang_catalogue import GangCatalogue
+from sim.physics.catalogue import GangCatalogue
 
 SYNC_MB = (0.0, 100.0, 500.0)  # gradient sizes at which the group states its all-reduce time
 SYNC_MS = (0.0, 28.29, 139.77)  # for one GPU; sqrt(g) times that for g

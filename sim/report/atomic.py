@@ -1,4 +1,7 @@
-"""Files that are there whole or not at all."""
+"""What can be wrong with the files of a report.
+
+Files that are there whole or not at all.
+"""
 
 import os
 import tempfile
@@ -6,6 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+from sim.errors import GpuYardError
+
+
+class ReportError(GpuYardError):
+    """A result file cannot be read or compared; the message names file, line, column and value."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -1,15 +1,28 @@
-"""`comparison.csv`: one line a run; written, read back and joined."""
+"""One row of a comparison: what the run was, and its metrics.
+
+`comparison.csv`: one line a run; written, read back and joined.
+
+What schedulers are called where runs with several numbers of agents stand together.
+"""
 
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from sim.report.atomic import write_atomically
-from sim.report.comparison_row import ComparisonRow
-from sim.report.errors import ReportError
+from sim.report.atomic import ReportError, write_atomically
 from sim.report.labels import LABEL_COLUMNS, LATER_COLUMNS, Labels, labels_from_text
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """Labels and metrics of one run."""
+
+    labels: Labels
+    metrics: Mapping[str, float | int]  # keys of metrics.json, in their order
 
 
 def write_comparison_csv(path: Path, rows: Sequence[ComparisonRow]) -> None:
@@ -92,3 +105,16 @@ def _number(column: str, text: str) -> float | int:
         return float(text)
     except ValueError:
         raise ReportError(f"column {column} is {text!r}; it must be a number or empty") from None
+
+
+def run_names(labels: Sequence[Labels]) -> list[str]:
+    """A name a run: the scheduler's, with the number of agents where it ran with several."""
+    counts: dict[str, set[int]] = defaultdict(set)
+    for run in labels:
+        counts[run.scheduler].add(run.agents)
+    return [_name(run, len(counts[run.scheduler]) > 1) for run in labels]
+
+
+def _name(run: Labels, several: bool) -> str:
+    plural = "agent" if run.agents == 1 else "agents"
+    return f"{run.scheduler} ({run.agents} {plural})" if several else run.scheduler

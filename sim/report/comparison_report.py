@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sim.metrics.intervals import Interval
-from sim.report.comparison import check_distinct, write_comparison_csv
-from sim.report.comparison_row import ComparisonRow
-from sim.report.figure_jct_bars import jct_bars
+from sim.metrics.timeline import Interval
+from sim.report.comparison import ComparisonRow, check_distinct, write_comparison_csv
+from sim.report.figure_jct import jct_bars
 from sim.report.figure_style import heading, looks, new_figure, save_png, tidy
-from sim.report.standings import Setting, Standing, standings
-from sim.report.table_text import interval_text, table_text
-from sim.report.tables import rich_tables, under_table, write_markdown
-from sim.report.time_unit import TimeUnit, unit_for
-from sim.report.upper_line import beside_agents
+from sim.report.labels import TimeUnit, unit_for
+from sim.report.standings import Setting, Standing, beside_agents, standings
+from sim.report.table_text import (
+    interval_text,
+    rich_tables,
+    table_text,
+    under_table,
+    write_markdown,
+)
 
 if TYPE_CHECKING:
     from rich.console import Group

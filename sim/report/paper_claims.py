@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.metrics.intervals import Interval, mean_interval, ratio_interval
-from sim.report.errors import ReportError
-from sim.report.league_runs import Block, LeagueRun, Place
+from sim.metrics.timeline import Interval, mean_interval, ratio_interval
+from sim.report.atomic import ReportError
+from sim.report.league import Block, LeagueRun, Place
 
 COLUMNS = ("what", "scheduler", "against", "metric", "claim", "cell", "measured", "low", "high",
            "windows")  # fmt: skip

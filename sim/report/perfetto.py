@@ -17,12 +17,11 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.event_log import Kind
-from sim.metrics.attempts import Attempts, attempts_of
-from sim.metrics.gpu_changes import gpu_changes
-from sim.metrics.over_time import gpus_over_time, queue_over_time
-from sim.metrics.steps import Steps
+from sim.metrics.event_effects import gpu_changes
+from sim.metrics.gpu_use import Attempts, attempts_of
+from sim.metrics.timeline import Steps, gpus_over_time, queue_over_time
 from sim.report.atomic import atomic_file
-from sim.report.event_table import server_names
+from sim.report.run_tables import server_names
 from sim.run import Run
 
 TRACE_FILE = "trace.json.gz"

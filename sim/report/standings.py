@@ -1,15 +1,94 @@
-"""Who stands where: per setting and scheduler, intervals of each metric over windows and seeds."""
+"""What intervals of a comparison are taken over: windows, seeds, or stretches of time.
+
+Who stands where: per setting and scheduler, intervals of each metric over windows and seeds.
+
+One global queue over the same cluster and jobs is shown beside the agents it bounds.
+"""
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from sim.metrics.intervals import Interval
-from sim.report.comparison import check_distinct
-from sim.report.comparison_row import ComparisonRow
-from sim.report.errors import ReportError
+import numpy as np
+
+from sim.metrics.job_times import clustered_mean_interval, clustered_ratio_interval
+from sim.metrics.timeline import Interval, mean_interval, ratio_interval
+from sim.report.atomic import ReportError
+from sim.report.comparison import ComparisonRow, check_distinct
 from sim.report.labels import Labels
-from sim.report.units import Units, units_of
+
+Values = Mapping[int, float]  # unit -> value
+
+
+@dataclass(frozen=True)
+class Units:
+    """Windows of one setting, or its seeds if there is one window only."""
+
+    over_windows: bool
+    windows: int
+    stretch_of: Mapping[int, int] | None  # unit -> stretch; None: windows are random stretches
+    confidence: float  # of the intervals
+
+    @property
+    def stretches(self) -> int | None:
+        """Number of stretches of time; None where windows are random stretches."""
+        return None if self.stretch_of is None else len(set(self.stretch_of.values()))
+
+    def values(self, rows: Sequence[ComparisonRow], key: str) -> dict[int, float]:
+        """Unit -> mean of the metric there; rows that lack it are left out."""
+        found: dict[int, list[float]] = defaultdict(list)
+        for row in rows:
+            value = row.metrics.get(key, float("nan"))
+            if not np.isnan(value):
+                found[_unit(row, self.over_windows)].append(value)
+        return {unit: float(np.mean(values)) for unit, values in sorted(found.items())}
+
+    def mean(self, values: Values) -> Interval | None:
+        """The mean over units; by stretch where they have one. None without values."""
+        numbers = list(values.values())
+        if not numbers:
+            return None
+        if self.stretch_of is None:
+            return mean_interval(numbers, self.confidence)
+        stretches = [self.stretch_of[unit] for unit in values]
+        return clustered_mean_interval(numbers, stretches, self.confidence)
+
+    def ratio(self, ours: Values, theirs: Values) -> Interval | None:
+        """The paired ratio over the units that both have; None where there are none."""
+        both = [unit for unit in ours if theirs.get(unit, 0.0) > 0 and ours[unit] > 0]
+        if not both:
+            return None
+        top, bottom = [ours[unit] for unit in both], [theirs[unit] for unit in both]
+        if self.stretch_of is None:
+            return ratio_interval(top, bottom, self.confidence)
+        stretches = [self.stretch_of[unit] for unit in both]
+        return clustered_ratio_interval(top, bottom, stretches, self.confidence)
+
+
+def units_of(rows: Sequence[ComparisonRow], confidence: float) -> Units:
+    """The units of one setting.
+
+    Raises:
+        ReportError: some windows are random stretches and some are not, or one is of two.
+    """
+    windows = len({row.labels.window for row in rows})
+    found: dict[int, int | None] = {}
+    for row in rows:
+        labels = row.labels
+        stretch = found.setdefault(_unit(row, windows > 1), labels.stretch)
+        if stretch != labels.stretch or (stretch is None) != (rows[0].labels.stretch is None):
+            raise ReportError(
+                f"window {labels.window} of {labels.workload} is of stretch {labels.stretch} for "
+                f"{labels.scheduler}, other rows are cut otherwise; compare only results of one "
+                f"workload.windows_from, one workload.num_jobs and one part"
+            )
+    stretch_of = {unit: stretch for unit, stretch in found.items() if stretch is not None}
+    return Units(windows > 1, windows, stretch_of or None, confidence)
+
+
+def _unit(row: ComparisonRow, over_windows: bool) -> int:
+    return row.labels.window if over_windows else row.labels.seed
+
 
 Key = tuple[str, str, float | None, int, str]  # of a setting: see `_setting_of`
 
@@ -117,3 +196,29 @@ def _mean_jct(standing: Standing) -> float:
 def _intervals(rows: list[ComparisonRow], units: Units) -> dict[str, Interval]:
     found = {key: units.mean(units.values(rows, key)) for key in METRICS}
     return {key: interval for key, interval in found.items() if interval is not None}
+
+
+def beside_agents(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
+    """Rows for tables and figures: global queues moved into the settings with agents.
+
+    A row of role `global_queue` has one agent, so it would stand in a table of its own. Here it
+    appears in each setting that differs from its own in the number of agents only; where there is
+    none it stays. Files keep the true number.
+    """
+    shown: list[ComparisonRow] = []
+    for row in rows:
+        if row.labels.role != "global_queue":
+            shown.append(row)
+            continue
+        counts = dict.fromkeys(
+            other.labels.agents
+            for other in rows
+            if other.labels.role != "global_queue" and _place(other.labels) == _place(row.labels)
+        )
+        for agents in counts or [row.labels.agents]:
+            shown.append(replace(row, labels=replace(row.labels, agents=agents)))
+    return shown
+
+
+def _place(labels: Labels) -> tuple[str, str, float | None, str]:
+    return labels.topology, labels.workload, labels.load, labels.physics

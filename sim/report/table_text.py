@@ -1,14 +1,100 @@
-"""The cells of the comparison table as text: what both rich and markdown print."""
+"""The cells of the comparison table as text: what both rich and markdown print.
+
+How to read the comparison table: the words below it.
+
+The comparison table for the terminal (rich) and for a file (markdown).
+"""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from sim.metrics.intervals import Interval
+from sim.metrics.job_times import most_coverage
+from sim.metrics.timeline import Interval
+from sim.report.atomic import write_atomically
+from sim.report.labels import TimeUnit, axis_unit_for, unit_for
 from sim.report.standings import Setting, Standing
-from sim.report.table_note import mark, table_note
-from sim.report.time_unit import TimeUnit, axis_unit_for, unit_for
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+
+FEW = " †"  # marks intervals over fewer stretches of time than their confidence needs
+
+
+def mark(stretches: int | None, confidence: float) -> str:
+    """`FEW` where so many stretches cannot give the confidence; None: windows are random."""
+    few = stretches is not None and most_coverage(stretches) < confidence
+    return FEW if few else ""
+
+
+def table_note(
+    settings: Sequence[Setting], with_ratio: bool, ours: str | None, confidence: float
+) -> str:
+    """One paragraph.
+
+    Args:
+        settings: those of the table.
+        with_ratio: there are paired ratios.
+        ours: scheduler that the others are divided by.
+        confidence: of the intervals.
+    """
+    every = [standing for setting in settings for standing in setting.standings]
+    counts = {s.intervals["jct_mean_s"].count for s in every if "jct_mean_s" in s.intervals}
+    stretches = sorted({s.stretches for s in settings if s.stretches is not None})
+    parts = [_spread_note(counts, stretches, confidence)] if counts else []
+    if with_ratio:
+        parts.append(
+            f"ours / theirs: geometric mean of the paired ratios of mean JCT, ours = {ours}; "
+            "below 1 ours is faster."
+        )
+    parts += _stretch_notes(stretches, with_ratio, confidence)
+    if any(s.unfinished for s in every):
+        parts.append("* left measured jobs unfinished, which its means do not count.")
+    return " ".join(parts)
+
+
+def _spread_note(counts: set[int], stretches: Sequence[int], confidence: float) -> str:
+    if counts == {1}:
+        return "One run each, so no intervals; sorted by mean JCT."
+    repeats = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
+    if any(count > 1 for count in stretches):
+        return (
+            f"Mean ± half width of the {confidence:.0%} interval over {repeats} windows, "
+            "bootstrapped by stretch of time where a table names stretches, else t; sorted by mean "
+            "JCT."
+        )
+    return (
+        f"Mean ± half width of the {confidence:.0%} t interval over {repeats} windows "
+        "(over seeds where there is one window); sorted by mean JCT."
+    )
+
+
+def _stretch_notes(stretches: Sequence[int], with_ratio: bool, confidence: float) -> list[str]:
+    """How to read intervals over windows that share stretches of time."""
+    notes = []
+    if stretches and with_ratio:
+        notes.append(
+            "Effective windows: independent ones that the paired ratios are worth, n / (1 + (m - 1)"
+            " r) with r their correlation within a stretch and m its windows."
+        )
+    few = [count for count in stretches if mark(count, confidence)]
+    return notes + [f"{FEW.strip()} {_too_few(count)}" for count in few]
+
+
+def _too_few(stretches: int) -> str:
+    if stretches == 1:
+        return (
+            "1 stretch: intervals are t, over windows of the same days, and say nothing of others."
+        )
+    return f"{stretches} stretches: an interval covers at most {most_coverage(stretches):.0%}."
+
 
 _TIMES = {
     "jct_mean_s": "mean JCT",
@@ -116,3 +202,62 @@ def _decimals(value: float) -> int:
     if value == 0 or not np.isfinite(value):
         return 1
     return min(max(2 - int(np.floor(np.log10(abs(value)))), 0), 3)
+
+
+_TEXT_COLUMNS = 3  # scheduler, role, information
+_NARROWEST = 14  # characters of a scheduler's name on one line
+_NARROWEST_NUMBER = 8
+
+
+def rich_tables(text: TableText) -> Group:
+    """What a terminal prints: one table a setting under its title, then the note."""
+    from rich.console import Group
+
+    return Group(*(_rich_table(text.headers, title, rows) for title, rows in text.settings),
+                 text.note)  # fmt: skip
+
+
+def under_table(table: Table, note: str) -> Group:
+    """One table and the words below it."""
+    from rich.console import Group
+
+    return Group(table, note)
+
+
+def _rich_table(headers: tuple[str, ...], title: str, rows: tuple[tuple[str, ...], ...]) -> Table:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(
+        title=escape(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0), pad_edge=False,
+    )  # fmt: skip
+    for place, header in enumerate(headers):
+        side: Literal["left", "right"] = "left" if place < _TEXT_COLUMNS else "right"
+        table.add_column(
+            escape(header.replace(" [", "\n[")), justify=side, overflow="fold",
+            no_wrap=0 < place < _TEXT_COLUMNS, min_width=_NARROWEST_NUMBER if place else _NARROWEST,
+        )  # fmt: skip
+    for cells in rows:
+        table.add_row(*map(escape, cells), style="bold" if "(ours)" in cells else "")
+    return table
+
+
+def markdown(text: TableText) -> str:
+    """One markdown table a setting under its heading, the note at the end."""
+    rule = [":--" if place < _TEXT_COLUMNS else "--:" for place in range(len(text.headers))]
+    parts = []
+    for title, rows in text.settings:
+        lines = [_line(text.headers), _line(rule), *map(_line, rows)]
+        parts.append(f"## {title}\n\n" + "\n".join(lines) + "\n")
+    return "\n".join([*parts, text.note]) + "\n"
+
+
+def write_markdown(path: Path, text: TableText, *, first: str = "") -> None:
+    """Write the table as a markdown file, below `first` if there is something."""
+    write_atomically(path, "\n".join(filter(None, [first, markdown(text)])).encode())
+
+
+def _line(cells: tuple[str, ...] | list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

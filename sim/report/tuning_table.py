@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sim.metrics.intervals import Interval, ratio_interval
-from sim.report.league_runs import METRIC, LeagueRun, Place
+from sim.metrics.timeline import Interval, ratio_interval
+from sim.report.league import METRIC, LeagueRun, Place
 from sim.report.table_text import ratio_text
 
 if TYPE_CHECKING:

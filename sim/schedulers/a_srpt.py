@@ -10,7 +10,7 @@ from sim.decision import Decision, Start
 from sim.engine.demands_room import ask_of
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
-from sim.physics.alone_step import AloneStep
+from sim.physics.reference import AloneStep
 from sim.protocols import PatientPlacer, Placer
 from sim.sharing import place_alone
 from sim.signals import Signal

@@ -10,7 +10,7 @@ from sim.decision import Decision, Start
 from sim.engine.demands_room import ask_of
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
-from sim.physics.compute_share import compute_share
+from sim.physics.dally_profiles import compute_share
 from sim.placing.delay_timers import MANUAL, DelayTimers, Patience
 from sim.placing.tiers import MACHINE, NETWORK, RACK, needed_tier, offer
 from sim.signals import Signal

@@ -6,12 +6,11 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.dag.online.listing import Listing
-from sim.dag.online.memory import Memory
 from sim.dag.online.order import RULES, check_rule, hoped_finishes_s, order_of
 from sim.dag.online.planner import Planner, planner_of
 from sim.dag.online.presence import Presence
 from sim.dag.online.present_tasks import capacity_of, left_s, site_of, slowness, tasks_of
-from sim.dag.online.search import Hope, Sea, searched
+from sim.dag.online.search import Hope, Memory, Sea, searched
 from sim.dag.online.tasks import Site
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy

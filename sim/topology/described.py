@@ -5,14 +5,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sim.errors import TopologyError
-from sim.topology.gpu_kind import GpuKind
 from sim.topology.inventory import Entry, Shape, Wiring, assembled
 from sim.topology.layout import Layout, flat_layout
-from sim.topology.marked_yaml import Marked, read_marked_yaml
-from sim.topology.nearest import nearest
-from sim.topology.node_rows import NodeRows, read_node_rows
-from sim.topology.option_rules import MOST_GPUS_PER_SERVER, MOST_PORTS, MOST_SERVERS
-from sim.topology.topology import Topology
+from sim.topology.node_rows import Marked, NodeRows, read_marked_yaml, read_node_rows
+from sim.topology.option_rules import MOST_GPUS_PER_SERVER, MOST_PORTS, MOST_SERVERS, nearest
+from sim.topology.topology import GpuKind, Topology
 
 
 class Section:

@@ -7,13 +7,11 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray, TextArray
 from sim.errors import TopologyError
-from sim.topology.gpu_kind import GpuKind
-from sim.topology.layout import Layout, inside_of
-from sim.topology.leaf_spine import leaf_spine_links
+from sim.topology.generators import leaf_spine_links
+from sim.topology.layout import Layout, Servers, inside_of
 from sim.topology.links import LinkGraph, link_graph
 from sim.topology.option_rules import MOST_GPUS, check_ports, check_rates
-from sim.topology.servers import Servers
-from sim.topology.topology import Topology
+from sim.topology.topology import GpuKind, Topology
 
 
 def pod_links(

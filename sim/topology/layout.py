@@ -1,15 +1,19 @@
-"""Even layouts inside servers: GPUs in order over sockets, PCIe switches and NVLink islands."""
+"""Even layouts inside servers: GPUs in order over sockets, PCIe switches and NVLink islands.
+
+The servers of a cluster before they are wired: shapes, types, capacities.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import FloatArray, IntArray, TextArray
 from sim.errors import TopologyError
 from sim.topology.inside import NO_ISLAND, Inside
-from sim.topology.nearest import nearest
-from sim.topology.option_rules import check_counts, check_rates
+from sim.topology.links import LinkGraph
+from sim.topology.option_rules import MOST_GPUS, check_counts, check_gpus, check_rates, nearest
+from sim.topology.topology import GpuKind, Topology
 
 
 @dataclass(frozen=True)
@@ -123,3 +127,117 @@ def inside_of(layouts: list[Layout], layout_of_server: IntArray, gpus: IntArray)
         pcie_gbps=column("pcie_gbps"),
         socket_gbps=column("socket_gbps"),
     )
+
+
+@dataclass(frozen=True)
+class Servers:
+    """S servers, those of a rack side by side."""
+
+    gpu_types: tuple[str, ...]
+    gpus: IntArray  # (S,) GPUs of each server, >= 1
+    gpu_type: IntArray  # (S,) index into gpu_types
+    nic_gbps: FloatArray  # (S,)
+    intra_gbps: FloatArray  # (S,)
+    cpu_milli: IntArray | None
+    memory_mib: IntArray | None
+    name: TextArray | None
+    group: TextArray | None
+    inside: Inside | None
+    gpu_kinds: tuple[GpuKind, ...] = ()
+
+    def wired(
+        self, *, name: str, server_rack: IntArray, uplink_gbps: FloatArray, links: LinkGraph
+    ) -> Topology:
+        """The topology of these servers in racks.
+
+        Args:
+            name: of the cluster, for reports.
+            server_rack: (S,) ascending.
+            uplink_gbps: (R,) all that a rack can send out of it, and as much into it.
+            links: link graph over the same servers.
+        """
+        return Topology(
+            name=name,
+            gpu_types=self.gpu_types,
+            gpu_server=np.repeat(np.arange(len(self.gpus)), self.gpus),
+            server_first_gpu=np.concatenate([[0], np.cumsum(self.gpus)]).astype(np.int64),
+            server_gpu_type=self.gpu_type,
+            server_rack=np.asarray(server_rack, dtype=np.int64),
+            nic_gbps=self.nic_gbps,
+            uplink_gbps=uplink_gbps,
+            intra_gbps=self.intra_gbps,
+            server_cpu_milli=self.cpu_milli,
+            server_memory_mib=self.memory_mib,
+            server_name=self.name,
+            server_group=self.group,
+            links=links,
+            inside=self.inside,
+            gpu_kinds=self.gpu_kinds,
+        )
+
+
+def dealt_servers(
+    *,
+    servers: int,
+    gpus_per_server: int | list[int],
+    gpu_types: list[str],
+    intra_gbps: float,
+    nic_gbps: float,
+    cpu_milli: int | None,
+    memory_mib: int | None,
+    inside: Mapping[str, float] | None,
+) -> Servers:
+    """Servers whose sizes and GPU types are dealt by turns from the given lists.
+
+    Args:
+        servers: S, their number.
+        gpus_per_server: one number, or a list of which server s gets entry s % length.
+        gpu_types: server s has type gpu_types[s % length].
+        intra_gbps: GPU to GPU inside a server, for network models without a layout.
+        nic_gbps: server to rack switch.
+        cpu_milli: thousandths of a core of each server; None: unbounded.
+        memory_mib: memory of each server; None: unbounded.
+        inside: layout of each server, the keys of `layout.Layout`; None: not described.
+    """
+    check_rates({"intra_gbps": intra_gbps, "nic_gbps": nic_gbps})
+    sizes = _sizes(servers, gpus_per_server)
+    if not gpu_types:
+        raise TopologyError("topology.gpu_types is empty; name at least one GPU type")
+    names = [str(kind) for kind in gpu_types]  # YAML reads 4090 as a number
+    distinct = tuple(dict.fromkeys(names))
+    kinds = np.array([distinct.index(kind) for kind in names], dtype=np.int64)
+    gpus = np.resize(np.array(sizes, dtype=np.int64), servers)
+    layouts = [] if inside is None else [layout_of(inside)]
+    one_layout = np.zeros(servers, dtype=np.int64)
+    return Servers(
+        gpu_types=distinct,
+        gpus=gpus,
+        gpu_type=np.resize(kinds, servers),
+        nic_gbps=np.full(servers, float(nic_gbps)),
+        intra_gbps=np.full(servers, float(intra_gbps)),
+        cpu_milli=_same(servers, cpu_milli, "cpu_milli"),
+        memory_mib=_same(servers, memory_mib, "memory_mib"),
+        name=None,
+        group=None,
+        inside=inside_of(layouts, one_layout, gpus) if layouts else None,
+    )
+
+
+def _sizes(servers: int, gpus_per_server: int | list[int]) -> list[int]:
+    check_counts({"servers": servers})
+    sizes = [gpus_per_server] if isinstance(gpus_per_server, int) else list(gpus_per_server)
+    if not sizes:
+        raise TopologyError("topology.gpus_per_server is empty; name at least one size")
+    for size in sizes:
+        check_gpus("gpus_per_server", size)
+    if servers * max(sizes) > MOST_GPUS:
+        raise TopologyError(f"topology.servers is {servers}: more than {MOST_GPUS} GPUs in all")
+    return sizes
+
+
+def _same(servers: int, amount: int | None, key: str) -> IntArray | None:
+    if amount is None:
+        return None
+    if amount < 0:
+        raise TopologyError(f"topology.{key} is {amount}; it must be 0 or more")
+    return np.full(servers, amount, dtype=np.int64)

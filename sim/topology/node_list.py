@@ -1,18 +1,48 @@
-"""Clusters from public node lists: one row a server, or a row for several, columns by mapping."""
+"""Racks for servers of which no file says where they stand: a stated rule, not a fact.
+
+Clusters from public node lists: one row a server, or a row for several, columns by mapping.
+
+Clusters from a table of days by virtual clusters that holds numbers of GPUs (Helios).
+"""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sim.errors import TopologyError
-from sim.topology.gpu_kind import GpuKind
 from sim.topology.inventory import Entry, Shape, Wiring, assembled
 from sim.topology.layout import chosen_layout
-from sim.topology.nearest import nearest
 from sim.topology.node_rows import NodeRows, read_node_rows
-from sim.topology.option_rules import MOST_GPUS_PER_SERVER, MOST_SERVERS, check_gpus
-from sim.topology.racking import racked
-from sim.topology.topology import Topology
+from sim.topology.option_rules import (
+    MOST_GPUS,
+    MOST_GPUS_PER_SERVER,
+    MOST_SERVERS,
+    check_counts,
+    check_gpus,
+    nearest,
+)
+from sim.topology.topology import GpuKind, Topology
+
+
+def racked(entries: Sequence[Entry], servers_per_rack: int) -> list[Entry]:
+    """Put servers into racks of `servers_per_rack`, one GPU type a rack.
+
+    Servers are sorted by GPU type, then by group, both in the order in which they first appear;
+    within these they keep their order. Racks are filled in this order, and each GPU type begins a
+    new rack, so that the last rack of a type may hold fewer.
+    """
+    check_counts({"servers_per_rack": servers_per_rack})
+    types = {kind: at for at, kind in enumerate(dict.fromkeys(e.shape.gpu_type for e in entries))}
+    groups = {group: at for at, group in enumerate(dict.fromkeys(e.group for e in entries))}
+    ordered = sorted(entries, key=lambda entry: (types[entry.shape.gpu_type], groups[entry.group]))
+    seen = dict.fromkeys(types, 0)
+    placed = []
+    for entry in ordered:
+        kind = entry.shape.gpu_type
+        placed.append(replace(entry, rack=f"{kind}/{seen[kind] // servers_per_rack}"))
+        seen[kind] += 1
+    return placed
+
 
 COLUMNS = (
     "server", "count", "gpus", "gpu_type", "cpu_cores", "cpu_milli", "memory_gib", "memory_mib",
@@ -254,3 +284,79 @@ def _check_silence(
         raise TopologyError(
             "topology.pod_oversubscription and topology.columns.pod go together; give both or none"
         )
+
+
+def vc_gpus(
+    *,
+    name: str,
+    path: str,
+    date: str,
+    date_column: str,
+    total_column: str,
+    gpus_per_server: int,
+    gpu_type: str,
+    servers_per_rack: int,
+    spines: int,
+    oversubscription: float,
+    nic_gbps: float,
+    intra_gbps: float | None,
+    inside: Mapping[str, float] | None,
+) -> Topology:
+    """Build the cluster that virtual clusters made up on one day.
+
+    A virtual cluster of n GPUs becomes n / gpus_per_server servers of its group, the last one
+    smaller where that does not divide; racks follow `racking.racked`. The options are explained in
+    conf/topology/helios_venus_vcs.yaml.
+
+    Raises:
+        TopologyError: naming file, line, column or key, value and fix.
+    """
+    check_gpus("gpus_per_server", gpus_per_server)
+    whole = Shape(
+        gpus=gpus_per_server,
+        gpu_type=gpu_type,
+        cpu_milli=None,
+        memory_mib=None,
+        nic_gbps=float(nic_gbps),
+        layout=chosen_layout(intra_gbps, inside),
+    )
+    owned = _gpus_of_groups(read_node_rows(path), date, date_column, total_column)
+    entries = [entry for group, gpus in owned.items() for entry in _entries(group, gpus, whole)]
+    return assembled(
+        name=name,
+        source=path,
+        entries=racked(entries, servers_per_rack),
+        wiring=Wiring(
+            spines=spines,
+            oversubscription=oversubscription,
+            pod_oversubscription=None,
+            rack_uplink_gbps={},
+        ),
+    )
+
+
+def _gpus_of_groups(
+    rows: NodeRows, date: str, date_column: str, total_column: str
+) -> dict[str, int]:
+    """GPUs of each virtual cluster on the day; checked against the file's own total."""
+    day, total = rows.column(date_column), rows.column(total_column)
+    days = [rows.text(row, day) for row in range(len(rows.rows))]
+    if date not in days:
+        raise TopologyError(
+            f"{rows.path}: no row of {date!r}{nearest(date, days)}; days: {days[0]} to {days[-1]}"
+        )
+    row = days.index(date)
+    owned = {
+        group: rows.count(row, at, high=MOST_GPUS)
+        for at, group in enumerate(rows.header)
+        if at not in (day, total)
+    }
+    if sum(owned.values()) != rows.count(row, total, high=MOST_GPUS):
+        raise rows.refusal(row, total, f"is not the sum of the clusters, {sum(owned.values())}")
+    return {group: gpus for group, gpus in owned.items() if gpus}
+
+
+def _entries(group: str, gpus: int, whole: Shape) -> Iterator[Entry]:
+    for at, first in enumerate(range(0, gpus, whole.gpus)):
+        shape = replace(whole, gpus=min(whole.gpus, gpus - first))
+        yield Entry(name=f"{group}/{at}", shape=shape, rack="", pod="", group=group)

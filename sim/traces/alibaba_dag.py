@@ -6,14 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.traces.column_map import GivenColumns, check_either, checked_columns
-from sim.traces.cycles import on_a_cycle
-from sim.traces.notes import Notes
 from sim.traces.option_rules import check_count
-from sim.traces.ragged import starts
 from sim.traces.sheet import Sheet, objects
-from sim.traces.text_table import read_text_table
-from sim.traces.trace import Trace
+from sim.traces.text_table import GivenColumns, check_either, checked_columns, read_text_table
+from sim.traces.trace import Notes, Trace, starts
+from sim.traces.workflows import on_a_cycle
 from sim.traits import COMPLETED, FAILED, Precedence, codes_of
 
 REQUIRED = ("task_name", "inst_num", "job_name")

@@ -4,12 +4,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sim.traces.column_map import GivenColumns, checked_columns
-from sim.traces.notes import Notes
 from sim.traces.row_rules import BLANKS
 from sim.traces.sheet import Sheet, objects
-from sim.traces.text_table import read_text_table
-from sim.traces.trace import Trace
+from sim.traces.text_table import GivenColumns, checked_columns, read_text_table
+from sim.traces.trace import Notes, Trace
 from sim.traits import CANCELLED, COMPLETED, FAILED, NEVER_S, WHOLE_GPU_MILLI
 
 REQUIRED = ("name", "num_gpu", "gpu_milli", "pod_phase", "creation_time", "deletion_time",

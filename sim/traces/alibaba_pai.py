@@ -8,12 +8,10 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import TraceError
-from sim.traces.column_map import GivenColumns, checked_columns
-from sim.traces.notes import Notes
 from sim.traces.row_rules import BLANKS
 from sim.traces.sheet import Sheet, objects
-from sim.traces.text_table import read_text_table
-from sim.traces.trace import Trace
+from sim.traces.text_table import GivenColumns, checked_columns, read_text_table
+from sim.traces.trace import Notes, Trace
 from sim.traits import COMPLETED, FAILED, WHOLE_GPU_MILLI
 
 JOB_COLUMNS = {name: name for name in ("job_name", "inst_id", "user", "start_time")}

@@ -8,8 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.traces.csv_lists import SEPARATOR
-from sim.traces.csv_reader import NUMBERS, OUTCOMES, TEXTS
+from sim.traces.csv_reader import NUMBERS, OUTCOMES, SEPARATOR, TEXTS
 from sim.traces.trace import Trace
 
 COLUMNS = ("job_id", "submit_s", "num_gpus", "duration_s", "user", "vc")

@@ -6,13 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.traces.clumps import Clumps, clump_sizes, spread_clumps
-from sim.traces.day_noise import DayNoise
-from sim.traces.duration_mixture import DurationMixture
-from sim.traces.fit_outcomes import OutcomeShares, fit_outcomes
-from sim.traces.fit_owners import Owners
-from sim.traces.fit_recurrence import fit_recurrence
+from sim.traces.fit_parts import OutcomeShares, Owners, fit_outcomes, fit_recurrence
 from sim.traces.job_sample import HOUR_S, JobSample
+from sim.traces.processes import Clumps, DayNoise, DurationMixture, clump_sizes, spread_clumps
 from sim.traces.spec import DAYS_A_WEEK, HOURS_A_DAY, WorkloadSpec
 
 LEAST_DAYS_FOR_HOURS = 4

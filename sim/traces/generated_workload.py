@@ -1,19 +1,21 @@
-"""Jobs from the calibrated generator: another trace for each part, window and seed."""
+"""Jobs from the calibrated generator: another trace for each part, window and seed.
 
-from collections.abc import Sequence
+Windows of several workloads in turn.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from sim.errors import TraceError
 from sim.jobs import JobTable
 from sim.traces.generator import generate
-from sim.traces.job_rules import JobRules
-from sim.traces.measured import Measured
+from sim.traces.job_traits import JobRules
 from sim.traces.option_rules import check_count
 from sim.traces.prepare import Preparation, fitted, prepare
 from sim.traces.select import thinned_window
-from sim.traces.setting import Setting
+from sim.traces.setting import RANDOM, Measured, Setting, check_drawn_windows
 from sim.traces.spec import WorkloadSpec
 from sim.traces.streams import Streams, whole_streams, window_streams
-from sim.traces.window_kinds import check_drawn_windows
 
 
 class GeneratedWorkload:
@@ -101,3 +103,48 @@ class GeneratedWorkload:
             measured_frac=measured,
             history=made,
         )
+
+
+class Windowed(Protocol):
+    """A workload as this one reads it."""
+
+    def window(self, *, part: str, index: int, setting: Setting, seed: int) -> JobTable:
+        """Window `index` of a part."""
+
+
+class MixedWorkload:
+    """Window i is window i of the (i modulo W)-th of W workloads; there is no whole."""
+
+    def __init__(self, *, name: str, load: float | None, of: Mapping[str, Windowed]) -> None:
+        """`of`: in turn; each scales its own load, `load` is what results call the mix by.
+
+        Raises:
+            TraceError: there is no workload, or one cuts its file into disjoint windows.
+        """
+        if not of:
+            raise TraceError("workload.of is empty; name at least one workload")
+        for key, each in of.items():
+            how = getattr(each, "windows_from", RANDOM)
+            if how != RANDOM:  # a mix takes every W-th window only, and would count past the last
+                raise TraceError(
+                    f"workload.of.{key}.windows_from is '{how}'; windows of a mix are random"
+                )
+        self._name, self._load, self._of = name, load, list(of.values())
+
+    def whole(self, *, setting: Setting, seed: int) -> JobTable:
+        """Always an error.
+
+        Raises:
+            TraceError: a mix has windows only.
+        """
+        del setting, seed
+        raise TraceError(f"workload {self._name} has windows only; use one of its workloads")
+
+    def window(self, *, part: str, index: int, setting: Setting, seed: int) -> JobTable:
+        """The jobs of one window.
+
+        Raises:
+            TraceError: from the workload whose turn it is.
+        """
+        turn = self._of[index % len(self._of)]
+        return turn.window(part=part, index=index, setting=setting, seed=seed)

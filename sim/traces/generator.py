@@ -5,17 +5,31 @@ from dataclasses import replace
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray, TextArray
-from sim.traces.clumps import clump_sizes, spread_clumps
-from sim.traces.day_noise import held_noise
-from sim.traces.demand_mix import DemandMix, draw_demands
-from sim.traces.draws import choose, texts, zipf
-from sim.traces.duration_mixture import draw_durations
-from sim.traces.outcome_mix import draw_outcomes
-from sim.traces.recurrence import Recurrence, draw_roots, first_run_probs
+from sim.traces.processes import (
+    Recurrence,
+    choose,
+    clump_sizes,
+    draw_durations,
+    draw_outcomes,
+    draw_roots,
+    first_run_probs,
+    held_noise,
+    spread_clumps,
+    texts,
+    zipf,
+)
 from sim.traces.select import take
-from sim.traces.spec import DAYS_A_WEEK, HOURS_A_DAY, WorkloadSpec
+from sim.traces.spec import (
+    DAYS_A_WEEK,
+    HOURS_A_DAY,
+    DemandMix,
+    WorkflowShape,
+    WorkloadSpec,
+    draw_demands,
+    draw_precedence,
+    draw_workflows,
+)
 from sim.traces.trace import Trace
-from sim.traces.workflow_shape import WorkflowShape, draw_precedence, draw_workflows
 
 HOUR_S = 3600.0
 WEEK_H = HOURS_A_DAY * DAYS_A_WEEK

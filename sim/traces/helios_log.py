@@ -2,11 +2,9 @@
 
 import numpy as np
 
-from sim.traces.column_map import GivenColumns, checked_columns
-from sim.traces.notes import Notes
 from sim.traces.sheet import Sheet
-from sim.traces.text_table import read_text_table
-from sim.traces.trace import Trace
+from sim.traces.text_table import GivenColumns, checked_columns, read_text_table
+from sim.traces.trace import Notes, Trace
 from sim.traits import CANCELLED, COMPLETED, FAILED, NEVER_S
 
 REQUIRED = ("job_id", "gpu_num", "state", "submit_time", "duration")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.errors import TraceError
-from sim.traces.text_file import GZIP_MAGIC, bad_gzip, unreadable
+from sim.traces.text_table import GZIP_MAGIC, bad_gzip, unreadable
 
 CHUNK_BYTES = 1 << 20
 LONGEST_OBJECT = 1 << 24  # characters; a job with thousands of attempts has a hundredth of it

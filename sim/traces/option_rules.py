@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from sim.errors import TraceError
-from sim.traces.column_map import nearest
+from sim.traces.text_table import nearest
 
 
 def check_count(key: str, value: object) -> None:

@@ -10,8 +10,6 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError
-from sim.traces.column_map import Columns, GivenColumns, checked_columns, checked_delimiter
-from sim.traces.notes import Notes
 from sim.traces.row_rules import moment
 from sim.traces.sheet import LARGEST_AMOUNT, Sheet, objects
 from sim.traces.slurm_fields import (
@@ -28,8 +26,16 @@ from sim.traces.slurm_fields import (
     parse_tres,
     state_of,
 )
-from sim.traces.text_table import Layout, TextTable, read_text_table
-from sim.traces.trace import Trace
+from sim.traces.text_table import (
+    Columns,
+    GivenColumns,
+    Layout,
+    TextTable,
+    checked_columns,
+    checked_delimiter,
+    read_text_table,
+)
+from sim.traces.trace import Notes, Trace
 from sim.traits import CANCELLED, COMPLETED, NEVER_S
 
 TIMES = ("Submit", "Eligible", "Start", "End")

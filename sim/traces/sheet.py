@@ -11,11 +11,10 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
 from sim.errors import TraceError
 from sim.traces import row_rules
-from sim.traces.notes import Notes
 from sim.traces.row_rules import Problem
 from sim.traces.select import take
 from sim.traces.text_table import TextTable
-from sim.traces.trace import Trace
+from sim.traces.trace import Notes, Trace
 
 log = logging.getLogger(__name__)
 

@@ -6,12 +6,10 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.errors import TraceError
-from sim.traces.column_map import GivenColumns, checked_columns
-from sim.traces.notes import Notes
 from sim.traces.option_rules import check_number
 from sim.traces.sheet import Sheet
-from sim.traces.text_table import read_text_table
-from sim.traces.trace import Trace
+from sim.traces.text_table import GivenColumns, checked_columns, read_text_table
+from sim.traces.trace import Notes, Trace
 
 REQUIRED = ("name", "time", "application", "num_replicas")
 OPTIONAL = ("batch_size", "draw")

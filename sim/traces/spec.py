@@ -1,16 +1,179 @@
-"""Parameters of the calibrated generator."""
+"""Parameters of the calibrated generator.
 
+Generated workflows: how many jobs each has, and which of them wait for which.
+
+What generated workers ask for beside a GPU: a share of one, cores, memory, a GPU type.
+
+Parameters of the generator as a workload file that Hydra composes.
+"""
+
+import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TypedDict
 
-from sim.traces.clumps import Clumps
-from sim.traces.day_noise import DayNoise
-from sim.traces.demand_mix import DemandMix
-from sim.traces.duration_mixture import DurationMixture as DurationMixture  # named in yaml files
-from sim.traces.outcome_mix import OutcomeMix
-from sim.traces.recurrence import Recurrence
-from sim.traces.spec_rules import check_factors, check_shares, check_spec
-from sim.traces.workflow_shape import WorkflowShape
+import numpy as np
+
+from sim.arrays import BoolArray, IntArray, TextArray
+from sim.traces.processes import (
+    Clumps,
+    DayNoise,
+    OutcomeMix,
+    Recurrence,
+    check_choice,
+    check_factors,
+    check_shares,
+    check_spec,
+    choose,
+    texts,
+)
+from sim.traces.processes import DurationMixture as DurationMixture  # named in yaml files
+from sim.traces.trace import starts
+from sim.traits import WHOLE_GPU_MILLI, Precedence
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkflowShape:
+    """Workflows of which every job but the first waits for earlier ones, or for none.
+
+    A job's parents are 1 + geometric many (drawn twice, one counts once); each is the job just
+    before with probability `chain_prob`, else any earlier one of the workflow.
+    """
+
+    jobs: Sequence[int]  # (B,) jobs of a workflow
+    job_probs: Sequence[float]  # (B,) they sum to 1 (within a rounding of 1 %)
+    source_prob: float  # a job that is not the first waits for none
+    more_parents_prob: float  # a job has one more parent, and so on
+    chain_prob: float
+    gang_slope: float  # a gang of g lasts g ** gang_slope times as long as one GPU
+    duration_sigma: float  # spread of its jobs' durations around the workflow's, in ln seconds
+
+    def __post_init__(self) -> None:
+        """Check lengths and ranges.
+
+        Raises:
+            TraceError: naming the key, the value and the rule.
+        """
+        check_choice("workflows.jobs", self.jobs, self.job_probs)
+        check_spec("workflows.jobs", list(self.jobs), min(self.jobs) >= 1, "must be 1 job or more")
+        for key in ("source_prob", "chain_prob"):
+            value = getattr(self, key)
+            check_spec(f"workflows.{key}", value, 0 <= value <= 1, "must be in [0, 1]")
+        check_spec("workflows.more_parents_prob", self.more_parents_prob,
+                   0 <= self.more_parents_prob < 1, "must be in [0, 1)")  # fmt: skip
+        check_spec("workflows.gang_slope", self.gang_slope, bool(np.isfinite(self.gang_slope)),
+                   "must be finite")  # fmt: skip
+        check_spec("workflows.duration_sigma", self.duration_sigma,
+                   0 <= self.duration_sigma < np.inf, "must be 0 or more")  # fmt: skip
+
+    @property
+    def mean_jobs(self) -> float:
+        """Jobs a workflow, on average."""
+        shares = np.asarray(self.job_probs, dtype=np.float64)
+        return float(np.dot(shares / shares.sum(), self.jobs))
+
+
+def draw_workflows(shape: WorkflowShape, num_jobs: int, rng: np.random.Generator) -> IntArray:
+    """(num_jobs,) workflow of each job, ascending from 0; the last workflow may be cut short."""
+    sizes: list[IntArray] = []
+    have = 0
+    while have < num_jobs:
+        batch = int((num_jobs - have) / shape.mean_jobs) + 1
+        sizes.append(np.asarray(shape.jobs)[choose(shape.job_probs, batch, rng)])
+        have += int(sizes[-1].sum())
+    every = np.concatenate([*sizes, np.empty(0, dtype=np.int64)]).astype(np.int64)
+    return np.repeat(np.arange(len(every)), every)[:num_jobs]
+
+
+def draw_precedence(
+    shape: WorkflowShape, workflow: IntArray, rng: np.random.Generator
+) -> Precedence:
+    """Parents of each job, all earlier in its workflow.
+
+    Args:
+        shape: the parameters.
+        workflow: (J,) ascending from 0 without gaps.
+        rng: stream of the draws.
+    """
+    count = len(workflow)
+    begin = np.searchsorted(workflow, workflow)  # (J,) first row of each job's workflow
+    earlier = np.arange(count) - begin
+    waits = (earlier > 0) & (rng.random(count) >= shape.source_prob)
+    wanted = np.where(waits, rng.geometric(1.0 - shape.more_parents_prob, count), 0)
+    child = np.repeat(np.arange(count), np.minimum(wanted, earlier))
+    chained: BoolArray = rng.random(len(child)) < shape.chain_prob
+    any_earlier = begin[child] + np.floor(rng.random(len(child)) * earlier[child]).astype(np.int64)
+    pairs = np.unique(np.stack([child, np.where(chained, child - 1, any_earlier)]), axis=1)
+    lengths = np.bincount(pairs[0], minlength=count)
+    return Precedence(starts(lengths), pairs[1].astype(np.int64), workflow)
+
+
+MILLI = 1000.0
+MEMORY_STEP_MIB = 256
+LEAST_CPU_MILLI, LEAST_MEMORY_MIB = 100, MEMORY_STEP_MIB
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemandMix:
+    """Demands of each worker; those of the runs of one group are equal."""
+
+    gpu_milli: Sequence[int]  # (M,) of jobs with one worker; gangs take whole GPUs
+    gpu_milli_probs: Sequence[float]  # (M,) they sum to 1 (within a rounding of 1 %)
+    cores_ln_mu: float  # cores a worker are log-normal, in ln cores
+    cores_ln_sigma: float
+    mib_a_core_ln_mu: float  # memory is log-normal a core, in ln MiB
+    mib_a_core_ln_sigma: float
+    most_cores: float
+    most_memory_mib: float
+    gpu_types: Sequence[str]  # (T,) "P100|T4"; "" is any
+    gpu_type_probs: Sequence[float]  # (T,) they sum to 1
+
+    def __post_init__(self) -> None:
+        """Check lengths and ranges.
+
+        Raises:
+            TraceError: naming the key, the value and the rule.
+        """
+        check_choice("demands.gpu_milli", self.gpu_milli, self.gpu_milli_probs)
+        check_choice("demands.gpu_types", self.gpu_types, self.gpu_type_probs)
+        fits = min(self.gpu_milli) >= 1 and max(self.gpu_milli) <= WHOLE_GPU_MILLI
+        check_spec("demands.gpu_milli", list(self.gpu_milli), fits, "must lie between 1 and 1000")
+        for key in ("cores_ln_mu", "cores_ln_sigma", "mib_a_core_ln_mu", "mib_a_core_ln_sigma"):
+            value = getattr(self, key)
+            legal = bool(np.isfinite(value)) and (value >= 0 or not key.endswith("sigma"))
+            check_spec(f"demands.{key}", value, legal, "must be finite, a sigma 0 or more")
+        check_spec("demands.most_cores", self.most_cores, 1 <= self.most_cores < np.inf,
+                   "must be at least 1")  # fmt: skip
+        check_spec("demands.most_memory_mib", self.most_memory_mib,
+                   LEAST_MEMORY_MIB <= self.most_memory_mib < np.inf,
+                   f"must be at least {LEAST_MEMORY_MIB}")  # fmt: skip
+
+
+class DemandColumns(TypedDict):
+    """Columns of a trace."""
+
+    gpu_milli: IntArray
+    cpu_milli: IntArray
+    memory_mib: IntArray
+    gpu_types: TextArray
+
+
+def draw_demands(mix: DemandMix, num_gpus: IntArray, rng: np.random.Generator) -> DemandColumns:
+    """The trace's demand columns of L jobs; five draws a job."""
+    count = len(num_gpus)
+    milli = np.asarray(mix.gpu_milli, dtype=np.int64)[choose(mix.gpu_milli_probs, count, rng)]
+    cores = np.exp(mix.cores_ln_mu + mix.cores_ln_sigma * rng.standard_normal(count))
+    cores = np.clip(cores, LEAST_CPU_MILLI / MILLI, mix.most_cores)
+    a_core = np.exp(mix.mib_a_core_ln_mu + mix.mib_a_core_ln_sigma * rng.standard_normal(count))
+    steps = np.rint(cores * a_core / MEMORY_STEP_MIB) * MEMORY_STEP_MIB
+    kind = choose(mix.gpu_type_probs, count, rng)
+    return DemandColumns(
+        gpu_milli=np.where(num_gpus == 1, milli, WHOLE_GPU_MILLI),
+        cpu_milli=(np.rint(cores * 10) * 100).astype(np.int64),
+        memory_mib=np.clip(steps, LEAST_MEMORY_MIB, mix.most_memory_mib).astype(np.int64),
+        gpu_types=texts([mix.gpu_types[each] for each in kind]),
+    )
+
 
 HOURS_A_DAY = 24
 DAYS_A_WEEK = 7
@@ -78,3 +241,84 @@ class WorkloadSpec:
 
     def _check(self, key: str, good: bool, rule: str) -> None:
         check_spec(key, getattr(self, key), good, rule)
+
+
+DIGITS = 4  # significant figures of a parameter
+WIDTH = 96
+TOP = "  "  # indent of the spec's own fields
+COMMENTS = {
+    "jobs_per_h": "long-run mean",
+    "dispersion_r": "gamma shape of the hourly noise; smaller is burstier",
+    "noise_persistence": "probability that an hour keeps the noise of the hour before",
+    "weekday_factors": "Monday first",
+    "repeat_prob": "a job is its predecessor again, at the same second",
+    "repeat_sigma": "spread of a repeat's duration, in ln seconds",
+    "durations": "log-normal mixtures in ln seconds, by gang size",
+    "day_noise": "some days are busier than others",
+    "clumps": "jobs follow each other within seconds",
+    "recurrence": "jobs come back later: the same gang and owner, a similar duration",
+    "outcomes": "odds of failing and of being cancelled, log-linear in GPU-hours",
+    "demands": "of each worker",
+    "workflows": "jobs that wait for others",
+}
+
+
+def workload_yaml(spec: WorkloadSpec, *, name: str, heading: Sequence[str], num_jobs: int) -> str:
+    """A file for conf/workload: the generator with these parameters.
+
+    Args:
+        spec: the parameters.
+        name: of the workload in reports.
+        heading: lines of the comment on top.
+        num_jobs: default number of jobs.
+    """
+    lines = [f"# {line}" for text in heading for line in textwrap.wrap(text, WIDTH)]
+    lines += ["defaults:", "  - _generated", "  - _self_", "", f"name: {name}"]
+    lines += [f"num_jobs: {num_jobs}", "spec:", *_object(spec, TOP)]
+    return "\n".join(lines) + "\n"
+
+
+def _object(value: object, indent: str) -> list[str]:
+    """`_target_` and the fields of a dataclass; parts that are None are left out."""
+    kind = type(value)
+    lines = [f"{indent}_target_: {kind.__module__}.{kind.__qualname__}"]
+    for each in fields(value):  # type: ignore[arg-type]
+        field = getattr(value, each.name)
+        if field is not None:
+            lines += _entry(each.name, field, indent)
+    return lines
+
+
+def _entry(key: str, value: object, indent: str) -> list[str]:
+    commented = key in COMMENTS and indent == TOP
+    comment = f"  # {COMMENTS[key]}" if commented else ""
+    if is_dataclass(value):
+        return [f"{indent}{key}:{comment}", *_object(value, indent + "  ")]
+    if isinstance(value, list | tuple):
+        return _list(key, value, indent, comment)
+    return [f"{indent}{key}: {_scalar(value)}{comment}"]
+
+
+def _list(key: str, values: Sequence[object], indent: str, comment: str) -> list[str]:
+    if values and is_dataclass(values[0]):
+        lines = [f"{indent}{key}:{comment}"]
+        for value in values:
+            first, *rest = _object(value, indent + "    ")
+            lines += [f"{indent}  - {first.strip()}", *rest]
+        return lines
+    text = f"{indent}{key}: [{', '.join(map(_scalar, values))}]"
+    lines = textwrap.wrap(text, WIDTH, subsequent_indent=indent + "  ", initial_indent="",
+                          drop_whitespace=True)  # fmt: skip
+    lines[0] = indent + lines[0].strip()
+    if len(lines) == 1 and len(lines[0] + comment) <= WIDTH:
+        return [lines[0] + comment]
+    return [f"{indent}# {COMMENTS[key]}", *lines] if comment else lines
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return f'"{value}"'
+    if isinstance(value, int):
+        return str(value)
+    rounded = float(f"{value:.{DIGITS}g}")
+    return f"{rounded:.1f}" if rounded.is_integer() else repr(rounded)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.errors import TraceError
-from sim.traces.column_map import nearest
+from sim.traces.text_table import nearest
 
 ALL = "all"  # the part that is everything
 PARTS = {"train": 0, "validation": 1, "test": 2, ALL: 4}  # first entry of the parts' spawn keys

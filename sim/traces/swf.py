@@ -5,12 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from sim.arrays import FloatArray
-from sim.traces.column_map import GivenColumns, checked_columns
-from sim.traces.notes import Notes
 from sim.traces.option_rules import check_count
 from sim.traces.sheet import LARGEST_AMOUNT, Sheet
-from sim.traces.text_table import Layout, TextTable, read_text_table
-from sim.traces.trace import Trace
+from sim.traces.text_table import GivenColumns, Layout, TextTable, checked_columns, read_text_table
+from sim.traces.trace import Notes, Trace
 from sim.traits import CANCELLED, COMPLETED, FAILED, NEVER_S
 
 FIELDS = (

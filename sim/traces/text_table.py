@@ -1,15 +1,192 @@
-"""Columns of a table as text, with the line each row starts at, before any meaning."""
+"""Which column of the user's file holds what: checks a mapping against a header.
+
+A text file of a trace, plain or gzip, as one string, or what is wrong with it.
+
+Columns of a table as text, with the line each row starts at, before any meaning.
+"""
 
 import csv
+import difflib
+import gzip
 import io
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from sim.arrays import BoolArray
 from sim.errors import TraceError
-from sim.traces.column_map import Columns, positions
-from sim.traces.text_file import read_text
+
+DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "blank": " "}
+Columns = Mapping[str, str | Sequence[str]]  # our name -> the file's, or several to be joined
+GivenColumns = Mapping[str, str | Sequence[str] | None]  # null: not in the file
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the closest of `known`, or nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def checked_columns(
+    columns: GivenColumns, *, required: Sequence[str], optional: Sequence[str]
+) -> dict[str, str | Sequence[str]]:
+    """The mapping without its nulls.
+
+    Raises:
+        TraceError: if a key is unknown or a required one is missing.
+    """
+    known = (*required, *optional)
+    for key in columns:
+        if key not in known:
+            raise TraceError(
+                f"workload.columns.{key} is not a key{nearest(key, known)}; "
+                f"keys: {', '.join(known)}"
+            )
+    given = {key: _name(key, name) for key, name in columns.items() if name is not None}
+    for key in required:
+        if key not in given:
+            raise TraceError(f"workload.columns.{key} is missing; name the file's column for it")
+    return given
+
+
+def checked_delimiter(given: str) -> str:
+    """The sign that `given`, a sign or a word of DELIMITERS, means.
+
+    Raises:
+        TraceError: it is neither.
+    """
+    sign = DELIMITERS.get(given, given)
+    if len(sign) != 1 or sign in '\r\n"':
+        raise TraceError(
+            f"workload.reader.delimiter is {given!r}; give one sign, or one of "
+            f"{', '.join(DELIMITERS)}"
+        )
+    return sign
+
+
+def check_either(given: Mapping[str, object], first: str, second: str, what: str) -> None:
+    """Raise a TraceError unless exactly one of two keys is given."""
+    if (first in given) == (second in given):
+        raise TraceError(
+            f"workload.columns needs either {first} or {second} ({what}); set the other to null"
+        )
+
+
+def _name(key: str, name: object) -> str | Sequence[str]:
+    if isinstance(name, list | tuple) and name and all(isinstance(one, str) for one in name):
+        return [str(one) for one in name]
+    if isinstance(name, list | tuple | dict):
+        raise TraceError(
+            f"workload.columns.{key} is {name}; give the name of a column, or a list of names to "
+            f"be joined"
+        )
+    return str(name)
+
+
+def positions(
+    columns: Columns, header: list[str], path: str, delimiter: str = ","
+) -> dict[str, list[int]]:
+    """Field indices of each mapped key in `header`, which `delimiter` divides.
+
+    Raises:
+        TraceError: if a column is absent or appears twice.
+    """
+    return {
+        key: [
+            _position(key, name, header, path, delimiter)
+            for name in ([names] if isinstance(names, str) else names)
+        ]
+        for key, names in columns.items()
+    }
+
+
+def _position(key: str, name: str, header: list[str], path: str, delimiter: str) -> int:
+    count = header.count(name)
+    if count == 0:
+        raise TraceError(_absent(key, name, header, path, delimiter))
+    if count > 1:
+        raise TraceError(
+            f"{path}, line 1: column '{name}' (for {key}) appears {count} times; rename one"
+        )
+    return header.index(name)
+
+
+def _absent(key: str, name: str, header: list[str], path: str, delimiter: str) -> str:
+    message = (
+        f"{path}, line 1: no column '{name}' for {key}{nearest(name, header)}; "
+        f"the file has: {', '.join(header)}; set workload.columns.{key}=NAME"
+    )
+    if key == "submit_s":
+        message += " (for timestamps workload.columns.submit_time=NAME)"
+    other = next((word for word, mark in DELIMITERS.items() if mark in header[0]), None)
+    if len(header) == 1 and other is not None:
+        wanted = next((f"{word}s" for word, mark in DELIMITERS.items() if mark == delimiter), "")
+        message += (
+            f"; fields must be separated by {wanted or repr(delimiter)} (workload=csv and sacct "
+            f"take workload.reader.delimiter={other})"
+        )
+    return message
+
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+def read_text(path: str) -> str:
+    """The whole UTF-8 text of a plain or gzip file.
+
+    Raises:
+        TraceError: if the file cannot be read, unpacked or decoded, or holds NUL bytes.
+    """
+    data = _load(path)
+    nul = data.find(b"\0")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise TraceError(
+            f"{path}, line {_line(data, error.start)}: byte 0x{data[error.start]:02x} is not "
+            f"UTF-8 text; save the file in the encoding UTF-8"
+        ) from error
+    if nul >= 0:
+        raise TraceError(
+            f"{path}, line {_line(data, nul)}: a NUL byte stands where text should be (is it "
+            f"UTF-16, or a binary file?); save the file in the encoding UTF-8"
+        )
+    return text
+
+
+def _line(data: bytes, position: int) -> int:
+    return data.count(b"\n", 0, position) + 1
+
+
+def _load(path: str) -> bytes:
+    try:
+        data = Path(path).expanduser().read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if not (data.startswith(GZIP_MAGIC) or path.endswith(".gz")):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise bad_gzip(path, error) from error
+
+
+def unreadable(path: str, error: OSError) -> TraceError:
+    """What to say of a file that cannot be opened."""
+    return TraceError(
+        f"{path}: cannot be read ({error.strerror}); set workload.path to a trace file"
+    )
+
+
+def bad_gzip(path: str, error: Exception) -> TraceError:
+    """What to say of a file that is gzip by its name or first bytes, but not whole."""
+    return TraceError(
+        f"{path}: is not a whole gzip file ({error}); fetch it again, or drop the .gz ending if "
+        f"it is plain text"
+    )
+
 
 log = logging.getLogger(__name__)
 

@@ -1,8 +1,18 @@
-"""A trace as read: what the file says of each job, before a cluster or a policy is chosen."""
+"""A trace as read: what the file says of each job, before a cluster or a policy is chosen.
 
-from dataclasses import dataclass
+Lists of unequal length, one a job, as one array and the place where each list begins.
+
+What a reader of trace files returns, and the role it fills.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
 
 from sim.arrays import FloatArray, IntArray, TextArray
+from sim.traces.text_table import GivenColumns
 from sim.traits import Attempts, Precedence
 
 
@@ -38,3 +48,52 @@ class Trace:
     def __len__(self) -> int:
         """Number of jobs J."""
         return len(self.job_id)
+
+
+def starts(lengths: IntArray | Sequence[int]) -> IntArray:
+    """(J + 1,) where each of J lists of these lengths begins, and the end of the last."""
+    first = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=first[1:])
+    return first
+
+
+def owners(first: IntArray) -> IntArray:
+    """(sum,) the list that each entry belongs to."""
+    return np.repeat(np.arange(len(first) - 1), np.diff(first))
+
+
+def picked(first: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
+    """The lists at `rows`, in that order: where they begin, and which entries they hold."""
+    lengths = np.diff(first)[rows]
+    begin = starts(lengths)
+    entries = np.arange(begin[-1]) + np.repeat(first[rows] - begin[:-1], lengths)
+    return begin, entries
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What a reader did to the rows of a file."""
+
+    rows: int  # data rows (or objects) in the file
+    skipped: int  # bad rows left out (strict=false only)
+    unsorted: int  # rows that stood after a row of later submission
+    left_out: Mapping[str, int] = field(default_factory=dict)  # reason -> good rows that are no job
+
+
+class TraceReader(Protocol):
+    """Reads one kind of file."""
+
+    def read(
+        self, *, path: str, columns: GivenColumns, name: str, strict: bool
+    ) -> tuple[Trace, Notes]:
+        """The trace of a file, sorted by submission, and what was done to its rows.
+
+        Args:
+            path: the file.
+            columns: the reader's names of columns to the file's.
+            name: name of the trace in reports.
+            strict: whether a bad row is an error; if not, it is left out, counted and logged.
+
+        Raises:
+            TraceError: naming file, line, column, value and fix.
+        """

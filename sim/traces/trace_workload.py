@@ -7,18 +7,23 @@ import numpy as np
 
 from sim.errors import TraceError
 from sim.jobs import JobTable
-from sim.traces.column_map import GivenColumns, nearest
-from sim.traces.job_rules import JobRules
-from sim.traces.measured import Measured
-from sim.traces.notes import TraceReader
+from sim.traces.job_traits import JobRules
 from sim.traces.option_rules import check_count, check_number
 from sim.traces.prepare import Preparation, fitted, prepare
-from sim.traces.select import split, take, thinned_window, time_window, without_vcs
-from sim.traces.setting import Setting
+from sim.traces.select import (
+    MANY,
+    Stretches,
+    cut,
+    split,
+    take,
+    thinned_window,
+    time_window,
+    without_vcs,
+)
+from sim.traces.setting import AUTO, DISJOINT, RANDOM, Measured, Setting, check_windows_from
 from sim.traces.streams import whole_streams, window_streams
-from sim.traces.stretches import MANY, Stretches, cut
-from sim.traces.trace import Trace
-from sim.traces.window_kinds import AUTO, DISJOINT, RANDOM, check_windows_from
+from sim.traces.text_table import GivenColumns, nearest
+from sim.traces.trace import Trace, TraceReader
 
 log = logging.getLogger(__name__)
 

@@ -1,23 +1,86 @@
-"""Jobs of TopDRL's authors: lengths in rows of time, stretched by what their placement costs."""
+"""Jobs as the generator of TopDRL's authors draws them: classes of lengths and of gangs.
+
+Jobs of TopDRL's authors: lengths in rows of time, stretched by what their placement costs.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from sim.arrays import IntArray
 from sim.errors import TraceError
 from sim.jobs import JobTable
 from sim.physics.york_network import YorkNetwork
 from sim.topology.topology import Topology
-from sim.traces.draws import texts
-from sim.traces.job_rules import JobRules
-from sim.traces.measured import Measured
+from sim.traces.job_traits import JobRules
 from sim.traces.option_rules import check_count
 from sim.traces.prepare import Preparation, fitted, prepare
-from sim.traces.setting import Setting
+from sim.traces.processes import texts
+from sim.traces.setting import Measured, Setting, check_drawn_windows
 from sim.traces.streams import Streams, whole_streams, window_streams
 from sim.traces.trace import Trace
-from sim.traces.window_kinds import check_drawn_windows
-from sim.traces.york_mix import YorkMix
+
+
+@dataclass(frozen=True, kw_only=True)
+class YorkMix:
+    """Classes (short, medium, long, extreme) of whole numbers up to a maximum.
+
+    Class c holds the numbers above bound c - 1 and up to bound c, as shares of the maximum; a job
+    draws a class by its share and a number within it uniformly, for length and gang apart. In every
+    row of time a job arrives with `arrival_prob`.
+    """
+
+    row_s: float  # seconds of one row of length
+    arrival_prob: float
+    shares: Sequence[float]  # of the classes
+    most_rows: int
+    length_bounds: Sequence[float]  # shares of `most_rows`, ascending, the last 1
+    most_gpus: int
+    gang_bounds: Sequence[float]  # shares of `most_gpus`
+
+    def __post_init__(self) -> None:
+        """Check ranges.
+
+        Raises:
+            TraceError: naming the key, the value and the rule.
+        """
+        classes = len(self.shares)
+        for key, good, rule in (
+            ("row_s", 0 < self.row_s < np.inf, "above 0"),
+            ("arrival_prob", 0 < self.arrival_prob <= 1, "above 0 and at most 1"),
+            ("shares", min(self.shares) >= 0 and sum(self.shares) > 0, "0 or more, not all 0"),
+            ("length_bounds", _rising(self.length_bounds, classes), f"{classes} shares up to 1"),
+            ("gang_bounds", _rising(self.gang_bounds, classes), f"{classes} shares up to 1"),
+            ("most_rows", self.most_rows >= classes, f"{classes} or more"),
+            ("most_gpus", self.most_gpus >= classes, f"{classes} or more"),
+        ):
+            if not good:
+                raise TraceError(f"workload.mix.{key} is {getattr(self, key)}; it must be {rule}")
+
+    def lengths(self, jobs: int, rng: np.random.Generator) -> IntArray:
+        """(jobs,) rows, 1 to `most_rows`."""
+        return self._draw(self.length_bounds, self.most_rows, jobs, rng)
+
+    def gangs(self, jobs: int, rng: np.random.Generator) -> IntArray:
+        """(jobs,) GPUs, 1 to `most_gpus`."""
+        return self._draw(self.gang_bounds, self.most_gpus, jobs, rng)
+
+    def _draw(
+        self, bounds: Sequence[float], most: int, jobs: int, rng: np.random.Generator
+    ) -> IntArray:
+        top = np.maximum(np.floor(np.asarray(bounds) * most + 1e-9), 1).astype(np.int64)
+        low = np.minimum(np.concatenate([[0], top[:-1]]) + 1, top)
+        shares = np.asarray(self.shares, dtype=np.float64)
+        which = rng.choice(len(top), jobs, p=shares / shares.sum())
+        return rng.integers(low[which], top[which], endpoint=True)
+
+
+def _rising(bounds: Sequence[float], classes: int) -> bool:
+    values = np.asarray(bounds, dtype=np.float64)
+    if len(values) != classes or values[0] <= 0 or values[-1] != 1:
+        return False
+    return bool((np.diff(values) >= 0).all())
 
 
 class YorkWorkload:

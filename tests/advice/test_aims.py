@@ -8,7 +8,7 @@ import pytest
 from gpuyard.advice.aims import Told, blocks_of, draws_of, measured
 from gpuyard.advice.told import large_gang, peak_gpus, told_of_trace
 from sim.jobs import JobTable
-from sim.topology.leaf_spine import leaf_spine
+from sim.topology.generators import leaf_spine
 from sim.traits import Identity
 
 ONCE = np.ones((1, 2))

@@ -8,7 +8,7 @@ import pytest
 
 from gpuyard.advice.homes import homes_by_vc
 from gpuyard.launch.errors import ConfigError
-from sim.topology.leaf_spine import leaf_spine
+from sim.topology.generators import leaf_spine
 from sim.traces.trace import Trace
 from tests.advice.test_aims import table
 

@@ -14,7 +14,7 @@ import gpuyard
 from gpuyard.launch.errors import ConfigError
 from sim.errors import GpuYardError
 from sim.schedulers.sjf import Sjf
-from sim.topology.leaf_spine import leaf_spine
+from sim.topology.generators import leaf_spine
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "api.md").read_text(), re.DOTALL)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from sim.errors import SimulationError
 from sim.event_log import Kind
-from sim.metrics.consistency import check_run
-from sim.outages.failures import ServerFailures
+from sim.metrics.balance import check_run
+from sim.outages.sources import ServerFailures
 from sim.simulator import Simulator, simulate
 from sim.traits import ANY_TYPE, Demands
 from tests.contract.compositions import heuristics, made, stems

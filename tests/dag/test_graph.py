@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from sim.dag.errors import DagError
-from sim.dag.graph import task_graph
+from sim.dag.graph import DagError, task_graph
 from sim.dag.machines import GpuKind, drawn_machines, machines
 from sim.dag.problem import dag_problem
 

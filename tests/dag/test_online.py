@@ -15,8 +15,8 @@ from sim.dag.online.room import NEVER, new_room
 from sim.dag.online.spread import new_desk
 from sim.dag.online.tasks import PENDING, Site, Tasks, mean_lengths_s, times_to_go_s
 from sim.event_log import Kind
-from sim.metrics.consistency import check_run
-from sim.metrics.outcome_metrics import workflow_metrics
+from sim.metrics.balance import check_run
+from sim.metrics.job_times import workflow_metrics
 from sim.schedulers.worl_online import WorlOnline
 from sim.traits import Fates, Precedence
 from tests.sim.worlds import Job, attempts, cluster, physics_of, play, world

@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 
-from sim.dag.bounds import lower_bound_s
-from sim.dag.cpop import cpop
-from sim.dag.distance import gap_correlation, plan_distance_s, running_times_s
-from sim.dag.errors import DagError
+from sim.dag.bounds import (
+    gap_correlation,
+    lower_bound_s,
+    mirrored,
+    running_times_s,
+)
 from sim.dag.evaluate import makespans_s, schedule
-from sim.dag.heft import heft
-from sim.dag.mirror import mirrored
-from sim.dag.peft import peft
+from sim.dag.graph import DagError
+from sim.dag.list_schedulers import cpop, heft, peft
 from sim.dag.plan import Plan, check_plan, plan_of_schedule, schedule_of
 from sim.dag.priority import order_of, slack_s, time_to_go
 from sim.dag.ranks import optimistic_costs, upward_rank_s
@@ -123,13 +124,10 @@ def test_what_is_no_plan_is_refused(diamond_problem, gpu, order, told):
         check_plan(diamond_problem, Plan(np.array(gpu), np.array(order)))
 
 
-def test_running_times_and_distance_by_hand(diamond_problem):
+def test_running_times_by_hand(diamond_problem):
     """Loads: GPU 0 has c, 6 s; GPU 1 has a, b, d and e, 5.5 s."""
     one = Plan(np.array([1, 1, 0, 1, 1]), np.arange(5))
     assert running_times_s(diamond_problem, one.gpu).tolist() == [5.5, 5.5, 6.0, 5.5, 5.5]
-    other = Plan(np.ones(5, dtype=np.int64), np.arange(5))  # all on GPU 1: 8.5 s
-    assert plan_distance_s(diamond_problem, one, other) == pytest.approx((4 * 3.0 + 2.5) / 5)
-    assert plan_distance_s(diamond_problem, one, one) == 0.0
 
 
 def test_distance_and_gap_go_together_where_load_is_all_that_counts(drawn):

@@ -3,19 +3,16 @@
 import numpy as np
 import pytest
 
-from sim.dag.errors import DagError
 from sim.dag.evaluate import schedule
-from sim.dag.heft import heft
+from sim.dag.graph import DagError
+from sim.dag.list_schedulers import heft
 from sim.dag.plan import Plan, check_plan, schedule_of
-from sim.dag.search.genetic import GeneticSearch
-from sim.dag.search.list_schedule import ListSchedule
-from sim.dag.search.local_search import LocalSearch
+from sim.dag.search.list_schedule import ListSchedule, RandomRankSearch
+from sim.dag.search.local_search import GeneticSearch, LocalSearch
 from sim.dag.search.policy_gradient import PolicyGradientSearch
 from sim.dag.search.protocol import Meter, start_plans
-from sim.dag.search.random_ranks import RandomRankSearch
 from sim.dag.search.rtgs import RtgsSearch, nearest_loads
-from sim.dag.search.whales import draw_step, target_of
-from sim.dag.search.woa import WhaleSearch
+from sim.dag.search.whales import WhaleSearch, draw_step, target_of
 from sim.dag.search.worl_rtgs import WorlRtgsSearch
 from tests.dag.brute_force import optimum_s
 

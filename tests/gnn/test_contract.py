@@ -6,12 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from gnn.base import Encoder
 from gnn.batch import ClusterBatch, Embeddings, Links
-from gnn.encoder import HierarchicalEncoder
-from gnn.flat import FlatEncoder
+from gnn.encoder import Encoder, FlatEncoder, HierarchicalEncoder, MlpEncoder
 from gnn.linked import LinkedEncoder
-from gnn.mlp import MlpEncoder
 
 SIZES = {"gpu_features": 5, "server_features": 4, "gpu_dim": 6, "hidden_dim": 8}
 EDGE_FEATURES, LINK_FEATURES, HUBS = 3, 2, 2

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from gnn.batch import ClusterBatch, Embeddings
-from gnn.encoder import HierarchicalEncoder
+from gnn.encoder import HierarchicalEncoder, Sweep
 from gnn.scatter import ScatterTree
-from gnn.sweep import Sweep
 
 ROUNDS = pytest.mark.parametrize("rounds", [1, 2])
 

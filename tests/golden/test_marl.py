@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from marl.codec.rules import CodecRules
+from marl.codec.layout import CodecRules
 from marl.policy.build import PolicySpec, build_policy
 from marl.schedulers.marl import MarlScheduler
 from marl.training.policy_file import save_policy

@@ -9,8 +9,8 @@ from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision, Start
 from sim.engine.occupancy import ANY_SPEED, Occupancy
 from sim.errors import PhysicsError
+from sim.physics.catalogue import HostNeeds
 from sim.physics.host import HostTables
-from sim.physics.host_needs import HostNeeds
 from sim.physics.mix_table import MixTable, mix_table
 from sim.physics.pair_table import PairTable
 from sim.signals import Signal

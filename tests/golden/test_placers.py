@@ -10,7 +10,7 @@ from sim.protocols import Placer
 from sim.run import Run
 from sim.schedulers.fifo import Fifo
 from sim.sharing import NoSharing
-from sim.topology.leaf_spine import leaf_spine
+from sim.topology.generators import leaf_spine
 from sim.topology.topology import Topology
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from interference.readers.solo_columns import solo_profiles
+from interference.readers.columns import solo_profiles
 from interference.rows import CoRows, SoloProfiles, objects
 
 KIND, SOURCE = "a", "made"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from interference.readers.solo_columns import solo_profiles
+from interference.readers.columns import solo_profiles
 from interference.rows import CoRows, SoloProfiles, objects
 from sim.arrays import FloatArray
 

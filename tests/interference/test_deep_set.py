@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from interference.models.deep_set import NORMAL, DeepSetModel, DeepSets, conformal_factor, pooled
-from interference.models.deep_set_folds import TIMES, division
-from interference.models.deep_set_rows import Hiding, Size, Tenants
+from interference.models.deep_set_rows import TIMES, Hiding, Size, Tenants, division
 from interference.models.encoding import UNKNOWN, Encoded, RowEncoder
 from interference.rows import CoRows, mix_numbers
 from sim.errors import PhysicsError

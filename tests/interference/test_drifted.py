@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from interference.online.drifted import DriftedInterference
+from interference.online import DriftedInterference
 from sim.arrays import FloatArray
 from sim.errors import PhysicsError
-from sim.physics.no_interference import NoInterference
 from sim.physics.shipped_files import ShippedInterference, ShippedProfiles
+from sim.physics.stand_ins import NoInterference
 
 
 def test_factors_are_a_victim_s_times_an_aggressor_s():

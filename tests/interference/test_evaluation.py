@@ -6,14 +6,22 @@ import numpy as np
 import pytest
 
 from interference.data_sets import data_sets, generated_rows
-from interference.evaluation.fits import fit_measures
-from interference.evaluation.held_out import HeldOut
-from interference.evaluation.judge import errors_of, fit_rows, judge, splits
-from interference.evaluation.measures import choice_score, measures
-from interference.evaluation.splits import model_folds, models_of, pair_folds
+from interference.evaluation.judge import (
+    HeldOut,
+    choice_score,
+    errors_of,
+    fit_rows,
+    judge,
+    measures,
+    model_folds,
+    models_of,
+    pair_folds,
+    splits,
+)
+from interference.evaluation.mixes import fit_measures
 from interference.fit import cross_fitted, every_cell, predicted_infeasible
+from interference.models.linear import Prediction
 from interference.models.lineup import fresh_models
-from interference.models.protocol import Prediction
 from interference.rows import mix_numbers
 from sim.errors import PhysicsError
 from tests.interference.pair_worlds import (
@@ -88,12 +96,17 @@ def test_choice_takes_the_best_predicted_partner():
 
 def test_judging_gives_every_split_and_type():
     rows, solos = rows_of_world(additive_norm()), solos_of_world()
-    judged = judge(rows, solos, lambda: fresh_models(0, ["constant", "additive"]), folds=3, seed=0)
+    judged = judge(
+        rows, solos, lambda: fresh_models(0, ["constant", "mixed_effects"]), folds=3, seed=0
+    )
     errors = errors_of("made", judged)
     assert list(errors) == ["made", "made/k", "made/v"]
     assert set(errors["made"]) == {"pair", "model", "gpu_type"}
-    assert errors["made/k"]["pair"]["additive"]["mae"] < errors["made/k"]["pair"]["constant"]["mae"]
-    assert errors["made"]["pair"]["additive"]["rows"] == len(rows)
+    assert (
+        errors["made/k"]["pair"]["mixed_effects"]["mae"]
+        < errors["made/k"]["pair"]["constant"]["mae"]
+    )
+    assert errors["made"]["pair"]["mixed_effects"]["rows"] == len(rows)
 
 
 class Parrot:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import yaml
 
-from interference.make_a100 import SIA_TYPES, Mixes, fit_mixes
+from interference.make_a100 import SIA_TYPES, Mixes, fit_mixes, read_sia
 from interference.readers.miso import DUMMY
-from sim.physics.placement_rows import read_sia
 from sim.physics.shipped_files import shipped_rows
 
 TABLE = Path(__file__).parents[2] / "conf" / "gpu_table" / "shipped.yaml"

@@ -9,8 +9,7 @@ import pytest
 
 from interference.make_a100 import write_a100
 from interference.make_shipped import infeasible_by_model, write_pairs, write_profiles
-from sim.physics.gavel_files import read_pairs
-from sim.physics.measured import MeasuredProfiles
+from sim.physics.measured import MeasuredProfiles, read_pairs
 from sim.physics.shipped_files import SHIPPED_DIR, shipped_rows
 
 # Of a column's largest number. Least squares differ between processors by about 1e-16 of it; the

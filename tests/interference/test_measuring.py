@@ -8,17 +8,12 @@ import torch
 
 from interference.measuring import device
 from interference.measuring.cnn import cnn
-from interference.measuring.device import Device, mps_runs
-from interference.measuring.errors import MeasureError
-from interference.measuring.gpu_use import Use, use_of, watching
-from interference.measuring.loop import gpu_finished, steps_of
+from interference.measuring.device import Device, MeasureError, Use, mps_runs, use_of, watching
 from interference.measuring.lstm import lstm
-from interference.measuring.messages import Ran
+from interference.measuring.messages import Ran, gpu_finished, steps_of
 from interference.measuring.mlp import mlp
-from interference.measuring.plan import plan
 from interference.measuring.recommender import recommender
-from interference.measuring.result import Result, read_part, write_part
-from interference.measuring.table import rows_of, solos_of
+from interference.measuring.table import Result, plan, read_part, rows_of, solos_of, write_part
 from interference.measuring.together import Together, common_speeds, found, is_out_of_memory
 from interference.measuring.transformer import transformer
 

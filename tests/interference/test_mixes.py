@@ -3,27 +3,21 @@
 import numpy as np
 import pytest
 
-from interference.evaluation.mix_sums import (
+from interference.evaluation.mixes import (
     PROTECTED,
     Law,
     ProductLaw,
     SumLaw,
-    errors_by_tenants,
-    held_out_by_tenants,
-    ratios,
-)
-from interference.evaluation.mixes import (
-    OnFewerMixes,
     by_tenants,
-    crowd_fold,
     drawn_mixes,
+    errors_by_tenants,
     judged_mixes,
     mig_rows,
     mps_rows,
+    ratios,
     tenants,
 )
-from interference.models.constant import ConstantModel
-from interference.models.crowd import CrowdModel
+from interference.models.linear import CrowdModel
 from interference.readers.miso import DUMMY, rows_of_miso
 from interference.rows import CoRows, mix_numbers, stacked_rows
 from sim.errors import PhysicsError
@@ -76,28 +70,6 @@ def test_a_draw_is_of_whole_mixes_and_as_large_as_may_be():
         drawn_mixes(rows, 0, np.random.default_rng(0))
 
 
-class Counts:
-    """Remembers how many rows it was fitted on."""
-
-    name = "counts"
-
-    def fit(self, rows, solos):
-        self.rows, self._inner = len(rows), ConstantModel()
-        self._inner.fit(rows, solos)
-
-    def predict(self, rows, solos):
-        return self._inner.predict(rows, solos)
-
-
-def test_a_model_on_fewer_mixes_is_fitted_on_the_draw_alone():
-    inner, rows = Counts(), mixes_of()
-    model = OnFewerMixes(inner, most_rows=40, seed=0)
-    model.fit(rows, SOLOS)
-    assert model.name == "counts"
-    assert inner.rows == len(drawn_mixes(rows, 40, np.random.default_rng(0)))
-    assert len(model.predict(rows, SOLOS).norm_speed) == len(rows)
-
-
 def test_every_row_is_judged_once_by_a_fold_without_its_mix():
     rows = mixes_of()
     held = judged_mixes(rows, SOLOS, [CrowdModel()], folds=4, seed=0)["crowd"]
@@ -107,14 +79,6 @@ def test_every_row_is_judged_once_by_a_fold_without_its_mix():
     assert sum(part["rows"] for part in parts.values()) == len(rows)
     wrong = np.abs(held.told.norm_speed - held.rows.norm_speed)
     assert parts[3]["mae"] == pytest.approx(wrong[tenants(held.rows) == 3].mean())
-
-
-def test_a_fold_by_crowd_fits_the_small_mixes():
-    rows = mixes_of()
-    fit, judged = crowd_fold(rows, 2)
-    assert tenants(rows)[fit].max() == 2
-    assert tenants(rows)[judged].min() == 3
-    assert len(fit) + len(judged) == len(rows)
 
 
 def test_the_crowd_has_a_mean_by_tenants_and_share():
@@ -161,8 +125,6 @@ def test_a_law_fitted_on_small_mixes_tells_large_ones_where_it_holds(law: Law, o
     assert right["mae"] < 0.06 * right["mean"]
     assert wrong["mae"] > 2.0 * right["mae"]
     assert (wrong["bias"] > 0) == (law.name == "sum")  # products grow faster than sums
-    held = held_out_by_tenants(law, of, folds=4, seed=0)
-    assert held[5]["mae"] < right["mae"]
 
 
 def test_ratios_are_of_times_at_two_limits():

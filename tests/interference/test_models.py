@@ -5,16 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from interference.evaluation.judge import held_out
-from interference.evaluation.measures import measures
-from interference.evaluation.splits import model_folds, pair_folds
-from interference.models.additive import AdditiveModel
-from interference.models.constant import ConstantModel
+from interference.evaluation.judge import held_out, measures, model_folds, pair_folds
 from interference.models.encoding import job_features
 from interference.models.gaussian_process import GaussianProcessModel
-from interference.models.linear import LinearModel
+from interference.models.linear import LEAST_SPEED, ConstantModel, LinearModel
 from interference.models.lineup import fresh_models
-from interference.models.protocol import LEAST_SPEED
 from interference.rows import objects
 from sim.errors import PhysicsError
 from tests.interference.pair_worlds import (
@@ -23,7 +18,6 @@ from tests.interference.pair_worlds import (
     PROFILES,
     TYPES,
     UTIL,
-    additive_norm,
     rows_of_world,
     smooth_norm,
     solos_of_world,
@@ -52,12 +46,6 @@ def test_constant_predicts_mean_and_spread_of_the_type():
     told = model.predict(rows, solos)
     assert set(np.round(told.norm_speed, 6)) == {0.5, 0.795}
     np.testing.assert_allclose(told.sd[rows.gpu_type == "v"], norm[1].std())
-
-
-def test_additive_model_is_exact_on_additive_rows():
-    rows = rows_of_world(additive_norm())
-    rows = rows.take(rows.norm_speed < 0.9)  # the law is cut there
-    assert pair_errors(AdditiveModel(), rows, solos_of_world())["mae"] < 2e-3
 
 
 def test_linear_model_is_exact_on_a_plane_over_utilisations_also_of_new_models():

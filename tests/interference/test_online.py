@@ -7,10 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interference.online.evidence import Evidence, no_evidence, updated
-from interference.online.observing import Observations
-from interference.online.posterior import Spread, posterior_table
-from interference.online.scheduler import OnlineScheduler
+from interference.online import (
+    Evidence,
+    Observations,
+    OnlineScheduler,
+    Spread,
+    no_evidence,
+    posterior_table,
+    updated,
+)
 from sim.arrays import FloatArray
 from sim.engine.composed import PartitionedScheduler
 from sim.errors import GpuYardError

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interference.online.observing import Observations, observe
+from interference.online import Observations, observe
 from sim.decision import Decision, Start
 from sim.errors import SignalError
 from sim.signals import Signal, information_of

@@ -12,10 +12,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 
 from interference.data_sets import DataSet
-from interference.evaluation.held_out import HeldOut
-from interference.evaluation.judge import errors_of
+from interference.evaluation.judge import HeldOut, errors_of
 from interference.evaluation.score_file import Counts, Scores
-from interference.models.protocol import Prediction
+from interference.models.linear import Prediction
 from interference.report.card import model_card
 from interference.report.error_table import (
     blocks,
@@ -25,9 +24,16 @@ from interference.report.error_table import (
     nothing_scored,
     rich_blocks,
 )
-from interference.report.reliability import LEVELS, covered, tells_rows_apart
-from interference.report.results import Results, joined
-from interference.report.worst import by_victim_model, csv_of, worst_rows
+from interference.report.worst import (
+    LEVELS,
+    Results,
+    by_victim_model,
+    covered,
+    csv_of,
+    joined,
+    tells_rows_apart,
+    worst_rows,
+)
 from interference.report.write import (
     MISSING,
     grids,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interference.readers.columns import solo_profiles
 from interference.readers.own_csv import rows_of_csv, write_csv
-from interference.readers.solo_columns import solo_profiles
 from interference.row_rules import RowFault
 from interference.rows import (
     CO_TYPES,

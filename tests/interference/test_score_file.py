@@ -9,8 +9,7 @@ import pytest
 from interference.data_sets import data_sets
 from interference.evaluation.score_file import Scores, read_files, score
 from interference.models.lineup import fresh_models
-from interference.readers.own_csv import write_csv
-from interference.readers.pair_file import layout_of, rows_of_file
+from interference.readers.own_csv import layout_of, rows_of_file, write_csv
 from interference.rows import objects
 from sim.errors import PhysicsError
 from tests.interference.pair_worlds import additive_norm, rows_of_world, solos_of_world
@@ -23,7 +22,7 @@ from tests.interference.published_files import (
     write_rows,
 )
 
-QUICK = ("constant", "additive", "linear")
+QUICK = ("constant", "linear")
 HELD_OUT = ("Mid", 16)
 LUCID_HEADER = ("model1", "batchsize1", "amp1", "norm_1", "model2", "batchsize2", "amp2", "norm_2")
 LUCID_ALONE = ("model", "batchsize", "amp", "speed", "gpu_util", "gmem_util", "gmem")
@@ -220,7 +219,7 @@ def test_the_published_sets_cut_in_two(tmp_path, real_data):
     for name, model in cut.items():
         _cut_in_two(real_data / "colocation" / f"{name}_pairs.csv", data, model, rng)
     paths = [data / f"{name}_pairs.csv" for name in cut]
-    models = ("constant", "additive", "mixed_effects")
+    models = ("constant", "linear", "mixed_effects")
     found = scored(paths, data, models=models)
     for name, model in zip(("gavel", "lucid", "deepshare"), cut.values(), strict=True):
         counts = found.counts[name]

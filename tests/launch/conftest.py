@@ -47,7 +47,7 @@ trace: ???
 workload: {max_gang: 8}
 """,
     "topology/small.yaml": """
-_target_: sim.topology.leaf_spine.leaf_spine
+_target_: sim.topology.generators.leaf_spine
 name: small
 servers: 2
 gpus_per_server: 4

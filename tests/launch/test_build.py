@@ -19,8 +19,8 @@ def refused(call):
         return str(error)
     raise AssertionError("nothing was refused")
 
-SERVERS = {"_target_": "sim.topology.partitions.contiguous_partitions", "count": 2}
-TOPOLOGY = {"_target_": "sim.topology.leaf_spine.leaf_spine", "name": "t", "servers": 2,
+SERVERS = {"_target_": "sim.topology.topology.contiguous_partitions", "count": 2}
+TOPOLOGY = {"_target_": "sim.topology.generators.leaf_spine", "name": "t", "servers": 2,
             "gpus_per_server": 4, "servers_per_rack": 1, "gpu_types": ["p100"],
             "intra_gbps": 80, "nic_gbps": 10, "oversubscription": 2}
 """
@@ -63,7 +63,7 @@ assert isinstance(made, partial) and made.keywords == {"count": 2}
 def test_missing_unknown_and_absent_are_told_apart():
     run("""
 config = {"topology": TOPOLOGY, "agents": {"count": 1}, "split": SERVERS}
-assert "split: sim.topology.partitions.contiguous_partitions needs topology" in refused(
+assert "split: sim.topology.topology.contiguous_partitions needs topology" in refused(
     lambda: b.build(config, "split"))
 assert "topology.rate: " in refused(lambda: b.build(config, "topology", rate=1))
 assert "did you mean topology.servers?" in refused(lambda: b.build(config, "topology", serverz=1))

@@ -11,13 +11,13 @@ import yaml
 from sim.jobs import JobTable
 from sim.outages.changes import NO_OUTAGES
 from sim.physics.catalogue import Catalogue
-from sim.physics.no_interference import NoInterference
-from sim.physics.no_network import NoNetwork
+from sim.physics.networks import NoNetwork
 from sim.physics.physics import Physics
+from sim.physics.stand_ins import NoInterference
 from sim.placers.by_room import FirstFit
 from sim.sharing import NoSharing
 from sim.simulator import Simulator, simulate
-from sim.topology.leaf_spine import leaf_spine
+from sim.topology.generators import leaf_spine
 from sim.topology.topology import Topology
 from tests.sim.worlds import rules_of
 

@@ -32,7 +32,7 @@ def main(address: str, token: str, folder: Path, iterations: int) -> None:
     ray = cluster_ray(address, token)
     os.environ.update(ray.environment())
     from marl.rllib.algorithm import build_ppo
-    from marl.rllib.checkpoint_store import add_checkpoint, checkpoints, last_whole
+    from marl.rllib.checkpoint import add_checkpoint, checkpoints, last_whole
     from marl.rllib.cluster import connect
     from marl.rllib.trainer import Trainer
     from tests.marl import test_learning as toy

@@ -9,10 +9,8 @@ import numpy as np
 import torch
 import yaml
 
-from marl.codec.layout import layout_for
-from marl.codec.rules import CodecRules, Observation
-from marl.env.game import Game
-from marl.env.reward import DelayReward, Reward
+from marl.codec.layout import CodecRules, Observation, layout_for
+from marl.env.game import DelayReward, Game, Reward
 from marl.env.scheduling_env import SchedulingEnv
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy
@@ -24,8 +22,7 @@ from sim.physics.catalogue import Catalogue
 from sim.physics.network_tables import NetworkTables
 from sim.physics.pair_table import PairTable
 from sim.physics.physics import Physics
-from sim.topology.partitions import contiguous_partitions
-from sim.topology.topology import Topology
+from sim.topology.topology import Topology, contiguous_partitions
 from tests.sim.worlds import Job, cluster, job_table, rules_of
 
 CONF = Path(__file__).resolve().parents[2] / "conf"

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marl.codec.layout import layout_for
-from marl.codec.rules import NEEDS, CodecRules, Observation
+from marl.codec.layout import NEEDS, CodecRules, Observation, layout_for
 from marl.env.game import Game
 from marl.turns.actions import FORWARD, MODES, SUSPEND
 from marl.turns.rounds import Rounds

@@ -15,10 +15,17 @@ import pytest
 import torch
 
 from marl.policy.build import PolicySpec
-from marl.rllib.checkpoint import MANIFEST, Maker, checked, seal
-from marl.rllib.checkpoint_store import add_checkpoint, checkpoints, last_whole
-from marl.training.errors import CheckpointError
+from marl.rllib.checkpoint import (
+    MANIFEST,
+    Maker,
+    add_checkpoint,
+    checked,
+    checkpoints,
+    last_whole,
+    seal,
+)
 from marl.training.policy_file import FORMAT, PolicyFileError, load_policy
+from marl.training.spec import CheckpointError
 from tests.marl.games import RULES
 from tests.marl.test_rllib import POLICY, arguments
 from tests.marl.trainings import Training, curve

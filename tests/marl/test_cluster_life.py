@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from marl.codec.layout import NEEDS, CodecRules, Observation
 from marl.codec.observe import begin_turn
-from marl.codec.rules import NEEDS, CodecRules, Observation
 from marl.env.game import Game
 from marl.env.scheduling_env import SchedulingEnv
 from marl.rllib.adapter import RllibSchedulingEnv

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from marl.codec.rules import WORKER, CodecRules
+from marl.codec.layout import WORKER, CodecRules
 from marl.policy.build import build_policy
 from marl.schedulers.marl import MarlScheduler
 from marl.training.policy_file import PolicyFileError, load_policy, read_spec, save_policy

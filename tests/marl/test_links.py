@@ -6,9 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marl.codec.inside_graph import inside_graph
-from marl.codec.layout import Layout, layout_for
-from marl.codec.rules import NEEDS, Observation
+from marl.codec.layout import NEEDS, Layout, Observation, inside_graph, layout_for
 from marl.env.game import Game
 from marl.policy.build import PolicySpec
 from marl.schedulers.marl import MarlScheduler
@@ -17,7 +15,7 @@ from marl.turns.rounds import Rounds
 from sim.decision import Decision, Start
 from sim.outages.changes import Change
 from sim.simulator import simulate
-from sim.topology.leaf_spine import leaf_spine
+from sim.topology.generators import leaf_spine
 from sim.topology.topology import Topology
 from tests.marl.games import MIXED_JOBS, RULES, game_of, loud_policy, mixed_game
 from tests.sim.worlds import Job, changes, job_table, physics_of

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marl.codec.layout import layout_for
-from marl.codec.rules import NEEDS, CodecRules
+from marl.codec.layout import NEEDS, CodecRules, layout_for
 from marl.env.game import Game
 from marl.turns.rounds import Rounds
 from tests.marl.games import RULES, RandomJobs, game_of, mixed_game

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from marl.turns.actions import MODES
-from sim.physics.mix_laws import PowerLaw
+from sim.physics.mix_table import PowerLaw
 from sim.scoring.table import OfPair
 from tests.marl.games import RULES, RandomJobs, game_of, mixed_game, rich_physics
 from tests.marl.playing import Round, play, starts_of, tried

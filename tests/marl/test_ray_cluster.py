@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from marl.rllib.checkpoint import checked
-from marl.rllib.checkpoint_store import last_whole
+from marl.rllib.checkpoint import checked, last_whole
 from tests.marl.cluster_driver import EVERY
 from tests.marl.loopback import ROOT, Loopback
 

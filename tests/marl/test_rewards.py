@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from marl.env.reward import DelayReward, Gathered, ProgressReward
+from marl.env.game import DelayReward, Gathered, ProgressReward
 from marl.env.scheduling_env import SchedulingEnv
 from sim.jobs import JobTable
 from sim.traits import COMPLETED, NEVER_S, Fates

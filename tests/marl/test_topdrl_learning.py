@@ -10,6 +10,7 @@ import torch
 
 from marl.topdrl.env import PickJobEnv
 from marl.topdrl.imitate import (
+    CompactTeacher,
     ImitationSpec,
     behind_by,
     discounted,
@@ -17,9 +18,7 @@ from marl.topdrl.imitate import (
     imitate,
     play_lessons,
 )
-from marl.topdrl.network import build_network
-from marl.topdrl.policy_file import load_picker
-from marl.topdrl.teacher import CompactTeacher
+from marl.topdrl.network import build_network, load_picker
 from tests.marl.topdrl_games import env_of, network_of, sight_of, york_game
 from tests.marl.trainings import Training, curve
 

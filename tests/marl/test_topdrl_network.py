@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from marl.topdrl import images
+from marl.topdrl import network as images
 from marl.topdrl.network import build_network, dueling
 from tests.marl.topdrl_games import env_of, network_of, sight_of, york_game
 

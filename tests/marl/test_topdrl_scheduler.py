@@ -7,12 +7,10 @@ import pytest
 import torch
 
 from marl.schedulers.proximity import Proximity
-from marl.schedulers.topdrl import TopDrl, best_action
-from marl.schedulers.topdrl_rule import TopDrlRule
-from marl.topdrl.network import build_network
-from marl.topdrl.policy_file import load_picker, save_picker
+from marl.schedulers.topdrl import TopDrl, TopDrlRule, best_action
+from marl.topdrl.network import build_network, load_picker, save_picker
+from marl.topdrl.proximity.env import ProximitySpec
 from marl.topdrl.proximity.network import GpuScores, save_proximity
-from marl.topdrl.proximity.spec import ProximitySpec
 from marl.topdrl.spec import TopDrlError
 from sim.event_log import Kind
 from sim.simulator import simulate

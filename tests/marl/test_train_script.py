@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from marl.rllib.checkpoint_store import last_whole
+from marl.rllib.checkpoint import last_whole
 from marl.training.policy_file import load_policy
 from tests.marl.trainings import Training, curve
 

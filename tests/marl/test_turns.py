@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marl.codec.layout import layout_for
-from marl.codec.rules import WORKER, CodecRules
+from marl.codec.layout import WORKER, CodecRules, layout_for
 from marl.env.game import Game
 from marl.env.scheduling_env import SchedulingEnv
 from marl.turns.actions import FORWARD, KINDS, START, WAIT, Sizes, decode

@@ -3,12 +3,10 @@
 import numpy as np
 import torch
 
-from marl.codec.layout import Layout
-from marl.codec.rules import Observation
+from marl.codec.layout import Layout, Observation
 from marl.policy.build import PolicySpec, build_policy
 from marl.training.spec import WarmStartSpec
-from marl.training.teacher import RuleTeacher
-from marl.training.warm_start import imitate, play
+from marl.training.warm_start import RuleTeacher, imitate, play
 from tests.marl.games import MIXED_JOBS, RandomJobs, any_legal, env_of, mixed_game, total_rewards
 
 SPEC = WarmStartSpec(

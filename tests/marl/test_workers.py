@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
-from marl.codec.layout import layout_for
-from marl.codec.rules import NEEDS, WORKER, CodecRules
+from marl.codec.layout import NEEDS, WORKER, CodecRules, layout_for
 from marl.env.game import Game
 from marl.turns.actions import MODES, SHARED
 from marl.turns.rounds import Rounds

@@ -7,15 +7,18 @@ import pytest
 import torch
 from gymnasium.utils.env_checker import check_env
 
-from marl.dag.network import PlacementNetwork
-from marl.dag.plan_env import PlanEnv, drawn_goal
-from marl.dag.policy_file import PlanPolicyError, load_plan_policy, save_plan_policy
+from marl.dag.plan_env import PlanEnv, TrainingProblems, drawn_goal
+from marl.dag.policy_file import (
+    PlacementNetwork,
+    PlanPolicyError,
+    load_plan_policy,
+    save_plan_policy,
+)
 from marl.dag.sight import FEATURES, VALID, look, new_desk, place, place_by_value
-from marl.dag.training_problems import TrainingProblems
 from marl.schedulers.worl_rtgs import DqnPlacerSearch, WorlDqnSearch
 from sim.dag.bounds import lower_bound_s
 from sim.dag.evaluate import schedule
-from sim.dag.heft import heft
+from sim.dag.list_schedulers import heft
 from sim.dag.list_scheduling import new_lanes
 from sim.dag.plan import check_plan
 from sim.dag.search.protocol import Meter, start_plans

@@ -11,7 +11,7 @@ from sim.outages.changes import Change, Outages
 from sim.run import Run
 from sim.signals import Signal
 from sim.simulator import Simulator, simulate
-from sim.topology.partitions import contiguous_partitions
+from sim.topology.topology import contiguous_partitions
 from sim.traits import Attempts, Fates, Precedence, Urgency
 
 WORLDS = runpy.run_path(str(Path(__file__).parents[1] / "sim" / "worlds.py"))

@@ -7,8 +7,8 @@ import numpy as np
 from sim.event_log import EventLog, Kind
 from sim.jobs import JobTable
 from sim.run import Run
-from sim.topology.leaf_spine import leaf_spine
-from sim.topology.partitions import contiguous_partitions
+from sim.topology.generators import leaf_spine
+from sim.topology.topology import contiguous_partitions
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from sim.metrics.attempts import attempts_of
-from sim.metrics.gpu_use import busy_frac_by_gpu, down_frac_by_gpu, queue_by_partition
-from sim.metrics.over_time import queue_over_time
+from sim.metrics.gpu_use import attempts_of, busy_frac_by_gpu, down_frac_by_gpu, queue_by_partition
+from sim.metrics.timeline import queue_over_time
 
 
 def test_attempts_of_the_gantt_chart(gantt):

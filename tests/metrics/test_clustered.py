@@ -6,13 +6,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from sim.metrics.clustered import (
+from sim.metrics.job_times import (
     clustered_mean_interval,
     clustered_ratio_interval,
     effective_count,
     most_coverage,
 )
-from sim.metrics.intervals import mean_interval
+from sim.metrics.timeline import mean_interval
 
 
 def test_the_effective_number_of_a_case_worked_by_hand():

@@ -7,15 +7,17 @@ import pytest
 
 from sim.errors import SimulationError
 from sim.event_log import Kind
-from sim.metrics.attempts import attempts_of
-from sim.metrics.balance import balance_of
-from sim.metrics.consistency import check_run
+from sim.metrics.balance import balance_of, check_run
 from sim.metrics.event_effects import stops
-from sim.metrics.gpu_use import queue_by_partition
-from sim.metrics.leaving import left_s, outcomes
-from sim.metrics.over_time import available_over_time, jobs_over_time, queue_over_time
+from sim.metrics.gpu_use import attempts_of, queue_by_partition, tenancy_of
 from sim.metrics.summary import summarise
-from sim.metrics.tenancy import tenancy_of
+from sim.metrics.timeline import (
+    available_over_time,
+    jobs_over_time,
+    left_s,
+    outcomes,
+    queue_over_time,
+)
 
 SEEDS = range(12)
 AGAIN = (Kind.READY, Kind.PREEMPT, Kind.FAIL, Kind.EVICT, Kind.EXPIRE)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from sim.metrics.intervals import mean_interval, ratio_interval
+from sim.metrics.timeline import mean_interval, ratio_interval
 
 
 def test_a_mean_interval_is_students():

@@ -7,10 +7,9 @@ import pytest
 
 from sim.errors import SimulationError
 from sim.event_log import Kind
-from sim.metrics.consistency import check_run, littles_law_gap
-from sim.metrics.leaving import left_s, outcomes
-from sim.metrics.over_time import available_over_time, queue_over_time
+from sim.metrics.balance import check_run, littles_law_gap
 from sim.metrics.summary import summarise
+from sim.metrics.timeline import available_over_time, left_s, outcomes, queue_over_time
 from sim.traits import CANCELLED, COMPLETED, FAILED, Fates, Precedence, Urgency
 
 DOWN, UP = Kind.SERVER_DOWN, Kind.SERVER_UP

@@ -5,12 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.metrics.consistency import littles_law_gap
-from sim.metrics.gpu_changes import gpu_changes
-from sim.metrics.over_time import queue_over_time, span_s, utilisation_over_time
-from sim.metrics.steps import Steps, steps_of_changes
+from sim.metrics.balance import littles_law_gap
+from sim.metrics.event_effects import gpu_changes
 from sim.metrics.summary import summarise
-from sim.metrics.timeline import timeline_of
+from sim.metrics.timeline import (
+    Steps,
+    queue_over_time,
+    span_s,
+    steps_of_changes,
+    timeline_of,
+    utilisation_over_time,
+)
 
 
 def test_utilisation_and_queue_of_the_gantt_chart(gantt):

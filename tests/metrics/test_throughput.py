@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sim.metrics.throughput import full_speed, spans, throughput
+from sim.metrics.job_times import full_speed, spans, throughput
 from sim.placers.by_room import FirstFit
 from sim.schedulers.fifo import Fifo
 from sim.sharing import NoSharing

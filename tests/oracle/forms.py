@@ -22,7 +22,7 @@ from sim.engine.composed import (
 )
 from sim.engine.occupancy import Occupancy
 from sim.forwarding import LeastLoadedForwarding, OwnOnly, RandomForwarding
-from sim.loads import Loads, loads_of
+from sim.loads import Loads
 from sim.protocols import Scheduler
 from sim.view import ClusterView
 
@@ -227,3 +227,15 @@ class _Partitions:
             own = [s for s in starts if view.partition_of_server[server_of[s.gpus[0]]] == partition]
             wakes += [child.wake_s(here, own)] if taken else []
             free &= ~np.isin(view.queued, [start.job for start in taken])
+
+
+def loads_of(view: ClusterView) -> Loads:
+    """Loads of all partitions of the cluster."""
+    jobs = np.concatenate([view.queued, view.running])
+    count = view.num_partitions
+    wanted = np.bincount(
+        view.jobs.partition[jobs], weights=view.jobs.num_gpus[jobs], minlength=count
+    )
+    size = view.topology.gpus_per_server
+    capacity = np.bincount(view.partition_of_server, weights=size, minlength=count)
+    return Loads(wanted=wanted.astype(np.int64), capacity=capacity.astype(np.int64))

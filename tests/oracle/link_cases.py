@@ -10,11 +10,8 @@ from hypothesis import strategies as st
 from sim.physics.link_network import DUTY, K_WAY, MAX_MIN, make_link_network
 from sim.physics.physics import Physics
 from sim.physics.traffic import MIX, PARAMETER_SERVER, RING, Traffic
-from sim.topology.bcube import bcube
-from sim.topology.fat_tree import fat_tree
-from sim.topology.leaf_spine import leaf_spine
+from sim.topology.generators import bcube, fat_tree, leaf_spine, vl2
 from sim.topology.topology import Topology
-from sim.topology.vl2 import vl2
 
 Draw = Callable[..., Any]
 INSIDE = {"sockets": 2, "pcie_switches": 2, "nvlink_islands": 2, "nvlink_gbps": 300.0,

@@ -12,9 +12,9 @@ from gpuyard.pages.comparison_page import write_comparison_page
 from gpuyard.pages.run_page import write_run_page
 from gpuyard.pages.tables import table_of_rows
 from sim.metrics.summary import summarise
-from sim.report.comparison_row import ComparisonRow
+from sim.report.comparison import ComparisonRow
 from sim.report.labels import Labels
-from sim.report.record import collect_record
+from sim.report.run_folder import collect_record
 
 BUILDER = Path(__file__).parents[1] / "metrics" / "run_builder.py"
 MARKUP = "<b>bold</b><script>alert(1)</script>&amp;"

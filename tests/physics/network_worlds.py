@@ -5,7 +5,7 @@ import numpy as np
 from sim.physics.catalogue import Catalogue
 from sim.physics.link_network import MAX_MIN, LinkNetwork, make_link_network
 from sim.physics.traffic import RING, Traffic
-from sim.topology.leaf_spine import leaf_spine
+from sim.topology.generators import leaf_spine
 from sim.topology.topology import Topology
 
 GB = 1e9 / 8.0  # bytes in a gigabit: a link of 1 Gbps moves that many a second

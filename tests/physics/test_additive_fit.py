@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from sim.physics.additive_fit import fit_additive
-from sim.physics.memory_rule import probably_infeasible
-from sim.physics.no_interference import NoInterference
+from sim.physics.pair_table import fit_additive, probably_infeasible
 from sim.physics.shipped_files import ShippedProfiles
+from sim.physics.stand_ins import NoInterference
 
 
 def test_exact_terms_are_recovered_and_unseen_cells_filled():

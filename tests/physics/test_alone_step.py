@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sim.decision import Decision, Start
-from sim.physics.alone_step import AloneStep, scattered_gpus
-from sim.physics.no_network import NoNetwork
+from sim.physics.networks import NoNetwork
 from sim.physics.physics import Physics
+from sim.physics.reference import AloneStep, scattered_gpus
 from sim.physics.traffic import MIX
 from tests.physics.network_worlds import GB, catalogue_of, network_of, racks, traffic_of
 from tests.sim.scripted import Scripted

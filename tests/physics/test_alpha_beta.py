@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from sim.errors import PhysicsError
-from sim.physics.alpha_beta import AlphaBetaRing
 from sim.physics.catalogue import Catalogue
-from sim.physics.no_network import NoNetwork
-from sim.topology.leaf_spine import leaf_spine
+from sim.physics.networks import AlphaBetaRing, NoNetwork
+from sim.topology.generators import leaf_spine
 from sim.topology.topology import Topology
 
 

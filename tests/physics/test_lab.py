@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 from sim.errors import PhysicsError
 from sim.physics.lab_profiles import LabModel, LabProfiles
-from sim.physics.link_reference import LoneJob
+from sim.physics.reference import LoneJob
 from sim.physics.shipped_files import ShippedInterference, ShippedProfiles
 from sim.physics.stand_ins import StandIns
 from sim.physics.traffic import PARAMETER_SERVER, RING

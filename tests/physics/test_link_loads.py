@@ -12,11 +12,8 @@ from sim.physics.link_loads import LinkLoads, enter, leave, make_link_loads
 from sim.physics.link_network import DUTY, K_WAY, MAX_MIN, LinkNetwork, graph_of
 from sim.physics.spread_rates import resettle, spread_rates
 from sim.physics.traffic import MIX, PARAMETER_SERVER, RING, Traffic
-from sim.topology.bcube import bcube
-from sim.topology.fat_tree import fat_tree
-from sim.topology.leaf_spine import leaf_spine_links
+from sim.topology.generators import bcube, fat_tree, leaf_spine_links, vl2
 from sim.topology.topology import Topology
-from sim.topology.vl2 import vl2
 from tests.oracle.reference_links import WorkerTwin
 from tests.physics.network_twin import TwinJob
 from tests.physics.network_worlds import GB, network_of, racks, traffic_of

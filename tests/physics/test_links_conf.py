@@ -7,7 +7,7 @@ import pytest
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from sim.physics.link_reference import reference_comm_s
+from sim.physics.reference import reference_comm_s
 from sim.physics.shipped_files import ShippedProfiles
 from tests.topology.test_topology_conf import FILES, build
 

@@ -13,9 +13,9 @@ from sim.jobs import JobTable
 from sim.outages.changes import NO_OUTAGES
 from sim.physics.link_loads import NOBODY, make_link_loads
 from sim.physics.link_network import DUTY, K_WAY, MAX_MIN, LinkNetwork
-from sim.physics.link_reference import compact_gpus
 from sim.physics.pair_table import PairTable
 from sim.physics.physics import Physics
+from sim.physics.reference import compact_gpus
 from sim.physics.shared_links import told_tables
 from sim.run import Run
 from sim.signals import Signal

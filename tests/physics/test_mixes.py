@@ -7,8 +7,7 @@ import pytest
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import PhysicsError
-from sim.physics.mix_laws import PairSum, PowerLaw
-from sim.physics.mix_table import MixTable, column_of, columns, mix_table
+from sim.physics.mix_table import MixTable, PairSum, PowerLaw, column_of, columns, mix_table
 from sim.physics.pair_table import PairTable
 from sim.physics.slowing import hit_of, slow_in
 from sim.physics.slowing_tables import Slowing, empty_crowd, seat, slowing_of

@@ -10,16 +10,13 @@ import pytest
 import yaml
 
 from sim.errors import PhysicsError
-from sim.physics.a100 import covers
-from sim.physics.catalogue import Catalogue
+from sim.physics.catalogue import Catalogue, LayeredCatalogue
 from sim.physics.dally_profiles import DallyProfiles
-from sim.physics.gpu_table import gpu_table, plain_name
-from sim.physics.layered_catalogue import LayeredCatalogue
-from sim.physics.more_types import MoreTypes, more_types
-from sim.physics.no_interference import NoInterference
+from sim.physics.gpu_table import MoreTypes, gpu_table, more_types, plain_name
 from sim.physics.pair_table import PairTable
-from sim.physics.shipped_files import ShippedInterference, ShippedProfiles
-from sim.topology.gpu_kind import GpuKind
+from sim.physics.shipped_files import ShippedInterference, ShippedProfiles, covers
+from sim.physics.stand_ins import NoInterference
+from sim.topology.topology import GpuKind
 
 SHIPPED_TABLE = Path(__file__).parents[2] / "conf" / "gpu_table" / "shipped.yaml"
 TABLE = {

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue
 from sim.physics.shipped_files import ShippedProfiles
-from sim.topology.leaf_spine import leaf_spine
+from sim.topology.generators import leaf_spine
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -68,7 +68,7 @@ def test_measured_reads_the_environment(path, tmp_path, monkeypatch):
         instantiate(load(path))
 
 
-@pytest.mark.parametrize("name", ["none", "additive", "linear", "learned", "oracle"])
+@pytest.mark.parametrize("name", ["none", "linear", "learned", "oracle"])
 def test_belief(name):
     belief = load(f"belief/{name}.yaml")
     assert belief.info in {"none", "linear", "learned", "oracle"}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from interference.make_a100 import MeasuredStep, read_sia
 from sim.errors import PhysicsError
-from sim.physics.placement_rows import MeasuredStep, read_sia
 
 
 def write_sia(folder: Path, rows: str) -> None:

@@ -10,12 +10,11 @@ from omegaconf import OmegaConf
 
 from sim.errors import PhysicsError
 from sim.physics.link_network import DUTY, K_WAY, MAX_MIN
-from sim.physics.link_reference import compact_gpus, placement_seconds, reference_comm_s
-from sim.physics.shared_links import KWay
+from sim.physics.reference import compact_gpus, placement_seconds, reference_comm_s
+from sim.physics.shared_links import KWay, Pattern, PatternByModel
 from sim.physics.shipped_files import ShippedProfiles
 from sim.physics.traffic import MIX, PARAMETER_SERVER, RING
-from sim.physics.traffic_rules import Pattern, PatternByModel
-from sim.topology.leaf_spine import leaf_spine
+from sim.topology.generators import leaf_spine
 from sim.topology.links import link_graph
 from tests.physics.network_worlds import GB, catalogue_of, network_of, racks, traffic_of
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sim.errors import PhysicsError
-from sim.physics.additive_fit import fit_additive
 from sim.physics.measured import spread_ratio
+from sim.physics.pair_table import fit_additive
 from sim.physics.shipped_files import ShippedInterference, ShippedProfiles, shipped_rows
 
 

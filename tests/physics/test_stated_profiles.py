@@ -4,9 +4,9 @@ import pytest
 from hydra.utils import instantiate
 
 from sim.errors import PhysicsError
-from sim.physics.stated_profiles import StatedModel, StatedProfiles
+from sim.physics.catalogue import StatedModel, StatedProfiles
 from sim.physics.traffic import MIX, RING
-from sim.topology.leaf_spine import leaf_spine
+from sim.topology.generators import leaf_spine
 from tests.contract.compositions import CONF
 
 

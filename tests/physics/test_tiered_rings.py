@@ -8,11 +8,10 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from sim.errors import PhysicsError
-from sim.physics.catalogue import Catalogue
+from sim.physics.catalogue import Catalogue, LayeredCatalogue
 from sim.physics.dally_profiles import DallyProfiles
-from sim.physics.layered_catalogue import LayeredCatalogue
-from sim.physics.tiered_rings import TieredRings
-from sim.topology.leaf_spine import leaf_spine
+from sim.physics.networks import TieredRings
+from sim.topology.generators import leaf_spine
 from sim.topology.topology import Topology
 
 CONF = Path(__file__).parents[2] / "conf"

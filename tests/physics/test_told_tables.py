@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from sim.physics.link_network import DUTY, K_WAY, MAX_MIN
-from sim.physics.link_reference import placement_seconds, reference_comm_s
+from sim.physics.reference import placement_seconds, reference_comm_s
 from sim.physics.shared_links import MOST_SPANNED, told_tables
 from sim.physics.traffic import PARAMETER_SERVER
-from sim.topology.leaf_spine import leaf_spine
+from sim.topology.generators import leaf_spine
 from tests.physics.network_worlds import GB, catalogue_of, network_of, racks, traffic_of
 
 

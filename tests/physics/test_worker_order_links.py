@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 from sim.arrays import IntArray
 from sim.decision import Decision, Start
-from sim.physics.alone_step import AloneStep
 from sim.physics.comm_graph import comm_graph
 from sim.physics.flows import server_flows
 from sim.physics.link_load import local_load, measure_placement, strewn_load
 from sim.physics.link_network import MAX_MIN
-from sim.physics.link_reference import compact_gpus, placement_seconds
 from sim.physics.link_rows import FLOW, GANG, RowArray
 from sim.physics.physics import Physics
+from sim.physics.reference import AloneStep, compact_gpus, placement_seconds
 from sim.physics.traffic import (
     MIX,
     PARAMETER_SERVER,

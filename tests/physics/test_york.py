@@ -9,14 +9,14 @@ from omegaconf import OmegaConf
 
 from sim.errors import PhysicsError, TraceError
 from sim.outages.changes import NO_OUTAGES
-from sim.physics.no_interference import NoInterference
 from sim.physics.physics import Physics
 from sim.physics.shipped_files import ShippedProfiles
+from sim.physics.stand_ins import NoInterference
 from sim.physics.york_network import YorkNetwork
 from sim.physics.york_profiles import YorkProfiles
 from sim.simulator import Simulator
-from sim.topology.leaf_spine import leaf_spine
-from sim.traces.profiles import ProfileRule
+from sim.topology.generators import leaf_spine
+from sim.traces.job_traits import ProfileRule
 from tests.contract.compositions import CONF
 from tests.sim.worlds import Job, job_table, play, rules_of
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from sim.metrics.summary import summarise
-from sim.report.comparison_row import ComparisonRow
+from sim.report.comparison import ComparisonRow
 from sim.report.labels import Labels
-from sim.report.record import collect_record
+from sim.report.run_folder import collect_record
 
 BUILDER = Path(__file__).parents[1] / "metrics" / "run_builder.py"
 

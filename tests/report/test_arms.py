@@ -7,8 +7,8 @@ import pytest
 from pytest import approx
 
 from sim.report.arms import arm_rows, arms_csv, arms_markdown
-from sim.report.errors import ReportError
-from sim.report.league_runs import LeagueRun
+from sim.report.atomic import ReportError
+from sim.report.league import LeagueRun
 
 HOURS = {  # one window's mean JCT by GPU type
     "p100": {"a@none": 4.0, "a@learned": 3.0, "b@none": 8.0, "b@oracle": 4.0, "plain": 9.0},

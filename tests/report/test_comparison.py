@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.report.atomic import ReportError
 from sim.report.comparison import (
+    ComparisonRow,
     check_distinct,
     read_comparison_csv,
     write_comparison_csv,
 )
-from sim.report.comparison_row import ComparisonRow
-from sim.report.errors import ReportError
 from sim.report.labels import ROLES, Labels
 
 COLUMNS = (

@@ -7,13 +7,10 @@ import pytest
 from matplotlib.image import imread
 
 from sim.metrics.timeline import Timeline
-from sim.report.errors import ReportError
-from sim.report.figure_jct_bars import jct_bars
-from sim.report.figure_jct_cdf import jct_cdf
-from sim.report.figure_learning_curve import learning_curve
+from sim.report.atomic import ReportError
+from sim.report.figure_jct import jct_bars, jct_cdf, utilisation_queue
+from sim.report.figure_studies import learning_curve, read_learning_curve
 from sim.report.figure_style import line_look
-from sim.report.figure_utilisation import utilisation_queue
-from sim.report.learning_curve_csv import read_learning_curve
 from sim.report.standings import standings
 
 
@@ -113,9 +110,9 @@ def test_reports_load_no_heavy_library_before_they_draw():
 
     code = (
         "import sys, sim.report.comparison_report, sim.report.run_folder, sim.metrics.summary\n"
-        "import sim.report.figure_learning_curve, sim.report.figure_utilisation\n"
-        "import sim.report.figure_gantt, sim.report.figure_heatmap, sim.report.perfetto\n"
-        "import sim.report.replay_text\n"
+        "import sim.report.figure_studies, sim.report.figure_jct\n"
+        "import sim.report.figure_gpus, sim.report.figure_gpus, sim.report.perfetto\n"
+        "import sim.report.replay\n"
         "print({'matplotlib', 'pandas', 'pyarrow', 'rich', 'torch'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -7,10 +7,15 @@ from dataclasses import replace
 import pytest
 from pytest import approx
 
-from sim.report.errors import ReportError
-from sim.report.headline_report import headline_csv, summary_text, write_headline
-from sim.report.headline_table import headline_cells, routes_at_arrival
-from sim.report.tables import markdown
+from sim.report.atomic import ReportError
+from sim.report.headline import (
+    headline_cells,
+    headline_csv,
+    routes_at_arrival,
+    summary_text,
+    write_headline,
+)
+from sim.report.table_text import markdown
 
 STEAL, LATE, ROUTED = "sjf+consolidated+steal", "fifo+consolidated+steal", "sjf+packed+own"
 RIVALS = {  # hours on the windows of the result, on those of the choice

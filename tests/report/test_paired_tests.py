@@ -2,9 +2,9 @@
 
 import pytest
 
-from sim.report.comparison_row import ComparisonRow
+from sim.report.comparison import ComparisonRow
 from sim.report.labels import Labels
-from sim.report.paired_tests import paired_tests
+from sim.report.ranks import paired_tests
 
 
 def run_of(scheduler: str, role: str, window: int, tflops: float) -> ComparisonRow:

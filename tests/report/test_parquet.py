@@ -7,11 +7,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sim.report.decision_table import decision_columns
-from sim.report.errors import ReportError
-from sim.report.event_table import event_columns, read_recorded, recorded_of, server_columns
-from sim.report.job_table import job_columns
-from sim.report.parquet import parquet_bytes, read_parquet
+from sim.report.atomic import ReportError
+from sim.report.run_tables import (
+    decision_columns,
+    event_columns,
+    job_columns,
+    parquet_bytes,
+    read_parquet,
+    read_recorded,
+    recorded_of,
+    server_columns,
+)
 
 COLUMNS = {
     "whole": np.array([3, -1, 2]),
@@ -60,7 +66,7 @@ def test_missing_files_and_columns_are_named(tmp_path):
 
 def test_writing_needs_no_pandas():
     code = (
-        "import sys, numpy as np\nfrom sim.report.parquet import parquet_bytes\n"
+        "import sys, numpy as np\nfrom sim.report.run_tables import parquet_bytes\n"
         "parquet_bytes({'a': np.arange(3), 't': np.array(['x', None, 'y'], dtype=object),"
         " 'l': [np.arange(2)] * 3, 'b': np.ones(3, dtype=bool)})\nprint('pandas' in sys.modules)"
     )

@@ -6,16 +6,18 @@ import io
 import numpy as np
 import pytest
 
-from sim.report.errors import ReportError
-from sim.report.figure_league import league_heat
-from sim.report.figure_ranks import rank_figure
-from sim.report.league_runs import LeagueRun, league_of, rank_in_common, rank_over_all
-from sim.report.league_table import (
+from sim.report.atomic import ReportError
+from sim.report.figure_studies import league_heat, rank_figure
+from sim.report.league import (
+    LeagueRun,
     default_reference,
     league_csv,
     league_markdown,
     league_note,
+    league_of,
     league_rows,
+    rank_in_common,
+    rank_over_all,
 )
 from sim.report.paper_claims import Claim, claims_csv, claims_markdown, measured
 from sim.report.ranks import critical_difference, not_told_apart, ranking

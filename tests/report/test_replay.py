@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from sim.event_log import Kind
-from sim.metrics.gpu_changes import unusable_changes
-from sim.metrics.over_time import queue_over_time
-from sim.report.errors import ReportError
-from sim.report.event_table import recorded_of
-from sim.report.replay import Replay
-from sim.report.replay_text import clock, event_line, heat_map, ranges
+from sim.metrics.event_effects import unusable_changes
+from sim.metrics.timeline import queue_over_time
+from sim.report.atomic import ReportError
+from sim.report.replay import Replay, clock, event_line, heat_map, ranges
+from sim.report.run_tables import recorded_of
 
 
 @pytest.fixture(scope="module")

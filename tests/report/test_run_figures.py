@@ -6,9 +6,8 @@ from matplotlib.colors import to_hex
 from matplotlib.image import imread
 
 from sim.event_log import Kind
-from sim.metrics.server_use import busy_frac_by_server
-from sim.report.figure_gantt import MOST_BARS, gantt
-from sim.report.figure_heatmap import heatmap
+from sim.metrics.gpu_use import busy_frac_by_server
+from sim.report.figure_gpus import MOST_BARS, gantt, heatmap
 from sim.report.figure_style import GREY, JOB_COLOURS
 
 

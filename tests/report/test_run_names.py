@@ -1,6 +1,6 @@
 """What schedulers are called where numbers of agents differ."""
 
-from sim.report.run_names import run_names
+from sim.report.comparison import run_names
 
 
 def test_only_who_ran_with_several_numbers_of_agents_is_told_apart(make):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from pytest import approx
 
-from sim.metrics.intervals import mean_interval
-from sim.report.errors import ReportError
-from sim.report.seed_arms import seed_arms
+from sim.metrics.timeline import mean_interval
+from sim.report.arms import seed_arms
+from sim.report.atomic import ReportError
 
 WHOLE = np.array([[100.0, 400.0], [200.0, 100.0]])  # 2 seeds, 2 windows
 

@@ -5,12 +5,11 @@ import math
 
 import pytest
 
+from sim.report.atomic import ReportError
 from sim.report.comparison_report import write_comparison
-from sim.report.errors import ReportError
+from sim.report.labels import HOURS, MINUTES, SECONDS, unit_for
 from sim.report.standings import standings
-from sim.report.table_text import interval_text, ratio_text, table_text
-from sim.report.tables import markdown
-from sim.report.time_unit import HOURS, MINUTES, SECONDS, unit_for
+from sim.report.table_text import interval_text, markdown, ratio_text, table_text
 
 
 def test_schedulers_are_sorted_and_paired(three_schedulers):
@@ -118,7 +117,7 @@ def test_what_was_assumed_stands_below_the_tables(tmp_path, three_schedulers):
 
 
 def test_numbers_are_short_and_never_powers_of_ten():
-    from sim.metrics.intervals import Interval
+    from sim.metrics.timeline import Interval
 
     assert interval_text(Interval(123456.0, 120000.0, 126912.0, 5), 1 / 3600) == "34.3 ± 1.0"
     assert interval_text(Interval(7.2e6, math.nan, math.nan, 1), 1 / 3600) == "2000"

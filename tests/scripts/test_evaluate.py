@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from marl.codec.rules import CodecRules
+from marl.codec.layout import CodecRules
 from marl.policy.build import PolicySpec, build_policy
 from marl.training.policy_file import save_policy
 

@@ -25,16 +25,16 @@ HELD_OUT = ("Mid", 16)
 
 @pytest.mark.slow
 def test_without_measured_rows_it_says_so_and_the_model_is_usable(done, trace):
-    fitted = done("fit_interference", "data_dir=nowhere", "models=[additive]", "folds=2")
+    fitted = done("fit_interference", "data_dir=nowhere", "models=[linear]", "folds=2")
     assert "GENERATED rows (nowhere holds no measured pairs)" in fitted.out
     assert [name for name in FILES if not (fitted.folder / name).is_file()] == []
     assert "generated" in (fitted.folder / "model_card.md").read_text()
     errors = json.loads((fitted.folder / "errors.json").read_text())
-    assert list(errors["generated"]["pair"]) == ["additive"]
+    assert list(errors["generated"]["pair"]) == ["linear"]
     assert "generated/k80, pair" in fitted.out
     assert len(list(fitted.folder.glob("heat_generated_*_pair.png"))) == 3
     done(
-        "simulate", "workload=csv", f"workload.path={trace}", "scheduler=lif", "belief=additive",
+        "simulate", "workload=csv", f"workload.path={trace}", "scheduler=lif", "belief=linear",
         f"belief.model.path={fitted.folder / 'model.json'}", folder="used",
     )  # fmt: skip
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from marl.codec.rules import WORKER, CodecRules
+from marl.codec.layout import WORKER, CodecRules
 from marl.policy.build import PolicySpec, build_policy
 from marl.training.policy_file import save_policy
 

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 import yaml
 
-from marl.codec.rules import CodecRules
+from marl.codec.layout import CodecRules
 from marl.policy.build import PolicySpec, build_policy
 from marl.training.policy_file import save_policy
-from sim.report.headline_table import AT_ARRIVAL
+from sim.report.headline import AT_ARRIVAL
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"

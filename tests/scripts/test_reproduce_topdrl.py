@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from marl.topdrl.network import build_network
-from marl.topdrl.policy_file import save_picker
+from marl.topdrl.network import build_network, save_picker
+from marl.topdrl.proximity.env import ProximitySpec
 from marl.topdrl.proximity.network import GpuScores, save_proximity
-from marl.topdrl.proximity.spec import ProximitySpec
 from marl.topdrl.spec import NetworkSpec, SightSpec
 
 SIGHT = SightSpec(slots=8, oldest_slots=0, order="worth", rows=10, row_s=60.0, row_growth=1.5,

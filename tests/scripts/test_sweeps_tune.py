@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from marl.rllib.search_spec import SearchError, SearchSpec
+from marl.rllib.search import SearchError, SearchSpec
 from tests.scripts.conftest import ROOT
 
 TINY = (

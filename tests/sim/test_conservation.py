@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sim.decision import Decision
 from sim.errors import SimulationError
 from sim.event_log import Kind
-from sim.metrics.consistency import check_run
+from sim.metrics.balance import check_run
 from sim.outages.changes import NO_OUTAGES
 from sim.run import Run
 from sim.signals import Signal

@@ -7,9 +7,8 @@ import pytest
 
 from sim.errors import SimulationError
 from sim.outages.changes import Change, Outages
-from sim.outages.failures import ServerFailures
 from sim.outages.file import OutageFile
-from sim.outages.maintenance import RollingMaintenance
+from sim.outages.sources import RollingMaintenance, ServerFailures
 from tests.sim.worlds import cluster
 
 DAY_S = 86400.0

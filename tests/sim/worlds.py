@@ -17,9 +17,8 @@ from sim.protocols import Scheduler
 from sim.rules import Rules
 from sim.run import Run
 from sim.simulator import Simulator, simulate
-from sim.topology.leaf_spine import leaf_spine
-from sim.topology.partitions import contiguous_partitions
-from sim.topology.topology import Topology
+from sim.topology.generators import leaf_spine
+from sim.topology.topology import Topology, contiguous_partitions
 
 STOPS = (Kind.FINISH, Kind.PREEMPT, Kind.FAIL, Kind.EVICT, Kind.EXPIRE, Kind.WITHDRAW)
 

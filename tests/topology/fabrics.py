@@ -3,12 +3,9 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from sim.topology.bcube import bcube
-from sim.topology.fat_tree import fat_tree
-from sim.topology.leaf_spine import leaf_spine
+from sim.topology.generators import bcube, fat_tree, leaf_spine, vl2
 from sim.topology.links import LinkGraph
 from sim.topology.topology import Topology
-from sim.topology.vl2 import vl2
 
 SHAPE = {"name": "t", "gpus_per_server": [2, 1, 3], "gpu_types": ["p100", "v100"],
          "intra_gbps": 80.0}  # fmt: skip

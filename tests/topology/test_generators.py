@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import maximum_flow
 
 from sim.arrays import IntArray
 from sim.errors import TopologyError
-from sim.topology.leaf_spine import leaf_spine
+from sim.topology.generators import leaf_spine
 from sim.topology.topology import Topology
 from tests.topology.fabrics import (
     FABRICS,

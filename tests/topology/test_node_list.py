@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.errors import TopologyError
-from sim.topology.node_list import node_list
+from sim.topology.node_list import node_list, vc_gpus
 from sim.topology.topology import Topology
-from sim.topology.vc_gpus import vc_gpus
 from tests.topology.fabrics import check_tree, links_of
 
 SHARED: dict[str, Any] = {

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.errors import TopologyError
-from sim.topology.partitions import contiguous_partitions, group_partitions
-from sim.topology.topology import Topology
+from sim.topology.topology import Topology, contiguous_partitions, group_partitions
 from tests.topology.fabrics import a_leaf_spine
 
 

@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 
 from sim.errors import TraceError
-from sim.estimators.limit import LimitEstimator
-from sim.estimators.noisy import NoisyEstimator
-from sim.estimators.none import NoEstimator
-from sim.estimators.oracle import OracleEstimator
+from sim.estimators.rules import LimitEstimator, NoEstimator, NoisyEstimator, OracleEstimator
 from sim.traces.trace import Trace
 
 

@@ -9,20 +9,13 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from sim.errors import TraceError
-from sim.traces.clumps import Clumps
-from sim.traces.day_noise import DayNoise
-from sim.traces.duration_mixture import DurationMixture
-from sim.traces.fit_outcomes import OutcomeShares, fit_outcomes, shares_in
-from sim.traces.fit_owners import Owners, fit_owners
+from sim.traces.fit_parts import OutcomeShares, Owners, fit_outcomes, fit_owners, shares_in
 from sim.traces.fit_spec import fit_durations, fit_gangs, fit_normals, fit_spec
-from sim.traces.fit_summary import Summary, spec_of_summary
 from sim.traces.generator import generate
 from sim.traces.job_sample import JobSample
 from sim.traces.likeness import likeness
-from sim.traces.outcome_mix import draw_outcomes
-from sim.traces.recurrence import Recurrence
-from sim.traces.spec import WorkloadSpec
-from sim.traces.spec_text import workload_yaml
+from sim.traces.processes import Clumps, DayNoise, DurationMixture, Recurrence, draw_outcomes
+from sim.traces.spec import WorkloadSpec, workload_yaml
 from sim.traits import Identity
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -224,30 +217,3 @@ def test_the_yaml_composes_back_to_the_parameters(found: WorkloadSpec, tmp_path:
     assert back.jobs_per_h == pytest.approx(found.jobs_per_h, rel=1e-3)
     assert back.hour_factors == pytest.approx(list(found.hour_factors), rel=1e-3)
     assert [each.mu for each in back.durations] == [list(each.mu) for each in found.durations]
-
-
-def summary(**changes) -> Summary:
-    made = Summary(
-        jobs=100_000, hours=2_000.0, mean_gang=5.0, largest_gang=256, single_frac=0.6,
-        median_s=200.0, mean_s=4_000.0, work_gpu_s=100_000 * 40_000.0, longest_s=1e7,
-        outcomes=OutcomeShares(of_jobs=[0.6, 0.2, 0.2], of_work=[0.5, 0.1, 0.4]),
-    )  # fmt: skip
-    return replace(made, **changes)
-
-
-def test_a_published_summary_is_met() -> None:
-    spec = spec_of_summary(summary(), SPEC, np.random.default_rng(0))
-    trace = generate(replace(spec, recurrence=None), 200_000, np.random.default_rng(1), "made")
-    assert spec.jobs_per_h == 50.0
-    assert spec.clumps == SPEC.clumps  # what a summary does not say is that of the other spec
-    assert trace.num_gpus.mean() == pytest.approx(5.0, rel=0.03)
-    assert np.mean(trace.num_gpus == 1) == pytest.approx(0.6, abs=0.01)
-    assert np.median(trace.duration_s) == pytest.approx(200.0, rel=0.05)
-    assert trace.duration_s.mean() == pytest.approx(4_000.0, rel=0.1)
-    assert np.mean(trace.num_gpus * trace.duration_s) == pytest.approx(40_000.0, rel=0.35)
-    assert np.mean(trace.outcome == 0) == pytest.approx(0.6, abs=0.01)
-
-
-def test_a_mean_gang_that_cannot_be_is_told() -> None:
-    with pytest.raises(TraceError, match="no gangs up to 256 have the mean 300"):
-        spec_of_summary(summary(mean_gang=300.0), SPEC, np.random.default_rng(0))

@@ -12,18 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.errors import TraceError
-from sim.traces.clumps import Clumps, spread_clumps
-from sim.traces.day_noise import DayNoise
-from sim.traces.demand_mix import DemandMix
-from sim.traces.duration_mixture import DurationMixture
-from sim.traces.features import alike_shares, count_correlations
 from sim.traces.generator import generate
 from sim.traces.job_sample import JobSample
-from sim.traces.outcome_mix import OutcomeMix
-from sim.traces.recurrence import Recurrence, draw_roots
-from sim.traces.spec import WorkloadSpec
+from sim.traces.likeness import alike_shares, count_correlations
+from sim.traces.processes import (
+    Clumps,
+    DayNoise,
+    DurationMixture,
+    OutcomeMix,
+    Recurrence,
+    draw_roots,
+    spread_clumps,
+)
+from sim.traces.spec import DemandMix, WorkflowShape, WorkloadSpec
 from sim.traces.streams import window_streams
-from sim.traces.workflow_shape import WorkflowShape
 from sim.traits import CANCELLED, COMPLETED, FAILED
 
 CONF = Path(__file__).parents[2] / "conf"

@@ -10,9 +10,8 @@ from hydra.utils import instantiate
 
 from interference.duration_forest import RandomForestEstimator
 from sim.errors import TraceError
-from sim.estimators.group_median import GroupMedian
-from sim.estimators.last_of_group import LastOfGroup
-from sim.estimators.noisy import NoisyEstimator
+from sim.estimators.recurrence import GroupMedian, LastOfGroup
+from sim.estimators.rules import NoisyEstimator
 from sim.physics.catalogue import Catalogue
 from sim.protocols import HistoryEstimator
 from sim.traces.prepare import rows_of

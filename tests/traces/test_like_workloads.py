@@ -7,12 +7,11 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from sim.estimators.none import NoEstimator
+from sim.estimators.rules import NoEstimator
 from sim.physics.shipped_files import ShippedProfiles
-from sim.traces.features import DURATION, GANG, GAP
 from sim.traces.generator import generate
 from sim.traces.job_sample import JobSample
-from sim.traces.likeness import likeness
+from sim.traces.likeness import DURATION, FEATURE_GAP, GANG, likeness
 from sim.traces.setting import Setting
 from sim.traces.shape import Shape, shape
 from sim.traces.trace import Trace
@@ -110,7 +109,7 @@ def test_two_draws_of_one_generator_are_alike(name: str) -> None:
     found = {each.feature: each.distance for each in likeness(first, [second])}
     assert found[GANG] < 0.05
     assert found[DURATION] < 0.06
-    assert found[GAP] < 0.12
+    assert found[FEATURE_GAP] < 0.12
 
 
 def test_fractions_cores_and_types_of_openb() -> None:

@@ -7,32 +7,30 @@ import pytest
 from scipy import stats
 
 from sim.errors import TraceError
-from sim.traces.duration_mixture import DurationMixture
-from sim.traces.features import (
-    DURATION,
-    GANG,
-    GANG_BY_WORK,
-    GAP,
-    HOURLY,
-    Sample,
-    alike_shares,
-    count_correlations,
-    samples,
-    week_shares,
-)
 from sim.traces.generator import generate
 from sim.traces.job_sample import JobSample
 from sim.traces.likeness import (
     ALIKE,
     COUNTS,
+    DURATION,
+    FEATURE_GAP,
+    GANG,
+    GANG_BY_WORK,
     HOUR_OF_DAY,
+    HOURLY,
     SAME_SECOND,
     WEEKDAY,
+    Sample,
+    alike_shares,
     best_turn,
+    count_correlations,
     likeness,
     ln_wasserstein,
+    samples,
+    week_shares,
     weighted_ks,
 )
+from sim.traces.processes import DurationMixture
 from sim.traces.spec import WorkloadSpec
 
 SPEC = WorkloadSpec(
@@ -90,7 +88,7 @@ def test_by_hand() -> None:
         np.array([0.0, 0.0, 10.0, 20.0]), np.array([1, 1, 2, 2]), np.array([100.0, 110, 50, 5])
     )
     found = samples(jobs)
-    assert found[GAP].values.tolist() == [0.0, 10.0, 10.0]
+    assert found[FEATURE_GAP].values.tolist() == [0.0, 10.0, 10.0]
     assert found[GANG_BY_WORK].weights.tolist() == [100.0, 110.0, 100.0, 10.0]
     assert found[GANG].median() == 1.0
     assert found[HOURLY].values.tolist() == [4.0]
@@ -121,7 +119,7 @@ def test_another_draw_of_one_generator_is_within_twice_its_floor() -> None:
     [
         (DURATION, {"durations": [replace(SPEC.durations[0], mu=[7.0])]}),
         (GANG, {"gang_probs": [0.4, 0.4, 0.15, 0.05]}),
-        (GAP, {"jobs_per_h": 60.0}),
+        (FEATURE_GAP, {"jobs_per_h": 60.0}),
         (HOURLY, {"dispersion_r": 0.3}),
         (HOUR_OF_DAY, {"hour_factors": [1.0] * 24}),
         (WEEKDAY, {"weekday_factors": [1.0, 0.1, 1.0, 0.1, 1.0, 0.1, 2.0]}),

@@ -3,7 +3,7 @@
 import pytest
 
 from sim.errors import TraceError
-from sim.traces.mixed_workload import MixedWorkload
+from sim.traces.generated_workload import MixedWorkload
 
 
 class Named:

@@ -8,12 +8,20 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from sim.estimators.none import NoEstimator
+from sim.estimators.rules import NoEstimator
 from sim.physics.shipped_files import ShippedProfiles
-from sim.traces.features import DURATION, GANG, GAP, HOURLY
 from sim.traces.generator import generate
 from sim.traces.job_sample import JobSample
-from sim.traces.likeness import ALIKE, COUNTS, SAME_SECOND, likeness
+from sim.traces.likeness import (
+    ALIKE,
+    COUNTS,
+    DURATION,
+    FEATURE_GAP,
+    GANG,
+    HOURLY,
+    SAME_SECOND,
+    likeness,
+)
 from sim.traces.setting import Setting
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,7 +65,7 @@ def test_a_generator_is_about_as_near_as_the_halves_of_its_trace(name: str) -> N
     found = {each.feature: each for each in likeness(real, draws)}
     far = {
         feature: (found[feature].distance, found[feature].floor)
-        for feature in (GAP, HOURLY, GANG, DURATION, SAME_SECOND, ALIKE, COUNTS)
+        for feature in (FEATURE_GAP, HOURLY, GANG, DURATION, SAME_SECOND, ALIKE, COUNTS)
         if found[feature].distance > max(MOST_FLOORS * found[feature].floor, SMALL)
     }
     assert far == {}

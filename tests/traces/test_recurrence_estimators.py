@@ -9,10 +9,15 @@ from hypothesis import strategies as st
 
 from interference.duration_forest import RandomForestEstimator
 from sim.errors import TraceError
-from sim.estimators.group_median import GroupMedian
-from sim.estimators.last_of_group import LastOfGroup
-from sim.estimators.recurrence import RunningMedian, group_keys, identity_of, past_of
-from sim.estimators.recurrence_features import NAMES, recurrence_features
+from sim.estimators.recurrence import (
+    NAMES,
+    GroupMedian,
+    LastOfGroup,
+    RunningMedian,
+    group_keys,
+    past_of,
+    recurrence_features,
+)
 from sim.traces.trace import Trace
 
 FOREST = {
@@ -77,9 +82,6 @@ def test_without_groups_owner_and_gang_stand_in():
     assert [len({int(by_vc[0]), int(by_vc[j])}) for j in (1, 2, 3)] == [1, 2, 2]
     by_gang = group_keys(trace_of(**plain))
     assert [len({int(by_gang[0]), int(by_gang[j])}) for j in (1, 2, 3)] == [1, 2, 1]
-    assert identity_of(trace_of(**plain, user="xxxy")) == ["user"]
-    assert identity_of(trace_of(**plain, group="abca", vc="v   ")) == ["group", "vc"]
-    assert identity_of(trace_of(**plain)) == []
 
 
 @settings(max_examples=30)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.errors import TraceError
-from sim.estimators.limit import LimitEstimator
+from sim.estimators.rules import LimitEstimator
 from sim.physics.shipped_files import ShippedProfiles
 from sim.traces.row_rules import clock_s
 from sim.traces.setting import Setting

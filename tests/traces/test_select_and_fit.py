@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sim.errors import TraceError
-from sim.traces.fit import cap, offered_load, scale_load
+from sim.traces.prepare import cap, offered_load, scale_load
 from sim.traces.select import split, thinned_window, time_window, without_vcs
 from sim.traces.trace import Trace
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim.estimators.none import NoEstimator
+from sim.estimators.rules import NoEstimator
 from sim.physics.catalogue import Catalogue
 from sim.traces.csv_writer import csv_text
 from sim.traces.setting import Setting

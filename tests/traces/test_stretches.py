@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.errors import TraceError
-from sim.estimators.group_median import GroupMedian
-from sim.estimators.noisy import NoisyEstimator
-from sim.estimators.oracle import OracleEstimator
+from sim.estimators.recurrence import GroupMedian
+from sim.estimators.rules import NoisyEstimator, OracleEstimator
 from sim.physics.catalogue import Catalogue
+from sim.traces.select import dealt
 from sim.traces.setting import Setting
-from sim.traces.stretches import dealt
 from tests.traces.trace_samples import preset
 
 SETTING = Setting(

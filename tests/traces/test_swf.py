@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sim.errors import TraceError
-from sim.traces.fit import cap
+from sim.traces.prepare import cap
 from sim.traits import CANCELLED, COMPLETED, FAILED
 from tests.traces.trace_samples import SWF, loaded
 

@@ -11,9 +11,7 @@ from hydra.errors import ConfigCompositionException
 from hydra.utils import instantiate
 
 from sim.errors import TraceError
-from sim.estimators.noisy import NoisyEstimator
-from sim.estimators.none import NoEstimator
-from sim.estimators.oracle import OracleEstimator
+from sim.estimators.rules import NoEstimator, NoisyEstimator, OracleEstimator
 from sim.jobs import COLUMNS as JOB_COLUMNS
 from sim.physics.catalogue import Catalogue
 from sim.traces.setting import Setting

@@ -9,8 +9,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from sim.traces.notes import Notes
-from sim.traces.trace import Trace
+from sim.traces.trace import Notes, Trace
 
 CONF = Path(__file__).parents[2] / "conf"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from marl.topdrl.policy_file import SPEC, load_weights, read_sizes, write_policy
-from marl.topdrl.proximity.spec import ProximitySpec
+from marl.topdrl.network import SPEC, load_weights, read_sizes, write_policy
+from marl.topdrl.proximity.env import ProximitySpec
 from marl.topdrl.spec import TopDrlError
 
 MASKED = -1e9  # not infinity: entropies stay finite

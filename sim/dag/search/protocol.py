@@ -6,9 +6,9 @@ from typing import Protocol
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.dag.errors import DagError
 from sim.dag.evaluate import schedule
-from sim.dag.heft import heft
+from sim.dag.graph import DagError
+from sim.dag.list_schedulers import heft
 from sim.dag.plan import Plan, Schedule
 from sim.dag.priority import time_to_go
 from sim.dag.problem import DagProblem

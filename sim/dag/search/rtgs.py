@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.dag.distance import running_times_s
+from sim.dag.bounds import running_times_s
 from sim.dag.plan import Plan
 from sim.dag.problem import DagArrays
 from sim.dag.search.protocol import Meter, Start

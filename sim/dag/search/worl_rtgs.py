@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray
+from sim.dag.bounds import mirrored
 from sim.dag.list_scheduling import placed
-from sim.dag.mirror import mirrored
 from sim.dag.plan import plan_of_schedule
 from sim.dag.priority import order_of, slack_s
 from sim.dag.problem import DagArrays, DagProblem

@@ -5,8 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sim.dag.errors import DagError
-from sim.dag.graph import TaskGraph, task_graph
+from sim.dag.graph import DagError, TaskGraph, task_graph
 
 MS_PER_S, GIB = 1e3, 2.0**30
 MB_PER_COST = {"layer": 2147.483648, "operator": 12.0}

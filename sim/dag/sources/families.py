@@ -5,12 +5,9 @@ from typing import Protocol
 
 import numpy as np
 
-from sim.dag.errors import DagError
-from sim.dag.graph import TaskGraph
-from sim.dag.sources.alibaba import alibaba_graph
-from sim.dag.sources.copies import side_by_side
+from sim.dag.graph import DagError, TaskGraph
 from sim.dag.sources.dnn_partitioning import dnn_partitioning_graph
-from sim.dag.sources.generated import layered_graph, random_graph
+from sim.dag.sources.graphs import alibaba_graph, layered_graph, random_graph, side_by_side
 from sim.dag.sources.pipedream import pipedream_graph
 from sim.traces.alibaba_dag import AlibabaDag
 

@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from sim.dag.errors import DagError
-from sim.dag.graph import Edge, TaskGraph, task_graph
+from sim.dag.graph import DagError, Edge, TaskGraph, task_graph
 
 NODE = re.compile(
     r"(?P<name>\S+) -- (?P<op>.*) -- forward_compute_time=(?P<forward>[^,]+), "

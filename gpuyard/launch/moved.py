@@ -1,0 +1,127 @@
+"""Names of classes in configurations of before: modules that were merged, and where they are now.
+
+A `_target_` of an old file of yours, or of the record of an old run, builds the same object.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it took in
+    "gnn.encoder": (
+        "gnn.flat",
+        "gnn.mlp",
+    ),
+    "interference.online": (
+        "interference.online.drifted",
+        "interference.online.posterior",
+        "interference.online.scheduler",
+    ),
+    "marl.dag.plan_env": ("marl.dag.training_problems",),
+    "marl.env.game": ("marl.env.reward",),
+    "marl.rllib.search": ("marl.rllib.search_spec",),
+    "marl.schedulers.topdrl": ("marl.schedulers.topdrl_rule",),
+    "marl.topdrl.proximity.env": ("marl.topdrl.proximity.ppo_spec",),
+    "marl.topdrl.spec": ("marl.topdrl.dqn_spec",),
+    "sim.dag.search.list_schedule": ("sim.dag.search.random_ranks",),
+    "sim.dag.search.local_search": ("sim.dag.search.genetic",),
+    "sim.dag.search.whales": ("sim.dag.search.woa",),
+    "sim.estimators.recurrence": (
+        "sim.estimators.group_median",
+        "sim.estimators.last_of_group",
+    ),
+    "sim.estimators.rules": (
+        "sim.estimators.limit",
+        "sim.estimators.noisy",
+        "sim.estimators.none",
+        "sim.estimators.oracle",
+    ),
+    "sim.forwarding": (
+        "sim.forwarding.least_loaded",
+        "sim.forwarding.own",
+        "sim.forwarding.own_then_least_loaded",
+        "sim.forwarding.random",
+        "sim.forwarding.steal",
+    ),
+    "sim.outages.sources": (
+        "sim.outages.both",
+        "sim.outages.failures",
+        "sim.outages.maintenance",
+        "sim.outages.none",
+    ),
+    "sim.physics.catalogue": ("sim.physics.stated_profiles",),
+    "sim.physics.mix_table": ("sim.physics.mix_laws",),
+    "sim.physics.networks": (
+        "sim.physics.alpha_beta",
+        "sim.physics.no_network",
+        "sim.physics.tiered_rings",
+    ),
+    "sim.physics.shared_links": ("sim.physics.traffic_rules",),
+    "sim.physics.stand_ins": ("sim.physics.no_interference",),
+    "sim.placers.by_job": (
+        "sim.placers.compact_wait",
+        "sim.placers.heavy_edge",
+        "sim.placers.lwf",
+    ),
+    "sim.placers.by_rack": (
+        "sim.placers.closest",
+        "sim.placers.delay",
+        "sim.placers.skew",
+    ),
+    "sim.placers.by_room": (
+        "sim.placers.best_fit",
+        "sim.placers.consolidated",
+        "sim.placers.first_fit",
+        "sim.placers.least_interference",
+        "sim.placers.least_loaded",
+        "sim.placers.packed",
+        "sim.placers.random",
+        "sim.placers.worst_fit",
+    ),
+    "sim.sharing": (
+        "sim.sharing.always",
+        "sim.sharing.fallback",
+        "sim.sharing.off",
+        "sim.sharing.selective",
+    ),
+    "sim.topology.generators": (
+        "sim.topology.bcube",
+        "sim.topology.fat_tree",
+        "sim.topology.leaf_spine",
+        "sim.topology.vl2",
+    ),
+    "sim.topology.node_list": ("sim.topology.vc_gpus",),
+    "sim.traces.generated_workload": ("sim.traces.mixed_workload",),
+    "sim.traces.ideal_workload": ("sim.traces.published_mix",),
+    "sim.traces.job_traits": ("sim.traces.job_rules",),
+    "sim.traces.processes": (
+        "sim.traces.clumps",
+        "sim.traces.day_noise",
+        "sim.traces.duration_mixture",
+        "sim.traces.outcome_mix",
+        "sim.traces.recurrence",
+    ),
+    "sim.traces.spec": (
+        "sim.traces.demand_mix",
+        "sim.traces.workflow_shape",
+    ),
+    "sim.traces.york_workload": ("sim.traces.york_mix",),
+}
+MOVED = {old: new for new, merged in MERGED.items() for old in merged}
+
+
+def new_name(target: str) -> str:
+    """The dotted name of today; one that did not move stays as it is."""
+    module, _, name = target.rpartition(".")
+    return f"{MOVED[module]}.{name}" if module in MOVED else target
+
+
+def with_new_names(values: Any) -> Any:
+    """Plain containers with every `_target_` by its name of today."""
+    if isinstance(values, Mapping):
+        return {
+            key: new_name(value)
+            if key == "_target_" and isinstance(value, str)
+            else with_new_names(value)
+            for key, value in values.items()
+        }
+    return [with_new_names(value) for value in values] if isinstance(values, list) else values

@@ -1,1 +1,0 @@
-"""Co-location beliefs that follow what running jobs show."""

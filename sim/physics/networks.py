@@ -1,0 +1,204 @@
+"""Communication that costs nothing.
+
+Alpha-beta cost of a ring all-reduce over a leaf-spine tree, with linear link contention.
+
+The alpha-beta (latency plus bytes over bandwidth) cost of ring all-reduce is that of Thakur,
+Rabenseifner and Gropp 2005; contention that grows with the number of jobs on a link is our
+simplification.
+
+Communication as rings at three tiers: GPUs of a server, servers, racks; layer by layer.
+
+Stands in for the simulator behind Dally (Sharma et al., arXiv 2401.16492), which runs ASTRA-sim's
+analytical backend once for each job and placement. A hierarchical all-reduce is a sum over tiers
+l of the alpha-beta cost of a ring over its n members (Thakur, Rabenseifner and Gropp 2005):
+
+    comm_s = (1 - overlap) * sum over l of 2 (n - 1) / n * bytes / B_l + 2 (n - 1) * alpha_l * W
+
+W = ⌈layers / layers in flight⌉ is the number of rounds in which layers are reduced. The parameters
+are free: the published figures fix bytes, layers and link speeds only.
+"""
+
+import numpy as np
+
+from sim.arrays import FloatArray
+from sim.errors import PhysicsError
+from sim.physics.catalogue import Catalogue, LayeredCatalogue
+from sim.physics.network_tables import NetworkTables, ring_share, transfer_s
+from sim.topology.topology import Topology
+
+
+class NoNetwork:
+    """Zero seconds however far a gang spreads."""
+
+    def tables(self, catalogue: Catalogue, topology: Topology) -> NetworkTables:
+        """Zero times, factors of 1."""
+        profiles = len(catalogue.names)
+        return NetworkTables(
+            local_s=np.zeros((profiles, int(topology.gpus_per_server.max()) + 1)),
+            server_s=np.zeros((profiles, topology.num_servers + 1)),
+            rack_s=np.zeros((profiles, topology.num_racks + 1)),
+            nic_factor=np.ones(2),
+            uplink_factor=np.ones(2),
+        )
+
+    def links(self, catalogue: Catalogue, topology: Topology) -> None:
+        """None: the tables are all there is."""
+
+
+MOST_TENANTS = 4  # factors are tabulated up to this many one-GPU tenants on every GPU below a link
+
+
+class AlphaBetaRing:
+    """Ring inside a server, ring over servers, an extra where racks are crossed."""
+
+    def __init__(
+        self,
+        *,
+        alpha_local_s: float,
+        alpha_server_s: float,
+        contention: float,
+        uplink_free_jobs: int,
+        rack_extra: float,
+    ) -> None:
+        """Set the constants; PhysicsError if one is negative.
+
+        Args:
+            alpha_local_s: latency of one ring step inside a server.
+            alpha_server_s: latency of one ring step between servers.
+            contention: relative time added by every further job on a NIC or uplink.
+            uplink_free_jobs: multi-rack jobs that an uplink carries without contention.
+            rack_extra: relative time added by the ring over racks.
+        """
+        constants = {"alpha_local_s": alpha_local_s, "alpha_server_s": alpha_server_s,
+                     "contention": contention, "uplink_free_jobs": uplink_free_jobs,
+                     "rack_extra": rack_extra}  # fmt: skip
+        for key, value in constants.items():
+            if not value >= 0:
+                raise PhysicsError(f"network.{key} is {value}; it must be 0 or more")
+        self._alpha_local_s = alpha_local_s
+        self._alpha_server_s = alpha_server_s
+        self._contention = contention
+        self._uplink_free_jobs = uplink_free_jobs
+        self._rack_extra = rack_extra
+
+    def tables(self, catalogue: Catalogue, topology: Topology) -> NetworkTables:
+        """Tables with the smallest link capacities of the topology's servers."""
+        nic_gbps, intra_gbps = float(topology.nic_gbps.min()), float(topology.intra_gbps.min())
+        sync_bytes = catalogue.sync_bytes
+        largest_server = int(topology.gpus_per_server.max())
+        rack_gpus = np.bincount(topology.server_rack, weights=topology.gpus_per_server)
+        return NetworkTables(
+            local_s=_ring_s(sync_bytes, intra_gbps, largest_server, self._alpha_local_s),
+            server_s=_ring_s(sync_bytes, nic_gbps, topology.num_servers, self._alpha_server_s),
+            rack_s=self._rack_extra * _ring_s(sync_bytes, nic_gbps, topology.num_racks, 0.0),
+            nic_factor=self._factor(free=1, most=MOST_TENANTS * largest_server),
+            uplink_factor=self._factor(
+                free=self._uplink_free_jobs, most=MOST_TENANTS * int(rack_gpus.max())
+            ),
+        )
+
+    def links(self, catalogue: Catalogue, topology: Topology) -> None:
+        """None: the tables are all there is."""
+
+    def _factor(self, *, free: int, most: int) -> FloatArray:
+        """(most + 1,) time factor of 0 .. most jobs on a link that carries `free` at full speed."""
+        jobs = np.arange(most + 1)
+        factor = 1.0 + self._contention * np.maximum(0, jobs - free)
+        factor[:2] = 1.0
+        return factor
+
+
+def _ring_s(sync_bytes: FloatArray, gbps: float, most: int, alpha_s: float) -> FloatArray:
+    """(P, most + 1) seconds of a ring over 0 .. most members; 0 up to one member."""
+    members = np.arange(most + 1, dtype=np.float64)
+    steps = 2.0 * np.maximum(members - 1.0, 0.0)
+    transfer = transfer_s(sync_bytes, gbps)[:, None] * ring_share(members)[None, :]
+    return np.asarray(transfer + steps[None, :] * alpha_s)
+
+
+class TieredRings:
+    """Every tier moves all bytes: the workers of a server share its NIC, of a rack its uplink.
+
+    Speeds are the topology's, smallest first: `intra_gbps` in a server, `nic_gbps` between
+    servers, and between racks one server's share of `uplink_gbps`. The tier of servers counts all
+    servers of the job, whatever their racks; crossing racks comes on top. Without contention a job
+    is as fast as alone, which is what the authors simulate.
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha_local_s: float,
+        alpha_server_s: float,
+        alpha_rack_s: float,
+        layers_in_flight: int,
+        overlap_frac: float,
+        contention: float,
+    ) -> None:
+        """Set the constants.
+
+        Args:
+            alpha_local_s: latency of one ring step inside a server.
+            alpha_server_s: latency of one ring step between servers.
+            alpha_rack_s: latency of one ring step between racks.
+            layers_in_flight: layers that are reduced at the same time.
+            overlap_frac: share of the communication that compute hides.
+            contention: relative time added by every further job on a NIC or uplink; 1 divides
+                the bandwidth among them.
+
+        Raises:
+            PhysicsError: naming the key, the value and the rule.
+        """
+        constants = {"alpha_local_s": alpha_local_s, "alpha_server_s": alpha_server_s,
+                     "alpha_rack_s": alpha_rack_s, "contention": contention}  # fmt: skip
+        for key, value in constants.items():
+            if not 0 <= value < np.inf:
+                raise PhysicsError(f"network.{key} is {value}; it must be 0 or more")
+        if not 0 <= overlap_frac <= 1:
+            raise PhysicsError(f"network.overlap_frac is {overlap_frac}; it must be from 0 to 1")
+        if layers_in_flight < 1:
+            raise PhysicsError(
+                f"network.layers_in_flight is {layers_in_flight}; it must be 1 or more"
+            )
+        self._alphas_s = alpha_local_s, alpha_server_s, alpha_rack_s
+        self._layers_in_flight = layers_in_flight
+        self._exposed_frac = 1.0 - overlap_frac
+        self._contention = contention
+
+    def tables(self, catalogue: Catalogue, topology: Topology) -> NetworkTables:
+        """One ring a tier; catalogues without layers send theirs in one message."""
+        largest = int(topology.gpus_per_server.max())
+        rack_gpus = np.bincount(topology.server_rack, weights=topology.gpus_per_server)
+        share_gbps = float((topology.uplink_gbps / np.bincount(topology.server_rack)).min())
+        speeds = float(topology.intra_gbps.min()), float(topology.nic_gbps.min()), share_gbps
+        sizes = largest, topology.num_servers, topology.num_racks
+        local_s, server_s, rack_s = (
+            self._ring_s(catalogue, most, gbps, alpha_s)
+            for most, gbps, alpha_s in zip(sizes, speeds, self._alphas_s, strict=True)
+        )
+        return NetworkTables(
+            local_s=local_s,
+            server_s=server_s,
+            rack_s=rack_s,
+            nic_factor=self._factor(MOST_TENANTS * largest),
+            uplink_factor=self._factor(MOST_TENANTS * int(rack_gpus.max())),
+        )
+
+    def links(self, catalogue: Catalogue, topology: Topology) -> None:
+        """None: the tables are all there is."""
+
+    def _ring_s(self, catalogue: Catalogue, most: int, gbps: float, alpha_s: float) -> FloatArray:
+        """(P, most + 1) seconds of the rings of one tier over 0 .. most members; 0 up to one."""
+        layers = np.ones(len(catalogue.names), dtype=np.int64)
+        if isinstance(catalogue, LayeredCatalogue):
+            layers = catalogue.layers
+        rounds = np.ceil(layers / self._layers_in_flight)
+        members = np.arange(most + 1, dtype=np.float64)
+        steps = 2.0 * np.maximum(members - 1.0, 0.0)
+        transfer = transfer_s(catalogue.sync_bytes, gbps)[:, None] * ring_share(members)
+        return np.asarray(self._exposed_frac * (transfer + alpha_s * rounds[:, None] * steps))
+
+    def _factor(self, most: int) -> FloatArray:
+        """(most + 1,) time factor of 0 .. most jobs on a link."""
+        others = np.maximum(0.0, np.arange(most + 1) - 1.0)
+        return np.asarray(1.0 + self._contention * others)

@@ -1,0 +1,381 @@
+"""Figure: who held which GPU when; of large runs a sample of servers, below the use of all.
+
+Figure: how much each GPU was used, racks over servers over GPUs, and who waited where.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sim.arrays import FloatArray, IntArray
+from sim.metrics.event_effects import down_changes
+from sim.metrics.gpu_use import (
+    Tenancy,
+    busy_frac_by_gpu,
+    busy_frac_by_server,
+    down_frac_by_gpu,
+    queue_by_partition,
+    tenancy_of,
+)
+from sim.metrics.timeline import queue_over_time, span_s
+from sim.report.figure_style import (
+    COLOURS,
+    GREY,
+    JOB_COLOURS,
+    USE_MAP,
+    heading,
+    line_look,
+    new_figure,
+    save_png,
+    tidy,
+)
+from sim.report.labels import TimeUnit, axis_unit_for
+from sim.report.run_tables import server_names
+from sim.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+MOST_GPUS = 128  # rows that can be told apart
+MOST_JOBS = 200  # in the whole run; more are shown for a part of the time only
+MOST_BARS = 600  # attempts in that part
+USE_ROWS, USE_BINS = 160, 400  # of the use of all servers
+LABELLED_FRAC = 0.035  # of the axis: shorter bars carry no number
+
+
+def gantt(run: Run, *, path: Path) -> None:
+    """Draw GPUs against time with jobs as coloured bars.
+
+    A row is split while its GPU is shared, hatched while its server is away. Up to 128 GPUs and
+    200 jobs all is shown. Of a larger cluster servers are sampled evenly, of a longer run the time
+    around its longest queue is shown, and a second panel has the use of all servers over the
+    whole run.
+
+    Args:
+        run: the run.
+        path: PNG to write.
+    """
+    start_s, end_s = span_s(run)
+    servers = _sampled(run)
+    gpus = np.concatenate([_gpus(run, server) for server in servers.tolist()])
+    rows = len(gpus)
+    bars = tenancy_of(run, gpus)
+    low_s, high_s = _shown_time(run, bars)
+    whole = len(servers) == run.topology.num_servers and (low_s, high_s) == (start_s, end_s)
+    height_in = max(1.6 + 0.075 * rows, 3.2)
+    figure = new_figure(11.0, height_in + (0.0 if whole else 3.4))
+    ratios = [height_in] if whole else [height_in, 3.4]
+    panels = figure.subplots(len(ratios), 1, height_ratios=ratios, squeeze=False)[:, 0]
+    unit = axis_unit_for(end_s - start_s)
+    _draw_down(panels[0], run, gpus, unit)
+    draw_bars(panels[0], bars, (low_s, high_s), start_s, unit)
+    _draw_servers(panels[0], run, servers)
+    some = len(servers) < run.topology.num_servers
+    shown = f", {len(servers)} of {run.topology.num_servers} servers" if some else ""
+    heading(panels[0], f"GPUs under {run.scheduler}{shown} (numbers: rows of jobs.parquet)")
+    panels[0].set_xlabel(f"time since the first submission [{unit.name}]")
+    if not whole:
+        _draw_use(figure, panels[1], run, (low_s, high_s), unit)
+    save_png(figure, path)
+
+
+def _sampled(run: Run) -> IntArray:
+    """Servers to show: all, or evenly spaced ones with at most MOST_GPUS GPUs."""
+    sizes = run.topology.gpus_per_server
+    if int(sizes.sum()) <= MOST_GPUS:
+        return np.arange(len(sizes))
+    count = max(1, int(MOST_GPUS // sizes.max()))
+    return np.unique(np.linspace(0, len(sizes) - 1, count).astype(np.int64))
+
+
+def _gpus(run: Run, server: int) -> IntArray:
+    first = run.topology.server_first_gpu
+    return np.arange(first[server], first[server + 1])
+
+
+def _shown_time(run: Run, bars: Tenancy) -> tuple[float, float]:
+    """The whole run, or the time around its longest queue that has MOST_BARS attempts or so."""
+    start_s, end_s = span_s(run)
+    if len(run.jobs) <= MOST_JOBS or not len(bars.start_s):
+        return start_s, end_s
+    queue = queue_over_time(run)
+    middle_s = float(queue.time_s[int(np.argmax(queue.value))]) if len(queue.time_s) else start_s
+    _, first = np.unique(
+        np.stack([bars.job.astype(np.float64), bars.start_s]), axis=1, return_index=True
+    )
+    starts_s = np.sort(bars.start_s[first])
+    if len(starts_s) <= MOST_BARS:
+        return start_s, end_s
+    at = int(np.searchsorted(starts_s, middle_s)) - MOST_BARS // 2
+    low = min(max(at, 0), len(starts_s) - MOST_BARS)
+    low_s, high_s = float(starts_s[low]), float(starts_s[low + MOST_BARS - 1])
+    return (low_s, high_s) if high_s > low_s else (start_s, end_s)
+
+
+def _draw_down(axes: Axes, run: Run, gpus: IntArray, unit: TimeUnit) -> None:
+    """Hatch the time during which the server of a GPU is away."""
+    start_s, end_s = span_s(run)
+    changes = down_changes(run.log)
+    row_of_gpu = np.full(run.topology.num_gpus, -1)
+    row_of_gpu[gpus] = np.arange(len(gpus))
+    since_s: dict[int, float] = {}
+    columns = (row_of_gpu[changes.gpu], changes.time_s, changes.before, changes.after)
+    for row, time_s, before, after in zip(*(c.tolist() for c in columns), strict=True):
+        if row >= 0 and before == 0:
+            since_s[row] = time_s
+        elif row >= 0 and after == 0:
+            _hatch(axes, row, (since_s.pop(row) - start_s, time_s - start_s), unit)
+    for row, time_s in since_s.items():
+        _hatch(axes, row, (time_s - start_s, end_s - start_s), unit)
+
+
+def _hatch(axes: Axes, row: int, time_s: tuple[float, float], unit: TimeUnit) -> None:
+    left, right = (each / unit.length_s for each in time_s)
+    axes.broken_barh(
+        [(left, right - left)], (row, 1.0), facecolor="#F0F0F0", edgecolor="#C8C8C8",
+        hatch="////", linewidth=0.0, zorder=0,
+    )  # fmt: skip
+
+
+def draw_bars(
+    axes: Axes, bars: Tenancy, shown_s: tuple[float, float], origin_s: float, unit: TimeUnit
+) -> None:
+    """Draw tenants as bars: a row a GPU, split where it is shared, a colour a job.
+
+    Args:
+        axes: to draw on.
+        bars: of the GPUs, rows from 0.
+        shown_s: (first, last) time.
+        origin_s: time that is 0 on the axis.
+        unit: of the axis.
+    """
+    from matplotlib.collections import PolyCollection
+
+    low, high = ((time_s - origin_s) / unit.length_s for time_s in shown_s)
+    inside = (bars.end_s >= shown_s[0]) & (bars.start_s <= shown_s[1])
+    left = (np.maximum(bars.start_s[inside], shown_s[0]) - origin_s) / unit.length_s
+    right = (np.minimum(bars.end_s[inside], shown_s[1]) - origin_s) / unit.length_s
+    height = 1.0 / bars.tenants[inside]
+    top = bars.row[inside] + bars.place[inside] * height
+    corners = np.stack(
+        [
+            np.stack([left, top], axis=1),
+            np.stack([right, top], axis=1),
+            np.stack([right, top + height], axis=1),
+            np.stack([left, top + height], axis=1),
+        ],
+        axis=1,
+    )  # (bars, 4, 2)
+    colours = [JOB_COLOURS[job % len(JOB_COLOURS)] for job in bars.job[inside].tolist()]
+    axes.add_collection(PolyCollection(list(corners), facecolors=colours, linewidths=0.0))
+    axes.set_xlim(low, high if high > low else low + 1.0)
+    _number(axes, bars.job[inside], left, right, top, height)
+
+
+def _number(
+    axes: Axes,
+    job: IntArray,
+    left: FloatArray,
+    right: FloatArray,
+    top: FloatArray,
+    height: FloatArray,
+) -> None:
+    """Write the number of a job once into the middle of each block of its bars."""
+    low, high = axes.get_xlim()
+    wide = np.flatnonzero(right - left > LABELLED_FRAC * (high - low))
+    order = wide[np.lexsort((top[wide], left[wide], job[wide]))]
+    block: list[int] = []
+    for place, bar in enumerate(order.tolist()):
+        block.append(bar)
+        after = int(order[place + 1]) if place + 1 < len(order) else -1
+        joined = (
+            after >= 0
+            and job[after] == job[bar]
+            and left[after] == left[bar]
+            and abs(top[after] - top[bar] - height[bar]) < height[bar] / 2
+        )
+        if joined:
+            continue
+        middle = (top[block[0]] + top[bar] + height[bar]) / 2
+        if top[bar] + height[bar] - top[block[0]] >= 1.0:  # half a row holds no number
+            axes.text(
+                (left[bar] + right[bar]) / 2, middle, str(job[bar]), ha="center", va="center",
+                fontsize=6.0, color="#202020",
+            )  # fmt: skip
+        block = []
+
+
+def _draw_servers(axes: Axes, run: Run, servers: IntArray) -> None:
+    """Lines between servers, thicker ones between racks, names at the left."""
+    sizes = run.topology.gpus_per_server[servers]
+    ends = np.cumsum(sizes)
+    rack = run.topology.server_rack[servers]
+    for place, end in enumerate(ends[:-1].tolist()):
+        colour, width = ("#B0B0B0", 0.5) if rack[place] == rack[place + 1] else ("#303030", 1.0)
+        axes.axhline(end, color=colour, linewidth=width)
+    names = server_names(run.topology)
+    axes.set_yticks(
+        (ends - sizes / 2).tolist(), [f"server {names[server]}" for server in servers.tolist()]
+    )
+    axes.set_ylim(float(ends[-1]), 0.0)
+    tidy(axes, grid="x")
+    axes.tick_params(axis="y", length=0, labelsize=8)
+    axes.spines["left"].set_visible(False)
+
+
+def _draw_use(
+    figure: Figure, axes: Axes, run: Run, shown_s: tuple[float, float], unit: TimeUnit
+) -> None:
+    """Share of busy GPUs of all servers over the whole run, as an image."""
+    start_s, end_s = span_s(run)
+    use = busy_frac_by_server(run, rows=USE_ROWS, bins=USE_BINS)
+    length = (end_s - start_s) / unit.length_s or 1.0
+    image = axes.imshow(
+        use, aspect="auto", cmap=USE_MAP, vmin=0.0, vmax=1.0, interpolation="nearest",
+        extent=(0.0, length, run.topology.num_servers, 0.0),
+    )  # fmt: skip
+    if shown_s != (start_s, end_s):
+        low, high = ((time_s - start_s) / unit.length_s for time_s in shown_s)
+        axes.axvspan(low, high, facecolor="none", edgecolor="#D55E00", linewidth=1.5)
+    axes.set_xlabel(f"time since the first submission [{unit.name}]")
+    axes.set_ylabel("server")
+    heading(axes, "Busy GPUs of all servers" + _note(shown_s, (start_s, end_s)))
+    axes.tick_params(labelsize=9)
+    bar = figure.colorbar(image, ax=axes, pad=0.01, fraction=0.03)
+    bar.ax.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    bar.ax.tick_params(labelsize=8)
+
+
+def _note(shown_s: tuple[float, float], all_s: tuple[float, float]) -> str:
+    return "" if shown_s == all_s else " (orange: the time shown above, around the longest queue)"
+
+
+MOST_RACKS = 48  # lines of the map
+MOST_GPUS_A_RACK = 160  # more: one cell a server
+MOST_LINES = 7  # partitions; more are shown as an image
+BINS = 300
+_GAP = 0.35  # between servers, in cells
+
+
+def heatmap(run: Run, *, path: Path, at_s: float | None) -> None:
+    """Draw the tree of the cluster coloured by use, above the queues of the partitions.
+
+    Args:
+        run: the run.
+        path: PNG to write.
+        at_s: simulated time of a snapshot; None: the share of the whole run.
+    """
+    start_s, end_s = span_s(run)
+    low_s, high_s = (start_s, end_s) if at_s is None else (at_s, at_s)
+    busy = busy_frac_by_gpu(run, start_s=low_s, end_s=high_s)
+    gone = down_frac_by_gpu(run, start_s=low_s, end_s=high_s) >= 1.0
+    busy[gone] = np.nan
+    lines = _lines(run, busy)
+    height_in = 1.5 + 0.24 * len(lines)
+    figure = new_figure(11.0, height_in + 2.6)
+    above, below = figure.subplots(2, 1, height_ratios=[height_in, 2.6])
+    _draw_tree(figure, above, lines)
+    when = "over the run" if at_s is None else f"at t = {at_s:g} s"
+    heading(above, f"Busy GPUs by rack and server {when}, {run.scheduler}")
+    _draw_queues(figure, below, run, at_s)
+    save_png(figure, path)
+
+
+def _lines(run: Run, busy: FloatArray) -> list[tuple[str, list[FloatArray]]]:
+    """Title and cells (one array a server) of each line: a rack, or several of a huge cluster."""
+    topology = run.topology
+    first = topology.server_first_gpu
+    per_gpu = np.bincount(topology.server_rack[topology.gpu_server]).max() <= MOST_GPUS_A_RACK
+    racks = [np.flatnonzero(topology.server_rack == rack) for rack in range(topology.num_racks)]
+    group = -(-len(racks) // MOST_RACKS)
+    found = []
+    for at in range(0, len(racks), group):
+        some = racks[at : at + group]
+        title = f"rack {at}" if len(some) == 1 else f"racks {at}-{at + len(some) - 1}"
+        if group > 1:  # one cell a rack
+            cells = [np.array([_mean(busy, first, rack)]) for rack in some]
+        elif per_gpu:
+            cells = [busy[first[s] : first[s + 1]] for s in some[0].tolist()]
+        else:
+            cells = [np.array([_mean(busy, first, np.array([s]))]) for s in some[0].tolist()]
+        found.append((title, cells))
+    return found
+
+
+def _mean(busy: FloatArray, first: IntArray, servers: IntArray) -> float:
+    values = np.concatenate([busy[first[s] : first[s + 1]] for s in servers.tolist()])
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _draw_tree(figure: Figure, axes: Axes, lines: list[tuple[str, list[FloatArray]]]) -> None:
+    """One cell a value; grey where the server was away all the time."""
+    from matplotlib import colormaps
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.collections import PolyCollection
+
+    colours = colormaps[USE_MAP]
+    gap = _GAP if any(len(cells) > 1 for _, group in lines for cells in group) else 0.0
+    corners, faces = [], []
+    widest = 0.0
+    for row, (_, servers) in enumerate(lines):
+        left = 0.0
+        for cells in servers:
+            for value in cells.tolist():
+                box = ((left, row + 0.06), (left + 1, row + 0.06), (left + 1, row + 0.94),
+                       (left, row + 0.94))  # fmt: skip
+                corners.append(box)
+                faces.append(GREY if np.isnan(value) else colours(value))
+                left += 1.0
+            left += gap
+        widest = max(widest, left - gap)
+    axes.add_collection(
+        PolyCollection(corners, facecolors=faces, edgecolors="white", linewidths=0.3)
+    )
+    axes.set_xlim(0.0, widest)
+    axes.set_ylim(len(lines), 0.0)
+    axes.set_yticks(np.arange(len(lines)) + 0.5, [title for title, _ in lines], fontsize=8)
+    axes.set_xticks([])
+    axes.tick_params(length=0)
+    axes.spines[["top", "right", "left", "bottom"]].set_visible(False)
+    bar = figure.colorbar(ScalarMappable(cmap=USE_MAP), ax=axes, pad=0.01, fraction=0.03)
+    bar.ax.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    bar.ax.tick_params(labelsize=8)
+
+
+def _draw_queues(figure: Figure, axes: Axes, run: Run, at_s: float | None) -> None:
+    """Waiting jobs of each partition over time."""
+    start_s, end_s = span_s(run)
+    unit = axis_unit_for(end_s - start_s)
+    queues = queue_by_partition(run)
+    edges_s = np.linspace(start_s, end_s if end_s > start_s else start_s + 1.0, BINS + 1)
+    waiting = np.stack([np.diff(q.integral(edges_s)) for q in queues]) / np.diff(edges_s)
+    time = (edges_s[:-1] - start_s) / unit.length_s
+    length = (edges_s[-1] - start_s) / unit.length_s
+    if len(queues) <= MOST_LINES:
+        for place, line in enumerate(waiting):
+            look = {**line_look(place), "linewidth": 1.3}
+            axes.step(time, line, where="post", label=f"partition {place}", **look)
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel("waiting jobs")
+        tidy(axes, grid="y")
+        if len(queues) > 1:
+            axes.legend(fontsize=8, loc="upper right", ncols=len(queues), frameon=False)
+    else:
+        image = axes.imshow(
+            waiting, aspect="auto", cmap=USE_MAP, vmin=0.0, interpolation="nearest",
+            extent=(0.0, length, len(queues), 0.0),
+        )  # fmt: skip
+        axes.set_ylabel("partition")
+        axes.tick_params(labelsize=9)
+        figure.colorbar(image, ax=axes, pad=0.01, fraction=0.03, label="waiting jobs")
+    if at_s is not None:
+        axes.axvline((at_s - start_s) / unit.length_s, color=COLOURS[1], linewidth=1.2)
+    axes.set_xlim(0.0, length)
+    axes.set_xlabel(f"time since the first submission [{unit.name}]")
+    heading(axes, "Waiting jobs by partition")

@@ -1,0 +1,353 @@
+"""One policy against each kind of rival, setting by setting: the best of a kind, and single ones.
+
+The best of a kind is chosen twice: on windows of their own, as a user would have to choose, and on
+the very windows of the result, which no real choice could beat.
+
+`headline.csv` and `headline.md`: one policy against each kind of rival; also for a terminal.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sim.metrics.timeline import Interval
+from sim.report.atomic import ReportError, write_atomically
+from sim.report.comparison import ComparisonRow
+from sim.report.labels import Labels, TimeUnit, unit_for
+from sim.report.standings import Units, beside_agents, units_of
+from sim.report.table_text import TableText, interval_text, mark, markdown, ratio_text, rich_tables
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+
+JCT = "jct_mean_s"
+OF_PARTITIONS = ("partition_wait_jain", "partition_wait_max_s")  # one queue has no partitions
+METRICS = (
+    JCT, "jct_p50_s", "jct_p95_s", "jct_p99_s", "slowdown_mean", "queue_delay_mean_s",
+    "gpu_util_frac", *OF_PARTITIONS,
+)  # fmt: skip
+AT_ARRIVAL = ("own", "random", "least_loaded", "own_then_least_loaded")  # rules of forwarding
+PICKED_ROLES = ("composite", "global_queue")  # of these the best stands for all
+LINEAR = "linear_score"
+
+Key = tuple[str, str, float | None, int, str]  # topology, workload, load, agents, physics
+Runs = dict[tuple[str, str], list[ComparisonRow]]  # by scheduler and role
+
+
+def routes_at_arrival(labels: Labels) -> bool:
+    """A composition that sends a job to its partition as it arrives; stealing binds later."""
+    return labels.role == "composite" and labels.scheduler.rpartition("+")[2] in AT_ARRIVAL
+
+
+def _is_linear(labels: Labels) -> bool:
+    return labels.scheduler.startswith(LINEAR)
+
+
+KINDS: dict[str, Callable[[Labels], bool]] = {
+    "best composite": lambda labels: labels.role == "composite",
+    "best routed at arrival": routes_at_arrival,
+    "best global queue": lambda labels: labels.role == "global_queue" and not _is_linear(labels),
+}
+LINEAR_SCORE, LINEAR_ONE_QUEUE = "linear score", "linear score, one queue"
+SUMMARY = (*KINDS, LINEAR_SCORE, LINEAR_ONE_QUEUE)  # what a line of the short table has
+
+
+@dataclass(frozen=True)
+class Line:
+    """What one scheduler did in one setting."""
+
+    against: str  # "ours", one of `SUMMARY`, or its role ("policy" for a policy that is not ours)
+    picked_on: str  # part of the windows on which it was chosen; "": nothing was
+    scheduler: str
+    means: dict[str, Interval]  # of `METRICS`; one without values is not there
+    ratio: Interval | None  # paired mean JCT, ours / its; None for ours, or where nothing pairs
+    unfinished: int  # measured jobs that never finished, in all its runs
+
+
+@dataclass(frozen=True)
+class HeadlineCell:
+    """One setting; the first line is ours."""
+
+    topology: str
+    workload: str
+    load: float | None
+    agents: int
+    physics: str
+    lines: tuple[Line, ...]
+
+    @property
+    def title(self) -> str:
+        """The setting in words."""
+        load = "" if self.load is None else f" at load {self.load:g}"
+        return f"{self.topology}, {self.workload}{load}, {self.agents} agents"
+
+
+def headline_cells(
+    rows: Sequence[ComparisonRow],
+    picking: Sequence[ComparisonRow],
+    *,
+    ours: str,
+    parts: tuple[str, str],
+    confidence: float,
+) -> list[HeadlineCell]:
+    """Settings where `ours` ran, in order of appearance.
+
+    The best of a kind has the least geometric mean over windows of mean JCT, so on the windows of
+    the result it is the one with the largest ratio. Only those that ran every window of the kind
+    are chosen from.
+
+    Args:
+        rows: the results.
+        picking: runs of rivals on other windows; empty: the best are chosen on the results alone.
+        ours: scheduler that is divided by the others.
+        parts: names of the windows of `picking` and of `rows`, like validation and test.
+        confidence: of the intervals.
+
+    Raises:
+        ReportError: `ours` is in no row, or the windows of a setting were drawn in two ways.
+    """
+    found, before = _by_setting(rows), _by_setting(picking)
+    cells = [
+        HeadlineCell(*key, lines=_lines(here, before.get(key, []), ours, parts, confidence))
+        for key, here in found.items()
+        if any(row.labels.scheduler == ours for row in here)
+    ]
+    if not cells:
+        names = dict.fromkeys(row.labels.scheduler for row in rows)
+        raise ReportError(f"ours is {ours!r}; the schedulers here are {', '.join(names)}")
+    return cells
+
+
+def _by_setting(rows: Sequence[ComparisonRow]) -> dict[Key, list[ComparisonRow]]:
+    found: dict[Key, list[ComparisonRow]] = defaultdict(list)
+    for row in beside_agents(rows):
+        labels = row.labels
+        key = (labels.topology, labels.workload, labels.load, labels.agents, labels.physics)
+        found[key].append(row)
+    return found
+
+
+def _lines(
+    rows: list[ComparisonRow],
+    picking: list[ComparisonRow],
+    ours: str,
+    parts: tuple[str, str],
+    confidence: float,
+) -> tuple[Line, ...]:
+    """Ours, the best of each kind, then all that stand for themselves."""
+    runs = _by_scheduler(rows)
+    mine = next(key for key in runs if key[0] == ours)
+    named = [("ours", "", mine)]
+    for kind, belongs in KINDS.items():
+        for part, windows in zip(parts, (_by_scheduler(picking), runs), strict=True):
+            best = _best({key: found for key, found in windows.items()
+                          if key != mine and belongs(found[0].labels)})  # fmt: skip
+            if best is not None and best in runs:
+                named.append((kind, part, best))
+    for key, found in runs.items():
+        if key != mine and not any(belongs(found[0].labels) for belongs in KINDS.values()):
+            named.append((_single(found[0].labels), "", key))
+    order = ("ours", *SUMMARY)
+    named.sort(key=lambda each: order.index(each[0]) if each[0] in order else len(order))
+    units = units_of(rows, confidence)
+    return tuple(_line(against, part, runs[key], runs[mine], units) for against, part, key in named)
+
+
+def _by_scheduler(rows: Sequence[ComparisonRow]) -> Runs:
+    """Runs by name and role, one queue last: with one queue and with many a name is another."""
+    found: Runs = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row.labels.role == "global_queue"):
+        found[row.labels.scheduler, row.labels.role].append(row)
+    return found
+
+
+def _best(runs: Runs) -> tuple[str, str] | None:
+    """The scheduler of least geometric mean JCT among those that ran every window, if any did."""
+    jct_s = {key: _jct_by_run_s(rows) for key, rows in runs.items()}
+    places = {place for found in jct_s.values() for place in found}
+    logs = {
+        key: float(np.mean(np.log([*found.values()])))
+        for key, found in jct_s.items()
+        if found and set(found) == places
+    }
+    return min(logs, key=lambda key: logs[key], default=None)
+
+
+def _jct_by_run_s(rows: Sequence[ComparisonRow]) -> dict[tuple[int, int], float]:
+    """(window, seed) -> mean JCT; runs without a finished measured job have none."""
+    found = {row.labels.unit: float(row.metrics[JCT]) for row in rows}
+    return {place: jct_s for place, jct_s in found.items() if jct_s > 0}
+
+
+def _single(labels: Labels) -> str:
+    """What a scheduler is called that stands for itself."""
+    if not _is_linear(labels):
+        return "policy" if labels.role == "ours" else labels.role  # another one is divided
+    return LINEAR_ONE_QUEUE if labels.role == "global_queue" else LINEAR_SCORE
+
+
+def _line(
+    against: str,
+    picked_on: str,
+    rows: Sequence[ComparisonRow],
+    our_rows: Sequence[ComparisonRow],
+    units: Units,
+) -> Line:
+    one_queue = rows[0].labels.role == "global_queue"
+    keys = [key for key in METRICS if not (one_queue and key in OF_PARTITIONS)]
+    means = {key: units.mean(units.values(rows, key)) for key in keys}
+    ratio = units.ratio(units.values(our_rows, JCT), units.values(rows, JCT))
+    return Line(
+        against=against,
+        picked_on=picked_on,
+        scheduler=rows[0].labels.scheduler,
+        means={key: mean for key, mean in means.items() if mean is not None},
+        ratio=None if against == "ours" else ratio,
+        unfinished=int(sum(row.metrics.get("jobs_unfinished", 0) for row in rows)),
+    )
+
+
+FILES = ("headline.csv", "headline.md")
+HEADS = {  # None: a time
+    JCT: ("mean JCT", None),
+    "jct_p50_s": ("p50", None),
+    "jct_p95_s": ("p95", None),
+    "jct_p99_s": ("p99", None),
+    "slowdown_mean": ("mean slow-down", 1.0),
+    "queue_delay_mean_s": ("queueing delay", None),
+    "gpu_util_frac": ("GPU use [%]", 100.0),
+    "partition_wait_jain": ("Jain of waits", 1.0),
+    "partition_wait_max_s": ("longest wait", None),
+}
+NOTHING = Interval(np.nan, np.nan, np.nan, 0)
+
+
+def write_headline(
+    folder: Path, cells: Sequence[HeadlineCell], *, title: str, confidence: float
+) -> Group:
+    """Write both files into a folder that exists; return what is to be printed."""
+    write_atomically(folder / FILES[0], headline_csv(cells))
+    short, whole = (
+        summary_text(cells, confidence=confidence),
+        whole_text(cells, confidence=confidence),
+    )
+    text = f"# {title}\n\n{markdown(short)}\n{markdown(whole)}"
+    write_atomically(folder / FILES[1], text.encode())
+    from rich.console import Group
+
+    return Group(rich_tables(whole), rich_tables(short))
+
+
+def headline_csv(cells: Sequence[HeadlineCell]) -> bytes:
+    """A line a scheduler and setting; an empty cell is a value that is not there."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    ends = ("", "_low", "_high")
+    writer.writerow(
+        ["topology", "workload", "load", "agents", "physics", "against", "picked_on", "scheduler",
+         "windows", "stretches", "effective_windows", *(f"ratio{end}" for end in ends),
+         *(f"{key}{end}" for key in METRICS for end in ends), "jobs_unfinished"]
+    )  # fmt: skip
+    for cell in cells:
+        load = "" if cell.load is None else cell.load
+        setting = [cell.topology, cell.workload, load, cell.agents, cell.physics]
+        for line in cell.lines:
+            told = [line.ratio or NOTHING, *(line.means.get(key, NOTHING) for key in METRICS)]
+            numbers = [value for each in told for value in (each.centre, each.low, each.high)]
+            who = [line.against, line.picked_on, line.scheduler]
+            counts = [_windows(line), _stretches(line), _cell(told[0].effective)]
+            writer.writerow([*setting, *who, *counts, *map(_cell, numbers), line.unfinished])
+    return text.getvalue().encode()
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None or np.isnan(value) else repr(float(value))
+
+
+def summary_text(cells: Sequence[HeadlineCell], *, confidence: float) -> TableText:
+    """A line a setting: ours / theirs for each kind of rival."""
+    unit = _unit(cells)
+    found = dict.fromkeys(
+        (line.against, line.picked_on) for cell in cells for line in cell.lines
+        if line.against in SUMMARY
+    )  # fmt: skip
+    columns = sorted(found, key=lambda each: SUMMARY.index(each[0]))
+    heads = [f"{against} [{part}]" if part else against for against, part in columns]
+    rows = []
+    for cell in cells:
+        ours, *lines = cell.lines
+        ratios = {(line.against, line.picked_on): line for line in reversed(lines)}
+        jct = interval_text(ours.means.get(JCT), 1.0 / unit.length_s)
+        told = [_ratio(ratios.get(column), confidence) for column in columns]
+        rows.append((cell.title, _windows_text(ours), jct, *told))
+    note = (
+        f"Ours ({cells[0].lines[0].scheduler}) / theirs: geometric mean over paired windows of the "
+        f"ratios of mean JCT with its {confidence:.0%} t interval; below 1 ours is faster. In "
+        f"brackets the windows on which the best was chosen: on those of the result it is the "
+        f"hardest rival there is, after the fact. Where windows share stretches of time, intervals "
+        f"are bootstrapped by stretch; † marks those over too few for their confidence."
+    )
+    head = ("setting", "windows", f"ours: mean JCT [{unit.name}]", *heads)
+    return TableText(head, (("Ours / theirs", tuple(rows)),), note)
+
+
+def whole_text(cells: Sequence[HeadlineCell], *, confidence: float) -> TableText:
+    """A table a setting: who the best are, and what each did."""
+    unit = _unit(cells)
+    names = [f"{name} [{unit.name}]" if factor is None else name for name, factor in HEADS.values()]
+    settings = tuple(
+        (cell.title, tuple(_cells_of(line, unit, confidence) for line in cell.lines))
+        for cell in cells
+    )
+    note = (
+        "Mean ± half width of the interval over windows. Jain's index is of the home partitions' "
+        "mean queueing delays (1: all equal), the longest wait the largest of these."
+    )
+    if any(line.unfinished for cell in cells for line in cell.lines):
+        note += " * left measured jobs unfinished, which its means do not count."
+    return TableText(("against", "picked on", "scheduler", "ours / theirs", *names), settings, note)
+
+
+def _cells_of(line: Line, unit: TimeUnit, confidence: float) -> tuple[str, ...]:
+    name = line.scheduler + (" *" if line.unfinished else "")
+    ratio = "(ours)" if line.against == "ours" else _ratio(line, confidence)
+    told = [
+        interval_text(line.means.get(key), 1.0 / unit.length_s if factor is None else factor)
+        for key, (_, factor) in HEADS.items()
+    ]
+    return line.against, line.picked_on, name, ratio, *told
+
+
+def _ratio(line: Line | None, confidence: float) -> str:
+    if line is None or line.ratio is None:
+        return "-"
+    return ratio_text(line.ratio) + mark(line.ratio.clusters, confidence)
+
+
+def _windows(line: Line) -> int:
+    return line.means.get(JCT, NOTHING).count
+
+
+def _stretches(line: Line) -> int | None:
+    return line.means.get(JCT, NOTHING).clusters
+
+
+def _windows_text(line: Line) -> str:
+    stretches = _stretches(line)
+    if stretches is None:
+        return str(_windows(line))
+    return f"{_windows(line)} of {stretches} {'stretch' if stretches == 1 else 'stretches'}"
+
+
+def _unit(cells: Sequence[HeadlineCell]) -> TimeUnit:
+    known = [line.means[JCT].centre for cell in cells for line in cell.lines if JCT in line.means]
+    return unit_for(known)

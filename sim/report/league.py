@@ -1,0 +1,351 @@
+"""Runs of a league by scheduler, cell and window: what ranks and the league table are made of.
+
+The league in one table, by what schedulers know of durations: none, predicted, oracle.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sim.arrays import FloatArray
+from sim.metrics.timeline import Interval, mean_interval, ratio_interval
+from sim.report.atomic import ReportError
+from sim.report.comparison import ComparisonRow, run_names
+from sim.report.labels import Labels
+from sim.report.ranks import LEAST_COMPARED, Ranking, ranking
+from sim.report.table_text import interval_text, ratio_text
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+
+METRIC = "jct_mean_s"
+LEAST_BLOCKS = 2
+
+Place = tuple[str, int, int]  # cell, seed, window: what one run of a scheduler is paired by
+Block = tuple[str, int, int]  # workload, seed, window
+
+
+@dataclass(frozen=True)
+class LeagueRun:
+    """One run, and where in the league it belongs."""
+
+    cell: str
+    workload: str  # cells of one workload play the same jobs, window by window
+    row: ComparisonRow
+
+    @property
+    def place(self) -> Place:
+        """What other schedulers' runs are paired by."""
+        return self.cell, self.row.labels.seed, self.row.labels.window
+
+    @property
+    def block(self) -> Block:
+        """The jobs: runs of one block are not independent of each other."""
+        return self.workload, self.row.labels.seed, self.row.labels.window
+
+
+@dataclass(frozen=True)
+class League:
+    """All runs by scheduler; schedulers in order of appearance."""
+
+    runs: dict[str, dict[Place, LeagueRun]]
+
+    def labels(self, name: str) -> Labels:
+        """Labels of the scheduler's first run."""
+        return next(iter(self.runs[name].values())).row.labels
+
+    def complete(self) -> list[str]:
+        """Schedulers that ran at every place where any did."""
+        places = {place for found in self.runs.values() for place in found}
+        return [name for name, found in self.runs.items() if places <= set(found)]
+
+    def common(self) -> set[Place]:
+        """Places where every scheduler ran."""
+        return set.intersection(*(set(found) for found in self.runs.values()))
+
+
+def league_of(runs: Sequence[LeagueRun]) -> League:
+    """Group runs; a scheduler with another number of agents is another scheduler.
+
+    Runs without a finished measured job are left out: they have no mean.
+
+    Raises:
+        ReportError: no run, or a scheduler ran twice at one place.
+    """
+    found: dict[str, dict[Place, LeagueRun]] = defaultdict(dict)
+    for name, run in zip(run_names([run.row.labels for run in runs]), runs, strict=True):
+        if run.place in found[name]:
+            window = run.row.labels.window
+            raise ReportError(
+                f"{name} ran twice on {run.cell}, window {window}; name the cells apart"
+            )
+        if run.row.metrics[METRIC] > 0:
+            found[name][run.place] = run
+    kept = {name: places for name, places in found.items() if places}
+    if not kept:
+        raise ReportError("no finished run; there is nothing to rank")
+    return League(kept)
+
+
+def block_scores(
+    league: League, names: Sequence[str], places: set[Place]
+) -> tuple[list[Block], FloatArray]:
+    """Blocks, and the (N, k) mean of ln(mean JCT) over the places of each; all `names` ran there.
+
+    Cells that differ in load or topology alone play the same jobs, so they make one block.
+    """
+    members: dict[Block, list[Place]] = defaultdict(list)
+    for place in sorted(places):
+        members[league.runs[names[0]][place].block].append(place)
+    blocks = sorted(members)
+    scores = [
+        [
+            float(np.mean([np.log(league.runs[name][p].row.metrics[METRIC]) for p in members[b]]))
+            for name in names
+        ]
+        for b in blocks
+    ]
+    return blocks, np.array(scores).reshape(len(blocks), len(names))
+
+
+def rank_over_all(league: League, *, level: float) -> Ranking | None:
+    """Ranks of the schedulers that ran everywhere; None where they are too few for ranks."""
+    names = league.complete()
+    return _ranked(league, names, set(league.runs[names[0]]), level) if names else None
+
+
+def rank_in_common(league: League, *, level: float) -> Ranking | None:
+    """Ranks of all schedulers where all ran; None where that is too little."""
+    return _ranked(league, list(league.runs), league.common(), level)
+
+
+def _ranked(
+    league: League, names: Sequence[str], places: set[Place], level: float
+) -> Ranking | None:
+    if len(names) < LEAST_COMPARED or not places:
+        return None
+    blocks, scores = block_scores(league, names, places)
+    return ranking(names, scores, level=level) if len(blocks) >= LEAST_BLOCKS else None
+
+
+INFORMATION = ("none", "limit", "predicted", "oracle")
+PER_H = 1.0 / 3600.0
+HEADERS = (
+    "scheduler", "role", "agents", "runs", "mean JCT [h]", "p95 JCT [h]", "JCT ratio", "mean rank",
+    "decision [ms]",
+)  # fmt: skip
+CSV_COLUMNS = (
+    "scheduler", "information", "role", "agents", "runs", "fewer_runs", "jct_mean_s", "jct_low_s",
+    "jct_high_s", "jct_p95_s", "ratio", "ratio_low", "ratio_high", "mean_rank", "common_rank",
+    "decision_ms_mean",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LeagueRow:
+    """One scheduler over all its cells and windows."""
+
+    scheduler: str
+    information: str
+    role: str
+    agents: int
+    runs: int
+    fewer: bool  # it ran on fewer cells or windows than others: compare its ratio, not its means
+    jct_s: Interval  # over blocks (workload, window), each the mean over its cells
+    jct_p95_s: Interval
+    ratio: Interval | None  # paired mean JCT over that of the reference; None for itself
+    rank: float  # among those that ran everywhere; NaN where it did not
+    common_rank: float  # among all, where all ran; NaN where that is too little
+    decision_ms: float  # mean over its runs; NaN where all were compiled, so not timed singly
+
+
+def league_rows(
+    league: League,
+    *,
+    everywhere: Ranking | None,
+    common: Ranking | None,
+    reference: str,
+    confidence: float,
+) -> list[LeagueRow]:
+    """Rows, best mean rank first, those without one last by their ratio.
+
+    Args:
+        league: the runs.
+        everywhere: ranks of those that ran everywhere, if there are enough.
+        common: ranks of all where all ran, if there are enough.
+        reference: scheduler that the others' mean JCT is divided by.
+        confidence: of the intervals.
+
+    Raises:
+        ReportError: the reference is no scheduler of the league.
+    """
+    if reference not in league.runs:
+        raise ReportError(f"ratio_to is {reference!r}; the schedulers are {', '.join(league.runs)}")
+    most = max(len(found) for found in league.runs.values())
+    ranks = [{} if found is None else found.rank_of for found in (everywhere, common)]
+    rows = []
+    for name, found in league.runs.items():
+        labels, runs = league.labels(name), list(found.values())
+        rows.append(
+            LeagueRow(
+                scheduler=name,
+                information=labels.information,
+                role=labels.role,
+                agents=labels.agents,
+                runs=len(runs),
+                fewer=len(runs) < most,
+                jct_s=_over_blocks(runs, METRIC, confidence),
+                jct_p95_s=_over_blocks(runs, "jct_p95_s", confidence),
+                ratio=None if name == reference else _ratio(league, name, reference, confidence),
+                rank=ranks[0].get(name, np.nan),
+                common_rank=ranks[1].get(name, np.nan),
+                decision_ms=_known_mean([r.row.metrics["decision_ms_mean"] for r in runs]),
+            )
+        )
+    return sorted(rows, key=_order)
+
+
+def default_reference(league: League, everywhere: Ranking | None) -> str:
+    """The best of those that ran everywhere and do not know true durations."""
+    names = league.complete() if everywhere is None else list(everywhere.names)
+    known = [name for name in names if league.labels(name).information != "oracle"]
+    return next(iter([*known, *names, *league.runs]))
+
+
+def _order(row: LeagueRow) -> tuple[float, float, str]:
+    ratio = 1.0 if row.ratio is None else row.ratio.centre
+    return (np.inf if np.isnan(row.rank) else row.rank), ratio, row.scheduler
+
+
+def _over_blocks(runs: Sequence[LeagueRun], key: str, confidence: float) -> Interval:
+    """Mean over blocks of the mean over a block's cells: cells share jobs, blocks do not."""
+    values: dict[Block, list[float]] = defaultdict(list)
+    for run in runs:
+        values[run.block].append(run.row.metrics[key])
+    return mean_interval([float(np.mean(found)) for found in values.values()], confidence)
+
+
+def _known_mean(values: Sequence[float]) -> float:
+    known = [value for value in values if not np.isnan(value)]
+    return float(np.mean(known)) if known else float("nan")
+
+
+def _ratio(league: League, name: str, reference: str, confidence: float) -> Interval | None:
+    """Geometric mean of the ratio where both ran; None where they never met."""
+    logs: dict[Block, list[float]] = defaultdict(list)
+    theirs = league.runs[reference]
+    for place, run in league.runs[name].items():
+        if place in theirs:
+            ratio = run.row.metrics[METRIC] / theirs[place].row.metrics[METRIC]
+            logs[run.block].append(float(np.log(ratio)))
+    if not logs:
+        return None
+    ratios = [float(np.exp(np.mean(found))) for found in logs.values()]
+    return ratio_interval(ratios, [1.0] * len(ratios), confidence)
+
+
+def league_csv(rows: Sequence[LeagueRow]) -> bytes:
+    """The table with all figures; an empty cell is a value that is not there."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for row in rows:
+        ratio = row.ratio or Interval(np.nan, np.nan, np.nan, 0)
+        numbers = [
+            row.jct_s.centre, row.jct_s.low, row.jct_s.high, row.jct_p95_s.centre, ratio.centre,
+            ratio.low, ratio.high, row.rank, row.common_rank, row.decision_ms,
+        ]  # fmt: skip
+        writer.writerow(
+            [row.scheduler, row.information, row.role, row.agents, row.runs, int(row.fewer)]
+            + ["" if np.isnan(value) else repr(float(value)) for value in numbers]
+        )
+    return text.getvalue().encode()
+
+
+def league_cells(row: LeagueRow) -> tuple[str, ...]:
+    """Texts of one line under `HEADERS`."""
+    rank = "-" if np.isnan(row.rank) else f"{row.rank:.2f}"
+    if np.isnan(row.rank) and not np.isnan(row.common_rank):
+        rank = f"({row.common_rank:.2f})"
+    return (
+        row.scheduler + (" †" if row.fewer else ""), row.role, str(row.agents), str(row.runs),
+        interval_text(row.jct_s, PER_H), interval_text(row.jct_p95_s, PER_H),
+        "1 (reference)" if row.ratio is None else ratio_text(row.ratio), rank,
+        "compiled" if np.isnan(row.decision_ms) else f"{row.decision_ms:.3g}",
+    )  # fmt: skip
+
+
+def league_note(
+    rows: Sequence[LeagueRow],
+    *,
+    reference: str,
+    rankings: Sequence[Ranking | None],
+    confidence: float,
+) -> str:
+    """How to read the table."""
+    parts = [
+        f"Mean JCT ± half width of the {confidence:.0%} t interval over windows of jobs (a "
+        f"window's value is its mean over the cells that play it). JCT ratio: geometric mean over "
+        f"paired runs of mean JCT over that of {reference}; below 1 is faster. Decision: mean wall "
+        f"time of one, unless the whole loop is compiled."
+    ]
+    for found, words in zip(rankings, ("every cell", "the runs that all have"), strict=True):
+        if found is not None:
+            parts.append(
+                f"Ranks over {words}: {len(found.names)} schedulers, {found.blocks} windows, "
+                f"Friedman chi2 = {found.friedman_chi2:.1f} (p = {found.friedman_p:.2g}), Nemenyi "
+                f"critical difference {found.critical_difference:.2f} at {found.level:g}."
+            )
+    if any(row.fewer for row in rows):
+        parts.append(
+            "† fewer windows or cells than others: only its ratio, and its rank in brackets (over "
+            "the runs that all have), compare."
+        )
+    return " ".join(parts)
+
+
+def league_markdown(rows: Sequence[LeagueRow], note: str) -> str:
+    """One table a class of information, under its heading; the note at the end."""
+    rule = ":-- | :-- |" + " --: |" * (len(HEADERS) - 2)
+    parts = []
+    for information, cells in _by_information(rows):
+        lines = [" | ".join(HEADERS) + " |", rule, *(" | ".join(line) + " |" for line in cells)]
+        body = "\n".join(f"| {line}" for line in lines)
+        parts.append(f"## Durations: {information}\n\n{body}\n")
+    return "\n".join([*parts, note]) + "\n"
+
+
+def league_tables(rows: Sequence[LeagueRow], note: str) -> Group:
+    """The same for a terminal."""
+    from rich import box
+    from rich.console import Group
+    from rich.markup import escape
+    from rich.table import Table
+
+    tables = []
+    for information, cells in _by_information(rows):
+        table = Table(
+            title=f"durations: {information}", title_justify="left", title_style="bold",
+            box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False,
+        )  # fmt: skip
+        for place, header in enumerate(HEADERS):
+            side = "left" if place < 2 else "right"  # noqa: PLR2004  (names, then numbers)
+            table.add_column(escape(header), justify=side, overflow="fold")  # type: ignore[arg-type]
+        for line in cells:
+            table.add_row(*map(escape, line))
+        tables.append(table)
+    return Group(*tables, escape(note))
+
+
+def _by_information(rows: Sequence[LeagueRow]) -> list[tuple[str, list[tuple[str, ...]]]]:
+    found = [(each, [league_cells(r) for r in rows if r.information == each])
+             for each in INFORMATION]  # fmt: skip
+    return [(each, cells) for each, cells in found if cells]

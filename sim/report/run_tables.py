@@ -1,0 +1,344 @@
+"""Parquet files without pandas, whose import alone takes longer than a small run.
+
+The whole event log of a run in files: `events.parquet`, and the cluster in `servers.parquet`.
+
+The per-job table of a run: one row a job, as `jobs.parquet` holds it.
+
+What a scheduler ordered, as `decisions.parquet` holds it: one row an order that took effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.arrays import BoolArray, IntArray, T, TextArray
+from sim.event_log import EventLog, GpuLists, Kind
+from sim.metrics.event_effects import blocked_at_arrival
+from sim.metrics.job_times import NAMES, jct_s, queue_delay_s
+from sim.metrics.timeline import IN_SYSTEM, outcomes
+from sim.report.atomic import ReportError
+from sim.run import Run
+from sim.topology.topology import Topology
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+BOOL, NUMBERS = "b", "iuf"  # kinds of numpy arrays
+
+
+def parquet_bytes(columns: Mapping[str, Any]) -> bytes:
+    """A table as the bytes of a parquet file.
+
+    Args:
+        columns: name -> equally long arrays: numbers, texts (None where there is none), or a
+            sequence of integer arrays.
+    """
+    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    table = pa.table({name: _column(values) for name, values in columns.items()})
+    buffer = BytesIO()
+    pq.write_table(table, buffer)
+    return buffer.getvalue()
+
+
+def read_parquet(path: Path, columns: Sequence[str], *, fix: str) -> dict[str, Any]:
+    """Columns of a parquet file: numpy arrays, `GpuLists`, or object arrays of texts.
+
+    Raises:
+        ReportError: the file is missing, cut off, no parquet file, or lacks a column; with `fix`.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not path.is_file():
+        raise ReportError(f"{path} is not there; {fix}")
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        what = str(error).splitlines()[0]
+        raise ReportError(f"{path} is cut off or no parquet file ({what}); {fix}") from None
+    missing = [name for name in columns if name not in table.column_names]
+    if missing:
+        raise ReportError(f"{path}: column {missing[0]} is missing; {fix}")
+    return {name: _values(table.column(name).combine_chunks()) for name in columns}
+
+
+def _column(values: Any) -> Any:
+    """An arrow array, made from its buffers: `pyarrow.array` would import pandas."""
+    if not isinstance(values, np.ndarray):
+        return _lists(values)
+    if values.dtype.kind == BOOL:
+        return _from_buffers("bool_", len(values), np.packbits(values, bitorder="little"))
+    if values.dtype.kind in NUMBERS:
+        return _from_buffers(values.dtype.name, len(values), np.ascontiguousarray(values))
+    return _texts(values.tolist())
+
+
+def _from_buffers(kind: str, length: int, *buffers: npt.NDArray[Any]) -> Any:
+    """Arrow array without missing values; `kind` names a type of pyarrow like `int64`."""
+    import pyarrow as pa
+
+    held = [None, *(pa.py_buffer(buffer) for buffer in buffers)]
+    return pa.Array.from_buffers(getattr(pa, kind)(), length, held)
+
+
+def _texts(values: Sequence[str | None]) -> Any:
+    """Arrow array of texts; None is a missing one."""
+    import pyarrow as pa
+
+    there = np.array([value is not None for value in values], dtype=np.bool_)
+    parts = [b"" if value is None else str(value).encode() for value in values]
+    sizes = np.fromiter(map(len, parts), dtype=np.int64, count=len(parts))
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    mask = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
+    buffers = [mask, pa.py_buffer(offsets), pa.py_buffer(b"".join(parts))]
+    return pa.Array.from_buffers(pa.large_string(), len(parts), buffers)
+
+
+def _lists(arrays: Sequence[IntArray]) -> Any:
+    """A column of lists, without a Python object for each number."""
+    import pyarrow as pa
+
+    if isinstance(arrays, GpuLists):
+        first, flat = arrays.first, arrays.ids
+    else:
+        sizes = np.fromiter(map(len, arrays), dtype=np.int64, count=len(arrays))
+        first = np.concatenate([[0], np.cumsum(sizes)])
+        flat = np.concatenate([*arrays, np.empty(0, dtype=np.int64)])
+    numbers = _column(flat.astype(np.int64))
+    offsets = pa.py_buffer(first.astype(np.int64))
+    kind = pa.large_list(pa.int64())
+    return pa.Array.from_buffers(kind, len(arrays), [None, offsets], children=[numbers])
+
+
+def _values(column: Any) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        flat = column.flatten().to_numpy(zero_copy_only=False)
+        sizes = column.value_lengths().to_numpy(zero_copy_only=False)
+        return GpuLists(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), flat)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return np.array(column.to_pylist(), dtype=object)
+    return column.to_numpy(zero_copy_only=False)
+
+
+EVENTS_FILE, SERVERS_FILE = "events.parquet", "servers.parquet"
+FIX = "run it again with log_decisions=true"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """An event log as it was read back, with what is needed to follow it."""
+
+    log: EventLog
+    job_id: TextArray  # (J,)
+    least_gpus: IntArray  # (J,) a start has at least so many GPUs
+    most_gpus: IntArray  # (J,)
+    blocked: BoolArray  # (J,) came before its parents were done
+    server_name: TextArray  # (S,)
+    server_rack: IntArray  # (S,)
+    server_partition: IntArray  # (S,)
+    server_first_gpu: IntArray  # (S + 1,)
+
+
+def recorded_of(run: Run) -> Recorded:
+    """The same without files."""
+    elastic = run.jobs.elastic
+    return Recorded(
+        log=run.log,
+        job_id=run.jobs.job_id,
+        least_gpus=run.jobs.num_gpus if elastic is None else elastic.least_gpus,
+        most_gpus=run.jobs.num_gpus if elastic is None else elastic.most_gpus,
+        blocked=blocked_at_arrival(run),
+        server_name=server_names(run.topology),
+        server_rack=run.topology.server_rack,
+        server_partition=run.partition_of_server,
+        server_first_gpu=run.topology.server_first_gpu,
+    )
+
+
+def kind_names(kind: IntArray) -> TextArray:
+    """(E,) names of kinds, in small letters."""
+    names = np.array([each.name.lower() for each in Kind], dtype=object)
+    return names[kind]
+
+
+def server_names(topology: Topology) -> TextArray:
+    """(S,) names of the cluster's file, else numbers."""
+    if topology.server_name is not None:
+        return topology.server_name
+    return np.array([str(server) for server in range(topology.num_servers)], dtype=object)
+
+
+def event_columns(run: Run) -> dict[str, Any]:
+    """Every event in order of occurrence; a server's have job -1 and no job_id."""
+    log = run.log
+    names = np.array([*run.jobs.job_id.tolist(), None], dtype=object)  # row -1 reads the None
+    return {
+        "event": np.arange(len(log.kind)),
+        "time_s": log.time_s,
+        "kind": kind_names(log.kind),
+        "job": log.job,
+        "job_id": names[log.job],
+        "partition": log.partition,
+        "gpus": log.gpus,
+    }
+
+
+def server_columns(run: Run) -> dict[str, Any]:
+    """Every server with its place."""
+    topology = run.topology
+    kinds = np.array(topology.gpu_types, dtype=object)
+    return {
+        "server": np.arange(topology.num_servers),
+        "name": server_names(topology),
+        "rack": topology.server_rack,
+        "partition": run.partition_of_server,
+        "gpu_type": kinds[topology.server_gpu_type],
+        "first_gpu": topology.server_first_gpu[:-1],
+        "gpus": topology.gpus_per_server,
+    }
+
+
+def read_recorded(folder: Path) -> Recorded:
+    """What a run with `log_decisions=true` left in `folder`.
+
+    Raises:
+        ReportError: a file is missing, cut off or of another shape; the message has the fix.
+    """
+    if not folder.is_dir():
+        raise ReportError(f"{folder}: there is no such folder; path=FOLDER names that of a run")
+    events = read_parquet(
+        folder / EVENTS_FILE, ("time_s", "kind", "job", "partition", "gpus"), fix=FIX
+    )
+    servers = read_parquet(
+        folder / SERVERS_FILE, ("name", "rack", "partition", "first_gpu", "gpus"), fix=FIX
+    )
+    jobs = read_parquet(folder / "jobs.parquet", ("job_id", "num_gpus"), fix=FIX)
+    path = folder / "jobs.parquet"
+    least = _or_else(path, "least_gpus", jobs["num_gpus"])
+    most = _or_else(path, "most_gpus", jobs["num_gpus"])
+    blocked = _or_else(path, "blocked", np.zeros(len(jobs["job_id"]), dtype=np.bool_))
+    return Recorded(
+        log=_log(folder / EVENTS_FILE, events, len(jobs["job_id"])),
+        job_id=jobs["job_id"],
+        least_gpus=least,
+        most_gpus=most,
+        blocked=blocked,
+        server_name=servers["name"],
+        server_rack=servers["rack"],
+        server_partition=servers["partition"],
+        server_first_gpu=np.append(servers["first_gpu"], servers["gpus"].sum()),
+    )
+
+
+def _or_else(path: Path, column: str, otherwise: npt.NDArray[T]) -> npt.NDArray[T]:
+    """A column of a job table that only some runs have."""
+    try:
+        found: npt.NDArray[T] = read_parquet(path, (column,), fix=FIX)[column]
+    except ReportError:
+        return otherwise
+    return found
+
+
+def _log(path: Path, events: dict[str, Any], jobs: int) -> EventLog:
+    codes = {each.name.lower(): int(each) for each in Kind}
+    kinds = [codes.get(name, -1) for name in events["kind"]]
+    bad = [row for row, code in enumerate(kinds) if code < 0]
+    if bad:
+        name = events["kind"][bad[0]]
+        raise ReportError(f"{path}: event {bad[0]} is of kind {name!r}; known: {', '.join(codes)}")
+    outside = np.flatnonzero((events["job"] < -1) | (events["job"] >= jobs))
+    if len(outside):
+        raise ReportError(
+            f"{path}: event {outside[0]} is of job {events['job'][outside[0]]}, but jobs.parquet "
+            f"has {jobs} jobs: the files are of different runs; {FIX}"
+        )
+    return EventLog(
+        time_s=events["time_s"],
+        kind=np.array(kinds, dtype=np.int64),
+        job=events["job"],
+        partition=events["partition"],
+        gpus=events["gpus"],
+    )
+
+
+MEASURED_PARTS = ("lost_s", "comm_s", "interference_s", "restarts", "run_gpu_s")
+OUTCOME_NAMES = {IN_SYSTEM: None, **{value: name for name, value in NAMES.items()}}
+
+
+def job_columns(run: Run) -> dict[str, Any]:
+    """All jobs in order of submission; NaN where a job never started or finished.
+
+    The columns that only some runs have (parts of run time, elastic jobs, DAGs) come last.
+    """
+    jobs = run.jobs
+    columns = {
+        "job_id": jobs.job_id,
+        "submit_s": jobs.submit_s,
+        "num_gpus": jobs.num_gpus,
+        "duration_s": jobs.duration_s,
+        "estimate_s": jobs.estimate_s,
+        "profile": jobs.profile,
+        "home": jobs.home,
+        "partition": run.partition,
+        "start_s": run.start_s,
+        "finish_s": run.finish_s,
+        "run_s": run.run_s,
+        "jct_s": jct_s(run),
+        "queue_delay_s": queue_delay_s(run),
+        "preemptions": run.preemptions,
+        "forwards": run.forwards,
+        "measured": jobs.measured,
+        "outcome": np.array([OUTCOME_NAMES[code] for code in outcomes(run).tolist()], dtype=object),
+    }
+    parts = {name: getattr(run, name) for name in MEASURED_PARTS}
+    columns |= {name: part for name, part in parts.items() if part is not None}
+    if jobs.elastic is not None:
+        columns |= {"least_gpus": jobs.elastic.least_gpus, "most_gpus": jobs.elastic.most_gpus}
+    if jobs.precedence is not None:
+        columns |= {"workflow": jobs.precedence.workflow, "blocked": blocked_at_arrival(run)}
+    return columns
+
+
+def job_frame(run: Run) -> pd.DataFrame:
+    """The same as a frame."""
+    import pandas as pd
+
+    return pd.DataFrame(job_columns(run))
+
+
+def as_parquet(frame: pd.DataFrame) -> bytes:
+    """The frame as the bytes of a parquet file."""
+    buffer = BytesIO()
+    frame.to_parquet(buffer, index=False)
+    return buffer.getvalue()
+
+
+ORDERS = (Kind.PREEMPT, Kind.FORWARD, Kind.START)
+
+
+def decision_columns(run: Run) -> dict[str, Any]:
+    """Starts, preemptions and forwards in order of time.
+
+    `partition` holds the job after the order; `gpus` are those taken or given back, else empty.
+    """
+    log = run.log
+    rows = np.flatnonzero(np.isin(log.kind, ORDERS))
+    return {
+        "time_s": log.time_s[rows],
+        "order": kind_names(log.kind[rows]),
+        "job_id": run.jobs.job_id[log.job[rows]],
+        "partition": log.partition[rows],
+        "gpus": [log.gpus[row] for row in rows.tolist()],
+    }

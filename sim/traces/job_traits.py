@@ -1,0 +1,328 @@
+"""GPU types as traces name them, against the types that a cluster has.
+
+Optional columns of a trace as the traits of a job table.
+
+Which model profile of the catalogue a job trains: no trace says, so a stated rule does.
+
+Rules for what a trace leaves open: models, GPU types, and which of its columns to use.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+import numpy as np
+
+from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
+from sim.errors import TraceError
+from sim.physics.catalogue import Catalogue, GangCatalogue
+from sim.traces.option_rules import check_choice
+from sim.traces.text_table import nearest
+from sim.traces.trace import Trace
+from sim.traits import (
+    ANY_TYPE,
+    COMPLETED,
+    NEVER_S,
+    WHOLE_GPU_MILLI,
+    Attempts,
+    Demands,
+    Elastic,
+    Fates,
+    Identity,
+    Precedence,
+    Urgency,
+    codes_of,
+)
+
+log = logging.getLogger(__name__)
+
+ERROR, ANY = "error", "any"
+UNKNOWN = (ERROR, ANY)  # what to do with a job none of whose GPU types the cluster has
+
+
+@dataclass(frozen=True)
+class TypeWords:
+    """Turns allowed types such as "P100|T4" into bit masks."""
+
+    known: tuple[str, ...]  # GPU types of the topology; bit t is known[t]
+    names: Mapping[str, str]  # the trace's name -> the topology's, where it has none of that name
+    unknown: str  # ERROR, or ANY: such a job may run anywhere
+
+    def masks(self, job_id: TextArray, gpu_types: TextArray) -> IntArray:
+        """(J,) bit masks; types that the cluster lacks are left out of a job's list.
+
+        Raises:
+            TraceError: naming the first job whose types the cluster lacks altogether.
+        """
+        of_text = {text: self._mask(str(text)) for text in dict.fromkeys(gpu_types)}
+        found = [of_text[text] for text in gpu_types]
+        missing = np.array([mask is None for mask in found], dtype=np.bool_)
+        if missing.any():
+            row = int(np.argmax(missing))
+            if self.unknown == ERROR:
+                raise TraceError(self._told(str(job_id[row]), str(gpu_types[row])))
+            log.warning(
+                "%d jobs ask for GPU types that the cluster lacks (the first: job %s, %s) and may "
+                "run on any", int(missing.sum()), job_id[row], gpu_types[row],
+            )  # fmt: skip
+        return np.array([ANY_TYPE if mask is None else mask for mask in found], dtype=np.int64)
+
+    def _mask(self, text: str) -> int | None:
+        """Bits of the types in `text`; None if the cluster has none of them."""
+        if not text:
+            return ANY_TYPE
+        bits = [self._bit(word) for word in text.split("|")]
+        mask = 0
+        for bit in bits:
+            mask |= 0 if bit is None else 1 << bit
+        return mask or None
+
+    def _bit(self, word: str) -> int | None:
+        """The type of that very name, else the one that `names` gives for it."""
+        lower = [name.lower() for name in self.known]
+        for wanted in (word.lower(), self.names.get(word, word).lower()):
+            if wanted in lower:
+                return lower.index(wanted)
+        return None
+
+    def _told(self, job: str, text: str) -> str:
+        known = ", ".join(self.known) or "none named"
+        first = text.split("|")[0]
+        return (
+            f"job {job}: gpu_types is {text!r}{nearest(first, self.known)}; the cluster has "
+            f"{known}; say which type it is with "
+            f"+workload.rules.gpu_type_names.{first}=TYPE, or let such jobs run anywhere with "
+            f" workload.rules.unknown_gpu_types=any"
+        )
+
+
+class Traits(TypedDict):
+    """Fields of a JobTable; None where the trace has none of a trait's columns."""
+
+    demands: Demands | None
+    elastic: Elastic | None
+    identity: Identity | None
+    urgency: Urgency | None
+    fates: Fates | None
+    attempts: Attempts | None
+    precedence: Precedence | None
+
+
+TRAITS = tuple(Traits.__annotations__)
+
+
+def traits_of(
+    trace: Trace, submit_s: FloatArray, words: TypeWords, ignore: Sequence[str]
+) -> Traits:
+    """What the trace says of its jobs beyond gang and work.
+
+    Args:
+        trace: J jobs.
+        submit_s: (J,) submission in time of the run; deadlines count from there.
+        words: GPU types of the cluster.
+        ignore: names of traits to leave out.
+
+    Raises:
+        TraceError: a job asks for a GPU type that the cluster lacks.
+    """
+    return Traits(
+        demands=None if "demands" in ignore else _demands(trace, words),
+        elastic=None if "elastic" in ignore else _elastic(trace),
+        identity=None if "identity" in ignore else _identity(trace),
+        urgency=None if "urgency" in ignore else _urgency(trace, submit_s),
+        fates=None if "fates" in ignore else _fates(trace),
+        attempts=None if "attempts" in ignore else trace.attempts,
+        precedence=None if "precedence" in ignore else trace.precedence,
+    )
+
+
+def _demands(trace: Trace, words: TypeWords) -> Demands | None:
+    given = (trace.gpu_milli, trace.cpu_milli, trace.memory_mib, trace.gpu_types)
+    if all(column is None for column in given):
+        return None
+    whole, none = np.full(len(trace), WHOLE_GPU_MILLI), np.zeros(len(trace), dtype=np.int64)
+    types = trace.gpu_types
+    return Demands(
+        gpu_milli=whole if trace.gpu_milli is None else trace.gpu_milli,
+        cpu_milli=none if trace.cpu_milli is None else trace.cpu_milli,
+        memory_mib=none if trace.memory_mib is None else trace.memory_mib,
+        type_mask=np.full(len(trace), ANY_TYPE)
+        if types is None
+        else words.masks(trace.job_id, types),
+    )
+
+
+def _elastic(trace: Trace) -> Elastic | None:
+    least, most = trace.least_gpus, trace.most_gpus
+    if least is None and most is None:
+        return None
+    return Elastic(
+        least_gpus=trace.num_gpus if least is None else least,
+        most_gpus=trace.num_gpus if most is None else most,
+    )
+
+
+def _identity(trace: Trace) -> Identity | None:
+    blank: TextArray = np.full(len(trace), "", dtype=np.object_)
+    group = blank if trace.group is None else trace.group
+    if not any(any(column) for column in (trace.user, group, trace.vc)):
+        return None
+    return Identity(codes_of(trace.user), codes_of(group), codes_of(trace.vc))
+
+
+def _urgency(trace: Trace, submit_s: FloatArray) -> Urgency | None:
+    if trace.priority is None and trace.deadline_s is None:
+        return None
+    none, never = np.zeros(len(trace), dtype=np.int64), np.full(len(trace), NEVER_S)
+    return Urgency(
+        priority=none if trace.priority is None else trace.priority,
+        deadline_s=never if trace.deadline_s is None else submit_s + trace.deadline_s,
+    )
+
+
+def _fates(trace: Trace) -> Fates | None:
+    if trace.outcome is None and trace.withdraw_s is None:
+        return None
+    done, never = np.full(len(trace), COMPLETED), np.full(len(trace), NEVER_S)
+    return Fates(
+        outcome=done if trace.outcome is None else trace.outcome,
+        withdraw_s=never if trace.withdraw_s is None else trace.withdraw_s,
+    )
+
+
+UNIFORM, BY_SIZE = "uniform", "by_size"
+RULES = (UNIFORM, BY_SIZE)
+# Job classes of Pollux (Qiao et al., OSDI 2021) and Sia (Jayaram Subramanya et al., SOSP 2023):
+# small, medium, large and extra large, in GPU-hours of the whole job.
+SIZE_EDGES_GPU_S = (3600.0, 36_000.0, 360_000.0)
+
+
+@dataclass(frozen=True)
+class ProfileRule:
+    """One draw a job, whatever the rule, so that rules can be compared on the same draws.
+
+    `uniform`: any allowed profile, as Gavel does. `by_size`: the allowed profiles in order of
+    their time an iteration (geometric mean over GPU types) are cut into as many equal classes as
+    there are size classes, and a job draws from the class of its GPU time: large jobs train heavy
+    models. A job whose model the trace names, and the catalogue has, draws among the profiles of
+    that model (they differ in batch size) under either rule. Multi-GPU jobs draw from `gang_ok`
+    profiles only; where rows are for one gang each (`GangCatalogue`), a job draws among its own.
+    """
+
+    rule: str
+    names: Sequence[str] | None  # catalogue rows to draw from; None: all
+    models: Mapping[str, str]  # the trace's words -> models of the catalogue
+
+    def draw(self, trace: Trace, catalogue: Catalogue, rng: np.random.Generator) -> IntArray:
+        """(J,) catalogue rows.
+
+        Raises:
+            TraceError: a name is not in the catalogue, or no profile may go to a gang.
+        """
+        rows = _allowed(self.names, catalogue)
+        gang_rows = rows[catalogue.gang_ok[rows]]
+        gangs = trace.num_gpus > 1
+        if gangs.any() and len(gang_rows) == 0:
+            raise TraceError(
+                f"job {trace.job_id[int(np.argmax(gangs))]}: no profile may be given to multi-GPU "
+                f"jobs; add one with gang_ok to workload.profiles or to the catalogue"
+            )
+        draw = rng.random(len(trace))
+        profile = np.empty(len(trace), dtype=np.int64)
+        for some, allowed in _by_gang(trace, rows, gang_rows, catalogue):
+            profile[some] = self._by_rule(trace, catalogue, allowed, draw)[some]
+            if trace.model is not None:
+                self._by_model(trace, catalogue, allowed, draw, np.flatnonzero(some), profile)
+        return profile
+
+    def _by_rule(
+        self, trace: Trace, catalogue: Catalogue, rows: IntArray, draw: FloatArray
+    ) -> IntArray:
+        """(J,) rows by the rule, whatever the jobs' models; all 0 where `rows` is empty."""
+        if len(rows) == 0:
+            return np.zeros(len(trace), dtype=np.int64)
+        if self.rule == UNIFORM:
+            return rows[(draw * len(rows)).astype(np.int64)]
+        weight = np.log(catalogue.compute_s[rows]).mean(axis=1)
+        ranked = rows[np.argsort(weight, kind="stable")]
+        size = np.searchsorted(SIZE_EDGES_GPU_S, trace.num_gpus * trace.duration_s, side="right")
+        classes = len(SIZE_EDGES_GPU_S) + 1
+        begin: IntArray = size * len(ranked) // classes
+        width = np.maximum((size + 1) * len(ranked) // classes - begin, 1)
+        chosen: IntArray = ranked[begin + (draw * width).astype(np.int64)]
+        return chosen
+
+    def _by_model(
+        self, trace: Trace, catalogue: Catalogue, rows: IntArray, draw: FloatArray,
+        jobs: IntArray, profile: IntArray,
+    ) -> None:  # fmt: skip
+        """Overwrite the profiles of those `jobs` whose model is among `rows`."""
+        assert trace.model is not None
+        models = np.array([_plain(catalogue.names[row].rpartition("/")[0]) for row in rows])
+        for word in dict.fromkeys(trace.model[jobs]):
+            own = rows[models == _plain(self.models.get(word, word))] if word else rows[:0]
+            if len(own):
+                some = jobs[trace.model[jobs] == word]
+                profile[some] = own[(draw[some] * len(own)).astype(np.int64)]
+
+
+def _by_gang(
+    trace: Trace, rows: IntArray, gang_rows: IntArray, catalogue: Catalogue
+) -> list[tuple[BoolArray, IntArray]]:
+    """Which jobs (J,) draw from which rows."""
+    gangs = trace.num_gpus > 1
+    if not isinstance(catalogue, GangCatalogue):
+        return [(~gangs, rows), (gangs, gang_rows)]
+    found = []
+    for gang in np.unique(trace.num_gpus):
+        some, own = trace.num_gpus == gang, rows[catalogue.gang[rows] == gang]
+        if len(own) == 0:
+            raise TraceError(
+                f"job {trace.job_id[int(np.argmax(some))]}: no profile is for {gang} GPUs; raise "
+                f"profiles.most_gpus, or set workload.max_gang={catalogue.gang.max()}"
+            )
+        found.append((some, own))
+    return found
+
+
+def _plain(name: str) -> str:
+    """Letters and digits of a model's name: "ResNet-50" and "resnet50" are one."""
+    return "".join(sign for sign in name.lower() if sign.isalnum())
+
+
+def _allowed(names: Sequence[str] | None, catalogue: Catalogue) -> IntArray:
+    known = catalogue.names
+    if names is None:
+        return np.arange(len(known))
+    for name in names:
+        if name not in known:
+            raise TraceError(
+                f"workload.profiles names '{name}', which the catalogue lacks"
+                f"{nearest(name, known)}; profiles: {', '.join(known)}"
+            )
+    if len(names) == 0:
+        raise TraceError("workload.profiles is empty; name a profile, or set it to null for all")
+    return np.array([known.index(name) for name in names], dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRules:
+    """Options of `rules` in conf/workload/_trace.yaml."""
+
+    profile_rule: str  # one of sim.traces.job_traits.RULES
+    models: Mapping[str, str]  # the trace's name of a model -> the catalogue's
+    ignore: Sequence[str]  # traits to leave out, of sim.traces.job_traits.TRAITS
+    gpu_type_names: Mapping[str, str]  # the trace's name of a GPU type -> the topology's
+    unknown_gpu_types: str  # one of sim.traces.job_traits.UNKNOWN
+
+    def __post_init__(self) -> None:
+        """Check the words.
+
+        Raises:
+            TraceError: naming the key, the value and what is known.
+        """
+        check_choice("rules.profile_rule", self.profile_rule, RULES)
+        check_choice("rules.unknown_gpu_types", self.unknown_gpu_types, UNKNOWN)
+        for trait in self.ignore:
+            check_choice("rules.ignore", trait, TRAITS)

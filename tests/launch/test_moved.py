@@ -1,0 +1,27 @@
+"""Configurations of before the merges of modules build what they always built."""
+
+import importlib
+
+from gpuyard.launch.build import build
+from gpuyard.launch.moved import MOVED, new_name, with_new_names
+from sim.placers.by_room import BestFit
+
+
+def test_an_old_name_builds_the_same_object():
+    assert isinstance(
+        build({"placer": {"_target_": "sim.placers.best_fit.BestFit"}}, "placer"), BestFit
+    )
+
+
+def test_names_inside_are_followed_too_and_others_stay():
+    found = with_new_names(
+        {"a": [{"_target_": "sim.sharing.off.NoSharing"}], "b": "sim.sharing.off.X"}
+    )
+    assert found == {"a": [{"_target_": "sim.sharing.NoSharing"}], "b": "sim.sharing.off.X"}
+    assert new_name("my_package.rules.Own") == "my_package.rules.Own"
+
+
+def test_what_a_name_leads_to_exists_and_has_not_moved_on():
+    for old, new in MOVED.items():
+        importlib.import_module(new)
+        assert new not in MOVED, old
