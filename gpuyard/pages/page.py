@@ -89,7 +89,7 @@ class Page:
 def write_page(folder: Path, page: Page) -> Path:
     """Write `report.html`, whole or not at all, with links to the files of the folder.
 
-    Plotly's script is inside. Pages of a sweep's points share one beside them in the sweep's folder:
+    Plotly's script is inside. Pages of a sweep share one in the folder of the sweep:
     it is nine tenths of a page.
 
     Returns:
@@ -106,7 +106,7 @@ def write_page(folder: Path, page: Page) -> Path:
 
 
 def _shared_script(sweep: Path, folder: Path) -> str:
-    """A relative link from `folder` to Plotly's script in `sweep`, written by the first who asks."""
+    """A relative link from `folder` to Plotly's script in `sweep`, written by who comes first."""
     shared = sweep / PLOTLY_JS.name
     if not shared.is_file():
         write_atomically(shared, _plotly_js().encode())
