@@ -12,7 +12,7 @@ export NUMBA_NUM_THREADS := 1
 export RAY_USAGE_STATS_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce test check ray-test page-test unit lint type arch warm warm-kernel \
+.PHONY: help setup demo reproduce test check ray-test page-test browser unit lint type arch warm warm-kernel \
     warm-queues warm-scores docs fmt census lock
 
 help:  ## list the targets
@@ -41,19 +41,26 @@ reproduce: setup  ## list tables and figures of papers; ID=<id> runs one, and go
 # Compiling takes minutes, and two test processes that need the same function would both compile it:
 # so the event kernel is compiled beside the checks of types, then what is built on it, side by side.
 test: setup  ## everything CI checks
-	$(MAKE) --no-print-directory -j2 --output-sync=target lint type arch warm-kernel
+	$(MAKE) --no-print-directory -j2 --output-sync=target lint type arch warm-kernel browser
 	$(MAKE) --no-print-directory warm
 	$(MAKE) --no-print-directory unit
 
-check: export PYTEST_MARKS := -m "not ray_cluster and not browser"
+check: export PYTEST_MARKS := -m "not ray_cluster"
 check: test  ## the same with the slow tests
 
 ray-test: setup  ## train on a real cluster of loopback nodes: one is killed, one joins, the driver dies and resumes
 	$(BIN)/python -m pytest -m ray_cluster tests/marl/test_ray_cluster.py \
 	    tests/learning/test_learn_cluster.py
 
-page-test: setup  ## open report.html in a headless Chromium; fails where none is installed
+page-test: browser  ## open report.html in a headless Chromium, large ones too
 	$(BIN)/python -m pytest -m browser tests/pages/test_browser.py
+
+browser: setup  # for tests of pages: one that is there, else the distribution's, else Playwright's own
+	@command -v chromium > /dev/null || command -v chromium-browser > /dev/null \
+	  || command -v google-chrome > /dev/null || test -x "$$GPUYARD_CHROMIUM" \
+	  || { test "$$(id -u)" = 0 && apt-get -qq update && apt-get -qq install -y chromium; } > /dev/null 2>&1 \
+	  || $(BIN)/playwright install chromium > /dev/null 2>&1 \
+	  || { echo "error: no browser for the tests of pages: apt-get install chromium, or set GPUYARD_CHROMIUM to its path" >&2; exit 1; }
 
 lint: setup  ## style and formatting
 	$(BIN)/ruff check .
@@ -81,7 +88,7 @@ warm-scores: setup
 	$(WARM) scheduler=linear_score agents.count=2
 	$(WARM) scheduler=linear_score agents.count=2 compiled=false
 
-PYTEST_MARKS ?= -m "not slow and not ray_cluster and not browser"
+PYTEST_MARKS ?= -m "not slow and not ray_cluster"
 unit: setup  ## tests without the slow ones
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) $(PYTEST_MARKS)
 

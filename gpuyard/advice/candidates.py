@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpuyard.advice.playing import Candidate, Ground, jobs_of, opened, scheduler_of
-from gpuyard.evaluation.task import setting_text
+from gpuyard.evaluation.task import Task, distinct, setting_text
 from gpuyard.experiment.experiment import OneQueueError
 from gpuyard.experiment.lineup import Contender, lineup_of
 from gpuyard.launch.errors import ConfigError, nearest
@@ -45,7 +45,7 @@ def candidates_of(
     found: list[Candidate] = []
     one_queue: list[str] = []
     slow: dict[str, list[str]] = {}  # reason -> names
-    for contender in [*lineup_of(config), *own]:
+    for contender in _unlike(config, [*lineup_of(config), *own]):
         name = contender.name or contender.place
         first = Candidate(name, contender, ground, "none", slow=False)
         try:
@@ -65,6 +65,12 @@ def candidates_of(
         left_out.append(NO_LIMITS)
     _check_names(found)
     return found, left_out
+
+
+def _unlike(config: Mapping[str, Any], contenders: Sequence[Contender]) -> list[Contender]:
+    """Without those that would play as an earlier one does here, told in a warning each."""
+    tasks = [Task(setting_text(config, each), each, "", 0) for each in contenders]
+    return [task.contender for task in distinct(tasks)]
 
 
 def _reasons(one_queue: Sequence[str], slow: Mapping[str, Sequence[str]], jobs: int) -> list[str]:

@@ -89,32 +89,27 @@ def rounds_of(config: Mapping[str, Any]) -> Rounds:
 
 @dataclass(frozen=True, eq=False)
 class BranchTask:
-    """Windows of the part `train` that a network plays, and branches."""
+    """A window of the part `train` that a network plays, and branches."""
 
     ground: Ground
     form: NetworkForm
     vector: FloatArray
     sampling: Sampling
-    windows: tuple[int, ...]
+    window: int
 
 
-def play_branches(task: BranchTask) -> tuple[Contrasts | None, int]:
-    """What was tried in these windows, and how many of them failed."""
+def play_branches(task: BranchTask) -> tuple[Contrasts | None, bool]:
+    """What was tried in this window, and whether its run failed."""
     from gpuyard.learning.network import policy_of  # torch
     from marl.net.branching import Brancher
 
-    field, found, failed = field_of(task.ground), [], 0
+    field = field_of(task.ground)
     brancher = Brancher(policy_of(task.form, task.vector), task.form.rules, task.sampling)
-    for window in task.windows:
-        simulator = field.simulator(window, field.window("train", window))
-        try:
-            one = brancher.contrasts(simulator, window)
-        except (SimulationError, InvalidDecision):
-            failed += 1
-            continue
-        if one is not None:
-            found.append(one)
-    return (joined(found) if found else None), failed
+    simulator = field.simulator(task.window, field.window("train", task.window))
+    try:
+        return brancher.contrasts(simulator, task.window), False
+    except (SimulationError, InvalidDecision):
+        return None, True
 
 
 class BranchTrainer(Trainer):
@@ -159,8 +154,8 @@ class BranchTrainer(Trainer):
         form, climb = self.saved.form, self.saved.climb
         assert isinstance(form, NetworkForm)
         tasks = [
-            BranchTask(self._ground, form, climb.mean, self._rounds.sampling, tuple(share.tolist()))
-            for share in np.array_split(np.array(windows), self.crew.parts(len(windows)))
+            BranchTask(self._ground, form, climb.mean, self._rounds.sampling, window)
+            for window in windows  # one by one: it takes seconds, and nobody waits for the slowest
         ]
         found = self.crew.each(play_branches, tasks)
         self._kept += [part for part, _ in found if part is not None]

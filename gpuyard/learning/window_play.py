@@ -151,14 +151,11 @@ class Crew:
         """(len(tasks),) what the players find, in the order of the tasks."""
         return self.players.each(play, tasks)
 
-    def parts(self, count: int) -> int:
-        """In how many tasks `count` things are best shared out."""
-        size = self.players.size
-        return max(min(count, 1 if size == 1 else size * TURNS), 1)
-
     def _shares(self, count: int) -> list[list[int]]:
-        """Numbers from 0 to `count` - 1, task by task."""
-        return [share.tolist() for share in np.array_split(np.arange(count), self.parts(count))]
+        """Numbers from 0 to `count` - 1, in so many parts as there are turns for players."""
+        size = self.players.size
+        parts = min(count, 1 if size == 1 else size * TURNS)
+        return [share.tolist() for share in np.array_split(np.arange(count), max(parts, 1))]
 
 
 def standards_of(

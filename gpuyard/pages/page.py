@@ -3,6 +3,7 @@
 import html
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from gpuyard.launch.sweeps import sweep_folder
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.report.atomic import write_atomically
@@ -87,6 +89,9 @@ class Page:
 def write_page(folder: Path, page: Page) -> Path:
     """Write `report.html`, whole or not at all, with links to the files of the folder.
 
+    Plotly's script is inside. Pages of a sweep share one in the folder of the sweep:
+    it is nine tenths of a page.
+
     Returns:
         The file.
 
@@ -94,17 +99,32 @@ def write_page(folder: Path, page: Page) -> Path:
         GpuYardError: Plotly's script is not there.
         OSError: the folder cannot be written.
     """
-    path = folder / PAGE_FILE
-    write_atomically(path, rendered(page, downloads_of(folder)).encode())
+    path, sweep = folder / PAGE_FILE, sweep_folder()
+    link = None if sweep is None else _shared_script(sweep, folder)
+    write_atomically(path, rendered(page, downloads_of(folder), script_link=link).encode())
     return path
 
 
-def rendered(page: Page, downloads: tuple[tuple[str, str, str], ...] = ()) -> str:
+def _shared_script(sweep: Path, folder: Path) -> str:
+    """A relative link from `folder` to Plotly's script in `sweep`, written by who comes first."""
+    shared = sweep / PLOTLY_JS.name
+    if not shared.is_file():
+        write_atomically(shared, _plotly_js().encode())
+    return quote(Path(os.path.relpath(shared, folder)).as_posix())
+
+
+def rendered(
+    page: Page,
+    downloads: tuple[tuple[str, str, str], ...] = (),
+    *,
+    script_link: str | None = None,
+) -> str:
     """The HTML of a page; it needs no other file.
 
     Args:
         page: what it shows.
         downloads: (name, relative link, size) of files beside it.
+        script_link: where Plotly's script lies; None: it stands in the page.
 
     Raises:
         GpuYardError: Plotly's script is not there.
@@ -117,7 +137,8 @@ def rendered(page: Page, downloads: tuple[tuple[str, str, str], ...] = ()) -> st
             sections=[(f"s{at}", each, isinstance(each, Table)) for at, each in sections],
             downloads=downloads or page.downloads,
             figures=script_json(figures),
-            plotly_js=_plotly_js() if figures else "",
+            plotly_js=_plotly_js() if figures and script_link is None else "",
+            plotly_link=script_link if figures else None,
         )
     )
 

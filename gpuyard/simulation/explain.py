@@ -32,6 +32,7 @@ from sim.simulator import Simulator
 WAITS_AFTER = (Kind.ARRIVAL, Kind.READY, Kind.FORWARD, *QUEUES_AGAIN)
 MOST_COMPARED = 20_000  # ids among which the nearest is looked for
 MOST_SERVERS = 4  # that are named
+ENTRIES_A_STRIDE = 10_000_000  # queue entries looked at before every other decision is passed over
 EVENTS = {
     Kind.ARRIVAL: Reason.SUBMITTED, Kind.READY: Reason.READY, Kind.FORWARD: Reason.FORWARDED,
     Kind.START: Reason.STARTED, Kind.PREEMPT: Reason.PREEMPTED, Kind.EXPIRE: Reason.LEASE,
@@ -59,7 +60,7 @@ def explain(
     """
     row = row_of(run.jobs.job_id, job)
     start_s = float(run.start_s[row])
-    looks = _looks(run, game, scheduler, row, seed, compiled)
+    looks, stride = _looks(run, game, scheduler, row, seed, compiled)
     rows = _timeline(run, row, looks)
     return Explanation(
         job_id=str(run.jobs.job_id[row]),
@@ -69,6 +70,7 @@ def explain(
         first_start_s=None if np.isnan(start_s) else start_s,
         rank_rule=judge_of(scheduler, run).rank_rule,
         rows=tuple(rows),
+        one_in=stride,
     )
 
 
@@ -128,8 +130,12 @@ def _nearest_few(job: str, names: list[str]) -> list[str]:
 
 def _looks(
     run: Run, game: Game, scheduler: Scheduler, row: int, seed: int, compiled: bool
-) -> list[Look]:
-    """What each decision says after which the job waits."""
+) -> tuple[list[Look], int]:
+    """What decisions say after which the job waits, and that it is one in so many at the end.
+
+    A look costs as much as the queue is long. Where all of them would take minutes, every other
+    decision is passed over, then three of four, and so on.
+    """
     simulator = game.simulator(run.jobs)
     scheduler.reset(seed)
     loop = simulator.loop_of(scheduler) if compiled else None
@@ -144,15 +150,21 @@ def _looks(
     judge, views = judge_of(scheduler, run), simulator.views(scheduler.needs)
     status, looks = simulator.state.job["status"], []
     lines = Lines(simulator, "explain")  # silent for the first half minute
+    waits, stride, seen = 0, 1, 0
     for now_s in halts:
         if status[row] == QUEUED:
-            looks.append(judge.look(views.view(), row))
-            if len(looks) % EVERY == 0:
+            if waits % stride == 0:
+                looks.append(judge.look(views.view(), row))
+                seen += looks[-1].waiting
+                if seen > ENTRIES_A_STRIDE:
+                    stride, seen = 2 * stride, 0
+            waits += 1
+            if waits % EVERY == 0:
                 lines.tell(simulator.finished(), now_s)
         elif now_s >= last_s:
             break
     _check_same(run, simulator, row)
-    return looks
+    return looks, stride
 
 
 def _check_same(run: Run, simulator: Simulator, row: int) -> None:

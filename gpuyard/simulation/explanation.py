@@ -99,6 +99,7 @@ class Explanation:
     first_start_s: float | None  # None: it never started
     rank_rule: str  # what ranks count
     rows: tuple[Row, ...]
+    one_in: int = 1  # at the end one decision in so many was looked at, for the queue was long
 
     @property
     def waited_s(self) -> dict[str, float]:
@@ -122,6 +123,9 @@ class Explanation:
         waited = ["waited:", *ends] if ends else ["it did not wait"]
         notes = [f"rank: {self.rank_rule}; free: GPUs in its partition, the most on one server, "
                  "the most in one rack"]  # fmt: skip
+        if self.one_in > 1:
+            notes.append(f"the queue was long: not every decision was looked at, in the end one in "
+                         f"{self.one_in}; `decisions` counts those")  # fmt: skip
         if not all(row.certain for row in self.rows):
             notes.append("~ derived: the scheduler has no rule that says so, see docs/explain.md")
         return "\n".join([begins, *lines, *waited, *notes])

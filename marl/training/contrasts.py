@@ -6,7 +6,7 @@ less what it adds to that of the other. Costs beyond a bound count as the bound,
 all noise. How far the new scores go is not for regression to say but for playing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,13 +55,12 @@ def taught(
     Returns:
         Share of the (clipped) costs' squares that the scores explain, over these contrasts.
     """
-    parts = [
+    named = [
         (name, each)
         for name, each in policy.named_parameters()
         if not name.startswith(READS_NOTHING) and each.requires_grad
     ]
-    weights = [each for _, each in parts]
-    masks = [searched[name] for name, _ in parts]
+    weights, masks = [each for _, each in named], [searched[name] for name, _ in named]
     lesson = _Lesson(policy, contrasts, teaching)
     batches = max(lesson.turns // teaching.batch, 1)
     steps = teaching.epochs * batches
@@ -75,26 +74,32 @@ def taught(
     mean, count = [torch.zeros_like(each) for each in weights], 0
     for step, turns in enumerate(_batches(lesson.turns, batches, teaching.epochs, seed)):
         optimiser.zero_grad()
-        loss, _ = lesson.loss(turns, along_gap)
-        loss.backward()
-        for each, mask in zip(weights, masks, strict=True):
-            if each.grad is not None:
-                each.grad.mul_(mask)
-        torch.nn.utils.clip_grad_norm_(weights, CLIP_NORM)
-        before = [each.detach().clone() for each in weights]
-        optimiser.step()
+        lesson.loss(turns, along_gap)[0].backward()
+        _step(optimiser, weights, masks)
         schedule.step()
-        with torch.no_grad():
-            for each, mask, old in zip(weights, masks, before, strict=True):
-                each.copy_(torch.where(mask > 0, each, old))  # decay moves what has no gradient
-            if step >= AVERAGED_FROM * steps:
-                count += 1
-                for total, now in zip(mean, weights, strict=True):
-                    total.add_((now - total) / count)
+        if step >= AVERAGED_FROM * steps:
+            count += 1
+            for total, now in zip(mean, weights, strict=True):
+                total.add_((now.detach() - total) / count)
     with torch.no_grad():
         for total, now in zip(mean, weights, strict=True):
             now.copy_(total)
         return lesson.explained(along_gap)
+
+
+def _step(
+    optimiser: torch.optim.Optimizer, weights: Sequence[Tensor], masks: Sequence[Tensor]
+) -> None:
+    """One step of what the masks let change."""
+    before = [each.detach().clone() for each in weights]
+    for each, mask in zip(weights, masks, strict=True):
+        if each.grad is not None:
+            each.grad.mul_(mask)
+    torch.nn.utils.clip_grad_norm_(weights, CLIP_NORM)
+    optimiser.step()
+    with torch.no_grad():
+        for each, mask, old in zip(weights, masks, before, strict=True):
+            each.copy_(torch.where(mask > 0, each, old))  # decay moves what has no gradient
 
 
 def _batches(turns: int, batches: int, epochs: int, seed: int) -> Iterator[IntArray]:

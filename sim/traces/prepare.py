@@ -59,7 +59,7 @@ def cap(
         return trace, 0
     if not drop_too_large:
         row = int(np.argmax(large))
-        place = "" if trace.line is None else f"line {trace.line[row]} of the file, "
+        place = _line_of(trace, row)
         raise TraceError(
             f"{place}job {trace.job_id[row]}: a gang of {trace.num_gpus[row]} GPUs cannot run on a "
             f"cluster of {capacity} GPUs ({int(large.sum())} such jobs in trace {trace.name}); "
@@ -72,6 +72,12 @@ def cap(
             f"workload.drop_too_large=true leaves no job; set workload.max_gang={capacity}"
         )
     return take(trace, ~large), int(large.sum())
+
+
+def _line_of(trace: Trace, row: int) -> str:
+    if trace.line is None:
+        return ""
+    return f"{trace.file or 'the file'}, line {trace.line[row]}, "
 
 
 def _smaller(trace: Trace, max_gang: int) -> Trace:

@@ -156,7 +156,7 @@ class Sheet:
         submit_s = trace.submit_s[keep]
         late = int(np.sum(submit_s < np.maximum.accumulate(submit_s)))
         order = np.flatnonzero(keep)[np.argsort(submit_s, kind="stable")]
-        placed = replace(trace, line=np.array(self.lines, dtype=np.int64))
+        placed = replace(trace, line=np.array(self.lines, dtype=np.int64), file=str(table.path))
         return take(placed, order), Notes(rows_read, skipped, late, left_out)
 
     def good(self, strict: bool) -> BoolArray:

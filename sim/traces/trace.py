@@ -42,6 +42,7 @@ class Trace:
     limit_s: FloatArray | None = None  # (J,) run time that its user asked for; inf: without a limit
     waited_s: FloatArray | None = None  # (J,) from submission to start as it was; NaN: never began
     line: IntArray | None = None  # (J,) of the file, for messages
+    file: str | None = None  # that was read, for messages
     attempts: Attempts | None = None  # where in its work a job failed and started again
     precedence: Precedence | None = None  # rows of this trace that a job waits for
 
