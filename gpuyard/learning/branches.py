@@ -119,7 +119,6 @@ class BranchTrainer(Trainer):
         """`given`: as `Trainer` takes it; what is saved has the form of a network."""
         super().__init__(**given)
         self._rounds = rounds
-        self._kept: list[Contrasts] = []  # of the present weights
 
     @property
     def runs(self) -> int:
@@ -133,8 +132,7 @@ class BranchTrainer(Trainer):
         rng = np.random.default_rng([climb.seed, climb.update, 2])
         count = self._rounds.windows
         windows = rng.integers(TRAIN_WINDOWS, size=count + self._rounds.search_windows).tolist()
-        self._branch(windows[:count])
-        contrasts = joined(self._kept)
+        contrasts = self._branched(windows[:count])
         vector, explained = self._regressed(contrasts)
         share = self._share(vector, windows[count:])
         log.info(
@@ -142,15 +140,13 @@ class BranchTrainer(Trainer):
             climb.update + 1, len(contrasts), len(contrasts.observations["jobs"]), 100 * explained,
             f"{share:g} of the way" if share > 0 else "no step was better than none",
         )  # fmt: skip
-        if share > 0:
-            self._kept = []
         mean = climb.mean + share * (vector - climb.mean)
         self.saved = replace(
             self.saved, climb=replace(climb, update=climb.update + 1, mean=mean, average=mean)
         )
 
-    def _branch(self, windows: list[int]) -> None:
-        """Add what is tried in these windows to what is kept."""
+    def _branched(self, windows: list[int]) -> Contrasts:
+        """What is tried in these windows."""
         form, climb = self.saved.form, self.saved.climb
         assert isinstance(form, NetworkForm)
         tasks = [
@@ -158,14 +154,15 @@ class BranchTrainer(Trainer):
             for window in windows  # one by one: it takes seconds, and nobody waits for the slowest
         ]
         found = self.crew.each(play_branches, tasks)
-        self._kept += [part for part, _ in found if part is not None]
+        parts = [part for part, _ in found if part is not None]
         failed = sum(each for _, each in found)
         if failed:
             log.warning("round %d: %d of %d windows failed", climb.update + 1, failed, len(windows))
-        if not self._kept:
+        if not parts:
             raise self._stopped(
                 f"no window gave a branch; see why with part=train window={windows[0]}"
             )
+        return joined(parts)
 
     def _regressed(self, contrasts: Contrasts) -> tuple[FloatArray, float]:
         """(n,) the weights that regression wants, and the share that they explain."""

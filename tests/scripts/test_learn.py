@@ -57,6 +57,29 @@ def test_it_learns_to_suspend_in_several_settings_at_once(done):
     assert any(learned["suspend"].values())
 
 
+BRANCHES = (
+    "algo=branches", "learns=network", "begin=zero", "algo.windows=4", "algo.points=20",
+    "algo.search_windows=4", "algo.epochs=20", "algo.batch=16", "validate_every=1",
+)  # fmt: skip
+
+
+def test_branches_teach_a_network_by_gradients_and_go_on_where_they_stopped(done):
+    whole = done("learn", *TINY, *BRANCHES, "updates=2", folder="whole")
+    metrics = json.loads((whole.folder / "metrics.json").read_text())
+    assert metrics["ratio_of_mean_jct"]["zero"]["high"] < 0.9
+    first = done("learn", *TINY, *BRANCHES, "updates=1", folder="first")
+    resumed = done(
+        "learn", *TINY, *BRANCHES, "updates=2", f"resume={first.folder}", folder="resumed"
+    )
+    again = json.loads((resumed.folder / "metrics.json").read_text())
+    assert again["ratio_of_mean_jct"] == metrics["ratio_of_mean_jct"]
+    run = done(
+        "simulate", "scheduler=marl", *SMALL, "workload.num_jobs=40",
+        f"checkpoint={whole.folder / 'policy'}", folder="run",
+    )  # fmt: skip
+    assert "marl" in run.out
+
+
 LEARNING = Training("learn.py", TINY)
 
 
@@ -139,6 +162,9 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path):
         (("jobs=2", "ray=cluster", "ray.address=nowhere"), ("ray.address is 'nowhere'",)),
         (("jobs=2", "ray=cluster", "ray.address=a:1", "ray.code=installed"), ("ray.code",)),
         (("updates=null",), ("minutes and updates",)),
+        (("algo=branches",), ("add learns=network",)),
+        (("algo=ppo",), ("train.py",)),
+        (("algo=branches", "learns=network", "algo.step=0"), ("algo.step is 0", "above 0")),
         (("updates=-1",), ("updates is -1",)),
         (("held_out.first=3",), ("held_out.first is 3",)),
         (("learns=nothing",), ("learns is 'nothing'",)),
