@@ -40,24 +40,25 @@ class _Live:
 
     def queued(self) -> IntArray:
         """A window on the waiting jobs, in order of submission."""
-        first = self._first.item()
-        return self._state.queue[first : first + self._queued.item()]
+        first = self._first[0]
+        return self._state.queue[first : first + self._queued[0]]
 
     def running(self) -> IntArray:
         """A window on the running jobs, in the kernel's order."""
-        return self._state.running[: self._running.item()]
+        return self._state.running[: self._running[0]]
 
 
 @kernel
-def _refresh_left(state: State, work_s: FloatArray, least_s: float, left_s: FloatArray) -> None:
-    """Write work less progress, at least `least_s`, of those who wait or run."""
-    world = state.world[0]
-    for at in range(world.queue_first, world.queue_first + world.num_queued):
-        job = state.queue[at]
-        left_s[job] = max(work_s[job] - state.job[job].seen_progress_s, least_s)
-    for at in range(world.num_running):
-        job = state.running[at]
-        left_s[job] = max(work_s[job] - state.job[job].seen_progress_s, least_s)
+def _refresh_left(
+    left_s: FloatArray,
+    jobs: IntArray,
+    work_s: FloatArray,
+    seen_progress_s: FloatArray,
+    least_s: float,
+) -> None:
+    """Write work less progress, at least `least_s`, of some jobs."""
+    for job in jobs:
+        left_s[job] = max(work_s[job] - seen_progress_s[job], least_s)
 
 
 class _Left:
@@ -65,18 +66,18 @@ class _Left:
 
     def __init__(self, state: State, work_s: FloatArray, least_s: float) -> None:
         """Nothing is worked out before it is read; results below `least_s` are `least_s`."""
-        self._state, self._least_s = state, least_s
-        self._work_s = read_only(np.ascontiguousarray(work_s))
+        self._live, self._seen_s = _Live(state), state.job["seen_progress_s"]
+        self._work_s, self._least_s = read_only(np.ascontiguousarray(work_s)), least_s
         self._column = self._shown = np.empty(0)
 
     def now(self) -> FloatArray:
         """As of this decision."""
         if len(self._shown) == 0:
-            seen_s = self._state.job["seen_progress_s"]
-            self._column = np.maximum(self._work_s - seen_s, self._least_s)
+            self._column = np.maximum(self._work_s - self._seen_s, self._least_s)
             self._shown = read_only(self._column)
-        else:
-            _refresh_left(self._state, self._work_s, self._least_s, self._column)
+            return self._shown
+        for jobs in (self._live.queued(), self._live.running()):
+            _refresh_left(self._column, jobs, self._work_s, self._seen_s, self._least_s)
         return self._shown
 
 
@@ -277,7 +278,7 @@ class ViewMaker:
         view = object.__new__(ClusterView)
         view.__dict__.update(
             self._fixed,
-            now_s=self._now_s.item(),
+            now_s=float(self._now_s[0]),
             queued=self._live.queued().copy(),
             running=running,
         )
