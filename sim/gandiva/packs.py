@@ -9,9 +9,9 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.gandiva.orders import Orders
 from sim.jit import array_kernel
 from sim.physics.communication import Spread, comm_told
+from sim.physics.mix_table import Slowing, pairs_alone, seat
 from sim.physics.reference import reference_steps_s
 from sim.physics.slowing import NO_COST, WHOLE, joining_cost
-from sim.physics.slowing_tables import Slowing, pairs_alone, seat
 from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView
 
