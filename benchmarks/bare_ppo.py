@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from marl.codec.layout import stack
+from marl.codec.stack import stack
 from marl.policy.pair_score import PairScorePolicy
-from marl.rllib.adapter import ALL, RllibSchedulingEnv
+from marl.rllib.algorithm import ALL, RllibSchedulingEnv
 from marl.training.spec import PpoSpec
 
 Tensors = dict[str, torch.Tensor]

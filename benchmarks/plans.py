@@ -16,7 +16,7 @@ import numpy as np
 
 from sim.dag.bounds import running_times_s
 from sim.dag.evaluate import makespans_s
-from sim.dag.list_schedulers import heft
+from sim.dag.list_scheduling import heft
 from sim.dag.machines import GpuKind, drawn_machines
 from sim.dag.plan import schedule_of
 from sim.dag.problem import DagProblem, dag_problem

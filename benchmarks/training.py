@@ -30,8 +30,7 @@ from marl.codec.layout import NEEDS
 from marl.net.from_torch import net_of
 from marl.net.playing import NetLoop
 from marl.policy.build import PolicySpec, build_policy
-from marl.rllib.adapter import RllibSchedulingEnv
-from marl.rllib.algorithm import build_ppo
+from marl.rllib.algorithm import RllibSchedulingEnv, build_ppo
 from marl.rllib.cluster import connect
 from marl.rllib.ray_spec import LocalRay
 from marl.training.plan import Plan

@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import HeteroConv, SAGEConv
 
+from gnn.base import Sweep, Update
 from gnn.batch import ClusterBatch, Embeddings
-from gnn.encoder import HierarchicalEncoder, Sweep, Update
+from gnn.encoder import HierarchicalEncoder
 
 Edge = tuple[str, str, str]
 GPU_UP: Edge = ("gpu", "in", "server")

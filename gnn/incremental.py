@@ -5,8 +5,9 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from gnn.base import Sweep
 from gnn.batch import ClusterBatch, Embeddings
-from gnn.encoder import HierarchicalEncoder, Sweep
+from gnn.encoder import HierarchicalEncoder
 from gnn.scatter import ScatterTree
 
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
+from gnn.base import Encoder, Nodes, Sizes, Sweep
 from gnn.batch import ClusterBatch, Embeddings, Links
-from gnn.encoder import Encoder, Nodes, Sizes, Sweep
 from gnn.scatter import ScatterTree
 
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from interference.data_sets import data_sets
 from interference.fit import SAVED, saved_model
-from interference.learned import SHIPPED_DIR
-from interference.saved_model import save_model
+from interference.learned import SHIPPED_DIR, save_model
 
 SEED = 20
 FOLDS = 5

@@ -17,10 +17,10 @@ from interference.evaluation.judge import (
     splits,
 )
 from interference.evaluation.mixes import fit_measures
-from interference.models.linear import SpeedModel
+from interference.learned import SavedModel
 from interference.models.lineup import LEARNED, fresh_models
+from interference.models.protocol import SpeedModel
 from interference.rows import CoRows, SoloProfiles, mix_numbers, objects, stacked_rows
-from interference.saved_model import SavedModel
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import PhysicsError
 from sim.physics.pair_table import probably_infeasible

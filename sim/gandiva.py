@@ -10,6 +10,7 @@ from sim.decision import Decision, Start
 from sim.engine.occupancy import Occupancy
 from sim.jit import array_kernel
 from sim.physics.communication import Spread, comm_told
+from sim.physics.mix_table import Slowing, pairs_alone, seat
 from sim.physics.reference import reference_steps_s
 from sim.physics.slowing import NO_COST, WHOLE, joining_cost
 from sim.physics.slowing_tables import Slowing, pairs_alone, seat

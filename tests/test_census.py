@@ -8,9 +8,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 76_400,
-    "python_files": 579,
-    "arrows": 344,
+    "python_lines": 76_100,
+    "python_files": 557,
+    "arrows": 341,
     "arrows_in_sim": 87,
     "longest_function": 50,
     "readme_words": 700,

@@ -6,6 +6,8 @@ A `_target_` of an old file of yours, or of the record of an old run, builds the
 from collections.abc import Mapping
 from typing import Any
 
+from gpuyard.launch.errors import ConfigError
+
 MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it took in
     "gnn.encoder": (
         "gnn.flat",
@@ -106,11 +108,20 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
     ),
     "sim.traces.york_workload": ("sim.traces.york_mix",),
 }
+GONE = {  # what was cut, and what to use
+    "interference.learned.AdditiveInterference": "belief=linear, the simple one that is left",
+}
 MOVED = {old: new for new, merged in MERGED.items() for old in merged}
 
 
 def new_name(target: str) -> str:
-    """The dotted name of today; one that did not move stays as it is."""
+    """The dotted name of today; one that did not move stays as it is.
+
+    Raises:
+        ConfigError: what it names was cut; with what to use.
+    """
+    if target in GONE:
+        raise ConfigError(f"{target} is gone; use {GONE[target]}")
     module, _, name = target.rpartition(".")
     return f"{MOVED[module]}.{name}" if module in MOVED else target
 

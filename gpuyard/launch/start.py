@@ -9,14 +9,21 @@ A program is a module whose name is the command's:
         ...
 
 and `gpuyard/command.py` runs it.
+
+Ctrl-C arrives, too, where libraries lose a KeyboardInterrupt or make another error of it: one that
+comes up inside a callback from compiled code is dropped with a line on standard error (llvmlite
+does so while cached machine code is loaded), a bare `except` drops it in silence, and OmegaConf
+fails with an AttributeError where it is interrupted in its own clean-up.
 """
 
 import functools
 import logging
 import os
 import shlex
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -31,7 +38,6 @@ from omegaconf.errors import OmegaConfBaseException
 from gpuyard.folders import CONF
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.compiling import telling_what_compiles
-from gpuyard.launch.ctrl_c import came_of_ctrl_c, insisting_on_ctrl_c
 from gpuyard.launch.errors import (
     ConfigError,
     explain,
@@ -42,6 +48,51 @@ from gpuyard.launch.errors import (
 from gpuyard.launch.sweeps import TaskFunction, once_a_point
 from sim.errors import GpuYardError
 from sim.report.run_folder import Record, collect_record, write_record
+
+AGAIN_S = 0.1
+
+
+@contextmanager
+def insisting_on_ctrl_c(again_s: float = AGAIN_S) -> Iterator[None]:
+    """Within, Ctrl-C raises KeyboardInterrupt as ever, and every `again_s` anew while it is lost.
+
+    It is not lost while anything is done because of it: a clean-up inside `except`, `finally` or
+    `__exit__` takes the time it takes. For the main thread; SIGALRM is used meanwhile. Where
+    Ctrl-C is ignored (a script's `command &`), it stays ignored.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, again_s, again_s)
+        raise KeyboardInterrupt
+
+    def look(*_: object) -> None:
+        if not came_of_ctrl_c(sys.exc_info()[1]):
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, look), signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        for number, handler in zip((signal.SIGALRM, signal.SIGINT), before, strict=True):
+            signal.signal(number, handler)
+
+
+def came_of_ctrl_c(error: BaseException | None) -> bool:
+    """Whether `error` is a KeyboardInterrupt, or came up while one was on its way."""
+    left, seen = [error], set[int]()  # OmegaConf's errors can be their own causes' causes
+    while left:
+        each = left.pop()
+        if isinstance(each, KeyboardInterrupt):
+            return True
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            left += [each.__cause__, each.__context__]
+    return False
+
 
 RESUMED = {  # program -> what it must have left to be resumed
     "train": "",
@@ -223,7 +274,7 @@ def run_main(main: Callable[[], None]) -> None:
 
     An error that the user can mend, a file that cannot be read or written included, prints one
     message on stderr and exits with status 1; Ctrl-C exits with 130, whatever became of it on
-    its way (`ctrl_c`). With DEBUG=1 or HYDRA_FULL_ERROR=1 the traceback is shown. Any other error
+    its way. With DEBUG=1 or HYDRA_FULL_ERROR=1 the traceback is shown. Any other error
     is a fault of the program and keeps its traceback.
     """
     debug = any(os.environ.get(name, "0") not in {"", "0"} for name in TRACEBACK_WANTED)

@@ -16,6 +16,7 @@ from interference.data_sets import DataSet, data_sets
 from interference.evaluation.judge import fit_rows, splits
 from interference.evaluation.score_file import Asked, read_files, score
 from interference.fit import FitReport, fit_and_report
+from interference.learned import save_model
 from interference.models.lineup import fresh_models
 from interference.report.card import model_card
 from interference.report.error_table import (
@@ -26,7 +27,6 @@ from interference.report.error_table import (
 )
 from interference.report.worst import Results, joined, worst_rows
 from interference.report.write import remove_report, write_figures, write_tables
-from interference.saved_model import save_model
 from sim.report.atomic import write_atomically
 
 RULES: Rules = SEED | {"folds": (True, 2)}  # one fold holds nothing out

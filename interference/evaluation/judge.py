@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import spearmanr
 
-from interference.models.linear import Prediction, SpeedModel
+from interference.models.protocol import Prediction, SpeedModel
 from interference.rows import CoRows, SoloProfiles, mix_numbers
 from sim.arrays import BoolArray, IntArray, TextArray
 from sim.errors import PhysicsError

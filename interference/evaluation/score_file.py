@@ -8,7 +8,7 @@ import numpy as np
 
 from interference.data_sets import DataSet
 from interference.evaluation.judge import Errors, HeldOut, Judged, fit_rows, measures, model_names
-from interference.models.linear import Prediction, SpeedModel
+from interference.models.protocol import Prediction, SpeedModel
 from interference.readers.own_csv import rows_of_file
 from interference.rows import (
     SOLO_TYPES,

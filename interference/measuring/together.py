@@ -29,7 +29,7 @@ def enter(task: LoopTask, signals: Signals, line: Line) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         _one_thread_if_pinned(task)
-        from interference.measuring.messages import run_loop
+        from interference.measuring.training_loops import run_loop
 
         make = found(task.make)
         if task.cores:

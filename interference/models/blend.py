@@ -17,7 +17,8 @@ from interference.evaluation.judge import LEVEL, NORMAL, model_folds, model_name
 from interference.models.design import MixedEffectsModel, tree_inputs
 from interference.models.encoding import RowEncoder
 from interference.models.gaussian_process import GaussianProcessModel
-from interference.models.linear import Prediction, SpeedModel, TypeScale, prediction
+from interference.models.linear import TypeScale
+from interference.models.protocol import Prediction, SpeedModel, prediction
 from interference.rows import CoRows, SoloProfiles
 from sim.arrays import FloatArray
 

@@ -12,7 +12,8 @@ import numpy as np
 from sklearn.ensemble import ExtraTreesClassifier
 
 from interference.models.encoding import UNKNOWN, Encoded, RowEncoder
-from interference.models.linear import PlanesByType, Prediction, TypeScale, prediction
+from interference.models.linear import PlanesByType, TypeScale
+from interference.models.protocol import Prediction, prediction
 from interference.rows import CoRows, SoloProfiles
 from sim.arrays import FloatArray, IntArray
 

@@ -1,62 +1,21 @@
-"""Speeds in units of their GPU type, so that one model serves types of unlike spread.
+"""Simple models: LIF-Linear, a plane a GPU type, and the two floors that every model must beat.
 
-Ridge planes, one a GPU type, and one of all types for a type without enough rows.
-
-LIF-Linear: a plane over what each job uses alone, as least-interference-first schedulers have.
-
+LIF-Linear is a plane over what each job uses alone, as least-interference-first schedulers have.
 The literature's predictor is a regression of the slow-down on the utilisations of both jobs. Where
 a source has no utilisations (Gavel, DeepShare) the inputs are what it does have of a run alone:
 step time here and on other GPU types, samples a second, numbers of GPUs and nodes. Chosen here: no
 names, no products, the aggressors' inputs are added up, one plane a GPU type.
-
-The floor every model must beat: the mean normalised speed of the GPU type.
-
-The floor for mixes: mean speed by how many tenants there are and what share the victim has.
-
-The role of a co-location model.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from sklearn.linear_model import Ridge
 
 from interference.models.encoding import Encoded, RowEncoder
+from interference.models.protocol import Prediction, prediction
 from interference.rows import CoRows, SoloProfiles
 from sim.arrays import FloatArray, IntArray
-
-LEAST_SPEED = 0.05  # no prediction below this normalised speed (a slow-down of 20)
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What a model says of N rows."""
-
-    norm_speed: FloatArray  # (N,) at least LEAST_SPEED
-    sd: FloatArray  # (N,) standard deviation that the model expects of its error, above 0
-
-
-class SpeedModel(Protocol):
-    """Learns normalised speed from rows and the solo profiles of their jobs."""
-
-    @property
-    def name(self) -> str:
-        """Short name in tables and files."""
-
-    def fit(self, rows: CoRows, solos: SoloProfiles) -> None:
-        """Learn from feasible rows with a measured speed; forgets what was learned before."""
-
-    def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:
-        """Predict rows; their `norm_speed` is not read, their jobs may be new."""
-
-
-def prediction(norm_speed: FloatArray, sd: FloatArray | float) -> Prediction:
-    """A prediction with the floors of its fields."""
-    speed = np.maximum(norm_speed, LEAST_SPEED)
-    return Prediction(speed, np.maximum(np.broadcast_to(sd, speed.shape), 1e-3))
-
 
 LEAST_ROWS = 8  # of a type, to have its own mean and spread
 

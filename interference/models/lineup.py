@@ -6,7 +6,8 @@ from interference.models.blend import BlendModel, BoostingModel, ExtraTreesModel
 from interference.models.deep_set import DeepSetModel
 from interference.models.design import MixedEffectsModel
 from interference.models.gaussian_process import GaussianProcessModel
-from interference.models.linear import ConstantModel, LinearModel, SpeedModel
+from interference.models.linear import ConstantModel, LinearModel
+from interference.models.protocol import SpeedModel
 from sim.errors import PhysicsError
 from sim.topology.option_rules import nearest
 

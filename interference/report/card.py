@@ -7,9 +7,9 @@ import numpy as np
 
 from interference.data_sets import DataSet
 from interference.evaluation.judge import fit_rows
+from interference.learned import SavedModel
 from interference.report.error_table import markdown_table
 from interference.report.worst import Results, by_victim_model, worst_rows
-from interference.saved_model import SavedModel
 
 
 @dataclass(frozen=True)

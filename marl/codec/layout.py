@@ -1,13 +1,8 @@
-"""What agents may do and see, and what an observation is made of.
+"""What agents may do and see: sizes of an observation, the numbering of actions.
 
-The graph inside each server as padded lists of edges: GPUs, PCIe switches, sockets, NVLink.
-
-Sizes of an observation and the numbering of actions.
-
-Observations of several agents as one batch of tensors.
+The graph inside each server is padded lists of edges: GPUs, PCIe switches, sockets, NVLink.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -15,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from marl.turns.actions import FORWARD, KINDS, MODES, WAIT, Sizes
 from sim.arrays import FloatArray, IntArray
@@ -226,10 +220,3 @@ def layout_for(
         rooms=most if suspends else 0,
         edges=0 if graph is None else graph.ends.shape[1],
     )
-
-
-def stack(observations: Sequence[Observation]) -> dict[str, torch.Tensor]:
-    """Tensors with a leading batch dimension, one row an observation."""
-    return {
-        key: torch.from_numpy(np.stack([o[key] for o in observations])) for key in observations[0]
-    }

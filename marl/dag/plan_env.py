@@ -14,14 +14,12 @@ from gymnasium.spaces import Box, Discrete
 
 from marl.dag.sight import FAR, FEATURES, Desk, Hopes, look, new_desk, place
 from sim.dag.evaluate import schedule
-from sim.dag.list_schedulers import heft
-from sim.dag.list_scheduling import new_lanes
+from sim.dag.list_scheduling import heft, new_lanes
 from sim.dag.machines import GpuKind, drawn_machines
-from sim.dag.priority import order_of
 from sim.dag.problem import DagProblem, dag_problem
-from sim.dag.ranks import optimistic_costs, upward_rank_s
+from sim.dag.ranks import optimistic_costs, order_of, upward_rank_s
+from sim.dag.search.gap_plans import NEAREST
 from sim.dag.search.protocol import random_start
-from sim.dag.search.shortlist import NEAREST
 from sim.dag.sources.graphs import layered_graph, random_graph
 
 Seen = npt.NDArray[np.float32]

@@ -9,7 +9,8 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from marl.codec.layout import CodecRules, Layout, Observation
-from marl.env.game import Game, LegalActions, Reward
+from marl.env.game import Game, Reward
+from marl.env.legal_actions import LegalActions
 from marl.turns.turns import Turns
 from sim.jobs import JobTable
 

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from gnn.encoder import Encoder, HierarchicalEncoder, Sweep
-from gnn.encoder import Update as TorchUpdate
+from gnn.base import Encoder, Sweep
+from gnn.base import Update as TorchUpdate
+from gnn.encoder import HierarchicalEncoder
 from marl.codec.layout import CodecRules, Layout
 from marl.net.network import Net
 from marl.net.parts import Joint, Norm, Two, Update

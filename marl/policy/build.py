@@ -3,7 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gnn.encoder import Encoder, FlatEncoder, HierarchicalEncoder, MlpEncoder
+from gnn.base import Encoder
+from gnn.encoder import FlatEncoder, HierarchicalEncoder, MlpEncoder
 from gnn.linked import LinkedEncoder
 from marl.policy.pair_score import PairScorePolicy
 from sim.scoring.table import OfEdge, OfGpu, OfLinks, OfServer

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from gnn.base import Encoder
 from gnn.batch import ClusterBatch, Links
-from gnn.encoder import Encoder
 from marl.policy.heads import JointScore, two_layers
 from marl.policy.linear_prior import LinearPrior
 from marl.turns.actions import MODES, TIE

@@ -26,7 +26,8 @@ from ray.rllib.utils.metrics import (
     WEIGHTS_SEQ_NO,
 )
 
-from marl.codec.layout import Observation, stack
+from marl.codec.layout import Observation
+from marl.codec.stack import stack
 from marl.rllib.build import RETURN_WINDOW, SHARED, WHOLE_RETURN
 
 

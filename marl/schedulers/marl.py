@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from marl.codec.layout import NEEDS, CodecRules, Layout, layout_for, stack
+from marl.codec.layout import NEEDS, CodecRules, Layout, layout_for
+from marl.codec.stack import stack
 from marl.net.from_torch import net_of, why_torch
 from marl.net.network import Net
 from marl.net.playing import NetLoop, choose

@@ -10,9 +10,8 @@ from marl.dag.sight import Hopes, Weights, new_desk, place_by_value
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.dag.list_scheduling import new_lanes
 from sim.dag.plan import Schedule, plan_of_schedule
-from sim.dag.priority import order_of
 from sim.dag.problem import DagArrays
-from sim.dag.ranks import optimistic_costs
+from sim.dag.ranks import optimistic_costs, order_of
 from sim.dag.search.protocol import Meter, Start
 from sim.dag.search.worl_rtgs import WorlRtgsSearch
 

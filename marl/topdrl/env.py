@@ -7,7 +7,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from marl.env.game import Game, LegalActions
+from marl.env.game import Game
+from marl.env.legal_actions import LegalActions
 from marl.topdrl.codec import GPU_COLUMNS, NEEDS, SLOT_COLUMNS, Codec, Observation
 from marl.topdrl.spec import NetworkSpec, Reward, RewardSpec, SightSpec
 from sim.arrays import FloatArray

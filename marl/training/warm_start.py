@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from marl.codec.layout import Layout, Observation, stack
+from marl.codec.layout import Layout, Observation
+from marl.codec.stack import stack
 from marl.env.scheduling_env import SchedulingEnv
 from marl.policy.pair_score import PairScorePolicy, best_action
 from marl.training.spec import WarmStartSpec

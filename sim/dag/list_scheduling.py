@@ -1,15 +1,77 @@
-"""What list schedulers share: an order by priority, and each task where it ends (or looks) best."""
+"""List schedulers: an order by priority, and each task where it ends (or looks) best.
+
+A GPU's tasks are a linked list in order of time, in which a task takes the first gap that it fits.
+HEFT, CPOP and PEFT stand at the end.
+"""
 
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.dag.evaluate import arrives_s
-from sim.dag.insertion import NONE, Lanes, first_gap, put
 from sim.dag.plan import Plan, Schedule, plan_of_schedule
 from sim.dag.problem import DagArrays, DagProblem
+from sim.dag.ranks import downward_rank_s, optimistic_costs, upward_rank_s
 from sim.jit import kernel
+
+NONE = -1  # no task before, or none after
+
+
+class Lanes(NamedTuple):
+    """What runs where and when; tasks that are not placed yet hold nothing that is read."""
+
+    last: IntArray  # (g,) last task of each GPU, or NONE
+    before: IntArray  # (n,) the task before on the same GPU, or NONE
+    after: IntArray  # (n,) the task after on the same GPU, or NONE
+    gpu: IntArray  # (n,)
+    start: FloatArray  # (n,)
+    finish: FloatArray  # (n,)
+
+
+@kernel
+def first_gap(lanes: Lanes, here: int, ready_s: float, length_s: float) -> tuple[float, int]:
+    """When a task could start on GPU `here`, and behind which task (NONE: before all).
+
+    Looks from the end backwards and stops at the first task that starts before the task is ready.
+    """
+    behind = lanes.last[here]
+    if behind == NONE:
+        return ready_s, NONE
+    begin = max(ready_s, lanes.finish[behind])
+    later = behind
+    while later != NONE and lanes.start[later] > ready_s:
+        earlier = lanes.before[later]
+        low = ready_s if earlier == NONE else max(ready_s, lanes.finish[earlier])
+        if low + length_s <= lanes.start[later]:
+            begin, behind = low, earlier
+        later = earlier
+    return begin, behind
+
+
+@kernel
+def put(lanes: Lanes, task: int, here: int, begin_s: float, length_s: float, behind: int) -> None:
+    """Place the task in the gap that `first_gap` found."""
+    if behind == NONE:  # walk to the first one: lists know their end only
+        later = NONE
+        earlier = lanes.last[here]
+        while earlier != NONE:
+            later = earlier
+            earlier = lanes.before[earlier]
+    else:
+        later = lanes.after[behind]
+        lanes.after[behind] = task
+    lanes.before[task] = behind
+    lanes.after[task] = later
+    if later == NONE:
+        lanes.last[here] = task
+    else:
+        lanes.before[later] = task
+    lanes.gpu[task] = here
+    lanes.start[task] = begin_s
+    lanes.finish[task] = begin_s + length_s
+
 
 FREE = -1  # a task that may go to any GPU it fits
 
@@ -89,3 +151,61 @@ def placed(
     beside = np.zeros((1, problem.num_gpus)) if outlook is None else outlook
     place_all(problem.arrays, order, pins, beside, lanes)
     return plan_of_schedule(lanes.gpu, Schedule(lanes.start, lanes.finish))
+
+
+def heft(problem: DagProblem) -> Plan:
+    """Tasks by upward rank, each where it ends first, gaps included.
+
+    Source: Topcuoglu, Hariri, Wu, "Performance-effective and low-complexity task scheduling for
+    heterogeneous computing" (IEEE TPDS 13:3, 2002).
+    """
+    return placed(problem, ready_order(problem, upward_rank_s(problem)))
+
+
+SAME = 1e-9  # relative: ranks along one path differ by rounding only
+
+
+def cpop(problem: DagProblem) -> Plan:
+    """The critical path on the one GPU that ends it first, other tasks where they end first.
+
+    Priority is upward plus downward rank. A critical task that does not fit the GPU of the path
+    is treated as any other.
+
+    Source: Topcuoglu, Hariri, Wu (IEEE TPDS 13:3, 2002).
+    """
+    upward, downward = upward_rank_s(problem), downward_rank_s(problem)
+    path = critical_path(problem, upward + downward)
+    graph, gpus = problem.graph, problem.machines
+    fits = graph.need_gib[path][:, None] <= gpus.room_gib[None, :]  # (path, g)
+    misfits = (~fits).sum(axis=0)
+    best = np.lexsort((-gpus.speed, misfits))[0]
+    pinned = np.full(problem.num_tasks, FREE)
+    pinned[path[fits[:, best]]] = best
+    return placed(problem, ready_order(problem, upward + downward), pinned=pinned)
+
+
+def critical_path(problem: DagProblem, rank_s: np.ndarray) -> IntArray:
+    """Tasks of one longest path, from its beginning; of equals the smallest number."""
+    graph = problem.graph
+    begins = np.flatnonzero(np.diff(graph.first_parent) == 0)
+    task = int(begins[np.argmax(rank_s[begins])])
+    path = [task]
+    while graph.first_child[task] < graph.first_child[task + 1]:
+        children = graph.child[graph.first_child[task] : graph.first_child[task + 1]]
+        longest = rank_s[children] >= rank_s[path[0]] * (1 - SAME)
+        if not longest.any():
+            break
+        task = int(children[np.argmax(longest)])
+        path.append(task)
+    return np.array(path, dtype=np.int64)
+
+
+def peft(problem: DagProblem) -> Plan:
+    """As HEFT, with what still comes after a task in mind, if all goes well.
+
+    Source: Arabnejad, Barbosa, "List scheduling algorithm for heterogeneous systems by an
+    optimistic cost table" (IEEE TPDS 25:3, 2014).
+    """
+    table = optimistic_costs(problem.arrays, problem.mean_s_per_mb)
+    order = ready_order(problem, table.mean(axis=1))
+    return placed(problem, order, outlook=table)

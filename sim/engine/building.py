@@ -47,6 +47,7 @@ from sim.engine.rule import make_rule
 from sim.forwarding import RandomForwarding
 from sim.kernel.layout import UNBOUNDED, RowArray, State
 from sim.kernel.rooms import make_rooms
+from sim.physics.mix_table import empty_crowd, pairs_alone
 from sim.physics.physics import Physics
 from sim.physics.slowing_tables import empty_crowd, pairs_alone
 from sim.placers.by_rack import Skew

@@ -7,8 +7,8 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.engine.demands_room import WHOLE_GPU, DemandsRoom, ask_of
 from sim.jit import array_kernel, kernel
+from sim.physics.mix_table import Slowing, empty_crowd, seat
 from sim.physics.slowing import NO_COST, WHOLE, joining_cost
-from sim.physics.slowing_tables import Slowing, empty_crowd, seat
 from sim.room_rules import has_seat, least_cost, leave_at, leave_cheapest, left_over
 from sim.signals import Signal
 from sim.slots import Slots

@@ -11,8 +11,8 @@ from sim.engine.layout import NOBODY, Memory
 from sim.jit import kernel
 from sim.kernel.layout import State
 from sim.kernel.rooms import set_most, set_usable
+from sim.physics.mix_table import seat
 from sim.physics.slowing import NO_COST, joining_cost
-from sim.physics.slowing_tables import seat
 from sim.room_rules import has_seat, least_cost, leave_at, leave_cheapest, left_over, workers_for
 from sim.traits import WHOLE_GPU_MILLI
 

@@ -36,10 +36,10 @@ from sim.outages.changes import Outages
 from sim.physics.host import HostTables
 from sim.physics.link_loads import LinkLoads, make_link_loads
 from sim.physics.link_network import LinkNetwork, no_link_network
+from sim.physics.mix_table import crowd_size
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
 from sim.physics.scaling import throughputs
-from sim.physics.slowing_tables import crowd_size
 from sim.routine import address_of, tell
 from sim.rules import Rules
 from sim.topology.topology import Topology

@@ -16,7 +16,7 @@ from sim.handle import Handle
 from sim.kernel.rooms import Rooms
 from sim.physics.link_loads import LinkLoads
 from sim.physics.link_network import LinkNetwork
-from sim.physics.slowing_tables import Slowing
+from sim.physics.mix_table import Slowing
 
 Row = Any  # one of these
 

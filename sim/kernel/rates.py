@@ -5,8 +5,8 @@ from sim.kernel.heap import heap_set
 from sim.kernel.layout import MARK_RESETTLED, RUNNING, State
 from sim.kernel.links import shared_comm_s
 from sim.physics.communication import Spread, busy_s, comm_of
+from sim.physics.mix_table import seat
 from sim.physics.slowing import slow_in
-from sim.physics.slowing_tables import seat
 from sim.physics.spread_rates import resettle
 from sim.routine import tell
 

@@ -9,7 +9,7 @@ from sim.jit import kernel
 from sim.physics.flows import server_flows
 from sim.physics.link_network import BYTES_PER_GBIT, LinkNetwork
 from sim.physics.link_rows import FLOW, GANG, LINK_BYTES, RowArray
-from sim.physics.sorting import sort_up
+from sim.physics.max_min import sort_up
 from sim.physics.traffic import PARAMETER_SERVER, RING, mix_shape, shard_host
 from sim.topology.inside import slowest_hop_gbps
 from sim.topology.routing import route

@@ -12,7 +12,7 @@ from sim.jit import kernel
 from sim.physics.link_load import LoadScratch, link_weights, make_load_scratch
 from sim.physics.link_network import LinkNetwork
 from sim.physics.link_rows import COUNTS, LOAD_ENTRY, LOAD_JOB, LOAD_LINK, RowArray
-from sim.physics.part import Part, make_part
+from sim.physics.max_min import Part, make_part
 from sim.physics.settle import alone_seconds, busy_parts
 
 NOBODY = -1

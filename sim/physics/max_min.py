@@ -10,15 +10,67 @@ Jobs that stop together stop in ascending order, links are loaded in ascending o
 each link's arithmetic reads only jobs that share links. So equal situations give equal bits,
 whether the whole cluster is filled or one connected part of it. A filling takes a step for every
 entry (job on a link), and moves that entry's link in a heap.
+
+Compiled code may not allocate, so sorting is in place: Shell's method, by insertion over ever
+smaller gaps, each a third of the one before.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
-from sim.arrays import FloatArray
-from sim.heap import OUT, drop_from_heap, move_in_heap, order_heap
+from sim.arrays import FloatArray, IntArray
+from sim.heap import HEAP, OUT, drop_from_heap, move_in_heap, order_heap
 from sim.jit import kernel
-from sim.physics.part import Part
-from sim.physics.sorting import sort_up
+from sim.physics.link_rows import PART_ENTRY, PART_JOB, PART_LINK, RowArray
+
+
+class Part(NamedTuple):
+    """Room for N jobs with E entries on D directed links."""
+
+    job: RowArray  # (N + 1,) PART_JOB
+    entry: RowArray  # (E,) PART_ENTRY
+    link: RowArray  # (D,) PART_LINK; its lists begin at row 0 and are no property of that link
+    filling: RowArray  # (D,) HEAP: links with jobs still rising, by the rate that fills them
+    due: RowArray  # (N + 1,) HEAP: rows of `job` by rate and batch at which they last stopped
+
+
+def make_part(*, links: int, jobs: int, entries: int) -> Part:
+    """Room for so many directed links, jobs and entries."""
+    return Part(
+        job=np.zeros(jobs + 1, dtype=PART_JOB),
+        entry=np.zeros(max(1, entries), dtype=PART_ENTRY),
+        link=np.zeros(max(1, links), dtype=PART_LINK),
+        filling=np.zeros(max(1, links), dtype=HEAP),
+        due=np.zeros(jobs + 1, dtype=HEAP),
+    )
+
+
+FEW = 24  # numbers up to which plain insertion is fastest
+
+
+@kernel
+def first_gap(count: int) -> int:
+    """The largest gap for so many: 1, 4, 13, 40, ..."""
+    gap = 1
+    while count > FEW and 3 * gap + 1 < count // 2:
+        gap = 3 * gap + 1
+    return gap
+
+
+@kernel
+def sort_up(values: IntArray, count: int) -> None:
+    """Sort the first `count` values, ascending."""
+    gap = first_gap(count)
+    while gap > 0:
+        for last in range(gap, count):
+            value, at = values[last], last
+            while at >= gap and values[at - gap] > value:
+                values[at] = values[at - gap]
+                at -= gap
+            values[at] = value
+        gap //= 3
+
 
 SPECK = 1e-9  # weight below which a link is no limit; a job's heaviest link has weight 1
 NOBODY = -1

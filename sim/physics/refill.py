@@ -17,8 +17,7 @@ from sim.heap import OUT, add_to_heap, drop_from_heap, move_in_heap
 from sim.jit import kernel
 from sim.physics.link_loads import NOBODY, RISING, SCRIPTED, STOPPED, UNKNOWN, UNSEEN, LinkLoads
 from sim.physics.link_network import LinkNetwork
-from sim.physics.max_min import fills_at
-from sim.physics.sorting import first_gap, sort_up
+from sim.physics.max_min import fills_at, first_gap, sort_up
 
 AT_BITS = 31  # of an entry's place in the pool, in a number that sorts by job
 AT_MASK = (1 << AT_BITS) - 1
@@ -66,7 +65,7 @@ def _later(loads: LinkLoads, one: int, other: int) -> bool:
 
 @kernel
 def _sort_by_stop(loads: LinkLoads, count: int) -> None:
-    """Sort the first `count` entries in `order`, as `sim.physics.sorting` sorts numbers."""
+    """Sort the first `count` entries in `order`, as `sim.physics.max_min` sorts numbers."""
     entry, gap = loads.part.entry, first_gap(count)
     while gap > 0:
         for last in range(gap, count):

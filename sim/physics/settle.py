@@ -5,8 +5,7 @@ import numpy as np
 from sim.jit import kernel
 from sim.physics.link_network import K_WAY, MAX_MIN, LinkNetwork
 from sim.physics.link_rows import RowArray
-from sim.physics.max_min import share_max_min
-from sim.physics.part import Part
+from sim.physics.max_min import Part, share_max_min
 
 BUSY_ONE = 1 << 40  # a link that one job keeps busy all the time; whole numbers add up exactly
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, IntArray
 from sim.jit import kernel
-from sim.physics.slowing_tables import Slowing, milli_of, profile_of
+from sim.physics.mix_table import Slowing, milli_of, profile_of
 
 
 @kernel

@@ -7,9 +7,9 @@ from sim.jit import kernel
 from sim.physics.link_load import measure_placement
 from sim.physics.link_loads import NOBODY, LinkLoads, enter, make_link_loads, touch
 from sim.physics.link_network import MAX_MIN, LinkNetwork
+from sim.physics.max_min import sort_up
 from sim.physics.refill import refill
 from sim.physics.settle import settle
-from sim.physics.sorting import sort_up
 
 
 @kernel

@@ -13,9 +13,8 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray, read_only
 from sim.errors import PhysicsError
 from sim.jit import array_kernel
-from sim.physics.comm_graph import CommGraph, comm_graph
 from sim.physics.physics import Physics
-from sim.physics.traffic import RING, Traffic
+from sim.physics.traffic import RING, CommGraph, Traffic, comm_graph
 from sim.summing import pairwise_sum
 
 NOWHERE = -1

@@ -6,11 +6,19 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.dag.online.listing import Listing
-from sim.dag.online.order import RULES, check_rule, hoped_finishes_s, order_of
-from sim.dag.online.planner import Planner, planner_of
-from sim.dag.online.presence import Presence
-from sim.dag.online.present_tasks import capacity_of, left_s, site_of, slowness, tasks_of
-from sim.dag.online.search import Hope, Memory, Sea, searched
+from sim.dag.online.presence import Presence, capacity_of, left_s, site_of, slowness, tasks_of
+from sim.dag.online.search import (
+    RULES,
+    Hope,
+    Memory,
+    Planner,
+    Sea,
+    check_rule,
+    hoped_finishes_s,
+    order_of,
+    planner_of,
+    searched,
+)
 from sim.dag.online.tasks import Site
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
@@ -32,7 +40,7 @@ class WorlOnline:
       filled, gangs whole and at once. Running tasks hold their GPUs until they are predicted to
       end. Speeds of GPU types and costs of spreading are the belief's.
     - The order: a task's place is the finish hoped for its workflow less its running time to go.
-      `workflows` says what is hoped for (`sim.dag.online.order`): `shortest` serves the workflow
+      `workflows` says what is hoped for (`sim.dag.online.search`): `shortest` serves the workflow
       with fewest GPU-seconds to go first, inside it the longest time to go.
     - When workflows arrive, whales swim in these hopes (`sim.dag.online.search`): `plans` plans are
       made and judged by the mean finish of the workflows and `makespan_weight` times the last

@@ -13,8 +13,8 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.handle import Handle
 from sim.kernel.layout import RowArray, State
 from sim.physics.communication import columns_s
+from sim.physics.mix_table import Slowing, empty_crowd
 from sim.physics.reference import compact_spread
-from sim.physics.slowing_tables import Slowing, empty_crowd
 from sim.scoring.ahead import Ahead
 from sim.scoring.table import OfForward, OfPair, OfSuspension
 from sim.traits import ANY_TYPE, WHOLE_GPU_MILLI

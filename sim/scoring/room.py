@@ -5,8 +5,8 @@ import numpy as np
 from sim.jit import kernel
 from sim.kernel.layout import QUEUED
 from sim.kernel.rooms import usable_in
+from sim.physics.mix_table import seat
 from sim.physics.slowing import NO_COST, joining_cost
-from sim.physics.slowing_tables import seat
 from sim.room_rules import has_seat, workers_for
 from sim.scoring.desk import Desk
 from sim.traits import WHOLE_GPU_MILLI

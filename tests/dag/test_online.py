@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.dag.online.listing import Rule, list_tasks, new_listing
-from sim.dag.online.order import hoped_finishes_s, order_of
-from sim.dag.online.presence import Presence, depths
-from sim.dag.online.present_tasks import edges_among
+from sim.dag.online.presence import Presence, depths, edges_among
 from sim.dag.online.room import NEVER, new_room
+from sim.dag.online.search import hoped_finishes_s, order_of
 from sim.dag.online.spread import new_desk
 from sim.dag.online.tasks import PENDING, Site, Tasks, mean_lengths_s, times_to_go_s
 from sim.event_log import Kind

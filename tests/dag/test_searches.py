@@ -5,7 +5,7 @@ import pytest
 
 from sim.dag.evaluate import schedule
 from sim.dag.graph import DagError
-from sim.dag.list_schedulers import heft
+from sim.dag.list_scheduling import heft
 from sim.dag.plan import Plan, check_plan, schedule_of
 from sim.dag.search.list_schedule import ListSchedule, RandomRankSearch
 from sim.dag.search.local_search import GeneticSearch, LocalSearch

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from sim.dag.graph import DagError
-from sim.dag.sources.dnn_partitioning import dnn_partitioning_graph
+from sim.dag.sources.dnn_graphs import dnn_partitioning_graph, pipedream_graph
 from sim.dag.sources.families import COLUMNS, AlibabaFamily, GeneratedFamily, ModelFamily
 from sim.dag.sources.graphs import alibaba_graph, layered_graph, random_graph, side_by_side
-from sim.dag.sources.pipedream import pipedream_graph
 from sim.traces.alibaba_dag import AlibabaDag
 
 PROFILE = """node1 -- Input0 -- forward_compute_time=900.0, backward_compute_time=0.0, \

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import numpy as np
 from sim.engine.occupancy import _cost_of_joining
-from sim.physics.slowing_tables import empty_crowd, pairs_alone
+from sim.physics.mix_table import empty_crowd, pairs_alone
 
 cost = _cost_of_joining(
     np.array([0]), pairs_alone(np.full((1, 1, 1), 1.5)), np.ones((1, 1, 1), np.bool_), 0,

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from gnn.base import Encoder
 from gnn.batch import ClusterBatch, Embeddings, Links
-from gnn.encoder import Encoder, FlatEncoder, HierarchicalEncoder, MlpEncoder
+from gnn.encoder import FlatEncoder, HierarchicalEncoder, MlpEncoder
 from gnn.linked import LinkedEncoder
 
 SIZES = {"gpu_features": 5, "server_features": 4, "gpu_dim": 6, "hidden_dim": 8}

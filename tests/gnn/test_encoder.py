@@ -5,8 +5,9 @@ import io
 import pytest
 import torch
 
+from gnn.base import Sweep
 from gnn.batch import ClusterBatch, Embeddings
-from gnn.encoder import HierarchicalEncoder, Sweep
+from gnn.encoder import HierarchicalEncoder
 from gnn.scatter import ScatterTree
 
 ROUNDS = pytest.mark.parametrize("rounds", [1, 2])

@@ -7,15 +7,19 @@ import pytest
 import torch
 
 from interference.measuring import device
-from interference.measuring.cnn import cnn
 from interference.measuring.device import Device, MeasureError, Use, mps_runs, use_of, watching
-from interference.measuring.lstm import lstm
-from interference.measuring.messages import Ran, gpu_finished, steps_of
-from interference.measuring.mlp import mlp
-from interference.measuring.recommender import recommender
+from interference.measuring.messages import Ran
 from interference.measuring.table import Result, plan, read_part, rows_of, solos_of, write_part
 from interference.measuring.together import Together, common_speeds, found, is_out_of_memory
-from interference.measuring.transformer import transformer
+from interference.measuring.training_loops import (
+    cnn,
+    gpu_finished,
+    lstm,
+    mlp,
+    recommender,
+    steps_of,
+    transformer,
+)
 
 CPU = Device(form="cpu", gpu_type="cpu_1_core", how="cpu_cores", cores=(0,), uuid=None)
 GPU = Device(form="cuda", gpu_type="X100", how="mps", cores=(), uuid="GPU-0")
@@ -95,7 +99,9 @@ def test_out_of_memory_is_told_from_other_errors(error, is_memory):
     assert is_out_of_memory(error) is is_memory
 
 
-@pytest.mark.parametrize("path", ["mlp", "no.such.module", "interference.measuring.mlp.nothing"])
+@pytest.mark.parametrize(
+    "path", ["mlp", "no.such.module", "interference.measuring.training_loops.nothing"]
+)
 def test_a_maker_that_is_not_there_is_named(path):
     with pytest.raises(MeasureError, match=path):
         found(path)

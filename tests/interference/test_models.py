@@ -8,8 +8,9 @@ import pytest
 from interference.evaluation.judge import held_out, measures, model_folds, pair_folds
 from interference.models.encoding import job_features
 from interference.models.gaussian_process import GaussianProcessModel
-from interference.models.linear import LEAST_SPEED, ConstantModel, LinearModel
+from interference.models.linear import ConstantModel, LinearModel
 from interference.models.lineup import fresh_models
+from interference.models.protocol import LEAST_SPEED
 from interference.rows import objects
 from sim.errors import PhysicsError
 from tests.interference.pair_worlds import (

@@ -14,7 +14,8 @@ from matplotlib.image import imread
 from interference.data_sets import DataSet
 from interference.evaluation.judge import HeldOut, errors_of
 from interference.evaluation.score_file import Counts, Scores
-from interference.models.linear import Prediction
+from interference.learned import SavedModel
+from interference.models.protocol import Prediction
 from interference.report.card import model_card
 from interference.report.error_table import (
     blocks,
@@ -43,7 +44,6 @@ from interference.report.write import (
     write_tables,
 )
 from interference.rows import objects, stacked_rows
-from interference.saved_model import SavedModel
 from tests.interference.pair_worlds import (
     NAMES,
     PROFILES,

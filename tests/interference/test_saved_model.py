@@ -10,8 +10,10 @@ from interference.learned import (
     SHIPPED_DIR,
     LearnedInterference,
     LinearInterference,
+    SavedModel,
+    load_model,
+    save_model,
 )
-from interference.saved_model import SavedModel, load_model, save_model
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue
 from sim.physics.shipped_files import ShippedInterference, ShippedProfiles

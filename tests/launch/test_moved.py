@@ -2,7 +2,10 @@
 
 import importlib
 
+import pytest
+
 from gpuyard.launch.build import build
+from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.moved import MOVED, new_name, with_new_names
 from sim.placers.by_room import BestFit
 
@@ -25,3 +28,9 @@ def test_what_a_name_leads_to_exists_and_has_not_moved_on():
     for old, new in MOVED.items():
         importlib.import_module(new)
         assert new not in MOVED, old
+
+
+def test_what_was_cut_says_what_to_use():
+    section = {"model": {"_target_": "interference.learned.AdditiveInterference", "path": None}}
+    with pytest.raises(ConfigError, match=r"AdditiveInterference is gone; use belief=linear"):
+        build(section, "model")

@@ -24,7 +24,7 @@ from gpuyard.learning.network import (
 )
 from gpuyard.learning.network_form import NetworkForm
 from gpuyard.learning.strategies import ascend, begin, members, noise
-from marl.codec.layout import stack
+from marl.codec.stack import stack
 from marl.policy.build import PolicySpec
 from marl.schedulers.marl import MarlScheduler
 from marl.training.policy_file import save_policy

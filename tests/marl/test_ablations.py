@@ -9,7 +9,8 @@ import pytest
 import torch
 import yaml
 
-from marl.codec.layout import Observation, stack
+from marl.codec.layout import Observation
+from marl.codec.stack import stack
 from marl.policy.build import ENCODERS, PolicySpec, build_policy, encoder_name
 from marl.training.plan import without_interference
 from marl.training.policy_file import PolicyFileError, load_policy, read_spec, save_policy

@@ -12,7 +12,7 @@ from marl.codec.layout import NEEDS, CodecRules, Observation
 from marl.codec.observe import begin_turn
 from marl.env.game import Game
 from marl.env.scheduling_env import SchedulingEnv
-from marl.rllib.adapter import RllibSchedulingEnv
+from marl.rllib.algorithm import RllibSchedulingEnv
 from marl.turns.actions import MODES
 from sim.errors import SimulationError
 from sim.event_log import Kind

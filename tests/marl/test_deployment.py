@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from marl.codec.layout import CodecRules, stack
+from marl.codec.layout import CodecRules
+from marl.codec.stack import stack
 from marl.env.scheduling_env import SchedulingEnv
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy, best_action

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from marl.codec.layout import CodecRules, Observation, stack
+from marl.codec.layout import CodecRules, Observation
+from marl.codec.stack import stack
 from marl.env.game import Game
 from marl.env.scheduling_env import SchedulingEnv
 from marl.policy.build import PolicySpec, build_policy

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from marl.codec.layout import stack
+from marl.codec.stack import stack
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.linear_prior import LinearPrior
 from marl.turns.actions import MODES

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from marl.codec.layout import stack
+from marl.codec.stack import stack
 from marl.net.from_torch import net_of
 from marl.net.network import best_action
 from marl.policy.build import PolicySpec, build_policy

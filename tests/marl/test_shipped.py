@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from marl.codec.layout import stack
+from marl.codec.stack import stack
 from marl.env.game import Game
 from marl.schedulers.marl import MarlScheduler
 from marl.schedulers.shipped import policy_folder

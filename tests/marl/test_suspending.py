@@ -8,7 +8,7 @@ import pytest
 import torch
 from pettingzoo.test import parallel_api_test
 
-from marl.codec.layout import stack
+from marl.codec.stack import stack
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.linear_prior import LinearPrior
 from marl.training.policy_file import load_policy, save_policy

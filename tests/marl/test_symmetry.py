@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from marl.codec.layout import Observation, stack
+from marl.codec.layout import Observation
+from marl.codec.stack import stack
 from marl.policy.build import PolicySpec
 from marl.policy.pair_score import PairScorePolicy
 from marl.turns.actions import MODES

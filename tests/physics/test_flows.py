@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.errors import PhysicsError
-from sim.physics.comm_graph import CommGraph, comm_graph
 from sim.physics.flows import server_flows
 from sim.physics.link_load import link_weights, local_load, make_load_scratch
 from sim.physics.link_network import LinkNetwork
@@ -14,7 +13,9 @@ from sim.physics.link_rows import FLOW, GANG, LOAD_ENTRY, RowArray
 from sim.physics.traffic import (
     MIX,
     PARAMETER_SERVER,
+    CommGraph,
     Traffic,
+    comm_graph,
     flows_per_worker,
     mix_shape,
     traffic_rows,

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.physics.max_min import share_max_min
-from sim.physics.part import make_part
+from sim.physics.max_min import make_part, share_max_min
 from tests.physics.network_twin import fill
 
 Weights = list[dict[int, float]]

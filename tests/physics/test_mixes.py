@@ -7,10 +7,20 @@ import pytest
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import PhysicsError
-from sim.physics.mix_table import MixTable, PairSum, PowerLaw, column_of, columns, mix_table
+from sim.physics.mix_table import (
+    MixTable,
+    PairSum,
+    PowerLaw,
+    Slowing,
+    column_of,
+    columns,
+    empty_crowd,
+    mix_table,
+    seat,
+    slowing_of,
+)
 from sim.physics.pair_table import PairTable
 from sim.physics.slowing import hit_of, slow_in
-from sim.physics.slowing_tables import Slowing, empty_crowd, seat, slowing_of
 
 
 def pairs_of(excess: FloatArray) -> PairTable:

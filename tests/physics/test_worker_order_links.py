@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from sim.arrays import IntArray
 from sim.decision import Decision, Start
-from sim.physics.comm_graph import comm_graph
 from sim.physics.flows import server_flows
 from sim.physics.link_load import local_load, measure_placement, strewn_load
 from sim.physics.link_network import MAX_MIN
@@ -21,6 +20,7 @@ from sim.physics.traffic import (
     PARAMETER_SERVER,
     RING,
     Traffic,
+    comm_graph,
     flows_per_worker,
     traffic_rows,
 )

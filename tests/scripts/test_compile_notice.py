@@ -14,7 +14,7 @@ import logging, sys
 import numpy as np
 from gpuyard.launch import compiling
 from sim.engine.occupancy import _cost_of_joining
-from sim.physics.slowing_tables import empty_crowd, pairs_alone
+from sim.physics.mix_table import empty_crowd, pairs_alone
 
 logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
 compiling.SHORTEST_S = LEAST

@@ -15,7 +15,7 @@ AGAIN_S = 0.05
 
 @pytest.fixture
 def ctrl_c() -> ModuleType:
-    return importlib.import_module("gpuyard.launch.ctrl_c")
+    return importlib.import_module("gpuyard.launch.start")
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ import signal
 from pathlib import Path
 
 import torch
-from interference.measuring.mlp import mlp
+from interference.measuring.training_loops import mlp
 
 FOLDER = Path(__file__).parent
 held = []

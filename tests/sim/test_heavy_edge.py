@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.errors import PhysicsError
-from sim.physics.comm_graph import CommGraph
+from sim.physics.traffic import CommGraph
 from sim.placing.heavy_edge import cut_bytes, graph_of_job, heavy_edge_mapping, mapping_of_job
 from tests.sim.worlds import cluster, physics_of
 

@@ -15,7 +15,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from marl.env.game import Game, LegalActions
+from marl.env.game import Game
+from marl.env.legal_actions import LegalActions
 from marl.topdrl.codec import Observation
 from marl.topdrl.env import MOST_SEED, Step
 from marl.topdrl.spec import TopDrlError

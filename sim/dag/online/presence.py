@@ -1,13 +1,19 @@
-"""Which tasks are in the system: submitted, not over, and all that they wait for submitted, too.
+"""Which tasks are in the system, and those tasks and their site as the list generator reads them.
 
-A view shows who waits and who runs. Blocked tasks are neither, and nor are those that are over, so
-who was seen is remembered.
+Present are tasks that are submitted and not over, all that they wait for submitted, too. A view
+shows who waits and who runs. Blocked tasks are neither, and nor are those that are over, so who was
+seen is remembered.
 """
+
+from dataclasses import replace
 
 import numpy as np
 
-from sim.arrays import BoolArray, IntArray
+from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.dag.online.tasks import PENDING, Site, Tasks, pace
+from sim.engine.demands_room import DemandsRoom, ask_of
 from sim.jit import array_kernel
+from sim.physics.reference import reference_steps_s
 from sim.traces.workflows import units_of
 from sim.traits import Precedence
 from sim.view import ClusterView
@@ -104,3 +110,135 @@ def known(there: IntArray, arrived: int, first: IntArray, parents: IntArray) -> 
             parent = parents[edge]
             hidden[job] = hidden[job] or parent >= arrived or hidden[parent]
     return there[~hidden[there]]
+
+
+SHORTEST_S = 1.0  # that is left at least of a task that has outrun its prediction
+
+
+def site_of(view: ClusterView) -> Site:
+    """The cluster, and what is believed of speeds on it.
+
+    Where jobs share links, by the tables that schedulers are told.
+    """
+    belief, topology = replace(view.belief, links=None), view.topology
+    network = belief.network
+    return Site(
+        server_type=view.server_type,
+        server_rack=topology.server_rack,
+        compute_s=belief.catalogue.compute_s,
+        local_s=network.local_s,
+        server_s=network.server_s,
+        rack_s=network.rack_s,
+        nic_factor=network.nic_factor,
+        uplink_factor=network.uplink_factor,
+        reference_s=reference_steps_s(view.jobs.num_gpus, topology, belief),
+    )
+
+
+def capacity_of(view: ClusterView) -> IntArray:
+    """(S,) GPUs of each server, none where it is away."""
+    return np.where(view.server_closed == 0, view.topology.gpus_per_server, 0).astype(np.int64)
+
+
+def tasks_of(
+    view: ClusterView, jobs: IntArray, workflow: IntArray, precedence: Precedence,
+    capacity: IntArray, running_s: FloatArray,
+) -> Tasks:  # fmt: skip
+    """The jobs (n,) in the system, parents first.
+
+    Args:
+        view: as of now.
+        jobs: rows of the job table.
+        workflow: (n,) from 0.
+        precedence: of the whole table.
+        capacity: (S,) GPUs that are up.
+        running_s: (r,) time that each running job of the view takes still.
+    """
+    kind, fit = _fits(view, jobs, capacity)
+    total = len(view.jobs.num_gpus)
+    first_parent, parent, first_child, child = edges_among(
+        jobs, total, precedence.first, precedence.parents
+    )
+    end_s = np.full(total, PENDING)
+    end_s[view.running] = running_s
+    return Tasks(
+        profile=view.jobs.profile[jobs],
+        gang=view.jobs.num_gpus[jobs],
+        kind=kind,
+        work_s=view.jobs.predicted_remaining_s[jobs],
+        end_s=end_s[jobs],
+        workflow=workflow,
+        first_parent=first_parent,
+        parent=parent,
+        first_child=first_child,
+        child=child,
+        fit=fit,
+    )
+
+
+def slowness(view: ClusterView, site: Site, job: int, gpus: IntArray) -> float:
+    """Seconds that a second of work of `job` takes on `gpus`."""
+    server = view.topology.gpu_server[gpus]
+    count = np.bincount(server)
+    racks = len(set(view.topology.server_rack[server].tolist()))
+    spread = int(count.max()), int(np.count_nonzero(count)), racks
+    profile, gang = int(view.jobs.profile[job]), int(view.jobs.num_gpus[job])
+    kinds = set(site.server_type[server].tolist())
+    return max(pace(site, profile, gang, kind, *spread) for kind in kinds)
+
+
+def left_s(
+    view: ClusterView, jobs: IntArray, slowness: FloatArray, overrun_frac: float
+) -> FloatArray:
+    """(r,) time that running jobs are believed to take still, above 0; `slowness` (r,) is theirs.
+
+    A job that has outrun its prediction is taken to have `overrun_frac` of it left.
+    """
+    left = view.jobs.predicted_remaining_s[jobs]
+    over = np.maximum(overrun_frac * view.jobs.estimate_s[jobs], SHORTEST_S)
+    restart = np.maximum(0.0, view.jobs.resume_s[jobs] - view.now_s)
+    times_s: FloatArray = np.where(left > 0.0, left, over) * slowness + restart
+    return times_s
+
+
+def _fits(view: ClusterView, jobs: IntArray, capacity: IntArray) -> tuple[IntArray, IntArray]:
+    """(n,) kind of each job and (K, S) GPUs of each server that jobs of a kind could ever use."""
+    demands = view.jobs.demands
+    if demands is None:
+        return np.zeros(len(jobs), dtype=np.int64), capacity[None, :]
+    room = DemandsRoom(view)
+    asks = [ask_of(demands, job) for job in jobs.tolist()]
+    number = {ask: at for at, ask in enumerate(dict.fromkeys(asks))}
+    fit = np.array([np.minimum(room.most_workers(ask), capacity) for ask in number])
+    return np.array([number[ask] for ask in asks], dtype=np.int64), fit
+
+
+@array_kernel
+def edges_among(
+    jobs: IntArray, total: int, first: IntArray, parents: IntArray
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Parents of `jobs` (n,) among themselves as rows, and the same edges from the other end."""
+    number = np.full(total, -1)
+    number[jobs] = np.arange(len(jobs))
+    most = 0
+    for job in jobs:
+        most += first[job + 1] - first[job]
+    count = len(jobs)
+    first_parent, parent = np.zeros(count + 1, dtype=np.int64), np.empty(most, dtype=np.int64)
+    first_child = np.zeros(count + 1, dtype=np.int64)
+    edges = 0
+    for task in range(count):
+        for edge in range(first[jobs[task]], first[jobs[task] + 1]):
+            other = number[parents[edge]]
+            if other >= 0:
+                parent[edges] = other
+                first_child[other + 1] += 1
+                edges += 1
+        first_parent[task + 1] = edges
+    first_child = np.cumsum(first_child)
+    child, at = np.empty(edges, dtype=np.int64), first_child.copy()
+    for task in range(count):
+        for edge in range(first_parent[task], first_parent[task + 1]):
+            child[at[parent[edge]]] = task
+            at[parent[edge]] += 1
+    return first_parent, parent[:edges].copy(), first_child, child

@@ -1,6 +1,9 @@
-"""Whales that swim in hoped-for finishes and running times to go, judged by whole plans.
+"""Plans for the unfinished tasks at one instant, searched by whales.
 
-What the last search hoped for, kept for the decisions until the next one.
+Whales swim in hoped-for finishes and running times to go, and are judged by whole plans; what the
+last search hoped for is kept for the decisions until the next one. A task's place in an order is
+the time at which it has to start for its workflow to finish as hoped: the finish hoped for, less
+its running time to go. Within a workflow that is the order of HEFT's ranks.
 """
 
 from dataclasses import dataclass
@@ -8,10 +11,125 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.dag.online.listing import Listing
-from sim.dag.online.order import order_of
-from sim.dag.online.planner import Planner
+from sim.dag.online.listing import Listing, Rule, hold_running, list_tasks, new_listing
+from sim.dag.online.room import new_room
+from sim.dag.online.spread import new_desk
+from sim.dag.online.tasks import PENDING, Site, Tasks, mean_lengths_s, times_to_go_s
 from sim.dag.search.whales import Step, draw_step, target_of
+from sim.errors import GpuYardError
+from sim.jit import array_kernel
+from sim.view import ClusterView
+
+TOGETHER, SUBMITTED, SHORTEST, SHARED = "together", "submitted", "shortest", "shared"
+RULES = (TOGETHER, SUBMITTED, SHORTEST, SHARED)
+
+
+def check_rule(rule: str) -> None:
+    """Refuse what is no rule.
+
+    Raises:
+        GpuYardError: naming those there are.
+    """
+    if rule not in RULES:
+        raise GpuYardError(f"scheduler.workflows is {rule!r}; it must be one of {', '.join(RULES)}")
+
+
+def service_gpu_s(tasks: Tasks, length_s: FloatArray, workflows: int) -> FloatArray:
+    """(W,) GPU-seconds that each workflow still needs."""
+    weights = length_s * tasks.gang
+    return np.bincount(tasks.workflow, weights, workflows).astype(np.float64)
+
+
+def hoped_finishes_s(
+    rule: str, tasks: Tasks, length_s: FloatArray, to_go_s: FloatArray, gpus: int
+) -> FloatArray:
+    """(W,) finish hoped for of each workflow, from now; workflows in order of submission.
+
+    - `together`: 0 for all, so that the longest time to go is first, as if all were one DAG: HEFT.
+    - `submitted`, `shortest`: one workflow after the other, by submission, or by GPU-seconds that
+      it still needs; nobody of a later one goes before any of an earlier one.
+    - `shared`: in order of GPU-seconds; each when all the GPUs could have done it and those before
+      it, and no earlier than its own running time to go.
+    """
+    workflows = int(tasks.workflow.max()) + 1
+    if rule == TOGETHER:
+        return np.zeros(workflows)
+    apart = float(to_go_s.max()) + 1.0
+    if rule == SUBMITTED:
+        return apart * np.arange(1.0, workflows + 1.0)
+    service = service_gpu_s(tasks, length_s, workflows)
+    order = np.argsort(service, kind="stable")
+    hope = np.empty(workflows)
+    if rule == SHORTEST:
+        hope[order] = apart * np.arange(1.0, workflows + 1.0)
+        return hope
+    hope[order] = np.cumsum(service[order]) / gpus
+    longest = np.zeros(workflows)
+    np.maximum.at(longest, tasks.workflow, to_go_s)
+    return np.maximum(hope, longest)
+
+
+@array_kernel
+def order_of(tasks: Tasks, hope_s: FloatArray, to_go_s: FloatArray) -> IntArray:
+    """Tasks that do not run, by the start that their workflow's hope asks for, parents first."""
+    start = np.empty(len(to_go_s))
+    for task in range(len(start) - 1, -1, -1):
+        start[task] = hope_s[tasks.workflow[task]] - to_go_s[task]
+        for edge in range(tasks.first_child[task], tasks.first_child[task + 1]):
+            start[task] = min(start[task], start[tasks.child[edge]])
+    # Of equals the smaller number, so that parents stay first.
+    order: IntArray = np.argsort(start, kind="mergesort")
+    waiting: IntArray = order[tasks.end_s[order] == PENDING]
+    return waiting
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Makes plans of orders, all from the state of one decision."""
+
+    view: ClusterView
+    site: Site
+    tasks: Tasks
+    capacity: IntArray  # (S,) GPUs of servers that are up
+    task_of: IntArray  # (J,) number of a job among the tasks
+    patience: float
+    holds: bool
+    most_tasks: int  # that a plan holds; those behind are left out
+    length_s: FloatArray  # (n,) mean over GPUs
+    to_go_s: FloatArray  # (n,) of these lengths
+
+    def plan(self, order: IntArray) -> Listing:
+        """Times and servers of the first tasks of an order."""
+        return self._listed(order, Rule(self.patience, True, False))
+
+    def starts(self, order: IntArray) -> Listing:
+        """Those of them that start now; others may be left out."""
+        return self._listed(order, Rule(self.patience, self.holds, True))
+
+    def _listed(self, order: IntArray, rule: Rule) -> Listing:
+        tasks, view = self.tasks, self.view
+        order = order[: self.most_tasks]
+        runs = int(np.count_nonzero(tasks.end_s != PENDING))
+        room = new_room(self.capacity, 2 * (len(order) + runs) + 2)
+        hold_running(tasks, self.task_of, view.topology.gpu_server, view.tenants, view.tenant, room)
+        listing = new_listing(tasks, len(self.capacity))
+        desk = new_desk(len(self.capacity), view.topology.num_racks)
+        list_tasks(self.site, tasks, order, rule, room, desk, listing)
+        return listing
+
+
+def planner_of(
+    view: ClusterView, site: Site, tasks: Tasks, jobs: IntArray, capacity: IntArray, *,
+    patience: float, holds: bool, most_tasks: int,
+) -> Planner:  # fmt: skip
+    """Plans for `jobs` (n,), which are `tasks`."""
+    task_of = np.full(len(view.jobs.num_gpus), -1, dtype=np.int64)
+    task_of[jobs] = np.arange(len(jobs))
+    length_s = mean_lengths_s(site, tasks)
+    to_go_s = times_to_go_s(tasks, length_s)
+    return Planner(view, site, tasks, capacity, task_of, patience, holds, most_tasks, length_s,
+                   to_go_s)  # fmt: skip
+
 
 WHALES = 6
 MOVING_LOG10 = (-2.0, -0.3)  # share of the workflows, and of the tasks, that move

@@ -6,9 +6,8 @@ HEFT again and again with noise on its ranks: what a list scheduler gains by cha
 import numpy as np
 
 from sim.dag.graph import DagError
-from sim.dag.list_schedulers import cpop, heft, peft
-from sim.dag.list_scheduling import placed
-from sim.dag.priority import order_of
+from sim.dag.list_scheduling import cpop, heft, peft, placed
+from sim.dag.ranks import order_of
 from sim.dag.search.protocol import Meter, Start
 
 SCHEDULERS = {"heft": heft, "cpop": cpop, "peft": peft}

@@ -10,8 +10,8 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.dag.list_scheduling import placed
 from sim.dag.plan import Plan
-from sim.dag.priority import order_of, slack_s
 from sim.dag.problem import DagProblem
+from sim.dag.ranks import order_of, slack_s
 from sim.dag.search.protocol import Judged, Meter, Start, random_gpus, random_start
 
 POPULATION = 20

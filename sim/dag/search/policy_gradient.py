@@ -4,11 +4,10 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.dag.evaluate import arrives_s
-from sim.dag.insertion import Lanes, first_gap, put
-from sim.dag.list_scheduling import new_lanes
+from sim.dag.list_scheduling import Lanes, first_gap, new_lanes, put
 from sim.dag.plan import Schedule, plan_of_schedule
-from sim.dag.priority import order_of
 from sim.dag.problem import DagArrays
+from sim.dag.ranks import order_of
 from sim.dag.search.protocol import Meter, Start
 from sim.jit import kernel
 

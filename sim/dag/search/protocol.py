@@ -8,11 +8,10 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.dag.evaluate import schedule
 from sim.dag.graph import DagError
-from sim.dag.list_schedulers import heft
+from sim.dag.list_scheduling import heft
 from sim.dag.plan import Plan, Schedule
-from sim.dag.priority import time_to_go
 from sim.dag.problem import DagProblem
-from sim.dag.ranks import upward_rank_s
+from sim.dag.ranks import time_to_go, upward_rank_s
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from sim.arrays import BoolArray, FloatArray
 from sim.dag.bounds import mirrored
 from sim.dag.list_scheduling import placed
 from sim.dag.plan import plan_of_schedule
-from sim.dag.priority import order_of, slack_s
 from sim.dag.problem import DagArrays, DagProblem
-from sim.dag.ranks import optimistic_costs
+from sim.dag.ranks import optimistic_costs, order_of, slack_s
 from sim.dag.search.gap_plans import Generator, gap_plan
 from sim.dag.search.protocol import Judged, Meter, Start
 from sim.dag.search.whales import Step, draw_step, target_of

@@ -6,9 +6,8 @@ from typing import Protocol
 import numpy as np
 
 from sim.dag.graph import DagError, TaskGraph
-from sim.dag.sources.dnn_partitioning import dnn_partitioning_graph
+from sim.dag.sources.dnn_graphs import dnn_partitioning_graph, pipedream_graph
 from sim.dag.sources.graphs import alibaba_graph, layered_graph, random_graph, side_by_side
-from sim.dag.sources.pipedream import pipedream_graph
 from sim.traces.alibaba_dag import AlibabaDag
 
 SHAPES = {"layered": layered_graph, "random": random_graph}

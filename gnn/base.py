@@ -1,0 +1,203 @@
+"""What encoders share: sizes, one norm a level, the check of a batch, one sweep of messages.
+
+A sweep goes over the tree, up to the datacenter and down to the servers; a node's new state is made
+from its own and its neighbours' mean. Nothing here needs PyG, which takes seconds to load.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gnn.batch import ClusterBatch, Embeddings, Tree
+
+
+class Update(nn.Module):
+    r"""The mean-aggregation update of GraphSAGE, split so that messages can be made where few.
+
+    Source: Hamilton, Ying, Leskovec, "Inductive Representation Learning on Large Graphs"
+    (NeurIPS 2017, https://arxiv.org/abs/1706.02216), algorithm 1 with the mean aggregator in its
+    sum form, without neighbour sampling and without normalising rows to length 1:
+
+    .. math:: h'_v = \mathrm{ReLU}(W_{own} h_v + W_{nbr} \cdot \mathrm{mean}_{u \in N(v)} h_u + b)
+
+    Going down, every node has one neighbour (its parent), so `message` is taken on the few
+    parents and handed to the many children: the product commutes with the copy.
+
+    Args:
+        own_dim: width of the node's own state; 0 where it has none yet.
+        neighbour_dim: width of the neighbours' states.
+        out_dim: width of the result.
+
+    Shapes:
+        message: (M, neighbour_dim) -> (M, out_dim)
+        forward: own (N, own_dim) or None, message (N, out_dim) -> (N, out_dim)
+    """
+
+    def __init__(self, *, own_dim: int, neighbour_dim: int, out_dim: int) -> None:
+        """Draw weights for the given widths."""
+        super().__init__()
+        self.neighbour = nn.Linear(neighbour_dim, out_dim)
+        self.own = nn.Linear(own_dim, out_dim, bias=False) if own_dim else None
+
+    def reset_parameters(self) -> None:
+        """Draw new weights."""
+        self.neighbour.reset_parameters()
+        if self.own is not None:
+            self.own.reset_parameters()
+
+    def message(self, neighbour: Tensor) -> Tensor:
+        """`W_nbr h + b` of neighbours or of their mean."""
+        return F.linear(neighbour, self.neighbour.weight, self.neighbour.bias)
+
+    def own_part(self, own: Tensor) -> Tensor:
+        """`W_own h`, (N, own_dim) -> (N, out_dim), for who keeps it between calls."""
+        return F.linear(own, cast(nn.Linear, self.own).weight)
+
+    def forward(self, own: Tensor | None, message: Tensor) -> Tensor:
+        """The node's new state; `own` is ignored where the node had none yet (`own_dim` 0)."""
+        if self.own is None:
+            return torch.relu(message)
+        return torch.addmm(message, cast(Tensor, own), self.own.weight.t()).relu_()
+
+
+class Nodes(NamedTuple):
+    """States of the nodes above the GPUs, rows flat; None where a level has no state yet."""
+
+    server: Tensor  # (N, server_dim) before the first sweep, then (N, hidden_dim)
+    rack: Tensor | None  # (B * R, hidden_dim)
+    cluster: Tensor | None  # (B, hidden_dim)
+
+
+class Sweep(nn.Module):
+    """Five updates in order: server, rack, cluster going up; rack, server going down.
+
+    Levels are updated one after the other, each from the states just made, so one sweep carries
+    what happens on any GPU to every server of the partition.
+
+    Args:
+        gpu_dim: width of the GPU embeddings.
+        server_dim: width of the servers' states before this sweep.
+        upper_dim: width of rack and cluster states before this sweep; 0 where they have none.
+        hidden_dim: width of everything after it.
+    """
+
+    def __init__(self, *, gpu_dim: int, server_dim: int, upper_dim: int, hidden_dim: int) -> None:
+        """Draw weights for the given widths."""
+        super().__init__()
+        h = hidden_dim
+        self.server_up = Update(own_dim=server_dim, neighbour_dim=gpu_dim, out_dim=h)
+        self.rack_up = Update(own_dim=upper_dim, neighbour_dim=h, out_dim=h)
+        self.cluster_up = Update(own_dim=upper_dim, neighbour_dim=h, out_dim=h)
+        self.rack_down = Update(own_dim=h, neighbour_dim=h, out_dim=h)
+        self.server_down = Update(own_dim=h, neighbour_dim=h, out_dim=h)
+
+    def reset_parameters(self) -> None:
+        """Draw new weights."""
+        for update in (self.server_up, self.rack_up, self.cluster_up,
+                       self.rack_down, self.server_down):  # fmt: skip
+            update.reset_parameters()
+
+    def forward(self, gpu_mean: Tensor, nodes: Nodes, tree: Tree) -> Nodes:
+        """New states; `gpu_mean` (N, gpu_dim) is the mean GPU embedding of each server."""
+        server: Tensor = self.server_up(nodes.server, self.server_up.message(gpu_mean))
+        message = self.rack_up.message(tree.servers_to_racks(server))
+        rack: Tensor = self.rack_up(nodes.rack, message)
+        message = self.cluster_up.message(tree.racks_to_clusters(rack))
+        cluster: Tensor = self.cluster_up(nodes.cluster, message)
+        rack = self.rack_down(rack, tree.clusters_to_racks(self.rack_down.message(cluster)))
+        server = self.server_down(server, tree.racks_to_servers(self.server_down.message(rack)))
+        return Nodes(server, rack, cluster)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What an encoder is built for; `Encoder` says what is what."""
+
+    gpu_features: int
+    server_features: int
+    gpu_dim: int
+    hidden_dim: int
+    rounds: int
+
+
+class Encoder(nn.Module, ABC):
+    """`ClusterBatch` to `Embeddings` of width `hidden_dim`; the default is in `gnn.encoder`.
+
+    A LayerNorm a level ends every encoder, so that the policy head sees rows of one scale whatever
+    the load.
+
+    Args:
+        gpu_features: numbers describing a GPU.
+        server_features: numbers describing a server.
+        gpu_dim: width of a GPU's embedding.
+        hidden_dim: width of server, rack and cluster embeddings.
+        rounds: how often the encoder's step is repeated, with weights of its own each time.
+
+    Raises:
+        ValueError: a size is below 1.
+    """
+
+    gpu: nn.Linear
+    server_norm: nn.LayerNorm
+    rack_norm: nn.LayerNorm
+    cluster_norm: nn.LayerNorm
+
+    def __init__(
+        self,
+        *,
+        gpu_features: int,
+        server_features: int,
+        gpu_dim: int,
+        hidden_dim: int,
+        rounds: int,
+    ) -> None:
+        """Check the sizes; draw weights, in the order of the passes: policy files rely on it."""
+        super().__init__()
+        sizes = Sizes(gpu_features, server_features, gpu_dim, hidden_dim, rounds)
+        for key, value in vars(sizes).items():
+            if value < 1:
+                raise ValueError(f"encoder.{key} is {value}; it must be at least 1")
+        self.gpu_features, self.server_features = gpu_features, server_features
+        self.hidden_dim = hidden_dim
+        self.gpu = nn.Linear(gpu_features, gpu_dim)
+        self._add_layers(sizes)
+        self.server_norm = nn.LayerNorm(hidden_dim)
+        self.rack_norm = nn.LayerNorm(hidden_dim)
+        self.cluster_norm = nn.LayerNorm(hidden_dim)
+
+    @abstractmethod
+    def _add_layers(self, sizes: Sizes) -> None:
+        """Draw what stands between GPUs' embeddings and the norms."""
+
+    def reset_parameters(self) -> None:
+        """Draw new weights."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.LayerNorm):
+                module.reset_parameters()
+
+    def embed_gpus(self, x_gpu: Tensor) -> Tensor:
+        """(..., gpu_features) -> (..., gpu_dim)."""
+        embedded: Tensor = self.gpu(x_gpu)
+        return embedded.relu_()
+
+    def _normed(self, batch: ClusterBatch, edges: Tree, nodes: Nodes) -> Embeddings:
+        """The last states, of all levels, as embeddings."""
+        parts, servers = batch.server_mask.shape
+        return Embeddings(
+            edges.real_servers(self.server_norm(nodes.server)).view(parts, servers, -1),
+            edges.real_racks(self.rack_norm(nodes.rack)).view(parts, batch.num_racks, -1),
+            edges.real_clusters(self.cluster_norm(nodes.cluster)),
+        )
+
+    def _check(self, batch: ClusterBatch) -> None:
+        widths = (batch.x_gpu.shape[-1], batch.x_server.shape[-1])
+        if widths != (self.gpu_features, self.server_features):
+            raise ValueError(
+                f"the batch has {widths[0]} GPU and {widths[1]} server features; the encoder was "
+                f"built for gpu_features={self.gpu_features} and "
+                f"server_features={self.server_features}"
+            )
