@@ -68,7 +68,11 @@ def main() -> None:
 def run(name: str) -> None:
     """Run one program with the overrides of the command line, and leave the process after it."""
     _refuse_other_packages()
-    from gpuyard.launch.start import run_main
+    try:
+        from gpuyard.launch.start import run_main
+    except KeyboardInterrupt:  # before anything has begun
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
 
     module, _ = PROGRAMS[name]
     run_main(lambda: import_module(module).main())

@@ -114,9 +114,11 @@ def going_on(record: Record | None, folder: Path | None, argv: Sequence[str]) ->
         argv: the command line.
     """
     if SWEEP.intersection(argv):
-        place = "the folder of this sweep" if folder is None else str(folder.parent)
-        words = [word for word in argv if not word.startswith("hydra.sweep.dir=")]
-        command = shlex.join([*_as_typed(words), f"hydra.sweep.dir={place}"])
+        words = list(argv)
+        if folder is not None:  # before the first point has begun nobody knows it but who typed it
+            words = [word for word in words if not word.startswith("hydra.sweep.dir=")]
+            words.append(f"hydra.sweep.dir={folder.parent}")
+        command = shlex.join(_as_typed(words))
         return f"to go on without the points that are finished: {command}"
     if record is None or folder is None:
         return None
@@ -288,6 +290,9 @@ def run_main(main: Callable[[], None]) -> None:
             main()
     except KeyboardInterrupt:
         _leave_interrupted("")
+    except BrokenPipeError:  # who reads what is printed has seen enough, like `head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)
     except Exception as error:
         told, stopped = _told(error), came_of_ctrl_c(error)
         if debug or (told is None and not stopped):

@@ -29,6 +29,8 @@ COLUMNS = (
     TextColumn("{task.fields[note]}"),
 )
 
+LINE_EVERY_S = 60.0  # where there is no bar
+
 
 class LearningStopped(GpuYardError):
     """Nothing can be learned, or kept, any more; the last good checkpoint is there."""
@@ -82,6 +84,7 @@ class Trainer:
         self._ground, self._course = ground, course
         self._rivals, self._folder, self._clock_s = rivals, folder, clock_s
         self._logs: tuple[FloatArray, FloatArray] | None = None
+        self._told_s = time.monotonic()
 
     @property
     def player(self) -> Player:
@@ -166,6 +169,10 @@ class Trainer:
         last = self.saved.curve[-1]
         note = f"update {update}: {last.to_reference:.3f} of the reference's mean JCT"
         bar.update(task, completed=self._progress(), note=note)
+        if not bar.console.is_terminal and time.monotonic() - self._told_s >= LINE_EVERY_S:
+            minutes = self.saved.elapsed_s / 60.0
+            log.info("%s, %.1f minutes, %.0f%% done", note, minutes, 100 * self._progress())
+            self._told_s = time.monotonic()
 
     def _validate(self) -> None:
         """Add a point to the curve."""
@@ -175,6 +182,7 @@ class Trainer:
         update = self.saved.climb.update
         point = Point(update, self.saved.elapsed_s / 60.0, self.runs, begin, reference)
         self.saved = replace(self.saved, curve=(*self.saved.curve, point))
+        self._told_s = time.monotonic()
         log.info(
             "update %d, %.1f minutes: %.4f of the reference, %.4f of the beginning",
             update, point.minutes, reference, begin,

@@ -103,18 +103,18 @@ class Setter:
     def _check_times(self, form: StateForm) -> None:
         """Names once, and nothing from the future."""
         seen = set[str]()
-        for key in ("running", "queue"):
+        for key, field in (("running", "started_s"), ("queue", "submitted_s")):
             for at, job in enumerate(getattr(form, key)):
-                where = f"{key}[{at}] (job {job.id})"
                 if job.id in seen:
-                    raise RequestError(f"{where}: the id is given twice; each job has its own")
+                    raise RequestError(
+                        f"{key}[{at}] (job {job.id}): the id is given twice; each job has its own"
+                    )
                 seen.add(job.id)
-                field = "submitted_s" if key == "queue" else "started_s"
                 told_s = getattr(job, field)
                 if told_s > form.time_s:
                     raise RequestError(
-                        f"{where}: {field} is {told_s}, after time_s, {form.time_s}; leave out "
-                        "what has not happened yet"
+                        f"{key}[{at}] (job {job.id}): {field} is {told_s}, after time_s, "
+                        f"{form.time_s}; leave out what has not happened yet"
                     )
         for at, job in enumerate(form.running):
             if job.submitted_s is not None and job.submitted_s > job.started_s:

@@ -32,21 +32,21 @@ class Places:
         tenants = np.zeros(self._topology.num_gpus, dtype=np.int64)
         found: list[IntArray] = []
         for at, job in enumerate(running):
-            where = f"running[{at}] (job {job.id})"
             if (job.placement is None) == (job.servers is None):
-                raise RequestError(f"{where}: give placement or servers, one of the two")
+                raise RequestError(f"{_named(at, job)}: give placement or servers, one of the two")
             if job.placement is not None:
-                found.append(self._given(job.placement, f"{where}.placement"))
-                tenants[found[-1]] += 1
+                found.append(self._given(job.placement, at, job))
             else:
                 found.append(np.zeros(0, dtype=np.int64))
+        if found:
+            np.add.at(tenants, np.concatenate(found), 1)
         for at, job in enumerate(running):
             if job.servers is not None:
                 found[at] = self._lowest_free(job.servers, tenants, f"running[{at}] (job {job.id})")
                 tenants[found[at]] += 1
         self._few_enough(tenants, running, found)
-        for at, gpus in enumerate(found if self._game.partitions > 1 else ()):
-            self._one_partition(gpus, f"running[{at}] (job {running[at].id})")
+        if self._game.partitions > 1 and found:
+            self._one_partition(running, found)
         return found
 
     def _few_enough(
@@ -61,17 +61,17 @@ class Places:
                 f"most {most} may share one (max_tenants)"
             )
 
-    def _given(self, placement: list[int], where: str) -> IntArray:
+    def _given(self, placement: list[int], at: int, job: RunningJob) -> IntArray:
         count = self._topology.num_gpus
-        for gpu in placement:
-            if not 0 <= gpu < count:
-                raise RequestError(
-                    f"{where}: there is no GPU {gpu}; {self._topology.name} has GPUs 0 to "
-                    f"{count - 1} (GET /cluster)"
-                )
+        if min(placement) < 0 or max(placement) >= count:
+            gpu = next(gpu for gpu in placement if not 0 <= gpu < count)
+            raise RequestError(
+                f"{_named(at, job)}.placement: there is no GPU {gpu}; {self._topology.name} has "
+                f"GPUs 0 to {count - 1} (GET /cluster)"
+            )
         if len(set(placement)) < len(placement):
             twice = next(gpu for gpu in placement if placement.count(gpu) > 1)
-            raise RequestError(f"{where}: GPU {twice} is named twice")
+            raise RequestError(f"{_named(at, job)}.placement: GPU {twice} is named twice")
         return np.array(placement, dtype=np.int64)
 
     def _lowest_free(self, servers: dict[str, int], tenants: IntArray, where: str) -> IntArray:
@@ -90,14 +90,18 @@ class Places:
             chosen += free[:wanted].tolist()
         return np.array(chosen, dtype=np.int64)
 
-    def _one_partition(self, gpus: IntArray, where: str) -> None:
-        owners = self._owner[gpus]
-        if (owners != owners[0]).any():
-            told = ", ".join(map(str, np.unique(owners).tolist()))
-            raise RequestError(
-                f"{where}: its GPUs lie in partitions {told}; a job stays inside one (agents.count "
-                "is the number of partitions)"
-            )
+    def _one_partition(self, running: Sequence[RunningJob], found: Sequence[IntArray]) -> None:
+        sizes = np.array([len(gpus) for gpus in found])
+        owners = self._owner[np.concatenate(found)]
+        same = np.repeat(owners[np.cumsum(sizes) - sizes], sizes) == owners
+        if same.all():
+            return
+        at = int(np.searchsorted(np.cumsum(sizes), int(np.argmin(same)), side="right"))
+        told = ", ".join(map(str, np.unique(self._owner[found[at]]).tolist()))
+        raise RequestError(
+            f"{_named(at, running[at])}: its GPUs lie in partitions {told}; a job stays inside one "
+            "(agents.count is the number of partitions)"
+        )
 
     def server(self, name: str, where: str) -> int:
         """The number of the server of that name; `where` it is named.
@@ -111,3 +115,8 @@ class Places:
             hint = f"did you mean {near}?" if near else "GET /cluster lists them"
             raise RequestError(f"{where}: there is no server {name!r}; {hint}")
         return found
+
+
+def _named(at: int, job: RunningJob) -> str:
+    """Where a job stands in the request, for messages."""
+    return f"running[{at}] (job {job.id})"

@@ -32,7 +32,8 @@ from sim.simulator import Simulator
 WAITS_AFTER = (Kind.ARRIVAL, Kind.READY, Kind.FORWARD, *QUEUES_AGAIN)
 MOST_COMPARED = 20_000  # ids among which the nearest is looked for
 MOST_SERVERS = 4  # that are named
-ENTRIES_A_STRIDE = 10_000_000  # queue entries looked at before every other decision is passed over
+SORTING = 20  # times as long as reading a queue takes putting it in order
+ENTRIES_A_STRIDE = 200_000_000  # queue entries looked at before every other decision is passed over
 EVENTS = {
     Kind.ARRIVAL: Reason.SUBMITTED, Kind.READY: Reason.READY, Kind.FORWARD: Reason.FORWARDED,
     Kind.START: Reason.STARTED, Kind.PREEMPT: Reason.PREEMPTED, Kind.EXPIRE: Reason.LEASE,
@@ -155,7 +156,7 @@ def _looks(
         if status[row] == QUEUED:
             if waits % stride == 0:
                 looks.append(judge.look(views.view(), row))
-                seen += looks[-1].waiting
+                seen += looks[-1].waiting * (SORTING if judge.sorts else 1)
                 if seen > ENTRIES_A_STRIDE:
                     stride, seen = 2 * stride, 0
             waits += 1

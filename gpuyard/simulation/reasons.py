@@ -10,12 +10,14 @@ from typing import Protocol
 import numpy as np
 
 from gpuyard.simulation.explanation import Look, Reason
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import IntArray
+from sim.engine.codes import ARRIVAL, LEFT, SERVICE, SMALLEST_GANG
 from sim.engine.composed import (
     Filling,
     PartitionedScheduler,
     PreemptiveScheduler,
     QueueScheduler,
+    own_code,
 )
 from sim.engine.occupancy import ANY_SPEED, Occupancy
 from sim.event_log import Kind
@@ -31,6 +33,7 @@ from sim.view import ClusterView
 OWN_RANK = "place in the scheduler's own order among those who waited at the decision"
 BY_SUBMISSION = "place by submission, for this scheduler keeps no order of its own"
 MOST_NAMED = 3  # jobs
+LASTING = (ARRIVAL, SMALLEST_GANG, LEFT, SERVICE)  # orders in which nobody overtakes by waiting
 Told = tuple[Reason, str, bool]  # reason, details, certain
 
 
@@ -38,6 +41,7 @@ class Judge(Protocol):
     """Says why a job waits."""
 
     rank_rule: str
+    sorts: bool  # it puts the whole queue in order at each look
 
     def look(self, view: ClusterView, job: int) -> Look:
         """Of a job that waits in `view`, which shows the state just after a decision."""
@@ -74,9 +78,10 @@ class _Instant:
         if len(forwarded):
             fresh = run.jobs.submit_s[own] == view.now_s
             own = own[~(np.isin(own, forwarded) & (steals | ~fresh))]
+        self.own: IntArray = own
         queue, here = self.left, view
-        if len(own):
-            queue = np.sort(np.concatenate([self.left, own]))
+        if len(own):  # two rising pieces, which a stable sort merges
+            queue = np.sort(np.concatenate([self.left, np.sort(own)]), kind="stable")
         if several:
             here = view.narrowed(self.partition, queue)
         running = here.running
@@ -169,30 +174,48 @@ class QueueJudge:
         # Whose turn it is under DRF changes with every start: nobody has a place in an order.
         self._by_shares = bool(getattr(child, "between_users", False))
         self.rank_rule = BY_SUBMISSION if self._by_shares else OWN_RANK
-        plain = type(child).order is QueueScheduler.order
-        # Keys may change when a job queues again; where nobody does they are asked for once.
-        self._keeps_keys = (
-            plain and (run.restarts is None or not run.restarts.any()) and not run.preemptions.any()
-        )
-        self._keys: FloatArray | None = None
+        # Work left changes when a job queues again; where nobody does, neither does the order.
+        again = run.preemptions.any() or (run.restarts is not None and run.restarts.any())
+        self._lasts = not again and (own_code(child) in LASTING or _by_keys(child))
+        self.sorts = not self._lasts
+        self._places: IntArray | None = None  # (J,) in an order that lasts
 
     def look(self, view: ClusterView, job: int) -> Look:
         """Its place in the order, and why it was passed over there."""
         now = _Instant(self._run, view, job, steals=self._steals)
-        order = self._order(now.view)
-        at = int(np.flatnonzero(order == job)[0])
-        first = order[:0] if self._by_shares else order[:at]
-        occupancy = now.occupancy(set(first.tolist()))
+        ahead, started, rank = self._before(now)
+        occupancy = now.occupancy(set(started.tolist()))
         room = now.room(occupancy.tenants)
-        ahead = now.waiting(first)
-        return now.seen(at + 1, room, self._told(now, occupancy, ahead, room))
+        return now.seen(rank, room, self._told(now, occupancy, ahead, room))
 
-    def _order(self, view: ClusterView) -> IntArray:
-        if not self._keeps_keys:
-            return self._child.order(view)
-        if self._keys is None:
-            self._keys = np.array(self._child.keys(view.jobs), dtype=np.float64)
-        return view.queued[np.argsort(self._keys[view.queued], kind="stable")]
+    def _before(self, now: _Instant) -> tuple[IntArray, IntArray, int]:
+        """Of the jobs before the one asked for: who waits, the first of all first; who started.
+
+        And its rank. Where the order lasts nothing is sorted: a queue may be long.
+        """
+        if self._lasts:
+            places = self._placed(now.view)
+            mine = places[now.job]
+            ahead, started = (jobs[places[jobs] < mine] for jobs in (now.left, now.own))
+            rank = len(ahead) + len(started) + 1
+            if len(ahead):
+                at = int(np.argmin(places[ahead]))
+                ahead[0], ahead[at] = ahead[at], ahead[0]
+            return ahead, started, rank
+        order = self._child.order(now.view)
+        at = int(np.flatnonzero(order == now.job)[0])
+        first = order[:0] if self._by_shares else order[:at]
+        waits = now.view.state.job["status"][first] == QUEUED
+        return first[waits], first[~waits], at + 1
+
+    def _placed(self, view: ClusterView) -> IntArray:
+        """(J,) the place of each job that may still come to wait, asked for once."""
+        if self._places is None:
+            jobs = np.arange(len(self._run.jobs))
+            order = self._child.order(ClusterView(**{**view.__dict__, "queued": jobs}))
+            self._places = np.empty(len(jobs), dtype=np.int64)
+            self._places[order] = jobs
+        return self._places
 
     def _told(self, now: _Instant, occupancy: Occupancy, ahead: IntArray, room: IntArray) -> Told:
         child = self._child
@@ -224,6 +247,11 @@ class QueueJudge:
         return Reason.CHOSEN, words + others, False
 
 
+def _by_keys(child: QueueScheduler) -> bool:
+    """Whether the order is that of `keys`, which say nothing of time or of who else waits."""
+    return type(child).order is QueueScheduler.order
+
+
 def _no_place(now: _Instant, placer: Placer, patient: PatientPlacer | None) -> Told:
     """Enough is free, and the placer takes none of it."""
     if patient is None:
@@ -237,6 +265,7 @@ class ASrptJudge:
     """For A-SRPT: its virtual machine, its queue in order, its delay rule."""
 
     rank_rule = OWN_RANK
+    sorts = True
 
     def __init__(self, scheduler: ASrpt, run: Run) -> None:
         """`scheduler` is the one that plays."""
@@ -272,6 +301,7 @@ class PolicyJudge:
     """For all others: what can be seen without knowing the rule."""
 
     rank_rule = BY_SUBMISSION
+    sorts = False
 
     def __init__(self, run: Run, *, declines: bool) -> None:
         """With `declines` a job is offered all that is free, and may decline it."""

@@ -91,12 +91,16 @@ class MarlScheduler:
             until_s = rounds.pause_s(view)
             if until_s is not None:
                 return Decision(wake_s=until_s)
+        if fitted.net is not None:  # looks at the canvas itself
+            agent = rounds.turn(view)
+            self._again = agent is not None
+            if agent is None:
+                return Decision()
+            return rounds.decide(view, {agent: choose(rounds.play(view), fitted.net)})
         seen = rounds.observe(view, everyone=False)
         self._again = bool(seen)
         if not seen:
             return Decision()
-        if fitted.net is not None:
-            return rounds.decide(view, dict.fromkeys(seen, choose(rounds.play(view), fitted.net)))
         with torch.no_grad():
             scores = fitted.policy(stack(list(seen.values())))
         chosen = best_action(scores.logits)

@@ -73,10 +73,13 @@ class Rounds:
         play = self.play(view)
         if everyone:
             return see_everyone(play, self._links, view)
-        if not find_turn(play):
-            return {}
-        agent = int(play.memory.turn["agent"][0])
-        return {agent: with_links(play, self._links, view, agent)}
+        agent = self.turn(view)
+        return {} if agent is None else {agent: with_links(play, self._links, view, agent)}
+
+    def turn(self, view: ClusterView) -> int | None:
+        """The agent whose turn it is, if any; what it sees is on the canvas."""
+        play = self.play(view)
+        return int(play.memory.turn["agent"][0]) if find_turn(play) else None
 
     def decide(self, view: ClusterView, actions: dict[int, int]) -> Decision:
         """The decision that the agents' actions make together, on the view they were made for.

@@ -188,3 +188,13 @@ def test_both_forms_of_a_scheduler_say_the_same(told):
 def test_wrong_questions(start, tmp_path: Path, word, told_of):
     (tmp_path / "jobs.csv").write_text(HEAD + "job-11,0,1,5\njob-99,1,1,5\n")
     start("simulate", *SMALL, f"workload.path={tmp_path / 'jobs.csv'}", word).failed_with(*told_of)
+
+
+def test_places_in_an_order_that_lasts_are_those_of_sorting_anew(told, monkeypatch):
+    from gpuyard.simulation import reasons
+
+    rows = "".join(f"j{at},{at},{1 + 3 * at % 8},{40 + 17 * at % 90}\n" for at in range(120))
+    words = ("scheduler=sjf", "scheduler.skip_blocked=true", "estimator=oracle")
+    outcome, first = told(HEAD + rows, "j90", *words)
+    monkeypatch.setattr(reasons, "LASTING", ())
+    assert list(map(vars, explain_folder(outcome.folder, "j90").rows)) == first
