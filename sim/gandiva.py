@@ -13,7 +13,6 @@ from sim.physics.communication import Spread, comm_told
 from sim.physics.mix_table import Slowing, pairs_alone, seat
 from sim.physics.reference import reference_steps_s
 from sim.physics.slowing import NO_COST, WHOLE, joining_cost
-from sim.physics.slowing_tables import Slowing, pairs_alone, seat
 from sim.placing.filling import fill_servers
 from sim.signals import Signal
 from sim.slots import Slots

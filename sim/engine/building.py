@@ -49,7 +49,6 @@ from sim.kernel.layout import UNBOUNDED, RowArray, State
 from sim.kernel.rooms import make_rooms
 from sim.physics.mix_table import empty_crowd, pairs_alone
 from sim.physics.physics import Physics
-from sim.physics.slowing_tables import empty_crowd, pairs_alone
 from sim.placers.by_rack import Skew
 from sim.placing.known_graphs import KnownGraphs, graphs_of, no_graphs
 from sim.routine import address_of, ask, count, tell
