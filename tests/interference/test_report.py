@@ -241,7 +241,7 @@ def test_the_card_tells_licence_splits_baselines_and_what_is_unknown(name):
     assert ("NON-COMMERCIAL" in card) == (name == "lucid")
     assert ("rows of your own" in card) == (name != "lucid")
     assert f"| {name} | {len(ROWS) - 4} | 0 | 4 | k, v |" in card
-    assert f"| {name} | pair | {len(ROWS)} | 0.200 | - | 0.100 | 0.0" in card
+    assert f"| {name} | pair | {len(ROWS)} | 0.200 | 0.100 | 0.0" in card
     measured = found.errors[name]["pair"]["learned"]
     assert f"| {name} | pair | {measured['covered']:.1%} | {measured['width']:.3f} |" in card
     of_linear = found.errors[name]["pair"]["linear"]["choice"]
