@@ -7,7 +7,7 @@ from typing import Any
 from gpuyard.advice.playing import Candidate, Ground, jobs_of, opened, scheduler_of
 from gpuyard.evaluation.task import Task, distinct, setting_text
 from gpuyard.experiment.experiment import OneQueueError
-from gpuyard.experiment.lineup import Contender, lineup_of
+from gpuyard.experiment.lineup import Contender, lineup_of, without_limits
 from gpuyard.launch.errors import ConfigError, nearest
 from sim.engine.looping import Looping
 from sim.protocols import Scheduler
@@ -45,7 +45,7 @@ def candidates_of(
     found: list[Candidate] = []
     one_queue: list[str] = []
     slow: dict[str, list[str]] = {}  # reason -> names
-    for contender in _unlike(config, [*lineup_of(config), *own]):
+    for contender in _unlike(config, [*lineup_of(without_limits(config)[1]), *own]):
         name = contender.name or contender.place
         first = Candidate(name, contender, ground, "none", slow=False)
         try:

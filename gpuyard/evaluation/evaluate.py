@@ -25,7 +25,7 @@ from gpuyard.evaluation.task import (
     warn_of_task,
     windows_played,
 )
-from gpuyard.experiment.lineup import lineup_of
+from gpuyard.experiment.lineup import lineup_of, without_limits
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.plain_rules import check_confidence
 from gpuyard.launch.start import program, start
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
-
-LIMITS = ("windows", "cells")  # of an entry, in line-ups of reproduce.py
 
 
 @program("evaluate")
@@ -107,7 +105,7 @@ def _tasks(config: dict[str, Any]) -> list[Task]:
     windows = config["windows"]
     if type(windows) is not int or windows < 1:
         raise ConfigError(f"windows is {windows!r}; it must be a whole number from 1")
-    limits, config = _without_limits(config)
+    limits, config = without_limits(config)
     found = [(contender, setting_text(config, contender)) for contender in lineup_of(config)]
     part = str(config["part"])
     first = distinct([Task(setting, contender, part, 0) for contender, setting in found])
@@ -130,23 +128,6 @@ def _tasks(config: dict[str, Any]) -> list[Task]:
             f"a name"
         )
     return tasks
-
-
-def _without_limits(config: dict[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
-    """How many windows entries play at most, by their place, and the line-up without `LIMITS`."""
-    entries = config["lineup"]["entries"]
-    limits = {
-        f"lineup.entries[{number}]": entry["windows"]
-        for number, entry in enumerate(entries)
-        if isinstance(entry, Mapping) and type(entry.get("windows")) is int
-    }
-    plain = [
-        {key: value for key, value in entry.items() if key not in LIMITS}
-        if isinstance(entry, Mapping)
-        else entry
-        for entry in entries
-    ]
-    return limits, {**config, "lineup": {**config["lineup"], "entries": plain}}
 
 
 def _ours(wanted: str | None, tasks: list[Task]) -> str | None:

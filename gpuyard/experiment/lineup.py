@@ -15,6 +15,7 @@ from gpuyard.launch.build import resolve
 from gpuyard.launch.errors import ConfigError, explain, nearest, refuse_no_choice
 
 KEYS = ("role", "overrides", "agents", "name")
+LIMITS = ("windows", "cells")  # of an entry, in line-ups of reproduce.py
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,25 @@ def lineup_of(config: Mapping[str, Any]) -> list[Contender]:
         raise ConfigError("lineup.entries is empty and no checkpoint is given; name a scheduler")
     counts = _counts(config["agent_counts"])
     return [each for one in found for each in _spread(one, counts)]
+
+
+def plain_entry(entry: Any) -> Any:
+    """An entry without `LIMITS`; what is no mapping stays, to be refused."""
+    if not isinstance(entry, Mapping):
+        return entry
+    return {key: value for key, value in entry.items() if key not in LIMITS}
+
+
+def without_limits(config: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
+    """How many windows entries play at most, by their place, and the line-up without `LIMITS`."""
+    entries = config["lineup"]["entries"]
+    limits = {
+        f"lineup.entries[{number}]": entry["windows"]
+        for number, entry in enumerate(entries)
+        if isinstance(entry, Mapping) and type(entry.get("windows")) is int
+    }
+    plain = [plain_entry(entry) for entry in entries]
+    return limits, {**config, "lineup": {**config["lineup"], "entries": plain}}
 
 
 def _counts(given: Any) -> list[int]:

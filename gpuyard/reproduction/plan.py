@@ -15,7 +15,7 @@ from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from gpuyard.evaluation.task import Task, setting_text, task_labels, windows_played
-from gpuyard.experiment.lineup import Contender, lineup_of
+from gpuyard.experiment.lineup import Contender, lineup_of, plain_entry
 from gpuyard.launch.build import resolve
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.reproduction.node import CellSpec, PickedOn, Reproduction, last_of_each
@@ -25,7 +25,6 @@ from sim.report.labels import Labels
 
 log = logging.getLogger(__name__)
 
-LIMITS = ("windows", "cells")
 MISSING = ("error", "skip")
 
 
@@ -62,7 +61,7 @@ def entrants_of(config: Mapping[str, Any], *, missing: str) -> list[Entrant]:
         log.warning("left out: lineup.entries[%d] %s", number, words)
     kept = [number for number in range(len(entries)) if number not in told]
     limits = [_limits(f"lineup.entries[{number}]", entries[number]) for number in kept]
-    stripped = [_without_limits(entries[number]) for number in kept]
+    stripped = [plain_entry(entries[number]) for number in kept]
     try:
         found = lineup_of({**config, "lineup": {"entries": stripped}})
     except ConfigError as error:
@@ -102,12 +101,6 @@ def _limits(place: str, entry: Any) -> tuple[int | None, frozenset[int] | None]:
     if not isinstance(cells, list) or not all(type(n) is int and n >= 0 for n in cells):
         raise ConfigError(f"{place}.cells is {cells!r}; it must list numbers of cells, from 0")
     return windows, frozenset(cells)
-
-
-def _without_limits(entry: Any) -> Any:
-    if not isinstance(entry, Mapping):
-        return entry
-    return {key: value for key, value in entry.items() if key not in LIMITS}
 
 
 def _numbered(text: str, kept: Sequence[int]) -> str:

@@ -22,7 +22,7 @@ FOUR = (
     "lineup.entries=["
     "{role: published, name: fifo, overrides: ['scheduler=fifo']},"
     "{role: composite, name: sjf, overrides: ['scheduler=sjf']},"
-    "{role: published, name: las, overrides: ['scheduler=las']},"
+    "{role: published, name: las, overrides: ['scheduler=las'], windows: 5},"  # as in lineup=league
     "{role: reference, name: srtf, overrides: ['scheduler=srtf']}]"
 )
 HEADER = "JobID|User|State|Submit|Start|End|Elapsed|Timelimit|ReqTRES|JobName\n"
