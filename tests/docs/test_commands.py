@@ -21,7 +21,7 @@ OURS = [
     DOCS / "clusters.md", DOCS / "agents.md", DOCS / "interference.md", DOCS / "metrics.md",
     DOCS / "design.md", *sorted((DOCS / "reference").glob("*.md")),
 ]  # fmt: skip
-MOST_WORDS = 17_500  # of these pages but the README
+MOST_WORDS = 18_000  # of these pages but the README
 MOST_WORDS_README = 700
 FENCE = re.compile(r"^```(?:bash|sh)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 MINE = {"least_service", "largest_gang", "mine", "mine_like"}  # that a reader makes on the way
