@@ -16,16 +16,16 @@ import torch
 from marl.codec.layout import CodecRules, Observation, layout_for
 from marl.net.from_torch import net_of
 from marl.net.network import ACT, CHOOSE, PLAY_ON, Net
-from marl.net.playing import choose
+from marl.net.playing import choose, link
 from marl.policy.pair_score import PairScorePolicy
 from marl.turns.actions import KINDS, TIE, Sizes
-from marl.turns.playing import TURN, Play, act, play_on
+from marl.turns.playing import TURN, Play
 from marl.turns.turns import Turns
 from sim.arrays import FloatArray, IntArray
 from sim.jit import kernel
 from sim.kernel.advance import FULL, ILLEGAL, OVER, PAUSE
 from sim.kernel.layout import FINISHED, RUNNING, WITHDRAWN, State
-from sim.routine import address_of, ask, count
+from sim.routine import ask, count
 from sim.simulator import Simulator
 
 MOST_SKIPPED = 3  # turns: an epoch's first turn is not the only one that is looked at
@@ -137,9 +137,7 @@ class Brancher:
         if net is None:
             raise ValueError("branches are played by compiled networks: encoder=hierarchical")
         run = Turns(simulator, layout, self._rules, gathers=False)
-        net.routine[CHOOSE] = address_of(choose, count, run.play, net, numbers=0)
-        net.routine[PLAY_ON] = address_of(play_on, count, run.play, numbers=0)
-        net.routine[ACT] = address_of(act, ask, run.play, numbers=1)
+        link(net, run.play)
         rng = np.random.default_rng(seed)
         found = [each for each in self._turns(run, net, rng) if each is not None]
         return joined(found) if found else None

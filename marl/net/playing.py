@@ -31,6 +31,13 @@ def _play(play: Play, net: Net, until: int) -> int:
             return PAUSE
 
 
+def link(net: Net, play: Play) -> None:
+    """Write down where what plays runs like `play` stands: it is compiled once, for all callers."""
+    net.routine[CHOOSE] = address_of(choose, count, play, net, numbers=0)
+    net.routine[PLAY_ON] = address_of(play_on, count, play, numbers=0)
+    net.routine[ACT] = address_of(act, ask, play, numbers=1)
+
+
 class NetLoop:
     """One run, played greedily."""
 
@@ -38,9 +45,7 @@ class NetLoop:
         """For a run that begins; `net` is used by one run at a time."""
         self._net = net
         self._turns = make_play(views.view(), layout, rules, blank_canvas(layout), gathers=False)
-        net.routine[CHOOSE] = address_of(choose, count, self._turns, net, numbers=0)
-        net.routine[PLAY_ON] = address_of(play_on, count, self._turns, numbers=0)
-        net.routine[ACT] = address_of(act, ask, self._turns, numbers=1)
+        link(net, self._turns)
 
     @property
     def decisions(self) -> int:
