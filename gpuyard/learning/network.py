@@ -72,7 +72,7 @@ def first_network(
     """
     spec = PolicySpec(
         gpu_dim=sizes.gpu_dim, hidden_dim=sizes.hidden_dim, head_dim=sizes.head_dim, rounds=1,
-        prior_scale=PRIOR_SCALE, suspends=rules.suspends,
+        prior_scale=PRIOR_SCALE, suspends=rules.suspends, datacenter=rules.datacenter,
         **{f"{group}_units": getattr(prior, f"{group}_layer").size for group in ALL_GROUPS},
     )  # fmt: skip
     with torch.random.fork_rng(devices=[]):

@@ -294,6 +294,7 @@ def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
         **units,
         critic=policy["critic"],
         suspends=config["rules"]["suspends"],
+        datacenter=config["rules"]["datacenter"],
     )
 
 

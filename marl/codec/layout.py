@@ -54,6 +54,7 @@ class CodecRules:
     interval_s: float = 0.0  # agents act at multiples of this; 0: at every event
     suspends: bool = False  # whether agents may suspend running jobs for others
     rest_share: float = 0.0  # of what a job has done, which it is thought to have left at least
+    datacenter: bool = False  # observations also hold the GPUs of all partitions: one graph of all
 
     def __post_init__(self) -> None:
         """Raise ValueError for a value that is none of the choices."""
@@ -137,6 +138,7 @@ class Layout:
     racks: int
     partitions: int
     rooms: int = 0  # partitions in which jobs may be suspended for others: M, or none
+    graphs: int = 0  # partitions whose GPUs and servers observations hold: M, or none
     edges: int = 0  # E inside a server, padded; 0: observations hold no links
 
     @cached_property
@@ -173,6 +175,7 @@ class Layout:
             "context": (len(OfContext),),
             "action_mask": (self.actions,),
             **self.room_shapes(),
+            **self.graph_shapes(),
             **self.link_shapes(),
         }
 
@@ -181,6 +184,17 @@ class Layout:
         if self.rooms == 0:
             return {}
         return {"suspensions": (self.window, self.rooms, len(OfSuspension))}
+
+    def graph_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of what `rules.datacenter` adds, partition by partition; nothing without."""
+        if self.graphs == 0:
+            return {}
+        servers = (self.graphs, self.servers)
+        return {
+            "all_gpus": (*servers, self.gpus_per_server, len(OfGpu)),
+            "all_servers": (*servers, len(OfServer)),
+            "all_racks": servers,
+        }
 
     def link_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of what `rules.links` adds; nothing without."""
@@ -194,29 +208,22 @@ class Layout:
 
 
 def layout_for(
-    topology: Topology,
-    partition_of_server: IntArray,
-    window: int,
-    partitions: int,
-    links: bool = False,
-    suspends: bool = False,
+    topology: Topology, partition_of_server: IntArray, rules: CodecRules, partitions: int = 0
 ) -> Layout:
-    """The smallest layout that holds every partition; `partitions` may leave room for more.
-
-    `links` and `suspends` are those of the rules.
-    """
-    graph = inside_graph(topology) if links else None
+    """The smallest layout that holds every partition; `partitions` may leave room for more."""
+    graph = inside_graph(topology) if rules.links else None
     servers = np.bincount(partition_of_server)
     racks = [
         len(np.unique(topology.server_rack[partition_of_server == p])) for p in range(len(servers))
     ]
     most = max(partitions, len(servers))
     return Layout(
-        window=window,
+        window=rules.window,
         servers=int(servers.max()),
         gpus_per_server=int(topology.gpus_per_server.max()),
         racks=max(racks),
         partitions=most,
-        rooms=most if suspends else 0,
+        rooms=most if rules.suspends else 0,
+        graphs=most if rules.datacenter else 0,
         edges=0 if graph is None else graph.ends.shape[1],
     )

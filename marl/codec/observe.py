@@ -67,6 +67,9 @@ class Canvas(NamedTuple):
     suspensions: FloatArray  # empty where agents may not suspend
     context: FloatArray
     action_mask: IntArray
+    all_gpus: FloatArray  # these three are empty but for agents that see the whole datacenter
+    all_servers: FloatArray
+    all_racks: IntArray
 
 
 @kernel
@@ -142,6 +145,8 @@ def _state_rows(desk: Desk, own: int, alone: bool, canvas: Canvas) -> None:
     server_rows(desk, own, canvas.gpus, canvas.servers)
     for m in range(len(desk.partition)):
         peer_row(desk, own, m, canvas.peers[m])
+        if len(canvas.all_gpus) > 0 and (m == own or not alone):
+            server_rows(desk, m, canvas.all_gpus[m], canvas.all_servers[m])
     context_row(desk, own, canvas.context)
     if alone:
         hide_others(own, canvas.peers, canvas.context)
@@ -227,6 +232,10 @@ def hide_peers(own: int, seen: Canvas) -> None:
     hide_others(own, seen.peers, seen.context)
     for column in OF_OTHERS:
         seen.forwards[:, :, column] = 0.0
+    for m in range(len(seen.all_gpus)):
+        if m != own:
+            seen.all_gpus[m] = 0.0
+            seen.all_servers[m] = 0.0
     for m in range(seen.suspensions.shape[1]):
         if m != own:
             seen.suspensions[:, m, OfSuspension.LEGAL + 1 :] = 0.0

@@ -170,7 +170,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
 def _observation_space(layout: Layout) -> spaces.Dict:
     boxes: dict[str, spaces.Space[Any]] = {}
     for key, shape in layout.shapes().items():
-        if key == "server_rack":
+        if key in ("server_rack", "all_racks"):
             boxes[key] = spaces.Box(0, max(layout.racks - 1, 0), shape, dtype=np.int64)
         elif key == "action_mask":
             boxes[key] = spaces.Box(0, 1, shape, dtype=np.int8)

@@ -129,10 +129,7 @@ class Brancher:
             SimulationError: jobs wait for ever.
             InvalidDecision: the simulator refused an action.
         """
-        layout = layout_for(
-            simulator.topology, simulator.partition_of_server, self._rules.window, 0,
-            self._rules.links, self._rules.suspends,
-        )  # fmt: skip
+        layout = layout_for(simulator.topology, simulator.partition_of_server, self._rules)
         net = net_of(self._policy, layout)
         if net is None:
             raise ValueError("branches are played by compiled networks: encoder=hierarchical")

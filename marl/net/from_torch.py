@@ -74,6 +74,8 @@ def net_of(policy: PairScorePolicy, layout: Layout) -> Net | None:
         forward_to=_joint(policy.forward_to),
         suspend_for=_joint(policy.suspend_for, policy.start),
         wait=_two(policy.wait),
+        seek=_two(policy.seek, policy.query),
+        found=np.zeros((0, width)) if policy.found is None else _weight(policy.found),
         prior=_prior(policy.prior, policy.prior_scale),
         **_scratch(layout, width, encoder.gpu.weight.shape[0], hidden),
     )
@@ -81,9 +83,11 @@ def net_of(policy: PairScorePolicy, layout: Layout) -> Net | None:
 
 def _scratch(layout: Layout, width: int, gpu_width: int, hidden: int) -> dict[str, Any]:
     s, r, state = layout.servers, layout.racks, width + len(OfContext) + len(OfPeer)
-    pair = max(len(OfForward), len(OfSuspension)) + len(OfPeer)
+    graphs = layout.graphs
+    pair = max(len(OfForward), len(OfSuspension)) + len(OfPeer) + (width + 1 if graphs else 0)
     shapes = {
         "server": (s, width), "lower": (s, width), "keys": (s, MODES * width), "rack": (r, width),
+        "place": (graphs, s, width), "embedded": (graphs, width), "sought": (width,),
         "rack_down_state": (r, width), "cluster": (width,), "gpu_state": (gpu_width,),
         "gpu_mean": (gpu_width,), "mean": (width,), "state": (state,),
         "asked": (len(OfJob) + len(OfContext),), "query_state": (width,),
@@ -122,7 +126,10 @@ def _norm(layer: nn.LayerNorm) -> Norm:
     return Norm(_array(layer.weight), _array(layer.bias))
 
 
-def _two(layers: nn.Sequential) -> Two:
+def _two(layers: nn.Sequential | None, like: nn.Sequential | None = None) -> Two:
+    """Two layers; where there are none, some that nobody asks, as wide as `like`."""
+    layers = like if layers is None else layers
+    assert layers is not None
     inner, outer = layers[0], layers[2]
     assert isinstance(inner, nn.Linear)
     assert isinstance(outer, nn.Linear)

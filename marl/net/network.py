@@ -50,12 +50,17 @@ class Net(Handle):
     forward_to: Joint
     suspend_for: Joint  # empty where agents may not suspend
     wait: Two
+    seek: Two  # these two are empty where it does not read the whole datacenter
+    found: FloatArray  # (H, H)
     prior: Prior
     # Scratch.
     server: FloatArray  # (S, H)
     lower: FloatArray  # (S, H) servers on the way down
     keys: FloatArray  # (S, MODES * H)
     rack: FloatArray  # (R, H)
+    place: FloatArray  # (M, S, H) what is found on servers of all partitions, if it reads them
+    embedded: FloatArray  # (M, H) all partitions
+    sought: FloatArray  # (H,)
     rack_down_state: FloatArray  # (R, H)
     in_rack: IntArray  # (R,)
     cluster: FloatArray  # (H,)
@@ -69,33 +74,33 @@ class Net(Handle):
     pair_shared: FloatArray  # (h,)
     of_state: FloatArray  # (3, h) of starts, forwards, suspensions
     hidden: FloatArray  # (h,)
-    pair: FloatArray  # (P,) of a forward or a suspension, with the peer's row
+    pair: FloatArray  # (P,) of a forward or a suspension, with what is known of the partition
     one: FloatArray  # (1,)
     routine: IntArray  # (3,) addresses of CHOOSE, PLAY_ON and ACT (`marl.net.playing`)
 
 
 @kernel
-def _encode_servers(net: Net, canvas: Canvas) -> None:
+def _encode_servers(net: Net, gpus: FloatArray, servers: FloatArray, server_rack: IntArray) -> None:
     """Servers from their GPUs, and the racks' sums and counts."""
     net.rack[:] = 0.0
     net.in_rack[:] = 0
-    for s in range(canvas.servers.shape[0]):
-        if canvas.servers[s, OfServer.THERE] <= 0.0:
+    for s in range(servers.shape[0]):
+        if servers[s, OfServer.THERE] <= 0.0:
             continue
         count = 0
         net.gpu_mean[:] = 0.0
-        for k in range(canvas.gpus.shape[1]):
-            if canvas.gpus[s, k, OfGpu.THERE] <= 0.0:
+        for k in range(gpus.shape[1]):
+            if gpus[s, k, OfGpu.THERE] <= 0.0:
                 continue
             copy_to(net.gpu.bias, net.gpu_state)
-            add_product(canvas.gpus[s, k], net.gpu.own, net.gpu_state)
+            add_product(gpus[s, k], net.gpu.own, net.gpu_state)
             for d in range(len(net.gpu_mean)):
                 net.gpu_mean[d] += max(net.gpu_state[d], 0.0)
             count += 1
         for d in range(len(net.gpu_mean)):
             net.gpu_mean[d] /= max(count, 1)
-        update(canvas.servers[s], net.gpu_mean, net.server_up, net.server[s])
-        rack = canvas.server_rack[s]
+        update(servers[s], net.gpu_mean, net.server_up, net.server[s])
+        rack = server_rack[s]
         net.in_rack[rack] += 1
         for h in range(len(net.cluster)):
             net.rack[rack, h] += net.server[s, h]
@@ -125,19 +130,44 @@ def _encode_racks(net: Net) -> bool:
 
 
 @kernel
-def _encode(net: Net, canvas: Canvas) -> None:
-    """Fill `state` and `keys`: GPU -> server -> rack -> partition and back down."""
-    _encode_servers(net, canvas)
+def _encode_partition(
+    net: Net, gpus: FloatArray, servers: FloatArray, server_rack: IntArray
+) -> bool:
+    """Fill `lower` and `cluster`, GPU -> server -> rack -> partition and back; False: no server."""
+    _encode_servers(net, gpus, servers, server_rack)
     there = _encode_racks(net)
-    for s in range(canvas.servers.shape[0]):
+    for s in range(servers.shape[0]):
         net.lower[s, :] = 0.0
-        if canvas.servers[s, OfServer.THERE] > 0.0:
-            above = net.rack_down_state[canvas.server_rack[s]]
-            update(net.server[s], above, net.server_down, net.lower[s])
+        if servers[s, OfServer.THERE] > 0.0:
+            update(
+                net.server[s], net.rack_down_state[server_rack[s]], net.server_down, net.lower[s]
+            )
             norm(net.lower[s], net.server_norm)
+    norm(net.cluster, net.cluster_norm)
+    return there
+
+
+@kernel
+def _encode_others(net: Net, canvas: Canvas) -> None:
+    """Fill `embedded` and `place`, partition by partition."""
+    for m in range(len(canvas.all_gpus)):
+        servers = canvas.all_servers[m]
+        there = _encode_partition(net, canvas.all_gpus[m], servers, canvas.all_racks[m])
+        for h in range(len(net.cluster)):
+            net.embedded[m, h] = net.cluster[h] if there else 0.0
+        net.place[m] = 0.0
+        for s in range(servers.shape[0]):
+            add_product(net.lower[s], net.found, net.place[m, s])
+
+
+@kernel
+def _encode(net: Net, canvas: Canvas) -> None:
+    """Fill `state` and `keys`, and what is read of all partitions."""
+    _encode_others(net, canvas)
+    there = _encode_partition(net, canvas.gpus, canvas.servers, canvas.server_rack)
+    for s in range(canvas.servers.shape[0]):
         copy_to(net.key.bias, net.keys[s])
         add_product(net.lower[s], net.key.own, net.keys[s])
-    norm(net.cluster, net.cluster_norm)
     width, context = len(net.cluster), len(canvas.context)
     net.state[:] = 0.0
     for h in range(width if there else 0):
@@ -154,14 +184,14 @@ def _encode(net: Net, canvas: Canvas) -> None:
 
 
 @kernel
-def _ask(net: Net, canvas: Canvas, w: int) -> None:
-    """Fill `query_state` for row `w` of the window."""
+def _ask(net: Net, canvas: Canvas, w: int, by: Two, out: FloatArray) -> None:
+    """Fill out (H,): what row `w` of the window asks of servers, here (`query`) or elsewhere."""
     jobs = canvas.jobs.shape[1]
     for k in range(jobs):
         net.asked[k] = canvas.jobs[w, k]
     for k in range(len(canvas.context)):
         net.asked[jobs + k] = canvas.context[k]
-    two_layers(net.asked, net.query, net.hidden, net.query_state)
+    two_layers(net.asked, by, net.hidden, out)
 
 
 @kernel
@@ -176,7 +206,7 @@ def _best_start(
             continue
         if not asked:
             asked = True
-            _ask(net, canvas, w)
+            _ask(net, canvas, w, net.query, net.query_state)
             share(canvas.jobs[w], net.start, net.of_state[0], net.start_shared)
         s, mode = at // MODES, at % MODES
         score = joint_score(canvas.pairs[w, s, mode], net.start, net.start_shared, net.hidden)
@@ -191,6 +221,41 @@ def _best_start(
 
 
 @kernel
+def _found_in(net: Net, canvas: Canvas, m: int) -> float:
+    """How well what is `sought` is found in partition `m`: ln of a sum over its servers."""
+    most, total, width = -np.inf, 0.0, len(net.sought)
+    for s in range(canvas.all_servers.shape[1]):
+        if canvas.all_servers[m, s, OfServer.THERE] <= 0.0:
+            continue
+        match = 0.0
+        for h in range(width):
+            match += net.sought[h] * net.place[m, s, h]
+        match /= math.sqrt(width)
+        if match > most:
+            total, most = total * math.exp(most - match) + 1.0, match
+        else:
+            total += math.exp(match - most)
+    return most + math.log(total) if total > 0.0 else 0.0
+
+
+@kernel
+def _fill_pair(net: Net, canvas: Canvas, m: int, row: FloatArray) -> int:
+    """Fill `pair`: the row of a forward or suspension, what is known of partition `m`; its size."""
+    width, peers = len(row), canvas.peers.shape[1]
+    all_of = width + peers
+    for k in range(width):
+        net.pair[k] = row[k]
+    for k in range(peers):
+        net.pair[width + k] = canvas.peers[m, k]
+    if len(canvas.all_gpus) > 0:
+        for h in range(len(net.sought)):
+            net.pair[all_of + h] = net.embedded[m, h]
+        all_of += len(net.sought) + 1
+        net.pair[all_of - 1] = _found_in(net, canvas, m)
+    return all_of
+
+
+@kernel
 def _best_elsewhere(
     net: Net, canvas: Canvas, kind: int, w: int, first: int, best: tuple[int, float]
 ) -> tuple[int, float]:
@@ -199,18 +264,16 @@ def _best_elsewhere(
     suspends = kind == SUSPEND
     rows = canvas.suspensions if suspends else canvas.forwards
     by = net.suspend_for if suspends else net.forward_to
-    width, shared = rows.shape[2], False
+    shared = False
     for m in range(rows.shape[1]):
         if canvas.action_mask[first + m] == 0:
             continue
         if not shared:
             shared = True
             share(canvas.jobs[w], by, net.of_state[2 if suspends else 1], net.pair_shared)
-        pair = net.pair[: width + canvas.peers.shape[1]]
-        for k in range(width):
-            pair[k] = rows[w, m, k]
-        for k in range(canvas.peers.shape[1]):
-            pair[width + k] = canvas.peers[m, k]
+            if len(canvas.all_gpus) > 0:
+                _ask(net, canvas, w, net.seek, net.sought)
+        pair = net.pair[: _fill_pair(net, canvas, m, rows[w, m])]
         score = joint_score(pair, by, net.pair_shared, net.hidden)
         if suspends:
             score += prior_suspension(net.prior, canvas, w, m)

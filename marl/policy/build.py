@@ -36,6 +36,7 @@ class PolicySpec:
     start_units: int = 0  # hidden units of the prior's layers (`marl.policy.linear_prior`)
     forward_units: int = 0
     suspend_units: int = 0
+    datacenter: bool = False  # it reads the GPUs of all partitions (`rules.datacenter`)
     critic: str = SHARED_CRITIC  # own: it judges by the own partition alone
 
     def __post_init__(self) -> None:
@@ -94,4 +95,5 @@ def build_policy(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
         own_critic=spec.critic == OWN_CRITIC,
         suspends=spec.suspends,
         prior_units=(spec.start_units, spec.forward_units, spec.suspend_units),
+        datacenter=spec.datacenter,
     )

@@ -51,6 +51,11 @@ class PairScorePolicy(nn.Module):
 
     with q the query of job j, e_s the server's embedding from the encoder, x the
     features of the observation and z the state (partition embedding, own context, mean of peers).
+    Where it is shown the whole datacenter, one encoder embeds every partition, and what goes to
+    another (forwards, suspensions there) also reads of partition m its embedding and
+
+    .. math:: b_{jm} = \ln \sum_{s \in m} \exp(q'_j \cdot W' e_s / \sqrt{H})
+
     Forwards and *wait* have scores of their own; one masked categorical covers all. No weight
     depends on the number of servers, jobs or agents. The critic reads z.
 
@@ -72,13 +77,15 @@ class PairScorePolicy(nn.Module):
         own_critic: bool = False,
         suspends: bool = False,
         prior_units: Sequence[int] = (0, 0, 0),
+        datacenter: bool = False,
     ) -> None:
         """`hidden`: width of the heads; `num_racks`: racks a partition can have.
 
         With `prior_scale` above 0 that times the linear score is added to all scores, and the
         network's own begin at zero: it learns what to add. With `own_critic` the critic is not
         shown what the state says of other partitions. With `suspends` it scores suspensions.
-        `prior_units`: of the prior's layers (`LinearPrior`).
+        `prior_units`: of the prior's layers (`LinearPrior`). `datacenter`: observations hold the
+        GPUs of all partitions (`rules.datacenter`).
         """
         super().__init__()
         self.prior = LinearPrior(suspends, prior_units) if prior_scale > 0.0 else None
@@ -92,17 +99,18 @@ class PairScorePolicy(nn.Module):
         self.key = nn.Linear(width, MODES * width)
         nn.init.uniform_(self.key.weight, -0.01, 0.01)
         self.start = JointScore(pair=len(OfPair), row=len(OfJob), state=state, hidden=hidden)
+        there = len(OfPeer) + (width + 1 if datacenter else 0)  # what is known of a partition
         self.forward_to = JointScore(
-            pair=len(OfForward) + len(OfPeer), row=len(OfJob), state=state, hidden=hidden
+            pair=len(OfForward) + there, row=len(OfJob), state=state, hidden=hidden
         )
         self.suspend_for = (
-            JointScore(
-                pair=len(OfSuspension) + len(OfPeer), row=len(OfJob), state=state, hidden=hidden
-            )
+            JointScore(pair=len(OfSuspension) + there, row=len(OfJob), state=state, hidden=hidden)
             if suspends
             else None
         )
         self.wait = two_layers(state, hidden, 1)
+        self.seek = two_layers(len(OfJob) + len(OfContext), hidden, width) if datacenter else None
+        self.found = nn.Linear(width, width, bias=False) if datacenter else None
         self.own_critic = own_critic
         self.value = two_layers(width + len(OWN_CONTEXT) if own_critic else state, hidden, 1)
         if self.prior is not None:
@@ -118,10 +126,13 @@ class PairScorePolicy(nn.Module):
         batch = jobs.shape[0]
         window = jobs.shape[1]
         start = self.start(observation["pairs"], jobs, state)  # (B, W, S, MODES)
-        query = self.query(torch.cat([jobs, context.unsqueeze(1).expand(-1, window, -1)], -1))
+        asked = torch.cat([jobs, context.unsqueeze(1).expand(-1, window, -1)], -1)
+        query = self.query(asked)
         key = self.key(servers).unflatten(-1, (MODES, -1))  # (B, S, MODES, H)
         start = start + torch.einsum("bwh,bsmh->bwsm", query, key) / query.shape[-1] ** 0.5
         peers = observation["peers"].unsqueeze(1).expand(-1, window, -1, -1)
+        if self.seek is not None:
+            peers = torch.cat([peers, *self._elsewhere(observation, self.seek(asked))], -1)
         forwards = self.forward_to(
             torch.cat([observation["forwards"], peers], -1), jobs, state
         )  # (B, W, M)
@@ -155,6 +166,28 @@ class PairScorePolicy(nn.Module):
         others = (peers * there).sum(1) / there.sum(1).clamp(min=1.0)
         state = torch.cat([embeddings.cluster, observation["context"], others], -1)
         return state, embeddings.server
+
+    def _elsewhere(self, observation: dict[str, Tensor], sought: Tensor) -> tuple[Tensor, Tensor]:
+        """Partitions' embeddings (B, W, M, H), and how well what is `sought` (B, W, H) is found.
+
+        The second is (B, W, M, 1), and 0 where a partition has no server.
+        """
+        assert self.found is not None
+        batch, partitions = observation["all_servers"].shape[:2]
+        gpus, servers, racks = (
+            observation[key].flatten(0, 1) for key in ("all_gpus", "all_servers", "all_racks")
+        )
+        there = servers[..., OfServer.THERE] > 0  # (B * M, S)
+        of_all = self.encoder(
+            ClusterBatch(gpus, gpus[..., OfGpu.THERE] > 0, servers, there, racks, self.num_racks)
+        )
+        keys = self.found(of_all.server).unflatten(0, (batch, partitions))  # (B, M, S, H)
+        match = torch.einsum("bwh,bmsh->bwms", sought, keys) / sought.shape[-1] ** 0.5
+        there = there.unflatten(0, (batch, 1, partitions))  # (B, 1, M, S)
+        best = match.masked_fill(~there, MASKED).logsumexp(-1, keepdim=True)
+        best = torch.where(there.any(-1, keepdim=True), best, 0.0)
+        embedded = of_all.cluster.unflatten(0, (batch, 1, partitions))
+        return embedded.expand(-1, sought.shape[1], -1, -1), best
 
     def values(self, state: Tensor) -> Tensor:
         """(B,) the critic's judgement."""

@@ -158,11 +158,5 @@ class MarlScheduler:
 
 
 def _layout(view: ClusterView, rules: CodecRules) -> Layout:
-    return layout_for(
-        view.topology,
-        np.asarray(view.partition_of_server),
-        rules.window,
-        view.num_partitions,
-        rules.links,
-        rules.suspends,
-    )
+    servers = np.asarray(view.partition_of_server)
+    return layout_for(view.topology, servers, rules, view.num_partitions)

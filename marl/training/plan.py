@@ -67,9 +67,7 @@ class Plan:
     def layout(self) -> Layout:
         """Padded sizes of observations."""
         game, rules = self.game, self.rules
-        return layout_for(
-            game.topology, game.partition_of_server, rules.window, 0, rules.links, rules.suspends
-        )
+        return layout_for(game.topology, game.partition_of_server, rules)
 
     def env(self, *, everyone: bool = False) -> SchedulingEnv:
         """An environment; without `everyone`, agents that have no choice do not observe."""
@@ -104,9 +102,7 @@ def play_greedily(
     What deciding cost is NaN in the runs, named `name`: it cannot be told from the rest.
     """
     first = simulators[0]
-    layout = layout_for(
-        first.topology, first.partition_of_server, rules.window, 0, rules.links, rules.suspends
-    )
+    layout = layout_for(first.topology, first.partition_of_server, rules)
     net = net_of(policy, layout)
     if net is not None:
         return [_played(simulator, layout, rules, net, name) for simulator in simulators]

@@ -122,6 +122,9 @@ def _blank(canvas: Canvas) -> None:
     canvas.forwards[:] = 0.0
     canvas.suspensions[:] = 0.0
     canvas.context[:] = 0.0
+    canvas.all_gpus[:] = 0.0
+    canvas.all_servers[:] = 0.0
+    canvas.all_racks[:] = 0
     canvas.action_mask[:] = 0
 
 
@@ -187,6 +190,10 @@ def _see(play: Play, agent: int, silent: bool) -> int:
     _blank(canvas)
     for i in range(part.last_own - part.first_own):
         canvas.server_rack[i] = play.racks[part.first_own + i]
+    for m in range(min(len(canvas.all_racks), len(desk.partition))):
+        each = desk.state.partition[m]
+        for i in range(each.last_own - each.first_own):
+            canvas.all_racks[m, i] = play.racks[each.first_own + i]
     if turn.begun == 0 or silent:
         begin_gang(desk, memory.begun_gpus[:0])
         legal = observe_agent(desk, agent, _limits(play, agent), canvas)

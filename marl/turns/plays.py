@@ -17,16 +17,26 @@ from sim.scoring.desk import Desk, Mind, desk_of
 from sim.view import ClusterView
 
 FIXED = ("state", "job", "belief")  # of a desk: forks keep them, or have their own state
-ABSENT = (0, 0, 0)  # the shape of what these rules do not show
-DTYPES = {"server_rack": np.int64, "action_mask": np.int8}  # the others are float32
+# Shapes of what these rules do not show.
+ABSENT = {
+    "suspensions": (0, 0, 0),
+    "all_gpus": (0, 0, 0, 0),
+    "all_servers": (0, 0, 0),
+    "all_racks": (0, 0),
+}
+DTYPES = {
+    "server_rack": np.int64,
+    "all_racks": np.int64,
+    "action_mask": np.int8,
+}  # the others are float32
 
 
 def blank_canvas(layout: Layout, *many: int) -> Canvas:
     """A canvas of zeros; with `many`, arrays of so many."""
-    shapes = layout.shapes()
+    shapes = ABSENT | layout.shapes()
     return Canvas(
         **{
-            key: np.zeros((*many, *shapes.get(key, ABSENT)), DTYPES.get(key, np.float32))
+            key: np.zeros((*many, *shapes[key]), DTYPES.get(key, np.float32))
             for key in Canvas._fields
         }
     )

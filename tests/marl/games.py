@@ -119,9 +119,7 @@ def env_of(
 ) -> SchedulingEnv:
     return SchedulingEnv(
         game=game,
-        layout=layout_for(
-            game.topology, game.partition_of_server, rules.window, 0, suspends=rules.suspends
-        ),
+        layout=layout_for(game.topology, game.partition_of_server, rules),
         rules=rules,
         reward=reward or DelayReward(own_weight=own_weight, scale_s=scale_s),
         make_jobs=make_jobs,

@@ -76,9 +76,7 @@ def play(game: Game, jobs: JobTable, rules: CodecRules, seed: int) -> Iterator[R
     rng = np.random.default_rng(seed)
     simulator = game.simulator(jobs)
     views = simulator.views(NEEDS)
-    layout = layout_for(
-        game.topology, game.partition_of_server, rules.window, 0, suspends=rules.suspends
-    )
+    layout = layout_for(game.topology, game.partition_of_server, rules)
     rounds = Rounds(layout=layout, rules=rules)
     rounds.restart()
     while simulator.advance():

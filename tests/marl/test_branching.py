@@ -84,7 +84,7 @@ def test_costs_are_those_of_whole_runs_with_one_action_changed():
 
 
 def layout_for_rules(simulator: Simulator):
-    return layout_for(simulator.topology, simulator.partition_of_server, RULES.window, 0)
+    return layout_for(simulator.topology, simulator.partition_of_server, RULES)
 
 
 def test_a_horizon_counts_what_is_left_to_do():

@@ -37,7 +37,7 @@ def described() -> Topology:
 
 
 def layout_of(game: Game, links: bool) -> Layout:
-    return layout_for(game.topology, game.partition_of_server, RULES.window, 0, links)
+    return layout_for(game.topology, game.partition_of_server, replace(RULES, links=links))
 
 
 def after(game: Game, jobs: list[Job], *starts: tuple[int, list[int]]) -> list[Observation]:

@@ -163,7 +163,7 @@ def test_an_idle_partition_may_send_but_not_wait_and_a_busy_one_may_wait():
     trace = job_table([Job(0, 1, 100), Job(10, 1, 100)])
     simulator = game.simulator(trace)
     views = simulator.views(NEEDS)
-    rounds = Rounds(layout=layout_for(topology, game.partition_of_server, 4, 0), rules=RULES)
+    rounds = Rounds(layout=layout_for(topology, game.partition_of_server, RULES), rules=RULES)
     rounds.restart()
 
     def masks() -> tuple[bool, list[bool], bool]:
@@ -196,7 +196,7 @@ def test_whoever_gets_jobs_chooses_among_all_of_them_and_sends_none_on():
     trace = job_table([Job(0, 1, 100, home=1), Job(0, 1, 50, home=2)])
     simulator = game.simulator(trace)
     views = simulator.views(NEEDS)
-    rounds = Rounds(layout=layout_for(topology, game.partition_of_server, 4, 0), rules=RULES)
+    rounds = Rounds(layout=layout_for(topology, game.partition_of_server, RULES), rules=RULES)
     rounds.restart()
     simulator.advance()
     rounds.open()

@@ -28,6 +28,7 @@ SPECS = {
     "plain": PolicySpec(**SIZES, prior_scale=0.0),
     "prior": PolicySpec(**SIZES, prior_scale=2.0),
     "suspends": PolicySpec(**SIZES, prior_scale=1.5, suspends=True, start_units=5, suspend_units=4),
+    "datacenter": PolicySpec(**SIZES, prior_scale=1.5, suspends=True, datacenter=True),
 }
 
 
@@ -42,7 +43,7 @@ def test_it_chooses_what_the_torch_module_chooses(name: str, sizes: int | list[i
             each.add_(0.3 * torch.randn_like(each))
     if policy.prior is not None:
         policy.prior.take(WEIGHTS if spec.suspends else replace(WEIGHTS, suspend=None))
-    rules = replace(RULES, suspends=spec.suspends, only_placeable=False)
+    rules = replace(RULES, suspends=spec.suspends, datacenter=spec.datacenter, only_placeable=False)
     net, turns = None, 0
     for seed in range(2):
         jobs = RandomJobs(count=30, partitions=2, most_gpus=4, span_s=900.0)(seed)

@@ -38,9 +38,7 @@ KINDS_OF_RULES = {
 
 
 def turns_of(game: Game, jobs: JobTable, rules: CodecRules = RULES) -> Turns:
-    layout = layout_for(
-        game.topology, game.partition_of_server, rules.window, 0, rules.links, rules.suspends
-    )
+    layout = layout_for(game.topology, game.partition_of_server, rules)
     turns = Turns(game.simulator(jobs), layout, rules, gathers=True)
     turns.next()
     return turns
@@ -129,9 +127,7 @@ def test_an_environment_can_be_forked_with_its_stream_of_episodes(everyone: bool
 def test_runs_side_by_side_are_the_runs_one_by_one(links: bool):
     game = game_of(described(), 2) if links else mixed_game()
     rules = LINKED if links else RULES
-    layout = layout_for(
-        game.topology, game.partition_of_server, rules.window, 0, rules.links, rules.suspends
-    )
+    layout = layout_for(game.topology, game.partition_of_server, rules)
     jobs = [replace(BUSY, count=count)(count) for count in (3, 25, 12)]  # ends differ
     both = SideBySide.fresh([game.simulator(each) for each in jobs], layout, rules, gathers=True)
     alone = [turns_of(game, each, rules) for each in jobs]

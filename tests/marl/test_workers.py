@@ -38,7 +38,7 @@ def test_whoever_begins_a_gang_completes_it_in_as_many_turns_as_it_has_workers(d
     started, begun = 0, None
     simulator = game.simulator(jobs)
     views = simulator.views(NEEDS)
-    rounds = Rounds(layout=layout_for(game.topology, game.partition_of_server, 3, 0), rules=rules)
+    rounds = Rounds(layout=layout_for(game.topology, game.partition_of_server, rules), rules=rules)
     rounds.restart()
     while simulator.advance():
         rounds.open()
@@ -122,7 +122,7 @@ def test_workers_can_be_spread_where_gangs_cannot():
     for rules in (RULES, WORKERS):
         simulator = game.simulator(trace)
         simulator.advance()
-        rounds = Rounds(layout=layout_for(topology, game.partition_of_server, 4, 0), rules=rules)
+        rounds = Rounds(layout=layout_for(topology, game.partition_of_server, rules), rules=rules)
         rounds.restart()
         view = simulator.views(NEEDS).view()
         found[rules.granularity] = {g for _, g in placements(rounds, view, simulator)}
