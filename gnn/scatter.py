@@ -37,7 +37,7 @@ class ScatterTree:
         parts, _, gpus = batch.gpu_mask.shape
         racks, dtype = batch.num_racks, batch.x_gpu.dtype
         server = batch.server_mask.reshape(-1, 1)  # (N, 1)
-        gpu = (batch.gpu_mask & batch.server_mask.unsqueeze(2)).view(-1, gpus, 1)  # (N, K, 1)
+        gpu = (batch.gpu_mask & batch.server_mask.unsqueeze(2)).reshape(-1, gpus, 1)  # (N, K, 1)
         rack_row = _rack_rows(batch)
         one, each = server.to(dtype), gpu.to(dtype)
         in_rack = scatter(one, rack_row, dim=0, dim_size=parts * racks, reduce="sum")  # (B * R, 1)

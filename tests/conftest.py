@@ -17,6 +17,9 @@ settings.register_profile(
 )
 settings.load_profile("gpuyard")
 
+# Tests run one a core: libraries that would share a core among threads wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A shell without job control starts background commands with SIGINT ignored, and programs that
 # tests start would inherit that: Ctrl-C would not reach them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -153,33 +153,19 @@ class BranchTrainer(Trainer):
             BranchTask(self._ground, form, climb.mean, self._rounds.sampling, window)
             for window in windows  # one by one: it takes seconds, and nobody waits for the slowest
         ]
-        found = self.crew.each(play_branches, tasks)
-        parts = [part for part, _ in found if part is not None]
-        failed = sum(each for _, each in found)
-        if failed:
-            log.warning("round %d: %d of %d windows failed", climb.update + 1, failed, len(windows))
-        if not parts:
-            raise self._stopped(
-                f"no window gave a branch; see why with part=train window={windows[0]}"
-            )
-        return joined(parts)
+        return joined(self._found(play_branches, tasks, windows))
 
     def _regressed(self, contrasts: Contrasts) -> tuple[FloatArray, float]:
         """(n,) the weights that regression wants, and the share that they explain."""
-        import torch
-
-        from gpuyard.learning.network import policy_of, searched, shaped, vector_of
+        from gpuyard.learning.network import refitted  # torch
         from marl.training.contrasts import taught
 
         form, climb = self.saved.form, self.saved.climb
         assert isinstance(form, NetworkForm)
-        policy = policy_of(form, climb.mean)
-        masks = shaped(searched(policy), (climb.sigma > 0).astype(np.float64))
-        torch.set_num_threads(1)
-        explained = taught(
-            policy, contrasts, self._rounds.teaching, masks, climb.seed + climb.update
+        seed, how = climb.seed + climb.update, self._rounds.teaching
+        vector, explained = refitted(
+            form, climb, lambda policy, masks: taught(policy, contrasts, how, masks, seed)
         )
-        vector = vector_of(policy)
         if not np.isfinite(vector).all():
             raise self._stopped("regression gave a weight that is not finite")
         return vector, explained

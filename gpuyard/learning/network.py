@@ -1,6 +1,6 @@
 """Policies from vectors and back: which tensors are searched, and how far."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gpuyard.learning.form import SIGMA_INNER, linear_sigmas
 from gpuyard.learning.network_form import NetworkForm
+from gpuyard.learning.strategies import Climb
 from marl.codec.layout import CodecRules
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy
@@ -107,6 +108,23 @@ def policy_of(form: NetworkForm, vector: FloatArray) -> PairScorePolicy:
     _fill(list(searched(policy).values()), vector)
     _fill(_others(policy), form.fixed)
     return policy
+
+
+def refitted(
+    form: NetworkForm, climb: Climb, fit: Callable[[PairScorePolicy, dict[str, Tensor]], float]
+) -> tuple[FloatArray, float]:
+    """The vector (n,) after `fit` has changed the policy of the mean, and what `fit` returns.
+
+    Args:
+        form: of the vector.
+        climb: its mean, and sigmas, which are 0 for what must not change.
+        fit: changes a policy in place, given name of a parameter -> 1 where it may, 0 where not.
+    """
+    torch.set_num_threads(1)
+    policy = policy_of(form, climb.mean)
+    masks = shaped(searched(policy), (climb.sigma > 0).astype(np.float64))
+    said = fit(policy, masks)
+    return vector_of(policy), said
 
 
 @lru_cache(maxsize=2)

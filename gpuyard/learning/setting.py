@@ -44,7 +44,7 @@ from sim.schedulers.linear_score import LinearScore
 from sim.simulator import Simulator
 
 SCORE, NETWORK = "score", "network"  # what is learned
-ES, BRANCHES = "es", "branches"  # values of algo.estimator
+ES, BRANCHES, DISTIL = "es", "branches", "distil"  # values of algo.estimator
 OF_NETWORK = ("learns", "graph", "rules", "hide", "algo")  # keys a score does not have
 POLICY = "policy"  # the folder
 NETWORK_RULES: Rules = {
@@ -63,11 +63,12 @@ def check_learns(config: Mapping[str, Any]) -> None:
     """
     if config["learns"] not in (SCORE, NETWORK):
         raise ConfigError(f"learns is {config['learns']!r}; it must be {SCORE} or {NETWORK}")
-    if config["algo"].get("estimator") not in (ES, BRANCHES):
-        raise ConfigError(f"algo is none of {ES} and {BRANCHES}; train.py learns by others")
+    estimator = config["algo"].get("estimator")
+    if estimator not in (ES, BRANCHES, DISTIL):
+        raise ConfigError(f"algo is none of {ES}, {BRANCHES}, {DISTIL}; train.py learns by others")
     if config["learns"] == SCORE:
-        if config["algo"]["estimator"] == BRANCHES:
-            raise ConfigError(f"algo is {BRANCHES}, which teaches a network; add learns={NETWORK}")
+        if estimator != ES:
+            raise ConfigError(f"algo is {estimator}, which teaches a network; add learns={NETWORK}")
         if config["hide"]:
             raise ConfigError(
                 f"hide is {config['hide']!r}, but a score sees all; add learns=network"
@@ -202,6 +203,12 @@ def trainer_of(launch: Launch) -> Trainer:
         from gpuyard.learning.branches import BranchTrainer, rounds_of  # torch
 
         return BranchTrainer(rounds_of(config), **given)
+    if config["algo"]["estimator"] == DISTIL:
+        from gpuyard.learning import distillation  # torch
+
+        form, vector, _ = first_of({**config, "hide": []}, _weights(config["algo"]["teacher"]))
+        teacher = distillation.Teacher(form, vector)
+        return distillation.DistilTrainer(distillation.rounds_of(config), teacher, **given)
     return Trainer(**given)
 
 

@@ -2,9 +2,10 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from rich.console import Console
@@ -19,6 +20,8 @@ from sim.errors import GpuYardError
 from sim.linear.weights import ScoreWeights
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
+R = TypeVar("R")
 
 TRAIN_WINDOWS = 1_000_000  # that may be drawn; a generator never runs out of them
 COLUMNS = (
@@ -187,6 +190,30 @@ class Trainer:
             "update %d, %.1f minutes: %.4f of the reference, %.4f of the beginning",
             update, point.minutes, reference, begin,
         )  # fmt: skip
+
+    def _found(
+        self, play: Callable[[T], tuple[R | None, bool]], tasks: Sequence[T], windows: Sequence[int]
+    ) -> list[R]:
+        """What a round finds in its training windows: at least one; windows that fail are told.
+
+        Args:
+            play: what it found in a window, if anything, and whether the run failed.
+            tasks: one a window.
+            windows: their numbers.
+
+        Raises:
+            LearningStopped: nothing was found.
+        """
+        found, number = self.crew.each(play, tasks), self.saved.climb.update + 1
+        parts = [part for part, _ in found if part is not None]
+        failed = sum(each for _, each in found)
+        if failed:
+            log.warning("round %d: %d of %d windows failed", number, failed, len(windows))
+        if not parts:
+            raise self._stopped(
+                f"no window gave anything to learn; see why with part=train window={windows[0]}"
+            )
+        return parts
 
     def _stopped(self, why: str) -> LearningStopped:
         update = self.saved.climb.update

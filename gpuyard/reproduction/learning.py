@@ -1,7 +1,8 @@
 """Learning by playing, judged over training seeds: `reproduce.py experiment=learn_climb`.
 
 Learns from every seed that is not done yet, in a folder of its own and from where it was stopped;
-then one table, with an interval over seeds, and one figure of all curves.
+then one table, with an interval over seeds, and one figure of all curves. Where a node has `arms`
+(name -> overrides), every arm learns from every seed, and has a table of its own.
 """
 
 import csv
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 LEARNED, WORDS = "learned", "words.json"
 TABLE, TEXT, FIGURE = "seeds.csv", "seeds.md", "curves.png"
 NODE_KEYS = ("program", "title", "seeds", "begin", "minutes", "updates", "training", "quick")
+ARMS = "arms"  # a key that a node may have
 OTHERS = ("experiment", "debug", "reproduce", "hydra", "seed", *NOT_OF_A_RUN)
 KEPT_OF_DEBUG = ("topology", "workload.num_jobs", "workload.max_gang")
 QUICK_SEEDS = 2
@@ -46,6 +48,7 @@ NONE = Interval(float("nan"), float("nan"), float("nan"), 0)
 class Learned:
     """What came of one seed."""
 
+    arm: str  # empty where there is only one
     seed: int
     folder: Path
     begin: str
@@ -72,16 +75,22 @@ def run(launch: Launch) -> None:
     if launch.config["fresh"]:
         shutil.rmtree(launch.folder / LEARNED, ignore_errors=True)
     seeds = node["seeds"][:QUICK_SEEDS] if debug else node["seeds"]
-    found = []
+    arms, confidence = node.get(ARMS) or {"": []}, launch.config["confidence"]
+    found: dict[str, list[Learned]] = {arm: [] for arm in arms}
     for place, seed in enumerate(seeds):
-        log.info("seed %s, %d of %d", seed, place + 1, len(seeds))
-        found.append(_learned(launch, seed, words))
-    rows = _rows(found, launch.config["confidence"])
-    write_atomically(launch.folder / TABLE, _csv(rows).encode())
-    text = _text(str(node["title"]), found, rows, launch.config["confidence"])
+        for arm, more in arms.items():
+            log.info("seed %s, %d of %d%s", seed, place + 1, len(seeds), f", {arm}" if arm else "")
+            found[arm].append(_learned(launch, arm, seed, [*words, *more]))
+    rows = {arm: _rows(each, confidence) for arm, each in found.items()}
+    write_atomically(launch.folder / TABLE, _csv([row for each in rows.values() for row in each]))
+    text = _text(str(node["title"]), found, rows, confidence)
     write_markdown(launch.folder / TEXT, text)
-    first = found[0]
-    curves = {f"seed {each.seed}": read_curve(each.folder) for each in found}
+    every = [one for each in found.values() for one in each]
+    first = every[0]
+    curves = {
+        ", ".join(filter(None, (one.arm, f"seed {one.seed}"))): read_curve(one.folder)
+        for one in every
+    }
     draw_curves(launch.folder / FIGURE, curves, first.begin, first.reference)
     table_console().print(rich_tables(text))
     print(f"results in {launch.folder}")
@@ -93,8 +102,10 @@ def _words(node: Mapping[str, Any], debug: str | None) -> list[str]:
     Raises:
         ConfigError: a key of the node is missing or unknown, or there is no seed.
     """
-    if set(node) != set(NODE_KEYS):
+    if set(node) - {ARMS} != set(NODE_KEYS):
         raise ConfigError(f"reproduce has {', '.join(node)}; it needs {', '.join(NODE_KEYS)}")
+    if not isinstance(node.get(ARMS) or {}, Mapping):
+        raise ConfigError(f"reproduce.arms is {node[ARMS]!r}; give names and their overrides")
     if not isinstance(node["seeds"], list) or not node["seeds"]:
         raise ConfigError(f"reproduce.seeds is {node['seeds']!r}; list some, like [0, 1, 2]")
     own = [
@@ -111,9 +122,9 @@ def _key(word: str) -> str:
     return word.partition("=")[0].lstrip("+~")
 
 
-def _learned(launch: Launch, seed: int, words: Sequence[str]) -> Learned:
+def _learned(launch: Launch, arm: str, seed: int, words: Sequence[str]) -> Learned:
     """What was learned from one seed by these words; learned now if it is not there."""
-    folder = launch.folder / LEARNED / f"seed_{seed}"
+    folder = launch.folder / LEARNED / arm / f"seed_{seed}"
     overrides = last_of_each([*words, f"seed={seed}"])
     if _told(folder / WORDS) != overrides:
         shutil.rmtree(folder, ignore_errors=True)
@@ -129,7 +140,7 @@ def _learned(launch: Launch, seed: int, words: Sequence[str]) -> Learned:
         trainer.run(error_console())
         log.info("%s", report(one, trainer))
     metrics = json.loads((folder / METRICS).read_text("utf-8"))
-    return Learned(seed, folder, str(config["begin"]), str(config["reference"]), metrics)
+    return Learned(arm, seed, folder, str(config["begin"]), str(config["reference"]), metrics)
 
 
 def _told(path: Path) -> Any:
@@ -140,6 +151,7 @@ def _rows(found: Sequence[Learned], confidence: float) -> list[dict[str, Any]]:
     """A row a seed, intervals over windows; then one of all, intervals over seeds."""
     rows = [
         {
+            "arm": each.arm,
             "seed": each.seed,
             "updates": each.metrics["updates"],
             "minutes": each.metrics["minutes"],
@@ -153,6 +165,7 @@ def _rows(found: Sequence[Learned], confidence: float) -> list[dict[str, Any]]:
     return [
         *rows,
         {
+            "arm": found[0].arm,
             "seed": "all",
             "updates": sum(row["updates"] for row in rows),
             "minutes": sum(row["minutes"] for row in rows),
@@ -174,14 +187,14 @@ def _over_seeds(ratios: Sequence[Interval], confidence: float) -> Interval:
     return Interval(centre, low, high, logs.count)
 
 
-def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
+def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
     plain = [dict(pair for key, value in row.items() for pair in _cells(key, value))
              for row in rows]  # fmt: skip
     text = io.StringIO()
     writer = csv.DictWriter(text, list(plain[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(plain)
-    return text.getvalue()
+    return text.getvalue().encode()
 
 
 def _cells(key: str, value: Any) -> list[tuple[str, Any]]:
@@ -193,23 +206,32 @@ def _cells(key: str, value: Any) -> list[tuple[str, Any]]:
 
 
 def _text(
-    title: str, found: Sequence[Learned], rows: Sequence[Mapping[str, Any]], confidence: float
+    title: str,
+    found: Mapping[str, Sequence[Learned]],
+    rows: Mapping[str, Sequence[Mapping[str, Any]]],
+    confidence: float,
 ) -> TableText:
-    first = found[0]
+    """A table an arm."""
+    first, *others = next(iter(found.values()))
     headers = ("seed", "updates", "minutes", f"to {first.begin}", f"to {first.reference}",
                "share of the gap closed")  # fmt: skip
-    cells = tuple(
-        (
-            str(row["seed"]), str(row["updates"]), f"{row['minutes']:.1f}",
-            ratio_text(row["to_begin"]), ratio_text(row["to_reference"]),
-            "-" if np.isnan(row["gap_closed"].centre) else ratio_text(row["gap_closed"]),
-        )
-        for row in rows
-    )  # fmt: skip
+    groups = tuple(
+        (f"{title}: {arm}" if arm else title, tuple(_cells_of(row) for row in each))
+        for arm, each in rows.items()
+    )
     note = (
         f"Ratios of mean JCT on {first.ratio(first.begin).count} held-out windows a seed, each "
         "seed with windows of its own; below 1 is better. Rows of seeds: 95 % t intervals over "
-        f"windows. Last row: {100 * confidence:g} % t intervals over the {len(found)} seeds, of "
-        "the logarithms for ratios. Gap: in ln mean JCT."
+        f"windows. Last row: {100 * confidence:g} % t intervals over the {1 + len(others)} seeds, "
+        "of the logarithms for ratios. Gap: in ln mean JCT."
     )
-    return TableText(headers, ((title, cells),), note)
+    return TableText(headers, groups, note)
+
+
+def _cells_of(row: Mapping[str, Any]) -> tuple[str, ...]:
+    gap = row["gap_closed"]
+    return (
+        str(row["seed"]), str(row["updates"]), f"{row['minutes']:.1f}",
+        ratio_text(row["to_begin"]), ratio_text(row["to_reference"]),
+        "-" if np.isnan(gap.centre) else ratio_text(gap),
+    )  # fmt: skip

@@ -92,8 +92,7 @@ class PairScorePolicy(nn.Module):
         self.prior_scale = prior_scale
         self.encoder = encoder
         encoder.rack_norm.requires_grad_(False)  # nobody reads the racks' embeddings
-        self.num_racks = num_racks
-        width = encoder.hidden_dim
+        self.num_racks, width = num_racks, encoder.hidden_dim
         state = width + len(OfContext) + len(OfPeer)
         self.query = two_layers(len(OfJob) + len(OfContext), hidden, width)
         self.key = nn.Linear(width, MODES * width)

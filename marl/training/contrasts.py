@@ -72,10 +72,10 @@ def taught(
         optimiser, teaching.learning_rate, total_steps=steps + 1, pct_start=WARM_SHARE
     )
     mean, count = [torch.zeros_like(each) for each in weights], 0
-    for step, turns in enumerate(_batches(lesson.turns, batches, teaching.epochs, seed)):
+    for step, turns in enumerate(batches_of(lesson.turns, batches, teaching.epochs, seed)):
         optimiser.zero_grad()
         lesson.loss(turns, along_gap)[0].backward()
-        _step(optimiser, weights, masks)
+        step_within(optimiser, weights, masks)
         schedule.step()
         if step >= AVERAGED_FROM * steps:
             count += 1
@@ -87,7 +87,7 @@ def taught(
         return lesson.explained(along_gap)
 
 
-def _step(
+def step_within(
     optimiser: torch.optim.Optimizer, weights: Sequence[Tensor], masks: Sequence[Tensor]
 ) -> None:
     """One step of what the masks let change."""
@@ -102,7 +102,8 @@ def _step(
             each.copy_(torch.where(mask > 0, each, old))  # decay moves what has no gradient
 
 
-def _batches(turns: int, batches: int, epochs: int, seed: int) -> Iterator[IntArray]:
+def batches_of(turns: int, batches: int, epochs: int, seed: int) -> Iterator[IntArray]:
+    """Turns in an order drawn anew each epoch, in `batches` parts."""
     rng = np.random.default_rng(seed)
     for _ in range(epochs):
         yield from np.array_split(rng.permutation(turns), batches)

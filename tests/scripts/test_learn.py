@@ -80,6 +80,29 @@ def test_branches_teach_a_network_by_gradients_and_go_on_where_they_stopped(done
     assert "marl" in run.out
 
 
+DISTIL = (
+    "algo=distil", "learns=network", "begin=zero", "rules.datacenter=true", "algo.windows=4",
+    "algo.share=0.3", "algo.epochs=8", "algo.batch=32", "hide=[holds_up]", "validate_every=1",
+)  # fmt: skip
+
+
+def test_a_network_that_sees_the_datacenter_is_taught_by_a_score_and_goes_on(done):
+    whole = done("learn", *TINY, *DISTIL, "updates=2", folder="whole")
+    metrics = json.loads((whole.folder / "metrics.json").read_text())
+    assert metrics["ratio_of_mean_jct"]["zero"]["high"] < 0.9
+    first = done("learn", *TINY, *DISTIL, "updates=1", folder="first")
+    resumed = done("learn", *TINY, *DISTIL, "updates=2", f"resume={first.folder}", folder="resumed")
+    assert np.array_equal(*means(whole.folder, resumed.folder))
+    policy = whole.folder / "policy"
+    told = json.loads((policy / "policy.json").read_text())
+    assert told["rules"]["datacenter"] and told["policy"]["datacenter"]
+    run = done(
+        "simulate", "scheduler=marl", *SMALL, "workload.num_jobs=40", f"checkpoint={policy}",
+        folder="run",
+    )  # fmt: skip
+    assert "marl" in run.out
+
+
 LEARNING = Training("learn.py", TINY)
 
 
@@ -165,6 +188,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path):
         (("algo=branches",), ("add learns=network",)),
         (("algo=ppo",), ("train.py",)),
         (("algo=branches", "learns=network", "algo.step=0"), ("algo.step is 0", "above 0")),
+        (("algo=distil", "learns=network", "algo.share=2"), ("algo.share is 2", "at most 1")),
+        (("algo=distil", "learns=network", "algo.teacher=nobody"), ("nobody",)),
         (("updates=-1",), ("updates is -1",)),
         (("held_out.first=3",), ("held_out.first is 3",)),
         (("learns=nothing",), ("learns is 'nothing'",)),

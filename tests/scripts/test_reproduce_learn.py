@@ -50,6 +50,19 @@ def test_seeds_are_learned_once_and_judged_together(done):
     assert first == stamps[0] and second > stamps[1]
 
 
+def test_every_arm_learns_from_every_seed(done):
+    arms = "+reproduce.arms={few: ['updates=1'], more: ['updates=2']}"
+    found = done("reproduce", *QUICK, "reproduce.seeds=[5]", arms)
+    with (found.folder / "seeds.csv").open(newline="") as file:
+        told = [(row["arm"], row["seed"], row["updates"]) for row in csv.DictReader(file)]
+    assert told == [
+        ("few", "5", "1"), ("few", "all", "1"), ("more", "5", "2"), ("more", "all", "2")
+    ]  # fmt: skip
+    for arm in ("few", "more"):
+        assert (found.folder / "learned" / arm / "seed_5" / "metrics.json").is_file()
+        assert f": {arm}" in (found.folder / "seeds.md").read_text()
+
+
 @pytest.mark.slow
 def test_a_seed_that_was_stopped_goes_on(done, tmp_path: Path):
     training = ["updates=60", "checkpoint_every=1"]
@@ -83,6 +96,7 @@ def test_other_words_begin_anew(done):
     [
         ("reproduce.seeds=[]", "reproduce.seeds is []"),
         ("+reproduce.pause=1", "reproduce has"),
+        ("+reproduce.arms=[one]", "reproduce.arms is"),
         ("reproduce.begin=nobody", "nobody"),
         ("reproduce.training=['units.start=-1']", "units.start is -1"),
     ],
