@@ -39,7 +39,6 @@ TRAINING: Rules = {
     "keep_checkpoints": (True, 1),
 }
 GRANULARITIES = ("gang", "worker")
-TRAIN_PHYSICS = ("belief", "truth", "none")
 CRITICS = ("shared", "own")
 
 
@@ -64,12 +63,14 @@ def check_training(config: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: naming key, value and rule.
     """
+    from marl.env.game import TRAIN_PHYSICS  # numba
+
     check_plain(config, TRAINING)
     if "inner_rounds" in config["encoder"]:
         check_plain(config, {"encoder.inner_rounds": (True, 1)})
-    _check_choice(config, "train_physics", TRAIN_PHYSICS)
-    _check_choice(config, "policy.critic", CRITICS)
-    _check_choice(config, "rules.granularity", GRANULARITIES)
+    check_choice(config, "train_physics", tuple(TRAIN_PHYSICS))
+    check_choice(config, "policy.critic", CRITICS)
+    check_choice(config, "rules.granularity", GRANULARITIES)
     batch, part = (section(config, f"algo.{key}_agent_steps") for key in ("batch", "minibatch"))
     if isinstance(batch, int) and isinstance(part, int) and part > batch:
         raise ConfigError(
@@ -77,7 +78,8 @@ def check_training(config: Mapping[str, Any]) -> None:
         )
 
 
-def _check_choice(config: Mapping[str, Any], key: str, known: tuple[str, ...]) -> None:
+def check_choice(config: Mapping[str, Any], key: str, known: tuple[str, ...]) -> None:
+    """Raise ConfigError if the value of `key` is none of `known`."""
     value = section(config, key)
     if value not in known:
         raise ConfigError(f"{key} is {value!r}; it must be {' or '.join(known)}")

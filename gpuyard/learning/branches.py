@@ -105,7 +105,7 @@ def play_branches(task: BranchTask) -> tuple[Contrasts | None, bool]:
 
     field = field_of(task.ground)
     brancher = Brancher(policy_of(task.form, task.vector), task.form.rules, task.sampling)
-    simulator = field.simulator(task.window, field.window("train", task.window))
+    simulator = field.simulator("train", task.window, field.window("train", task.window))
     try:
         return brancher.contrasts(simulator, task.window), False
     except (SimulationError, InvalidDecision):

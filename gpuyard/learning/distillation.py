@@ -88,7 +88,7 @@ def watch_window(task: WatchTask) -> tuple[Shown | None, bool]:
     field = field_of(task.ground)
     teacher = deepcopy(policy_of(task.teacher.form, task.teacher.vector))
     player = teacher if task.led else policy_of(task.form, task.vector)
-    simulator = field.simulator(task.window, field.window("train", task.window))
+    simulator = field.simulator("train", task.window, field.window("train", task.window))
     try:
         rules = task.form.rules
         return watch(player, teacher, rules, simulator, task.share, task.window), False

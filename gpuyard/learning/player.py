@@ -22,8 +22,8 @@ class Field(Protocol):
     def window(self, part: str, index: int) -> JobTable:
         """One window of a part of the workload."""
 
-    def simulator(self, index: int, jobs: JobTable) -> Simulator:
-        """The jobs of window `index` on its cluster, at time 0."""
+    def simulator(self, part: str, index: int, jobs: JobTable) -> Simulator:
+        """The jobs of window `index` of a part on its cluster, at time 0."""
 
 
 class Player(Protocol):

@@ -14,7 +14,7 @@ import numpy as np
 from gpuyard.experiment.experiment import Experiment, experiment_of
 from gpuyard.folders import CONF
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.plain_rules import AGENTS, SEED, Rules, check_plain
+from gpuyard.launch.plain_rules import AGENTS, SEED, Rules, check_choice, check_plain
 from gpuyard.launch.start import Launch
 from gpuyard.learning.checkpoint import Saved, load
 from gpuyard.learning.form import (
@@ -35,6 +35,7 @@ from gpuyard.learning.trainer import Course, Rivals, Trainer
 from gpuyard.learning.window_play import Alone, Crew, Ground, field_of, standards_of
 from gpuyard.tuning.cells import check_cells, in_cell, scheduler_of
 from marl.codec.layout import CodecRules
+from marl.env.game import TRAIN_PHYSICS
 from marl.rllib.ray_spec import ClusterRay, LocalRay
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
@@ -47,6 +48,7 @@ SCORE, NETWORK = "score", "network"  # what is learned
 ES, BRANCHES, DISTIL = "es", "branches", "distil"  # values of algo.estimator
 OF_NETWORK = ("learns", "graph", "rules", "hide", "algo")  # keys a score does not have
 POLICY = "policy"  # the folder
+TRAIN = "train"  # part of a workload
 NETWORK_RULES: Rules = {
     "graph.gpu_dim": (True, 1),
     "graph.hidden_dim": (True, 1),
@@ -148,24 +150,30 @@ class ConfiguredField:
 
     scheduler: LinearScore
     experiments: tuple[Experiment, ...]
+    train_physics: str  # a key of `marl.training.plan.TRAIN_PHYSICS`
 
     def window(self, part: str, index: int) -> JobTable:
         """One window of a part of the workload."""
         turn, at = divmod(index, len(self.experiments))
         return self.experiments[at].window(part, turn)
 
-    def simulator(self, index: int, jobs: JobTable) -> Simulator:
-        """The jobs of window `index` on its cluster."""
-        return self.experiments[index % len(self.experiments)].game.simulator(jobs)
+    def simulator(self, part: str, index: int, jobs: JobTable) -> Simulator:
+        """The jobs of window `index` on its cluster; training windows in their own physics."""
+        game = self.experiments[index % len(self.experiments)].game
+        if part == TRAIN:
+            game = TRAIN_PHYSICS[self.train_physics](game)
+        return game.simulator(jobs)
 
 
 def open_field(setting: str) -> ConfiguredField:
     """The field of a resolved configuration, given as JSON."""
     config = json.loads(setting)
-    mix = config.pop("mix")
+    mix, physics = config.pop("mix"), config.pop("train_physics")
     cells = [in_cell(config, cell) for cell in mix for _ in range(cell["windows"])] if mix else []
     return ConfiguredField(
-        scheduler_of(config, None), tuple(experiment_of(each) for each in cells or [config])
+        scheduler_of(config, None),
+        tuple(experiment_of(each) for each in cells or [config]),
+        physics,
     )
 
 
@@ -244,6 +252,7 @@ def _check(config: Mapping[str, Any]) -> None:
         ConfigError: naming key, value and rule.
     """
     check_plain(config, RULES)
+    check_choice(config, "train_physics", tuple(TRAIN_PHYSICS))
     check_cells(config["mix"])
     check_learns(config)
     if config["minutes"] is None and config["updates"] is None:
@@ -359,7 +368,8 @@ def report(launch: Launch, trainer: Trainer) -> str:
     values = {
         "updates": saved.climb.update, "minutes": saved.elapsed_s / 60,
         "runs": trainer.runs, "seed": config["seed"],
-        "held_out": {"part": "validation", "first": first, "windows": count},
+        "held_out": {"part": "validation", "first": first, "windows": count,
+                     "ln_mean_jct_s": learned.tolist()},
         "ratio_of_mean_jct": ratios,
     }  # fmt: skip
     gap = logs[str(config["reference"])] - logs[str(config["begin"])]

@@ -76,7 +76,7 @@ def play_pairs(task: PairTask) -> list[tuple[float, float]]:
     for pair, window in zip(task.pairs, task.windows, strict=True):
         jobs = field.window("train", window)
         one, other = (
-            _log_jct(field, task.form.player(member), window, jobs)
+            _log_jct(field, task.form.player(member), "train", window, jobs)
             for member in members(task.climb, pair)
         )
         found.append((one, other))
@@ -87,14 +87,16 @@ def play_windows(task: WindowTask) -> list[float]:
     """Ln mean JCT in seconds, or FAILED, window by window."""
     field = field_of(task.ground)
     return [
-        _log_jct(field, task.player, window, _kept_window(task.ground, task.part, window))
+        _log_jct(
+            field, task.player, task.part, window, _kept_window(task.ground, task.part, window)
+        )
         for window in task.windows
     ]
 
 
-def _log_jct(field: Field, player: Player, window: int, jobs: JobTable) -> float:
+def _log_jct(field: Field, player: Player, part: str, window: int, jobs: JobTable) -> float:
     try:
-        found = float(np.log(player.jct_s(field, field.simulator(window, jobs))))
+        found = float(np.log(player.jct_s(field, field.simulator(part, window, jobs))))
     except (SimulationError, InvalidDecision):
         return FAILED
     return found if math.isfinite(found) else FAILED
@@ -169,7 +171,7 @@ def standards_of(
     asking = _asking_for_all(weights, groups)
     rows: dict[str, list[FloatArray]] = {group: [] for group in groups}
     for window in windows:
-        simulator = field.simulator(window, field.window("train", window))
+        simulator = field.simulator("train", window, field.window("train", window))
         scheduler = field.scheduler.weighing(asking)
         view_maker = simulator.views(scheduler.needs)
         loop = scheduler.loop(simulator.state, view_maker)

@@ -2,7 +2,8 @@
 
 Learns from every seed that is not done yet, in a folder of its own and from where it was stopped;
 then one table, with an interval over seeds, and one figure of all curves. Where a node has `arms`
-(name -> overrides), every arm learns from every seed, and has a table of its own.
+(name -> overrides), every arm learns from every seed, and has a table of its own, with ratios to
+the first arm on the same windows.
 """
 
 import csv
@@ -13,7 +14,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from hydra import compose
@@ -60,6 +61,13 @@ class Learned:
         told = self.metrics["ratio_of_mean_jct"][rival]
         return Interval(told["ratio"], told["low"], told["high"], told["windows"])
 
+    def ratio_to(self, other: Self, confidence: float) -> Interval:
+        """The same, over what another arm learned; none over itself or what tells no windows."""
+        logs = [each.metrics["held_out"].get("ln_mean_jct_s") for each in (self, other)]
+        if other is self or None in logs:
+            return NONE
+        return _ratio(mean_interval(np.subtract(*logs), confidence))
+
 
 def run(launch: Launch) -> None:
     """Learn what is missing, compare.
@@ -81,7 +89,7 @@ def run(launch: Launch) -> None:
         for arm, more in arms.items():
             log.info("seed %s, %d of %d%s", seed, place + 1, len(seeds), f", {arm}" if arm else "")
             found[arm].append(_learned(launch, arm, seed, [*words, *more]))
-    rows = {arm: _rows(each, confidence) for arm, each in found.items()}
+    rows = {arm: _rows(each, next(iter(found.values())), confidence) for arm, each in found.items()}
     write_atomically(launch.folder / TABLE, _csv([row for each in rows.values() for row in each]))
     text = _text(str(node["title"]), found, rows, confidence)
     write_markdown(launch.folder / TEXT, text)
@@ -147,8 +155,13 @@ def _told(path: Path) -> Any:
     return json.loads(path.read_text("utf-8")) if path.is_file() else None
 
 
-def _rows(found: Sequence[Learned], confidence: float) -> list[dict[str, Any]]:
-    """A row a seed, intervals over windows; then one of all, intervals over seeds."""
+def _rows(
+    found: Sequence[Learned], first: Sequence[Learned], confidence: float
+) -> list[dict[str, Any]]:
+    """A row a seed, intervals over windows; then one of all, intervals over seeds.
+
+    `first` has what the first arm learned from these seeds.
+    """
     rows = [
         {
             "arm": each.arm,
@@ -157,9 +170,10 @@ def _rows(found: Sequence[Learned], confidence: float) -> list[dict[str, Any]]:
             "minutes": each.metrics["minutes"],
             "to_begin": each.ratio(each.begin),
             "to_reference": each.ratio(each.reference),
+            "to_first": each.ratio_to(like, confidence),
             "gap_closed": _single(each.metrics.get("share_of_gap_closed")),
         }
-        for each in found
+        for each, like in zip(found, first, strict=True)
     ]
     gaps = [row["gap_closed"].centre for row in rows]
     return [
@@ -170,7 +184,7 @@ def _rows(found: Sequence[Learned], confidence: float) -> list[dict[str, Any]]:
             "updates": sum(row["updates"] for row in rows),
             "minutes": sum(row["minutes"] for row in rows),
             **{key: _over_seeds([row[key] for row in rows], confidence)
-               for key in ("to_begin", "to_reference")},
+               for key in ("to_begin", "to_reference", "to_first")},
             "gap_closed": mean_interval(gaps, confidence),
         },
     ]  # fmt: skip
@@ -182,7 +196,10 @@ def _single(value: float | None) -> Interval:
 
 def _over_seeds(ratios: Sequence[Interval], confidence: float) -> Interval:
     """Geometric mean, with the t interval of the logs."""
-    logs = mean_interval(np.log([each.centre for each in ratios]), confidence)
+    return _ratio(mean_interval(np.log([each.centre for each in ratios]), confidence))
+
+
+def _ratio(logs: Interval) -> Interval:
     centre, low, high = np.exp([logs.centre, logs.low, logs.high]).tolist()
     return Interval(centre, low, high, logs.count)
 
@@ -214,9 +231,9 @@ def _text(
     """A table an arm."""
     first, *others = next(iter(found.values()))
     headers = ("seed", "updates", "minutes", f"to {first.begin}", f"to {first.reference}",
-               "share of the gap closed")  # fmt: skip
+               "share of the gap closed", *([f"to {first.arm}"] if first.arm else []))  # fmt: skip
     groups = tuple(
-        (f"{title}: {arm}" if arm else title, tuple(_cells_of(row) for row in each))
+        (f"{title}: {arm}" if arm else title, tuple(_told_of(row) for row in each))
         for arm, each in rows.items()
     )
     note = (
@@ -228,10 +245,10 @@ def _text(
     return TableText(headers, groups, note)
 
 
-def _cells_of(row: Mapping[str, Any]) -> tuple[str, ...]:
-    gap = row["gap_closed"]
+def _told_of(row: Mapping[str, Any]) -> tuple[str, ...]:
+    gap, arms = row["gap_closed"], [row["to_first"]] if row["arm"] else []
     return (
         str(row["seed"]), str(row["updates"]), f"{row['minutes']:.1f}",
         ratio_text(row["to_begin"]), ratio_text(row["to_reference"]),
-        "-" if np.isnan(gap.centre) else ratio_text(gap),
+        *("-" if np.isnan(each.centre) else ratio_text(each) for each in (gap, *arms)),
     )  # fmt: skip

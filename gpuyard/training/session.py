@@ -25,7 +25,7 @@ from gpuyard.launch.moved import new_name
 from gpuyard.launch.start import Launch
 from gpuyard.training.board import Iterations, Logger, jct_text, logger_of, training_bars
 from marl.codec.layout import CodecRules
-from marl.env.game import Game
+from marl.env.game import TRAIN_PHYSICS
 from marl.policy.build import PolicySpec, build_policy, encoder_name
 from marl.policy.pair_score import PairScorePolicy
 from marl.rllib.algorithm import build_ppo
@@ -43,9 +43,7 @@ from marl.schedulers.marl import MarlScheduler
 from marl.training.plan import (
     Plan,
     Windows,
-    on_learned_physics,
     validation_jct_s,
-    without_interference,
 )
 from marl.training.policy_file import save_policy
 from marl.training.spec import PpoSpec, WarmStartSpec
@@ -96,9 +94,6 @@ def _means_s(config: Mapping[str, Any]) -> dict[str, float]:
 COLUMNS = ("iteration", "return_mean", "eval_jct_mean_s", "agent_steps", "entropy", "policy_loss",
            "value_loss", "value_explained", "sample_s", "learn_s", "env_runners", "restarts",
            "wall_s")  # fmt: skip
-PHYSICS: dict[str, Callable[[Game], Game]] = {
-    "belief": on_learned_physics, "truth": lambda game: game, "none": without_interference,
-}  # fmt: skip
 AUTO = "auto"  # resume=auto: the same command goes on in the same folder
 Told = Callable[[Iteration, float | None], None]
 
@@ -119,7 +114,7 @@ class Training:
         self.ppo: PpoSpec = build(config, "algo")
         self.ray: RaySpec = build(config, "ray")
         self.plan = Plan(
-            game=PHYSICS[config["train_physics"]](self.experiment.game),
+            game=TRAIN_PHYSICS[config["train_physics"]](self.experiment.game),
             rules=self.rules,
             reward=build(config, "reward"),
             windows=self._windows("train"),

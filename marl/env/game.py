@@ -3,7 +3,8 @@
 A reward is blended between an agent's own and the team's.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.jobs import JobTable
 from sim.outages.changes import Outages
 from sim.physics.physics import Physics
+from sim.physics.stand_ins import NoInterference
 from sim.rules import Rules
 from sim.simulator import Simulator
 from sim.topology.topology import Topology
@@ -90,3 +92,21 @@ class ProgressReward:
 def _blended(each: FloatArray, own_weight: float) -> FloatArray:
     blended: FloatArray = own_weight * each + (1.0 - own_weight) * each.mean()
     return blended
+
+
+def on_learned_physics(game: Game) -> Game:
+    """The game with what agents are told as what happens: rewards come from the learned model."""
+    return replace(game, physics=game.belief)
+
+
+def without_interference(game: Game) -> Game:
+    """The game in which co-location costs nothing, whatever agents are told: an ablation."""
+    none = NoInterference().pair_table(game.physics.catalogue)
+    pairs = replace(none, feasible=game.physics.pairs.feasible)
+    return replace(game, physics=replace(game.physics, pairs=pairs))
+
+
+# In what episodes of training run: what agents are told, what happens, or free co-location.
+TRAIN_PHYSICS: dict[str, Callable[[Game], Game]] = {
+    "belief": on_learned_physics, "truth": lambda game: game, "none": without_interference,
+}  # fmt: skip

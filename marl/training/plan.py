@@ -8,7 +8,7 @@ Judging a policy while it trains, on windows that training never draws.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -24,7 +24,6 @@ from marl.policy.pair_score import PairScorePolicy, best_action
 from marl.turns.turns import SideBySide
 from sim.jobs import JobTable
 from sim.metrics.job_times import counted, jct_s
-from sim.physics.stand_ins import NoInterference
 from sim.run import Run
 from sim.simulator import Simulator
 from sim.traces.setting import Setting
@@ -80,18 +79,6 @@ class Plan:
             max_rounds=self.max_rounds,
             everyone=everyone,
         )
-
-
-def on_learned_physics(game: Game) -> Game:
-    """The game with what agents are told as what happens: rewards come from the learned model."""
-    return replace(game, physics=game.belief)
-
-
-def without_interference(game: Game) -> Game:
-    """The game in which co-location costs nothing, whatever agents are told: an ablation."""
-    none = NoInterference().pair_table(game.physics.catalogue)
-    pairs = replace(none, feasible=game.physics.pairs.feasible)
-    return replace(game, physics=replace(game.physics, pairs=pairs))
 
 
 def play_greedily(

@@ -210,8 +210,8 @@ class NoGame:
     def weighing(self, weights: ScoreWeights) -> None:
         del weights
 
-    def simulator(self, index: int, jobs: None) -> None:
-        del index, jobs
+    def simulator(self, part: str, index: int, jobs: None) -> None:
+        del part, index, jobs
         if self.setting == "stuck":
             raise SimulationError("jobs wait for ever")
         raise InvalidDecision("no such job")

@@ -11,8 +11,8 @@ import yaml
 
 from marl.codec.layout import Observation
 from marl.codec.stack import stack
+from marl.env.game import without_interference
 from marl.policy.build import ENCODERS, PolicySpec, build_policy, encoder_name
-from marl.training.plan import without_interference
 from marl.training.policy_file import PolicyFileError, load_policy, read_spec, save_policy
 from sim.jobs import JobTable
 from tests.marl.games import CONF, MIXED_JOBS, RULES, any_legal, env_of, mixed_game
