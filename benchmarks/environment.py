@@ -77,7 +77,7 @@ def turns_per_s(plan: Plan, budget_s: float) -> float:
         runs = SideBySide.fresh(simulators, plan.layout, plan.rules, gathers=True)
         began = time.perf_counter()
         while len(rows := runs.playing) > 0 and time.perf_counter() - began < budget_s:
-            mask = runs.canvas.action_mask[rows]
+            mask = runs.buffers.action_mask[rows]
             runs.act(rows, (mask * rng.random(mask.shape, dtype=np.float32)).argmax(1))
             turns += len(rows)
         spent_s += time.perf_counter() - began

@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from marl.codec.layout import NO_EDGE, Layout, inside_graph
 from sim.scoring.costs import measure_links
-from sim.scoring.desk import Desk
+from sim.scoring.scratch import Scratch
 from sim.scoring.table import OfLinks
 from sim.view import ClusterView
 
@@ -24,11 +24,11 @@ class LinkSight:
         self._rates = np.log(rates / USUAL_GBPS) / 4.0  # (S, 2)
 
     def observe(
-        self, view: ClusterView, desk: Desk, agent: int
+        self, view: ClusterView, scratch: Scratch, agent: int
     ) -> dict[str, npt.NDArray[np.float32]]:
         """The arrays of one agent; a server that is away is padding."""
-        nic, uplink = np.zeros(len(desk.server)), np.zeros(len(desk.rack_stamp))
-        measure_links(desk, view.running, nic, uplink)
+        nic, uplink = np.zeros(len(scratch.server)), np.zeros(len(scratch.rack_stamp))
+        measure_links(scratch, view.running, nic, uplink)
         servers = np.flatnonzero(view.partition_of_server == agent)
         seen = {key: np.zeros(shape, np.float32) for key, shape in self._shapes.items()}
         seen["link_ends"][:] = NO_EDGE

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Box, Discrete
 
-from marl.dag.sight import FAR, FEATURES, Desk, Hopes, look, new_desk, place
+from marl.dag.sight import FAR, FEATURES, Hopes, Scratch, look, new_scratch, place
 from sim.dag.evaluate import schedule
 from sim.dag.list_scheduling import heft, new_lanes
 from sim.dag.machines import GpuKind, drawn_machines
@@ -62,7 +62,7 @@ class PlanEnv(gym.Env[Seen, np.int64]):
         super().reset(seed=seed, options=options)
         self._goal = drawn_goal(self._draw(self.np_random), self.np_random)
         problem = self._goal.problem
-        self._desk: Desk = new_desk(new_lanes(problem.num_tasks, problem.num_gpus))
+        self._scratch: Scratch = new_scratch(new_lanes(problem.num_tasks, problem.num_gpus))
         self._turn, self._end_s = 0, 0.0
         return self._see(), {}
 
@@ -72,8 +72,8 @@ class PlanEnv(gym.Env[Seen, np.int64]):
         dag, hopes = self._goal.problem.arrays, self._goal.hopes
         task = int(hopes.order[self._turn])
         place_listed = int(action) if int(action) < self._count else 0
-        gap_s = float(self._desk.gap[place_listed])
-        end_s = place(dag, task, int(self._desk.shortlist[place_listed]), self._desk)
+        gap_s = float(self._scratch.gap[place_listed])
+        end_s = place(dag, task, int(self._scratch.shortlist[place_listed]), self._scratch)
         later_s = max(end_s - self._end_s, 0.0)
         self._end_s += later_s
         cost = (later_s + self._gap_weight * gap_s) / hopes.scale_s
@@ -87,8 +87,8 @@ class PlanEnv(gym.Env[Seen, np.int64]):
         assert self._goal is not None
         hopes = self._goal.hopes
         task = int(hopes.order[self._turn])
-        self._count = look(self._goal.problem.arrays, hopes, task, self._desk)
-        return self._desk.seen.astype(np.float32)
+        self._count = look(self._goal.problem.arrays, hopes, task, self._scratch)
+        return self._scratch.seen.astype(np.float32)
 
 
 def drawn_goal(problem: DagProblem, rng: np.random.Generator) -> Goal:

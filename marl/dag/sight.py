@@ -32,7 +32,7 @@ class Hopes(NamedTuple):
     scale_s: float  # what times are measured in
 
 
-class Desk(NamedTuple):
+class Scratch(NamedTuple):
     """Scratch of one plan in the making."""
 
     lanes: Lanes
@@ -53,30 +53,30 @@ class Weights(NamedTuple):
 
 
 @kernel
-def look(dag: DagArrays, hopes: Hopes, task: int, desk: Desk) -> int:
-    """Fill the desk's shortlist and what is seen of it; returns how many GPUs are on it."""
-    count = nearest_gpus(dag, task, hopes.hope[task], desk.load, desk.shortlist, desk.gap)
-    seen, lanes = desk.seen, desk.lanes
+def look(dag: DagArrays, hopes: Hopes, task: int, scratch: Scratch) -> int:
+    """Fill the scratch's shortlist and what is seen of it; returns how many GPUs are on it."""
+    count = nearest_gpus(dag, task, hopes.hope[task], scratch.load, scratch.shortlist, scratch.gap)
+    seen, lanes = scratch.seen, scratch.lanes
     seen[:] = 0.0
     least_end, least_out = np.inf, np.inf
     row = task if len(hopes.outlook) > 1 else 0
     so_far = 0.0
-    for here in range(len(desk.load)):
-        so_far = max(so_far, desk.load[here])
+    for here in range(len(scratch.load)):
+        so_far = max(so_far, scratch.load[here])
     for listed in range(count):
-        here = desk.shortlist[listed]
+        here = scratch.shortlist[listed]
         length = dag.work[task] / dag.speed[here]
         ready = arrives_s(dag, task, here, lanes.gpu, lanes.finish)
         begin, _ = first_gap(lanes, here, ready, length)
-        seen[listed, 0] = desk.gap[listed]
+        seen[listed, 0] = scratch.gap[listed]
         seen[listed, 1] = begin + length
-        seen[listed, 2] = ready - desk.load[here]
+        seen[listed, 2] = ready - scratch.load[here]
         seen[listed, 3] = length
         seen[listed, 4] = hopes.outlook[row, here]
         least_end = min(least_end, begin + length)
         least_out = min(least_out, hopes.outlook[row, here])
     for listed in range(count):
-        here = desk.shortlist[listed]
+        here = scratch.shortlist[listed]
         seen[listed, 1] -= least_end
         seen[listed, 4] -= least_out
         for feature in range(5):
@@ -93,30 +93,30 @@ def look(dag: DagArrays, hopes: Hopes, task: int, desk: Desk) -> int:
 
 
 @kernel
-def place(dag: DagArrays, task: int, here: int, desk: Desk) -> float:
+def place(dag: DagArrays, task: int, here: int, scratch: Scratch) -> float:
     """Put the task in its first gap on GPU `here`; returns its end."""
     length = dag.work[task] / dag.speed[here]
-    ready = arrives_s(dag, task, here, desk.lanes.gpu, desk.lanes.finish)
-    begin, behind = first_gap(desk.lanes, here, ready, length)
-    put(desk.lanes, task, here, begin, length, behind)
-    desk.load[here] = max(desk.load[here], begin + length)
+    ready = arrives_s(dag, task, here, scratch.lanes.gpu, scratch.lanes.finish)
+    begin, behind = first_gap(scratch.lanes, here, ready, length)
+    put(scratch.lanes, task, here, begin, length, behind)
+    scratch.load[here] = max(scratch.load[here], begin + length)
     return begin + length
 
 
 @kernel
 def place_by_value(
-    dag: DagArrays, hopes: Hopes, weights: Weights, desk: Desk, hidden: FloatArray
+    dag: DagArrays, hopes: Hopes, weights: Weights, scratch: Scratch, hidden: FloatArray
 ) -> None:
     """Every task on the GPU of its shortlist that the network values most; `hidden` (2, h)."""
     for turn in range(len(hopes.order)):
         task = hopes.order[turn]
-        count = look(dag, hopes, task, desk)
+        count = look(dag, hopes, task, scratch)
         best, chosen = -np.inf, 0
         for listed in range(count):
-            value = _value(weights, desk.seen[listed], hidden)
+            value = _value(weights, scratch.seen[listed], hidden)
             if value > best:
                 best, chosen = value, listed
-        place(dag, task, desk.shortlist[chosen], desk)
+        place(dag, task, scratch.shortlist[chosen], scratch)
 
 
 @kernel
@@ -136,9 +136,9 @@ def _value(weights: Weights, seen: FloatArray, hidden: FloatArray) -> float:
     return value
 
 
-def new_desk(lanes: Lanes) -> Desk:
-    """An empty desk for the GPUs of these lanes."""
-    return Desk(
+def new_scratch(lanes: Lanes) -> Scratch:
+    """An empty scratch for the GPUs of these lanes."""
+    return Scratch(
         lanes,
         np.zeros(len(lanes.last)),
         np.zeros(NEAREST, dtype=np.int64),

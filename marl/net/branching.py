@@ -80,7 +80,7 @@ def joined(parts: list[Contrasts]) -> Contrasts:
 @kernel
 def _play_until(play: Play, net: Net, until_s: float) -> int:
     """Run on to the first turn at or after `until_s`: PAUSE; OVER, STUCK, FULL or ILLEGAL."""
-    world = play.desk.state.world
+    world = play.scratch.state.world
     while True:
         verdict = count(net.routine[PLAY_ON], play)
         if verdict != TURN:

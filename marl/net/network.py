@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marl.codec.observe import Canvas, copy_to
+from marl.codec.observe import Buffers, copy_to
 from marl.net.parts import (
     Joint,
     Norm,
@@ -148,11 +148,11 @@ def _encode_partition(
 
 
 @kernel
-def _encode_others(net: Net, canvas: Canvas) -> None:
+def _encode_others(net: Net, buffers: Buffers) -> None:
     """Fill `embedded` and `place`, partition by partition."""
-    for m in range(len(canvas.all_gpus)):
-        servers = canvas.all_servers[m]
-        there = _encode_partition(net, canvas.all_gpus[m], servers, canvas.all_racks[m])
+    for m in range(len(buffers.all_gpus)):
+        servers = buffers.all_servers[m]
+        there = _encode_partition(net, buffers.all_gpus[m], servers, buffers.all_racks[m])
         for h in range(len(net.cluster)):
             net.embedded[m, h] = net.cluster[h] if there else 0.0
         net.place[m] = 0.0
@@ -161,59 +161,59 @@ def _encode_others(net: Net, canvas: Canvas) -> None:
 
 
 @kernel
-def _encode(net: Net, canvas: Canvas) -> None:
+def _encode(net: Net, buffers: Buffers) -> None:
     """Fill `state` and `keys`, and what is read of all partitions."""
-    _encode_others(net, canvas)
-    there = _encode_partition(net, canvas.gpus, canvas.servers, canvas.server_rack)
-    for s in range(canvas.servers.shape[0]):
+    _encode_others(net, buffers)
+    there = _encode_partition(net, buffers.gpus, buffers.servers, buffers.server_rack)
+    for s in range(buffers.servers.shape[0]):
         copy_to(net.key.bias, net.keys[s])
         add_product(net.lower[s], net.key.own, net.keys[s])
-    width, context = len(net.cluster), len(canvas.context)
+    width, context = len(net.cluster), len(buffers.context)
     net.state[:] = 0.0
     for h in range(width if there else 0):
         net.state[h] = net.cluster[h]
     for k in range(context):
-        net.state[width + k] = canvas.context[k]
+        net.state[width + k] = buffers.context[k]
     count = 0.0
-    for m in range(canvas.peers.shape[0]):
-        count += canvas.peers[m, OfPeer.THERE]
-    for m in range(canvas.peers.shape[0]):
-        if canvas.peers[m, OfPeer.THERE] > 0.0:
-            for k in range(canvas.peers.shape[1]):
-                net.state[width + context + k] += canvas.peers[m, k] / max(count, 1.0)
+    for m in range(buffers.peers.shape[0]):
+        count += buffers.peers[m, OfPeer.THERE]
+    for m in range(buffers.peers.shape[0]):
+        if buffers.peers[m, OfPeer.THERE] > 0.0:
+            for k in range(buffers.peers.shape[1]):
+                net.state[width + context + k] += buffers.peers[m, k] / max(count, 1.0)
 
 
 @kernel
-def _ask(net: Net, canvas: Canvas, w: int, by: Two, out: FloatArray) -> None:
+def _ask(net: Net, buffers: Buffers, w: int, by: Two, out: FloatArray) -> None:
     """Fill out (H,): what row `w` of the window asks of servers, here (`query`) or elsewhere."""
-    jobs = canvas.jobs.shape[1]
+    jobs = buffers.jobs.shape[1]
     for k in range(jobs):
-        net.asked[k] = canvas.jobs[w, k]
-    for k in range(len(canvas.context)):
-        net.asked[jobs + k] = canvas.context[k]
+        net.asked[k] = buffers.jobs[w, k]
+    for k in range(len(buffers.context)):
+        net.asked[jobs + k] = buffers.context[k]
     two_layers(net.asked, by, net.hidden, out)
 
 
 @kernel
 def _best_start(
-    net: Net, canvas: Canvas, w: int, first: int, best: tuple[int, float]
+    net: Net, buffers: Buffers, w: int, first: int, best: tuple[int, float]
 ) -> tuple[int, float]:
     """The better of `best` (action, logit) and the legal starts of row `w`, from action `first`."""
     action, most = best
-    servers, width, asked = canvas.servers.shape[0], len(net.cluster), False
+    servers, width, asked = buffers.servers.shape[0], len(net.cluster), False
     for at in range(servers * MODES):
-        if canvas.action_mask[first + at] == 0:
+        if buffers.action_mask[first + at] == 0:
             continue
         if not asked:
             asked = True
-            _ask(net, canvas, w, net.query, net.query_state)
-            share(canvas.jobs[w], net.start, net.of_state[0], net.start_shared)
+            _ask(net, buffers, w, net.query, net.query_state)
+            share(buffers.jobs[w], net.start, net.of_state[0], net.start_shared)
         s, mode = at // MODES, at % MODES
-        score = joint_score(canvas.pairs[w, s, mode], net.start, net.start_shared, net.hidden)
+        score = joint_score(buffers.pairs[w, s, mode], net.start, net.start_shared, net.hidden)
         match = 0.0
         for h in range(width):
             match += net.query_state[h] * net.keys[s, mode * width + h]
-        score += match / math.sqrt(width) + prior_start(net.prior, canvas, w, s, mode)
+        score += match / math.sqrt(width) + prior_start(net.prior, buffers, w, s, mode)
         score = np.rint(score * TIES)
         if score > most:
             action, most = first + at, score
@@ -221,11 +221,11 @@ def _best_start(
 
 
 @kernel
-def _found_in(net: Net, canvas: Canvas, m: int) -> float:
+def _found_in(net: Net, buffers: Buffers, m: int) -> float:
     """How well what is `sought` is found in partition `m`: ln of a sum over its servers."""
     most, total, width = -np.inf, 0.0, len(net.sought)
-    for s in range(canvas.all_servers.shape[1]):
-        if canvas.all_servers[m, s, OfServer.THERE] <= 0.0:
+    for s in range(buffers.all_servers.shape[1]):
+        if buffers.all_servers[m, s, OfServer.THERE] <= 0.0:
             continue
         match = 0.0
         for h in range(width):
@@ -239,46 +239,46 @@ def _found_in(net: Net, canvas: Canvas, m: int) -> float:
 
 
 @kernel
-def _fill_pair(net: Net, canvas: Canvas, m: int, row: FloatArray) -> int:
+def _fill_pair(net: Net, buffers: Buffers, m: int, row: FloatArray) -> int:
     """Fill `pair`: the row of a forward or suspension, what is known of partition `m`; its size."""
-    width, peers = len(row), canvas.peers.shape[1]
+    width, peers = len(row), buffers.peers.shape[1]
     all_of = width + peers
     for k in range(width):
         net.pair[k] = row[k]
     for k in range(peers):
-        net.pair[width + k] = canvas.peers[m, k]
-    if len(canvas.all_gpus) > 0:
+        net.pair[width + k] = buffers.peers[m, k]
+    if len(buffers.all_gpus) > 0:
         for h in range(len(net.sought)):
             net.pair[all_of + h] = net.embedded[m, h]
         all_of += len(net.sought) + 1
-        net.pair[all_of - 1] = _found_in(net, canvas, m)
+        net.pair[all_of - 1] = _found_in(net, buffers, m)
     return all_of
 
 
 @kernel
 def _best_elsewhere(
-    net: Net, canvas: Canvas, kind: int, w: int, first: int, best: tuple[int, float]
+    net: Net, buffers: Buffers, kind: int, w: int, first: int, best: tuple[int, float]
 ) -> tuple[int, float]:
     """The same of forwards or suspensions (`kind`)."""
     action, most = best
     suspends = kind == SUSPEND
-    rows = canvas.suspensions if suspends else canvas.forwards
+    rows = buffers.suspensions if suspends else buffers.forwards
     by = net.suspend_for if suspends else net.forward_to
     shared = False
     for m in range(rows.shape[1]):
-        if canvas.action_mask[first + m] == 0:
+        if buffers.action_mask[first + m] == 0:
             continue
         if not shared:
             shared = True
-            share(canvas.jobs[w], by, net.of_state[2 if suspends else 1], net.pair_shared)
-            if len(canvas.all_gpus) > 0:
-                _ask(net, canvas, w, net.seek, net.sought)
-        pair = net.pair[: _fill_pair(net, canvas, m, rows[w, m])]
+            share(buffers.jobs[w], by, net.of_state[2 if suspends else 1], net.pair_shared)
+            if len(buffers.all_gpus) > 0:
+                _ask(net, buffers, w, net.seek, net.sought)
+        pair = net.pair[: _fill_pair(net, buffers, m, rows[w, m])]
         score = joint_score(pair, by, net.pair_shared, net.hidden)
         if suspends:
-            score += prior_suspension(net.prior, canvas, w, m)
+            score += prior_suspension(net.prior, buffers, w, m)
         else:
-            score += prior_forward(net.prior, canvas, w, m)
+            score += prior_forward(net.prior, buffers, w, m)
         score = np.rint(score * TIES)
         if score > most:
             action, most = first + m, score
@@ -286,25 +286,25 @@ def _best_elsewhere(
 
 
 @kernel
-def best_action(net: Net, canvas: Canvas, numbers: IntArray) -> int:
+def best_action(net: Net, buffers: Buffers, numbers: IntArray) -> int:
     """The greedy action, the first of those that tie; `numbers`: `Sizes.table`."""
-    _encode(net, canvas)
+    _encode(net, buffers)
     net.of_state[:] = 0.0
     add_product(net.state, net.start.of_state, net.of_state[0])
     add_product(net.state, net.forward_to.of_state, net.of_state[1])
     add_product(net.state, net.suspend_for.of_state, net.of_state[2])
     best = (-1, -np.inf)
-    window, starts = canvas.jobs.shape[0], canvas.servers.shape[0] * MODES
+    window, starts = buffers.jobs.shape[0], buffers.servers.shape[0] * MODES
     for w in range(window):
-        read_job(net.prior, canvas, w)
-        best = _best_start(net, canvas, w, w * starts, best)
+        read_job(net.prior, buffers, w)
+        best = _best_start(net, buffers, w, w * starts, best)
     for kind in (FORWARD, SUSPEND):
         for w in range(window if numbers[kind, 2] > 0 else 0):
-            read_job(net.prior, canvas, w)
+            read_job(net.prior, buffers, w)
             best = _best_elsewhere(
-                net, canvas, kind, w, numbers[kind, 0] + w * numbers[kind, 2], best
+                net, buffers, kind, w, numbers[kind, 0] + w * numbers[kind, 2], best
             )
-    if canvas.action_mask[numbers[WAIT, 0]] != 0:
+    if buffers.action_mask[numbers[WAIT, 0]] != 0:
         two_layers(net.state, net.wait, net.hidden, net.one)
         if np.rint(net.one[0] * TIES) > best[1]:
             return int(numbers[WAIT, 0])

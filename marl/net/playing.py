@@ -3,7 +3,7 @@
 from marl.codec.layout import CodecRules, Layout
 from marl.net.network import ACT, CHOOSE, PLAY_ON, Net, best_action
 from marl.turns.playing import TURN, Play, act, play_on
-from marl.turns.plays import blank_canvas, make_play
+from marl.turns.plays import blank_buffers, make_play
 from sim.engine.looping import Fault
 from sim.jit import kernel
 from sim.kernel.advance import ILLEGAL, PAUSE
@@ -14,7 +14,7 @@ from sim.view import ViewMaker
 @kernel
 def choose(play: Play, net: Net) -> int:
     """The greedy action of the agent whose turn it is."""
-    return int(best_action(net, play.canvas, play.numbers))
+    return int(best_action(net, play.buffers, play.numbers))
 
 
 @kernel
@@ -44,7 +44,7 @@ class NetLoop:
     def __init__(self, views: ViewMaker, layout: Layout, rules: CodecRules, net: Net) -> None:
         """For a run that begins; `net` is used by one run at a time."""
         self._net = net
-        self._turns = make_play(views.view(), layout, rules, blank_canvas(layout), gathers=False)
+        self._turns = make_play(views.view(), layout, rules, blank_buffers(layout), gathers=False)
         link(net, self._turns)
 
     @property

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marl.codec.observe import Canvas
+from marl.codec.observe import Buffers
 from sim.arrays import FloatArray
 from sim.handle import Handle
 from sim.jit import kernel
@@ -49,9 +49,9 @@ class Prior(Handle):
 
 
 @kernel
-def read_job(prior: Prior, canvas: Canvas, w: int) -> None:
+def read_job(prior: Prior, buffers: Buffers, w: int) -> None:
     """Fill what all candidates of row `w` of the window have in common."""
-    job, context = canvas.jobs[w], canvas.context
+    job, context = buffers.jobs[w], buffers.context
     x, ahead, room = prior.start_x, prior.forward_x, prior.suspend_x
     ln_left_s = job[OfJob.LEFT] * 2.5 + 7.0
     age_s = math.expm1(job[OfJob.AGE] * 10.0)
@@ -72,27 +72,27 @@ def read_job(prior: Prior, canvas: Canvas, w: int) -> None:
 
 
 @kernel
-def prior_start(prior: Prior, canvas: Canvas, w: int, s: int, mode: int) -> float:
+def prior_start(prior: Prior, buffers: Buffers, w: int, s: int, mode: int) -> float:
     """Scaled score of a start; `read_job` comes first."""
-    x, pair = prior.start_x, canvas.pairs[w, s, mode]
+    x, pair = prior.start_x, buffers.pairs[w, s, mode]
     fill_start(x, pair, pair[OfPair.SPREAD] + pair[OfPair.CONTENTION], mode)
     score = score_of(x, prior.start, prior.start_units)
-    due = canvas.jobs[w, OfJob.OLD] > 0.0 and pair[OfPair.COMPACT] > 0.0 and mode == 0
+    due = buffers.jobs[w, OfJob.OLD] > 0.0 and pair[OfPair.COMPACT] > 0.0 and mode == 0
     return prior.scale[0] * (max(score, LEAST_DUE) if due else score)
 
 
 @kernel
-def prior_forward(prior: Prior, canvas: Canvas, w: int, m: int) -> float:
+def prior_forward(prior: Prior, buffers: Buffers, w: int, m: int) -> float:
     """Scaled score of a forward."""
-    x, row = prior.forward_x, canvas.forwards[w, m]
-    made, left = canvas.jobs[w, OfJob.FORWARDS], row[OfForward.HOPS_LEFT]
+    x, row = prior.forward_x, buffers.forwards[w, m]
+    made, left = buffers.jobs[w, OfJob.FORWARDS], row[OfForward.HOPS_LEFT]
     fill_forward(x, row, -row[OfForward.LOAD_DIFFERENCE], made / max(made + left, 1e-6))
     return prior.scale[0] * score_of(x, prior.forward, prior.forward_units)
 
 
 @kernel
-def prior_suspension(prior: Prior, canvas: Canvas, w: int, m: int) -> float:
+def prior_suspension(prior: Prior, buffers: Buffers, w: int, m: int) -> float:
     """Scaled score of a suspension."""
     x = prior.suspend_x
-    fill_suspension(x, canvas.suspensions[w, m])
+    fill_suspension(x, buffers.suspensions[w, m])
     return prior.scale[0] * score_of(x, prior.suspend, prior.suspend_units)

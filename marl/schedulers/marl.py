@@ -91,7 +91,7 @@ class MarlScheduler:
             until_s = rounds.pause_s(view)
             if until_s is not None:
                 return Decision(wake_s=until_s)
-        if fitted.net is not None:  # looks at the canvas itself
+        if fitted.net is not None:  # reads the buffers itself
             agent = rounds.turn(view)
             self._again = agent is not None
             if agent is None:

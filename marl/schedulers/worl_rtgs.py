@@ -6,7 +6,7 @@ import numpy as np
 
 from marl.dag.plan_env import scale_of
 from marl.dag.policy_file import load_plan_policy
-from marl.dag.sight import Hopes, Weights, new_desk, place_by_value
+from marl.dag.sight import Hopes, Weights, new_scratch, place_by_value
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.dag.list_scheduling import new_lanes
 from sim.dag.plan import Schedule, plan_of_schedule
@@ -40,7 +40,7 @@ class ValueGenerator:
         scale_s = scale_of(dag.work, dag.speed)
         hopes = Hopes(order_of(dag, to_go_s), hope_s, gpu, outlook, leaves, scale_s)
         hidden = np.zeros((2, len(self._weights.first)))
-        place_by_value(dag, hopes, self._weights, new_desk(lanes), hidden)
+        place_by_value(dag, hopes, self._weights, new_scratch(lanes), hidden)
         return lanes.gpu, Schedule(lanes.start, lanes.finish)
 
 

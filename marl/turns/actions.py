@@ -17,9 +17,9 @@ from sim.jit import kernel
 from sim.kernel.apply import LEGAL, apply_decision
 from sim.kernel.layout import State
 from sim.routine import tell
-from sim.scoring.desk import Desk
 from sim.scoring.filling import place
-from sim.scoring.laying import begin_gang
+from sim.scoring.refresh import begin_gang
+from sim.scoring.scratch import Scratch
 from sim.scoring.suspending import best_room, place_in_room
 
 T = TypeVar("T", bound=np.generic)
@@ -114,11 +114,13 @@ def decode(table: IntArray, action: int) -> Chosen:
 
 
 @kernel
-def order(desk: Desk, memory: Memory, by_worker: bool, chosen: Chosen, make_room: int) -> None:
+def order(
+    scratch: Scratch, memory: Memory, by_worker: bool, chosen: Chosen, make_room: int
+) -> None:
     """Write down what an action orders; one that waits orders nothing.
 
     Args:
-        desk: laid out for this turn.
+        scratch: laid out for this turn.
         memory: changed; its window is that of the agent of the turn.
         by_worker: whether a start places one worker of its gang.
         chosen: the action.
@@ -129,11 +131,11 @@ def order(desk: Desk, memory: Memory, by_worker: bool, chosen: Chosen, make_room
     turn.forwards = 0
     turn.starts = 0
     if chosen.kind == START:
-        _order_start(desk, memory, by_worker, chosen)
+        _order_start(scratch, memory, by_worker, chosen)
     elif chosen.kind == FORWARD:
         _order_forward(memory, chosen)
     elif chosen.kind == SUSPEND:
-        tell(make_room, desk, memory, chosen.row, chosen.what)
+        tell(make_room, scratch, memory, chosen.row, chosen.what)
 
 
 @kernel
@@ -148,54 +150,54 @@ def _order_forward(memory: Memory, chosen: Chosen) -> None:
 
 
 @kernel
-def _order_start(desk: Desk, memory: Memory, by_worker: bool, chosen: Chosen) -> None:
+def _order_start(scratch: Scratch, memory: Memory, by_worker: bool, chosen: Chosen) -> None:
     """A start of the whole gang; none while workers of it are missing."""
     turn, job = memory.turn[0], memory.window[chosen.row]
-    begin_gang(desk, memory.begun_gpus[: turn.begun])
-    state = desk.state
+    begin_gang(scratch, memory.begun_gpus[: turn.begun])
+    state = scratch.state
     server = state.own[state.partition[turn.agent].first_own + chosen.what]
-    place(desk, job, turn.agent, server, chosen.mode)
-    gang = desk.job[job].gang
+    place(scratch, job, turn.agent, server, chosen.mode)
+    gang = scratch.job[job].gang
     if by_worker and turn.begun + 1 < gang:
-        memory.begun_gpus[turn.begun] = desk.seats[turn.begun]
+        memory.begun_gpus[turn.begun] = scratch.seats[turn.begun]
         turn.begun += 1
         turn.begun_row = chosen.row
         turn.begun_mode = chosen.mode
         return
     turn.begun = 0
-    _write_start(desk, memory, job)
+    _write_start(scratch, memory, job)
 
 
 @kernel
-def _write_start(desk: Desk, memory: Memory, job: int) -> None:
+def _write_start(scratch: Scratch, memory: Memory, job: int) -> None:
     """Order the start of a job on `seats`."""
-    gang = desk.job[job].gang
-    desk.touched[job] = desk.game[0].decision
+    gang = scratch.job[job].gang
+    scratch.touched[job] = scratch.game[0].decision
     memory.turn[0].starts = 1
     memory.start_job[0] = job
     memory.start_first[1] = gang
     for i in range(gang):
-        memory.start_gpus[i] = desk.seats[i]
+        memory.start_gpus[i] = scratch.seats[i]
 
 
 @kernel
-def order_suspension(desk: Desk, memory: Memory, row: int, m: int) -> None:
+def order_suspension(scratch: Scratch, memory: Memory, row: int, m: int) -> None:
     """Whoever has to go goes, and the job starts there, handed over first if it is elsewhere.
 
     The agents of those who wait again act again.
     """
     turn, job = memory.turn[0], memory.window[row]
-    begin_gang(desk, memory.begun_gpus[:0])
-    best_room(desk, job, turn.agent, m)
-    place_in_room(desk, job, m)
-    turn.preempts = desk.game[0].num_victims
+    begin_gang(scratch, memory.begun_gpus[:0])
+    best_room(scratch, job, turn.agent, m)
+    place_in_room(scratch, job, m)
+    turn.preempts = scratch.game[0].num_victims
     for k in range(turn.preempts):
-        memory.preempt[k] = desk.victim[k]
-        desk.touched[desk.victim[k]] = desk.game[0].decision
+        memory.preempt[k] = scratch.victim[k]
+        scratch.touched[scratch.victim[k]] = scratch.game[0].decision
     memory.waited[m] = 0
     if m != turn.agent:
         _order_forward(memory, Chosen(FORWARD, row, m, 0))
-    _write_start(desk, memory, job)
+    _write_start(scratch, memory, job)
 
 
 @kernel

@@ -12,7 +12,7 @@ import numpy as np
 
 from marl.codec.observe import (
     Begun,
-    Canvas,
+    Buffers,
     Limits,
     begin_turn,
     hide_peers,
@@ -39,8 +39,8 @@ from sim.kernel.advance import DECIDE, FULL, ILLEGAL, advance_until_decision
 from sim.kernel.layout import State
 from sim.kernel.log import log_half_full
 from sim.routine import address_of, count, tell
-from sim.scoring.desk import Desk
-from sim.scoring.laying import begin_gang, lay_out
+from sim.scoring.refresh import begin_gang, refresh
+from sim.scoring.scratch import Scratch
 from sim.scoring.table import OfForward
 
 TURN = -1  # an agent is to act; the other ends of `play_on` are OVER, STUCK and FULL
@@ -51,12 +51,12 @@ SEE, NEXT_WORKER, SEE_ROOMS, MAKE_ROOM = range(4)  # in Play.routine
 
 @dataclass(frozen=True, eq=False)
 class Play(Handle):
-    """One run under the rules of the game: its state, the driver's memory, a canvas."""
+    """One run under the rules of the game: its state, the driver's memory, what is seen."""
 
-    desk: Desk  # holds the run's state
+    scratch: Scratch  # holds the run's state
     routine: IntArray  # (4,) addresses (`sim.routine`) of these
     memory: Memory
-    canvas: Canvas  # what the agent of this turn sees
+    buffers: Buffers  # what the agent of this turn sees
     racks: IntArray  # (S,) of the servers in `state.own`, numbered from 0 within each partition
     numbers: IntArray  # see `marl.turns.actions.Sizes.table`
     max_forwards: int
@@ -112,98 +112,98 @@ def is_idle(state: State, agent: int) -> bool:
 
 
 @kernel
-def _blank(canvas: Canvas) -> None:
-    canvas.jobs[:] = 0.0
-    canvas.gpus[:] = 0.0
-    canvas.servers[:] = 0.0
-    canvas.server_rack[:] = 0
-    canvas.pairs[:] = 0.0
-    canvas.peers[:] = 0.0
-    canvas.forwards[:] = 0.0
-    canvas.suspensions[:] = 0.0
-    canvas.context[:] = 0.0
-    canvas.all_gpus[:] = 0.0
-    canvas.all_servers[:] = 0.0
-    canvas.all_racks[:] = 0
-    canvas.action_mask[:] = 0
+def _blank(buffers: Buffers) -> None:
+    buffers.jobs[:] = 0.0
+    buffers.gpus[:] = 0.0
+    buffers.servers[:] = 0.0
+    buffers.server_rack[:] = 0
+    buffers.pairs[:] = 0.0
+    buffers.peers[:] = 0.0
+    buffers.forwards[:] = 0.0
+    buffers.suspensions[:] = 0.0
+    buffers.context[:] = 0.0
+    buffers.all_gpus[:] = 0.0
+    buffers.all_servers[:] = 0.0
+    buffers.all_racks[:] = 0
+    buffers.action_mask[:] = 0
 
 
 @kernel
 def _keep_sent(play: Play, agent: int) -> int:
     """Make what hands on jobs that were sent in this epoch illegal; how much of that was legal."""
-    desk, memory, canvas, kept = play.desk, play.memory, play.canvas, 0
+    scratch, memory, buffers, kept = play.scratch, play.memory, play.buffers, 0
     width, rooms = play.numbers[FORWARD, 2], play.numbers[SUSPEND, 2]
-    for row in range(desk.game[0].num_window):
-        if memory.sent[desk.waiting[desk.window[row]].job] != memory.turn[0].epoch:
+    for row in range(scratch.game[0].num_window):
+        if memory.sent[scratch.waiting[scratch.window[row]].job] != memory.turn[0].epoch:
             continue
         first = play.numbers[FORWARD, 0] + row * width
         for m in range(width):
-            kept += canvas.action_mask[first + m]
-            canvas.action_mask[first + m] = 0
-            canvas.forwards[row, m, OfForward.LEGAL] = 0.0
+            kept += buffers.action_mask[first + m]
+            buffers.action_mask[first + m] = 0
+            buffers.forwards[row, m, OfForward.LEGAL] = 0.0
         first = play.numbers[SUSPEND, 0] + row * rooms
         for m in range(rooms):
             if m != agent:
-                kept += canvas.action_mask[first + m]
-                canvas.action_mask[first + m] = 0
-                canvas.suspensions[row, m] = 0.0
+                kept += buffers.action_mask[first + m]
+                buffers.action_mask[first + m] = 0
+                buffers.suspensions[row, m] = 0.0
     return kept
 
 
 @kernel
 def _keep_window(play: Play) -> None:
-    """Remember the jobs of the desk's window: they are what this turn's actions are about."""
-    desk, memory = play.desk, play.memory
-    memory.turn[0].in_window = desk.game[0].num_window
-    for i in range(desk.game[0].num_window):
-        memory.window[i] = desk.waiting[desk.window[i]].job
+    """Remember the jobs of the scratch's window: they are what this turn's actions are about."""
+    scratch, memory = play.scratch, play.memory
+    memory.turn[0].in_window = scratch.game[0].num_window
+    for i in range(scratch.game[0].num_window):
+        memory.window[i] = scratch.waiting[scratch.window[i]].job
 
 
 @kernel
 def _limits(play: Play, agent: int) -> Limits:
-    pressed = play.memory.pressed[agent] != 0 and play.desk.partition[agent].running == 0
+    pressed = play.memory.pressed[agent] != 0 and play.scratch.partition[agent].running == 0
     return Limits(play.max_forwards, play.only_placeable != 0, play.sharing != 0,
                   pressed, play.alone != 0)  # fmt: skip
 
 
 @kernel
 def _see_next_worker(play: Play, agent: int) -> int:
-    """Fill the canvas amid a gang that is placed worker by worker; how many actions are legal."""
-    desk, memory, turn = play.desk, play.memory, play.memory.turn[0]
+    """Fill the buffers amid a gang that is placed worker by worker; how many actions are legal."""
+    scratch, memory, turn = play.scratch, play.memory, play.memory.turn[0]
     begun = Begun(turn.begun_row, turn.begun_mode, memory.begun_gpus[: turn.begun])
-    begin_gang(desk, begun.gpus)
-    return int(observe_next_worker(desk, agent, _limits(play, agent), begun, play.canvas))
+    begin_gang(scratch, begun.gpus)
+    return int(observe_next_worker(scratch, agent, _limits(play, agent), begun, play.buffers))
 
 
 @kernel
 def _see_rooms(play: Play, agent: int) -> int:
     """Fill what could be suspended; how many actions of that kind are legal."""
-    return int(observe_rooms(play.desk, agent, _limits(play, agent), play.canvas))
+    return int(observe_rooms(play.scratch, agent, _limits(play, agent), play.buffers))
 
 
 @kernel
 def _see(play: Play, agent: int, silent: bool) -> int:
-    """Fill the canvas with what `agent` sees; how many actions besides *wait* are legal."""
-    desk, memory, canvas = play.desk, play.memory, play.canvas
-    turn, part = memory.turn[0], desk.state.partition[agent]
-    begin_turn(desk, agent)
-    _blank(canvas)
+    """Fill the buffers with what `agent` sees; how many actions besides *wait* are legal."""
+    scratch, memory, buffers = play.scratch, play.memory, play.buffers
+    turn, part = memory.turn[0], scratch.state.partition[agent]
+    begin_turn(scratch, agent)
+    _blank(buffers)
     for i in range(part.last_own - part.first_own):
-        canvas.server_rack[i] = play.racks[part.first_own + i]
-    for m in range(min(len(canvas.all_racks), len(desk.partition))):
-        each = desk.state.partition[m]
+        buffers.server_rack[i] = play.racks[part.first_own + i]
+    for m in range(min(len(buffers.all_racks), len(scratch.partition))):
+        each = scratch.state.partition[m]
         for i in range(each.last_own - each.first_own):
-            canvas.all_racks[m, i] = play.racks[each.first_own + i]
+            buffers.all_racks[m, i] = play.racks[each.first_own + i]
     if turn.begun == 0 or silent:
-        begin_gang(desk, memory.begun_gpus[:0])
-        legal = observe_agent(desk, agent, _limits(play, agent), canvas)
+        begin_gang(scratch, memory.begun_gpus[:0])
+        legal = observe_agent(scratch, agent, _limits(play, agent), buffers)
         if play.numbers[SUSPEND, 2] > 0:
             legal += count(play.routine[SEE_ROOMS], play, agent)
         legal -= _keep_sent(play, agent)
     else:
         legal = count(play.routine[NEXT_WORKER], play, agent)
     if play.blind_peers:
-        hide_peers(agent, canvas)
+        hide_peers(agent, buffers)
     if not silent:
         _keep_window(play)
     return legal
@@ -211,11 +211,11 @@ def _see(play: Play, agent: int, silent: bool) -> int:
 
 @kernel
 def _look(play: Play, agent: int, silent: bool) -> bool:
-    """Fill the canvas for `agent`; whether it is its turn, which it is if it has a choice.
+    """Fill the buffers for `agent`; whether it is its turn, which it is if it has a choice.
 
     An agent whose turn it is not, or that is `silent`, has only *wait* in its mask.
     """
-    turn, mask = play.memory.turn[0], play.canvas.action_mask
+    turn, mask = play.memory.turn[0], play.buffers.action_mask
     legal = count(play.routine[SEE], play, agent, silent)
     if silent or legal == 0:
         if not silent:
@@ -231,34 +231,34 @@ def _look(play: Play, agent: int, silent: bool) -> bool:
 
 
 def link(play: Play) -> None:
-    """Write down where what fills the canvas stands: it is compiled once, for all who look."""
+    """Write down where what fills the buffers stands: it is compiled once, for all who look."""
     play.routine[SEE] = address_of(_see, count, play, numbers=2)
     if play.by_worker:
         play.routine[NEXT_WORKER] = address_of(_see_next_worker, count, play, numbers=1)
     if play.numbers[SUSPEND, 2] > 0:
         play.routine[SEE_ROOMS] = address_of(_see_rooms, count, play, numbers=1)
-        desk, memory = play.desk, play.memory
-        play.routine[MAKE_ROOM] = address_of(order_suspension, tell, desk, memory, numbers=2)
+        scratch, memory = play.scratch, play.memory
+        play.routine[MAKE_ROOM] = address_of(order_suspension, tell, scratch, memory, numbers=2)
 
 
 @kernel
-def _lay_out(play: Play) -> None:
-    lay_out(play.desk)
+def _refresh(play: Play) -> None:
+    refresh(play.scratch)
     # Who was started or suspended in this epoch is not suspended in it (again).
-    play.desk.game[0].decision = play.memory.turn[0].epoch
+    play.scratch.game[0].decision = play.memory.turn[0].epoch
 
 
 @kernel
 def look_at(play: Play, agent: int, silent: bool) -> bool:
     """As `find_turn`, for one agent."""
-    _lay_out(play)
+    _refresh(play)
     return _look(play, agent, silent)
 
 
 @kernel
 def find_turn(play: Play) -> bool:
-    """Whether somebody has a choice in this epoch still; the canvas is what the first one sees."""
-    memory, state = play.memory, play.desk.state
+    """Whether somebody has a choice in this epoch still; the first one's observation is there."""
+    memory, state = play.memory, play.scratch.state
     turn, agents = memory.turn[0], len(memory.waited)
     turn.agent = NOBODY
     # At most epochs most partitions have no job that waits, hence nothing to choose.
@@ -273,7 +273,7 @@ def find_turn(play: Play) -> bool:
         asked = asked or memory.waited[m] == 0
     if not asked:
         return False
-    _lay_out(play)
+    _refresh(play)
     last, amid = turn.last, turn.begun > 0
     for i in range(agents):
         agent = (last + i) % agents
@@ -297,7 +297,7 @@ def choose(play: Play, action: int) -> None:
     memory = play.memory
     agent = memory.turn[0].agent
     chosen = decode(play.numbers, action)
-    order(play.desk, memory, play.by_worker != 0, chosen, play.routine[MAKE_ROOM])
+    order(play.scratch, memory, play.by_worker != 0, chosen, play.routine[MAKE_ROOM])
     if chosen.kind == WAIT:
         _wait(play, agent)
 
@@ -308,7 +308,7 @@ def _wait(play: Play, agent: int) -> None:
     memory, can_start = play.memory, False
     for action in range(play.numbers[START, 0], play.numbers[START + 1, 0]):
         can_start = can_start or memory.mask[action] != 0
-    if can_start and is_idle(play.desk.state, agent):
+    if can_start and is_idle(play.scratch.state, agent):
         memory.pressed[agent] = 1
     else:
         memory.waited[agent] = 1
@@ -318,7 +318,7 @@ def _wait(play: Play, agent: int) -> None:
 def act(play: Play, action: int) -> bool:
     """Choose a legal action and carry it out; False if the simulator refuses it."""
     choose(play, action)
-    return carry_out(play.desk.state, play.memory)
+    return carry_out(play.scratch.state, play.memory)
 
 
 @kernel
@@ -327,7 +327,7 @@ def play_on(play: Play) -> int:
 
     After FULL (the log wants to be flushed) call it again.
     """
-    state, memory = play.desk.state, play.memory
+    state, memory = play.scratch.state, play.memory
     turn, world = memory.turn[0], state.world[0]
     if log_half_full(state):
         return FULL

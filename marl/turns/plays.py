@@ -6,17 +6,17 @@ import numpy as np
 
 from marl.codec.layout import WORKER, CodecRules, Layout, Observation
 from marl.codec.links import LinkSight
-from marl.codec.observe import Canvas
+from marl.codec.observe import Buffers
 from marl.turns.actions import Sizes
 from marl.turns.memory import make_memory
 from marl.turns.playing import Play, is_legal, link, look_at
 from sim.arrays import IntArray
 from sim.errors import InvalidDecision
 from sim.kernel.layout import State
-from sim.scoring.desk import Desk, Mind, desk_of
+from sim.scoring.scratch import Mind, Scratch, scratch_of
 from sim.view import ClusterView
 
-FIXED = ("state", "job", "belief")  # of a desk: forks keep them, or have their own state
+FIXED = ("state", "job", "belief")  # of the scratch: forks keep them, or have their own state
 # Shapes of what these rules do not show.
 ABSENT = {
     "suspensions": (0, 0, 0),
@@ -31,25 +31,25 @@ DTYPES = {
 }  # the others are float32
 
 
-def blank_canvas(layout: Layout, *many: int) -> Canvas:
-    """A canvas of zeros; with `many`, arrays of so many."""
+def blank_buffers(layout: Layout, *many: int) -> Buffers:
+    """Buffers of zeros; with `many`, arrays of so many."""
     shapes = ABSENT | layout.shapes()
-    return Canvas(
+    return Buffers(
         **{
             key: np.zeros((*many, *shapes[key]), DTYPES.get(key, np.float32))
-            for key in Canvas._fields
+            for key in Buffers._fields
         }
     )
 
 
 def make_play(
-    view: ClusterView, layout: Layout, rules: CodecRules, canvas: Canvas, *, gathers: bool
+    view: ClusterView, layout: Layout, rules: CodecRules, buffers: Buffers, *, gathers: bool
 ) -> Play:
     """The play of a run in which nobody has acted; `view` needs `marl.codec.layout.NEEDS`."""
     jobs = view.jobs.num_gpus
-    desk = _desk(view, rules)
+    scratch = _scratch(view, rules)
     play = Play(
-        desk=desk,
+        scratch=scratch,
         routine=np.zeros(4, dtype=np.int64),
         memory=make_memory(
             jobs=len(jobs),
@@ -59,8 +59,8 @@ def make_play(
             largest_gang=min(int(jobs.max()), view.topology.num_gpus),
             running=len(view.state.running),
         ),
-        canvas=canvas,
-        racks=_racks(desk),
+        buffers=buffers,
+        racks=_racks(scratch),
         numbers=layout.sizes.table(),
         max_forwards=int(view.max_forwards),
         only_placeable=bool(rules.only_placeable),
@@ -75,7 +75,7 @@ def make_play(
     return play
 
 
-def _desk(view: ClusterView, rules: CodecRules) -> Desk:
+def _scratch(view: ClusterView, rules: CodecRules) -> Scratch:
     mind = Mind(
         window=rules.window,
         patience_s=float(rules.patience_s),
@@ -83,40 +83,42 @@ def _desk(view: ClusterView, rules: CodecRules) -> Desk:
         rest_share=float(rules.rest_share),
         look_ahead=True,
     )
-    return desk_of(view, mind)
+    return scratch_of(view, mind)
 
 
-def _racks(desk: Desk) -> IntArray:
+def _racks(scratch: Scratch) -> IntArray:
     """(S,) racks of the servers in `own`: not always neighbours, numbered from 0 all the same."""
-    racks: IntArray = desk.state.server["rack"][desk.state.own]
-    for part in desk.state.partition:
+    racks: IntArray = scratch.state.server["rack"][scratch.state.own]
+    for part in scratch.state.partition:
         here = slice(part["first_own"], part["last_own"])
         racks[here] = np.unique(racks[here], return_inverse=True)[1]
     return racks
 
 
-def forked(play: Play, state: State, canvas: Canvas) -> Play:
-    """The same turn of the run in `state`, a copy of the play's own, seen on another canvas."""
-    own: Desk = play.desk.copied(shared=FIXED)
-    for mine, theirs in zip(canvas, play.canvas, strict=True):
+def forked(play: Play, state: State, buffers: Buffers) -> Play:
+    """The same turn of the run in `state`, a copy of the play's own, seen on another buffers."""
+    own: Scratch = play.scratch.copied(shared=FIXED)
+    for mine, theirs in zip(buffers, play.buffers, strict=True):
         mine[:] = theirs
-    return replace(play, desk=replace(own, state=state), memory=play.memory.copied(), canvas=canvas)
+    return replace(
+        play, scratch=replace(own, state=state), memory=play.memory.copied(), buffers=buffers
+    )
 
 
-def seen_on(canvas: Canvas) -> Observation:
-    """What is on the canvas, in arrays of its own."""
-    return {key: value.copy() for key, value in shown(canvas).items()}
+def seen_on(buffers: Buffers) -> Observation:
+    """What is in the buffers, in arrays of its own."""
+    return {key: value.copy() for key, value in shown(buffers).items()}
 
 
-def shown(canvas: Canvas) -> Observation:
-    """The arrays of a canvas, or of a batch of them, that the rules show."""
-    return {key: value for key, value in canvas._asdict().items() if value.size}
+def shown(buffers: Buffers) -> Observation:
+    """The arrays of the buffers, or of a batch of them, that the rules show."""
+    return {key: value for key, value in buffers._asdict().items() if value.size}
 
 
 def check(play: Play, sizes: Sizes, agent: int, action: int) -> None:
     """Raise InvalidDecision for an action that is not legal now."""
     if not is_legal(play, agent, action):
-        now_s = play.desk.state.world["now_s"][0]
+        now_s = play.scratch.state.world["now_s"][0]
         raise InvalidDecision(
             f"agent {agent}: action {action} ({sizes.told(action)}) is not legal at "
             f"t={now_s:.1f} s; choose an action whose mask is 1"
@@ -137,8 +139,8 @@ def see_everyone(play: Play, links: LinkSight | None, view: ClusterView) -> dict
 
 
 def with_links(play: Play, links: LinkSight | None, view: ClusterView, agent: int) -> Observation:
-    """What is on the canvas of `agent`, and of its links where `rules.links` asks for them."""
-    seen = seen_on(play.canvas)
+    """What is in the buffers of `agent`, and of its links where `rules.links` asks for them."""
+    seen = seen_on(play.buffers)
     if links is not None:
-        seen |= links.observe(view, play.desk, agent)
+        seen |= links.observe(view, play.scratch, agent)
     return seen

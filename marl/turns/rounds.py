@@ -5,7 +5,7 @@ import numpy as np
 from marl.codec.layout import CodecRules, Layout, Observation
 from marl.codec.links import LinkSight
 from marl.turns.playing import Play, choose, find_turn, open_epoch, pause_s
-from marl.turns.plays import blank_canvas, check, forked, make_play, see_everyone, with_links
+from marl.turns.plays import blank_buffers, check, forked, make_play, see_everyone, with_links
 from sim.arrays import IntArray
 from sim.decision import Decision, Forward, Start
 from sim.view import ClusterView
@@ -36,15 +36,15 @@ class Rounds:
     def fork(self, view: ClusterView) -> "Rounds":
         """The same turn in `view`, that of a fork of the run."""
         twin = Rounds(layout=self.layout, rules=self.rules)
-        twin._play = forked(self.play(view), view.state, blank_canvas(self.layout))
+        twin._play = forked(self.play(view), view.state, blank_buffers(self.layout))
         twin._links = self._links
         return twin
 
     def play(self, view: ClusterView) -> Play:
-        """State, memory and canvas as compiled code takes them."""
+        """State, memory and buffers as compiled code takes them."""
         if self._play is None:
-            canvas = blank_canvas(self.layout)
-            self._play = make_play(view, self.layout, self.rules, canvas, gathers=False)
+            buffers = blank_buffers(self.layout)
+            self._play = make_play(view, self.layout, self.rules, buffers, gathers=False)
             self._links = LinkSight(view, self.layout) if self.layout.edges else None
         return self._play
 
@@ -77,7 +77,7 @@ class Rounds:
         return {} if agent is None else {agent: with_links(play, self._links, view, agent)}
 
     def turn(self, view: ClusterView) -> int | None:
-        """The agent whose turn it is, if any; what it sees is on the canvas."""
+        """The agent whose turn it is, if any; what it sees is in the buffers."""
         play = self.play(view)
         return int(play.memory.turn["agent"][0]) if find_turn(play) else None
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from marl.codec.layout import NEEDS, CodecRules, Layout, Observation
 from marl.codec.links import LinkSight
-from marl.codec.observe import Canvas
+from marl.codec.observe import Buffers
 from marl.turns.gathering import Gathered, take
 from marl.turns.playing import TURN, Play, act, play_all_on, play_on
 from marl.turns.plays import (
     FIXED,
-    blank_canvas,
+    blank_buffers,
     check,
     forked,
     make_play,
@@ -41,7 +41,7 @@ class Turns:
         rules: CodecRules,
         *,
         gathers: bool,
-        canvas: Canvas | None = None,
+        buffers: Buffers | None = None,
     ) -> None:
         """A fresh `simulator` becomes this one's own.
 
@@ -50,31 +50,31 @@ class Turns:
             layout: padded sizes.
             rules: of the game.
             gathers: whether delay and progress are wanted (`take`).
-            canvas: where to write what agents see; one of its own by default.
+            buffers: where to write what agents see; one of its own by default.
         """
         self.simulator = simulator
         self.layout = layout
         self._views = simulator.views(NEEDS)
-        self._canvas = blank_canvas(layout) if canvas is None else canvas
+        self._buffers = blank_buffers(layout) if buffers is None else buffers
         view = self._views.view()
-        self.play: Play = make_play(view, layout, rules, self._canvas, gathers=gathers)
+        self.play: Play = make_play(view, layout, rules, self._buffers, gathers=gathers)
         self._links = LinkSight(view, layout) if layout.edges else None
 
-    def fork(self, canvas: Canvas | None = None) -> "Turns":
+    def fork(self, buffers: Buffers | None = None) -> "Turns":
         """This run at this turn, to be played on by itself: neither disturbs the other."""
         twin = copy.copy(self)
         twin.simulator = self.simulator.fork()
         twin._views = twin.simulator.views(NEEDS)
-        twin._canvas = blank_canvas(self.layout) if canvas is None else canvas
-        twin.play = forked(self.play, twin.simulator.state, twin._canvas)
+        twin._buffers = blank_buffers(self.layout) if buffers is None else buffers
+        twin.play = forked(self.play, twin.simulator.state, twin._buffers)
         return twin
 
     def become(self, run: Self) -> None:
         """Be a fork of `run` from now on; cheap, and for what was a fork of that run before."""
         run.simulator.fork(into=self.simulator)
-        self.play.desk.overwrite(run.play.desk, shared=FIXED)
+        self.play.scratch.overwrite(run.play.scratch, shared=FIXED)
         self.play.memory.overwrite(run.play.memory)
-        for mine, theirs in zip(self._canvas, run._canvas, strict=True):
+        for mine, theirs in zip(self._buffers, run._buffers, strict=True):
             mine[:] = theirs
 
     @property
@@ -134,13 +134,13 @@ class Turns:
 
     def seen(self) -> Observation:
         """What the agent of this turn sees, in arrays of its own."""
-        return seen_on(self._canvas) | self.links()
+        return seen_on(self._buffers) | self.links()
 
     def links(self) -> Observation:
         """The part that `rules.links` adds for the agent of this turn."""
         if self._links is None:
             return {}
-        return dict(self._links.observe(self._views.view(), self.play.desk, self.agent))
+        return dict(self._links.observe(self._views.view(), self.play.scratch, self.agent))
 
     def seen_by_all(self) -> dict[int, Observation]:
         """What all agents see now; who has no turn has only *wait* in its mask."""
@@ -164,15 +164,15 @@ class SideBySide:
     The runs need not have equally many jobs. Those that are over stay where they are.
     """
 
-    def __init__(self, layout: Layout, make: Sequence[Callable[[Canvas], Turns]]) -> None:
+    def __init__(self, layout: Layout, make: Sequence[Callable[[Buffers], Turns]]) -> None:
         """Each of `make` makes a run that writes on its own row of the batch."""
-        self.canvas = blank_canvas(layout, len(make))  # (N, ...) arrays
+        self.buffers = blank_buffers(layout, len(make))  # (N, ...) arrays
         self._links: Observation = {
             key: np.zeros((len(make), *shape), np.float32)
             for key, shape in layout.link_shapes().items()
         }
         self.runs = [
-            one(Canvas(*(array[n] for array in self.canvas))) for n, one in enumerate(make)
+            one(Buffers(*(array[n] for array in self.buffers))) for n, one in enumerate(make)
         ]
         like = self.runs[0].play
         self._addresses = np.array([address_of(run.play, like) for run in self.runs])
@@ -184,8 +184,8 @@ class SideBySide:
     ) -> Self:
         """Runs from time 0, at their first turns."""
 
-        def maker(simulator: Simulator) -> Callable[[Canvas], Turns]:
-            return lambda canvas: Turns(simulator, layout, rules, gathers=gathers, canvas=canvas)
+        def maker(simulator: Simulator) -> Callable[[Buffers], Turns]:
+            return lambda buffers: Turns(simulator, layout, rules, gathers=gathers, buffers=buffers)
 
         made = cls(layout, [maker(each) for each in simulators])
         every: IntArray = np.arange(len(simulators))
@@ -213,7 +213,7 @@ class SideBySide:
         for row in rows.tolist() if self._links else []:
             for key, value in self.runs[row].links().items():
                 self._links[key][row] = value
-        return {key: value[rows] for key, value in (shown(self.canvas) | self._links).items()}
+        return {key: value[rows] for key, value in (shown(self.buffers) | self._links).items()}
 
     def act(self, rows: IntArray, actions: IntArray) -> None:
         """The agents of the runs `rows` act, and these runs go on to their next turns.
@@ -222,7 +222,7 @@ class SideBySide:
             InvalidDecision: an action is not legal.
             SimulationError: jobs of a run wait for ever.
         """
-        mask = self.canvas.action_mask
+        mask = self.buffers.action_mask
         inside = (actions >= 0) & (actions < mask.shape[1])
         legal = inside & (mask[rows, np.where(inside, actions, 0)] != 0)
         for at in np.flatnonzero(~legal).tolist():

@@ -1,4 +1,4 @@
-"""Orders as they are carried out: on the state itself, at once; the desk's counts go along."""
+"""Orders as they are carried out: on the state itself, at once; the scratch's counts go along."""
 
 import numpy as np
 
@@ -7,23 +7,23 @@ from sim.kernel.apply import LEGAL, check_gpus, hand_over, preempt, start_on
 from sim.kernel.log import PREEMPT, sort_orders
 from sim.kernel.rates import rerate
 from sim.linear.plan import Plan
-from sim.scoring.laying import lay_out, measure_room, write_waiting
+from sim.scoring.refresh import measure_room, refresh, write_waiting
 
 
 @kernel
 def open_decision(plan: Plan) -> None:
-    """Lay out the desk; remember where the orders begin in the log."""
-    orders, world = plan.orders[0], plan.desk.state.world[0]
+    """Lay out the scratch; remember where the orders begin in the log."""
+    orders, world = plan.orders[0], plan.scratch.state.world[0]
     orders.first_row, orders.first_gpu = world.num_logged, world.num_logged_gpus
     orders.mixed, orders.verdict = 0, LEGAL
-    lay_out(plan.desk)
-    plan.desk.game[0].decision += 1
+    refresh(plan.scratch)
+    plan.scratch.game[0].decision += 1
 
 
 @array_kernel
 def close_decision(plan: Plan) -> None:
     """The log in its order, new speeds, and when to be asked again."""
-    orders, state = plan.orders[0], plan.desk.state
+    orders, state = plan.orders[0], plan.scratch.state
     if orders.mixed != 0:
         sort_orders(state, orders.first_row, orders.first_gpu)
         at = orders.first_row
@@ -38,19 +38,19 @@ def close_decision(plan: Plan) -> None:
 @kernel
 def start(plan: Plan, at: int, m: int) -> None:
     """Start waiting row `at`, of partition `m`, on `seats`; what is refused ends the decision."""
-    orders, desk, state = plan.orders[0], plan.desk, plan.desk.state
-    job, part = desk.waiting[at].job, desk.partition[m]
-    gang = desk.job[job].gang
-    verdict, gpu = check_gpus(state, job, desk.seats, gang)
+    orders, scratch, state = plan.orders[0], plan.scratch, plan.scratch.state
+    job, part = scratch.waiting[at].job, scratch.partition[m]
+    gang = scratch.job[job].gang
+    verdict, gpu = check_gpus(state, job, scratch.seats, gang)
     if verdict != LEGAL:
         orders.verdict, orders.job, orders.what = verdict, job, gpu
         return
-    start_on(state, job, desk.seats, gang, np.inf)
+    start_on(state, job, scratch.seats, gang, np.inf)
     part.running += 1
     part.waiting -= gang
     part.jobs_waiting -= 1
-    desk.touched[job] = desk.game[0].decision
-    measure_room(desk, m)
+    scratch.touched[job] = scratch.game[0].decision
+    measure_room(scratch, m)
 
 
 @kernel
@@ -60,30 +60,30 @@ def suspend(plan: Plan, job: int) -> None:
     It waits behind the others, whatever its age. What it loses is seen from the next decision on:
     one decision weighs a job by what it had left as that began.
     """
-    orders, desk, row = plan.orders[0], plan.desk, plan.desk.state.job[job]
+    orders, scratch, row = plan.orders[0], plan.scratch, plan.scratch.state.job[job]
     seen_s = row.seen_progress_s
-    preempt(desk.state, job)
+    preempt(scratch.state, job)
     row.seen_progress_s = seen_s
     orders.mixed = 1
-    part, gang = desk.partition[row.partition], desk.job[job].gang
+    part, gang = scratch.partition[row.partition], scratch.job[job].gang
     part.running -= 1
     part.waiting += gang
     part.jobs_waiting += 1
     part.due = 1
-    write_waiting(desk, desk.game[0].num_waiting, job)
-    desk.game[0].num_waiting += 1
-    desk.touched[job] = desk.game[0].decision
-    measure_room(desk, row.partition)
+    write_waiting(scratch, scratch.game[0].num_waiting, job)
+    scratch.game[0].num_waiting += 1
+    scratch.touched[job] = scratch.game[0].decision
+    measure_room(scratch, row.partition)
 
 
 @kernel
 def forward(plan: Plan, at: int, target: int) -> None:
     """Hand waiting row `at` to `target`, which has to decide anew."""
-    desk, job = plan.desk, plan.desk.waiting[at].job
-    gang = desk.job[job].gang
-    home, there = desk.partition[desk.state.job[job].partition], desk.partition[target]
-    hand_over(desk.state, job, target)
-    desk.waiting[at].moved = 1
+    scratch, job = plan.scratch, plan.scratch.waiting[at].job
+    gang = scratch.job[job].gang
+    home, there = scratch.partition[scratch.state.job[job].partition], scratch.partition[target]
+    hand_over(scratch.state, job, target)
+    scratch.waiting[at].moved = 1
     plan.orders[0].mixed = 1
     home.wanted -= gang
     home.waiting -= gang

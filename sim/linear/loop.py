@@ -12,7 +12,7 @@ from sim.linear.plan import Plan
 
 @array_kernel
 def _play(plan: Plan, until_decision: int) -> int:
-    orders, state = plan.orders[0], plan.desk.state
+    orders, state = plan.orders[0], plan.scratch.state
     while True:
         if log_half_full(state):
             return FULL
@@ -23,7 +23,7 @@ def _play(plan: Plan, until_decision: int) -> int:
         if orders.verdict != LEGAL:
             return ILLEGAL
         close_decision(plan)
-        if plan.desk.game[0].decision >= until_decision:
+        if plan.scratch.game[0].decision >= until_decision:
             return PAUSE
 
 
@@ -37,7 +37,7 @@ class LinearLoop:
     @property
     def decisions(self) -> int:
         """Made so far."""
-        return int(self._plan.desk.game[0]["decision"])
+        return int(self._plan.scratch.game[0]["decision"])
 
     @property
     def fault(self) -> Fault:

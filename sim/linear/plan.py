@@ -1,4 +1,4 @@
-"""What the linear score decides on: a desk, weights, candidates, and what has been ordered."""
+"""What the linear score decides on: the scratch, weights, candidates, and what has been ordered."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from sim.handle import Handle
 from sim.kernel.layout import RowArray
 from sim.linear.layer import Units, units_of
 from sim.linear.weights import ScoreWeights
-from sim.scoring.desk import Desk
+from sim.scoring.scratch import Scratch
 from sim.scoring.table import Column, ForwardWeight, StartWeight, SuspendWeight
 
 INT, FLOAT = np.int64, np.float64
@@ -45,7 +45,7 @@ LOOK, BEGIN, CLEAR, MAKE_ROOM = range(
 class Plan(Handle):
     """One run under the linear score."""
 
-    desk: Desk  # holds the run's state, or a copy
+    scratch: Scratch  # holds the run's state, or a copy
     routine: IntArray  # (4,) addresses (`sim.linear.deciding.link`)
     start_weight: FloatArray  # (StartWeight,)
     forward_weight: FloatArray  # (ForwardWeight,)
@@ -60,8 +60,8 @@ class Plan(Handle):
     orders: RowArray  # (1,) ORDERS
 
 
-def plan_on(desk: Desk, weights: ScoreWeights) -> Plan:
-    """A plan for the run of `desk`, by these weights and layers.
+def plan_on(scratch: Scratch, weights: ScoreWeights) -> Plan:
+    """A plan for the run of `scratch`, by these weights and layers.
 
     Raises:
         GpuYardError: there are more or fewer weights, or inputs of a layer, than features.
@@ -71,7 +71,7 @@ def plan_on(desk: Desk, weights: ScoreWeights) -> Plan:
     orders["suspends"] = suspends
     suspend = weights.suspend if weights.suspend is not None else np.zeros(len(SuspendWeight))
     return Plan(
-        desk=desk,
+        scratch=scratch,
         routine=np.zeros(4, dtype=INT),
         start_weight=_one_each(weights.start, StartWeight, "start"),
         forward_weight=_one_each(weights.forward, ForwardWeight, "forward"),

@@ -9,9 +9,9 @@ from sim.jit import kernel
 from sim.linear.layer import Units, add_product
 from sim.linear.plan import Plan
 from sim.scoring.costs import weigh_placement
-from sim.scoring.desk import Desk
 from sim.scoring.room import age_s, left_s, load_of, occupancy_of, pressure_of
 from sim.scoring.rows import weigh_forward
+from sim.scoring.scratch import Scratch
 from sim.scoring.suspending import weigh_suspension
 from sim.scoring.table import (
     FORWARD_OF_ROW,
@@ -38,15 +38,15 @@ _SUSPENSION_AT = tuple(int(column) for _, column in SUSPEND_OF_ROW)
 
 
 @kernel
-def _duration(desk: Desk, job: int) -> float:
+def _duration(scratch: Scratch, job: int) -> float:
     """Logarithm of the predicted hours left, scaled; 0 where durations are not looked at."""
-    return float(np.log(left_s(desk, job) / HOUR_S) / DURATION_SCALE)
+    return float(np.log(left_s(scratch, job) / HOUR_S) / DURATION_SCALE)
 
 
 @kernel
-def _gang(desk: Desk, job: int) -> float:
+def _gang(scratch: Scratch, job: int) -> float:
     """log2 of the gang, scaled: 16 GPUs are 1."""
-    return float(np.log2(desk.job[job].gang) / GANG_SCALE)
+    return float(np.log2(scratch.job[job].gang) / GANG_SCALE)
 
 
 @kernel
@@ -54,21 +54,21 @@ def weigh_partition(plan: Plan, m: int) -> None:
     """Fill what all jobs of partition `m` have in common."""
     x = plan.start_x
     x[StartWeight.BIAS] = 1.0
-    x[StartWeight.OCCUPANCY] = occupancy_of(plan.desk, m)
-    x[StartWeight.PRESSURE] = pressure_of(plan.desk, m)
+    x[StartWeight.OCCUPANCY] = occupancy_of(plan.scratch, m)
+    x[StartWeight.PRESSURE] = pressure_of(plan.scratch, m)
 
 
 @kernel
 def weigh_job(plan: Plan, job: int) -> None:
     """Fill what all placements of `job` have in common."""
-    x, desk = plan.start_x, plan.desk
-    waited_s = age_s(desk, job)
-    x[StartWeight.DURATION] = _duration(desk, job)
+    x, scratch = plan.start_x, plan.scratch
+    waited_s = age_s(scratch, job)
+    x[StartWeight.DURATION] = _duration(scratch, job)
     x[StartWeight.AGE] = log_age(waited_s)
     x[StartWeight.RELATIVE_AGE] = 0.0
-    if desk.game[0].use_durations != 0:
-        x[StartWeight.RELATIVE_AGE] = np.log1p(waited_s / left_s(desk, job)) / AGE_SCALE
-    x[StartWeight.GANG] = _gang(desk, job)
+    if scratch.game[0].use_durations != 0:
+        x[StartWeight.RELATIVE_AGE] = np.log1p(waited_s / left_s(scratch, job)) / AGE_SCALE
+    x[StartWeight.GANG] = _gang(scratch, job)
 
 
 @kernel
@@ -112,41 +112,41 @@ def fill_suspension(x: FloatArray, row: FloatArray) -> None:
 @kernel
 def start_score(plan: Plan, job: int, m: int) -> float:
     """Score of the placement at hand."""
-    desk = plan.desk
-    spread = weigh_placement(desk, job, m)
-    fill_start(plan.start_x, desk.pair, spread, desk.here[0].shared)
+    scratch = plan.scratch
+    spread = weigh_placement(scratch, job, m)
+    fill_start(plan.start_x, scratch.pair, spread, scratch.here[0].shared)
     return score_of(plan.start_x, plan.start_weight, plan.start_units)
 
 
 @kernel
 def forward_score(plan: Plan, i: int, home: int, target: int) -> float:
     """Score of handing place `i` of the window of partition `home` to `target`."""
-    x, desk = plan.forward_x, plan.desk
-    job = desk.waiting[desk.window[i]].job
-    weigh_forward(desk, i, home, target)
+    x, scratch = plan.forward_x, plan.scratch
+    job = scratch.waiting[scratch.window[i]].job
+    weigh_forward(scratch, i, home, target)
     x[ForwardWeight.BIAS] = 1.0
-    x[ForwardWeight.DURATION] = _duration(desk, job)
-    x[ForwardWeight.GANG] = _gang(desk, job)
-    hops = desk.state.job[job].forwards / desk.game[0].max_forwards
-    fill_forward(x, desk.forward, load_of(desk, home) - load_of(desk, target), hops)
+    x[ForwardWeight.DURATION] = _duration(scratch, job)
+    x[ForwardWeight.GANG] = _gang(scratch, job)
+    hops = scratch.state.job[job].forwards / scratch.game[0].max_forwards
+    fill_forward(x, scratch.forward, load_of(scratch, home) - load_of(scratch, target), hops)
     return score_of(x, plan.forward_weight, plan.forward_units)
 
 
 @kernel
 def weigh_newcomer(plan: Plan, job: int) -> None:
     """Fill what all suspensions for `job` have in common."""
-    x, desk = plan.suspend_x, plan.desk
+    x, scratch = plan.suspend_x, plan.scratch
     x[SuspendWeight.BIAS] = 1.0
-    x[SuspendWeight.DURATION] = _duration(desk, job)
-    x[SuspendWeight.AGE] = log_age(age_s(desk, job))
-    x[SuspendWeight.GANG] = _gang(desk, job)
+    x[SuspendWeight.DURATION] = _duration(scratch, job)
+    x[SuspendWeight.AGE] = log_age(age_s(scratch, job))
+    x[SuspendWeight.GANG] = _gang(scratch, job)
 
 
 @kernel
 def suspend_score(plan: Plan, job: int, home: int, target: int) -> float:
     """Score of the victims at hand, of partition `target`, for `job`, of `home`."""
-    weigh_suspension(plan.desk, job, home, target)
-    fill_suspension(plan.suspend_x, plan.desk.suspension)
+    weigh_suspension(plan.scratch, job, home, target)
+    fill_suspension(plan.suspend_x, plan.scratch.suspension)
     return score_of(plan.suspend_x, plan.suspend_weight, plan.suspend_units)
 
 

@@ -16,7 +16,7 @@ from sim.linear.deciding import decide_all, link
 from sim.linear.loop import LinearLoop
 from sim.linear.plan import Plan, plan_on
 from sim.linear.weights import ScoreWeights, read_weights, score_weights_of
-from sim.scoring.desk import NEVER, Mind, desk_of
+from sim.scoring.scratch import NEVER, Mind, scratch_of
 from sim.signals import Signal
 from sim.view import ClusterView, ViewMaker
 
@@ -122,11 +122,11 @@ class LinearScore:
         mirror.look(view)
         decide_all(plan)
         moved = mirror.state.gpu["version"] != view.state.gpu["version"]
-        plan.desk.costed_at[:, moved] = NEVER  # the run may come to other tenants than the copy
+        plan.scratch.costed_at[:, moved] = NEVER  # the run may come to other tenants than the copy
         orders, refused = plan.orders[0], None
         if orders["verdict"] != LEGAL:
             job = int(orders["job"])
-            refused = Start(job, plan.desk.seats[: view.jobs.num_gpus[job]].copy())
+            refused = Start(job, plan.scratch.seats[: view.jobs.num_gpus[job]].copy())
         return mirror.decision(float(orders["wake_s"]), refused)
 
     def why_python(self) -> str:
@@ -146,6 +146,6 @@ class LinearScore:
         return self._plan
 
     def _made(self, view: ClusterView) -> Plan:
-        plan = plan_on(desk_of(view, self._mind), self._weights)
+        plan = plan_on(scratch_of(view, self._mind), self._weights)
         link(plan)
         return plan

@@ -7,40 +7,40 @@ from sim.jit import kernel
 from sim.physics.communication import Comm, Spread, busy_s, comm_of, quiet_s
 from sim.physics.slowing import hit_of, slow_in
 from sim.scoring.ahead import compact_in_s, holds_up, prolongs, wait_over_loss
-from sim.scoring.desk import Desk
 from sim.scoring.filling import occupy_seats, seat
 from sim.scoring.room import gather, left_s
+from sim.scoring.scratch import Scratch
 from sim.scoring.table import OfPair
 
 
 @kernel
-def compute_s_of(desk: Desk, p: int) -> float:
+def compute_s_of(scratch: Scratch, p: int) -> float:
     """Compute seconds of profile `p` on the slowest server of the placement at hand, alone."""
     slowest_s = 0.0
-    for i in range(desk.game[0].num_used):
-        kind = desk.state.server[desk.used[i]].type
-        slowest_s = max(slowest_s, desk.belief.compute_s[p, kind])
+    for i in range(scratch.game[0].num_used):
+        kind = scratch.state.server[scratch.used[i]].type
+        slowest_s = max(slowest_s, scratch.belief.compute_s[p, kind])
     return slowest_s
 
 
 @kernel
-def comm_here(desk: Desk, p: int) -> Comm:
+def comm_here(scratch: Scratch, p: int) -> Comm:
     """Communication of profile `p` at the placement at hand, itself counted on links."""
-    game, state = desk.game[0], desk.state
+    game, state = scratch.game[0], scratch.state
     game.stamp += 1
     most, racks, nic, uplink = 0, 0, 0, 0
     for i in range(game.num_used):
-        where = state.server[desk.used[i]]
-        most, nic = max(most, desk.server[desk.used[i]].taken), max(nic, where.nic_jobs)
+        where = state.server[scratch.used[i]]
+        most, nic = max(most, scratch.server[scratch.used[i]].taken), max(nic, where.nic_jobs)
         uplink = max(uplink, state.rack[where.rack].uplink_jobs)
-        racks += desk.rack_stamp[where.rack] != game.stamp
-        desk.rack_stamp[where.rack] = game.stamp
+        racks += scratch.rack_stamp[where.rack] != game.stamp
+        scratch.rack_stamp[where.rack] = game.stamp
     spread = Spread(most, game.num_used, racks, nic + 1, uplink + 1)
-    return comm_of(desk.belief, p, spread)
+    return comm_of(scratch.belief, p, spread)
 
 
 @kernel
-def weigh_placement(desk: Desk, job: int, m: int) -> float:
+def weigh_placement(scratch: Scratch, job: int, m: int) -> float:
     """Fill `pair` for the placement at hand; all but `legal` and `compact`.
 
     `spread`, `contention` and `own_slowdown` add up to the logarithm of the predicted step over
@@ -50,12 +50,17 @@ def weigh_placement(desk: Desk, job: int, m: int) -> float:
     Returns:
         `spread` and `contention` in one.
     """
-    row, x, game, shared = desk.job[job], desk.pair, desk.game[0], desk.here[0].shared != 0
+    row, x, game, shared = (
+        scratch.job[job],
+        scratch.pair,
+        scratch.game[0],
+        scratch.here[0].shared != 0,
+    )
     if shared or game.look_ahead != 0 or game.num_placed > 0:
-        seat(desk)
+        seat(scratch)
     if game.num_placed > 0:
-        occupy_seats(desk, desk.seats[: row.gang])
-    compute_s, comm = compute_s_of(desk, row.profile), comm_here(desk, row.profile)
+        occupy_seats(scratch, scratch.seats[: row.gang])
+    compute_s, comm = compute_s_of(scratch, row.profile), comm_here(scratch, row.profile)
     alone_s, step_s = compute_s + quiet_s(comm), compute_s + busy_s(comm)
     spread = np.log(step_s / row.reference_step_s)
     x[OfPair.SPREAD] = np.log(alone_s / row.reference_step_s)
@@ -65,47 +70,47 @@ def weigh_placement(desk: Desk, job: int, m: int) -> float:
     x[OfPair.VICTIMS_DELAY] = 0.0
     x[OfPair.SHARED] = 0.0
     x[OfPair.SERVERS] = game.num_used / 8.0
-    x[OfPair.FRAGMENTS] = _empty_left(desk) / desk.partition[m].largest
+    x[OfPair.FRAGMENTS] = _empty_left(scratch) / scratch.partition[m].largest
     if shared:
-        _weigh_neighbours(desk, job, compute_s, busy_s(comm))
+        _weigh_neighbours(scratch, job, compute_s, busy_s(comm))
     if game.look_ahead != 0:
-        _weigh_ahead(desk, job, m, spread + x[OfPair.OWN_SLOWDOWN])
+        _weigh_ahead(scratch, job, m, spread + x[OfPair.OWN_SLOWDOWN])
     return float(spread)
 
 
 @kernel
-def _empty_left(desk: Desk) -> int:
+def _empty_left(scratch: Scratch) -> int:
     """Empty GPUs left over on the servers of the placement at hand."""
     left = 0
-    for i in range(desk.game[0].num_used):
-        server = desk.used[i]
-        left += max(desk.state.rooms.usable[server] - desk.server[server].taken, 0)
+    for i in range(scratch.game[0].num_used):
+        server = scratch.used[i]
+        left += max(scratch.state.rooms.usable[server] - scratch.server[server].taken, 0)
     return int(left)
 
 
 @kernel
-def _weigh_neighbours(desk: Desk, job: int, compute_s: float, comm_s: float) -> None:
+def _weigh_neighbours(scratch: Scratch, job: int, compute_s: float, comm_s: float) -> None:
     """Own slow-down is that of the slowest worker.
 
     Victims' delay is what the victims are held up while this job runs beside them, over its own
     work; a victim that shares several GPUs counts once a GPU with 1 / its gang of its delay.
     """
-    row, x, state = desk.job[job], desk.pair, desk.state
+    row, x, state = scratch.job[job], scratch.pair, scratch.state
     worst_s, victim, delay_s, shared = 0.0, 1.0, 0.0, 0
-    mine_s = left_s(desk, job)
+    mine_s = left_s(scratch, job)
     for i in range(row.gang):
-        gpu = desk.seats[i]
+        gpu = scratch.seats[i]
         kind = state.server[state.gpu[gpu].server].type
-        last = gather(desk, job, gpu)
+        last = gather(scratch, job, gpu)
         shared += last > 0
-        own = slow_in(desk.belief.slowing, kind, desk.crowd, last + 1, last)
+        own = slow_in(scratch.belief.slowing, kind, scratch.crowd, last + 1, last)
         for k in range(last):
             beside = state.tenant[gpu, k]
-            hit = hit_of(desk.belief.slowing, kind, desk.crowd, last + 1, k)
+            hit = hit_of(scratch.belief.slowing, kind, scratch.crowd, last + 1, k)
             victim = max(victim, hit)
-            held_up_s = min(left_s(desk, beside), mine_s)
-            delay_s += (hit - 1.0) * held_up_s / desk.job[beside].gang
-        worst_s = max(worst_s, desk.belief.compute_s[row.profile, kind] * own)
+            held_up_s = min(left_s(scratch, beside), mine_s)
+            delay_s += (hit - 1.0) * held_up_s / scratch.job[beside].gang
+        worst_s = max(worst_s, scratch.belief.compute_s[row.profile, kind] * own)
     x[OfPair.OWN_SLOWDOWN] = np.log((worst_s + comm_s) / (compute_s + comm_s))
     x[OfPair.WORST_VICTIM] = np.log(victim)
     x[OfPair.VICTIMS_DELAY] = np.log1p(delay_s / mine_s)
@@ -113,10 +118,10 @@ def _weigh_neighbours(desk: Desk, job: int, compute_s: float, comm_s: float) -> 
 
 
 @kernel
-def _weigh_ahead(desk: Desk, job: int, m: int, slowed: float) -> None:
+def _weigh_ahead(scratch: Scratch, job: int, m: int, slowed: float) -> None:
     """Fill what looks ahead; a step there is exp(`slowed`) times as long as at best."""
-    x, ahead, gang, job_s = desk.pair, desk.ahead, desk.job[job].gang, left_s(desk, job)
-    gpus = desk.seats[:gang]
+    x, ahead, gang, job_s = scratch.pair, scratch.ahead, scratch.job[job].gang, left_s(scratch, job)
+    gpus = scratch.seats[:gang]
     wait_s = compact_in_s(ahead, ahead.release_s, gang, m)
     x[OfPair.WAIT_OVER_LOSS] = wait_over_loss(wait_s, slowed, job_s)
     x[OfPair.PROLONGS] = prolongs(ahead, gpus, job_s)
@@ -124,35 +129,35 @@ def _weigh_ahead(desk: Desk, job: int, m: int, slowed: float) -> None:
 
 
 @kernel
-def measure_links(desk: Desk, running: IntArray, nic: FloatArray, uplink: FloatArray) -> None:
+def measure_links(scratch: Scratch, running: IntArray, nic: FloatArray, uplink: FloatArray) -> None:
     """Add to nic (S,) and uplink (R,) how busy running jobs are predicted to make them.
 
     A job adds the share of its undisturbed step for which it communicates between servers: a link
     has 2 where two jobs would always communicate.
     """
     for job in running:
-        row, game = desk.state.job[job], desk.game[0]
-        occupy_seats(desk, desk.state.placed[row.first : row.first + row.held])
+        row, game = scratch.state.job[job], scratch.game[0]
+        occupy_seats(scratch, scratch.state.placed[row.first : row.first + row.held])
         if game.num_used == 1:
             continue
-        comm = comm_here(desk, row.profile)
+        comm = comm_here(scratch, row.profile)
         between_s = comm.server_s + comm.rack_s
-        share = between_s / (compute_s_of(desk, row.profile) + comm.local_s + between_s)
+        share = between_s / (compute_s_of(scratch, row.profile) + comm.local_s + between_s)
         game.stamp += 1
         for i in range(game.num_used):
-            nic[desk.used[i]] += share
-        if not _spans_racks(desk):
+            nic[scratch.used[i]] += share
+        if not _spans_racks(scratch):
             continue
         for i in range(game.num_used):
-            rack = desk.state.server[desk.used[i]].rack
-            uplink[rack] += 0.0 if desk.rack_stamp[rack] == game.stamp else share
-            desk.rack_stamp[rack] = game.stamp
+            rack = scratch.state.server[scratch.used[i]].rack
+            uplink[rack] += 0.0 if scratch.rack_stamp[rack] == game.stamp else share
+            scratch.rack_stamp[rack] = game.stamp
 
 
 @kernel
-def _spans_racks(desk: Desk) -> bool:
+def _spans_racks(scratch: Scratch) -> bool:
     """Whether the placement at hand is in several racks."""
-    first, several = desk.state.server[desk.used[0]].rack, False
-    for i in range(desk.game[0].num_used):
-        several = several or desk.state.server[desk.used[i]].rack != first
+    first, several = scratch.state.server[scratch.used[0]].rack, False
+    for i in range(scratch.game[0].num_used):
+        several = several or scratch.state.server[scratch.used[i]].rack != first
     return several

@@ -8,7 +8,6 @@ from sim.kernel.rooms import usable_in
 from sim.physics.communication import Spread, comm_of
 from sim.physics.slowing import excess_by
 from sim.scoring.ahead import compact_in_s, effects_there, wait_difference
-from sim.scoring.desk import Desk
 from sim.scoring.room import (
     age_s,
     capacity_of,
@@ -19,6 +18,7 @@ from sim.scoring.room import (
     placeable_now,
     pressure_of,
 )
+from sim.scoring.scratch import Scratch
 from sim.scoring.table import OfContext, OfForward, OfGpu, OfJob, OfPeer, OfServer
 
 LEAST_S = 60.0  # shorter ages count as this in `age_over_left`
@@ -26,57 +26,57 @@ MOST_LOAD = 4.0
 
 
 @kernel
-def job_row(desk: Desk, i: int, m: int, row: FloatArray) -> None:
+def job_row(scratch: Scratch, i: int, m: int, row: FloatArray) -> None:
     """Fill row (OfJob,) for place `i` of the window of partition `m`; all but `can_start`."""
-    job = desk.waiting[desk.window[i]].job
-    fixed, work_s, waited_s = desk.job[job], left_s(desk, job), age_s(desk, job)
+    job = scratch.waiting[scratch.window[i]].job
+    fixed, work_s, waited_s = scratch.job[job], left_s(scratch, job), age_s(scratch, job)
     row[OfJob.THERE] = 1.0
     row[OfJob.GANG] = np.log2(fixed.gang) / 4.0
     row[OfJob.SINGLE] = fixed.gang == 1
     row[OfJob.LEFT] = (np.log(work_s) - 7.0) / 2.5
     row[OfJob.AGE] = np.log1p(waited_s) / 10.0
     row[OfJob.AGE_OVER_LEFT] = np.log((waited_s + LEAST_S) / work_s) / 5.0
-    row[OfJob.FORWARDS] = desk.state.job[job].forwards / 3.0
+    row[OfJob.FORWARDS] = scratch.state.job[job].forwards / 3.0
     row[OfJob.STEP] = np.log(fixed.reference_step_s) / 2.0
-    row[OfJob.COMM_OVER_2] = _comm_over(desk, job, 2)
-    row[OfJob.COMM_OVER_4] = _comm_over(desk, job, 4)
-    row[OfJob.RANK] = i / desk.game[0].window
-    row[OfJob.PLACEABLE] = placeable_now(desk, job, m)
+    row[OfJob.COMM_OVER_2] = _comm_over(scratch, job, 2)
+    row[OfJob.COMM_OVER_4] = _comm_over(scratch, job, 4)
+    row[OfJob.RANK] = i / scratch.game[0].window
+    row[OfJob.PLACEABLE] = placeable_now(scratch, job, m)
     row[OfJob.WORK] = (np.log(work_s * fixed.gang) - 8.0) / 3.0
-    row[OfJob.OLD] = is_old(desk, job)
+    row[OfJob.OLD] = is_old(scratch, job)
 
 
 @kernel
-def _comm_over(desk: Desk, job: int, servers: int) -> float:
+def _comm_over(scratch: Scratch, job: int, servers: int) -> float:
     """ln(1 + seconds of communication over so many servers / reference step)."""
-    fixed = desk.job[job]
-    comm = comm_of(desk.belief, fixed.profile, Spread(1, servers, 1, 1, 1))
+    fixed = scratch.job[job]
+    comm = comm_of(scratch.belief, fixed.profile, Spread(1, servers, 1, 1, 1))
     return float(np.log1p(comm.server_s / fixed.reference_step_s))
 
 
 @kernel
-def gpu_row(desk: Desk, gpu: int, row: FloatArray) -> None:
+def gpu_row(scratch: Scratch, gpu: int, row: FloatArray) -> None:
     """Fill row (OfGpu,)."""
-    state, count = desk.state, desk.state.gpu[gpu].tenants
+    state, count = scratch.state, scratch.state.gpu[gpu].tenants
     kind = state.server[state.gpu[gpu].server].type
-    slowdown = desk.belief.slowing.slowdown
+    slowdown = scratch.belief.slowing.slowdown
     row[OfGpu.THERE] = 1.0
     row[OfGpu.TENANTS] = count / 2.0
     row[OfGpu.EMPTY] = count == 0
     for k in range(count):
         job = state.tenant[gpu, k]
-        row[OfGpu.LEFT] = max(row[OfGpu.LEFT], (np.log(left_s(desk, job)) - 4.0) / 4.0)
-        mean = slowdown[kind, desk.job[job].profile, : slowdown.shape[1]].mean()
-        row[OfGpu.SLOWDOWN] += np.log(1.0 + excess_by(mean, desk.job[job].gpu_milli))
+        row[OfGpu.LEFT] = max(row[OfGpu.LEFT], (np.log(left_s(scratch, job)) - 4.0) / 4.0)
+        mean = slowdown[kind, scratch.job[job].profile, : slowdown.shape[1]].mean()
+        row[OfGpu.SLOWDOWN] += np.log(1.0 + excess_by(mean, scratch.job[job].gpu_milli))
 
 
 @kernel
-def server_rows(desk: Desk, m: int, gpus: FloatArray, servers: FloatArray) -> None:
+def server_rows(scratch: Scratch, m: int, gpus: FloatArray, servers: FloatArray) -> None:
     """Fill gpus (S, K, OfGpu) and servers (S, OfServer) for the servers of partition `m`.
 
     Rows of servers that are away stay zero, like padding.
     """
-    state, first = desk.state, desk.state.partition[m].first_own
+    state, first = scratch.state, scratch.state.partition[m].first_own
     for i in range(state.partition[m].last_own - first):
         server, out = state.own[first + i], servers[i]
         where = state.server[server]
@@ -85,7 +85,7 @@ def server_rows(desk: Desk, m: int, gpus: FloatArray, servers: FloatArray) -> No
         shared, longest = 0, 0.0
         for gpu in range(where.first_gpu, where.last_gpu):
             row = gpus[i, gpu - where.first_gpu]
-            gpu_row(desk, gpu, row)
+            gpu_row(scratch, gpu, row)
             shared += state.gpu[gpu].tenants > 1
             longest = max(longest, row[OfGpu.LEFT])
         size = where.last_gpu - where.first_gpu
@@ -99,23 +99,27 @@ def server_rows(desk: Desk, m: int, gpus: FloatArray, servers: FloatArray) -> No
 
 
 @kernel
-def peer_row(desk: Desk, own: int, m: int, row: FloatArray) -> None:
+def peer_row(scratch: Scratch, own: int, m: int, row: FloatArray) -> None:
     """Fill row (OfPeer,); the own partition's is marked."""
-    part, capacity = desk.partition[m], capacity_of(desk, m)
+    part, capacity = scratch.partition[m], capacity_of(scratch, m)
     row[OfPeer.THERE] = 1.0
     row[OfPeer.OWN] = m == own
-    row[OfPeer.LOAD] = min(load_of(desk, m), MOST_LOAD)
+    row[OfPeer.LOAD] = min(load_of(scratch, m), MOST_LOAD)
     row[OfPeer.WAITING] = np.log1p(part.jobs_waiting) / 4.0
-    row[OfPeer.EMPTY] = usable_in(desk.state.rooms, m) / capacity
-    row[OfPeer.LARGEST_NOW] = largest_gang_now(desk, m) / 16.0
-    row[OfPeer.SIZE] = np.log(capacity / capacity_of(desk, own))
+    row[OfPeer.EMPTY] = usable_in(scratch.state.rooms, m) / capacity
+    row[OfPeer.LARGEST_NOW] = largest_gang_now(scratch, m) / 16.0
+    row[OfPeer.SIZE] = np.log(capacity / capacity_of(scratch, own))
 
 
 @kernel
-def context_row(desk: Desk, own: int, row: FloatArray) -> None:
+def context_row(scratch: Scratch, own: int, row: FloatArray) -> None:
     """Fill row (OfContext,)."""
-    count, part, capacity = len(desk.partition), desk.partition[own], capacity_of(desk, own)
-    state, held, load = desk.state, 0, load_of(desk, own)
+    count, part, capacity = (
+        len(scratch.partition),
+        scratch.partition[own],
+        capacity_of(scratch, own),
+    )
+    state, held, load = scratch.state, 0, load_of(scratch, own)
     for i in range(state.partition[own].first_own, state.partition[own].last_own):
         where = state.server[state.own[i]]
         for gpu in range(where.first_gpu, where.last_gpu):
@@ -124,58 +128,58 @@ def context_row(desk: Desk, own: int, row: FloatArray) -> None:
     row[OfContext.TENANTS] = held / capacity
     row[OfContext.WAITING] = np.log1p(part.jobs_waiting) / 4.0
     row[OfContext.LOAD] = min(load, MOST_LOAD)
-    row[OfContext.LARGEST_NOW] = largest_gang_now(desk, own) / 16.0
+    row[OfContext.LARGEST_NOW] = largest_gang_now(scratch, own) / 16.0
     row[OfContext.PARTITIONS] = count / 8.0
     if count > 1:
         total = 0.0
         for m in range(count):
-            total += load_of(desk, m)
+            total += load_of(scratch, m)
         others = (total - load) / (count - 1)
         row[OfContext.LOAD_OF_OTHERS] = min(max(others - load, -MOST_LOAD), MOST_LOAD)
     row[OfContext.SIZE] = np.log(capacity) / 6.0
-    row[OfContext.PRESSURE] = pressure_of(desk, own)
+    row[OfContext.PRESSURE] = pressure_of(scratch, own)
 
 
 @kernel
-def weigh_forward(desk: Desk, i: int, home: int, target: int) -> None:
+def weigh_forward(scratch: Scratch, i: int, home: int, target: int) -> None:
     """Fill `forward` for place `i` of the window of partition `home`.
 
     All but what the rules of the agents' game, or those who wait there, say: `legal`,
     `load_difference`, `hops_left`, `work_ahead`. What looks ahead stays as it is unless
     `game.look_ahead`.
     """
-    x, job = desk.forward, desk.waiting[desk.window[i]].job
-    x[OfForward.PLACEABLE] = 1.0 if placeable_now(desk, job, target) else 0.0
-    if desk.game[0].look_ahead == 0:
+    x, job = scratch.forward, scratch.waiting[scratch.window[i]].job
+    x[OfForward.PLACEABLE] = 1.0 if placeable_now(scratch, job, target) else 0.0
+    if scratch.game[0].look_ahead == 0:
         return
-    gang, starts_s, ahead = desk.job[job].gang, desk.start_in_s, desk.ahead
+    gang, starts_s, ahead = scratch.job[job].gang, scratch.start_in_s, scratch.ahead
     here_s = compact_in_s(ahead, ahead.release_s, gang, home)
     there_s = compact_in_s(ahead, ahead.release_s, gang, target)
     x[OfForward.WAIT_DIFFERENCE] = wait_difference(here_s, there_s)
     x[OfForward.START_DIFFERENCE] = wait_difference(starts_s[home, i], starts_s[target, i])
-    there = effects_there(ahead, gang, left_s(desk, job), target)
+    there = effects_there(ahead, gang, left_s(scratch, job), target)
     x[OfForward.PROLONGS] = there.prolongs
     x[OfForward.FRAGMENTS] = there.fragments
     x[OfForward.PUTS_OFF] = there.puts_off
 
 
 @kernel
-def measure_work_ahead(desk: Desk, job: int) -> None:
+def measure_work_ahead(scratch: Scratch, job: int) -> None:
     """Fill `work_ahead_h`: GPU-hours of waiting jobs that are predicted no longer than `job`."""
-    mine_s = left_s(desk, job)
-    desk.work_ahead_h[:] = 0.0
-    for at in range(desk.game[0].num_waiting):
-        other = desk.waiting[at].job
-        work_s = left_s(desk, other)
+    mine_s = left_s(scratch, job)
+    scratch.work_ahead_h[:] = 0.0
+    for at in range(scratch.game[0].num_waiting):
+        other = scratch.waiting[at].job
+        work_s = left_s(scratch, other)
         if other != job and work_s <= mine_s:
-            m = desk.state.job[other].partition
-            desk.work_ahead_h[m] += work_s * desk.job[other].gang / 3600.0
+            m = scratch.state.job[other].partition
+            scratch.work_ahead_h[m] += work_s * scratch.job[other].gang / 3600.0
 
 
 @kernel
-def log_work_ahead(desk: Desk, m: int) -> float:
+def log_work_ahead(scratch: Scratch, m: int) -> float:
     """ln(1 + GPU-hours a GPU) of what `measure_work_ahead` found in partition `m`."""
-    return float(np.log1p(desk.work_ahead_h[m] / capacity_of(desk, m)))
+    return float(np.log1p(scratch.work_ahead_h[m] / capacity_of(scratch, m)))
 
 
 @kernel

@@ -9,7 +9,6 @@ import numpy as np
 
 from sim.jit import kernel
 from sim.scoring.ahead import compact_in_s, wait_difference
-from sim.scoring.desk import Desk
 from sim.scoring.filling import clear, fill_outwards
 from sim.scoring.room import (
     could_run,
@@ -22,6 +21,7 @@ from sim.scoring.room import (
     workers_ever,
     workers_now,
 )
+from sim.scoring.scratch import Scratch
 from sim.scoring.table import OfSuspension
 
 SCALE, HOUR_S, RAN_UNIT_S = 2.5, 3600.0, 600.0
@@ -42,149 +42,151 @@ _ROOM_WORTH = tuple(ROOM_WORTH.values())
 
 
 @kernel
-def _is_victim(desk: Desk, job: int) -> bool:
-    return bool(desk.marked[job] == desk.game[0].mark)
+def _is_victim(scratch: Scratch, job: int) -> bool:
+    return bool(scratch.marked[job] == scratch.game[0].mark)
 
 
 @kernel
-def _yields(desk: Desk, job: int, newcomer_s: float) -> bool:
+def _yields(scratch: Scratch, job: int, newcomer_s: float) -> bool:
     """Whether a running job may be suspended for one that has `newcomer_s` left."""
-    return bool(desk.touched[job] != desk.game[0].decision and left_s(desk, job) > newcomer_s)
+    return bool(
+        scratch.touched[job] != scratch.game[0].decision and left_s(scratch, job) > newcomer_s
+    )
 
 
 @kernel
-def _least_left_s(desk: Desk, gpu: int, newcomer_s: float) -> float:
+def _least_left_s(scratch: Scratch, gpu: int, newcomer_s: float) -> float:
     """Least work left among the tenants of a GPU that are no victims yet.
 
     Returns:
         -1 where there are none, or one that does not yield.
     """
-    least_s, state = -1.0, desk.state
+    least_s, state = -1.0, scratch.state
     for k in range(state.gpu[gpu].tenants):
         job = state.tenant[gpu, k]
-        if _is_victim(desk, job):
+        if _is_victim(scratch, job):
             continue
-        if not _yields(desk, job, newcomer_s):
+        if not _yields(scratch, job, newcomer_s):
             return -1.0
-        work_s = left_s(desk, job)
+        work_s = left_s(scratch, job)
         least_s = work_s if least_s < 0.0 else min(least_s, work_s)
     return least_s
 
 
 @kernel
-def _room_without(desk: Desk, job: int, server: int) -> int:
+def _room_without(scratch: Scratch, job: int, server: int) -> int:
     """Workers of `job` that a server could take on empty GPUs, were the victims gone."""
-    state, where, empty = desk.state, desk.state.server[server], 0
+    state, where, empty = scratch.state, scratch.state.server[server], 0
     cpu_milli, memory_mib = where.cpu_free_milli, where.memory_free_mib
     for gpu in range(where.first_gpu, where.last_gpu):
         staying = 0
         for k in range(state.gpu[gpu].tenants):
             tenant = state.tenant[gpu, k]
-            if _is_victim(desk, tenant):
-                cpu_milli += desk.job[tenant].cpu_milli
-                memory_mib += desk.job[tenant].memory_mib
+            if _is_victim(scratch, tenant):
+                cpu_milli += scratch.job[tenant].cpu_milli
+                memory_mib += scratch.job[tenant].memory_mib
             else:
                 staying += 1
         empty += staying == 0
-    return int(min(empty, limited(desk, job, server, cpu_milli, memory_mib)))
+    return int(min(empty, limited(scratch, job, server, cpu_milli, memory_mib)))
 
 
 @kernel
-def _add_victims(desk: Desk, gpu: int) -> None:
-    game, state = desk.game[0], desk.state
+def _add_victims(scratch: Scratch, gpu: int) -> None:
+    game, state = scratch.game[0], scratch.state
     for k in range(state.gpu[gpu].tenants):
         job = state.tenant[gpu, k]
-        if not _is_victim(desk, job):
-            desk.marked[job] = game.mark
-            desk.victim[game.num_victims] = job
+        if not _is_victim(scratch, job):
+            scratch.marked[job] = game.mark
+            scratch.victim[game.num_victims] = job
             game.num_victims += 1
 
 
 @kernel
-def _empty_server(desk: Desk, job: int, server: int, workers: int) -> bool:
+def _empty_server(scratch: Scratch, job: int, server: int, workers: int) -> bool:
     """Add victims until a server has room for so many workers: who has most left goes first."""
-    where, newcomer_s = desk.state.server[server], left_s(desk, job)
-    first = desk.game[0].num_victims
-    while _room_without(desk, job, server) < workers:
+    where, newcomer_s = scratch.state.server[server], left_s(scratch, job)
+    first = scratch.game[0].num_victims
+    while _room_without(scratch, job, server) < workers:
         best, most_s = -1, 0.0
         for gpu in range(where.first_gpu, where.last_gpu):
-            least_s = _least_left_s(desk, gpu, newcomer_s)
+            least_s = _least_left_s(scratch, gpu, newcomer_s)
             if least_s > most_s:
                 best, most_s = gpu, least_s
         if best < 0:
             return False
-        _add_victims(desk, best)
-    _spare(desk, job, server, workers, first)
+        _add_victims(scratch, best)
+    _spare(scratch, job, server, workers, first)
     return True
 
 
 @kernel
-def _spare(desk: Desk, job: int, server: int, workers: int, first: int) -> None:
+def _spare(scratch: Scratch, job: int, server: int, workers: int, first: int) -> None:
     """Let victims from number `first` on stay if there is room without their going."""
-    game, at = desk.game[0], first
+    game, at = scratch.game[0], first
     while at < game.num_victims:
-        spared = desk.victim[at]
-        desk.marked[spared] = 0
-        if _room_without(desk, job, server) < workers:
-            desk.marked[spared] = game.mark
+        spared = scratch.victim[at]
+        scratch.marked[spared] = 0
+        if _room_without(scratch, job, server) < workers:
+            scratch.marked[spared] = game.mark
             at += 1
             continue
         game.num_victims -= 1
-        desk.victim[at] = desk.victim[game.num_victims]
+        scratch.victim[at] = scratch.victim[game.num_victims]
 
 
 @kernel
-def place_in_room(desk: Desk, job: int, m: int) -> None:
+def place_in_room(scratch: Scratch, job: int, m: int) -> None:
     """Fill `seats` for the start of `job` in the room that `make_room` found, its victims gone."""
-    state, done = desk.state, 0
+    state, done = scratch.state, 0
     for i in range(state.partition[m].first_own, state.partition[m].last_own):
         server = state.own[i]
         away = state.server[server].closed > 0
-        desk.server[server].alone = 0 if away else _room_without(desk, job, server)
-    desk.here[0].shared = 0
-    fill_outwards(desk, job, m)
-    for i in range(desk.game[0].num_used):
-        where, left = state.server[desk.used[i]], desk.server[desk.used[i]].taken
+        scratch.server[server].alone = 0 if away else _room_without(scratch, job, server)
+    scratch.here[0].shared = 0
+    fill_outwards(scratch, job, m)
+    for i in range(scratch.game[0].num_used):
+        where, left = state.server[scratch.used[i]], scratch.server[scratch.used[i]].taken
         for gpu in range(where.first_gpu, where.last_gpu):
-            if left > 0 and _falls_empty(desk, gpu):
-                desk.seats[done] = gpu
+            if left > 0 and _falls_empty(scratch, gpu):
+                scratch.seats[done] = gpu
                 done += 1
                 left -= 1
 
 
 @kernel
-def _falls_empty(desk: Desk, gpu: int) -> bool:
+def _falls_empty(scratch: Scratch, gpu: int) -> bool:
     """Whether a GPU has no tenant but victims."""
-    for k in range(desk.state.gpu[gpu].tenants):
-        if not _is_victim(desk, desk.state.tenant[gpu, k]):
+    for k in range(scratch.state.gpu[gpu].tenants):
+        if not _is_victim(scratch, scratch.state.tenant[gpu, k]):
             return False
     return True
 
 
 @kernel
-def _could_hold(desk: Desk, job: int, server: int) -> int:
+def _could_hold(scratch: Scratch, job: int, server: int) -> int:
     """Workers of `job` that a server could take if it were empty; 0 while it is away."""
-    return 0 if desk.state.server[server].closed > 0 else workers_ever(desk, job, server)
+    return 0 if scratch.state.server[server].closed > 0 else workers_ever(scratch, job, server)
 
 
 @kernel
-def _could_empty(desk: Desk, server: int, newcomer_s: float) -> int:
+def _could_empty(scratch: Scratch, server: int, newcomer_s: float) -> int:
     """GPUs of a server that are empty, or whose tenants are all predicted to stay longer."""
-    state, free_s, count = desk.state, desk.ahead.free_s, 0
+    state, free_s, count = scratch.state, scratch.ahead.free_s, 0
     for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
         count += state.gpu[gpu].tenants == 0 or free_s[gpu] > newcomer_s
     return count
 
 
 @kernel
-def _next_server(desk: Desk, job: int, m: int, left: int) -> int:
+def _next_server(scratch: Scratch, job: int, m: int, left: int) -> int:
     """The next server of a larger gang: in the first one's rack if possible, the emptiest."""
-    state, rack = desk.state, desk.state.server[desk.used[0]].rack
-    newcomer_s, best, best_key = left_s(desk, job), -1, -1
+    state, rack = scratch.state, scratch.state.server[scratch.used[0]].rack
+    newcomer_s, best, best_key = left_s(scratch, job), -1, -1
     for i in range(state.partition[m].first_own, state.partition[m].last_own):
         server = state.own[i]
-        taken, workers = desk.server[server].taken, min(left, _could_hold(desk, job, server))
-        if taken > 0 or workers == 0 or _could_empty(desk, server, newcomer_s) < workers:
+        taken, workers = scratch.server[server].taken, min(left, _could_hold(scratch, job, server))
+        if taken > 0 or workers == 0 or _could_empty(scratch, server, newcomer_s) < workers:
             continue
         key = state.rooms.usable[server] + (NEAR if state.server[server].rack == rack else 0)
         if key > best_key:
@@ -193,122 +195,133 @@ def _next_server(desk: Desk, job: int, m: int, left: int) -> int:
 
 
 @kernel
-def make_room(desk: Desk, job: int, m: int) -> bool:
+def make_room(scratch: Scratch, job: int, m: int) -> bool:
     """Fill `victim`, and `used` and `taken`, for the compact place outwards from `here.server`.
 
     Returns:
         False where there is none in partition `m`, or nobody would have to go.
     """
-    game, server, left = desk.game[0], desk.here[0].server, desk.job[job].gang
-    most = fewest_servers(desk, job, m)
-    clear(desk)
+    game, server, left = scratch.game[0], scratch.here[0].server, scratch.job[job].gang
+    most = fewest_servers(scratch, job, m)
+    clear(scratch)
     game.mark += 1
     game.num_victims = 0
     while left > 0:
-        workers = min(left, _could_hold(desk, job, server)) if server >= 0 else 0
+        workers = min(left, _could_hold(scratch, job, server)) if server >= 0 else 0
         if workers == 0 or game.num_used == most:
             return False
         if game.num_used + 1 == most and workers < left:
             return False
-        if not _empty_server(desk, job, server, workers):
+        if not _empty_server(scratch, job, server, workers):
             return False
-        desk.server[server].taken = workers
-        desk.used[game.num_used] = server
+        scratch.server[server].taken = workers
+        scratch.used[game.num_used] = server
         game.num_used += 1
         left -= workers
         if left > 0:
-            server = _next_server(desk, job, m, left)
+            server = _next_server(scratch, job, m, left)
     return bool(game.num_victims > 0)
 
 
 @kernel
-def _fits_elsewhere(desk: Desk, job: int, home: int) -> bool:
+def _fits_elsewhere(scratch: Scratch, job: int, home: int) -> bool:
     """Whether a victim of partition `home` has a compact place now that the newcomer leaves it.
 
     Larger gangs than a server: by the count of wholly empty ones.
     """
-    gang, game, state = desk.job[job].gang, desk.game[0], desk.state
-    for m in range(len(desk.partition)):
+    gang, game, state = scratch.job[job].gang, scratch.game[0], scratch.state
+    for m in range(len(scratch.partition)):
         if m != home:
-            may = state.job[job].forwards < game.max_forwards and could_run(desk, job, m)
-            if may and placeable_now(desk, job, m):
+            may = state.job[job].forwards < game.max_forwards and could_run(scratch, job, m)
+            if may and placeable_now(scratch, job, m):
                 return True
-        elif gang > desk.partition[m].largest:
-            if placeable_now(desk, job, m):
+        elif gang > scratch.partition[m].largest:
+            if placeable_now(scratch, job, m):
                 return True
         else:
             for i in range(state.partition[m].first_own, state.partition[m].last_own):
                 server = state.own[i]
-                room = min(state.rooms.usable[server], workers_now(desk, job, server))
-                if desk.server[server].taken == 0 and room >= gang:
+                room = min(state.rooms.usable[server], workers_now(scratch, job, server))
+                if scratch.server[server].taken == 0 and room >= gang:
                     return True
     return False
 
 
 @kernel
-def weigh_suspension(desk: Desk, job: int, home: int, m: int) -> None:
+def weigh_suspension(scratch: Scratch, job: int, home: int, m: int) -> None:
     """Fill `suspension` for what `make_room` found for `job`, of partition `home`, in `m`."""
-    x, game, job_s, gang = desk.suspension, desk.game[0], left_s(desk, job), desk.job[job].gang
+    x, game, job_s, gang = (
+        scratch.suspension,
+        scratch.game[0],
+        left_s(scratch, job),
+        scratch.job[job].gang,
+    )
     freed, homeless, times, work_s = 0, 0, 0, 0.0
-    least_s, ran_s, now_s = np.inf, np.inf, desk.state.world[0].now_s
+    least_s, ran_s, now_s = np.inf, np.inf, scratch.state.world[0].now_s
     for k in range(game.num_victims):
-        victim = desk.victim[k]
-        told, size, victim_s = desk.state.job[victim], desk.job[victim].gang, left_s(desk, victim)
+        victim = scratch.victim[k]
+        told, size, victim_s = (
+            scratch.state.job[victim],
+            scratch.job[victim].gang,
+            left_s(scratch, victim),
+        )
         freed += size
         work_s += victim_s * size
         least_s = min(least_s, victim_s)
         ran_s = min(ran_s, max(now_s - told.started_s, 0.0))
         times = max(times, told.preemptions)
-        if not _fits_elsewhere(desk, victim, m):
+        if not _fits_elsewhere(scratch, victim, m):
             homeless += size
     empty = 0
     for i in range(game.num_used):
-        empty += desk.state.rooms.usable[desk.used[i]]
-    wait_s = compact_in_s(desk.ahead, desk.ahead.release_s, gang, home)
+        empty += scratch.state.rooms.usable[scratch.used[i]]
+    wait_s = compact_in_s(scratch.ahead, scratch.ahead.release_s, gang, home)
     x[OfSuspension.WORK_RATIO] = np.log(work_s / (job_s * gang)) / SCALE
     x[OfSuspension.LEAST_RATIO] = np.log(least_s / job_s) / SCALE
     x[OfSuspension.VICTIMS_LEFT] = np.log(work_s / freed / HOUR_S) / SCALE
-    x[OfSuspension.WASTE] = (freed + empty - gang) / desk.partition[m].largest
+    x[OfSuspension.WASTE] = (freed + empty - gang) / scratch.partition[m].largest
     x[OfSuspension.HOMELESS] = homeless / freed
     x[OfSuspension.TIMES] = np.log1p(times)
     x[OfSuspension.RAN] = np.log1p(ran_s / RAN_UNIT_S) / SCALE
     x[OfSuspension.WAIT] = wait_difference(wait_s, job_s)
     x[OfSuspension.ELSEWHERE] = home != m
-    x[OfSuspension.OCCUPANCY] = occupancy_of(desk, m)
-    x[OfSuspension.PRESSURE] = pressure_of(desk, m)
+    x[OfSuspension.OCCUPANCY] = occupancy_of(scratch, m)
+    x[OfSuspension.PRESSURE] = pressure_of(scratch, m)
 
 
 @kernel
-def may_make_room(desk: Desk, job: int, home: int, m: int, may_go: bool) -> bool:
+def may_make_room(scratch: Scratch, job: int, home: int, m: int, may_go: bool) -> bool:
     """Whether running jobs of `m` may be suspended for a waiting one of `home`.
 
     Not where it has a compact place without that. `may_go`: whether it may be forwarded.
     """
-    if placeable_now(desk, job, home):
+    if placeable_now(scratch, job, home):
         return False
-    return m == home or (may_go and could_run(desk, job, m) and not placeable_now(desk, job, m))
+    return m == home or (
+        may_go and could_run(scratch, job, m) and not placeable_now(scratch, job, m)
+    )
 
 
 @kernel
-def next_room(desk: Desk, job: int, m: int, first: int) -> int:
+def next_room(scratch: Scratch, job: int, m: int, first: int) -> int:
     """From place `first` on among the servers of `m`, the first where `make_room` finds a place.
 
     Returns:
         Its place among the partition's servers, or -1: there is none.
     """
-    part, newcomer_s = desk.state.partition[m], left_s(desk, job)
-    least = min(desk.job[job].gang, desk.partition[m].largest)
+    part, newcomer_s = scratch.state.partition[m], left_s(scratch, job)
+    least = min(scratch.job[job].gang, scratch.partition[m].largest)
     for i in range(first, part.last_own - part.first_own):
-        server = desk.state.own[part.first_own + i]
-        desk.here[0].server = server
+        server = scratch.state.own[part.first_own + i]
+        scratch.here[0].server = server
         # most servers fail the first, which is quick
-        if _could_empty(desk, server, newcomer_s) >= least and make_room(desk, job, m):
+        if _could_empty(scratch, server, newcomer_s) >= least and make_room(scratch, job, m):
             return i
     return -1
 
 
 @kernel
-def best_room(desk: Desk, job: int, home: int, m: int) -> int:
+def best_room(scratch: Scratch, job: int, home: int, m: int) -> int:
     """The server of `m` from which room is best made for a job of `home`, by ROOM_WORTH.
 
     `suspension` and the placement at hand are that server's.
@@ -317,18 +330,18 @@ def best_room(desk: Desk, job: int, home: int, m: int) -> int:
         -1 where there is none.
     """
     best, best_worth = -1, -np.inf
-    i = next_room(desk, job, m, 0)
+    i = next_room(scratch, job, m, 0)
     while i >= 0:
-        weigh_suspension(desk, job, home, m)
+        weigh_suspension(scratch, job, home, m)
         worth = 0.0
         for k in range(len(_ROOM_AT)):
-            worth += _ROOM_WORTH[k] * desk.suspension[_ROOM_AT[k]]
+            worth += _ROOM_WORTH[k] * scratch.suspension[_ROOM_AT[k]]
         if worth > best_worth:
-            best, best_worth = desk.here[0].server, worth
-        i = next_room(desk, job, m, i + 1)
+            best, best_worth = scratch.here[0].server, worth
+        i = next_room(scratch, job, m, i + 1)
     if best >= 0:
-        desk.here[0].server = best
-        make_room(desk, job, m)
-        weigh_suspension(desk, job, home, m)
-        desk.suspension[OfSuspension.LEGAL] = 1.0
+        scratch.here[0].server = best
+        make_room(scratch, job, m)
+        weigh_suspension(scratch, job, home, m)
+        scratch.suspension[OfSuspension.LEGAL] = 1.0
     return best

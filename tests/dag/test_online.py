@@ -11,7 +11,7 @@ from sim.dag.online.listing import Rule, list_tasks, new_listing
 from sim.dag.online.presence import Presence, depths, edges_among
 from sim.dag.online.room import NEVER, new_room
 from sim.dag.online.search import hoped_finishes_s, order_of
-from sim.dag.online.spread import new_desk
+from sim.dag.online.spread import new_scratch
 from sim.dag.online.tasks import PENDING, Site, Tasks, mean_lengths_s, times_to_go_s
 from sim.event_log import Kind
 from sim.metrics.balance import check_run
@@ -138,7 +138,7 @@ def test_the_generator_places_tasks_as_the_plain_one_does(dag, kinds, seed, pati
     site, room = site_of(kinds), new_room(np.array(sizes), 2 * count + 2)
     listing = new_listing(tasks, len(sizes))
     rule = Rule(patience, True, False)
-    list_tasks(site, tasks, order, rule, room, new_desk(len(sizes), 1), listing)
+    list_tasks(site, tasks, order, rule, room, new_scratch(len(sizes), 1), listing)
     expected = plain_plan(tasks, order, kinds, sizes, patience)
     for task in range(count):
         if task in expected:

@@ -13,8 +13,8 @@ from sim.event_log import Kind
 from sim.kernel.layout import State
 from sim.linear.weights import FORWARD_FEATURES, START_FEATURES, SUSPEND_FEATURES
 from sim.schedulers.linear_score import LinearScore
-from sim.scoring.desk import Desk
-from sim.scoring.laying import lay_out
+from sim.scoring.refresh import refresh
+from sim.scoring.scratch import Scratch
 from sim.scoring.table import OfSuspension
 from sim.simulator import Simulator, simulate
 from tests.engine.playing import assert_same
@@ -155,7 +155,7 @@ def test_features_of_one_suspension():
     assert seen["ran"] == pytest.approx(np.log(2) / 2.5)
     assert seen["wait"] == pytest.approx(np.log(3060 / 120) / 2.5)
     assert seen["elsewhere"] == 0.0
-    assert len(plan.desk.suspension) == len(OfSuspension)
+    assert len(plan.scratch.suspension) == len(OfSuspension)
 
 
 def drawn(seed: int, **given) -> LinearScore:
@@ -183,9 +183,9 @@ def _told(state: State) -> list[bytes]:
     return [each.tobytes() for each in (*arrays, state.partition, state.placed, *state.rooms)]
 
 
-def _counted_along(desk: Desk) -> list[IntArray | FloatArray]:
-    counts = [desk.partition[name] for name in desk.partition.dtype.names if name != "due"]
-    return [each.copy() for each in (*counts, desk.ahead.free_s, desk.ahead.release_s)]
+def _counted_along(scratch: Scratch) -> list[IntArray | FloatArray]:
+    counts = [scratch.partition[name] for name in scratch.partition.dtype.names if name != "due"]
+    return [each.copy() for each in (*counts, scratch.ahead.free_s, scratch.ahead.release_s)]
 
 
 @settings(max_examples=40)
@@ -200,16 +200,16 @@ def test_orders_keep_the_counts_and_happen_to_the_run_as_they_did_to_its_copy(
             before, view = _told(state), views.view()
             decision = scheduler.decide(view)
             assert _told(state) == before  # nothing has happened to the run
-            desk = scheduler.plan(view).desk
-            along = _counted_along(desk)
-            lay_out(desk)
-            for mine, anew in zip(along, _counted_along(desk), strict=True):
+            scratch = scheduler.plan(view).scratch
+            along = _counted_along(scratch)
+            refresh(scratch)
+            for mine, anew in zip(along, _counted_along(scratch), strict=True):
                 assert np.array_equal(mine, anew)
             simulator.apply(decision)
-            assert np.array_equal(desk.state.tenant, state.tenant)
+            assert np.array_equal(scratch.state.tenant, state.tenant)
             for column in ("cpu_free_milli", "memory_free_mib", "nic_jobs"):
-                assert np.array_equal(desk.state.server[column], state.server[column]), column
-            assert np.array_equal(desk.state.rack["uplink_jobs"], state.rack["uplink_jobs"])
+                assert np.array_equal(scratch.state.server[column], state.server[column]), column
+            assert np.array_equal(scratch.state.rack["uplink_jobs"], state.rack["uplink_jobs"])
 
 
 @settings(max_examples=15)

@@ -18,7 +18,7 @@ from sim.errors import SimulationError
 from sim.event_log import Kind
 from sim.jobs import JobTable
 from sim.outages.changes import Change, Outages
-from sim.scoring.laying import lay_out
+from sim.scoring.refresh import refresh
 from sim.topology.topology import Topology
 from sim.traits import ANY_TYPE, Attempts, Demands, Fates, Precedence
 from tests.marl.games import (
@@ -219,11 +219,11 @@ def nobody_could_start(env: SchedulingEnv) -> None:
     assert len(view.running) == 0
     every = list(range(view.topology.num_gpus))
     assert len(view.queued) > 0
-    desk = env.turns.play.desk
-    lay_out(desk)
+    scratch = env.turns.play.scratch
+    refresh(scratch)
     for at in range(view.num_partitions):
-        begin_turn(desk, at)
-        for job in desk.waiting["job"][desk.window[: desk.game["num_window"][0]]].tolist():
+        begin_turn(scratch, at)
+        for job in scratch.waiting["job"][scratch.window[: scratch.game["num_window"][0]]].tolist():
             gang = int(view.jobs.num_gpus[job])
             assert len(Room(view).pick(job, every, at, view.tenant.shape[1], gang)) < gang
 

@@ -16,7 +16,7 @@ from sim.linear.weights import ALL_GROUPS, ScoreWeights
 from sim.schedulers.linear_score import LinearScore
 from sim.scoring.ahead import FRAGMENTS_WORTH
 from sim.scoring.filling import fill_outwards
-from sim.scoring.laying import lay_out
+from sim.scoring.refresh import refresh
 from sim.scoring.room import count_usable
 from sim.scoring.table import ForwardWeight, OfJob, OfPair, StartWeight
 from sim.scoring.window import choose_window, look_at_window
@@ -45,7 +45,7 @@ def scheduler(rest_share: float, weights: ScoreWeights = PLAIN) -> LinearScore:
 
 def plan_of(now: Round, rest_share: float = 0.0, weights: ScoreWeights = PLAIN) -> Plan:
     plan = scheduler(rest_share, weights).plan(now.view)
-    lay_out(plan.desk)
+    refresh(plan.scratch)
     return plan
 
 
@@ -61,19 +61,19 @@ def compare(
 ) -> tuple[int, int]:
     """Check every legal start and forward of `agent`; how many of each there were."""
     plan, window = plan_of(now, rest_share, weights), now.window(agent)
-    desk = plan.desk
+    scratch = plan.scratch
     with torch.no_grad():
         starts, forwards = (x[0].numpy() for x in prior(weights)(stack([now.seen[agent]]))[:2])
     legal = np.argwhere(starts_of(now, agent))
     weigh_partition(plan, agent)
-    choose_window(desk, agent)
-    look_at_window(desk, agent)
+    choose_window(scratch, agent)
+    look_at_window(scratch, agent)
     for row, server, mode in legal.tolist():
-        job, here = window[row], desk.here[0]
-        count_usable(desk, job, agent)
+        job, here = window[row], scratch.here[0]
+        count_usable(scratch, job, agent)
         weigh_job(plan, job)
         here["server"], here["shared"] = now.servers(agent)[server], mode
-        assert fill_outwards(desk, job, agent)
+        assert fill_outwards(scratch, job, agent)
         score = start_score(plan, job, agent)
         assert starts[row, server, mode] == pytest.approx(score, rel=1e-4, abs=1e-4)
     sends = np.argwhere(forwards_of(now, agent))
@@ -120,15 +120,15 @@ def test_with_layers_it_scores_as_the_linear_score_with_layers():
 
 def effects_of_starts(plan: Plan, job: int, target: int) -> list[float]:
     """Prolongs and fragments of the best start of `job` on one server of `target`."""
-    desk = plan.desk
+    scratch = plan.scratch
     weigh_partition(plan, target)
-    count_usable(desk, job, target)
+    count_usable(scratch, job, target)
     weigh_job(plan, job)
-    part, here, found = desk.state.partition[target], desk.here[0], []
-    for server in desk.state.own[part["first_own"] : part["last_own"]]:
+    part, here, found = scratch.state.partition[target], scratch.here[0], []
+    for server in scratch.state.own[part["first_own"] : part["last_own"]]:
         here["server"], here["shared"] = server, 0
-        if desk.server[server]["alone"] >= desk.job[job]["gang"]:
-            assert fill_outwards(desk, job, target)
+        if scratch.server[server]["alone"] >= scratch.job[job]["gang"]:
+            assert fill_outwards(scratch, job, target)
             start_score(plan, job, target)
             found.append(plan.start_x[[StartWeight.PROLONGS, StartWeight.FRAGMENTS]].tolist())
     return min(found, key=lambda x: x[0] + FRAGMENTS_WORTH * x[1])
@@ -141,16 +141,16 @@ def test_a_forward_says_of_its_target_what_a_start_there_would():
         for now in play(mixed_game(2), jobs, RULES, seed):
             for agent in now.seen:
                 plan, window = plan_of(now), now.window(agent)
-                desk = plan.desk
+                scratch = plan.scratch
                 for row, target in np.argwhere(forwards_of(now, agent)).tolist():
-                    choose_window(desk, agent)
-                    look_at_window(desk, agent)
+                    choose_window(scratch, agent)
+                    look_at_window(scratch, agent)
                     forward_score(plan, row, agent, target)
                     said = plan.forward_x[
                         [ForwardWeight.PROLONGS, ForwardWeight.FRAGMENTS]
                     ].tolist()
                     job = window[row]
-                    if desk.job[job]["gang"] <= desk.partition[target]["largest"]:
+                    if scratch.job[job]["gang"] <= scratch.partition[target]["largest"]:
                         assert said == pytest.approx(effects_of_starts(plan, job, target))
                         seen.append(said)
     assert len(seen) > 50

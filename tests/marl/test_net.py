@@ -54,8 +54,8 @@ def test_it_chooses_what_the_torch_module_chooses(name: str, sizes: int | list[i
             for seen in now.seen.values():
                 with torch.no_grad():
                     logits = policy(stack([seen])).logits[0].double().numpy()
-                canvas = now.rounds.play(now.view).canvas
-                chosen = best_action(net, canvas, layout.sizes.table())
+                buffers = now.rounds.play(now.view).buffers
+                chosen = best_action(net, buffers, layout.sizes.table())
                 assert seen["action_mask"][chosen] == 1
                 assert logits[chosen] >= logits.max() - 2 * 10.0**-TIE
                 turns += 1

@@ -18,7 +18,7 @@ STEP = [OfPair.SPREAD, OfPair.CONTENTION, OfPair.OWN_SLOWDOWN]  # add up to the 
 def predicted_and_real(now: Round) -> list[tuple[int, float, float]]:
     """(mode, rate that the pair row predicts, the kernel's rate right after that start)."""
     found = []
-    desk = now.rounds.play(now.view).desk  # the codec's own unit of a step
+    scratch = now.rounds.play(now.view).scratch  # the codec's own unit of a step
     for agent, observation in now.seen.items():
         window = now.window(agent)
         for row, server, mode in np.argwhere(starts_of(now, agent)).tolist():
@@ -26,7 +26,7 @@ def predicted_and_real(now: Round) -> list[tuple[int, float, float]]:
             trial = tried(now.simulator, now.rounds.decide(now.view, {agent: action}))
             job = window[row]
             pair = observation["pairs"][row, server, mode]
-            step_s = np.exp(pair[STEP].sum()) * desk.job["reference_step_s"][job]
+            step_s = np.exp(pair[STEP].sum()) * scratch.job["reference_step_s"][job]
             rate = trial.state.job["reference_step_s"][job] / step_s
             found.append((mode, float(rate), float(trial.state.job["rate"][job])))
     return found

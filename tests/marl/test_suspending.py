@@ -18,7 +18,7 @@ from sim.linear.plan import Plan
 from sim.linear.scores import suspend_score, weigh_newcomer
 from sim.linear.weights import ScoreWeights
 from sim.schedulers.linear_score import LinearScore
-from sim.scoring.laying import lay_out
+from sim.scoring.refresh import refresh
 from sim.scoring.suspending import best_room
 from sim.scoring.table import ForwardWeight, OfSuspension, StartWeight, SuspendWeight
 from sim.scoring.window import choose_window, look_at_window
@@ -84,8 +84,8 @@ def _plan_of(now: Round) -> Plan:
         weights=WEIGHTS.as_mapping(), weights_file=None,
     )  # fmt: skip
     plan = scheduler.plan(now.view)
-    lay_out(plan.desk)
-    plan.desk.game["decision"] = 1  # nobody was started at this instant
+    refresh(plan.scratch)
+    plan.scratch.game["decision"] = 1  # nobody was started at this instant
     return plan
 
 
@@ -98,13 +98,13 @@ def test_the_prior_scores_suspensions_as_the_linear_score():
             continue  # somebody may have been started at this instant
         for agent, seen in now.seen.items():
             plan = _plan_of(now)
-            choose_window(plan.desk, agent)
-            look_at_window(plan.desk, agent)
+            choose_window(plan.scratch, agent)
+            look_at_window(plan.scratch, agent)
             with torch.no_grad():
                 found = prior(stack([seen]))[2]
             for row, target in np.argwhere(suspensions_of(now, agent)).tolist():
                 job = now.window(agent)[row]
-                assert best_room(plan.desk, job, agent, target) >= 0
+                assert best_room(plan.scratch, job, agent, target) >= 0
                 weigh_newcomer(plan, job)
                 score = suspend_score(plan, job, agent, target)
                 assert found[0, row, target] == pytest.approx(score, rel=1e-4, abs=1e-4)

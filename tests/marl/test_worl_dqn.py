@@ -14,7 +14,7 @@ from marl.dag.policy_file import (
     load_plan_policy,
     save_plan_policy,
 )
-from marl.dag.sight import FEATURES, VALID, look, new_desk, place, place_by_value
+from marl.dag.sight import FEATURES, VALID, look, new_scratch, place, place_by_value
 from marl.schedulers.worl_rtgs import DqnPlacerSearch, WorlDqnSearch
 from sim.dag.bounds import lower_bound_s
 from sim.dag.evaluate import schedule
@@ -62,7 +62,7 @@ def test_compiled_and_torch_choose_the_same():
         rng = np.random.default_rng(seed)
         goal = drawn_goal(PROBLEMS(rng), rng)
         dag, hopes, size = goal.problem.arrays, goal.hopes, (20, goal.problem.num_gpus)
-        fast, slow = new_desk(new_lanes(*size)), new_desk(new_lanes(*size))
+        fast, slow = new_scratch(new_lanes(*size)), new_scratch(new_lanes(*size))
         place_by_value(dag, hopes, model.weights(), fast, np.zeros((2, 8)))
         for task in hopes.order.tolist():
             look(dag, hopes, task, slow)

@@ -9,7 +9,7 @@ import pytest
 from sim.errors import GpuYardError
 from sim.linear.plan import plan_on
 from sim.linear.weights import ScoreWeights
-from sim.scoring.desk import Mind, desk_of
+from sim.scoring.scratch import Mind, scratch_of
 from sim.scoring.table import (
     FORWARD_OF_ROW,
     START_OF_PAIR,
@@ -64,6 +64,6 @@ def test_weights_that_take_a_column_over_have_its_name_and_meaning():
 def test_a_plan_takes_a_weight_for_each_feature_and_no_more(start: int, forward: int, told: str):
     views = world([Job(0, 1, 10)], cluster(1, 1)).views(Signal.PROFILE | Signal.INTERFERENCE)
     mind = Mind(window=4, patience_s=1e9, use_durations=False, rest_share=0.0, look_ahead=False)
-    desk = desk_of(views.view(), mind)
+    scratch = scratch_of(views.view(), mind)
     with pytest.raises(GpuYardError, match=told):
-        plan_on(desk, ScoreWeights(np.zeros(start), np.zeros(forward)))
+        plan_on(scratch, ScoreWeights(np.zeros(start), np.zeros(forward)))

@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.dag.online.room import NEVER, Room, earliest_s, least_free, stretch_at, take
-from sim.dag.online.spread import ANY, Desk, of_kind, spread_place
+from sim.dag.online.spread import ANY, Scratch, of_kind, spread_place
 from sim.dag.online.tasks import PENDING, Site, Tasks, pace
 from sim.jit import kernel
 
@@ -49,7 +49,13 @@ def new_listing(tasks: Tasks, servers: int) -> Listing:
 
 @kernel
 def list_tasks(  # noqa: PLR0917  (compiled)
-    site: Site, tasks: Tasks, order: IntArray, rule: Rule, room: Room, desk: Desk, listing: Listing
+    site: Site,
+    tasks: Tasks,
+    order: IntArray,
+    rule: Rule,
+    room: Room,
+    scratch: Scratch,
+    listing: Listing,
 ) -> None:
     """Place tasks in order, each where its end, and its waiting times `patience`, is least.
 
@@ -59,7 +65,7 @@ def list_tasks(  # noqa: PLR0917  (compiled)
         order: tasks that do not run, parents before children.
         rule: how.
         room: what is free, running tasks taken into account; what is placed is taken.
-        desk: scratch.
+        scratch: scratch.
         listing: filled; running tasks get their ends.
     """
     idle, used = 0, 0
@@ -75,7 +81,7 @@ def list_tasks(  # noqa: PLR0917  (compiled)
         ready = _ready_s(tasks, task, listing)
         if ready == NEVER or (rule.only_now and not rule.holds and ready > 0.0):
             continue
-        used = _placed(site, tasks, task, ready, rule, room, desk, listing, used)
+        used = _placed(site, tasks, task, ready, rule, room, scratch, listing, used)
         if listing.begin_s[task] == 0.0:
             idle -= tasks.gang[task]
 
@@ -91,7 +97,7 @@ def _ready_s(tasks: Tasks, task: int, listing: Listing) -> float:
 
 @kernel
 def _placed(  # noqa: PLR0917  (compiled)
-    site: Site, tasks: Tasks, task: int, ready: float, rule: Rule, room: Room, desk: Desk,
+    site: Site, tasks: Tasks, task: int, ready: float, rule: Rule, room: Room, scratch: Scratch,
     listing: Listing, used: int,
 ) -> int:  # fmt: skip
     """Take the best place for a task; returns how much of the listing's servers is used."""
@@ -100,7 +106,7 @@ def _placed(  # noqa: PLR0917  (compiled)
     if place != NOWHERE:
         beat = begin + length + rule.patience * (begin - ready)
     if tasks.gang[task] > 1:
-        apart, long = _on_several(site, tasks, task, ready, rule.patience, beat, room, desk)
+        apart, long = _on_several(site, tasks, task, ready, rule.patience, beat, room, scratch)
         if apart != NEVER:
             place, begin, length = SPREAD, apart, long
     if place == NOWHERE:
@@ -112,10 +118,10 @@ def _placed(  # noqa: PLR0917  (compiled)
         listing.server[used], listing.gpus[used] = place, tasks.gang[task]
         listing.servers[task] = 1
         return used + 1
-    for server in range(len(desk.best)):
-        if desk.best[server] > 0:
-            take(room, server, desk.best[server], begin, begin + length)
-            listing.server[used], listing.gpus[used] = server, desk.best[server]
+    for server in range(len(scratch.best)):
+        if scratch.best[server] > 0:
+            take(room, server, scratch.best[server], begin, begin + length)
+            listing.server[used], listing.gpus[used] = server, scratch.best[server]
             listing.servers[task] += 1
             used += 1
     return used
@@ -149,9 +155,9 @@ def _on_one_server(
 @kernel
 def _on_several(  # noqa: PLR0917  (compiled)
     site: Site, tasks: Tasks, task: int, ready: float, patience: float, beat: float, room: Room,
-    desk: Desk,
+    scratch: Scratch,
 ) -> tuple[float, float]:  # fmt: skip
-    """Begin and length of the best spread that beats `beat`, in `desk.best`; else NEVER.
+    """Begin and length of the best spread that beats `beat`, in `scratch.best`; else NEVER.
 
     A gang keeps to one type of GPU, unless no type has enough.
     """
@@ -173,14 +179,14 @@ def _on_several(  # noqa: PLR0917  (compiled)
         servers = max(2, -(-gang // largest))
         least = _least_s(site, tasks, task, which, min(gang - 1, largest), servers)
         begin, length = spread_place(
-            site, tasks, task, which, ready, least, patience, beat, room, desk
+            site, tasks, task, which, ready, least, patience, beat, room, scratch
         )
         if begin != NEVER:
             score = begin + length + patience * (begin - ready)
             if score < beat:
                 beat, found, found_length = score, begin, length
-                for server in range(len(desk.best)):
-                    desk.best[server] = desk.given[server]
+                for server in range(len(scratch.best)):
+                    scratch.best[server] = scratch.given[server]
     return found, found_length
 
 

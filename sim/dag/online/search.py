@@ -13,7 +13,7 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.dag.online.listing import Listing, Rule, hold_running, list_tasks, new_listing
 from sim.dag.online.room import new_room
-from sim.dag.online.spread import new_desk
+from sim.dag.online.spread import new_scratch
 from sim.dag.online.tasks import PENDING, Site, Tasks, mean_lengths_s, times_to_go_s
 from sim.dag.search.whales import Step, draw_step, target_of
 from sim.errors import GpuYardError
@@ -113,8 +113,8 @@ class Planner:
         room = new_room(self.capacity, 2 * (len(order) + runs) + 2)
         hold_running(tasks, self.task_of, view.topology.gpu_server, view.tenants, view.tenant, room)
         listing = new_listing(tasks, len(self.capacity))
-        desk = new_desk(len(self.capacity), view.topology.num_racks)
-        list_tasks(self.site, tasks, order, rule, room, desk, listing)
+        scratch = new_scratch(len(self.capacity), view.topology.num_racks)
+        list_tasks(self.site, tasks, order, rule, room, scratch, listing)
         return listing
 
 

@@ -1,7 +1,7 @@
 """What features are computed on: the state, and what it does not hold.
 
-Who sits where, what is free and who is on links is read from the state's own rows. A desk adds what
-a run does not change (beliefs, jobs), what is worked out at a decision, and scratch.
+Who holds what, what is free and who is on links is read from the state's own rows. Beside them
+stand what a run does not change (beliefs, jobs), what is counted at a decision, and temporaries.
 """
 
 from dataclasses import dataclass
@@ -128,7 +128,7 @@ class Belief(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Desk(Handle):
+class Scratch(Handle):
     """J jobs, G GPUs, S servers, R racks, M partitions, C tenants a GPU at most, W window."""
 
     state: State  # of the run, or a copy
@@ -172,12 +172,12 @@ class Mind(NamedTuple):
     look_ahead: bool  # predicted release times are asked for
 
 
-def desk_of(view: ClusterView, mind: Mind) -> Desk:
-    """The desk for one run; `view` needs PROFILE and INTERFERENCE, and PREDICTION if used."""
+def scratch_of(view: ClusterView, mind: Mind) -> Scratch:
+    """The scratch for one run; `view` needs PROFILE and INTERFERENCE, and PREDICTION if used."""
     topology, jobs = view.topology, len(view.jobs.num_gpus)
     gpus, servers, partitions = topology.num_gpus, topology.num_servers, view.num_partitions
     profiles = len(view.belief.catalogue.names)
-    return Desk(
+    return Scratch(
         state=view.state,
         game=_game_row(view, mind),
         job=_job_rows(view, mind.use_durations),
