@@ -7,7 +7,8 @@ from omegaconf import DictConfig
 
 from gpuyard.launch.start import going_on, program, start
 from gpuyard.launch.terminal import error_console
-from gpuyard.learning.setting import keep, report, trainer_of
+from gpuyard.learning.report import keep, report
+from gpuyard.learning.setting import trainer_of
 from gpuyard.learning.trainer import LearningStopped
 
 

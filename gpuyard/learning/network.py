@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from gpuyard.learning.strategies import Climb
 from marl.codec.layout import CodecRules
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy
+from marl.training.policy_file import load_policy
 from sim.arrays import FloatArray
 from sim.linear.weights import ALL_GROUPS, ScoreWeights
 from sim.scoring.table import FORWARD_OF_ROW, START_OF_PAIR, Column, OfPair
@@ -83,6 +85,21 @@ def first_network(
     policy.prior.take(prior)
     form = NetworkForm(spec.as_dict(), rules, _flat(_others(policy)))
     seen = _seen(policy, hide)
+    return form, vector_of(policy) * seen, _sigmas(policy) * seen
+
+
+def network_in(
+    folder: Path, hide: Sequence[str] = ()
+) -> tuple[NetworkForm, FloatArray, FloatArray]:
+    """The same of the policy in a folder, as it is but for what is hidden.
+
+    Raises:
+        PolicyFileError: no policy can be read there.
+        ValueError: nothing that can be hidden has such a name.
+    """
+    policy, spec, rules = load_policy(folder, RACKS)
+    seen = _seen(policy, hide)
+    form = NetworkForm(spec.as_dict(), rules, _flat(_others(policy)))
     return form, vector_of(policy) * seen, _sigmas(policy) * seen
 
 

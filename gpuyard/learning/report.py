@@ -1,9 +1,11 @@
 """What a search leaves behind: weights, curve, figure, and what held-out windows say."""
 
 import csv
+import errno
 import io
 import json
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -12,8 +14,14 @@ from typing import Any
 import numpy as np
 import yaml
 
+from gpuyard.launch.start import Launch
 from gpuyard.learning.checkpoint import Point
+from gpuyard.learning.network_form import NetworkForm
+from gpuyard.learning.player import Player, ScorePlayer
+from gpuyard.learning.setting import ground_of, rival_of
+from gpuyard.learning.trainer import Trainer
 from sim.arrays import FloatArray
+from sim.errors import GpuYardError
 from sim.linear.layer import Layer
 from sim.linear.weights import ScoreWeights
 from sim.metrics.timeline import mean_interval
@@ -22,6 +30,7 @@ from sim.report.figure_style import GREY, heading, line_look, new_figure, save_p
 
 CURVE_CSV, CURVE_PNG, METRICS = "curve.csv", "curve.png", "metrics.json"
 CONFIDENCE = 0.95
+POLICY = "policy"  # the folder of a network
 DIGITS = 6  # of a weight in a file
 WIDE = 3.0  # a beginning so far above the reference is drawn on a logarithmic axis
 
@@ -119,3 +128,111 @@ def write_metrics(folder: Path, values: Mapping[str, Any]) -> None:
     """`metrics.json`."""
     text = json.dumps(values, indent=2, allow_nan=False)
     write_atomically(folder / METRICS, (text + "\n").encode())
+
+
+def write_policy(folder: Path, form: NetworkForm, vector: FloatArray) -> Path:
+    """Write what a vector stands for as a policy; its folder.
+
+    Raises:
+        OSError: it cannot be written, on a full disk for example.
+    """
+    from gpuyard.learning.network import policy_of  # torch
+    from marl.policy.build import PolicySpec
+    from marl.training.policy_file import save_policy
+
+    path = folder / POLICY
+    try:
+        save_policy(path, policy_of(form, vector), PolicySpec(**form.spec), form.rules)
+    except RuntimeError as error:  # torch's, of a full disk
+        raise OSError(errno.EIO, f"cannot be written ({error})", str(path)) from error
+    return path
+
+
+def keep(launch: Launch, trainer: Trainer, verdict: str) -> str:
+    """Write weights and curve; where the weights are, and how to play them."""
+    config, saved = launch.config, trainer.saved
+    if isinstance(saved.form, NetworkForm):
+        path = write_policy(launch.folder, saved.form, saved.climb.average)
+        where = f"policy in {path}; play it with scheduler=marl checkpoint={path}"
+    else:
+        path = _write_scores(launch, trainer, verdict)
+        playing = f"scheduler=linear_score scheduler.weights_file={path}"
+        where = f"weights in {path}; play them with {playing}"
+    write_curve(launch.folder, saved.curve, str(config["begin"]), str(config["reference"]))
+    return where
+
+
+def _write_scores(launch: Launch, trainer: Trainer, verdict: str) -> Path:
+    config, record, saved = launch.config, launch.record, trainer.saved
+    commit = "no commit" if record.git_commit is None else f"commit {record.git_commit[:12]}"
+    words = [
+        shlex.join(["python", "scripts/learn.py", *record.overrides]),
+        f"Made by {commit}{' and changes beside it' if record.git_dirty else ''}, "
+        f"seed {config['seed']}: the average of {saved.climb.update} updates of "
+        f"{config['pairs']} pairs, {saved.elapsed_s / 60:.1f} minutes.",
+        verdict,
+    ]
+    path = launch.folder / f"{config['name']}.yaml"
+    player = _learned(trainer)
+    assert isinstance(player, ScorePlayer)
+    write_weights(path, player.weights, words)
+    return path
+
+
+def _learned(trainer: Trainer) -> Player:
+    """What was learned, as files hold it."""
+    player = trainer.player
+    return ScorePlayer(rounded(player.weights)) if isinstance(player, ScorePlayer) else player
+
+
+def report(launch: Launch, trainer: Trainer) -> str:
+    """Play the held-out windows, write everything; what the user is told."""
+    config, saved = launch.config, trainer.saved
+    first, count = config["held_out"]["first"], config["held_out"]["windows"]
+    windows, crew, ground = range(first, first + count), trainer.crew, ground_of(config)
+    named = {str(config["begin"]): config["begin"], str(config["reference"]): config["reference"]}
+    logs = {
+        name: crew.windows(ground, rival_of(config, given), "validation", windows)
+        for name, given in named.items()
+    }
+    learned = crew.windows(ground, _learned(trainer), "validation", windows)
+    _refuse_failed(launch, trainer, {**logs, "what was learned": learned})
+    ratios = ratios_of(learned, logs)
+    told = ", ".join(
+        f"{each['ratio']:.4f} [{each['low']:.4f}, {each['high']:.4f}] of {name}"
+        for name, each in ratios.items()
+    )
+    verdict = f"Mean JCT on {count} held-out windows (from {first} on): {told}."
+    where = keep(launch, trainer, verdict)
+    values = {
+        "updates": saved.climb.update, "minutes": saved.elapsed_s / 60,
+        "runs": trainer.runs, "seed": config["seed"],
+        "held_out": {"part": "validation", "first": first, "windows": count,
+                     "ln_mean_jct_s": learned.tolist()},
+        "ratio_of_mean_jct": ratios,
+    }  # fmt: skip
+    gap = logs[str(config["reference"])] - logs[str(config["begin"])]
+    if gap.mean() < 0:
+        closed = (learned - logs[str(config["begin"])]).mean() / gap.mean()
+        values["share_of_gap_closed"] = float(closed)
+    write_metrics(launch.folder, values)
+    return f"{verdict}\n{where}"
+
+
+def _refuse_failed(launch: Launch, trainer: Trainer, logs: Mapping[str, FloatArray]) -> None:
+    """Keep what was learned, then say who failed on a held-out window.
+
+    Args:
+        launch: the run.
+        trainer: at its end.
+        logs: of each (W,) ln mean JCT, or FAILED.
+
+    Raises:
+        GpuYardError: somebody did, so there are no figures.
+    """
+    for name, each in logs.items():
+        if not np.all(np.isfinite(each)):
+            window = launch.config["held_out"]["first"] + int(np.argmin(np.isfinite(each)))
+            verdict = f"No figures: {name} fails on held-out window {window} of part=validation."
+            where = keep(launch, trainer, verdict)
+            raise GpuYardError(f"{verdict} See why with simulate.py; {where}")

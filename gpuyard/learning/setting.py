@@ -1,15 +1,11 @@
 """From the configuration of `learn.py` to a trainer, and from a trainer to files."""
 
-import errno
 import json
 import os
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from gpuyard.experiment.experiment import Experiment, experiment_of
 from gpuyard.folders import CONF
@@ -29,7 +25,6 @@ from gpuyard.learning.form import (
 )
 from gpuyard.learning.network_form import NetworkForm
 from gpuyard.learning.player import Player, ScorePlayer
-from gpuyard.learning.report import ratios_of, rounded, write_curve, write_metrics, write_weights
 from gpuyard.learning.strategies import begin
 from gpuyard.learning.trainer import Course, Rivals, Trainer
 from gpuyard.learning.window_play import Alone, Crew, Ground, field_of, standards_of
@@ -38,16 +33,15 @@ from marl.codec.layout import CodecRules
 from marl.env.game import TRAIN_PHYSICS
 from marl.rllib.ray_spec import ClusterRay, LocalRay
 from sim.arrays import FloatArray
-from sim.errors import GpuYardError
 from sim.jobs import JobTable
 from sim.linear.weights import ScoreWeights, read_weights, score_weights_of
 from sim.schedulers.linear_score import LinearScore
 from sim.simulator import Simulator
 
 SCORE, NETWORK = "score", "network"  # what is learned
+POLICY_SPEC = "policy.json"  # in the folder of a policy
 ES, BRANCHES, DISTIL = "es", "branches", "distil"  # values of algo.estimator
 OF_NETWORK = ("learns", "graph", "rules", "hide", "algo")  # keys a score does not have
-POLICY = "policy"  # the folder
 TRAIN = "train"  # part of a workload
 NETWORK_RULES: Rules = {
     "graph.gpu_dim": (True, 1),
@@ -101,24 +95,6 @@ def first_of(
         return first_network(sizes, rules, prior, config["seed"], hide)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-
-
-def write_policy(folder: Path, form: NetworkForm, vector: FloatArray) -> Path:
-    """Write what a vector stands for as a policy; its folder.
-
-    Raises:
-        OSError: it cannot be written, on a full disk for example.
-    """
-    from gpuyard.learning.network import policy_of  # torch
-    from marl.policy.build import PolicySpec
-    from marl.training.policy_file import save_policy
-
-    path = folder / POLICY
-    try:
-        save_policy(path, policy_of(form, vector), PolicySpec(**form.spec), form.rules)
-    except RuntimeError as error:  # torch's, of a full disk
-        raise OSError(errno.EIO, f"cannot be written ({error})", str(path)) from error
-    return path
 
 
 WEIGHTS = CONF / "linear_weights"
@@ -185,13 +161,14 @@ def trainer_of(launch: Launch) -> Trainer:
     """
     config = launch.config
     _check(config)
-    ground, rivals = _ground(config), _rivals(config)
+    ground = ground_of(config)
+    rivals = Rivals(*(rival_of(config, config[key]) for key in ("begin", "reference")))
     changing = {
         "minutes", "updates", "jobs", "ray", "resume", "name", "held_out", "checkpoint_every"
     }.union(OF_NETWORK if config["learns"] == SCORE else ())  # fmt: skip
     setting = json.dumps({key: value for key, value in config.items() if key not in changing})
     saved = (
-        _beginning(config, ground, rivals.begin, setting)
+        _beginning(config, ground, setting)
         if config["resume"] is None
         else load(Path(str(config["resume"])), setting)
     )
@@ -270,13 +247,34 @@ def _check(config: Mapping[str, Any]) -> None:
         )
 
 
-def _ground(config: Mapping[str, Any]) -> Ground:
+def ground_of(config: Mapping[str, Any]) -> Ground:
+    """What is played, without how it is learned."""
     played = {key: value for key, value in config.items() if key not in OF_LEARNING}
     return Ground(open_field, json.dumps(played))
 
 
-def _rivals(config: Mapping[str, Any]) -> Rivals:
-    return Rivals(begin=_weights(config["begin"]), reference=_weights(config["reference"]))
+def rival_of(config: Mapping[str, Any], name: object) -> Player:
+    """Who plays as `begin` or `reference` says: weights by name, or a policy where one is named.
+
+    Raises:
+        GpuYardError: neither can be read.
+    """
+    folder = _policy_in(config, name)
+    if folder is None:
+        return ScorePlayer(_weights(name))
+    from gpuyard.learning.network import network_in  # torch
+
+    form, vector, _ = network_in(folder)
+    return form.player(vector)
+
+
+def _policy_in(config: Mapping[str, Any], name: object) -> Path | None:
+    """The folder of the policy of this name or path, where networks are learned."""
+    from marl.schedulers.shipped import policy_folder
+
+    folder = policy_folder(str(name))
+    known = config["learns"] == NETWORK and (folder / POLICY_SPEC).is_file()
+    return folder if known else None
 
 
 def _weights(name: object) -> ScoreWeights:
@@ -288,10 +286,21 @@ def _weights(name: object) -> ScoreWeights:
     return score_weights_of(read_weights(path), path)
 
 
-def _beginning(
-    config: Mapping[str, Any], ground: Ground, weights: ScoreWeights, setting: str
-) -> Saved:
-    """Nothing learned yet; layers that the weights bring along are kept."""
+def _beginning(config: Mapping[str, Any], ground: Ground, setting: str) -> Saved:
+    """Nothing learned yet; layers that the weights bring along are kept.
+
+    A policy goes on as it is: sizes, rules and prior are its own.
+    """
+    folder = _policy_in(config, config["begin"])
+    if folder is not None:
+        from gpuyard.learning.network import network_in  # torch
+
+        try:
+            network, vector, far = network_in(folder, config["hide"])
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+        return Saved(setting, begin(vector, far, config["seed"]), network, elapsed_s=0.0, curve=())
+    weights = _weights(config["begin"])
     if config["learns"] == NETWORK:
         network, vector, far = first_of(config, weights)
         return Saved(setting, begin(vector, far, config["seed"]), network, elapsed_s=0.0, curve=())
@@ -307,93 +316,3 @@ def _beginning(
         vector = first_vector(form, linear, config["seed"])
     climb = begin(vector, sigmas(form, linear), config["seed"])
     return Saved(setting, climb, form, elapsed_s=0.0, curve=())
-
-
-def keep(launch: Launch, trainer: Trainer, verdict: str) -> str:
-    """Write weights and curve; where the weights are, and how to play them."""
-    config, saved = launch.config, trainer.saved
-    if isinstance(saved.form, NetworkForm):
-        path = write_policy(launch.folder, saved.form, saved.climb.average)
-        where = f"policy in {path}; play it with scheduler=marl checkpoint={path}"
-    else:
-        path = _write_scores(launch, trainer, verdict)
-        playing = f"scheduler=linear_score scheduler.weights_file={path}"
-        where = f"weights in {path}; play them with {playing}"
-    write_curve(launch.folder, saved.curve, str(config["begin"]), str(config["reference"]))
-    return where
-
-
-def _write_scores(launch: Launch, trainer: Trainer, verdict: str) -> Path:
-    config, record, saved = launch.config, launch.record, trainer.saved
-    commit = "no commit" if record.git_commit is None else f"commit {record.git_commit[:12]}"
-    words = [
-        shlex.join(["python", "scripts/learn.py", *record.overrides]),
-        f"Made by {commit}{' and changes beside it' if record.git_dirty else ''}, "
-        f"seed {config['seed']}: the average of {saved.climb.update} updates of "
-        f"{config['pairs']} pairs, {saved.elapsed_s / 60:.1f} minutes.",
-        verdict,
-    ]
-    path = launch.folder / f"{config['name']}.yaml"
-    player = _learned(trainer)
-    assert isinstance(player, ScorePlayer)
-    write_weights(path, player.weights, words)
-    return path
-
-
-def _learned(trainer: Trainer) -> Player:
-    """What was learned, as files hold it."""
-    player = trainer.player
-    return ScorePlayer(rounded(player.weights)) if isinstance(player, ScorePlayer) else player
-
-
-def report(launch: Launch, trainer: Trainer) -> str:
-    """Play the held-out windows, write everything; what the user is told."""
-    config, saved = launch.config, trainer.saved
-    first, count = config["held_out"]["first"], config["held_out"]["windows"]
-    windows, crew, ground = range(first, first + count), trainer.crew, _ground(config)
-    named = {str(config["begin"]): config["begin"], str(config["reference"]): config["reference"]}
-    logs = {
-        name: crew.windows(ground, ScorePlayer(_weights(given)), "validation", windows)
-        for name, given in named.items()
-    }
-    learned = crew.windows(ground, _learned(trainer), "validation", windows)
-    _refuse_failed(launch, trainer, {**logs, "what was learned": learned})
-    ratios = ratios_of(learned, logs)
-    told = ", ".join(
-        f"{each['ratio']:.4f} [{each['low']:.4f}, {each['high']:.4f}] of {name}"
-        for name, each in ratios.items()
-    )
-    verdict = f"Mean JCT on {count} held-out windows (from {first} on): {told}."
-    where = keep(launch, trainer, verdict)
-    values = {
-        "updates": saved.climb.update, "minutes": saved.elapsed_s / 60,
-        "runs": trainer.runs, "seed": config["seed"],
-        "held_out": {"part": "validation", "first": first, "windows": count,
-                     "ln_mean_jct_s": learned.tolist()},
-        "ratio_of_mean_jct": ratios,
-    }  # fmt: skip
-    gap = logs[str(config["reference"])] - logs[str(config["begin"])]
-    if gap.mean() < 0:
-        closed = (learned - logs[str(config["begin"])]).mean() / gap.mean()
-        values["share_of_gap_closed"] = float(closed)
-    write_metrics(launch.folder, values)
-    return f"{verdict}\n{where}"
-
-
-def _refuse_failed(launch: Launch, trainer: Trainer, logs: Mapping[str, FloatArray]) -> None:
-    """Keep what was learned, then say who failed on a held-out window.
-
-    Args:
-        launch: the run.
-        trainer: at its end.
-        logs: of each (W,) ln mean JCT, or FAILED.
-
-    Raises:
-        GpuYardError: somebody did, so there are no figures.
-    """
-    for name, each in logs.items():
-        if not np.all(np.isfinite(each)):
-            window = launch.config["held_out"]["first"] + int(np.argmin(np.isfinite(each)))
-            verdict = f"No figures: {name} fails on held-out window {window} of part=validation."
-            where = keep(launch, trainer, verdict)
-            raise GpuYardError(f"{verdict} See why with simulate.py; {where}")

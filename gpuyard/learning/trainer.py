@@ -12,12 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from gpuyard.learning.checkpoint import CHECKPOINT, Point, Saved, save
-from gpuyard.learning.player import Player, ScorePlayer
+from gpuyard.learning.player import Player
 from gpuyard.learning.strategies import ascend, drawn_window, gradient, step_at
 from gpuyard.learning.window_play import Crew, Ground
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
-from sim.linear.weights import ScoreWeights
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -64,8 +63,8 @@ class Course:
 class Rivals:
     """What the curve is held against."""
 
-    begin: ScoreWeights
-    reference: ScoreWeights
+    begin: Player
+    reference: Player
 
 
 class Trainer:
@@ -131,8 +130,8 @@ class Trainer:
         """Play the rivals; workers compile or load their code here, before time counts."""
         windows = self._course.validation
         begin, reference = (
-            self.crew.windows(self._ground, ScorePlayer(weights), "validation", windows)
-            for weights in (self._rivals.begin, self._rivals.reference)
+            self.crew.windows(self._ground, player, "validation", windows)
+            for player in (self._rivals.begin, self._rivals.reference)
         )
         for name, logs in (("the beginning", begin), ("the reference", reference)):
             if not np.all(np.isfinite(logs)):

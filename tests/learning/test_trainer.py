@@ -154,8 +154,8 @@ def trainer(folder: Path, updates: int, saved: Saved, crew: Crew | None = None) 
     return Trainer(
         ground=Ground(no_field, ""), saved=saved,
         course=Course(8, updates, None, 5, 4, validation=(0, 1)),
-        rivals=Rivals(ZERO, ZERO), crew=crew or Hill(Alone()), folder=folder,
-        clock_s=lambda: float(next(ticks)),
+        rivals=Rivals(ScorePlayer(ZERO), ScorePlayer(ZERO)), crew=crew or Hill(Alone()),
+        folder=folder, clock_s=lambda: float(next(ticks)),
     )  # fmt: skip
 
 
