@@ -168,15 +168,19 @@ def open_field(setting: str) -> ConfiguredField:
     )
 
 
-def trainer_of(launch: Launch) -> Trainer:
+def trainer_of(launch: Launch, ground: Ground | None = None) -> Trainer:
     """A trainer at its beginning, or at the checkpoint of `resume`.
+
+    Args:
+        launch: with the configuration of `learn.yaml`.
+        ground: what windows are played on; None: what the configuration says.
 
     Raises:
         GpuYardError: a value is illegal, weights cannot be read, or the checkpoint does not fit.
     """
     config = launch.config
     _check(config)
-    ground, rivals = _ground(config), _rivals(config)
+    ground, rivals = ground or _ground(config), _rivals(config)
     changing = {
         "minutes", "updates", "jobs", "ray", "resume", "name", "held_out", "checkpoint_every"
     }.union(OF_NETWORK if config["learns"] == SCORE else ())  # fmt: skip
