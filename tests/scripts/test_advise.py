@@ -116,6 +116,22 @@ def test_what_is_slow_is_left_out_and_told_with_its_key(done, tmp_path):
     ]
 
 
+def test_rows_that_play_alike_are_one_and_the_other_is_told(done, tmp_path):
+    """With one partition there is nowhere to forward to."""
+    twin = "{role: composite, name: stealing, overrides: ['scheduler=sjf', 'forwarding=steal']}]"
+    words = (*words_of(jobs_csv(tmp_path / "jobs.csv", 40), *SMALL), FOUR[:-1] + f",{twin}")
+    outcome = done("advise", *words, "jobs=1", "page=false", "~knows.limit", "~knows.predicted")
+    rows = pd.read_csv(outcome.folder / "advice.csv")["scheduler"].tolist()
+    assert rows.count("sjf, oracle") == 1
+    assert not [name for name in rows if name.startswith("stealing")]
+    assert "WARNING" in outcome.err
+    assert re.search(
+        r"lineup\.entries\[4\] \(scheduler=sjf forwarding=steal\) plays as lineup\.entries\[1\] "
+        r"\(scheduler=sjf\) does here; it is left out",
+        " ".join(outcome.err.split()),
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "words", "told"),
     [
