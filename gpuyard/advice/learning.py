@@ -38,6 +38,7 @@ SCORE = "sim.schedulers.linear_score.LinearScore"
 SCOUT = "sjf"
 PAIRS = 6  # of members an update; windows with a queue take a second each
 VALIDATE_EVERY = 4  # updates
+LEAST_SHARE = 0.1  # percent that are told as a number
 HELD_OUT = 6  # validation windows at most
 OWN = ("scheduler", "rules", "ray", *OF_LEARNING)  # keys of `learn.yaml` that say how to learn
 OF_PLAYING = ("use_durations", "rest_share", "window", "patience_s")  # of a score, beside weights
@@ -92,8 +93,9 @@ class Learned:
     def told(self) -> str:
         """Where it comes from, in words."""
         share = 100.0 * (1.0 - self.to_begin)
+        size = f"{share:.1f}%" if share >= LEAST_SHARE else f"less than {LEAST_SHARE}%"
         what = (
-            f"took {share:.1f}% off its mean JCT on windows held out from the first part"
+            f"took {size} off its mean JCT on windows held out from the first part"
             if self.kept
             else "did not lower its mean JCT on windows held out from the first part, so that its "
             "weights are kept as they were"
