@@ -78,7 +78,9 @@ def main(cfg: DictConfig) -> None:
     for words in advice.left_out:
         print(f"left out: {words}")
     if advice.learned is not None:
-        print(f"weights in {advice.learned}; play them with\n  {advice.plays_learned}")
+        print(f"weights in {advice.learned}; play them with")
+        for words in advice.plays_learned:
+            print(f"  {words}")
     print(f"results in {launch.folder}")
 
 

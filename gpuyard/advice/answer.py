@@ -36,7 +36,7 @@ class Advice:
     notes: tuple[str, ...]  # what the runs took for granted
     learned: Path | None = None  # weights of a policy for this cluster
     about_learned: str = ""  # a sentence on it: how it was learned, how it stands, why it is behind
-    plays_learned: str = ""  # the command that plays it
+    plays_learned: tuple[str, ...] = ()  # the commands that play it
 
     @property
     def said(self) -> tuple[str, ...]:

@@ -41,6 +41,7 @@ VALIDATE_EVERY = 4  # updates
 LEAST_SHARE = 0.1  # percent that are told as a number
 HELD_OUT = 6  # validation windows at most
 OWN = ("scheduler", "rules", "ray", *OF_LEARNING)  # keys of `learn.yaml` that say how to learn
+OF_JOBS = ("workload", "estimator", "hydra")  # keys that say nothing of the cluster
 OF_PLAYING = ("use_durations", "rest_share", "window", "patience_s")  # of a score, beside weights
 
 
@@ -239,8 +240,10 @@ def _record(config: Mapping[str, Any]) -> Any:
     )  # fmt: skip
 
 
-def playing(found: Learned, overrides: Sequence[str], advise_only: Sequence[str], told: str) -> str:
-    """The command that plays the weights with `gpuyard simulate` on the same cluster and jobs.
+def playing(
+    found: Learned, overrides: Sequence[str], advise_only: Sequence[str], told: str
+) -> tuple[str, str]:
+    """The commands that play the weights: `gpuyard simulate` on the same jobs, `gpuyard serve`.
 
     Args:
         found: the weights.
@@ -249,13 +252,14 @@ def playing(found: Learned, overrides: Sequence[str], advise_only: Sequence[str]
         told: name in `conf/estimator`.
     """
     kept = [word for word in overrides if _key(word) not in advise_only]
+    cluster = [word for word in kept if _key(word) not in OF_JOBS]
     section = found.beginning.section
-    words = [
-        "gpuyard", "simulate", *kept, "scheduler=linear_score",
-        f"scheduler.weights_file={found.path}", f"estimator={told}",
+    score = [
+        "scheduler=linear_score", f"scheduler.weights_file={found.path}",
         *(f"scheduler.{key}={json.dumps(section[key])}" for key in OF_PLAYING),
     ]  # fmt: skip
-    return shlex.join(words)
+    simulate = ["gpuyard", "simulate", *kept, f"estimator={told}", *score]
+    return shlex.join(simulate), shlex.join(["gpuyard", "serve", *cluster, *score])
 
 
 def _key(override: str) -> str:
