@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 
 from gpuyard.advice.aims import AIMS
 from gpuyard.advice.answer import MISSING, Advice, advice_of
-from gpuyard.advice.candidates import KNOWS, candidates_of
+from gpuyard.advice.candidates import KNOWS, candidates_of, known_of
 from gpuyard.advice.homes import HOMES
 from gpuyard.advice.learning import Learned, check_learning, judging, learned, playing
 from gpuyard.advice.page import write_advice_page
@@ -235,6 +235,7 @@ def _check(config: Mapping[str, Any]) -> None:
         ConfigError: naming key, value and rule.
     """
     check_confidence(config)
+    known_of(config)
     check_plain(config, {"blocks": (True, FEWEST_BLOCKS), "slow_jobs": (True, 0)})
     if config["aim"] not in AIMS:
         hint = nearest(str(config["aim"]), AIMS)

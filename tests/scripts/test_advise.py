@@ -142,6 +142,7 @@ def test_rows_that_play_alike_are_one_and_the_other_is_told(done, tmp_path):
         ("a,0,4,10\n", ("aim=jct_men_s",), ("did you mean jct_mean_s?",)),
         ("a,0,4,10\n", ("aim=user_fairness",), ("no job names its user",)),
         ("a,0,4,10\n", ("blocks=1",), ("blocks is 1",)),
+        ("a,0,4,10\n", ("~knows.oracle",), ("knows.oracle is missing",)),
         ("".join(f"{k},{k},1,10\n" for k in range(30)), ("learn_minutes=0.01",),
          ("learn_minutes needs 20 jobs", "learn_frac")),
     ],
