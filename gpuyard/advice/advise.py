@@ -99,10 +99,8 @@ def advise(
     """
     _check(config)
     learns = config["learn_minutes"] is not None
-    if learns and folder is None:
-        raise ConfigError("learn_minutes is given, but no folder for what is learned; pass folder")
     if learns:
-        check_learning(config)
+        check_learning(config, folder)
         config = judging(config, jobs_of(_ground(config, None))[0].submit_s)
     ground = _ground(config, JUDGED if learns else None)
     jobs, misfits = jobs_of(ground)
@@ -132,20 +130,19 @@ def advise(
     if mine is None:
         return advice
     told = _estimator_name(config, overrides, limits=limits)
-    return replace(
-        advice,
-        learned=mine.path,
-        about_learned=_about(mine, rows, config, float(jobs.duration_s[jobs.measured].mean())),
-        plays_learned=playing(mine, overrides, ADVISE_ONLY, told),
-    )
+    work_s = float(jobs.duration_s[jobs.measured].mean())
+    return _with_learned(advice, mine, rows, work_s, playing(mine, overrides, ADVISE_ONLY, told))
 
 
-def _about(mine: Learned, rows: Sequence[Played], config: Mapping[str, Any], work_s: float) -> str:
-    """What became of the policy that was learned."""
-    return of_learned(
-        rows, config["aim"], config["confidence"], mine.told(),
-        waited_frac=mine.waited_frac, work_s=work_s,
+def _with_learned(
+    advice: Advice, mine: Learned, rows: Sequence[Played], work_s: float, plays: tuple[str, ...]
+) -> Advice:
+    """With what became of the policy that was learned."""
+    about = of_learned(
+        rows, advice.aim, advice.confidence, mine.told(), waited_frac=mine.waited_frac,
+        work_s=work_s,
     )  # fmt: skip
+    return replace(advice, learned=mine.path, about_learned=about, plays_learned=plays)
 
 
 def _ground(config: Mapping[str, Any], part: str | None) -> Ground:

@@ -107,12 +107,14 @@ class Learned:
         )
 
 
-def check_learning(config: Mapping[str, Any]) -> None:
+def check_learning(config: Mapping[str, Any], folder: Path | None) -> None:
     """Refuse what would fail late.
 
     Raises:
-        ConfigError: `learn_minutes` or `learn_frac` is out of range.
+        ConfigError: `learn_minutes` or `learn_frac` is out of range, or there is no folder.
     """
+    if folder is None:
+        raise ConfigError("learn_minutes is given, but no folder for what is learned; pass folder")
     check_plain(config, {"learn_minutes": (False, 0), "learn_jobs": (True, 1)})
     first = config["learn_frac"]
     if not (isinstance(first, float) and 0.0 < first < 1.0):

@@ -56,13 +56,12 @@ def write_comparison_page(
         timelines: curve -> use and queue over time.
         first: sections above the comparison, which is folded then.
         more: sections at the end.
-        sweeps: the rows may be of a sweep, which is one table then and the others are folded.
+        sweeps: the rows may be of a sweep: one table, and the others are folded.
     """
     settings = standings(beside_agents(rows), ours=ours, confidence=confidence)
     times, lines = jct_s or {}, timelines or {}
     look = looks(list(dict.fromkeys([*times, *lines])))
-    sweep = sweep_of(settings) if sweeps else None
-    if sweep is not None:
+    if sweeps and (sweep := sweep_of(settings)) is not None:
         first = [*first, *sweep_sections(sweep)]
     opened = 0 if first else OPENED
     tables = comparison_tables(settings, ours=ours, confidence=confidence, opened=opened)
