@@ -26,7 +26,18 @@ _HOMES = {  # imported when first asked for: `gpuyard help` loads no simulator
 
 
 def __getattr__(name: str) -> Any:
-    """A function of the API, from its module."""
+    """A function of the API, from its module.
+
+    Raises:
+        ImportError: a file of the user's has the name of a package of ours.
+    """
     if name not in _HOMES:
         raise AttributeError(f"module 'gpuyard' has no attribute {name!r}")
+    if told := import_module("gpuyard.own_packages").fault():
+        raise ImportError(told)
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """With the functions that are not imported yet: what Tab offers in a notebook."""
+    return sorted([*globals(), *_HOMES])

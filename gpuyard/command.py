@@ -2,8 +2,8 @@
 
 import sys
 from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
+
+from gpuyard import own_packages
 
 PROGRAMS = {  # name: (module whose `main` it runs, what it does)
     "simulate": ("gpuyard.simulation.simulate", "Replay a trace"),
@@ -40,7 +40,6 @@ PROGRAMS = {  # name: (module whose `main` it runs, what it does)
     "serve": ("gpuyard.serving.serve", "Answer over HTTP: what next, for any scheduler"),
     "demo": ("gpuyard.demo", "The main job from end to end, small"),
 }
-OURS = ("sim", "interference", "gnn", "marl")  # top-level packages beside `gpuyard`
 HELP = ("-h", "--help", "help")
 
 
@@ -80,18 +79,9 @@ def run(name: str) -> None:
 
 def _refuse_other_packages() -> None:
     """Exit with status 2 where another `sim` or `marl`, a file of the user's, would be imported."""
-    ours = Path(__file__).resolve().parents[1]
-    for name in OURS:
-        spec = find_spec(name)
-        found = Path(spec.origin or "?").resolve() if spec else Path("?")
-        if found.parent.parent != ours:
-            where = f"{found} comes first" if spec else "it is not installed"
-            print(
-                f"error: GPUYard's package {name!r} cannot be imported: {where}; rename that file, "
-                f"or start from another folder",
-                file=sys.stderr,
-            )
-            sys.exit(2)
+    if told := own_packages.fault():
+        print(f"error: {told}", file=sys.stderr)
+        sys.exit(2)
 
 
 def _help() -> str:

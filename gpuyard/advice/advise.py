@@ -14,9 +14,9 @@ from omegaconf import DictConfig
 
 from gpuyard.advice.aims import AIMS
 from gpuyard.advice.answer import MISSING, Advice, advice_of
-from gpuyard.advice.candidates import KNOWS, candidates_of
+from gpuyard.advice.candidates import KNOWS, candidates_of, known_of
 from gpuyard.advice.homes import HOMES
-from gpuyard.advice.learning import JUDGED, contender_of, judging, learned, playing
+from gpuyard.advice.learning import Learned, check_learning, judging, learned, playing
 from gpuyard.advice.page import write_advice_page
 from gpuyard.advice.playing import (
     LEARNED,
@@ -30,6 +30,8 @@ from gpuyard.advice.playing import (
     waits_and_limits,
 )
 from gpuyard.advice.report import FILES, printed, write_advice
+from gpuyard.advice.sentences import of_learned
+from gpuyard.advice.stretches import JUDGED
 from gpuyard.advice.told import large_gang, users_of
 from gpuyard.experiment.assumptions import assumptions
 from gpuyard.experiment.experiment import physics_name
@@ -64,50 +66,53 @@ def main(cfg: DictConfig) -> None:
     check_page(launch.config)
     for name in (*FILES, PAGE_FILE):
         (launch.folder / name).unlink(missing_ok=True)
-    advice = advise(launch.config, folder=launch.folder)
+    advice = advise(launch.config, folder=launch.folder, overrides=launch.record.overrides)
     write_record(launch.folder, replace(launch.record, assumed=advice.notes))
     write_advice(launch.folder, advice)
     if launch.config["page"]:
         write_advice_page(launch.folder, advice, replace(launch.record, assumed=advice.notes))
     table_console().print(printed(advice))
     print()
-    for sentence in advice.sentences:
+    for sentence in advice.said:
         print(f"- {sentence}")
     for words in advice.left_out:
         print(f"left out: {words}")
     if advice.learned is not None:
-        told = _estimator_name(launch.config, launch.record.overrides)
-        words = playing(advice.learned, launch.record.overrides, ADVISE_ONLY, told)
-        print(f"weights in {advice.learned}; play them with\n  {words}")
+        print(f"weights in {advice.learned}; play them with")
+        for words in advice.plays_learned:
+            print(f"  {words}")
     print(f"results in {launch.folder}")
 
 
-def advise(config: Mapping[str, Any], *, folder: Path | None = None) -> Advice:
+def advise(
+    config: Mapping[str, Any], *, folder: Path | None = None, overrides: Sequence[str] = ()
+) -> Advice:
     """Play every scheduler of the line-up on the jobs of `config`, and rank them.
 
     Args:
         config: `conf/advise.yaml` with the choices of a user, resolved, in plain containers.
         folder: for what is learned; needed where `learn_minutes` is given.
+        overrides: of the command line, for the command that plays what was learned.
 
     Raises:
         GpuYardError: the trace cannot be read, a job fits nowhere, or a key has a wrong value.
     """
     _check(config)
     learns = config["learn_minutes"] is not None
-    if learns and folder is None:
-        raise ConfigError("learn_minutes is given, but no folder for what is learned; pass folder")
-    config = judging(config) if learns else config
+    if learns:
+        check_learning(config, folder)
+        config = judging(config, jobs_of(_ground(config, None))[0].submit_s)
     ground = _ground(config, JUDGED if learns else None)
     jobs, misfits = jobs_of(ground)
     _check_aim(config["aim"], ground)
     notes = _notes(config, ground)
     log.info("%d jobs; assumes %s", len(jobs), "; ".join(notes))
     waited_s, limits = waits_and_limits(ground)
-    weights, own = None, []
+    mine = None
     with _composing():
         if folder is not None and learns:
-            weights = learned(config, _known(config, limits=limits), folder / LEARNED)
-            own = [contender_of(weights)]
+            mine = learned(config, _known(config, limits=limits), folder / LEARNED)
+        own = [] if mine is None else [mine.contender]
         candidates, left_out = candidates_of(config, ground, limits=limits, own=own)
     for words in left_out:
         log.info("left out: %s", words)
@@ -115,14 +120,29 @@ def advise(config: Mapping[str, Any], *, folder: Path | None = None) -> Advice:
         left_out.append(f"{misfits} jobs that fit nowhere on the cluster")
     rows = _counted(played(candidates, config["jobs"]), candidates)
     past = None if waited_s is None else happened(ground, waited_s)
-    return advice_of(
+    advice = advice_of(
         [*rows, *([] if past is None else [past])],
         aim=config["aim"],
         confidence=config["confidence"],
         left_out=left_out,
         notes=notes,
-        learned=weights,
     )
+    if mine is None:
+        return advice
+    told = _estimator_name(config, overrides, limits=limits)
+    work_s = float(jobs.duration_s[jobs.measured].mean())
+    return _with_learned(advice, mine, rows, work_s, playing(mine, overrides, ADVISE_ONLY, told))
+
+
+def _with_learned(
+    advice: Advice, mine: Learned, rows: Sequence[Played], work_s: float, plays: tuple[str, ...]
+) -> Advice:
+    """With what became of the policy that was learned."""
+    about = of_learned(
+        rows, advice.aim, advice.confidence, mine.told(), waited_frac=mine.waited_frac,
+        work_s=work_s,
+    )  # fmt: skip
+    return replace(advice, learned=mine.path, about_learned=about, plays_learned=plays)
 
 
 def _ground(config: Mapping[str, Any], part: str | None) -> Ground:
@@ -143,9 +163,8 @@ def _known(config: Mapping[str, Any], *, limits: bool) -> Mapping[str, Any]:
     return estimator
 
 
-def _estimator_name(config: Mapping[str, Any], overrides: Sequence[str]) -> str:
+def _estimator_name(config: Mapping[str, Any], overrides: Sequence[str], *, limits: bool) -> str:
     """What `estimator=` is called by which the policy was learned."""
-    limits = waits_and_limits(_ground(judging(config), JUDGED))[1]
     names = [name for name in KNOWS if name in config["knows"] and (name != "limit" or limits)]
     given = [word for word in overrides if word.startswith(f"estimator@knows.{names[0]}=")]
     return given[-1].partition("=")[2] if given else SHIPPED[names[0]]
@@ -213,6 +232,7 @@ def _check(config: Mapping[str, Any]) -> None:
         ConfigError: naming key, value and rule.
     """
     check_confidence(config)
+    known_of(config)
     check_plain(config, {"blocks": (True, FEWEST_BLOCKS), "slow_jobs": (True, 0)})
     if config["aim"] not in AIMS:
         hint = nearest(str(config["aim"]), AIMS)

@@ -35,14 +35,21 @@ class Advice:
     left_out: tuple[str, ...]  # schedulers and jobs, with the reason and the key
     notes: tuple[str, ...]  # what the runs took for granted
     learned: Path | None = None  # weights of a policy for this cluster
+    about_learned: str = ""  # a sentence on it: how it was learned, how it stands, why it is behind
+    plays_learned: tuple[str, ...] = ()  # the commands that play it
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The sentences, with the one on what was learned."""
+        return (*self.sentences, *([self.about_learned] if self.about_learned else []))
 
     def __str__(self) -> str:
         """The sentences."""
-        return "\n".join(self.sentences)
+        return "\n".join(self.said)
 
     def _repr_html_(self) -> str:
         """For notebooks: the sentences above the frame."""
-        words = "".join(f"<p>{sentence}</p>" for sentence in self.sentences)
+        words = "".join(f"<p>{sentence}</p>" for sentence in self.said)
         table: str = self.frame.to_html(float_format="{:.4g}".format, na_rep="-")
         return words + table
 
@@ -54,7 +61,6 @@ def advice_of(
     confidence: float,
     left_out: Sequence[str] = (),
     notes: Sequence[str] = (),
-    learned: Path | None = None,
 ) -> Advice:
     """Rank the rows.
 
@@ -79,7 +85,6 @@ def advice_of(
         confidence=confidence,
         left_out=(*left_out, *failed),
         notes=tuple(notes),
-        learned=learned,
     )
 
 

@@ -38,7 +38,7 @@ def candidates_of(
     Raises:
         GpuYardError: an entry of the line-up is wrong.
     """
-    knows = _knows(config)
+    knows = known_of(config)
     jobs, _ = jobs_of(ground)
     few = len(jobs) <= config["slow_jobs"]
     simulator = opened(ground.setting).game.simulator(jobs)
@@ -118,7 +118,12 @@ def _row(
     return replace(first, ground=ground, information=name, name=f"{first.name}, {name}")
 
 
-def _knows(config: Mapping[str, Any]) -> dict[str, Any]:
+def known_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Who tells durations, by what a row is told, the least first.
+
+    Raises:
+        ConfigError: a key of `knows` is unknown, or the oracle is missing.
+    """
     knows = config["knows"]
     for name in knows:
         if name not in KNOWS:

@@ -7,14 +7,16 @@ import logging
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from hydra import compose
 
 from gpuyard.advice.playing import LEARNED
-from gpuyard.experiment.experiment import experiment_of
-from gpuyard.experiment.lineup import Contender
+from gpuyard.advice.stretches import FIRST, JUDGED, VALIDATION, WHOLE, open_stretches, scouted
+from gpuyard.experiment.lineup import Contender, lineup_of, without_limits
 from gpuyard.launch.build import resolve
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.plain_rules import check_plain
@@ -23,38 +25,121 @@ from gpuyard.launch.terminal import error_console
 from gpuyard.learning.player import ScorePlayer
 from gpuyard.learning.report import rounded, write_curve, write_weights
 from gpuyard.learning.setting import OF_LEARNING, trainer_of
+from gpuyard.learning.window_play import Alone, Crew, Ground
+from gpuyard.tuning.cells import scheduler_of
+from sim.arrays import FloatArray
+from sim.errors import GpuYardError
+from sim.linear.weights import ScoreWeights, score_weights_of
 from sim.report.run_folder import collect_record
 
 log = logging.getLogger(__name__)
 
-BEGIN = "look_ahead"
-JUDGED = "test"  # the part on which all are judged
-FOR_VALIDATION = 0.2  # of the first part
-WINDOW_JOBS = 1200  # of a training window, at most
-FEWEST_JOBS = 20
+SCORE = "sim.schedulers.linear_score.LinearScore"
+SCOUT = "sjf"
+PAIRS = 6  # of members an update; windows with a queue take a second each
+VALIDATE_EVERY = 4  # updates
+LEAST_SHARE = 0.1  # percent that are told as a number
+HELD_OUT = 6  # validation windows at most
 OWN = ("scheduler", "rules", "ray", *OF_LEARNING)  # keys of `learn.yaml` that say how to learn
+OF_JOBS = ("workload", "estimator", "hydra")  # keys that say nothing of the cluster
+OF_PLAYING = ("use_durations", "rest_share", "window", "patience_s")  # of a score, beside weights
 
 
-def judging(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration under which the rest of the trace is one window, measured as a whole.
+@dataclass(frozen=True)
+class Beginning:
+    """A linear score of the line-up from which learning may begin."""
+
+    contender: Contender
+    weights: ScoreWeights
+
+    @property
+    def name(self) -> str:
+        """As in the table."""
+        return self.contender.name or self.contender.place
+
+    @property
+    def section(self) -> dict[str, Any]:
+        """The `scheduler` of its composition."""
+        found: dict[str, Any] = json.loads(self.contender.composition)["scheduler"]
+        return found
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What was learned, and from what."""
+
+    path: Path  # of the weights
+    beginning: Beginning
+    tried: int  # beginnings in all
+    updates: int
+    minutes: float
+    to_begin: float  # mean JCT on the validation windows over that of the beginning
+    waited_frac: float  # of their time in the system the jobs of the first part waited
+
+    @property
+    def kept(self) -> bool:
+        """Whether the weights are learned ones; else they are those of the beginning."""
+        return self.to_begin < 1.0
+
+    @property
+    def contender(self) -> Contender:
+        """The entry of the weights."""
+        composition = json.loads(self.beginning.contender.composition)
+        composition["scheduler"] |= {"weights_file": str(self.path)}
+        return replace(
+            self.beginning.contender, place=LEARNED, composition=json.dumps(composition),
+            role="ours", agents=None, name=LEARNED,
+        )  # fmt: skip
+
+    def told(self) -> str:
+        """Where it comes from, in words."""
+        share = 100.0 * (1.0 - self.to_begin)
+        size = f"{share:.1f}%" if share >= LEAST_SHARE else f"less than {LEAST_SHARE}%"
+        what = (
+            f"took {size} off its mean JCT on windows held out from the first part"
+            if self.kept
+            else "did not lower its mean JCT on windows held out from the first part, so that its "
+            "weights are kept as they were"
+        )
+        return (
+            f"begun as {self.beginning.name}, of {self.tried} beginnings the best there; "
+            f"{self.updates} updates in {self.minutes:.1f} minutes {what}"
+        )
+
+
+def check_learning(config: Mapping[str, Any], folder: Path | None) -> None:
+    """Refuse what would fail late.
 
     Raises:
-        ConfigError: `learn_minutes` or `learn_frac` is out of range.
+        ConfigError: `learn_minutes` or `learn_frac` is out of range, or there is no folder.
     """
+    if folder is None:
+        raise ConfigError("learn_minutes is given, but no folder for what is learned; pass folder")
     check_plain(config, {"learn_minutes": (False, 0), "learn_jobs": (True, 1)})
     first = config["learn_frac"]
     if not (isinstance(first, float) and 0.0 < first < 1.0):
         raise ConfigError(f"learn_frac is {first!r}; it must lie between 0 and 1, like 0.5")
-    held = FOR_VALIDATION * first
+
+
+def judging(config: Mapping[str, Any], submit_s: FloatArray) -> dict[str, Any]:
+    """The configuration under which the rest of the jobs are one window, measured as a whole.
+
+    Args:
+        config: resolved, of `conf/advise.yaml`.
+        submit_s: (J,) of all jobs, ascending. They are divided by number, for the first days of a
+            trace may hold hardly any.
+    """
     workload = {**config["workload"], "window_measured_frac": [0.0, 1.0]}
     if "split" in workload:  # read from a file
-        shares = {"train": first - held, "validation": held, JUDGED: 1.0 - first}
-        workload |= {"num_jobs": None, "thin": None, "split": shares}
+        since_s = submit_s - submit_s[0]
+        border_s = since_s[int(len(since_s) * config["learn_frac"])]
+        first = min(max(float(border_s / max(since_s[-1], 1.0)), 1e-9), 1.0 - 1e-9)
+        workload |= {"num_jobs": None, "thin": None, "split": {FIRST: first, JUDGED: 1.0 - first}}
     return {**config, "workload": workload}
 
 
-def learned(config: Mapping[str, Any], estimator: Mapping[str, Any], folder: Path) -> Path:
-    """Learn for `learn_minutes` on the first part of the jobs; the file of weights.
+def learned(config: Mapping[str, Any], estimator: Mapping[str, Any], folder: Path) -> Learned:
+    """Learn for `learn_minutes` on the first part of the jobs.
 
     Must be called where line-ups are composed.
 
@@ -67,56 +152,87 @@ def learned(config: Mapping[str, Any], estimator: Mapping[str, Any], folder: Pat
         GpuYardError: the first part has too few jobs, or nothing can be learned.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    launch = Launch(folder=folder, config=_learning(config, estimator), record=_record(config))
-    trainer = trainer_of(launch)
+    scout, _ = resolve(compose("composition", [f"scheduler={SCOUT}"]))
+    world = {**config, "estimator": dict(estimator), "scout": scout}
+    past = scouted(json.dumps({**world, "scheduler": None}))
+    beginnings = _beginnings(config)
+    best = _best(world, beginnings)
+    at = folder / "beginning.yaml"
+    write_weights(at, best.weights, [f"Weights of {best.name}, with which learning begins."])
+    settings = _learning(config, at, len(past.waits_s[VALIDATION]))
+    launch = Launch(folder=folder, config=settings, record=_record(config))
+    trainer = trainer_of(launch, ground=_ground(world, best))
     trainer.run(error_console())
-    saved = trainer.saved
-    player = trainer.player
+    saved, player = trainer.saved, trainer.player
     assert isinstance(player, ScorePlayer)
-    path = folder / f"{LEARNED}.yaml"
+    found = Learned(
+        path=folder / f"{LEARNED}.yaml", beginning=best, tried=len(beginnings),
+        updates=saved.climb.update, minutes=saved.elapsed_s / 60.0,
+        to_begin=saved.curve[-1].to_begin, waited_frac=past.waited_frac(),
+    )  # fmt: skip
     words = [
-        "Weights of scheduler=linear_score, learned by gpuyard advise "
-        f"for {config['topology'].get('name')} and {config['workload']['name']}.",
-        f"From {BEGIN}: the average of {saved.climb.update} updates, "
-        f"{saved.elapsed_s / 60.0:.1f} minutes, seed {config['seed']}.",
+        "Weights of scheduler=linear_score, from gpuyard advise "
+        f"for {config['topology'].get('name')} and {config['workload']['name']}, "
+        f"seed {config['seed']}:",
+        f"{found.told()}.",
     ]
-    write_weights(path, rounded(player.weights), words)
-    write_curve(folder, saved.curve, BEGIN, BEGIN)
-    last = saved.curve[-1]
-    log.info("learned: %.3f of %s's mean JCT on validation windows", last.to_begin, BEGIN)
-    return path
+    write_weights(found.path, rounded(player.weights) if found.kept else best.weights, words)
+    write_curve(folder, saved.curve, best.name, best.name)
+    log.info("learned: %s", found.told())
+    return found
 
 
-def _learning(config: Mapping[str, Any], estimator: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration of `learn.py` for the cluster and the jobs of `config`."""
+def _beginnings(config: Mapping[str, Any]) -> list[Beginning]:
+    """The linear scores of the line-up; the shipped one where it has none."""
+    found = []
+    for each in lineup_of(without_limits({**config, "checkpoint": None, "untrained": False})[1]):
+        if json.loads(each.composition)["scheduler"].get("_target_") == SCORE:
+            found.append(_beginning(each))
+    if found:
+        return found
+    plain, _ = resolve(compose("composition", ["scheduler=linear_score"]))
+    shipped = Contender(LEARNED, json.dumps(plain), role="ours", agents=None, name="linear_score")
+    return [_beginning(shipped)]
+
+
+def _beginning(contender: Contender) -> Beginning:
+    scheduler = scheduler_of(json.loads(contender.composition), None)
+    return Beginning(contender, score_weights_of(scheduler.weights, contender.place))
+
+
+def _best(world: Mapping[str, Any], beginnings: Sequence[Beginning]) -> Beginning:
+    """The one with the least mean JCT on the first part as a whole.
+
+    Stretches would not tell: whom a score lets wait for days comes to its turn when one is over.
+
+    Raises:
+        GpuYardError: none of them can play these jobs.
+    """
+    crew, logs = Crew(Alone()), []
+    for each in beginnings:
+        ground = _ground(world, each)
+        logs.append(float(crew.windows(ground, ScorePlayer(each.weights), WHOLE, [0])[0]))
+        log.info("beginning %s: mean JCT %.0f s on the first part", each.name, np.exp(logs[-1]))
+    if not np.isfinite(logs).any():
+        raise GpuYardError("learn_minutes: no linear score of the line-up plays these jobs")
+    return beginnings[int(np.argmin(logs))]
+
+
+def _ground(world: Mapping[str, Any], beginning: Beginning) -> Ground:
+    return Ground(open_stretches, json.dumps({**world, "scheduler": beginning.section}))
+
+
+def _learning(config: Mapping[str, Any], begin: Path, held_out: int) -> dict[str, Any]:
+    """The configuration of `learn.py`: linear weights alone, for there is time for few updates."""
     words = [
-        f"begin={BEGIN}", f"reference={BEGIN}", f"minutes={config['learn_minutes']}",
-        f"jobs={config['learn_jobs']}", "validation_windows=6", "validate_every=20",
+        f"begin='{begin}'", f"reference='{begin}'", f"minutes={config['learn_minutes']}",
+        f"jobs={config['learn_jobs']}", f"validation_windows={min(HELD_OUT, held_out)}",
+        f"validate_every={VALIDATE_EVERY}", f"pairs={PAIRS}", "standard_windows=1",
+        "units={start: 0, forward: 0, suspend: 0}",
     ]  # fmt: skip
     base, _ = resolve(compose("learn", words))
     world = {key: config[key] for key in base if key in config and key not in OWN}
-    told = {**base, **world, "estimator": dict(estimator)}
-    workload = {**config["workload"], "window_measured_frac": [0.25, 0.85]}
-    workload |= {"num_jobs": _window_jobs(told), "thin": 1}
-    return {**told, "workload": workload}
-
-
-def _window_jobs(config: Mapping[str, Any]) -> int:
-    """Jobs of a training window: half of the part for training, and what validation has.
-
-    Raises:
-        ConfigError: these are too few.
-    """
-    experiment = experiment_of(config)
-    train, held = (len(experiment.window(part, 0)) for part in ("train", "validation"))
-    count = min(WINDOW_JOBS, train // 2, held)
-    if count < FEWEST_JOBS:
-        raise ConfigError(
-            f"learn_minutes needs {FEWEST_JOBS} jobs in each window; the first part of the trace "
-            f"has {train} for training and {held} for validation; set learn_minutes=null, a larger "
-            f"learn_frac, or take a longer trace"
-        )
-    return count
+    return {**base, **world}
 
 
 def _record(config: Mapping[str, Any]) -> Any:
@@ -126,30 +242,26 @@ def _record(config: Mapping[str, Any]) -> Any:
     )  # fmt: skip
 
 
-def contender_of(path: Path) -> Contender:
-    """The entry of the weights in a file; must be called where line-ups are composed."""
-    words = ["scheduler=linear_score", f"scheduler.weights_file='{path}'"]
-    plain, _ = resolve(compose("composition", words))
-    return Contender(
-        place=LEARNED, composition=json.dumps(plain), role="ours", agents=None, name=LEARNED
-    )
-
-
-def playing(path: Path, overrides: Sequence[str], advise_only: Sequence[str], told: str) -> str:
-    """The command that plays the weights with `gpuyard simulate` on the same cluster and jobs.
+def playing(
+    found: Learned, overrides: Sequence[str], advise_only: Sequence[str], told: str
+) -> tuple[str, str]:
+    """The commands that play the weights: `gpuyard simulate` on the same jobs, `gpuyard serve`.
 
     Args:
-        path: of the weights.
+        found: the weights.
         overrides: of the command line of advise.
         advise_only: keys that only advise has.
         told: name in `conf/estimator`.
     """
     kept = [word for word in overrides if _key(word) not in advise_only]
-    words = [
-        "gpuyard", "simulate", *kept, "scheduler=linear_score",
-        f"scheduler.weights_file={path}", f"estimator={told}",
+    cluster = [word for word in kept if _key(word) not in OF_JOBS]
+    section = found.beginning.section
+    score = [
+        "scheduler=linear_score", f"scheduler.weights_file={found.path}",
+        *(f"scheduler.{key}={json.dumps(section[key])}" for key in OF_PLAYING),
     ]  # fmt: skip
-    return shlex.join(words)
+    simulate = ["gpuyard", "simulate", *kept, f"estimator={told}", *score]
+    return shlex.join(simulate), shlex.join(["gpuyard", "serve", *cluster, *score])
 
 
 def _key(override: str) -> str:

@@ -29,8 +29,8 @@ def write_advice_page(folder: Path, advice: Advice, record: Record) -> Path:
 
 
 def _answer(advice: Advice) -> Table:
-    rows = tuple((Cell(sentence),) for sentence in advice.sentences)
-    return Table("The answer", ("in three sentences",), rows)
+    rows = tuple((Cell(sentence),) for sentence in advice.said)
+    return Table("The answer", ("in words",), rows)
 
 
 def _table(advice: Advice) -> Table:

@@ -35,7 +35,7 @@ BOUND = " °"
 def write_advice(folder: Path, advice: Advice) -> None:
     """Write advice.csv, advice.md and advice.png."""
     write_atomically(folder / CSV, advice.frame.to_csv(index=False).encode())
-    parts = ["# Advice", *advice.sentences, *map("Left out: {}.".format, advice.left_out)]
+    parts = ["# Advice", *advice.said, *map("Left out: {}.".format, advice.left_out)]
     assumed = [f"Assumed: {'; '.join(advice.notes)}."] if advice.notes else []
     write_markdown(folder / MARKDOWN, table_of(advice), first="\n\n".join([*parts, *assumed, ""]))
     bars(advice, folder / FIGURE)

@@ -1,6 +1,7 @@
 """Jobs that no partition has room for, even when it is empty."""
 
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 
@@ -64,14 +65,14 @@ def _most_workers(ask: IntArray, game: Game, gpus: FloatArray) -> float:
     return float(np.bincount(game.partition_of_server, weights=workers).max())
 
 
-def picked_jobs(jobs: JobTable, rows: IntArray) -> JobTable:
-    """The jobs at `rows`, ascending, with all they have; links to others are dropped."""
+def picked_jobs(jobs: JobTable, rows: IntArray, **changed: Any) -> JobTable:
+    """The jobs at `rows` with all they have but `changed` columns; links to others are dropped."""
     columns = {}
     for each in fields(jobs):
         column = getattr(jobs, each.name)
         whole = column is None or isinstance(column, np.ndarray | Attempts | Precedence)
         columns[each.name] = picked_column(column, rows) if whole else column.take(rows)
-    return JobTable(**columns)
+    return JobTable(**{**columns, **changed})
 
 
 def _told(jobs: JobTable, fits: BoolArray, game: Game) -> str:

@@ -140,6 +140,47 @@ def _durations(still: Sequence[Played], aim: str, confidence: float) -> str:
     return f"Knowing durations: without them {blind.name} is best, {have}; {told}."
 
 
+def of_learned(
+    rows: Sequence[Played], aim: str, confidence: float, told: str, *,
+    waited_frac: float, work_s: float,
+) -> str:  # fmt: skip
+    """How a policy for this very cluster stands, and why it is behind where it is.
+
+    Args:
+        rows: all that were played.
+        aim: what they are ranked by.
+        confidence: of intervals.
+        told: how it was learned.
+        waited_frac: share of their time that jobs waited where it was learned.
+        work_s: mean run time of the judged jobs, without waits.
+    """
+    order = [row for row in ranked([row for row in rows if not row.failed], aim) if runnable(row)]
+    mine = next((row for row in order if row.contender == LEARNED), None)
+    if mine is None:
+        return f"Learned: {told}; it could not be played on the judged jobs."
+    best = next((row for row in order if row is not mine), mine)
+    parts = [told]
+    if aim != "jct_mean_s":
+        parts.append(f"it is taught mean JCT, not {AIMS[aim].words}")
+    stands = f"on the judged jobs it has {AIMS[aim].words} {spread(mine, aim, confidence)}"
+    if mine is order[0]:
+        parts.append(f"{stands}, {compared(mine, best, aim, confidence)}, the next")
+        return f"Learned: {'; '.join(parts)}."
+    parts.append(f"{stands}, {compared(mine, best, aim, confidence)}, the best")
+    if alike(mine.draws[aim], best.draws[aim], confidence):
+        parts.append("these jobs cannot tell the two apart")
+    if best.preempts and not mine.preempts:
+        parts.append(f"{best.name} preempts and it does not")
+    if best.information == "none" and mine.information != "none":
+        parts.append(f"it trusts what it is told of durations, {best.name} is told nothing")
+    judged = max(1.0 - work_s / float(best.draws["jct_mean_s"][0]), 0.0)
+    parts.append(
+        f"jobs waited {100 * waited_frac:.0f}% of their time where it was learned, the judged ones "
+        f"{100 * judged:.0f}% with {best.name}"
+    )
+    return f"Learned: {'; '.join(parts)}."
+
+
 def compared(one: Played, other: Played, aim: str, confidence: float) -> str:
     """`change` in a sentence about `one`."""
     found = change(one, other, aim, confidence)

@@ -215,7 +215,7 @@ def main(cfg: DictConfig) -> None:
 
         record = replace(launch.record, assumed=assumed)
         write_comparison_page(
-            launch.folder, rows, record, ours=ours, confidence=confidence, jct_s=curves
+            launch.folder, rows, record, ours=ours, confidence=confidence, jct_s=curves, sweeps=True
         )
     table_console().print(tables)
     print(f"{len(rows)} runs from {len(results)} folders; results in {launch.folder}")

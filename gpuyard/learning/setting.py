@@ -153,15 +153,19 @@ def open_field(setting: str) -> ConfiguredField:
     )
 
 
-def trainer_of(launch: Launch) -> Trainer:
+def trainer_of(launch: Launch, ground: Ground | None = None) -> Trainer:
     """A trainer at its beginning, or at the checkpoint of `resume`.
+
+    Args:
+        launch: with the configuration of `learn.yaml`.
+        ground: what windows are played on; None: what the configuration says.
 
     Raises:
         GpuYardError: a value is illegal, weights cannot be read, or the checkpoint does not fit.
     """
     config = launch.config
     _check(config)
-    ground = ground_of(config)
+    ground = ground or ground_of(config)
     rivals = Rivals(*(rival_of(config, config[key]) for key in ("begin", "reference")))
     changing = {
         "minutes", "updates", "jobs", "ray", "resume", "name", "held_out", "checkpoint_every"

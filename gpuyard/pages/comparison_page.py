@@ -15,10 +15,12 @@ from gpuyard.pages.figures import (
     use_figure,
 )
 from gpuyard.pages.page import Figure, Page, Table, write_page
+from gpuyard.pages.sweep import sweep_sections
 from gpuyard.pages.tables import comparison_tables, csv_table, metrics_table
 from sim.arrays import FloatArray
 from sim.metrics.timeline import Timeline
 from sim.report.comparison import ComparisonRow, read_comparison_csv
+from sim.report.comparison_report import sweep_of
 from sim.report.figure_studies import read_learning_curve
 from sim.report.labels import LABEL_COLUMNS
 from sim.report.run_folder import METRICS_FILE, Record, read_metrics
@@ -40,6 +42,7 @@ def write_comparison_page(
     timelines: Mapping[str, Timeline] | None = None,
     first: Sequence[Table | Figure] = (),
     more: Sequence[Table | Figure] = (),
+    sweeps: bool = False,
 ) -> Path:
     """Write report.html beside the files of a comparison, all of which are there.
 
@@ -53,10 +56,13 @@ def write_comparison_page(
         timelines: curve -> use and queue over time.
         first: sections above the comparison, which is folded then.
         more: sections at the end.
+        sweeps: the rows may be of a sweep: one table, and the others are folded.
     """
     settings = standings(beside_agents(rows), ours=ours, confidence=confidence)
     times, lines = jct_s or {}, timelines or {}
     look = looks(list(dict.fromkeys([*times, *lines])))
+    if sweeps and (sweep := sweep_of(settings)) is not None:
+        first = [*first, *sweep_sections(sweep)]
     opened = 0 if first else OPENED
     tables = comparison_tables(settings, ours=ours, confidence=confidence, opened=opened)
     found: list[Table | Figure | None] = [

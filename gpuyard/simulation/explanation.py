@@ -12,6 +12,7 @@ from typing import Any
 from sim.report.atomic import write_atomically
 
 EXPLAIN_FILES = ("explain.json", "explain.csv")
+HOUR_S = 3600.0
 MOST_ROWS = 40  # that are printed
 HEAD = ("from", "to", "partition", "decisions", "rank", "free", "server", "rack", "reason")
 MOST_WORDS = 2  # different details that a merged row tells
@@ -119,7 +120,10 @@ class Explanation:
         lines = _table([HEAD, *(_cells(row) for row in kept)], with_partition=with_partition)
         if left_out > 0:
             lines.insert(half + 1, f"... {left_out:,} more rows, in {EXPLAIN_FILES[1]}")
-        ends = [f"  {words:40} {seconds:,.0f} s" for words, seconds in self.waited_s.items()]
+        ends = [
+            f"  {words:40} {seconds:,.0f} s  {seconds / HOUR_S:,.2f} h"
+            for words, seconds in self.waited_s.items()
+        ]
         waited = ["waited:", *ends] if ends else ["it did not wait"]
         notes = [f"rank: {self.rank_rule}; free: GPUs in its partition, the most on one server, "
                  "the most in one rack"]  # fmt: skip

@@ -35,6 +35,12 @@ def check_logger(name: object) -> None:
         raise ConfigError(f"logger={name} needs a package: pip install {PACKAGES[str(name)]}")
 
 
+SERVICES = {  # -> what keeps it on this machine
+    "wandb": "WANDB_MODE=offline",
+    "mlflow": "MLFLOW_TRACKING_URI=sqlite:///mlflow.db",
+}
+
+
 class Logger(Protocol):
     """Takes the rows of learning_curve.csv."""
 
@@ -46,12 +52,20 @@ class Logger(Protocol):
 
 
 def logger_of(name: str, folder: Path, first: int, config: Mapping[str, Any]) -> Logger:
-    """The logger of that name; `first` as in `Board`, `config` is shown beside the numbers."""
-    if name == "wandb":
-        return Wandb(folder, config)
-    if name == "mlflow":
-        return Mlflow(folder, config)
-    return Board(folder, first) if name == BOARD else Nowhere()
+    """The logger of that name; `first` as in `Board`, `config` is shown beside the numbers.
+
+    Raises:
+        ConfigError: a service refuses, for want of a login or of a place for example.
+    """
+    if name not in SERVICES:
+        return Board(folder, first) if name == BOARD else Nowhere()
+    try:
+        return Wandb(folder, config) if name == "wandb" else Mlflow(folder, config)
+    except Exception as error:  # of classes of their own
+        raise ConfigError(
+            f"logger={name} cannot begin ({' '.join(str(error).split())}); set its environment "
+            f"variables ({SERVICES[name]}), or take logger={BOARD}"
+        ) from error
 
 
 class Board:

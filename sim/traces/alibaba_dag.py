@@ -60,6 +60,7 @@ class AlibabaDag:
         submit_s, duration_s = _times(sheet, job)
         sheet.flag("job_name", job < 0, "is empty; every task belongs to a job")
         instances = sheet.counts("inst_num", blank=1, least=1)
+        sheet.gangs_from("inst_num")
         gpus = -(-instances // self._instances_per_gpu)
         trace = Trace(
             name=name,

@@ -2,6 +2,7 @@
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -92,7 +93,8 @@ class AlibabaLingjun:
         gpus_of = read_workers(workers, theirs, strict)
         gpus = np.array([gpus_of.get(job, 0) for job in sheet.raw("job_name")], dtype=np.int64)
         sheet.leave_out(gpus == 0, "have no worker with a GPU")
-        return sheet.finish(_trace(sheet, gpus, name), strict=strict)
+        told = replace(_trace(sheet, gpus, name), gang_from=f"by column 'RES' of {workers}")
+        return sheet.finish(told, strict=strict)
 
 
 def _trace(sheet: Sheet, gpus: IntArray, name: str) -> Trace:

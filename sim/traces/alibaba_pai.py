@@ -160,6 +160,7 @@ def _trace(sheet: Sheet, jobs: Sequence[PaiJob], name: str) -> Trace:
     end_s = sheet.times("end_time", blank_s=np.nan)
     sheet.flag("end_time", end_s < start_s, "is before start_time")
     percent, instances = _demand(sheet)
+    sheet.gangs_from("plan_gpu", "inst_num")
     sheet.leave_out(percent == 0, "use no GPU")
     sheet.leave_out(states == UNFINISHED, "had not ended")
     sheet.leave_out(np.isnan(end_s - start_s), "have no start or no end")

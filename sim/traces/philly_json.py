@@ -4,7 +4,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -218,7 +218,8 @@ class PhillyJson:
             log.info("%s: %d jobs left out: %s", path, count, reason)
         if not jobs:
             raise nothing_usable(path, read.objects, read.left_out, strict)
-        return self._trace(jobs, read, name)
+        trace, notes = self._trace(jobs, read, name)
+        return replace(trace, file=path, gang_from="key 'gpus' of its attempts"), notes
 
     def _ran_or_killed(self, read: _Read) -> list[PhillyJob]:
         """The jobs that ran, and those that were killed before."""
@@ -248,6 +249,7 @@ class PhillyJson:
             outcome=np.array([job.outcome for job in jobs], dtype=np.int64),
             withdraw_s=np.where(ran, NEVER_S, self._withdraw_s),
             waited_s=np.array([job.waited_s for job in jobs], dtype=np.float64),
+            line=np.array([read.line_of[job.job_id] for job in jobs], dtype=np.int64),
             attempts=Attempts(
                 starts([len(each) for each in failures]), np.concatenate([*failures, np.empty(0)])
             ),

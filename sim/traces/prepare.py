@@ -77,7 +77,8 @@ def cap(
 def _line_of(trace: Trace, row: int) -> str:
     if trace.line is None:
         return ""
-    return f"{trace.file or 'the file'}, line {trace.line[row]}, "
+    told = f"{trace.gang_from}, " if trace.gang_from else ""
+    return f"{trace.file or 'the file'}, line {trace.line[row]}, {told}"
 
 
 def _smaller(trace: Trace, max_gang: int) -> Trace:

@@ -197,6 +197,7 @@ class Sacct:
         unborn = (duration_s == 0) & (outcome != COMPLETED)
         never, withdraw_s = _given_up(sheet, at, submit_s, unborn & _not_begun(at, outcome))
         got = _resources(sheet)
+        sheet.gangs_from("AllocTRES", "ReqTRES")
         gpus = np.maximum(np.array([one.gpus for one in got], dtype=np.int64), 1)
         types = ["|".join((parse_tres(text) or Tres()).types) for text in sheet.raw("ReqTRES")]
         return Trace(

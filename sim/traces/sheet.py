@@ -35,6 +35,7 @@ class Sheet:
         self._sieved = {reason: rows for reason, rows in (sieved or {}).items() if rows}
         self._problems: list[Problem] = []
         self._left_out: dict[str, BoolArray] = {}
+        self._gang_keys: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         """N."""
@@ -94,8 +95,13 @@ class Sheet:
 
     def gangs(self, key: str, *, least: int = 1) -> IntArray:
         """(N,) whole numbers of GPUs from `least`."""
+        self.gangs_from(key)
         values = self._noted(row_rules.gangs(key, self.raw(key), least=least))
         return np.clip(values, least, 2**31).astype(np.int64)
+
+    def gangs_from(self, *keys: str) -> None:
+        """Note the columns that tell how many GPUs a job has, for messages."""
+        self._gang_keys = keys
 
     def amounts(self, key: str, *, blank: float) -> FloatArray:
         """(N,) numbers, 0 or more; an empty field is `blank`."""
@@ -156,7 +162,10 @@ class Sheet:
         submit_s = trace.submit_s[keep]
         late = int(np.sum(submit_s < np.maximum.accumulate(submit_s)))
         order = np.flatnonzero(keep)[np.argsort(submit_s, kind="stable")]
-        placed = replace(trace, line=np.array(self.lines, dtype=np.int64), file=str(table.path))
+        placed = replace(
+            trace, line=np.array(self.lines, dtype=np.int64), file=str(table.path),
+            gang_from=trace.gang_from or self._named(self._gang_keys),
+        )  # fmt: skip
         return take(placed, order), Notes(rows_read, skipped, late, left_out)
 
     def good(self, strict: bool) -> BoolArray:
@@ -177,6 +186,10 @@ class Sheet:
                 int(bad.sum()), message, self._by_rule(),
             )  # fmt: skip
         return np.logical_not(bad)
+
+    def _named(self, keys: Sequence[str]) -> str:
+        names = [repr(self._table.names.get(key, key)) for key in keys if self.has(key)]
+        return f"column {' or '.join(names)}" if names else ""
 
     def _told(self, row: int) -> str:
         problem = next(each for each in self._problems if each.bad[row])

@@ -66,6 +66,7 @@ class Swf:
         sheet.leave_out(np.isnan(run_s) & ~given_up, "have no run time")
         sheet.leave_out(given_up & np.isnan(wait_s), "never began and have no wait")
         processors = _first_known(sheet, "processors", "requested_processors")
+        sheet.gangs_from("processors", "requested_processors")
         sheet.leave_out(processors == 0, "have no processors")
         gpus = np.maximum(np.ceil(processors / self._per_gpu), 1.0).astype(np.int64)
         memory_kib = sheet.amounts("requested_memory", blank=0.0)

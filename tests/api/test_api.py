@@ -142,3 +142,7 @@ def test_importing_loads_nothing_heavy():
         "assert not {'numba', 'hydra', 'pandas', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_the_functions_are_listed_before_they_are_imported():
+    assert {*gpuyard.__all__, "__version__"} <= set(dir(gpuyard))

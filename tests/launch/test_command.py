@@ -50,6 +50,8 @@ def test_a_file_of_the_users_that_hides_a_package_is_named(tmp_path: Path):
     done = call("-m", "gpuyard", "simulate", folder=tmp_path)
     assert done.returncode == 2
     assert f"package 'sim' cannot be imported: {tmp_path / 'sim.py'} comes first" in done.stderr
+    asked = call("-c", "import gpuyard; gpuyard.simulate()", folder=tmp_path)
+    assert asked.stderr.splitlines()[-1].startswith("ImportError: GPUYard's package 'sim' cannot")
 
 
 @pytest.mark.parametrize(

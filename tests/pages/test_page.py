@@ -1,17 +1,21 @@
 """What pages hold, without a browser: sections, escaped names, aggregation that is told."""
 
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from gpuyard.pages.comparison_page import write_comparison_page
 from gpuyard.pages.figures import MOST_POINTS, jct_figure, looks
 from gpuyard.pages.gantt import bars_of, gantt_figures
 from gpuyard.pages.page import Page, rendered, script_json
 from gpuyard.pages.tables import MOST_ROWS, table_of_rows, text_cell
 from gpuyard.pages.tree import tree_figure
+from sim.report.comparison import ComparisonRow
+from tests.pages.conftest import labels
 
 MIB = 1 << 20
 
@@ -169,6 +173,26 @@ def test_a_comparison_has_intervals_and_colours_by_role(comparison_page):
     figure = next(f for f in page.figures().values() if "error_x" in f["data"][0])
     assert [trace["name"] for trace in figure["data"]] == ["ours", "composite", "published"]
     assert min(figure["data"][0]["error_x"]["array"]) > 0
+
+
+def test_a_sweep_is_one_table_and_lines_and_the_rest_is_folded(record, tmp_path):
+    rows = [
+        ComparisonRow(
+            labels(name, load=load),
+            {"jct_mean_s": 3600.0 * hours * load, "makespan_s": 9e5, "gpu_util_frac": 0.7,
+             "jobs_unfinished": 0},
+        )
+        for name, hours in (("sjf", 5.0), ("fifo", 9.0)) for load in (0.5, 1.0)
+    ]  # fmt: skip
+    told = replace(record, program="compare")
+    page = Elements(
+        write_comparison_page(tmp_path, rows, told, ours=None, confidence=0.95, sweeps=True)
+    )
+    assert "Mean JCT [h] over load" in page.texts
+    lines = next(f for f in page.figures().values() if f["data"][0].get("x") == [0.5, 1.0])
+    assert [(each["name"], each["y"]) for each in lines["data"]] == [
+        ("sjf", [2.5, 5.0]), ("fifo", [4.5, 9.0]),
+    ]  # fmt: skip
 
 
 def test_a_part_of_a_run_has_the_bars_that_the_whole_has_there(run):

@@ -116,6 +116,22 @@ def test_what_is_slow_is_left_out_and_told_with_its_key(done, tmp_path):
     ]
 
 
+def test_rows_that_play_alike_are_one_and_the_other_is_told(done, tmp_path):
+    """With one partition there is nowhere to forward to."""
+    twin = "{role: composite, name: stealing, overrides: ['scheduler=sjf', 'forwarding=steal']}]"
+    words = (*words_of(jobs_csv(tmp_path / "jobs.csv", 40), *SMALL), FOUR[:-1] + f",{twin}")
+    outcome = done("advise", *words, "jobs=1", "page=false", "~knows.limit", "~knows.predicted")
+    rows = pd.read_csv(outcome.folder / "advice.csv")["scheduler"].tolist()
+    assert rows.count("sjf, oracle") == 1
+    assert not [name for name in rows if name.startswith("stealing")]
+    assert "WARNING" in outcome.err
+    assert re.search(
+        r"lineup\.entries\[4\] \(scheduler=sjf forwarding=steal\) plays as lineup\.entries\[1\] "
+        r"\(scheduler=sjf\) does here; it is left out",
+        " ".join(outcome.err.split()),
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "words", "told"),
     [
@@ -126,6 +142,7 @@ def test_what_is_slow_is_left_out_and_told_with_its_key(done, tmp_path):
         ("a,0,4,10\n", ("aim=jct_men_s",), ("did you mean jct_mean_s?",)),
         ("a,0,4,10\n", ("aim=user_fairness",), ("no job names its user",)),
         ("a,0,4,10\n", ("blocks=1",), ("blocks is 1",)),
+        ("a,0,4,10\n", ("~knows.oracle",), ("knows.oracle is missing",)),
         ("".join(f"{k},{k},1,10\n" for k in range(30)), ("learn_minutes=0.01",),
          ("learn_minutes needs 20 jobs", "learn_frac")),
     ],
@@ -164,6 +181,9 @@ def test_a_policy_of_ones_own_is_judged_on_the_rest_and_plays(done, tmp_path):
     assert table["jobs"].nunique() == 1 and 100 < table["jobs"].iloc[0] < 200
     weights = outcome.folder / "learned" / "learned.yaml"
     assert weights.is_file() and f"weights in {weights}" in outcome.out
+    assert "- Learned: begun as linear_score, of 1 beginnings the best there; " in outcome.out
+    served = re.search(r"gpuyard (serve .*)", outcome.out)
+    assert served is not None and "workload" not in served[1] and str(weights) in served[1]
     command = re.search(r"gpuyard (simulate .*)", outcome.out)
     assert command is not None
     words = command[1].split()[1:]

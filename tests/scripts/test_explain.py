@@ -198,3 +198,26 @@ def test_places_in_an_order_that_lasts_are_those_of_sorting_anew(told, monkeypat
     outcome, first = told(HEAD + rows, "j90", *words)
     monkeypatch.setattr(reasons, "LASTING", ())
     assert list(map(vars, explain_folder(outcome.folder, "j90").rows)) == first
+
+
+def test_in_a_long_queue_decisions_are_passed_over_and_it_says_so(told, monkeypatch):
+    rows = "".join(f"j{at},{at},{1 + 3 * at % 8},{40 + 17 * at % 90}\n" for at in range(120))
+    outcome, first = told(HEAD + rows, "j110", "scheduler.skip_blocked=true")
+    assert "not every decision" not in outcome.out
+    monkeypatch.setattr("gpuyard.simulation.explain.ENTRIES_A_STRIDE", 400)
+    found = explain_folder(outcome.folder, "j110")
+    assert found.one_in >= 4
+    assert f"not every decision was looked at, in the end one in {found.one_in}" in found.text()
+    assert sum(row.decisions for row in found.rows) < sum(row["decisions"] for row in first) / 2
+    started = [row["time_s"] for row in first if row["reason"] == "started"]
+    assert [found.first_start_s] == started  # what is certain stays
+
+
+def test_decisions_passed_over_leave_no_hole_in_the_seconds_by_reason(told, monkeypatch):
+    rows = "".join(f"j{at},{at},{1 + 3 * at % 8},{40 + 17 * at % 90}\n" for at in range(120))
+    outcome, _ = told(HEAD + rows, "j110")
+    every = explain_folder(outcome.folder, "j110")
+    monkeypatch.setattr("gpuyard.simulation.explain.ENTRIES_A_STRIDE", 400)
+    some = explain_folder(outcome.folder, "j110")
+    assert some.one_in > 1
+    assert sum(some.waited_s.values()) == pytest.approx(sum(every.waited_s.values()))

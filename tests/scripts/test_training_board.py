@@ -70,3 +70,12 @@ def test_a_logger_that_cannot_be_is_told_at_the_start(training_board, monkeypatc
     monkeypatch.setitem(training_board.PACKAGES, "wandb", "no_such_package_here")
     with pytest.raises(training_board.ConfigError, match="pip install no_such_package_here"):
         training_board.check_logger("wandb")
+
+
+def test_a_service_that_refuses_is_one_line(training_board, tmp_path: Path, monkeypatch):
+    """Here for want of the package; its own errors, as for a login, take the same way."""
+    monkeypatch.setitem(importlib.import_module("sys").modules, "wandb", None)
+    with pytest.raises(
+        training_board.ConfigError, match=r"logger=wandb cannot begin \(.*\); set .*WANDB_MODE=of"
+    ):
+        training_board.logger_of("wandb", tmp_path, 0, {})

@@ -1,0 +1,165 @@
+"""What a user gets wrong, the same for every format: each answer has file, line, column and fix.
+
+A format's row below says where its small made-up file holds a state, a time and a gang.
+"""
+
+import logging
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sim.errors import TraceError
+from sim.traces.prepare import cap
+from sim.traces.trace import Trace
+from tests.traces.test_fuzz_readers import NO_HEADER, as_text, refused, table, with_field
+from tests.traces.trace_samples import SAMPLES, loaded
+
+Field = tuple[int, int, str]  # row of the sample, column, its name
+GPUS = 15  # of the cluster
+FIX = "workload.strict=false"
+
+
+@dataclass(frozen=True)
+class Spots:
+    """Fields of a format; None where it has none of that kind."""
+
+    state: Field | None
+    time: Field
+    gang: Field
+    many: str = "400"  # what stands for a gang above the cluster
+
+
+SIA = {"sia_newtrace": 2, "sia_saturn": 2, "sia_philly": 1}  # a row of the draw that is read
+SPOTS = {
+    "csv": Spots((0, 16, "outcome"), (1, 1, "submit_s"), (3, 2, "num_gpus")),
+    "philly": Spots(None, (0, 1, "submit_s"), (1, 2, "num_gpus")),
+    "helios_venus": Spots(None, (0, 3, "duration_s"), (0, 2, "num_gpus")),
+    "helios_log": Spots((0, 7, "state"), (3, 11, "duration"), (3, 4, "gpu_num")),
+    "alibaba_pai": Spots((0, 3, "status"), (0, 4, "start_time"), (2, 8, "plan_gpu"), "40000"),
+    "alibaba_pai_tasks": Spots(None, (1, 2, "submit_s"), (0, 4, "num_gpus")),
+    "alibaba_openb": Spots((0, 7, "pod_phase"), (0, 8, "creation_time"), (1, 3, "num_gpu")),
+    "alibaba_lingjun_jobs": Spots(None, (0, 1, "submit_s"), (0, 2, "num_gpus")),
+    "alibaba_dag_2018": Spots((0, 4, "status"), (1, 5, "start_time"), (2, 1, "inst_num"), "5000"),
+    "alibaba_dag_tasks": Spots(None, (0, 0, "arrival_s"), (0, 6, "n_instances"), "4000"),
+    "sia": Spots((1, 2, "application"), (0, 1, "time"), (1, 3, "num_replicas")),
+    **{name: Spots((row, 3, "application"), (row, 2, "time"), (row, 4, "num_replicas"))
+       for name, row in SIA.items()},
+    "tiresias": Spots(None, (0, 5, "duration"), (0, 1, "num_gpu")),
+    "sacct": Spots((0, 4, "State"), (0, 9, "ElapsedRaw"), (0, 12, "AllocTRES"),
+                   "cpu=4,gres/gpu=400"),
+    "swf": Spots((0, 10, "status"), (0, 1, "submit"), (0, 4, "processors")),
+}  # fmt: skip
+TABLES = sorted(SPOTS)
+OWN_WAY = {"philly_json", "alibaba_lingjun"}  # JSON, and gangs in a table of their own
+
+
+def capped(trace: Trace, drop: bool) -> tuple[Trace, int]:
+    return cap(trace, max_gang=None, drop_too_large=drop, capacity=GPUS,
+               min_duration_s=None, max_duration_s=None)  # fmt: skip
+
+
+def too_large(trace: Trace) -> str:
+    """The message of a gang above the cluster."""
+    with pytest.raises(TraceError) as error:
+        capped(trace, drop=False)
+    return str(error.value)
+
+
+def test_every_format_is_here() -> None:
+    assert {*SPOTS, *OWN_WAY} == set(SAMPLES)
+
+
+@pytest.mark.parametrize("name", sorted(set(TABLES) - NO_HEADER - {"swf"}))
+def test_a_missing_column(name: str, tmp_path: Path) -> None:
+    rows, _ = table(name)
+    column = SPOTS[name].time[1]
+    lost = [row[:column] + row[column + 1 :] for row in rows]
+    if name == "sacct":  # run times may come from Start and End: all three are gone
+        lost = [[field for at, field in enumerate(row) if at not in (7, 8, 9)] for row in rows]
+    said = refused(name, tmp_path, as_text(lost, name))
+    assert "main.txt, line 1: no column" in said and "the file has: " in said
+    assert re.search(r"set workload\.columns\.\w+=NAME|add one to the --format", said)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_half_line(name: str, tmp_path: Path, caplog) -> None:
+    rows, header = table(name)
+    text = as_text(rows, name).rstrip(b"\n")
+    last = text.rindex(b"\n") + 1 if b"\n" in text else 0
+    half = text[: last + max(1, (len(text) - last) // 3)]
+    said = refused(name, tmp_path, half)
+    assert f"main.txt, line {len(rows)}: the row is cut off" in said and FIX in said
+    if len(rows) - header > 1:
+        with caplog.at_level(logging.WARNING):
+            loaded(name, tmp_path, half, strict=False)
+        assert "1 rows skipped, the first: " in caplog.text
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if SPOTS[name].state])
+def test_an_unknown_state(name: str, tmp_path: Path) -> None:
+    row, column, title = SPOTS[name].state or (0, 0, "")
+    content, line = with_field(name, row, column, "EXPLODED")
+    said = refused(name, tmp_path, content)
+    assert f"main.txt, line {line}, column '{title}': 'EXPLODED' " in said
+    assert "known are " in said and FIX in said
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_negative_time(name: str, tmp_path: Path) -> None:
+    row, column, title = SPOTS[name].time
+    content, line = with_field(name, row, column, "-60")
+    said = refused(name, tmp_path, content)
+    assert f"main.txt, line {line}, column '{title}': '-60' is negative; " in said and FIX in said
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_gang_above_the_cluster(name: str, tmp_path: Path) -> None:
+    row, column, title = SPOTS[name].gang
+    content, line = with_field(name, row, column, SPOTS[name].many)
+    trace, _ = loaded(name, tmp_path, content)
+    said = too_large(trace)
+    assert re.search(rf"main\.txt, line {line}, column '\w+'.*, job \S+: a gang of \d+ GPUs", said)
+    assert f"'{title}'" in said and "a cluster of 15 GPUs" in said
+    for fix in ("workload.max_gang=15", "workload.drop_too_large=true", "a larger topology"):
+        assert fix in said
+    if len(trace) > int((trace.num_gpus > GPUS).sum()):
+        kept, dropped = capped(trace, drop=True)
+        assert dropped == len(trace) - len(kept) == int((trace.num_gpus > GPUS).sum()) > 0
+
+
+def test_a_log_in_json(tmp_path: Path) -> None:
+    text = SAMPLES["philly_json"].text
+    for old, new, words in (
+        ('"submitted_time"', '"submitted"', "key 'submitted_time': None is missing; give a time"),
+        ('"Failed"', '"Lost"', "key 'status': 'Lost' is unknown; known are Pass"),
+        ('"2017-10-06 23:59:50"', '"-60"', "key 'submitted_time': '-60' is no time such as 2017-"),
+    ):
+        said = refused("philly_json", tmp_path, text.replace(old, new, 1).encode())
+        assert re.search(r"main\.txt, line \d+, job object \d+, ", said)
+        assert words in said and FIX in said
+    assert re.search(r"line \d+", refused("philly_json", tmp_path, text[: len(text) // 2].encode()))
+    trace, _ = loaded("philly_json", tmp_path, text.encode())
+    said = too_large(trace)
+    line = next(at for at, row in enumerate(text.split("\n"), 1) if row.strip() == "{")
+    assert (
+        f"main.txt, line {line}, key 'gpus' of its attempts, job application_3: a gang of" in said
+    )
+
+
+def test_gangs_in_a_table_of_their_own(tmp_path: Path) -> None:
+    sample = SAMPLES["alibaba_lingjun"]
+    for old, new, words in (
+        ("gmt_job_running", "running", "line 1: no column 'gmt_job_running' for running"),
+        ("Succeeded", "EXPLODED", "line 2, column 'status': 'EXPLODED' is unknown; known are "),
+        ("2023/7/15 02:19", "-60", "line 2, column 'gmt_job_submitted': '-60' is not a timestamp"),
+        ("1,dlc1,Succeeded", "1,dlc1", "line 2: the row is cut off"),
+    ):
+        content = sample.text.replace(old, new, 1).encode()
+        assert words in refused("alibaba_lingjun", tmp_path, content)
+    trace, _ = loaded("alibaba_lingjun", tmp_path, sample.text.encode())
+    assert re.search(
+        r"main\.txt, line 2, by column 'RES' of \S+worker\.csv, job dlc1: a gang of 16 GPUs",
+        too_large(trace),
+    )
