@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.traces.column_reader import ColumnReader, objects
 from sim.traces.option_rules import check_count
-from sim.traces.sheet import Sheet, objects
 from sim.traces.text_table import GivenColumns, check_either, checked_columns, read_text_table
 from sim.traces.trace import Notes, Trace, starts
 from sim.traces.workflows import on_a_cycle
@@ -52,58 +52,58 @@ class AlibabaDag:
         check_either(wanted, "start_time", "arrival_s", "start and end, or arrival and duration")
         end = "end_time" if "start_time" in wanted else "duration_s"
         checked_columns(wanted, required=(*REQUIRED, end), optional=OPTIONAL)
-        sheet = Sheet(read_text_table(path, wanted, strict=strict, header=self._header))
-        job = codes_of(sheet.texts("job_name"))
-        status = sheet.choices("status", STATES) if sheet.has("status") else None
+        reader = ColumnReader(read_text_table(path, wanted, strict=strict, header=self._header))
+        job = codes_of(reader.texts("job_name"))
+        status = reader.choices("status", STATES) if reader.has("status") else None
         if status is not None:
-            sheet.leave_out(status == UNFINISHED, "had not ended")
-        submit_s, duration_s = _times(sheet, job)
-        sheet.flag("job_name", job < 0, "is empty; every task belongs to a job")
-        instances = sheet.counts("inst_num", blank=1, least=1)
-        sheet.gangs_from("inst_num")
+            reader.leave_out(status == UNFINISHED, "had not ended")
+        submit_s, duration_s = _times(reader, job)
+        reader.flag("job_name", job < 0, "is empty; every task belongs to a job")
+        instances = reader.counts("inst_num", blank=1, least=1)
+        reader.gangs_from("inst_num")
         gpus = -(-instances // self._instances_per_gpu)
         trace = Trace(
             name=name,
-            job_id=objects(_unique(sheet)),
+            job_id=objects(_unique(reader)),
             submit_s=submit_s,
             num_gpus=np.minimum(gpus, self._most_gpus),
             duration_s=duration_s,
-            user=sheet.texts("user"),
-            vc=sheet.texts("vc"),
+            user=reader.texts("user"),
+            vc=reader.texts("vc"),
             outcome=None if status is None else np.where(status == FAILED, FAILED, COMPLETED),
-            precedence=_precedence(sheet, job),
+            precedence=_precedence(reader, job),
         )
-        return sheet.finish(trace, strict=strict)
+        return reader.finish(trace, strict=strict)
 
 
-def _unique(sheet: Sheet) -> list[str]:
+def _unique(reader: ColumnReader) -> list[str]:
     """(N,) "job/task", which no two rows share."""
-    pairs = zip(sheet.raw("job_name"), sheet.raw("task_name"), strict=True)
+    pairs = zip(reader.raw("job_name"), reader.raw("task_name"), strict=True)
     names = [f"{job}/{task}" for job, task in pairs]
-    sheet.unique("task_name", names)
+    reader.unique("task_name", names)
     return names
 
 
-def _times(sheet: Sheet, job: IntArray) -> tuple[FloatArray, FloatArray]:
+def _times(reader: ColumnReader, job: IntArray) -> tuple[FloatArray, FloatArray]:
     """(N,) submission (one a job) and run time of each task."""
-    if sheet.has("arrival_s"):
-        return sheet.times("arrival_s"), sheet.times("duration_s")
-    start_s = sheet.times("start_time", blank_s=0.0)
-    end_s = sheet.times("end_time", blank_s=0.0)
+    if reader.has("arrival_s"):
+        return reader.times("arrival_s"), reader.times("duration_s")
+    start_s = reader.times("start_time", blank_s=0.0)
+    end_s = reader.times("end_time", blank_s=0.0)
     outside = (start_s == 0) | (end_s == 0)
-    sheet.flag("end_time", ~outside & (end_s < start_s), "is before start_time")
-    sheet.leave_out(outside, "began or ended outside the log")
+    reader.flag("end_time", ~outside & (end_s < start_s), "is before start_time")
+    reader.leave_out(outside, "began or ended outside the log")
     first_s = np.full(int(job.max(initial=0)) + 2, np.inf)  # the last entry: rows without a job
     np.minimum.at(first_s, job, np.where(outside, np.inf, start_s))
     submit_s = np.where(outside, 0.0, first_s[job])
     return submit_s, np.where(outside, 0.0, np.maximum(end_s - start_s, 0.0))
 
 
-def _precedence(sheet: Sheet, job: IntArray) -> Precedence:
+def _precedence(reader: ColumnReader, job: IntArray) -> Precedence:
     """Parents by the numbers in the names; numbers that the job lacks are left away."""
-    parsed = [DAG_NAME.fullmatch(text) for text in sheet.raw("task_name")]
+    parsed = [DAG_NAME.fullmatch(text) for text in reader.raw("task_name")]
     row_of: dict[tuple[int, int], int] = {}
-    repeated: BoolArray = np.zeros(len(sheet), dtype=np.bool_)
+    repeated: BoolArray = np.zeros(len(reader), dtype=np.bool_)
     for row, found in enumerate(parsed):
         if found is not None:
             key = (int(job[row]), _number(found[1]))
@@ -114,9 +114,9 @@ def _precedence(sheet: Sheet, job: IntArray) -> Precedence:
     ]
     first = starts([len(rows) for rows in lists])
     parents = np.array([parent for rows in lists for parent in rows], dtype=np.int64)
-    sheet.flag("task_name", repeated, "has the number of another task of its job")
+    reader.flag("task_name", repeated, "has the number of another task of its job")
     cycle = on_a_cycle(first, parents)
-    sheet.flag("task_name", cycle, "waits for itself in the end: its parents form a circle")
+    reader.flag("task_name", cycle, "waits for itself in the end: its parents form a circle")
     return Precedence(first, parents, job)
 
 

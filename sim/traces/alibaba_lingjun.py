@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.traces.sheet import Sheet
+from sim.traces.column_reader import ColumnReader
 from sim.traces.text_table import GivenColumns, checked_columns, read_text_table
 from sim.traces.trace import Notes, Trace
 from sim.traits import CANCELLED, COMPLETED, FAILED, NEVER_S
@@ -25,16 +25,16 @@ def read_workers(path: str, columns: GivenColumns, strict: bool) -> dict[str, in
         TraceError: naming file, line, column, value and fix.
     """
     wanted = checked_columns(columns, required=WORKER_COLUMNS, optional=())
-    sheet = Sheet(read_text_table(path, wanted, strict=strict))
-    gpus = [_gpus(text) for text in sheet.raw("worker_resources")]
-    sheet.flag(
+    reader = ColumnReader(read_text_table(path, wanted, strict=strict))
+    gpus = [_gpus(text) for text in reader.raw("worker_resources")]
+    reader.flag(
         "worker_resources",
         np.array([number is None for number in gpus], dtype=np.bool_),
         'is no object of resources such as {"cpu": "8", "nvidia.com/gpu": "1"}',
     )
-    good = sheet.good(strict)
+    good = reader.good(strict)
     found: dict[str, int] = defaultdict(int)
-    for job, number, usable in zip(sheet.raw("worker_job"), gpus, good, strict=True):
+    for job, number, usable in zip(reader.raw("worker_job"), gpus, good, strict=True):
         if usable and number is not None:
             found[job] += number
     return dict(found)
@@ -87,42 +87,42 @@ class AlibabaLingjun:
         """The trace of a file; arguments and errors as `TraceReader` says."""
         ours = {key: one for key, one in columns.items() if key not in WORKER_COLUMNS}
         wanted = checked_columns(ours, required=REQUIRED, optional=(*OPTIONAL, *WORKER_COLUMNS))
-        sheet = Sheet(read_text_table(path, wanted, strict=strict))
+        reader = ColumnReader(read_text_table(path, wanted, strict=strict))
         workers = self._worker_table or str(Path(path).expanduser().with_name("worker.csv"))
         theirs = {key: one for key, one in columns.items() if key in WORKER_COLUMNS}
         gpus_of = read_workers(workers, theirs, strict)
-        gpus = np.array([gpus_of.get(job, 0) for job in sheet.raw("job_name")], dtype=np.int64)
-        sheet.leave_out(gpus == 0, "have no worker with a GPU")
-        told = replace(_trace(sheet, gpus, name), gang_from=f"by column 'RES' of {workers}")
-        return sheet.finish(told, strict=strict)
+        gpus = np.array([gpus_of.get(job, 0) for job in reader.raw("job_name")], dtype=np.int64)
+        reader.leave_out(gpus == 0, "have no worker with a GPU")
+        told = replace(_trace(reader, gpus, name), gang_from=f"by column 'RES' of {workers}")
+        return reader.finish(told, strict=strict)
 
 
-def _trace(sheet: Sheet, gpus: IntArray, name: str) -> Trace:
+def _trace(reader: ColumnReader, gpus: IntArray, name: str) -> Trace:
     """The rows as a trace in file order."""
-    status = sheet.choices("status", STATES)
-    submitted_s, running_s = sheet.moments("submitted"), sheet.moments("running")
-    finished_s, stopped_s = sheet.moments("finished"), sheet.moments("stopped")
+    status = reader.choices("status", STATES)
+    submitted_s, running_s = reader.moments("submitted"), reader.moments("running")
+    finished_s, stopped_s = reader.moments("finished"), reader.moments("stopped")
     end_s = np.where(np.isnan(finished_s), stopped_s, finished_s)
-    sheet.flag("submitted", np.isnan(submitted_s), "is empty; every job was submitted some time")
-    sheet.flag("running", running_s < submitted_s, "is before the job's submission")
-    sheet.flag("finished", end_s < np.fmax(submitted_s, running_s),
+    reader.flag("submitted", np.isnan(submitted_s), "is empty; every job was submitted some time")
+    reader.flag("running", running_s < submitted_s, "is before the job's submission")
+    reader.flag("finished", end_s < np.fmax(submitted_s, running_s),
                "(or the time it was stopped) is before the job ran")  # fmt: skip
-    sheet.leave_out(status == UNFINISHED, "had not ended")
-    sheet.leave_out(np.isnan(end_s), "have no end")
+    reader.leave_out(status == UNFINISHED, "had not ended")
+    reader.leave_out(np.isnan(end_s), "have no end")
     never_ran = np.isnan(running_s)
-    sheet.leave_out(never_ran & (status == COMPLETED), "succeeded without having run")
+    reader.leave_out(never_ran & (status == COMPLETED), "succeeded without having run")
     origin_s = np.nanmin(submitted_s) if np.isfinite(submitted_s).any() else 0.0
     submit_s = np.nan_to_num(submitted_s - origin_s)
     return Trace(
         name=name,
-        job_id=sheet.names("job_name"),
+        job_id=reader.names("job_name"),
         submit_s=submit_s,
         num_gpus=np.maximum(gpus, 1),
         duration_s=np.maximum(np.nan_to_num(end_s - running_s), 0.0),
-        user=sheet.texts("user"),
-        vc=sheet.texts("vc"),
-        model=sheet.texts("model") if sheet.has("model") else None,
-        priority=sheet.counts("priority", blank=0) if sheet.has("priority") else None,
+        user=reader.texts("user"),
+        vc=reader.texts("vc"),
+        model=reader.texts("model") if reader.has("model") else None,
+        priority=reader.counts("priority", blank=0) if reader.has("priority") else None,
         outcome=np.where(never_ran, CANCELLED, status),
         withdraw_s=np.where(never_ran, np.nan_to_num(end_s - submitted_s), NEVER_S),
         waited_s=running_s - submitted_s,

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from sim.traces.column_reader import ColumnReader, objects
 from sim.traces.row_rules import BLANKS
-from sim.traces.sheet import Sheet, objects
 from sim.traces.text_table import GivenColumns, checked_columns, read_text_table
 from sim.traces.trace import Notes, Trace
 from sim.traits import CANCELLED, COMPLETED, FAILED, NEVER_S, WHOLE_GPU_MILLI
@@ -34,39 +34,39 @@ class AlibabaOpenb:
     ) -> tuple[Trace, Notes]:
         """The trace of a file; arguments and errors as `TraceReader` says."""
         wanted = checked_columns(columns, required=REQUIRED, optional=OPTIONAL)
-        sheet = Sheet(read_text_table(path, wanted, strict=strict))
-        gpus = sheet.gangs("num_gpu", least=0)
-        milli = sheet.counts("gpu_milli", blank=WHOLE_GPU_MILLI, most=WHOLE_GPU_MILLI)
-        sheet.flag("gpu_milli", (gpus > 0) & (milli == 0), "is no share of a GPU from 1 to 1000")
-        phase = sheet.choices("pod_phase", PHASES)
-        created_s, deleted_s = sheet.times("creation_time"), sheet.times("deletion_time")
-        scheduled_s = sheet.times("scheduled_time", blank_s=np.nan)
+        reader = ColumnReader(read_text_table(path, wanted, strict=strict))
+        gpus = reader.gangs("num_gpu", least=0)
+        milli = reader.counts("gpu_milli", blank=WHOLE_GPU_MILLI, most=WHOLE_GPU_MILLI)
+        reader.flag("gpu_milli", (gpus > 0) & (milli == 0), "is no share of a GPU from 1 to 1000")
+        phase = reader.choices("pod_phase", PHASES)
+        created_s, deleted_s = reader.times("creation_time"), reader.times("deletion_time")
+        scheduled_s = reader.times("scheduled_time", blank_s=np.nan)
         pending = phase == PENDING
         began_s = np.where(pending, deleted_s, scheduled_s)
-        sheet.flag("scheduled_time", np.isnan(began_s), "is empty, but the pod is not Pending")
-        sheet.flag("scheduled_time", scheduled_s < created_s, "is before creation_time")
-        sheet.flag("deletion_time", deleted_s < np.fmax(created_s, began_s),
+        reader.flag("scheduled_time", np.isnan(began_s), "is empty, but the pod is not Pending")
+        reader.flag("scheduled_time", scheduled_s < created_s, "is before creation_time")
+        reader.flag("deletion_time", deleted_s < np.fmax(created_s, began_s),
                    "is before the pod was created or scheduled")  # fmt: skip
-        sheet.leave_out(gpus == 0, "use no GPU")
+        reader.leave_out(gpus == 0, "use no GPU")
         workers = np.maximum(gpus, 1)
         trace = Trace(
             name=name,
-            job_id=sheet.names("name"),
+            job_id=reader.names("name"),
             submit_s=created_s,
             num_gpus=workers,
             duration_s=np.nan_to_num(deleted_s - began_s),
-            user=sheet.texts("user"),
-            vc=sheet.texts("vc"),
-            priority=sheet.choices("qos", self._qos_priority) if sheet.has("qos") else None,
-            cpu_milli=sheet.counts("cpu_milli", blank=0) // workers,
-            memory_mib=sheet.counts("memory_mib", blank=0) // workers,
+            user=reader.texts("user"),
+            vc=reader.texts("vc"),
+            priority=reader.choices("qos", self._qos_priority) if reader.has("qos") else None,
+            cpu_milli=reader.counts("cpu_milli", blank=0) // workers,
+            memory_mib=reader.counts("memory_mib", blank=0) // workers,
             gpu_milli=np.where(workers > 1, WHOLE_GPU_MILLI, np.maximum(milli, 1)),
-            gpu_types=objects(_any(sheet.raw("gpu_spec"))),
+            gpu_types=objects(_any(reader.raw("gpu_spec"))),
             outcome=np.where(pending, CANCELLED, phase),
             withdraw_s=np.where(pending, deleted_s - created_s, NEVER_S),
             waited_s=np.where(pending, np.nan, scheduled_s - created_s),
         )
-        return sheet.finish(trace, strict=strict)
+        return reader.finish(trace, strict=strict)
 
 
 def _any(specs: list[str]) -> list[str]:

@@ -8,8 +8,8 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import TraceError
+from sim.traces.column_reader import ColumnReader, objects
 from sim.traces.row_rules import BLANKS
-from sim.traces.sheet import Sheet, objects
 from sim.traces.text_table import GivenColumns, checked_columns, read_text_table
 from sim.traces.trace import Notes, Trace
 from sim.traits import COMPLETED, FAILED, WHOLE_GPU_MILLI
@@ -48,10 +48,10 @@ def read_tags(path: str, header: Sequence[str] | None, strict: bool) -> dict[str
     Raises:
         TraceError: naming file, line, column, value and fix.
     """
-    sheet = Sheet(read_text_table(path, TAG_COLUMNS, strict=strict, header=header))
+    reader = ColumnReader(read_text_table(path, TAG_COLUMNS, strict=strict, header=header))
     keys = ("inst_id", "gpu_type_spec", "group", "workload")
     tags: dict[str, PaiTag] = {}
-    for inst_id, *words in zip(*(sheet.raw(key) for key in keys), strict=True):
+    for inst_id, *words in zip(*(reader.raw(key) for key in keys), strict=True):
         if inst_id not in tags:
             tags[inst_id] = PaiTag(*("" if word.lower() in BLANKS else word for word in words))
     return tags
@@ -65,14 +65,14 @@ def read_jobs(
     Raises:
         TraceError: naming file, line, column, value and fix.
     """
-    sheet = Sheet(read_text_table(path, JOB_COLUMNS, strict=strict, header=header))
-    sheet.names("job_name")
-    submit_s = sheet.times("start_time", blank_s=np.nan)
-    good = sheet.good(strict)
+    reader = ColumnReader(read_text_table(path, JOB_COLUMNS, strict=strict, header=header))
+    reader.names("job_name")
+    submit_s = reader.times("start_time", blank_s=np.nan)
+    good = reader.good(strict)
     jobs: dict[str, PaiJob] = {}
     keys = ("job_name", "inst_id", "user")
     for row, (name, inst_id, user) in enumerate(
-        zip(*(sheet.raw(key) for key in keys), strict=True)
+        zip(*(reader.raw(key) for key in keys), strict=True)
     ):
         if good[row]:
             tag = tags.get(inst_id, NO_TAG)
@@ -134,64 +134,64 @@ class AlibabaPai:
     ) -> tuple[Trace, Notes]:
         """The trace of a file; arguments and errors as `TraceReader` says."""
         wanted = checked_columns(columns, required=REQUIRED, optional=OPTIONAL)
-        sheet = Sheet(read_text_table(path, wanted, strict=strict, header=self._header))
-        jobs = self._jobs_of(sheet, strict)
-        return sheet.finish(_trace(sheet, jobs, name), strict=strict)
+        reader = ColumnReader(read_text_table(path, wanted, strict=strict, header=self._header))
+        jobs = self._jobs_of(reader, strict)
+        return reader.finish(_trace(reader, jobs, name), strict=strict)
 
-    def _jobs_of(self, sheet: Sheet, strict: bool) -> list[PaiJob]:
+    def _jobs_of(self, reader: ColumnReader, strict: bool) -> list[PaiJob]:
         """(N,) what the other tables say of each task's job."""
         if self._job_table is None:
-            return [UNKNOWN_JOB] * len(sheet)
+            return [UNKNOWN_JOB] * len(reader)
         tags = {}
         if self._tag_table is not None:
             tags = read_tags(self._tag_table, self._tag_header, strict)
         jobs = read_jobs(self._job_table, self._job_header, tags, strict)
-        found = [jobs.get(job, UNKNOWN_JOB) for job in sheet.raw("job_name")]
+        found = [jobs.get(job, UNKNOWN_JOB) for job in reader.raw("job_name")]
         missing = sum(job is UNKNOWN_JOB for job in found)
         if missing:
             log.warning("%d tasks have no row in %s", missing, self._job_table)
         return found
 
 
-def _trace(sheet: Sheet, jobs: Sequence[PaiJob], name: str) -> Trace:
+def _trace(reader: ColumnReader, jobs: Sequence[PaiJob], name: str) -> Trace:
     """The rows as a trace in file order."""
-    states = sheet.choices("status", STATES)
-    start_s = sheet.times("start_time", blank_s=np.nan)
-    end_s = sheet.times("end_time", blank_s=np.nan)
-    sheet.flag("end_time", end_s < start_s, "is before start_time")
-    percent, instances = _demand(sheet)
-    sheet.gangs_from("plan_gpu", "inst_num")
-    sheet.leave_out(percent == 0, "use no GPU")
-    sheet.leave_out(states == UNFINISHED, "had not ended")
-    sheet.leave_out(np.isnan(end_s - start_s), "have no start or no end")
+    states = reader.choices("status", STATES)
+    start_s = reader.times("start_time", blank_s=np.nan)
+    end_s = reader.times("end_time", blank_s=np.nan)
+    reader.flag("end_time", end_s < start_s, "is before start_time")
+    percent, instances = _demand(reader)
+    reader.gangs_from("plan_gpu", "inst_num")
+    reader.leave_out(percent == 0, "use no GPU")
+    reader.leave_out(states == UNFINISHED, "had not ended")
+    reader.leave_out(np.isnan(end_s - start_s), "have no start or no end")
     submitted_s = np.array([job.submit_s for job in jobs], dtype=np.float64)
     gpus = np.maximum(np.ceil(percent / PERCENT), 1)  # (N,) of each instance
     tagged = any(job.tagged for job in jobs)
     return Trace(
         name=name,
-        job_id=objects(_unique(sheet)),
+        job_id=objects(_unique(reader)),
         submit_s=np.nan_to_num(np.fmin(submitted_s, start_s)),
         num_gpus=np.clip(instances * gpus, 1, 2**31).astype(np.int64),
         duration_s=np.nan_to_num(np.maximum(end_s - start_s, 0.0)),
         user=objects([job.user for job in jobs]),
-        vc=sheet.texts("vc"),
+        vc=reader.texts("vc"),
         group=objects([job.group for job in jobs]) if tagged else None,
         model=objects([job.workload for job in jobs]) if tagged else None,
-        cpu_milli=_whole(sheet.amounts("plan_cpu", blank=0.0) * 1000 / PERCENT / gpus),
-        memory_mib=_whole(sheet.amounts("plan_mem", blank=0.0) * MIB_A_GB / gpus),
+        cpu_milli=_whole(reader.amounts("plan_cpu", blank=0.0) * 1000 / PERCENT / gpus),
+        memory_mib=_whole(reader.amounts("plan_mem", blank=0.0) * MIB_A_GB / gpus),
         gpu_milli=np.where(percent < PERCENT, np.maximum(_whole(percent * 10), 1), WHOLE_GPU_MILLI),
         gpu_types=objects([job.gpu_type for job in jobs]) if tagged else None,
         outcome=np.where(states == FAILED, FAILED, COMPLETED),
     )
 
 
-def _demand(sheet: Sheet) -> tuple[FloatArray, FloatArray]:
+def _demand(reader: ColumnReader) -> tuple[FloatArray, FloatArray]:
     """(N,) percent of a GPU that an instance plans, and (N,) instances."""
-    percent = sheet.amounts("plan_gpu", blank=0.0)
-    sheet.flag("plan_gpu", percent > MOST_PERCENT, "is over 100,000 GPUs; check the column")
-    instances = sheet.amounts("inst_num", blank=1.0)
+    percent = reader.amounts("plan_gpu", blank=0.0)
+    reader.flag("plan_gpu", percent > MOST_PERCENT, "is over 100,000 GPUs; check the column")
+    instances = reader.amounts("inst_num", blank=1.0)
     whole = (instances >= 1) & (instances == np.floor(instances)) & (instances <= MOST_INSTANCES)
-    sheet.flag("inst_num", ~whole, "is no plausible whole number of instances from 1")
+    reader.flag("inst_num", ~whole, "is no plausible whole number of instances from 1")
     return percent, instances
 
 
@@ -199,9 +199,9 @@ def _whole(values: FloatArray) -> IntArray:
     return np.floor(values).astype(np.int64)
 
 
-def _unique(sheet: Sheet) -> list[str]:
+def _unique(reader: ColumnReader) -> list[str]:
     """(N,) "job/task", which no two rows share."""
-    pairs = zip(sheet.raw("job_name"), sheet.raw("task_name"), strict=True)
+    pairs = zip(reader.raw("job_name"), reader.raw("task_name"), strict=True)
     names = [f"{job}/{task}" for job, task in pairs]
-    sheet.unique("task_name", names)
+    reader.unique("task_name", names)
     return names

@@ -11,9 +11,9 @@ from itertools import pairwise
 import numpy as np
 
 from sim.arrays import FloatArray, TextArray
+from sim.traces.column_reader import ColumnReader
 from sim.traces.option_rules import check_choice
 from sim.traces.row_rules import CLOCK, CLOCK_FORMAT, DURATION_FORMATS, moment
-from sim.traces.sheet import Sheet
 from sim.traces.text_table import (
     Columns,
     GivenColumns,
@@ -40,18 +40,18 @@ from sim.traits import (
 SEPARATOR = ";"
 
 
-def attempts_of(sheet: Sheet, duration_s: FloatArray) -> Attempts:
+def attempts_of(reader: ColumnReader, duration_s: FloatArray) -> Attempts:
     """Failures of each job: seconds of work, ascending, above 0 and below its duration."""
-    lists = [_numbers(text) for text in sheet.raw("attempts")]
+    lists = [_numbers(text) for text in reader.raw("attempts")]
     wrong = [
         points is None or not _ascending([0.0, *points, end_s])
         for points, end_s in zip(lists, duration_s, strict=True)
         if points != []
     ]
-    bad = np.zeros(len(sheet), dtype=np.bool_)
+    bad = np.zeros(len(reader), dtype=np.bool_)
     bad[[row for row, points in enumerate(lists) if points != []]] = wrong
     rule = "is no list of seconds of work, ascending, above 0 and below duration_s; write 60;90.5"
-    sheet.flag("attempts", bad, rule)
+    reader.flag("attempts", bad, rule)
     good = [[] if bad[row] or points is None else points for row, points in enumerate(lists)]
     flat = [point for points in good for point in points]
     return Attempts(starts([len(points) for points in good]), np.array(flat, dtype=np.float64))
@@ -70,27 +70,27 @@ def _ascending(points: list[float]) -> bool:
     return all(a < b < np.inf for a, b in pairwise(points))
 
 
-def precedence_of(sheet: Sheet, job_id: TextArray) -> Precedence:
+def precedence_of(reader: ColumnReader, job_id: TextArray) -> Precedence:
     """Parents by their job_id, and the workflow that each job is part of.
 
     Without a workflow column, jobs joined by parents are one workflow each.
     """
     row_of = {name: row for row, name in reversed(list(enumerate(job_id)))}
     lists: list[list[int]] = []
-    unknown = np.zeros(len(sheet), dtype=np.bool_)
-    for row, text in enumerate(sheet.raw("parents")):
+    unknown = np.zeros(len(reader), dtype=np.bool_)
+    for row, text in enumerate(reader.raw("parents")):
         names = [part.strip() for part in text.split(SEPARATOR)] if text else []
         rows = [row_of.get(name, -1) for name in names]
         unknown[row] = -1 in rows
         lists.append(list(dict.fromkeys(parent for parent in rows if parent >= 0)))
-    sheet.flag("parents", unknown, "names a job_id that the file lacks; separate names by ;")
+    reader.flag("parents", unknown, "names a job_id that the file lacks; separate names by ;")
     first = starts([len(rows) for rows in lists])
     parents = np.array([parent for rows in lists for parent in rows], dtype=np.int64)
     cycle = on_a_cycle(first, parents)
-    sheet.flag("parents", cycle, "makes the job wait for itself in the end; cut that circle")
-    own = codes_of(sheet.texts("workflow"))
+    reader.flag("parents", cycle, "makes the job wait for itself in the end; cut that circle")
+    own = codes_of(reader.texts("workflow"))
     links = Precedence(first, parents, own)
-    return links if sheet.has("workflow") else _joined(links)
+    return links if reader.has("workflow") else _joined(links)
 
 
 def _joined(links: Precedence) -> Precedence:
@@ -125,33 +125,37 @@ FORM = "is not ISO 8601; give its form, such as workload.reader.time_format='%d.
 DIGITS_OF_A_DATE = 4
 
 
-def tell_other_forms(sheet: Sheet, *, time_format: str | None, duration_format: str) -> None:
+def tell_other_forms(
+    reader: ColumnReader, *, time_format: str | None, duration_format: str
+) -> None:
     """Flag fields that another key of the workload would read, and name that key.
 
     To be called before the columns are read: of several rules that a row breaks the first is told.
     """
-    _tell(sheet, "submit_s", _is_date, DATE + "map the column as workload.columns.submit_time=NAME")
+    _tell(
+        reader, "submit_s", _is_date, DATE + "map the column as workload.columns.submit_time=NAME"
+    )
     for key in ("deadline_s", "withdraw_s", "waited_s"):
-        _tell(sheet, key, _is_date, DATE + "give seconds from the submission on")
+        _tell(reader, key, _is_date, DATE + "give seconds from the submission on")
     for key in ("duration_s", "limit_s"):
-        _tell(sheet, key, _is_date, DATE + "a run time is the end minus the start")
+        _tell(reader, key, _is_date, DATE + "a run time is the end minus the start")
         if duration_format == CLOCK_FORMAT:
-            _tell(sheet, key, _is_number, NUMBER_HINT)
+            _tell(reader, key, _is_number, NUMBER_HINT)
         else:
-            _tell(sheet, key, _is_clock, CLOCK_HINT)
-    _tell(sheet, "duration_s", lambda text: text == "", EMPTY)
-    _tell(sheet, "num_gpus", _is_part, PART)
+            _tell(reader, key, _is_clock, CLOCK_HINT)
+    _tell(reader, "duration_s", lambda text: text == "", EMPTY)
+    _tell(reader, "num_gpus", _is_part, PART)
     if time_format is None:
-        _tell(sheet, "submit_time", _is_other_date, FORM)
+        _tell(reader, "submit_time", _is_other_date, FORM)
 
 
-def _tell(sheet: Sheet, key: str, fits: Callable[[str], bool], rule: str) -> None:
-    if not sheet.has(key):
+def _tell(reader: ColumnReader, key: str, fits: Callable[[str], bool], rule: str) -> None:
+    if not reader.has(key):
         return
-    texts = sheet.raw(key)
+    texts = reader.raw(key)
     odd = {text for text in set(texts) if fits(text)}
     if odd:
-        sheet.flag(key, np.array([text in odd for text in texts], dtype=np.bool_), rule)
+        reader.flag(key, np.array([text in odd for text in texts], dtype=np.bool_), rule)
 
 
 def _is_number(text: str) -> bool:
@@ -264,9 +268,9 @@ def read_csv(
         path, lambda header: _one_submission(wanted, header), strict=strict, layout=layout
     )
     _tell_unread(table, wanted)
-    sheet = Sheet(table)
-    tell_other_forms(sheet, time_format=forms.time_format, duration_format=forms.duration_format)
-    return sheet.finish(_trace(sheet, name, forms), strict=strict)
+    reader = ColumnReader(table)
+    tell_other_forms(reader, time_format=forms.time_format, duration_format=forms.duration_format)
+    return reader.finish(_trace(reader, name, forms), strict=strict)
 
 
 def _one_submission(wanted: Columns, header: Sequence[str]) -> Columns:
@@ -294,60 +298,60 @@ def _tell_unread(table: TextTable, wanted: Columns) -> None:
             log.warning("%s: column '%s' is not read; to read it say %s", table.path, name, fix)
 
 
-def _trace(sheet: Sheet, name: str, forms: Forms) -> Trace:
+def _trace(reader: ColumnReader, name: str, forms: Forms) -> Trace:
     """The rows as a trace in file order."""
-    job_id = sheet.names("job_id")
+    job_id = reader.names("job_id")
     submit_s = (
-        sheet.times("submit_s")
-        if sheet.has("submit_s")
-        else sheet.timestamps("submit_time", forms.time_format)
+        reader.times("submit_s")
+        if reader.has("submit_s")
+        else reader.timestamps("submit_time", forms.time_format)
     )
-    num_gpus = sheet.gangs("num_gpus")
+    num_gpus = reader.gangs("num_gpus")
     form = forms.duration_format
-    duration_s = sheet.spans("duration_s", form)
-    least, most = _elastic(sheet, num_gpus.astype(np.float64))
-    given = sheet.has
+    duration_s = reader.spans("duration_s", form)
+    least, most = _elastic(reader, num_gpus.astype(np.float64))
+    given = reader.has
     return Trace(
         name=name,
         job_id=job_id,
         submit_s=submit_s,
         num_gpus=num_gpus,
         duration_s=duration_s,
-        user=sheet.texts("user"),
-        vc=sheet.texts("vc"),
-        group=sheet.texts("group") if given("group") else None,
-        model=sheet.texts("model") if given("model") else None,
-        priority=sheet.counts("priority", blank=0, least=-(10**9)) if given("priority") else None,
-        deadline_s=_times(sheet, "deadline_s"),
-        cpu_milli=sheet.counts("cpu_milli", blank=0) if given("cpu_milli") else None,
-        memory_mib=sheet.counts("memory_mib", blank=0) if given("memory_mib") else None,
-        gpu_milli=sheet.counts("gpu_milli", blank=WHOLE_GPU_MILLI, least=1, most=WHOLE_GPU_MILLI)
+        user=reader.texts("user"),
+        vc=reader.texts("vc"),
+        group=reader.texts("group") if given("group") else None,
+        model=reader.texts("model") if given("model") else None,
+        priority=reader.counts("priority", blank=0, least=-(10**9)) if given("priority") else None,
+        deadline_s=_times(reader, "deadline_s"),
+        cpu_milli=reader.counts("cpu_milli", blank=0) if given("cpu_milli") else None,
+        memory_mib=reader.counts("memory_mib", blank=0) if given("memory_mib") else None,
+        gpu_milli=reader.counts("gpu_milli", blank=WHOLE_GPU_MILLI, least=1, most=WHOLE_GPU_MILLI)
         if given("gpu_milli")
         else None,
-        gpu_types=sheet.texts("gpu_types") if given("gpu_types") else None,
+        gpu_types=reader.texts("gpu_types") if given("gpu_types") else None,
         least_gpus=None if least is None else least.astype(np.int64),
         most_gpus=None if most is None else most.astype(np.int64),
-        outcome=sheet.choices("outcome", OUTCOMES, blank=COMPLETED) if given("outcome") else None,
-        withdraw_s=_times(sheet, "withdraw_s"),
-        limit_s=sheet.spans("limit_s", form, blank_s=NEVER_S) if given("limit_s") else None,
-        waited_s=sheet.times("waited_s", blank_s=np.nan) if given("waited_s") else None,
-        attempts=attempts_of(sheet, duration_s) if given("attempts") else None,
-        precedence=precedence_of(sheet, job_id) if given("parents") or given("workflow") else None,
+        outcome=reader.choices("outcome", OUTCOMES, blank=COMPLETED) if given("outcome") else None,
+        withdraw_s=_times(reader, "withdraw_s"),
+        limit_s=reader.spans("limit_s", form, blank_s=NEVER_S) if given("limit_s") else None,
+        waited_s=reader.times("waited_s", blank_s=np.nan) if given("waited_s") else None,
+        attempts=attempts_of(reader, duration_s) if given("attempts") else None,
+        precedence=precedence_of(reader, job_id) if given("parents") or given("workflow") else None,
     )
 
 
-def _times(sheet: Sheet, key: str) -> FloatArray | None:
-    return sheet.times(key, blank_s=NEVER_S) if sheet.has(key) else None
+def _times(reader: ColumnReader, key: str) -> FloatArray | None:
+    return reader.times(key, blank_s=NEVER_S) if reader.has(key) else None
 
 
-def _elastic(sheet: Sheet, gang: FloatArray) -> tuple[FloatArray | None, FloatArray | None]:
+def _elastic(reader: ColumnReader, gang: FloatArray) -> tuple[FloatArray | None, FloatArray | None]:
     """(N,) fewest and most GPUs of elastic jobs; an empty field is the gang itself."""
-    if not (sheet.has("least_gpus") or sheet.has("most_gpus")):
+    if not (reader.has("least_gpus") or reader.has("most_gpus")):
         return None, None
-    least = _or_gang(sheet.counts("least_gpus", blank=0), gang)
-    most = _or_gang(sheet.counts("most_gpus", blank=0), gang)
-    sheet.flag("least_gpus", least > gang, "is above the job's num_gpus; it must be at most that")
-    sheet.flag("most_gpus", most < gang, "is below the job's num_gpus; it must be at least that")
+    least = _or_gang(reader.counts("least_gpus", blank=0), gang)
+    most = _or_gang(reader.counts("most_gpus", blank=0), gang)
+    reader.flag("least_gpus", least > gang, "is above the job's num_gpus; it must be at most that")
+    reader.flag("most_gpus", most < gang, "is below the job's num_gpus; it must be at least that")
     return least, most
 
 

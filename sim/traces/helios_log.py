@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.traces.sheet import Sheet
+from sim.traces.column_reader import ColumnReader
 from sim.traces.text_table import GivenColumns, checked_columns, read_text_table
 from sim.traces.trace import Notes, Trace
 from sim.traits import CANCELLED, COMPLETED, FAILED, NEVER_S
@@ -31,32 +31,32 @@ class HeliosLog:
     ) -> tuple[Trace, Notes]:
         """The trace of a file; arguments and errors as `TraceReader` says."""
         wanted = checked_columns(columns, required=REQUIRED, optional=OPTIONAL)
-        sheet = Sheet(read_text_table(path, wanted, strict=strict))
-        job_id = sheet.names("job_id")
-        gpus = sheet.gangs("gpu_num", least=0)
-        duration_s = sheet.times("duration")
-        outcome = sheet.choices("state", STATES, first_word=True)
-        queue_s = sheet.times("queue", blank_s=NEVER_S)
-        cpus = sheet.amounts("cpu_num", blank=0.0)
-        sheet.leave_out(gpus == 0, "use no GPU")
+        reader = ColumnReader(read_text_table(path, wanted, strict=strict))
+        job_id = reader.names("job_id")
+        gpus = reader.gangs("gpu_num", least=0)
+        duration_s = reader.times("duration")
+        outcome = reader.choices("state", STATES, first_word=True)
+        queue_s = reader.times("queue", blank_s=NEVER_S)
+        cpus = reader.amounts("cpu_num", blank=0.0)
+        reader.leave_out(gpus == 0, "use no GPU")
         num_gpus = np.maximum(gpus, 1)
         never = (outcome == CANCELLED) & (duration_s == 0)
         trace = Trace(
             name=name,
             job_id=job_id,
-            submit_s=sheet.timestamps("submit_time"),
+            submit_s=reader.timestamps("submit_time"),
             num_gpus=num_gpus,
             duration_s=duration_s,
-            user=sheet.texts("user"),
-            vc=sheet.texts("vc"),
-            group=sheet.pairs("user", "jobname") if sheet.has("jobname") else None,
+            user=reader.texts("user"),
+            vc=reader.texts("vc"),
+            group=reader.pairs("user", "jobname") if reader.has("jobname") else None,
             cpu_milli=np.floor(cpus * 1000 / num_gpus).astype(np.int64)
-            if sheet.has("cpu_num")
+            if reader.has("cpu_num")
             else None,
             outcome=outcome,
             withdraw_s=np.where(never, queue_s, NEVER_S),
             waited_s=np.where(never | (queue_s == NEVER_S), np.nan, queue_s)
-            if sheet.has("queue")
+            if reader.has("queue")
             else None,
         )
-        return sheet.finish(trace, strict=strict)
+        return reader.finish(trace, strict=strict)

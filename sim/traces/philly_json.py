@@ -12,10 +12,10 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.errors import TraceError
+from sim.traces.column_reader import nothing_usable, objects, shown
 from sim.traces.json_stream import Located, read_objects
 from sim.traces.option_rules import check_count, check_number
 from sim.traces.select import take
-from sim.traces.sheet import nothing_usable, objects, shown
 from sim.traces.text_table import GivenColumns
 from sim.traces.trace import Notes, Trace, starts
 from sim.traits import CANCELLED, COMPLETED, FAILED, NEVER_S, Attempts

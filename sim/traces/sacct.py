@@ -10,8 +10,8 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError
+from sim.traces.column_reader import LARGEST_AMOUNT, ColumnReader, objects
 from sim.traces.row_rules import moment
-from sim.traces.sheet import LARGEST_AMOUNT, Sheet, objects
 from sim.traces.slurm_fields import (
     ELSEWHERE,
     ENDED,
@@ -181,54 +181,54 @@ class Sacct:
                 layout=self._layout,
             )
         )
-        sheet = Sheet(table, left_out)
-        return sheet.finish(self._trace(sheet, name), strict=strict)
+        reader = ColumnReader(table, left_out)
+        return reader.finish(self._trace(reader, name), strict=strict)
 
-    def _trace(self, sheet: Sheet, name: str) -> Trace:
+    def _trace(self, reader: ColumnReader, name: str) -> Trace:
         """The rows as a trace in file order."""
-        job_id = sheet.names("JobID")
-        odd = [JOB_ID.fullmatch(text) is None for text in sheet.raw("JobID")]
+        job_id = reader.names("JobID")
+        odd = [JOB_ID.fullmatch(text) is None for text in reader.raw("JobID")]
         rule = "is no job of Slurm, such as 123, 123_4 or 123+0"
-        sheet.flag("JobID", np.array(odd, dtype=np.bool_), rule)
-        outcome = sheet.choices("State", STATES)
-        at = {key: sheet.moments(key) for key in (*TIMES, BEGAN) if sheet.has(key)}
-        submit_s = _submission(sheet, at)
-        duration_s = _run_time(sheet, at)
+        reader.flag("JobID", np.array(odd, dtype=np.bool_), rule)
+        outcome = reader.choices("State", STATES)
+        at = {key: reader.moments(key) for key in (*TIMES, BEGAN) if reader.has(key)}
+        submit_s = _submission(reader, at)
+        duration_s = _run_time(reader, at)
         unborn = (duration_s == 0) & (outcome != COMPLETED)
-        never, withdraw_s = _given_up(sheet, at, submit_s, unborn & _not_begun(at, outcome))
-        got = _resources(sheet)
-        sheet.gangs_from("AllocTRES", "ReqTRES")
+        never, withdraw_s = _given_up(reader, at, submit_s, unborn & _not_begun(at, outcome))
+        got = _resources(reader)
+        reader.gangs_from("AllocTRES", "ReqTRES")
         gpus = np.maximum(np.array([one.gpus for one in got], dtype=np.int64), 1)
-        types = ["|".join((parse_tres(text) or Tres()).types) for text in sheet.raw("ReqTRES")]
+        types = ["|".join((parse_tres(text) or Tres()).types) for text in reader.raw("ReqTRES")]
         return Trace(
             name=name,
             job_id=job_id,
             submit_s=submit_s - _origin_s(submit_s),
             num_gpus=gpus,
             duration_s=duration_s,
-            user=sheet.texts("User"),
-            vc=objects([text.partition(",")[0] for text in sheet.raw("Partition")]),
-            group=sheet.pairs("User", "JobName") if sheet.has("JobName") else None,
-            priority=self._priorities(sheet),
+            user=reader.texts("User"),
+            vc=objects([text.partition(",")[0] for text in reader.raw("Partition")]),
+            group=reader.pairs("User", "JobName") if reader.has("JobName") else None,
+            priority=self._priorities(reader),
             cpu_milli=_each([1000.0 * one.cpus for one in got], gpus),
             memory_mib=_each([one.memory_mib for one in got], gpus),
             gpu_types=objects(types) if any(types) else None,
             outcome=np.where(never, CANCELLED, outcome),
             withdraw_s=withdraw_s,
-            limit_s=_limits(sheet),
+            limit_s=_limits(reader),
             waited_s=np.where(never, np.nan, np.maximum(at[BEGAN] - submit_s, 0.0))
-            if sheet.has("Start")
+            if reader.has("Start")
             else None,
         )
 
-    def _priorities(self, sheet: Sheet) -> IntArray | None:
+    def _priorities(self, reader: ColumnReader) -> IntArray | None:
         """(N,) by QOS; None where no QOS was given one."""
-        if not (self._priority and sheet.has("QOS")):
+        if not (self._priority and reader.has("QOS")):
             return None
-        lacks = [bool(text) and text not in self._priority for text in sheet.raw("QOS")]
-        sheet.flag("QOS", np.array(lacks, dtype=np.bool_), "has no priority, but others have; "
+        lacks = [bool(text) and text not in self._priority for text in reader.raw("QOS")]
+        reader.flag("QOS", np.array(lacks, dtype=np.bool_), "has no priority, but others have; "
                    "add +workload.reader.qos_priority.NAME=NUMBER")  # fmt: skip
-        return np.array([self._priority.get(text, 0) for text in sheet.raw("QOS")], dtype=np.int64)
+        return np.array([self._priority.get(text, 0) for text in reader.raw("QOS")], dtype=np.int64)
 
 
 def _present(wanted: Columns, header: Sequence[str], path: str) -> Columns:
@@ -256,30 +256,30 @@ def _present(wanted: Columns, header: Sequence[str], path: str) -> Columns:
     return given
 
 
-def _submission(sheet: Sheet, at: Moments) -> FloatArray:
+def _submission(reader: ColumnReader, at: Moments) -> FloatArray:
     """(N,) seconds since 1970 at which each job was submitted and could run."""
-    sheet.flag("Submit", np.isnan(at["Submit"]), "is empty; every job has a time of submission")
+    reader.flag("Submit", np.isnan(at["Submit"]), "is empty; every job has a time of submission")
     submit_s = np.fmax(at["Submit"], at.get("Eligible", at["Submit"]))
-    sheet.flag(BEGAN, at[BEGAN] < at["Submit"] - CLOCK_CHANGE_S, "is before the job's Submit")
+    reader.flag(BEGAN, at[BEGAN] < at["Submit"] - CLOCK_CHANGE_S, "is before the job's Submit")
     return np.nan_to_num(submit_s)
 
 
-def _run_time(sheet: Sheet, at: Moments) -> FloatArray:
+def _run_time(reader: ColumnReader, at: Moments) -> FloatArray:
     """(N,) seconds that the last run of each job took; 0 where it never began."""
-    running = np.array([text in RUNNING for text in sheet.raw("State")], dtype=np.bool_)
+    running = np.array([text in RUNNING for text in reader.raw("State")], dtype=np.bool_)
     if running.any():
         log.info("%s: %d jobs still ran; they last as long as they had run until then",
-                 sheet.path, int(running.sum()))  # fmt: skip
-    if sheet.has("ElapsedRaw"):
-        return sheet.times("ElapsedRaw")
-    if sheet.has("Elapsed"):
-        return sheet.spans("Elapsed", "clock")
-    nothing = np.full(len(sheet), np.nan)
+                 reader.path, int(running.sum()))  # fmt: skip
+    if reader.has("ElapsedRaw"):
+        return reader.times("ElapsedRaw")
+    if reader.has("Elapsed"):
+        return reader.spans("Elapsed", "clock")
+    nothing = np.full(len(reader), np.nan)
     start_s, end_s = at.get("Start", nothing), at["End"]
     if running.any():
         end_s = np.where(running, np.nanmax(np.stack(list(at.values()))), end_s)
-    sheet.flag("End", end_s < start_s - CLOCK_CHANGE_S, "is before the job's Start")
-    sheet.flag("End", np.isnan(end_s) & ~np.isnan(start_s), "is unknown, but the job has ended")
+    reader.flag("End", end_s < start_s - CLOCK_CHANGE_S, "is before the job's Start")
+    reader.flag("End", np.isnan(end_s) & ~np.isnan(start_s), "is unknown, but the job has ended")
     return np.nan_to_num(np.maximum(end_s - start_s, 0.0))
 
 
@@ -290,18 +290,18 @@ def _not_begun(at: Moments, outcome: IntArray) -> BoolArray:
 
 
 def _given_up(
-    sheet: Sheet, at: Moments, submit_s: FloatArray, never: BoolArray
+    reader: ColumnReader, at: Moments, submit_s: FloatArray, never: BoolArray
 ) -> tuple[BoolArray, FloatArray]:
     """(N,) jobs that never ran, as `never`, and the seconds after which each was given up.
 
     Those that could not run yet are left out: Slurm held them, no queue did.
     """
-    after_s = at["End"] - submit_s if "End" in at else np.full(len(sheet), np.nan)
+    after_s = at["End"] - submit_s if "End" in at else np.full(len(reader), np.nan)
     held = never & (after_s <= 0)
     if "Eligible" in at:
         held |= never & np.isnan(at["Eligible"])
-    sheet.leave_out(never & np.isnan(after_s), "never began and have no end")
-    sheet.leave_out(held & ~np.isnan(after_s), "were given up before they could begin (Eligible)")
+    reader.leave_out(never & np.isnan(after_s), "never began and have no end")
+    reader.leave_out(held & ~np.isnan(after_s), "were given up before they could begin (Eligible)")
     return never, np.where(never & (after_s > 0), after_s, NEVER_S)
 
 
@@ -311,17 +311,17 @@ def _origin_s(submit_s: FloatArray) -> float:
     return float(readable.min()) if len(readable) else 0.0
 
 
-def _resources(sheet: Sheet) -> list[Tres]:
+def _resources(reader: ColumnReader) -> list[Tres]:
     """(N,) what each job got, and where it got no GPU what it asked for."""
-    found = [Tres()] * len(sheet)
+    found = [Tres()] * len(reader)
     for keys in TELL_GPUS[::-1]:
         key = keys[0]
-        read = [parse_tres(text) for text in sheet.raw(key)]
+        read = [parse_tres(text) for text in reader.raw(key)]
         unreadable = np.array([one is None for one in read], dtype=np.bool_)
         rule = "is no list such as cpu=8,mem=64G,gres/gpu=2; was the field cut off?"
-        sheet.flag(key, unreadable, rule)
+        reader.flag(key, unreadable, rule)
         many = np.array([one is not None and one.gpus >= MOST for one in read], dtype=np.bool_)
-        sheet.flag(key, many, "is no plausible number of GPUs; check the column")
+        reader.flag(key, many, "is no plausible number of GPUs; check the column")
         found = [one if one is not None and one.gpus else old
                  for one, old in zip(read, found, strict=True)]  # fmt: skip
     return found
@@ -333,9 +333,9 @@ def _each(amounts: Sequence[float], gpus: IntArray) -> IntArray:
     return np.minimum(spread, LARGEST_AMOUNT).astype(np.int64)
 
 
-def _limits(sheet: Sheet) -> FloatArray | None:
+def _limits(reader: ColumnReader) -> FloatArray | None:
     """(N,) seconds; infinite without a limit. None: the file has no column of them."""
     for key, form in (("Timelimit", "clock"), ("TimelimitRaw", "minutes")):
-        if sheet.has(key):
-            return sheet.spans(key, form, blank_s=NEVER_S)
+        if reader.has(key):
+            return reader.spans(key, form, blank_s=NEVER_S)
     return None

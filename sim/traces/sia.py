@@ -6,8 +6,8 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.errors import TraceError
+from sim.traces.column_reader import ColumnReader
 from sim.traces.option_rules import check_number
-from sim.traces.sheet import Sheet
 from sim.traces.text_table import GivenColumns, checked_columns, read_text_table
 from sim.traces.trace import Notes, Trace
 
@@ -45,31 +45,31 @@ class Sia:
                 f"workload.reader.draw is {self._draw!r} and workload.columns.draw is "
                 f"{wanted.get('draw')!r}; set both, for a file of several workloads, or neither"
             )
-        sheet = Sheet(read_text_table(path, wanted, strict=strict))
-        names = sheet.texts("name") if self._draw is not None else sheet.names("name")
+        reader = ColumnReader(read_text_table(path, wanted, strict=strict))
+        names = reader.texts("name") if self._draw is not None else reader.names("name")
         if self._draw is not None:
-            pairs = zip(sheet.raw("draw"), sheet.raw("name"), strict=True)
-            sheet.unique("name", [f"{draw}/{one}" for draw, one in pairs])
-            others = np.array([draw != self._draw for draw in sheet.raw("draw")], dtype=np.bool_)
-            sheet.leave_out(others, "belong to another draw")
-        replicas = sheet.gangs("num_replicas")
+            pairs = zip(reader.raw("draw"), reader.raw("name"), strict=True)
+            reader.unique("name", [f"{draw}/{one}" for draw, one in pairs])
+            others = np.array([draw != self._draw for draw in reader.raw("draw")], dtype=np.bool_)
+            reader.leave_out(others, "belong to another draw")
+        replicas = reader.gangs("num_replicas")
         trace = Trace(
             name=name,
             job_id=names,
-            submit_s=sheet.times("time"),
+            submit_s=reader.times("time"),
             num_gpus=replicas,
-            duration_s=self._hours(sheet) * HOUR_S / replicas,
-            user=sheet.texts("user"),
-            vc=sheet.texts("vc"),
-            model=sheet.texts("application"),
+            duration_s=self._hours(reader) * HOUR_S / replicas,
+            user=reader.texts("user"),
+            vc=reader.texts("vc"),
+            model=reader.texts("application"),
         )
-        return sheet.finish(trace, strict=strict)
+        return reader.finish(trace, strict=strict)
 
-    def _hours(self, sheet: Sheet) -> FloatArray:
+    def _hours(self, reader: ColumnReader) -> FloatArray:
         """(N,) GPU-hours of each job's application."""
-        applications = sheet.raw("application")
+        applications = reader.raw("application")
         known = ", ".join(self._gpu_hours)
         unknown = np.array([one not in self._gpu_hours for one in applications], dtype=np.bool_)
-        sheet.flag("application", unknown, f"has no GPU time; known are {known}; give it one with "
+        reader.flag("application", unknown, f"has no GPU time; known are {known}; give it one with "
                    "+workload.reader.gpu_hours.NAME=HOURS")  # fmt: skip
         return np.array([self._gpu_hours.get(one, 1.0) for one in applications], dtype=np.float64)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from sim.arrays import FloatArray
+from sim.traces.column_reader import LARGEST_AMOUNT, ColumnReader
 from sim.traces.option_rules import check_count
-from sim.traces.sheet import LARGEST_AMOUNT, Sheet
 from sim.traces.text_table import GivenColumns, Layout, TextTable, checked_columns, read_text_table
 from sim.traces.trace import Notes, Trace
 from sim.traits import CANCELLED, COMPLETED, FAILED, NEVER_S
@@ -52,24 +52,24 @@ class Swf:
         )
         parts = np.array([text in PARTS for text in table.columns["status"]], dtype=np.bool_)
         reason = "are parts of checkpointed jobs, whose summary counts"
-        sheet = Sheet(table.only(~parts), {reason: int(parts.sum())})
-        return sheet.finish(self._trace(sheet, name), strict=strict)
+        reader = ColumnReader(table.only(~parts), {reason: int(parts.sum())})
+        return reader.finish(self._trace(reader, name), strict=strict)
 
-    def _trace(self, sheet: Sheet, name: str) -> Trace:
+    def _trace(self, reader: ColumnReader, name: str) -> Trace:
         """The lines as a trace in file order."""
-        job_id = sheet.names("job")
-        submit_s = sheet.times("submit")
-        outcome = sheet.choices("status", STATES, blank=COMPLETED)
-        run_s = sheet.times("run_time", blank_s=np.nan)
-        wait_s = sheet.times("wait", blank_s=np.nan)
+        job_id = reader.names("job")
+        submit_s = reader.times("submit")
+        outcome = reader.choices("status", STATES, blank=COMPLETED)
+        run_s = reader.times("run_time", blank_s=np.nan)
+        wait_s = reader.times("wait", blank_s=np.nan)
         given_up = (outcome == CANCELLED) & ~(run_s > 0)
-        sheet.leave_out(np.isnan(run_s) & ~given_up, "have no run time")
-        sheet.leave_out(given_up & np.isnan(wait_s), "never began and have no wait")
-        processors = _first_known(sheet, "processors", "requested_processors")
-        sheet.gangs_from("processors", "requested_processors")
-        sheet.leave_out(processors == 0, "have no processors")
+        reader.leave_out(np.isnan(run_s) & ~given_up, "have no run time")
+        reader.leave_out(given_up & np.isnan(wait_s), "never began and have no wait")
+        processors = _first_known(reader, "processors", "requested_processors")
+        reader.gangs_from("processors", "requested_processors")
+        reader.leave_out(processors == 0, "have no processors")
         gpus = np.maximum(np.ceil(processors / self._per_gpu), 1.0).astype(np.int64)
-        memory_kib = sheet.amounts("requested_memory", blank=0.0)
+        memory_kib = reader.amounts("requested_memory", blank=0.0)
         memory_mib = np.floor(memory_kib * MIB_PER_KIB * self._per_gpu).astype(np.int64)
         return Trace(
             name=name,
@@ -77,16 +77,16 @@ class Swf:
             submit_s=submit_s,
             num_gpus=gpus,
             duration_s=np.where(given_up, 0.0, np.nan_to_num(run_s)),
-            user=sheet.texts("user"),
-            vc=sheet.texts("vc"),
-            group=sheet.pairs("user", "executable") if sheet.has("executable") else None,
+            user=reader.texts("user"),
+            vc=reader.texts("vc"),
+            group=reader.pairs("user", "executable") if reader.has("executable") else None,
             memory_mib=memory_mib if memory_mib.any() else None,
             outcome=outcome,
             withdraw_s=np.where(given_up, np.nan_to_num(wait_s), NEVER_S),
-            limit_s=sheet.times("requested_time", blank_s=NEVER_S)
-            if sheet.has("requested_time")
+            limit_s=reader.times("requested_time", blank_s=NEVER_S)
+            if reader.has("requested_time")
             else None,
-            waited_s=np.where(given_up, np.nan, wait_s) if sheet.has("wait") else None,
+            waited_s=np.where(given_up, np.nan, wait_s) if reader.has("wait") else None,
         )
 
 
@@ -101,10 +101,10 @@ def _without_unknown(table: TextTable) -> TextTable:
     return replace(table, columns=columns)
 
 
-def _first_known(sheet: Sheet, key: str, other: str) -> FloatArray:
+def _first_known(reader: ColumnReader, key: str, other: str) -> FloatArray:
     """(N,) numbers of `key`, where they are 0 or unknown those of `other`; 0: neither is known."""
     first, second = (
-        sheet.counts(each, blank=0, most=int(LARGEST_AMOUNT)).astype(np.float64)
+        reader.counts(each, blank=0, most=int(LARGEST_AMOUNT)).astype(np.float64)
         for each in (key, other)
     )
     return np.where(first > 0, first, second)

@@ -23,7 +23,7 @@ LONGEST_QUOTE = 80
 A = TypeVar("A", FloatArray, IntArray)
 
 
-class Sheet:
+class ColumnReader:
     """N rows of a text table; reading a column notes the rows that break its rules."""
 
     def __init__(self, table: TextTable, sieved: Mapping[str, int] | None = None) -> None:
