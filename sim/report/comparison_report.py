@@ -126,7 +126,8 @@ def sweep_title(sweep: Sweep) -> str:
     return f"mean JCT [{sweep.unit.name}] over {' / '.join(sweep.keys)}"
 
 
-def _rows(sweep: Sweep) -> list[list[str]]:
+def sweep_rows(sweep: Sweep) -> list[list[str]]:
+    """A row a scheduler: its name, and mean JCT at each point in the unit of the title."""
     share = 1.0 / sweep.unit.length_s
     return [
         [name, *(interval_text(sweep.cells.get((name, point)), share) for point in sweep.points)]
@@ -138,7 +139,7 @@ def sweep_markdown(sweep: Sweep) -> str:
     """The table for a file, under its heading."""
     header = ["scheduler", *(" / ".join(point) for point in sweep.points)]
     rule = [":--", *("--:" for _ in sweep.points)]
-    lines = ["| " + " | ".join(cells) + " |" for cells in (header, rule, *_rows(sweep))]
+    lines = ["| " + " | ".join(cells) + " |" for cells in (header, rule, *sweep_rows(sweep))]
     return f"## {sweep_title(sweep)}\n\n" + "\n".join(lines) + "\n"
 
 
@@ -155,12 +156,42 @@ def sweep_table(sweep: Sweep) -> Table:
     table.add_column("scheduler", overflow="fold")
     for point in sweep.points:
         table.add_column(escape(" /\n".join(point)), justify="right", no_wrap=True)
-    for cells in _rows(sweep):
+    for cells in sweep_rows(sweep):
         table.add_row(*map(escape, cells))
     return table
 
 
 MOST_LINES = 14
+
+
+Line = tuple[str, ...]  # a scheduler, and a value of each key but the one that is drawn over
+LinePoint = tuple[float, float, float, float]  # the number, mean JCT in the unit, its interval
+
+
+def lines_of(sweep: Sweep) -> tuple[str, dict[Line, list[LinePoint]]] | None:
+    """What is drawn over a number that was swept.
+
+    Returns:
+        (key, points of each line in ascending order); None where no number was swept, or there
+        are more lines than can be told apart.
+    """
+    found = sweep.numbers()
+    if found is None:
+        return None
+    place, numbers = found
+    lines: dict[Line, list[LinePoint]] = {}
+    length_s = sweep.unit.length_s
+    for point, number in zip(sweep.points, numbers, strict=True):
+        for name in sweep.roles:
+            interval = sweep.cells.get((name, point))
+            if interval is not None:
+                rest = (name, *(v for at, v in enumerate(point) if at != place))
+                centre, low, high = interval.centre, interval.low, interval.high
+                at = (number, centre / length_s, low / length_s, high / length_s)
+                lines.setdefault(rest, []).append(at)
+    if len(lines) > MOST_LINES:
+        return None
+    return sweep.keys[place], {line: sorted(points) for line, points in lines.items()}
 
 
 def sweep_lines(sweep: Sweep, *, path: Path) -> bool:
@@ -173,30 +204,19 @@ def sweep_lines(sweep: Sweep, *, path: Path) -> bool:
     Returns:
         Whether there was a number to draw over, and no more lines than can be told apart.
     """
-    found = sweep.numbers()
+    found = lines_of(sweep)
     if found is None:
         return False
-    place, numbers = found
-    lines: dict[tuple[str, ...], list[tuple[float, ...]]] = {}
-    length_s = sweep.unit.length_s
-    for point, number in zip(sweep.points, numbers, strict=True):
-        for name in sweep.roles:
-            interval = sweep.cells.get((name, point))
-            if interval is not None:
-                rest = (name, *(v for at, v in enumerate(point) if at != place))
-                times = (interval.centre, interval.low, interval.high)
-                lines.setdefault(rest, []).append((number, *(t / length_s for t in times)))
-    if len(lines) > MOST_LINES:
-        return False
+    key, lines = found
     figure = new_figure(8.0, 4.6 + 0.2 * len(lines))
     axes = figure.subplots()
     look = looks({", ".join(rest): (rest[0], sweep.roles[rest[0]]) for rest in lines})
     for rest, values in lines.items():
-        x, centre, low, high = np.array(sorted(values)).T
+        x, centre, low, high = np.array(values).T
         name = ", ".join(rest)
         axes.plot(x, centre, marker="o", markersize=4, label=name, **look[name])
         axes.fill_between(x, low, high, color=look[name]["color"], alpha=0.12, linewidth=0)
-    axes.set_xlabel(sweep.keys[place])
+    axes.set_xlabel(key)
     axes.set_ylabel(f"mean JCT [{sweep.unit.name}]")
     heading(axes, "Lower is better")
     tidy(axes, grid="both")
