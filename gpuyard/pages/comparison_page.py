@@ -11,6 +11,7 @@ from gpuyard.pages.figures import (
     jct_figure,
     learning_figure,
     looks,
+    playing_figure,
     standings_figure,
     use_figure,
 )
@@ -32,6 +33,7 @@ from sim.report.standings import Setting, beside_agents, standings
 MOST_FIGURES = 12  # settings with a figure of their own
 OPENED = 3  # settings that are not folded
 COMPARISON, CURVE, RECORD = "comparison.csv", "learning_curve.csv", "record.json"
+PLAYED = "curve.csv"  # of a search by playing
 RESULT = "page.md"  # of a reproduction: the tables of its page of results
 
 
@@ -148,7 +150,14 @@ def _assumed(folder: Path) -> tuple[str, ...]:
 def curve_of(folder: Path, source: str) -> list[Figure]:
     """The learning curve in a folder, if there is one; `source`: whose it is."""
     path = folder / CURVE
-    return [learning_figure(read_learning_curve(path), source=source)] if path.is_file() else []
+    if path.is_file():
+        return [learning_figure(read_learning_curve(path), source=source)]
+    if (folder / PLAYED).is_file():
+        from gpuyard.learning.report import read_curve
+
+        points = [(point.update, point.to_reference) for point in read_curve(folder)]
+        return [playing_figure(points, source=source)]
+    return []
 
 
 def curve_of_checkpoint(checkpoint: object) -> list[Figure]:

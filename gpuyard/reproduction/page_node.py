@@ -35,7 +35,9 @@ def put_into(page: Path, *, name: str, table: str) -> None:
         ConfigError: there is no such page, or it has no such marks.
     """
     if not page.is_file():
-        raise ConfigError(f"into is {page}, which is no file; name a page like docs/results/X.md")
+        raise ConfigError(
+            f"into is {page}, which is no file; name a page like docs/results/dally.md"
+        )
     text = with_table(page.read_text(encoding="utf-8"), name, table)
     if text is None:
         raise ConfigError(f"{page} has no line `{BEGIN.format(name)}` with an end below it")

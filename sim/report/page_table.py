@@ -53,7 +53,7 @@ def with_table(text: str, name: str, table: str) -> str | None:
     """A page with the lines between the marks of `name` changed; None where it has no such."""
     head, begin, rest = text.partition(BEGIN.format(name))
     _, end, tail = rest.partition(END)
-    return f"{head}{begin}\n{table.strip()}\n{end}{tail}" if begin and end else None
+    return f"{head}{begin}\n\n{table.strip()}\n\n{end}{tail}" if begin and end else None
 
 
 def table_in(text: str, name: str) -> str | None:
