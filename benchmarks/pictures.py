@@ -37,7 +37,9 @@ def pictured(browser: Any, page: Path, path: Path, *, width: int, height: int, s
     tab.wait_for_selector("html[data-drawn-ms]", state="attached", timeout=PATIENCE_MS)
     if tab.evaluate("document.documentElement.scrollWidth") > width:
         said.append(f"wider than {width} pixels")
-    image = Image.open(BytesIO(tab.screenshot()))
+    shown = {"x": 0, "y": 0, "width": width}
+    shown["height"] = min(height, tab.evaluate("document.body.scrollHeight"))
+    image = Image.open(BytesIO(tab.screenshot(clip=shown)))
     image.convert("RGB").quantize(COLOURS).save(path, optimize=True)
     context.close()
     own = ("file:", "data:", "blob:")
