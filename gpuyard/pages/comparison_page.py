@@ -1,5 +1,6 @@
 """The page of a comparison: what `evaluate`, `compare` and `reproduce` leave."""
 
+import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -153,9 +154,9 @@ def curve_of(folder: Path, source: str) -> list[Figure]:
     if path.is_file():
         return [learning_figure(read_learning_curve(path), source=source)]
     if (folder / PLAYED).is_file():
-        from gpuyard.learning.report import read_curve
-
-        points = [(point.update, point.to_reference) for point in read_curve(folder)]
+        with (folder / PLAYED).open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        points = [(int(row["update"]), float(row["to_reference"])) for row in rows]
         return [playing_figure(points, source=source)]
     return []
 

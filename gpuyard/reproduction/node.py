@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from gpuyard.folders import CONF
 from gpuyard.launch.errors import ConfigError
-from gpuyard.reproduction.checking import check_keys
+from gpuyard.launch.plain_rules import check_keys
 from gpuyard.reproduction.page_node import page_tables
 from sim.report.page_table import PageTable
 from sim.report.paper_claims import Claim

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.launch.errors import ConfigError
-from gpuyard.reproduction.checking import check_keys
+from gpuyard.launch.plain_rules import check_keys
 from sim.report.atomic import write_atomically
 from sim.report.page_table import BEGIN, SHOWN, PageRow, PageTable, with_table
 
