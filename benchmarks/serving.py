@@ -130,12 +130,12 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--cores", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="sjf for one second")
+    parser.add_argument("--quick", action="store_true", help="sjf and agents for one second each")
     parser.add_argument("--only", nargs="*", default=list(SERVED), choices=list(SERVED))
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "serving")
     told = parser.parse_args()
     if told.quick:
-        told.only, told.seconds = ["sjf"], 1.0
+        told.only, told.seconds = ["sjf", "agents"], 1.0
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: told.cores])
     rows = {}
     for name in told.only:

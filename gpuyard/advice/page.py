@@ -13,6 +13,7 @@ from sim.report.run_folder import Record
 
 ROW_PX, FRAME_PX = 24, 90
 BOUND_COLOUR, ROW_COLOUR = "#9aa5b1", "#2f7ebc"
+LINE_COLOUR = "#c46210"  # stands out from both, on a white and on a dark ground
 
 
 def write_advice_page(folder: Path, advice: Advice, record: Record) -> Path:
@@ -58,20 +59,27 @@ def _bars(advice: Advice) -> Figure:
         {
             "type": "bar",
             "orientation": "h",
-            "y": [label(name) for name in shown["scheduler"]],
+            "y": list(range(len(shown))),
+            "customdata": [label(name) for name in shown["scheduler"]],
+            "hovertemplate": "%{customdata}: %{x:.4g}<extra></extra>",
             "x": values.tolist(),
             "error_x": {
                 "type": "data",
                 "symmetric": False,
                 "array": (shown[f"{aim}_high"] * factor - values).fillna(0.0).tolist(),
                 "arrayminus": (values - shown[f"{aim}_low"] * factor).fillna(0.0).tolist(),
+                "color": LINE_COLOUR,
             },
             "marker": {"color": [BOUND_COLOUR if each else ROW_COLOUR for each in shown["bound"]]},
         }
     ]
     layout = {
         "xaxis": {"title": {"text": f"{AIMS[aim].words}{unit and f' [{unit.strip()}]'}"}},
-        "yaxis": {"autorange": "reversed", "automargin": True},
+        "yaxis": {  # a narrow page cuts the names
+            "tickvals": list(range(len(shown))),
+            "ticktext": [label(name) for name in shown["scheduler"]],
+            "range": [len(shown) - 0.4, -0.6],
+        },
         "showlegend": False,
     }
     note = f"Lines: {advice.confidence:.0%} intervals. Grey: knows all durations, a bound."

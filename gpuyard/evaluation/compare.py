@@ -212,11 +212,13 @@ def main(cfg: DictConfig) -> None:
     _draw_distributions(curves, lines, launch)
     if launch.config["page"]:
         from gpuyard.pages.comparison_page import write_comparison_page
+        from gpuyard.pages.sweep_sections import sweep_sections
 
         record = replace(launch.record, assumed=assumed)
         write_comparison_page(
-            launch.folder, rows, record, ours=ours, confidence=confidence, jct_s=curves, sweeps=True
-        )
+            launch.folder, rows, record, ours=ours, confidence=confidence, jct_s=curves,
+            first=sweep_sections(rows, confidence=confidence),
+        )  # fmt: skip
     table_console().print(tables)
     print(f"{len(rows)} runs from {len(results)} folders; results in {launch.folder}")
 

@@ -1,10 +1,10 @@
 """Rules for plain values of `conf/`, which no constructor sees as they were given."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuyard.launch.build import section, whole
-from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.errors import ConfigError, nearest
 from sim.physics.gpu_table import GpuTable, plain_name
 
 # key -> (whole number?, smallest legal value)
@@ -119,3 +119,21 @@ def check_reference_gpu(name: str, known: tuple[str, ...], table: GpuTable) -> N
             f"{', '.join(dict.fromkeys(known))}, or describe it with "
             f"+gpus.{plain_name(name)}.like=v100 +gpus.{plain_name(name)}.speed=2"
         )
+
+
+def check_keys(
+    place: str, found: Mapping[str, Any], known: Sequence[str], *, needed: Sequence[str]
+) -> None:
+    """Refuse a key that is not known, and one that is needed and missing.
+
+    Raises:
+        ConfigError: naming the place and the key.
+    """
+    for key in found:
+        if key not in known:
+            hint = nearest(str(key), known)
+            fix = f"did you mean {hint}?" if hint else f"it takes {', '.join(known)}"
+            raise ConfigError(f"{place}: no such key {key!r}; {fix}")
+    for key in needed:
+        if key not in found:
+            raise ConfigError(f"{place}: has no {key}; add {key}:")

@@ -1,5 +1,6 @@
 """The page of a comparison: what `evaluate`, `compare` and `reproduce` leave."""
 
+import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,16 +12,20 @@ from gpuyard.pages.figures import (
     jct_figure,
     learning_figure,
     looks,
+    playing_figure,
     standings_figure,
     use_figure,
 )
 from gpuyard.pages.page import Figure, Page, Table, write_page
-from gpuyard.pages.sweep import sweep_sections
-from gpuyard.pages.tables import comparison_tables, csv_table, metrics_table
+from gpuyard.pages.tables import (
+    comparison_tables,
+    csv_table,
+    markdown_tables,
+    metrics_table,
+)
 from sim.arrays import FloatArray
 from sim.metrics.timeline import Timeline
 from sim.report.comparison import ComparisonRow, read_comparison_csv
-from sim.report.comparison_report import sweep_of
 from sim.report.figure_studies import read_learning_curve
 from sim.report.labels import LABEL_COLUMNS
 from sim.report.run_folder import METRICS_FILE, Record, read_metrics
@@ -29,6 +34,8 @@ from sim.report.standings import Setting, beside_agents, standings
 MOST_FIGURES = 12  # settings with a figure of their own
 OPENED = 3  # settings that are not folded
 COMPARISON, CURVE, RECORD = "comparison.csv", "learning_curve.csv", "record.json"
+PLAYED = "curve.csv"  # of a search by playing
+RESULT = "page.md"  # of a reproduction: the tables of its page of results
 
 
 def write_comparison_page(
@@ -42,7 +49,7 @@ def write_comparison_page(
     timelines: Mapping[str, Timeline] | None = None,
     first: Sequence[Table | Figure] = (),
     more: Sequence[Table | Figure] = (),
-    sweeps: bool = False,
+    figures_opened: int | None = None,
 ) -> Path:
     """Write report.html beside the files of a comparison, all of which are there.
 
@@ -54,23 +61,21 @@ def write_comparison_page(
         confidence: of the intervals.
         jct_s: curve -> completion times (n,) without NaN.
         timelines: curve -> use and queue over time.
-        first: sections above the comparison, which is folded then.
+        first: sections above the comparison, which is folded then and stands below the figures.
         more: sections at the end.
-        sweeps: the rows may be of a sweep: one table, and the others are folded.
+        figures_opened: settings whose figure is not folded; None: as many as tables.
     """
     settings = standings(beside_agents(rows), ours=ours, confidence=confidence)
     times, lines = jct_s or {}, timelines or {}
     look = looks(list(dict.fromkeys([*times, *lines])))
-    if sweeps and (sweep := sweep_of(settings)) is not None:
-        first = [*first, *sweep_sections(sweep)]
     opened = 0 if first else OPENED
     tables = comparison_tables(settings, ours=ours, confidence=confidence, opened=opened)
+    shown = opened if figures_opened is None else figures_opened
+    means = _standings(settings, confidence, shown)
+    drawn = [jct_figure(times, look), use_figure(lines, look)]
     found: list[Table | Figure | None] = [
         *first,
-        *tables,
-        *_standings(settings, confidence, opened),
-        jct_figure(times, look),
-        use_figure(lines, look),
+        *([*drawn, *means, *tables] if first else [*tables, *means, *drawn]),
         *more,
     ]
     page = Page(
@@ -88,7 +93,8 @@ def write_folder_page(
 ) -> Path:
     """Write report.html from the tables of a folder alone: those that end in .csv.
 
-    A `comparison.csv` becomes tables with intervals; the other files are shown as they are.
+    A `comparison.csv` becomes tables with intervals; the other files are shown as they are, below
+    the tables of `page.md` and folded where that is there.
 
     Args:
         folder: of the run.
@@ -99,7 +105,11 @@ def write_folder_page(
     compared = _is_of_schedulers(folder / COMPARISON)
     drawn = {CURVE, COMPARISON} if compared else {CURVE}
     names = [path for path in sorted(folder.glob("*.csv")) if path.name not in drawn]
-    tables = [csv_table(path, path.stem.replace("_", " ").capitalize()) for path in names]
+    result = markdown_tables(folder / RESULT, "Result")  # it comes first; the others are folded
+    tables = [
+        csv_table(path, path.stem.replace("_", " ").capitalize(), opened=not result)
+        for path in names
+    ]
     found: list[Table | Figure] = [table for table in tables if table is not None]
     found += curve_of(folder, "")
     named = replace(record, program=title or record.program, assumed=_assumed(folder))
@@ -107,7 +117,7 @@ def write_folder_page(
         if (folder / METRICS_FILE).is_file():
             found.append(metrics_table(read_metrics(folder)))
         page = Page(
-            title=named.program.capitalize(), subtitle="", facts=facts_of(record),
+            title=_capital(named.program), subtitle="", facts=facts_of(record),
             assumed=named.assumed,
             sections=tuple(found),
         )  # fmt: skip
@@ -119,7 +129,8 @@ def write_folder_page(
     known = {row.labels.scheduler for row in rows}
     return write_comparison_page(
         folder, rows, named, ours=ours if ours in known else None,
-        confidence=config["confidence"], first=found,
+        confidence=config["confidence"], first=result or found, more=found if result else (),
+        figures_opened=OPENED + 1,
     )  # fmt: skip
 
 
@@ -140,7 +151,14 @@ def _assumed(folder: Path) -> tuple[str, ...]:
 def curve_of(folder: Path, source: str) -> list[Figure]:
     """The learning curve in a folder, if there is one; `source`: whose it is."""
     path = folder / CURVE
-    return [learning_figure(read_learning_curve(path), source=source)] if path.is_file() else []
+    if path.is_file():
+        return [learning_figure(read_learning_curve(path), source=source)]
+    if (folder / PLAYED).is_file():
+        with (folder / PLAYED).open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        points = [(int(row["update"]), float(row["to_reference"])) for row in rows]
+        return [playing_figure(points, source=source)]
+    return []
 
 
 def curve_of_checkpoint(checkpoint: object) -> list[Figure]:
@@ -165,7 +183,11 @@ def _standings(settings: Sequence[Setting], confidence: float, opened: int) -> l
 def _title(settings: Sequence[Setting], record: Record) -> str:
     schedulers = len({each.scheduler for setting in settings for each in setting.standings})
     words = "schedulers" if schedulers != 1 else "scheduler"
-    return f"{record.program.capitalize()}: {schedulers} {words}"
+    return f"{_capital(record.program)}: {schedulers} {words}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _subtitle(settings: Sequence[Setting], rows: Sequence[ComparisonRow]) -> str:

@@ -175,6 +175,28 @@ def learning_figure(curve: LearningCurve, *, source: str = "") -> Figure:
     return Figure("Learning curve", data, layout, f"{note} {source}".strip())
 
 
+def playing_figure(curve: Sequence[tuple[int, float]], *, source: str = "") -> Figure:
+    """Mean JCT on validation windows over a reference's, while weights are learned by playing.
+
+    Args:
+        curve: (updates so far, the ratio) of each validation.
+        source: whose it is, for the note.
+    """
+    data = [{
+        "type": "scatter", "mode": "lines+markers", "name": "learned",
+        "x": [update for update, _ in curve], "y": numbers(ratio for _, ratio in curve),
+        "line": {"color": COLOURS[1]}, "marker": {"size": 5},
+        "hovertemplate": "update %{x}: %{y:.3f} times",
+    }]  # fmt: skip
+    layout = {
+        "xaxis": {"title": {"text": "update"}, "rangemode": "tozero"},
+        "yaxis": {"type": "log", "title": {"text": "mean JCT over the reference's (log scale)"}},
+        "showlegend": False,
+    }
+    note = "On validation windows, which are not learned from; 1 is the tuned score."
+    return Figure("Learning curve", data, layout, f"{note} {source}".strip())
+
+
 def standings_figure(setting: Setting, *, confidence: float, opened: bool = True) -> Figure:
     """Mean JCT of each scheduler with its interval, the best at the top, a colour a role."""
     found = [each for each in setting.standings if "jct_mean_s" in each.intervals]

@@ -102,6 +102,23 @@ def csv_table(path: Path, title: str, *, opened: bool = True) -> Table | None:
     return table_of_rows(title, rows[:MOST_ROWS], note=note, opened=opened)
 
 
+def markdown_tables(path: Path, title: str) -> list[Table]:
+    """The tables of a Markdown file; none where there is no such file."""
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    blocks = [
+        [line for line in part.splitlines() if line[:1] == "|"] for part in text.split("\n\n")
+    ]
+    found = [[_cells(line) for line in block] for block in blocks if block]
+    return [
+        Table(title, head, tuple(tuple(map(text_cell, row)) for row in rows))
+        for head, _, *rows in found
+    ]
+
+
+def _cells(line: str) -> tuple[str, ...]:
+    return tuple(cell.strip().replace("`", "") for cell in line.strip().strip("|").split("|"))
+
+
 def value_cell(value: object) -> Cell:
     """A number in a readable form, or a text."""
     if isinstance(value, bool) or value is None:

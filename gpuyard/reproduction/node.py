@@ -9,11 +9,14 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from gpuyard.folders import CONF
-from gpuyard.launch.errors import ConfigError, nearest
+from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.plain_rules import check_keys
+from gpuyard.reproduction.page_node import page_tables
+from sim.report.page_table import PageTable
 from sim.report.paper_claims import Claim
 
 OF_PROGRAMS = ("program", "policies")  # read by the program that the node names
-KEYS = ("title", "paper", "cells", "ratio_to", "arms", "picked_on", *OF_PROGRAMS)
+KEYS = ("title", "paper", "cells", "ratio_to", "arms", "picked_on", "page", *OF_PROGRAMS)
 CELL_KEYS = ("overrides", "needs_file", "name")
 PICKED_ON_KEYS = ("part", "windows")
 CLAIM_KEYS = tuple(field.name for field in fields(Claim))
@@ -47,6 +50,7 @@ class Reproduction:
     ratio_to: str | None  # scheduler that the others' mean JCT is divided by
     arms: tuple[str, ...] = ()  # arms that the arms of a scheduler are divided by; none: no table
     picked_on: PickedOn | None = None  # None: the best are chosen on the results' own windows
+    page: tuple[PageTable, ...] = ()  # of the page of results; none: mean JCT, cell by cell
 
 
 def reproduction_of(node: Any, *, experiment: str) -> Reproduction:
@@ -60,7 +64,7 @@ def reproduction_of(node: Any, *, experiment: str) -> Reproduction:
         raise ConfigError(
             f"{place} has no node `reproduce`; those that have one: {', '.join(known_ids())}"
         )
-    _check_keys(f"{place}, reproduce", node, KEYS, needed=("title", "cells"))
+    check_keys(f"{place}, reproduce", node, KEYS, needed=("title", "cells"))
     cells = node["cells"]
     if not isinstance(cells, list) or not cells:
         raise ConfigError(f"{place}: reproduce.cells is {cells!r}; it must list lists of overrides")
@@ -78,6 +82,7 @@ def reproduction_of(node: Any, *, experiment: str) -> Reproduction:
         ratio_to=node.get("ratio_to"),
         arms=_arms(place, node.get("arms")),
         picked_on=_picked_on(f"{place}: reproduce.picked_on", node.get("picked_on")),
+        page=page_tables(f"{place}: reproduce.page", node.get("page")),
     )
 
 
@@ -120,7 +125,7 @@ def last_of_each(overrides: Iterable[str]) -> list[str]:
 
 def _cells(place: str, cell: Any, *, first: int) -> list[CellSpec]:
     whole = cell if isinstance(cell, Mapping) else {"overrides": cell}
-    _check_keys(place, whole, CELL_KEYS, needed=("overrides",))
+    check_keys(place, whole, CELL_KEYS, needed=("overrides",))
     words = whole["overrides"]
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise ConfigError(f"{place} is {words!r}; it must be a list of overrides like load=0.9")
@@ -145,7 +150,7 @@ def _picked_on(place: str, found: Any) -> PickedOn | None:
         return None
     if not isinstance(found, Mapping):
         raise ConfigError(f"{place} is {found!r}; it must hold part, like validation, and windows")
-    _check_keys(place, found, PICKED_ON_KEYS, needed=PICKED_ON_KEYS)
+    check_keys(place, found, PICKED_ON_KEYS, needed=PICKED_ON_KEYS)
     windows = found["windows"]
     if type(windows) is not int or windows < 1:
         raise ConfigError(f"{place}.windows is {windows!r}; it must be a whole number from 1")
@@ -155,21 +160,8 @@ def _picked_on(place: str, found: Any) -> PickedOn | None:
 def _claim(place: str, claim: Any) -> Claim:
     if not isinstance(claim, Mapping):
         raise ConfigError(f"{place} is {claim!r}; it must hold {', '.join(CLAIM_KEYS)}")
-    _check_keys(place, claim, CLAIM_KEYS, needed=("what", "scheduler", "metric", "claim"))
+    check_keys(place, claim, CLAIM_KEYS, needed=("what", "scheduler", "metric", "claim"))
     return Claim(**{"against": None, **claim})
-
-
-def _check_keys(
-    place: str, found: Mapping[str, Any], known: Sequence[str], *, needed: Sequence[str]
-) -> None:
-    for key in found:
-        if key not in known:
-            hint = nearest(str(key), known)
-            fix = f"did you mean {hint}?" if hint else f"it takes {', '.join(known)}"
-            raise ConfigError(f"{place}: no such key {key!r}; {fix}")
-    for key in needed:
-        if key not in found:
-            raise ConfigError(f"{place}: has no {key}; add {key}:")
 
 
 SKIPPED = ("defaults", "hydra")

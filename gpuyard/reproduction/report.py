@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuyard.reproduction.node import Reproduction
+from gpuyard.reproduction.page_node import PAGE_FILE
 from sim.report.arms import arm_rows, arms_csv, arms_markdown
 from sim.report.atomic import write_atomically
 from sim.report.comparison import check_distinct, write_comparison_csv
@@ -27,6 +28,7 @@ from sim.report.league import (
     rank_in_common,
     rank_over_all,
 )
+from sim.report.page_table import page_markdown
 from sim.report.paper_claims import claims_csv, claims_markdown, measured
 from sim.report.ranks import Ranking
 from sim.report.standings import Setting, beside_agents, standings
@@ -41,7 +43,7 @@ log = logging.getLogger(__name__)
 RESULT_FILES = (
     "comparison.csv", "comparison.md", "jct_bars.png", "league.csv", "league.md", "league.png",
     "ranks.csv", "ranks.png", "ranks_common.png", "paper.csv", "paper.md", "arms.csv", "arms.md",
-    *HEADLINE_FILES,
+    PAGE_FILE, *HEADLINE_FILES,
 )  # fmt: skip
 MOST_BARS = 240  # of jct_bars.png; more are told by league.png
 
@@ -81,6 +83,8 @@ def write_reproduction(
         write_atomically(folder / "arms.csv", arms_csv(arms))
         text = f"# {found.title}\n\n{arms_markdown(arms, confidence=confidence)}"
         write_atomically(folder / "arms.md", text.encode())
+    page = page_markdown(found.page, runs, confidence=confidence)
+    write_atomically(folder / PAGE_FILE, page.encode())
     league = league_of(runs)
     everywhere, common = rank_over_all(league, level=level), rank_in_common(league, level=level)
     if everywhere is not None and common is not None and everywhere.names == common.names:

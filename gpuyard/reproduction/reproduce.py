@@ -8,6 +8,7 @@ import logging
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from gpuyard.evaluation.task import assumed_of
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.plain_rules import check_confidence
 from gpuyard.launch.start import Launch, program, start
@@ -22,6 +24,8 @@ from gpuyard.launch.terminal import table_console
 from gpuyard.pages.asked import check_page
 from gpuyard.pages.page import PAGE_FILE
 from gpuyard.reproduction.node import Reproduction, debug_overrides, reproduction_of, titles
+from gpuyard.reproduction.page_node import PAGE_FILE as TABLES
+from gpuyard.reproduction.page_node import put_into
 from gpuyard.reproduction.plan import Cell, Planned, cells_of, ours_of, plan_of
 from gpuyard.reproduction.report import remove_reproduction, write_reproduction
 from gpuyard.reproduction.store import PARTS
@@ -30,6 +34,7 @@ from sim.errors import GpuYardError
 from sim.report.comparison import ComparisonRow
 from sim.report.headline import headline_cells, write_headline
 from sim.report.league import LeagueRun
+from sim.report.run_folder import write_record
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -62,10 +67,23 @@ def reproduce(cfg: DictConfig) -> None:
     program = program_of(launch.config.get("reproduce"), experiment=str(experiment))
     run = run_league if program is None else program
     run(launch)
+    if launch.config["into"] is not None:
+        _put_table(launch, str(experiment))
     if launch.config["page"]:
         from gpuyard.pages.comparison_page import write_folder_page
 
-        write_folder_page(launch.folder, launch.record, launch.config, title=str(experiment))
+        title = str(launch.config["reproduce"]["title"])
+        write_folder_page(launch.folder, launch.record, launch.config, title=title)
+
+
+def _put_table(launch: Launch, experiment: str) -> None:
+    """Put the table of page.md where the page of results has it."""
+    path = launch.folder / TABLES
+    if not path.is_file():
+        raise ConfigError(f"experiment={experiment} writes no {TABLES}; leave out into=")
+    page = Path(str(launch.config["into"]))
+    put_into(page, name=experiment, table=path.read_text(encoding="utf-8"))
+    print(f"the table is in {page}")
 
 
 def _as_it_is(cell: Cell) -> Cell:
@@ -89,6 +107,7 @@ def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = _as_it_is) -> 
     remove_reproduction(launch.folder)
     if launch.config["fresh"]:
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
+    _record_assumed(launch, planned)
     rows, failures = run_missing(planned, launch.folder, jobs=launch.config["jobs"])
     _tell_failures(launch, failures)
     if failures and (failed != "skip" or not any(rows)):
@@ -100,6 +119,12 @@ def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = _as_it_is) -> 
             for p, row in zip(planned, rows, strict=True) if row is not None]  # fmt: skip
     table_console().print(_written(launch, found, done, ours))
     print(f"results in {launch.folder}")
+
+
+def _record_assumed(launch: Launch, planned: Sequence[Planned]) -> None:
+    """Add to record.json what the first cell takes for granted; names tell the other cells."""
+    record = replace(launch.record, assumed=assumed_of(planned[0].task.setting))
+    write_record(launch.folder, record)
 
 
 def _written(

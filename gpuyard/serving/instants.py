@@ -55,6 +55,7 @@ class Setter:
         self._row_of = {name: row for row, name in enumerate(self._names)}
         if defaults.profile is not None:
             self._profile_row(defaults.profile, "default_profile")
+        self._partitions = game.partitions
         self._any_profile = int(np.argmax(game.physics.catalogue.gang_ok))
         self.places = Places(game)
         sizes = np.bincount(game.partition_of_server, weights=game.topology.gpus_per_server)
@@ -198,7 +199,7 @@ class Setter:
                 f"{where}: gpus is {job.gpus}; the largest partition has {self.largest} GPUs, and "
                 "a gang stays inside one: it would wait for ever"
             )
-        count = self.game.partitions
+        count = self._partitions
         if job.partition is None and count > 1:
             raise RequestError(
                 f"{where}: partition is missing; there are {count}, so say which (0 to {count - 1})"

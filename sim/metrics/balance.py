@@ -106,16 +106,22 @@ def balance_metrics(run: Run) -> dict[str, float]:
         "goodput_frac": balance.useful / balance.held if balance.held > 0 else NAN,
         "interference_frac": share_of_run(run, run.interference_s),
         "comm_frac": share_of_run(run, run.comm_s),
+        "comm_gpu_s": _gpu_s(run, run.comm_s),
     }
 
 
 def share_of_run(run: Run, part_s: FloatArray | None) -> float:
     """GPU-seconds of `part_s` (J,) over those that all jobs ran; NaN if absent or nothing ran."""
     run_gpu_s = float(ran_gpu_s(run).sum())
-    if part_s is None or run_gpu_s <= 0:
+    return _gpu_s(run, part_s) / run_gpu_s if run_gpu_s > 0 else NAN
+
+
+def _gpu_s(run: Run, part_s: FloatArray | None) -> float:
+    """GPU-seconds of `part_s` (J,), each job on as many GPUs as it had in the mean."""
+    if part_s is None:
         return NAN
-    gpus = ran_gpu_s(run) / np.where(run.run_s > 0, run.run_s, 1.0)  # (J,) in the mean
-    return float((part_s * gpus).sum()) / run_gpu_s
+    gpus = ran_gpu_s(run) / np.where(run.run_s > 0, run.run_s, 1.0)  # (J,)
+    return float((part_s * gpus).sum())
 
 
 TOLERANCE = 1e-6

@@ -127,7 +127,7 @@ def sweep_title(sweep: Sweep) -> str:
 
 
 def sweep_rows(sweep: Sweep) -> list[list[str]]:
-    """The cells: schedulers down, points across."""
+    """A row a scheduler: its name, and mean JCT at each point in the unit of the title."""
     share = 1.0 / sweep.unit.length_s
     return [
         [name, *(interval_text(sweep.cells.get((name, point)), share) for point in sweep.points)]
@@ -162,30 +162,36 @@ def sweep_table(sweep: Sweep) -> Table:
 
 
 MOST_LINES = 14
-Curve = tuple[str, ...]  # scheduler, and the values of what else was swept
 
 
-def sweep_curves(sweep: Sweep) -> tuple[str, dict[Curve, list[tuple[float, ...]]]] | None:
-    """The key drawn over, and by curve (value, mean JCT, low, high) in the sweep's unit.
+Line = tuple[str, ...]  # a scheduler, and a value of each key but the one that is drawn over
+LinePoint = tuple[float, float, float, float]  # the number, mean JCT in the unit, its interval
 
-    None where no number was swept, or where there are more curves than can be told apart.
+
+def lines_of(sweep: Sweep) -> tuple[str, dict[Line, list[LinePoint]]] | None:
+    """What is drawn over a number that was swept.
+
+    Returns:
+        (key, points of each line in ascending order); None where no number was swept, or there
+        are more lines than can be told apart.
     """
     found = sweep.numbers()
     if found is None:
         return None
     place, numbers = found
-    curves: dict[Curve, list[tuple[float, ...]]] = {}
+    lines: dict[Line, list[LinePoint]] = {}
     length_s = sweep.unit.length_s
     for point, number in zip(sweep.points, numbers, strict=True):
         for name in sweep.roles:
             interval = sweep.cells.get((name, point))
             if interval is not None:
                 rest = (name, *(v for at, v in enumerate(point) if at != place))
-                times = (interval.centre, interval.low, interval.high)
-                curves.setdefault(rest, []).append((number, *(t / length_s for t in times)))
-    if len(curves) > MOST_LINES:
+                centre, low, high = interval.centre, interval.low, interval.high
+                at = (number, centre / length_s, low / length_s, high / length_s)
+                lines.setdefault(rest, []).append(at)
+    if len(lines) > MOST_LINES:
         return None
-    return sweep.keys[place], {name: sorted(values) for name, values in curves.items()}
+    return sweep.keys[place], {line: sorted(points) for line, points in lines.items()}
 
 
 def sweep_lines(sweep: Sweep, *, path: Path) -> bool:
@@ -198,7 +204,7 @@ def sweep_lines(sweep: Sweep, *, path: Path) -> bool:
     Returns:
         Whether there was a number to draw over, and no more lines than can be told apart.
     """
-    found = sweep_curves(sweep)
+    found = lines_of(sweep)
     if found is None:
         return False
     key, lines = found

@@ -23,6 +23,7 @@ OURS = [
 ]  # fmt: skip
 MOST_WORDS = 18_000  # of these pages but the README
 MOST_WORDS_README = 700
+MOST_WORDS_RESULT = 500  # of an experiment; the summary is longer
 FENCE = re.compile(r"^```(?:bash|sh)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 MINE = {"least_service", "largest_gang", "mine", "mine_like"}  # that a reader makes on the way
 WRONG = "topology.serverz"  # an example of an error
@@ -107,3 +108,19 @@ def test_the_docs_stay_short():
 def test_the_glossary_has_at_most_40_terms():
     text = (DOCS / "concepts.md").read_text().partition("## Glossary")[2]
     assert 20 <= len(re.findall(r"^- \*\*", text, re.MULTILINE)) <= 40
+
+
+def test_the_page_of_schedulers_names_all_that_there_are():
+    text = (DOCS / "reference" / "schedulers.md").read_text(encoding="utf-8")
+    groups = ("scheduler", "placer", "sharing", "forwarding")
+    names = [path.stem for group in groups for path in sorted((CONF / group).glob("*.yaml"))]
+    assert len(names) > 50
+    assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_a_page_of_results_has_at_most_500_words():
+    for path in sorted((DOCS / "results").glob("*.md")):
+        words = [
+            word for word in path.read_text(encoding="utf-8").split() if re.search(r"\w", word)
+        ]
+        assert len(words) <= MOST_WORDS_RESULT or path.stem == "README", path.name

@@ -1,98 +1,147 @@
-"""Commands of the docs that take seconds are run; of the others it is known why they are not."""
+"""Every command of the docs is run by a test, or says how long it takes, or has a placeholder."""
 
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.docs.test_commands import DOCS, FENCE, MINE, OURS, WRONG
+from tests.docs.bringing import bring_files
+from tests.docs.told import PAGES, ROOT, Told, every, told_by
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = [*OURS, *(DOCS / f"{name}.md" for name in ("advise", "explain", "page", "serve"))]
-TIME = re.compile(r"\b(?:seconds?|minutes?|hours?)\b|\b(?:minutes|algo\.time_budget_s)=\d")
-THEIRS = re.compile(  # what a reader has: a file, a folder, a cluster, an own module
-    r"\b(?:FILE|FOLDER|RUN|DIR|HEAD)\b|runs/(?:trained|mine|F)\b|mine\.yaml|changes\.csv|\+makers\.|"
-    r"data_dir=|runs/fit/|workload=(?:philly|philly_json|helios_log|alibaba_\w+|sia) "
-)
-LONG = re.compile(  # minutes to hours; how long is said where their results are
-    r"^(?:train|learn|tune_linear_score|fit_interference|measure_colocation|judge_mixes|serve)\b|"
-    r"^demo\b|"
-    r"^(?:reproduce|evaluate) experiment=|=glob\(|resume=|scheduler=served"
-)
-SMALL = {"evaluate": ["windows=1", "workload.num_jobs=40"], "advise": []}
-GENERATED = ["workload.num_jobs=60"]
-SACCT = "JobID|User|Partition|State|Submit|Start|End|ElapsedRaw|Timelimit|AllocTRES"
-
-
-def lines() -> list[tuple[str, str]]:
-    """(page, command after `gpuyard`, with its comment) in order, each command once."""
-    found: dict[str, str] = {}
-    for path in PAGES:
-        for block in FENCE.findall(path.read_text(encoding="utf-8")):
-            for line in block.replace("\\\n", " ").splitlines():
-                if line.startswith("gpuyard ") and "..." not in line and WRONG not in line:
-                    words = re.sub(r" +", " ", line.removeprefix("gpuyard "))
-                    found.setdefault(words, path.relative_to(ROOT).as_posix())
-    return [(page, words) for words, page in found.items()]
+SHORT = {  # programs that take seconds once they are made small
+    "simulate", "evaluate", "advise", "compare", "replay", "generate_trace", "fit_generator",
+    "compare_traces", "serve", "help",
+}  # fmt: skip
+LISTS = re.compile(r"reproduce(?: experiment=\w+ debug=quick)?$")
+SMALL = {
+    "simulate": ["workload.num_jobs=60"],
+    "evaluate": ["windows=1", "workload.num_jobs=40"],
+}
+OWN_JOBS = ("workload=", "workload.num_jobs=", "experiment=")
+OF_A_FILE = ["windows=1", "workload.num_jobs=15"]  # the file of 120 jobs has eight such windows
+ELSEWHERE = [  # where others are run
+    (r"gpuyard .*=least_service", "tests/docs/test_quickstart.py"),
+    (r"gpuyard .*topology\.serverz=", "tests/launch/test_run_main.py"),  # an error
+    (r"curl ", "tests/serving/test_docs.py"),
+    (r"make (?:test|unit|lint|type|arch|browser|help)$", "Makefile"),  # CI is `make test`
+]
+SECONDS = 600
 
 
-def is_run(line: str) -> bool:
-    """Whether the command takes seconds, once it is made small, and needs nothing of a reader's."""
-    command = line.partition("#")[0].strip()
-    kept = not any(f"={name}" in command for name in MINE)
-    return kept and not any((TIME.search(line), THEIRS.search(command), LONG.search(command)))
+def elsewhere(told: Told) -> str | None:
+    """The file that runs a command, where it is not the test below."""
+    return next((file for sign, file in ELSEWHERE if re.match(sign, told.command)), None)
 
 
-def small(line: str) -> list[str]:
-    """The words of a command on few jobs."""
-    program, *words = shlex.split(line, comments=True)
+def is_run(told: Told) -> bool:
+    """Whether the test below runs it, on few jobs."""
+    if not told.words or told.is_template or told.is_timed or elsewhere(told):
+        return False
+    return told.words[0] in SHORT or LISTS.match(" ".join(told.words)) is not None
+
+
+def unknown(told: Told) -> bool:
+    """Whether nobody says how long it takes, and nobody runs it."""
+    return not (told.is_timed or told.is_template or is_run(told) or elsewhere(told))
+
+
+def small(told: Told) -> list[str]:
+    """The words of a command, on few jobs."""
+    program, *words = told.words
     if program == "evaluate":
         words = [word for word in words if not word.startswith("windows=")]
-    more = SMALL.get(program, GENERATED if program == "simulate" else [])
-    own = any(word.startswith(("workload=", "workload.num_jobs=")) for word in words)
-    return [program, *words, *([] if own else more)]
+        return [program, *words, *(OF_A_FILE if "workload=csv" in words else SMALL[program])]
+    own = any(word.startswith(OWN_JOBS) for word in words)
+    return [program, *words, *([] if own else SMALL.get(program, []))]
 
 
-def bring_files(folder: Path) -> None:
-    """`jobs.csv` and `jobs.txt`, which the commands name, and what they find beside them."""
-    rows = [f"j{at},{60 * at},{1 + at % 4},{300 + 37 * at % 900},u{at % 3}" for at in range(120)]
-    head = "job_id,submit_s,num_gpus,duration_s,user"
-    (folder / "jobs.csv").write_text("\n".join([head, *rows]).replace("j7,", "JOB,") + "\n")
-    day, slurm = "2025-01-02T03", [SACCT]
-    for at in range(40):
-        times = f"{day}:{at:02}:00|{day}:{at:02}:30|{day}:59:00|{600 + at}|01:00:00"
-        slurm.append(f"{at}|u{at % 3}|gpu|COMPLETED|{times}|cpu=8,gres/gpu={1 + at % 4}")
-    (folder / "jobs.txt").write_text("\n".join(slurm) + "\n")
-    if not (folder / "docs").exists():
-        (folder / "docs").symlink_to(DOCS)
+def runs() -> list[Told]:
+    """What the test below runs, each command once."""
+    found = {told.command: told for told in reversed(every()) if is_run(told)}
+    return list(reversed(found.values()))
 
 
-def test_of_every_command_it_is_known_whether_it_runs():
-    """A quarter at least are run: the rules above do not grow until they take in everything."""
-    runs = [line for _, line in lines() if is_run(line)]
-    assert len(runs) >= 20, runs
-    programs = {line.split()[0] for line in runs}
+def test_every_command_is_run_or_timed_or_has_a_placeholder():
+    lost = [f"{told.page}:{told.line}: {told.command}" for told in every() if unknown(told)]
+    assert not lost, "no test runs these; say how long they take (# 2 minutes):\n" + "\n".join(lost)
+
+
+def test_most_short_commands_are_run():
+    """The rules above do not grow until they take in everything."""
+    programs = {told.words[0] for told in runs()}
     assert programs >= {"simulate", "evaluate", "advise", "compare", "reproduce", "generate_trace"}
+    assert len(runs()) >= 50
+
+
+def test_a_command_that_nobody_knows_of_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "Run `gpuyard train seed=3`.\n\n`gpuyard train seed=4`: about 4 minutes.\n\n```\n"
+        "gpuyard learn begin=zero \\\n    seed=5  # weights\n"
+        "gpuyard learn begin=zero seed=6  # half an hour\n"
+        "gpuyard learn begin=zero resume=FOLDER\n"
+        "gpuyard simulate scheduler=sjf\nmean JCT [h]\n```\n"
+    )
+    monkeypatch.setitem(told_by.__globals__, "ROOT", tmp_path)
+    lost = [(told.line, told.command) for told in told_by(page) if unknown(told)]
+    assert lost == [(6, "gpuyard learn begin=zero seed=5"), (1, "gpuyard train seed=3")]
+
+
+def test_files_that_run_others_are_there():
+    assert all((ROOT / file).is_file() for _, file in ELSEWHERE)
+
+
+@contextmanager
+def service(words: list[str], folder: Path, environment: dict[str, str]) -> Iterator[str]:
+    """A service until it is no longer asked; its address."""
+    command = [sys.executable, "-m", "gpuyard", *words, "port=0"]
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        try:
+            yield next((line.split()[2] for line in process.stdout if "answering at" in line), "")
+        finally:
+            process.send_signal(signal.SIGINT)
 
 
 @pytest.mark.slow
-def test_short_commands_run(tmp_path: Path):
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_short_commands_run(page: Path, tmp_path: Path):
     """In order and in one folder, as somebody would who reads on."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    failed, last = [], ""
-    for page, line in lines():
-        if is_run(line):
-            if page != last:  # the quickstart makes a jobs.csv of its own
-                bring_files(tmp_path)
-            last = page
-            done = subprocess.run(
-                [sys.executable, "-m", "gpuyard", *small(line)], cwd=tmp_path, env=environment,
-                capture_output=True, text=True, timeout=600,
-            )  # fmt: skip
-            if done.returncode != 0:
-                failed.append(f"{page}: {line}\n{done.stderr[-400:]}")
+    failed: list[str] = []
+    bring_files(tmp_path)
+    with ExitStack() as services:
+        url = ""
+        for told in runs():
+            if told.page != page.relative_to(ROOT).as_posix():
+                continue
+            words = small(told)
+            if words[0] == "serve":
+                url = url or services.enter_context(service(words, tmp_path, environment))
+                failed += [] if url else [f"{told.command}: does not answer"]
+                continue
+            if "scheduler=served" in words:
+                words.append(f"scheduler.url={url}")
+            failed += failure(told, words, tmp_path, environment)
     assert not failed, "\n".join(failed)
+
+
+def failure(told: Told, words: list[str], folder: Path, environment: dict[str, str]) -> list[str]:
+    """What a command complains of; nothing if it ends well."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuyard", *words], cwd=folder, env=environment,
+        capture_output=True, text=True, timeout=SECONDS,
+    )  # fmt: skip
+    if done.returncode == 0:
+        return []
+    return [f"{told.page}:{told.line}: {shlex.join(words)}\n{done.stderr[-400:]}"]

@@ -112,6 +112,7 @@ def test_the_balance_of_gpu_seconds(life):
     assert metrics["overhead_gpu_s"] == pytest.approx(-5.0)
     assert metrics["interference_frac"] == pytest.approx(5 / 135)
     assert metrics["comm_frac"] == pytest.approx(10 / 135)
+    assert metrics["comm_gpu_s"] == pytest.approx(10)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from gpuyard.pages.comparison_page import write_comparison_page
 from gpuyard.pages.run_page import write_run_page
+from gpuyard.pages.sweep_sections import sweep_sections
 from gpuyard.pages.tables import table_of_rows
 from sim.metrics.summary import summarise
 from sim.report.comparison import ComparisonRow
@@ -113,3 +114,23 @@ def comparison_page(record, tmp_path_factory):
         folder, rows, replace(record, program="evaluate"), ours="marl", confidence=0.95,
         jct_s=times_s,
     )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def sweep_page(record, tmp_path_factory):
+    """report.html of two schedulers at three loads with three seeds."""
+    rng = np.random.default_rng(2)
+    rows = [
+        ComparisonRow(
+            labels(name, load=load, seed=seed),
+            {"jct_mean_s": 3600.0 * hours * (1 + load) * float(rng.uniform(0.9, 1.1))},
+        )
+        for load in (0.5, 0.7, 0.9)
+        for name, hours in (("sjf", 2.0), ("fifo", 4.0))
+        for seed in range(3)
+    ]
+    folder = tmp_path_factory.mktemp("sweep page")
+    first = sweep_sections(rows, confidence=0.95)
+    return write_comparison_page(
+        folder, rows, replace(record, program="compare"), ours=None, confidence=0.95, first=first
+    )

@@ -1,21 +1,19 @@
 """What pages hold, without a browser: sections, escaped names, aggregation that is told."""
 
 import json
-from dataclasses import replace
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gpuyard.pages.comparison_page import write_comparison_page
+from gpuyard.pages.comparison_page import curve_of_checkpoint
 from gpuyard.pages.figures import MOST_POINTS, jct_figure, looks
 from gpuyard.pages.gantt import bars_of, gantt_figures
 from gpuyard.pages.page import Page, rendered, script_json
 from gpuyard.pages.tables import MOST_ROWS, table_of_rows, text_cell
 from gpuyard.pages.tree import tree_figure
-from sim.report.comparison import ComparisonRow
-from tests.pages.conftest import labels
 
 MIB = 1 << 20
 
@@ -175,26 +173,6 @@ def test_a_comparison_has_intervals_and_colours_by_role(comparison_page):
     assert min(figure["data"][0]["error_x"]["array"]) > 0
 
 
-def test_a_sweep_is_one_table_and_lines_and_the_rest_is_folded(record, tmp_path):
-    rows = [
-        ComparisonRow(
-            labels(name, load=load),
-            {"jct_mean_s": 3600.0 * hours * load, "makespan_s": 9e5, "gpu_util_frac": 0.7,
-             "jobs_unfinished": 0},
-        )
-        for name, hours in (("sjf", 5.0), ("fifo", 9.0)) for load in (0.5, 1.0)
-    ]  # fmt: skip
-    told = replace(record, program="compare")
-    page = Elements(
-        write_comparison_page(tmp_path, rows, told, ours=None, confidence=0.95, sweeps=True)
-    )
-    assert "Mean JCT [h] over load" in page.texts
-    lines = next(f for f in page.figures().values() if f["data"][0].get("x") == [0.5, 1.0])
-    assert [(each["name"], each["y"]) for each in lines["data"]] == [
-        ("sjf", [2.5, 5.0]), ("fifo", [4.5, 9.0]),
-    ]  # fmt: skip
-
-
 def test_a_part_of_a_run_has_the_bars_that_the_whole_has_there(run):
     whole, low_s, high_s = bars_of(run), 7000.0, 11_000.0
     part = bars_of(run, (low_s, high_s))
@@ -202,3 +180,32 @@ def test_a_part_of_a_run_has_the_bars_that_the_whole_has_there(run):
     assert 0 < there.sum() < len(whole.job)
     for name, column in vars(part).items():
         assert column.tolist() == getattr(whole, name)[there].tolist()
+
+
+def test_a_sweep_has_the_one_table_of_the_terminal_then_its_lines(sweep_page):
+    text = sweep_page.read_text(encoding="utf-8")
+    titles = re.findall(r"<summary><h2>(.*?)</h2>", text)
+    assert titles[:2] == ["Mean JCT [h] over load", "Mean JCT over load"]
+    assert len(re.findall(r"<details [^>]*open>", text)) == 2  # a table a setting is folded
+    head = re.search(r"<thead>.*?</thead>", text, re.DOTALL)
+    assert re.findall(r"<button[^>]*>(.*?)</button>", head[0]) == ["scheduler", "0.5", "0.7", "0.9"]
+    first = json.loads(re.search(r'id="figures">(.*?)</script>', text, re.DOTALL)[1])["s1"]
+    lines = [trace for trace in first["data"] if trace["mode"] == "lines+markers"]
+    assert [(line["name"], line["x"]) for line in lines] == [
+        ("sjf", [0.5, 0.7, 0.9]), ("fifo", [0.5, 0.7, 0.9]),
+    ]  # fmt: skip
+    assert sum(trace.get("fill") == "toself" for trace in first["data"]) == 2  # intervals
+
+
+def test_what_is_no_sweep_has_no_such_table(comparison_page):
+    assert " over " not in "".join(
+        re.findall(r"<summary><h2>(.*?)</h2>", comparison_page.read_text(encoding="utf-8"))
+    )
+
+
+def test_what_was_learned_by_playing_has_a_curve(tmp_path: Path):
+    lines = ["update,minutes,runs,to_begin,to_reference", "0,0,0,1,15.2", "50,2.5,600,0.07,1.08"]
+    (tmp_path / "curve.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "policy").mkdir()
+    (figure,) = curve_of_checkpoint(tmp_path / "policy")
+    assert figure.data[0]["x"] == [0, 50] and figure.data[0]["y"] == [15.2, 1.08]

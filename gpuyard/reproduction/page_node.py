@@ -1,0 +1,61 @@
+"""The tables of a page of results, as an experiment's `reproduce.page` lists them."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.plain_rules import check_keys
+from sim.report.atomic import write_atomically
+from sim.report.page_table import BEGIN, SHOWN, PageRow, PageTable, with_table
+
+PAGE_FILE = "page.md"
+TABLE_KEYS = tuple(each.name for each in fields(PageTable))
+ROW_KEYS = tuple(each.name for each in fields(PageRow))
+
+
+def page_tables(place: str, node: Any) -> tuple[PageTable, ...]:
+    """The tables in order; none where the node is missing.
+
+    Raises:
+        ConfigError: naming the key, the value and what is allowed.
+    """
+    if node is None:
+        return ()
+    if not isinstance(node, list):
+        raise ConfigError(f"{place} is {node!r}; it must list tables, each with rows")
+    return tuple(_table(f"{place}[{number}]", table) for number, table in enumerate(node))
+
+
+def put_into(page: Path, *, name: str, table: str) -> None:
+    """Change the table of a page that lies between marks with the name of the experiment.
+
+    Raises:
+        ConfigError: there is no such page, or it has no such marks.
+    """
+    if not page.is_file():
+        raise ConfigError(
+            f"into is {page}, which is no file; name a page like docs/results/dally.md"
+        )
+    text = with_table(page.read_text(encoding="utf-8"), name, table)
+    if text is None:
+        raise ConfigError(f"{page} has no line `{BEGIN.format(name)}` with an end below it")
+    write_atomically(page, text.encode())
+
+
+def _table(place: str, table: Any) -> PageTable:
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{place} is {table!r}; it must hold {', '.join(TABLE_KEYS)}")
+    check_keys(place, table, TABLE_KEYS, needed=("rows",))
+    if table.get("show", SHOWN[0]) not in SHOWN:
+        raise ConfigError(f"{place}.show is {table['show']!r}; it must be {' or '.join(SHOWN)}")
+    rows = table["rows"]
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        raise ConfigError(f"{place}.rows is {rows!r}; it must list rows with label and scheduler")
+    for number, row in enumerate(rows):
+        check_keys(f"{place}.rows[{number}]", row, ROW_KEYS, needed=("label", "scheduler"))
+    columns = table.get("columns") or {}
+    if not isinstance(columns, Mapping):
+        raise ConfigError(f"{place}.columns is {columns!r}; it must map cells to headings")
+    return PageTable(**{**table, "rows": tuple(PageRow(**row) for row in rows), "columns": columns})

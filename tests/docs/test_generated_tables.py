@@ -1,0 +1,70 @@
+"""Tables of pages of results that stand between marks are what their experiment gives."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sim.report.page_table import BEGIN, table_in
+from tests.docs.told import ROOT
+
+MARK = re.compile(re.escape(BEGIN).replace(r"\{\}", r"([\w-]+)"))
+NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+RELATIVE, ABSOLUTE = 0.02, 1.01  # of the last figure's place where that is more
+PAGES = sorted((ROOT / "docs" / "results").glob("*.md"))
+FOUND = [(page, name) for page in PAGES for name in MARK.findall(page.read_text("utf-8"))]
+FOUND = [(page, name) for page, name in FOUND if name != "ID"]  # which reproducing.md explains
+
+
+def marked(page: Path, name: str) -> str:
+    table = table_in(page.read_text(encoding="utf-8"), name)
+    assert table, f"{page.name}: the table {name} has no end"
+    return table
+
+
+def differences(ours: str, theirs: str) -> list[str]:
+    """Cells that differ by more than rounding."""
+    if NUMBER.sub("#", ours) != NUMBER.sub("#", theirs):
+        return [f"other words:\n{ours}\n{theirs}"]
+    pairs = zip(NUMBER.findall(ours), NUMBER.findall(theirs), strict=True)
+    return [f"{a} is now {b}" for a, b in pairs if not near(a, b)]
+
+
+def near(one: str, other: str) -> bool:
+    last = 10.0 ** -len(one.partition(".")[2])
+    a, b = (float(text.replace(",", "")) for text in (one, other))
+    return abs(a - b) <= max(RELATIVE * abs(a), ABSOLUTE * last)
+
+
+def test_tables_are_marked_and_name_an_experiment():
+    assert {page.name for page, _ in FOUND} >= {"dally.md", "a_srpt.md"}
+    for page, name in FOUND:
+        text = (ROOT / "conf" / "experiment" / f"{name}.yaml").read_text(encoding="utf-8")
+        assert "  page:" in text and f"docs/results/{page.name}" in text
+        assert marked(page, name).count("\n") > 2, f"{page.name}: {name} has no rows"
+
+
+def test_a_changed_figure_is_seen_and_rounding_is_not():
+    table = "| x | 0.73 [0.58, 0.93] | 1,200 ± 70 |\n"
+    assert differences(table, table.replace("0.58", "0.59").replace("1,200", "1,210")) == []
+    assert differences(table, table.replace("0.73", "0.76")) == ["0.73 is now 0.76"]
+    assert "other words" in differences(table, table.replace("x", "y"))[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("page", "name"), FOUND, ids=[name for _, name in FOUND])
+def test_the_table_is_what_the_experiment_gives(page: Path, name: str, tmp_path: Path):
+    """Each takes two minutes."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    copy = tmp_path / page.name
+    copy.write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
+    words = [f"experiment={name}", f"into={copy}", "page=false", f"hydra.run.dir={tmp_path}/run"]
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuyard", "reproduce", *words], cwd=tmp_path, env=environment,
+        capture_output=True, text=True, timeout=1800,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-400:]
+    assert differences(marked(page, name), marked(copy, name)) == []

@@ -1,0 +1,67 @@
+"""The tables of a page of results, from runs made by hand."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuyard.launch.errors import ConfigError
+from gpuyard.reproduction.page_node import page_tables, put_into
+from sim.report.league import LeagueRun
+from sim.report.page_table import page_markdown, table_in
+
+HOUR_S = 3600.0
+
+
+@pytest.fixture
+def runs(make):
+    """Two schedulers in two cells of two windows; b takes twice as long as a."""
+    return [
+        LeagueRun(cell, "made", make.row(name, hours * (window + 1), window=window))
+        for cell, more in (("load 0.5", 1.0), ("load 0.9", 2.0))
+        for name, hours in (("a", more), ("b", 2 * more))
+        for window in range(2)
+    ]
+
+
+def test_without_a_node_every_scheduler_has_a_line_and_every_cell_a_column(runs):
+    lines = page_markdown((), runs, confidence=0.95).splitlines()
+    assert lines[0] == "| mean JCT [h] | load 0.5 | load 0.9 |"
+    assert lines[2].startswith("| a | 1.50 ± 6.35 | 3.00 ± ")
+    assert len(lines) == 4
+
+
+def test_a_node_says_rows_columns_and_what_is_shown(runs):
+    row = {"label": "a of b", "scheduler": "a", "against": "b"}
+    node = [
+        {"show": "ratio", "corner": "x", "columns": {"load 0.9": "0.9"}, "rows": [row]},
+        {"show": "saved", "columns": {"all": "all", "not run": "?"}, "rows": [row]},
+    ]
+    text = page_markdown(page_tables("here", node), runs, confidence=0.95)
+    assert text == (
+        "| x | 0.9 |\n| :-- | --: |\n| a of b | 0.50 [0.50, 0.50] |\n"
+        "\n|  | all |\n| :-- | --: |\n| a of b | 50 [50, 50] |\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        ({}, "must list tables"),
+        ([{"rows": [{"label": "x"}]}], r"here\[0\].rows\[0\]: has no scheduler"),
+        ([{"rows": [], "shows": "mean"}], "did you mean show"),
+        ([{"rows": [], "show": "median"}], "must be mean or ratio or saved"),
+    ],
+)
+def test_a_wrong_node_is_told(node, words: str):
+    with pytest.raises(ConfigError, match=words):
+        page_tables("here", node)
+
+
+def test_a_table_is_put_between_its_marks(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text("Words.\n\n<!-- table: one -->\nold\n<!-- end of table -->\n\nMore.\n")
+    put_into(page, name="one", table="| new |\n")
+    assert table_in(page.read_text(), "one") == "| new |\n"
+    assert page.read_text().startswith("Words.\n") and page.read_text().endswith("\nMore.\n")
+    with pytest.raises(ConfigError, match="no line `<!-- table: two -->`"):
+        put_into(page, name="two", table="")
