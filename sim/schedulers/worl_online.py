@@ -182,7 +182,7 @@ class WorlOnline:
         return starts
 
     def _start(self, view: ClusterView, occupancy: Occupancy, job: int, gpus: IntArray) -> Start:
-        occupancy.take(job, gpus)
+        occupancy.occupy(job, gpus)
         self._slowness[job] = slowness(view, self._site, job, gpus)
         return Start(job, gpus)
 

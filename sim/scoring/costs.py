@@ -4,12 +4,13 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.jit import kernel
+from sim.kernel.seats import seat_beside
 from sim.physics.communication import Comm, Spread, busy_s, comm_of, quiet_s
 from sim.physics.slowing import hit_of, slow_in
 from sim.scoring.ahead import compact_in_s, holds_up, prolongs, wait_over_loss
 from sim.scoring.desk import Desk
 from sim.scoring.filling import occupy_seats, seat
-from sim.scoring.room import gather, left_s
+from sim.scoring.room import left_s
 from sim.scoring.table import OfPair
 
 
@@ -96,7 +97,7 @@ def _weigh_neighbours(desk: Desk, job: int, compute_s: float, comm_s: float) -> 
     for i in range(row.gang):
         gpu = desk.seats[i]
         kind = state.server[state.gpu[gpu].server].type
-        last = gather(desk, job, gpu)
+        last = seat_beside(state, row, gpu, desk.crowd)
         shared += last > 0
         own = slow_in(desk.belief.slowing, kind, desk.crowd, last + 1, last)
         for k in range(last):

@@ -8,6 +8,7 @@ suspended at this decision, so suspensions of one decision end and nobody goes t
 import numpy as np
 
 from sim.jit import kernel
+from sim.kernel.seats import workers_now
 from sim.scoring.ahead import compact_in_s, wait_difference
 from sim.scoring.desk import Desk
 from sim.scoring.filling import clear, fill_outwards
@@ -20,7 +21,6 @@ from sim.scoring.room import (
     placeable_now,
     pressure_of,
     workers_ever,
-    workers_now,
 )
 from sim.scoring.table import OfSuspension
 
@@ -239,7 +239,7 @@ def _fits_elsewhere(desk: Desk, job: int, home: int) -> bool:
         else:
             for i in range(state.partition[m].first_own, state.partition[m].last_own):
                 server = state.own[i]
-                room = min(state.rooms.usable[server], workers_now(desk, job, server))
+                room = min(state.rooms.usable[server], workers_now(state, desk.job[job], server))
                 if desk.server[server].taken == 0 and room >= gang:
                     return True
     return False

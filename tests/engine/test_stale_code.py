@@ -9,14 +9,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import numpy as np
-from sim.engine.occupancy import _cost_of_joining
-from sim.physics.mix_table import empty_crowd, pairs_alone
+from sim.gandiva import pair_costs
+from sim.physics.mix_table import pairs_alone
 
-cost = _cost_of_joining(
-    np.array([0]), pairs_alone(np.full((1, 1, 1), 1.5)), np.ones((1, 1, 1), np.bool_), 0,
-    np.zeros(1, np.int64), 0, 0.0, np.zeros(0, np.int64), 1000, empty_crowd(2),
-)
-print(cost, sum(_cost_of_joining.stats.cache_hits.values()))
+slowing, feasible = pairs_alone(np.full((1, 1, 1), 1.5)), np.ones((1, 1, 1), np.bool_)
+print(pair_costs(slowing, feasible, 0.0).item(), sum(pair_costs.stats.cache_hits.values()))
 """
 
 
@@ -39,13 +36,13 @@ def edit(file: Path, old: str, new: str) -> None:
 
 
 def test_editing_a_callee_in_another_file_recompiles_its_callers(tmp_path: Path) -> None:
-    """`_cost_of_joining` calls `slow_in` of sim/physics/slowing.py, which calls `excess_by`."""
+    """`pair_costs` calls `joining_cost` of sim/physics/slowing.py, which comes to `excess_by`."""
     shutil.copytree(ROOT / "sim", tmp_path / "sim", ignore=shutil.ignore_patterns("__pycache__"))
-    kept = tmp_path / "sim" / "engine" / "__pycache__"
+    kept = tmp_path / "sim" / "__pycache__"
     kept.mkdir()
-    old = kept / "occupancy._cost_of_joining-43.py311.nbi"  # as numba itself names them
+    old = kept / "gandiva.pair_costs-43.py311.nbi"  # as numba itself names them
     old.write_bytes(b"")
-    gone = kept / "occupancy.removed-reach.py311.1.nbc"
+    gone = kept / "gandiva.removed-reach.py311.1.nbc"
     gone.write_bytes(b"")
 
     assert run(tmp_path) == (2.25, 0)
