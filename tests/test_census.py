@@ -9,9 +9,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
     "python_lines": 76_700,
-    "python_files": 541,
-    "arrows": 323,
-    "arrows_in_sim": 69,
+    "python_files": 535,
+    "arrows": 285,
+    "arrows_in_sim": 44,
     "longest_function": 50,
     "readme_words": 700,
     "docs_words": 30_000,

@@ -39,8 +39,8 @@ from marl.rllib.ray_spec import ClusterRay, LocalRay
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.jobs import JobTable
-from sim.linear.weights import ScoreWeights, read_weights, score_weights_of
-from sim.schedulers.linear_score import LinearScore
+from sim.scoring.linear_score import LinearScore
+from sim.scoring.weights import ScoreWeights, read_weights, score_weights_of
 from sim.simulator import Simulator
 
 SCORE, NETWORK = "score", "network"  # what is learned

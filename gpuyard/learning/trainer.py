@@ -16,7 +16,7 @@ from gpuyard.learning.strategies import ascend, drawn_window, gradient, step_at
 from gpuyard.learning.window_play import Crew, Ground
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
-from sim.linear.weights import ScoreWeights
+from sim.scoring.weights import ScoreWeights
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuyard.simulation.explanation import Look, Reason
 from sim.arrays import IntArray
-from sim.engine.codes import ARRIVAL, LEFT, SERVICE, SMALLEST_GANG
+from sim.codes import ARRIVAL, LEFT, SERVICE, SMALLEST_GANG
 from sim.engine.composed import (
     Filling,
     PartitionedScheduler,

@@ -11,10 +11,10 @@ import numpy as np
 from marl.turns.gathering import Gathered
 from sim.arrays import FloatArray, IntArray
 from sim.jobs import JobTable
-from sim.outages.changes import Outages
 from sim.physics.physics import Physics
 from sim.rules import Rules
 from sim.simulator import Simulator
+from sim.topology.outages import Outages
 from sim.topology.topology import Topology
 
 

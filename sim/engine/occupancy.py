@@ -43,7 +43,7 @@ class Occupancy:
 
     def __del__(self) -> None:
         """Leave the arrays to the next."""
-        self._spares.give_back(self._copy)
+        self._spares.spare.append(self._copy)
 
     def copy(self) -> "Occupancy":
         """A scratch copy of the scratch copy."""
@@ -144,13 +144,9 @@ class Occupancy:
         That is empty GPUs; a job that asks for part of a GPU may also join jobs that do, where
         their parts are together at most a GPU.
         """
-        rooms, plain = self._seats.rooms, view.jobs.demands is None
-        if plain and view.partition is None:
+        rooms = self._seats.rooms
+        if view.jobs.demands is None and view.partition is None:
             return self._slots(view, job, rooms.gpu.copy(), rooms.usable.copy(), None)
-        if plain:
-            own = view.partition_of_server == view.partition
-            usable, per_server = rooms.gpu & own[view.topology.gpu_server], rooms.usable * own
-            return self._slots(view, job, usable, per_server, None)
         usable, per_server, cost = self._blank()
         offer_parts(self._seats, job, view.servers, False, usable, per_server, cost)
         cost[:] = 1.0  # what is left over slows nobody

@@ -6,7 +6,7 @@ As far as cores, memory and types of servers allow.
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.engine.codes import COMPACT_WAIT, LEAST_INTERFERENCE
+from sim.codes import COMPACT_WAIT, LEAST_INTERFERENCE
 from sim.engine.layout import NOBODY, Memory
 from sim.jit import kernel
 from sim.kernel.layout import State

@@ -9,8 +9,8 @@ decision.
 import numpy as np
 
 from sim.arrays import IntArray
+from sim.codes import NEVER, QUANTA
 from sim.engine.acting import note_leaving, stop
-from sim.engine.codes import NEVER, QUANTA
 from sim.engine.filling import comes_before
 from sim.engine.layout import NOBODY, PLACE, SEARCH, START, Memory
 from sim.engine.quanta import rank_of, refresh_ranks, running_wait_s

@@ -352,24 +352,20 @@ class Spares:
     def __init__(self, state: State) -> None:
         """Nothing is copied before somebody asks."""
         self._seats = seats_of(state)
-        self._spare: list[Copied] = []
+        self.spare: list[Copied] = []  # that nobody looks at
         self.versions = count(FIRST_COPIED, APART)  # that no server of the state or a copy has
 
     def taken(self, like: Seats | None = None) -> Copied:
         """A copy of `like`, or of the state as it stands; to be given back."""
         source = self._seats if like is None else like
-        if not self._spare:
+        if not self.spare:
             seats = source.copied(shared=("job",))
             return Copied(seats, seats.gpu["tenants"], read_only(seats.rooms.most))
-        copy = self._spare.pop()
+        copy = self.spare.pop()
         _bring(copy.seats, source)
         return copy
 
-    def give_back(self, copy: Copied) -> None:
-        """Its user does not look at it any more."""
-        self._spare.append(copy)
-
     def forget(self) -> None:
         """What was copied is void: the state is another's by now."""
-        for copy in self._spare:
+        for copy in self.spare:
             copy.seats.server["version"] = -1  # that no server has

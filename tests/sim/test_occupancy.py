@@ -9,8 +9,8 @@ import pytest
 
 from sim.decision import Decision
 from sim.engine.occupancy import ANY_SPEED, Occupancy
-from sim.outages.changes import Change
 from sim.signals import Signal
+from sim.topology.outages import Change
 from sim.traits import ANY_TYPE, Demands
 from sim.view import ClusterView
 from tests.sim.scripted import Scripted

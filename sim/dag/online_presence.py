@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.dag.online.tasks import PENDING, Site, Tasks, pace
+from sim.dag.online_tasks import PENDING, Site, Tasks, pace
 from sim.engine.occupancy import Occupancy
 from sim.jit import array_kernel
 from sim.physics.reference import reference_steps_s
