@@ -36,7 +36,7 @@ from marl.rllib.ray_spec import LocalRay
 from marl.training.plan import Plan
 from marl.training.spec import PpoSpec
 from sim.kernel.advance import FULL, PAUSE
-from sim.linear.weights import ScoreWeights, score_weights_of
+from sim.scoring.weights import ScoreWeights, score_weights_of
 
 SEED, SERVERS_PER_AGENT, JOBS = 0, 4, 600
 SMALL = {"gpu_dim": 4, "hidden_dim": 8, "head_dim": 8}

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.engine.codes import DRAWN, OWN_ONLY, OWN_THEN_LEAST_LOADED, STEAL, TO_LEAST_LOADED
+from sim.codes import DRAWN, OWN_ONLY, OWN_THEN_LEAST_LOADED, STEAL, TO_LEAST_LOADED
 from sim.loads import Loads
 
 

@@ -39,12 +39,12 @@ class Orders:
 
     def start(self, job: int, gpus: IntArray) -> None:
         """Start `job` on `gpus`."""
-        self.occupancy.take(job, gpus)
+        self.occupancy.occupy(job, gpus)
         self.starts[job] = gpus
 
     def stop(self, job: int) -> None:
         """Preempt the running `job`."""
-        self.occupancy.release(job, self.view.gpus_of(job))
+        self.occupancy.vacate(job, self.view.gpus_of(job))
         self.preempts.append(job)
 
     def untouched(self) -> list[int]:

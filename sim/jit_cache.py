@@ -29,6 +29,7 @@ _PLAIN = (int, float, complex, bool, str, bytes, type(None), np.generic, np.dtyp
 
 
 _load_index: Any = IndexDataCacheFile._load_index
+_load_data: Any = IndexDataCacheFile._load_data
 
 
 def _load_or_forget(file: Any) -> dict[Any, Any]:
@@ -44,7 +45,16 @@ def _load_or_forget(file: Any) -> dict[Any, Any]:
     return kept
 
 
+def _load_or_miss(file: Any, name: str) -> Any:
+    """Compiled code; not there, as numba takes it, where it makes a type that is gone."""
+    try:
+        return _load_data(file, name)
+    except (ImportError, AttributeError) as error:
+        raise FileNotFoundError(name) from error
+
+
 IndexDataCacheFile._load_index = _load_or_forget  # type: ignore[method-assign]
+IndexDataCacheFile._load_data = _load_or_miss  # type: ignore[method-assign]
 
 
 class _Stamp:

@@ -1,7 +1,7 @@
 """What a GPU or a server has room for: each rule once, on numbers.
 
-The engine, the feature code and a scheduler's scratch copy keep tenants, costs and servers each in
-a layout of their own; they look the numbers up and ask here.
+`sim.kernel.seats` asks here for a state and copies of it; the engine and the feature code, which
+remember some of the answers, look the numbers up and ask, too.
 """
 
 from typing import Protocol
@@ -12,7 +12,13 @@ from sim.physics.slowing import NO_COST, WHOLE
 
 
 class Asks(Protocol):
-    """What a worker asks of a server: a row of some table, or `sim.engine.demands_room.Ask`."""
+    """What a worker asks of a GPU and its server: a row of jobs, or of a table of kinds."""
+
+    @property
+    def profile(self) -> int: ...  # noqa: D102
+
+    @property
+    def gpu_milli(self) -> int: ...  # noqa: D102
 
     @property
     def type_mask(self) -> int: ...  # noqa: D102
@@ -86,10 +92,7 @@ def least_cost(usable: BoolArray, cost: FloatArray, first: int, last: int) -> fl
 
 
 @kernel
-def leave_at(usable: BoolArray, cost: FloatArray, first: int, last: int, least: float) -> int:
-    """Leave the usable GPUs of a server that cost `least`; how many stay."""
-    count = 0
+def leave_at(usable: BoolArray, cost: FloatArray, first: int, last: int, least: float) -> None:
+    """Leave the usable GPUs of a server that cost `least`."""
     for gpu in range(first, last):
         usable[gpu] = usable[gpu] and cost[gpu] == least
-        count += usable[gpu]
-    return count

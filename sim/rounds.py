@@ -9,13 +9,12 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision, Start
-from sim.engine.demands_room import ask_of
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.protocols import PatientPlacer, Placer
 from sim.signals import Signal
 from sim.slots import Slots
-from sim.traits import WHOLE_GPU_MILLI
+from sim.traits import WHOLE_GPU_MILLI, ask_of
 from sim.view import ClusterView
 
 
@@ -161,9 +160,7 @@ class RoundScheduler(ABC):
         others = {share.job: share for share in shares if share.gpus > 0 and share.job not in first}
         wanted = first | others
         keeps = {job for job in running if job in wanted and stays(view, wanted[job])}
-        for job in running:
-            if job not in keeps:
-                occupancy.release(job, view.gpus_of(job))
+        occupancy.vacate_all((job, view.gpus_of(job)) for job in running if job not in keeps)
         starts: list[Start] = []
         order = list(wanted.values())
         for rank, share in enumerate(order):
@@ -176,7 +173,7 @@ class RoundScheduler(ABC):
             if gpus is None:
                 gpus = own_place(view, occupancy, share.job)
             if gpus is not None:
-                occupancy.take(share.job, gpus)
+                occupancy.occupy(share.job, gpus)
                 starts.append(Start(share.job, gpus))
         served = keeps | {start.job for start in starts}
         starts += self._placed(view, occupancy, self.leftovers(view), served)
@@ -200,8 +197,7 @@ class RoundScheduler(ABC):
 
         def attempt(count: int) -> IntArray | None:
             trial = occupancy.copy()
-            for job in later[:count]:
-                trial.release(job, view.gpus_of(job))
+            trial.vacate_all((job, view.gpus_of(job)) for job in later[:count])
             return self._found(view, trial, share)
 
         if not later or attempt(len(later)) is None:
@@ -211,7 +207,7 @@ class RoundScheduler(ABC):
         gpus = attempt(fewest)
         if gpus is not None:
             for job in occupancy.in_the_way(view, share.job, gpus, later[:fewest]):
-                occupancy.release(job, view.gpus_of(job))
+                occupancy.vacate(job, view.gpus_of(job))
                 keeps.discard(job)
         return gpus
 
@@ -241,7 +237,7 @@ class RoundScheduler(ABC):
             if gpus is None and like not in refused:
                 gpus = self._found(view, occupancy, share)
             if gpus is not None:
-                occupancy.take(share.job, gpus)
+                occupancy.occupy(share.job, gpus)
                 starts[share.job] = Start(share.job, gpus)
             elif self.patient is None:
                 refused.add(like)

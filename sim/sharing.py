@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.engine.codes import ALIKE, IF_NOTHING_IS_EMPTY, NEVER
+from sim.codes import ALIKE, IF_NOTHING_IS_EMPTY, NEVER
 from sim.engine.occupancy import ANY_SPEED, SHARING_NEEDS, Occupancy
 from sim.errors import GpuYardError
 from sim.protocols import Placer
@@ -59,19 +59,17 @@ class FallbackSharing:
         if gpus is not None:
             return gpus
         gang = int(view.jobs.num_gpus[job])
-        return placer.place(gang, occupancy.shared(view, job, ANY_SPEED), rng)
+        return placer.place(gang, occupancy.shared(view, job, self.least_speed), rng)
 
 
-class SelectiveSharing:
+class SelectiveSharing(FallbackSharing):
     """Fallback sharing, only on GPUs where the tenants together are predicted fast enough.
 
     Combined speed of a pair is 1 / slowdown(self) + 1 / slowdown(other): 1 is what taking turns
     would give. A GPU is offered if it is empty or this sum exceeds `threshold`.
     """
 
-    needs = SHARING_NEEDS
     engine_code = IF_NOTHING_IS_EMPTY
-    shares = True
 
     def __init__(self, *, threshold: float) -> None:
         """`threshold`: least predicted combined speed, typically 1.2 to 1.4.
@@ -85,17 +83,6 @@ class SelectiveSharing:
             )
         self.threshold = self.least_speed = threshold
         self.name = f"selective{threshold:g}"
-
-    def place(
-        self, view: ClusterView, occupancy: Occupancy, job: int, placer: Placer,
-        rng: np.random.Generator,
-    ) -> IntArray | None:  # fmt: skip
-        """The placer's choice, exclusive before worthwhile sharing."""
-        gpus = place_alone(view, occupancy, job, placer, rng)
-        if gpus is not None:
-            return gpus
-        gang = int(view.jobs.num_gpus[job])
-        return placer.place(gang, occupancy.shared(view, job, self.threshold), rng)
 
 
 class AlwaysShare:

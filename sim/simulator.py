@@ -20,13 +20,13 @@ from sim.kernel.advance import FULL, ILLEGAL, OVER, STUCK, advance_until_decisio
 from sim.kernel.apply import LEGAL, apply_decision
 from sim.kernel.building import make_state
 from sim.kernel.layout import FINISHED, WITHDRAWN, RowArray, State
-from sim.outages.changes import Outages
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler
 from sim.refusal import refusal, stuck
 from sim.rules import Rules
 from sim.run import Run
 from sim.signals import Signal
+from sim.topology.outages import Outages
 from sim.topology.topology import Topology
 from sim.traits import CANCELLED
 from sim.view import ViewMaker

@@ -1,7 +1,7 @@
 """What a job may ask for, belong to or undergo beyond its gang and its work; all optional."""
 
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -33,6 +33,30 @@ class Demands(_Columns):
     cpu_milli: IntArray  # (J,) thousandths of a core
     memory_mib: IntArray  # (J,)
     type_mask: IntArray  # (J,) bit t set: GPU type t of the topology will do; ANY_TYPE: all
+
+
+class Ask(NamedTuple):
+    """What each worker of one job needs."""
+
+    gpu_milli: int
+    cpu_milli: int
+    memory_mib: int
+    type_mask: int
+
+
+WHOLE_GPU = Ask(WHOLE_GPU_MILLI, 0, 0, ANY_TYPE)
+
+
+def ask_of(demands: Demands | None, job: int) -> Ask:
+    """What a worker of `job` needs."""
+    if demands is None:
+        return WHOLE_GPU
+    return Ask(
+        int(demands.gpu_milli[job]),
+        int(demands.cpu_milli[job]),
+        int(demands.memory_mib[job]),
+        int(demands.type_mask[job]),
+    )
 
 
 @dataclass(frozen=True)

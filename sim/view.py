@@ -1,7 +1,7 @@
 """What a scheduler sees: read-only windows on the state, and only what its `needs` name."""
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ from sim.errors import SignalError
 from sim.jit import kernel
 from sim.jobs import JobTable
 from sim.kernel.layout import RUNNING, State
+from sim.kernel.seats import Spares
 from sim.physics.physics import Physics
 from sim.signals import Signal
 from sim.topology.topology import Topology
@@ -207,6 +208,7 @@ class ClusterView:
     known_physics: Physics
     server_type: IntArray  # (S,) catalogue row of each server's GPU type
     state: State  # for compiled code, which reads of it what `granted` names
+    spares: Spares  # for `sim.engine.occupancy`, where a decision is tried out
 
     @property
     def belief(self) -> Physics:
@@ -229,6 +231,19 @@ class ClusterView:
         )  # fmt: skip
 
 
+def held_in(state: State) -> dict[str, Any]:
+    """Fields of a view that say who holds what: windows on `state`."""
+    return {
+        "tenants": read_only(state.gpu["tenants"]),
+        "tenant": read_only(state.tenant),
+        "server_free": read_only(state.rooms.usable),
+        "server_cpu_free_milli": read_only(state.server["cpu_free_milli"]),
+        "server_memory_free_mib": read_only(state.server["memory_free_mib"]),
+        "gpu_milli": read_only(state.gpu["milli"]),
+        "spares": Spares(state),
+    }
+
+
 class ViewMaker:
     """Makes the views of one run for one scheduler; the windows are made once."""
 
@@ -246,15 +261,13 @@ class ViewMaker:
         self._live, self._now_s = _Live(state), state.world["now_s"]
         self._fixed = {
             "state": state,
+            **held_in(state),
             "jobs": JobColumns(state=state, jobs=jobs, granted=granted),
             "topology": topology,
             "servers": np.arange(topology.num_servers),
             "partition": None,
             "partition_of_server": _fixed(state.server["partition"]),
             "num_partitions": int(state.world["num_partitions"][0]),
-            "tenants": read_only(state.gpu["tenants"]),
-            "tenant": read_only(state.tenant),
-            "server_free": read_only(state.rooms.usable),
             "nic_jobs": read_only(state.server["nic_jobs"]),
             "uplink_jobs": read_only(state.rack["uplink_jobs"]),
             "max_forwards": max_forwards,
@@ -264,9 +277,6 @@ class ViewMaker:
             "known_physics": belief,
             "server_type": _fixed(state.server["type"]),
             "server_closed": read_only(state.server["closed"]),
-            "server_cpu_free_milli": read_only(state.server["cpu_free_milli"]),
-            "server_memory_free_mib": read_only(state.server["memory_free_mib"]),
-            "gpu_milli": read_only(state.gpu["milli"]),
             "gpu_limit_milli": int(state.world["gpu_limit_milli"][0]),
         }
 

@@ -8,10 +8,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 77_100,
-    "python_files": 544,
-    "arrows": 323,
-    "arrows_in_sim": 69,
+    "python_lines": 76_700,
+    "python_files": 535,
+    "arrows": 285,
+    "arrows_in_sim": 44,
     "longest_function": 50,
     "readme_words": 700,
     "docs_words": 30_000,

@@ -29,12 +29,12 @@ from gpuyard.learning.window_play import Alone, Crew, Ground
 from gpuyard.tuning.cells import scheduler_of
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
-from sim.linear.weights import ScoreWeights, score_weights_of
 from sim.report.run_folder import collect_record
+from sim.scoring.weights import ScoreWeights, score_weights_of
 
 log = logging.getLogger(__name__)
 
-SCORE = "sim.schedulers.linear_score.LinearScore"
+SCORE = "sim.scoring.linear_score.LinearScore"
 SCOUT = "sjf"
 PAIRS = 6  # of members an update; windows with a queue take a second each
 VALIDATE_EVERY = 4  # updates

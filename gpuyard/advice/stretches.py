@@ -22,7 +22,7 @@ from gpuyard.tuning.cells import scheduler_of
 from sim.arrays import FloatArray, IntArray
 from sim.jobs import JobTable
 from sim.run import Run
-from sim.schedulers.linear_score import LinearScore
+from sim.scoring.linear_score import LinearScore
 from sim.simulator import Simulator, simulate
 
 FIRST, JUDGED = "train", "test"  # parts of the trace: what is learned from, and the rest

@@ -7,9 +7,9 @@ import numpy as np
 from marl.env.game import Game
 from sim.arrays import IntArray
 from sim.jobs import JobTable
-from sim.outages.changes import NO_OUTAGES
 from sim.protocols import Scheduler
 from sim.simulator import simulate
+from sim.topology.outages import NO_OUTAGES
 
 
 def warm_up(game: Game, scheduler: Scheduler, *, compiled: bool = True) -> None:

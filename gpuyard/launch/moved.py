@@ -1,4 +1,4 @@
-"""Names of classes in configurations of before: modules that were merged, and where they are now.
+"""Names of classes in configurations of before: modules that were merged or moved, and where to.
 
 A `_target_` of an old file of yours, or of the record of an old run, builds the same object.
 """
@@ -24,31 +24,28 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
     "marl.schedulers.topdrl": ("marl.schedulers.topdrl_rule",),
     "marl.topdrl.proximity.env": ("marl.topdrl.proximity.ppo_spec",),
     "marl.topdrl.spec": ("marl.topdrl.dqn_spec",),
-    "sim.dag.search.list_schedule": ("sim.dag.search.random_ranks",),
-    "sim.dag.search.local_search": ("sim.dag.search.genetic",),
-    "sim.dag.search.whales": ("sim.dag.search.woa",),
-    "sim.estimators.recurrence": (
-        "sim.estimators.group_median",
-        "sim.estimators.last_of_group",
+    "sim.dag.families": ("sim.dag.sources.families",),
+    "sim.dag.list_schedule": (
+        "sim.dag.search.list_schedule",
+        "sim.dag.search.random_ranks",
     ),
-    "sim.estimators.rules": (
-        "sim.estimators.limit",
-        "sim.estimators.noisy",
-        "sim.estimators.none",
-        "sim.estimators.oracle",
+    "sim.dag.local_search": (
+        "sim.dag.search.genetic",
+        "sim.dag.search.local_search",
     ),
+    "sim.dag.policy_gradient": ("sim.dag.search.policy_gradient",),
+    "sim.dag.rtgs": ("sim.dag.search.rtgs",),
+    "sim.dag.whales": (
+        "sim.dag.search.whales",
+        "sim.dag.search.woa",
+    ),
+    "sim.dag.worl_rtgs": ("sim.dag.search.worl_rtgs",),
     "sim.forwarding": (
         "sim.forwarding.least_loaded",
         "sim.forwarding.own",
         "sim.forwarding.own_then_least_loaded",
         "sim.forwarding.random",
         "sim.forwarding.steal",
-    ),
-    "sim.outages.sources": (
-        "sim.outages.both",
-        "sim.outages.failures",
-        "sim.outages.maintenance",
-        "sim.outages.none",
     ),
     "sim.physics.catalogue": ("sim.physics.stated_profiles",),
     "sim.physics.mix_table": ("sim.physics.mix_laws",),
@@ -79,6 +76,7 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
         "sim.placers.random",
         "sim.placers.worst_fit",
     ),
+    "sim.scoring.linear_score": ("sim.schedulers.linear_score",),
     "sim.sharing": (
         "sim.sharing.always",
         "sim.sharing.fallback",
@@ -92,7 +90,27 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
         "sim.topology.vl2",
     ),
     "sim.topology.node_list": ("sim.topology.vc_gpus",),
+    "sim.topology.outage_file": ("sim.outages.file",),
+    "sim.topology.outage_sources": (
+        "sim.outages.both",
+        "sim.outages.failures",
+        "sim.outages.maintenance",
+        "sim.outages.none",
+        "sim.outages.sources",
+    ),
+    "sim.traces.estimators": (
+        "sim.estimators.limit",
+        "sim.estimators.noisy",
+        "sim.estimators.none",
+        "sim.estimators.oracle",
+        "sim.estimators.rules",
+    ),
     "sim.traces.generated_workload": ("sim.traces.mixed_workload",),
+    "sim.traces.group_estimators": (
+        "sim.estimators.group_median",
+        "sim.estimators.last_of_group",
+        "sim.estimators.recurrence",
+    ),
     "sim.traces.ideal_workload": ("sim.traces.published_mix",),
     "sim.traces.job_traits": ("sim.traces.job_rules",),
     "sim.traces.processes": (

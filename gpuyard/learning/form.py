@@ -8,8 +8,8 @@ import numpy as np
 
 from gpuyard.learning.player import ScorePlayer
 from sim.arrays import FloatArray
-from sim.linear.layer import Layer
-from sim.linear.weights import ALL_GROUPS, GROUPS, SUSPEND, ScoreWeights
+from sim.scoring.layer import Layer
+from sim.scoring.weights import ALL_GROUPS, GROUPS, SUSPEND, ScoreWeights
 
 # How far members are from the mean.
 SIGMA, SIGMA_BASE, SIGMA_SHARE = 0.4, 0.5, 0.25  # 0.4 (0.5 + 0.25 |w|) of a linear weight
@@ -30,7 +30,7 @@ class Standard:
 class Part:
     """One group of weights and its layer."""
 
-    group: str  # of `sim.linear.weights.ALL_GROUPS`
+    group: str  # of `sim.scoring.weights.ALL_GROUPS`
     units: int
     standard: Standard  # of its F features
 

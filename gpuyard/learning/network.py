@@ -17,8 +17,8 @@ from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy
 from marl.training.policy_file import load_policy
 from sim.arrays import FloatArray
-from sim.linear.weights import ALL_GROUPS, ScoreWeights
 from sim.scoring.table import FORWARD_OF_ROW, START_OF_PAIR, Column, OfPair
+from sim.scoring.weights import ALL_GROUPS, ScoreWeights
 
 UNREAD = ("value.", "encoder.rack_norm.")  # by the one who plays
 LINEAR = ("prior.start", "prior.forward_to", "prior.suspend")

@@ -6,9 +6,10 @@ from typing import Any, Protocol
 
 from sim.arrays import FloatArray
 from sim.jobs import JobTable
-from sim.linear.episode import played_jct_s
-from sim.linear.weights import ScoreWeights
-from sim.schedulers.linear_score import LinearScore
+from sim.metrics.job_times import mean_jct_s
+from sim.scoring.episode import unlogged
+from sim.scoring.linear_score import LinearScore
+from sim.scoring.weights import ScoreWeights
 from sim.simulator import Simulator
 
 
@@ -60,4 +61,4 @@ class ScorePlayer:
 
     def jct_s(self, field: Field, simulator: Simulator) -> float:
         """As `Player.jct_s`."""
-        return played_jct_s(simulator, field.scheduler.weighing(self.weights))
+        return mean_jct_s(unlogged(simulator, field.scheduler.weighing(self.weights)))

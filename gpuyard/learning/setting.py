@@ -34,8 +34,8 @@ from marl.env.game import TRAIN_PHYSICS
 from marl.rllib.ray_spec import ClusterRay, LocalRay
 from sim.arrays import FloatArray
 from sim.jobs import JobTable
-from sim.linear.weights import ScoreWeights, read_weights, score_weights_of
-from sim.schedulers.linear_score import LinearScore
+from sim.scoring.linear_score import LinearScore
+from sim.scoring.weights import ScoreWeights, read_weights, score_weights_of
 from sim.simulator import Simulator
 
 SCORE, NETWORK = "score", "network"  # what is learned
@@ -126,7 +126,7 @@ class ConfiguredField:
 
     scheduler: LinearScore
     experiments: tuple[Experiment, ...]
-    train_physics: str  # a key of `marl.training.plan.TRAIN_PHYSICS`
+    train_physics: str  # a key of `marl.env.game.TRAIN_PHYSICS`
 
     def window(self, part: str, index: int) -> JobTable:
         """One window of a part of the workload."""

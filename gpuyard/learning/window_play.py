@@ -17,9 +17,9 @@ from sim.errors import InvalidDecision, SimulationError
 from sim.jobs import JobTable
 from sim.kernel.advance import FULL, PAUSE
 from sim.kernel.layout import RowArray
-from sim.linear.layer import Layer
-from sim.linear.weights import SUSPEND, ScoreWeights
+from sim.scoring.layer import Layer
 from sim.scoring.table import SuspendWeight
+from sim.scoring.weights import SUSPEND, ScoreWeights
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -21,11 +21,11 @@ from gpuyard.reproduction.dag_settings import Cell, Settings, settings_of
 from gpuyard.reproduction.store import PARTS
 from sim.dag.bounds import gap_correlation, lower_bound_s
 from sim.dag.evaluate import schedule
+from sim.dag.families import Family
 from sim.dag.list_scheduling import heft
 from sim.dag.machines import GpuKind, drawn_machines
 from sim.dag.problem import DagProblem, dag_problem
-from sim.dag.search.protocol import Meter, Search, random_start, start_plans
-from sim.dag.sources.families import Family
+from sim.dag.protocol import Meter, Search, random_start, start_plans
 from sim.report.atomic import write_atomically
 
 

@@ -18,7 +18,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.plain_rules import Rules, check_plain
 from gpuyard.launch.start import program, start
 from gpuyard.serving.token import TOKEN, read_token
-from sim.outages.changes import NO_OUTAGES
+from sim.topology.outages import NO_OUTAGES
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuyard.simulation.explanation import Look, Reason
 from sim.arrays import IntArray
-from sim.engine.codes import ARRIVAL, LEFT, SERVICE, SMALLEST_GANG
+from sim.codes import ARRIVAL, LEFT, SERVICE, SMALLEST_GANG
 from sim.engine.composed import (
     Filling,
     PartitionedScheduler,
@@ -96,9 +96,8 @@ class _Instant:
     def occupancy(self, before: set[int]) -> Occupancy:
         """Who holds what once those of the started who are not in `before` are taken out."""
         occupancy = Occupancy(self.view)
-        for job in self.starts.tolist():
-            if job not in before:
-                occupancy.release(job, self.view.gpus_of(job))
+        left = (job for job in self.starts.tolist() if job not in before)
+        occupancy.vacate_all((job, self.view.gpus_of(job)) for job in left)
         return occupancy
 
     def room(self, tenants: IntArray) -> IntArray:

@@ -12,7 +12,6 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.plain_rules import SEED, check_plain
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
-from sim.estimators.rules import NoEstimator
 from sim.jobs import JobTable
 from sim.physics.shipped_files import ShippedProfiles
 from sim.report.atomic import write_atomically
@@ -24,6 +23,7 @@ from sim.report.likeness_report import (
     likeness_json,
     trace_page,
 )
+from sim.traces.estimators import NoEstimator
 from sim.traces.job_sample import JobSample
 from sim.traces.likeness import Distance, likeness
 from sim.traces.setting import Setting

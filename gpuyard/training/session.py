@@ -49,10 +49,10 @@ from marl.training.policy_file import save_policy
 from marl.training.spec import PpoSpec, WarmStartSpec
 from marl.training.warm_start import RuleTeacher, greedy, imitate, play
 from sim.errors import GpuYardError
-from sim.linear.weights import ALL_GROUPS, score_weights_of
 from sim.metrics.summary import summarise
 from sim.report.figure_studies import learning_curve, read_learning_curve
 from sim.report.run_folder import Record, write_run
+from sim.scoring.weights import ALL_GROUPS, score_weights_of
 from sim.simulator import simulate
 
 log = logging.getLogger(__name__)

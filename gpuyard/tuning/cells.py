@@ -17,9 +17,17 @@ from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.processes import in_processes, processes_of
 from sim.jobs import JobTable
-from sim.linear.episode import played_jct_s
-from sim.linear.weights import FIRST_AHEAD, FORWARD_FEATURES, LAYERS, START_FEATURES, SUSPEND, named
-from sim.schedulers.linear_score import LinearScore
+from sim.metrics.job_times import mean_jct_s
+from sim.scoring.episode import unlogged
+from sim.scoring.linear_score import LinearScore
+from sim.scoring.weights import (
+    FIRST_AHEAD,
+    FORWARD_FEATURES,
+    LAYERS,
+    START_FEATURES,
+    SUSPEND,
+    named,
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +87,7 @@ def log_jct(trial: Trial) -> list[float]:
     logs = []
     for window in trial.windows:
         jobs = _window(trial.setting, trial.part, window)
-        logs.append(float(np.log(played_jct_s(experiment.game.simulator(jobs), scheduler))))
+        logs.append(float(np.log(mean_jct_s(unlogged(experiment.game.simulator(jobs), scheduler)))))
     return logs
 
 

@@ -29,9 +29,9 @@ from gpuyard.tuning.cells import (
 )
 from gpuyard.tuning.search import Generation, Search, new_search, resumed
 from sim.arrays import FloatArray
-from sim.linear.weights import START_FEATURES, named
 from sim.report.atomic import write_atomically
 from sim.report.run_folder import Record
+from sim.scoring.weights import START_FEATURES, named
 
 log = logging.getLogger(__name__)
 

@@ -14,13 +14,13 @@ from gymnasium.spaces import Box, Discrete
 
 from marl.dag.sight import FAR, FEATURES, Hopes, Scratch, look, new_scratch, place
 from sim.dag.evaluate import schedule
+from sim.dag.gap_plans import NEAREST
+from sim.dag.graph_sources import layered_graph, random_graph
 from sim.dag.list_scheduling import heft, new_lanes
 from sim.dag.machines import GpuKind, drawn_machines
 from sim.dag.problem import DagProblem, dag_problem
+from sim.dag.protocol import random_start
 from sim.dag.ranks import optimistic_costs, order_of, upward_rank_s
-from sim.dag.search.gap_plans import NEAREST
-from sim.dag.search.protocol import random_start
-from sim.dag.sources.graphs import layered_graph, random_graph
 
 Seen = npt.NDArray[np.float32]
 NOISE = 0.1  # most that times to go are off, relative

@@ -6,9 +6,9 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.dag.evaluate import arrives_s
+from sim.dag.gap_plans import NEAREST, nearest_gpus
 from sim.dag.list_scheduling import Lanes, first_gap, put
 from sim.dag.problem import DagArrays
-from sim.dag.search.gap_plans import NEAREST, nearest_gpus
 from sim.jit import kernel
 
 FEATURES = 9

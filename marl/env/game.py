@@ -12,11 +12,11 @@ import numpy as np
 from marl.turns.gathering import Gathered
 from sim.arrays import FloatArray, IntArray
 from sim.jobs import JobTable
-from sim.outages.changes import Outages
 from sim.physics.physics import Physics
 from sim.physics.stand_ins import NoInterference
 from sim.rules import Rules
 from sim.simulator import Simulator
+from sim.topology.outages import Outages
 from sim.topology.topology import Topology
 
 

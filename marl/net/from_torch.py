@@ -18,7 +18,7 @@ from marl.policy.linear_prior import LinearPrior, PriorLayer
 from marl.policy.pair_score import PairScorePolicy
 from marl.turns.actions import MODES
 from sim.arrays import FloatArray
-from sim.linear.layer import Layer, Units, no_layer, units_of
+from sim.scoring.layer import Layer, Units, no_layer, units_of
 from sim.scoring.table import (
     ForwardWeight,
     OfContext,

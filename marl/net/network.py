@@ -25,7 +25,7 @@ from marl.turns.actions import FORWARD, MODES, SUSPEND, TIE, WAIT
 from sim.arrays import FloatArray, IntArray
 from sim.handle import Handle
 from sim.jit import kernel
-from sim.linear.layer import add_product
+from sim.scoring.layer import add_product
 from sim.scoring.table import OfGpu, OfPeer, OfServer
 
 CHOOSE, PLAY_ON, ACT = range(3)  # in Net.routine

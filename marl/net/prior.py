@@ -9,8 +9,8 @@ from marl.codec.observe import Buffers
 from sim.arrays import FloatArray
 from sim.handle import Handle
 from sim.jit import kernel
-from sim.linear.layer import Units
-from sim.linear.scores import (
+from sim.scoring.layer import Units
+from sim.scoring.scores import (
     AGE_SCALE,
     DURATION_SCALE,
     HOUR_S,

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sim.linear.layer import PARTS, Layer
-from sim.linear.scores import (
+from sim.scoring.layer import PARTS, Layer
+from sim.scoring.scores import (
     AGE_SCALE,
     AGE_UNIT_S,
     DURATION_SCALE,
@@ -16,7 +16,6 @@ from sim.linear.scores import (
     LEAST_DUE,
     MOST_DIFFERENCE,
 )
-from sim.linear.weights import ScoreWeights
 from sim.scoring.table import (
     FORWARD_OF_ROW,
     START_OF_PAIR,
@@ -30,12 +29,13 @@ from sim.scoring.table import (
     StartWeight,
     SuspendWeight,
 )
+from sim.scoring.weights import ScoreWeights
 
 LAYERS = ("start_layer", "forward_layer", "suspend_layer")  # of a prior, and of its weights
 
 
 class PriorLayer(nn.Module):
-    """What a layer adds to a score (`sim.linear.layer`): outer . tanh(inner z + bias).
+    """What a layer adds to a score (`sim.scoring.layer`): outer . tanh(inner z + bias).
 
     Shapes:
         input: features (..., F); output: (...)

@@ -11,9 +11,9 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.dag.list_scheduling import new_lanes
 from sim.dag.plan import Schedule, plan_of_schedule
 from sim.dag.problem import DagArrays
+from sim.dag.protocol import Meter, Start
 from sim.dag.ranks import optimistic_costs, order_of
-from sim.dag.search.protocol import Meter, Start
-from sim.dag.search.worl_rtgs import WorlRtgsSearch
+from sim.dag.worl_rtgs import WorlRtgsSearch
 
 NOISE_LOG10 = (-2.0, -0.5)  # relative, on times to go: as for the other searches
 

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from marl.topdrl.spec import BY_SUBMISSION, NetworkSpec, SightSpec, TopDrlError
 from sim.arrays import FloatArray, IntArray
 from sim.decision import WAIT, Decision, Start
-from sim.engine.demands_room import ask_of
 from sim.engine.occupancy import Occupancy
 from sim.physics.catalogue import GangCatalogue
 from sim.physics.communication import Spread, told_s
@@ -21,6 +20,7 @@ from sim.physics.reference import reference_steps_s
 from sim.placers.by_rack import Closest
 from sim.signals import Signal
 from sim.topology.topology import Topology
+from sim.traits import ask_of
 from sim.view import ClusterView
 
 
@@ -79,7 +79,10 @@ class Places:
         """Nothing is searched yet."""
         self._view, self._pricing = view, pricing
         self._occupancy = Occupancy(view)
-        self._room = self._occupancy.most_room(view, False)
+        # Larger gangs have no place, wherever one looks; parts of GPUs may.
+        self._room = view.topology.num_gpus
+        if view.jobs.demands is None:
+            self._room = int(view.server_free.sum())
         self._placer, self._rng = Closest(), np.random.default_rng(0)  # draws nothing
         self._found: dict[tuple[int, ...], IntArray | None] = {}
 

@@ -6,7 +6,7 @@ when the decision is made (`close_decision`).
 
 import numpy as np
 
-from sim.engine.codes import ALIKE, COMPACT_WAIT, NEVER, TETRIS
+from sim.codes import ALIKE, COMPACT_WAIT, NEVER, TETRIS
 from sim.engine.layout import NOBODY, NOTE, PYTHON_PLACE, RAISED, Memory
 from sim.engine.offers import ALONE, SHARED, TIGHT, make_offer
 from sim.engine.placing import choose

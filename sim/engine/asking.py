@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
+from sim.codes import DELAY, STEAL
 from sim.decision import Start
 from sim.engine.acting import forward, open_decision, start
-from sim.engine.codes import DELAY, STEAL
 from sim.engine.composed import (
     Composed,
     Filling,

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from sim import codes
 from sim.arrays import IntArray
-from sim.engine import codes
+from sim.codes import NEVER
 from sim.engine.acting import place, place_by_python, place_plainly, start
-from sim.engine.codes import NEVER
 from sim.engine.compactly import place_compactly
 from sim.engine.composed import Composed, PartitionedScheduler, QueueScheduler, child_of
 from sim.engine.filling import fill, fill_by_list, route_arrivals
@@ -49,7 +49,6 @@ from sim.kernel.layout import UNBOUNDED, RowArray, State
 from sim.kernel.rooms import make_rooms
 from sim.physics.mix_table import empty_crowd, pairs_alone
 from sim.physics.physics import Physics
-from sim.placers.by_rack import Skew
 from sim.placing.known_graphs import KnownGraphs, graphs_of, no_graphs
 from sim.routine import address_of, ask, count, tell
 from sim.signals import Signal
@@ -216,8 +215,9 @@ def _kinds(
     )
     if rule["sharing"][0] != NEVER:
         kind["like"] = _likes(rule, view.belief)[kind["profile"]]
-    if isinstance(child.placer, Skew):
-        kind["skewed"] = child.placer.skewed(view.belief.catalogue)[kind["profile"]]
+    if rule["placer"][0] == codes.SKEW:
+        placer: Any = child.placer
+        kind["skewed"] = placer.skewed(view.belief.catalogue)[kind["profile"]]
     return kind, kind_of.reshape(-1).astype(np.int64)
 
 

@@ -17,7 +17,7 @@ NOBODY = -1
 
 RULE = np.dtype(
     [
-        # Codes of `sim.engine.codes`, and the numbers that belong to them.
+        # Codes of `sim.codes`, and the numbers that belong to them.
         ("order", INT),
         ("preempts", INT),
         ("placer", INT),

@@ -3,9 +3,9 @@
 import numpy as np
 
 from sim.arrays import FloatArray
+from sim.codes import ASKED, FIXED, QUANTA, STEAL
 from sim.engine.acting import close_decision, open_decision
 from sim.engine.asking import Asking, begin
-from sim.engine.codes import ASKED, FIXED, QUANTA, STEAL
 from sim.engine.composed import Composed, QueueScheduler, child_of
 from sim.engine.filling import eligible, note_timers
 from sim.engine.layout import FILL, IDLE, PLACE, QUANTUM, ROUTE, SERVE, Memory

@@ -6,14 +6,14 @@ As far as cores, memory and types of servers allow.
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.engine.codes import COMPACT_WAIT, LEAST_INTERFERENCE
+from sim.codes import COMPACT_WAIT, LEAST_INTERFERENCE
 from sim.engine.layout import NOBODY, Memory
 from sim.jit import kernel
 from sim.kernel.layout import State
 from sim.kernel.rooms import set_most, set_usable
-from sim.physics.mix_table import seat
-from sim.physics.slowing import NO_COST, joining_cost
-from sim.room_rules import has_seat, least_cost, leave_at, leave_cheapest, left_over, workers_for
+from sim.kernel.seats import leave_tightest, most_workers, parts_on, sharing_cost, workers_now
+from sim.physics.slowing import NO_COST
+from sim.room_rules import leave_cheapest
 from sim.traits import WHOLE_GPU_MILLI
 
 # What is offered to a job.
@@ -35,49 +35,12 @@ def joins_unknown(types: int, profiles: int) -> IntArray:
 
 
 @kernel
-def workers_now(state: State, memory: Memory, number: int, server: int) -> int:
-    """Workers of a kind that a server could take now, were its GPUs empty; 0 while it is away."""
-    kind, where = memory.kind[number], state.server[server]
-    if where.closed > 0:
-        return 0
-    size = where.last_gpu - where.first_gpu
-    return workers_for(kind, size, where.gpu_type, where.cpu_free_milli, where.memory_free_mib)
-
-
-@kernel
-def most_workers(state: State, memory: Memory, number: int, server: int) -> int:
-    """Workers of a kind that a server could take if it were empty; 0 while it is away."""
-    kind, where = memory.kind[number], state.server[server]
-    if where.closed > 0:
-        return 0
-    size = where.last_gpu - where.first_gpu
-    return workers_for(kind, size, where.gpu_type, where.cpu_milli, where.memory_mib)
-
-
-@kernel
-def _joining_cost(state: State, memory: Memory, number: int, gpu: int) -> float:
-    """`joining_cost` of one more tenant of a kind."""
-    kind, belief, crowd = memory.kind[number], memory.belief, memory.crowd
-    last = state.gpu[gpu].tenants
-    for k in range(last):
-        other = state.tenant[gpu, k]
-        profile = memory.kind[memory.waiter[other].kind].profile
-        seat(crowd, k, profile, state.job[other].gpu_milli)
-    seat(crowd, last, kind.profile, kind.gpu_milli)
-    type_, least_speed = memory.server_type[state.gpu[gpu].server], memory.rule[0].least_speed
-    return float(joining_cost(belief.slowing, belief.feasible, type_, crowd, last, least_speed))
-
-
-@kernel
 def _sharing_cost(state: State, memory: Memory, number: int, gpu: int) -> float:
     """What a GPU that may have tenants costs one of a kind; NO_COST: it has no room for it."""
-    kind, row = memory.kind[number], state.gpu[gpu]
-    if row.tenants == 0 and kind.gpu_milli <= WHOLE_GPU_MILLI:
-        return 1.0
-    limit, most = state.world[0].gpu_limit_milli, state.tenant.shape[1]
-    if not has_seat(row.tenants, most, row.milli, kind.gpu_milli, limit):
-        return NO_COST
-    return _joining_cost(state, memory, number, gpu)
+    kind, crowd, limit_milli = memory.kind[number], memory.crowd, state.world[0].gpu_limit_milli
+    belief, least_speed = memory.belief, memory.rule[0].least_speed
+    slowing, feasible = belief.slowing, belief.feasible
+    return sharing_cost(state, kind, gpu, slowing, feasible, crowd, limit_milli, least_speed)
 
 
 @kernel
@@ -162,15 +125,6 @@ def _offer_sharing(state: State, memory: Memory, m: int, number: int) -> None:
 
 
 @kernel
-def _cost_of(state: State, memory: Memory, number: int, gpu: int, mode: int) -> float:
-    """What a GPU costs in this mode: where parts are offered, thousandths left over; or NO_COST."""
-    row, asked, most = state.gpu[gpu], memory.kind[number].gpu_milli, state.tenant.shape[1]
-    if mode != SHARED:
-        return left_over(row.tenants, most, row.milli, asked, mode == TIGHT)
-    return _known_sharing_cost(state, memory, number, gpu)
-
-
-@kernel
 def _clear(state: State, memory: Memory, m: int) -> None:
     """Begin an offer of partition `m`: servers of another are no part of it."""
     before, offer = memory.game[0].room_of, memory.offer
@@ -185,11 +139,11 @@ def _clear(state: State, memory: Memory, m: int) -> None:
 
 
 @kernel
-def _offer_any(state: State, memory: Memory, server: int, most: int, number: int, mode: int) -> int:
-    """Offer GPUs of a server by what they cost in this mode; how many."""
+def _offer_shared(state: State, memory: Memory, server: int, most: int, number: int) -> int:
+    """Offer GPUs of a server to share, at most so many; how many."""
     offer, where, count = memory.offer, state.server[server], 0
     for gpu in range(where.first_gpu, where.last_gpu):
-        cost = _cost_of(state, memory, number, gpu, mode) if most > 0 else NO_COST
+        cost = _known_sharing_cost(state, memory, number, gpu) if most > 0 else NO_COST
         offer.gpu[gpu] = cost < NO_COST
         offer.cost[gpu] = cost
         count += cost < NO_COST
@@ -213,15 +167,16 @@ def make_offer(state: State, memory: Memory, m: int, number: int, mode: int) -> 
         return
     for i in range(part.first_own, part.last_own):
         server = state.own[i]
-        most = workers_now(state, memory, number, server)
+        most = workers_now(state, memory.kind[number], server)
         if whole:
             count = min(state.rooms.usable[server], most)
         elif mode == SHARED:
             count = min(_count_anew(state, memory, number, server), most) if most > 0 else 0
         else:
-            count = _offer_any(state, memory, server, most, number, mode)
+            kind, tight = memory.kind[number], mode == TIGHT
+            count = parts_on(state, kind, server, tight, offer.gpu, offer.cost)
         set_usable(offer, 0, server, count)
-        set_most(offer, 0, server, most_workers(state, memory, number, server))
+        set_most(offer, 0, server, most_workers(state, memory.kind[number], server))
     if mode == TIGHT and memory.kind[number].gang == 1:
         _leave_tightest(state, memory, m)
     if mode == ALONE and not whole:
@@ -247,18 +202,17 @@ def name_shared(state: State, memory: Memory, server: int) -> None:
                 may = _ask_joining(state, memory, number, gpu)
             memory.offer.gpu[gpu] = may == 1
         return
-    most = workers_now(state, memory, number, server)
-    _offer_any(state, memory, server, most, number, SHARED)
+    _offer_shared(state, memory, server, workers_now(state, kind, server), number)
 
 
 @kernel
 def _leave_tightest(state: State, memory: Memory, m: int) -> None:
     """Leave the GPUs with least left over."""
-    offer, part, least = memory.offer, state.partition[m], NO_COST
-    for i in range(part.first_own, part.last_own):
-        where = state.server[state.own[i]]
-        least = min(least, least_cost(offer.gpu, offer.cost, where.first_gpu, where.last_gpu))
-    for i in range(part.first_own, part.last_own):
-        where = state.server[state.own[i]]
-        count = leave_at(offer.gpu, offer.cost, where.first_gpu, where.last_gpu, least)
-        set_usable(offer, 0, state.own[i], count)
+    part, offer = state.partition[m], memory.offer
+    servers = state.own[part.first_own : part.last_own]
+    leave_tightest(state, servers, offer.gpu, offer.cost)
+    for server in servers:
+        where, count = state.server[server], 0
+        for gpu in range(where.first_gpu, where.last_gpu):
+            count += offer.gpu[gpu]
+        set_usable(offer, 0, server, count)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.engine.codes import (
+from sim.codes import (
     BEST_FIT,
     CLOSEST,
     COMPACT_WAIT,
@@ -21,13 +21,12 @@ from sim.engine.layout import JUDGE, NAME, Memory
 from sim.jit import array_kernel, kernel
 from sim.kernel.layout import State
 from sim.kernel.rooms import NONE, Rooms, next_server, usable_in
-from sim.placers.by_rack import servers_to_fill
+from sim.physics.heavy_edge import map_workers
 from sim.placing.compactness import fills_largest, fits_compactly, largest_of, last_level
 from sim.placing.filling import fill_server
-from sim.placing.heavy_edge import map_workers
 from sim.placing.known_graphs import edges_at
 from sim.placing.spreading import spread_out
-from sim.placing.tiers import NETWORK, first_servers, narrowest
+from sim.placing.tiers import NETWORK, first_servers, narrowest, servers_to_fill
 from sim.routine import ask, tell
 
 RARE = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, DELAY, CLOSEST, SKEW, LWF, HEAVY_EDGE)

@@ -9,8 +9,8 @@ decision.
 import numpy as np
 
 from sim.arrays import IntArray
+from sim.codes import NEVER, QUANTA
 from sim.engine.acting import note_leaving, stop
-from sim.engine.codes import NEVER, QUANTA
 from sim.engine.filling import comes_before
 from sim.engine.layout import NOBODY, PLACE, SEARCH, START, Memory
 from sim.engine.quanta import rank_of, refresh_ranks, running_wait_s
@@ -26,7 +26,7 @@ from sim.engine.queues import (
 from sim.jit import array_kernel, kernel
 from sim.kernel.apply import LEGAL
 from sim.kernel.layout import QUEUED, State
-from sim.kernel.placing import give_back, take
+from sim.kernel.seats import occupy, vacate
 from sim.routine import ask, tell
 
 
@@ -111,14 +111,14 @@ def _lift(state: State, memory: Memory, job: int) -> None:
             place_ += 1
         memory.lifted[at] = place_
     note_leaving(state, memory, job)
-    give_back(state, job)
+    vacate(state, job, state.placed[row.first : row.first + row.held])
 
 
 @kernel
 def _lower(state: State, memory: Memory, job: int) -> None:
     """Undo `_lift`; the last that was lifted first."""
-    take(state, job)
     row = state.job[job]
+    occupy(state, job, state.placed[row.first : row.first + row.held])
     for at in range(row.first, row.first + row.held):
         gpu, place_ = state.placed[at], memory.lifted[at]
         for k in range(state.gpu[gpu].tenants - 1, place_, -1):

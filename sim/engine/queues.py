@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.engine.codes import ASKED, FIXED, LEFT, QUANTA, SERVICE, SMALLEST_GANG, TRUE_LEFT
+from sim.codes import ASKED, FIXED, LEFT, QUANTA, SERVICE, SMALLEST_GANG, TRUE_LEFT
 from sim.engine.layout import NOBODY, Memory
 from sim.jit import kernel
 from sim.kernel.layout import QUEUED, Row, RowArray, State

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from sim.engine import codes
-from sim.engine.codes import NEVER, OWN_ONLY
+from sim import codes
+from sim.codes import NEVER, OWN_ONLY
 from sim.engine.composed import (
     PAIR,
     Composed,

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from sim.arrays import read_only
 from sim.decision import Decision, Start
 from sim.engine.asking import Asking, begin
 from sim.engine.building import asked_memory
@@ -10,7 +9,7 @@ from sim.engine.composed import Composed
 from sim.engine.layout import NOBODY
 from sim.engine.mirror import Mirror
 from sim.kernel.apply import LEGAL
-from sim.view import ClusterView
+from sim.view import ClusterView, held_in
 
 
 class Trial:
@@ -23,14 +22,7 @@ class Trial:
         self._scheduler = scheduler
         state = self._mirror.state
         self._memory = asked_memory(scheduler, state, view)
-        self._windows = {
-            "tenants": read_only(state.gpu["tenants"]),
-            "tenant": read_only(state.tenant),
-            "server_free": read_only(state.rooms.usable),
-            "server_cpu_free_milli": read_only(state.server["cpu_free_milli"]),
-            "server_memory_free_mib": read_only(state.server["memory_free_mib"]),
-            "gpu_milli": read_only(state.gpu["milli"]),
-        }
+        self._windows = held_in(state)
         self._asking = Asking(scheduler, state, self._memory, self._windows)
 
     def is_of(self, view: ClusterView) -> bool:
@@ -56,6 +48,7 @@ class Trial:
     def _forget(self) -> None:
         """What was learned of the copy before is void: it was another."""
         memory = self._memory
+        self._windows["spares"].forget()
         memory.tried["refused"] = NOBODY
         memory.joined_at[:] = NOBODY
         memory.seen_at[:] = NOBODY

@@ -7,7 +7,7 @@ from sim.jit import kernel
 from sim.kernel.layout import QUEUED, RUNNING, State
 from sim.kernel.leaving import requeue
 from sim.kernel.log import FORWARD, PREEMPT, START, log_event
-from sim.kernel.placing import occupy
+from sim.kernel.placing import begin_run
 from sim.kernel.queue import queue_remove
 from sim.kernel.rates import rerate
 from sim.physics.slowing import fits_beside
@@ -104,7 +104,7 @@ def start_on(state: State, job: int, gpus: IntArray, gang: int, lease_end_s: flo
         renewal = renewal and state.placed[first + i] == gpus[i]
         state.placed[first + i] = gpus[i]
     queue_remove(state, job)
-    occupy(state, job, gang, renewal, lease_end_s)
+    begin_run(state, job, gang, renewal, lease_end_s)
     log_event(state, START, job, gang)
 
 

@@ -32,7 +32,6 @@ from sim.kernel.links import enter_links, leave_links
 from sim.kernel.rates import mark_resettled
 from sim.kernel.rooms import Rooms, make_rooms
 from sim.kernel.servers import change_server, open_server
-from sim.outages.changes import Outages
 from sim.physics.host import HostTables
 from sim.physics.link_loads import LinkLoads, make_link_loads
 from sim.physics.link_network import LinkNetwork, no_link_network
@@ -42,6 +41,7 @@ from sim.physics.reference import reference_steps_s
 from sim.physics.scaling import throughputs
 from sim.routine import address_of, tell
 from sim.rules import Rules
+from sim.topology.outages import Outages
 from sim.topology.topology import Topology
 from sim.traits import ANY_TYPE, NEVER_S, WHOLE_GPU_MILLI
 

@@ -16,7 +16,7 @@ from sim.kernel.layout import (
     State,
 )
 from sim.kernel.log import EVICT, FAIL, FINISH, READY, log_event
-from sim.kernel.placing import vacate
+from sim.kernel.placing import end_run
 from sim.kernel.queue import queue_insert, queue_remove
 from sim.kernel.rates import accrue
 from sim.routine import tell
@@ -38,7 +38,7 @@ def requeue(state: State, job: int, kind: int, keeps_work: bool) -> None:
     Only a job stopped by order or by its lease, its work kept, may be renewed at this instant.
     """
     row, world = state.job[job], state.world[0]
-    vacate(state, job, QUEUED)
+    end_run(state, job, QUEUED)
     if not keeps_work or kind in (FAIL, EVICT):
         row.left_s = -np.inf
     if keeps_work:
@@ -82,7 +82,7 @@ def _leave(state: State, job: int) -> None:
     row, world = state.job[job], state.world[0]
     held = 0
     if row.status == RUNNING:
-        vacate(state, job, WITHDRAWN)
+        end_run(state, job, WITHDRAWN)
         held = row.held
     elif row.status == QUEUED:
         queue_remove(state, job)
@@ -119,7 +119,7 @@ def reach_target(state: State, job: int) -> None:
         requeue(state, job, FAIL, True)
         row.target_s = _next_target_s(state, job)
         return
-    vacate(state, job, FINISHED)
+    end_run(state, job, FINISHED)
     row.progress_s = row.work_s
     row.finish_s = world.now_s
     world.num_left -= 1

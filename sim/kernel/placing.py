@@ -1,12 +1,12 @@
-"""Taking and giving back GPUs: the only code that changes who holds what."""
+"""What a run books when a job takes or gives back its GPUs: spread, links, hosts, speeds, times."""
 
 import numpy as np
 
 from sim.jit import kernel
 from sim.kernel.heap import heap_remove
-from sim.kernel.layout import ENTER_LINKS, LEAVE_LINKS, NO_JOB, RUNNING, State
+from sim.kernel.layout import ENTER_LINKS, LEAVE_LINKS, RUNNING, State
 from sim.kernel.rates import accrue, mark_dirty, mark_neighbours
-from sim.kernel.rooms import set_usable
+from sim.kernel.seats import occupy, vacate
 from sim.routine import tell
 
 
@@ -76,76 +76,6 @@ def _count_links(state: State, job: int, change: int) -> None:
 
 
 @kernel
-def note_release(state: State, partition: int) -> None:
-    """GPUs of the partition became usable, or its servers others."""
-    state.partition[partition].releases += 1
-    state.partition[partition].version += 1
-
-
-@kernel
-def change_usable(state: State, server: int, change: int) -> None:
-    """So many GPUs more of a server are without a tenant; none is usable while it is away."""
-    where = state.server[server]
-    if change != 0 and where.closed == 0:
-        set_usable(state.rooms, where.partition, server, state.rooms.usable[server] + change)
-
-
-@kernel
-def take(state: State, job: int) -> None:
-    """Seat `job` on its GPUs in `placed`, as their last tenant; nothing else of it changes."""
-    row, gpus, rooms = state.job[job], state.gpu, state.rooms
-    server, change = gpus[state.placed[row.first]].server, 0
-    for at in range(row.first, row.first + row.held):
-        gpu = state.placed[at]
-        tenants = gpus[gpu].tenants
-        if gpus[gpu].server != server:
-            change_usable(state, server, change)
-            server, change = gpus[gpu].server, 0
-        if tenants == 0:
-            rooms.gpu[gpu] = False
-            change -= 1
-        state.tenant[gpu, tenants] = job
-        gpus[gpu].tenants = tenants + 1
-        gpus[gpu].version += 1
-        gpus[gpu].milli += row.gpu_milli
-        state.server[server].version += 1
-        state.server[server].cpu_free_milli -= row.cpu_milli
-        state.server[server].memory_free_mib -= row.memory_mib
-    change_usable(state, server, change)
-    state.partition[state.server[server].partition].version += 1
-
-
-@kernel
-def give_back(state: State, job: int) -> None:
-    """Take `job` off its GPUs; nothing else of it changes."""
-    row, gpus, rooms = state.job[job], state.gpu, state.rooms
-    server, change = gpus[state.placed[row.first]].server, 0
-    for at in range(row.first, row.first + row.held):
-        gpu = state.placed[at]
-        last = gpus[gpu].tenants - 1
-        if gpus[gpu].server != server:
-            change_usable(state, server, change)
-            server, change = gpus[gpu].server, 0
-        found = False
-        for k in range(last):  # the others keep their order: sums over tenants stay the same
-            found = found or state.tenant[gpu, k] == job
-            if found:
-                state.tenant[gpu, k] = state.tenant[gpu, k + 1]
-        state.tenant[gpu, last] = NO_JOB
-        gpus[gpu].tenants = last
-        gpus[gpu].version += 1
-        gpus[gpu].milli -= row.gpu_milli
-        state.server[server].version += 1
-        state.server[server].cpu_free_milli += row.cpu_milli
-        state.server[server].memory_free_mib += row.memory_mib
-        if last == 0:
-            rooms.gpu[gpu] = state.server[server].closed == 0
-            change += 1
-    change_usable(state, server, change)
-    note_release(state, state.server[server].partition)
-
-
-@kernel
 def _begin(state: State, job: int, renewal: bool, lease_end_s: float) -> None:
     row, world = state.job[job], state.world[0]
     now_s = world.now_s
@@ -169,7 +99,7 @@ def _begin(state: State, job: int, renewal: bool, lease_end_s: float) -> None:
 
 
 @kernel
-def occupy(state: State, job: int, gpus: int, renewal: bool, lease_end_s: float) -> None:
+def begin_run(state: State, job: int, gpus: int, renewal: bool, lease_end_s: float) -> None:
     """Let `job` run on the first `gpus` GPUs of its row in `placed`; the caller has checked them.
 
     A `renewal` is a start where it was at this very instant: it goes on as if never stopped.
@@ -180,7 +110,7 @@ def occupy(state: State, job: int, gpus: int, renewal: bool, lease_end_s: float)
         row.reference_step_s = state.physics.reference_step_s[row.profile, gpus]
         gain = state.physics.gain
         row.gain = gain[row.profile, gpus] / gain[row.profile, row.num_gpus]
-    take(state, job)
+    occupy(state, job, state.placed[row.first : row.first + row.held])
     if gpus == 1:
         row.local, row.servers, row.racks = 1, 1, 1
     else:
@@ -196,7 +126,7 @@ def occupy(state: State, job: int, gpus: int, renewal: bool, lease_end_s: float)
 
 
 @kernel
-def vacate(state: State, job: int, status: int) -> None:
+def end_run(state: State, job: int, status: int) -> None:
     """Take `job` off its GPUs with its work booked; its new status is `status`."""
     accrue(state, job)
     row, world = state.job[job], state.world[0]
@@ -206,7 +136,7 @@ def vacate(state: State, job: int, status: int) -> None:
     row.run_gpu_s += (now_s - row.started_s) * row.held
     row.served_gpu_s += max(0.0, now_s - row.resume_s) * row.held
     row.left_s = now_s
-    give_back(state, job)
+    vacate(state, job, state.placed[row.first : row.first + row.held])
     if row.servers > 1:
         _count_links(state, job, -1)
         if world.shared_links != 0:

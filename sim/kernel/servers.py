@@ -4,8 +4,8 @@ from sim.jit import kernel
 from sim.kernel.layout import CLOSES, OPENS, State
 from sim.kernel.leaving import requeue
 from sim.kernel.log import EVICT, SERVER_DOWN, SERVER_UP, log_server
-from sim.kernel.placing import note_release
 from sim.kernel.rooms import set_most, set_usable
+from sim.kernel.seats import note_release
 
 
 @kernel

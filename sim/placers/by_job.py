@@ -3,12 +3,13 @@
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.engine.codes import COMPACT_WAIT, HEAVY_EDGE, LWF
+from sim.codes import COMPACT_WAIT, HEAVY_EDGE, LWF
 from sim.errors import GpuYardError
-from sim.jit import array_kernel, kernel
+from sim.jit import array_kernel
+from sim.physics.heavy_edge import mapping_of_job
 from sim.placing.filling import fill_servers
-from sim.placing.heavy_edge import mapping_of_job
 from sim.placing.placement_search import Law, Offer, Site, cheapest_placement, least_comm_s
+from sim.placing.spreading import workload_s
 from sim.signals import Signal
 from sim.slots import Slots
 from sim.view import ClusterView
@@ -87,7 +88,7 @@ class HeavyEdge:
     """The Heavy-Edge GPU mapping of A-SRPT (Luo, Liu, Lee and Shroff, arXiv 2501.05563).
 
     The servers with most usable GPUs, as few as hold the gang, lowest index on ties; onto these
-    the job's communication graph is mapped (`sim.placing.heavy_edge`). GPUs are named in order of
+    the job's communication graph is mapped (`sim.physics.heavy_edge`). GPUs are named in order of
     workers: worker i runs on the i-th. Without a link network nobody knows what jobs send:
     then the graph is a ring of equal weights, and workers fill servers in order. Never waits.
 
@@ -175,17 +176,6 @@ def gpu_workload_s(slots: Slots) -> FloatArray:
         waiting_s = float(left_s[view.queued].mean()) if len(view.queued) > 0 else 0.0
         _follow_changes(load_s, np.array(view.tenants), slots.tenants, waiting_s)
     return load_s
-
-
-@kernel
-def workload_s(before_s: float, before: int, now: int, waiting_s: float) -> float:
-    """Workload of a GPU with `now` tenants; as the decision began it had `before`, `before_s`.
-
-    `waiting_s`: mean work left of waiting jobs.
-    """
-    if now == before:
-        return before_s
-    return float(before_s * min(now / max(before, 1), 1.0) + max(now - before, 0) * waiting_s)
 
 
 @array_kernel

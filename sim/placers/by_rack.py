@@ -6,12 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from sim.arrays import BoolArray, IntArray
-from sim.engine.codes import CLOSEST, DELAY, SKEW
+from sim.codes import CLOSEST, DELAY, SKEW
 from sim.errors import GpuYardError
-from sim.jit import array_kernel
 from sim.physics.catalogue import Catalogue
 from sim.placing.filling import fill_servers
-from sim.placing.tiers import NETWORK, needed_tier, offer
+from sim.placing.tiers import NETWORK, needed_tier, offer, servers_to_fill
 from sim.signals import Signal
 from sim.slots import Slots
 from sim.view import ClusterView
@@ -74,9 +73,6 @@ def _seed_server(gang: int, slots: Slots) -> int:
     return int(np.argmax(np.where(here, free, -1)))
 
 
-NONE = -1
-
-
 class Delay:
     """Delay scheduling with fixed timers, after Dally (Sharma et al., arXiv 2401.16492).
 
@@ -135,49 +131,6 @@ class Delay:
         if view.now_s < rack_s < math.inf:
             return rack_s
         return anywhere_s if view.now_s < anywhere_s < math.inf else None
-
-
-@array_kernel
-def servers_to_fill(  # noqa: PLR0917 - arrays go by position into compiled code
-    gang: int,
-    servers: IntArray,  # (s,) owned, ascending
-    usable: IntArray,  # (S,)
-    most: IntArray,  # (S,) if every server that is up were empty
-    rack: IntArray,  # (S,)
-    racks: int,
-    takes_rack: bool,
-    takes_anything: bool,
-) -> IntArray:
-    """Servers that hold the gang, in the order to fill them; none where it should wait."""
-    rack_usable, rack_most = np.zeros(racks, dtype=np.int64), np.zeros(racks, dtype=np.int64)
-    total, largest, best = 0, 0, NONE
-    for server in servers:
-        rack_usable[rack[server]] += usable[server]
-        rack_most[rack[server]] += most[server]
-        total += usable[server]
-        largest = max(largest, most[server])
-        if usable[server] >= gang and (best == NONE or usable[server] < usable[best]):
-            best = server
-    if best != NONE:
-        return np.array([best])
-    if total >= gang and (takes_rack or largest < gang):
-        for each in range(racks):
-            fits = rack_usable[each] >= gang
-            if fits and (best == NONE or rack_usable[each] < rack_usable[best]):
-                best = each
-        if best != NONE:
-            return _fullest_first(servers[rack[servers] == best], usable)
-    if total >= gang and (takes_anything or rack_most.max() < gang):
-        by_room = _fullest_first(servers, usable)
-        by_rack = by_room[np.argsort(rack[by_room], kind="mergesort")]
-        return _fullest_first(by_rack, rack_usable[rack])
-    return servers[:0].copy()
-
-
-@array_kernel
-def _fullest_first(servers: IntArray, room: IntArray) -> IntArray:
-    order: IntArray = servers[np.argsort(-room[servers], kind="mergesort")]
-    return order
 
 
 def _waits_since_s(view: ClusterView, job: int) -> float:

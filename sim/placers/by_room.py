@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.engine.codes import (
+from sim.codes import (
     BEST_FIT,
     CONSOLIDATED,
     FIRST_FIT,

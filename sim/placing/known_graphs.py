@@ -6,8 +6,8 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.jit import array_kernel
+from sim.physics.heavy_edge import Edges, edges_of, graph_of_job
 from sim.physics.physics import Physics
-from sim.placing.heavy_edge import Edges, edges_of, graph_of_job
 
 UNKNOWN = -1
 

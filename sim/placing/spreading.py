@@ -1,9 +1,9 @@
-"""Spreading a gang over the least loaded servers, worker by worker."""
+"""Spreading a gang over the least loaded servers, worker by worker; the load of a GPU."""
 
 import numpy as np
 
 from sim.arrays import BoolArray, IntArray
-from sim.jit import array_kernel
+from sim.jit import array_kernel, kernel
 
 
 @array_kernel
@@ -42,3 +42,14 @@ def spread_out(
         left[best] -= 1
         load[best] += 1
     return out
+
+
+@kernel
+def workload_s(before_s: float, before: int, now: int, waiting_s: float) -> float:
+    """Workload of a GPU with `now` tenants; as the decision began it had `before`, `before_s`.
+
+    `waiting_s`: mean work left of waiting jobs.
+    """
+    if now == before:
+        return before_s
+    return float(before_s * min(now / max(before, 1), 1.0) + max(now - before, 0) * waiting_s)

@@ -6,7 +6,6 @@ from sim.arrays import IntArray
 from sim.jit import array_kernel
 from sim.placing.filling import fill_servers
 from sim.slots import Slots
-from sim.topology.topology import Topology
 
 MACHINE, RACK, NETWORK = 0, 1, 2  # tiers: how far a gang may spread
 NOWHERE = 3
@@ -77,10 +76,47 @@ def offer(slots: Slots, gang: int, widest: int) -> tuple[int, IntArray] | None:
     return tier, fill_servers(order, room[order], first, slots.usable, slots.tenants, gang)
 
 
-def tier_of(topology: Topology, gpus: IntArray) -> int:
-    """How far a placement spreads."""
-    servers = topology.gpu_server[gpus]
-    if (servers == servers[0]).all():
-        return MACHINE
-    racks = topology.server_rack[servers]
-    return RACK if (racks == racks[0]).all() else NETWORK
+NONE = -1
+
+
+@array_kernel
+def servers_to_fill(  # noqa: PLR0917 - arrays go by position into compiled code
+    gang: int,
+    servers: IntArray,  # (s,) owned, ascending
+    usable: IntArray,  # (S,)
+    most: IntArray,  # (S,) if every server that is up were empty
+    rack: IntArray,  # (S,)
+    racks: int,
+    takes_rack: bool,
+    takes_anything: bool,
+) -> IntArray:
+    """Servers that hold the gang, in the order to fill them; none where it should wait."""
+    rack_usable, rack_most = np.zeros(racks, dtype=np.int64), np.zeros(racks, dtype=np.int64)
+    total, largest, best = 0, 0, NONE
+    for server in servers:
+        rack_usable[rack[server]] += usable[server]
+        rack_most[rack[server]] += most[server]
+        total += usable[server]
+        largest = max(largest, most[server])
+        if usable[server] >= gang and (best == NONE or usable[server] < usable[best]):
+            best = server
+    if best != NONE:
+        return np.array([best])
+    if total >= gang and (takes_rack or largest < gang):
+        for each in range(racks):
+            fits = rack_usable[each] >= gang
+            if fits and (best == NONE or rack_usable[each] < rack_usable[best]):
+                best = each
+        if best != NONE:
+            return _fullest_first(servers[rack[servers] == best], usable)
+    if total >= gang and (takes_anything or rack_most.max() < gang):
+        by_room = _fullest_first(servers, usable)
+        by_rack = by_room[np.argsort(rack[by_room], kind="mergesort")]
+        return _fullest_first(by_rack, rack_usable[rack])
+    return servers[:0].copy()
+
+
+@array_kernel
+def _fullest_first(servers: IntArray, room: IntArray) -> IntArray:
+    order: IntArray = servers[np.argsort(-room[servers], kind="mergesort")]
+    return order

@@ -7,7 +7,6 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.decision import Decision, Start
-from sim.engine.demands_room import ask_of
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.physics.reference import AloneStep
@@ -15,6 +14,7 @@ from sim.protocols import PatientPlacer, Placer
 from sim.sharing import place_alone
 from sim.signals import Signal
 from sim.slots import Slots
+from sim.traits import ask_of
 from sim.view import ClusterView
 
 
@@ -252,7 +252,7 @@ class ASrpt:
                 times.append(until_s)
                 continue
             self._since_s.pop(job, None)
-            occupancy.take(job, gpus)
+            occupancy.occupy(job, gpus)
             starts.append(Start(job, gpus))
         return starts, times
 

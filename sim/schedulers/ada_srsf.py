@@ -71,7 +71,7 @@ class AdaSrsf(QueueScheduler):
             admitting.held_back = False
             gpus = self.sharing.place(view, occupancy, job, admitting, self.rng)
             if gpus is not None:
-                occupancy.take(job, gpus)
+                occupancy.occupy(job, gpus)
                 admitting.nics.enter(job, gpus)
                 starts.append(Start(job, gpus))
             elif not skip_blocked:

@@ -7,13 +7,13 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Decision, Start
-from sim.engine.demands_room import ask_of
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.physics.dally_profiles import compute_share
 from sim.placing.delay_timers import MANUAL, DelayTimers, Patience
 from sim.placing.tiers import MACHINE, NETWORK, RACK, needed_tier, offer
 from sim.signals import Signal
+from sim.traits import ask_of
 from sim.view import ClusterView
 
 RATE_DIGITS = 9  # rates that differ less are ties
@@ -151,7 +151,7 @@ class Dally:
         tier, offered = found
         self._record(view.now_s, job, gang, tier)
         accepted = self._own(view, job, slots.usable, offered)
-        plan.occupancy.take(job, accepted)
+        plan.occupancy.occupy(job, accepted)
         plan.free -= gang
         plan.starts.append(Start(job, accepted, self.lease_s))
         self._assigned_s[job] = view.now_s

@@ -104,7 +104,7 @@ class Drf(QueueScheduler):
             job = int(order[at])
             gpus = self.sharing.place(view, occupancy, job, self.placer, self.rng)
             if gpus is not None:
-                occupancy.take(job, gpus)
+                occupancy.occupy(job, gpus)
                 starts.append(Start(job, gpus))
                 turns.give(at)
             elif not skip_blocked:

@@ -31,7 +31,7 @@ class Reservation(NamedTuple):
     def outside(self, occupancy: Occupancy) -> Occupancy:
         """A copy of `occupancy` in which the reserved GPUs are full."""
         rest = occupancy.copy()
-        rest.tenants[self.gpus] = rest.tenant.shape[1]
+        rest.bar(self.gpus)
         return rest
 
 
@@ -66,8 +66,7 @@ class Reserver(NamedTuple):
     ) -> tuple[IntArray | None, Occupancy]:
         """GPUs for `job` once these have ended, and who holds what then."""
         trial = occupancy.copy()
-        for ending in endings:
-            trial.release(ending.job, ending.gpus)
+        trial.vacate_all((ending.job, ending.gpus) for ending in endings)
         return self.sharing.place(self.view, trial, job, self.placer, self.rng), trial
 
 
@@ -119,7 +118,7 @@ class Easy(QueueScheduler):
         for at, job in enumerate(order.tolist()):
             gpus = self.sharing.place(view, occupancy, job, self.placer, self.rng)
             if gpus is not None:
-                occupancy.take(job, gpus)
+                occupancy.occupy(job, gpus)
                 starts.append(Start(job, gpus))
             elif not skip_blocked:
                 return starts + self._backfill(view, occupancy, order[at:], starts)
@@ -154,7 +153,7 @@ class Easy(QueueScheduler):
                 if gpus is None:
                     refused_long |= {like} if may_refuse else set()
                     continue
-            occupancy.take(job, gpus)
+            occupancy.occupy(job, gpus)
             starts.append(Start(job, gpus))
         return starts
 

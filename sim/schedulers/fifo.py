@@ -1,7 +1,7 @@
 """First in, first out."""
 
 from sim.arrays import IntArray
-from sim.engine.codes import ARRIVAL
+from sim.codes import ARRIVAL
 from sim.engine.composed import QueueScheduler
 from sim.protocols import Placer, Sharing
 from sim.signals import Signal

@@ -8,13 +8,13 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.decision import Decision
-from sim.engine.demands_room import ask_of
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.gandiva import PAIR, Affinity, Orders, Packs
 from sim.placing.filling import fill_servers
 from sim.sharing import place_alone
 from sim.signals import Signal
+from sim.traits import ask_of
 from sim.view import ClusterView
 
 
@@ -99,7 +99,7 @@ class Turns:
             for holder in self._on_server[chosen]:
                 if not self._may_leave[holder]:
                     continue
-                trial.release(holder, view.gpus_of(holder))
+                trial.vacate(holder, view.gpus_of(holder))
                 leavers.append(holder)
                 slots = trial.exclusive(view, job)
                 if slots.usable_per_server[chosen] >= gang:
@@ -119,7 +119,7 @@ class Turns:
         for holder in self._order:
             if not self._may_leave[holder]:
                 continue
-            trial.release(holder, view.gpus_of(holder))
+            trial.vacate(holder, view.gpus_of(holder))
             leavers.append(holder)
             gpus = self._affinity.place(gang, trial.exclusive(view, job), self._rng)
             if gpus is not None:
@@ -127,9 +127,8 @@ class Turns:
         return None
 
     def _without(self, leavers: list[int]) -> Occupancy:
-        trial = self._orders.occupancy.copy()
-        for job in leavers:
-            trial.release(job, self._orders.view.gpus_of(job))
+        trial, view = self._orders.occupancy.copy(), self._orders.view
+        trial.vacate_all((job, view.gpus_of(job)) for job in leavers)
         return trial
 
     def _in_the_way(self, leavers: list[int], gpus: IntArray) -> list[int]:
@@ -307,9 +306,9 @@ class Gandiva:
             gpus = view.gpus_of(job)
             if not _is_spread(view, gpus) or occupancy.tenants[gpus].max() > 1:
                 continue
-            occupancy.release(job, gpus)
+            occupancy.vacate(job, gpus)
             better = affinity.place(len(gpus), occupancy.exclusive(view, job), self._rng)
-            occupancy.take(job, gpus)
+            occupancy.occupy(job, gpus)
             if better is not None and not _is_spread(view, better):
                 orders.stop(job)
                 orders.start(job, better)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
+from sim.codes import QUANTA
 from sim.decision import Start
-from sim.engine.codes import QUANTA
 from sim.engine.composed import PreemptiveScheduler
 from sim.errors import GpuYardError
 from sim.protocols import Placer, Sharing

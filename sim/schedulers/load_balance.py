@@ -1,7 +1,7 @@
 """Load balancing, as the learned schedulers' papers use it as a baseline."""
 
 from sim.arrays import IntArray
-from sim.engine.codes import ARRIVAL
+from sim.codes import ARRIVAL
 from sim.engine.composed import QueueScheduler
 from sim.signals import Signal
 from sim.view import ClusterView

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.engine.codes import SMALLEST_GANG
+from sim.codes import SMALLEST_GANG
 from sim.engine.composed import QueueScheduler
 from sim.signals import Signal
 from sim.view import ClusterView

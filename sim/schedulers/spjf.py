@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.engine.codes import LEFT
+from sim.codes import LEFT
 from sim.engine.composed import QueueScheduler
 from sim.signals import Signal
 from sim.view import ClusterView

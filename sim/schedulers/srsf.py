@@ -1,7 +1,7 @@
 """Shortest remaining service first, with preemption, by prediction."""
 
 from sim.arrays import FloatArray, IntArray
-from sim.engine.codes import SERVICE
+from sim.codes import SERVICE
 from sim.engine.composed import PreemptiveScheduler
 from sim.signals import Signal
 from sim.view import ClusterView

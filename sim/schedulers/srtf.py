@@ -1,7 +1,7 @@
 """Shortest remaining time first, with preemption: an oracle."""
 
 from sim.arrays import FloatArray, IntArray
-from sim.engine.codes import TRUE_LEFT
+from sim.codes import TRUE_LEFT
 from sim.engine.composed import PreemptiveScheduler
 from sim.signals import Signal
 from sim.view import ClusterView

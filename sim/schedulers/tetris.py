@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.engine.codes import TETRIS
+from sim.codes import TETRIS
 from sim.engine.composed import QueueScheduler
 from sim.engine.filling import tetris_score
 from sim.signals import Signal

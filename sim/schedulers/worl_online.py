@@ -5,9 +5,9 @@ import math
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.dag.online.listing import Listing
-from sim.dag.online.presence import Presence, capacity_of, left_s, site_of, slowness, tasks_of
-from sim.dag.online.search import (
+from sim.dag.online_listing import Listing
+from sim.dag.online_presence import Presence, capacity_of, left_s, site_of, slowness, tasks_of
+from sim.dag.online_search import (
     RULES,
     Hope,
     Memory,
@@ -19,7 +19,7 @@ from sim.dag.online.search import (
     planner_of,
     searched,
 )
-from sim.dag.online.tasks import Site
+from sim.dag.online_tasks import Site
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
@@ -36,13 +36,13 @@ class WorlOnline:
     one DAG before anything runs; `sim.dag` has it as published. What it does online is ours:
 
     - At every decision the unfinished tasks of all workflows in the system are put into a list
-      plan of the real servers (`sim.dag.online.listing`): in order, each where it ends first, gaps
+      plan of the real servers (`sim.dag.online_listing`): in order, each where it ends first, gaps
       filled, gangs whole and at once. Running tasks hold their GPUs until they are predicted to
       end. Speeds of GPU types and costs of spreading are the belief's.
     - The order: a task's place is the finish hoped for its workflow less its running time to go.
-      `workflows` says what is hoped for (`sim.dag.online.search`): `shortest` serves the workflow
+      `workflows` says what is hoped for (`sim.dag.online_search`): `shortest` serves the workflow
       with fewest GPU-seconds to go first, inside it the longest time to go.
-    - When workflows arrive, whales swim in these hopes (`sim.dag.online.search`): `plans` plans are
+    - When workflows arrive, whales swim in these hopes (`sim.dag.online_search`): `plans` plans are
       made and judged by the mean finish of the workflows and `makespan_weight` times the last
       finish. The best one's hopes hold until the next search; the plan itself is made anew at
       every decision, so it never names a GPU that is not free. 0 plans: the plain order.
@@ -182,7 +182,7 @@ class WorlOnline:
         return starts
 
     def _start(self, view: ClusterView, occupancy: Occupancy, job: int, gpus: IntArray) -> Start:
-        occupancy.take(job, gpus)
+        occupancy.occupy(job, gpus)
         self._slowness[job] = slowness(view, self._site, job, gpus)
         return Start(job, gpus)
 

@@ -4,11 +4,12 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.jit import kernel
+from sim.kernel.seats import seat_beside
 from sim.physics.communication import Comm, Spread, busy_s, comm_of, quiet_s
 from sim.physics.slowing import hit_of, slow_in
 from sim.scoring.ahead import compact_in_s, holds_up, prolongs, wait_over_loss
 from sim.scoring.filling import occupy_seats, seat
-from sim.scoring.room import gather, left_s
+from sim.scoring.room import left_s
 from sim.scoring.scratch import Scratch
 from sim.scoring.table import OfPair
 
@@ -101,7 +102,7 @@ def _weigh_neighbours(scratch: Scratch, job: int, compute_s: float, comm_s: floa
     for i in range(row.gang):
         gpu = scratch.seats[i]
         kind = state.server[state.gpu[gpu].server].type
-        last = gather(scratch, job, gpu)
+        last = seat_beside(state, row, gpu, scratch.crowd)
         shared += last > 0
         own = slow_in(scratch.belief.slowing, kind, scratch.crowd, last + 1, last)
         for k in range(last):

@@ -5,9 +5,9 @@ import numpy as np
 from sim.jit import kernel
 from sim.kernel.layout import QUEUED
 from sim.kernel.rooms import usable_in
-from sim.physics.mix_table import seat
-from sim.physics.slowing import NO_COST, joining_cost
-from sim.room_rules import has_seat, workers_for
+from sim.kernel.seats import sharing_cost, workers_now
+from sim.physics.slowing import NO_COST
+from sim.room_rules import workers_for
 from sim.scoring.scratch import Scratch
 from sim.traits import WHOLE_GPU_MILLI
 
@@ -57,15 +57,6 @@ def limited(scratch: Scratch, job: int, server: int, cpu_milli: int, memory_mib:
 
 
 @kernel
-def workers_now(scratch: Scratch, job: int, server: int) -> int:
-    """Workers of `job` that a server could take now, were its GPUs empty; 0 while it is away."""
-    where = scratch.state.server[server]
-    if where.closed > 0:
-        return 0
-    return limited(scratch, job, server, where.cpu_free_milli, where.memory_free_mib)
-
-
-@kernel
 def workers_ever(scratch: Scratch, job: int, server: int) -> int:
     """Workers of `job` that a server could take if it were empty, away or not."""
     where = scratch.state.server[server]
@@ -81,18 +72,6 @@ def most_workers(scratch: Scratch, job: int, m: int, away_too: bool) -> int:
         if away_too or where.closed == 0:
             total += workers_ever(scratch, job, state.own[i])
     return total
-
-
-@kernel
-def gather(scratch: Scratch, job: int, gpu: int) -> int:
-    """Fill the crowd with the tenants of `gpu` and `job` after them; where `job` stands."""
-    count, crowd, tenant = scratch.state.gpu[gpu].tenants, scratch.crowd, scratch.state.tenant
-    for k in range(count):
-        other = scratch.job[tenant[gpu, k]]
-        seat(crowd, k, other.profile, other.gpu_milli)
-    row = scratch.job[job]
-    seat(crowd, count, row.profile, row.gpu_milli)
-    return int(count)
 
 
 @kernel
@@ -115,14 +94,17 @@ def cost_on(scratch: Scratch, job: int, gpu: int) -> float:
 
 @kernel
 def _cost_on(scratch: Scratch, job: int, gpu: int) -> float:
-    state, asked, belief = scratch.state, scratch.job[job].gpu_milli, scratch.belief
-    row, most, limit_milli = state.gpu[gpu], state.tenant.shape[1], scratch.game[0].limit_milli
-    if not has_seat(row.tenants, most, row.milli, asked, limit_milli):
-        return NO_COST
-    kind, last = state.server[row.server].type, gather(scratch, job, gpu)
+    ask, belief, limit_milli = scratch.job[job], scratch.belief, scratch.game[0].limit_milli
     least_speed = 0.0  # how much a pair has to do together is for weights to say
-    return float(
-        joining_cost(belief.slowing, belief.feasible, kind, scratch.crowd, last, least_speed)
+    return sharing_cost(
+        scratch.state,
+        ask,
+        gpu,
+        belief.slowing,
+        belief.feasible,
+        scratch.crowd,
+        limit_milli,
+        least_speed,
     )
 
 
@@ -141,7 +123,7 @@ def count_usable(scratch: Scratch, job: int, m: int) -> int:
     for i in range(state.partition[m].first_own, state.partition[m].last_own):
         server = state.own[i]
         real, where = state.server[server], scratch.server[server]
-        most = 0 if too_much else workers_now(scratch, job, server)
+        most = 0 if too_much else workers_now(state, scratch.job[job], server)
         where.alone = min(state.rooms.usable[server], most)
         where.joined = where.alone
         if pair and most > where.alone:
@@ -213,7 +195,7 @@ def _on_emptiest(scratch: Scratch, job: int, m: int, servers: int) -> int:
     for size in range(scratch.partition[m].largest, 0, -1):
         for i in range(state.partition[m].first_own, state.partition[m].last_own):
             server = state.own[i]
-            now = min(state.rooms.usable[server], workers_now(scratch, job, server))
+            now = min(state.rooms.usable[server], workers_now(state, scratch.job[job], server))
             if now == size and count < servers:
                 held += size
                 count += 1

@@ -8,6 +8,7 @@ suspended at this decision, so suspensions of one decision end and nobody goes t
 import numpy as np
 
 from sim.jit import kernel
+from sim.kernel.seats import workers_now
 from sim.scoring.ahead import compact_in_s, wait_difference
 from sim.scoring.filling import clear, fill_outwards
 from sim.scoring.room import (
@@ -19,7 +20,6 @@ from sim.scoring.room import (
     placeable_now,
     pressure_of,
     workers_ever,
-    workers_now,
 )
 from sim.scoring.scratch import Scratch
 from sim.scoring.table import OfSuspension
@@ -241,7 +241,7 @@ def _fits_elsewhere(scratch: Scratch, job: int, home: int) -> bool:
         else:
             for i in range(state.partition[m].first_own, state.partition[m].last_own):
                 server = state.own[i]
-                room = min(state.rooms.usable[server], workers_now(scratch, job, server))
+                room = min(state.rooms.usable[server], workers_now(state, scratch.job[job], server))
                 if scratch.server[server].taken == 0 and room >= gang:
                     return True
     return False

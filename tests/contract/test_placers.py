@@ -53,7 +53,7 @@ def offers(case: Case, rng: np.random.Generator) -> Iterator[tuple[Slots, int]]:
                 gpus = np.flatnonzero(occupancy.exclusive(view, other).usable)
                 gpus = gpus[rng.random(len(gpus)) < 0.5][: view.jobs.num_gpus[other]]
                 if len(gpus) == view.jobs.num_gpus[other]:
-                    occupancy.take(other, gpus)
+                    occupancy.occupy(other, gpus)
             here = view.narrowed(int(rng.integers(view.num_partitions)), view.queued)
             yield occupancy.exclusive(here, job), job
             yield occupancy.shared(here, job, ANY_SPEED), job

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sim.dag.graph import TaskGraph, task_graph
+from sim.dag.graph_sources import layered_graph, random_graph
 from sim.dag.machines import GpuKind, Machines, drawn_machines, machines
 from sim.dag.problem import DagProblem, dag_problem
-from sim.dag.sources.graphs import layered_graph, random_graph
 
 KINDS = (GpuKind("slow", 1.0, 16.0), GpuKind("fast", 2.0, 40.0))
 

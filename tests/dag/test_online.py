@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.dag.online.listing import Rule, list_tasks, new_listing
-from sim.dag.online.presence import Presence, depths, edges_among
-from sim.dag.online.room import NEVER, new_room
-from sim.dag.online.search import hoped_finishes_s, order_of
-from sim.dag.online.spread import new_scratch
-from sim.dag.online.tasks import PENDING, Site, Tasks, mean_lengths_s, times_to_go_s
+from sim.dag.online_listing import Rule, list_tasks, new_listing
+from sim.dag.online_presence import Presence, depths, edges_among
+from sim.dag.online_room import NEVER, new_room
+from sim.dag.online_search import hoped_finishes_s, order_of
+from sim.dag.online_spread import new_scratch
+from sim.dag.online_tasks import PENDING, Site, Tasks, mean_lengths_s, times_to_go_s
 from sim.event_log import Kind
 from sim.metrics.balance import check_run
 from sim.metrics.job_times import workflow_metrics

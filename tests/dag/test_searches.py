@@ -5,15 +5,15 @@ import pytest
 
 from sim.dag.evaluate import schedule
 from sim.dag.graph import DagError
+from sim.dag.list_schedule import ListSchedule, RandomRankSearch
 from sim.dag.list_scheduling import heft
+from sim.dag.local_search import GeneticSearch, LocalSearch
 from sim.dag.plan import Plan, check_plan, schedule_of
-from sim.dag.search.list_schedule import ListSchedule, RandomRankSearch
-from sim.dag.search.local_search import GeneticSearch, LocalSearch
-from sim.dag.search.policy_gradient import PolicyGradientSearch
-from sim.dag.search.protocol import Meter, start_plans
-from sim.dag.search.rtgs import RtgsSearch, nearest_loads
-from sim.dag.search.whales import WhaleSearch, draw_step, target_of
-from sim.dag.search.worl_rtgs import WorlRtgsSearch
+from sim.dag.policy_gradient import PolicyGradientSearch
+from sim.dag.protocol import Meter, start_plans
+from sim.dag.rtgs import RtgsSearch, nearest_loads
+from sim.dag.whales import WhaleSearch, draw_step, target_of
+from sim.dag.worl_rtgs import WorlRtgsSearch
 from tests.dag.brute_force import optimum_s
 
 SEARCHES = (

@@ -7,7 +7,6 @@ import pytest
 
 from sim.engine.composed import PartitionedScheduler, QueueScheduler
 from sim.errors import GpuYardError, InvalidDecision, SignalError
-from sim.outages.changes import NO_OUTAGES, Change
 from sim.placers.by_job import CompactWait
 from sim.placers.by_room import BestFit, Consolidated, FirstFit, Packed, Random
 from sim.schedulers.easy import Easy
@@ -18,6 +17,7 @@ from sim.schedulers.srtf import Srtf
 from sim.sharing import NoSharing
 from sim.signals import Signal
 from sim.simulator import Simulator, simulate
+from sim.topology.outages import NO_OUTAGES, Change
 from sim.traits import ANY_TYPE, Demands
 from tests.engine.playing import asking
 from tests.oracle.catalogue import FORWARDINGS, ORDERS, PLACERS, SHARINGS

@@ -8,13 +8,13 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from sim.estimators.rules import NoEstimator
-from sim.outages.changes import NO_OUTAGES
 from sim.physics.physics import Physics
 from sim.physics.stand_ins import NoInterference
 from sim.run import Run
 from sim.simulator import Simulator, simulate
+from sim.topology.outages import NO_OUTAGES
 from sim.topology.topology import contiguous_partitions
+from sim.traces.estimators import NoEstimator
 from sim.traces.setting import Setting
 from tests.contract.compositions import CONF, made
 from tests.sim.worlds import rules_of

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from sim.linear.weights import FORWARD_FEATURES, START_FEATURES
-from sim.schedulers.linear_score import LinearScore
 from sim.scoring.ahead import wait_over_loss
+from sim.scoring.linear_score import LinearScore
+from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
 
 SPREAD_STEP = (0.0, 0.0, 0.5)  # seconds a step over two servers: 1.5 times as slow

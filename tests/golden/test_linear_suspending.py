@@ -11,11 +11,11 @@ from sim.arrays import FloatArray, IntArray
 from sim.errors import GpuYardError, SimulationError
 from sim.event_log import Kind
 from sim.kernel.layout import State
-from sim.linear.weights import FORWARD_FEATURES, START_FEATURES, SUSPEND_FEATURES
-from sim.schedulers.linear_score import LinearScore
+from sim.scoring.linear_score import LinearScore
 from sim.scoring.refresh import refresh
 from sim.scoring.scratch import Scratch
 from sim.scoring.table import OfSuspension
+from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES, SUSPEND_FEATURES
 from sim.simulator import Simulator, simulate
 from tests.engine.playing import assert_same
 from tests.golden.test_linear_score import linear, random_yard

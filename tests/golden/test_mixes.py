@@ -65,8 +65,8 @@ def test_what_a_newcomer_is_told_it_would_cost():
 
     def look(view):
         scratch = Occupancy(view)
-        scratch.take(0, np.array([0]))
-        scratch.take(1, np.array([0]))
+        scratch.occupy(0, np.array([0]))
+        scratch.occupy(1, np.array([0]))
         seen.append(scratch.shared(view, 2, ANY_SPEED).cost.tolist())
         raise KeyboardInterrupt
 

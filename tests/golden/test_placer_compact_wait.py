@@ -9,7 +9,6 @@ import pytest
 from sim.engine.composed import PartitionedScheduler
 from sim.errors import GpuYardError
 from sim.forwarding import OwnOnly
-from sim.outages.changes import NO_OUTAGES
 from sim.placers.by_job import CompactWait
 from sim.placers.by_room import Consolidated, LeastInterference, Packed
 from sim.protocols import PatientPlacer
@@ -17,6 +16,7 @@ from sim.run import Run
 from sim.schedulers.fifo import Fifo
 from sim.sharing import NoSharing
 from sim.simulator import Simulator
+from sim.topology.outages import NO_OUTAGES
 from tests.sim.placed import Held, answer, comm_physics
 from tests.sim.worlds import Job, cluster, gantt, job_table, physics_of, play, rules_of, world
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sim.physics.heavy_edge import cut_bytes, graph_of_job
 from sim.physics.physics import Physics
 from sim.physics.traffic import MIX
 from sim.placers.by_job import HeavyEdge
 from sim.placers.by_room import FirstFit
-from sim.placing.heavy_edge import cut_bytes, graph_of_job
 from sim.protocols import PatientPlacer, Placer
 from sim.run import Run
 from sim.schedulers.fifo import Fifo

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from sim.errors import SimulationError
-from sim.outages.changes import Change
 from sim.placers.by_room import Consolidated, Packed
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share
 from sim.signals import Signal
+from sim.topology.outages import Change
 from sim.traits import Elastic
 from sim.view import ClusterView
 from tests.sim.worlds import Job, attempts, changes, cluster, gantt, play, world

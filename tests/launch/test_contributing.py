@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from sim.jobs import JobTable
-from sim.outages.changes import NO_OUTAGES
 from sim.physics.catalogue import Catalogue
 from sim.physics.networks import NoNetwork
 from sim.physics.physics import Physics
@@ -18,6 +17,7 @@ from sim.placers.by_room import FirstFit
 from sim.sharing import NoSharing
 from sim.simulator import Simulator, simulate
 from sim.topology.generators import leaf_spine
+from sim.topology.outages import NO_OUTAGES
 from sim.topology.topology import Topology
 from tests.sim.worlds import rules_of
 

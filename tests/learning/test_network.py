@@ -29,9 +29,9 @@ from marl.policy.build import PolicySpec
 from marl.schedulers.marl import MarlScheduler
 from marl.training.policy_file import save_policy
 from sim.arrays import FloatArray
-from sim.linear.weights import ScoreWeights
 from sim.metrics.summary import summarise
 from sim.scoring.table import ForwardWeight, OfForward, OfPair, StartWeight, SuspendWeight
+from sim.scoring.weights import ScoreWeights
 from sim.simulator import simulate
 from tests.marl.games import RULES, RandomJobs, mixed_game
 from tests.marl.playing import play

@@ -27,7 +27,7 @@ from gpuyard.learning.trainer import Course, LearningStopped, Rivals, Trainer
 from gpuyard.learning.window_play import FAILED, Alone, Crew, Ground
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError, InvalidDecision, SimulationError
-from sim.linear.weights import ALL_GROUPS, GROUPS, ScoreWeights
+from sim.scoring.weights import ALL_GROUPS, GROUPS, ScoreWeights
 
 QUIET = Console(quiet=True)
 ZERO = zero_weights(suspends=False)

@@ -17,11 +17,11 @@ from marl.policy.pair_score import PairScorePolicy
 from marl.training.spec import PpoSpec
 from sim.arrays import FloatArray
 from sim.jobs import JobTable
-from sim.outages.changes import NO_OUTAGES
 from sim.physics.catalogue import Catalogue
 from sim.physics.network_tables import NetworkTables
 from sim.physics.pair_table import PairTable
 from sim.physics.physics import Physics
+from sim.topology.outages import NO_OUTAGES
 from sim.topology.topology import Topology, contiguous_partitions
 from tests.sim.worlds import Job, cluster, job_table, rules_of
 

@@ -17,8 +17,8 @@ from marl.turns.actions import MODES
 from sim.errors import SimulationError
 from sim.event_log import Kind
 from sim.jobs import JobTable
-from sim.outages.changes import Change, Outages
 from sim.scoring.refresh import refresh
+from sim.topology.outages import Change, Outages
 from sim.topology.topology import Topology
 from sim.traits import ANY_TYPE, Attempts, Demands, Fates, Precedence
 from tests.marl.games import (

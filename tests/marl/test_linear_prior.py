@@ -10,15 +10,15 @@ from marl.codec.stack import stack
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.linear_prior import LinearPrior
 from marl.turns.actions import MODES
-from sim.linear.plan import Plan
-from sim.linear.scores import LEAST_DUE, forward_score, start_score, weigh_job, weigh_partition
-from sim.linear.weights import ALL_GROUPS, ScoreWeights
-from sim.schedulers.linear_score import LinearScore
 from sim.scoring.ahead import FRAGMENTS_WORTH
 from sim.scoring.filling import fill_outwards
+from sim.scoring.linear_score import LinearScore
+from sim.scoring.plan import Plan
 from sim.scoring.refresh import refresh
 from sim.scoring.room import count_usable
+from sim.scoring.scores import LEAST_DUE, forward_score, start_score, weigh_job, weigh_partition
 from sim.scoring.table import ForwardWeight, OfJob, OfPair, StartWeight
+from sim.scoring.weights import ALL_GROUPS, ScoreWeights
 from sim.scoring.window import choose_window, look_at_window
 from tests.marl.games import RULES, RandomJobs, mixed_game
 from tests.marl.playing import Round, forwards_of, play, starts_of

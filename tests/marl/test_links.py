@@ -13,9 +13,9 @@ from marl.schedulers.marl import MarlScheduler
 from marl.training.policy_file import load_policy, save_policy
 from marl.turns.rounds import Rounds
 from sim.decision import Decision, Start
-from sim.outages.changes import Change
 from sim.simulator import simulate
 from sim.topology.generators import leaf_spine
+from sim.topology.outages import Change
 from sim.topology.topology import Topology
 from tests.marl.games import MIXED_JOBS, RULES, game_of, loud_policy, mixed_game
 from tests.sim.worlds import Job, changes, job_table, physics_of

@@ -11,8 +11,8 @@ from marl.net.from_torch import net_of
 from marl.net.network import best_action
 from marl.policy.build import PolicySpec, build_policy
 from marl.turns.actions import TIE
-from sim.linear.weights import ScoreWeights
 from sim.scoring.table import ForwardWeight, StartWeight, SuspendWeight
+from sim.scoring.weights import ScoreWeights
 from tests.marl.games import RULES, RandomJobs, mixed_game
 from tests.marl.playing import play
 from tests.sim.test_layer import drawn

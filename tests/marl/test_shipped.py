@@ -12,9 +12,9 @@ from marl.env.game import Game
 from marl.schedulers.marl import MarlScheduler
 from marl.schedulers.shipped import policy_folder
 from marl.training.policy_file import load_policy, read_spec
-from sim.linear.weights import read_weights, score_weights_of
 from sim.run import Run
-from sim.schedulers.linear_score import LinearScore
+from sim.scoring.linear_score import LinearScore
+from sim.scoring.weights import read_weights, score_weights_of
 from sim.simulator import simulate
 from tests.marl.games import RandomJobs, mixed_game
 from tests.marl.playing import play

@@ -14,13 +14,13 @@ from marl.policy.linear_prior import LinearPrior
 from marl.training.policy_file import load_policy, save_policy
 from marl.turns.actions import SUSPEND
 from sim.event_log import Kind
-from sim.linear.plan import Plan
-from sim.linear.scores import suspend_score, weigh_newcomer
-from sim.linear.weights import ScoreWeights
-from sim.schedulers.linear_score import LinearScore
+from sim.scoring.linear_score import LinearScore
+from sim.scoring.plan import Plan
 from sim.scoring.refresh import refresh
+from sim.scoring.scores import suspend_score, weigh_newcomer
 from sim.scoring.suspending import best_room
 from sim.scoring.table import ForwardWeight, OfSuspension, StartWeight, SuspendWeight
+from sim.scoring.weights import ScoreWeights
 from sim.scoring.window import choose_window, look_at_window
 from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, env_of, mixed_game
 from tests.marl.playing import Round, play, suspensions_of, tried

@@ -9,12 +9,12 @@ from marl.env.game import Game
 from marl.topdrl.env import PickJobEnv
 from marl.topdrl.spec import NetworkSpec, RewardSpec, SightSpec, on_cluster
 from sim.jobs import JobTable
-from sim.outages.changes import NO_OUTAGES
 from sim.physics.physics import Physics
 from sim.physics.stand_ins import NoInterference
 from sim.physics.york_network import YorkNetwork
 from sim.physics.york_profiles import YorkProfiles
 from sim.topology.generators import leaf_spine
+from sim.topology.outages import NO_OUTAGES
 from tests.sim.worlds import Job, job_table, rules_of
 
 MODELS = {"light": {"param_mb": 5.0, "gflops": 8.0}, "heavy": {"param_mb": 500.0, "gflops": 0.7}}

@@ -7,10 +7,10 @@ import numpy as np
 
 from sim.decision import Decision, Start
 from sim.jobs import JobTable
-from sim.outages.changes import Change, Outages
 from sim.run import Run
 from sim.signals import Signal
 from sim.simulator import Simulator, simulate
+from sim.topology.outages import Change, Outages
 from sim.topology.topology import contiguous_partitions
 from sim.traits import Attempts, Fates, Precedence, Urgency
 

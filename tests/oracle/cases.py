@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from sim.arrays import IntArray
 from sim.jobs import JobTable
-from sim.outages.changes import NO_OUTAGES, Outages
 from sim.physics.catalogue import Catalogue
 from sim.physics.network_tables import NetworkTables
 from sim.physics.pair_table import PairTable
 from sim.physics.physics import Physics
 from sim.rules import Rules
+from sim.topology.outages import NO_OUTAGES, Outages
 from sim.topology.topology import Topology
 from tests.oracle.life_cases import (
     checkpoint_rules,

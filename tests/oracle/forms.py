@@ -66,7 +66,7 @@ def fill(
             continue
         gpus = child.sharing.place(view, occupancy, job, child.placer, child.rng)
         if gpus is not None:
-            occupancy.take(job, gpus)
+            occupancy.occupy(job, gpus)
             starts.append(Start(job, gpus))
         elif not passes:
             break
@@ -95,11 +95,11 @@ def _searched(child: PreemptiveScheduler, view: ClusterView) -> tuple[list[Start
             gpus, losers = _push_aside(child, view, occupancy, victims, key, job)
             for loser in losers:
                 victims.remove(loser)
-                occupancy.release(loser[1], view.gpus_of(loser[1]))
+                occupancy.vacate(loser[1], view.gpus_of(loser[1]))
                 preempts.append(loser[1])
                 heapq.heappush(waiting, loser)
         if gpus is not None:
-            occupancy.take(job, gpus)
+            occupancy.occupy(job, gpus)
             starts.append(Start(job, gpus))
         elif not child.sharing.shares and child.patient is None:
             refused.add(like)
@@ -115,8 +115,7 @@ def _push_aside(
 
     def attempt(count: int) -> IntArray | None:
         trial = occupancy.copy()
-        for _, victim in victims[:count]:
-            trial.release(victim, view.gpus_of(victim))
+        trial.vacate_all((victim, view.gpus_of(victim)) for _, victim in victims[:count])
         return child.sharing.place(view, trial, job, child.placer, child.rng)
 
     if eligible == 0 or attempt(eligible) is None:
@@ -210,10 +209,9 @@ class _Partitions:
         """Let partitions with room take others' waiting jobs; appends to the lists given."""
         child, server_of = self._scheduler.child, view.topology.gpu_server
         occupancy = Occupancy(view)
-        for job in preempts:
-            occupancy.release(job, view.gpus_of(job))
+        occupancy.vacate_all((job, view.gpus_of(job)) for job in preempts)
         for start in starts:
-            occupancy.take(start.job, start.gpus)
+            occupancy.occupy(start.job, start.gpus)
         free = view.jobs.forwards[view.queued] < view.max_forwards
         free &= ~np.isin(view.queued, [start.job for start in starts])
         for partition in range(view.num_partitions):

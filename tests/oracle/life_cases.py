@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from sim.arrays import IntArray
 from sim.jobs import JobTable
-from sim.outages.changes import NO_OUTAGES, Change, Outages
 from sim.physics.physics import Physics
+from sim.topology.outages import NO_OUTAGES, Change, Outages
 from sim.topology.topology import Topology
 from sim.traits import ANY_TYPE, Attempts, Demands, Elastic, Fates, Precedence
 

@@ -11,10 +11,10 @@ from sim.arrays import IntArray
 from sim.decision import Decision, Start
 from sim.event_log import Kind
 from sim.jobs import JobTable
-from sim.outages.changes import Change, Outages
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler
 from sim.rules import Rules
+from sim.topology.outages import Change, Outages
 from sim.topology.topology import Topology
 from tests.oracle.reference_job import Event, ReferenceJob, reference_jobs
 from tests.oracle.reference_physics import ReferencePhysics, Tenants

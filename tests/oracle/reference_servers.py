@@ -1,7 +1,7 @@
 """Servers of the reference simulator: which are up, and what is left of their cores and memory."""
 
 from sim.kernel.layout import UNBOUNDED
-from sim.outages.changes import Change
+from sim.topology.outages import Change
 from sim.topology.topology import Topology
 from tests.oracle.reference_physics import Tenants
 

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sim.kernel.layout import GPU, JOB, PARTITION, SERVER, UNBOUNDED
+from sim.kernel.rooms import Rooms, make_rooms, set_most, set_usable
 from sim.signals import Signal
+from sim.traits import ANY_TYPE, WHOLE_GPU_MILLI
 from sim.view import ClusterView, ViewMaker
 from tests.oracle.reference_job import ReferenceJob
 
@@ -36,7 +39,7 @@ def _columns(yard: "ReferenceSimulator") -> SimpleNamespace:
     tenant = np.full((len(yard.tenants), yard.rules.max_tenants), -1)
     for gpu, holders in enumerate(yard.tenants):
         tenant[gpu, : len(holders)] = [job.row for job in holders]
-    milli = [sum(job.gpu_milli for job in holders) for holders in yard.tenants]
+    partitions = max(yard.partition_of_server) + 1
     return SimpleNamespace(
         world={
             "now_s": [yard.now_s],
@@ -44,30 +47,39 @@ def _columns(yard: "ReferenceSimulator") -> SimpleNamespace:
             "num_queued": [len(queued)],
             "num_running": [len(running)],
             "gpu_limit_milli": [yard.gpu_limit_milli],
-            "num_partitions": [max(yard.partition_of_server) + 1],
+            "num_partitions": [partitions],
         },
         queue=np.array(queued, dtype=np.int64),
         running=np.array(running, dtype=np.int64),
-        job=_job_columns(yard, slot[:-1]),
-        gpu={
-            "tenants": np.array([len(holders) for holders in yard.tenants]),
-            "milli": np.array(milli),
-        },
+        job=_jobs(yard, slot[:-1]),
+        gpu=_gpus(yard),
         tenant=tenant,
-        **_places(yard),
+        server=_servers(yard),
+        rooms=_rooms(yard),
+        partition=np.zeros(partitions, dtype=PARTITION),
+        rack={"uplink_jobs": _busy(yard, yard.physics.racks, yard.topology.num_racks)},
         placed=placed,
     )
 
 
-def _job_columns(yard: "ReferenceSimulator", first: np.ndarray) -> dict[str, np.ndarray]:
+def _rows(dtype: np.dtype[Any], columns: dict[str, Any]) -> np.ndarray:
+    rows = np.zeros(len(next(iter(columns.values()))), dtype=dtype)
+    for name, column in columns.items():
+        rows[name] = column
+    return rows
+
+
+def _jobs(yard: "ReferenceSimulator", first: np.ndarray) -> np.ndarray:
     def column(value: Callable[[ReferenceJob], Any]) -> np.ndarray:
         return np.array([value(job) for job in yard.jobs])
 
-    now_s = yard.now_s
+    now_s, demands = yard.now_s, yard.table.demands
     named = ("submit_s", "work_s", "profile", "partition", "forwards", "preemptions", "restarts",
              "resume_s", "lease_end_s")  # fmt: skip
-    return {
+    plain = {"gpu_milli": WHOLE_GPU_MILLI, "cpu_milli": 0, "memory_mib": 0, "type_mask": ANY_TYPE}
+    return _rows(JOB, {
         **{name: column(lambda job, name=name: getattr(job, name)) for name in named},
+        **{name: getattr(demands, name, none) for name, none in plain.items()},
         "num_gpus": column(lambda job: job.gang),
         "held": column(lambda job: len(job.gpus) or job.gang),
         "attained_gpu_s": column(lambda job: job.attained_gpu_s(now_s)),
@@ -75,26 +87,52 @@ def _job_columns(yard: "ReferenceSimulator", first: np.ndarray) -> dict[str, np.
             lambda job: job.done_s(now_s) if job.state == "running" else job.progress_s
         ),
         "first": first,
-    }
+    })  # fmt: skip
 
 
-def _places(yard: "ReferenceSimulator") -> dict[str, Any]:
-    servers, tenants, physics = yard.servers, yard.tenants, yard.physics
-    every = range(yard.topology.num_servers)
+def _gpus(yard: "ReferenceSimulator") -> np.ndarray:
+    return _rows(GPU, {
+        "server": yard.topology.gpu_server,
+        "tenants": [len(holders) for holders in yard.tenants],
+        "milli": [sum(job.gpu_milli for job in holders) for holders in yard.tenants],
+    })  # fmt: skip
 
-    def busy(places: Callable[[ReferenceJob], set[int]], number: int) -> np.ndarray:
-        wide = [places(job) for job in yard.in_state("running") if len(places(job)) > 1]
-        return np.array([sum(place in of for of in wide) for place in range(number)])
 
-    return {
-        "server": {
-            "partition": np.array(yard.partition_of_server),
-            "type": np.array(physics.kind_of_server),
-            "nic_jobs": busy(physics.servers, len(every)),
-            "closed": np.array(servers.reasons),
-            "cpu_free_milli": np.array([servers.cpu_free_milli(s, tenants) for s in every]),
-            "memory_free_mib": np.array([servers.memory_free_mib(s, tenants) for s in every]),
-        },
-        "rooms": SimpleNamespace(usable=np.array([servers.free(s, tenants) for s in every])),
-        "rack": {"uplink_jobs": busy(physics.racks, yard.topology.num_racks)},
-    }
+def _servers(yard: "ReferenceSimulator") -> np.ndarray:
+    servers, tenants, physics, topology = yard.servers, yard.tenants, yard.physics, yard.topology
+    every, first = range(topology.num_servers), topology.server_first_gpu
+    cores, memory = topology.server_cpu_milli, topology.server_memory_mib
+    return _rows(SERVER, {
+        "first_gpu": first[:-1],
+        "last_gpu": first[1:],
+        "rack": topology.server_rack,
+        "partition": yard.partition_of_server,
+        "type": physics.kind_of_server,
+        "gpu_type": topology.server_gpu_type,
+        "cpu_milli": np.full(len(every), UNBOUNDED) if cores is None else cores,
+        "memory_mib": np.full(len(every), UNBOUNDED) if memory is None else memory,
+        "nic_jobs": _busy(yard, physics.servers, len(every)),
+        "closed": servers.reasons,
+        "cpu_free_milli": [servers.cpu_free_milli(s, tenants) for s in every],
+        "memory_free_mib": [servers.memory_free_mib(s, tenants) for s in every],
+    })  # fmt: skip
+
+
+def _busy(
+    yard: "ReferenceSimulator", places: Callable[[ReferenceJob], set[int]], number: int
+) -> np.ndarray:
+    wide = [places(job) for job in yard.in_state("running") if len(places(job)) > 1]
+    return np.array([sum(place in of for of in wide) for place in range(number)])
+
+
+def _rooms(yard: "ReferenceSimulator") -> Rooms:
+    servers, topology, home = yard.servers, yard.topology, yard.partition_of_server
+    size = topology.gpus_per_server
+    rooms = make_rooms(max(home) + 1, len(size), topology.num_gpus, int(size.max()))
+    rooms.tally[:, 0] = rooms.sizes[:, 0] = np.bincount(home)
+    for server, reasons in enumerate(servers.reasons):
+        set_most(rooms, home[server], server, 0 if reasons else int(size[server]))
+        set_usable(rooms, home[server], server, servers.free(server, yard.tenants))
+    up = np.array(servers.reasons)[topology.gpu_server] == 0
+    rooms.gpu[:] = up & np.array([not holders for holders in yard.tenants])
+    return rooms

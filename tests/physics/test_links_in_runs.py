@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from sim.decision import WAIT, Decision, Start
 from sim.errors import PhysicsError, SimulationError
 from sim.jobs import JobTable
-from sim.outages.changes import NO_OUTAGES
 from sim.physics.link_loads import NOBODY, make_link_loads
 from sim.physics.link_network import DUTY, K_WAY, MAX_MIN, LinkNetwork
 from sim.physics.pair_table import PairTable
@@ -20,6 +19,7 @@ from sim.physics.shared_links import told_tables
 from sim.run import Run
 from sim.signals import Signal
 from sim.simulator import Simulator, simulate
+from sim.topology.outages import NO_OUTAGES
 from sim.topology.topology import Topology
 from sim.view import ClusterView
 from tests.oracle.cases import Case, cases

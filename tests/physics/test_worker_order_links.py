@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sim.arrays import IntArray
 from sim.decision import Decision, Start
 from sim.physics.flows import server_flows
+from sim.physics.heavy_edge import cut_bytes, graph_of_job, mapping_of_job
 from sim.physics.link_load import local_load, measure_placement, strewn_load
 from sim.physics.link_network import MAX_MIN
 from sim.physics.link_rows import FLOW, GANG, RowArray
@@ -24,7 +25,6 @@ from sim.physics.traffic import (
     flows_per_worker,
     traffic_rows,
 )
-from sim.placing.heavy_edge import cut_bytes, graph_of_job, mapping_of_job
 from sim.topology.topology import Topology
 from tests.physics.network_worlds import GB, catalogue_of, network_of, racks, traffic_of
 from tests.sim.scripted import Scripted

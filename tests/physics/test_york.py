@@ -8,7 +8,6 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from sim.errors import PhysicsError, TraceError
-from sim.outages.changes import NO_OUTAGES
 from sim.physics.physics import Physics
 from sim.physics.shipped_files import ShippedProfiles
 from sim.physics.stand_ins import NoInterference
@@ -16,6 +15,7 @@ from sim.physics.york_network import YorkNetwork
 from sim.physics.york_profiles import YorkProfiles
 from sim.simulator import Simulator
 from sim.topology.generators import leaf_spine
+from sim.topology.outages import NO_OUTAGES
 from sim.traces.job_traits import ProfileRule
 from tests.contract.compositions import CONF
 from tests.sim.worlds import Job, job_table, play, rules_of

@@ -8,32 +8,32 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NAME = "sim.engine.occupancy._cost_of_joining"
+NAME = "sim.physics.slowing.joining_cost"
 PROGRAM = """
 import logging, sys
 import numpy as np
 from gpuyard.launch import compiling
-from sim.engine.occupancy import _cost_of_joining
-from sim.physics.mix_table import empty_crowd, pairs_alone
+from sim.physics.mix_table import pairs_alone
+from sim.physics.slowing import joining_cost
 
 logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
 compiling.SHORTEST_S = LEAST
 
-def cost(gpus):
-    return _cost_of_joining(
-        gpus, pairs_alone(np.full((1, 1, 1), 1.5)), np.ones((1, 1, 1), np.bool_), 0,
-        np.zeros(1, np.int64), 0, 0.0, np.zeros(0, np.int64), 1000, empty_crowd(2),
-    )
+CROWD = np.array([0, 1000, 0, 1000])
+
+def cost(crowd):
+    slowing, feasible = pairs_alone(np.full((1, 1, 1), 1.5)), np.ones((1, 1, 1), np.bool_)
+    return joining_cost(slowing, feasible, 0, crowd, 1, 0.0)
 
 with compiling.telling_what_compiles():
     BODY
-print(cost(np.array([0])))
+print(cost(CROWD))
 """
-ONCE = "cost(np.array([0])); cost(np.array([0, 0])[::2])"  # two compilations: types differ
+ONCE = "cost(CROWD); cost(CROWD.repeat(2)[::2])"  # two compilations: types differ
 FORKED = """
     import os
     if os.fork() == 0:
-        cost(np.array([0]))
+        cost(CROWD)
         os._exit(0)
     os.wait()
 """

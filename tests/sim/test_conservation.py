@@ -11,10 +11,10 @@ from sim.decision import Decision
 from sim.errors import SimulationError
 from sim.event_log import Kind
 from sim.metrics.balance import check_run
-from sim.outages.changes import NO_OUTAGES
 from sim.run import Run
 from sim.signals import Signal
 from sim.simulator import Simulator, simulate
+from sim.topology.outages import NO_OUTAGES
 from sim.view import ClusterView
 from tests.oracle.cases import Case, cases
 from tests.oracle.catalogue import ORDERS, PLACERS, SHARINGS

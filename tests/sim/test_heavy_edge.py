@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.errors import PhysicsError
+from sim.physics.heavy_edge import cut_bytes, graph_of_job, heavy_edge_mapping, mapping_of_job
 from sim.physics.traffic import CommGraph
-from sim.placing.heavy_edge import cut_bytes, graph_of_job, heavy_edge_mapping, mapping_of_job
 from tests.sim.worlds import cluster, physics_of
 
 

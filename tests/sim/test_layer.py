@@ -8,11 +8,12 @@ import pytest
 import yaml
 
 from sim.errors import GpuYardError
-from sim.linear.episode import played_jct_s
-from sim.linear.layer import Layer, no_layer, units_of
-from sim.linear.scores import score_of
-from sim.linear.weights import FORWARD_FEATURES, START_FEATURES, ScoreWeights, score_weights_of
-from sim.schedulers.linear_score import LinearScore
+from sim.metrics.job_times import mean_jct_s
+from sim.scoring.episode import unlogged
+from sim.scoring.layer import Layer, no_layer, units_of
+from sim.scoring.linear_score import LinearScore
+from sim.scoring.scores import score_of
+from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES, ScoreWeights, score_weights_of
 from tests.sim.worlds import Job, cluster, play, world
 
 STARTS, FORWARDS = len(START_FEATURES), len(FORWARD_FEATURES)
@@ -68,8 +69,8 @@ def test_a_layer_decides_in_runs_step_by_step_and_compiled():
     for name, weights in (("zero", zero), ("bent", bent)):
         log = play(world(jobs, topology), scheduler(weights)).log
         ends[name] = float(log.time_s.max())
-        mean_jct_s = played_jct_s(world(jobs, topology), scheduler(zero).weighing(weights))
-        assert mean_jct_s == {"zero": 150.0, "bent": 100.0}[name]
+        run = unlogged(world(jobs, topology), scheduler(zero).weighing(weights))
+        assert mean_jct_s(run) == {"zero": 150.0, "bent": 100.0}[name]
     assert ends == {"zero": 200.0, "bent": 100.0}  # one after the other, or side by side
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from sim.decision import Decision
 from sim.engine.occupancy import ANY_SPEED, Occupancy
-from sim.outages.changes import Change
 from sim.signals import Signal
+from sim.topology.outages import Change
 from sim.traits import ANY_TYPE, Demands
 from sim.view import ClusterView
 from tests.sim.scripted import Scripted
@@ -54,7 +54,7 @@ def gpus_offered(job: int, *taken: tuple[int, list[int]], shared: bool = False, 
     def look(view: ClusterView) -> tuple[list[int], list[int], list[int]]:
         scratch = Occupancy(view)
         for other, gpus in taken:
-            scratch.take(other, np.array(gpus))
+            scratch.occupy(other, np.array(gpus))
         slots = scratch.shared(view, job, ANY_SPEED) if shared else scratch.exclusive(view, job)
         assert np.bincount(
             view.topology.gpu_server[slots.usable], minlength=3
@@ -88,7 +88,7 @@ def test_single_workers_are_offered_the_tightest_fit():
     def look(view: ClusterView) -> list[object]:
         scratch = Occupancy(view)
         for job, gpu in ((6, 1), (4, 6), (4, 7)):
-            scratch.take(job, np.array([gpu]))
+            scratch.occupy(job, np.array([gpu]))
         tight = [scratch.tightest(view, job) for job in (5, 4, 0)]
         return [None if each is None else np.flatnonzero(each.usable).tolist() for each in tight]
 
@@ -99,7 +99,7 @@ def test_single_workers_are_offered_the_tightest_fit():
 def test_what_a_tight_fit_leaves_over_is_no_slow_down():
     def look(view: ClusterView) -> list[object]:
         scratch = Occupancy(view)
-        scratch.take(6, np.array([1]))
+        scratch.occupy(6, np.array([1]))
         tight = scratch.tightest(view, 5)
         return [] if tight is None else [tight.cost.tolist()]
 
@@ -111,11 +111,11 @@ def test_a_release_gives_everything_back():
         scratch = Occupancy(view)
         before = np.flatnonzero(scratch.exclusive(view, 1).usable).tolist()
         twin = scratch.copy()
-        twin.take(6, np.array([0]))
-        twin.take(1, np.array([1, 2]))
+        twin.occupy(6, np.array([0]))
+        twin.occupy(1, np.array([1, 2]))
         full = np.flatnonzero(twin.exclusive(view, 1).usable).tolist()
-        twin.release(1, np.array([1, 2]))
-        twin.release(6, np.array([0]))
+        twin.vacate(1, np.array([1, 2]))
+        twin.vacate(6, np.array([0]))
         after = np.flatnonzero(twin.exclusive(view, 1).usable).tolist()
         return [before, full, after, np.flatnonzero(scratch.exclusive(view, 1).usable).tolist()]
 
@@ -134,7 +134,7 @@ def test_a_part_costs_its_neighbours_that_part_of_the_slow_down():
     # 1 + 0.5 x 0.4 = 1.2 and slows job 4 to 1.5; together 1/1.2 + 1/1.5 = 1.5 jobs' speed.
     def look(view: ClusterView) -> list[object]:
         scratch = Occupancy(view)
-        scratch.take(4, np.array([0]))
+        scratch.occupy(4, np.array([0]))
         cost = scratch.shared(view, 0, ANY_SPEED).cost[0]
         offered = [bool(scratch.shared(view, 0, least).usable[0]) for least in (1.49, 1.51)]
         return [cost, offered]

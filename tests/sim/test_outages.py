@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sim.errors import SimulationError
-from sim.outages.changes import Change, Outages
-from sim.outages.file import OutageFile
-from sim.outages.sources import RollingMaintenance, ServerFailures
+from sim.topology.outage_file import OutageFile
+from sim.topology.outage_sources import RollingMaintenance, ServerFailures
+from sim.topology.outages import Change, Outages
 from tests.sim.worlds import cluster
 
 DAY_S = 86400.0

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from sim.errors import GpuYardError
-from sim.linear.plan import plan_on
-from sim.linear.weights import ScoreWeights
+from sim.scoring.plan import plan_on
 from sim.scoring.scratch import Mind, scratch_of
 from sim.scoring.table import (
     FORWARD_OF_ROW,
@@ -26,6 +25,7 @@ from sim.scoring.table import (
     OfServer,
     OfSuspension,
 )
+from sim.scoring.weights import ScoreWeights
 from sim.signals import Signal
 from tests.sim.worlds import Job, cluster, world
 

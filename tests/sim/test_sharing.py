@@ -65,13 +65,13 @@ def test_costs_and_speeds_of_a_mix():
 
     def look(view):
         scratch = Occupancy(view)
-        scratch.take(0, np.array([0, 1]))
-        scratch.take(1, np.array([0]))
+        scratch.occupy(0, np.array([0, 1]))
+        scratch.occupy(1, np.array([0]))
         slots = scratch.shared(view, 2, ANY_SPEED)
         seen.append((slots.usable.tolist(), slots.cost.tolist(), slots.usable_per_server.tolist()))
         fast = scratch.shared(view, 2, 0.99)
         seen.append((fast.usable.tolist(), fast.usable_per_server.tolist()))
-        scratch.release(0, np.array([0, 1]))
+        scratch.vacate(0, np.array([0, 1]))
         seen.append((scratch.tenant.tolist(), scratch.tenants.tolist()))
         assert view.tenants.tolist() == [0, 0, 0]  # the scratch copy is one
         raise KeyboardInterrupt

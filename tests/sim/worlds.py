@@ -8,7 +8,6 @@ import numpy as np
 
 from sim.event_log import EventLog, Kind
 from sim.jobs import JobTable
-from sim.outages.changes import NO_OUTAGES, Change, Outages
 from sim.physics.catalogue import Catalogue
 from sim.physics.network_tables import NetworkTables
 from sim.physics.pair_table import PairTable
@@ -18,6 +17,7 @@ from sim.rules import Rules
 from sim.run import Run
 from sim.simulator import Simulator, simulate
 from sim.topology.generators import leaf_spine
+from sim.topology.outages import NO_OUTAGES, Change, Outages
 from sim.topology.topology import Topology, contiguous_partitions
 
 STOPS = (Kind.FINISH, Kind.PREEMPT, Kind.FAIL, Kind.EVICT, Kind.EXPIRE, Kind.WITHDRAW)

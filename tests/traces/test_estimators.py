@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sim.errors import TraceError
-from sim.estimators.rules import LimitEstimator, NoEstimator, NoisyEstimator, OracleEstimator
+from sim.traces.estimators import LimitEstimator, NoEstimator, NoisyEstimator, OracleEstimator
 from sim.traces.trace import Trace
 
 

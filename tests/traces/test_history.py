@@ -10,10 +10,10 @@ from hydra.utils import instantiate
 
 from interference.duration_forest import RandomForestEstimator
 from sim.errors import TraceError
-from sim.estimators.recurrence import GroupMedian, LastOfGroup
-from sim.estimators.rules import NoisyEstimator
 from sim.physics.catalogue import Catalogue
 from sim.protocols import HistoryEstimator
+from sim.traces.estimators import NoisyEstimator
+from sim.traces.group_estimators import GroupMedian, LastOfGroup
 from sim.traces.prepare import rows_of
 from sim.traces.select import take
 from sim.traces.setting import Setting

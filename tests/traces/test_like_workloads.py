@@ -7,8 +7,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from sim.estimators.rules import NoEstimator
 from sim.physics.shipped_files import ShippedProfiles
+from sim.traces.estimators import NoEstimator
 from sim.traces.generator import generate
 from sim.traces.job_sample import JobSample
 from sim.traces.likeness import DURATION, FEATURE_GAP, GANG, likeness

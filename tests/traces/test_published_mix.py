@@ -9,9 +9,9 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from sim.errors import TraceError
-from sim.estimators.rules import NoEstimator
 from sim.jobs import JobTable
 from sim.physics.dally_profiles import DallyProfiles
+from sim.traces.estimators import NoEstimator
 from sim.traces.ideal_workload import IdealWorkload, PublishedMix, draw_published
 from sim.traces.setting import Setting
 from sim.traces.trace import Trace

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.errors import TraceError
-from sim.estimators.rules import LimitEstimator
 from sim.physics.shipped_files import ShippedProfiles
+from sim.traces.estimators import LimitEstimator
 from sim.traces.row_rules import clock_s
 from sim.traces.setting import Setting
 from sim.traces.slurm_fields import parse_tres

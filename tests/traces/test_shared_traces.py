@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim.estimators.rules import NoEstimator
 from sim.physics.catalogue import Catalogue
 from sim.traces.csv_writer import csv_text
+from sim.traces.estimators import NoEstimator
 from sim.traces.setting import Setting
 from sim.traits import ANY_TYPE, CANCELLED
 from tests.traces.trace_samples import preset

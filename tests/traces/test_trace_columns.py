@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.errors import TraceError
-from sim.estimators.rules import NoEstimator
 from sim.physics.catalogue import Catalogue
 from sim.traces.csv_reader import read_csv
 from sim.traces.csv_writer import csv_text
+from sim.traces.estimators import NoEstimator
 from sim.traces.prepare import cap, offered_load
 from sim.traces.select import split, take, thinned_window, time_window
 from sim.traces.setting import Setting

@@ -11,9 +11,9 @@ from hydra.errors import ConfigCompositionException
 from hydra.utils import instantiate
 
 from sim.errors import TraceError
-from sim.estimators.rules import NoEstimator, NoisyEstimator, OracleEstimator
 from sim.jobs import COLUMNS as JOB_COLUMNS
 from sim.physics.catalogue import Catalogue
+from sim.traces.estimators import NoEstimator, NoisyEstimator, OracleEstimator
 from sim.traces.setting import Setting
 
 CONF = Path(__file__).parents[2] / "conf"

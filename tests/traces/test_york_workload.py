@@ -6,7 +6,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from sim.errors import TraceError
-from sim.estimators.rules import OracleEstimator
+from sim.traces.estimators import OracleEstimator
 from sim.traces.setting import Setting
 from sim.traces.york_workload import YorkMix
 from tests.contract.compositions import CONF

@@ -7,8 +7,8 @@ import numpy as np
 
 from sim.dag.graph import DagError
 from sim.dag.list_scheduling import cpop, heft, peft, placed
+from sim.dag.protocol import Meter, Start
 from sim.dag.ranks import order_of
-from sim.dag.search.protocol import Meter, Start
 
 SCHEDULERS = {"heft": heft, "cpop": cpop, "peft": peft}
 

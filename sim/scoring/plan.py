@@ -1,4 +1,4 @@
-"""What the linear score decides on: the scratch, weights, candidates, and what has been ordered."""
+"""What the linear score decides on: a scratch, weights, candidates, and what has been ordered."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,10 @@ from sim.arrays import FloatArray, IntArray
 from sim.errors import GpuYardError
 from sim.handle import Handle
 from sim.kernel.layout import RowArray
-from sim.linear.layer import Units, units_of
-from sim.linear.weights import ScoreWeights
+from sim.scoring.layer import Units, units_of
 from sim.scoring.scratch import Scratch
 from sim.scoring.table import Column, ForwardWeight, StartWeight, SuspendWeight
+from sim.scoring.weights import ScoreWeights
 
 INT, FLOAT = np.int64, np.float64
 
@@ -46,7 +46,7 @@ class Plan(Handle):
     """One run under the linear score."""
 
     scratch: Scratch  # holds the run's state, or a copy
-    routine: IntArray  # (4,) addresses (`sim.linear.deciding.link`)
+    routine: IntArray  # (4,) addresses (`sim.scoring.deciding.link`)
     start_weight: FloatArray  # (StartWeight,)
     forward_weight: FloatArray  # (ForwardWeight,)
     suspend_weight: FloatArray  # (SuspendWeight,)

@@ -12,11 +12,11 @@ from sim.engine.mirror import Mirror
 from sim.errors import GpuYardError
 from sim.kernel.apply import LEGAL
 from sim.kernel.layout import State
-from sim.linear.deciding import decide_all, link
-from sim.linear.loop import LinearLoop
-from sim.linear.plan import Plan, plan_on
-from sim.linear.weights import ScoreWeights, read_weights, score_weights_of
+from sim.scoring.deciding import decide_all, link
+from sim.scoring.loop import LinearLoop
+from sim.scoring.plan import Plan, plan_on
 from sim.scoring.scratch import NEVER, Mind, scratch_of
+from sim.scoring.weights import ScoreWeights, read_weights, score_weights_of
 from sim.signals import Signal
 from sim.view import ClusterView, ViewMaker
 

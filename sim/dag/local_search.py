@@ -11,8 +11,8 @@ from sim.arrays import FloatArray, IntArray
 from sim.dag.list_scheduling import placed
 from sim.dag.plan import Plan
 from sim.dag.problem import DagProblem
+from sim.dag.protocol import Judged, Meter, Start, random_gpus, random_start
 from sim.dag.ranks import order_of, slack_s
-from sim.dag.search.protocol import Judged, Meter, Start, random_gpus, random_start
 
 POPULATION = 20
 ELITE = 2  # that live on unchanged

@@ -6,7 +6,7 @@ from sim.jit import array_kernel, kernel
 from sim.kernel.apply import LEGAL, check_gpus, hand_over, preempt, start_on
 from sim.kernel.log import PREEMPT, sort_orders
 from sim.kernel.rates import rerate
-from sim.linear.plan import Plan
+from sim.scoring.plan import Plan
 from sim.scoring.refresh import measure_room, refresh, write_waiting
 
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.jit import kernel
-from sim.linear.layer import Units, add_product
-from sim.linear.plan import Plan
 from sim.scoring.costs import weigh_placement
+from sim.scoring.layer import Units, add_product
+from sim.scoring.plan import Plan
 from sim.scoring.room import age_s, left_s, load_of, occupancy_of, pressure_of
 from sim.scoring.rows import weigh_forward
 from sim.scoring.scratch import Scratch

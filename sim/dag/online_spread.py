@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.dag.online.room import NEVER, Room, least_free, stretch_at
-from sim.dag.online.tasks import Site, Tasks, pace
+from sim.dag.online_room import NEVER, Room, least_free, stretch_at
+from sim.dag.online_tasks import Site, Tasks, pace
 from sim.jit import kernel
 
 ANY = -1  # GPUs of all types together

@@ -5,13 +5,13 @@ import numpy as np
 from sim.engine.looping import drive
 from sim.errors import SimulationError
 from sim.kernel.advance import ILLEGAL, STUCK
-from sim.metrics.job_times import mean_jct_s
-from sim.schedulers.linear_score import LinearScore
+from sim.run import Run
+from sim.scoring.linear_score import LinearScore
 from sim.simulator import Simulator
 
 
-def played_jct_s(simulator: Simulator, scheduler: LinearScore) -> float:
-    """Mean JCT of the measured jobs; no log is kept.
+def unlogged(simulator: Simulator, scheduler: LinearScore) -> Run:
+    """What becomes of the jobs; no log is kept.
 
     Raises:
         SimulationError: jobs wait for ever, or the scheduler broke a rule.
@@ -29,4 +29,4 @@ def played_jct_s(simulator: Simulator, scheduler: LinearScore) -> float:
     if verdict in {STUCK, ILLEGAL}:
         fault = "jobs wait for ever" if verdict == STUCK else "an order was refused"
         raise SimulationError(f"{scheduler.name}: {fault} at t={simulator.now_s:.1f} s")
-    return mean_jct_s(simulator.outcome(scheduler.name, loop.decisions, np.nan, np.nan))
+    return simulator.outcome(scheduler.name, loop.decisions, np.nan, np.nan)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.estimators.rules import checked_prior_s
+from sim.traces.estimators import checked_prior_s
 from sim.traces.trace import Trace
 from sim.traits import codes_of
 

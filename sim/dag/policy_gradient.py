@@ -7,8 +7,8 @@ from sim.dag.evaluate import arrives_s
 from sim.dag.list_scheduling import Lanes, first_gap, new_lanes, put
 from sim.dag.plan import Schedule, plan_of_schedule
 from sim.dag.problem import DagArrays
+from sim.dag.protocol import Meter, Start
 from sim.dag.ranks import order_of
-from sim.dag.search.protocol import Meter, Start
 from sim.jit import kernel
 
 BATCH = 10  # plans between two updates

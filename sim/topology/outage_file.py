@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from sim.errors import SimulationError
-from sim.outages.changes import Change, Outages
+from sim.topology.outages import Change, Outages
 from sim.topology.topology import Topology
 
 COLUMNS = ("time_s", "server", "change")

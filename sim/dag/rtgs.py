@@ -6,8 +6,8 @@ from sim.arrays import FloatArray, IntArray
 from sim.dag.bounds import running_times_s
 from sim.dag.plan import Plan
 from sim.dag.problem import DagArrays
-from sim.dag.search.protocol import Meter, Start
-from sim.dag.search.whales import draw_step, target_of
+from sim.dag.protocol import Meter, Start
+from sim.dag.whales import draw_step, target_of
 from sim.jit import kernel
 
 

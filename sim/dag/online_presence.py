@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.dag.online.tasks import PENDING, Site, Tasks, pace
-from sim.engine.demands_room import DemandsRoom, ask_of
+from sim.dag.online_tasks import PENDING, Site, Tasks, pace
+from sim.engine.occupancy import Occupancy
 from sim.jit import array_kernel
 from sim.physics.reference import reference_steps_s
 from sim.traces.workflows import units_of
-from sim.traits import Precedence
+from sim.traits import Precedence, ask_of
 from sim.view import ClusterView
 
 
@@ -206,10 +206,10 @@ def _fits(view: ClusterView, jobs: IntArray, capacity: IntArray) -> tuple[IntArr
     demands = view.jobs.demands
     if demands is None:
         return np.zeros(len(jobs), dtype=np.int64), capacity[None, :]
-    room = DemandsRoom(view)
     asks = [ask_of(demands, job) for job in jobs.tolist()]
-    number = {ask: at for at, ask in enumerate(dict.fromkeys(asks))}
-    fit = np.array([np.minimum(room.most_workers(ask), capacity) for ask in number])
+    asker, occupancy = dict(zip(asks, jobs.tolist(), strict=True)), Occupancy(view)
+    number = {ask: at for at, ask in enumerate(asker)}
+    fit = np.array([np.minimum(occupancy.workers(job)[1], capacity) for job in asker.values()])
     return np.array([number[ask] for ask in asks], dtype=np.int64), fit
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from sim.arrays import FloatArray
 from sim.dag.plan import Plan
 from sim.dag.problem import DagProblem
-from sim.dag.search.protocol import Judged, Meter, Start
+from sim.dag.protocol import Judged, Meter, Start
 
 SPIRAL = 1.0  # b: how tight the spiral is
 

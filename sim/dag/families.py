@@ -5,9 +5,9 @@ from typing import Protocol
 
 import numpy as np
 
+from sim.dag.dnn_graphs import dnn_partitioning_graph, pipedream_graph
 from sim.dag.graph import DagError, TaskGraph
-from sim.dag.sources.dnn_graphs import dnn_partitioning_graph, pipedream_graph
-from sim.dag.sources.graphs import alibaba_graph, layered_graph, random_graph, side_by_side
+from sim.dag.graph_sources import alibaba_graph, layered_graph, random_graph, side_by_side
 from sim.traces.alibaba_dag import AlibabaDag
 
 SHAPES = {"layered": layered_graph, "random": random_graph}

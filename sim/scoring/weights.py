@@ -9,7 +9,7 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
-from sim.linear.layer import Layer, layer_from, no_layer
+from sim.scoring.layer import Layer, layer_from, no_layer
 from sim.scoring.table import ForwardWeight, StartWeight, SuspendWeight
 
 START_FEATURES = tuple(each.name.lower() for each in StartWeight)

@@ -6,13 +6,13 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray
 from sim.dag.bounds import mirrored
+from sim.dag.gap_plans import Generator, gap_plan
 from sim.dag.list_scheduling import placed
 from sim.dag.plan import plan_of_schedule
 from sim.dag.problem import DagArrays, DagProblem
+from sim.dag.protocol import Judged, Meter, Start
 from sim.dag.ranks import optimistic_costs, order_of, slack_s
-from sim.dag.search.gap_plans import Generator, gap_plan
-from sim.dag.search.protocol import Judged, Meter, Start
-from sim.dag.search.whales import Step, draw_step, target_of
+from sim.dag.whales import Step, draw_step, target_of
 
 CRITICAL = 0.05  # of the makespan: tasks with less slack than about this move most
 MOVING_LOG10 = (-2.5, -0.3)  # share of the tasks that move, drawn evenly on a log scale

@@ -5,9 +5,9 @@ from sim.jit import array_kernel
 from sim.kernel.advance import DECIDE, FULL, ILLEGAL, PAUSE, advance_until_decision
 from sim.kernel.apply import LEGAL
 from sim.kernel.log import log_half_full
-from sim.linear.acting import close_decision
-from sim.linear.deciding import decide_all
-from sim.linear.plan import Plan
+from sim.scoring.acting import close_decision
+from sim.scoring.deciding import decide_all
+from sim.scoring.plan import Plan
 
 
 @array_kernel

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.dag.online.room import NEVER, Room, earliest_s, least_free, stretch_at, take
-from sim.dag.online.spread import ANY, Scratch, of_kind, spread_place
-from sim.dag.online.tasks import PENDING, Site, Tasks, pace
+from sim.dag.online_room import NEVER, Room, earliest_s, least_free, stretch_at, take
+from sim.dag.online_spread import ANY, Scratch, of_kind, spread_place
+from sim.dag.online_tasks import PENDING, Site, Tasks, pace
 from sim.jit import kernel
 
 SPREAD = -1  # the place of a gang over several servers

@@ -5,8 +5,10 @@ import numpy as np
 from sim.jit import kernel
 from sim.kernel.apply import LEGAL
 from sim.kernel.layout import QUEUED
-from sim.linear.acting import forward, open_decision, start, suspend
-from sim.linear.plan import (
+from sim.routine import address_of, tell
+from sim.scoring.acting import forward, open_decision, start, suspend
+from sim.scoring.filling import fill_outwards, place
+from sim.scoring.plan import (
     BEGIN,
     BEST_OLD,
     BEST_START,
@@ -17,16 +19,6 @@ from sim.linear.plan import (
     SUSPEND,
     Plan,
 )
-from sim.linear.scores import (
-    forward_score,
-    start_score,
-    suspend_score,
-    weigh_job,
-    weigh_newcomer,
-    weigh_partition,
-)
-from sim.routine import address_of, tell
-from sim.scoring.filling import fill_outwards, place
 from sim.scoring.room import (
     ALONE,
     BESIDE,
@@ -37,6 +29,14 @@ from sim.scoring.room import (
     load_of,
     most_workers,
     waits_in,
+)
+from sim.scoring.scores import (
+    forward_score,
+    start_score,
+    suspend_score,
+    weigh_job,
+    weigh_newcomer,
+    weigh_partition,
 )
 from sim.scoring.suspending import make_room, may_make_room, next_room, place_in_room
 from sim.scoring.window import choose_window, look_at_window

@@ -15,7 +15,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import SimulationError
-from sim.outages.changes import (
+from sim.topology.outages import (
     NO_OUTAGES,
     Change,
     Outages,

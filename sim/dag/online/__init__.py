@@ -1,1 +1,0 @@
-"""The planner for a cluster where workflows come and go: gangs, running tasks, servers."""

@@ -1,1 +1,0 @@
-"""Searches for plans: all ask the same meter for evaluations and get the same start plans."""

@@ -1,1 +1,0 @@
-"""Where DAGs come from: readers of public files, and generators."""

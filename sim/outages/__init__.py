@@ -1,1 +1,0 @@
-"""When servers go away and come back: listed, seeded, planned."""

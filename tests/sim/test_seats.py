@@ -1,0 +1,94 @@
+"""A decision tried out shows what the state shows, whatever was tried out before."""
+
+import contextlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.decision import Decision, Start
+from sim.engine.occupancy import Occupancy
+from sim.errors import GpuYardError, SimulationError
+from sim.kernel.seats import Seats, seats_of
+from sim.simulator import Simulator, simulate
+from sim.view import ClusterView
+from tests.oracle.cases import Case, cases
+from tests.oracle.random_decider import RandomDecider
+from tests.sim.scripted import Scripted
+from tests.sim.worlds import Job, cluster, play, world
+
+
+def told(seats: Seats) -> list[list[object]]:
+    """All that `Seats` say of who holds what, but for versions."""
+    rooms = [array.tolist() for name, array in seats.rooms._asdict().items() if name != "cost"]
+    gpu, server = seats.gpu, seats.server
+    columns = (gpu["tenants"], gpu["milli"], server["cpu_free_milli"], server["memory_free_mib"])
+    return [*rooms, seats.tenant.tolist(), *(column.tolist() for column in columns)]
+
+
+def assert_shown(occupancy: Occupancy, view: ClusterView) -> None:
+    assert told(occupancy._seats) == told(seats_of(view.state).copied())
+
+
+class Trying(RandomDecider):
+    """Before it decides it moves half of the running jobs, in copies of copies."""
+
+    def decide(self, view: ClusterView) -> Decision:
+        first = Occupancy(view)
+        assert_shown(first, view)
+        moved = [job for job in view.running.tolist() if self._rng.random() < 0.5]
+        first.vacate_all((job, view.gpus_of(job)) for job in moved)
+        second = first.copy()
+        for job in moved:
+            gpus = view.gpus_of(job)
+            if (second.exclusive(view, job).usable[gpus]).all():
+                second.occupy(job, gpus)
+                second.vacate(job, gpus)
+        assert told(second._seats) == told(first._seats)
+        third = second.copy()
+        third.bar(np.arange(view.topology.num_gpus))
+        assert not any(third.exclusive(view, job).usable.any() for job in view.queued.tolist())
+        assert_shown(Occupancy(view), view)
+        return super().decide(view)
+
+
+@settings(max_examples=60)
+@given(case=cases(most_partitions=3, most_jobs=15, life=True), seed=st.integers(0, 9))
+def test_an_occupancy_is_the_state_whatever_was_tried_before(case: Case, seed: int) -> None:
+    with contextlib.suppress(SimulationError):  # some jobs may wait for ever
+        simulate(Simulator(**case.arguments()), Trying(whims=40), seed, None)
+
+
+def tried(look) -> None:
+    """Let `look` try things out where job 0 holds GPUs 0 and 1 of a server of 3."""
+
+    def decide(view: ClusterView) -> Decision:
+        look(Occupancy(view), view)
+        raise KeyboardInterrupt
+
+    jobs, first = [Job(0, 2, 9), Job(1, 1, 5)], Decision(starts=(Start(0, np.array([0, 1])),))
+    with pytest.raises(KeyboardInterrupt):
+        play(world(jobs, cluster(1, 3)), Scripted(first, decide))
+
+
+@pytest.mark.parametrize("gpus", [[0], [2, 2], [3], [-1]])
+def test_who_has_no_seat_is_told_so_and_nothing_changes(gpus: list[int]) -> None:
+    def look(occupancy: Occupancy, view: ClusterView) -> None:
+        with pytest.raises(GpuYardError, match=f"job row 1 cannot be booked on GPU {gpus[-1]}"):
+            occupancy.occupy(1, np.array(gpus))
+        assert_shown(occupancy, view)
+
+    tried(look)
+
+
+@pytest.mark.parametrize("gpus", [[0, 0], [2], [7]])
+def test_nobody_leaves_a_gpu_that_he_does_not_hold(gpus: list[int]) -> None:
+    def look(occupancy: Occupancy, view: ClusterView) -> None:
+        with pytest.raises(GpuYardError, match=f"job row 0 cannot leave GPU {gpus[-1]}"):
+            occupancy.vacate(0, np.array(gpus))
+        with pytest.raises(GpuYardError, match="job row 0 cannot leave GPUs"):
+            occupancy.vacate_all([(0, np.array(gpus))])
+        assert_shown(occupancy, view)
+
+    tried(look)
