@@ -22,10 +22,10 @@ from gpuyard.learning.setting import ground_of, rival_of
 from gpuyard.learning.trainer import Trainer
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
-from sim.scoring.layer import Layer
 from sim.metrics.timeline import mean_interval
 from sim.report.atomic import write_atomically
 from sim.report.figure_style import GREY, heading, line_look, new_figure, save_png, tidy
+from sim.scoring.layer import Layer
 from sim.scoring.weights import ScoreWeights
 
 CURVE_CSV, CURVE_PNG, METRICS = "curve.csv", "curve.png", "metrics.json"
