@@ -101,7 +101,7 @@ def test_a_network_that_sees_the_datacenter_is_taught_by_a_score_and_goes_on(don
         folder="run",
     )  # fmt: skip
     assert "marl" in run.out
-    on = done("learn", *TINY, "learns=network", f"begin={policy}", "updates=0", folder="on")
+    on = done("learn", *TINY, "learns=network", f"begin={policy}", "minutes=0", folder="on")
     told = json.loads((on.folder / "metrics.json").read_text())["ratio_of_mean_jct"]
     assert told[str(policy)]["ratio"] == 1.0  # it goes on from where it was
 
