@@ -1,6 +1,7 @@
 """A scheduler's scratch copy of who holds what, for trying several starts in one decision."""
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -90,11 +91,10 @@ class Occupancy:
 
     def vacate_all(self, held: Iterable[tuple[int, IntArray]]) -> None:
         """The same of several jobs, each with its GPUs."""
-        pairs = list(held)
-        if not pairs:
+        if not (pairs := list(held)):
             return
         jobs, gpus = zip(*pairs, strict=True)
-        last = np.cumsum([len(each) for each in gpus])
+        last = np.array(list(accumulate(map(len, gpus))))
         every, versions = np.concatenate(gpus), self._spares.versions
         wrong = vacate_all(self._seats, np.array(jobs), every, last, next(versions))
         if wrong != ALL_WELL:
@@ -144,12 +144,12 @@ class Occupancy:
         That is empty GPUs; a job that asks for part of a GPU may also join jobs that do, where
         their parts are together at most a GPU.
         """
-        rooms = self._seats.rooms
-        if view.jobs.demands is None and view.partition is None:
-            return self._slots(view, job, rooms.gpu.copy(), rooms.usable.copy(), None)
         usable, per_server, cost = self._blank()
-        offer_parts(self._seats, job, view.servers, False, usable, per_server, cost)
-        cost[:] = 1.0  # what is left over slows nobody
+        if view.jobs.demands is None and view.partition is None:
+            usable[:], per_server[:] = self._seats.rooms.gpu, self._seats.rooms.usable
+        else:
+            offer_parts(self._seats, job, view.servers, False, usable, per_server, cost)
+        cost.fill(1.0)  # what is left over slows nobody
         return self._slots(view, job, usable, per_server, cost)
 
     def tightest(self, view: ClusterView, job: int) -> Slots | None:
@@ -165,7 +165,7 @@ class Occupancy:
             leave_tightest(self._seats, view.servers, usable, cost)
             left = view.topology.gpu_server[usable]
             per_server = np.bincount(left, minlength=len(per_server))
-        cost[:] = 1.0
+        cost.fill(1.0)
         return self._slots(view, job, usable, per_server, cost)
 
     def shared(self, view: ClusterView, job: int, least_speed: float) -> Slots:
@@ -178,6 +178,7 @@ class Occupancy:
         _ = view.jobs.profile  # raises where profiles are not granted
         belief, crowd = view.belief, empty_crowd(self.tenant.shape[1])
         usable, per_server, cost = self._blank()
+        cost.fill(1.0)
         offer_shared(
             self._seats, job, view.servers, belief.slowing, belief.pairs.feasible, crowd,
             view.gpu_limit_milli, float(least_speed), usable, per_server, cost,
@@ -186,15 +187,10 @@ class Occupancy:
 
     def _blank(self) -> tuple[BoolArray, IntArray, FloatArray]:
         gpus, servers = len(self._seats.gpu), len(self._seats.server)
-        return np.zeros(gpus, np.bool_), np.zeros(servers, np.int64), np.ones(gpus)
+        return np.zeros(gpus, np.bool_), np.zeros(servers, np.int64), np.empty(gpus)
 
     def _slots(
-        self,
-        view: ClusterView,
-        job: int,
-        usable: BoolArray,
-        per_server: IntArray,
-        cost: FloatArray | None,
+        self, view: ClusterView, job: int, usable: BoolArray, per_server: IntArray, cost: FloatArray
     ) -> Slots:
         # Read-only, as sizes of a topology are: one type, compiled once.
         plain = view.jobs.demands is None
@@ -206,7 +202,7 @@ class Occupancy:
             usable_per_server=per_server,
             most_per_server=most,
             tenants=self.tenants,
-            cost=np.ones(len(usable)) if cost is None else cost,
+            cost=cost,
             view=view,
             job=job,
         )
