@@ -53,10 +53,6 @@ class Update(nn.Module):
         """`W_nbr h + b` of neighbours or of their mean."""
         return F.linear(neighbour, self.neighbour.weight, self.neighbour.bias)
 
-    def own_part(self, own: Tensor) -> Tensor:
-        """`W_own h`, (N, own_dim) -> (N, out_dim), for who keeps it between calls."""
-        return F.linear(own, cast(nn.Linear, self.own).weight)
-
     def forward(self, own: Tensor | None, message: Tensor) -> Tensor:
         """The node's new state; `own` is ignored where the node had none yet (`own_dim` 0)."""
         if self.own is None:
