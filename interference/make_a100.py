@@ -35,6 +35,7 @@ from interference.rows import CoRows
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import PhysicsError
 from sim.physics.shipped_files import SHIPPED_DIR
+from sim.report.atomic import csv_text
 
 SIA_FILE = Path("throughput", "sia_placements.csv.gz")
 COMPUTED_APPS = ("gpt_pmp",)  # its step_time is the same for every placement: not a measured step
@@ -273,10 +274,7 @@ def _loads(mixes: Mixes, used: BoolArray, base: FloatArray, slope: FloatArray) -
 def write_csv(path: Path, header: list[str], rows: Sequence[Sequence[object]]) -> None:
     """Rows below a header; folders that are missing are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
+    path.write_text(csv_text(header, rows), encoding="utf-8", newline="")
 
 
 if __name__ == "__main__":

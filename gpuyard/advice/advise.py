@@ -35,9 +35,9 @@ from gpuyard.advice.stretches import JUDGED
 from gpuyard.advice.told import large_gang, users_of
 from gpuyard.experiment.assumptions import assumptions
 from gpuyard.experiment.experiment import physics_name
-from gpuyard.folders import CONF
 from gpuyard.launch.build import whole
 from gpuyard.launch.errors import ConfigError, nearest
+from gpuyard.launch.folders import CONF
 from gpuyard.launch.plain_rules import check_confidence, check_plain
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import yaml
 
-from gpuyard.folders import CONF
 from gpuyard.launch.errors import ConfigError, nearest
+from gpuyard.launch.folders import CONF
 from sim.topology.topology import Topology
 
 if TYPE_CHECKING:
