@@ -1,8 +1,4 @@
-"""Encoders of a padded batch of partitions: embeddings of every level out.
-
-The hierarchical one is the default. `MlpEncoder` passes no messages: each server's own features,
-and pools of them. To `FlatEncoder` the servers of a partition are all neighbours.
-"""
+"""Encoders of a padded batch: hierarchical (the default), flat, and an MLP without messages."""
 
 import torch
 from torch import Tensor, nn

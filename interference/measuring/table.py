@@ -1,11 +1,4 @@
-"""Which loops are measured alone and together.
-
-What was found for one group in one round, and its file.
-
-Rows of co-location and solo profiles from what was measured.
-
-The two files of a measurement, written whole or not at all.
-"""
+"""What is measured alone and together, what was found, and the files made of it."""
 
 import hashlib
 import json

@@ -1,9 +1,4 @@
-"""Co-location rows of pairs from the columns of both sides.
-
-Solo profiles of one source from the columns that it has; the others are unknown.
-
-Names of profiles: model/batch, then what else tells one run from another.
-"""
+"""Rows of pairs, solo profiles and names of profiles from the columns of a source."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

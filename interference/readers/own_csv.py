@@ -1,7 +1,4 @@
-"""Measurements of one's own: two files with the columns of the schema, read and written.
-
-One file of co-location rows in the columns of any set, told by its header.
-"""
+"""Measurements of one's own: co-location rows and solo profiles in the columns of the schema."""
 
 import csv
 from collections.abc import Callable, Iterable

@@ -1,9 +1,4 @@
-"""What a model is worst at: single rows, and victims by model.
-
-What is reported: errors by data set, split and model, and the predictions behind them.
-
-Figure: how often the truth lies inside a model's intervals, against how often it should.
-"""
+"""Where models are worst, what is reported of them, and how often intervals hold the truth."""
 
 from __future__ import annotations
 

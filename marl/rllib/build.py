@@ -1,9 +1,4 @@
-"""The one way from an RLlib configuration to its algorithm.
-
-Names that the runner, the algorithm and the trainer share.
-
-Copies of an environment that do not play the same episodes.
-"""
+"""From an RLlib configuration to its algorithm, with shared names and environments of their own."""
 
 from typing import Any
 

@@ -1,7 +1,4 @@
-"""A trained picker of jobs as a scheduler like any other, through the codec that trained it.
-
-The rule that TopDRL's network learns from first, as a scheduler of its own.
-"""
+"""TopDRL's picker of jobs as a scheduler, and the rule that it learns from first."""
 
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,4 @@
-"""Communication time of a gang as tables over how far its placement spreads.
-
-Seconds of a ring all-reduce, without latency: Patarasuk and Yuan 2009, bandwidth term.
-"""
+"""Communication time of a gang as tables over how far its placement spreads."""
 
 from dataclasses import dataclass
 

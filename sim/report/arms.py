@@ -1,7 +1,4 @@
-"""What one thing is worth to schedulers that have it and that do not: `arms.csv`, `arms.md`.
-
-Arms that were trained from several seeds each, over one of them.
-"""
+"""Arms of schedulers over a reference: `arms.csv`, `arms.md`; arms trained from several seeds."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,4 @@
-"""One row of a comparison: what the run was, and its metrics.
-
-`comparison.csv`: one line a run; written, read back and joined.
-
-What schedulers are called where runs with several numbers of agents stand together.
-"""
+"""`comparison.csv`: one line a run, its labels and metrics; written, read back and joined."""
 
 import csv
 import math

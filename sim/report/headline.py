@@ -1,9 +1,7 @@
-"""One policy against each kind of rival, setting by setting: the best of a kind, and single ones.
+"""One policy against each kind of rival, setting by setting: `headline.csv`, `headline.md`.
 
 The best of a kind is chosen twice: on windows of their own, as a user would have to choose, and on
 the very windows of the result, which no real choice could beat.
-
-`headline.csv` and `headline.md`: one policy against each kind of rival; also for a terminal.
 """
 
 from __future__ import annotations

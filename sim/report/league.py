@@ -1,7 +1,4 @@
-"""Runs of a league by scheduler, cell and window: what ranks and the league table are made of.
-
-The league in one table, by what schedulers know of durations: none, predicted, oracle.
-"""
+"""A league: runs by scheduler, cell and window, and one table by what is known of durations."""
 
 from __future__ import annotations
 

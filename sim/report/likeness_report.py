@@ -1,7 +1,4 @@
-"""Distances between two traces as files and as the cells of a table.
-
-Figure: two traces side by side, one panel for each feature they are compared by.
-"""
+"""How alike two traces are: as files, as cells of a table, and as a page of figures."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Parquet files without pandas, whose import alone takes longer than a small run.
-
-The whole event log of a run in files: `events.parquet`, and the cluster in `servers.parquet`.
-
-The per-job table of a run: one row a job, as `jobs.parquet` holds it.
-
-What a scheduler ordered, as `decisions.parquet` holds it: one row an order that took effect.
-"""
+"""A run as Parquet: jobs, events, decisions, servers; without pandas, whose import takes long."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The cells of the comparison table as text: what both rich and markdown print.
-
-How to read the comparison table: the words below it.
-
-The comparison table for the terminal (rich) and for a file (markdown).
-"""
+"""The comparison table as text for rich and for markdown, with the words below it."""
 
 from __future__ import annotations
 

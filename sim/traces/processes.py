@@ -1,17 +1,4 @@
-"""Jobs that follow each other within seconds: submission scripts and impatient users.
-
-Checks that the parameters of the generator share.
-
-Days that are busier or quieter than their weekday says.
-
-Draws that the generator's parts share; each takes one number a job from the stream.
-
-Durations as a mixture of log-normals: the parameter and the draw.
-
-How generated jobs end: completed, failed or cancelled, by the GPU-time they used.
-
-Jobs that are submitted again later: the same gang, owner and group, a similar duration.
-"""
+"""Processes that the generator draws from: bursts, busy days, durations, endings, repetition."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

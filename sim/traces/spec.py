@@ -1,11 +1,4 @@
-"""Parameters of the calibrated generator.
-
-Generated workflows: how many jobs each has, and which of them wait for which.
-
-What generated workers ask for beside a GPU: a share of one, cores, memory, a GPU type.
-
-Parameters of the generator as a workload file that Hydra composes.
-"""
+"""Parameters of the calibrated generator, as a workload file that Hydra composes."""
 
 import textwrap
 from collections.abc import Sequence
