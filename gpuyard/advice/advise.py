@@ -15,7 +15,6 @@ from omegaconf import DictConfig
 from gpuyard.advice.aims import AIMS
 from gpuyard.advice.answer import MISSING, Advice, advice_of
 from gpuyard.advice.candidates import KNOWS, candidates_of, known_of
-from gpuyard.advice.homes import HOMES
 from gpuyard.advice.learning import Learned, check_learning, judging, learned, playing
 from gpuyard.advice.page import write_advice_page
 from gpuyard.advice.playing import (
@@ -30,6 +29,7 @@ from gpuyard.advice.playing import (
     waits_and_limits,
 )
 from gpuyard.advice.report import FILES, printed, write_advice
+from gpuyard.advice.room import HOMES
 from gpuyard.advice.sentences import of_learned
 from gpuyard.advice.stretches import JUDGED
 from gpuyard.advice.told import large_gang, users_of

@@ -14,8 +14,7 @@ import numpy as np
 from joblib import cpu_count
 
 from gpuyard.advice.aims import blocks_of, draws_of, measured
-from gpuyard.advice.homes import BY_VC, homes_by_vc
-from gpuyard.advice.room import without_misfits
+from gpuyard.advice.room import BY_VC, homes_by_vc, without_misfits
 from gpuyard.advice.told import large_gang, peak_gpus, stops_of, told_of_run, told_of_trace
 from gpuyard.experiment.experiment import (
     Experiment,
