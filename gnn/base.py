@@ -189,6 +189,15 @@ class Encoder(nn.Module, ABC):
             edges.real_clusters(self.cluster_norm(nodes.cluster)),
         )
 
+    def _opened(self, batch: ClusterBatch, tree: Tree | None = None) -> tuple[Tree, Tensor, Tensor]:
+        """Edges, and of each server the mean of its embedded GPUs and its own features."""
+        from gnn.scatter import ScatterTree  # PyG
+
+        self._check(batch)
+        edges: Tree = ScatterTree.of(batch) if tree is None else tree
+        x_gpu, x_server = edges.inputs(batch)
+        return edges, edges.gpus_to_servers(self.embed_gpus(x_gpu)), x_server
+
     def _check(self, batch: ClusterBatch) -> None:
         widths = (batch.x_gpu.shape[-1], batch.x_server.shape[-1])
         if widths != (self.gpu_features, self.server_features):

@@ -24,7 +24,6 @@ from gpuyard.advice.playing import (
     Played,
     happened,
     jobs_of,
-    opened,
     played,
     waits_and_limits,
 )
@@ -34,7 +33,7 @@ from gpuyard.advice.sentences import of_learned
 from gpuyard.advice.stretches import JUDGED
 from gpuyard.advice.told import large_gang, users_of
 from gpuyard.experiment.assumptions import assumptions
-from gpuyard.experiment.experiment import physics_name
+from gpuyard.experiment.experiment import opened, physics_name
 from gpuyard.launch.build import whole
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.folders import CONF

@@ -20,8 +20,8 @@ from interference.evaluation.judge import Fold, HeldOut, held_out, measures, pai
 from interference.models.design import MemoryFitModel, counts
 from interference.models.protocol import SpeedModel
 from interference.readers.miso import DUMMY
-from interference.rows import CoRows, SoloProfiles, mix_numbers, objects
-from sim.arrays import BoolArray, FloatArray, IntArray
+from interference.rows import CoRows, SoloProfiles, mix_numbers
+from sim.arrays import BoolArray, FloatArray, IntArray, objects
 from sim.errors import PhysicsError
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from interference.row_rules import Fault
-from interference.rows import SOLO_TYPES, CoRows, SoloProfiles, objects
-from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
+from interference.rows import SOLO_TYPES, CoRows, SoloProfiles
+from sim.arrays import BoolArray, FloatArray, IntArray, TextArray, objects
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,8 @@ import numpy.typing as npt
 from interference.readers import deepshare, gavel, lucid, own_csv
 from interference.readers.table import Table, file_of, header_of, read_table, told_at
 from interference.row_rules import JOIN
-from interference.rows import (
-    CO_TYPES,
-    SOLO_TYPES,
-    CoRows,
-    SoloProfiles,
-    check_profiled,
-    objects,
-)
+from interference.rows import CO_TYPES, SOLO_TYPES, CoRows, SoloProfiles, check_profiled
+from sim.arrays import objects
 from sim.errors import PhysicsError
 
 ROWS_FILE, SOLOS_FILE = "colocation.csv", "solo_profiles.csv"

@@ -6,7 +6,6 @@ from sim.arrays import IntArray
 from sim.jit import array_kernel
 from sim.placing.filling import fill_servers
 from sim.slots import Slots
-from sim.topology.topology import Topology
 
 MACHINE, RACK, NETWORK = 0, 1, 2  # tiers: how far a gang may spread
 NOWHERE = 3
@@ -75,12 +74,3 @@ def offer(slots: Slots, gang: int, widest: int) -> tuple[int, IntArray] | None:
     order = first_servers(*where, tier)
     first = topology.server_first_gpu
     return tier, fill_servers(order, room[order], first, slots.usable, slots.tenants, gang)
-
-
-def tier_of(topology: Topology, gpus: IntArray) -> int:
-    """How far a placement spreads."""
-    servers = topology.gpu_server[gpus]
-    if (servers == servers[0]).all():
-        return MACHINE
-    racks = topology.server_rack[servers]
-    return RACK if (racks == racks[0]).all() else NETWORK

@@ -25,6 +25,12 @@ def csv_text(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     return text.getvalue()
 
 
+def forget(folder: Path, names: Iterable[str]) -> None:
+    """Remove what an earlier run left, so that a failure leaves nothing like a result."""
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Write `content` beside `path` under another name, then rename it onto `path`.
 

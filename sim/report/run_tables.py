@@ -144,22 +144,6 @@ class Recorded:
     server_first_gpu: IntArray  # (S + 1,)
 
 
-def recorded_of(run: Run) -> Recorded:
-    """The same without files."""
-    elastic = run.jobs.elastic
-    return Recorded(
-        log=run.log,
-        job_id=run.jobs.job_id,
-        least_gpus=run.jobs.num_gpus if elastic is None else elastic.least_gpus,
-        most_gpus=run.jobs.num_gpus if elastic is None else elastic.most_gpus,
-        blocked=blocked_at_arrival(run),
-        server_name=server_names(run.topology),
-        server_rack=run.topology.server_rack,
-        server_partition=run.partition_of_server,
-        server_first_gpu=run.topology.server_first_gpu,
-    )
-
-
 def kind_names(kind: IntArray) -> TextArray:
     """(E,) names of kinds, in small letters."""
     names = np.array([each.name.lower() for each in Kind], dtype=object)

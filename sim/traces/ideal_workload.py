@@ -6,7 +6,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import FloatArray, IntArray, objects
 from sim.errors import TraceError
 from sim.jobs import JobTable
 from sim.physics.physics import Physics
@@ -16,7 +16,6 @@ from sim.protocols import NetworkModel
 from sim.topology.topology import Topology
 from sim.traces.generated_workload import DrawnWorkload
 from sim.traces.prepare import fitted, prepare
-from sim.traces.processes import texts
 from sim.traces.select import take
 from sim.traces.setting import Setting
 from sim.traces.streams import Streams
@@ -82,12 +81,12 @@ def draw_published(mix: PublishedMix, rng: np.random.Generator, name: str) -> Tr
     gaps_s = np.zeros(jobs) if mix.mean_gap_s is None else rng.exponential(mix.mean_gap_s, jobs)
     return Trace(
         name=name,
-        job_id=texts([f"{name}-{row}" for row in range(jobs)]),
+        job_id=objects([f"{name}-{row}" for row in range(jobs)]),
         submit_s=np.cumsum(gaps_s) - gaps_s[0],
         num_gpus=num_gpus.astype(np.int64),
         duration_s=np.sort(_quantiles_s(mix, jobs))[_duration_ranks(mix, num_gpus, rng)],
-        user=texts([""] * jobs),
-        vc=texts([""] * jobs),
+        user=objects([""] * jobs),
+        vc=objects([""] * jobs),
         model=model,
     )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray, TextArray
+from sim.arrays import FloatArray, IntArray
 from sim.errors import TraceError
 from sim.traits import CANCELLED, COMPLETED, FAILED
 
@@ -133,13 +133,6 @@ def choose(weights: Sequence[float] | FloatArray, count: int, rng: np.random.Gen
     shares = np.asarray(weights, dtype=np.float64)
     edges = np.cumsum(shares)[:-1] / shares.sum()
     return np.searchsorted(edges, rng.random(count), side="right").astype(np.int64)
-
-
-def texts(values: Sequence[str]) -> TextArray:
-    """(J,) a text column."""
-    column: TextArray = np.empty(len(values), dtype=np.object_)
-    column[:] = values
-    return column
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.arrays import IntArray
+from sim.arrays import IntArray, objects
 from sim.errors import TraceError
 from sim.jobs import JobTable
 from sim.physics.york_network import YorkNetwork
 from sim.topology.topology import Topology
 from sim.traces.generated_workload import DrawnWorkload
 from sim.traces.prepare import fitted, prepare
-from sim.traces.processes import texts
 from sim.traces.setting import Setting
 from sim.traces.streams import Streams
 from sim.traces.trace import Trace
@@ -113,10 +112,10 @@ class YorkWorkload(DrawnWorkload):
         came = np.cumsum(rng.geometric(mix.arrival_prob, count))
         return Trace(
             name=self.name,
-            job_id=texts([f"{self.name}-{row}" for row in range(count)]),
+            job_id=objects([f"{self.name}-{row}" for row in range(count)]),
             submit_s=(came - came[0]) * mix.row_s,
             num_gpus=gangs.astype(np.int64),
             duration_s=rows * mix.row_s * self.network.least_cost(gangs, self.topology),
-            user=texts([""] * count),
-            vc=texts([""] * count),
+            user=objects([""] * count),
+            vc=objects([""] * count),
         )

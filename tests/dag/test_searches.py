@@ -6,7 +6,7 @@ import pytest
 from sim.dag.evaluate import schedule
 from sim.dag.graph import DagError
 from sim.dag.list_scheduling import heft
-from sim.dag.plan import Plan, check_plan, schedule_of
+from sim.dag.plan import Plan, schedule_of
 from sim.dag.search.list_schedule import ListSchedule, RandomRankSearch
 from sim.dag.search.local_search import GeneticSearch, LocalSearch
 from sim.dag.search.policy_gradient import PolicyGradientSearch
@@ -15,6 +15,7 @@ from sim.dag.search.rtgs import RtgsSearch, nearest_loads
 from sim.dag.search.whales import WhaleSearch, draw_step, target_of
 from sim.dag.search.worl_rtgs import WorlRtgsSearch
 from tests.dag.brute_force import optimum_s
+from tests.dag.plan_rules import check_plan
 
 SEARCHES = (
     WorlRtgsSearch, RtgsSearch, WhaleSearch, GeneticSearch, LocalSearch, RandomRankSearch,
