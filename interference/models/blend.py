@@ -3,6 +3,7 @@
 Where every model of a row was among the fitted rows, a Gaussian process has most of the say, two
 kinds of trees the rest. Of a row with a new model, trees over features and mixed effects share it
 by a weight that held-out models choose, whose errors set the width of its intervals.
+Members that nobody asks are not fitted.
 """
 
 from abc import ABC, abstractmethod

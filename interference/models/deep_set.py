@@ -3,8 +3,8 @@
 The speed is the mean of an ensemble (Lakshminarayanan et al. 2017). The spread is multiplied so
 that 90 % of the fitted rows lie inside their interval, each judged by the members that left its mix
 out: locally weighted conformal prediction (Lei et al. 2018, 5.2) over folds (Vovk 2015), with a
-factor and members of their own for new models or GPU types (Vovk et al. 2005). Coverage is
-measured (docs/results/interference_models.md), not guaranteed.
+factor and members of their own for new models or GPU types (Vovk et al. 2005). The rows left out
+also stop the training: coverage is measured (docs/results/interference_models.md), not guaranteed.
 """
 
 import math

@@ -3,6 +3,7 @@
 A column stands for the tenants beside the victim, a multiset of 1 to K of the P profiles: first the
 P single ones, which repeat the pair table, then those of two, and so on. Among those of n, with
 profiles a_1 <= ... <= a_n, the number is the combinatorial one, the sum of C(a_i + i - 1, i).
+Pairs and mixes are one table, since every array costs something where a compiled function takes it.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""Communication time of a gang as tables over how far its placement spreads."""
+"""Communication time of a gang as tables over how far its placement spreads.
+
+Seconds of a ring all-reduce, without latency: Patarasuk and Yuan 2009, bandwidth term.
+"""
 
 from dataclasses import dataclass
 

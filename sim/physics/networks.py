@@ -1,4 +1,14 @@
-"""Communication by formula: none, a ring over a leaf-spine tree, rings at three tiers."""
+"""Communication by formula: none, a ring over a leaf-spine tree, rings at three tiers.
+
+The alpha-beta cost of a ring all-reduce is that of Thakur, Rabenseifner and Gropp 2005; contention
+that grows with the number of jobs on a link is our simplification. `TieredRings` stands in for the
+simulator behind Dally (Sharma et al., arXiv 2401.16492), as a sum over tiers l of rings of n:
+
+    comm_s = (1 - overlap) * sum over l of 2 (n - 1) / n * bytes / B_l + 2 (n - 1) * alpha_l * W
+
+W = ⌈layers / layers in flight⌉ is the number of rounds in which layers are reduced. The parameters
+are free: the published figures fix bytes, layers and link speeds only.
+"""
 
 import numpy as np
 
