@@ -16,7 +16,7 @@ from gpuyard.launch.plain_rules import SEED, check_plain
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
 from sim.report.atomic import write_atomically
-from sim.traces.csv_writer import csv_text
+from sim.traces.csv_writer import trace_csv
 from sim.traces.generator import generate
 from sim.traces.option_rules import check_count, check_number
 from sim.traces.prepare import cap, offered_load, scale_load
@@ -28,8 +28,6 @@ NO_LIMIT = 1 << 60  # GPUs where no cluster is named
 SUFFIXES = (".csv", ".csv.gz")
 CLASSES = ("1", "2-4", "5-8", "9 and more")
 LEAST_JOBS = 2  # for shares and gaps
-
-
 HOUR_S = 3600.0
 SIZE_EDGES = (1, 4, 8)  # classes 1, 2-4, 5-8, more
 
@@ -87,7 +85,7 @@ def main(cfg: DictConfig) -> None:
         raise ConfigError(f"out is {out}; its name must end in {' or '.join(SUFFIXES)}")
     trace = trace_of(config)
     out.parent.mkdir(parents=True, exist_ok=True)
-    data = csv_text(trace).encode()
+    data = trace_csv(trace).encode()
     write_atomically(out, gzip.compress(data, mtime=0) if out.suffix == ".gz" else data)
     if len(trace) >= LEAST_JOBS and trace.submit_s[-1] > trace.submit_s[0]:
         table_console().print(*_tables(shape(trace)))
