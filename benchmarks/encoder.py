@@ -1,6 +1,6 @@
 """Milliseconds of the encoder on one thread: acting, learning, and one touched server.
 
-    python benchmarks/encoder.py
+    PYTHONPATH=. python benchmarks/encoder.py
 
 The dense path, PyG's HeteroConv and a floor are the references: the floor is the same network on
 the same numbers as bare reshapes and products, without masks, edges or modules.
@@ -16,11 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gnn.batch import ClusterBatch
-from gnn.dense import DenseTree
 from gnn.encoder import HierarchicalEncoder
-from gnn.hetero import HeteroEncoder
-from gnn.incremental import IncrementalEncoder
 from gnn.scatter import ScatterTree
+from tests.gnn.dense import DenseTree
+from tests.gnn.hetero import HeteroEncoder
+from tests.gnn.incremental import IncrementalEncoder
 
 GPU_FEATURES, SERVER_FEATURES = 8, 8
 REPEATS = 7

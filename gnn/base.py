@@ -53,10 +53,6 @@ class Update(nn.Module):
         """`W_nbr h + b` of neighbours or of their mean."""
         return F.linear(neighbour, self.neighbour.weight, self.neighbour.bias)
 
-    def own_part(self, own: Tensor) -> Tensor:
-        """`W_own h`, (N, own_dim) -> (N, out_dim), for who keeps it between calls."""
-        return F.linear(own, cast(nn.Linear, self.own).weight)
-
     def forward(self, own: Tensor | None, message: Tensor) -> Tensor:
         """The node's new state; `own` is ignored where the node had none yet (`own_dim` 0)."""
         if self.own is None:
@@ -192,6 +188,15 @@ class Encoder(nn.Module, ABC):
             edges.real_racks(self.rack_norm(nodes.rack)).view(parts, batch.num_racks, -1),
             edges.real_clusters(self.cluster_norm(nodes.cluster)),
         )
+
+    def _opened(self, batch: ClusterBatch, tree: Tree | None = None) -> tuple[Tree, Tensor, Tensor]:
+        """Edges, and of each server the mean of its embedded GPUs and its own features."""
+        from gnn.scatter import ScatterTree  # PyG
+
+        self._check(batch)
+        edges: Tree = ScatterTree.of(batch) if tree is None else tree
+        x_gpu, x_server = edges.inputs(batch)
+        return edges, edges.gpus_to_servers(self.embed_gpus(x_gpu)), x_server
 
     def _check(self, batch: ClusterBatch) -> None:
         widths = (batch.x_gpu.shape[-1], batch.x_server.shape[-1])

@@ -1,7 +1,4 @@
-"""What goes into an encoder and what comes out: padded tensors of B partitions.
-
-The edges of the tree as operations: who pools what, who hears from whom.
-"""
+"""What goes into an encoder and comes out: padded tensors of B partitions, and the tree's edges."""
 
 from typing import NamedTuple, Protocol
 

@@ -1,8 +1,4 @@
-"""Encoders of a padded batch of partitions: embeddings of every level out.
-
-The hierarchical one is the default. `MlpEncoder` passes no messages: each server's own features,
-and pools of them. To `FlatEncoder` the servers of a partition are all neighbours.
-"""
+"""Encoders of a padded batch: hierarchical (the default), flat, and an MLP without messages."""
 
 import torch
 from torch import Tensor, nn
@@ -30,15 +26,7 @@ class HierarchicalEncoder(Encoder):
     `gnn.linked.LinkedEncoder` reads. Means forget how many children there are: give counts as
     features.
 
-    Args:
-        gpu_features: numbers describing a GPU.
-        server_features: numbers describing a server.
-        gpu_dim: width of a GPU's embedding; the GPU level has the most rows, keep it small.
-        hidden_dim: width of server, rack and cluster embeddings.
-        rounds: sweeps up and down, at least 1; each has its own weights.
-
-    Raises:
-        ValueError: a size is below 1.
+    `rounds`: sweeps up and down, at least 1; each has its own weights.
 
     Shapes:
         input: `ClusterBatch` with x_gpu (B, S, K, gpu_features) and x_server
@@ -69,10 +57,7 @@ class HierarchicalEncoder(Encoder):
         Raises:
             ValueError: features have another width than the encoder's, or a rack is out of range.
         """
-        self._check(batch)
-        edges: Tree = ScatterTree.of(batch) if tree is None else tree
-        x_gpu, x_server = edges.inputs(batch)
-        gpu_mean = edges.gpus_to_servers(self.embed_gpus(x_gpu))
+        edges, gpu_mean, x_server = self._opened(batch, tree)
         nodes = Nodes(x_server, None, None)
         for sweep in self.sweeps:
             nodes = sweep(gpu_mean, nodes, edges)
@@ -86,15 +71,7 @@ class MlpEncoder(Encoder):
     cluster's is :math:`\mathrm{ReLU}(W [\mathrm{mean} \| \mathrm{max}] + b)` over its servers, a
     rack's the mean of its servers. Made for ablations: widths as in `HierarchicalEncoder`.
 
-    Args:
-        gpu_features: numbers describing a GPU.
-        server_features: numbers describing a server.
-        gpu_dim: width of a GPU's embedding.
-        hidden_dim: width of server, rack and cluster embeddings.
-        rounds: layers of a server's network after the first.
-
-    Raises:
-        ValueError: a size is below 1.
+    `rounds`: layers of a server's network after the first.
 
     Shapes:
         as `gnn.encoder.HierarchicalEncoder`
@@ -112,10 +89,8 @@ class MlpEncoder(Encoder):
         Raises:
             ValueError: features have another width than the encoder's, or a rack is out of range.
         """
-        self._check(batch)
-        edges, whole = ScatterTree.of(batch), ScatterTree.without_racks(batch)
-        x_gpu, x_server = edges.inputs(batch)
-        gpu_mean = edges.gpus_to_servers(self.embed_gpus(x_gpu))
+        edges, gpu_mean, x_server = self._opened(batch)
+        whole = ScatterTree.without_racks(batch)
         server: Tensor = self.first(x_server, self.first.message(gpu_mean))
         for layer in self.layers:
             server = torch.relu(layer(server))
@@ -135,15 +110,7 @@ class FlatEncoder(Encoder):
     cluster row depends on racks; a rack's row is the mean of its servers. Made for ablations:
     widths as in `HierarchicalEncoder`.
 
-    Args:
-        gpu_features: numbers describing a GPU.
-        server_features: numbers describing a server.
-        gpu_dim: width of a GPU's embedding.
-        hidden_dim: width of server, rack and cluster embeddings.
-        rounds: updates of the servers from one another.
-
-    Raises:
-        ValueError: a size is below 1.
+    `rounds`: updates of the servers from one another.
 
     Shapes:
         as `gnn.encoder.HierarchicalEncoder`
@@ -165,10 +132,8 @@ class FlatEncoder(Encoder):
         Raises:
             ValueError: features have another width than the encoder's, or a rack is out of range.
         """
-        self._check(batch)
-        edges, whole = ScatterTree.of(batch), ScatterTree.without_racks(batch)
-        x_gpu, x_server = edges.inputs(batch)
-        gpu_mean = edges.gpus_to_servers(self.embed_gpus(x_gpu))
+        edges, gpu_mean, x_server = self._opened(batch)
+        whole = ScatterTree.without_racks(batch)
         server: Tensor = self.server_up(x_server, self.server_up.message(gpu_mean))
         for update in self.beside:
             mean = whole.servers_to_racks(server)  # (B, H): all servers stand in one rack

@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
     """
     if name not in _HOMES:
         raise AttributeError(f"module 'gpuyard' has no attribute {name!r}")
-    if told := import_module("gpuyard.own_packages").fault():
+    if told := import_module("gpuyard.command").foreign_package():
         raise ImportError(told)
     return getattr(import_module(_HOMES[name]), name)
 

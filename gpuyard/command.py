@@ -2,8 +2,8 @@
 
 import sys
 from importlib import import_module
-
-from gpuyard import own_packages
+from importlib.util import find_spec
+from pathlib import Path
 
 PROGRAMS = {  # name: (module whose `main` it runs, what it does)
     "simulate": ("gpuyard.simulation.simulate", "Replay a trace"),
@@ -40,6 +40,7 @@ PROGRAMS = {  # name: (module whose `main` it runs, what it does)
     "serve": ("gpuyard.serving.serve", "Answer over HTTP: what next, for any scheduler"),
     "demo": ("gpuyard.demo", "The main job from end to end, small"),
 }
+BESIDE = ("sim", "gnn", "marl", "interference")  # the packages beside this one
 HELP = ("-h", "--help", "help")
 
 
@@ -66,7 +67,9 @@ def main() -> None:
 
 def run(name: str) -> None:
     """Run one program with the overrides of the command line, and leave the process after it."""
-    _refuse_other_packages()
+    if told := foreign_package():
+        print(f"error: {told}", file=sys.stderr)
+        sys.exit(2)
     try:
         from gpuyard.launch.start import run_main
     except KeyboardInterrupt:  # before anything has begun
@@ -77,11 +80,22 @@ def run(name: str) -> None:
     run_main(lambda: import_module(module).main())
 
 
-def _refuse_other_packages() -> None:
-    """Exit with status 2 where another `sim` or `marl`, a file of the user's, would be imported."""
-    if told := own_packages.fault():
-        print(f"error: {told}", file=sys.stderr)
-        sys.exit(2)
+def foreign_package() -> str:
+    """Why `sim` or `marl` would be a file of the user's, and what to do; empty where none is."""
+    ours = Path(__file__).resolve().parents[1]
+    for name in BESIDE:
+        try:
+            spec = find_spec(name)
+        except ValueError:  # a module that was made by hand
+            spec = None
+        found = Path(spec.origin or "?").resolve() if spec else Path("?")
+        if found.parent.parent != ours:
+            where = f"{found} comes first" if spec else "it is not installed"
+            return (
+                f"GPUYard's package {name!r} cannot be imported: {where}; rename that file, "
+                f"or start from another folder"
+            )
+    return ""
 
 
 def _help() -> str:

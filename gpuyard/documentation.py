@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuyard.command import PROGRAMS
-from gpuyard.folders import CONF
-from sim.errors import GpuYardError
-from sim.report.atomic import write_atomically
+from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.folders import CONF
 
 PAGE = CONF.parent / "docs" / "reference" / "configuration.md"
 BEGIN, END = "<!-- generated from conf/ -->", "<!-- end of what is generated -->"
@@ -106,10 +105,10 @@ def page(text: str) -> str:
     """The whole page, given the one there is.
 
     Raises:
-        GpuYardError: one of the two marks is not in it.
+        ConfigError: one of the two marks is not in it.
     """
     if BEGIN not in text or END not in text:
-        raise GpuYardError(f"{PAGE}: needs the lines {BEGIN!r} and {END!r}")
+        raise ConfigError(f"{PAGE}: needs the lines {BEGIN!r} and {END!r}")
     head, tail = text.split(BEGIN)[0], text.split(END)[1]
     return f"{head}{BEGIN}\n\n{generated()}\n{END}{tail}"
 
@@ -121,7 +120,7 @@ def main() -> None:
     if "--check" in sys.argv and new != old:
         print(f"{PAGE}: not current; run `python -m gpuyard.documentation`", file=sys.stderr)
         sys.exit(1)
-    write_atomically(PAGE, new.encode())
+    PAGE.write_text(new, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ import numpy as np
 from interference.readers import deepshare, gavel, lucid
 from interference.readers.columns import solo_profiles
 from interference.readers.own_csv import rows_of_csv
-from interference.rows import CoRows, SoloProfiles, objects
-from sim.arrays import FloatArray, IntArray
+from interference.rows import CoRows, SoloProfiles
+from sim.arrays import FloatArray, IntArray, objects
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue
 from sim.physics.shipped_files import ShippedInterference, ShippedProfiles

@@ -20,8 +20,8 @@ from interference.evaluation.mixes import fit_measures
 from interference.learned import SavedModel
 from interference.models.lineup import LEARNED, fresh_models
 from interference.models.protocol import SpeedModel
-from interference.rows import CoRows, SoloProfiles, mix_numbers, objects, stacked_rows
-from sim.arrays import BoolArray, FloatArray, IntArray
+from interference.rows import CoRows, SoloProfiles, mix_numbers, stacked_rows
+from sim.arrays import BoolArray, FloatArray, IntArray, objects
 from sim.errors import PhysicsError
 from sim.physics.pair_table import probably_infeasible
 

@@ -1,22 +1,13 @@
-"""Measured step times by placement: Sia's profiles.
-
-Writes what the package ships about the A100, fitted to Sia's and MISO's published measurements.
+"""Writes what the package ships about the A100, fitted to Sia's and MISO's measurements.
 
 Run `python -m interference.make_a100 --data DIR`. Equal input gives equal files, which hold
 coefficients and errors, no measured row. Licences: MISO MIT; Sia's profiles are of AdaptDL's kind
-(Apache-2.0).
-
-Step times: of the two models that Sia and the catalogue share, a straight line in the batch size,
-smallest squared relative error, over the catalogue's batches.
-
-Co-location: MISO ran seven jobs at a time, each at three limits of the GPU's threads: 100, 50 and
-14 %. At 14 % a job has its seventh to itself and is taken to be unimpeded, so that
+(Apache-2.0). MISO ran seven jobs at a time at 100, 50 and 14 % of the GPU's threads. At 14 % a job
+has its seventh to itself and is taken to be unimpeded, so that
 
     time at 100 % / time at 14 % = alone * (1 + sensitivity * sum of the other six jobs' loads)
 
-with one `alone` (speed at 14 % over speed alone) and `sensitivity` for each victim and one load for
-each neighbour; least squares in turns. The light process that fills a mix has load 0 by definition.
-`alone` is checked against the one-seventh slices of the GPU, which no fit has seen.
+with the filling process at load 0; `alone` is checked against slices, which no fit has seen.
 """
 
 import argparse
@@ -35,6 +26,7 @@ from interference.rows import CoRows
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import PhysicsError
 from sim.physics.shipped_files import SHIPPED_DIR
+from sim.report.atomic import csv_text
 
 SIA_FILE = Path("throughput", "sia_placements.csv.gz")
 COMPUTED_APPS = ("gpt_pmp",)  # its step_time is the same for every placement: not a measured step
@@ -273,10 +265,7 @@ def _loads(mixes: Mixes, used: BoolArray, base: FloatArray, slope: FloatArray) -
 def write_csv(path: Path, header: list[str], rows: Sequence[Sequence[object]]) -> None:
     """Rows below a header; folders that are missing are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
+    path.write_text(csv_text(header, rows), encoding="utf-8", newline="")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import numpy as np
 
 from interference import row_rules
 from interference.row_rules import Fault, RowFault, raise_first
-from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
+from sim.arrays import BoolArray, FloatArray, IntArray, TextArray, objects
 from sim.topology.option_rules import nearest
 
 SHARINGS = ("gpu", "mig", "network")
@@ -132,11 +132,6 @@ class SoloProfiles:
     def keys(self) -> Iterator[Key]:
         """(source, gpu_type, profile) of each row, in order."""
         return zip(self.source, self.gpu_type, self.profile, strict=True)
-
-
-def objects(values: Sequence[object]) -> TextArray:
-    """(N,) array of texts or tuples."""
-    return np.fromiter(values, dtype=np.object_, count=len(values))
 
 
 def stacked_rows(tables: Sequence[CoRows]) -> CoRows:

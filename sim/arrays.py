@@ -1,5 +1,6 @@
 """Array type aliases; shapes stand in comments beside each field."""
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -19,3 +20,8 @@ def read_only(array: npt.NDArray[T]) -> npt.NDArray[T]:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def objects(values: Sequence[object]) -> TextArray:
+    """(N,) any values, such as texts or tuples, as an array of objects."""
+    return np.fromiter(values, dtype=np.object_, count=len(values))

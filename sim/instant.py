@@ -55,7 +55,7 @@ def set_to(simulator: Simulator, at: Instant) -> None:
     first, waiting = int(world["queue_first"]), int(world["num_queued"])
     state.joined[:waiting] = state.queue[first : first + waiting]
     world["num_joined"] = waiting
-    world["num_logged"] = world["num_logged_gpus"] = 0
+    simulator.forget_log()
 
 
 def _date(simulator: Simulator, at: Instant, running: IntArray) -> None:

@@ -193,6 +193,10 @@ class Simulator:
         """Move what compiled code has logged out of its way."""
         self._recorder.flush()
 
+    def forget_log(self) -> None:
+        """For runs whose log nobody reads: make room for what comes."""
+        self.state.world["num_logged"] = self.state.world["num_logged_gpus"] = 0
+
     def apply(self, decision: Decision) -> None:
         """Check and apply; raises InvalidDecision, after which the run cannot go on."""
         starts, preempts, forwards = decision.starts, decision.preempts, decision.forwards

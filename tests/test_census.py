@@ -8,9 +8,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 76_700,
-    "python_files": 535,
-    "arrows": 285,
+    "python_lines": 77_000,
+    "python_files": 533,
+    "arrows": 283,
     "arrows_in_sim": 44,
     "longest_function": 50,
     "readme_words": 700,

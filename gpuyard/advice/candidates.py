@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpuyard.advice.playing import Candidate, Ground, jobs_of, opened, scheduler_of
+from gpuyard.advice.playing import Candidate, Ground, jobs_of, scheduler_of
 from gpuyard.evaluation.task import Task, distinct, setting_text
-from gpuyard.experiment.experiment import OneQueueError
+from gpuyard.experiment.experiment import OneQueueError, opened
 from gpuyard.experiment.lineup import Contender, lineup_of, without_limits
 from gpuyard.launch.errors import ConfigError, nearest
 from sim.engine.looping import Looping

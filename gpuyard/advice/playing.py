@@ -14,15 +14,9 @@ import numpy as np
 from joblib import cpu_count
 
 from gpuyard.advice.aims import blocks_of, draws_of, measured
-from gpuyard.advice.homes import BY_VC, homes_by_vc
-from gpuyard.advice.room import without_misfits
+from gpuyard.advice.room import BY_VC, homes_by_vc, without_misfits
 from gpuyard.advice.told import large_gang, peak_gpus, stops_of, told_of_run, told_of_trace
-from gpuyard.experiment.experiment import (
-    Experiment,
-    OneQueueError,
-    composition_of,
-    experiment_of,
-)
+from gpuyard.experiment.experiment import OneQueueError, composition_of, opened
 from gpuyard.experiment.lineup import Contender
 from gpuyard.experiment.warm import warm_up
 from gpuyard.launch.processes import in_processes, processes_of
@@ -89,12 +83,6 @@ class Played:
     seconds: float  # that the simulation took
     role: str = ""
     failed: str = ""  # why there is no result
-
-
-@lru_cache(maxsize=8)
-def opened(setting: str) -> Experiment:
-    """The experiment of a resolved configuration, given as JSON."""
-    return experiment_of(json.loads(setting))
 
 
 @lru_cache(maxsize=8)

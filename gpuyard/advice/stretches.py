@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from gpuyard.advice.playing import Ground, jobs_of, opened
+from gpuyard.advice.playing import Ground, jobs_of
 from gpuyard.advice.room import picked_jobs
-from gpuyard.experiment.experiment import Experiment, composition_of
+from gpuyard.experiment.experiment import Experiment, composition_of, opened
 from gpuyard.experiment.warm import warm_up
 from gpuyard.launch.errors import ConfigError
 from gpuyard.tuning.cells import scheduler_of

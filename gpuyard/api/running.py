@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpuyard.advice.answer import Advice
-from gpuyard.api.asking import Cluster, Trace, composed
+from gpuyard.api.asking import Asked, Cluster, Trace, composed, scheduler_of
 from gpuyard.api.results import Comparison, Run
-from gpuyard.api.schedulers import Asked, scheduler_of
 from gpuyard.experiment.assumptions import assumptions
 from gpuyard.experiment.experiment import (
     Experiment,
@@ -40,7 +39,7 @@ def simulate(
         trace: name of a workload of `conf/workload`, file of jobs, or a frame with `job_id`,
             `submit_s`, `num_gpus` and `duration_s`.
         cluster: name of a topology of `conf/topology`, yaml file, or `Topology`.
-        scheduler: see `gpuyard.api.schedulers.scheduler_of`.
+        scheduler: see `gpuyard.api.asking.scheduler_of`.
         agents: partitions of the cluster.
         seed: of generated jobs, predictions and schedulers.
         overrides: further words, as on the command line: `["interference=none"]`.

@@ -33,7 +33,7 @@ from gpuyard.launch.terminal import RunCount, table_console
 from gpuyard.pages.asked import check_page
 from gpuyard.pages.page import PAGE_FILE
 from sim.arrays import FloatArray
-from sim.report.atomic import write_atomically
+from sim.report.atomic import forget, write_atomically
 from sim.report.comparison import run_names
 from sim.report.comparison_report import write_comparison
 from sim.report.figure_jct import jct_cdf, utilisation_queue
@@ -54,7 +54,7 @@ def main(cfg: DictConfig) -> None:
     """Compose the line-up, run every scheduler on every window, write, print."""
     launch = start(cfg)
     config = launch.config
-    remove_results(launch.folder)
+    forget(launch.folder, RESULT_FILES)
     check_confidence(config)
     check_page(config)
     tasks = _tasks(config)
@@ -152,12 +152,6 @@ NOT_A_RESULT = ("global_queue", "reference")  # lines to compare with
 ALWAYS_DRAWN = ("ours", "published", "linear_score", "ablation")
 
 Ranked = dict[str, list[Outcome]]  # name -> runs, by window
-
-
-def remove_results(folder: Path) -> None:
-    """Forget an earlier evaluation in this folder, so that a failure leaves nothing like one."""
-    for name in RESULT_FILES:
-        (folder / name).unlink(missing_ok=True)
 
 
 def write_evaluation(

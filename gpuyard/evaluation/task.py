@@ -14,10 +14,9 @@ from joblib import cpu_count
 
 from gpuyard.experiment.assumptions import assumed_line, assumptions
 from gpuyard.experiment.experiment import (
-    Experiment,
     composition_of,
-    experiment_of,
     labels_of,
+    opened,
     shares_between_users,
     warn_without_users,
 )
@@ -94,7 +93,7 @@ def task_labels(task: Task) -> Labels:
     Raises:
         GpuYardError: the scheduler cannot be built; the message begins with its entry.
     """
-    experiment, scheduler = _experiment(task.setting), _scheduler(task.setting, task.contender)
+    experiment, scheduler = opened(task.setting), _scheduler(task.setting, task.contender)
     labels = labels_of(experiment, scheduler, window=task.window, role=task.contender.role)
     return replace(labels, scheduler=task.contender.name or labels.scheduler)
 
@@ -107,7 +106,7 @@ def run_task(task: Task) -> Outcome:
     """
     _leave_ctrl_c_to_the_parent()
     labels = task_labels(task)
-    experiment = _experiment(task.setting)
+    experiment = opened(task.setting)
     jobs = _window(task.setting, task.part, task.window)
     try:
         simulator = experiment.game.simulator(jobs)
@@ -126,12 +125,12 @@ def stretches_of(setting: str, part: str) -> Stretches | None:
     Raises:
         GpuYardError: the part is too short, or the file cannot be read.
     """
-    return _experiment(setting).stretches(part)
+    return opened(setting).stretches(part)
 
 
 def assumed_of(setting: str) -> tuple[str, ...]:
     """Log what is taken for granted; all contenders have the same cluster and jobs."""
-    experiment = _experiment(setting)
+    experiment = opened(setting)
     assumed = assumptions(json.loads(setting), experiment)
     log.info("%s", assumed_line(experiment, assumed))
     return assumed
@@ -164,7 +163,7 @@ def distinct(tasks: Sequence[Task]) -> list[Task]:
 def _composed_alike(task: Task) -> str:
     """A text that is the same for two tasks of equal setting, cluster and composition."""
     parts = json.loads(task.contender.composition)
-    if _experiment(task.setting).game.partitions == 1:
+    if opened(task.setting).game.partitions == 1:
         parts.pop("forwarding", None)
     return json.dumps([task.setting, parts], sort_keys=True)
 
@@ -197,7 +196,7 @@ def run_together(tasks: Sequence[Task]) -> list[Outcome]:
     """
     _leave_ctrl_c_to_the_parent()
     first, labels = tasks[0], [task_labels(task) for task in tasks]
-    experiment = _experiment(first.setting)
+    experiment = opened(first.setting)
     try:
         scheduler = _warm_scheduler(first.setting, first.contender, False)
         assert isinstance(scheduler, PlaysTogether)
@@ -221,7 +220,7 @@ def _leave_ctrl_c_to_the_parent() -> None:
 
 def _in_time(labels: Labels, task: Task) -> Labels:
     """The labels with the stretch of time that the window shares with others, if it does."""
-    stretch = _experiment(task.setting).stretch(task.part, task.window)
+    stretch = opened(task.setting).stretch(task.part, task.window)
     return replace(labels, stretch=stretch)
 
 
@@ -233,20 +232,15 @@ def _outcome(labels: Labels, run: Run) -> Outcome:
     )
 
 
-@lru_cache(maxsize=16)
-def _experiment(setting: str) -> Experiment:
-    return experiment_of(json.loads(setting))
-
-
 @lru_cache(maxsize=8)
 def _window(setting: str, part: str, index: int) -> JobTable:
-    return _experiment(setting).window(part, index)
+    return opened(setting).window(part, index)
 
 
 @lru_cache(maxsize=256)
 def _scheduler(setting: str, contender: Contender) -> Scheduler:
     try:
-        game = _experiment(setting).game
+        game = opened(setting).game
         told = {"belief": json.loads(setting)["belief"]}  # that of the entry, if it has one
         return composition_of({**json.loads(contender.composition), **told}, game.partitions)
     except GpuYardError as error:
@@ -256,7 +250,7 @@ def _scheduler(setting: str, contender: Contender) -> Scheduler:
 @lru_cache(maxsize=256)
 def _warm_scheduler(setting: str, contender: Contender, compiled: bool) -> Scheduler:
     scheduler = _scheduler(setting, contender)
-    warm_up(_experiment(setting).game, scheduler, compiled=compiled)
+    warm_up(opened(setting).game, scheduler, compiled=compiled)
     return scheduler
 
 

@@ -1,9 +1,10 @@
 """From a resolved configuration to the objects of one experiment."""
 
+import json
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -110,6 +111,12 @@ class Experiment:
                 f"jobs); set workload.max_gang={largest}, or use fewer agents"
             )
         return jobs
+
+
+@lru_cache(maxsize=16)
+def opened(setting: str) -> Experiment:
+    """The experiment of a resolved configuration that is given as JSON, kept in this process."""
+    return experiment_of(json.loads(setting))
 
 
 def experiment_of(config: Mapping[str, Any]) -> Experiment:

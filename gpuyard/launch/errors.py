@@ -11,7 +11,7 @@ from hydra.errors import MissingConfigException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from gpuyard.folders import CONF
+from gpuyard.launch.folders import CONF
 from sim.errors import GpuYardError
 
 LIKE_ENOUGH = 0.6  # share of equal letters from which a name is worth proposing

@@ -35,7 +35,6 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from gpuyard.folders import CONF
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.compiling import telling_what_compiles
 from gpuyard.launch.errors import (
@@ -45,6 +44,7 @@ from gpuyard.launch.errors import (
     refuse_reproduction,
     refuse_unread_additions,
 )
+from gpuyard.launch.folders import CONF
 from gpuyard.launch.sweeps import TaskFunction, once_a_point
 from sim.errors import GpuYardError
 from sim.report.run_folder import Record, collect_record, write_record

@@ -136,3 +136,10 @@ def _bar() -> Progress:
         TimeElapsedColumn(),
     )
     return Progress(*columns, console=error_console(), transient=True)
+
+
+def clock_text(seconds: float) -> str:
+    """Like `1:02:03` or `2:03`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

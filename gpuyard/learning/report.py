@@ -2,12 +2,11 @@
 
 import csv
 import errno
-import io
 import json
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from gpuyard.learning.trainer import Trainer
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.metrics.timeline import mean_interval
-from sim.report.atomic import write_atomically
+from sim.report.atomic import csv_text, write_atomically
 from sim.report.figure_style import GREY, heading, line_look, new_figure, save_png, tidy
 from sim.scoring.layer import Layer
 from sim.scoring.weights import ScoreWeights
@@ -61,11 +60,8 @@ def write_weights(path: Path, weights: ScoreWeights, words: Sequence[str]) -> No
 
 def write_curve(folder: Path, curve: Sequence[Point], begin: str, reference: str) -> None:
     """The curve as CSV, one row a validation, and as a figure."""
-    text = io.StringIO()
-    rows = csv.DictWriter(text, [each.name for each in fields(Point)], lineterminator="\n")
-    rows.writeheader()
-    rows.writerows(asdict(point) for point in curve)
-    write_atomically(folder / CURVE_CSV, text.getvalue().encode())
+    text = csv_text([each.name for each in fields(Point)], map(astuple, curve))
+    write_atomically(folder / CURVE_CSV, text.encode())
     if curve:
         draw_curves(folder / CURVE_PNG, {"learned": curve}, begin, reference)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.experiment.experiment import Experiment, experiment_of
-from gpuyard.folders import CONF
 from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.folders import CONF
 from gpuyard.launch.plain_rules import AGENTS, SEED, Rules, check_choice, check_plain
 from gpuyard.launch.start import Launch
 from gpuyard.learning.checkpoint import Saved, load

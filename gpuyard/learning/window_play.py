@@ -16,10 +16,10 @@ from sim.engine.looping import Loop
 from sim.errors import InvalidDecision, SimulationError
 from sim.jobs import JobTable
 from sim.kernel.advance import FULL, PAUSE
-from sim.kernel.layout import RowArray
 from sim.scoring.layer import Layer
 from sim.scoring.table import SuspendWeight
 from sim.scoring.weights import SUSPEND, ScoreWeights
+from sim.simulator import Simulator
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -176,17 +176,16 @@ def standards_of(
         view_maker = simulator.views(scheduler.needs)
         loop = scheduler.loop(simulator.state, view_maker)
         plan = scheduler.plan(view_maker.view())
-        while _one_more(loop, simulator.state.world):
+        while _one_more(loop, simulator):
             for group, found in rows.items():
                 found.append(getattr(plan, f"{group}_x").copy())
     return tuple(_standard(np.array(found)) for found in rows.values())
 
 
-def _one_more(loop: Loop, world: RowArray) -> bool:
+def _one_more(loop: Loop, simulator: Simulator) -> bool:
     """Make one decision more; False at the end of the run."""
     while (verdict := loop.play(loop.decisions + 1)) == FULL:
-        world["num_logged"] = 0
-        world["num_logged_gpus"] = 0
+        simulator.forget_log()
     return verdict == PAUSE
 
 

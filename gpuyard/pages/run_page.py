@@ -2,19 +2,25 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
+
+import numpy as np
 
 from gpuyard.pages.asked import facts_of
 from gpuyard.pages.figures import jct_figure, looks, use_figure
 from gpuyard.pages.gantt import gantt_figures
-from gpuyard.pages.page import Figure, Page, Table, write_page
+from gpuyard.pages.page import Figure, Page, Slider, Table, label, percents, write_page
 from gpuyard.pages.tables import metrics_table
-from gpuyard.pages.tree import tree_figure
+from sim.arrays import FloatArray, IntArray
+from sim.metrics.gpu_use import busy_frac_by_server, down_frac_by_server
 from sim.metrics.job_times import counted, jct_s
-from sim.metrics.timeline import timeline_of
+from sim.metrics.timeline import span_s, timeline_of
 from sim.report.labels import Labels, axis_unit_for
 from sim.report.run_folder import TIMELINE_BINS, Record
+from sim.report.run_tables import server_names
 from sim.run import Run
+from sim.topology.topology import Topology
 
 TILE_TIMES = {
     "jct_mean_s": "mean JCT", "jct_p50_s": "median JCT", "jct_p99_s": "99th percentile of JCT",
@@ -109,3 +115,82 @@ def _time(time_s: float) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+MOST_CELLS = 2500  # servers of the heat map; of more, a cell is a rack
+LINE_LENGTH = 64  # servers of a rack that stand in one line
+RACKS_A_LINE = 40
+MOMENTS = 60  # of the slider
+LEAST_PX, MOST_PX = 110, 900
+
+
+def tree_figure(run: Run) -> Figure:
+    """The tree of the cluster, a line a rack and a cell a server, with a slider over time."""
+    topology = run.topology
+    start_s, end_s = span_s(run)
+    unit = axis_unit_for(end_s - start_s)
+    lines, by_rack = _lines(topology)
+    frames, told = _frames(run, lines)
+    edges = np.linspace(0.0, (end_s - start_s) / unit.length_s, MOMENTS + 1).tolist()
+    moments = [f"{low:.3g} to {high:.3g} {unit.name}" for low, high in pairwise(edges)]
+    data = [{
+        "type": "heatmap", "z": frames[0], "text": told, "zmin": 0, "zmax": 100, "xgap": 2,
+        "ygap": 2, "hoverongaps": False, "colorbar": {"ticksuffix": " %", "thickness": 12},
+        "hovertemplate": "%{text}<br>%{z} % busy<extra></extra>",
+    }]  # fmt: skip
+    named = [(at, name) for at, (name, _) in enumerate(lines) if name]
+    layout = {
+        "xaxis": {"visible": False}, "margin": {"l": 58, "r": 14, "t": 8, "b": 8},
+        "yaxis": {
+            "tickvals": [at for at, _ in named], "ticktext": [name for _, name in named],
+            "range": [len(lines) - 0.5, -0.5], "showgrid": False, "zeroline": False,
+        },
+    }  # fmt: skip
+    cell = "a rack, its servers' mean" if by_rack else "a server"
+    note = (
+        f"A cell is {cell}; its colour is the share of busy GPUs, the mean over one of {MOMENTS} "
+        "equal stretches of the run, at first the busiest. Empty: no server, or away all that time."
+    )
+    height_px = int(np.clip(30 + 32 * len(lines), LEAST_PX, MOST_PX))
+    use = [sum(value or 0 for row in frame for value in row) for frame in frames]
+    slider = Slider(moments, frames, start=use.index(max(use)))
+    return Figure("The cluster over time", data, layout, note, height_px, True, slider)
+
+
+def _lines(topology: Topology) -> tuple[list[tuple[str, list[IntArray]]], bool]:
+    """Name and cells (servers each) of every line; whether a cell is a rack."""
+    racks = [np.flatnonzero(topology.server_rack == rack) for rack in range(topology.num_racks)]
+    if topology.num_servers > MOST_CELLS:
+        starts = range(0, len(racks), RACKS_A_LINE)
+        return [(f"racks from {at}", racks[at : at + RACKS_A_LINE]) for at in starts], True
+    found = []
+    for rack, servers in enumerate(racks):
+        cells = np.split(servers, len(servers)) if len(servers) else []
+        for at in range(0, len(cells), LINE_LENGTH):
+            found.append((f"rack {rack}" if at == 0 else "", cells[at : at + LINE_LENGTH]))
+    return found, False
+
+
+def _frames(
+    run: Run, lines: list[tuple[str, list[IntArray]]]
+) -> tuple[list[list[list[int | None]]], list[list[str]]]:
+    """(T, lines, cells) percents, and (lines, cells) what each cell is called."""
+    topology = run.topology
+    gpus = topology.gpus_per_server
+    busy = busy_frac_by_server(run, rows=topology.num_servers, bins=MOMENTS)
+    down = down_frac_by_server(run, rows=topology.num_servers, bins=MOMENTS)
+    names = server_names(topology)
+    longest = max(len(cells) for _, cells in lines)
+    values = np.full((MOMENTS, len(lines), longest), np.nan)
+    told = [[""] * longest for _ in lines]
+    for row, (_, cells) in enumerate(lines):
+        for column, servers in enumerate(cells):
+            share = gpus[servers] / gpus[servers].sum()
+            mean: FloatArray = share @ busy[servers]
+            away = share @ down[servers] >= 1.0 - 1e-9
+            values[:, row, column] = np.where(away, np.nan, mean)
+            rack = int(topology.server_rack[servers[0]])
+            single = f"server {label(names[servers[0]])}, {gpus[servers[0]]} GPUs"
+            words = single if len(servers) == 1 else f"{len(servers)} servers"
+            told[row][column] = f"rack {rack}: {words}"
+    return [percents(frame) for frame in values], told

@@ -1,7 +1,6 @@
 """Table and figure of the ablations: every arm over the whole, paired by window and seed."""
 
 import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from rich.table import Table
 
 from sim.arrays import FloatArray
 from sim.report.arms import SeedArm, seed_arms
-from sim.report.atomic import write_atomically
+from sim.report.atomic import csv_text, write_atomically
 from sim.report.comparison import ComparisonRow, write_comparison_csv
 from sim.report.figure_style import heading, line_look, new_figure, save_png, tidy
 
@@ -78,14 +77,12 @@ def _by_arm(rows: Sequence[ComparisonRow], trained: Sequence[Trained]) -> dict[s
 
 
 def _csv(arms: Sequence[SeedArm]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    lines = []
     for each in arms:
         numbers = [each.jct_s / HOUR_S, each.ratio.centre, each.ratio.low, each.ratio.high]
         by_seed = " ".join(f"{ratio:.3f}" for ratio in each.by_seed)
-        writer.writerow([each.arm, each.seeds, each.ratio.count, *numbers, by_seed])
-    return text.getvalue()
+        lines.append([each.arm, each.seeds, each.ratio.count, *numbers, by_seed])
+    return csv_text(COLUMNS, lines)
 
 
 def _table(arms: Sequence[SeedArm], whole: str, confidence: float) -> Table:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +10,7 @@ import numpy as np
 
 from gpuyard.reproduction.dag_settings import Settings
 from sim.metrics.timeline import mean_interval
-from sim.report.atomic import write_atomically
+from sim.report.atomic import csv_text, write_atomically
 from sim.report.figure_style import (
     COLOURS,
     GREY,
@@ -207,11 +205,8 @@ def _told(entry: Mapping[str, Any]) -> str:
 
 
 def _write_csv(path: Path, table: Sequence[Mapping[str, Any]]) -> None:
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, fieldnames=list(table[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(table)
-    write_atomically(path, buffer.getvalue().encode())
+    text = csv_text(list(table[0]), ([row[head] for head in table[0]] for row in table))
+    write_atomically(path, text.encode())
 
 
 def _markdown(table: Table) -> list[str]:

@@ -48,12 +48,6 @@ RESULT_FILES = (
 MOST_BARS = 240  # of jct_bars.png; more are told by league.png
 
 
-def remove_reproduction(folder: Path) -> None:
-    """Forget earlier tables in this folder, so that a failure leaves nothing like a result."""
-    for name in RESULT_FILES:
-        (folder / name).unlink(missing_ok=True)
-
-
 def write_reproduction(
     folder: Path,
     found: Reproduction,

@@ -27,10 +27,11 @@ from gpuyard.reproduction.node import Reproduction, debug_overrides, reproductio
 from gpuyard.reproduction.page_node import PAGE_FILE as TABLES
 from gpuyard.reproduction.page_node import put_into
 from gpuyard.reproduction.plan import Cell, Planned, cells_of, ours_of, plan_of
-from gpuyard.reproduction.report import remove_reproduction, write_reproduction
+from gpuyard.reproduction.report import RESULT_FILES, write_reproduction
 from gpuyard.reproduction.store import PARTS
 from gpuyard.reproduction.work import run_missing
 from sim.errors import GpuYardError
+from sim.report.atomic import forget
 from sim.report.comparison import ComparisonRow
 from sim.report.headline import headline_cells, write_headline
 from sim.report.league import LeagueRun
@@ -104,7 +105,7 @@ def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = _as_it_is) -> 
         raise ConfigError(f"failed is {failed!r}; it must be {' or '.join(FAILED)}")
     found, planned = _planned(launch, prepared)
     ours = ours_of(planned, launch.config["ours"])
-    remove_reproduction(launch.folder)
+    forget(launch.folder, RESULT_FILES)
     if launch.config["fresh"]:
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
     _record_assumed(launch, planned)

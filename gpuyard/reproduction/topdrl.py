@@ -9,7 +9,6 @@ import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 
 from gpuyard.evaluation.task import Task, task_labels
-from gpuyard.experiment.experiment import Experiment, composition_of, experiment_of
+from gpuyard.experiment.experiment import Experiment, composition_of, opened
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
@@ -141,16 +140,11 @@ def _play(task: Task) -> ComparisonRow:
     network = build(setting, "network")
     if not isinstance(network, YorkNetwork):
         raise ConfigError("this comparison counts what York's network model counts; network=york")
-    experiment = _experiment(task.setting)
+    experiment = opened(task.setting)
     told = {**json.loads(task.contender.composition), "belief": setting["belief"]}
     scheduler = composition_of(told, experiment.game.partitions)
     jobs = experiment.window(task.part, task.window)
     return ComparisonRow(task_labels(task), measures(experiment, jobs, scheduler, network))
-
-
-@lru_cache(maxsize=8)
-def _experiment(setting: str) -> Experiment:
-    return experiment_of(json.loads(setting))
 
 
 def measures(

@@ -1,7 +1,5 @@
 """Tables and figures of TopDRL's comparison: paired by window and seed."""
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from rich.table import Table
 
 from gpuyard.training.topdrl_training import bars
 from sim.metrics.timeline import Interval, mean_interval
-from sim.report.atomic import write_atomically
+from sim.report.atomic import csv_text, write_atomically
 from sim.report.comparison import ComparisonRow, write_comparison_csv
 from sim.report.ranks import BASELINES, paired_tests
 
@@ -114,11 +112,7 @@ def _verdict(tests: Sequence[Mapping[str, Any]], claim: str, ours: str) -> str:
 
 def _csv(tests: Sequence[Mapping[str, Any]]) -> str:
     columns = ("cell", "against", "role", "pairs", "ratio", "low", "high", "p", "p_holm")
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(tests)
-    return text.getvalue()
+    return csv_text(columns, ([test.get(name) for name in columns] for test in tests))
 
 
 def _markdown(table: Table) -> str:

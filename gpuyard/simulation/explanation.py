@@ -1,7 +1,5 @@
 """Why one job waited, as a value: rows of a timeline, and its forms as text, JSON and CSV."""
 
-import csv
-import io
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
@@ -9,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from sim.report.atomic import write_atomically
+from sim.report.atomic import csv_text, write_atomically
 
 EXPLAIN_FILES = ("explain.json", "explain.csv")
 HOUR_S = 3600.0
@@ -144,13 +142,9 @@ class Explanation:
         """Write `explain.json` and `explain.csv`, each whole or not at all."""
         text = json.dumps(self.record(), indent=1, ensure_ascii=False) + "\n"
         write_atomically(folder / EXPLAIN_FILES[0], text.encode())
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow([field.name for field in fields(Row)])
-        for row in self.rows:
-            cells = {**asdict(row), "reason": row.reason.value}.values()
-            writer.writerow(["" if cell is None else cell for cell in cells])
-        write_atomically(folder / EXPLAIN_FILES[1], out.getvalue().encode())
+        rows = ({**asdict(row), "reason": row.reason.value}.values() for row in self.rows)
+        text = csv_text([field.name for field in fields(Row)], rows)
+        write_atomically(folder / EXPLAIN_FILES[1], text.encode())
 
 
 def merged(looks: list[Look], until_s: float) -> Iterator[Row]:

@@ -4,6 +4,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from gpuyard.launch.terminal import clock_text
 from sim.protocols import Scheduler
 from sim.run import Run
 from sim.simulator import Simulator, simulate
@@ -95,13 +96,6 @@ class Bar:
         if self._meter.due():
             words = self._meter.words(done, now_s)
             self._bar.update(self._task, completed=done, words=words, refresh=True)
-
-
-def clock_text(seconds: float) -> str:
-    """Like `1:02:03` or `2:03`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def _bar() -> "Progress":

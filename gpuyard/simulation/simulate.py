@@ -30,7 +30,7 @@ from gpuyard.simulation.progress import run_with_progress
 from sim.jobs import JobTable
 from sim.metrics.summary import HEADLINE_KEYS, summarise
 from sim.protocols import Scheduler
-from sim.report.atomic import write_atomically
+from sim.report.atomic import forget, write_atomically
 from sim.report.labels import Labels
 from sim.report.perfetto import TRACE_FILE, write_perfetto
 from sim.report.run_folder import Record, write_run
@@ -54,7 +54,7 @@ def main(cfg: DictConfig) -> None:
     """Compose, simulate, write."""
     launch = start(cfg)
     config = launch.config
-    drop_outputs(launch.folder)
+    forget(launch.folder, OUTPUTS)
     check_outputs(config)
     experiment = experiment_of(config)
     scheduler = composition_of(config, experiment.game.partitions)
@@ -200,12 +200,6 @@ def check_outputs(config: Mapping[str, Any]) -> None:
             f"checkpoint is {config['checkpoint']!r}, which no scheduler but marl reads; "
             "add scheduler=marl"
         )
-
-
-def drop_outputs(folder: Path) -> None:
-    """Remove what an earlier run in the same folder left."""
-    for name in OUTPUTS:
-        (folder / name).unlink(missing_ok=True)
 
 
 def write_outputs(folder: Path, run: Run, config: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from gpuyard.evaluation.task import setting_text
-from gpuyard.experiment.experiment import Experiment, composition_of, experiment_of, labels_of
+from gpuyard.experiment.experiment import Experiment, composition_of, labels_of, opened
 from gpuyard.experiment.lineup import Contender, lineup_of
 from gpuyard.experiment.warm import warm_up
 from gpuyard.launch.errors import ConfigError
@@ -105,7 +105,7 @@ def _rows(config: Mapping[str, Any], arms: Sequence[Arm]) -> Iterator[Comparison
 def _played(config: Mapping[str, Any], arm: Arm, window: int) -> ComparisonRow:
     """One window of one arm; its evidence goes on."""
     setting = setting_text(config, arm.contender)
-    experiment, jobs = _experiment(setting), _window(setting, str(config["part"]), window)
+    experiment, jobs = opened(setting), _window(setting, str(config["part"]), window)
     scheduler = _scheduler(experiment, setting, arm)
     simulator = experiment.game.simulator(jobs)
     compiled = not simulator.python_decides(scheduler)
@@ -133,10 +133,5 @@ def _labels(experiment: Experiment, scheduler: Scheduler, arm: Arm, window: int)
 
 
 @lru_cache(maxsize=8)
-def _experiment(setting: str) -> Experiment:
-    return experiment_of(json.loads(setting))
-
-
-@lru_cache(maxsize=8)
 def _window(setting: str, part: str, index: int) -> JobTable:
-    return _experiment(setting).window(part, index)
+    return opened(setting).window(part, index)

@@ -2,9 +2,11 @@
 
 import gzip
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from omegaconf import DictConfig
 from rich.table import Table
 
@@ -14,12 +16,11 @@ from gpuyard.launch.plain_rules import SEED, check_plain
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
 from sim.report.atomic import write_atomically
-from sim.traces.csv_writer import csv_text
+from sim.traces.csv_writer import trace_csv
 from sim.traces.generator import generate
 from sim.traces.option_rules import check_count, check_number
 from sim.traces.prepare import cap, offered_load, scale_load
 from sim.traces.select import thinned_window
-from sim.traces.shape import Shape, shape
 from sim.traces.streams import whole_streams
 from sim.traces.trace import Trace
 
@@ -27,6 +28,50 @@ NO_LIMIT = 1 << 60  # GPUs where no cluster is named
 SUFFIXES = (".csv", ".csv.gz")
 CLASSES = ("1", "2-4", "5-8", "9 and more")
 LEAST_JOBS = 2  # for shares and gaps
+HOUR_S = 3600.0
+SIZE_EDGES = (1, 4, 8)  # classes 1, 2-4, 5-8, more
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes, durations and arrivals of J jobs."""
+
+    jobs: int
+    jobs_per_h: float
+    mean_gang: float
+    size_shares: tuple[float, ...]  # share of jobs with 1, 2-4, 5-8, more GPUs
+    work_shares: tuple[float, ...]  # share of GPU-seconds of the same classes
+    duration_s: tuple[float, ...]  # p50, p90, p99, mean
+    gap_cv: float  # coefficient of variation of inter-arrival times
+    zero_gap_frac: float
+    dispersion: float  # variance over mean of the hourly counts
+    demand_gpus: float  # sum(gang * duration) / span
+
+
+def shape(trace: Trace) -> Shape:
+    """Summary figures of a trace of two jobs or more over more than an hour."""
+    gaps_s = np.diff(trace.submit_s)
+    span_s = float(gaps_s.sum())
+    work_gpu_s = trace.num_gpus * trace.duration_s
+    size = np.searchsorted(SIZE_EDGES, trace.num_gpus)
+    classes = len(SIZE_EDGES) + 1
+    hours = ((trace.submit_s - trace.submit_s[0]) // HOUR_S).astype(np.int64)
+    counts = np.bincount(hours)
+    return Shape(
+        jobs=len(trace),
+        jobs_per_h=len(trace) / span_s * HOUR_S,
+        mean_gang=float(trace.num_gpus.mean()),
+        size_shares=tuple(np.bincount(size, minlength=classes) / len(trace)),
+        work_shares=tuple(np.bincount(size, work_gpu_s, classes) / work_gpu_s.sum()),
+        duration_s=(
+            *np.quantile(trace.duration_s, (0.5, 0.9, 0.99)).tolist(),
+            float(trace.duration_s.mean()),
+        ),
+        gap_cv=float(gaps_s.std() / gaps_s.mean()),
+        zero_gap_frac=float(np.mean(gaps_s == 0)),
+        dispersion=float(counts.var() / counts.mean()),
+        demand_gpus=float(work_gpu_s.sum()) / span_s,
+    )
 
 
 @program("generate_trace")
@@ -40,7 +85,7 @@ def main(cfg: DictConfig) -> None:
         raise ConfigError(f"out is {out}; its name must end in {' or '.join(SUFFIXES)}")
     trace = trace_of(config)
     out.parent.mkdir(parents=True, exist_ok=True)
-    data = csv_text(trace).encode()
+    data = trace_csv(trace).encode()
     write_atomically(out, gzip.compress(data, mtime=0) if out.suffix == ".gz" else data)
     if len(trace) >= LEAST_JOBS and trace.submit_s[-1] > trace.submit_s[0]:
         table_console().print(*_tables(shape(trace)))

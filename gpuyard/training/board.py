@@ -11,8 +11,7 @@ from typing import Any, Protocol
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gpuyard.launch.errors import ConfigError, nearest
-from gpuyard.launch.terminal import error_console
-from gpuyard.simulation.progress import clock_text
+from gpuyard.launch.terminal import clock_text, error_console
 from marl.rllib.trainer import Iteration
 
 BOARD = "tensorboard"

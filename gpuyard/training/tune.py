@@ -1,7 +1,5 @@
 """A search for hyper-parameters inside one run: `python scripts/train.py tune=random`."""
 
-import csv
-import io
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +20,7 @@ from marl.rllib.cluster import connect
 from marl.rllib.ray_spec import RaySpec
 from marl.rllib.search import SearchSpec, TrialResult, report, search, trial_name
 from marl.training.spec import TrainingError
-from sim.report.atomic import write_atomically
+from sim.report.atomic import csv_text, write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -128,11 +126,7 @@ def _header(keys: Sequence[str]) -> list[str]:
 
 
 def _csv(results: Sequence[TrialResult], keys: Sequence[str]) -> str:
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(_header(keys))
-    rows.writerows(_rows(results, keys))
-    return text.getvalue()
+    return csv_text(_header(keys), _rows(results, keys))
 
 
 def _table(results: Sequence[TrialResult], keys: Sequence[str]) -> Table:

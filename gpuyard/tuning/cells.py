@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from joblib import cpu_count
 
-from gpuyard.experiment.experiment import Experiment, experiment_of
+from gpuyard.experiment.experiment import opened
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.processes import in_processes, processes_of
@@ -82,7 +82,7 @@ def free_weights(look_ahead: bool) -> list[int]:
 
 def log_jct(trial: Trial) -> list[float]:
     """Logarithms of the mean JCT in seconds, window by window."""
-    experiment, config = _experiment(trial.setting), json.loads(trial.setting)
+    experiment, config = opened(trial.setting), json.loads(trial.setting)
     scheduler = scheduler_of(config, trial.weights)
     logs = []
     for window in trial.windows:
@@ -107,14 +107,9 @@ def _worker_log_jct(trial: Trial) -> list[float]:
     return log_jct(trial)
 
 
-@lru_cache(maxsize=4)
-def _experiment(setting: str) -> Experiment:
-    return experiment_of(json.loads(setting))
-
-
 @lru_cache(maxsize=64)
 def _window(setting: str, part: str, index: int) -> JobTable:
-    return _experiment(setting).window(part, index)
+    return opened(setting).window(part, index)
 
 
 # What says how to search, not what is played.

@@ -1,7 +1,5 @@
 """Tune the linear score: `python scripts/tune_linear_score.py experiment=headline name=mine`."""
 
-import csv
-import io
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -29,7 +27,7 @@ from gpuyard.tuning.cells import (
 )
 from gpuyard.tuning.search import Generation, Search, new_search, resumed
 from sim.arrays import FloatArray
-from sim.report.atomic import write_atomically
+from sim.report.atomic import csv_text, write_atomically
 from sim.report.run_folder import Record
 from sim.scoring.weights import START_FEATURES, named
 
@@ -204,11 +202,8 @@ CURVE_COLUMNS = ("generation", "best", "median", "sigma")
 
 def write_curve(folder: Path, generations: Sequence[Generation]) -> None:
     """One row a generation: ln(JCT / reference) of its best and its median candidate."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(CURVE_COLUMNS)
-    rows.writerows((g.number, g.best, g.median, g.sigma) for g in generations)
-    write_atomically(folder / CURVE_FILE, text.getvalue().encode())
+    rows = ((g.number, g.best, g.median, g.sigma) for g in generations)
+    write_atomically(folder / CURVE_FILE, csv_text(CURVE_COLUMNS, rows).encode())
 
 
 def write_weights(path: Path, weights: Sequence[float], heading: Sequence[str]) -> None:

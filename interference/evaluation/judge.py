@@ -1,15 +1,7 @@
-"""Which rows to fit on and which to judge by: nothing of what is judged was fitted.
+"""Judging models: rows held out from fitting, what was said of them, and measures of that.
 
 Both sides of a pair, and the same pair on every GPU type, are one mix (`mix_numbers`): they are
 always on one side of a division.
-
-Rows that a model was not fitted on, beside what it says of them.
-
-The interval that predictions are judged and widened by.
-
-Numbers that say how good predictions of normalised speed are.
-
-Every model on the same folds of one data set.
 """
 
 from collections import defaultdict

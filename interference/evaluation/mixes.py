@@ -1,23 +1,12 @@
-"""Models of mixes of up to seven jobs, on MISO's rows: what is fitted, held out and compared.
+"""Mixes of up to seven jobs, on MISO's rows: models held out and compared, and how pushes add up.
 
-Two data sets. `miso_mps`: how fast a job runs at each of three MPS thread limits, relative to its
-best of the three in the same mix. `miso_mig`: a job alone on a slice, relative to the whole GPU.
-Their speeds have unlike bases, so that no model is fitted on both.
-
-Do slow-downs in a mix add up? What MISO's mixes can tell of it.
-
-The simulator takes a job's slow-down among several tenants as 1 + the sum of each pair's excess.
-MISO has no slow-down: a job's times at 100, 50 and 14 % of the threads are known against each other
-only. Of their ratios the law says something if one level is taken to protect a job from the others,
-and 14 % for each of seven processes is the one that may: with no excess there,
+MISO's MPS rows have a job's times at 100, 50 and 14 % of the threads, known against each other
+only. If 14 % for each of seven processes protects a job from the others, then
 
     time at a wider limit / time at 14 %  =  alone(profile) (1 + sum of excess(model, aggressor)),
 
-against a product of (1 + excess). Both laws have the same numbers to learn; both can be fitted on
-few tenants and judged on more. What slows all three levels of a job alike cancels, so if 14 %
+against a product of (1 + excess): both laws are fitted on few tenants and judged on more. If 14 %
 protects a job only in part, its true slow-down is larger than either law has it.
-
-How well groups that do not fit into memory are told from those that do.
 """
 
 from collections.abc import Iterable
@@ -31,8 +20,8 @@ from interference.evaluation.judge import Fold, HeldOut, held_out, measures, pai
 from interference.models.design import MemoryFitModel, counts
 from interference.models.protocol import SpeedModel
 from interference.readers.miso import DUMMY
-from interference.rows import CoRows, SoloProfiles, mix_numbers, objects
-from sim.arrays import BoolArray, FloatArray, IntArray
+from interference.rows import CoRows, SoloProfiles, mix_numbers
+from sim.arrays import BoolArray, FloatArray, IntArray, objects
 from sim.errors import PhysicsError
 
 

@@ -1,9 +1,4 @@
-"""What can go wrong while measuring.
-
-The device that all loops share: a GPU, or cores of the CPU.
-
-How much of a GPU one loop uses when it is alone, as nvidia-smi tells it.
-"""
+"""The device that all loops share, how much of it one uses, and what can go wrong."""
 
 import math
 import multiprocessing

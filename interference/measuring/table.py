@@ -1,15 +1,6 @@
-"""Which loops are measured alone and together.
+"""What is measured alone and together, what was found, and the files made of it."""
 
-What was found for one group in one round, and its file.
-
-Rows of co-location and solo profiles from what was measured.
-
-The two files of a measurement, written whole or not at all.
-"""
-
-import csv
 import hashlib
-import io
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -23,7 +14,7 @@ from typing import Literal
 from interference.measuring.device import Device, MeasureError, Use
 from interference.measuring.messages import LoopTask
 from interference.measuring.together import Timing, Together
-from sim.report.atomic import write_atomically
+from sim.report.atomic import csv_text, write_atomically
 from sim.topology.option_rules import nearest
 
 PAIR = 2
@@ -295,11 +286,8 @@ def write_solos(path: Path, solos: Sequence[Solo]) -> None:
 
 
 def _write(path: Path, columns: Sequence[str], records: Sequence[Row | Solo]) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_cell(getattr(each, name)) for name in columns] for each in records)
-    write_atomically(path, text.getvalue().encode())
+    rows = ([_cell(getattr(each, name)) for name in columns] for each in records)
+    write_atomically(path, csv_text(columns, rows).encode())
 
 
 def _cell(value: object) -> str:

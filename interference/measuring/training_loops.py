@@ -64,6 +64,10 @@ def next_words(model: nn.Module, batch: Batch) -> Tensor:
     return nn.functional.cross_entropy(scores.flatten(0, 1), words[:, 1:].flatten())
 
 
+def _texts(batch: int, length: int, vocabulary: int) -> Callable[[torch.Generator], Batch]:
+    return lambda generator: (torch.randint(vocabulary, (batch, length + 1), generator=generator),)
+
+
 class MlpSizes(NamedTuple):
     """Widths of the layers and their number."""
 
@@ -186,11 +190,7 @@ class LanguageModel(nn.Module):
 def lstm(form: Form, batch: int) -> Work:
     """Predicts words of texts."""
     sizes = LSTM_SIZES[form]
-
-    def draw(generator: torch.Generator) -> Batch:
-        shape = (batch, sizes.length + 1)
-        return (torch.randint(sizes.vocabulary, shape, generator=generator),)
-
+    draw = _texts(batch, sizes.length, sizes.vocabulary)
     return Work(model=LanguageModel(sizes), batch=draw, loss=next_words, optimizer=sgd)
 
 
@@ -237,11 +237,7 @@ class Encoder(nn.Module):
 def transformer(form: Form, batch: int) -> Work:
     """Predicts words of texts."""
     sizes = TRANSFORMER_SIZES[form]
-
-    def draw(generator: torch.Generator) -> Batch:
-        shape = (batch, sizes.length + 1)
-        return (torch.randint(sizes.vocabulary, shape, generator=generator),)
-
+    draw = _texts(batch, sizes.length, sizes.vocabulary)
     return Work(model=Encoder(sizes), batch=draw, loss=next_words, optimizer=adam)
 
 

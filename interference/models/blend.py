@@ -1,11 +1,9 @@
-"""Trees on the features of both sides (scikit-learn): boosted, and extremely randomised.
+"""The learned model: a blend whose members depend on whether the jobs were met before.
 
-The learned model: a blend whose members depend on whether the jobs were met before.
-
-Where every model of a row was among the fitted rows, names and nearness tell most: a Gaussian
-process has most of the say, two kinds of trees the rest. Of a row with a model that is new,
-trees over features and mixed effects share it by a weight that held-out models of the fitted rows
-choose, and their errors set the width of its intervals. Members that nobody asks are not fitted.
+Where every model of a row was among the fitted rows, a Gaussian process has most of the say, two
+kinds of trees the rest. Of a row with a new model, trees over features and mixed effects share it
+by a weight that held-out models choose, whose errors set the width of its intervals.
+Members that nobody asks are not fitted.
 """
 
 from abc import ABC, abstractmethod

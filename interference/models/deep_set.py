@@ -1,12 +1,10 @@
 """A deep set over the tenants of a GPU, with spreads that are calibrated on rows left out.
 
-The speed is the mean of an ensemble (Lakshminarayanan et al. 2017). The spread, that of the members
-and between them, is multiplied so that 90 % of the fitted rows lie inside their interval, each
-judged by the members that left its mix out: locally weighted conformal prediction (Lei et al. 2018,
-5.2) over folds (Vovk 2015). Rows with a new model or GPU type have a factor, and members, of their
-own (conformal prediction by category, Vovk et al. 2005): these never met some of the models, and
-are judged on the rows of those. The rows left out also stop the training and teach the spread, and
-folds are not one split: coverage is measured (docs/results/interference_models.md), not guaranteed.
+The speed is the mean of an ensemble (Lakshminarayanan et al. 2017). The spread is multiplied so
+that 90 % of the fitted rows lie inside their interval, each judged by the members that left its mix
+out: locally weighted conformal prediction (Lei et al. 2018, 5.2) over folds (Vovk 2015), with a
+factor and members of their own for new models or GPU types (Vovk et al. 2005). The rows left out
+also stop the training: coverage is measured (docs/results/interference_models.md), not guaranteed.
 """
 
 import math

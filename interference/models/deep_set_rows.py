@@ -1,7 +1,4 @@
-"""Rows as tensors for a deep set, and the ways in which it is kept from knowing too much.
-
-Which rows each member of a deep set leaves out, and which models it never meets.
-"""
+"""Rows as tensors for a deep set, and what each member of it never meets."""
 
 from dataclasses import dataclass, fields, replace
 

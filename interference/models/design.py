@@ -1,12 +1,4 @@
-"""Design matrices of linear models: a column for each job, each model, each feature.
-
-Which groups of jobs do not fit into a GPU's memory, from their solo profiles.
-
-Mixed effects: terms of profile and of model, drawn to zero, beside a plane over features.
-
-Additive terms of the jobs that it knows, shrunk as random effects are (Henderson 1975,
-ridge form); of a new job the features say something and the partner's terms the rest.
-"""
+"""Linear parts of models: design matrices, memory fits, mixed effects (Henderson 1975)."""
 
 import numpy as np
 from sklearn.ensemble import ExtraTreesClassifier

@@ -1,10 +1,8 @@
 """Simple models: LIF-Linear, a plane a GPU type, and the two floors that every model must beat.
 
-LIF-Linear is a plane over what each job uses alone, as least-interference-first schedulers have.
-The literature's predictor is a regression of the slow-down on the utilisations of both jobs. Where
-a source has no utilisations (Gavel, DeepShare) the inputs are what it does have of a run alone:
-step time here and on other GPU types, samples a second, numbers of GPUs and nodes. Chosen here: no
-names, no products, the aggressors' inputs are added up, one plane a GPU type.
+LIF-Linear regresses on what each job uses alone, as least-interference-first schedulers do. Where a
+source has no utilisations (Gavel, DeepShare) the inputs are what it does have of a run alone.
+Chosen here: no names, no products, aggressors' inputs are added up, one plane a GPU type.
 """
 
 from collections import defaultdict

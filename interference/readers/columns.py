@@ -1,9 +1,4 @@
-"""Co-location rows of pairs from the columns of both sides.
-
-Solo profiles of one source from the columns that it has; the others are unknown.
-
-Names of profiles: model/batch, then what else tells one run from another.
-"""
+"""Rows of pairs, solo profiles and names of profiles from the columns of a source."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from interference.row_rules import Fault
-from interference.rows import SOLO_TYPES, CoRows, SoloProfiles, objects
-from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
+from interference.rows import SOLO_TYPES, CoRows, SoloProfiles
+from sim.arrays import BoolArray, FloatArray, IntArray, TextArray, objects
 
 
 @dataclass(frozen=True)

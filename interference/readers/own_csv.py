@@ -1,7 +1,4 @@
-"""Measurements of one's own: two files with the columns of the schema, read and written.
-
-One file of co-location rows in the columns of any set, told by its header.
-"""
+"""Measurements of one's own: co-location rows and solo profiles in the columns of the schema."""
 
 import csv
 from collections.abc import Callable, Iterable
@@ -15,14 +12,8 @@ import numpy.typing as npt
 from interference.readers import deepshare, gavel, lucid, own_csv
 from interference.readers.table import Table, file_of, header_of, read_table, told_at
 from interference.row_rules import JOIN
-from interference.rows import (
-    CO_TYPES,
-    SOLO_TYPES,
-    CoRows,
-    SoloProfiles,
-    check_profiled,
-    objects,
-)
+from interference.rows import CO_TYPES, SOLO_TYPES, CoRows, SoloProfiles, check_profiled
+from sim.arrays import objects
 from sim.errors import PhysicsError
 
 ROWS_FILE, SOLOS_FILE = "colocation.csv", "solo_profiles.csv"

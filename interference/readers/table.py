@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from interference.row_rules import Fault, RowFault
-from interference.rows import objects
-from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
+from sim.arrays import BoolArray, FloatArray, IntArray, TextArray, objects
 from sim.errors import PhysicsError, TraceError
 from sim.topology.option_rules import nearest
 from sim.traces.text_table import read_text

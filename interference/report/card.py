@@ -8,8 +8,8 @@ import numpy as np
 from interference.data_sets import DataSet
 from interference.evaluation.judge import fit_rows
 from interference.learned import SavedModel
-from interference.report.error_table import markdown_table
 from interference.report.worst import Results, by_victim_model, worst_rows
+from sim.report.table_text import markdown_table
 
 
 @dataclass(frozen=True)
@@ -239,4 +239,4 @@ def _name(results: Results) -> str:
 
 
 def _table(headers: Cells, rows: Sequence[Cells], *, texts: int = 1) -> str:
-    return "\n".join(markdown_table(headers, tuple(rows), texts=texts))
+    return "\n".join(markdown_table(headers, rows, texts=texts))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +12,8 @@ import numpy as np
 from interference.evaluation.judge import MEASURES
 from interference.evaluation.score_file import Counts
 from interference.report.worst import Results
+from sim.report.atomic import csv_text
+from sim.report.table_text import markdown_table
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -102,28 +102,16 @@ def markdown_blocks(results: Results) -> str:
     return "\n".join([*parts, READING]) + "\n"
 
 
-def markdown_table(
-    headers: tuple[str, ...], rows: tuple[tuple[str, ...], ...], *, texts: int = 1
-) -> list[str]:
-    """Lines of a table; the first `texts` columns are texts, the others numbers."""
-    rule = tuple(":--" if place < texts else "--:" for place in range(len(headers)))
-    return [
-        "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-        for cells in (headers, rule, *rows)
-    ]
-
-
 def csv_blocks(results: Results) -> str:
     """One line a (data set, split, model), numbers in full; the counts are of files only."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(("data_set", "split", "model", *MEASURES, *COUNTS))
-    for name, by_split in with_counts(results).items():
-        for split, by_model in by_split.items():
-            for model, found in by_model.items():
-                cells = [_full(found.get(key)) for key in (*MEASURES, *COUNTS)]
-                writer.writerow((name, split, model, *cells))
-    return stream.getvalue()
+    keys = (*MEASURES, *COUNTS)
+    rows = (
+        (name, split, model, *(_full(found.get(key)) for key in keys))
+        for name, by_split in with_counts(results).items()
+        for split, by_model in by_split.items()
+        for model, found in by_model.items()
+    )
+    return csv_text(("data_set", "split", "model", *keys), rows)
 
 
 def json_blocks(results: Results) -> str:

@@ -1,14 +1,7 @@
-"""What a model is worst at: single rows, and victims by model.
-
-What is reported: errors by data set, split and model, and the predictions behind them.
-
-Figure: how often the truth lies inside a model's intervals, against how often it should.
-"""
+"""Where models are worst, what is reported of them, and how often intervals hold the truth."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
@@ -22,6 +15,7 @@ from interference.evaluation.score_file import Counts, Scores
 from interference.models.lineup import LEARNED
 from interference.rows import SoloProfiles
 from sim.arrays import FloatArray, TextArray
+from sim.report.atomic import csv_text
 from sim.report.figure_style import GREY, heading, line_look, new_figure, save_png, tidy
 
 if TYPE_CHECKING:
@@ -146,12 +140,10 @@ def by_victim_model(results: Results) -> list[VictimModel]:
 
 def csv_of(rows: Sequence[WorstRow] | Sequence[VictimModel]) -> str:
     """A header and a line a row, or nothing where there are none."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    for row in rows[:1]:
-        writer.writerow([field.name for field in fields(row)])
-    writer.writerows([_cell(value) for value in astuple(row)] for row in rows)
-    return stream.getvalue()
+    if not rows:
+        return ""
+    header = [field.name for field in fields(rows[0])]
+    return csv_text(header, (map(_cell, astuple(row)) for row in rows))
 
 
 def _worst(data_set: str, split: str, held: HeldOut, most: int) -> list[WorstRow]:

@@ -1,7 +1,4 @@
-"""What agents may do and see: sizes of an observation, the numbering of actions.
-
-The graph inside each server is padded lists of edges: GPUs, PCIe switches, sockets, NVLink.
-"""
+"""What agents may do and see: sizes of an observation, the numbering of actions."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,4 @@
-"""Making one plan as a game: a step places one task on a GPU of its shortlist.
-
-Generated problems that the plan generator learns on.
-"""
+"""Making a plan as a game, one task a step, on generated problems."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

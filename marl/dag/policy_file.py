@@ -1,7 +1,4 @@
-"""The generator's network: one value for each GPU on the shortlist.
-
-Files of the generator's network: weights and sizes only; loading runs no code.
-"""
+"""The plan generator's network and its files: weights and sizes only; loading runs no code."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""The rules of the game that all episodes share, and rewards from what partitions gather.
-
-A reward is blended between an agent's own and the team's.
-"""
+"""The rules of the game that all episodes share, and rewards, one's own and the team's."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

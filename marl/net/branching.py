@@ -222,9 +222,7 @@ def _go(run: Turns, net: Net, until_s: float) -> bool:
     while True:
         verdict = int(_play_until(run.play, net, until_s))
         if verdict == FULL:
-            world = run.simulator.state.world
-            world["num_logged"] = 0
-            world["num_logged_gpus"] = 0
+            run.simulator.forget_log()
         elif verdict in (PAUSE, OVER):
             return verdict == PAUSE
         else:

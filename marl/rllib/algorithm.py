@@ -1,7 +1,4 @@
-"""Multi-agent PPO with one shared policy, on RLlib's new API stack.
-
-The environment stands here as RLlib wants it: only agents with a choice appear in a step.
-"""
+"""Multi-agent PPO with one shared policy, and its environment, on RLlib's new API stack."""
 
 from collections.abc import Callable
 from functools import cached_property

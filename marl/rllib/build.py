@@ -1,13 +1,11 @@
-"""The one way from an RLlib configuration to its algorithm.
+"""From an RLlib configuration to its algorithm, with shared names and environments of their own."""
 
-Names that the runner, the algorithm and the trainer share.
-
-Copies of an environment that do not play the same episodes.
-"""
-
+from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import gymnasium as gym
+from ray.tune.registry import register_env
 from ray.util import log_once
 
 
@@ -41,3 +39,14 @@ class OwnStream(gym.Wrapper[Any, Any, Any, Any]):
         del seed
         first, self._seed = self._seed, None
         return self.env.reset(seed=first, options=options)
+
+
+def register_copies(name: str, make_env: Callable[[], gym.Env[Any, Any]], seed: int) -> None:
+    """Tell RLlib of an environment whose copies each play episodes of their own."""
+    copies = count()
+
+    def create(context: Any) -> OwnStream:
+        del context
+        return OwnStream(make_env(), seed * 1_000_003 + next(copies))
+
+    register_env(name, create)

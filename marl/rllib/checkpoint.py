@@ -1,9 +1,7 @@
-"""A checkpoint folder: sealed by a manifest of what is in it and what made it, checked before use.
+"""Checkpoint folders: sealed by a manifest, whole or not there, the last few kept.
 
 RLlib pickles its state, and a pickle that was cut off or comes from elsewhere fails in many ways,
 some of them late. Nothing of a folder is unpickled before its manifest agrees with it.
-
-The checkpoints of one run: `checkpoint/iteration_000020`, whole or not there; the last few.
 """
 
 import hashlib

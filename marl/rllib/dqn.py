@@ -1,8 +1,8 @@
 """Double DQN of a job picker, on RLlib's new API stack."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict
-from itertools import count
 from typing import Any
 
 import torch
@@ -11,10 +11,9 @@ from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQ
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 from ray.rllib.core.learner.utils import make_target_network
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
-from ray.tune.registry import register_env
-from torch import Tensor
+from torch import Tensor, nn
 
-from marl.rllib.build import OwnStream, built
+from marl.rllib.build import built, register_copies
 from marl.topdrl.env import PickJobEnv
 from marl.topdrl.imitate import CompactTeacher, ImitationSpec, behind_by
 from marl.topdrl.network import build_network
@@ -23,22 +22,30 @@ from marl.topdrl.spec import DqnSpec, NetworkSpec, SightSpec
 OBS, ACTIONS, VALUES = "obs", "actions", "qf_preds"  # RLlib's names of columns
 
 
-class DuelingModule(DefaultDQNTorchRLModule):
-    """`model_config`: `network` and `sight` as dicts, `weights` to start from (or None).
+class ValueModule(DefaultDQNTorchRLModule):
+    """Values of actions by a network, explored by an epsilon that falls evenly.
 
-    The network has the dueling heads and the mask in itself; RLlib's loss leaves actions of value
-    minus infinity alone.
+    `model_config`: `epsilon_steps` (first, last, steps), and what the network is made of.
     """
 
     def setup(self) -> None:
         """Build the network; the target network comes with the learner."""
-        config = self.model_config
-        self.uses_double_q = config["double_q"]
+        self.uses_double_q = self.model_config["double_q"]
         self.num_atoms = 1
-        self.network = build_network(NetworkSpec(**config["network"]), SightSpec(**config["sight"]))
-        if config["weights"] is not None:
-            self.network.load_state_dict(config["weights"])
-        self._epsilon = list(config["epsilon_steps"])
+        self.network = self.built()
+        self._epsilon = list(self.model_config["epsilon_steps"])
+
+    @abstractmethod
+    def built(self) -> nn.Module:
+        """The network."""
+
+    @abstractmethod
+    def chances(self, seen: Any) -> Tensor:
+        """(B, A) of each action where one is drawn, not all 0."""
+
+    def values(self, network: nn.Module, seen: Any) -> Tensor:
+        """(B, A) that are learnt; RLlib's loss leaves actions of minus infinity alone."""
+        return network(seen)
 
     def get_initial_state(self) -> dict[str, Any]:
         """No memory."""
@@ -58,11 +65,11 @@ class DuelingModule(DefaultDQNTorchRLModule):
 
     def compute_q_values(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         """(B, A) values of the network."""
-        return {VALUES: self.network(batch[OBS])}
+        return {VALUES: self.values(self.network, batch[OBS])}
 
     def forward_target(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         """(B, A) values of its copy."""
-        return {VALUES: self.target(batch[OBS])}
+        return {VALUES: self.values(self.target, batch[OBS])}
 
     def _forward_inference(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         with torch.no_grad():
@@ -71,14 +78,30 @@ class DuelingModule(DefaultDQNTorchRLModule):
     def _forward_exploration(self, batch: dict[str, Any], t: int) -> dict[str, Tensor]:
         with torch.no_grad():
             best = self.network(batch[OBS]).argmax(-1)
-            drawn = torch.multinomial(batch[OBS]["action_mask"], 1)[:, 0]
-        explore = torch.rand(len(best)) < self._epsilon_at(t)
-        return {ACTIONS: torch.where(explore, drawn, best)}
-
-    def _epsilon_at(self, t: int) -> float:
-        """Falls evenly from the first value to the last."""
+            drawn = torch.multinomial(self.chances(batch[OBS]), 1)[:, 0]
         first, last, steps = self._epsilon
-        return float(first + (last - first) * min(t / steps, 1.0))
+        epsilon = first + (last - first) * min(t / steps, 1.0)
+        return {ACTIONS: torch.where(torch.rand(len(best)) < epsilon, drawn, best)}
+
+
+class DuelingModule(ValueModule):
+    """`model_config`: also `network` and `sight` as dicts, `weights` to start from (or None).
+
+    The network has the dueling heads and the mask in itself.
+    """
+
+    def built(self) -> nn.Module:
+        """With the weights that were given."""
+        config = self.model_config
+        network = build_network(NetworkSpec(**config["network"]), SightSpec(**config["sight"]))
+        if config["weights"] is not None:
+            network.load_state_dict(config["weights"])
+        return network
+
+    def chances(self, seen: Any) -> Tensor:
+        """Every legal action is as likely."""
+        mask: Tensor = seen["action_mask"]
+        return mask
 
 
 class TaughtLearner(DQNTorchLearner):
@@ -120,57 +143,60 @@ def build_dqn(
 
     `imitation` names the rule that it stays near, as far as `dqn.taught_weight` says.
     """
-    copies = count()
-
-    def create(context: Any) -> OwnStream:
-        del context
-        return OwnStream(make_env(), seed * 1_000_003 + next(copies))
-
-    register_env(ENV_NAME, create)
-    model = {
-        "network": asdict(network),
-        "sight": asdict(sight),
-        "weights": weights,
-        "epsilon_steps": (dqn.epsilon_first, dqn.epsilon_last, dqn.epsilon_steps),
-    }
+    register_copies(ENV_NAME, make_env, seed)
+    model = {"network": asdict(network), "sight": asdict(sight), "weights": weights}
     rule = {"least_speed": imitation.least_speed, "margin": imitation.margin}
-    config = (
-        DQNConfig()
-        .environment(ENV_NAME, disable_env_checking=True)
-        .env_runners(
-            num_env_runners=0,
-            num_envs_per_env_runner=dqn.envs,
-            rollout_fragment_length=dqn.n_step,
-        )
-        .rl_module(rl_module_spec=RLModuleSpec(module_class=DuelingModule, model_config=model))
-        .learners(
-            num_learners=0,
-            learner_class=TaughtLearner,
-            learner_config_dict={"weight": dqn.taught_weight, **rule},
-        )
-        .training(**_knobs(dqn))
-        .reporting(min_sample_timesteps_per_iteration=dqn.iteration_steps)
-        .debugging(seed=seed, log_level="ERROR")
+    config = dqn_config(dqn, ENV_NAME, (DuelingModule, model), seed=seed, n_step=dqn.n_step)
+    config.learners(
+        learner_class=TaughtLearner,
+        learner_config_dict={"weight": dqn.taught_weight, **rule},
     )
+    config.training(dueling=True)
     algorithm: DQN = built(config)
     return algorithm
 
 
-def _knobs(dqn: DqnSpec) -> dict[str, Any]:
-    """RLlib's names for DQN's knobs."""
-    return {
-        "gamma": dqn.gamma,
-        "n_step": dqn.n_step,
-        "lr": dqn.learning_rate,
-        "grad_clip": dqn.grad_clip,
-        "train_batch_size_per_learner": dqn.batch,
-        "training_intensity": dqn.batch / dqn.steps_per_update,
-        "target_network_update_freq": dqn.target_steps,
-        "num_steps_sampled_before_learning_starts": dqn.start_steps,
-        "double_q": True,
-        "dueling": True,
-        "num_atoms": 1,
-        "epsilon": dqn.epsilon_last,  # the module's own schedule counts
-        "store_buffer_in_checkpoints": True,
-        "replay_buffer_config": {"type": "EpisodeReplayBuffer", "capacity": dqn.replay_steps},
-    }
+def dqn_config(
+    dqn: Any, env: str, module: tuple[type[ValueModule], dict[str, Any]], *, seed: int, n_step: int
+) -> DQNConfig:
+    """Double DQN in this process.
+
+    Args:
+        dqn: knobs by our names; `DqnSpec` has them.
+        env: name of a registered environment.
+        module: class, and its `model_config` but for epsilon.
+        seed: of all draws but the environment's.
+        n_step: steps of a return before a value stands in.
+    """
+    epsilon = (dqn.epsilon_first, dqn.epsilon_last, dqn.epsilon_steps)
+    spec = RLModuleSpec(
+        module_class=module[0], model_config={**module[1], "epsilon_steps": epsilon}
+    )
+    config: DQNConfig = (
+        DQNConfig()
+        .environment(env, disable_env_checking=True)
+        .env_runners(
+            num_env_runners=0, num_envs_per_env_runner=dqn.envs, rollout_fragment_length=n_step
+        )
+        .rl_module(rl_module_spec=spec)
+        .learners(num_learners=0)
+        .training(
+            gamma=dqn.gamma,
+            n_step=n_step,
+            lr=dqn.learning_rate,
+            grad_clip=dqn.grad_clip,
+            train_batch_size_per_learner=dqn.batch,
+            training_intensity=dqn.batch / dqn.steps_per_update,
+            target_network_update_freq=dqn.target_steps,
+            num_steps_sampled_before_learning_starts=dqn.start_steps,
+            double_q=True,
+            dueling=False,
+            num_atoms=1,
+            epsilon=dqn.epsilon_last,  # the module's own schedule counts
+            store_buffer_in_checkpoints=True,
+            replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": dqn.replay_steps},
+        )
+        .reporting(min_sample_timesteps_per_iteration=dqn.iteration_steps)
+        .debugging(seed=seed, log_level="ERROR")
+    )
+    return config

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
-from itertools import count
 from typing import Any
 
 import torch
@@ -10,10 +9,9 @@ from ray.rllib.algorithms.ppo import PPO, PPOConfig
 from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
-from ray.tune.registry import register_env
 from torch import Tensor
 
-from marl.rllib.build import OwnStream, built
+from marl.rllib.build import built, register_copies
 from marl.topdrl.proximity.env import GpuPpoSpec, PickGpuEnv, ProximitySpec
 from marl.topdrl.proximity.network import GpuScores
 
@@ -52,13 +50,7 @@ def build_gpu_ppo(
     *, make_env: Callable[[], PickGpuEnv], ppo: GpuPpoSpec, spec: ProximitySpec, seed: int
 ) -> PPO:
     """The algorithm, ready to train."""
-    copies = count()
-
-    def create(context: Any) -> OwnStream:
-        del context
-        return OwnStream(make_env(), seed * 1_000_003 + next(copies))
-
-    register_env(ENV_NAME, create)
+    register_copies(ENV_NAME, make_env, seed)
     config = (
         PPOConfig()
         .environment(ENV_NAME, disable_env_checking=True)

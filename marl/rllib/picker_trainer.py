@@ -30,12 +30,29 @@ class PickerIteration:
     return_mean: float  # of whole episodes; NaN before the first
 
 
-class PickerTrainer:
+class NetworkTrainer:
     """Wraps an algorithm whose module has its weights in `network`."""
 
     def __init__(self, algorithm: Algorithm) -> None:
         """Take a built algorithm."""
         self._algorithm = algorithm
+
+    def weights(self) -> dict[str, Tensor]:
+        """The network's, as they stand."""
+        module: Any = self._algorithm.get_module(MODULE)
+        return {key: value.detach().clone() for key, value in module.network.state_dict().items()}
+
+    def save(self, folder: Path) -> None:
+        """Everything that resuming needs, replay buffer included."""
+        self._algorithm.save_to_path(str(folder.resolve()))
+
+    def close(self) -> None:
+        """Stop what the algorithm started."""
+        self._algorithm.stop()
+
+
+class PickerTrainer(NetworkTrainer):
+    """Trains a picker of jobs or of GPUs."""
 
     def iterate(self) -> PickerIteration:
         """One iteration.
@@ -62,15 +79,6 @@ class PickerTrainer:
             return_mean=float(sampled.get("episode_return_mean", math.nan)),
         )
 
-    def weights(self) -> dict[str, Tensor]:
-        """The network's, as they stand."""
-        module: Any = self._algorithm.get_module(MODULE)
-        return {key: value.detach().clone() for key, value in module.network.state_dict().items()}
-
-    def save(self, folder: Path) -> None:
-        """Everything that resuming needs, replay buffer included."""
-        self._algorithm.save_to_path(str(folder.resolve()))
-
     def restore(self, folder: Path) -> None:
         """Go on from what `save` wrote.
 
@@ -86,7 +94,3 @@ class PickerTrainer:
             self._algorithm.restore_from_path(str(folder.resolve()))
         except Exception as error:  # RLlib raises whatever its parts raise on a broken file
             raise PickerTrainingError(f"resume={folder}: cannot be read ({error})") from error
-
-    def close(self) -> None:
-        """Stop what the algorithm started."""
-        self._algorithm.stop()

@@ -1,7 +1,4 @@
-"""What a hyper-parameter search is told, as plain values. Importing this loads no Ray.
-
-Hyper-parameter search by Ray Tune: trials of one function, judged by one number, lower first.
-"""
+"""Hyper-parameter search by Ray Tune: trials of one function, judged by one number, lower first."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
-"""A trained picker of jobs as a scheduler like any other, through the codec that trained it.
+"""TopDRL's picker of jobs as a scheduler, and the rule that it learns from first."""
 
-The rule that TopDRL's network learns from first, as a scheduler of its own.
-"""
-
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +15,46 @@ from sim.decision import WAIT, Decision
 from sim.view import ClusterView
 
 
-class TopDrl:
+class _Picker(ABC):
+    """Sees a window of waiting jobs through a codec, and starts one of them or holds."""
+
+    needs = NEEDS
+    one_queue = True
+    _sight: SightSpec
+    _codec: Codec | None = None
+
+    def reset(self, seed: int) -> None:
+        """Forget the run; nothing is drawn."""
+        del seed
+        self._codec = None
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Start the best slot and ask again, or hold."""
+        if len(view.queued) == 0:
+            return WAIT
+        if self._codec is None:
+            self._codec = Codec(view, self._sight, self._fitting(view))
+        sight = self._codec.see(view)
+        if not sight.has_choice:
+            return WAIT
+        return sight.decision(self._act(sight.observation))
+
+    @abstractmethod
+    def _fitting(self, view: ClusterView) -> NetworkSpec:
+        """Sizes for this cluster."""
+
+    @abstractmethod
+    def _act(self, observation: Observation) -> int:
+        """A slot, or hold (the last)."""
+
+
+class TopDrl(_Picker):
     """A convolutional network picks a waiting job, or holds; the closest free GPUs take it.
 
     Source: Ayadi et al., "TopDRL" (JPDC 204:105138, 2025). What could not be found there was
     chosen, see docs/policies/topdrl.md. Jobs are neither preempted nor shared. One queue for the
     cluster.
     """
-
-    needs = NEEDS
-    one_queue = True
 
     def __init__(self, *, policy: str | None, name: str) -> None:
         """Read the sizes of the policy in folder `policy`; its weights at the first decision.
@@ -43,29 +71,15 @@ class TopDrl:
         self._folder = Path(policy)
         self._network, self._sight = read_picker(self._folder)
         self._module: nn.Module | None = None
-        self._codec: Codec | None = None
-
-    def reset(self, seed: int) -> None:
-        """Forget the run; nothing is drawn."""
-        del seed
-        self._codec = None
-
-    def decide(self, view: ClusterView) -> Decision:
-        """Start the best slot and ask again, or hold."""
-        if len(view.queued) == 0:
-            return WAIT
-        if self._codec is None:
-            self._codec = Codec(view, self._sight, self._fitting(view))
-        sight = self._codec.see(view)
-        if not sight.has_choice:
-            return WAIT
-        return sight.decision(best_action(self._ready(), sight.observation))
 
     def _fitting(self, view: ClusterView) -> NetworkSpec:
         """Sizes for this cluster; a network with several branches fits any number of racks."""
         if self._network.branches == MULTI:
             return on_cluster(self._network, view.topology)
         return self._network
+
+    def _act(self, observation: Observation) -> int:
+        return best_action(self._ready(), observation)
 
     def _ready(self) -> nn.Module:
         if self._module is None:
@@ -81,14 +95,12 @@ def best_action(network: nn.Module, observation: Observation) -> int:
         return int(network(batch)[0].argmax())
 
 
-class TopDrlRule:
+class TopDrlRule(_Picker):
     """Most valuable job first, on the closest GPUs, where these are compact enough; else hold.
 
     Ours: it shows how much of TopDRL's result is the rule's and how much was learnt.
     """
 
-    needs = NEEDS
-    one_queue = True
     name = "topdrl_rule"
 
     def __init__(self, *, least_speed: float, sight: dict[str, Any]) -> None:
@@ -99,22 +111,11 @@ class TopDrlRule:
         """
         self._teacher = CompactTeacher(least_speed)
         self._sight = SightSpec(**sight)
-        self._codec: Codec | None = None
 
-    def reset(self, seed: int) -> None:
-        """Forget the run; nothing is drawn."""
-        del seed
-        self._codec = None
+    def _fitting(self, view: ClusterView) -> NetworkSpec:
+        most = int(view.topology.gpus_per_server.max())
+        seen = NetworkSpec(branches=MULTI, channels=1, hidden=1, server_gpus=most)
+        return on_cluster(seen, view.topology)
 
-    def decide(self, view: ClusterView) -> Decision:
-        """Start one job and ask again, or hold."""
-        if len(view.queued) == 0:
-            return WAIT
-        if self._codec is None:
-            most = int(view.topology.gpus_per_server.max())
-            seen = NetworkSpec(branches=MULTI, channels=1, hidden=1, server_gpus=most)
-            self._codec = Codec(view, self._sight, on_cluster(seen, view.topology))
-        sight = self._codec.see(view)
-        if not sight.has_choice:
-            return WAIT
-        return sight.decision(self._teacher.act(sight.observation))
+    def _act(self, observation: Observation) -> int:
+        return self._teacher.act(observation)

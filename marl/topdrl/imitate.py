@@ -1,7 +1,4 @@
-"""The rule that the network imitates before it learns by itself.
-
-A start for Q-learning: values of what a teacher did, with its action the best by a margin.
-"""
+"""Imitation before Q-learning: the rule's actions are the best of their states by a margin."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

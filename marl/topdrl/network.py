@@ -1,11 +1,4 @@
-"""Paints the images that the network looks at from the numbers of an observation.
-
-Time runs down the rows. All functions take a batch and return float images.
-
-The networks that score slots and hold: three convolutional branches, or one; dueling heads.
-
-Policy files of job pickers: weights and sizes only; loading runs no code.
-"""
+"""The network of a job picker: images painted from observations, branches and heads, its files."""
 
 import json
 from collections.abc import Mapping

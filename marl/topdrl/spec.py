@@ -1,9 +1,4 @@
-"""What a picker of jobs sees, as plain numbers: part of its policy file.
-
-What a DQN run is told, as plain numbers.
-
-Rewards of picking jobs: throughput as it comes, or credited to the decision that earns it.
-"""
+"""What a picker of jobs is told as plain numbers: its sight, its DQN, its rewards."""
 
 from dataclasses import dataclass, replace
 

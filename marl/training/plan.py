@@ -1,11 +1,4 @@
-"""Episodes for training: windows of the training part of a workload.
-
-Everything a training run needs besides RLlib's knobs, and the environments made from it.
-
-Several runs under one policy: compiled, or at the same time, so that one pass decides in all.
-
-Judging a policy while it trains, on windows that training never draws.
-"""
+"""A training run besides RLlib's knobs: its episodes and environments, and how it is judged."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""Errors of a training run.
-
-What a training run is told, as plain numbers.
-"""
+"""What a training run is told, as plain numbers, and its errors."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,4 @@
-"""The teacher of the warm start: a composite heuristic, spelled in the agents' own actions.
-
-Imitation of the teacher before PPO, and a first value function from its returns.
+"""The warm start: imitation of a composite heuristic before PPO, and a first value function.
 
 Written here because RLlib's offline learners read single-agent episodes only.
 """

@@ -1,9 +1,4 @@
-"""What no plan can beat.
-
-How far two plans are apart: published plan distance (SPD) and finish-time gap (FTG).
-
-A DAG with time turned round: children become parents, and the last task the first.
-"""
+"""What no plan can beat, and how far two plans are apart (SPD and FTG)."""
 
 from collections.abc import Sequence
 

@@ -1,8 +1,4 @@
-"""Graphs of neural networks as one training step, read from two sources.
-
-PipeDream's profiler wrote `graph.txt`; Microsoft's dnn-partitioning has JSON of layers or
-operators, forward or training.
-"""
+"""Training steps of neural networks: `graph.txt` of PipeDream, JSON of dnn-partitioning."""
 
 import gzip
 import json

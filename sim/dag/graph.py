@@ -1,7 +1,4 @@
-"""What can be wrong with a DAG, its machines or a plan.
-
-The tasks of a DAG and what they hand on, numbered so that parents come first.
-"""
+"""The tasks of a DAG and what they hand on, numbered so that parents come first."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,9 +1,4 @@
-"""Random DAGs: layer by layer, or tasks that pick parents among those shortly before them.
-
-DAGs out of Alibaba's 2018 batch jobs: whole jobs, drawn until there are enough tasks.
-
-Several copies of one DAG side by side: micro-batches of a model, which wait for nothing.
-"""
+"""Random DAGs, DAGs out of Alibaba's 2018 batch jobs, and several copies of one side by side."""
 
 import numpy as np
 

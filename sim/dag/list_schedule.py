@@ -1,7 +1,4 @@
-"""List schedulers under the protocol of searches: one plan, one evaluation.
-
-HEFT again and again with noise on its ranks: what a list scheduler gains by chance alone.
-"""
+"""List schedulers under the protocol of searches, once or again and again with noise on ranks."""
 
 import numpy as np
 

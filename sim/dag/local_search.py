@@ -1,7 +1,4 @@
-"""A genetic algorithm on GPUs and orders.
-
-Random restarts with local search along the critical path.
-"""
+"""A genetic algorithm on GPUs and orders, and local search along the critical path."""
 
 from dataclasses import dataclass
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.dag.graph import DagError
 from sim.dag.problem import DagProblem
 
 
@@ -44,36 +43,6 @@ def plan_of_schedule(gpu: IntArray, schedule: Schedule) -> Plan:
     it ends; then of numbers, so that parents stay first.
     """
     return Plan(gpu, np.lexsort((schedule.finish_s, schedule.start_s)))
-
-
-def check_plan(problem: DagProblem, plan: Plan) -> None:
-    """Refuse what is no plan of this problem.
-
-    Raises:
-        DagError: a length or GPU is wrong, the order is none or puts a child before its parent, or
-            a task does not fit its GPU.
-    """
-    graph, count = problem.graph, problem.num_tasks
-    if plan.gpu.shape != (count,) or plan.order.shape != (count,):
-        raise DagError(f"a plan of {len(plan.gpu)} GPUs for {count} tasks; give one each")
-    if plan.gpu.min() < 0 or plan.gpu.max() >= problem.num_gpus:
-        raise DagError(f"a plan names GPU {plan.gpu.max()}; there are {problem.num_gpus}, from 0")
-    if not np.array_equal(np.sort(plan.order), np.arange(count)):
-        raise DagError("the order of a plan must name every task once")
-    place = np.empty(count, dtype=np.int64)
-    place[plan.order] = np.arange(count)
-    child = np.repeat(np.arange(count), np.diff(graph.first_parent))
-    early = np.flatnonzero(place[graph.parent] > place[child])
-    if len(early):
-        a, b = graph.tasks[graph.parent[early[0]]], graph.tasks[child[early[0]]]
-        raise DagError(f"the order of a plan puts task {b!r} before its parent {a!r}")
-    tight = np.flatnonzero(graph.need_gib > problem.machines.room_gib[plan.gpu])
-    if len(tight):
-        row = int(tight[0])
-        raise DagError(
-            f"task {graph.tasks[row]!r} needs {graph.need_gib[row]:g} GiB, GPU {plan.gpu[row]} has "
-            f"{problem.machines.room_gib[plan.gpu[row]]:g}"
-        )
 
 
 def schedule_of(problem: DagProblem, plan: Plan) -> Schedule:

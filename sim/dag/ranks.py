@@ -1,7 +1,4 @@
-"""Priorities of list schedulers (ranks up and down, PEFT's optimistic costs), and orders from them.
-
-Orders go by running times to go: the longest first, parents before children.
-"""
+"""Priorities of list schedulers (ranks up and down, PEFT's optimistic costs), and their orders."""
 
 import numpy as np
 

@@ -1,7 +1,4 @@
-"""The steps of whale optimisation, as the published code of WORL-RTGS takes them.
-
-Plain whale optimisation: a position is a number for each task, rounded to a GPU.
-"""
+"""Whale optimisation as the published code of WORL-RTGS takes its steps, and the plain search."""
 
 from dataclasses import dataclass
 

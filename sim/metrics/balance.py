@@ -1,9 +1,4 @@
-"""Where the GPU-seconds went: work that lasts, work lost, and what running cost beside it.
-
-Does the event log say the same as the per-job results? Two independent accounts must agree.
-
-Fairness between partitions, and between jobs: finish-time fairness.
-"""
+"""Where the GPU-seconds went, whether log and results agree on it, and fairness."""
 
 from dataclasses import dataclass
 

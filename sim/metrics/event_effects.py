@@ -1,7 +1,4 @@
-"""The event log seen from the GPUs: who takes and gives back which GPU, and its holders after.
-
-What each kind of event does to a job, said once: does it hold GPUs, wait, or leave?
-"""
+"""The event log seen from the GPUs: what each event does to a job, and who holds what after."""
 
 from dataclasses import dataclass
 

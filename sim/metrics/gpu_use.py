@@ -1,13 +1,4 @@
-"""How long each GPU was busy or away, and how many jobs waited in each partition.
-
-Use of servers over time, in bins: an image of the whole run.
-
-The attempts of a run: each stretch of time during which a job held its GPUs.
-
-Who was on a GPU when: stretches of time with the same tenants.
-
-Fragmentation: GPUs that are free and yet of no use to the gangs that come or wait.
-"""
+"""How long GPUs were busy or away, by whom, in bins, and which were free yet of no use."""
 
 from dataclasses import dataclass
 

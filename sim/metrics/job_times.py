@@ -1,11 +1,4 @@
-"""What one job experienced: completion time, queueing delay, slowdown, stretch on the GPUs.
-
-Jobs by how they ended, deadlines that were missed, and workflows (DAGs of jobs).
-
-Work done a second, where a catalogue says what an iteration is worth.
-
-Intervals over values that come in clusters, like windows of one stretch of a trace.
-"""
+"""What jobs experienced: completion, queueing, slowdown, endings, workflows; and intervals."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,13 +1,4 @@
-"""Time series of a run: busy, shared and available GPUs, jobs that wait, jobs in the system.
-
-Step functions of time: what utilisation and queue length are between events.
-
-A run's utilisation and queue in equal bins of time: small enough to store and to draw.
-
-Confidence intervals over windows and seeds; never over the jobs of one run.
-
-How and when jobs left the system: finished, withdrawn, or not at all.
-"""
+"""Time series of a run as step functions and in bins; intervals over windows and seeds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

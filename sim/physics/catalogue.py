@@ -1,16 +1,8 @@
-"""The profile catalogue: measured or fitted training profiles that jobs are tied to.
+"""The catalogue of training profiles, and what their workers want of cores and PCIe.
 
-What the workers of a profile want of their server's cores and PCIe: a model of four classes.
-
-Nobody has measured this for the profiles here. The classes follow published stage times of training
-jobs on one GPU (storage and preprocessing against compute: 711 against 110 ms for a small ResNet on
-images, 117 against 68 for VGG16, 0.5 against 160 for BERT); cores and traffic are assumptions.
-
-A profile catalogue whose rows are for gangs of one size each.
-
-A profile catalogue that also says in how many messages an iteration's gradients go.
-
-Profiles whose numbers the configuration states, for models that nobody measured here.
+Nobody has measured the latter for the profiles here. Its four classes follow published stage times
+of jobs on one GPU (storage and preprocessing against compute: 711 against 110 ms for a small ResNet
+on images, 117 against 68 for VGG16, 0.5 against 160 for BERT); cores and traffic are assumptions.
 """
 
 from collections.abc import Mapping

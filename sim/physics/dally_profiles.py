@@ -1,11 +1,8 @@
 """The six models of Dally's evaluation as profiles.
 
-Volumes are sums over the profile files of the authors' simulator (Sharma et al., arXiv
-2401.16492), compute times those files' times its scale of each model. They are facts about the
-models; the numbers are small in absolute terms because the simulated iteration is, and what
-matters is bytes per compute second. Of BERT-large's 145 layers 66 communicate.
-
-How much of a step is compute where communication is least.
+Volumes are sums over the profile files of the authors' simulator (Sharma et al., arXiv 2401.16492),
+compute times those files' times its scale of each model. What matters is bytes per compute second.
+Of BERT-large's 145 layers 66 communicate.
 """
 
 from collections.abc import Sequence

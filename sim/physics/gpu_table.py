@@ -1,8 +1,6 @@
-"""The table of GPU types that no profile was measured on: what each is like, and how much faster.
+"""GPU types that no profile was measured on: how much faster each is, and catalogues made for them.
 
 `conf/gpu_table/shipped.yaml` is the table, with the source of each figure.
-
-A catalogue and its pair tables, made to cover every GPU type that a cluster names.
 """
 
 import math

@@ -1,18 +1,12 @@
 """Max-min fair sharing of links among jobs, by progressive filling.
 
-Job j moves bytes at rate r_j on its heaviest link and at w_jl r_j on link l, its weight there being
-w_jl = bytes on l / bytes on its heaviest link. All rates rise together until a link is full:
-sum_j w_jl r_j = capacity_l. The jobs on it stop there, the others go on (Bertsekas and Gallager,
-Data Networks, section 6.5; weighted consumption as in Radunovic and Le Boudec 2007). The result is
-the one allocation where no rate can rise without lowering one that is no higher.
+Job j moves bytes at rate r_j on its heaviest link and at w_jl r_j on link l, with w_jl = bytes on l
+/ bytes on its heaviest link. All rates rise together until a link is full; the jobs on it stop
+there, the others go on (Bertsekas and Gallager, Data Networks, section 6.5; weights as in Radunovic
+and Le Boudec 2007).
 
-Jobs that stop together stop in ascending order, links are loaded in ascending order of jobs, and
-each link's arithmetic reads only jobs that share links. So equal situations give equal bits,
-whether the whole cluster is filled or one connected part of it. A filling takes a step for every
-entry (job on a link), and moves that entry's link in a heap.
-
-Compiled code may not allocate, so sorting is in place: Shell's method, by insertion over ever
-smaller gaps, each a third of the one before.
+Jobs stop, and links are loaded, in ascending order of jobs, so that equal situations give equal
+bits, whether the whole cluster is filled or one connected part of it.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,4 @@
-"""Readers of Gavel's measured files: isolated speeds and co-located pairs (csv, one row a fact).
-
-Profiles and co-location measured by Gavel (Narayanan et al., OSDI 2020), read from a folder.
-"""
+"""Profiles and co-location measured by Gavel (Narayanan et al., OSDI 2020), from its files."""
 
 import csv
 from collections.abc import Iterator

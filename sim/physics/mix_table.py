@@ -1,13 +1,9 @@
-"""Slow-down of mixes of three and more tenants as a table, beside the pairs.
+"""Slow-down of mixes of three and more tenants: tables and laws, beside the pairs.
 
 A column stands for the tenants beside the victim, a multiset of 1 to K of the P profiles: first the
 P single ones, which repeat the pair table, then those of two, and so on. Among those of n, with
 profiles a_1 <= ... <= a_n, the number is the combinatorial one, the sum of C(a_i + i - 1, i).
-
-Laws tell what mixes do, given their pairs. Compiled code reads both from one table.
-
-Handing an array to a compiled function costs, whether it is read or not: so there is one table, of
-pairs and mixes alike, and a crowd is any array of whole numbers that is long enough.
+Pairs and mixes are one table, since every array costs something where a compiled function takes it.
 """
 
 from collections.abc import Callable

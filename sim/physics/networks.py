@@ -1,16 +1,8 @@
-"""Communication that costs nothing.
+"""Communication by formula: none, a ring over a leaf-spine tree, rings at three tiers.
 
-Alpha-beta cost of a ring all-reduce over a leaf-spine tree, with linear link contention.
-
-The alpha-beta (latency plus bytes over bandwidth) cost of ring all-reduce is that of Thakur,
-Rabenseifner and Gropp 2005; contention that grows with the number of jobs on a link is our
-simplification.
-
-Communication as rings at three tiers: GPUs of a server, servers, racks; layer by layer.
-
-Stands in for the simulator behind Dally (Sharma et al., arXiv 2401.16492), which runs ASTRA-sim's
-analytical backend once for each job and placement. A hierarchical all-reduce is a sum over tiers
-l of the alpha-beta cost of a ring over its n members (Thakur, Rabenseifner and Gropp 2005):
+The alpha-beta cost of a ring all-reduce is that of Thakur, Rabenseifner and Gropp 2005; contention
+that grows with the number of jobs on a link is our simplification. `TieredRings` stands in for the
+simulator behind Dally (Sharma et al., arXiv 2401.16492), as a sum over tiers l of rings of n:
 
     comm_s = (1 - overlap) * sum over l of 2 (n - 1) / n * bytes / B_l + 2 (n - 1) * alpha_l * W
 

@@ -1,9 +1,4 @@
-"""Slow-down of co-located jobs as a table over the finite catalogue of profiles.
-
-Which pairs nobody tried probably do not fit into memory, from those that did not.
-
-Additive interference: ln(normalised speed) = constant + victim term + aggressor term.
-"""
+"""Slow-down of pairs as a table, the additive fit of it, and which pairs do not fit into memory."""
 
 from dataclasses import dataclass
 

@@ -1,11 +1,4 @@
-"""Communication on the placement that work is counted on: most compact, alone.
-
-The placement that work is counted on: most compact, alone, on the trace's GPU type.
-
-Step time of a job that has the cluster to itself, on given GPUs: A-SRPT's alpha.
-
-As the kernel charges it: worker i runs on the i-th GPU of the placement.
-"""
+"""Steps on the placement that work is counted on (most compact, alone), and on given GPUs."""
 
 import numpy as np
 

@@ -1,14 +1,11 @@
 """Max-min rates after jobs came or went, to the last bit those of filling all links anew.
 
-The last filling is played again, in the order in which jobs stopped then, but only where it
-matters. Links that somebody entered or left are active from the beginning; the others join when a
-job on them stops earlier or later than it did. Jobs on active links have a script: they stop when
-they stopped the last time, if one of their links still holds them there. An active link that fills
-before stops them early; a job that nothing holds any more goes on rising. Either way its other
-links become active, and nobody else is disturbed: usually a handful of jobs out of thousands.
+The last filling is played again where it matters. Links that somebody entered or left are active;
+jobs on them have a script: they stop when they stopped the last time, if a link still holds them
+there. Whoever stops earlier or later makes its other links active, usually a handful of thousands.
 
-When a job stopped is its rate and its batch: links that fill at one rate may fill one after the
-other, since a stop at a rate can fill a further link at that very rate (by rounding).
+When a job stopped is its rate and its batch: by rounding, a stop at a rate can fill a further link
+at that very rate.
 """
 
 import numpy as np

@@ -1,7 +1,4 @@
-"""Which pattern the jobs of which profile follow: rules that make a `Traffic` of a catalogue.
-
-Network models in which jobs share links: max-min fairly, k-way, or by their duty cycles.
-"""
+"""Network models in which jobs share links, and rules for the pattern of each profile."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,19 +1,14 @@
-"""Profiles and co-location that come with the package: smooth fits and generated pairs.
+"""Profiles and co-location that come with the package, from the files beside this module.
 
-The files beside this module hold fitted coefficients and pairs drawn from summary statistics of
-Gavel's measurements (MIT licence), no measured rows; `python -m interference.make_shipped`
-writes them.
+They hold coefficients of Gavel's measurements (MIT licence), and pairs drawn from summary
+statistics of them, which `python -m interference.make_shipped` writes:
 
     step time:   base_s + per_sample_s * batch, by GPU type and model
     sync bytes:  max(0, base + per_doubling * log2(batch)), by model
     pairs:       ln(norm) = constant + victim + aggressor terms + seeded residual, by GPU type
 
-What was measured on the A100, fitted: step times of two models, and what neighbours cost.
+and of Sia's and MISO's on the A100 (`a100_*.csv`, `interference.make_a100`, docs/clusters.md):
 
-The files `shipped/a100_*.csv` hold coefficients only; `python -m interference.make_a100` fits them
-to Sia's profiles and to MISO's mixes (docs/clusters.md has the errors).
-
-    step time:   base_s + per_sample_s * batch, of the models that Sia ran
     co-location: time of a victim = 1 + sensitivity of the victim * sum of its neighbours' loads
 """
 

@@ -1,9 +1,8 @@
 """How much the tenants of one GPU slow each other down: the one place that says it.
 
-Whoever wants to know seats a crowd, the GPU's tenants in order of their start, and asks. Beside
-one other tenant the pair counts; beside several the sum of the pairs' excesses over 1, or a
-`MixTable` where there is one (docs/reference/semantics.md, Mixes). An excess counts by the part of
-the GPU that its cause has.
+Call it with the GPU's tenants in order of their start. Beside one other tenant the pair counts,
+beside several the sum of the pairs' excesses over 1, or a `MixTable` where there is one
+(docs/reference/semantics.md, Mixes), each by the part of the GPU that its cause has.
 """
 
 import numpy as np

@@ -1,7 +1,4 @@
-"""Co-location without any slow-down.
-
-Co-location of models that nobody measured together: that of models like them.
-"""
+"""Co-location without slow-down, or that of models like those nobody measured together."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -1,10 +1,5 @@
-"""What one thing is worth to schedulers that have it and that do not: `arms.csv`, `arms.md`.
+"""Arms of schedulers over a reference: `arms.csv`, `arms.md`; arms trained from several seeds."""
 
-Arms that were trained from several seeds each, over one of them.
-"""
-
-import csv
-import io
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +9,9 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.metrics.timeline import Interval, mean_interval, ratio_interval
-from sim.report.atomic import ReportError
+from sim.report.atomic import ReportError, csv_text
 from sim.report.league import METRIC, LeagueRun, Place
-from sim.report.table_text import interval_text, ratio_text
+from sim.report.table_text import interval_text, markdown_table, ratio_text
 
 AT = "@"  # a name in results is SCHEDULER@ARM
 PER_H = 1.0 / 3600.0
@@ -75,21 +70,19 @@ def arm_rows(
 
 def arms_csv(rows: Sequence[ArmRow]) -> bytes:
     """The table with all figures; an empty cell is a value that is not there."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    lines = []
     references = rows[0].ratios if rows else {}
     over = [f"over_{each}{end}" for each in references for end in ("", "_low", "_high")]
-    writer.writerow([*COLUMNS, *over])
     for row in rows:
         numbers = [row.jct_s.centre, row.jct_s.low, row.jct_s.high]
         for ratio in row.ratios.values():
             known = ratio or Interval(np.nan, np.nan, np.nan, 0)
             numbers += [known.centre, known.low, known.high]
-        writer.writerow(
+        lines.append(
             [row.cell, row.scheduler, row.arm, row.jct_s.count]
             + ["" if np.isnan(value) else repr(float(value)) for value in numbers]
         )
-    return text.getvalue().encode()
+    return csv_text([*COLUMNS, *over], lines).encode()
 
 
 def arms_markdown(rows: Sequence[ArmRow], *, confidence: float) -> str:
@@ -99,8 +92,7 @@ def arms_markdown(rows: Sequence[ArmRow], *, confidence: float) -> str:
         here = list(group)
         heads = ["scheduler", "arm", "windows", "mean JCT [h]"]
         heads += [f"over {each}" for each in here[0].ratios]
-        rule = "| :-- | :-- |" + " --: |" * (len(heads) - 2)
-        lines = [f"| {' | '.join(heads)} |", rule, *map(_line, here)]
+        lines = markdown_table(heads, map(_line, here), texts=2)
         parts.append(f"## {cell}\n\n" + "\n".join(lines) + "\n")
     note = (
         f"Mean JCT ± half width of the {confidence:.0%} t interval over windows. Over an arm: "
@@ -132,14 +124,14 @@ def _ratio(
     return ratio_interval([ours[p] for p in both], [theirs[p] for p in both], confidence)
 
 
-def _line(row: ArmRow) -> str:
+def _line(row: ArmRow) -> list[str]:
     cells = [row.scheduler, row.arm, str(row.jct_s.count), interval_text(row.jct_s, PER_H)]
     for reference, ratio in row.ratios.items():
         if reference == row.arm:
             cells.append("1")
         else:
             cells.append("-" if ratio is None else ratio_text(ratio))
-    return f"| {' | '.join(cells)} |"
+    return cells
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,10 @@
-"""What can be wrong with the files of a report.
+"""Files of a report, whole or not at all, and what can be wrong with them."""
 
-Files that are there whole or not at all.
-"""
-
+import csv
+import io
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -15,6 +14,21 @@ from sim.errors import GpuYardError
 
 class ReportError(GpuYardError):
     """A result file cannot be read or compared; the message names file, line, column and value."""
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """A table as CSV; None is an empty cell."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def forget(folder: Path, names: Iterable[str]) -> None:
+    """Remove what an earlier run left, so that a failure leaves nothing like a result."""
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -1,19 +1,13 @@
-"""One row of a comparison: what the run was, and its metrics.
-
-`comparison.csv`: one line a run; written, read back and joined.
-
-What schedulers are called where runs with several numbers of agents stand together.
-"""
+"""`comparison.csv`: one line a run, its labels and metrics; written, read back and joined."""
 
 import csv
-import io
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sim.report.atomic import ReportError, write_atomically
+from sim.report.atomic import ReportError, csv_text, write_atomically
 from sim.report.labels import LABEL_COLUMNS, LATER_COLUMNS, Labels, labels_from_text
 
 
@@ -31,13 +25,11 @@ def write_comparison_csv(path: Path, rows: Sequence[ComparisonRow]) -> None:
     An empty cell is a value that is not there (NaN, or a metric this row does not have).
     """
     keys = list(dict.fromkeys(key for row in rows for key in row.metrics))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*LABEL_COLUMNS, *keys])
-    for row in rows:
-        values = [row.metrics.get(key, math.nan) for key in keys]
-        writer.writerow([*map(_cell, row.labels.as_dict().values()), *map(_cell, values)])
-    write_atomically(path, text.getvalue().encode())
+    lines = [
+        map(_cell, [*row.labels.as_dict().values(), *(row.metrics.get(k, math.nan) for k in keys)])
+        for row in rows
+    ]
+    write_atomically(path, csv_text([*LABEL_COLUMNS, *keys], lines).encode())
 
 
 def read_comparison_csv(path: Path) -> list[ComparisonRow]:

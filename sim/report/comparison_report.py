@@ -17,6 +17,7 @@ from sim.report.labels import TimeUnit, unit_for
 from sim.report.standings import Setting, Standing, beside_agents, standings
 from sim.report.table_text import (
     interval_text,
+    markdown_table,
     rich_tables,
     table_text,
     under_table,
@@ -138,8 +139,7 @@ def sweep_rows(sweep: Sweep) -> list[list[str]]:
 def sweep_markdown(sweep: Sweep) -> str:
     """The table for a file, under its heading."""
     header = ["scheduler", *(" / ".join(point) for point in sweep.points)]
-    rule = [":--", *("--:" for _ in sweep.points)]
-    lines = ["| " + " | ".join(cells) + " |" for cells in (header, rule, *sweep_rows(sweep))]
+    lines = markdown_table(header, sweep_rows(sweep))
     return f"## {sweep_title(sweep)}\n\n" + "\n".join(lines) + "\n"
 
 

@@ -1,7 +1,4 @@
-"""Figure: who held which GPU when; of large runs a sample of servers, below the use of all.
-
-Figure: how much each GPU was used, racks over servers over GPUs, and who waited where.
-"""
+"""Figures of GPUs: who held which when, and how much each was used."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Figure: mean JCT of every scheduler with its interval, one panel a setting.
-
-Figure: distribution of job completion times, one curve a scheduler.
-
-Figure: GPU utilisation and queue length over time, for a few schedulers.
-"""
+"""Figures of schedulers: mean JCT with intervals, its distribution, use and queue over time."""
 
 from __future__ import annotations
 

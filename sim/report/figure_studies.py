@@ -1,11 +1,4 @@
-"""Figure: mean JCT of every scheduler in every cell, over the best one there.
-
-Figure: mean ranks with Nemenyi's critical difference (after Demsar 2006, figure 1, upright).
-
-The CSV file of a training run: one line an iteration.
-
-Figure: return over training iterations, and mean JCT where the policy was evaluated.
-"""
+"""Figures of studies: JCT over the best of each cell, mean ranks (Demsar 2006), training curves."""
 
 from __future__ import annotations
 

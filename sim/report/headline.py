@@ -1,15 +1,11 @@
-"""One policy against each kind of rival, setting by setting: the best of a kind, and single ones.
+"""One policy against each kind of rival, setting by setting: `headline.csv`, `headline.md`.
 
 The best of a kind is chosen twice: on windows of their own, as a user would have to choose, and on
 the very windows of the result, which no real choice could beat.
-
-`headline.csv` and `headline.md`: one policy against each kind of rival; also for a terminal.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim.metrics.timeline import Interval
-from sim.report.atomic import ReportError, write_atomically
+from sim.report.atomic import ReportError, csv_text, write_atomically
 from sim.report.comparison import ComparisonRow
 from sim.report.labels import Labels, TimeUnit, unit_for
 from sim.report.standings import Units, beside_agents, units_of
@@ -249,14 +245,13 @@ def write_headline(
 
 def headline_csv(cells: Sequence[HeadlineCell]) -> bytes:
     """A line a scheduler and setting; an empty cell is a value that is not there."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     ends = ("", "_low", "_high")
-    writer.writerow(
+    header = (
         ["topology", "workload", "load", "agents", "physics", "against", "picked_on", "scheduler",
          "windows", "stretches", "effective_windows", *(f"ratio{end}" for end in ends),
          *(f"{key}{end}" for key in METRICS for end in ends), "jobs_unfinished"]
     )  # fmt: skip
+    rows = []
     for cell in cells:
         load = "" if cell.load is None else cell.load
         setting = [cell.topology, cell.workload, load, cell.agents, cell.physics]
@@ -265,8 +260,8 @@ def headline_csv(cells: Sequence[HeadlineCell]) -> bytes:
             numbers = [value for each in told for value in (each.centre, each.low, each.high)]
             who = [line.against, line.picked_on, line.scheduler]
             counts = [_windows(line), _stretches(line), _cell(told[0].effective)]
-            writer.writerow([*setting, *who, *counts, *map(_cell, numbers), line.unfinished])
-    return text.getvalue().encode()
+            rows.append([*setting, *who, *counts, *map(_cell, numbers), line.unfinished])
+    return csv_text(header, rows).encode()
 
 
 def _cell(value: float | None) -> str:

@@ -1,7 +1,4 @@
-"""What a result belongs to: scheduler, setting and information, as in `comparison.csv`.
-
-The unit in which people read a time: chosen once a table or an axis.
-"""
+"""What a result belongs to, as in `comparison.csv`, and the unit in which people read a time."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields

@@ -1,12 +1,7 @@
-"""Runs of a league by scheduler, cell and window: what ranks and the league table are made of.
-
-The league in one table, by what schedulers know of durations: none, predicted, oracle.
-"""
+"""A league: runs by scheduler, cell and window, and one table by what is known of durations."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,11 +11,11 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.metrics.timeline import Interval, mean_interval, ratio_interval
-from sim.report.atomic import ReportError
+from sim.report.atomic import ReportError, csv_text
 from sim.report.comparison import ComparisonRow, run_names
 from sim.report.labels import Labels
 from sim.report.ranks import LEAST_COMPARED, Ranking, ranking
-from sim.report.table_text import interval_text, ratio_text
+from sim.report.table_text import interval_text, markdown_table, ratio_text
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -254,20 +249,18 @@ def _ratio(league: League, name: str, reference: str, confidence: float) -> Inte
 
 def league_csv(rows: Sequence[LeagueRow]) -> bytes:
     """The table with all figures; an empty cell is a value that is not there."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
+    lines = []
     for row in rows:
         ratio = row.ratio or Interval(np.nan, np.nan, np.nan, 0)
         numbers = [
             row.jct_s.centre, row.jct_s.low, row.jct_s.high, row.jct_p95_s.centre, ratio.centre,
             ratio.low, ratio.high, row.rank, row.common_rank, row.decision_ms,
         ]  # fmt: skip
-        writer.writerow(
+        lines.append(
             [row.scheduler, row.information, row.role, row.agents, row.runs, int(row.fewer)]
             + ["" if np.isnan(value) else repr(float(value)) for value in numbers]
         )
-    return text.getvalue().encode()
+    return csv_text(CSV_COLUMNS, lines).encode()
 
 
 def league_cells(row: LeagueRow) -> tuple[str, ...]:
@@ -314,11 +307,9 @@ def league_note(
 
 def league_markdown(rows: Sequence[LeagueRow], note: str) -> str:
     """One table a class of information, under its heading; the note at the end."""
-    rule = ":-- | :-- |" + " --: |" * (len(HEADERS) - 2)
     parts = []
     for information, cells in _by_information(rows):
-        lines = [" | ".join(HEADERS) + " |", rule, *(" | ".join(line) + " |" for line in cells)]
-        body = "\n".join(f"| {line}" for line in lines)
+        body = "\n".join(markdown_table(HEADERS, cells, texts=2))
         parts.append(f"## Durations: {information}\n\n{body}\n")
     return "\n".join([*parts, note]) + "\n"
 

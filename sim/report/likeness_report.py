@@ -1,12 +1,7 @@
-"""Distances between two traces as files and as the cells of a table.
-
-Figure: two traces side by side, one panel for each feature they are compared by.
-"""
+"""How alike two traces are: as files, as cells of a table, and as a page of figures."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Sequence
@@ -17,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sim.arrays import FloatArray
+from sim.report.atomic import csv_text
 from sim.report.figure_style import COLOURS, GREY, heading, new_figure, save_png, tidy
 from sim.traces.job_sample import JobSample
 from sim.traces.likeness import (
@@ -59,13 +55,8 @@ NOTE = (
 
 def likeness_csv(distances: Sequence[Distance]) -> str:
     """One row a feature; what is not defined is empty."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for each in distances:
-        row = asdict(each) | {"over_floor": each.over_floor}
-        writer.writerow([_plain(row[name]) for name in COLUMNS])
-    return text.getvalue()
+    told = [asdict(each) | {"over_floor": each.over_floor} for each in distances]
+    return csv_text(COLUMNS, ([_plain(row[name]) for name in COLUMNS] for row in told))
 
 
 def likeness_json(distances: Sequence[Distance], about: dict[str, str | int | None]) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from sim.metrics.timeline import Interval
 from sim.report.league import METRIC, LeagueRun
 from sim.report.paper_claims import Claim, measured
-from sim.report.table_text import interval_text
+from sim.report.table_text import interval_text, markdown_table
 
 MEAN, RATIO, SAVED = SHOWN = ("mean", "ratio", "saved")
 ALL = "all"  # column over every cell
@@ -83,12 +83,11 @@ def _table(table: PageTable, runs: Sequence[LeagueRun], confidence: float) -> st
     }
     if not rows or not columns:
         return ""
-    lines = [[table.corner, *columns.values()], [":--", *("--:" for _ in columns)]]
-    lines += [
+    lines = [
         [row.label, *(_text(found.get((at, cell)), table) for cell in columns)]
         for at, row in enumerate(rows)
     ]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+    return "\n".join(markdown_table([table.corner, *columns.values()], lines)) + "\n"
 
 
 def _text(interval: Interval | None, table: PageTable) -> str:

@@ -1,7 +1,5 @@
 """What a paper claims beside what was measured: `paper.csv`."""
 
-import csv
-import io
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.metrics.timeline import Interval, mean_interval, ratio_interval
-from sim.report.atomic import ReportError
+from sim.report.atomic import ReportError, csv_text
 from sim.report.league import Block, LeagueRun, Place
+from sim.report.table_text import markdown_table
 
 COLUMNS = ("what", "scheduler", "against", "metric", "claim", "cell", "measured", "low", "high",
            "windows")  # fmt: skip
@@ -65,25 +64,21 @@ def measured(
 
 def claims_csv(rows: Sequence[Measured]) -> bytes:
     """The bytes of `paper.csv`; an empty cell is a value that is not there."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    lines = []
     for row in rows:
         claim, interval = row.claim, row.interval or Interval(np.nan, np.nan, np.nan, 0)
-        writer.writerow(
+        lines.append(
             [claim.what, claim.scheduler, claim.against or "", claim.metric, claim.claim, row.cell]
             + [_number(value) for value in (interval.centre, interval.low, interval.high)]
             + [interval.count]
         )
-    return text.getvalue().encode()
+    return csv_text(COLUMNS, lines).encode()
 
 
 def claims_markdown(rows: Sequence[Measured]) -> str:
     """The same as a table for people, the paper's figure beside ours."""
-    lines = ["| what | cell | paper | here |", "| :-- | :-- | --: | --: |"]
-    for row in rows:
-        lines.append(f"| {row.claim.what} | {row.cell} | {row.claim.claim} | {_words(row)} |")
-    return "\n".join(lines) + "\n"
+    cells = [(row.claim.what, row.cell, str(row.claim.claim), _words(row)) for row in rows]
+    return "\n".join(markdown_table(("what", "cell", "paper", "here"), cells, texts=2)) + "\n"
 
 
 def _values(claim: Claim, name: str, runs: Sequence[LeagueRun]) -> dict[Place, float]:

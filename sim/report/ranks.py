@@ -1,7 +1,4 @@
-"""Ranks over blocks, with Friedman's test and Nemenyi's critical difference (Demsar, JMLR 2006).
-
-Ratios to other schedulers on the same windows, with tests corrected for their number.
-"""
+"""Ranks over blocks (Friedman, Nemenyi; Demsar, JMLR 2006), and paired ratios with tests."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Steps through an event log and checks it on the way: who holds which GPU after each event.
-
-A replayed cluster as text: one line an event, and a map of racks, servers and GPUs.
-"""
+"""Steps through an event log, checked on the way, and the replayed cluster as text."""
 
 from collections.abc import Iterable
 

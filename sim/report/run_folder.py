@@ -1,7 +1,4 @@
-"""The record of a run: what is needed to run it again and to know what it was.
-
-The folder of one run: written so that `metrics.json` is there only if everything else is.
-"""
+"""The folder of a run, and its record: `metrics.json` is there only if everything else is."""
 
 import json
 import math

@@ -1,11 +1,4 @@
-"""Parquet files without pandas, whose import alone takes longer than a small run.
-
-The whole event log of a run in files: `events.parquet`, and the cluster in `servers.parquet`.
-
-The per-job table of a run: one row a job, as `jobs.parquet` holds it.
-
-What a scheduler ordered, as `decisions.parquet` holds it: one row an order that took effect.
-"""
+"""A run as Parquet: jobs, events, decisions, servers; without pandas, whose import takes long."""
 
 from __future__ import annotations
 
@@ -149,22 +142,6 @@ class Recorded:
     server_rack: IntArray  # (S,)
     server_partition: IntArray  # (S,)
     server_first_gpu: IntArray  # (S + 1,)
-
-
-def recorded_of(run: Run) -> Recorded:
-    """The same without files."""
-    elastic = run.jobs.elastic
-    return Recorded(
-        log=run.log,
-        job_id=run.jobs.job_id,
-        least_gpus=run.jobs.num_gpus if elastic is None else elastic.least_gpus,
-        most_gpus=run.jobs.num_gpus if elastic is None else elastic.most_gpus,
-        blocked=blocked_at_arrival(run),
-        server_name=server_names(run.topology),
-        server_rack=run.topology.server_rack,
-        server_partition=run.partition_of_server,
-        server_first_gpu=run.topology.server_first_gpu,
-    )
 
 
 def kind_names(kind: IntArray) -> TextArray:

@@ -1,9 +1,4 @@
-"""What intervals of a comparison are taken over: windows, seeds, or stretches of time.
-
-Who stands where: per setting and scheduler, intervals of each metric over windows and seeds.
-
-One global queue over the same cluster and jobs is shown beside the agents it bounds.
-"""
+"""Who stands where: intervals by setting and scheduler, over windows, seeds or stretches."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

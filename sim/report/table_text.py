@@ -1,13 +1,8 @@
-"""The cells of the comparison table as text: what both rich and markdown print.
-
-How to read the comparison table: the words below it.
-
-The comparison table for the terminal (rich) and for a file (markdown).
-"""
+"""The comparison table as text for rich and for markdown, with the words below it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -246,10 +241,9 @@ def _rich_table(headers: tuple[str, ...], title: str, rows: tuple[tuple[str, ...
 
 def markdown(text: TableText) -> str:
     """One markdown table a setting under its heading, the note at the end."""
-    rule = [":--" if place < _TEXT_COLUMNS else "--:" for place in range(len(text.headers))]
     parts = []
     for title, rows in text.settings:
-        lines = [_line(text.headers), _line(rule), *map(_line, rows)]
+        lines = markdown_table(text.headers, rows, texts=_TEXT_COLUMNS)
         parts.append(f"## {title}\n\n" + "\n".join(lines) + "\n")
     return "\n".join([*parts, text.note]) + "\n"
 
@@ -259,5 +253,12 @@ def write_markdown(path: Path, text: TableText, *, first: str = "") -> None:
     write_atomically(path, "\n".join(filter(None, [first, markdown(text)])).encode())
 
 
-def _line(cells: tuple[str, ...] | list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+def markdown_table(
+    headers: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 1
+) -> list[str]:
+    """Lines of a table; the first `texts` columns are texts, the others numbers."""
+    rule = [":--" if place < texts else "--:" for place in range(len(headers))]
+    return [
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        for cells in (headers, rule, *rows)
+    ]

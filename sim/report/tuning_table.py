@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim.metrics.timeline import Interval, ratio_interval
+from sim.report.atomic import csv_text
 from sim.report.league import METRIC, LeagueRun, Place
-from sim.report.table_text import ratio_text
+from sim.report.table_text import markdown_table, ratio_text
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 COLUMNS = ("baseline", "setting", "best", "ratio", "ratio_low", "ratio_high", "jct_mean_s", "runs")
+HEADERS = ("baseline", "setting", "mean JCT [h]", "over the best")
 
 
 @dataclass(frozen=True)
@@ -68,21 +68,17 @@ def tuning_rows(runs: Sequence[LeagueRun], *, between: str, confidence: float) -
 
 def tuning_csv(rows: Sequence[TuningRow]) -> bytes:
     """The bytes of `tuned.csv`."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    lines = []
     for row in rows:
         ratio = row.ratio or Interval(1.0, 1.0, 1.0, row.runs)
         numbers = [repr(float(v)) for v in (ratio.centre, ratio.low, ratio.high, row.jct_s)]
-        writer.writerow([row.baseline, row.setting, int(row.ratio is None), *numbers, row.runs])
-    return text.getvalue().encode()
+        lines.append([row.baseline, row.setting, int(row.ratio is None), *numbers, row.runs])
+    return csv_text(COLUMNS, lines).encode()
 
 
 def tuning_markdown(rows: Sequence[TuningRow]) -> str:
     """The same as a table for people."""
-    lines = ["| baseline | setting | mean JCT [h] | over the best |", "| :-- | :-- | --: | --: |"]
-    lines += ["| " + " | ".join(_cells(row)) + " |" for row in rows]
-    return "\n".join(lines) + "\n"
+    return "\n".join(markdown_table(HEADERS, map(_cells, rows), texts=2)) + "\n"
 
 
 def tuning_table(rows: Sequence[TuningRow]) -> Table:
@@ -91,7 +87,7 @@ def tuning_table(rows: Sequence[TuningRow]) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table("baseline", "setting", "mean JCT [h]", "over the best", box=box.SIMPLE_HEAD)
+    table = Table(*HEADERS, box=box.SIMPLE_HEAD)
     for row in rows:
         table.add_row(*map(escape, _cells(row)), style="bold" if row.ratio is None else "")
     return table

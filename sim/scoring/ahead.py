@@ -1,7 +1,4 @@
-"""When GPUs are predicted to fall empty, and what that says of gangs that wait, here or elsewhere.
-
-Long jobs strewn over all servers leave large gangs without a place.
-"""
+"""When GPUs are predicted to fall empty, and what that says of gangs that wait."""
 
 from typing import NamedTuple
 

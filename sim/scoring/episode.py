@@ -16,16 +16,10 @@ def unlogged(simulator: Simulator, scheduler: LinearScore) -> Run:
     Raises:
         SimulationError: jobs wait for ever, or the scheduler broke a rule.
     """
-    state = simulator.state
-
-    def drop_log() -> None:
-        state.world["num_logged"] = 0
-        state.world["num_logged_gpus"] = 0
-
     scheduler.reset(0)
-    loop = scheduler.loop(state, simulator.views(scheduler.needs))
-    verdict = drive(loop, drop_log, lambda: None)
-    drop_log()
+    loop = scheduler.loop(simulator.state, simulator.views(scheduler.needs))
+    verdict = drive(loop, simulator.forget_log, lambda: None)
+    simulator.forget_log()
     if verdict in {STUCK, ILLEGAL}:
         fault = "jobs wait for ever" if verdict == STUCK else "an order was refused"
         raise SimulationError(f"{scheduler.name}: {fault} at t={simulator.now_s:.1f} s")

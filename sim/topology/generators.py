@@ -1,11 +1,4 @@
-"""BCube(n, k) generator: servers with k + 1 ports, which relay for one another.
-
-Fat-tree(k) generator: pods of edge and aggregation switches with k ports, below a core.
-
-Leaf-spine generator: racks of servers below leaf switches, every leaf below every spine.
-
-VL2 generator: racks below two aggregation switches each, all of them below intermediates.
-"""
+"""Generators: leaf-spine, fat-tree(k), VL2, and BCube(n, k), whose servers relay."""
 
 from collections.abc import Mapping
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray, TextArray
+from sim.arrays import FloatArray, IntArray, objects
 from sim.errors import TopologyError
 from sim.topology.generators import leaf_spine_links
 from sim.topology.layout import Layout, Servers, inside_of
@@ -203,8 +203,8 @@ def _servers(source: str, entries: Sequence[Entry]) -> Servers:
         intra_gbps=_floats([shape.intra_gbps for shape in shapes]),
         cpu_milli=_amounts(source, "cores", [shape.cpu_milli for shape in shapes]),
         memory_mib=_amounts(source, "memory", [shape.memory_mib for shape in shapes]),
-        name=_texts([entry.name for entry in entries]),
-        group=_texts(groups) if any(groups) else None,
+        name=objects([entry.name for entry in entries]),
+        group=objects(groups) if any(groups) else None,
         inside=(
             None
             if all(layout.is_flat for layout in layouts)
@@ -243,9 +243,3 @@ def _amounts(source: str, what: str, amounts: Sequence[int | None]) -> IntArray 
 
 def _floats(values: Sequence[float]) -> FloatArray:
     return np.array(values, dtype=np.float64)
-
-
-def _texts(values: Sequence[str]) -> TextArray:
-    column: TextArray = np.empty(len(values), dtype=np.object_)
-    column[:] = values
-    return column

@@ -1,7 +1,4 @@
-"""Even layouts inside servers: GPUs in order over sockets, PCIe switches and NVLink islands.
-
-The servers of a cluster before they are wired: shapes, types, capacities.
-"""
+"""Servers before they are wired: shapes and types, and even layouts of GPUs inside."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

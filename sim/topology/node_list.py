@@ -1,9 +1,4 @@
-"""Racks for servers of which no file says where they stand: a stated rule, not a fact.
-
-Clusters from public node lists: one row a server, or a row for several, columns by mapping.
-
-Clusters from a table of days by virtual clusters that holds numbers of GPUs (Helios).
-"""
+"""Clusters from public node lists, and from Helios's table of days by virtual clusters."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""YAML with the line of every value, so that errors can say where; plain data only.
-
-Rows of a CSV node list as text, with the line of each; cells are read with their place.
-"""
+"""YAML and CSV node lists with the line of every value, so that errors can say where."""
 
 import csv
 import gzip

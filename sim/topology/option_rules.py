@@ -1,7 +1,4 @@
-"""Checks of the generators' numbers; a message names the key, the value and the rule.
-
-The name that somebody may have meant.
-"""
+"""Checks of the generators' numbers; a message names the key, the value and the rule."""
 
 import difflib
 import math

@@ -1,11 +1,4 @@
-"""Failures and maintenance in one run.
-
-Seeded failures and repairs: of single servers, and of whole racks at once.
-
-Planned maintenance that rolls over the servers of a cluster.
-
-No outages: every server is up all the time.
-"""
+"""Where outages come from: seeded failures, rolling maintenance, both, none."""
 
 import math
 from collections.abc import Callable

@@ -1,7 +1,4 @@
-"""From absences (a server is away from here to there) to changes in order of time.
-
-When servers go away and come back: failures, maintenance, servers added and removed.
-"""
+"""When servers go away and come back: absences as changes in order of time."""
 
 from dataclasses import dataclass
 from enum import IntEnum

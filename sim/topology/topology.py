@@ -1,9 +1,4 @@
-"""What a description says of a GPU type beyond its name.
-
-The tree datacenter -> rack -> server -> GPU with link capacities; immutable.
-
-Division of a cluster into partitions: contiguous servers, or virtual clusters.
-"""
+"""The tree datacenter -> rack -> server -> GPU with link capacities, and its partitions."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.traces.column_reader import ColumnReader, objects
+from sim.arrays import BoolArray, FloatArray, IntArray, objects
+from sim.traces.column_reader import ColumnReader
 from sim.traces.option_rules import check_count
 from sim.traces.text_table import GivenColumns, check_either, checked_columns, read_text_table
 from sim.traces.trace import Notes, Trace, starts
@@ -64,7 +64,7 @@ class AlibabaDag:
         gpus = -(-instances // self._instances_per_gpu)
         trace = Trace(
             name=name,
-            job_id=objects(_unique(reader)),
+            job_id=objects(task_names(reader)),
             submit_s=submit_s,
             num_gpus=np.minimum(gpus, self._most_gpus),
             duration_s=duration_s,
@@ -76,7 +76,7 @@ class AlibabaDag:
         return reader.finish(trace, strict=strict)
 
 
-def _unique(reader: ColumnReader) -> list[str]:
+def task_names(reader: ColumnReader) -> list[str]:
     """(N,) "job/task", which no two rows share."""
     pairs = zip(reader.raw("job_name"), reader.raw("task_name"), strict=True)
     names = [f"{job}/{task}" for job, task in pairs]

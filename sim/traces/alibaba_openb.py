@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sim.traces.column_reader import ColumnReader, objects
+from sim.arrays import objects
+from sim.traces.column_reader import ColumnReader
 from sim.traces.row_rules import BLANKS
 from sim.traces.text_table import GivenColumns, checked_columns, read_text_table
 from sim.traces.trace import Notes, Trace

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import FloatArray, IntArray, objects
 from sim.errors import TraceError
-from sim.traces.column_reader import ColumnReader, objects
+from sim.traces.alibaba_dag import task_names
+from sim.traces.column_reader import ColumnReader
 from sim.traces.row_rules import BLANKS
 from sim.traces.text_table import GivenColumns, checked_columns, read_text_table
 from sim.traces.trace import Notes, Trace
@@ -169,7 +170,7 @@ def _trace(reader: ColumnReader, jobs: Sequence[PaiJob], name: str) -> Trace:
     tagged = any(job.tagged for job in jobs)
     return Trace(
         name=name,
-        job_id=objects(_unique(reader)),
+        job_id=objects(task_names(reader)),
         submit_s=np.nan_to_num(np.fmin(submitted_s, start_s)),
         num_gpus=np.clip(instances * gpus, 1, 2**31).astype(np.int64),
         duration_s=np.nan_to_num(np.maximum(end_s - start_s, 0.0)),
@@ -197,11 +198,3 @@ def _demand(reader: ColumnReader) -> tuple[FloatArray, FloatArray]:
 
 def _whole(values: FloatArray) -> IntArray:
     return np.floor(values).astype(np.int64)
-
-
-def _unique(reader: ColumnReader) -> list[str]:
-    """(N,) "job/task", which no two rows share."""
-    pairs = zip(reader.raw("job_name"), reader.raw("task_name"), strict=True)
-    names = [f"{job}/{task}" for job, task in pairs]
-    reader.unique("task_name", names)
-    return names

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
+from sim.arrays import BoolArray, FloatArray, IntArray, TextArray, objects
 from sim.errors import TraceError
 from sim.traces import row_rules
 from sim.traces.row_rules import Problem
@@ -231,10 +231,3 @@ def shown(value: object) -> str:
     """A value as messages quote it, cut where it is long."""
     text = repr(value)
     return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}..."
-
-
-def objects(texts: Sequence[str]) -> TextArray:
-    """(N,) texts as an array of objects."""
-    column: TextArray = np.empty(len(texts), dtype=np.object_)
-    column[:] = texts
-    return column

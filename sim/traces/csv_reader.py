@@ -1,7 +1,4 @@
-"""Columns of the CSV file whose fields are lists: failures inside a job, and parents.
-
-Reads a job trace from a CSV file: one row a job, columns named by a mapping.
-"""
+"""Reads a job trace from a CSV file: one row a job, columns named by a mapping."""
 
 import logging
 from collections.abc import Callable, Sequence

@@ -15,7 +15,7 @@ COLUMNS = ("job_id", "submit_s", "num_gpus", "duration_s", "user", "vc")
 MORE = tuple(name for name in (*TEXTS, *NUMBERS) if name not in COLUMNS)
 
 
-def csv_text(trace: Trace) -> str:
+def trace_csv(trace: Trace) -> str:
     """Header and one row a job; numbers are written so that they read back the same.
 
     Optional columns are written where the trace has them, under the reader's own names.

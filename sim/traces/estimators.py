@@ -1,13 +1,4 @@
-"""The time limit that a job's user asked for: what a batch system knows before anything has run.
-
-The true duration blurred by log-normal noise: a stand-in for a predictor of known quality.
-
-No prediction at all: for schedulers that must live without durations.
-
-The true duration: an upper bound on what any predictor can give.
-
-The prior of estimators that learn: what is predicted before any job has finished.
-"""
+"""Predictions by a rule: none, the user's limit, the truth, the truth blurred; and a prior."""
 
 import math
 

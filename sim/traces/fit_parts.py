@@ -1,9 +1,4 @@
-"""Odds of failure and cancellation that give known shares of the jobs and of the GPU-time.
-
-Virtual clusters and users of the generator, from a trace that names them.
-
-How often jobs come back, from a trace that names neither users nor groups.
-"""
+"""Parts of the generator fitted to a trace: odds of endings, clusters and users, repetition."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

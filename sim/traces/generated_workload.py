@@ -1,9 +1,8 @@
-"""Jobs from the calibrated generator: another trace for each part, window and seed.
+"""Jobs drawn anew for each window, here from the generator; windows of several workloads."""
 
-Windows of several workloads in turn.
-"""
-
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from sim.errors import TraceError
@@ -18,64 +17,64 @@ from sim.traces.spec import WorkloadSpec
 from sim.traces.streams import Streams, whole_streams, window_streams
 
 
-class GeneratedWorkload:
-    """`num_jobs` jobs a window, thinned out of `thin` times as many generated ones.
+@dataclass(kw_only=True, eq=False, repr=False)
+class DrawnWorkload(ABC):
+    """`num_jobs` jobs a window, drawn anew for each part, window and seed.
 
-    Predictors know those left out once they have finished. Nothing ran before the first one.
+    conf/workload/_base.yaml explains each option.
+
+    Raises:
+        TraceError: if an option is out of range.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        spec: WorkloadSpec,
-        num_jobs: int | None,
-        thin: int | None,
-        windows_from: str,
-        max_gang: int | None,
-        drop_too_large: bool,
-        min_duration_s: float | None,
-        max_duration_s: float | None,
-        load: float | None,
-        profiles: Sequence[str] | None,
-        rules: JobRules,
-        measured_start_frac: float | None,
-        measured_end_frac: float | None,
-        window_measured_frac: Sequence[float],
-    ) -> None:
-        """Keep the options; each is explained in conf/workload/_generated.yaml and _base.yaml.
+    name: str
+    num_jobs: int | None
+    thin: int | None
+    windows_from: str
+    max_gang: int | None
+    drop_too_large: bool
+    min_duration_s: float | None
+    max_duration_s: float | None
+    load: float | None
+    profiles: Sequence[str] | None
+    rules: JobRules
+    measured_start_frac: float | None
+    measured_end_frac: float | None
+    window_measured_frac: Sequence[float]
 
-        Raises:
-            TraceError: if an option is out of range.
-        """
-        check_drawn_windows(windows_from)
-        check_count("num_jobs", num_jobs)
-        check_count("thin", thin)
-        if num_jobs is None:
+    def __post_init__(self) -> None:
+        """Check the options."""
+        check_drawn_windows(self.windows_from)
+        check_count("num_jobs", self.num_jobs)
+        self._check()
+        self._options = Preparation(
+            max_gang=self.max_gang,
+            drop_too_large=self.drop_too_large,
+            min_duration_s=self.min_duration_s,
+            max_duration_s=self.max_duration_s,
+            load=self.load,
+            profiles=self.profiles,
+            rules=self.rules,
+        )
+        self._measured = Measured(
+            start_frac=self.measured_start_frac,
+            end_frac=self.measured_end_frac,
+            window_frac=self.window_measured_frac,
+        )
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Raise a TraceError for options that this workload has no use for."""
+
+    def _count(self) -> int:
+        if self.num_jobs is None:
             raise TraceError(
                 "workload.num_jobs is null; a generated workload needs a number of jobs"
             )
-        self._name, self._spec = name, spec
-        self._num_jobs, self._thin = num_jobs, 1 if thin is None else thin
-        self._options = Preparation(
-            max_gang=max_gang,
-            drop_too_large=drop_too_large,
-            min_duration_s=min_duration_s,
-            max_duration_s=max_duration_s,
-            load=load,
-            profiles=profiles,
-            rules=rules,
-        )
-        self._measured = Measured(
-            start_frac=measured_start_frac,
-            end_frac=measured_end_frac,
-            window_frac=window_measured_frac,
-        )
+        return self.num_jobs
 
     def whole(self, *, setting: Setting, seed: int) -> JobTable:
-        """One trace of `num_jobs` jobs, of a stream that no window uses.
-
-        With `drop_too_large` fewer jobs may be left.
+        """The jobs of a stream that no window uses; with `drop_too_large` fewer may be left.
 
         Raises:
             TraceError: if a job cannot run on the cluster.
@@ -91,12 +90,30 @@ class GeneratedWorkload:
         draws = window_streams(seed=seed, part=part, index=index)
         return self._table(draws, setting, self._measured.window())
 
+    @abstractmethod
     def _table(self, draws: Streams, setting: Setting, measured: tuple[float, float]) -> JobTable:
-        made = generate(self._spec, self._num_jobs * self._thin, draws.jobs, self._name)
+        """The jobs of some streams, ready to run."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GeneratedWorkload(DrawnWorkload):
+    """A window is thinned out of `thin` times as many generated jobs.
+
+    Predictors know those left out once they have finished. Nothing ran before the first one.
+    """
+
+    spec: WorkloadSpec
+
+    def _check(self) -> None:
+        check_count("thin", self.thin)
+        self._count()
+
+    def _table(self, draws: Streams, setting: Setting, measured: tuple[float, float]) -> JobTable:
+        jobs, thin = self._count(), self.thin or 1
+        made = generate(self.spec, jobs * thin, draws.jobs, self.name)
         trace = fitted(made, self._options, setting)
-        wanted = min(self._num_jobs, len(trace))
         return prepare(
-            thinned_window(trace, wanted, self._thin, draws.jobs),
+            thinned_window(trace, min(jobs, len(trace)), thin, draws.jobs),
             options=self._options,
             setting=setting,
             draws=draws,
@@ -124,7 +141,8 @@ class MixedWorkload:
         if not of:
             raise TraceError("workload.of is empty; name at least one workload")
         for key, each in of.items():
-            how = getattr(each, "windows_from", RANDOM)
+            drawn = isinstance(each, DrawnWorkload)  # each window anew, whatever it is called
+            how = RANDOM if drawn else getattr(each, "windows_from", RANDOM)
             if how != RANDOM:  # a mix takes every W-th window only, and would count past the last
                 raise TraceError(
                     f"workload.of.{key}.windows_from is '{how}'; windows of a mix are random"

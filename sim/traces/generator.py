@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray, TextArray
+from sim.arrays import FloatArray, IntArray, TextArray, objects
 from sim.traces.processes import (
     Recurrence,
     choose,
@@ -15,7 +15,6 @@ from sim.traces.processes import (
     first_run_probs,
     held_noise,
     spread_clumps,
-    texts,
     zipf,
 )
 from sim.traces.select import take
@@ -124,7 +123,7 @@ def _jobs(spec: WorkloadSpec, num_jobs: int, rng: np.random.Generator, name: str
     spread = np.where(repeat, np.exp(spec.repeat_sigma * rng.standard_normal(num_jobs)), 1.0)
     return replace(
         jobs,
-        job_id=texts([f"{name}-{row}" for row in range(num_jobs)]),
+        job_id=objects([f"{name}-{row}" for row in range(num_jobs)]),
         duration_s=np.clip(np.rint(jobs.duration_s * spread), spec.shortest_s, spec.longest_s),
     )
 
@@ -145,7 +144,7 @@ def _workflows(
     seconds = jobs.duration_s * spread * num_gpus**shape.gang_slope
     jobs = replace(
         jobs,
-        job_id=texts([f"{name}-{row}" for row in range(num_jobs)]),
+        job_id=objects([f"{name}-{row}" for row in range(num_jobs)]),
         num_gpus=num_gpus,
         duration_s=np.clip(np.rint(seconds), spec.shortest_s, spec.longest_s),
         precedence=draw_precedence(shape, workflow, rng),
@@ -191,7 +190,7 @@ def _runs(recurrence: Recurrence, first_runs: Trace, rng: np.random.Generator) -
         jobs,
         submit_s=first_runs.submit_s,
         duration_s=jobs.duration_s * np.where(again, spread, 1.0),
-        group=texts([f"{user}-g{each}" for user, each in zip(jobs.user, root, strict=True)]),
+        group=objects([f"{user}-g{each}" for user, each in zip(jobs.user, root, strict=True)]),
     )
 
 
@@ -209,6 +208,6 @@ def _owners(
     vc = choose(zipf(spec.vcs, spec.zipf_exponent), count, rng)
     user = choose(zipf(spec.users_per_vc, spec.zipf_exponent), count, rng)
     return (
-        texts([f"vc{v}" for v in vc]),
-        texts([f"vc{v}-u{u}" for v, u in zip(vc, user, strict=True)]),
+        objects([f"vc{v}" for v in vc]),
+        objects([f"vc{v}-u{u}" for v, u in zip(vc, user, strict=True)]),
     )

@@ -1,17 +1,7 @@
-"""What is known of earlier runs of the same thing when a job is submitted.
+"""Predictions from earlier runs of the same thing: what a regression may read, median, last run.
 
-A run counts from its finish, and finishes are taken to be submission + duration: when it would have
-finished without queueing. The queue depends on the scheduler, which an estimate made beforehand
-cannot know; with queueing some of these finishes come later. A run that finishes at the very
-instant of a submission does not count yet, so no job sees itself.
-
-What a regression may read of each job at its submission: recurrence, owner, gang, time.
-
-Predictions from the finished runs of the same group before a job is submitted.
-
-The median of the same group's finished runs before a job is submitted.
-
-The last run of the same group to finish before a job is submitted.
+A run counts from its finish, taken to be submission + duration: an estimate made beforehand cannot
+know the queue. One that finishes at the very instant of a submission does not count yet.
 """
 
 import heapq

@@ -1,7 +1,4 @@
-"""Jobs drawn so that their marginals are published counts and quantiles, whatever the seed.
-
-Jobs regenerated from published statistics, whose durations leave communication out.
-"""
+"""Jobs whose marginals are published counts and quantiles, whatever the seed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +6,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import FloatArray, IntArray, objects
 from sim.errors import TraceError
 from sim.jobs import JobTable
 from sim.physics.physics import Physics
@@ -17,13 +14,11 @@ from sim.physics.reference import reference_steps_s
 from sim.physics.stand_ins import NoInterference
 from sim.protocols import NetworkModel
 from sim.topology.topology import Topology
-from sim.traces.job_traits import JobRules
-from sim.traces.option_rules import check_count
-from sim.traces.prepare import Preparation, fitted, prepare
-from sim.traces.processes import texts
+from sim.traces.generated_workload import DrawnWorkload
+from sim.traces.prepare import fitted, prepare
 from sim.traces.select import take
-from sim.traces.setting import Measured, Setting, check_drawn_windows
-from sim.traces.streams import Streams, whole_streams, window_streams
+from sim.traces.setting import Setting
+from sim.traces.streams import Streams
 from sim.traces.trace import Trace
 
 
@@ -86,12 +81,12 @@ def draw_published(mix: PublishedMix, rng: np.random.Generator, name: str) -> Tr
     gaps_s = np.zeros(jobs) if mix.mean_gap_s is None else rng.exponential(mix.mean_gap_s, jobs)
     return Trace(
         name=name,
-        job_id=texts([f"{name}-{row}" for row in range(jobs)]),
+        job_id=objects([f"{name}-{row}" for row in range(jobs)]),
         submit_s=np.cumsum(gaps_s) - gaps_s[0],
         num_gpus=num_gpus.astype(np.int64),
         duration_s=np.sort(_quantiles_s(mix, jobs))[_duration_ranks(mix, num_gpus, rng)],
-        user=texts([""] * jobs),
-        vc=texts([""] * jobs),
+        user=objects([""] * jobs),
+        vc=objects([""] * jobs),
         model=model,
     )
 
@@ -126,7 +121,8 @@ def _duration_ranks(mix: PublishedMix, num_gpus: IntArray, rng: np.random.Genera
     return np.argsort(np.argsort(score)).astype(np.int64)
 
 
-class IdealWorkload:
+@dataclass(kw_only=True, eq=False, repr=False)
+class IdealWorkload(DrawnWorkload):
     """The jobs of a mix, another pairing for each part, window and seed.
 
     Published durations are those without a network ("ideal"). The work of a job is its time on the
@@ -134,76 +130,29 @@ class IdealWorkload:
     network the same jobs are more work.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        mix: PublishedMix,
-        network: NetworkModel,
-        topology: Topology,
-        num_jobs: int | None,
-        thin: int | None,
-        windows_from: str,
-        max_gang: int | None,
-        drop_too_large: bool,
-        min_duration_s: float | None,
-        max_duration_s: float | None,
-        load: float | None,
-        profiles: Sequence[str] | None,
-        rules: JobRules,
-        measured_start_frac: float | None,
-        measured_end_frac: float | None,
-        window_measured_frac: Sequence[float],
-    ) -> None:
-        """Keep the options; each is explained in conf/workload/dally_batch.yaml and _base.yaml.
+    mix: PublishedMix
+    network: NetworkModel
+    topology: Topology
 
-        Raises:
-            TraceError: if an option is out of range.
-        """
-        check_count("num_jobs", num_jobs)
-        check_drawn_windows(windows_from)
-        if num_jobs is not None and num_jobs > mix.num_jobs:
+    def _check(self) -> None:
+        if self._count() > self.mix.num_jobs:
             raise TraceError(
-                f"workload.num_jobs is {num_jobs}; the mix has {mix.num_jobs} jobs, null takes all"
+                f"workload.num_jobs is {self.num_jobs}; the mix has {self.mix.num_jobs} jobs, "
+                "null takes all"
             )
-        if thin not in {None, 1}:
+        if self.thin not in {None, 1}:
             raise TraceError(
-                f"workload.thin is {thin}; a mix is taken whole or at random, so it must be null"
+                f"workload.thin is {self.thin}; a mix is taken whole or at random, so it must be "
+                "null"
             )
-        if load is not None and mix.mean_gap_s is None:
+        if self.load is not None and self.mix.mean_gap_s is None:
             raise TraceError("workload.load has no meaning where all jobs come at once; use null")
-        self._name, self._mix = name, mix
-        self._num_jobs = mix.num_jobs if num_jobs is None else num_jobs
-        self._network, self._topology = network, topology
-        self._options = Preparation(
-            max_gang=max_gang, drop_too_large=drop_too_large, min_duration_s=min_duration_s,
-            max_duration_s=max_duration_s, load=load, profiles=profiles, rules=rules,
-        )  # fmt: skip
-        self._measured = Measured(
-            start_frac=measured_start_frac,
-            end_frac=measured_end_frac,
-            window_frac=window_measured_frac,
-        )
 
-    def whole(self, *, setting: Setting, seed: int) -> JobTable:
-        """All jobs, of a stream that no window uses.
-
-        Raises:
-            TraceError: if a job cannot run on the cluster.
-        """
-        return self._table(whole_streams(seed=seed), setting, self._measured.whole())
-
-    def window(self, *, part: str, index: int, setting: Setting, seed: int) -> JobTable:
-        """The jobs, drawn anew for each part, index and seed.
-
-        Raises:
-            TraceError: if the part is unknown or a job cannot run on the cluster.
-        """
-        draws = window_streams(seed=seed, part=part, index=index)
-        return self._table(draws, setting, self._measured.window())
+    def _count(self) -> int:
+        return self.mix.num_jobs if self.num_jobs is None else self.num_jobs
 
     def _table(self, draws: Streams, setting: Setting, measured: tuple[float, float]) -> JobTable:
-        trace = fitted(draw_published(self._mix, draws.jobs, self._name), self._options, setting)
+        trace = fitted(draw_published(self.mix, draws.jobs, self.name), self._options, setting)
         jobs = prepare(
             self._some(trace, draws.jobs),
             options=self._options,
@@ -220,19 +169,19 @@ class IdealWorkload:
 
     def _some(self, trace: Trace, rng: np.random.Generator) -> Trace:
         """`num_jobs` of the jobs at random."""
-        if self._num_jobs >= len(trace):
+        if self._count() >= len(trace):
             return trace
-        return take(trace, np.sort(rng.choice(len(trace), self._num_jobs, replace=False)))
+        return take(trace, np.sort(rng.choice(len(trace), self._count(), replace=False)))
 
     def _stretch(self, jobs: JobTable, setting: Setting) -> FloatArray:
         """(J,) step at the most compact placement over compute alone."""
-        catalogue, topology = setting.catalogue, self._topology
+        catalogue, topology = setting.catalogue, self.topology
         physics = Physics(
             catalogue=catalogue,
             pairs=NoInterference().pair_table(catalogue),
-            network=self._network.tables(catalogue, topology),
+            network=self.network.tables(catalogue, topology),
             reference_gpu=topology.gpu_types[0],
-            links=self._network.links(catalogue, topology),
+            links=self.network.links(catalogue, topology),
         )
         step_s = reference_steps_s(jobs.num_gpus, topology, physics)[jobs.profile, jobs.num_gpus]
         compute_s = catalogue.compute_s[jobs.profile, physics.type_index(physics.reference_gpu)]

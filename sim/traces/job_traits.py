@@ -1,11 +1,4 @@
-"""GPU types as traces name them, against the types that a cluster has.
-
-Optional columns of a trace as the traits of a job table.
-
-Which model profile of the catalogue a job trains: no trace says, so a stated rule does.
-
-Rules for what a trace leaves open: models, GPU types, and which of its columns to use.
-"""
+"""Rules for what a trace leaves open: models, GPU types, and which of its columns to use."""
 
 import logging
 from collections.abc import Mapping, Sequence

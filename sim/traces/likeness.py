@@ -1,7 +1,4 @@
-"""What two traces are compared by: samples of single jobs, gaps and hours, and curves.
-
-How alike two traces are: two-sample distances, each beside what two halves of one differ by.
-"""
+"""How alike two traces are: two-sample distances, each beside what two halves of one differ by."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

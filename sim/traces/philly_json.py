@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from sim.arrays import FloatArray
+from sim.arrays import FloatArray, objects
 from sim.errors import TraceError
-from sim.traces.column_reader import nothing_usable, objects, shown
+from sim.traces.column_reader import nothing_usable, shown
 from sim.traces.json_stream import Located, read_objects
 from sim.traces.option_rules import check_count, check_number
 from sim.traces.select import take

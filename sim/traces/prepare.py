@@ -1,7 +1,4 @@
-"""Makes a trace fit a cluster: caps on gangs and durations, and the offered load.
-
-From the jobs of a trace to the job table of a run.
-"""
+"""From the jobs of a trace to the job table of a run: caps, load, traits."""
 
 import logging
 from collections.abc import Sequence

@@ -1,24 +1,11 @@
-"""Jobs that follow each other within seconds: submission scripts and impatient users.
-
-Checks that the parameters of the generator share.
-
-Days that are busier or quieter than their weekday says.
-
-Draws that the generator's parts share; each takes one number a job from the stream.
-
-Durations as a mixture of log-normals: the parameter and the draw.
-
-How generated jobs end: completed, failed or cancelled, by the GPU-time they used.
-
-Jobs that are submitted again later: the same gang, owner and group, a similar duration.
-"""
+"""Processes that the generator draws from: bursts, busy days, durations, endings, repetition."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray, TextArray
+from sim.arrays import FloatArray, IntArray
 from sim.errors import TraceError
 from sim.traits import CANCELLED, COMPLETED, FAILED
 
@@ -146,13 +133,6 @@ def choose(weights: Sequence[float] | FloatArray, count: int, rng: np.random.Gen
     shares = np.asarray(weights, dtype=np.float64)
     edges = np.cumsum(shares)[:-1] / shares.sum()
     return np.searchsorted(edges, rng.random(count), side="right").astype(np.int64)
-
-
-def texts(values: Sequence[str]) -> TextArray:
-    """(J,) a text column."""
-    column: TextArray = np.empty(len(values), dtype=np.object_)
-    column[:] = values
-    return column
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.arrays import BoolArray, FloatArray, IntArray, objects
 from sim.errors import TraceError
-from sim.traces.column_reader import LARGEST_AMOUNT, ColumnReader, objects
+from sim.traces.column_reader import LARGEST_AMOUNT, ColumnReader
 from sim.traces.row_rules import moment
 from sim.traces.slurm_fields import (
     ELSEWHERE,

@@ -1,11 +1,7 @@
-"""One column of a trace at some of its rows, whatever the kind of column.
+"""Which jobs of a trace to keep: by position, time, virtual cluster or part, at random, in windows.
 
-Which jobs of a trace to keep: by position, by time, by virtual cluster, by part, at random.
-
-Windows of a short file: consecutive stretches, each dealt out whole to `thin` windows.
-
-Random stretches of a short file overlap, and windows of one time are not independent evidence.
-Here every job is in at most one window, and results can say which windows share a time.
+Random stretches of a short file overlap, and windows of one time are not independent evidence;
+with `Stretches` every job is in at most one window, and results can say which share a time.
 """
 
 import heapq

@@ -1,9 +1,4 @@
-"""What a workload must know of the experiment around it.
-
-Where the windows of a workload come from: `workload.windows_from`.
-
-Which of the jobs of a run metrics count: warm-up and drain left out.
-"""
+"""What a workload must know around it: the experiment, kinds of windows, which jobs count."""
 
 from __future__ import annotations
 

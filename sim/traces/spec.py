@@ -1,11 +1,4 @@
-"""Parameters of the calibrated generator.
-
-Generated workflows: how many jobs each has, and which of them wait for which.
-
-What generated workers ask for beside a GPU: a share of one, cores, memory, a GPU type.
-
-Parameters of the generator as a workload file that Hydra composes.
-"""
+"""Parameters of the calibrated generator, as a workload file that Hydra composes."""
 
 import textwrap
 from collections.abc import Sequence
@@ -14,7 +7,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from sim.arrays import BoolArray, IntArray, TextArray
+from sim.arrays import BoolArray, IntArray, TextArray, objects
 from sim.traces.processes import (
     Clumps,
     DayNoise,
@@ -25,7 +18,6 @@ from sim.traces.processes import (
     check_shares,
     check_spec,
     choose,
-    texts,
 )
 from sim.traces.processes import DurationMixture as DurationMixture  # named in yaml files
 from sim.traces.trace import starts
@@ -171,7 +163,7 @@ def draw_demands(mix: DemandMix, num_gpus: IntArray, rng: np.random.Generator) -
         gpu_milli=np.where(num_gpus == 1, milli, WHOLE_GPU_MILLI),
         cpu_milli=(np.rint(cores * 10) * 100).astype(np.int64),
         memory_mib=np.clip(steps, LEAST_MEMORY_MIB, mix.most_memory_mib).astype(np.int64),
-        gpu_types=texts([mix.gpu_types[each] for each in kind]),
+        gpu_types=objects([mix.gpu_types[each] for each in kind]),
     )
 
 

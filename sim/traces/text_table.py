@@ -1,9 +1,4 @@
-"""Which column of the user's file holds what: checks a mapping against a header.
-
-A text file of a trace, plain or gzip, as one string, or what is wrong with it.
-
-Columns of a table as text, with the line each row starts at, before any meaning.
-"""
+"""A text file of a trace, plain or gzip, as columns of text with the line of each row."""
 
 import csv
 import difflib

@@ -1,9 +1,4 @@
-"""A trace as read: what the file says of each job, before a cluster or a policy is chosen.
-
-Lists of unequal length, one a job, as one array and the place where each list begins.
-
-What a reader of trace files returns, and the role it fills.
-"""
+"""A trace as read, before a cluster or a policy is chosen, and the role of its reader."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,4 @@
-"""Random stretches of traces whose jobs form workflows: a workflow stays whole.
-
-Jobs that could never start, because they wait for themselves in the end.
-"""
+"""Stretches of traces whose jobs form workflows: those stay whole, and have no cycles."""
 
 from collections import deque
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gpuyard.advice.homes import homes_by_vc
+from gpuyard.advice.room import homes_by_vc
 from gpuyard.launch.errors import ConfigError
 from sim.topology.generators import leaf_spine
 from sim.traces.trace import Trace

@@ -12,10 +12,11 @@ from sim.dag.bounds import (
 from sim.dag.evaluate import makespans_s, schedule
 from sim.dag.graph import DagError
 from sim.dag.list_scheduling import cpop, heft, peft
-from sim.dag.plan import Plan, check_plan, plan_of_schedule, schedule_of
+from sim.dag.plan import Plan, plan_of_schedule, schedule_of
 from sim.dag.protocol import random_start
 from sim.dag.ranks import optimistic_costs, order_of, slack_s, time_to_go, upward_rank_s
 from tests.dag.brute_force import optimum_s
+from tests.dag.plan_rules import check_plan
 
 # The diamond's tasks keep their numbers: a 0, b 1, c 2, d 3, e 4.
 

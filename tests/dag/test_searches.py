@@ -8,13 +8,14 @@ from sim.dag.graph import DagError
 from sim.dag.list_schedule import ListSchedule, RandomRankSearch
 from sim.dag.list_scheduling import heft
 from sim.dag.local_search import GeneticSearch, LocalSearch
-from sim.dag.plan import Plan, check_plan, schedule_of
+from sim.dag.plan import Plan, schedule_of
 from sim.dag.policy_gradient import PolicyGradientSearch
 from sim.dag.protocol import Meter, start_plans
 from sim.dag.rtgs import RtgsSearch, nearest_loads
 from sim.dag.whales import WhaleSearch, draw_step, target_of
 from sim.dag.worl_rtgs import WorlRtgsSearch
 from tests.dag.brute_force import optimum_s
+from tests.dag.plan_rules import check_plan
 
 SEARCHES = (
     WorlRtgsSearch, RtgsSearch, WhaleSearch, GeneticSearch, LocalSearch, RandomRankSearch,

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gnn.dense import DenseTree
+from tests.gnn.dense import DenseTree
 
 
 @pytest.mark.parametrize("rounds", [1, 2])

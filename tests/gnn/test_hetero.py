@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gnn.hetero import HeteroEncoder, to_hetero
+from tests.gnn.hetero import HeteroEncoder, to_hetero
 
 
 @pytest.mark.parametrize("rounds", [1, 3])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gnn.incremental import IncrementalEncoder
+from tests.gnn.incremental import IncrementalEncoder
 
 
 def dirty_rows(batch, count):

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from interference.readers.columns import solo_profiles
-from interference.rows import CoRows, SoloProfiles, objects
+from interference.rows import CoRows, SoloProfiles
+from sim.arrays import objects
 
 KIND, SOURCE = "a", "made"
 UTIL = {f"{model}/{batch}": util for (model, batch), util in zip(

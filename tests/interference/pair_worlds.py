@@ -3,8 +3,8 @@
 import numpy as np
 
 from interference.readers.columns import solo_profiles
-from interference.rows import CoRows, SoloProfiles, objects
-from sim.arrays import FloatArray
+from interference.rows import CoRows, SoloProfiles
+from sim.arrays import FloatArray, objects
 
 PROFILES, TYPES = 9, 2
 NAMES = tuple(f"M{i % 3}/{2**i}" for i in range(PROFILES))

@@ -11,7 +11,7 @@ from interference.models.gaussian_process import GaussianProcessModel
 from interference.models.linear import ConstantModel, LinearModel
 from interference.models.lineup import fresh_models
 from interference.models.protocol import LEAST_SPEED
-from interference.rows import objects
+from sim.arrays import objects
 from sim.errors import PhysicsError
 from tests.interference.pair_worlds import (
     MEMORY,

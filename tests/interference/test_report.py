@@ -43,7 +43,8 @@ from interference.report.write import (
     write_figures,
     write_tables,
 )
-from interference.rows import objects, stacked_rows
+from interference.rows import stacked_rows
+from sim.arrays import objects
 from tests.interference.pair_worlds import (
     NAMES,
     PROFILES,

@@ -17,10 +17,10 @@ from interference.rows import (
     SoloProfiles,
     check_profiled,
     mix_numbers,
-    objects,
     stacked_profiles,
     stacked_rows,
 )
+from sim.arrays import objects
 from sim.errors import PhysicsError
 
 

@@ -10,7 +10,7 @@ from interference.data_sets import data_sets
 from interference.evaluation.score_file import Scores, read_files, score
 from interference.models.lineup import fresh_models
 from interference.readers.own_csv import layout_of, rows_of_file, write_csv
-from interference.rows import objects
+from sim.arrays import objects
 from sim.errors import PhysicsError
 from tests.interference.pair_worlds import additive_norm, rows_of_world, solos_of_world
 from tests.interference.published_files import (

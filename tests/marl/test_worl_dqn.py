@@ -20,8 +20,8 @@ from sim.dag.bounds import lower_bound_s
 from sim.dag.evaluate import schedule
 from sim.dag.gap_plans import NEAREST
 from sim.dag.list_scheduling import heft, new_lanes
-from sim.dag.plan import check_plan
 from sim.dag.protocol import Meter, start_plans
+from tests.dag.plan_rules import check_plan
 
 PROBLEMS = TrainingProblems(
     tasks=20, gpus=[4, 20], mb_per_s=[5.0, 50.0], between_gbps=[0.5, 2.0], inside_gbps=100.0,

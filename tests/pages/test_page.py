@@ -12,8 +12,8 @@ from gpuyard.pages.comparison_page import curve_of_checkpoint
 from gpuyard.pages.figures import MOST_POINTS, jct_figure, looks
 from gpuyard.pages.gantt import bars_of, gantt_figures
 from gpuyard.pages.page import Page, rendered, script_json
+from gpuyard.pages.run_page import tree_figure
 from gpuyard.pages.tables import MOST_ROWS, table_of_rows, text_cell
-from gpuyard.pages.tree import tree_figure
 
 MIB = 1 << 20
 

@@ -15,9 +15,9 @@ from sim.report.run_tables import (
     parquet_bytes,
     read_parquet,
     read_recorded,
-    recorded_of,
     server_columns,
 )
+from tests.report.recorded import recorded_of
 
 COLUMNS = {
     "whole": np.array([3, -1, 2]),

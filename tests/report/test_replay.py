@@ -10,7 +10,7 @@ from sim.metrics.event_effects import unusable_changes
 from sim.metrics.timeline import queue_over_time
 from sim.report.atomic import ReportError
 from sim.report.replay import Replay, clock, event_line, heat_map, ranges
-from sim.report.run_tables import recorded_of
+from tests.report.recorded import recorded_of
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from gpuyard.advice.advise import advise
-from gpuyard.folders import CONF
 from gpuyard.launch.build import resolve
+from gpuyard.launch.folders import CONF
 
 SMALL = (
     "topology=small_leaf_spine",

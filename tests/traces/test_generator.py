@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuyard.traces.generate_trace import shape
 from sim.errors import TraceError
 from sim.traces.generator import generate
-from sim.traces.shape import shape
 from sim.traces.spec import DurationMixture, WorkloadSpec
 
 ALL = DurationMixture(up_to_gang=64, weights=[1.0], mu=[5.0], sigma=[1.0])

@@ -7,13 +7,13 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
+from gpuyard.traces.generate_trace import Shape, shape
 from sim.physics.shipped_files import ShippedProfiles
 from sim.traces.estimators import NoEstimator
 from sim.traces.generator import generate
 from sim.traces.job_sample import JobSample
 from sim.traces.likeness import DURATION, FEATURE_GAP, GANG, likeness
 from sim.traces.setting import Setting
-from sim.traces.shape import Shape, shape
 from sim.traces.trace import Trace
 
 CONF = Path(__file__).parents[2] / "conf"

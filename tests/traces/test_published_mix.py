@@ -43,7 +43,7 @@ def window(made: IdealWorkload, index: int = 0) -> JobTable:
 
 
 def trace_of(made: IdealWorkload, seed: int) -> Trace:
-    return draw_published(made._mix, np.random.default_rng(seed), "t")
+    return draw_published(made.mix, np.random.default_rng(seed), "t")
 
 
 def counts(values: Any) -> dict[Any, int]:

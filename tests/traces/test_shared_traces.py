@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sim.physics.catalogue import Catalogue
-from sim.traces.csv_writer import csv_text
+from sim.traces.csv_writer import trace_csv
 from sim.traces.estimators import NoEstimator
 from sim.traces.setting import Setting
 from sim.traits import ANY_TYPE, CANCELLED
@@ -104,7 +104,7 @@ def test_the_batch_dags_have_the_published_shape() -> None:
 def test_a_shared_trace_survives_writing(tmp_path: Path) -> None:
     trace, _ = read("alibaba_dag_tasks")
     path = tmp_path / "again.csv"
-    path.write_text(csv_text(trace))
+    path.write_text(trace_csv(trace))
     names = ("outcome", "parents", "workflow")
     again = preset("csv", f"path={path}", *(f"columns.{name}={name}" for name in names[1:]))
     table = again.whole(setting=SETTING, seed=0)

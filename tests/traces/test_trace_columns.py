@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sim.errors import TraceError
 from sim.physics.catalogue import Catalogue
 from sim.traces.csv_reader import read_csv
-from sim.traces.csv_writer import csv_text
+from sim.traces.csv_writer import trace_csv
 from sim.traces.estimators import NoEstimator
 from sim.traces.prepare import cap, offered_load
 from sim.traces.select import split, take, thinned_window, time_window
@@ -125,7 +125,7 @@ def test_a_skipped_job_is_no_parent_any_more(tmp_path: Path) -> None:
 
 def test_a_trace_written_is_read_back_the_same(trace: Trace, tmp_path: Path) -> None:
     path = tmp_path / "again.csv"
-    path.write_text(csv_text(trace))
+    path.write_text(trace_csv(trace))
     columns = {name: name for name in ("job_id", "submit_s", "num_gpus", "duration_s", *CSV_MORE)}
     again, _ = read_csv(path=str(path), columns=columns, name="csv", strict=True)
     for each in fields(Trace):

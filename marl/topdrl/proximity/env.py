@@ -1,11 +1,4 @@
-"""What a picker of GPUs sees, as plain numbers: part of its policy file.
-
-What a PPO run of the GPU picker is told, as plain numbers.
-
-View and GPUs chosen so far -> observation; a gang's GPUs -> its decision and its cost.
-
-Picking GPUs for the job that came first, as a Gymnasium environment.
-"""
+"""Picking GPUs for the job that came first, as a Gymnasium environment, with what it is told."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -3,7 +3,8 @@
 from typing import cast
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from gnn.base import Sweep
 from gnn.batch import ClusterBatch, Embeddings
@@ -92,7 +93,7 @@ class IncrementalEncoder:
         """Servers after the way up, and their own term of the way down; both (n, H)."""
         step = self._sweep.server_up
         up: Tensor = step(x_server, step.message(gpu_mean))
-        return up, self._sweep.server_down.own_part(up)
+        return up, F.linear(up, cast(nn.Linear, self._sweep.server_down.own).weight)
 
     def _upper(self) -> None:
         """Racks and clusters from the racks' means, and what racks tell their servers."""

@@ -2,5 +2,5 @@
 
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parents[1]
 CONF = next(path for path in (HERE / "conf", HERE.parent / "conf") if path.is_dir())
