@@ -4,7 +4,6 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from gpuyard.launch.terminal import clock_text
 from sim.protocols import Scheduler
 from sim.run import Run
 from sim.simulator import Simulator, simulate
@@ -58,6 +57,8 @@ class Meter:
         wall_s = max(time.perf_counter() - self._began, 1e-9)
         passed_s = max(now_s - self.from_s, 0.0)
         waiting = int(self._simulator.state.world["num_queued"][0])
+        from gpuyard.launch.terminal import clock_text  # rich
+
         left = clock_text(wall_s * (self.total - done) / done) if done else "?"
         return (
             f"day {passed_s / DAY_S:.1f}, {done / wall_s:,.0f} jobs/s, "
