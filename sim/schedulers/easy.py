@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Start
 from sim.engine.composed import QueueScheduler
 from sim.engine.occupancy import Occupancy
@@ -70,7 +70,32 @@ class Reserver(NamedTuple):
         return self.sharing.place(self.view, trial, job, self.placer, self.rng), trial
 
 
+class Kinds(NamedTuple):
+    """Kinds of the jobs of a run, numbered as they come."""
+
+    of: IntArray  # the run's column of gangs
+    number: IntArray  # (jobs,) -1: not asked for yet
+    known: dict[tuple[int, ...], int]
+
+
 NO_RESERVATION = Reservation(np.inf, np.empty(0, dtype=np.int64))
+
+
+def _next(
+    at: int, kinds: IntArray, long: BoolArray, open_now: BoolArray, open_long: BoolArray
+) -> int:
+    """The first from `at` on whose like has not been refused; the number of all if there is none.
+
+    Args:
+        at: where to begin.
+        kinds: (n,) of the jobs.
+        long: (n,) whether each runs beyond the shadow time.
+        open_now: (kinds,) false once there was no place.
+        open_long: (kinds,) false once there was none beside the reservation.
+    """
+    rest = kinds[at:]
+    able = open_now[rest] & (open_long[rest] | ~long[at:])
+    return at + (int(able.argmax()) if able.any() else len(rest))
 
 
 class Easy(QueueScheduler):
@@ -102,6 +127,7 @@ class Easy(QueueScheduler):
         if not 0 < overrun_s < float("inf"):
             raise GpuYardError(f"scheduler.overrun_s is {overrun_s}; it must be above 0")
         self.overrun_s = overrun_s
+        self._kept: Kinds | None = None
 
     def order(self, view: ClusterView) -> IntArray:
         """The queue as it stands."""
@@ -129,33 +155,46 @@ class Easy(QueueScheduler):
     ) -> list[Start]:
         """Start jobs behind the blocked `queue[0]` that do not delay it; book them."""
         head, behind = int(queue[0]), queue[1:]
-        ends_s = (view.now_s + self._left_s(view, behind)).tolist()
+        ends_s = view.now_s + self._left_s(view, behind)
+        kinds, count = self._kinds(view, behind)
         may_refuse = self.may_refuse(view.tenant.shape[1])
         starts: list[Start] = []
         reservation: Reservation | None = None
-        refused: set[tuple[int, ...]] = set()
-        refused_long: set[tuple[int, ...]] = set()  # for jobs that run beyond the shadow time
-        for job, end_s in zip(behind.tolist(), ends_s, strict=True):
-            like = self.kind_of(view, job)
-            if like in refused:
-                continue
+        # Kinds that may have a place, and those of them that run beyond the shadow time.
+        open_now, open_long = np.ones((2, count), dtype=np.bool_)
+        at, shadow_s = -1, np.inf
+        while True:
+            at += 1
+            if may_refuse:
+                at = _next(at, kinds, ends_s > shadow_s, open_now, open_long)
+            if at >= len(behind):
+                return starts
+            job, like = int(behind[at]), kinds[at]
             gpus = self.sharing.place(view, occupancy, job, self.placer, self.rng)
             if gpus is None:
-                refused |= {like} if may_refuse else set()
+                open_now[like] = False
                 continue
             if reservation is None:  # worked out only where somebody could pass
                 reservation = self._reserve(view, occupancy, head, started)
-            if end_s > reservation.shadow_s:
-                gpus = None
-                if like not in refused_long:
-                    rest = reservation.outside(occupancy)
-                    gpus = self.sharing.place(view, rest, job, self.placer, self.rng)
+                shadow_s = reservation.shadow_s
+            if ends_s[at] > shadow_s:
+                outside = reservation.outside(occupancy)
+                gpus = self.sharing.place(view, outside, job, self.placer, self.rng)
                 if gpus is None:
-                    refused_long |= {like} if may_refuse else set()
+                    open_long[like] = False
                     continue
             occupancy.occupy(job, gpus)
             starts.append(Start(job, gpus))
-        return starts
+
+    def _kinds(self, view: ClusterView, jobs: IntArray) -> tuple[IntArray, int]:
+        """(n,) numbers of the kinds of jobs, and how many kinds there are; kept for a run."""
+        if self._kept is None or self._kept.of is not view.jobs.num_gpus:
+            size = len(view.jobs.num_gpus)
+            self._kept = Kinds(view.jobs.num_gpus, np.full(size, -1, dtype=np.int64), {})
+        number, known = self._kept.number, self._kept.known
+        for job in jobs[number[jobs] < 0].tolist():
+            number[job] = known.setdefault(self.kind_of(view, job), len(known))
+        return number[jobs], len(known)
 
     def _reserve(
         self, view: ClusterView, occupancy: Occupancy, head: int, started: list[Start]
