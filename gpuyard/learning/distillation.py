@@ -86,6 +86,7 @@ def watch_window(task: WatchTask) -> tuple[Shown | None, bool]:
     from marl.training.distilling import watch
 
     field = field_of(task.ground)
+    # A copy: the next call of `policy_of` may write on the same network.
     teacher = deepcopy(policy_of(task.teacher.form, task.teacher.vector))
     player = teacher if task.led else policy_of(task.form, task.vector)
     simulator = field.simulator("train", task.window, field.window("train", task.window))

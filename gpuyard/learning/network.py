@@ -14,13 +14,12 @@ from gpuyard.learning.network_form import NetworkForm
 from gpuyard.learning.strategies import Climb
 from marl.codec.layout import CodecRules
 from marl.policy.build import PolicySpec, build_policy
-from marl.policy.pair_score import PairScorePolicy
+from marl.policy.pair_score import UNREAD, PairScorePolicy
 from marl.training.policy_file import load_policy
 from sim.arrays import FloatArray
 from sim.scoring.table import FORWARD_OF_ROW, START_OF_PAIR, Column, OfPair
 from sim.scoring.weights import ALL_GROUPS, ScoreWeights
 
-UNREAD = ("value.", "encoder.rack_norm.")  # by the one who plays
 LINEAR = ("prior.start", "prior.forward_to", "prior.suspend")
 # What begins as 0: it is searched like the outer weights of a layer.
 LAST = ("key.", "start.score.", "forward_to.score.", "suspend_for.score.", "wait.2.")

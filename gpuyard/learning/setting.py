@@ -39,7 +39,6 @@ from sim.scoring.weights import ScoreWeights, read_weights, score_weights_of
 from sim.simulator import Simulator
 
 SCORE, NETWORK = "score", "network"  # what is learned
-POLICY_SPEC = "policy.json"  # in the folder of a policy
 ES, BRANCHES, DISTIL = "es", "branches", "distil"  # values of algo.estimator
 OF_NETWORK = ("learns", "graph", "rules", "hide", "algo")  # keys a score does not have
 TRAIN = "train"  # part of a workload
@@ -274,11 +273,13 @@ def rival_of(config: Mapping[str, Any], name: object) -> Player:
 
 def _policy_in(config: Mapping[str, Any], name: object) -> Path | None:
     """The folder of the policy of this name or path, where networks are learned."""
+    if config["learns"] != NETWORK:
+        return None
     from marl.schedulers.shipped import policy_folder
+    from marl.training.policy_file import SPEC  # torch
 
     folder = policy_folder(str(name))
-    known = config["learns"] == NETWORK and (folder / POLICY_SPEC).is_file()
-    return folder if known else None
+    return folder if (folder / SPEC).is_file() else None
 
 
 def _weights(name: object) -> ScoreWeights:

@@ -24,6 +24,7 @@ from sim.scoring.table import (
 )
 
 OWN_CONTEXT = [column for column in OfContext if column not in CONTEXT_OF_OTHERS]
+UNREAD = ("value.", "encoder.rack_norm.")  # parameters that who plays does not read
 MASKED = -1e9  # not -inf: entropies and divergences stay finite
 
 

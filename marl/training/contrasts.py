@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from marl.net.branching import Contrasts
-from marl.policy.pair_score import PairScorePolicy
+from marl.policy.pair_score import UNREAD, PairScorePolicy
 from sim.arrays import IntArray
 
-READS_NOTHING = ("value.", "encoder.rack_norm.", "prior.")  # what this does not teach
+NOT_TAUGHT = (*UNREAD, "prior.")
 CLIP_NORM = 1.0
 AVERAGED_FROM = 0.6  # share of the steps after which weights are averaged
 WARM_SHARE = 0.1  # of the steps, while the rate rises
@@ -58,7 +58,7 @@ def taught(
     named = [
         (name, each)
         for name, each in policy.named_parameters()
-        if not name.startswith(READS_NOTHING) and each.requires_grad
+        if not name.startswith(NOT_TAUGHT) and each.requires_grad
     ]
     weights, masks = [each for _, each in named], [searched[name] for name, _ in named]
     lesson = _Lesson(policy, contrasts, teaching)

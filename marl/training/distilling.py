@@ -17,14 +17,13 @@ from marl.codec.layout import CodecRules, Observation, layout_for
 from marl.codec.stack import stack
 from marl.net.from_torch import net_of
 from marl.net.playing import choose, link
-from marl.policy.pair_score import PairScorePolicy
-from marl.training.contrasts import READS_NOTHING, batches_of, step_within
+from marl.policy.pair_score import UNREAD, PairScorePolicy
+from marl.training.contrasts import batches_of, step_within
 from marl.turns.turns import Turns
 from sim.arrays import FloatArray
 from sim.simulator import Simulator
 
 BATCH_OF_SCORES = 512  # observations that a teacher scores at once
-READ_BY_CRITIC = tuple(name for name in READS_NOTHING if not name.startswith("prior."))
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +128,7 @@ def distil(
     named = [
         (name, each)
         for name, each in policy.named_parameters()
-        if not name.startswith(READ_BY_CRITIC) and each.requires_grad
+        if not name.startswith(UNREAD) and each.requires_grad
     ]
     weights, masks = [each for _, each in named], [searched[name] for name, _ in named]
     seen = {name: torch.from_numpy(value) for name, value in shown.observations.items()}

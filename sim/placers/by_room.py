@@ -19,6 +19,12 @@ from sim.signals import Signal
 from sim.slots import Slots
 
 
+def _filled(servers: IntArray, gang: int, slots: Slots) -> IntArray:
+    """GPUs for a gang of servers in their order, each of which gives all it can."""
+    take, first = slots.usable_per_server[servers], slots.topology.server_first_gpu
+    return fill_servers(servers, take, first, slots.usable, slots.tenants, gang)
+
+
 class FirstFit:
     """Lowest GPU ids first, however many servers that touches."""
 
@@ -55,9 +61,7 @@ class BestFit:
         # Servers with too few for the whole gang come last, where one has enough.
         short = (usable < gang) & (usable.max() >= gang)
         servers = slots.servers[np.lexsort((usable, short))]
-        take = slots.usable_per_server[servers]
-        first = slots.topology.server_first_gpu
-        return fill_servers(servers, take, first, slots.usable, slots.tenants, gang)
+        return _filled(servers, gang, slots)
 
 
 class WorstFit:
@@ -78,9 +82,7 @@ class WorstFit:
         if usable.sum() < gang:
             return None
         servers = slots.servers[np.argsort(-usable, kind="stable")]
-        take = slots.usable_per_server[servers]
-        first = slots.topology.server_first_gpu
-        return fill_servers(servers, take, first, slots.usable, slots.tenants, gang)
+        return _filled(servers, gang, slots)
 
 
 class Packed:
@@ -99,14 +101,11 @@ class Packed:
         usable = slots.usable_per_server[slots.servers]
         if usable.sum() < gang:
             return None
-        topology = slots.topology
         size = slots.most_per_server
         servers = fewest_servers(slots.servers, slots.usable_per_server, size, gang)
         if len(servers) == 0:
             servers = slots.servers[np.argsort(-usable, kind="stable")]
-        take = slots.usable_per_server[servers]
-        first = topology.server_first_gpu
-        return fill_servers(servers, take, first, slots.usable, slots.tenants, gang)
+        return _filled(servers, gang, slots)
 
 
 class Consolidated:
@@ -123,14 +122,11 @@ class Consolidated:
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs of the compact placement, or None while it is not there."""
         del rng
-        topology = slots.topology
         size = slots.most_per_server
         servers = fewest_servers(slots.servers, slots.usable_per_server, size, gang)
         if len(servers) == 0:
             return None
-        take = slots.usable_per_server[servers]
-        first = topology.server_first_gpu
-        return fill_servers(servers, take, first, slots.usable, slots.tenants, gang)
+        return _filled(servers, gang, slots)
 
 
 class LeastLoaded:
