@@ -63,8 +63,10 @@ def test_a_file_gets_a_line_every_half_minute_and_no_more(progress, simulator, m
     assert err.getvalue().startswith("fifo: 500/2,000 jobs (25%), day 1.2, ")
 
 
-def test_times_are_clocks(progress):
-    assert [progress.clock_text(s) for s in (0.2, 59.6, 3725.0)] == ["0:00", "1:00", "1:02:05"]
+def test_times_are_clocks():
+    from gpuyard.launch.terminal import clock_text
+
+    assert [clock_text(s) for s in (0.2, 59.6, 3725.0)] == ["0:00", "1:00", "1:02:05"]
 
 
 def test_a_terminal_gets_a_bar(tmp_path):
