@@ -14,16 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from sim.dag.bounds import running_times_s
-from sim.dag.evaluate import makespans_s
-from sim.dag.gap_plans import gap_plan
-from sim.dag.graph_sources import layered_graph
-from sim.dag.list_scheduling import heft
-from sim.dag.machines import GpuKind, drawn_machines
-from sim.dag.plan import schedule_of
-from sim.dag.problem import DagProblem, dag_problem
-from sim.dag.protocol import random_start
-from sim.dag.rtgs import nearest_loads
+from sim.dag.families import layered_graph
+from sim.dag.list_scheduling import gap_plan, heft
+from sim.dag.plan import makespans_s, running_times_s, schedule_of
+from sim.dag.problem import DagProblem, GpuKind, dag_problem, drawn_machines
+from sim.dag.search import random_start
+from sim.dag.whales import nearest_loads
 
 KINDS = (GpuKind("v100", 1.0, 16.0), GpuKind("a100", 2.2, 40.0))
 PLAIN, SAMPLE, AT_ONCE = 3, 20, 50  # plans judged plainly, made, and judged in one call

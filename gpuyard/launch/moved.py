@@ -8,14 +8,11 @@ from typing import Any
 
 from gpuyard.launch.errors import ConfigError
 
+# fmt: off
 MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it took in
-    "gnn.encoder": (
-        "gnn.flat",
-        "gnn.mlp",
-    ),
+    "gnn.encoder": ("gnn.flat", "gnn.mlp"),
     "interference.online": (
-        "interference.online.drifted",
-        "interference.online.posterior",
+        "interference.online.drifted", "interference.online.posterior",
         "interference.online.scheduler",
     ),
     "marl.dag.plan_env": ("marl.dag.training_problems",),
@@ -25,107 +22,67 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
     "marl.topdrl.proximity.env": ("marl.topdrl.proximity.ppo_spec",),
     "marl.topdrl.spec": ("marl.topdrl.dqn_spec",),
     "sim.dag.families": ("sim.dag.sources.families",),
-    "sim.dag.list_schedule": (
-        "sim.dag.search.list_schedule",
-        "sim.dag.search.random_ranks",
+    "sim.dag.rivals": (
+        "sim.dag.local_search", "sim.dag.policy_gradient", "sim.dag.search.genetic",
+        "sim.dag.search.local_search", "sim.dag.search.policy_gradient",
     ),
-    "sim.dag.local_search": (
-        "sim.dag.search.genetic",
-        "sim.dag.search.local_search",
+    "sim.dag.search": (
+        "sim.dag.list_schedule", "sim.dag.search.list_schedule", "sim.dag.search.random_ranks",
     ),
-    "sim.dag.policy_gradient": ("sim.dag.search.policy_gradient",),
-    "sim.dag.rtgs": ("sim.dag.search.rtgs",),
     "sim.dag.whales": (
-        "sim.dag.search.whales",
-        "sim.dag.search.woa",
+        "sim.dag.rtgs", "sim.dag.search.rtgs", "sim.dag.search.whales", "sim.dag.search.woa",
+        "sim.dag.search.worl_rtgs", "sim.dag.worl_rtgs",
     ),
-    "sim.dag.worl_rtgs": ("sim.dag.search.worl_rtgs",),
     "sim.forwarding": (
-        "sim.forwarding.least_loaded",
-        "sim.forwarding.own",
-        "sim.forwarding.own_then_least_loaded",
-        "sim.forwarding.random",
-        "sim.forwarding.steal",
+        "sim.forwarding.least_loaded", "sim.forwarding.own", "sim.forwarding.own_then_least_loaded",
+        "sim.forwarding.random", "sim.forwarding.steal",
     ),
     "sim.physics.catalogue": ("sim.physics.stated_profiles",),
     "sim.physics.mix_table": ("sim.physics.mix_laws",),
     "sim.physics.networks": (
-        "sim.physics.alpha_beta",
-        "sim.physics.no_network",
-        "sim.physics.tiered_rings",
+        "sim.physics.alpha_beta", "sim.physics.no_network", "sim.physics.tiered_rings",
     ),
     "sim.physics.shared_links": ("sim.physics.traffic_rules",),
     "sim.physics.stand_ins": ("sim.physics.no_interference",),
-    "sim.placers.by_job": (
-        "sim.placers.compact_wait",
-        "sim.placers.heavy_edge",
-        "sim.placers.lwf",
-    ),
-    "sim.placers.by_rack": (
-        "sim.placers.closest",
-        "sim.placers.delay",
-        "sim.placers.skew",
-    ),
+    "sim.placers.by_job": ("sim.placers.compact_wait", "sim.placers.heavy_edge", "sim.placers.lwf"),
+    "sim.placers.by_rack": ("sim.placers.closest", "sim.placers.delay", "sim.placers.skew"),
     "sim.placers.by_room": (
-        "sim.placers.best_fit",
-        "sim.placers.consolidated",
-        "sim.placers.first_fit",
-        "sim.placers.least_interference",
-        "sim.placers.least_loaded",
-        "sim.placers.packed",
-        "sim.placers.random",
-        "sim.placers.worst_fit",
+        "sim.placers.best_fit", "sim.placers.consolidated", "sim.placers.first_fit",
+        "sim.placers.least_interference", "sim.placers.least_loaded", "sim.placers.packed",
+        "sim.placers.random", "sim.placers.worst_fit",
     ),
     "sim.scoring.linear_score": ("sim.schedulers.linear_score",),
     "sim.sharing": (
-        "sim.sharing.always",
-        "sim.sharing.fallback",
-        "sim.sharing.off",
-        "sim.sharing.selective",
+        "sim.sharing.always", "sim.sharing.fallback", "sim.sharing.off", "sim.sharing.selective",
     ),
     "sim.topology.generators": (
-        "sim.topology.bcube",
-        "sim.topology.fat_tree",
-        "sim.topology.leaf_spine",
+        "sim.topology.bcube", "sim.topology.fat_tree", "sim.topology.leaf_spine",
         "sim.topology.vl2",
     ),
     "sim.topology.node_list": ("sim.topology.vc_gpus",),
     "sim.topology.outage_file": ("sim.outages.file",),
     "sim.topology.outage_sources": (
-        "sim.outages.both",
-        "sim.outages.failures",
-        "sim.outages.maintenance",
-        "sim.outages.none",
+        "sim.outages.both", "sim.outages.failures", "sim.outages.maintenance", "sim.outages.none",
         "sim.outages.sources",
     ),
     "sim.traces.estimators": (
-        "sim.estimators.limit",
-        "sim.estimators.noisy",
-        "sim.estimators.none",
-        "sim.estimators.oracle",
-        "sim.estimators.rules",
+        "sim.estimators.limit", "sim.estimators.noisy", "sim.estimators.none",
+        "sim.estimators.oracle", "sim.estimators.rules",
     ),
     "sim.traces.generated_workload": ("sim.traces.mixed_workload",),
     "sim.traces.group_estimators": (
-        "sim.estimators.group_median",
-        "sim.estimators.last_of_group",
-        "sim.estimators.recurrence",
+        "sim.estimators.group_median", "sim.estimators.last_of_group", "sim.estimators.recurrence",
     ),
     "sim.traces.ideal_workload": ("sim.traces.published_mix",),
     "sim.traces.job_traits": ("sim.traces.job_rules",),
     "sim.traces.processes": (
-        "sim.traces.clumps",
-        "sim.traces.day_noise",
-        "sim.traces.duration_mixture",
-        "sim.traces.outcome_mix",
-        "sim.traces.recurrence",
+        "sim.traces.clumps", "sim.traces.day_noise", "sim.traces.duration_mixture",
+        "sim.traces.outcome_mix", "sim.traces.recurrence",
     ),
-    "sim.traces.spec": (
-        "sim.traces.demand_mix",
-        "sim.traces.workflow_shape",
-    ),
+    "sim.traces.spec": ("sim.traces.demand_mix", "sim.traces.workflow_shape"),
     "sim.traces.york_workload": ("sim.traces.york_mix",),
 }
+# fmt: on
 GONE = {  # what was cut, and what to use
     "interference.learned.AdditiveInterference": "belief=linear, the simple one that is left",
 }

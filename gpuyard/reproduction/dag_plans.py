@@ -19,13 +19,11 @@ from gpuyard.launch.terminal import RunCount, table_console
 from gpuyard.reproduction.dag_report import RESULT_FILES, write_dag_report
 from gpuyard.reproduction.dag_settings import Cell, Settings, settings_of
 from gpuyard.reproduction.store import PARTS
-from sim.dag.bounds import gap_correlation, lower_bound_s
-from sim.dag.evaluate import schedule
 from sim.dag.families import Family
 from sim.dag.list_scheduling import heft
-from sim.dag.machines import GpuKind, drawn_machines
-from sim.dag.problem import DagProblem, dag_problem
-from sim.dag.protocol import Meter, Search, random_start, start_plans
+from sim.dag.plan import gap_correlation, lower_bound_s, schedule
+from sim.dag.problem import DagProblem, GpuKind, dag_problem, drawn_machines
+from sim.dag.search import Meter, Search, random_start, start_plans
 from sim.report.atomic import write_atomically
 
 

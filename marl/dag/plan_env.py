@@ -10,14 +10,11 @@ import numpy.typing as npt
 from gymnasium.spaces import Box, Discrete
 
 from marl.dag.sight import FAR, FEATURES, Hopes, Scratch, look, new_scratch, place
-from sim.dag.evaluate import schedule
-from sim.dag.gap_plans import NEAREST
-from sim.dag.graph_sources import layered_graph, random_graph
-from sim.dag.list_scheduling import heft, new_lanes
-from sim.dag.machines import GpuKind, drawn_machines
-from sim.dag.problem import DagProblem, dag_problem
-from sim.dag.protocol import random_start
-from sim.dag.ranks import optimistic_costs, order_of, upward_rank_s
+from sim.dag.families import layered_graph, random_graph
+from sim.dag.list_scheduling import NEAREST, heft, new_lanes
+from sim.dag.plan import optimistic_costs, order_of, schedule, upward_rank_s
+from sim.dag.problem import DagProblem, GpuKind, dag_problem, drawn_machines
+from sim.dag.search import random_start
 
 Seen = npt.NDArray[np.float32]
 NOISE = 0.1  # most that times to go are off, relative

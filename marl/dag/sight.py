@@ -5,9 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.dag.evaluate import arrives_s
-from sim.dag.gap_plans import NEAREST, nearest_gpus
-from sim.dag.list_scheduling import Lanes, first_gap, put
+from sim.dag.list_scheduling import NEAREST, Lanes, first_gap, nearest_gpus, put
+from sim.dag.plan import arrives_s
 from sim.dag.problem import DagArrays
 from sim.jit import kernel
 

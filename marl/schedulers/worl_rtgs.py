@@ -9,11 +9,10 @@ from marl.dag.policy_file import load_plan_policy
 from marl.dag.sight import Hopes, Weights, new_scratch, place_by_value
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.dag.list_scheduling import new_lanes
-from sim.dag.plan import Schedule, plan_of_schedule
+from sim.dag.plan import Schedule, optimistic_costs, order_of, plan_of_schedule
 from sim.dag.problem import DagArrays
-from sim.dag.protocol import Meter, Start
-from sim.dag.ranks import optimistic_costs, order_of
-from sim.dag.worl_rtgs import WorlRtgsSearch
+from sim.dag.search import Meter, Start
+from sim.dag.whales import WorlRtgsSearch
 
 NOISE_LOG10 = (-2.0, -0.5)  # relative, on times to go: as for the other searches
 
@@ -35,7 +34,7 @@ class ValueGenerator:
         leaves: BoolArray,
         outlook: FloatArray,
     ) -> tuple[IntArray, Schedule]:
-        """As `gap_plans.Generator` says."""
+        """As `Generator` says."""
         lanes = new_lanes(len(to_go_s), len(dag.speed))
         scale_s = scale_of(dag.work, dag.speed)
         hopes = Hopes(order_of(dag, to_go_s), hope_s, gpu, outlook, leaves, scale_s)

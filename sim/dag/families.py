@@ -1,14 +1,317 @@
-"""Families of DAGs, as configuration describes them: each draws its graphs from a seed."""
+"""DAGs to plan: random ones, batch jobs of Alibaba's trace, training steps of neural networks.
 
+Families are what configuration describes: each draws its graphs from a seed. Networks are read from
+`graph.txt` of PipeDream and JSON of dnn-partitioning.
+"""
+
+import gzip
+import json
+import re
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from sim.dag.dnn_graphs import dnn_partitioning_graph, pipedream_graph
-from sim.dag.graph import DagError, TaskGraph
-from sim.dag.graph_sources import alibaba_graph, layered_graph, random_graph, side_by_side
+from sim.arrays import FloatArray, IntArray
+from sim.dag.problem import DagError, Edge, TaskGraph, task_graph
 from sim.traces.alibaba_dag import AlibabaDag
+from sim.traces.trace import Trace
+from sim.traits import Precedence
+
+WORK_SPREAD = 1.0  # sigma of the log-normal works
+MB_SPREAD = 0.5  # sigma of the log-normal sizes
+
+
+def layered_graph(
+    tasks: int, *, width: int, parents: float, mean_s: float, mb_per_s: float,
+    rng: np.random.Generator,
+) -> TaskGraph:  # fmt: skip
+    """Layers of 1 to 2 `width` - 1 tasks; each has parents in the layer before.
+
+    Args:
+        tasks: how many.
+        width: mean tasks of a layer.
+        parents: mean number; at least one, at most all of the layer.
+        mean_s: of the log-normal works.
+        mb_per_s: mean MB that an edge carries, for each second of `mean_s`.
+        rng: of everything.
+
+    Raises:
+        DagError: a number out of range.
+    """
+    _check(tasks, width, parents, mean_s, mb_per_s)
+    edges: list[tuple[int, int]] = []
+    before, done = 0, 0  # layers: from `before` to `done`, and from there on
+    while done < tasks:
+        size = min(int(rng.integers(1, 2 * width)), tasks - done)
+        pool = np.arange(before, done)
+        for task in range(done, done + size if len(pool) else done):
+            edges += _picked(task, pool, parents, rng)
+        before, done = done, done + size
+    return _graph(f"layered_{tasks}", tasks, edges, mean_s, mb_per_s, rng)
+
+
+def random_graph(
+    tasks: int, *, width: int, parents: float, mean_s: float, mb_per_s: float,
+    rng: np.random.Generator,
+) -> TaskGraph:  # fmt: skip
+    """Each task picks parents among the 2 `width` tasks before it; arguments as above."""
+    _check(tasks, width, parents, mean_s, mb_per_s)
+    edges = []
+    for task in range(width, tasks):
+        edges += _picked(task, np.arange(max(task - 2 * width, 0), task), parents, rng)
+    return _graph(f"random_{tasks}", tasks, edges, mean_s, mb_per_s, rng)
+
+
+def _check(tasks: int, width: int, parents: float, mean_s: float, mb_per_s: float) -> None:
+    if tasks < 1 or width < 1 or parents < 1 or not mean_s > 0 or not mb_per_s >= 0:
+        raise DagError(
+            f"{tasks} tasks, width {width}, {parents} parents, {mean_s} s and {mb_per_s} MB/s: "
+            f"the first three must be at least 1, seconds above 0, MB/s at least 0"
+        )
+
+
+def _picked(
+    task: int, pool: IntArray, parents: float, rng: np.random.Generator
+) -> list[tuple[int, int]]:
+    """Edges (parent, task): one parent and a Poisson number more, without repetition."""
+    count = min(1 + int(rng.poisson(parents - 1)), len(pool))
+    return [(parent, task) for parent in rng.choice(pool, count, replace=False).tolist()]
+
+
+def _graph(
+    name: str, tasks: int, edges: list[tuple[int, int]], mean_s: float, mb_per_s: float,
+    rng: np.random.Generator,
+) -> TaskGraph:  # fmt: skip
+    names = [f"t{number}" for number in range(tasks)]
+    mb = log_normal(mean_s * mb_per_s, MB_SPREAD, len(edges), rng)
+    return task_graph(
+        name,
+        names,
+        log_normal(mean_s, WORK_SPREAD, tasks, rng),
+        ((names[a], names[b], size) for (a, b), size in zip(edges, mb.tolist(), strict=True)),
+    )
+
+
+def log_normal(mean: float, sigma: float, count: int, rng: np.random.Generator) -> FloatArray:
+    """(count,) log-normal numbers of this mean."""
+    return mean * rng.lognormal(-0.5 * sigma**2, sigma, count)
+
+
+LEAST = 2  # tasks of a job that counts as a DAG
+ENOUGH = 0.95  # of the tasks asked for
+
+
+def alibaba_graph(
+    trace: Trace, *, tasks: int, longest_s: float, mb_per_s: float, rng: np.random.Generator
+) -> TaskGraph:
+    """Jobs of a trace with parents (`sim.traces.alibaba_dag`) as one batch, all there at once.
+
+    Durations are the work. Sizes are not in the trace: a task hands each child a log-normal
+    number of MB with mean `mb_per_s` times its own duration.
+
+    Args:
+        trace: as read; jobs of one task are left out.
+        tasks: at most how many; a job that would exceed it is passed over, so one or two may lack.
+        longest_s: jobs whose longest path takes longer are left out, which else is all there is
+            to plan.
+        mb_per_s: as above.
+        rng: of jobs and sizes.
+
+    Raises:
+        DagError: the trace has no parents, or too few tasks.
+    """
+    before = trace.precedence
+    if before is None:
+        raise DagError(f"{trace.name} says nothing of parents; read it with AlibabaDag")
+    rows = _drawn(before, trace.duration_s, tasks, longest_s, rng)
+    if len(rows) < ENOUGH * tasks:
+        raise DagError(
+            f"{trace.name} has {len(rows)} tasks in DAGs of at most {longest_s:g} s; ask for fewer "
+            f"than {tasks}"
+        )
+    names = {row: str(trace.job_id[row]) for row in rows}
+    mean_mb = mb_per_s * trace.duration_s
+    spread = log_normal(1.0, MB_SPREAD, len(before.parents), rng)
+    edges = [
+        (names[parent], names[row], float(mean_mb[parent] * spread[edge]))
+        for row in rows
+        for edge in range(before.first[row], before.first[row + 1])
+        for parent in [int(before.parents[edge])]
+    ]
+    return task_graph(f"alibaba_{tasks}", list(names.values()), trace.duration_s[rows], edges)
+
+
+def _drawn(
+    before: Precedence, duration_s: FloatArray, tasks: int, longest_s: float,
+    rng: np.random.Generator,
+) -> list[int]:  # fmt: skip
+    """Rows of whole jobs in random order, until they are `tasks`."""
+    members = _members(before)
+    rows: list[int] = []
+    for job in rng.permutation(len(members)).tolist():
+        mine = members[job]
+        if len(mine) < LEAST or len(rows) + len(mine) > tasks:
+            continue
+        if _longest_s(before, duration_s, mine) <= longest_s:
+            rows += mine
+    return rows
+
+
+def _members(before: Precedence) -> list[list[int]]:
+    """Rows of each job."""
+    order = np.argsort(before.workflow, kind="stable")
+    ends: IntArray = np.flatnonzero(np.diff(before.workflow[order])) + 1
+    return [part.tolist() for part in np.split(order, ends) if before.workflow[part[0]] >= 0]
+
+
+def _longest_s(before: Precedence, duration_s: FloatArray, rows: list[int]) -> float:
+    """The longest path of a job (which has no circles: the reader saw to that)."""
+    ends: dict[int, float] = {}
+    stack = list(rows)
+    while stack:
+        row = stack[-1]
+        parents = before.parents[before.first[row] : before.first[row + 1]].tolist()
+        missing = [parent for parent in parents if parent not in ends]
+        if missing and row not in ends:
+            stack += missing
+            continue
+        stack.pop()
+        ends[row] = float(duration_s[row]) + max((ends[p] for p in parents), default=0.0)
+    return max(ends.values(), default=0.0)
+
+
+def side_by_side(graph: TaskGraph, count: int) -> TaskGraph:
+    """`count` copies without edges between them; copy 2 of task `a` is `a #2`.
+
+    Raises:
+        DagError: a count below 1.
+    """
+    if count < 1:
+        raise DagError(f"{count} copies of {graph.name}; there must be at least 1")
+    tasks = [f"{task} #{copy}" for copy in range(1, count + 1) for task in graph.tasks]
+    edges: list[Edge] = []
+    for task in range(len(graph)):
+        for edge in range(graph.first_parent[task], graph.first_parent[task + 1]):
+            ends = graph.tasks[graph.parent[edge]], graph.tasks[task]
+            mb = float(graph.parent_mb[edge])
+            edges += [(f"{ends[0]} #{n}", f"{ends[1]} #{n}", mb) for n in range(1, count + 1)]
+    name = f"{graph.name} x{count}"
+    return task_graph(name, tasks, list(graph.work_s) * count, edges, list(graph.need_gib) * count)
+
+
+NODE = re.compile(
+    r"(?P<name>\S+) -- (?P<op>.*) -- forward_compute_time=(?P<forward>[^,]+), "
+    r"backward_compute_time=(?P<backward>[^,]+), activation_size=(?P<activation>[^,]+), "
+    r"parameter_size=(?P<parameter>[^,]+)"
+)
+EDGE = re.compile(r"\t(?P<parent>\S+) -- (?P<child>\S+)")
+INPUT = "Input"  # operators of this name load data, in some files for half a second
+MS_PER_S, MB, GIB = 1e3, 1e6, 2.0**30
+STATES = 3.0  # weights, gradients and momentum: each as large as the parameters
+
+
+class Layer(NamedTuple):
+    """One node of the profile."""
+
+    forward_s: float
+    backward_s: float
+    activation_bytes: float
+    need_gib: float
+
+
+def pipedream_graph(path: Path) -> TaskGraph:
+    """Two tasks a layer, forward `NAME` and backward `NAME*`, with the profile's times.
+
+    A forward task hands its activation to the layers behind it and to its own backward task;
+    gradients go back along the same edges and are as large. A task needs memory for the activation
+    and three times the parameters. Input nodes are left out.
+
+    Raises:
+        DagError: a line is neither node nor edge, or a number is none; or as `task_graph`.
+    """
+    layers: dict[str, Layer] = {}
+    left_out: set[str] = set()
+    links: list[tuple[str, str]] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        place = f"{path.name}, line {number}"
+        node, edge = NODE.fullmatch(line), EDGE.fullmatch(line)
+        if node is not None and node["op"].startswith(INPUT):
+            left_out.add(node["name"])
+        elif node is not None:
+            layers[node["name"]] = _layer(place, node)
+        elif edge is not None:
+            links.append((edge["parent"], edge["child"]))
+        elif line.strip():
+            raise DagError(f"{place}: {line[:60]!r} is neither a node nor an edge")
+    kept = [(a, b) for a, b in links if a not in left_out and b not in left_out]
+    return _step(path.name.partition(".")[0], layers, kept)
+
+
+def _layer(place: str, node: re.Match[str]) -> Layer:
+    activation = sum(_numbers(place, node["activation"]))
+    (parameter,) = _numbers(place, node["parameter"])
+    return Layer(
+        _numbers(place, node["forward"])[0] / MS_PER_S,
+        _numbers(place, node["backward"])[0] / MS_PER_S,
+        activation,
+        (activation + STATES * parameter) / GIB,
+    )
+
+
+def _numbers(place: str, text: str) -> list[float]:
+    """One number, or several as `[a; b]`."""
+    try:
+        return [float(part) for part in text.strip("[]").split(";")]
+    except ValueError:
+        raise DagError(f"{place}: {text!r} is not a number") from None
+
+
+def _step(name: str, layers: dict[str, Layer], links: list[tuple[str, str]]) -> TaskGraph:
+    """Forwards, then backwards, and their edges."""
+    edges: list[Edge] = [
+        (layer, f"{layer}*", found.activation_bytes / MB) for layer, found in layers.items()
+    ]
+    for parent, child in links:
+        mb = layers[parent].activation_bytes / MB if parent in layers else 0.0
+        edges += [(parent, child, mb), (f"{child}*", f"{parent}*", mb)]
+    forward = [found.forward_s for found in layers.values()]
+    backward = [found.backward_s for found in layers.values()]
+    need = [found.need_gib for found in layers.values()]
+    tasks = [*layers, *(f"{layer}*" for layer in layers)]
+    return task_graph(name, tasks, [*forward, *backward], edges, need * 2)
+
+
+MB_PER_COST = {"layer": 2147.483648, "operator": 12.0}
+ENDS = ("sourceId", "destId")
+
+
+def dnn_partitioning_graph(path: Path) -> TaskGraph:
+    """One task a node, with the accelerator's time and the node's memory; plain JSON or .gz.
+
+    Edges carry a cost, and the files do not say of which link. Those of layer graphs (`layer_*`)
+    are seconds at 2 GiB/s: ResNet-50's are the activations of PipeDream's profile over 2 ** 31.
+    Those of operator graphs are taken for milliseconds of PCIe 3.0, 12 MB each (our choice).
+
+    Raises:
+        DagError: no such JSON, or a key is missing; or as `task_graph`.
+    """
+    try:
+        content = path.read_bytes()
+        found = json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
+        nodes, edges = found["nodes"], found["edges"]
+        mb_per_cost = MB_PER_COST["layer" if path.name.startswith("layer") else "operator"]
+        name_of = {node["id"]: f"{node['id']} {node['name']}" for node in nodes}
+        work_s = [node["fpgaLatency"] / MS_PER_S for node in nodes]
+        need_gib = [node["size"] / GIB for node in nodes]
+        links = [
+            (*(name_of.get(edge[end], str(edge[end])) for end in ENDS), edge["cost"] * mb_per_cost)
+            for edge in edges
+        ]  # an end that is no node keeps its number, for `task_graph` to refuse
+    except (KeyError, TypeError, ValueError) as error:
+        raise DagError(f"{path.name}: is no graph of dnn-partitioning ({error!r})") from None
+    return task_graph(path.name.partition(".")[0], list(name_of.values()), work_s, links, need_gib)
+
 
 SHAPES = {"layered": layered_graph, "random": random_graph}
 READERS = {"pipedream": pipedream_graph, "dnn_partitioning": dnn_partitioning_graph}
@@ -30,7 +333,7 @@ class GeneratedFamily:
     """Layered or random DAGs; `which` is the number of tasks."""
 
     def __init__(self, *, shape: str, width: int, parents: float, mean_s: float, mb_per_s: float):
-        """See `sources.generated`.
+        """See `layered_graph`.
 
         Raises:
             DagError: an unknown shape.

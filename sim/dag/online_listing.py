@@ -5,8 +5,18 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.dag.online_room import NEVER, Room, earliest_s, least_free, stretch_at, take
-from sim.dag.online_spread import ANY, Scratch, of_kind, spread_place
+from sim.dag.online_room import (
+    ANY,
+    NEVER,
+    Room,
+    Scratch,
+    earliest_s,
+    least_free,
+    of_kind,
+    spread_place,
+    stretch_at,
+    take,
+)
 from sim.dag.online_tasks import PENDING, Site, Tasks, pace
 from sim.jit import kernel
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.dag.online_listing import Listing, Rule, hold_running, list_tasks, new_listing
-from sim.dag.online_room import new_room
-from sim.dag.online_spread import new_scratch
+from sim.dag.online_room import new_room, new_scratch
 from sim.dag.online_tasks import PENDING, Site, Tasks, mean_lengths_s, times_to_go_s
 from sim.dag.whales import Step, draw_step, target_of
 from sim.errors import GpuYardError
@@ -194,7 +193,7 @@ def finishes_s(listing: Listing, workflow: IntArray, workflows: int) -> FloatArr
 def searched(sea: Sea, starts: list[Hope], rng: np.random.Generator) -> Hope:
     """The hope of the best plan of those that may be judged; of equals the first.
 
-    As in `sim.dag.worl_rtgs`: a whale takes a target, the leader or another one, and hopes
+    As in `sim.dag.whales`: a whale takes a target, the leader or another one, and hopes
     for target + factor x (target - its own), for a few workflows and tasks; tasks whose later end
     would delay their workflow are likelier to move. A whale that would get worse stays.
     """

@@ -1,12 +1,23 @@
-"""What the list generator reads: the cluster, and the unfinished tasks of all workflows in it."""
+"""What the list generator reads: the cluster, and the unfinished tasks of all workflows in it.
 
+Present are tasks that are submitted and not over, all that they wait for submitted, too. A view
+shows who waits and who runs. Blocked tasks are neither, and nor are those that are over, so who was
+seen is remembered.
+"""
+
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.engine.occupancy import Occupancy
 from sim.jit import array_kernel, kernel
 from sim.physics.communication import Spread, comm_of
+from sim.physics.reference import reference_steps_s
+from sim.traces.workflows import units_of
+from sim.traits import Precedence, ask_of
+from sim.view import ClusterView
 
 PENDING = -1.0  # end of a task that does not run
 
@@ -83,3 +94,228 @@ def times_to_go_s(tasks: Tasks, length_s: FloatArray) -> FloatArray:
         for edge in range(tasks.first_child[task], tasks.first_child[task + 1]):
             to_go[task] = max(to_go[task], length_s[task] + to_go[tasks.child[edge]])
     return to_go
+
+
+class Presence:
+    """Follows the tasks of one run from decision to decision.
+
+    A task is over once it was seen and is no longer there, or if all that it waited for is over
+    and it is not there: then it left with a parent. One whose user gave it up while it was blocked
+    is taken for blocked until then.
+    """
+
+    def __init__(self, view: ClusterView) -> None:
+        """Nobody has arrived."""
+        jobs = len(view.jobs.num_gpus)
+        self.precedence = view.jobs.precedence or _alone(jobs)
+        self.workflow = units_of(view.jobs.precedence, jobs)  # (J,) in order of their first jobs
+        self._depth = depths(self.precedence.first, self.precedence.parents)
+        self._seen: BoolArray = np.zeros(jobs, dtype=np.bool_)
+        self._over: BoolArray = np.zeros(jobs, dtype=np.bool_)
+        self._arrived = 0
+        self._there: IntArray = np.zeros(0, dtype=np.int64)
+
+    def follow(self, view: ClusterView) -> tuple[IntArray, bool]:
+        """(n,) tasks in the system, parents first; and whether some of them are new."""
+        arrived = int(np.searchsorted(view.jobs.submit_s, view.now_s, side="right"))
+        fresh = arrived > self._arrived
+        if fresh:
+            there = np.concatenate([self._there, np.arange(self._arrived, arrived)])
+            self._there = there[np.lexsort((there, self._depth[there]))]
+            self._arrived = arrived
+        here = np.zeros(len(self._seen), dtype=np.bool_)
+        here[view.queued] = True
+        here[view.running] = True
+        first, parents = self.precedence.first, self.precedence.parents
+        self._there = still_there(self._there, here, self._seen, self._over, first, parents)
+        return known(self._there, arrived, first, parents), fresh
+
+
+def _alone(jobs: int) -> Precedence:
+    """Nobody waits for anybody."""
+    return Precedence(
+        np.zeros(jobs + 1, dtype=np.int64),
+        np.zeros(0, dtype=np.int64),
+        np.full(jobs, -1, dtype=np.int64),
+    )
+
+
+@array_kernel
+def depths(first: IntArray, parents: IntArray) -> IntArray:
+    """(J,) edges on the longest way to each job; of those in a circle, whatever comes out."""
+    jobs = len(first) - 1
+    depth = np.zeros(jobs, dtype=np.int64)
+    changed, rounds = True, 0
+    while changed and rounds <= jobs:
+        changed, rounds = False, rounds + 1
+        for job in range(jobs):
+            for edge in range(first[job], first[job + 1]):
+                if depth[job] <= depth[parents[edge]]:
+                    depth[job] = depth[parents[edge]] + 1
+                    changed = True
+    return depth
+
+
+@array_kernel
+def still_there(
+    there: IntArray, here: BoolArray, seen: BoolArray, over: BoolArray, first: IntArray,
+    parents: IntArray,
+) -> IntArray:  # fmt: skip
+    """Those of `there`, parents first, that are not over; marks whom it sees, and who is over."""
+    kept = np.empty_like(there)
+    count = 0
+    for job in there:
+        waits = False
+        for edge in range(first[job], first[job + 1]):
+            waits = waits or not over[parents[edge]]
+        if here[job]:
+            seen[job] = True
+        elif seen[job] or not waits:
+            over[job] = True
+            continue
+        kept[count] = job
+        count += 1
+    return kept[:count].copy()
+
+
+@array_kernel
+def known(there: IntArray, arrived: int, first: IntArray, parents: IntArray) -> IntArray:
+    """Those of `there`, parents first, all of whose ancestors have been submitted."""
+    hidden = np.zeros(arrived, dtype=np.bool_)
+    for job in there:
+        for edge in range(first[job], first[job + 1]):
+            parent = parents[edge]
+            hidden[job] = hidden[job] or parent >= arrived or hidden[parent]
+    return there[~hidden[there]]
+
+
+SHORTEST_S = 1.0  # that is left at least of a task that has outrun its prediction
+
+
+def site_of(view: ClusterView) -> Site:
+    """The cluster, and what is believed of speeds on it.
+
+    Where jobs share links, by the tables that schedulers are told.
+    """
+    belief, topology = replace(view.belief, links=None), view.topology
+    network = belief.network
+    return Site(
+        server_type=view.server_type,
+        server_rack=topology.server_rack,
+        compute_s=belief.catalogue.compute_s,
+        local_s=network.local_s,
+        server_s=network.server_s,
+        rack_s=network.rack_s,
+        nic_factor=network.nic_factor,
+        uplink_factor=network.uplink_factor,
+        reference_s=reference_steps_s(view.jobs.num_gpus, topology, belief),
+    )
+
+
+def capacity_of(view: ClusterView) -> IntArray:
+    """(S,) GPUs of each server, none where it is away."""
+    return np.where(view.server_closed == 0, view.topology.gpus_per_server, 0).astype(np.int64)
+
+
+def tasks_of(
+    view: ClusterView, jobs: IntArray, workflow: IntArray, precedence: Precedence,
+    capacity: IntArray, running_s: FloatArray,
+) -> Tasks:  # fmt: skip
+    """The jobs (n,) in the system, parents first.
+
+    Args:
+        view: as of now.
+        jobs: rows of the job table.
+        workflow: (n,) from 0.
+        precedence: of the whole table.
+        capacity: (S,) GPUs that are up.
+        running_s: (r,) time that each running job of the view takes still.
+    """
+    kind, fit = _fits(view, jobs, capacity)
+    total = len(view.jobs.num_gpus)
+    first_parent, parent, first_child, child = edges_among(
+        jobs, total, precedence.first, precedence.parents
+    )
+    end_s = np.full(total, PENDING)
+    end_s[view.running] = running_s
+    return Tasks(
+        profile=view.jobs.profile[jobs],
+        gang=view.jobs.num_gpus[jobs],
+        kind=kind,
+        work_s=view.jobs.predicted_remaining_s[jobs],
+        end_s=end_s[jobs],
+        workflow=workflow,
+        first_parent=first_parent,
+        parent=parent,
+        first_child=first_child,
+        child=child,
+        fit=fit,
+    )
+
+
+def slowness(view: ClusterView, site: Site, job: int, gpus: IntArray) -> float:
+    """Seconds that a second of work of `job` takes on `gpus`."""
+    server = view.topology.gpu_server[gpus]
+    count = np.bincount(server)
+    racks = len(set(view.topology.server_rack[server].tolist()))
+    spread = int(count.max()), int(np.count_nonzero(count)), racks
+    profile, gang = int(view.jobs.profile[job]), int(view.jobs.num_gpus[job])
+    kinds = set(site.server_type[server].tolist())
+    return max(pace(site, profile, gang, kind, *spread) for kind in kinds)
+
+
+def left_s(
+    view: ClusterView, jobs: IntArray, slowness: FloatArray, overrun_frac: float
+) -> FloatArray:
+    """(r,) time that running jobs are believed to take still, above 0; `slowness` (r,) is theirs.
+
+    A job that has outrun its prediction is taken to have `overrun_frac` of it left.
+    """
+    left = view.jobs.predicted_remaining_s[jobs]
+    over = np.maximum(overrun_frac * view.jobs.estimate_s[jobs], SHORTEST_S)
+    restart = np.maximum(0.0, view.jobs.resume_s[jobs] - view.now_s)
+    times_s: FloatArray = np.where(left > 0.0, left, over) * slowness + restart
+    return times_s
+
+
+def _fits(view: ClusterView, jobs: IntArray, capacity: IntArray) -> tuple[IntArray, IntArray]:
+    """(n,) kind of each job and (K, S) GPUs of each server that jobs of a kind could ever use."""
+    demands = view.jobs.demands
+    if demands is None:
+        return np.zeros(len(jobs), dtype=np.int64), capacity[None, :]
+    asks = [ask_of(demands, job) for job in jobs.tolist()]
+    asker, occupancy = dict(zip(asks, jobs.tolist(), strict=True)), Occupancy(view)
+    number = {ask: at for at, ask in enumerate(asker)}
+    fit = np.array([np.minimum(occupancy.workers(job)[1], capacity) for job in asker.values()])
+    return np.array([number[ask] for ask in asks], dtype=np.int64), fit
+
+
+@array_kernel
+def edges_among(
+    jobs: IntArray, total: int, first: IntArray, parents: IntArray
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Parents of `jobs` (n,) among themselves as rows, and the same edges from the other end."""
+    number = np.full(total, -1)
+    number[jobs] = np.arange(len(jobs))
+    most = 0
+    for job in jobs:
+        most += first[job + 1] - first[job]
+    count = len(jobs)
+    first_parent, parent = np.zeros(count + 1, dtype=np.int64), np.empty(most, dtype=np.int64)
+    first_child = np.zeros(count + 1, dtype=np.int64)
+    edges = 0
+    for task in range(count):
+        for edge in range(first[jobs[task]], first[jobs[task] + 1]):
+            other = number[parents[edge]]
+            if other >= 0:
+                parent[edges] = other
+                first_child[other + 1] += 1
+                edges += 1
+        first_parent[task + 1] = edges
+    first_child = np.cumsum(first_child)
+    child, at = np.empty(edges, dtype=np.int64), first_child.copy()
+    for task in range(count):
+        for edge in range(first_parent[task], first_parent[task + 1]):
+            child[at[parent[edge]]] = task
+            at[parent[edge]] += 1
+    return first_parent, parent[:edges].copy(), first_child, child

@@ -6,7 +6,6 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.dag.online_listing import Listing
-from sim.dag.online_presence import Presence, capacity_of, left_s, site_of, slowness, tasks_of
 from sim.dag.online_search import (
     RULES,
     Hope,
@@ -19,7 +18,7 @@ from sim.dag.online_search import (
     planner_of,
     searched,
 )
-from sim.dag.online_tasks import Site
+from sim.dag.online_tasks import Presence, Site, capacity_of, left_s, site_of, slowness, tasks_of
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError

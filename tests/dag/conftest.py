@@ -5,10 +5,17 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from sim.dag.graph import TaskGraph, task_graph
-from sim.dag.graph_sources import layered_graph, random_graph
-from sim.dag.machines import GpuKind, Machines, drawn_machines, machines
-from sim.dag.problem import DagProblem, dag_problem
+from sim.dag.families import layered_graph, random_graph
+from sim.dag.problem import (
+    DagProblem,
+    GpuKind,
+    Machines,
+    TaskGraph,
+    dag_problem,
+    drawn_machines,
+    machines,
+    task_graph,
+)
 
 KINDS = (GpuKind("slow", 1.0, 16.0), GpuKind("fast", 2.0, 40.0))
 

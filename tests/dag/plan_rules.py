@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from sim.dag.graph import DagError
 from sim.dag.plan import Plan
-from sim.dag.problem import DagProblem
+from sim.dag.problem import DagError, DagProblem
 
 
 def check_plan(problem: DagProblem, plan: Plan) -> None:

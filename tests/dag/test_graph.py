@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from sim.dag.graph import DagError, task_graph
-from sim.dag.machines import GpuKind, drawn_machines, machines
-from sim.dag.problem import dag_problem
+from sim.dag.problem import DagError, GpuKind, dag_problem, drawn_machines, machines, task_graph
 
 
 def test_parents_come_first_and_edges_are_the_same_from_both_ends():

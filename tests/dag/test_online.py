@@ -8,11 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.dag.online_listing import Rule, list_tasks, new_listing
-from sim.dag.online_presence import Presence, depths, edges_among
-from sim.dag.online_room import NEVER, new_room
+from sim.dag.online_room import NEVER, new_room, new_scratch
 from sim.dag.online_search import hoped_finishes_s, order_of
-from sim.dag.online_spread import new_scratch
-from sim.dag.online_tasks import PENDING, Site, Tasks, mean_lengths_s, times_to_go_s
+from sim.dag.online_tasks import (
+    PENDING,
+    Presence,
+    Site,
+    Tasks,
+    depths,
+    edges_among,
+    mean_lengths_s,
+    times_to_go_s,
+)
 from sim.event_log import Kind
 from sim.metrics.balance import check_run
 from sim.metrics.job_times import workflow_metrics

@@ -3,18 +3,25 @@
 import numpy as np
 import pytest
 
-from sim.dag.bounds import (
+from sim.dag.list_scheduling import cpop, heft, peft
+from sim.dag.plan import (
+    Plan,
     gap_correlation,
     lower_bound_s,
+    makespans_s,
     mirrored,
+    optimistic_costs,
+    order_of,
+    plan_of_schedule,
     running_times_s,
+    schedule,
+    schedule_of,
+    slack_s,
+    time_to_go,
+    upward_rank_s,
 )
-from sim.dag.evaluate import makespans_s, schedule
-from sim.dag.graph import DagError
-from sim.dag.list_scheduling import cpop, heft, peft
-from sim.dag.plan import Plan, plan_of_schedule, schedule_of
-from sim.dag.protocol import random_start
-from sim.dag.ranks import optimistic_costs, order_of, slack_s, time_to_go, upward_rank_s
+from sim.dag.problem import DagError
+from sim.dag.search import random_start
 from tests.dag.brute_force import optimum_s
 from tests.dag.plan_rules import check_plan
 

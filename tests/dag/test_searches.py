@@ -3,17 +3,19 @@
 import numpy as np
 import pytest
 
-from sim.dag.evaluate import schedule
-from sim.dag.graph import DagError
-from sim.dag.list_schedule import ListSchedule, RandomRankSearch
 from sim.dag.list_scheduling import heft
-from sim.dag.local_search import GeneticSearch, LocalSearch
-from sim.dag.plan import Plan, schedule_of
-from sim.dag.policy_gradient import PolicyGradientSearch
-from sim.dag.protocol import Meter, start_plans
-from sim.dag.rtgs import RtgsSearch, nearest_loads
-from sim.dag.whales import WhaleSearch, draw_step, target_of
-from sim.dag.worl_rtgs import WorlRtgsSearch
+from sim.dag.plan import Plan, schedule, schedule_of
+from sim.dag.problem import DagError
+from sim.dag.rivals import GeneticSearch, LocalSearch, PolicyGradientSearch
+from sim.dag.search import ListSchedule, Meter, RandomRankSearch, start_plans
+from sim.dag.whales import (
+    RtgsSearch,
+    WhaleSearch,
+    WorlRtgsSearch,
+    draw_step,
+    nearest_loads,
+    target_of,
+)
 from tests.dag.brute_force import optimum_s
 from tests.dag.plan_rules import check_plan
 

@@ -6,10 +6,19 @@ import json
 import numpy as np
 import pytest
 
-from sim.dag.dnn_graphs import dnn_partitioning_graph, pipedream_graph
-from sim.dag.families import COLUMNS, AlibabaFamily, GeneratedFamily, ModelFamily
-from sim.dag.graph import DagError
-from sim.dag.graph_sources import alibaba_graph, layered_graph, random_graph, side_by_side
+from sim.dag.families import (
+    COLUMNS,
+    AlibabaFamily,
+    GeneratedFamily,
+    ModelFamily,
+    alibaba_graph,
+    dnn_partitioning_graph,
+    layered_graph,
+    pipedream_graph,
+    random_graph,
+    side_by_side,
+)
+from sim.dag.problem import DagError
 from sim.traces.alibaba_dag import AlibabaDag
 
 PROFILE = """node1 -- Input0 -- forward_compute_time=900.0, backward_compute_time=0.0, \

@@ -16,11 +16,9 @@ from marl.dag.policy_file import (
 )
 from marl.dag.sight import FEATURES, VALID, look, new_scratch, place, place_by_value
 from marl.schedulers.worl_rtgs import DqnPlacerSearch, WorlDqnSearch
-from sim.dag.bounds import lower_bound_s
-from sim.dag.evaluate import schedule
-from sim.dag.gap_plans import NEAREST
-from sim.dag.list_scheduling import heft, new_lanes
-from sim.dag.protocol import Meter, start_plans
+from sim.dag.list_scheduling import NEAREST, heft, new_lanes
+from sim.dag.plan import lower_bound_s, schedule
+from sim.dag.search import Meter, start_plans
 from tests.dag.plan_rules import check_plan
 
 PROBLEMS = TrainingProblems(

@@ -1,4 +1,7 @@
-"""One protocol for all searches: the same start plans, the same number of plans judged."""
+"""One protocol for all searches: the same start plans, the same number of plans judged.
+
+Under it the list schedulers: once, or again and again with noise on their ranks.
+"""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -6,12 +9,9 @@ from typing import Protocol
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.dag.evaluate import schedule
-from sim.dag.graph import DagError
-from sim.dag.list_scheduling import heft
-from sim.dag.plan import Plan, Schedule
-from sim.dag.problem import DagProblem
-from sim.dag.ranks import time_to_go, upward_rank_s
+from sim.dag.list_scheduling import cpop, heft, peft, placed
+from sim.dag.plan import Plan, Schedule, order_of, schedule, time_to_go, upward_rank_s
+from sim.dag.problem import DagError, DagProblem
 
 
 @dataclass(frozen=True)
@@ -135,3 +135,46 @@ def random_gpus(problem: DagProblem, tasks: IntArray, rng: np.random.Generator) 
     for row in tight.tolist():
         gpu[row] = rng.choice(np.flatnonzero(room >= need[tasks[row]]))
     return gpu
+
+
+SCHEDULERS = {"heft": heft, "cpop": cpop, "peft": peft}
+
+
+class ListSchedule:
+    """Judges the one plan of a list scheduler, whatever the start plans and the budget."""
+
+    def __init__(self, *, scheduler: str) -> None:
+        """Take `heft`, `cpop` or `peft`.
+
+        Raises:
+            DagError: another name.
+        """
+        if scheduler not in SCHEDULERS:
+            known = ", ".join(SCHEDULERS)
+            raise DagError(f"list scheduler {scheduler!r} is unknown; use one of {known}")
+        self.name = scheduler
+
+    def search(self, starts: list[Start], meter: Meter, rng: np.random.Generator) -> None:  # noqa: ARG002
+        """See `Search`."""
+        meter.judge(SCHEDULERS[self.name](meter.problem))
+
+
+NOISE_LOG10 = (-2.0, -0.5)  # relative, drawn evenly on a log scale for each plan
+
+
+class RandomRankSearch:
+    """Restarts without memory: the first start plan's times to go, each time with fresh noise.
+
+    Shows what the whales add to trying many orders. Every task may go to any GPU.
+    """
+
+    name = "random_ranks"
+
+    def search(self, starts: list[Start], meter: Meter, rng: np.random.Generator) -> None:
+        """See `Search`."""
+        problem, first = meter.problem, starts[0]
+        meter.judge(first.plan)
+        while meter.left:
+            noise = 10.0 ** rng.uniform(*NOISE_LOG10) * rng.standard_normal(problem.num_tasks)
+            order = order_of(problem.arrays, first.to_go_s * (1.0 + noise))
+            meter.judge(placed(problem, order))
