@@ -7,8 +7,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError
-from sim.traces.estimators import checked_prior_s
-from sim.traces.group_estimators import NAMES, SHORTEST_S, recurrence_features
+from sim.traces.estimators import NAMES, SHORTEST_S, checked_prior_s, recurrence_features
 from sim.traces.trace import Trace
 
 GROUP_MEDIAN, GROUP_COUNT, MEDIAN = map(NAMES.index, ("group_median", "group_count", "median"))
@@ -45,7 +44,7 @@ class RandomForestEstimator:
     batch. Submissions are counted in the window; jobs outside it are learned from, not predicted.
     With fewer than `first_jobs` finished of a kind, the median of the group is predicted, or of
     all. The paper leaves its features open; those chosen here are those of
-    `sim.traces.group_estimators`.
+    `sim.traces.estimators`.
     """
 
     trees: int

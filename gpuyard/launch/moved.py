@@ -65,22 +65,25 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
         "sim.outages.both", "sim.outages.failures", "sim.outages.maintenance", "sim.outages.none",
         "sim.outages.sources",
     ),
-    "sim.traces.estimators": (
-        "sim.estimators.limit", "sim.estimators.noisy", "sim.estimators.none",
-        "sim.estimators.oracle", "sim.estimators.rules",
+    "sim.traces.alibaba": (
+        "sim.traces.alibaba_dag", "sim.traces.alibaba_lingjun", "sim.traces.alibaba_openb",
     ),
-    "sim.traces.generated_workload": ("sim.traces.mixed_workload",),
-    "sim.traces.group_estimators": (
-        "sim.estimators.group_median", "sim.estimators.last_of_group", "sim.estimators.recurrence",
+    "sim.traces.estimators": (
+        "sim.estimators.group_median", "sim.estimators.last_of_group", "sim.estimators.limit",
+        "sim.estimators.noisy", "sim.estimators.none", "sim.estimators.oracle",
+        "sim.estimators.recurrence", "sim.estimators.rules", "sim.traces.group_estimators",
+    ),
+    "sim.traces.generated_workload": (
+        "sim.traces.mixed_workload", "sim.traces.york_mix", "sim.traces.york_workload",
     ),
     "sim.traces.ideal_workload": ("sim.traces.published_mix",),
+    "sim.traces.job_logs": ("sim.traces.helios_log", "sim.traces.sia", "sim.traces.swf"),
     "sim.traces.job_traits": ("sim.traces.job_rules",),
     "sim.traces.processes": (
         "sim.traces.clumps", "sim.traces.day_noise", "sim.traces.duration_mixture",
         "sim.traces.outcome_mix", "sim.traces.recurrence",
     ),
     "sim.traces.spec": ("sim.traces.demand_mix", "sim.traces.workflow_shape"),
-    "sim.traces.york_workload": ("sim.traces.york_mix",),
 }
 # fmt: on
 GONE = {  # what was cut, and what to use

@@ -24,8 +24,7 @@ from sim.report.likeness_report import (
     trace_page,
 )
 from sim.traces.estimators import NoEstimator
-from sim.traces.job_sample import JobSample
-from sim.traces.likeness import Distance, likeness
+from sim.traces.likeness import Distance, JobSample, likeness
 from sim.traces.setting import Setting
 
 RULES = {**SEED, "draws": (True, 1)}

@@ -17,7 +17,7 @@ from sim.jobs import JobTable
 from sim.report.atomic import write_atomically
 from sim.traces.fit_parts import OutcomeShares, Owners, fit_owners, shares_in
 from sim.traces.fit_spec import fit_spec
-from sim.traces.job_sample import JobSample
+from sim.traces.likeness import JobSample
 from sim.traces.spec import WorkloadSpec, workload_yaml
 
 RULES = {**SEED, "duration_parts": (True, 1), "default_jobs": (True, 1)}

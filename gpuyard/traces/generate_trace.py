@@ -16,12 +16,11 @@ from gpuyard.launch.plain_rules import SEED, check_plain
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
 from sim.report.atomic import write_atomically
-from sim.traces.csv_writer import trace_csv
+from sim.traces.csv_reader import trace_csv
 from sim.traces.generator import generate
-from sim.traces.option_rules import check_count, check_number
 from sim.traces.prepare import cap, offered_load, scale_load
 from sim.traces.select import thinned_window
-from sim.traces.streams import whole_streams
+from sim.traces.setting import check_count, check_number, whole_streams
 from sim.traces.trace import Trace
 
 NO_LIMIT = 1 << 60  # GPUs where no cluster is named

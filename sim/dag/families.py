@@ -14,7 +14,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.dag.problem import DagError, Edge, TaskGraph, task_graph
-from sim.traces.alibaba_dag import AlibabaDag
+from sim.traces.alibaba import AlibabaDag
 from sim.traces.trace import Trace
 from sim.traits import Precedence
 
@@ -105,7 +105,7 @@ ENOUGH = 0.95  # of the tasks asked for
 def alibaba_graph(
     trace: Trace, *, tasks: int, longest_s: float, mb_per_s: float, rng: np.random.Generator
 ) -> TaskGraph:
-    """Jobs of a trace with parents (`sim.traces.alibaba_dag`) as one batch, all there at once.
+    """Jobs of a trace with parents (`sim.traces.alibaba`) as one batch, all there at once.
 
     Durations are the work. Sizes are not in the trace: a task hands each child a log-normal
     number of MB with mean `mb_per_s` times its own duration.

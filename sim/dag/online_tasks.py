@@ -15,7 +15,7 @@ from sim.engine.occupancy import Occupancy
 from sim.jit import array_kernel, kernel
 from sim.physics.communication import Spread, comm_of
 from sim.physics.reference import reference_steps_s
-from sim.traces.workflows import units_of
+from sim.traces.trace import units_of
 from sim.traits import Precedence, ask_of
 from sim.view import ClusterView
 

@@ -14,7 +14,6 @@ import numpy as np
 from sim.arrays import FloatArray
 from sim.report.atomic import csv_text
 from sim.report.figure_style import COLOURS, GREY, heading, new_figure, save_png, tidy
-from sim.traces.job_sample import JobSample
 from sim.traces.likeness import (
     ALIKE_LAGS,
     COUNT_LAGS_H,
@@ -25,6 +24,7 @@ from sim.traces.likeness import (
     HOURLY,
     SIZE_CLASSES,
     Distance,
+    JobSample,
     Sample,
     alike_shares,
     best_turn,

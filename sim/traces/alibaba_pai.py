@@ -8,7 +8,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray, objects
 from sim.errors import TraceError
-from sim.traces.alibaba_dag import task_names
+from sim.traces.alibaba import task_names
 from sim.traces.column_reader import ColumnReader
 from sim.traces.row_rules import BLANKS
 from sim.traces.text_table import GivenColumns, checked_columns, read_text_table

@@ -1,16 +1,18 @@
-"""Reads a job trace from a CSV file: one row a job, columns named by a mapping."""
+"""Reads a job trace from a CSV file, one row a job, columns named by a mapping; and writes one."""
 
+import csv
+import io
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from sim.arrays import FloatArray, TextArray
+from sim.arrays import FloatArray, IntArray, TextArray
 from sim.traces.column_reader import ColumnReader
-from sim.traces.option_rules import check_choice
 from sim.traces.row_rules import CLOCK, CLOCK_FORMAT, DURATION_FORMATS, moment
+from sim.traces.setting import check_choice
 from sim.traces.text_table import (
     Columns,
     GivenColumns,
@@ -21,8 +23,7 @@ from sim.traces.text_table import (
     checked_delimiter,
     read_text_table,
 )
-from sim.traces.trace import Notes, Trace, starts
-from sim.traces.workflows import on_a_cycle
+from sim.traces.trace import Notes, Trace, on_a_cycle, starts
 from sim.traits import (
     CANCELLED,
     COMPLETED,
@@ -41,7 +42,7 @@ def attempts_of(reader: ColumnReader, duration_s: FloatArray) -> Attempts:
     """Failures of each job: seconds of work, ascending, above 0 and below its duration."""
     lists = [_numbers(text) for text in reader.raw("attempts")]
     wrong = [
-        points is None or not _ascending([0.0, *points, end_s])
+        points is None or not all(a < b < np.inf for a, b in pairwise([0.0, *points, end_s]))
         for points, end_s in zip(lists, duration_s, strict=True)
         if points != []
     ]
@@ -61,10 +62,6 @@ def _numbers(text: str) -> list[float] | None:
         return [float(part) for part in text.split(SEPARATOR)]
     except ValueError:
         return None
-
-
-def _ascending(points: list[float]) -> bool:
-    return all(a < b < np.inf for a, b in pairwise(points))
 
 
 def precedence_of(reader: ColumnReader, job_id: TextArray) -> Precedence:
@@ -201,7 +198,7 @@ OUTCOMES = {"completed": COMPLETED, "failed": FAILED, "cancelled": CANCELLED}
 class Forms:
     """How a CSV file writes its fields."""
 
-    delimiter: str = "comma"  # one sign, or a word of `column_map.DELIMITERS`
+    delimiter: str = "comma"  # one sign, or a word of `text_table.DELIMITERS`
     time_format: str | None = None  # of submit_time, for `strptime`; None: ISO 8601
     duration_format: str = "seconds"  # of duration_s, limit_s: one of DURATION_FORMATS
 
@@ -345,12 +342,55 @@ def _elastic(reader: ColumnReader, gang: FloatArray) -> tuple[FloatArray | None,
     """(N,) fewest and most GPUs of elastic jobs; an empty field is the gang itself."""
     if not (reader.has("least_gpus") or reader.has("most_gpus")):
         return None, None
-    least = _or_gang(reader.counts("least_gpus", blank=0), gang)
-    most = _or_gang(reader.counts("most_gpus", blank=0), gang)
+    counts = (reader.counts(key, blank=0) for key in ("least_gpus", "most_gpus"))
+    least, most = (np.where(count == 0, gang, count.astype(np.float64)) for count in counts)
     reader.flag("least_gpus", least > gang, "is above the job's num_gpus; it must be at most that")
     reader.flag("most_gpus", most < gang, "is below the job's num_gpus; it must be at least that")
     return least, most
 
 
-def _or_gang(counts: "np.typing.NDArray[np.int64]", gang: FloatArray) -> FloatArray:
-    return np.where(counts == 0, gang, counts.astype(np.float64))
+COLUMNS = ("job_id", "submit_s", "num_gpus", "duration_s", "user", "vc")
+MORE = tuple(name for name in (*TEXTS, *NUMBERS) if name not in COLUMNS)
+
+
+def trace_csv(trace: Trace) -> str:
+    """Header and one row a job; numbers are written so that they read back the same.
+
+    Optional columns are written where the trace has them, under the reader's own names.
+    """
+    columns = dict(_columns(trace))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue()
+
+
+def _columns(trace: Trace) -> Iterator[tuple[str, Iterable[str]]]:
+    for name in (*COLUMNS, *MORE):
+        column = getattr(trace, name)
+        if column is not None:
+            yield name, map(_cell, column.tolist())
+    if trace.outcome is not None:
+        words = {code: word for word, code in OUTCOMES.items()}
+        yield "outcome", [words[code] for code in trace.outcome.tolist()]
+    if trace.attempts is not None:
+        points = list(map(_cell, trace.attempts.fail_at_s.tolist()))
+        yield "attempts", _lists(trace.attempts.first, points)
+    if trace.precedence is not None:
+        names = [str(trace.job_id[row]) for row in trace.precedence.parents]
+        yield "parents", _lists(trace.precedence.first, names)
+        numbers = trace.precedence.workflow.tolist()
+        yield "workflow", ["" if number < 0 else f"w{number}" for number in numbers]
+
+
+def _lists(first: IntArray, entries: list[str]) -> list[str]:
+    return [SEPARATOR.join(entries[begin:end]) for begin, end in pairwise(first)]
+
+
+def _cell(value: str | float | int) -> str:
+    if isinstance(value, float):
+        if not np.isfinite(value):
+            return ""  # the reader's word for never, and for not known
+        return repr(int(value) if value.is_integer() else value)
+    return str(value)

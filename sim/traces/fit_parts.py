@@ -7,8 +7,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError
-from sim.traces.job_sample import JobSample
-from sim.traces.likeness import ALIKE_LAGS, ALIKE_LN
+from sim.traces.likeness import ALIKE_LAGS, ALIKE_LN, JobSample
 from sim.traces.processes import OutcomeMix, Recurrence, draw_roots, outcome_shares
 from sim.traits import COMPLETED, Identity
 

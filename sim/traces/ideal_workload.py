@@ -17,8 +17,7 @@ from sim.topology.topology import Topology
 from sim.traces.generated_workload import DrawnWorkload
 from sim.traces.prepare import fitted, prepare
 from sim.traces.select import take
-from sim.traces.setting import Setting
-from sim.traces.streams import Streams
+from sim.traces.setting import Setting, Streams
 from sim.traces.trace import Trace
 
 

@@ -14,8 +14,8 @@ from sim.arrays import FloatArray, objects
 from sim.errors import TraceError
 from sim.traces.column_reader import nothing_usable, shown
 from sim.traces.json_stream import Located, read_objects
-from sim.traces.option_rules import check_count, check_number
 from sim.traces.select import take
+from sim.traces.setting import check_count, check_number
 from sim.traces.text_table import GivenColumns
 from sim.traces.trace import Notes, Trace, starts
 from sim.traits import CANCELLED, COMPLETED, FAILED, NEVER_S, Attempts

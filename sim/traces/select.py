@@ -13,10 +13,9 @@ import numpy as np
 
 from sim.arrays import BoolArray, IntArray
 from sim.errors import TraceError
-from sim.traces.streams import ALL, stretch_stream
+from sim.traces.setting import ALL, stretch_stream
 from sim.traces.text_table import nearest
-from sim.traces.trace import Trace, owners, picked, starts
-from sim.traces.workflows import thinned_units, units_of
+from sim.traces.trace import Trace, owners, picked, starts, thinned_units, units_of
 from sim.traits import Attempts, Precedence
 
 

@@ -1,4 +1,8 @@
-"""What a workload must know around it: the experiment, kinds of windows, which jobs count."""
+"""What a workload must know around it: the experiment, kinds of windows, which jobs count.
+
+Also the checks of its single options, of which None means that one is not used; and the random
+streams of one window, independent of each other and of every other window.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,108 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sim.errors import TraceError
 from sim.physics.catalogue import Catalogue
-from sim.traces.option_rules import check_choice, check_number
+from sim.traces.text_table import nearest
 
 if TYPE_CHECKING:
     from sim.protocols import DurationEstimator
+
+
+def check_count(key: str, value: object) -> None:
+    """Raise a TraceError unless `value` is None or a whole number of 1 or more."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise TraceError(
+            f"workload.{key} is {value!r}; it must be null or a whole number, 1 or more"
+        )
+
+
+def check_number(
+    key: str, value: object, *, above_zero: bool = False, group: str = "workload"
+) -> None:
+    """Raise a TraceError unless `value` is None or a finite number, 0 or more (or above 0)."""
+    if value is None:
+        return
+    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, int | float) and good and (value > 0 or (value == 0 and not above_zero)):
+        return
+    rule = "above 0" if above_zero else "0 or more"
+    raise TraceError(f"{group}.{key} is {value!r}; it must be null or a finite number, {rule}")
+
+
+def check_choice(key: str, value: object, known: Sequence[str]) -> None:
+    """Raise a TraceError unless `value` is one of the words `known`."""
+    if value not in known:
+        raise TraceError(
+            f"workload.{key} is {value!r}{nearest(str(value), known)}; known are {', '.join(known)}"
+        )
+
+
+ALL = "all"  # the part that is everything
+PARTS = {"train": 0, "validation": 1, "test": 2, ALL: 4}  # first entry of the parts' spawn keys
+WHOLE = 3  # that of whole traces
+STRETCHES = 5  # that of stretches, whatever the part
+
+
+@dataclass(frozen=True)
+class Streams:
+    """One generator a purpose, so that a change of one draw leaves the others as they were."""
+
+    jobs: np.random.Generator  # which jobs, or the generated jobs themselves
+    profiles: np.random.Generator
+    homes: np.random.Generator
+    estimates: np.random.Generator
+
+
+def whole_streams(*, seed: int) -> Streams:
+    """The streams of a whole trace, shared with no window.
+
+    Raises:
+        TraceError: if the seed is negative.
+    """
+    return _streams(seed, WHOLE, 0)
+
+
+def window_streams(*, seed: int, part: str, index: int) -> Streams:
+    """The streams of window `index` of `part`; equal arguments give equal streams.
+
+    Raises:
+        TraceError: if the part is unknown, or seed or index is negative.
+    """
+    return _streams(seed, _number(part), index)
+
+
+def stretch_stream(*, seed: int, part: str, stretch: int) -> np.random.Generator:
+    """Deals the jobs of one stretch of `part` to its windows; equal for all of these.
+
+    Raises:
+        TraceError: if the part is unknown, or seed or stretch is negative.
+    """
+    return np.random.default_rng(_root(seed, STRETCHES, _number(part), stretch))
+
+
+def _number(part: str) -> int:
+    if part not in PARTS:
+        raise TraceError(
+            f"part '{part}' is unknown{nearest(part, PARTS)}; parts: {', '.join(PARTS)}"
+        )
+    return PARTS[part]
+
+
+def _streams(seed: int, kind: int, index: int) -> Streams:
+    root = _root(seed, kind, index)
+    jobs, profiles, homes, estimates = map(np.random.default_rng, root.spawn(4))
+    return Streams(jobs, profiles, homes, estimates)
+
+
+def _root(seed: int, *key: int) -> np.random.SeedSequence:
+    if seed < 0 or key[-1] < 0:
+        raise TraceError(f"seed is {seed} and window index is {key[-1]}; both must be 0 or more")
+    return np.random.SeedSequence(entropy=seed, spawn_key=key)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ import numpy as np
 from sim.errors import TraceError
 from sim.jobs import JobTable
 from sim.traces.job_traits import JobRules
-from sim.traces.option_rules import check_count, check_number
 from sim.traces.prepare import Preparation, fitted, prepare
 from sim.traces.select import (
     MANY,
@@ -20,8 +19,18 @@ from sim.traces.select import (
     time_window,
     without_vcs,
 )
-from sim.traces.setting import AUTO, DISJOINT, RANDOM, Measured, Setting, check_windows_from
-from sim.traces.streams import whole_streams, window_streams
+from sim.traces.setting import (
+    AUTO,
+    DISJOINT,
+    RANDOM,
+    Measured,
+    Setting,
+    check_count,
+    check_number,
+    check_windows_from,
+    whole_streams,
+    window_streams,
+)
 from sim.traces.text_table import GivenColumns, nearest
 from sim.traces.trace import Trace, TraceReader
 

@@ -19,7 +19,7 @@ from sim.dag.families import (
     side_by_side,
 )
 from sim.dag.problem import DagError
-from sim.traces.alibaba_dag import AlibabaDag
+from sim.traces.alibaba import AlibabaDag
 
 PROFILE = """node1 -- Input0 -- forward_compute_time=900.0, backward_compute_time=0.0, \
 activation_size=8000000.0, parameter_size=0.0

@@ -12,8 +12,7 @@ from sim.errors import TraceError
 from sim.traces.fit_parts import OutcomeShares, Owners, fit_outcomes, fit_owners, shares_in
 from sim.traces.fit_spec import fit_durations, fit_gangs, fit_normals, fit_spec
 from sim.traces.generator import generate
-from sim.traces.job_sample import JobSample
-from sim.traces.likeness import likeness
+from sim.traces.likeness import JobSample, likeness
 from sim.traces.processes import Clumps, DayNoise, DurationMixture, Recurrence, draw_outcomes
 from sim.traces.spec import WorkloadSpec, workload_yaml
 from sim.traits import Identity

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from sim.errors import TraceError
 from sim.traces.generator import generate
-from sim.traces.job_sample import JobSample
-from sim.traces.likeness import alike_shares, count_correlations
+from sim.traces.likeness import JobSample, alike_shares, count_correlations
 from sim.traces.processes import (
     Clumps,
     DayNoise,
@@ -24,8 +23,8 @@ from sim.traces.processes import (
     draw_roots,
     spread_clumps,
 )
+from sim.traces.setting import window_streams
 from sim.traces.spec import DemandMix, WorkflowShape, WorkloadSpec
-from sim.traces.streams import window_streams
 from sim.traits import CANCELLED, COMPLETED, FAILED
 
 CONF = Path(__file__).parents[2] / "conf"

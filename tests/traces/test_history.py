@@ -12,12 +12,10 @@ from interference.duration_forest import RandomForestEstimator
 from sim.errors import TraceError
 from sim.physics.catalogue import Catalogue
 from sim.protocols import HistoryEstimator
-from sim.traces.estimators import NoisyEstimator
-from sim.traces.group_estimators import GroupMedian, LastOfGroup
+from sim.traces.estimators import GroupMedian, LastOfGroup, NoisyEstimator
 from sim.traces.prepare import rows_of
 from sim.traces.select import take
-from sim.traces.setting import Setting
-from sim.traces.streams import window_streams
+from sim.traces.setting import Setting, window_streams
 from sim.traces.trace import Trace
 
 CONF = Path(__file__).parents[2] / "conf"

@@ -11,8 +11,7 @@ from gpuyard.traces.generate_trace import Shape, shape
 from sim.physics.shipped_files import ShippedProfiles
 from sim.traces.estimators import NoEstimator
 from sim.traces.generator import generate
-from sim.traces.job_sample import JobSample
-from sim.traces.likeness import DURATION, FEATURE_GAP, GANG, likeness
+from sim.traces.likeness import DURATION, FEATURE_GAP, GANG, JobSample, likeness
 from sim.traces.setting import Setting
 from sim.traces.trace import Trace
 

@@ -8,7 +8,6 @@ from scipy import stats
 
 from sim.errors import TraceError
 from sim.traces.generator import generate
-from sim.traces.job_sample import JobSample
 from sim.traces.likeness import (
     ALIKE,
     COUNTS,
@@ -20,6 +19,7 @@ from sim.traces.likeness import (
     HOURLY,
     SAME_SECOND,
     WEEKDAY,
+    JobSample,
     Sample,
     alike_shares,
     best_turn,

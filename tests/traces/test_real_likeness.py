@@ -11,7 +11,6 @@ from hydra.utils import instantiate
 from sim.physics.shipped_files import ShippedProfiles
 from sim.traces.estimators import NoEstimator
 from sim.traces.generator import generate
-from sim.traces.job_sample import JobSample
 from sim.traces.likeness import (
     ALIKE,
     COUNTS,
@@ -20,6 +19,7 @@ from sim.traces.likeness import (
     GANG,
     HOURLY,
     SAME_SECOND,
+    JobSample,
     likeness,
 )
 from sim.traces.setting import Setting

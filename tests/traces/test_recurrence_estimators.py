@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from interference.duration_forest import RandomForestEstimator
 from sim.errors import TraceError
-from sim.traces.group_estimators import (
+from sim.traces.estimators import (
     NAMES,
     GroupMedian,
     LastOfGroup,

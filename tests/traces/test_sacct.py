@@ -13,8 +13,8 @@ from sim.errors import TraceError
 from sim.physics.shipped_files import ShippedProfiles
 from sim.traces.estimators import LimitEstimator
 from sim.traces.row_rules import clock_s
+from sim.traces.sacct import parse_tres
 from sim.traces.setting import Setting
-from sim.traces.slurm_fields import parse_tres
 from sim.traits import CANCELLED, COMPLETED, FAILED
 from tests.traces.trace_samples import SACCT, loaded, preset
 

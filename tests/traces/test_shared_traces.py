@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sim.physics.catalogue import Catalogue
-from sim.traces.csv_writer import trace_csv
+from sim.traces.csv_reader import trace_csv
 from sim.traces.estimators import NoEstimator
 from sim.traces.setting import Setting
 from sim.traits import ANY_TYPE, CANCELLED

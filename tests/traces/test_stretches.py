@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from sim.errors import TraceError
 from sim.physics.catalogue import Catalogue
-from sim.traces.estimators import NoisyEstimator, OracleEstimator
-from sim.traces.group_estimators import GroupMedian
+from sim.traces.estimators import GroupMedian, NoisyEstimator, OracleEstimator
 from sim.traces.select import dealt
 from sim.traces.setting import Setting
 from tests.traces.trace_samples import preset

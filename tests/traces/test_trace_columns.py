@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from sim.errors import TraceError
 from sim.physics.catalogue import Catalogue
-from sim.traces.csv_reader import read_csv
-from sim.traces.csv_writer import trace_csv
+from sim.traces.csv_reader import read_csv, trace_csv
 from sim.traces.estimators import NoEstimator
 from sim.traces.prepare import cap, offered_load
 from sim.traces.select import split, take, thinned_window, time_window

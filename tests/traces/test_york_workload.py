@@ -7,8 +7,8 @@ from omegaconf import OmegaConf
 
 from sim.errors import TraceError
 from sim.traces.estimators import OracleEstimator
+from sim.traces.generated_workload import YorkMix
 from sim.traces.setting import Setting
-from sim.traces.york_workload import YorkMix
 from tests.contract.compositions import CONF
 
 MIX = {

@@ -1,0 +1,236 @@
+"""Reads job logs of three plain formats.
+
+SenseTime's Helios traces: `cluster_log.csv` (Hu et al., SC 2021). The workloads of Sia and Pollux:
+submission, application and tuned number of GPUs. The Standard Workload Format of the Parallel
+Workloads Archive (Feitelson, version 2.2).
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from sim.arrays import FloatArray
+from sim.errors import TraceError
+from sim.traces.column_reader import LARGEST_AMOUNT, ColumnReader
+from sim.traces.setting import check_count, check_number
+from sim.traces.text_table import GivenColumns, Layout, TextTable, checked_columns, read_text_table
+from sim.traces.trace import Notes, Trace
+from sim.traits import CANCELLED, COMPLETED, FAILED, NEVER_S
+
+HELIOS_REQUIRED = ("job_id", "gpu_num", "state", "submit_time", "duration")
+HELIOS_OPTIONAL = ("user", "vc", "jobname", "cpu_num", "queue")
+# The published analysis counts TIMEOUT and NODE_FAIL as failed; the last two are Slurm's further
+# states of a job that ended otherwise than by itself.
+HELIOS_STATES = {
+    "COMPLETED": COMPLETED, "CANCELLED": CANCELLED, "FAILED": FAILED, "TIMEOUT": FAILED,
+    "NODE_FAIL": FAILED, "OUT_OF_MEMORY": FAILED, "SUSPENDED": FAILED,
+}  # fmt: skip
+
+
+class HeliosLog:
+    """One row a job; jobs without GPUs are left out.
+
+    `duration` is the run time, `submit_time` the submission. A cancelled job of 0 seconds never
+    ran: its user withdrew it after `queue` seconds. Jobs of one user with one `jobname` are one
+    recurrence group (logs without that column have none). The job's CPUs are spread evenly over
+    its GPUs. In `state`, what follows a blank is left away (Slurm writes "CANCELLED by 1000").
+    """
+
+    def read(
+        self, *, path: str, columns: GivenColumns, name: str, strict: bool
+    ) -> tuple[Trace, Notes]:
+        """The trace of a file; arguments and errors as `TraceReader` says."""
+        wanted = checked_columns(columns, required=HELIOS_REQUIRED, optional=HELIOS_OPTIONAL)
+        reader = ColumnReader(read_text_table(path, wanted, strict=strict))
+        job_id = reader.names("job_id")
+        gpus = reader.gangs("gpu_num", least=0)
+        duration_s = reader.times("duration")
+        outcome = reader.choices("state", HELIOS_STATES, first_word=True)
+        queue_s = reader.times("queue", blank_s=NEVER_S)
+        cpus = reader.amounts("cpu_num", blank=0.0)
+        reader.leave_out(gpus == 0, "use no GPU")
+        num_gpus = np.maximum(gpus, 1)
+        never = (outcome == CANCELLED) & (duration_s == 0)
+        trace = Trace(
+            name=name,
+            job_id=job_id,
+            submit_s=reader.timestamps("submit_time"),
+            num_gpus=num_gpus,
+            duration_s=duration_s,
+            user=reader.texts("user"),
+            vc=reader.texts("vc"),
+            group=reader.pairs("user", "jobname") if reader.has("jobname") else None,
+            cpu_milli=np.floor(cpus * 1000 / num_gpus).astype(np.int64)
+            if reader.has("cpu_num")
+            else None,
+            outcome=outcome,
+            withdraw_s=np.where(never, queue_s, NEVER_S),
+            waited_s=np.where(never | (queue_s == NEVER_S), np.nan, queue_s)
+            if reader.has("queue")
+            else None,
+        )
+        return reader.finish(trace, strict=strict)
+
+
+SIA_REQUIRED = ("name", "time", "application", "num_replicas")
+SIA_OPTIONAL = ("batch_size", "draw")
+HOUR_S = 3600.0
+
+
+class Sia:
+    """One row a job (Jayaram Subramanya et al., SOSP 2023; Qiao et al., OSDI 2021).
+
+    The files hold no run times: theirs come from measured profiles of each application. Here an
+    application takes `gpu_hours` of GPU time, a stated choice, and a job runs that long divided by
+    its replicas. `draw` chooses one of several workloads in a file with such a column.
+    """
+
+    def __init__(self, *, gpu_hours: Mapping[str, float], draw: int | str | None) -> None:
+        """Keep the GPU time of each application.
+
+        Raises:
+            TraceError: naming an application whose time is no number above 0.
+        """
+        for application, hours in gpu_hours.items():
+            check_number(f"reader.gpu_hours.{application}", hours, above_zero=True)
+        self._gpu_hours = gpu_hours
+        self._draw = None if draw is None else str(draw)
+
+    def read(
+        self, *, path: str, columns: GivenColumns, name: str, strict: bool
+    ) -> tuple[Trace, Notes]:
+        """The trace of a file; arguments and errors as `TraceReader` says."""
+        wanted = checked_columns(columns, required=SIA_REQUIRED, optional=SIA_OPTIONAL)
+        if (self._draw is None) == ("draw" in wanted):
+            raise TraceError(
+                f"workload.reader.draw is {self._draw!r} and workload.columns.draw is "
+                f"{wanted.get('draw')!r}; set both, for a file of several workloads, or neither"
+            )
+        reader = ColumnReader(read_text_table(path, wanted, strict=strict))
+        names = reader.texts("name") if self._draw is not None else reader.names("name")
+        if self._draw is not None:
+            pairs = zip(reader.raw("draw"), reader.raw("name"), strict=True)
+            reader.unique("name", [f"{draw}/{one}" for draw, one in pairs])
+            others = np.array([draw != self._draw for draw in reader.raw("draw")], dtype=np.bool_)
+            reader.leave_out(others, "belong to another draw")
+        replicas = reader.gangs("num_replicas")
+        trace = Trace(
+            name=name,
+            job_id=names,
+            submit_s=reader.times("time"),
+            num_gpus=replicas,
+            duration_s=self._hours(reader) * HOUR_S / replicas,
+            user=reader.texts("user"),
+            vc=reader.texts("vc"),
+            model=reader.texts("application"),
+        )
+        return reader.finish(trace, strict=strict)
+
+    def _hours(self, reader: ColumnReader) -> FloatArray:
+        """(N,) GPU-hours of each job's application."""
+        applications = reader.raw("application")
+        known = ", ".join(self._gpu_hours)
+        unknown = np.array([one not in self._gpu_hours for one in applications], dtype=np.bool_)
+        reader.flag("application", unknown, f"has no GPU time; known are {known}; give it one with "
+                   "+workload.reader.gpu_hours.NAME=HOURS")  # fmt: skip
+        return np.array([self._gpu_hours.get(one, 1.0) for one in applications], dtype=np.float64)
+
+
+FIELDS = (
+    "job", "submit", "wait", "run_time", "processors", "cpu_time", "used_memory",
+    "requested_processors", "requested_time", "requested_memory", "status", "user", "group",
+    "executable", "queue", "partition", "preceding_job", "think_time",
+)  # fmt: skip
+SWF_REQUIRED = ("job", "submit", "run_time", "processors", "status")
+SWF_OPTIONAL = ("wait", "requested_processors", "requested_time", "requested_memory", "user",
+            "executable", "vc")  # fmt: skip
+LAYOUT = Layout(delimiter="", quoted=False, comment=";")
+SWF_STATES = {"0": FAILED, "1": COMPLETED, "5": CANCELLED}  # "": unknown, taken as completed
+PARTS = ("2", "3", "4")  # parts of a job that was checkpointed; its summary is a line of its own
+MIB_PER_KIB = 1.0 / 1024.0
+
+
+class Swf:
+    """One line a job of 18 numbers, -1 where one is not known; `;` begins a comment.
+
+    A processor is a GPU, or `processors_per_gpu` are one, rounded up. The processors are those that
+    the job got, else those it asked for. A cancelled job of 0 seconds never ran: its user withdrew
+    it after the wait. Jobs of one user and executable are one recurrence group.
+    """
+
+    def __init__(self, *, processors_per_gpu: int) -> None:
+        """Keep the rule for GPUs.
+
+        Raises:
+            TraceError: it is no whole number of 1 or more.
+        """
+        check_count("reader.processors_per_gpu", processors_per_gpu)
+        self._per_gpu = 1 if processors_per_gpu is None else processors_per_gpu
+
+    def read(
+        self, *, path: str, columns: GivenColumns, name: str, strict: bool
+    ) -> tuple[Trace, Notes]:
+        """The trace of a file; arguments and errors as `TraceReader` says."""
+        wanted = checked_columns(columns, required=SWF_REQUIRED, optional=SWF_OPTIONAL)
+        table = _without_unknown(
+            read_text_table(path, wanted, strict=strict, header=FIELDS, layout=LAYOUT)
+        )
+        parts = np.array([text in PARTS for text in table.columns["status"]], dtype=np.bool_)
+        reason = "are parts of checkpointed jobs, whose summary counts"
+        reader = ColumnReader(table.only(~parts), {reason: int(parts.sum())})
+        return reader.finish(self._trace(reader, name), strict=strict)
+
+    def _trace(self, reader: ColumnReader, name: str) -> Trace:
+        """The lines as a trace in file order."""
+        job_id = reader.names("job")
+        submit_s = reader.times("submit")
+        outcome = reader.choices("status", SWF_STATES, blank=COMPLETED)
+        run_s = reader.times("run_time", blank_s=np.nan)
+        wait_s = reader.times("wait", blank_s=np.nan)
+        given_up = (outcome == CANCELLED) & ~(run_s > 0)
+        reader.leave_out(np.isnan(run_s) & ~given_up, "have no run time")
+        reader.leave_out(given_up & np.isnan(wait_s), "never began and have no wait")
+        processors = _first_known(reader, "processors", "requested_processors")
+        reader.gangs_from("processors", "requested_processors")
+        reader.leave_out(processors == 0, "have no processors")
+        gpus = np.maximum(np.ceil(processors / self._per_gpu), 1.0).astype(np.int64)
+        memory_kib = reader.amounts("requested_memory", blank=0.0)
+        memory_mib = np.floor(memory_kib * MIB_PER_KIB * self._per_gpu).astype(np.int64)
+        return Trace(
+            name=name,
+            job_id=job_id,
+            submit_s=submit_s,
+            num_gpus=gpus,
+            duration_s=np.where(given_up, 0.0, np.nan_to_num(run_s)),
+            user=reader.texts("user"),
+            vc=reader.texts("vc"),
+            group=reader.pairs("user", "executable") if reader.has("executable") else None,
+            memory_mib=memory_mib if memory_mib.any() else None,
+            outcome=outcome,
+            withdraw_s=np.where(given_up, np.nan_to_num(wait_s), NEVER_S),
+            limit_s=reader.times("requested_time", blank_s=NEVER_S)
+            if reader.has("requested_time")
+            else None,
+            waited_s=np.where(given_up, np.nan, wait_s) if reader.has("wait") else None,
+        )
+
+
+def _without_unknown(table: TextTable) -> TextTable:
+    """Empty fields for -1, but for the job and its submission, which every line must have."""
+    columns = {
+        key: texts
+        if key in ("job", "submit")
+        else ["" if text in ("-1", "-1.0", "-1.00") else text for text in texts]
+        for key, texts in table.columns.items()
+    }
+    return replace(table, columns=columns)
+
+
+def _first_known(reader: ColumnReader, key: str, other: str) -> FloatArray:
+    """(N,) numbers of `key`, where they are 0 or unknown those of `other`; 0: neither is known."""
+    first, second = (
+        reader.counts(each, blank=0, most=int(LARGEST_AMOUNT)).astype(np.float64)
+        for each in (key, other)
+    )
+    return np.where(first > 0, first, second)
