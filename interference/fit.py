@@ -23,7 +23,7 @@ from interference.models.protocol import SpeedModel
 from interference.rows import CoRows, SoloProfiles, mix_numbers, stacked_rows
 from sim.arrays import BoolArray, FloatArray, IntArray, objects
 from sim.errors import PhysicsError
-from sim.physics.pair_table import probably_infeasible
+from sim.physics.mix_table import probably_infeasible
 
 
 @dataclass(frozen=True)

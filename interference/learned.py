@@ -14,7 +14,7 @@ from interference.models.protocol import LEAST_SPEED
 from sim.arrays import BoolArray, FloatArray
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue
-from sim.physics.pair_table import PairTable
+from sim.physics.mix_table import PairTable
 
 FORMAT = "gpuyard-interference-2"
 

@@ -20,7 +20,7 @@ from interference.make_a100 import write_a100, write_csv
 from sim.arrays import BoolArray, FloatArray
 from sim.physics.catalogue import Catalogue
 from sim.physics.measured import MeasuredProfiles, measured_norm, profile_key, read_pairs
-from sim.physics.pair_table import AdditiveFit, fit_additive
+from sim.physics.mix_table import AdditiveFit, fit_additive
 from sim.physics.shipped_files import SHIPPED_DIR
 
 SEED = 20

@@ -18,7 +18,7 @@ from sim.errors import GpuYardError, PhysicsError
 from sim.physics.catalogue import Catalogue
 from sim.physics.communication import Spread as CommSpread
 from sim.physics.communication import told_s
-from sim.physics.pair_table import PairTable
+from sim.physics.mix_table import PairTable
 from sim.physics.physics import Physics
 from sim.protocols import InterferenceModel, Scheduler
 from sim.signals import Signal

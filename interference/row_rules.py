@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
-from sim.errors import PhysicsError
-from sim.topology.option_rules import nearest
+from sim.errors import PhysicsError, nearest
 
 JOIN = "+"  # between the names of aggressors in a file
 

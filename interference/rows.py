@@ -12,7 +12,7 @@ import numpy as np
 from interference import row_rules
 from interference.row_rules import Fault, RowFault, raise_first
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray, objects
-from sim.topology.option_rules import nearest
+from sim.errors import nearest
 
 SHARINGS = ("gpu", "mig", "network")
 BASES = ("solo", "best")

@@ -1,5 +1,8 @@
 """Every error a user can cause, one class a kind; messages name place, value and fix."""
 
+import difflib
+from collections.abc import Iterable
+
 
 class GpuYardError(Exception):
     """Base of all errors that GPUYard raises on purpose."""
@@ -27,3 +30,9 @@ class SignalError(GpuYardError):
 
 class SimulationError(GpuYardError):
     """The run cannot go on (for example: every event is over and jobs still wait)."""
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the closest of `known`, or nothing."""
+    close = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
+    return f"; did you mean '{close[0]}'?" if close else ""

@@ -9,9 +9,9 @@ from sim.decision import Decision
 from sim.engine.occupancy import Occupancy
 from sim.loads import Loads
 from sim.physics.catalogue import Catalogue
+from sim.physics.communication import NetworkTables
 from sim.physics.link_network import LinkNetwork
-from sim.physics.network_tables import NetworkTables
-from sim.physics.pair_table import PairTable
+from sim.physics.mix_table import PairTable
 from sim.signals import Signal
 from sim.slots import Slots
 from sim.topology.topology import Topology

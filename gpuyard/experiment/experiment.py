@@ -20,10 +20,10 @@ from marl.env.game import Game
 from sim.errors import TraceError
 from sim.jobs import JobTable
 from sim.physics.gpu_table import MoreTypes, gpu_table, more_types
+from sim.physics.mix_table import PairTable
 from sim.physics.networks import NoNetwork
-from sim.physics.pair_table import PairTable
 from sim.physics.physics import Physics
-from sim.physics.stand_ins import NoInterference
+from sim.physics.shipped_files import NoInterference
 from sim.protocols import Scheduler
 from sim.report.labels import Labels
 from sim.rules import Rules

@@ -37,13 +37,17 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
         "sim.forwarding.least_loaded", "sim.forwarding.own", "sim.forwarding.own_then_least_loaded",
         "sim.forwarding.random", "sim.forwarding.steal",
     ),
-    "sim.physics.catalogue": ("sim.physics.stated_profiles",),
+    "sim.physics.catalogue": ("sim.physics.host", "sim.physics.stated_profiles"),
     "sim.physics.mix_table": ("sim.physics.mix_laws",),
     "sim.physics.networks": (
         "sim.physics.alpha_beta", "sim.physics.no_network", "sim.physics.tiered_rings",
+        "sim.physics.york_network",
+    ),
+    "sim.physics.published_profiles": (
+        "sim.physics.dally_profiles", "sim.physics.lab_profiles", "sim.physics.york_profiles",
     ),
     "sim.physics.shared_links": ("sim.physics.traffic_rules",),
-    "sim.physics.stand_ins": ("sim.physics.no_interference",),
+    "sim.physics.shipped_files": ("sim.physics.no_interference", "sim.physics.stand_ins"),
     "sim.placers.by_job": ("sim.placers.compact_wait", "sim.placers.heavy_edge", "sim.placers.lwf"),
     "sim.placers.by_rack": ("sim.placers.closest", "sim.placers.delay", "sim.placers.skew"),
     "sim.placers.by_room": (

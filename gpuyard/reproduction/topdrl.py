@@ -29,7 +29,7 @@ from gpuyard.reproduction.topdrl_report import write_report
 from sim.jobs import JobTable
 from sim.metrics.job_times import full_speed, spans, throughput
 from sim.metrics.summary import summarise
-from sim.physics.york_network import YorkNetwork
+from sim.physics.networks import YorkNetwork
 from sim.protocols import Scheduler
 from sim.report.comparison import ComparisonRow
 from sim.simulator import simulate

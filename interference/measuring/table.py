@@ -14,8 +14,8 @@ from typing import Literal
 from interference.measuring.device import Device, MeasureError, Use
 from interference.measuring.messages import LoopTask
 from interference.measuring.together import Timing, Together
+from sim.errors import nearest
 from sim.report.atomic import csv_text, write_atomically
-from sim.topology.option_rules import nearest
 
 PAIR = 2
 Groups = Sequence[Sequence[str]]

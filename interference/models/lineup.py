@@ -8,8 +8,7 @@ from interference.models.design import MixedEffectsModel
 from interference.models.gaussian_process import GaussianProcessModel
 from interference.models.linear import ConstantModel, LinearModel
 from interference.models.protocol import SpeedModel
-from sim.errors import PhysicsError
-from sim.topology.option_rules import nearest
+from sim.errors import PhysicsError, nearest
 
 LEARNED = BlendModel.name
 

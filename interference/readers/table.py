@@ -12,8 +12,7 @@ import numpy as np
 
 from interference.row_rules import Fault, RowFault
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray, objects
-from sim.errors import PhysicsError, TraceError
-from sim.topology.option_rules import nearest
+from sim.errors import PhysicsError, TraceError, nearest
 from sim.traces.text_table import read_text
 
 BLANKS = ("", "nan")

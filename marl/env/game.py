@@ -10,7 +10,7 @@ from marl.turns.gathering import Gathered
 from sim.arrays import FloatArray, IntArray
 from sim.jobs import JobTable
 from sim.physics.physics import Physics
-from sim.physics.stand_ins import NoInterference
+from sim.physics.shipped_files import NoInterference
 from sim.rules import Rules
 from sim.simulator import Simulator
 from sim.topology.outages import Outages

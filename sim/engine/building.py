@@ -47,9 +47,9 @@ from sim.engine.rule import make_rule
 from sim.forwarding import RandomForwarding
 from sim.kernel.layout import UNBOUNDED, RowArray, State
 from sim.kernel.rooms import make_rooms
+from sim.physics.heavy_edge import KnownGraphs, graphs_of, no_graphs
 from sim.physics.mix_table import empty_crowd, pairs_alone
 from sim.physics.physics import Physics
-from sim.placing.known_graphs import KnownGraphs, graphs_of, no_graphs
 from sim.routine import address_of, ask, count, tell
 from sim.signals import Signal
 from sim.traits import WHOLE_GPU_MILLI

@@ -9,8 +9,8 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.handle import Handle
 from sim.kernel.layout import RowArray
 from sim.kernel.rooms import Rooms
+from sim.physics.heavy_edge import KnownGraphs
 from sim.physics.mix_table import Slowing
-from sim.placing.known_graphs import KnownGraphs
 
 INT, FLOAT = np.int64, np.float64
 NOBODY = -1

@@ -11,7 +11,7 @@ from sim.engine.placing import fill_by_id, lowest_ids
 from sim.jit import array_kernel, kernel
 from sim.kernel.layout import State
 from sim.kernel.rooms import NONE, Rooms, next_server, usable_in
-from sim.placing.spreading import workload_s
+from sim.placing.filling import workload_s
 from sim.summing import block_sum, mean
 
 

@@ -21,11 +21,15 @@ from sim.engine.layout import JUDGE, NAME, Memory
 from sim.jit import array_kernel, kernel
 from sim.kernel.layout import State
 from sim.kernel.rooms import NONE, Rooms, next_server, usable_in
-from sim.physics.heavy_edge import map_workers
-from sim.placing.compactness import fills_largest, fits_compactly, largest_of, last_level
-from sim.placing.filling import fill_server
-from sim.placing.known_graphs import edges_at
-from sim.placing.spreading import spread_out
+from sim.physics.heavy_edge import edges_at, map_workers
+from sim.placing.filling import (
+    fill_server,
+    fills_largest,
+    fits_compactly,
+    largest_of,
+    last_level,
+    spread_out,
+)
 from sim.placing.tiers import NETWORK, first_servers, narrowest, servers_to_fill
 from sim.routine import ask, tell
 

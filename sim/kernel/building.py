@@ -32,13 +32,12 @@ from sim.kernel.links import enter_links, leave_links
 from sim.kernel.rates import mark_resettled
 from sim.kernel.rooms import Rooms, make_rooms
 from sim.kernel.servers import change_server, open_server
-from sim.physics.host import HostTables
+from sim.physics.catalogue import HostTables, throughputs
 from sim.physics.link_loads import LinkLoads, make_link_loads
 from sim.physics.link_network import LinkNetwork, no_link_network
 from sim.physics.mix_table import crowd_size
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
-from sim.physics.scaling import throughputs
 from sim.routine import address_of, tell
 from sim.rules import Rules
 from sim.topology.outages import Outages

@@ -6,8 +6,8 @@ from sim.kernel.layout import MARK_RESETTLED, RUNNING, State
 from sim.kernel.links import shared_comm_s
 from sim.physics.communication import Spread, busy_s, comm_of
 from sim.physics.mix_table import seat
+from sim.physics.refill import resettle
 from sim.physics.slowing import slow_in
-from sim.physics.spread_rates import resettle
 from sim.routine import tell
 
 

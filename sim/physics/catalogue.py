@@ -3,6 +3,11 @@
 Nobody has measured the latter for the profiles here. Its four classes follow published stage times
 of jobs on one GPU (storage and preprocessing against compute: 711 against 110 ms for a small ResNet
 on images, 117 against 68 for VGG16, 0.5 against 160 for BERT); cores and traffic are assumptions.
+
+Contention of a server's cores and PCIe: which servers have how much, and what jobs want of it.
+
+The host part of a step stretches by demand over capacity of the scarcer of the two, where the
+demand of all workers on the server exceeds it (docs/reference/semantics.md, Work).
 """
 
 from collections.abc import Mapping
@@ -12,6 +17,32 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import PhysicsError
+from sim.topology.topology import Topology
+
+
+def throughputs(steps_s: FloatArray, speedup: FloatArray | None) -> FloatArray:
+    """(P, N + 1) throughput of n GPUs, most compact, over that of one; column 0 is 0.
+
+    Where nobody measured, n GPUs do n steps' worth of samples in the modelled step; beyond a
+    measured number that model goes on from the largest measured one below.
+
+    Args:
+        steps_s: (P, N + 1) step with n GPUs on the most compact placement.
+        speedup: (P, .) measured throughput over that of one GPU, NaN where not; None: nothing is.
+    """
+    profiles, width = steps_s.shape
+    numbers = np.arange(width)
+    modelled: FloatArray = numbers * steps_s[:, 1:2] / steps_s
+    if speedup is None:
+        return modelled
+    measured = np.full((profiles, width), np.nan)
+    shown = min(width, speedup.shape[1])
+    measured[:, 1:shown] = speedup[:, 1:shown]
+    known = np.isfinite(measured)
+    anchor = np.maximum.accumulate(np.where(known, numbers, 0), axis=1)
+    row = np.arange(profiles)[:, None]
+    onwards = measured[row, anchor] * (modelled / modelled[row, anchor.clip(1)])
+    return np.where(known, measured, np.where(anchor > 0, onwards, modelled))
 
 
 @dataclass(frozen=True)
@@ -131,4 +162,64 @@ class StatedProfiles(Catalogue):
             ),
             gang_ok=np.ones(len(models), dtype=np.bool_),
             source="stated",
+        )
+
+
+@dataclass(frozen=True)
+class HostTables:
+    """What the kernel reads."""
+
+    needs: HostNeeds
+    server_cpu_milli: IntArray  # (S,) above 0
+    server_pcie_mbs: IntArray  # (S,) above 0
+
+    def __post_init__(self) -> None:
+        """Check that no server is without cores or PCIe."""
+        if np.any(self.server_cpu_milli <= 0) or np.any(self.server_pcie_mbs <= 0):
+            raise PhysicsError("host: a server has no cores or no PCIe; each needs more than 0")
+
+
+class NoHost:
+    """Cores and PCIe are never scarce."""
+
+    def tables(self, catalogue: Catalogue, topology: Topology) -> HostTables | None:
+        """None."""
+        del catalogue, topology
+        return None
+
+
+class SharedHost:
+    """All workers on a server share its cores and its PCIe."""
+
+    def __init__(self, *, cores_per_gpu: float, pcie_gbs_per_gpu: float) -> None:
+        """Give what a server has for each of its GPUs.
+
+        Args:
+            cores_per_gpu: of servers of which the topology does not count the cores.
+            pcie_gbs_per_gpu: GB/s between host and GPUs.
+
+        Raises:
+            PhysicsError: one is no finite number above 0.
+        """
+        for key, value in (
+            ("cores_per_gpu", cores_per_gpu),
+            ("pcie_gbs_per_gpu", pcie_gbs_per_gpu),
+        ):
+            if not 0.0 < value < float("inf"):
+                raise PhysicsError(f"host.{key} is {value}; it must be a finite number above 0")
+        self._milli_per_gpu = round(cores_per_gpu * 1000)
+        self._mbs_per_gpu = round(pcie_gbs_per_gpu * 1000)
+
+    def tables(self, catalogue: Catalogue, topology: Topology) -> HostTables | None:
+        """Tables over the topology's servers; PhysicsError for profiles that state no needs."""
+        if catalogue.host is None:
+            raise PhysicsError(
+                f"host=shared needs profiles that state their needs of the host; those of source "
+                f"{catalogue.source!r} do not; use profiles=shipped or profiles=measured"
+            )
+        gpus, counted = topology.gpus_per_server.astype(np.int64), topology.server_cpu_milli
+        return HostTables(
+            needs=catalogue.host,
+            server_cpu_milli=gpus * self._milli_per_gpu if counted is None else counted,
+            server_pcie_mbs=gpus * self._mbs_per_gpu,
         )

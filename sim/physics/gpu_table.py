@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.errors import PhysicsError
+from sim.errors import PhysicsError, nearest
 from sim.physics.catalogue import Catalogue, GangCatalogue, LayeredCatalogue
-from sim.physics.pair_table import PairTable
+from sim.physics.mix_table import PairTable
 from sim.physics.shipped_files import (
     A100,
     a100_note,
@@ -22,7 +22,6 @@ from sim.physics.shipped_files import (
     a100_steps_s,
     covers,
 )
-from sim.topology.option_rules import nearest
 from sim.topology.topology import GpuKind
 
 MAKERS = ("nvidia", "amd", "instinct", "tesla", "geforce")  # words before a type's own name

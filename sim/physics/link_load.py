@@ -6,11 +6,18 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.jit import kernel
-from sim.physics.flows import server_flows
-from sim.physics.link_network import BYTES_PER_GBIT, LinkNetwork
-from sim.physics.link_rows import FLOW, GANG, LINK_BYTES, RowArray
+from sim.physics.link_network import BYTES_PER_GBIT, LinkNetwork, server_flows
 from sim.physics.max_min import sort_up
-from sim.physics.traffic import PARAMETER_SERVER, RING, mix_shape, shard_host
+from sim.physics.traffic import (
+    FLOW,
+    GANG,
+    LINK_BYTES,
+    PARAMETER_SERVER,
+    RING,
+    RowArray,
+    mix_shape,
+    shard_host,
+)
 from sim.topology.inside import slowest_hop_gbps
 from sim.topology.routing import route
 
@@ -18,12 +25,6 @@ from sim.topology.routing import route
 @kernel
 def _ring_bytes(members: int, buffer_bytes: float) -> float:
     return 2.0 * (members - 1.0) / members * buffer_bytes if members > 1 else 0.0
-
-
-@kernel
-def _shards(row: Any, here: int, hosted: int) -> tuple[float, int]:
-    """Load of `here` workers beside `hosted` shards."""
-    return here * hosted * row.grad_bytes / row.ps_count, 2 if hosted > 0 else 0
 
 
 @kernel
@@ -50,52 +51,11 @@ def _mix(
 
 
 @kernel
-def _most_alike(first: int, last: int, copies: int, width: int) -> tuple[int, int]:
-    """Most members of one tensor group, and of one gradient ring, among workers [first, last)."""
-    tensor, data, size = 1, 1, copies * width
-    for group in range(first // width, (last - 1) // width + 1):
-        tensor = max(tensor, min(last, (group + 1) * width) - max(first, group * width))
-    for stage in range(first // size, (last - 1) // size + 1):
-        together = min(last, (stage + 1) * size) - max(first, stage * size)
-        data = max(data, (together + width - 1) // width)  # neighbours have ranks by turns
-    return tensor, data
+def _most_alike(gang: RowArray, first: int, here: int, copies: int, width: int) -> tuple[int, int]:
+    """Most members of one tensor group, and of one gradient ring, among a server's workers.
 
-
-@kernel
-def local_load(row: Any, workers: int, first: int, here: int) -> tuple[float, int]:
-    """Bytes of the busiest GPU and message steps inside one server whose workers are neighbours.
-
-    Args:
-        row: TRAFFIC of the job's profile.
-        workers: of the whole job.
-        first: number of the server's first worker.
-        here: workers on the server: first, first + 1, ...
-
-    Rings count the ring of the members on this server; a parameter server counts what its local
-    workers push into the shards beside them; a mix adds its parts (an upper bound: one GPU need
-    not be the busiest of all three).
+    The `here` workers begin at row `first` of `worker`.
     """
-    if workers == 1:
-        return 0.0, 0
-    if row.pattern == RING:
-        return _ring_bytes(here, row.grad_bytes), 2 * (here - 1)
-    if row.pattern == PARAMETER_SERVER:
-        shards, hosted = row.ps_count, 0
-        for shard in range(shards):
-            if first <= shard_host(shard, shards, workers) < first + here:
-                hosted += 1
-        return _shards(row, here, hosted)
-    width, depth, copies = mix_shape(row.tensor_width, row.stages, workers)
-    tensor, data = _most_alike(first, first + here, copies, width)
-    paired = depth > 1 and here > copies * width  # two stages stand on this server
-    return _mix(row, (width, depth, copies), tensor, data, paired)
-
-
-@kernel
-def _strewn_alike(
-    gang: RowArray, first: int, here: int, copies: int, width: int
-) -> tuple[int, int]:
-    """`_most_alike` of the `here` workers of one server, which begin at row `first` of `worker`."""
     tensor, data, group, together, size = 1, 1, -1, 0, copies * width
     for k in range(first, first + here):
         worker = gang[k].worker
@@ -123,10 +83,14 @@ def _any_pair(gang: RowArray, position: int, first: int, size: int, workers: int
 
 
 @kernel
-def strewn_load(
+def local_load(
     row: Any, gang: RowArray, workers: int, position: int, first: int
 ) -> tuple[float, int]:
-    """`local_load` of a server whose workers have any numbers.
+    """Bytes of the busiest GPU, and message steps, inside one server of a placement.
+
+    Rings count the ring of the members on this server; a parameter server counts what its local
+    workers push into the shards beside them; a mix adds its parts (an upper bound: one GPU need
+    not be the busiest of all three).
 
     Args:
         row: TRAFFIC of the job's profile.
@@ -145,9 +109,9 @@ def strewn_load(
         for shard in range(shards):
             if gang[shard_host(shard, shards, workers)].at == position:
                 hosted += 1
-        return _shards(row, here, hosted)
+        return here * hosted * row.grad_bytes / shards, 2 if hosted > 0 else 0
     width, depth, copies = mix_shape(row.tensor_width, row.stages, workers)
-    tensor, data = _strewn_alike(gang, first, here, copies, width)
+    tensor, data = _most_alike(gang, first, here, copies, width)
     paired = _any_pair(gang, position, first, copies * width, workers)
     return _mix(row, (width, depth, copies), tensor, data, paired)
 
@@ -176,13 +140,12 @@ def make_load_scratch(network: LinkNetwork, largest_gang: int) -> LoadScratch:
 def measure_placement(gpus: IntArray, gpu_server: IntArray, gang: RowArray) -> int:
     """Fill a gang's rows from its GPUs, on the i-th of which worker i runs.
 
-    `server`, `gpus_on`, `strewn`, `gpu`, `worker`, `at` and `host`: see `GANG`.
+    `server`, `gpus_on`, `gpu`, `worker`, `at` and `host`: see `GANG`.
 
     Returns:
         Number of servers.
     """
-    count, before = 0, 0
-    gang[0].strewn = 0
+    count = 0
     for k in range(len(gpus)):
         server = gpu_server[gpus[k]]
         position = count - 1
@@ -193,9 +156,6 @@ def measure_placement(gpus: IntArray, gpu_server: IntArray, gang: RowArray) -> i
             gang[position].server = server
             gang[position].gpus_on = 0
             count += 1
-        elif position != before:
-            gang[0].strewn = 1
-        before = position
         gang[position].gpus_on += 1
         gang[k].at = position
         gang[k].host = server
@@ -236,15 +196,11 @@ def local_seconds(network: LinkNetwork, profile: int, servers: int, gang: RowArr
     row = network.profile[profile]
     worst_s, first = 0.0, 0
     for position in range(servers):
-        here = gang[position].gpus_on
-        if gang[0].strewn == 0:
-            num_bytes, steps = local_load(row, workers, first, here)
-        else:
-            num_bytes, steps = strewn_load(row, gang, workers, position, first)
+        num_bytes, steps = local_load(row, gang, workers, position, first)
         if num_bytes > 0.0 or steps > 0:
             rate = _inside_gbps(network, gang, position, first) * BYTES_PER_GBIT
             worst_s = max(worst_s, num_bytes / rate + steps * network.alpha_local_s)
-        first += here
+        first += gang[position].gpus_on
     return worst_s
 
 

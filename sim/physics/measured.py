@@ -10,8 +10,8 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue, host_needs
-from sim.physics.network_tables import ring_share, transfer_s
-from sim.physics.pair_table import PairTable, fit_additive, probably_infeasible
+from sim.physics.communication import ring_share, transfer_s
+from sim.physics.mix_table import PairTable, fit_additive, probably_infeasible
 
 PAIRS_FILE = Path("colocation", "gavel_pairs.csv")
 ISOLATED_FILE = Path("throughput", "gavel_isolated.csv")

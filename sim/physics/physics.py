@@ -7,12 +7,10 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.errors import PhysicsError
-from sim.physics.catalogue import Catalogue
-from sim.physics.host import HostTables
+from sim.physics.catalogue import Catalogue, HostTables
+from sim.physics.communication import NetworkTables
 from sim.physics.link_network import LinkNetwork
-from sim.physics.mix_table import PAIR_SUM, MixLaw, MixTable, Slowing, slowing_of
-from sim.physics.network_tables import NetworkTables
-from sim.physics.pair_table import PairTable
+from sim.physics.mix_table import PAIR_SUM, MixLaw, MixTable, PairTable, Slowing, slowing_of
 from sim.topology.topology import Topology
 
 

@@ -9,7 +9,7 @@ from sim.physics.link_load import exposed_seconds, local_seconds, measure_placem
 from sim.physics.link_loads import enter, leave, make_link_loads
 from sim.physics.link_network import LinkNetwork
 from sim.physics.physics import Physics
-from sim.physics.spread_rates import resettle
+from sim.physics.refill import resettle
 from sim.topology.topology import Topology
 
 

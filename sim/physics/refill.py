@@ -12,9 +12,18 @@ import numpy as np
 
 from sim.heap import OUT, add_to_heap, drop_from_heap, move_in_heap
 from sim.jit import kernel
-from sim.physics.link_loads import NOBODY, RISING, SCRIPTED, STOPPED, UNKNOWN, UNSEEN, LinkLoads
-from sim.physics.link_network import LinkNetwork
-from sim.physics.max_min import fills_at, first_gap, sort_up
+from sim.physics.link_loads import (
+    NOBODY,
+    RISING,
+    SCRIPTED,
+    STOPPED,
+    UNKNOWN,
+    UNSEEN,
+    LinkLoads,
+    touch,
+)
+from sim.physics.link_network import MAX_MIN, LinkNetwork
+from sim.physics.max_min import fills_at, first_gap, settle, sort_up
 
 AT_BITS = 31  # of an entry's place in the pool, in a number that sorts by job
 AT_MASK = (1 << AT_BITS) - 1
@@ -291,3 +300,79 @@ def refill(loads: LinkLoads, network: LinkNetwork) -> int:
         count = _stop_on_full(loads, network, rate, batch)
         count = _follow_script(loads, network, rate, batch, count)
         _book_stops(loads, count, rate)
+
+
+@kernel
+def _gather(loads: LinkLoads, whole_component: bool) -> int:
+    """Collect the jobs on touched links, ascending; with `whole_component` those they reach too."""
+    members, looked_at = 0, 0
+    while looked_at < loads.counts[0].num_touched:
+        at = loads.link[loads.link[looked_at].touched].head
+        looked_at += 1
+        while at != NOBODY:
+            job = loads.entry[at].job
+            at = loads.entry[at].after
+            row = loads.job[job]
+            if row.is_member != 0:
+                continue
+            row.is_member = 1
+            loads.part.job[members].job = job
+            members += 1
+            if whole_component:
+                for other in range(row.first, row.first + row.number):
+                    touch(loads, loads.entry[other].link)
+    sort_up(loads.part.job["job"], members)
+    return members
+
+
+@kernel
+def _lay_out(loads: LinkLoads, members: int) -> None:
+    """Copy the members' entries side by side, as `settle` wants them."""
+    part, filled = loads.part, 0
+    part.job[0].first = 0
+    for k in range(members):
+        row = loads.job[part.job[k].job]
+        for at in range(row.first, row.first + row.number):
+            part.entry[filled].link = loads.entry[at].link
+            part.entry[filled].weight = loads.entry[at].weight
+            filled += 1
+        part.job[k + 1].first = filled
+        part.job[k].heavy_bytes = row.heavy_bytes
+        part.job[k].step_s = row.step_s
+
+
+@kernel
+def settle_part(loads: LinkLoads, network: LinkNetwork) -> int:
+    """Settle the jobs on touched links; with MAX_MIN everybody whom they reach, from the start."""
+    members = _gather(loads, network.sharing == MAX_MIN)
+    _lay_out(loads, members)
+    settle(network, loads.part, members, loads.link)
+    count = 0
+    for k in range(members):
+        job = loads.part.job[k].job
+        row = loads.job[job]
+        row.is_member = 0
+        spread_s = row.latency_s + loads.part.job[k].seconds
+        if spread_s != row.spread_s:
+            row.spread_s = spread_s
+            loads.part.job[count].job = job
+            count += 1
+    return count
+
+
+@kernel
+def resettle(loads: LinkLoads, network: LinkNetwork) -> int:
+    """Renew `spread_s` where jobs came or went, and list the jobs whose value changed.
+
+    K_WAY and DUTY ask only for the jobs on the very links. Max-min rates depend on all jobs that
+    share links directly or through others; `refill` finds those whose rate really changes.
+    A job that has just come has no older value: whoever starts it rates it in any case.
+
+    Returns:
+        Number of changed jobs: `job` of the first rows of `loads.part.job`, ascending.
+    """
+    count = refill(loads, network) if network.sharing == MAX_MIN else settle_part(loads, network)
+    for k in range(loads.counts[0].num_touched):
+        loads.link[loads.link[k].touched].is_touched = 0
+    loads.counts[0].num_touched = 0
+    return count

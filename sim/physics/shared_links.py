@@ -9,8 +9,8 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue
-from sim.physics.flows import server_flows
-from sim.physics.link_load import make_load_scratch
+from sim.physics.communication import NetworkTables
+from sim.physics.link_load import make_load_scratch, measure_placement
 from sim.physics.link_network import (
     BYTES_PER_GBIT,
     DUTY,
@@ -18,10 +18,10 @@ from sim.physics.link_network import (
     MAX_MIN,
     LinkNetwork,
     make_link_network,
+    server_flows,
 )
-from sim.physics.network_tables import NetworkTables
+from sim.physics.max_min import k_way_factor
 from sim.physics.reference import LoneJob, compact_gpus
-from sim.physics.settle import k_way_factor
 from sim.physics.traffic import MIX, PARAMETER_SERVER, RING, Traffic
 from sim.topology.topology import Topology
 
@@ -135,10 +135,9 @@ def _local_s(network: LinkNetwork, topology: Topology, size: int) -> FloatArray:
 
 def _nic_s(network: LinkNetwork, topology: Topology, profile: int, gpus_on: IntArray) -> float:
     """Seconds between servers that hang on one switch by a NIC each, latency included."""
-    servers = len(gpus_on)
-    scratch = make_load_scratch(network, int(gpus_on.sum()))
-    scratch.gang["server"][:servers] = np.arange(servers)
-    scratch.gang["gpus_on"][:servers] = gpus_on
+    gpu_server = np.repeat(np.arange(len(gpus_on)), gpus_on)
+    scratch = make_load_scratch(network, len(gpu_server))
+    servers = measure_placement(np.arange(len(gpu_server)), gpu_server, scratch.gang)
     count, steps = server_flows(network.profile[profile], scratch.gang, servers, scratch.flow)
     flow = scratch.flow[:count]
     each_way = [
@@ -269,7 +268,7 @@ class MaxMin(_WithoutLoss):
 
 
 class KWay(_SharedLinks):
-    """k jobs on a link take a + k b M + (k - 1) eta M each (see `sim.physics.settle`)."""
+    """k jobs on a link take a + k b M + (k - 1) eta M each (see `sim.physics.max_min`)."""
 
     sharing = K_WAY
 

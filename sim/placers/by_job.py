@@ -7,9 +7,8 @@ from sim.codes import COMPACT_WAIT, HEAVY_EDGE, LWF
 from sim.errors import GpuYardError
 from sim.jit import array_kernel
 from sim.physics.heavy_edge import mapping_of_job
-from sim.placing.filling import fill_servers
+from sim.placing.filling import fill_servers, workload_s
 from sim.placing.placement_search import Law, Offer, Site, cheapest_placement, least_comm_s
-from sim.placing.spreading import workload_s
 from sim.signals import Signal
 from sim.slots import Slots
 from sim.view import ClusterView

@@ -12,9 +12,7 @@ from sim.codes import (
     PACKED,
     WORST_FIT,
 )
-from sim.placing.compactness import fewest_servers
-from sim.placing.filling import fill_servers
-from sim.placing.spreading import spread_out
+from sim.placing.filling import fewest_servers, fill_servers, spread_out
 from sim.signals import Signal
 from sim.slots import Slots
 

@@ -1,8 +1,14 @@
 """Offers of Dally: GPUs of one machine, else of one rack, else of any; first fit inside a tier."""
 
+import math
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from sim.arrays import IntArray
+from sim.errors import GpuYardError
 from sim.jit import array_kernel
 from sim.placing.filling import fill_servers
 from sim.slots import Slots
@@ -120,3 +126,118 @@ def servers_to_fill(  # noqa: PLR0917 - arrays go by position into compiled code
 def _fullest_first(servers: IntArray, room: IntArray) -> IntArray:
     order: IntArray = servers[np.argsort(-room[servers], kind="mergesort")]
     return order
+
+
+AUTO, MANUAL, NO_WAIT, CONSOLIDATED = "auto", "manual", "no_wait", "consolidated"
+TIMERS = (AUTO, MANUAL, NO_WAIT, CONSOLIDATED)
+RACK_LEAST, NETWORK_LEAST = 6, 12  # leases
+RACK_MOST_FRAC = 0.8  # of the history's length
+WAIT_DIGITS = 9  # of waits in leases: a wait of one lease is one, whatever the clock rounds
+DEVIATIONS = 2.0
+
+
+class Patience(NamedTuple):
+    """Leases that a job waits before it accepts GPUs of one rack, and any GPUs."""
+
+    rack_leases: float
+    network_leases: float
+
+
+def usual_leases(waits: Sequence[float]) -> int:
+    """⌈mean + 2 standard deviations⌉ of the waits (of the population); 1 where there is none."""
+    if not waits:
+        return 1
+    return math.ceil(float(np.mean(waits)) + DEVIATIONS * float(np.std(waits)))
+
+
+class Accepted:
+    """Waits of at least a lease after which jobs of each demand accepted an offer of one tier."""
+
+    def __init__(self, *, history_s: float) -> None:
+        """Entries older than `history_s` are forgotten."""
+        self._history_s = history_s
+        self._entries: dict[int, deque[tuple[float, float]]] = {}  # by gang: time, leases
+        self._usual: dict[int, int] = {}  # of gangs whose entries have not changed since
+
+    def record(self, gang: int, now_s: float, wait_leases: float) -> None:
+        """Note an accepted offer; waits of less than a lease do not count."""
+        leases = round(wait_leases, WAIT_DIGITS)
+        if leases >= 1.0:
+            self._entries.setdefault(gang, deque()).append((now_s, leases))
+            self._usual.pop(gang, None)
+
+    def waits(self, gang: int) -> list[float]:
+        """Leases waited by jobs of this demand, those of the last look that were young enough."""
+        return [wait for _, wait in self._entries.get(gang, ())]
+
+    def usual_leases(self, gang: int, now_s: float) -> int:
+        """`usual_leases` of the waits of this demand that are young enough."""
+        entries = self._entries.setdefault(gang, deque())
+        while entries and now_s - entries[0][0] > self._history_s:
+            entries.popleft()
+            self._usual.pop(gang, None)
+        if gang not in self._usual:
+            self._usual[gang] = usual_leases(self.waits(gang))
+        return self._usual[gang]
+
+
+def auto_patience(machine_leases: int, rack_leases: int, history_leases: float) -> Patience:
+    """Timers from the usual waits for a machine and for a rack, within their bounds."""
+    return Patience(
+        rack_leases=min(
+            math.ceil(RACK_MOST_FRAC * history_leases), max(RACK_LEAST, machine_leases)
+        ),
+        network_leases=min(history_leases, max(NETWORK_LEAST, rack_leases)),
+    )
+
+
+class DelayTimers:
+    """The timers of a run: one rule for all jobs, or by demand from what was accepted so far."""
+
+    def __init__(
+        self, *, timers: str, lease_s: float, manual: Patience, history_leases: float
+    ) -> None:
+        """`manual` is what `timers: manual` uses, `history_leases` the memory of `auto`.
+
+        Raises:
+            GpuYardError: the rule is unknown, or a number is out of range.
+        """
+        if timers not in TIMERS:
+            raise GpuYardError(
+                f"scheduler.timers is {timers!r}; it must be one of {', '.join(TIMERS)}"
+            )
+        for key, value in (*manual._asdict().items(), ("history_leases", history_leases)):
+            least = 1.0 if key == "history_leases" else 0.0
+            if not least <= value < math.inf:
+                raise GpuYardError(
+                    f"scheduler.{key} is {value}; it must be {least:g} or more, and finite"
+                )
+        if manual.network_leases < manual.rack_leases:
+            raise GpuYardError(
+                f"scheduler.network_leases is {manual.network_leases}; it must be at least "
+                f"scheduler.rack_leases, {manual.rack_leases}"
+            )
+        fixed = {
+            MANUAL: manual,
+            NO_WAIT: Patience(0.0, 0.0),
+            CONSOLIDATED: Patience(math.inf, math.inf),
+        }
+        self._fixed = fixed.get(timers)
+        self._lease_s, self._history_leases = lease_s, history_leases
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin without a history."""
+        history_s = self._history_leases * self._lease_s
+        self.machine = Accepted(history_s=history_s)
+        self.rack = Accepted(history_s=history_s)
+
+    def patience(self, gang: int, now_s: float) -> Patience:
+        """Timers of a job of `gang` GPUs at this instant."""
+        if self._fixed is not None:
+            return self._fixed
+        return auto_patience(
+            self.machine.usual_leases(gang, now_s),
+            self.rack.usual_leases(gang, now_s),
+            self._history_leases,
+        )

@@ -9,9 +9,17 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Decision, Start
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
-from sim.physics.dally_profiles import compute_share
-from sim.placing.delay_timers import MANUAL, DelayTimers, Patience
-from sim.placing.tiers import MACHINE, NETWORK, RACK, needed_tier, offer
+from sim.physics.published_profiles import compute_share
+from sim.placing.tiers import (
+    MACHINE,
+    MANUAL,
+    NETWORK,
+    RACK,
+    DelayTimers,
+    Patience,
+    needed_tier,
+    offer,
+)
 from sim.signals import Signal
 from sim.traits import ask_of
 from sim.view import ClusterView
@@ -44,7 +52,7 @@ class Dally:
     the first machine that has them; of the first rack once it has waited `rack_leases`, or if no
     machine could hold it; any once it has waited `network_leases`, or if no rack could hold it.
     Else it declines and waits. `timers` are `auto` (learned by demand from the waits of accepted
-    offers: `sim.placing.delay_timers`), `manual`, `no_wait` (both 0) or `consolidated` (both
+    offers: `sim.placing.tiers`), `manual`, `no_wait` (both 0) or `consolidated` (both
     infinite).
 
     `ideal` is what a job's speed is compared with: `no_network`, as described, where models that

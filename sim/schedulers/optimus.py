@@ -7,9 +7,9 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.errors import GpuYardError
 from sim.jit import array_kernel
+from sim.physics.catalogue import throughputs
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
-from sim.physics.scaling import throughputs
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share, gpus_up, present, worker_gpus
 from sim.signals import Signal

@@ -9,8 +9,8 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.jit import array_kernel
+from sim.physics.catalogue import throughputs
 from sim.physics.reference import reference_steps_s
-from sim.physics.scaling import throughputs
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share, gpus_up, of_type, present, worker_gpus
 from sim.signals import Signal

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray, TextArray
-from sim.errors import TopologyError
+from sim.errors import TopologyError, nearest
 from sim.topology.inside import NO_ISLAND, Inside
 from sim.topology.links import LinkGraph
-from sim.topology.option_rules import MOST_GPUS, check_counts, check_gpus, check_rates, nearest
+from sim.topology.option_rules import MOST_GPUS, check_counts, check_gpus, check_rates
 from sim.topology.topology import GpuKind, Topology
 
 

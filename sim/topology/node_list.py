@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sim.errors import TopologyError
+from sim.errors import TopologyError, nearest
 from sim.topology.inventory import Entry, Shape, Wiring, assembled
 from sim.topology.layout import chosen_layout
 from sim.topology.node_rows import NodeRows, read_node_rows
@@ -14,7 +14,6 @@ from sim.topology.option_rules import (
     MOST_SERVERS,
     check_counts,
     check_gpus,
-    nearest,
 )
 from sim.topology.topology import GpuKind, Topology
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import yaml
 
-from sim.errors import TopologyError
-from sim.topology.option_rules import nearest
+from sim.errors import TopologyError, nearest
 
 # Plain values; dates and bytes come through as they are and are refused where they are read.
 Value = Any

@@ -1,8 +1,7 @@
 """Checks of the generators' numbers; a message names the key, the value and the rule."""
 
-import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from sim.errors import TopologyError
 
@@ -44,9 +43,3 @@ def check_gpus(key: str, gpus: int) -> None:
         raise TopologyError(
             f"topology.{key} is {gpus}; a server has at most {MOST_GPUS_PER_SERVER}"
         )
-
-
-def nearest(name: object, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the closest of `known`, or nothing."""
-    close = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
-    return f"; did you mean '{close[0]}'?" if close else ""

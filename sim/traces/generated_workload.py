@@ -13,7 +13,7 @@ import numpy as np
 from sim.arrays import IntArray, objects
 from sim.errors import TraceError
 from sim.jobs import JobTable
-from sim.physics.york_network import YorkNetwork
+from sim.physics.networks import YorkNetwork
 from sim.topology.topology import Topology
 from sim.traces.generator import generate
 from sim.traces.job_traits import JobRules

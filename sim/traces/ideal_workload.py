@@ -11,7 +11,7 @@ from sim.errors import TraceError
 from sim.jobs import JobTable
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
-from sim.physics.stand_ins import NoInterference
+from sim.physics.shipped_files import NoInterference
 from sim.protocols import NetworkModel
 from sim.topology.topology import Topology
 from sim.traces.generated_workload import DrawnWorkload

@@ -8,10 +8,9 @@ from typing import TypedDict
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
-from sim.errors import TraceError
+from sim.errors import TraceError, nearest
 from sim.physics.catalogue import Catalogue, GangCatalogue
 from sim.traces.setting import check_choice
-from sim.traces.text_table import nearest
 from sim.traces.trace import Trace
 from sim.traits import (
     ANY_TYPE,

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from sim.arrays import BoolArray, IntArray
-from sim.errors import TraceError
+from sim.errors import TraceError, nearest
 from sim.traces.setting import ALL, stretch_stream
-from sim.traces.text_table import nearest
 from sim.traces.trace import Trace, owners, picked, starts, thinned_units, units_of
 from sim.traits import Attempts, Precedence
 

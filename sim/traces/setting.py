@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sim.errors import TraceError
+from sim.errors import TraceError, nearest
 from sim.physics.catalogue import Catalogue
-from sim.traces.text_table import nearest
 
 if TYPE_CHECKING:
     from sim.protocols import DurationEstimator

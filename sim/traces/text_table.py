@@ -1,27 +1,20 @@
 """A text file of a trace, plain or gzip, as columns of text with the line of each row."""
 
 import csv
-import difflib
 import gzip
 import io
 import logging
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sim.arrays import BoolArray
-from sim.errors import TraceError
+from sim.errors import TraceError, nearest
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "blank": " "}
 Columns = Mapping[str, str | Sequence[str]]  # our name -> the file's, or several to be joined
 GivenColumns = Mapping[str, str | Sequence[str] | None]  # null: not in the file
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the closest of `known`, or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean '{close[0]}'?" if close else ""
 
 
 def checked_columns(

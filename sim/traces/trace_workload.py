@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from sim.errors import TraceError
+from sim.errors import TraceError, nearest
 from sim.jobs import JobTable
 from sim.traces.job_traits import JobRules
 from sim.traces.prepare import Preparation, fitted, prepare
@@ -31,7 +31,7 @@ from sim.traces.setting import (
     whole_streams,
     window_streams,
 )
-from sim.traces.text_table import GivenColumns, nearest
+from sim.traces.text_table import GivenColumns
 from sim.traces.trace import Trace, TraceReader
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from sim.errors import GpuYardError
 from sim.event_log import Kind
 from sim.physics.physics import Physics
 from sim.placers.by_room import Consolidated, FirstFit
-from sim.placing.delay_timers import Accepted, auto_patience, usual_leases
+from sim.placing.tiers import Accepted, auto_patience, usual_leases
 from sim.run import Run
 from sim.schedulers.dally import Dally
 from sim.schedulers.fifo import Fifo

@@ -9,7 +9,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from sim.physics.physics import Physics
-from sim.physics.stand_ins import NoInterference
+from sim.physics.shipped_files import NoInterference
 from sim.run import Run
 from sim.simulator import Simulator, simulate
 from sim.topology.outages import NO_OUTAGES

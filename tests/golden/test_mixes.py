@@ -9,10 +9,8 @@ from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision, Start
 from sim.engine.occupancy import ANY_SPEED, Occupancy
 from sim.errors import PhysicsError
-from sim.physics.catalogue import HostNeeds
-from sim.physics.host import HostTables
-from sim.physics.mix_table import MixTable, mix_table
-from sim.physics.pair_table import PairTable
+from sim.physics.catalogue import HostNeeds, HostTables
+from sim.physics.mix_table import MixTable, PairTable, mix_table
 from sim.signals import Signal
 from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world

@@ -6,8 +6,7 @@ import pytest
 from interference.online import DriftedInterference
 from sim.arrays import FloatArray
 from sim.errors import PhysicsError
-from sim.physics.shipped_files import ShippedInterference, ShippedProfiles
-from sim.physics.stand_ins import NoInterference
+from sim.physics.shipped_files import NoInterference, ShippedInterference, ShippedProfiles
 
 
 def test_factors_are_a_victim_s_times_an_aggressor_s():

@@ -20,7 +20,7 @@ from sim.arrays import FloatArray
 from sim.engine.composed import PartitionedScheduler
 from sim.errors import GpuYardError
 from sim.forwarding import Steal
-from sim.physics.pair_table import PairTable
+from sim.physics.mix_table import PairTable
 from sim.physics.physics import Physics
 from sim.placers.by_room import Consolidated
 from sim.protocols import Scheduler

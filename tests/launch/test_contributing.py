@@ -12,7 +12,7 @@ from sim.jobs import JobTable
 from sim.physics.catalogue import Catalogue
 from sim.physics.networks import NoNetwork
 from sim.physics.physics import Physics
-from sim.physics.stand_ins import NoInterference
+from sim.physics.shipped_files import NoInterference
 from sim.placers.by_room import FirstFit
 from sim.sharing import NoSharing
 from sim.simulator import Simulator, simulate

@@ -9,10 +9,10 @@ from marl.env.game import Game
 from marl.topdrl.env import PickJobEnv
 from marl.topdrl.spec import NetworkSpec, RewardSpec, SightSpec, on_cluster
 from sim.jobs import JobTable
+from sim.physics.networks import YorkNetwork
 from sim.physics.physics import Physics
-from sim.physics.stand_ins import NoInterference
-from sim.physics.york_network import YorkNetwork
-from sim.physics.york_profiles import YorkProfiles
+from sim.physics.published_profiles import YorkProfiles
+from sim.physics.shipped_files import NoInterference
 from sim.topology.generators import leaf_spine
 from sim.topology.outages import NO_OUTAGES
 from tests.sim.worlds import Job, job_table, rules_of

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sim.arrays import IntArray
 from sim.jobs import JobTable
 from sim.physics.catalogue import Catalogue
-from sim.physics.network_tables import NetworkTables
-from sim.physics.pair_table import PairTable
+from sim.physics.communication import NetworkTables
+from sim.physics.mix_table import PairTable
 from sim.physics.physics import Physics
 from sim.rules import Rules
 from sim.topology.outages import NO_OUTAGES, Outages

@@ -8,10 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from sim.arrays import FloatArray, IntArray
-from sim.physics.catalogue import HostNeeds
-from sim.physics.host import HostTables
-from sim.physics.mix_table import MixTable, mix_table
-from sim.physics.pair_table import PairTable
+from sim.physics.catalogue import HostNeeds, HostTables
+from sim.physics.mix_table import MixTable, PairTable, mix_table
 from sim.physics.physics import Physics
 from sim.topology.topology import Topology
 

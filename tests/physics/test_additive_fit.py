@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from sim.physics.pair_table import fit_additive, probably_infeasible
-from sim.physics.shipped_files import ShippedProfiles
-from sim.physics.stand_ins import NoInterference
+from sim.physics.mix_table import fit_additive, probably_infeasible
+from sim.physics.shipped_files import NoInterference, ShippedProfiles
 
 
 def test_exact_terms_are_recovered_and_unseen_cells_filled():

@@ -6,14 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.errors import PhysicsError
-from sim.physics.flows import server_flows
-from sim.physics.link_load import link_weights, local_load, make_load_scratch
-from sim.physics.link_network import LinkNetwork
-from sim.physics.link_rows import FLOW, GANG, LOAD_ENTRY, RowArray
+from sim.physics.link_load import link_weights, local_load, make_load_scratch, measure_placement
+from sim.physics.link_network import LinkNetwork, server_flows
 from sim.physics.traffic import (
+    FLOW,
+    GANG,
+    LOAD_ENTRY,
     MIX,
     PARAMETER_SERVER,
     CommGraph,
+    RowArray,
     Traffic,
     comm_graph,
     flows_per_worker,
@@ -26,9 +28,9 @@ M = 12.0
 
 
 def gang_of(servers: list[int], gpus_on: list[int]) -> RowArray:
-    """Rows of a placement, with room for its workers."""
+    """Rows of a placement, server by server."""
     gang = np.zeros(sum(gpus_on), dtype=GANG)
-    gang["server"][: len(servers)], gang["gpus_on"][: len(servers)] = servers, gpus_on
+    measure_placement(np.arange(len(gang)), np.repeat(servers, gpus_on), gang)
     return gang
 
 
@@ -47,7 +49,8 @@ def flows_of(traffic: Traffic, gpus_on: list[int]) -> tuple[dict[tuple[int, int]
 def local_of(traffic: Traffic, gpus_on: list[int], position: int) -> tuple[float, int]:
     """Bytes and steps inside one server of a placement."""
     first = sum(gpus_on[:position])
-    return local_load(traffic_rows(traffic)[0], sum(gpus_on), first, gpus_on[position])
+    gang = gang_of(list(range(len(gpus_on))), gpus_on)
+    return local_load(traffic_rows(traffic)[0], gang, len(gang), position, first)
 
 
 def loads_of(network: LinkNetwork, servers: list[int], gpus_on: list[int]) -> dict[int, float]:

@@ -8,10 +8,9 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from sim.errors import PhysicsError
-from sim.physics.lab_profiles import LabModel, LabProfiles
+from sim.physics.published_profiles import LabModel, LabProfiles
 from sim.physics.reference import LoneJob
-from sim.physics.shipped_files import ShippedInterference, ShippedProfiles
-from sim.physics.stand_ins import StandIns
+from sim.physics.shipped_files import ShippedInterference, ShippedProfiles, StandIns
 from sim.physics.traffic import PARAMETER_SERVER, RING
 from sim.topology.topology import Topology
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sim.physics.link_load import exposed_seconds, local_seconds, measure_placement
 from sim.physics.link_loads import LinkLoads, enter, leave, make_link_loads
 from sim.physics.link_network import DUTY, K_WAY, MAX_MIN, LinkNetwork, graph_of
-from sim.physics.spread_rates import resettle, spread_rates
+from sim.physics.refill import resettle, settle_part
 from sim.physics.traffic import MIX, PARAMETER_SERVER, RING, Traffic
 from sim.topology.generators import bcube, fat_tree, leaf_spine_links, vl2
 from sim.topology.topology import Topology
@@ -99,22 +99,19 @@ def twin_of(cluster: Cluster) -> WorkerTwin:
 
 
 def from_scratch(cluster: Cluster) -> dict[int, float]:
-    jobs = cluster.spanning()
-    gpus: list[int] = []
-    first = [0]
-    for job in jobs:
-        gpus += cluster.running[job].gpus
-        first.append(len(gpus))
-    profile = np.array([cluster.running[job].profile for job in jobs], dtype=np.int64)
-    seconds = spread_rates(
-        network=cluster.network,
-        profile=profile,
-        first=np.array(first),
-        gpus=np.array(gpus, dtype=np.int64),
-        gpu_server=cluster.topology.gpu_server,
-        elsewhere_s=np.array([cluster.elsewhere_s(job, cluster.measure(job)[1]) for job in jobs]),
-    )
-    return dict(zip(jobs, seconds.tolist(), strict=True))
+    """Seconds between servers of all that span some, from nothing but their placements."""
+    jobs, network, gpu_server = cluster.spanning(), cluster.network, cluster.topology.gpu_server
+    gangs = [np.array(cluster.running[job].gpus, dtype=np.int64) for job in jobs]
+    loads = make_link_loads(
+        network=network, jobs=len(jobs), worker_slots=sum(map(len, gangs)),
+        largest_gang=max(map(len, gangs), default=1),
+    )  # fmt: skip
+    for row, (job, gpus) in enumerate(zip(jobs, gangs, strict=True)):
+        elsewhere_s = cluster.elsewhere_s(job, cluster.measure(job)[1])
+        count = measure_placement(gpus, gpu_server, loads.load.gang)
+        enter(loads, network, row, cluster.running[job].profile, count, elsewhere_s)
+    settle_part(loads, network)  # all links at once
+    return dict(zip(jobs, loads.job["spread_s"].tolist(), strict=True))
 
 
 def check(cluster: Cluster, before: dict[int, float], changed: list[int]) -> dict[int, float]:

@@ -12,7 +12,7 @@ from sim.errors import PhysicsError, SimulationError
 from sim.jobs import JobTable
 from sim.physics.link_loads import NOBODY, make_link_loads
 from sim.physics.link_network import DUTY, K_WAY, MAX_MIN, LinkNetwork
-from sim.physics.pair_table import PairTable
+from sim.physics.mix_table import PairTable
 from sim.physics.physics import Physics
 from sim.physics.reference import compact_gpus
 from sim.physics.shared_links import told_tables

@@ -10,6 +10,7 @@ from sim.errors import PhysicsError
 from sim.physics.mix_table import (
     MixTable,
     PairSum,
+    PairTable,
     PowerLaw,
     Slowing,
     column_of,
@@ -19,7 +20,6 @@ from sim.physics.mix_table import (
     seat,
     slowing_of,
 )
-from sim.physics.pair_table import PairTable
 from sim.physics.slowing import hit_of, slow_in
 
 

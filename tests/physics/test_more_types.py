@@ -11,11 +11,10 @@ import yaml
 
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue, LayeredCatalogue
-from sim.physics.dally_profiles import DallyProfiles
 from sim.physics.gpu_table import MoreTypes, gpu_table, more_types, plain_name
-from sim.physics.pair_table import PairTable
-from sim.physics.shipped_files import ShippedInterference, ShippedProfiles, covers
-from sim.physics.stand_ins import NoInterference
+from sim.physics.mix_table import PairTable
+from sim.physics.published_profiles import DallyProfiles
+from sim.physics.shipped_files import NoInterference, ShippedInterference, ShippedProfiles, covers
 from sim.topology.topology import GpuKind
 
 SHIPPED_TABLE = Path(__file__).parents[2] / "conf" / "gpu_table" / "shipped.yaml"

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sim.physics.catalogue import throughputs
 from sim.physics.measured import IsolatedSpeed, MeasuredProfiles, measured_speedup
-from sim.physics.scaling import throughputs
 
 STEPS_S = np.array([[1.0, 1.0, 1.25, 1.5, 2.0]])  # with 0 to 4 GPUs
 

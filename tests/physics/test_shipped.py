@@ -5,7 +5,7 @@ import pytest
 
 from sim.errors import PhysicsError
 from sim.physics.measured import spread_ratio
-from sim.physics.pair_table import fit_additive
+from sim.physics.mix_table import fit_additive
 from sim.physics.shipped_files import ShippedInterference, ShippedProfiles, shipped_rows
 
 

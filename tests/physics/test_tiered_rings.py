@@ -9,8 +9,8 @@ from omegaconf import OmegaConf
 
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue, LayeredCatalogue
-from sim.physics.dally_profiles import DallyProfiles
 from sim.physics.networks import TieredRings
+from sim.physics.published_profiles import DallyProfiles
 from sim.topology.generators import leaf_spine
 from sim.topology.topology import Topology
 

@@ -9,17 +9,18 @@ from hypothesis import strategies as st
 
 from sim.arrays import IntArray
 from sim.decision import Decision, Start
-from sim.physics.flows import server_flows
 from sim.physics.heavy_edge import cut_bytes, graph_of_job, mapping_of_job
-from sim.physics.link_load import local_load, measure_placement, strewn_load
-from sim.physics.link_network import MAX_MIN
-from sim.physics.link_rows import FLOW, GANG, RowArray
+from sim.physics.link_load import local_load, measure_placement
+from sim.physics.link_network import MAX_MIN, server_flows
 from sim.physics.physics import Physics
 from sim.physics.reference import AloneStep, compact_gpus, placement_seconds
 from sim.physics.traffic import (
+    FLOW,
+    GANG,
     MIX,
     PARAMETER_SERVER,
     RING,
+    RowArray,
     Traffic,
     comm_graph,
     flows_per_worker,
@@ -70,7 +71,7 @@ def local_of(traffic: Traffic, *hosts: int) -> list[tuple[float, int]]:
     gang, servers = measured(list(hosts))
     row, first, found = traffic_rows(traffic)[0], 0, []
     for position in range(servers):
-        found.append(strewn_load(row, gang, len(hosts), position, first))
+        found.append(local_load(row, gang, len(hosts), position, first))
         first += int(gang["gpus_on"][position])
     assert not gang["tally"].any(), "scratch is not left clean"
     return found
@@ -157,29 +158,6 @@ def test_a_ring_passes_each_server_once_as_first_named():
         assert flows == [(2, 0, 16.0), (0, 1, 16.0), (1, 2, 16.0)]
         assert steps == 4
         assert local_of(traffic, 2, 0, 2, 1, 0, 1) == [(M, 2)] * 3
-
-
-@st.composite
-def rows_of_traffic(draw: st.DrawFn) -> dict[str, float]:
-    row = draw(MIXES) | {"pattern": draw(st.sampled_from([RING, PARAMETER_SERVER, MIX]))}
-    return row | {"ps_count": draw(st.integers(1, 6))}
-
-
-@given(rows_of_traffic(), st.lists(st.integers(1, 5), min_size=1, max_size=6))
-def test_where_workers_stand_server_by_server_both_ways_agree(row, gpus_on):
-    """Inside servers and between them, to the last bit and in the same order of flows."""
-    traffic = traffic_of(row)
-    hosts = np.repeat(np.arange(len(gpus_on)), gpus_on).tolist()
-    first = np.cumsum([0, *gpus_on]).tolist()
-    plain = [local_load(traffic_rows(traffic)[0], len(hosts), first[k], gpus_on[k])
-             for k in range(len(gpus_on))]  # fmt: skip
-    assert local_of(traffic, *hosts) == plain
-    gang, servers = measured(hosts)
-    assert gang["strewn"][0] == 0
-    gang["strewn"][0] = 1  # trust `at` and `host` as measured
-    flow = np.zeros(len(hosts) * flows_per_worker(traffic), dtype=FLOW)
-    count, steps = server_flows(traffic_rows(traffic)[0], gang, servers, flow)
-    assert (flow[:count].tolist(), steps) == flow_list(traffic, hosts)
 
 
 @given(

@@ -8,11 +8,10 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from sim.errors import PhysicsError, TraceError
+from sim.physics.networks import YorkNetwork
 from sim.physics.physics import Physics
-from sim.physics.shipped_files import ShippedProfiles
-from sim.physics.stand_ins import NoInterference
-from sim.physics.york_network import YorkNetwork
-from sim.physics.york_profiles import YorkProfiles
+from sim.physics.published_profiles import YorkProfiles
+from sim.physics.shipped_files import NoInterference, ShippedProfiles
 from sim.simulator import Simulator
 from sim.topology.generators import leaf_spine
 from sim.topology.outages import NO_OUTAGES

@@ -9,8 +9,8 @@ import numpy as np
 from sim.event_log import EventLog, Kind
 from sim.jobs import JobTable
 from sim.physics.catalogue import Catalogue
-from sim.physics.network_tables import NetworkTables
-from sim.physics.pair_table import PairTable
+from sim.physics.communication import NetworkTables
+from sim.physics.mix_table import PairTable
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler
 from sim.rules import Rules

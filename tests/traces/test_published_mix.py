@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from sim.errors import TraceError
 from sim.jobs import JobTable
-from sim.physics.dally_profiles import DallyProfiles
+from sim.physics.published_profiles import DallyProfiles
 from sim.traces.estimators import NoEstimator
 from sim.traces.ideal_workload import IdealWorkload, PublishedMix, draw_published
 from sim.traces.setting import Setting
