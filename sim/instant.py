@@ -8,7 +8,7 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision, Start
 from sim.kernel.layout import QUEUED
-from sim.kernel.servers import cordon
+from sim.kernel.leaving import cordon
 from sim.simulator import Simulator
 
 

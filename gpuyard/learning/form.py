@@ -8,8 +8,7 @@ import numpy as np
 
 from gpuyard.learning.player import ScorePlayer
 from sim.arrays import FloatArray
-from sim.scoring.layer import Layer
-from sim.scoring.weights import ALL_GROUPS, GROUPS, SUSPEND, ScoreWeights
+from sim.scoring.weights import ALL_GROUPS, GROUPS, SUSPEND, Layer, ScoreWeights
 
 # How far members are from the mean.
 SIGMA, SIGMA_BASE, SIGMA_SHARE = 0.4, 0.5, 0.25  # 0.4 (0.5 + 0.25 |w|) of a linear weight

@@ -7,8 +7,7 @@ from typing import Any, Protocol
 from sim.arrays import FloatArray
 from sim.jobs import JobTable
 from sim.metrics.job_times import mean_jct_s
-from sim.scoring.episode import unlogged
-from sim.scoring.linear_score import LinearScore
+from sim.scoring.linear_score import LinearScore, unlogged
 from sim.scoring.weights import ScoreWeights
 from sim.simulator import Simulator
 

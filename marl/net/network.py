@@ -25,8 +25,8 @@ from marl.turns.actions import FORWARD, MODES, SUSPEND, TIE, WAIT
 from sim.arrays import FloatArray, IntArray
 from sim.handle import Handle
 from sim.jit import kernel
-from sim.scoring.layer import add_product
 from sim.scoring.table import OfGpu, OfPeer, OfServer
+from sim.scoring.weights import add_product
 
 CHOOSE, PLAY_ON, ACT = range(3)  # in Net.routine
 TIES = 10.0**TIE

@@ -7,7 +7,7 @@ import numpy as np
 from marl.codec.observe import copy_to
 from sim.arrays import FloatArray
 from sim.jit import kernel
-from sim.scoring.layer import add_product
+from sim.scoring.weights import add_product
 
 NORM_EPSILON = 1e-5  # of torch's LayerNorm
 

@@ -9,7 +9,6 @@ from marl.codec.observe import Buffers
 from sim.arrays import FloatArray
 from sim.handle import Handle
 from sim.jit import kernel
-from sim.scoring.layer import Units
 from sim.scoring.scores import (
     AGE_SCALE,
     DURATION_SCALE,
@@ -30,6 +29,7 @@ from sim.scoring.table import (
     StartWeight,
     SuspendWeight,
 )
+from sim.scoring.weights import Units
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,8 @@ from sim.jit import kernel
 from sim.kernel.apply import LEGAL, apply_decision
 from sim.kernel.layout import State
 from sim.routine import tell
-from sim.scoring.filling import place
 from sim.scoring.refresh import begin_gang
+from sim.scoring.room import place
 from sim.scoring.scratch import Scratch
 from sim.scoring.suspending import best_room, place_in_room
 

@@ -8,7 +8,6 @@ from sim import codes
 from sim.arrays import IntArray
 from sim.codes import NEVER
 from sim.engine.acting import place, place_by_python, place_plainly, start
-from sim.engine.compactly import place_compactly
 from sim.engine.composed import Composed, PartitionedScheduler, QueueScheduler, child_of
 from sim.engine.filling import fill, fill_by_list, route_arrivals
 from sim.engine.layout import (
@@ -37,13 +36,13 @@ from sim.engine.layout import (
     Memory,
     Workload,
 )
-from sim.engine.least_workload import note_workload, place_by_workload
 from sim.engine.loop import EngineLoop, keys_of, order_is_idle
 from sim.engine.offers import joins_unknown, name_shared
 from sim.engine.placing import RARE, place_by_edges, place_rarely
 from sim.engine.preempting import search_aside, serve
-from sim.engine.quanta import note_quantum
+from sim.engine.queues import note_quantum
 from sim.engine.rule import make_rule
+from sim.engine.searching import note_workload, place_by_workload, place_compactly
 from sim.forwarding import RandomForwarding
 from sim.kernel.layout import UNBOUNDED, RowArray, State
 from sim.kernel.rooms import make_rooms

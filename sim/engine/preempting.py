@@ -13,7 +13,6 @@ from sim.codes import NEVER, QUANTA
 from sim.engine.acting import note_leaving, stop
 from sim.engine.filling import comes_before
 from sim.engine.layout import NOBODY, PLACE, SEARCH, START, Memory
-from sim.engine.quanta import rank_of, refresh_ranks, running_wait_s
 from sim.engine.queues import (
     drop_first,
     first_of,
@@ -21,7 +20,10 @@ from sim.engine.queues import (
     heap_push,
     join,
     queue_number,
+    rank_of,
+    refresh_ranks,
     running_key,
+    running_wait_s,
 )
 from sim.jit import array_kernel, kernel
 from sim.kernel.apply import LEGAL

@@ -6,10 +6,9 @@ from sim.arrays import FloatArray, IntArray
 from sim.jit import kernel
 from sim.kernel.layout import QUEUED, RUNNING, State
 from sim.kernel.leaving import requeue
-from sim.kernel.log import FORWARD, PREEMPT, START, log_event
 from sim.kernel.placing import begin_run
-from sim.kernel.queue import queue_remove
 from sim.kernel.rates import rerate
+from sim.kernel.records import FORWARD, PREEMPT, START, log_event, queue_remove
 from sim.physics.slowing import fits_beside
 from sim.room_rules import has_seat
 

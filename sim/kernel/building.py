@@ -27,11 +27,9 @@ from sim.kernel.layout import (
     RowArray,
     State,
 )
-from sim.kernel.leaving import free_children, withdraw
-from sim.kernel.links import enter_links, leave_links
-from sim.kernel.rates import mark_resettled
+from sim.kernel.leaving import change_server, free_children, open_server, withdraw
+from sim.kernel.rates import enter_links, leave_links, mark_resettled
 from sim.kernel.rooms import Rooms, make_rooms
-from sim.kernel.servers import change_server, open_server
 from sim.physics.catalogue import HostTables, throughputs
 from sim.physics.link_loads import LinkLoads, make_link_loads
 from sim.physics.link_network import LinkNetwork, no_link_network

@@ -8,8 +8,7 @@ from sim.kernel.seats import seat_beside
 from sim.physics.communication import Comm, Spread, busy_s, comm_of, quiet_s
 from sim.physics.slowing import hit_of, slow_in
 from sim.scoring.ahead import compact_in_s, holds_up, prolongs, wait_over_loss
-from sim.scoring.filling import occupy_seats, seat
-from sim.scoring.room import left_s
+from sim.scoring.room import left_s, occupy_seats, seat
 from sim.scoring.scratch import Scratch
 from sim.scoring.table import OfPair
 

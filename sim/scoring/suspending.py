@@ -10,10 +10,11 @@ import numpy as np
 from sim.jit import kernel
 from sim.kernel.seats import workers_now
 from sim.scoring.ahead import compact_in_s, wait_difference
-from sim.scoring.filling import clear, fill_outwards
 from sim.scoring.room import (
+    clear,
     could_run,
     fewest_servers,
+    fill_outwards,
     left_s,
     limited,
     occupancy_of,

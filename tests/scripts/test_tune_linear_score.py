@@ -13,8 +13,7 @@ import pytest
 import yaml
 
 from gpuyard.learning.report import write_weights
-from sim.scoring.layer import Layer
-from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES, ScoreWeights
+from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES, Layer, ScoreWeights
 
 ROOT = Path(__file__).resolve().parents[2]
 NUM_START, NUM_FORWARD, ONE = len(START_FEATURES), len(FORWARD_FEATURES), np.ones(1)
