@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 import gpuyard
 from sim.metrics.gpu_use import tenancy_of
 from sim.metrics.timeline import timeline_of
+from sim.report.comparison import HOURS
 from sim.report.figure_gpus import draw_bars
-from sim.report.labels import HOURS
 from sim.run import Run
 
 PATH = Path(__file__).resolve().parents[1] / "docs" / "figures" / "beside.png"

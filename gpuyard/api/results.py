@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sim.metrics.summary import HEADLINE_KEYS, summarise
 from sim.metrics.timeline import Interval
-from sim.report.comparison import ComparisonRow
-from sim.report.labels import Labels
+from sim.report.comparison import ComparisonRow, Labels
 from sim.run import Run as RawRun
 
 if TYPE_CHECKING:

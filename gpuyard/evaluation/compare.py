@@ -18,11 +18,10 @@ from gpuyard.pages.asked import check_page
 from gpuyard.pages.page import PAGE_FILE
 from sim.arrays import FloatArray
 from sim.report.atomic import ReportError
-from sim.report.comparison import ComparisonRow, read_comparison_csv
+from sim.report.comparison import ComparisonRow, Labels, read_comparison_csv
 from sim.report.comparison_report import write_comparison
 from sim.report.figure_jct import jct_cdf
 from sim.report.figure_style import Run
-from sim.report.labels import Labels
 from sim.report.run_folder import METRICS_FILE, read_jct_s, read_row
 
 log = logging.getLogger(__name__)

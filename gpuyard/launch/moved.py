@@ -64,10 +64,10 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
         "sim.topology.vl2",
     ),
     "sim.topology.node_list": ("sim.topology.vc_gpus",),
-    "sim.topology.outage_file": ("sim.outages.file",),
-    "sim.topology.outage_sources": (
-        "sim.outages.both", "sim.outages.failures", "sim.outages.maintenance", "sim.outages.none",
-        "sim.outages.sources",
+    "sim.topology.outages": (
+        "sim.outages.both", "sim.outages.failures", "sim.outages.file", "sim.outages.maintenance",
+        "sim.outages.none", "sim.outages.sources", "sim.topology.outage_file",
+        "sim.topology.outage_sources",
     ),
     "sim.traces.alibaba": (
         "sim.traces.alibaba_dag", "sim.traces.alibaba_lingjun", "sim.traces.alibaba_openb",

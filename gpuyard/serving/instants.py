@@ -11,10 +11,9 @@ from gpuyard.serving.places import SHOWN, Places
 from marl.env.game import Game
 from sim.arrays import IntArray
 from sim.errors import InvalidDecision
-from sim.instant import Instant, set_to
 from sim.jobs import JobTable
 from sim.signals import Signal
-from sim.simulator import Simulator
+from sim.simulator import Instant, Simulator, set_to
 from sim.traits import Identity, codes_of
 
 OF_DURATION = Signal.PREDICTION | Signal.DURATION

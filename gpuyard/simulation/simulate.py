@@ -31,7 +31,7 @@ from sim.jobs import JobTable
 from sim.metrics.summary import HEADLINE_KEYS, summarise
 from sim.protocols import Scheduler
 from sim.report.atomic import forget, write_atomically
-from sim.report.labels import Labels
+from sim.report.comparison import Labels
 from sim.report.perfetto import TRACE_FILE, write_perfetto
 from sim.report.run_folder import Record, write_run
 from sim.report.run_tables import (

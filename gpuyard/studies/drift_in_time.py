@@ -27,8 +27,7 @@ from sim.metrics.summary import summarise
 from sim.protocols import Scheduler
 from sim.report.arms import arm_rows, arms_csv, arms_markdown
 from sim.report.atomic import write_atomically
-from sim.report.comparison import ComparisonRow, write_comparison_csv
-from sim.report.labels import Labels
+from sim.report.comparison import ComparisonRow, Labels, write_comparison_csv
 from sim.report.league import LeagueRun
 from sim.simulator import simulate
 

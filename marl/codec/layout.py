@@ -23,8 +23,7 @@ from sim.scoring.table import (
     OfSuspension,
 )
 from sim.signals import Signal
-from sim.topology.inside import Inside
-from sim.topology.topology import Topology
+from sim.topology.topology import Inside, Topology
 
 NEEDS = Signal.PREDICTION | Signal.PROFILE | Signal.INTERFERENCE
 Observation = dict[str, npt.NDArray[np.float32 | np.int64 | np.int8]]

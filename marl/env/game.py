@@ -11,7 +11,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.jobs import JobTable
 from sim.physics.physics import Physics
 from sim.physics.shipped_files import NoInterference
-from sim.rules import Rules
+from sim.run import Rules
 from sim.simulator import Simulator
 from sim.topology.outages import Outages
 from sim.topology.topology import Topology

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from sim.errors import GpuYardError
-from sim.event_log import Kind
 from sim.physics.physics import Physics
 from sim.placers.by_room import Consolidated, FirstFit
 from sim.placing.tiers import Accepted, auto_patience, usual_leases
-from sim.run import Run
+from sim.run import Kind, Run
 from sim.schedulers.dally import Dally
 from sim.schedulers.fifo import Fifo
 from sim.schedulers.las import Las

@@ -5,8 +5,8 @@ import pytest
 
 from sim.decision import Decision, Forward, Start
 from sim.errors import SimulationError
-from sim.event_log import Kind
 from sim.placers.by_room import Consolidated, FirstFit
+from sim.run import Kind
 from sim.schedulers.fifo import Fifo
 from sim.sharing import NoSharing
 from sim.simulator import simulate
