@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from marl.codec.stack import stack
-from marl.policy.pair_score import PairScorePolicy
+from marl.policy.pair_score import PairScorePolicy, stack
 from marl.rllib.algorithm import ALL, RllibSchedulingEnv
 from marl.training.spec import PpoSpec
 

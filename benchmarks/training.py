@@ -28,7 +28,7 @@ from setup_run import compose_config
 
 from marl.codec.layout import NEEDS
 from marl.net.from_torch import net_of
-from marl.net.playing import NetLoop
+from marl.net.network import NetLoop
 from marl.policy.build import PolicySpec, build_policy
 from marl.rllib.algorithm import RllibSchedulingEnv, build_ppo
 from marl.rllib.cluster import connect

@@ -15,11 +15,11 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
         "interference.online.drifted", "interference.online.posterior",
         "interference.online.scheduler",
     ),
-    "marl.dag.plan_env": ("marl.dag.training_problems",),
     "marl.env.game": ("marl.env.reward",),
+    "marl.env.plan_env": ("marl.dag.plan_env", "marl.dag.training_problems"),
     "marl.rllib.search": ("marl.rllib.search_spec",),
     "marl.schedulers.topdrl": ("marl.schedulers.topdrl_rule",),
-    "marl.topdrl.proximity.env": ("marl.topdrl.proximity.ppo_spec",),
+    "marl.topdrl.proximity": ("marl.topdrl.proximity.env", "marl.topdrl.proximity.ppo_spec"),
     "marl.topdrl.spec": ("marl.topdrl.dqn_spec",),
     "sim.dag.families": ("sim.dag.sources.families",),
     "sim.dag.rivals": (
@@ -54,6 +54,12 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
         "sim.placers.best_fit", "sim.placers.consolidated", "sim.placers.first_fit",
         "sim.placers.least_interference", "sim.placers.least_loaded", "sim.placers.packed",
         "sim.placers.random", "sim.placers.worst_fit",
+    ),
+    "sim.schedulers.orders": (
+        "sim.schedulers.fifo", "sim.schedulers.las", "sim.schedulers.lif",
+        "sim.schedulers.load_balance", "sim.schedulers.sjf", "sim.schedulers.smallest_gang",
+        "sim.schedulers.spjf", "sim.schedulers.spwf", "sim.schedulers.srsf", "sim.schedulers.srtf",
+        "sim.schedulers.wcs_duration", "sim.schedulers.wcs_subtime", "sim.schedulers.wcs_workload",
     ),
     "sim.scoring.linear_score": ("sim.schedulers.linear_score",),
     "sim.sharing": (

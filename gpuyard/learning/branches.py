@@ -2,7 +2,7 @@
 
 A round plays training windows under the network as it is, tries other actions in branches
 (`marl.net.branching`), and regresses what the network adds to its prior on what they cost
-(`marl.training.contrasts`). How far to go towards the new weights is chosen by playing other
+(`marl.training.teaching`). How far to go towards the new weights is chosen by playing other
 training windows, staying where it is included.
 """
 
@@ -19,7 +19,7 @@ from gpuyard.learning.network_form import NetworkForm
 from gpuyard.learning.trainer import TRAIN_WINDOWS, Trainer
 from gpuyard.learning.window_play import Ground, field_of
 from marl.net.branching import Contrasts, Sampling, joined
-from marl.training.contrasts import Teaching
+from marl.training.teaching import Teaching
 from sim.arrays import FloatArray
 from sim.errors import InvalidDecision, SimulationError
 
@@ -158,7 +158,7 @@ class BranchTrainer(Trainer):
     def _regressed(self, contrasts: Contrasts) -> tuple[FloatArray, float]:
         """(n,) the weights that regression wants, and the share that they explain."""
         from gpuyard.learning.network import refitted  # torch
-        from marl.training.contrasts import taught
+        from marl.training.teaching import taught
 
         form, climb = self.saved.form, self.saved.climb
         assert isinstance(form, NetworkForm)

@@ -17,7 +17,7 @@ from gpuyard.launch.plain_rules import Rules, check_plain
 from gpuyard.learning.network_form import NetworkForm
 from gpuyard.learning.trainer import TRAIN_WINDOWS, Trainer
 from gpuyard.learning.window_play import Ground, field_of
-from marl.training.distilling import Distilling, Shown, joined
+from marl.training.teaching import Distilling, Shown, joined
 from sim.arrays import FloatArray
 from sim.errors import InvalidDecision, SimulationError
 
@@ -83,7 +83,7 @@ class WatchTask:
 def watch_window(task: WatchTask) -> tuple[Shown | None, bool]:
     """What was shown in this window, and whether its run failed."""
     from gpuyard.learning.network import policy_of  # torch
-    from marl.training.distilling import watch
+    from marl.training.teaching import watch
 
     field = field_of(task.ground)
     # A copy: the next call of `policy_of` may write on the same network.
@@ -113,7 +113,7 @@ class DistilTrainer(Trainer):
     def _update(self) -> None:
         """One round; what is saved changes at the end, as a whole."""
         from gpuyard.learning.network import refitted
-        from marl.training.distilling import distil
+        from marl.training.teaching import distil
 
         form, climb = self.saved.form, self.saved.climb
         assert isinstance(form, NetworkForm)

@@ -133,8 +133,7 @@ def write_policy(folder: Path, form: NetworkForm, vector: FloatArray) -> Path:
         OSError: it cannot be written, on a full disk for example.
     """
     from gpuyard.learning.network import policy_of  # torch
-    from marl.policy.build import PolicySpec
-    from marl.training.policy_file import save_policy
+    from marl.policy.build import PolicySpec, save_policy
 
     path = folder / POLICY
     try:

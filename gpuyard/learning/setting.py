@@ -275,8 +275,10 @@ def _policy_in(config: Mapping[str, Any], name: object) -> Path | None:
     """The folder of the policy of this name or path, where networks are learned."""
     if config["learns"] != NETWORK:
         return None
-    from marl.schedulers.shipped import policy_folder
-    from marl.training.policy_file import SPEC  # torch
+    from marl.policy.build import (
+        SPEC,  # torch
+        policy_folder,
+    )
 
     folder = policy_folder(str(name))
     return folder if (folder / SPEC).is_file() else None

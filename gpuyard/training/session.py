@@ -26,7 +26,7 @@ from gpuyard.launch.start import Launch
 from gpuyard.training.board import Iterations, Logger, jct_text, logger_of, training_bars
 from marl.codec.layout import CodecRules
 from marl.env.game import TRAIN_PHYSICS
-from marl.policy.build import PolicySpec, build_policy, encoder_name
+from marl.policy.build import PolicySpec, build_policy, encoder_name, save_policy
 from marl.policy.pair_score import PairScorePolicy
 from marl.rllib.algorithm import build_ppo
 from marl.rllib.checkpoint import (
@@ -45,7 +45,6 @@ from marl.training.plan import (
     Windows,
     validation_jct_s,
 )
-from marl.training.policy_file import save_policy
 from marl.training.spec import PpoSpec, WarmStartSpec
 from marl.training.warm_start import RuleTeacher, greedy, imitate, play
 from sim.errors import GpuYardError

@@ -10,16 +10,13 @@ from torch import Tensor
 from gpuyard.experiment.experiment import Experiment
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
-from marl.rllib.dqn import build_dqn
-from marl.rllib.gpu_ppo import build_gpu_ppo
-from marl.rllib.picker_trainer import PickerTrainer
+from marl.rllib.dqn import build_dqn, build_gpu_ppo
+from marl.rllib.trainer import PickerTrainer
 from marl.schedulers.proximity import Proximity
 from marl.schedulers.topdrl import TopDrl
-from marl.topdrl.env import PickJobEnv
-from marl.topdrl.imitate import ImitationSpec, gathered, imitate, play_lessons
+from marl.topdrl.env import ImitationSpec, PickJobEnv, gathered, imitate, play_lessons
 from marl.topdrl.network import build_network, save_picker
-from marl.topdrl.proximity.env import GpuPpoSpec, PickGpuEnv, ProximitySpec
-from marl.topdrl.proximity.network import save_proximity
+from marl.topdrl.proximity import GpuPpoSpec, PickGpuEnv, ProximitySpec, save_proximity
 from marl.topdrl.spec import DqnSpec, NetworkSpec, RewardSpec, SightSpec, on_cluster
 from marl.training.plan import Windows
 from sim.protocols import Scheduler

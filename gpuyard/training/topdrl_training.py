@@ -17,7 +17,7 @@ from gpuyard.experiment.experiment import experiment_of
 from gpuyard.training.board import training_bars
 from gpuyard.training.topdrl_parts import Picker, picker_of, validation_jobs
 from marl.rllib.cluster import start_ray
-from marl.rllib.picker_trainer import PickerIteration, PickerTrainer, PickerTrainingError
+from marl.rllib.trainer import PickerIteration, PickerTrainer, PickerTrainingError
 from sim.metrics.job_times import full_speed, throughput
 from sim.metrics.timeline import Interval
 from sim.report.figure_style import COLOURS, GREY, heading, line_look, new_figure, save_png, tidy

@@ -41,10 +41,12 @@ def main(cfg: DictConfig) -> None:
 
 
 def _train(launch: Launch) -> None:
-    from marl.dag.plan_env import PlanEnv  # torch and ray load only once the configuration is good
-    from marl.dag.policy_file import save_plan_policy
+    from marl.env.plan_env import (
+        PlanEnv,  # torch and ray load only once the configuration is good
+        save_plan_policy,
+    )
     from marl.rllib.cluster import start_ray
-    from marl.rllib.plan_dqn import PlanDqnSpec, PlanTrainer
+    from marl.rllib.dqn import PlanDqnSpec, PlanTrainer
 
     config, folder = launch.config, launch.folder
     problems = launch.build("problems")

@@ -13,7 +13,7 @@ from sim.forwarding import (
 from sim.placers.by_room import FirstFit
 from sim.protocols import Forwarding
 from sim.run import Kind, Run
-from sim.schedulers.fifo import Fifo
+from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 

@@ -24,10 +24,9 @@ from gpuyard.learning.network import (
 )
 from gpuyard.learning.network_form import NetworkForm
 from gpuyard.learning.strategies import ascend, begin, members, noise
-from marl.codec.stack import stack
-from marl.policy.build import PolicySpec
+from marl.policy.build import PolicySpec, save_policy
+from marl.policy.pair_score import stack
 from marl.schedulers.marl import MarlScheduler
-from marl.training.policy_file import save_policy
 from sim.arrays import FloatArray
 from sim.metrics.summary import summarise
 from sim.scoring.table import ForwardWeight, OfForward, OfPair, StartWeight, SuspendWeight

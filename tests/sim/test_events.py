@@ -7,7 +7,7 @@ from sim.decision import Decision, Forward, Start
 from sim.errors import SimulationError
 from sim.placers.by_room import Consolidated, FirstFit
 from sim.run import Kind
-from sim.schedulers.fifo import Fifo
+from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from sim.simulator import simulate
 from tests.sim.scripted import Scripted

@@ -14,7 +14,7 @@ from sim.errors import SimulationError
 from sim.metrics.balance import balance_of
 from sim.placers.by_room import FirstFit
 from sim.run import Kind, Run
-from sim.schedulers.fifo import Fifo
+from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from sim.topology.outages import Change
 from sim.traits import (
