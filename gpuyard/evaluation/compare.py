@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from omegaconf import DictConfig
 
-from gpuyard.launch.plain_rules import check_confidence
+from gpuyard.launch.build import check_confidence
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.terminal import table_console
 from gpuyard.pages.asked import check_page

@@ -12,9 +12,8 @@ import numpy as np
 import yaml
 from hydra.core.hydra_config import HydraConfig
 
-from gpuyard.launch.build import build
+from gpuyard.launch.build import RULES, build, check_division, check_plain, check_reference_gpu
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.plain_rules import RULES, check_division, check_plain, check_reference_gpu
 from interference.online import DRIFTED
 from marl.env.game import Game
 from sim.errors import TraceError

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gpuyard.learning.form import SIGMA_INNER, linear_sigmas
-from gpuyard.learning.network_form import NetworkForm
+from gpuyard.learning.form import SIGMA_INNER, NetworkForm, linear_sigmas
 from gpuyard.learning.strategies import Climb
 from marl.codec.layout import CodecRules
 from marl.policy.build import PolicySpec, build_policy, load_policy

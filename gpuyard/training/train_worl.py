@@ -8,8 +8,8 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from gpuyard.launch.build import SEED, Rules, check_plain
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.plain_rules import SEED, Rules, check_plain
 from gpuyard.launch.start import Launch, program, start
 from sim.report.atomic import write_atomically
 

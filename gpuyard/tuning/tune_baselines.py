@@ -15,8 +15,8 @@ import numpy as np
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from gpuyard.launch.build import check_confidence
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.plain_rules import check_confidence
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.terminal import table_console
 from gpuyard.reproduction.node import debug_overrides, reproduction_of, sweeps

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from gpuyard.learning.checkpoint import Saved, load, save
-from gpuyard.learning.form import linear_of, linear_sigmas, zero_weights
+from gpuyard.learning.form import NetworkForm, linear_of, linear_sigmas, zero_weights
 from gpuyard.learning.network import (
     LAST,
     OUTER,
@@ -22,8 +21,7 @@ from gpuyard.learning.network import (
     searched,
     vector_of,
 )
-from gpuyard.learning.network_form import NetworkForm
-from gpuyard.learning.strategies import ascend, begin, members, noise
+from gpuyard.learning.strategies import Saved, ascend, begin, load, members, noise, save
 from marl.policy.build import PolicySpec, save_policy
 from marl.policy.pair_score import stack
 from marl.schedulers.marl import MarlScheduler

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from gpuyard.learning.report import write_weights
+from gpuyard.learning.learn import write_weights
 from sim.scoring.layer import Layer
 from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES, ScoreWeights
 
