@@ -19,9 +19,9 @@ import numpy as np
 from setup_run import Bench, bench
 
 from sim.engine.looping import Loop
-from sim.event_log import Kind
 from sim.kernel.advance import PAUSE
 from sim.protocols import Scheduler
+from sim.run import Kind
 from sim.simulator import Simulator
 
 SCHEDULERS = {

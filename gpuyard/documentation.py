@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuyard.command import PROGRAMS
-from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.folders import CONF
+from gpuyard.launch.errors import CONF, ConfigError
 
 PAGE = CONF.parent / "docs" / "reference" / "configuration.md"
 BEGIN, END = "<!-- generated from conf/ -->", "<!-- end of what is generated -->"

@@ -26,8 +26,8 @@ from gpuyard.evaluation.task import (
     windows_played,
 )
 from gpuyard.experiment.lineup import lineup_of, without_limits
+from gpuyard.launch.build import check_confidence
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.plain_rules import check_confidence
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
 from gpuyard.pages.asked import check_page

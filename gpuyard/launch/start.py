@@ -38,13 +38,13 @@ from omegaconf.errors import OmegaConfBaseException
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.compiling import telling_what_compiles
 from gpuyard.launch.errors import (
+    CONF,
     ConfigError,
     explain,
     refuse_no_choice,
     refuse_reproduction,
     refuse_unread_additions,
 )
-from gpuyard.launch.folders import CONF
 from gpuyard.launch.sweeps import TaskFunction, once_a_point
 from sim.errors import GpuYardError
 from sim.report.run_folder import Record, collect_record, write_record

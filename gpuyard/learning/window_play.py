@@ -8,8 +8,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from gpuyard.learning.form import Standard
-from gpuyard.learning.player import Field, Player, VectorForm
+from gpuyard.learning.form import Field, Player, Standard, VectorForm
 from gpuyard.learning.strategies import Climb, members
 from sim.arrays import FloatArray
 from sim.engine.looping import Loop

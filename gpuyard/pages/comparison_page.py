@@ -25,9 +25,8 @@ from gpuyard.pages.tables import (
 )
 from sim.arrays import FloatArray
 from sim.metrics.timeline import Timeline
-from sim.report.comparison import ComparisonRow, read_comparison_csv
+from sim.report.comparison import LABEL_COLUMNS, ComparisonRow, read_comparison_csv
 from sim.report.figure_studies import read_learning_curve
-from sim.report.labels import LABEL_COLUMNS
 from sim.report.run_folder import METRICS_FILE, Record, read_metrics
 from sim.report.standings import Setting, beside_agents, standings
 

@@ -14,9 +14,8 @@ from typing import Any
 from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 
-from gpuyard.launch.build import build, resolve
+from gpuyard.launch.build import build, check_training, resolve
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.plain_rules import check_training
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
 from gpuyard.reproduction.ablation_report import Trained, write_report

@@ -20,7 +20,7 @@ from sim.report.figure_style import (
     save_png,
     tidy,
 )
-from sim.report.ranks import Ranking, ranking
+from sim.report.standings import Ranking, ranking
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -28,10 +28,8 @@ from sim.report.league import (
     rank_in_common,
     rank_over_all,
 )
-from sim.report.page_table import page_markdown
-from sim.report.paper_claims import claims_csv, claims_markdown, measured
-from sim.report.ranks import Ranking
-from sim.report.standings import Setting, beside_agents, standings
+from sim.report.page_table import claims_csv, claims_markdown, measured, page_markdown
+from sim.report.standings import Ranking, Setting, beside_agents, standings
 from sim.report.table_text import table_text, write_markdown
 
 if TYPE_CHECKING:

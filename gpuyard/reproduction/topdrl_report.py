@@ -11,7 +11,7 @@ from gpuyard.training.topdrl_training import bars
 from sim.metrics.timeline import Interval, mean_interval
 from sim.report.atomic import csv_text, write_atomically
 from sim.report.comparison import ComparisonRow, write_comparison_csv
-from sim.report.ranks import BASELINES, paired_tests
+from sim.report.standings import BASELINES, paired_tests
 
 SHOWN = {  # metric -> heading, format
     "throughput_tflops": ("throughput TFLOP/s", "{:.1f}"),

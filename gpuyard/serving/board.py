@@ -11,13 +11,13 @@ from gpuyard.serving.decider import Decider
 from gpuyard.serving.forms import (
     MOST_NAME,
     AnswerForm,
+    Asked,
     DecisionForm,
     RequestError,
     RunningJob,
     StateForm,
     WaitingJob,
 )
-from gpuyard.serving.pods import Asked
 
 Clock = Callable[[], float]
 Job = TypeVar("Job", RunningJob, WaitingJob)

@@ -9,7 +9,6 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from gpuyard.experiment.assumptions import assumed_line, assumptions
 from gpuyard.experiment.experiment import (
     Experiment,
     composition_of,
@@ -17,7 +16,7 @@ from gpuyard.experiment.experiment import (
     labels_of,
     warn_without_users,
 )
-from gpuyard.experiment.warm import warm_up
+from gpuyard.experiment.lineup import assumed_line, assumptions, warm_up
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.pages.asked import check_page
@@ -31,7 +30,7 @@ from sim.jobs import JobTable
 from sim.metrics.summary import HEADLINE_KEYS, summarise
 from sim.protocols import Scheduler
 from sim.report.atomic import forget, write_atomically
-from sim.report.labels import Labels
+from sim.report.comparison import Labels
 from sim.report.perfetto import TRACE_FILE, write_perfetto
 from sim.report.run_folder import Record, write_run
 from sim.report.run_tables import (

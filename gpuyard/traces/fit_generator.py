@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
+from gpuyard.launch.build import SEED, check_plain
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.plain_rules import SEED, check_plain
 from gpuyard.launch.start import program, start
 from gpuyard.traces.compare_traces import is_generated, jobs_of
 from sim.jobs import JobTable

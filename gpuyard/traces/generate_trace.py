@@ -10,9 +10,8 @@ import numpy as np
 from omegaconf import DictConfig
 from rich.table import Table
 
-from gpuyard.launch.build import build
+from gpuyard.launch.build import SEED, build, check_plain
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.plain_rules import SEED, check_plain
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
 from sim.report.atomic import write_atomically

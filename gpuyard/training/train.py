@@ -4,7 +4,7 @@ import os
 
 from omegaconf import DictConfig
 
-from gpuyard.launch.plain_rules import check_training
+from gpuyard.launch.build import check_training
 from gpuyard.launch.start import program, start
 from gpuyard.pages.asked import check_page
 from gpuyard.pages.page import PAGE_FILE

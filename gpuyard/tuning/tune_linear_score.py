@@ -12,8 +12,8 @@ import yaml
 from omegaconf import DictConfig
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from gpuyard.launch.build import Rules, check_plain
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.plain_rules import Rules, check_plain
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.terminal import error_console
 from gpuyard.tuning.cells import (

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 
 from interference.evaluation.judge import LEVEL, NORMAL
 from interference.models.deep_set_rows import Division, Hiding, Size, Tenants, division
-from interference.models.encoding import UNKNOWN, Encoded, RowEncoder
+from interference.models.encoding import UNKNOWN, Encoded, Prediction, RowEncoder, prediction
 from interference.models.linear import TypeScale
-from interference.models.protocol import Prediction, prediction
 from interference.rows import CoRows, SoloProfiles, mix_numbers
 from sim.arrays import BoolArray, FloatArray
 

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from interference.evaluation.judge import Errors, HeldOut, Judged
 from interference.evaluation.score_file import Counts, Scores
-from interference.models.lineup import LEARNED
+from interference.fit import LEARNED
 from interference.rows import SoloProfiles
 from sim.arrays import FloatArray, TextArray
 from sim.report.atomic import csv_text

@@ -5,8 +5,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from marl.topdrl.proximity.env import NEEDS, Choosing
-from marl.topdrl.proximity.network import GpuScores, best_gpu, load_proximity, read_proximity
+from marl.topdrl.proximity import (
+    NEEDS,
+    Choosing,
+    GpuScores,
+    best_gpu,
+    load_proximity,
+    read_proximity,
+)
 from marl.topdrl.spec import TopDrlError
 from sim.decision import WAIT, Decision, Start
 from sim.view import ClusterView

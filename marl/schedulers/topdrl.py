@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from marl.topdrl.codec import NEEDS, Codec, Observation
-from marl.topdrl.imitate import CompactTeacher
+from marl.topdrl.env import CompactTeacher
 from marl.topdrl.network import load_picker, read_picker
 from marl.topdrl.spec import MULTI, NetworkSpec, SightSpec, TopDrlError, on_cluster
 from sim.decision import WAIT, Decision

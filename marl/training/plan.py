@@ -11,8 +11,7 @@ from marl.codec.layout import NEEDS, CodecRules, Layout, layout_for
 from marl.env.game import Game, Reward
 from marl.env.scheduling_env import SchedulingEnv
 from marl.net.from_torch import net_of
-from marl.net.network import Net
-from marl.net.playing import NetLoop
+from marl.net.network import Net, NetLoop
 from marl.policy.pair_score import PairScorePolicy, best_action
 from marl.turns.turns import SideBySide
 from sim.jobs import JobTable

@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from marl.codec.layout import Layout, Observation
-from marl.codec.stack import stack
 from marl.env.scheduling_env import SchedulingEnv
-from marl.policy.pair_score import PairScorePolicy, best_action
+from marl.policy.pair_score import PairScorePolicy, best_action, stack
 from marl.training.spec import WarmStartSpec
 from marl.turns.actions import EXCLUSIVE, FORWARD, MODES, SHARED, START
 from sim.scoring.table import OfForward, OfPair

@@ -37,7 +37,7 @@ from sim.physics.mix_table import crowd_size
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
 from sim.routine import address_of, tell
-from sim.rules import Rules
+from sim.run import Rules
 from sim.topology.outages import Outages
 from sim.topology.topology import Topology
 from sim.traits import ANY_TYPE, NEVER_S, WHOLE_GPU_MILLI

@@ -4,7 +4,7 @@ from sim.heap import OUT, add_to_heap, drop_from_heap, move_in_heap
 from sim.jit import array_kernel, kernel
 from sim.kernel.layout import NO_JOB, State
 
-# sim.event_log.Kind
+# sim.run.Kind
 FINISH, ARRIVAL, PREEMPT, FORWARD, START, FAIL, EVICT, EXPIRE, WITHDRAW = range(9)
 SERVER_DOWN, SERVER_UP, READY = 9, 10, 11
 

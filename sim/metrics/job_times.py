@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.event_log import Kind
 from sim.jobs import JobTable
 from sim.metrics.timeline import (
     Interval,
@@ -22,7 +21,7 @@ from sim.metrics.timeline import (
 from sim.physics.catalogue import GangCatalogue
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
-from sim.run import Run
+from sim.run import Kind, Run
 from sim.topology.topology import Topology
 from sim.traits import CANCELLED, COMPLETED, FAILED
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.event_log import Kind
 from sim.metrics.event_effects import (
     GpuChanges,
     down_changes,
@@ -14,7 +13,7 @@ from sim.metrics.event_effects import (
     system_change,
     wait_change,
 )
-from sim.run import Run
+from sim.run import Kind, Run
 from sim.traits import CANCELLED, COMPLETED
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from sim.arrays import FloatArray
 from sim.metrics.timeline import Timeline
 from sim.report.atomic import ReportError
+from sim.report.comparison import DAYS, HOURS, MINUTES, TimeUnit, axis_unit_for, unit_for
 from sim.report.figure_style import (
     ROLE_COLOURS,
     Run,
@@ -22,7 +23,6 @@ from sim.report.figure_style import (
     save_png,
     tidy,
 )
-from sim.report.labels import DAYS, HOURS, MINUTES, TimeUnit, axis_unit_for, unit_for
 from sim.report.standings import Setting, Standing
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.report.atomic import ReportError
+from sim.report.comparison import unit_for
 from sim.report.figure_style import (
     COLOURS,
     GREY,
@@ -22,9 +23,8 @@ from sim.report.figure_style import (
     save_png,
     tidy,
 )
-from sim.report.labels import unit_for
 from sim.report.league import METRIC, League
-from sim.report.ranks import Ranking, not_told_apart
+from sim.report.standings import Ranking, not_told_apart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.event_log import Kind
 from sim.metrics.event_effects import QUEUES_AGAIN, STOPS
 from sim.report.atomic import ReportError
 from sim.report.run_tables import Recorded
+from sim.run import Kind
 
 ABSENT, BLOCKED, WAITING, RUNNING, GONE = "absent", "blocked", "waiting", "running", "gone"
 

@@ -6,9 +6,8 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import TopologyError
-from sim.topology.layout import dealt_servers
+from sim.topology.layout import MOST_GPUS, check_counts, check_ports, check_rates, dealt_servers
 from sim.topology.links import LinkGraph, link_graph
-from sim.topology.option_rules import MOST_GPUS, check_counts, check_ports, check_rates
 from sim.topology.topology import Topology
 
 SMALLEST_SWITCH = 2  # ports

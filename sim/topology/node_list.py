@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 
 from sim.errors import TopologyError, nearest
 from sim.topology.inventory import Entry, Shape, Wiring, assembled
-from sim.topology.layout import chosen_layout
-from sim.topology.node_rows import NodeRows, read_node_rows
-from sim.topology.option_rules import (
+from sim.topology.layout import (
     MOST_GPUS,
     MOST_GPUS_PER_SERVER,
     MOST_SERVERS,
     check_counts,
     check_gpus,
+    chosen_layout,
 )
+from sim.topology.node_rows import NodeRows, read_node_rows
 from sim.topology.topology import GpuKind, Topology
 
 

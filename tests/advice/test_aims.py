@@ -5,8 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpuyard.advice.aims import Told, blocks_of, draws_of, measured
-from gpuyard.advice.told import large_gang, peak_gpus, told_of_trace
+from gpuyard.advice.aims import (
+    Told,
+    blocks_of,
+    draws_of,
+    large_gang,
+    measured,
+    peak_gpus,
+    told_of_trace,
+)
 from sim.jobs import JobTable
 from sim.topology.generators import leaf_spine
 from sim.traits import Identity

@@ -11,8 +11,7 @@ from gpuyard.advice.learning import judging
 from gpuyard.advice.sentences import of_learned
 from gpuyard.advice.stretches import StretchField, from_state, scouted
 from gpuyard.launch.build import resolve
-from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.folders import CONF
+from gpuyard.launch.errors import CONF, ConfigError
 from tests.advice.test_sentences import row
 
 HEAD = "job_id,submit_s,num_gpus,duration_s\n"

@@ -10,10 +10,7 @@ from sim.errors import GpuYardError, InvalidDecision, SignalError
 from sim.placers.by_job import CompactWait
 from sim.placers.by_room import BestFit, Consolidated, FirstFit, Packed, Random
 from sim.schedulers.easy import Easy
-from sim.schedulers.fifo import Fifo
-from sim.schedulers.sjf import Sjf
-from sim.schedulers.spjf import Spjf
-from sim.schedulers.srtf import Srtf
+from sim.schedulers.orders import Fifo, Sjf, Spjf, Srtf
 from sim.sharing import NoSharing
 from sim.signals import Signal
 from sim.simulator import Simulator, simulate

@@ -5,10 +5,8 @@ import io
 import pytest
 import torch
 
-from gnn.base import Sweep
-from gnn.batch import ClusterBatch, Embeddings
-from gnn.encoder import HierarchicalEncoder
-from gnn.scatter import ScatterTree
+from gnn.base import ClusterBatch, Embeddings, Sweep
+from gnn.encoder import HierarchicalEncoder, ScatterTree
 
 ROUNDS = pytest.mark.parametrize("rounds", [1, 2])
 

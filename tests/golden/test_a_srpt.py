@@ -6,7 +6,7 @@ import pytest
 from sim.errors import GpuYardError
 from sim.placers.by_room import FirstFit, Packed
 from sim.schedulers.a_srpt import ASrpt
-from sim.schedulers.spjf import Spjf
+from sim.schedulers.orders import Spjf
 from sim.sharing import NoSharing
 from sim.signals import Signal
 from sim.topology.outages import Change

@@ -8,8 +8,7 @@ import numpy as np
 
 from sim.placers.by_room import FirstFit
 from sim.schedulers.drf import Drf
-from sim.schedulers.fifo import Fifo
-from sim.schedulers.smallest_gang import SmallestGang
+from sim.schedulers.orders import Fifo, SmallestGang
 from sim.sharing import NoSharing
 from sim.traits import ANY_TYPE, Demands, Identity
 from tests.sim.worlds import Job, cluster, gantt, play, world

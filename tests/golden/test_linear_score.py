@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sim.errors import GpuYardError, SignalError, SimulationError
 from sim.metrics.job_times import counted, jct_s, mean_jct_s
 from sim.placers.by_room import Consolidated
-from sim.schedulers.sjf import Sjf
+from sim.schedulers.orders import Sjf
 from sim.scoring.linear_score import LinearScore, unlogged
 from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES
 from sim.sharing import NoSharing

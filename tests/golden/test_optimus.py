@@ -8,7 +8,7 @@ import pytest
 from sim.errors import GpuYardError
 from sim.placers.by_room import Packed
 from sim.schedulers.optimus import Optimus, divide
-from sim.schedulers.srtf import Srtf
+from sim.schedulers.orders import Srtf
 from sim.sharing import NoSharing
 from sim.simulator import Simulator
 from sim.traits import Elastic

@@ -5,8 +5,8 @@ import pytest
 
 from sim.errors import GpuYardError
 from sim.placers.by_room import Packed
-from sim.schedulers.fifo import Fifo
 from sim.schedulers.optimus import Optimus
+from sim.schedulers.orders import Fifo
 from sim.schedulers.pollux import Effort, Limits, Pollux, keep_within, search
 from sim.sharing import NoSharing
 from sim.traits import Elastic

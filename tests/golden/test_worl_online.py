@@ -5,9 +5,7 @@ import pytest
 
 from sim.errors import GpuYardError, SignalError
 from sim.placers.by_room import FirstFit, Packed
-from sim.schedulers.fifo import Fifo
-from sim.schedulers.sjf import Sjf
-from sim.schedulers.srsf import Srsf
+from sim.schedulers.orders import Fifo, Sjf, Srsf
 from sim.schedulers.worl_online import WorlOnline
 from sim.sharing import NoSharing
 from sim.traits import Precedence

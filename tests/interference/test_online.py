@@ -25,7 +25,7 @@ from sim.physics.physics import Physics
 from sim.placers.by_room import Consolidated
 from sim.protocols import Scheduler
 from sim.run import Run
-from sim.schedulers.sjf import Sjf
+from sim.schedulers.orders import Sjf
 from sim.sharing import SelectiveSharing
 from sim.signals import Signal
 from tests.sim.scripted import Scripted

@@ -15,8 +15,8 @@ from marl.env.scheduling_env import SchedulingEnv
 from marl.rllib.algorithm import RllibSchedulingEnv
 from marl.turns.actions import MODES
 from sim.errors import SimulationError
-from sim.event_log import Kind
 from sim.jobs import JobTable
+from sim.run import Kind
 from sim.scoring.refresh import refresh
 from sim.topology.outages import Change, Outages
 from sim.topology.topology import Topology

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from marl.topdrl.proximity.env import PickGpuEnv, ProximitySpec
+from marl.topdrl.proximity import PickGpuEnv, ProximitySpec
 from marl.topdrl.spec import RewardSpec, TopDrlError
 from tests.marl.topdrl_games import env_of, job, many_jobs, york_game
 from tests.sim.worlds import job_table

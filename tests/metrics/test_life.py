@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from sim.errors import SimulationError
-from sim.event_log import Kind
 from sim.metrics.balance import check_run, littles_law_gap
 from sim.metrics.summary import summarise
 from sim.metrics.timeline import available_over_time, left_s, outcomes, queue_over_time
+from sim.run import Kind
 from sim.traits import CANCELLED, COMPLETED, FAILED, Fates, Precedence, Urgency
 
 DOWN, UP = Kind.SERVER_DOWN, Kind.SERVER_UP

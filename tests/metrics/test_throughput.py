@@ -5,7 +5,7 @@ import pytest
 
 from sim.metrics.job_times import full_speed, spans, throughput
 from sim.placers.by_room import FirstFit
-from sim.schedulers.fifo import Fifo
+from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, cluster, physics_of, play, world
 

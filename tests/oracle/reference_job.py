@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass, field
 
-from sim.event_log import Kind
 from sim.jobs import JobTable
+from sim.run import Kind
 from sim.traits import ANY_TYPE, COMPLETED, NEVER_S, WHOLE_GPU_MILLI
 
 

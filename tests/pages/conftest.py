@@ -13,8 +13,7 @@ from gpuyard.pages.run_page import write_run_page
 from gpuyard.pages.sweep_sections import sweep_sections
 from gpuyard.pages.tables import table_of_rows
 from sim.metrics.summary import summarise
-from sim.report.comparison import ComparisonRow
-from sim.report.labels import Labels
+from sim.report.comparison import ComparisonRow, Labels
 from sim.report.run_folder import collect_record
 
 BUILDER = Path(__file__).parents[1] / "metrics" / "run_builder.py"

@@ -2,9 +2,8 @@
 
 import pytest
 
-from sim.report.comparison import ComparisonRow
-from sim.report.labels import Labels
-from sim.report.ranks import paired_tests
+from sim.report.comparison import ComparisonRow, Labels
+from sim.report.standings import paired_tests
 
 
 def run_of(scheduler: str, role: str, window: int, tflops: float) -> ComparisonRow:

@@ -19,8 +19,8 @@ from sim.report.league import (
     rank_in_common,
     rank_over_all,
 )
-from sim.report.paper_claims import Claim, claims_csv, claims_markdown, measured
-from sim.report.ranks import critical_difference, not_told_apart, ranking
+from sim.report.page_table import Claim, claims_csv, claims_markdown, measured
+from sim.report.standings import critical_difference, not_told_apart, ranking
 
 # Demsar 2006, table 6: ranks of C4.5, its variants with m, with cf, with both on 14 data sets.
 NAMES = ("plain", "m", "cf", "both")

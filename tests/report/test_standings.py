@@ -6,8 +6,8 @@ import math
 import pytest
 
 from sim.report.atomic import ReportError
+from sim.report.comparison import HOURS, MINUTES, SECONDS, unit_for
 from sim.report.comparison_report import write_comparison
-from sim.report.labels import HOURS, MINUTES, SECONDS, unit_for
 from sim.report.standings import standings
 from sim.report.table_text import interval_text, markdown, ratio_text, table_text
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from gpuyard.learning.report import write_weights
+from gpuyard.learning.learn import write_weights
 from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES, Layer, ScoreWeights
 
 ROOT = Path(__file__).resolve().parents[2]

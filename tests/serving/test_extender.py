@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from gpuyard.experiment.experiment import composition_of, experiment_of
-from gpuyard.serving.pods import Asked, Pod, read
-from sim.event_log import Kind
+from gpuyard.serving.forms import Asked, Pod, read
 from sim.jobs import JobTable
-from sim.run import Run
+from sim.run import Kind, Run
 from sim.simulator import simulate
 from tests.serving.conftest import CLUSTER, Service
 

@@ -11,11 +11,10 @@ import pytest
 
 from sim.decision import Decision, Start
 from sim.errors import SimulationError
-from sim.event_log import Kind
 from sim.metrics.balance import balance_of
 from sim.placers.by_room import FirstFit
-from sim.run import Run
-from sim.schedulers.fifo import Fifo
+from sim.run import Kind, Run
+from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from sim.topology.outages import Change
 from sim.traits import (
