@@ -47,7 +47,7 @@ from sim.forwarding import RandomForwarding
 from sim.kernel.layout import UNBOUNDED, RowArray, State
 from sim.kernel.rooms import make_rooms
 from sim.physics.heavy_edge import KnownGraphs, graphs_of, no_graphs
-from sim.physics.mix_table import empty_crowd, pairs_alone
+from sim.physics.mix_table import empty_tenants, pairs_alone
 from sim.physics.physics import Physics
 from sim.routine import address_of, ask, count, tell
 from sim.signals import Signal
@@ -181,7 +181,7 @@ def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterVi
         nic_jobs=np.zeros(servers, dtype=np.int64),
         uplink_jobs=np.zeros(len(state.rack), dtype=np.int64),
         free_share=np.zeros(partitions),
-        crowd=empty_crowd(state.tenant.shape[1]),
+        tenants=empty_tenants(state.tenant.shape[1]),
         server_type=np.array(view.server_type),
         server_rack=np.ascontiguousarray(state.server["rack"]),
         first_gpu=np.array(view.topology.server_first_gpu, dtype=np.int64),

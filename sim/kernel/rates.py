@@ -9,7 +9,7 @@ from sim.kernel.records import heap_set
 from sim.physics.communication import Spread, busy_s, comm_of
 from sim.physics.link_load import exposed_seconds, local_seconds, measure_placement
 from sim.physics.link_loads import enter, leave
-from sim.physics.mix_table import seat
+from sim.physics.mix_table import put_tenant
 from sim.physics.refill import resettle
 from sim.physics.slowing import slow_in
 from sim.routine import tell
@@ -116,14 +116,14 @@ def mark_neighbours(state: State, job: int) -> None:
 @kernel
 def _slow_on(state: State, job: int, gpu: int, kind: int) -> float:
     """Slow-down of `job` by the other tenants of one of its GPUs."""
-    jobs, crowd = state.job, state.scratch
+    jobs, tenants = state.job, state.scratch
     count, at = state.gpu[gpu].tenants, 0
     for k in range(count):
         other = state.tenant[gpu, k]
-        seat(crowd, k, jobs[other].profile, jobs[other].gpu_milli)
+        put_tenant(tenants, k, jobs[other].profile, jobs[other].gpu_milli)
         if other == job:
             at = k
-    return slow_in(state.physics.slowing, kind, crowd, count, at)
+    return slow_in(state.physics.slowing, kind, tenants, count, at)
 
 
 @kernel

@@ -129,7 +129,7 @@ class LinearScore:
         orders, refused = plan.orders[0], None
         if orders["verdict"] != LEGAL:
             job = int(orders["job"])
-            refused = Start(job, plan.scratch.seats[: view.jobs.num_gpus[job]].copy())
+            refused = Start(job, plan.scratch.chosen[: view.jobs.num_gpus[job]].copy())
         return mirror.decision(float(orders["wake_s"]), refused)
 
     def why_python(self) -> str:

@@ -130,15 +130,15 @@ def close_decision(plan: Plan) -> None:
 
 @kernel
 def start(plan: Plan, at: int, m: int) -> None:
-    """Start waiting row `at`, of partition `m`, on `seats`; what is refused ends the decision."""
+    """Start waiting row `at`, of partition `m`, on `chosen`; what is refused ends the decision."""
     orders, scratch, state = plan.orders[0], plan.scratch, plan.scratch.state
     job, part = scratch.waiting[at].job, scratch.partition[m]
     gang = scratch.job[job].gang
-    verdict, gpu = check_gpus(state, job, scratch.seats, gang)
+    verdict, gpu = check_gpus(state, job, scratch.chosen, gang)
     if verdict != LEGAL:
         orders.verdict, orders.job, orders.what = verdict, job, gpu
         return
-    start_on(state, job, scratch.seats, gang, np.inf)
+    start_on(state, job, scratch.chosen, gang, np.inf)
     part.running += 1
     part.waiting -= gang
     part.jobs_waiting -= 1

@@ -9,7 +9,7 @@ from sim.arrays import IntArray
 from sim.jit import kernel
 from sim.kernel.layout import QUEUED
 from sim.kernel.rooms import usable_in
-from sim.kernel.seats import sharing_cost, workers_now
+from sim.kernel.seats import sharing_cost, workers_on
 from sim.physics.slowing import NO_COST
 from sim.room_rules import workers_for
 from sim.scoring.scratch import Scratch
@@ -106,7 +106,7 @@ def _cost_on(scratch: Scratch, job: int, gpu: int) -> float:
         gpu,
         belief.slowing,
         belief.feasible,
-        scratch.crowd,
+        scratch.tenants,
         limit_milli,
         least_speed,
     )
@@ -127,7 +127,7 @@ def count_usable(scratch: Scratch, job: int, m: int) -> int:
     for i in range(state.partition[m].first_own, state.partition[m].last_own):
         server = state.own[i]
         real, where = state.server[server], scratch.server[server]
-        most = 0 if too_much else workers_now(state, scratch.job[job], server)
+        most = 0 if too_much else workers_on(state, scratch.job[job], server, False)
         where.alone = min(state.rooms.usable[server], most)
         where.joined = where.alone
         if pair and most > where.alone:
@@ -199,7 +199,9 @@ def _on_emptiest(scratch: Scratch, job: int, m: int, servers: int) -> int:
     for size in range(scratch.partition[m].largest, 0, -1):
         for i in range(state.partition[m].first_own, state.partition[m].last_own):
             server = state.own[i]
-            now = min(state.rooms.usable[server], workers_now(state, scratch.job[job], server))
+            now = min(
+                state.rooms.usable[server], workers_on(state, scratch.job[job], server, False)
+            )
             if now == size and count < servers:
                 held += size
                 count += 1
@@ -307,20 +309,20 @@ def clear(scratch: Scratch) -> None:
 
 
 @kernel
-def seat(scratch: Scratch) -> None:
-    """Fill `seats` with GPUs of the placement at hand: empty ones first, then the cheapest.
+def choose_gpus(scratch: Scratch) -> None:
+    """Fill `chosen` with GPUs of the placement at hand: empty ones first, then the cheapest.
 
     Workers that have their place already come before all others.
     """
     done, shared, gpus = 0, scratch.here[0].shared, scratch.state.gpu
     for i in range(scratch.game[0].num_placed):
-        scratch.seats[done] = scratch.placed[i]
+        scratch.chosen[done] = scratch.placed[i]
         done += 1
     for i in range(scratch.game[0].num_used):
         where, left = scratch.state.server[scratch.used[i]], scratch.server[scratch.used[i]].taken
         for gpu in range(where.first_gpu, where.last_gpu):
             if left > 0 and gpus[gpu].tenants == 0 and scratch.gpu[gpu].placed == 0:
-                scratch.seats[done] = gpu
+                scratch.chosen[done] = gpu
                 done += 1
                 left -= 1
         if shared == 0:
@@ -334,14 +336,14 @@ def seat(scratch: Scratch) -> None:
                 fresh = fresh and gpus[gpu].tenants > 0 and row.placed == 0
                 if fresh and row.cost < cost:
                     best, cost = gpu, row.cost
-            scratch.seats[done] = best
+            scratch.chosen[done] = best
             done += 1
             left -= 1
             floor, last = cost, best
 
 
 @kernel
-def occupy_seats(scratch: Scratch, gpus: IntArray) -> None:
+def count_taken(scratch: Scratch, gpus: IntArray) -> None:
     """Let `used` and `taken` be those of a placement on these GPUs."""
     clear(scratch)
     game = scratch.game[0]
@@ -355,9 +357,9 @@ def occupy_seats(scratch: Scratch, gpus: IntArray) -> None:
 
 @kernel
 def place(scratch: Scratch, job: int, m: int, server: int, shared: int) -> None:
-    """Fill `seats` for a start of `job` that is known to have room."""
+    """Fill `chosen` for a start of `job` that is known to have room."""
     scratch.here[0].server = server
     scratch.here[0].shared = shared
     count_usable(scratch, job, m)
     fill_outwards(scratch, job, m)
-    seat(scratch)
+    choose_gpus(scratch)
