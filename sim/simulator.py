@@ -17,7 +17,7 @@ from sim.engine.composed import Composed
 from sim.engine.looping import Loop, Looping, drive
 from sim.engine.rule import rule_of
 from sim.errors import SimulationError
-from sim.jobs import JobTable
+from sim.jobs import CANCELLED, JobTable
 from sim.kernel.advance import FULL, ILLEGAL, OVER, STUCK, advance_until_decision
 from sim.kernel.apply import LEGAL, apply_decision
 from sim.kernel.building import make_state
@@ -30,7 +30,6 @@ from sim.run import EventLog, GpuLists, Rules, Run
 from sim.signals import Signal
 from sim.topology.outages import Outages
 from sim.topology.topology import Topology
-from sim.traits import CANCELLED
 from sim.view import ViewMaker
 
 

@@ -16,7 +16,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.pages.asked import facts_of
 from gpuyard.pages.page import Cell, Figure, Page, Table, label, write_page
 from sim.report.atomic import write_atomically
-from sim.report.figure_style import COLOURS, GREY, heading, new_figure, save_png, tidy
+from sim.report.figures import COLOURS, GREY, heading, new_figure, save_png, tidy
 from sim.report.run_folder import Record
 from sim.report.table_text import TableText, rich_tables, write_markdown
 

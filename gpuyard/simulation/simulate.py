@@ -224,6 +224,6 @@ def _draw(name: str, run: Run, path: Path, at_s: float | None) -> None:
         heatmap(run, path=path, at_s=at_s)
     else:
         from sim.metrics.timeline import timeline_of
-        from sim.report.figure_jct import utilisation_queue
+        from sim.report.figures import utilisation_queue
 
         utilisation_queue({run.scheduler: timeline_of(run, bins=TIMELINE_BINS)}, path=path)

@@ -21,7 +21,7 @@ from sim.arrays import FloatArray
 from sim.jobs import JobTable
 from sim.physics.shipped_files import ShippedProfiles
 from sim.report.atomic import csv_text, write_atomically
-from sim.report.figure_style import COLOURS, GREY, heading, new_figure, save_png, tidy
+from sim.report.figures import COLOURS, GREY, heading, new_figure, save_png, tidy
 from sim.traces.estimators import NoEstimator
 from sim.traces.likeness import (
     ALIKE_LAGS,

@@ -36,7 +36,6 @@ from marl.rllib.checkpoint import (
     read_manifest,
 )
 from marl.rllib.cluster import connect
-from marl.rllib.ray_spec import RaySpec
 from marl.rllib.trainer import Iteration, Trainer
 from marl.schedulers.marl import MarlScheduler
 from marl.training.plan import (
@@ -44,7 +43,7 @@ from marl.training.plan import (
     Windows,
     validation_jct_s,
 )
-from marl.training.spec import PpoSpec, WarmStartSpec
+from marl.training.spec import PpoSpec, RaySpec, WarmStartSpec
 from marl.training.warm_start import RuleTeacher, greedy, imitate, play
 from sim.errors import GpuYardError
 from sim.metrics.summary import summarise

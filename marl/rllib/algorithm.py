@@ -22,8 +22,7 @@ from marl.env.scheduling_env import SchedulingEnv
 from marl.policy.build import PolicySpec, build_policy
 from marl.rllib.array_runner import ArrayEnvRunner
 from marl.rllib.cluster import ENV_NAME, RETURN_WINDOW, SHARED, WHOLE_RETURN, built, placed
-from marl.rllib.ray_spec import RayError, RaySpec
-from marl.training.spec import PpoSpec
+from marl.training.spec import PpoSpec, RayError, RaySpec
 
 ALL = "__all__"
 Flags = dict[str, bool]

@@ -16,7 +16,7 @@ import ray
 from ray.tune.registry import register_env
 from ray.util import log_once
 
-from marl.rllib.ray_spec import ClusterRay, LocalRay, RayError, RaySpec
+from marl.training.spec import ClusterRay, LocalRay, RayError, RaySpec
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.ppo import PPOConfig

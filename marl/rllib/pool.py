@@ -13,7 +13,7 @@ from ray.exceptions import GetTimeoutError, RayTaskError
 from ray.exceptions import RayError as RaySaysError
 
 from marl.rllib.cluster import connect
-from marl.rllib.ray_spec import RayError, RaySpec
+from marl.training.spec import RayError, RaySpec
 
 log = logging.getLogger(__name__)
 

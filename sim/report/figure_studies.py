@@ -13,7 +13,7 @@ import numpy as np
 from sim.arrays import FloatArray
 from sim.report.atomic import ReportError
 from sim.report.comparison import unit_for
-from sim.report.figure_style import (
+from sim.report.figures import (
     COLOURS,
     GREY,
     STROKES,

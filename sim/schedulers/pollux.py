@@ -9,12 +9,12 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.jit import array_kernel
+from sim.jobs import WHOLE_GPU_MILLI
 from sim.physics.catalogue import throughputs
 from sim.physics.reference import reference_steps_s
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share, gpus_up, of_type, present, worker_gpus
 from sim.signals import Signal
-from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView
 
 TOURNAMENT = 2  # who breeds is the best of so many

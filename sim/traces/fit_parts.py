@@ -7,9 +7,9 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError
+from sim.jobs import COMPLETED, Identity
 from sim.traces.likeness import ALIKE_LAGS, ALIKE_LN, JobSample
 from sim.traces.processes import OutcomeMix, Recurrence, draw_roots, outcome_shares
-from sim.traits import COMPLETED, Identity
 
 OUTCOMES = 3
 RARE = 0.002  # share of the jobs below which an outcome is left out

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from marl.rllib.ray_spec import LocalRay, RayError
+from marl.training.spec import LocalRay, RayError
 from sim.errors import SimulationError
 
 pytestmark = pytest.mark.ray
