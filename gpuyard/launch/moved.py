@@ -100,7 +100,7 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
 }
 # fmt: on
 GONE = {  # what was cut, and what to use
-    "interference.learned.AdditiveInterference": "belief=linear, the simple one that is left",
+    "interference.learned.AdditiveInterference": "belief=linear, the simple one that is left"
 }
 MOVED = {old: new for new, merged in MERGED.items() for old in merged}
 

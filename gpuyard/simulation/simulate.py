@@ -160,11 +160,7 @@ def _cell(key: str, value: float | int) -> str:
 
 
 DECISIONS_FILE = "decisions.parquet"
-FIGURES = {
-    "gantt": "gantt.png",
-    "heatmap": "heatmap.png",
-    "utilisation": "utilisation_queue.png",
-}
+FIGURES = {"gantt": "gantt.png", "heatmap": "heatmap.png", "utilisation": "utilisation_queue.png"}
 OUTPUTS = (
     DECISIONS_FILE, EVENTS_FILE, SERVERS_FILE, TRACE_FILE, PAGE_FILE, *FIGURES.values(),
     *EXPLAIN_FILES,

@@ -274,11 +274,7 @@ def jobs_of(config: Mapping[str, Any], key: str, *, part: str | None, seed: int)
     if part is not None and part not in PARTS:
         raise ConfigError(f"part is {part!r}; it must be null or one of {', '.join(PARTS)}")
     setting = Setting(
-        gpus=NO_LIMIT,
-        partitions=1,
-        skew=0.0,
-        catalogue=ShippedProfiles(),
-        estimator=NoEstimator(),
+        gpus=NO_LIMIT, partitions=1, skew=0.0, catalogue=ShippedProfiles(), estimator=NoEstimator()
     )
     workload = build(config, key)
     jobs: JobTable

@@ -38,11 +38,7 @@ from marl.rllib.checkpoint import (
 from marl.rllib.cluster import connect
 from marl.rllib.trainer import Iteration, Trainer
 from marl.schedulers.marl import MarlScheduler
-from marl.training.plan import (
-    Plan,
-    Windows,
-    validation_jct_s,
-)
+from marl.training.plan import Plan, Windows, validation_jct_s
 from marl.training.spec import PpoSpec, RaySpec, WarmStartSpec
 from marl.training.warm_start import RuleTeacher, greedy, imitate, play
 from sim.errors import GpuYardError

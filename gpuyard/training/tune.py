@@ -72,9 +72,7 @@ def _trial(values: dict[str, Any], *, launch: Launch, base: Any) -> None:
     folder = launch.folder / TRIALS / trial_name()
     folder.mkdir(parents=True, exist_ok=True)
     record = replace(
-        launch.record,
-        overrides=(*launch.record.overrides, *_overrides(values)),
-        config_yaml=text,
+        launch.record, overrides=(*launch.record.overrides, *_overrides(values)), config_yaml=text
     )
     run = Training(Launch(folder=folder, config={**config, "resume": AUTO}, record=record))
     with Progress(console=Console(stderr=True, quiet=True)) as quiet:

@@ -270,9 +270,7 @@ def build_ppo(
             batch_mode="truncate_episodes",
         )
         .multi_agent(
-            policies={SHARED},
-            policy_mapping_fn=_everyone_shares,
-            count_steps_by="agent_steps",
+            policies={SHARED}, policy_mapping_fn=_everyone_shares, count_steps_by="agent_steps"
         )
         .rl_module(rl_module_spec=RLModuleSpec(module_class=PairScoreModule, model_config=model))
         .callbacks(on_episode_end=note_whole_episode)

@@ -76,11 +76,7 @@ def fitness(counts: IntArray, cost: FloatArray) -> FloatArray:
 
 
 def search(
-    first: IntArray,
-    cost: FloatArray,
-    limits: Limits,
-    effort: Effort,
-    rng: np.random.Generator,
+    first: IntArray, cost: FloatArray, limits: Limits, effort: Effort, rng: np.random.Generator
 ) -> IntArray:
     """(n,) GPUs of each job, of the least summed cost found; never worse than rows of `first`.
 
@@ -265,12 +261,7 @@ class Pollux(RoundScheduler):
         return super().newcomers(view) + fewest
 
     def _cost(
-        self,
-        view: ClusterView,
-        jobs: IntArray,
-        held: IntArray,
-        waited: IntArray,
-        limits: Limits,
+        self, view: ClusterView, jobs: IntArray, held: IntArray, waited: IntArray, limits: Limits
     ) -> FloatArray:
         """(n, W + 1) speed-up with 0 to W GPUs to the `power`; lower is better."""
         speed = self._goodput(view, jobs, limits)

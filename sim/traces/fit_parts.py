@@ -214,10 +214,7 @@ def _alike(jobs: JobSample, lags: tuple[int, ...], single: bool) -> FloatArray:
 
 def _with(spec: Recurrence, again: float, gang_again: float) -> Recurrence:
     return Recurrence(
-        again_prob=again,
-        gang_again_prob=gang_again,
-        memory_jobs=spec.memory_jobs,
-        sigma=spec.sigma,
+        again_prob=again, gang_again_prob=gang_again, memory_jobs=spec.memory_jobs, sigma=spec.sigma
     )
 
 
