@@ -217,7 +217,7 @@ class Simulator:
             np.concatenate([start.gpus for start in starts]).astype(np.int64)
             if starts
             else NO_INTS,
-            _leases(starts),
+            np.array([np.nan if s.lease_s is None else s.lease_s for s in starts], np.float64),
             np.nan if decision.wake_s is None else wake_s,
         )
         self._recorder.flush_if_half_full()
@@ -260,11 +260,6 @@ class Simulator:
         row = self.state.job
         left: IntArray = np.where(row["status"] == WITHDRAWN, CANCELLED, -1)
         return np.where(row["status"] == FINISHED, row["outcome"], left)
-
-
-def _leases(starts: tuple[Start, ...]) -> FloatArray:
-    """(n,) seconds of each start's lease, NaN for none."""
-    return np.array([np.nan if s.lease_s is None else s.lease_s for s in starts], np.float64)
 
 
 def simulate(
