@@ -37,9 +37,8 @@ from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy, stack
 from marl.rllib.algorithm import ALL, RllibSchedulingEnv, build_ppo
 from marl.rllib.cluster import connect
-from marl.rllib.ray_spec import LocalRay
 from marl.training.plan import Plan
-from marl.training.spec import PpoSpec
+from marl.training.spec import LocalRay, PpoSpec
 from sim.kernel.advance import FULL, PAUSE
 from sim.scoring.weights import ScoreWeights, score_weights_of
 

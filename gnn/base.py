@@ -214,13 +214,7 @@ class Encoder(nn.Module, ABC):
     cluster_norm: nn.LayerNorm
 
     def __init__(
-        self,
-        *,
-        gpu_features: int,
-        server_features: int,
-        gpu_dim: int,
-        hidden_dim: int,
-        rounds: int,
+        self, *, gpu_features: int, server_features: int, gpu_dim: int, hidden_dim: int, rounds: int
     ) -> None:
         """Check the sizes; draw weights, in the order of the passes: policy files rely on it."""
         super().__init__()

@@ -189,9 +189,7 @@ LAYOUTS = (
         _published(GAVEL_SOURCE, rows_of_gavel, GAVEL_ISOLATED),
     ),
     Layout(
-        "lucid_pairs.csv",
-        LUCID_PAIR_COLUMNS,
-        _published(LUCID_SOURCE, rows_of_lucid, LUCID_SINGLE),
+        "lucid_pairs.csv", LUCID_PAIR_COLUMNS, _published(LUCID_SOURCE, rows_of_lucid, LUCID_SINGLE)
     ),
     Layout(
         "deepshare_network_pairs.csv",

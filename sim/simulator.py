@@ -17,7 +17,7 @@ from sim.engine.composed import Composed
 from sim.engine.looping import Loop, Looping, drive
 from sim.engine.rule import rule_of
 from sim.errors import SimulationError
-from sim.jobs import JobTable
+from sim.jobs import CANCELLED, JobTable
 from sim.kernel.advance import FULL, ILLEGAL, OVER, STUCK, advance_until_decision
 from sim.kernel.apply import LEGAL, apply_decision
 from sim.kernel.building import make_state
@@ -30,7 +30,6 @@ from sim.run import EventLog, GpuLists, Rules, Run
 from sim.signals import Signal
 from sim.topology.outages import Outages
 from sim.topology.topology import Topology
-from sim.traits import CANCELLED
 from sim.view import ViewMaker
 
 
@@ -218,7 +217,7 @@ class Simulator:
             np.concatenate([start.gpus for start in starts]).astype(np.int64)
             if starts
             else NO_INTS,
-            _leases(starts),
+            np.array([np.nan if s.lease_s is None else s.lease_s for s in starts], np.float64),
             np.nan if decision.wake_s is None else wake_s,
         )
         self._recorder.flush_if_half_full()
@@ -261,11 +260,6 @@ class Simulator:
         row = self.state.job
         left: IntArray = np.where(row["status"] == WITHDRAWN, CANCELLED, -1)
         return np.where(row["status"] == FINISHED, row["outcome"], left)
-
-
-def _leases(starts: tuple[Start, ...]) -> FloatArray:
-    """(n,) seconds of each start's lease, NaN for none."""
-    return np.array([np.nan if s.lease_s is None else s.lease_s for s in starts], np.float64)
 
 
 def simulate(

@@ -16,7 +16,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.pages.asked import facts_of
 from gpuyard.pages.page import Cell, Figure, Page, Table, label, write_page
 from sim.report.atomic import write_atomically
-from sim.report.figure_style import COLOURS, GREY, heading, new_figure, save_png, tidy
+from sim.report.figures import COLOURS, GREY, heading, new_figure, save_png, tidy
 from sim.report.run_folder import Record
 from sim.report.table_text import TableText, rich_tables, write_markdown
 
@@ -195,7 +195,7 @@ def _note(advice: Advice) -> str:
     parts = [
         f"In brackets: {advice.confidence:.0%} intervals of a bootstrap over stretches of the "
         "submissions, the same for every row. To the best: the ratio to the first row that a "
-        "cluster can run. Fairness: Jain's index of users' mean slowdowns, 1 is equal.",
+        "cluster can run. Fairness: Jain's index of users' mean slowdowns, 1 is equal."
     ]
     if advice.frame["bound"].any():
         parts.append(f"{BOUND.strip()} knows all durations: a bound, nobody can run it.")

@@ -20,8 +20,7 @@ from sim.arrays import FloatArray
 from sim.report.atomic import ReportError
 from sim.report.comparison import ComparisonRow, Labels, read_comparison_csv
 from sim.report.comparison_report import write_comparison
-from sim.report.figure_jct import jct_cdf
-from sim.report.figure_style import Run
+from sim.report.figures import Run, jct_cdf
 from sim.report.run_folder import METRICS_FILE, read_jct_s, read_row
 
 log = logging.getLogger(__name__)

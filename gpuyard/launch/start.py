@@ -283,10 +283,7 @@ def run_main(main: Callable[[], None]) -> None:
     OmegaConf.register_new_resolver("of_run", _of_run, replace=True)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach us as they are, not printed by Hydra
     try:
-        with (
-            insisting_on_ctrl_c(),
-            telling_what_compiles(),
-        ):
+        with insisting_on_ctrl_c(), telling_what_compiles():
             main()
     except KeyboardInterrupt:
         _leave_interrupted("")

@@ -26,7 +26,7 @@ from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.metrics.timeline import mean_interval
 from sim.report.atomic import csv_text, write_atomically
-from sim.report.figure_style import GREY, heading, line_look, new_figure, save_png, tidy
+from sim.report.figures import GREY, heading, line_look, new_figure, save_png, tidy
 from sim.scoring.weights import Layer, ScoreWeights
 
 CURVE_CSV, CURVE_PNG, METRICS = "curve.csv", "curve.png", "metrics.json"

@@ -55,11 +55,7 @@ def _others(policy: PairScorePolicy) -> list[Tensor]:
 
 
 def first_network(
-    sizes: NetworkSizes,
-    rules: CodecRules,
-    prior: ScoreWeights,
-    seed: int,
-    hide: Sequence[str] = (),
+    sizes: NetworkSizes, rules: CodecRules, prior: ScoreWeights, seed: int, hide: Sequence[str] = ()
 ) -> tuple[NetworkForm, FloatArray, FloatArray]:
     """Form, first vector and sigmas, (n,) each, of a network that plays as its prior at first.
 

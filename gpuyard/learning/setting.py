@@ -30,7 +30,7 @@ from gpuyard.learning.window_play import Alone, Crew, Ground, field_of, standard
 from gpuyard.tuning.cells import check_cells, in_cell, scheduler_of
 from marl.codec.layout import CodecRules
 from marl.env.game import TRAIN_PHYSICS
-from marl.rllib.ray_spec import ClusterRay, LocalRay
+from marl.training.spec import ClusterRay, LocalRay
 from sim.arrays import FloatArray
 from sim.jobs import JobTable
 from sim.scoring.linear_score import LinearScore
@@ -218,7 +218,7 @@ def _crew(launch: Launch) -> Crew:
         )
     os.environ.update(spec.environment())
     spec.check_answer()
-    from marl.rllib.pool import Pool  # ray
+    from marl.rllib.cluster import Pool  # ray
 
     return Crew(Pool(spec, jobs))
 

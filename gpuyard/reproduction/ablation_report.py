@@ -14,7 +14,7 @@ from sim.arrays import FloatArray
 from sim.report.arms import SeedArm, seed_arms
 from sim.report.atomic import csv_text, write_atomically
 from sim.report.comparison import ComparisonRow, write_comparison_csv
-from sim.report.figure_style import heading, line_look, new_figure, save_png, tidy
+from sim.report.figures import heading, line_look, new_figure, save_png, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

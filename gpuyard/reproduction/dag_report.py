@@ -11,7 +11,7 @@ import numpy as np
 from gpuyard.reproduction.dag_settings import Settings
 from sim.metrics.timeline import mean_interval
 from sim.report.atomic import csv_text, write_atomically
-from sim.report.figure_style import (
+from sim.report.figures import (
     COLOURS,
     GREY,
     heading,

@@ -10,11 +10,10 @@ from gpuyard.serving.forms import AssumedForm, RequestError, RunningJob, StateFo
 from marl.env.game import Game
 from sim.arrays import IntArray
 from sim.errors import InvalidDecision
-from sim.jobs import JobTable
+from sim.jobs import Identity, JobTable, codes_of
 from sim.report.run_tables import server_names
 from sim.signals import Signal
 from sim.simulator import Instant, Simulator, set_to
-from sim.traits import Identity, codes_of
 
 SHOWN = 5  # names in one message
 

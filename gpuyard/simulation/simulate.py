@@ -160,11 +160,7 @@ def _cell(key: str, value: float | int) -> str:
 
 
 DECISIONS_FILE = "decisions.parquet"
-FIGURES = {
-    "gantt": "gantt.png",
-    "heatmap": "heatmap.png",
-    "utilisation": "utilisation_queue.png",
-}
+FIGURES = {"gantt": "gantt.png", "heatmap": "heatmap.png", "utilisation": "utilisation_queue.png"}
 OUTPUTS = (
     DECISIONS_FILE, EVENTS_FILE, SERVERS_FILE, TRACE_FILE, PAGE_FILE, *FIGURES.values(),
     *EXPLAIN_FILES,
@@ -224,6 +220,6 @@ def _draw(name: str, run: Run, path: Path, at_s: float | None) -> None:
         heatmap(run, path=path, at_s=at_s)
     else:
         from sim.metrics.timeline import timeline_of
-        from sim.report.figure_jct import utilisation_queue
+        from sim.report.figures import utilisation_queue
 
         utilisation_queue({run.scheduler: timeline_of(run, bins=TIMELINE_BINS)}, path=path)

@@ -115,10 +115,7 @@ def _played(config: Mapping[str, Any], arm: Arm, window: int) -> ComparisonRow:
 
 
 def _scheduler(experiment: Experiment, setting: str, arm: Arm) -> Scheduler:
-    composition = {
-        **json.loads(arm.contender.composition),
-        "belief": json.loads(setting)["belief"],
-    }
+    composition = {**json.loads(arm.contender.composition), "belief": json.loads(setting)["belief"]}
     scheduler = composition_of(composition, experiment.game.partitions)
     if isinstance(scheduler, OnlineScheduler) and arm.carries:
         return scheduler.continued(arm.evidence)

@@ -18,12 +18,7 @@ from interference.evaluation.score_file import Asked, read_files, score
 from interference.fit import FitReport, fit_and_report, fresh_models
 from interference.learned import save_model
 from interference.report.card import model_card
-from interference.report.error_table import (
-    memory_lines,
-    nothing_scored,
-    plain_json,
-    rich_blocks,
-)
+from interference.report.error_table import memory_lines, nothing_scored, plain_json, rich_blocks
 from interference.report.worst import Results, joined, worst_rows
 from interference.report.write import remove_report, write_figures, write_tables
 from sim.report.atomic import write_atomically

@@ -36,16 +36,10 @@ from marl.rllib.checkpoint import (
     read_manifest,
 )
 from marl.rllib.cluster import connect
-from marl.rllib.ray_spec import RaySpec
 from marl.rllib.trainer import Iteration, Trainer
 from marl.schedulers.marl import MarlScheduler
-from marl.training.plan import (
-    Plan,
-    Windows,
-    validation_jct_s,
-)
-from marl.training.spec import PpoSpec, WarmStartSpec
-from marl.training.warm_start import RuleTeacher, greedy, imitate, play
+from marl.training.plan import Plan, RuleTeacher, Windows, greedy, imitate, play, validation_jct_s
+from marl.training.spec import PpoSpec, RaySpec, WarmStartSpec
 from sim.errors import GpuYardError
 from sim.metrics.summary import summarise
 from sim.report.figure_studies import learning_curve, read_learning_curve

@@ -22,8 +22,7 @@ from gpuyard.training.board import training_bars
 from marl.rllib.cluster import start_ray
 from marl.rllib.dqn import build_dqn, build_gpu_ppo
 from marl.rllib.trainer import PickerIteration, PickerTrainer, PickerTrainingError
-from marl.schedulers.proximity import Proximity
-from marl.schedulers.topdrl import TopDrl
+from marl.schedulers.topdrl import Proximity, TopDrl
 from marl.topdrl.env import ImitationSpec, PickJobEnv, gathered, imitate, play_lessons
 from marl.topdrl.network import build_network, save_picker
 from marl.topdrl.proximity import GpuPpoSpec, PickGpuEnv, ProximitySpec, save_proximity
@@ -32,7 +31,7 @@ from marl.training.plan import Windows
 from sim.metrics.job_times import full_speed, throughput
 from sim.metrics.timeline import Interval
 from sim.protocols import Scheduler
-from sim.report.figure_style import COLOURS, GREY, heading, line_look, new_figure, save_png, tidy
+from sim.report.figures import COLOURS, GREY, heading, line_look, new_figure, save_png, tidy
 from sim.simulator import simulate
 
 Weights = dict[str, Tensor]

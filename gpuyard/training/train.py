@@ -9,7 +9,7 @@ from gpuyard.launch.start import program, start
 from gpuyard.pages.asked import check_page
 from gpuyard.pages.page import PAGE_FILE
 from gpuyard.training.board import check_logger
-from marl.rllib.ray_spec import RaySpec
+from marl.training.spec import RaySpec
 
 
 @program("train")

@@ -16,7 +16,7 @@ from interference.fit import LEARNED
 from interference.rows import SoloProfiles
 from sim.arrays import FloatArray, TextArray
 from sim.report.atomic import csv_text
-from sim.report.figure_style import GREY, heading, line_look, new_figure, save_png, tidy
+from sim.report.figures import GREY, heading, line_look, new_figure, save_png, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

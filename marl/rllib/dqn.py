@@ -158,8 +158,7 @@ def build_dqn(
     rule = {"least_speed": imitation.least_speed, "margin": imitation.margin}
     config = dqn_config(dqn, PICK_JOB, (DuelingModule, model), seed=seed, n_step=dqn.n_step)
     config.learners(
-        learner_class=TaughtLearner,
-        learner_config_dict={"weight": dqn.taught_weight, **rule},
+        learner_class=TaughtLearner, learner_config_dict={"weight": dqn.taught_weight, **rule}
     )
     config.training(dueling=True)
     algorithm: DQN = built(config)

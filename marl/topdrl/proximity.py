@@ -77,7 +77,7 @@ class GpuPpoSpec:
     validate_every: int
 
 
-NEEDS = Signal.PREDICTION
+GPU_NEEDS = Signal.PREDICTION
 
 
 class Choosing:
@@ -196,7 +196,7 @@ class PickGpuEnv(gym.Env[Observation, np.int64]):
         if jobs is None:
             jobs = self._make_jobs(int(self.np_random.integers(MOST_SEED)))
         self._simulator = self._game.simulator(jobs)
-        self._views = self._simulator.views(NEEDS)
+        self._views = self._simulator.views(GPU_NEEDS)
         self._last_s = float(jobs.submit_s[-1])
         self._choosing: Choosing | None = None
         self._wait()

@@ -186,9 +186,7 @@ def tenancy_of(run: Run, gpus: IntArray, between_s: tuple[float, float] | None =
     )
 
 
-def _stretches(
-    visits: list[tuple[float, float, int]],
-) -> list[tuple[int, float, float, int, int]]:
+def _stretches(visits: list[tuple[float, float, int]]) -> list[tuple[int, float, float, int, int]]:
     """(job, start, end, place, tenants) of the visits (start, end, job) of one GPU, by starts."""
     found: list[tuple[int, float, float, int, int]] = []
     inside: list[tuple[float, int]] = []  # (end, job) in order of arrival

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.jobs import CANCELLED, COMPLETED
 from sim.metrics.event_effects import (
     GpuChanges,
     down_changes,
@@ -14,7 +15,6 @@ from sim.metrics.event_effects import (
     wait_change,
 )
 from sim.run import Kind, Run
-from sim.traits import CANCELLED, COMPLETED
 
 
 @dataclass(frozen=True)

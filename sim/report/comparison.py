@@ -14,15 +14,7 @@ import numpy as np
 
 from sim.report.atomic import ReportError, csv_text, write_atomically
 
-ROLES = (
-    "ours",
-    "composite",
-    "published",
-    "linear_score",
-    "global_queue",
-    "reference",
-    "ablation",
-)
+ROLES = ("ours", "composite", "published", "linear_score", "global_queue", "reference", "ablation")
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from sim.report.comparison import (
     unit_for,
     write_comparison_csv,
 )
-from sim.report.figure_jct import jct_bars
-from sim.report.figure_style import heading, looks, new_figure, save_png, tidy
+from sim.report.figures import heading, jct_bars, looks, new_figure, save_png, tidy
 from sim.report.standings import Setting, Standing, beside_agents, standings
 from sim.report.table_text import (
     interval_text,

@@ -19,7 +19,7 @@ from sim.metrics.gpu_use import (
 )
 from sim.metrics.timeline import queue_over_time, span_s
 from sim.report.comparison import TimeUnit, axis_unit_for
-from sim.report.figure_style import (
+from sim.report.figures import (
     COLOURS,
     GREY,
     JOB_COLOURS,

@@ -236,10 +236,7 @@ def heat_map(replay: Replay, *, width: int, height: int) -> str:
     """
     recorded = replay.recorded
     racks = [np.flatnonzero(recorded.server_rack == r) for r in np.unique(recorded.server_rack)]
-    for legend, lines in (
-        (LEGEND_GPUS, _gpu_lines),
-        (LEGEND_SERVERS, _server_lines),
-    ):
+    for legend, lines in ((LEGEND_GPUS, _gpu_lines), (LEGEND_SERVERS, _server_lines)):
         drawn = lines(replay, racks)
         if len(drawn) <= height and max(map(len, drawn)) <= width:
             return "\n".join([legend, *drawn])

@@ -7,13 +7,13 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.errors import GpuYardError
 from sim.jit import array_kernel
+from sim.jobs import WHOLE_GPU_MILLI
 from sim.physics.catalogue import throughputs
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share, gpus_up, present, worker_gpus
 from sim.signals import Signal
-from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView
 
 

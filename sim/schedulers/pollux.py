@@ -9,12 +9,12 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.jit import array_kernel
+from sim.jobs import WHOLE_GPU_MILLI
 from sim.physics.catalogue import throughputs
 from sim.physics.reference import reference_steps_s
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share, gpus_up, of_type, present, worker_gpus
 from sim.signals import Signal
-from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView
 
 TOURNAMENT = 2  # who breeds is the best of so many
@@ -76,11 +76,7 @@ def fitness(counts: IntArray, cost: FloatArray) -> FloatArray:
 
 
 def search(
-    first: IntArray,
-    cost: FloatArray,
-    limits: Limits,
-    effort: Effort,
-    rng: np.random.Generator,
+    first: IntArray, cost: FloatArray, limits: Limits, effort: Effort, rng: np.random.Generator
 ) -> IntArray:
     """(n,) GPUs of each job, of the least summed cost found; never worse than rows of `first`.
 
@@ -265,12 +261,7 @@ class Pollux(RoundScheduler):
         return super().newcomers(view) + fewest
 
     def _cost(
-        self,
-        view: ClusterView,
-        jobs: IntArray,
-        held: IntArray,
-        waited: IntArray,
-        limits: Limits,
+        self, view: ClusterView, jobs: IntArray, held: IntArray, waited: IntArray, limits: Limits
     ) -> FloatArray:
         """(n, W + 1) speed-up with 0 to W GPUs to the `power`; lower is better."""
         speed = self._goodput(view, jobs, limits)

@@ -14,9 +14,8 @@ from gpuyard.advice.aims import (
     peak_gpus,
     told_of_trace,
 )
-from sim.jobs import JobTable
+from sim.jobs import Identity, JobTable
 from sim.topology.generators import leaf_spine
-from sim.traits import Identity
 
 ONCE = np.ones((1, 2))
 TOLD = Told(

@@ -15,7 +15,7 @@ from marl.policy.pair_score import MASKED
 from marl.rllib.algorithm import LazyCategorical, build_ppo
 from marl.rllib.array_runner import Fragment
 from marl.rllib.cluster import SHARED
-from marl.rllib.ray_spec import LocalRay, RayError
+from marl.training.spec import LocalRay, RayError
 from tests.marl.games import CONF
 from tests.marl.test_rllib import PPO, arguments, sampled
 

@@ -3,9 +3,8 @@
 import math
 from dataclasses import dataclass, field
 
-from sim.jobs import JobTable
+from sim.jobs import ANY_TYPE, COMPLETED, NEVER_S, WHOLE_GPU_MILLI, JobTable
 from sim.run import Kind
-from sim.traits import ANY_TYPE, COMPLETED, NEVER_S, WHOLE_GPU_MILLI
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
+from sim.jobs import COMPLETED
 from sim.run import Kind, Run
-from sim.traits import COMPLETED
 from tests.oracle.cases import Case
 from tests.sim.worlds import STOPS
 

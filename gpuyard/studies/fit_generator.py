@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from gpuyard.launch.build import SEED, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
-from gpuyard.traces.compare_traces import is_generated, jobs_of
+from gpuyard.studies.compare_traces import is_generated, jobs_of
 from sim.jobs import JobTable
 from sim.report.atomic import write_atomically
 from sim.traces.fit_parts import OutcomeShares, Owners, fit_owners, shares_in

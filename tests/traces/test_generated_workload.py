@@ -1,4 +1,4 @@
-"""The generator of TopDRL's authors: classes, durations, windows."""
+"""Windows of several workloads in turn."""
 
 import numpy as np
 import pytest
@@ -7,9 +7,43 @@ from omegaconf import OmegaConf
 
 from sim.errors import TraceError
 from sim.traces.estimators import OracleEstimator
-from sim.traces.generated_workload import YorkMix
+from sim.traces.generated_workload import MixedWorkload, YorkMix
 from sim.traces.setting import Setting
 from tests.contract.compositions import CONF
+
+
+class Named:
+    """Hands out what it was asked for."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def window(self, *, part, index, setting, seed):
+        return self.name, part, index, setting, seed
+
+
+def test_windows_come_in_turn_each_from_its_own_stream():
+    mixed = MixedWorkload(name="m", load=None, of={"a": Named("A"), "b": Named("B")})
+    asked = [mixed.window(part="train", index=i, setting=None, seed=7) for i in range(3)]
+    assert [got[0] for got in asked] == ["A", "B", "A"]
+    assert [got[2] for got in asked] == [0, 1, 2]
+    assert {got[1] for got in asked} == {"train"}
+    assert {got[4] for got in asked} == {7}
+
+
+def test_a_mix_takes_random_windows_only():
+    cut = Named("A")
+    cut.windows_from = "disjoint"
+    with pytest.raises(TraceError, match=r"workload\.of\.a\.windows_from is 'disjoint'"):
+        MixedWorkload(name="m", load=None, of={"a": cut, "b": Named("B")})
+
+
+def test_a_mix_of_nothing_and_its_whole_are_refused():
+    with pytest.raises(TraceError, match=r"workload\.of is empty"):
+        MixedWorkload(name="m", load=None, of={})
+    with pytest.raises(TraceError, match="m has windows only"):
+        MixedWorkload(name="m", load=None, of={"a": Named("A")}).whole(setting=None, seed=0)
+
 
 MIX = {
     "row_s": 100.0, "arrival_prob": 0.5, "shares": [0.5, 0.1, 0.2, 0.2], "most_rows": 30,

@@ -21,7 +21,7 @@ from sim.arrays import FloatArray
 from sim.jobs import JobTable
 from sim.physics.shipped_files import ShippedProfiles
 from sim.report.atomic import csv_text, write_atomically
-from sim.report.figure_style import COLOURS, GREY, heading, new_figure, save_png, tidy
+from sim.report.figures import COLOURS, GREY, heading, new_figure, save_png, tidy
 from sim.traces.estimators import NoEstimator
 from sim.traces.likeness import (
     ALIKE_LAGS,
@@ -274,11 +274,7 @@ def jobs_of(config: Mapping[str, Any], key: str, *, part: str | None, seed: int)
     if part is not None and part not in PARTS:
         raise ConfigError(f"part is {part!r}; it must be null or one of {', '.join(PARTS)}")
     setting = Setting(
-        gpus=NO_LIMIT,
-        partitions=1,
-        skew=0.0,
-        catalogue=ShippedProfiles(),
-        estimator=NoEstimator(),
+        gpus=NO_LIMIT, partitions=1, skew=0.0, catalogue=ShippedProfiles(), estimator=NoEstimator()
     )
     workload = build(config, key)
     jobs: JobTable
