@@ -40,8 +40,7 @@ from gpuyard.launch.folders import CONF
 from gpuyard.launch.plain_rules import check_confidence, check_plain
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
-from gpuyard.pages.asked import check_page
-from gpuyard.pages.page import PAGE_FILE
+from gpuyard.pages.page import PAGE_FILE, check_page
 from sim.report.run_folder import write_record
 
 if TYPE_CHECKING:

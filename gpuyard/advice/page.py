@@ -7,8 +7,7 @@ from gpuyard.advice.aims import AIMS
 from gpuyard.advice.answer import Advice
 from gpuyard.advice.report import table_of
 from gpuyard.advice.sentences import scale_of
-from gpuyard.pages.asked import facts_of
-from gpuyard.pages.page import Cell, Figure, Page, Table, label, write_page
+from gpuyard.pages.page import Cell, Figure, Page, Table, facts_of, label, write_page
 from sim.report.run_folder import Record
 
 ROW_PX, FRAME_PX = 24, 90

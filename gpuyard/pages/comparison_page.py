@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpuyard.pages.asked import facts_of
 from gpuyard.pages.figures import (
+    Look,
     jct_figure,
     learning_figure,
     looks,
@@ -16,16 +16,25 @@ from gpuyard.pages.figures import (
     standings_figure,
     use_figure,
 )
-from gpuyard.pages.page import Figure, Page, Table, write_page
+from gpuyard.pages.page import Figure, Page, Table, facts_of, label, numbers, write_page
 from gpuyard.pages.tables import (
     comparison_tables,
     csv_table,
     markdown_tables,
     metrics_table,
+    text_cell,
 )
 from sim.arrays import FloatArray
 from sim.metrics.timeline import Timeline
 from sim.report.comparison import ComparisonRow, read_comparison_csv
+from sim.report.comparison_report import (
+    LinePoint,
+    Sweep,
+    lines_of,
+    sweep_of,
+    sweep_rows,
+    sweep_title,
+)
 from sim.report.figure_studies import read_learning_curve
 from sim.report.labels import LABEL_COLUMNS
 from sim.report.run_folder import METRICS_FILE, Record, read_metrics
@@ -194,3 +203,67 @@ def _subtitle(settings: Sequence[Setting], rows: Sequence[ComparisonRow]) -> str
     if len(settings) == 1:
         return f"{settings[0].title}; {len(rows):,} runs"
     return f"{len(settings)} settings; {len(rows):,} runs"
+
+
+BAND = 0.13  # opacity of an interval
+
+
+def sweep_sections(
+    rows: Sequence[ComparisonRow], *, confidence: float
+) -> tuple[Table | Figure, ...]:
+    """The table of a terminal, schedulers down and swept values across, and the same as lines.
+
+    Args:
+        rows: one a run.
+        confidence: of the intervals.
+
+    Returns:
+        Nothing where nothing was swept; no lines where no number was.
+    """
+    sweep = sweep_of(standings(beside_agents(rows), ours=None, confidence=confidence))
+    if sweep is None:
+        return ()
+    headers = ("scheduler", *(" / ".join(point) for point in sweep.points))
+    cells = tuple(tuple(map(text_cell, row)) for row in sweep_rows(sweep))
+    note = "Best mean over the columns first. Every metric of each column stands below, folded."
+    table = Table(_capital(sweep_title(sweep)), headers, cells, note)
+    drawn = _figure(sweep, confidence)
+    return (table,) if drawn is None else (table, drawn)
+
+
+def _figure(sweep: Sweep, confidence: float) -> Figure | None:
+    found = lines_of(sweep)
+    if found is None:
+        return None
+    key, lines = found
+    look = looks([", ".join(line) for line in lines])
+    data: list[dict[str, Any]] = []
+    for line, points in lines.items():
+        name = ", ".join(line)
+        data += _line(name, points, look[name], sweep.unit.name)
+    spread = any(trace.get("fill") for trace in data)
+    layout = {
+        "xaxis": {"title": {"text": label(key)}},
+        "yaxis": {"title": {"text": f"mean JCT [{sweep.unit.name}]"}, "rangemode": "tozero"},
+        "showlegend": True,
+    }
+    note = f"Lower is better. Bands: {confidence:.0%} intervals." if spread else "Lower is better."
+    return Figure(f"Mean JCT over {key}", data, layout, note)
+
+
+def _line(name: str, points: Sequence[LinePoint], look: Look, unit: str) -> list[dict[str, Any]]:
+    """The line, and behind it its interval where there is one."""
+    x, centre, low, high = map(numbers, zip(*points, strict=True))
+    line = {
+        "type": "scatter", "mode": "lines+markers", "name": label(name), "legendgroup": label(name),
+        "x": x, "y": centre, "line": look, "marker": {"size": 6, "color": look["color"]},
+        "hovertemplate": f"%{{y:.4g}} {unit}",
+    }  # fmt: skip
+    if None in low or None in high or low == high:
+        return [line]
+    band = {
+        "type": "scatter", "mode": "lines", "x": [*x, *reversed(x)], "y": [*high, *reversed(low)],
+        "fill": "toself", "opacity": BAND, "fillcolor": look["color"], "line": {"width": 0},
+        "hoverinfo": "skip", "showlegend": False, "legendgroup": label(name),
+    }  # fmt: skip
+    return [band, line]

@@ -21,8 +21,7 @@ from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.plain_rules import check_confidence
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.terminal import table_console
-from gpuyard.pages.asked import check_page
-from gpuyard.pages.page import PAGE_FILE
+from gpuyard.pages.page import PAGE_FILE, check_page
 from gpuyard.reproduction.node import Reproduction, debug_overrides, reproduction_of, titles
 from gpuyard.reproduction.page_node import PAGE_FILE as TABLES
 from gpuyard.reproduction.page_node import put_into

@@ -8,9 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gpuyard.pages.comparison_page import write_comparison_page
+from gpuyard.pages.comparison_page import sweep_sections, write_comparison_page
 from gpuyard.pages.run_page import write_run_page
-from gpuyard.pages.sweep_sections import sweep_sections
 from gpuyard.pages.tables import table_of_rows
 from sim.metrics.summary import summarise
 from sim.report.comparison import ComparisonRow
