@@ -8,7 +8,7 @@ from sim.loads import Loads
 
 
 class OwnOnly:
-    """No forwarding at all."""
+    """Jobs stay at home."""
 
     name = "own"
     steals = False
@@ -46,7 +46,7 @@ class LeastLoadedForwarding:
 
 
 class OwnThenLeastLoaded:
-    """Routes away only what home cannot start at once."""
+    """As `least_loaded`, but only jobs that home cannot start at once."""
 
     name = "own_then_least_loaded"
     steals = False
@@ -66,7 +66,7 @@ class OwnThenLeastLoaded:
 
 
 class RandomForwarding:
-    """Uniform among partitions large enough for the gang, home included."""
+    """Any partition large enough for the gang, home included, all alike."""
 
     name = "random"
     steals = False
@@ -92,7 +92,7 @@ class RandomForwarding:
 
 
 class Steal:
-    """Jobs stay home when they arrive; late binding does the rest."""
+    """A partition with room after its own queue takes jobs that wait elsewhere."""
 
     name = "steal"
     steals = True

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gpuyard.pages.figures import (
     Look,
     jct_figure,
@@ -41,9 +43,11 @@ from sim.report.run_folder import METRICS_FILE, Record, read_metrics
 from sim.report.standings import Setting, beside_agents, standings
 
 MOST_FIGURES = 12  # settings with a figure of their own
+TIMELINE = ("time_s", "gpu_util_frac", "queue_jobs")
 OPENED = 3  # settings that are not folded
 COMPARISON, CURVE, RECORD = "comparison.csv", "learning_curve.csv", "record.json"
 PLAYED = "curve.csv"  # of a search by playing
+CURVES = "curves.json"  # of a reproduction
 RESULT = "page.md"  # of a reproduction: the tables of its page of results
 
 
@@ -138,7 +142,8 @@ def write_folder_page(
     known = {row.labels.scheduler for row in rows}
     return write_comparison_page(
         folder, rows, named, ours=ours if ours in known else None,
-        confidence=config["confidence"], first=result or found, more=found if result else (),
+        confidence=config["confidence"], first=[*(result or found), *_curve_figures(folder)],
+        more=found if result else (),
         figures_opened=OPENED + 1,
     )  # fmt: skip
 
@@ -155,6 +160,31 @@ def _assumed(folder: Path) -> tuple[str, ...]:
     """What record.json says of it: a program may have learned more since it began."""
     told = json.loads((folder / RECORD).read_text(encoding="utf-8")).get("assumed", ())
     return tuple(map(str, told))
+
+
+def _curve_figures(folder: Path) -> list[Figure]:
+    """Completion times, use and queue of each setting of a reproduction; the first is open."""
+    path, found = folder / CURVES, []
+    told = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    for at, setting in enumerate(told[:MOST_FIGURES]):
+        curves = {each["name"]: each for each in setting["curves"]}
+        look, windows = looks(list(curves)), max(each["windows"] for each in curves.values())
+        lines = {
+            name: Timeline(*(np.array(each[key], dtype=np.float64) for key in TIMELINE))
+            for name, each in curves.items()
+            if TIMELINE[0] in each
+        }
+        drawn = [
+            (jct_figure({name: np.array(each["jct_s"]) for name, each in curves.items()}, look),
+             f"{windows} windows of each scheduler, 100 quantiles of each. Left and up is better."),
+            (use_figure(lines, look), "Window 0, means over equal stretches of each run."),
+        ]  # fmt: skip
+        found += [
+            replace(figure, title=f"{figure.title}: {setting['title']}", note=note, opened=at == 0)
+            for figure, note in drawn
+            if figure is not None
+        ]
+    return found
 
 
 def curve_of(folder: Path, source: str) -> list[Figure]:

@@ -24,6 +24,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.plain_rules import check_training
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
+from gpuyard.reproduction.curves import write_curves
 from gpuyard.reproduction.node import CellSpec, Reproduction, debug_overrides, last_of_each
 from gpuyard.reproduction.plan import Cell, Planned, cells_of, folder_override, plan_of
 from gpuyard.reproduction.store import NOT_OF_A_RUN, PARTS
@@ -94,6 +95,7 @@ def run(launch: Launch) -> None:
         raise GpuYardError("\n".join([f"{len(failures)} runs failed; the first:", failures[0]]))
     rows = [row for row in found if row is not None]
     labelled = [_named(run, row) for run, row in zip(planned, rows, strict=True)]
+    write_curves(launch.folder, zip(planned, labelled, strict=True))
     report = write_report(
         launch.folder, labelled, trained, title=str(node["title"]), whole=str(node["whole"]),
         confidence=launch.config["confidence"],

@@ -22,6 +22,7 @@ from gpuyard.launch.plain_rules import check_confidence
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.terminal import table_console
 from gpuyard.pages.page import PAGE_FILE, check_page
+from gpuyard.reproduction.curves import write_curves
 from gpuyard.reproduction.node import Reproduction, debug_overrides, reproduction_of, titles
 from gpuyard.reproduction.page_node import PAGE_FILE as TABLES
 from gpuyard.reproduction.page_node import put_into
@@ -118,6 +119,7 @@ def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = _as_it_is) -> 
     done = [(p, ComparisonRow(p.labelled(row.labels), row.metrics))
             for p, row in zip(planned, rows, strict=True) if row is not None]  # fmt: skip
     table_console().print(_written(launch, found, done, ours))
+    write_curves(launch.folder, done)
     print(f"results in {launch.folder}")
 
 

@@ -18,26 +18,29 @@ from hydra.core.hydra_config import HydraConfig
 from rich.console import Group
 from rich.table import Table
 
-from gpuyard.evaluation.task import Task, task_labels
+from gpuyard.evaluation.task import Outcome, Task, outcome_of, task_labels
 from gpuyard.experiment.experiment import Experiment, composition_of, opened
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
-from gpuyard.launch.terminal import RunCount, table_console
+from gpuyard.launch.terminal import table_console
+from gpuyard.reproduction.curves import write_curves
 from gpuyard.reproduction.node import debug_overrides, last_of_each, reproduction_of
 from gpuyard.reproduction.plan import Planned, cells_of, plan_of, with_policies
-from gpuyard.reproduction.store import PARTS, read_part, write_part
+from gpuyard.reproduction.store import PARTS
+from gpuyard.reproduction.work import run_missing
 from gpuyard.training.topdrl_training import bars
+from sim.errors import GpuYardError
 from sim.jobs import JobTable
 from sim.metrics.job_times import full_speed, spans, throughput
 from sim.metrics.summary import summarise
 from sim.metrics.timeline import Interval, mean_interval
 from sim.physics.networks import YorkNetwork
-from sim.protocols import Scheduler
 from sim.report.atomic import csv_text, write_atomically
 from sim.report.comparison import ComparisonRow, write_comparison_csv
 from sim.report.ranks import BASELINES, paired_tests
 from sim.report.table_text import markdown_table
+from sim.run import Run
 from sim.simulator import simulate
 
 log = logging.getLogger(__name__)
@@ -64,7 +67,9 @@ def run(launch: Launch) -> None:
         if told is not None  # an experiment may do without one
     }
     planned = _planned(node, str(choices["experiment"]), debug, folders, launch.config)
-    rows = _played(planned, launch.folder)
+    done = _played(planned, launch)
+    write_curves(launch.folder, done)
+    rows = [(planned.cell, row) for planned, row in done]
     report = write_report(
         launch.folder, rows, node, ours=str(launch.config["ours"]),
         confidence=launch.config["confidence"],
@@ -122,26 +127,28 @@ def _planned(
     return planned
 
 
-def _played(planned: Sequence[Planned], folder: Path) -> list[tuple[str, ComparisonRow]]:
-    """(cell, row) of every run; those that are stored are not made again."""
-    parts = folder / PARTS
-    parts.mkdir(parents=True, exist_ok=True)
-    found = [read_part(parts / p.part, role=p.task.contender.role) for p in planned]
-    rows = []
-    there = sum(row is not None for row in found)
-    with RunCount("reproducing", len(planned), done=there) as count:
-        for each, row in zip(planned, found, strict=True):
-            made = row
-            if made is None:
-                made = _play(each.task)
-                write_part(parts / each.part, made)
-                count.tell(each.cell)
-            rows.append((each.cell, replace(made, labels=each.labelled(made.labels))))
-    return rows
+def _played(planned: Sequence[Planned], launch: Launch) -> list[tuple[Planned, ComparisonRow]]:
+    """Every run and its row; those that are stored are not made again.
+
+    Raises:
+        GpuYardError: runs failed.
+    """
+    found, failures = run_missing(planned, launch.folder, jobs=launch.config["jobs"], play=_play)
+    if failures:
+        raise GpuYardError("\n".join([f"{len(failures)} runs failed; the first:", failures[0]]))
+    return [
+        (each, replace(row, labels=each.labelled(row.labels)))
+        for each, row in zip(planned, found, strict=True)
+        if row is not None
+    ]
 
 
-def _play(task: Task) -> ComparisonRow:
-    """One scheduler on one window."""
+def _play(tasks: Sequence[Task]) -> list[Outcome]:
+    """One scheduler on its windows, with York's counts among the metrics."""
+    return [_played_alone(task) for task in tasks]
+
+
+def _played_alone(task: Task) -> Outcome:
     setting = json.loads(task.setting)
     network = build(setting, "network")
     if not isinstance(network, YorkNetwork):
@@ -150,11 +157,14 @@ def _play(task: Task) -> ComparisonRow:
     told = {**json.loads(task.contender.composition), "belief": setting["belief"]}
     scheduler = composition_of(told, experiment.game.partitions)
     jobs = experiment.window(task.part, task.window)
-    return ComparisonRow(task_labels(task), measures(experiment, jobs, scheduler, network))
+    run = simulate(experiment.game.simulator(jobs), scheduler, experiment.seed, None)
+    outcome = outcome_of(task_labels(task), run)
+    row = replace(outcome.row, metrics=measures(experiment, jobs, run, network))
+    return replace(outcome, row=row)
 
 
 def measures(
-    experiment: Experiment, jobs: JobTable, scheduler: Scheduler, network: YorkNetwork
+    experiment: Experiment, jobs: JobTable, run: Run, network: YorkNetwork
 ) -> Mapping[str, float | int]:
     """The usual metrics, and before them throughput and communication cost.
 
@@ -164,7 +174,6 @@ def measures(
     to, `placement_cost_ratio` the mean over the most compact ones.
     """
     game = experiment.game
-    run = simulate(game.simulator(jobs), scheduler, experiment.seed, None)
     worth = full_speed(jobs, game.topology, game.physics) * network.unit_speed
     last_s, end_s = float(jobs.submit_s[-1]), float(np.nanmax(run.finish_s))
     servers, racks = spans(run)
