@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import FloatArray, IntArray, RowArray
 from sim.errors import PhysicsError
 from sim.jit import kernel
 from sim.physics.catalogue import Catalogue
@@ -24,7 +24,6 @@ from sim.physics.traffic import (
     RING,
     SERVER_INSIDE,
     TRAFFIC,
-    RowArray,
     Traffic,
     flows_per_worker,
     mix_shape,
