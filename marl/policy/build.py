@@ -201,7 +201,9 @@ def load_policy(folder: Path, num_racks: int) -> tuple[PairScorePolicy, PolicySp
     try:
         policy.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     except Exception as error:  # torch raises many kinds for a truncated or foreign file
+        wider = "size mismatch" in str(error)
         raise PolicyFileError(
             f"{path}: cannot be read as this policy's weights ({error})"
+            + ("; it fits the columns that sim/scoring/table.py had: train anew" if wider else "")
         ) from error
     return policy.eval(), spec, rules
