@@ -217,7 +217,7 @@ def _load_links(network: LinkNetwork, scratch: LoadScratch, flows: int) -> int:
         row = scratch.flow[flow]
         hops = route(
             network.first_up, network.up_link, network.link_ends, network.route_kind,
-            network.digits, row.source, row.target, scratch.path,
+            network.rule, row.source, row.target, scratch.path,
         )  # fmt: skip
         for hop in range(hops):
             on = scratch.path[hop]
