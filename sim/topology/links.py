@@ -293,19 +293,17 @@ def link_graph(
     nodes, links = sum(level_sizes), np.arange(len(lower))
     ends = np.stack([lower, upper], axis=1).astype(np.int64)
     near, link = (ends.T.ravel(), np.tile(links, ENDS)) if shortest else (ends[:, 0], links)
+    first_up = np.concatenate([[0], np.cumsum(np.bincount(near, minlength=nodes))])
+    rule = np.array((0, 0) if digits is None else digits, dtype=np.int64)
     return LinkGraph(
         level_names=level_names,
         node_level=np.repeat(np.arange(len(level_sizes)), level_sizes).astype(np.int64),
         link_ends=ends,
         link_gbps=np.asarray(gbps, dtype=np.float64),
-        first_up=np.concatenate([[0], np.cumsum(np.bincount(near, minlength=nodes))]).astype(
-            np.int64
-        ),
+        first_up=first_up.astype(np.int64),
         up_link=link[np.argsort(near, kind="stable")].astype(np.int64),
         route_kind=STEPS if shortest else CLIMB if digits is None else DIGITS,
-        rule=_steps(ends, nodes)
-        if shortest
-        else np.array((0, 0) if digits is None else digits, dtype=np.int64),
+        rule=_steps(ends, nodes) if shortest else rule,
     )
 
 
