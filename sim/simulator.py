@@ -22,7 +22,7 @@ from sim.kernel.advance import FULL, ILLEGAL, OVER, STUCK, advance_until_decisio
 from sim.kernel.apply import LEGAL, apply_decision
 from sim.kernel.building import make_state
 from sim.kernel.layout import FINISHED, QUEUED, WITHDRAWN, RowArray, State
-from sim.kernel.servers import cordon
+from sim.kernel.leaving import cordon
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler
 from sim.refusal import refusal, stuck

@@ -14,10 +14,8 @@ from marl.codec.layout import CodecRules
 from sim.arrays import FloatArray
 from sim.jobs import JobTable
 from sim.metrics.job_times import mean_jct_s
-from sim.scoring.episode import unlogged
-from sim.scoring.layer import Layer
-from sim.scoring.linear_score import LinearScore
-from sim.scoring.weights import ALL_GROUPS, GROUPS, SUSPEND, ScoreWeights
+from sim.scoring.linear_score import LinearScore, unlogged
+from sim.scoring.weights import ALL_GROUPS, GROUPS, SUSPEND, Layer, ScoreWeights
 from sim.simulator import Simulator
 
 

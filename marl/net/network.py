@@ -35,8 +35,8 @@ from sim.handle import Handle
 from sim.jit import kernel
 from sim.kernel.advance import ILLEGAL, PAUSE
 from sim.routine import address_of, ask, count
-from sim.scoring.layer import add_product
 from sim.scoring.table import OfGpu, OfPeer, OfServer
+from sim.scoring.weights import add_product
 from sim.view import ViewMaker
 
 CHOOSE, PLAY_ON, ACT = range(3)  # in Net.routine

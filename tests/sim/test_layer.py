@@ -9,11 +9,17 @@ import yaml
 
 from sim.errors import GpuYardError
 from sim.metrics.job_times import mean_jct_s
-from sim.scoring.episode import unlogged
-from sim.scoring.layer import Layer, no_layer, units_of
-from sim.scoring.linear_score import LinearScore
+from sim.scoring.linear_score import LinearScore, unlogged
 from sim.scoring.scores import score_of
-from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES, ScoreWeights, score_weights_of
+from sim.scoring.weights import (
+    FORWARD_FEATURES,
+    START_FEATURES,
+    Layer,
+    ScoreWeights,
+    no_layer,
+    score_weights_of,
+    units_of,
+)
 from tests.sim.worlds import Job, cluster, play, world
 
 STARTS, FORWARDS = len(START_FEATURES), len(FORWARD_FEATURES)
