@@ -1,20 +1,31 @@
-"""Keys as Markdown, read from `conf/`: `python -m gpuyard.documentation`.
+"""Reference pages, read from `conf/` and docstrings: `python -m gpuyard.documentation`.
 
-It writes the part of docs/reference/configuration.md between its two marks anew; what stands
-outside is written by hand. A key's words are the comment behind it in its yaml file, or above it.
+It writes the parts of the pages between their marks anew; what stands outside is written by hand. A
+key's words are the comment behind it in its yaml file, or above it; what a rule does is the first
+sentence of its class.
 """
 
+import inspect
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
 
 from gpuyard.command import PROGRAMS
-from gpuyard.launch.errors import CONF, ConfigError
+from gpuyard.launch.build import build, resolve
+from gpuyard.launch.errors import CONF
 
-PAGE = CONF.parent / "docs" / "reference" / "configuration.md"
-BEGIN, END = "<!-- generated from conf/ -->", "<!-- end of what is generated -->"
+REFERENCE = CONF.parent / "docs" / "reference"
+PAGES = (REFERENCE / "configuration.md", REFERENCE / "schedulers.md")
+PART = re.compile(
+    r"(<!-- generated from conf/(\w*) -->\n).*?(<!-- end of what is generated -->)", re.S
+)
 OF_HYDRA = ("defaults", "hydra")  # top-level keys that are no keys of a program
 KEY = re.compile(r"^(?P<indent> *)(?P<name>[\w@]+):(?P<rest>.*)$")
 COMMENT = re.compile(r"(?:^|\s)# ?(?P<words>.*)$")
@@ -86,11 +97,14 @@ def _listed(keys: Iterable[Key]) -> list[str]:
 def generated() -> str:
     """The part between the marks."""
     text = ["## Keys of simulating programs", "", *_listed(keys_of(CONF / "base.yaml")), ""]
+    told = {name: _listed(keys_of(CONF / f"{name}.yaml")) for name in PROGRAMS
+            if name not in ELSEWHERE and (CONF / f"{name}.yaml").is_file()}  # fmt: skip
+    count = Counter(line for lines in told.values() for line in lines)
+    text += ["## Keys of several programs", "", *(line for line in count if count[line] > 1), ""]
     text += ["## Keys of single programs", ""]
-    for name in PROGRAMS:
-        path = CONF / f"{name}.yaml"
-        lines = _listed(keys_of(path)) if path.is_file() and name not in ELSEWHERE else []
-        text += [f"### {name}", "", *lines, ""] if lines else []
+    for name, lines in told.items():
+        own = [line for line in lines if count[line] == 1]
+        text += [f"### {name}", "", *own, ""] if own else []
     text += ["## Keys of some choices", ""]
     for name in DETAILED:
         for path in sorted((CONF / name).glob("*.yaml")):
@@ -100,26 +114,81 @@ def generated() -> str:
     return "\n".join(text).strip() + "\n"
 
 
-def page(text: str) -> str:
-    """The whole page, given the one there is.
+BY_POLICY = ("marl", "served")  # what it is given suspends jobs or not
+OF_A_RUN = ("placer", "sharing", "name", "checkpoint", "untrained", "weights")  # not its own keys
 
-    Raises:
-        ConfigError: one of the two marks is not in it.
-    """
-    if BEGIN not in text or END not in text:
-        raise ConfigError(f"{PAGE}: needs the lines {BEGIN!r} and {END!r}")
-    head, tail = text.split(BEGIN)[0], text.split(END)[1]
-    return f"{head}{BEGIN}\n\n{generated()}\n{END}{tail}"
+
+def table(group: str) -> str:
+    """What there is to choose from in a group of rules: what each does, reads and can be told."""
+    rows = [_row(group, path) for path in sorted((CONF / group).glob("*.yaml"))]
+    heads = [head for head in rows[0] if any(row[head] for row in rows)]
+    lines = [heads, [":--"] * len(heads), *([row[head] for head in heads] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _row(group: str, path: Path) -> dict[str, str]:
+    text = path.read_text(encoding="utf-8")
+    module, _, name = text.partition("_target_: ")[2].split()[0].rpartition(".")
+    rule = getattr(import_module(module), name)
+    own = re.findall(r"override /(\w+): (\w+)", text)
+    keys = [f"`{key}={value}`" for key, value in [*own, *_own_keys(path)]]
+    return {
+        f"`{group}=`": f"`{path.stem}`",
+        "what it does": _first_sentence(rule),
+        "reads": _reads(group, path.stem, rule) if group != "forwarding" else "",
+        "preempts": _preempts(path.stem, rule) if group == "scheduler" else "",
+        "keys": ", ".join([*(["one queue"] if getattr(rule, "one_queue", False) else []), *keys]),
+    }
+
+
+def _own_keys(path: Path) -> Iterator[tuple[str, str]]:
+    for key in keys_of(path):
+        name = key.name.removeprefix("scheduler.")
+        if key.default and name.split(".")[0] not in OF_A_RUN:
+            yield name, key.default
+
+
+def _first_sentence(rule: type) -> str:
+    paragraph = " ".join((inspect.getdoc(rule) or "").partition("\n\n")[0].split())
+    return paragraph.removesuffix(".")
+
+
+def _reads(group: str, name: str, rule: Any) -> str:
+    """What it is told of durations, and whether it is told of co-location."""
+    needs = getattr(rule, "order_needs", getattr(rule, "needs", None))
+    if needs is None and name in BY_POLICY:
+        return "as what is served"
+    if needs is None:
+        with initialize_config_dir(str(CONF), version_base=None):
+            config, _ = resolve(compose("simulate", [f"{group}={name}"]))
+        needs = build(config, group).needs
+    told = {"DURATION": "oracle", "PREDICTION": "predicted", "PROFILE": "profiles"}
+    return ", ".join(told[signal.name] for signal in needs if signal.name in told)
+
+
+def _preempts(name: str, rule: Any) -> str:
+    found = getattr(rule, "preempts", False)
+    if isinstance(found, property) or name in BY_POLICY:
+        return "by what it is given"
+    return "yes" if found else "no"
+
+
+def page(text: str) -> str:
+    """The whole page, given the one there is."""
+    return PART.sub(
+        lambda part: f"{part[1]}\n{table(part[2]) if part[2] else generated()}\n{part[3]}", text
+    )
 
 
 def main() -> None:
-    """Write the page; exit with status 1 where it was not current and `--check` is given."""
-    old = PAGE.read_text(encoding="utf-8")
-    new = page(old)
-    if "--check" in sys.argv and new != old:
-        print(f"{PAGE}: not current; run `python -m gpuyard.documentation`", file=sys.stderr)
-        sys.exit(1)
-    PAGE.write_text(new, encoding="utf-8")
+    """Write the pages; exit with status 1 where one was not current and `--check` is given."""
+    for path in PAGES:
+        old = path.read_text(encoding="utf-8")
+        new = page(old)
+        if "--check" in sys.argv and new != old:
+            print(f"{path}: not current; run `python -m gpuyard.documentation`", file=sys.stderr)
+            sys.exit(1)
+        path.write_text(new, encoding="utf-8")
 
 
 if __name__ == "__main__":

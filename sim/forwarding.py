@@ -24,7 +24,7 @@ class Loads:
 
 
 class OwnOnly:
-    """No forwarding at all."""
+    """Jobs stay at home."""
 
     name = "own"
     steals = False
@@ -62,7 +62,7 @@ class LeastLoadedForwarding:
 
 
 class OwnThenLeastLoaded:
-    """Routes away only what home cannot start at once."""
+    """As `least_loaded`, but only jobs that home cannot start at once."""
 
     name = "own_then_least_loaded"
     steals = False
@@ -82,7 +82,7 @@ class OwnThenLeastLoaded:
 
 
 class RandomForwarding:
-    """Uniform among partitions large enough for the gang, home included."""
+    """Any partition large enough for the gang, home included, all alike."""
 
     name = "random"
     steals = False
@@ -108,7 +108,7 @@ class RandomForwarding:
 
 
 class Steal:
-    """Jobs stay home when they arrive; late binding does the rest."""
+    """A partition with room after its own queue takes jobs that wait elsewhere."""
 
     name = "steal"
     steals = True

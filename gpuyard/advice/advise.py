@@ -45,8 +45,7 @@ from gpuyard.launch.build import check_confidence, check_plain, whole
 from gpuyard.launch.errors import CONF, ConfigError, nearest
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
-from gpuyard.pages.asked import check_page
-from gpuyard.pages.page import PAGE_FILE
+from gpuyard.pages.page import PAGE_FILE, check_page
 from sim.report.run_folder import write_record
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from omegaconf import DictConfig
 from gpuyard.launch.build import check_confidence
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.terminal import table_console
-from gpuyard.pages.asked import check_page
-from gpuyard.pages.page import PAGE_FILE
+from gpuyard.pages.page import PAGE_FILE, check_page
 from sim.arrays import FloatArray
 from sim.report.atomic import ReportError
 from sim.report.comparison import ComparisonRow, Labels, read_comparison_csv
@@ -209,8 +208,7 @@ def main(cfg: DictConfig) -> None:
     curves, lines = pooled_jct_s(results)
     _draw_distributions(curves, lines, launch)
     if launch.config["page"]:
-        from gpuyard.pages.comparison_page import write_comparison_page
-        from gpuyard.pages.sweep_sections import sweep_sections
+        from gpuyard.pages.comparison_page import sweep_sections, write_comparison_page
 
         record = replace(launch.record, assumed=assumed)
         write_comparison_page(

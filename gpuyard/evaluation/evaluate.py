@@ -30,8 +30,7 @@ from gpuyard.launch.build import check_confidence
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
-from gpuyard.pages.asked import check_page
-from gpuyard.pages.page import PAGE_FILE
+from gpuyard.pages.page import PAGE_FILE, check_page
 from sim.arrays import FloatArray
 from sim.report.atomic import forget, write_atomically
 from sim.report.comparison import run_names

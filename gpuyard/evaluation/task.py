@@ -110,7 +110,7 @@ def run_task(task: Task) -> Outcome:
         compiled = not simulator.python_decides(_scheduler(task.setting, task.contender))
         scheduler = _warm_scheduler(task.setting, task.contender, compiled)
         run = simulate(simulator, scheduler, experiment.seed, None, compiled=compiled)
-        return _outcome(_in_time(labels, task), run)
+        return outcome_of(_in_time(labels, task), run)
     except GpuYardError as error:
         place = f"{labels.scheduler}, {task.part} window {task.window}"
         raise GpuYardError(f"{place}: {error}") from None
@@ -203,7 +203,7 @@ def run_together(tasks: Sequence[Task]) -> list[Outcome]:
         ]
         runs = scheduler.play_together(simulators, experiment.seed)
         placed = map(_in_time, labels, tasks)
-        return [_outcome(label, run) for label, run in zip(placed, runs, strict=True)]
+        return [outcome_of(label, run) for label, run in zip(placed, runs, strict=True)]
     except GpuYardError as error:
         windows = f"{first.part} windows {first.window} to {tasks[-1].window}"
         raise GpuYardError(f"{labels[0].scheduler}, {windows}: {error}") from None
@@ -221,7 +221,8 @@ def _in_time(labels: Labels, task: Task) -> Labels:
     return replace(labels, stretch=stretch)
 
 
-def _outcome(labels: Labels, run: Run) -> Outcome:
+def outcome_of(labels: Labels, run: Run) -> Outcome:
+    """What is kept of a run."""
     return Outcome(
         row=ComparisonRow(labels, summarise(run)),
         jobs=job_frame(run).loc[run.jobs.measured, JOB_COLUMNS],

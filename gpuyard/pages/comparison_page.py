@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpuyard.pages.asked import facts_of
+import numpy as np
+
 from gpuyard.pages.figures import (
+    Look,
     jct_figure,
     learning_figure,
     looks,
@@ -16,24 +18,35 @@ from gpuyard.pages.figures import (
     standings_figure,
     use_figure,
 )
-from gpuyard.pages.page import Figure, Page, Table, write_page
+from gpuyard.pages.page import Figure, Page, Table, facts_of, label, numbers, write_page
 from gpuyard.pages.tables import (
     comparison_tables,
     csv_table,
     markdown_tables,
     metrics_table,
+    text_cell,
 )
 from sim.arrays import FloatArray
 from sim.metrics.timeline import Timeline
 from sim.report.comparison import LABEL_COLUMNS, ComparisonRow, read_comparison_csv
+from sim.report.comparison_report import (
+    LinePoint,
+    Sweep,
+    lines_of,
+    sweep_of,
+    sweep_rows,
+    sweep_title,
+)
 from sim.report.figure_studies import read_learning_curve
 from sim.report.run_folder import METRICS_FILE, Record, read_metrics
 from sim.report.standings import Setting, beside_agents, standings
 
 MOST_FIGURES = 12  # settings with a figure of their own
+TIMELINE = ("time_s", "gpu_util_frac", "queue_jobs")
 OPENED = 3  # settings that are not folded
 COMPARISON, CURVE, RECORD = "comparison.csv", "learning_curve.csv", "record.json"
 PLAYED = "curve.csv"  # of a search by playing
+CURVES = "curves.json"  # of a reproduction
 RESULT = "page.md"  # of a reproduction: the tables of its page of results
 
 
@@ -128,7 +141,8 @@ def write_folder_page(
     known = {row.labels.scheduler for row in rows}
     return write_comparison_page(
         folder, rows, named, ours=ours if ours in known else None,
-        confidence=config["confidence"], first=result or found, more=found if result else (),
+        confidence=config["confidence"], first=[*(result or found), *_curve_figures(folder)],
+        more=found if result else (),
         figures_opened=OPENED + 1,
     )  # fmt: skip
 
@@ -145,6 +159,31 @@ def _assumed(folder: Path) -> tuple[str, ...]:
     """What record.json says of it: a program may have learned more since it began."""
     told = json.loads((folder / RECORD).read_text(encoding="utf-8")).get("assumed", ())
     return tuple(map(str, told))
+
+
+def _curve_figures(folder: Path) -> list[Figure]:
+    """Completion times, use and queue of each setting of a reproduction; the first is open."""
+    path, found = folder / CURVES, []
+    told = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    for at, setting in enumerate(told[:MOST_FIGURES]):
+        curves = {each["name"]: each for each in setting["curves"]}
+        look, windows = looks(list(curves)), max(each["windows"] for each in curves.values())
+        lines = {
+            name: Timeline(*(np.array(each[key], dtype=np.float64) for key in TIMELINE))
+            for name, each in curves.items()
+            if TIMELINE[0] in each
+        }
+        drawn = [
+            (jct_figure({name: np.array(each["jct_s"]) for name, each in curves.items()}, look),
+             f"{windows} windows of each scheduler, 100 quantiles of each. Left and up is better."),
+            (use_figure(lines, look), "Window 0, means over equal stretches of each run."),
+        ]  # fmt: skip
+        found += [
+            replace(figure, title=f"{figure.title}: {setting['title']}", note=note, opened=at == 0)
+            for figure, note in drawn
+            if figure is not None
+        ]
+    return found
 
 
 def curve_of(folder: Path, source: str) -> list[Figure]:
@@ -193,3 +232,67 @@ def _subtitle(settings: Sequence[Setting], rows: Sequence[ComparisonRow]) -> str
     if len(settings) == 1:
         return f"{settings[0].title}; {len(rows):,} runs"
     return f"{len(settings)} settings; {len(rows):,} runs"
+
+
+BAND = 0.13  # opacity of an interval
+
+
+def sweep_sections(
+    rows: Sequence[ComparisonRow], *, confidence: float
+) -> tuple[Table | Figure, ...]:
+    """The table of a terminal, schedulers down and swept values across, and the same as lines.
+
+    Args:
+        rows: one a run.
+        confidence: of the intervals.
+
+    Returns:
+        Nothing where nothing was swept; no lines where no number was.
+    """
+    sweep = sweep_of(standings(beside_agents(rows), ours=None, confidence=confidence))
+    if sweep is None:
+        return ()
+    headers = ("scheduler", *(" / ".join(point) for point in sweep.points))
+    cells = tuple(tuple(map(text_cell, row)) for row in sweep_rows(sweep))
+    note = "Best mean over the columns first. Every metric of each column stands below, folded."
+    table = Table(_capital(sweep_title(sweep)), headers, cells, note)
+    drawn = _figure(sweep, confidence)
+    return (table,) if drawn is None else (table, drawn)
+
+
+def _figure(sweep: Sweep, confidence: float) -> Figure | None:
+    found = lines_of(sweep)
+    if found is None:
+        return None
+    key, lines = found
+    look = looks([", ".join(line) for line in lines])
+    data: list[dict[str, Any]] = []
+    for line, points in lines.items():
+        name = ", ".join(line)
+        data += _line(name, points, look[name], sweep.unit.name)
+    spread = any(trace.get("fill") for trace in data)
+    layout = {
+        "xaxis": {"title": {"text": label(key)}},
+        "yaxis": {"title": {"text": f"mean JCT [{sweep.unit.name}]"}, "rangemode": "tozero"},
+        "showlegend": True,
+    }
+    note = f"Lower is better. Bands: {confidence:.0%} intervals." if spread else "Lower is better."
+    return Figure(f"Mean JCT over {key}", data, layout, note)
+
+
+def _line(name: str, points: Sequence[LinePoint], look: Look, unit: str) -> list[dict[str, Any]]:
+    """The line, and behind it its interval where there is one."""
+    x, centre, low, high = map(numbers, zip(*points, strict=True))
+    line = {
+        "type": "scatter", "mode": "lines+markers", "name": label(name), "legendgroup": label(name),
+        "x": x, "y": centre, "line": look, "marker": {"size": 6, "color": look["color"]},
+        "hovertemplate": f"%{{y:.4g}} {unit}",
+    }  # fmt: skip
+    if None in low or None in high or low == high:
+        return [line]
+    band = {
+        "type": "scatter", "mode": "lines", "x": [*x, *reversed(x)], "y": [*high, *reversed(low)],
+        "fill": "toself", "opacity": BAND, "fillcolor": look["color"], "line": {"width": 0},
+        "hoverinfo": "skip", "showlegend": False, "legendgroup": label(name),
+    }  # fmt: skip
+    return [band, line]

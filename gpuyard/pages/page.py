@@ -4,7 +4,8 @@ import html
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec
@@ -12,10 +13,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.sweeps import sweep_folder
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.report.atomic import write_atomically
+from sim.report.run_folder import Record
 
 PAGE_FILE = "report.html"
 TEMPLATE = "page.html.j2"
@@ -225,3 +228,43 @@ def _plotly_js() -> str:
     if spec is None or not path.is_file():
         raise GpuYardError(f"{PAGE_FILE} needs plotly's {PLOTLY_JS}: pip install plotly")
     return path.read_text(encoding="utf-8")
+
+
+SHORT = 12  # characters of a commit
+
+
+def check_page(config: Mapping[str, Any]) -> None:
+    """Refuse a `page` that is neither true nor false, before anything is run.
+
+    Raises:
+        ConfigError: naming the value.
+    """
+    if not isinstance(config["page"], bool):
+        raise ConfigError(f"page is {config['page']!r}; it must be true or false")
+
+
+def facts_of(record: Record, *, seeds: Iterable[int] = ()) -> tuple[tuple[str, str], ...]:
+    """(name, text) of the command, its settings, the code and the seeds.
+
+    Args:
+        record: of the run.
+        seeds: of the runs on the page, where they are other than the record's.
+    """
+    first, *words = record.command or ("",)
+    drawn = sorted(set(seeds)) or ([] if record.seed is None else [record.seed])
+    versions = record.versions
+    return (
+        ("command", f"{first} {shlex.join(words)}".strip()),
+        ("overrides", shlex.join(record.overrides) or "none"),
+        ("commit", _commit(record)),
+        ("seed" if len(drawn) == 1 else "seeds", ", ".join(map(str, drawn)) or "none"),
+        ("versions", ", ".join(f"{name} {versions[name]}" for name in ("gpuyard", "python", "numpy")
+                               if versions.get(name))),
+    )  # fmt: skip
+
+
+def _commit(record: Record) -> str:
+    if record.git_commit is None:
+        return "not from a git repository"
+    changed = " with changes that are not committed" if record.git_dirty else ""
+    return record.git_commit[:SHORT] + changed

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuyard.reproduction.dag_settings import Settings
 from sim.metrics.timeline import mean_interval
 from sim.report.atomic import csv_text, write_atomically
 from sim.report.figures import (
@@ -21,9 +20,12 @@ from sim.report.figures import (
     tidy,
 )
 from sim.report.standings import Ranking, ranking
+from sim.report.table_text import markdown_table
 
 if TYPE_CHECKING:
     from rich.console import Group
+
+    from gpuyard.reproduction.dag_plans import Settings
 
 
 def draw_ranks(found: Ranking, *, ours: str, path: Path) -> None:
@@ -104,8 +106,8 @@ def write_dag_report(
     draw_progress(rows, methods, ours=ours, path=folder / "progress.png")
     notes = _notes(saved, found, settings)
     text = [f"# {settings['title']}", "", *(f"{note}\n" for note in notes)]
-    text += ["## Makespan over HEFT's", "", *_markdown(standing), ""]
-    text += [f"## Saved by {ours}, share of the rival's makespan", "", *_markdown(saved), ""]
+    text += ["## Makespan over HEFT's", "", *_lines(standing), ""]
+    text += [f"## Saved by {ours}, share of the rival's makespan", "", *_lines(saved), ""]
     write_atomically(folder / "report.md", "\n".join(text).encode())
     return _printed(settings["title"], standing, saved, notes)
 
@@ -209,10 +211,8 @@ def _write_csv(path: Path, table: Sequence[Mapping[str, Any]]) -> None:
     write_atomically(path, text.encode())
 
 
-def _markdown(table: Table) -> list[str]:
-    heads = list(table[0])
-    lines = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"]
-    return lines + ["| " + " | ".join(str(row[head]) for head in heads) + " |" for row in table]
+def _lines(table: Table) -> list[str]:
+    return markdown_table(list(table[0]), [[str(value) for value in row.values()] for row in table])
 
 
 def _printed(title: str, standing: Table, saved: Table, notes: Sequence[str]) -> Group:

@@ -6,8 +6,6 @@ then one table, with an interval over seeds, and one figure of all curves. Where
 the first arm on the same windows.
 """
 
-import csv
-import io
 import json
 import logging
 import shutil
@@ -30,7 +28,7 @@ from gpuyard.learning.strategies import CHECKPOINT
 from gpuyard.reproduction.node import debug_overrides, last_of_each
 from gpuyard.reproduction.store import NOT_OF_A_RUN
 from sim.metrics.timeline import Interval, mean_interval
-from sim.report.atomic import write_atomically
+from sim.report.atomic import csv_text, write_atomically
 from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
 
 log = logging.getLogger(__name__)
@@ -207,11 +205,7 @@ def _ratio(logs: Interval) -> Interval:
 def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
     plain = [dict(pair for key, value in row.items() for pair in _cells(key, value))
              for row in rows]  # fmt: skip
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(plain[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(plain)
-    return text.getvalue().encode()
+    return csv_text(list(plain[0]), (row.values() for row in plain)).encode()
 
 
 def _cells(key: str, value: Any) -> list[tuple[str, Any]]:

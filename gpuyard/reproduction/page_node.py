@@ -48,13 +48,16 @@ def _table(place: str, table: Any) -> PageTable:
     if not isinstance(table, Mapping):
         raise ConfigError(f"{place} is {table!r}; it must hold {', '.join(TABLE_KEYS)}")
     check_keys(place, table, TABLE_KEYS, needed=("rows",))
-    if table.get("show", SHOWN[0]) not in SHOWN:
-        raise ConfigError(f"{place}.show is {table['show']!r}; it must be {' or '.join(SHOWN)}")
     rows = table["rows"]
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         raise ConfigError(f"{place}.rows is {rows!r}; it must list rows with label and scheduler")
-    for number, row in enumerate(rows):
-        check_keys(f"{place}.rows[{number}]", row, ROW_KEYS, needed=("label", "scheduler"))
+    for at, row in [("", table), *((f".rows[{at}]", row) for at, row in enumerate(rows))]:
+        if row.get("show", SHOWN[0]) not in SHOWN:
+            raise ConfigError(
+                f"{place}{at}.show is {row['show']!r}; it must be {' or '.join(SHOWN)}"
+            )
+        if row is not table:
+            check_keys(f"{place}{at}", row, ROW_KEYS, needed=("label", "scheduler"))
     columns = table.get("columns") or {}
     if not isinstance(columns, Mapping):
         raise ConfigError(f"{place}.columns is {columns!r}; it must map cells to headings")

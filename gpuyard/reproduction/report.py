@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpuyard.pages.comparison_page import CURVES
 from gpuyard.reproduction.node import Reproduction
 from gpuyard.reproduction.page_node import PAGE_FILE
 from sim.report.arms import arm_rows, arms_csv, arms_markdown
@@ -41,7 +42,7 @@ log = logging.getLogger(__name__)
 RESULT_FILES = (
     "comparison.csv", "comparison.md", "jct_bars.png", "league.csv", "league.md", "league.png",
     "ranks.csv", "ranks.png", "ranks_common.png", "paper.csv", "paper.md", "arms.csv", "arms.md",
-    PAGE_FILE, *HEADLINE_FILES,
+    PAGE_FILE, CURVES, *HEADLINE_FILES,
 )  # fmt: skip
 MOST_BARS = 240  # of jct_bars.png; more are told by league.png
 

@@ -21,8 +21,8 @@ from gpuyard.launch.build import check_confidence
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.terminal import table_console
-from gpuyard.pages.asked import check_page
-from gpuyard.pages.page import PAGE_FILE
+from gpuyard.pages.page import PAGE_FILE, check_page
+from gpuyard.reproduction.curves import write_curves
 from gpuyard.reproduction.node import Reproduction, debug_overrides, reproduction_of, titles
 from gpuyard.reproduction.page_node import PAGE_FILE as TABLES
 from gpuyard.reproduction.page_node import put_into
@@ -119,6 +119,7 @@ def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = _as_it_is) -> 
     done = [(p, ComparisonRow(p.labelled(row.labels), row.metrics))
             for p, row in zip(planned, rows, strict=True) if row is not None]  # fmt: skip
     table_console().print(_written(launch, found, done, ours))
+    write_curves(launch.folder, done)
     print(f"results in {launch.folder}")
 
 

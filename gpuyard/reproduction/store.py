@@ -72,10 +72,16 @@ def _fingerprint(path: Path, size_bytes: int) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def write_part(path: Path, row: ComparisonRow) -> None:
-    """Store one finished run, whole or not at all."""
-    content = {"labels": row.labels.as_dict(), "metrics": dict(row.metrics)}
+def write_part(path: Path, row: ComparisonRow, curves: Mapping[str, Any]) -> None:
+    """Store one finished run, and what its page draws of it, whole or not at all."""
+    content = {"labels": row.labels.as_dict(), "metrics": dict(row.metrics), "curves": curves}
     write_atomically(path, json.dumps(content).encode())
+
+
+def read_curves(path: Path) -> dict[str, Any]:
+    """What a page draws of a stored run; empty where it was stored without."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")).get("curves", {})
+    return found
 
 
 def read_part(path: Path, *, role: str) -> ComparisonRow | None:

@@ -3,16 +3,18 @@
 import logging
 import traceback
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
 from joblib import cpu_count
 
-from gpuyard.evaluation.task import Task, batches_of, run_batch
+from gpuyard.evaluation.task import Outcome, Task, batches_of, run_batch
 from gpuyard.launch.sweeps import in_processes, processes_of
 from gpuyard.launch.terminal import RunCount
+from gpuyard.reproduction.curves import curves_of
 from gpuyard.reproduction.plan import Planned
 from gpuyard.reproduction.store import PARTS, read_part, write_part
 from sim.report.comparison import ComparisonRow
@@ -20,6 +22,7 @@ from sim.report.comparison import ComparisonRow
 log = logging.getLogger(__name__)
 
 Run = tuple[Task, Path]  # and where it is stored
+Play = Callable[[Sequence[Task]], Sequence[Outcome]]
 
 
 @dataclass(frozen=True)
@@ -31,12 +34,12 @@ class Done:
 
 
 def run_missing(
-    planned: Sequence[Planned], folder: Path, *, jobs: int
+    planned: Sequence[Planned], folder: Path, *, jobs: int, play: Play = run_batch
 ) -> tuple[list[ComparisonRow | None], list[str]]:
     """Make every run that has no file in `folder/parts` yet; the others are read.
 
     Windows of one scheduler are played together where that is cheaper. A run that fails does not
-    end the others; one that several cells ask for is made once.
+    end the others; one that several cells ask for is made once. `play`: of a batch.
 
     Returns:
         Rows in the order of `planned`, None where the run failed; and what went wrong, in words.
@@ -56,7 +59,7 @@ def run_missing(
     log.info("%d runs, %d of them done before", len(planned), len(planned) - missing)
     failures = []
     with RunCount("reproducing", len(planned), done=len(planned) - missing) as count:
-        for done in _ended(todo, processes):
+        for done in _ended(todo, processes, play):
             for place in places[done.part]:
                 run = planned[place]
                 count.tell(run.cell)
@@ -76,23 +79,24 @@ def _told(run: Planned, error: str) -> str:
     return f"{where}\n{error}"
 
 
-def _ended(todo: Mapping[Task, Path], processes: int) -> Iterator[Done]:
+def _ended(todo: Mapping[Task, Path], processes: int, play: Play) -> Iterator[Done]:
     """Runs as they end, in no particular order."""
     batches = ([(task, todo[task]) for task in batch] for batch in batches_of([*todo], processes))
-    yield from chain.from_iterable(in_processes(_run_stored, batches, processes))
+    call = partial(_run_stored, play)
+    yield from chain.from_iterable(in_processes(call, batches, processes))
 
 
-def _run_stored(batch: Sequence[Run]) -> list[Done]:
+def _run_stored(play: Play, batch: Sequence[Run]) -> list[Done]:
     """Runs, each stored where it was made, so that only runs in flight are lost with the parent.
 
     Where a batch of several fails they are made one by one, which tells the windows that fail.
     """
     try:
-        outcomes = run_batch([task for task, _ in batch])
+        outcomes = play([task for task, _ in batch])
         for outcome, (_, path) in zip(outcomes, batch, strict=True):
-            write_part(path, outcome.row)
+            write_part(path, outcome.row, curves_of(outcome))
     except Exception:  # whatever one scheduler does, the other runs go on
         if len(batch) > 1:
-            return [done for run in batch for done in _run_stored([run])]
+            return [done for run in batch for done in _run_stored(play, [run])]
         return [Done(batch[0][1].name, traceback.format_exc())]
     return [Done(path.name, None) for _, path in batch]

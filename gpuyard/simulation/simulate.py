@@ -19,8 +19,7 @@ from gpuyard.experiment.experiment import (
 from gpuyard.experiment.lineup import assumed_line, assumptions, warm_up
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.start import Launch, program, start
-from gpuyard.pages.asked import check_page
-from gpuyard.pages.page import PAGE_FILE, Table
+from gpuyard.pages.page import PAGE_FILE, Table, check_page
 from gpuyard.pages.run_page import write_run_page
 from gpuyard.pages.tables import table_of_rows
 from gpuyard.simulation.explain import explain, row_of

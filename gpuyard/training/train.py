@@ -6,8 +6,7 @@ from omegaconf import DictConfig
 
 from gpuyard.launch.build import check_training
 from gpuyard.launch.start import program, start
-from gpuyard.pages.asked import check_page
-from gpuyard.pages.page import PAGE_FILE
+from gpuyard.pages.page import PAGE_FILE, check_page
 from gpuyard.training.board import check_logger
 from marl.training.spec import RaySpec
 

@@ -1,7 +1,8 @@
 """The kinds of actions: their numbers, what they are called, what they order.
 
-A new kind is one entry of `KINDS`, its rows of the observation (`marl.codec.observe`), which say
-where it is legal, and one function that writes down what it orders (`order`).
+A new kind is one entry of `KINDS` and one function that writes down what it orders (`order`); its
+rows of the observation (`marl.codec`), which say where it is legal; and for a network to choose it
+its score, in torch (`marl.policy`) and in compiled code (`marl.net`): CONTRIBUTING.md.
 """
 
 import math

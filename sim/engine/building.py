@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from sim import codes
-from sim.arrays import IntArray
+from sim.arrays import IntArray, RowArray
 from sim.codes import NEVER
 from sim.engine.acting import place, place_by_python, place_plainly, start
 from sim.engine.composed import Composed, PartitionedScheduler, QueueScheduler, child_of
@@ -45,7 +45,7 @@ from sim.engine.rule import make_rule
 from sim.engine.searching import note_workload, place_by_workload, place_compactly
 from sim.forwarding import RandomForwarding
 from sim.jobs import WHOLE_GPU_MILLI
-from sim.kernel.layout import UNBOUNDED, RowArray, State
+from sim.kernel.layout import UNBOUNDED, State
 from sim.kernel.rooms import make_rooms
 from sim.physics.heavy_edge import KnownGraphs, graphs_of, no_graphs
 from sim.physics.mix_table import empty_tenants, pairs_alone

@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.arrays import BoolArray, FloatArray, IntArray, RowArray
 from sim.handle import Handle
-from sim.kernel.layout import RowArray
 from sim.kernel.rooms import Rooms
 from sim.physics.heavy_edge import KnownGraphs
 from sim.physics.mix_table import Slowing

@@ -7,10 +7,11 @@ together and is worked out anew only for jobs that may have crossed a quantum.
 
 import numpy as np
 
+from sim.arrays import RowArray
 from sim.codes import ASKED, FIXED, LEFT, QUANTA, SERVICE, SMALLEST_GANG, TRUE_LEFT
 from sim.engine.layout import NOBODY, Memory
 from sim.jit import kernel
-from sim.kernel.layout import QUEUED, Row, RowArray, State
+from sim.kernel.layout import QUEUED, Row, State
 
 QUANTUM_ROUNDING = 1e-9  # of a quantum: a job woken at its boundary counts as past it
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import FloatArray, IntArray, RowArray
 from sim.errors import PhysicsError, SimulationError
 from sim.heap import HEAP, OUT
 from sim.jobs import ANY_TYPE, NEVER_S, WHOLE_GPU_MILLI, JobTable
@@ -24,7 +24,6 @@ from sim.kernel.layout import (
     WITHDRAW,
     WORLD,
     PhysicsArrays,
-    RowArray,
     State,
 )
 from sim.kernel.leaving import change_server, free_children, open_server, withdraw

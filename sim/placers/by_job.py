@@ -84,12 +84,13 @@ def _site(view: ClusterView, slots: Slots) -> Site:
 
 
 class HeavyEdge:
-    """The Heavy-Edge GPU mapping of A-SRPT (Luo, Liu, Lee and Shroff, arXiv 2501.05563).
+    """Few servers, workers that send each other most on the same one.
 
-    The servers with most usable GPUs, as few as hold the gang, lowest index on ties; onto these
-    the job's communication graph is mapped (`sim.physics.heavy_edge`). GPUs are named in order of
-    workers: worker i runs on the i-th. Without a link network nobody knows what jobs send:
-    then the graph is a ring of equal weights, and workers fill servers in order. Never waits.
+    The Heavy-Edge GPU mapping of A-SRPT (Luo, Liu, Lee and Shroff, arXiv 2501.05563). The servers
+    with most usable GPUs, as few as hold the gang, lowest index on ties; onto these the job's
+    communication graph is mapped (`sim.physics.heavy_edge`). GPUs are named in order of workers:
+    worker i runs on the i-th. Without a link network nobody knows what jobs send: then the graph is
+    a ring of equal weights, and workers fill servers in order. Never waits.
 
     Link networks charge the mapping as it is.
     """
@@ -120,11 +121,12 @@ class HeavyEdge:
 
 
 class Lwf:
-    """LWF-kappa of Wang, Shi, Wang and Chu (arXiv 2002.10105).
+    """Gangs up to `kappa` on the GPUs with least predicted work left, larger ones on such servers.
 
-    The workload of a GPU is the predicted work left of the jobs on it. A gang of at most `kappa`
-    takes the usable GPUs with least workload, wherever they are. A larger one fills servers in the
-    order of their total workload, least first, so that it stays together; kappa = 1 was best there.
+    LWF-kappa of Wang, Shi, Wang and Chu (arXiv 2002.10105). The workload of a GPU is the predicted
+    work left of the jobs on it. A gang of at most `kappa` takes the usable GPUs with least
+    workload, wherever they are. A larger one fills servers in the order of their total workload,
+    least first, so that it stays together; kappa = 1 was best there.
 
     Left open and chosen here: in the paper jobs share GPUs, and nearly every server has room.
     Where they do not, one with little work may have no room, so servers with room for the whole

@@ -19,14 +19,15 @@ SAME_SERVER, SAME_RACK, ELSEWHERE = 0, 1, 2
 
 
 class Closest:
-    """The placement of TopDRL (Ayadi et al., JPDC 204, 2025), as in its authors' code.
+    """A seed server by gang size and racks, then the GPUs nearest to it.
 
-    The seed: a gang larger than a server begins in the rack with most free GPUs, on its server
-    with most. A gang of several that fits a server looks in the rack with fewest free GPUs (but
-    some) for servers with room for all of it, and takes the tightest; then in the rack with most;
-    there, if no server has room, the one with most begins. A single worker goes to the rack with
-    fewest. Then GPUs of the seed's server come before those of its rack, those before all others,
-    by id, and the first usable ones are taken.
+    The placement of TopDRL (Ayadi et al., JPDC 204, 2025), as in its authors' code. The seed: a
+    gang larger than a server begins in the rack with most free GPUs, on its server with most. A
+    gang of several that fits a server looks in the rack with fewest free GPUs (but some) for
+    servers with room for all of it, and takes the tightest; then in the rack with most; there, if
+    no server has room, the one with most begins. A single worker goes to the rack with fewest. Then
+    GPUs of the seed's server come before those of its rack, those before all others, by id, and the
+    first usable ones are taken.
 
     Left open and chosen here: ties go to the lowest rack and server; a single worker takes the
     tightest server of its rack; on unequal servers, a server's size is that of the largest the
@@ -74,13 +75,14 @@ def _seed_server(gang: int, slots: Slots) -> int:
 
 
 class Delay:
-    """Delay scheduling with fixed timers, after Dally (Sharma et al., arXiv 2401.16492).
+    """One server; after `rack_wait_s` one rack, after `anywhere_wait_s` any GPUs.
 
-    A gang takes one server whenever one has room: the one with the fewest sufficient GPUs. Once it
-    has waited `rack_wait_s` it also takes one rack: that with the fewest sufficient GPUs, servers
-    with most of them first. Once it has waited `anywhere_wait_s` it takes what there is: racks
-    with most usable GPUs first, servers with most of them first. A gang that no server (rack)
-    could ever hold does not wait for one. Ties go to the lowest index.
+    Delay scheduling with fixed timers, after Dally (Sharma et al., arXiv 2401.16492). A gang takes
+    one server whenever one has room: the one with the fewest sufficient GPUs. Once it has waited
+    `rack_wait_s` it also takes one rack: that with the fewest sufficient GPUs, servers with most of
+    them first. Once it has waited `anywhere_wait_s` it takes what there is: racks with most usable
+    GPUs first, servers with most of them first. A gang that no server (rack) could ever hold does
+    not wait for one. Ties go to the lowest index.
 
     Dally waits since a job was last assigned GPUs, takes the first fit on each level and tunes its
     timers by history; that is the scheduler of that name, this is its rule for any order. A view

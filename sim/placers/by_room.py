@@ -63,9 +63,10 @@ class BestFit:
 
 
 class WorstFit:
-    """Highest dot product of demand and free vector first (Grandl et al., SIGCOMM 2014).
+    """Servers with most free GPUs first, however many that touches.
 
-    With GPUs as the only resource that is the server with most free GPUs; each chosen server
+    Tetris's highest dot product of demand and free vector (Grandl et al., SIGCOMM 2014), with GPUs
+    as the only resource; each chosen server
     gives all it can before the next; ties go to the lowest index.
     """
 
@@ -107,10 +108,11 @@ class Packed:
 
 
 class Consolidated:
-    """One server if the gang fits in one: the one with the fewest sufficient free GPUs.
+    """As few servers as could ever hold the gang, the tightest; waits until they are free.
 
-    Else ⌊g / L⌋ whole empty servers of the largest size L, lowest index first, and the remainder
-    best-fit on one more; lowest index on ties. If that is not there now, the job waits.
+    One server if the gang fits in one: the one with the fewest sufficient free GPUs. Else ⌊g / L⌋
+    whole empty servers of the largest size L, lowest index first, and the remainder best-fit on one
+    more; lowest index on ties. If that is not there now, the job waits.
     """
 
     name = "consolidated"
@@ -128,9 +130,10 @@ class Consolidated:
 
 
 class LeastLoaded:
-    """Load of a server: workers on it over its GPUs; ties go to the lowest server index.
+    """Each worker goes to the server with least load: workers on it over its GPUs.
 
-    Inside the server the least shared GPU, lowest id on ties. It spreads gangs: that is the rule.
+    Ties go to the lowest server index. Inside the server the least shared GPU, lowest id on ties.
+    It spreads gangs: that is the rule.
     """
 
     name = "least_loaded"
@@ -169,7 +172,7 @@ class LeastInterference:
 
 
 class Random:
-    """The floor that every placement rule has to beat."""
+    """Any usable GPUs: the floor that every rule has to beat; the only one not compiled."""
 
     name = "random"
     needs = Signal.NONE

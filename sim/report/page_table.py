@@ -5,12 +5,13 @@ And what a paper claims beside what was measured: `paper.csv`.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from sim.metrics.timeline import Interval, mean_interval, ratio_interval
 from sim.report.atomic import ReportError, csv_text
+from sim.report.headline import KINDS
 from sim.report.league import METRIC, Block, LeagueRun, Place
 from sim.report.table_text import interval_text, markdown_table
 
@@ -150,18 +151,21 @@ def _words(row: Measured) -> str:
 
 MEAN, RATIO, SAVED = SHOWN = ("mean", "ratio", "saved")
 ALL = "all"  # column over every cell
+JOINED, AGENTS, ONE_QUEUE = " + ", " agents", ", one queue"
 HOUR_S, PERCENT = 3600.0, 100.0
+NOTHING = "-"
 BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
 
 
 @dataclass(frozen=True)
 class PageRow:
-    """One line of a table."""
+    """One line of a table; a scheduler is a name or one of `KINDS`, the best of its kind."""
 
     label: str
     scheduler: str
     against: str | None = None  # what it is divided by; None with `mean`
     metric: str = METRIC
+    show: str | None = None  # None: as the table
 
 
 @dataclass(frozen=True)
@@ -169,10 +173,14 @@ class PageTable:
     """Schedulers, or pairs of them, by cells."""
 
     rows: tuple[PageRow, ...]
-    columns: Mapping[str, str] = field(default_factory=dict)  # cell -> heading; none: every cell
+    # What is in a column -> its heading: a cell, cells joined by ` + `, or a cell with `, 8 agents`
+    # (and with it what has one queue). None: every cell.
+    columns: Mapping[str, str] = field(default_factory=dict)
     show: str = MEAN  # of the metric, its ratio to `against`, or the percent saved of `against`
     per: float = HOUR_S  # `mean` is divided by it
+    digits: int = 2  # of ratios
     corner: str = ""  # what stands above the labels
+    flip: bool = False  # a line a column, a column a row
 
 
 def page_markdown(
@@ -207,35 +215,80 @@ def _every(runs: Sequence[LeagueRun]) -> PageTable:
 
 
 def _table(table: PageTable, runs: Sequence[LeagueRun], confidence: float) -> str:
-    cells = list(dict.fromkeys(run.cell for run in runs))
-    known = {run.row.labels.scheduler for run in runs}
-    columns = table.columns or {cell: cell for cell in cells}
-    columns = {cell: head for cell, head in columns.items() if cell in {*cells, ALL}}
-    rows = [row for row in table.rows if {row.scheduler, row.against} - {None} <= known]
-    claims = [Claim(row.label, row.scheduler, row.against, row.metric, "") for row in rows]
-    found = {
-        (at, each.cell if len(cells) > 1 else cell): each.interval
-        for at, claim in enumerate(claims)
-        for each in measured([claim], runs, confidence=confidence)
-        for cell in [*cells, ALL]
-    }
-    if not rows or not columns:
+    columns = table.columns or {name: name for name in _columns(runs)}
+    found = [(head, here) for name, head in columns.items() if (here := _of(name, runs))]
+    lines = []
+    for row in table.rows:
+        show = row.show or table.show
+        told = [_text(_interval(row, here, confidence), table, show) for _, here in found]
+        if any(text != NOTHING for text in told):
+            lines.append([row.label, *told])
+    if not lines:
         return ""
-    lines = [
-        [row.label, *(_text(found.get((at, cell)), table) for cell in columns)]
-        for at, row in enumerate(rows)
-    ]
-    return "\n".join(markdown_table([table.corner, *columns.values()], lines)) + "\n"
+    whole = [[table.corner, *(head for head, _ in found)], *lines]
+    heads, *lines = map(list, zip(*whole, strict=True)) if table.flip else whole
+    return "\n".join(markdown_table(heads, lines)) + "\n"
 
 
-def _text(interval: Interval | None, table: PageTable) -> str:
+def _columns(runs: Sequence[LeagueRun]) -> list[str]:
+    """Every cell, and every number of agents where a cell has several."""
+    counts: dict[str, dict[int, None]] = {run.cell: {} for run in runs}
+    for run in runs:
+        if run.row.labels.role != "global_queue":
+            counts[run.cell][run.row.labels.agents] = None
+    told = {cell: [f"{cell}, {n}{AGENTS}" for n in found] for cell, found in counts.items()}
+    return [name for cell, names in told.items() for name in (names if len(names) > 1 else [cell])]
+
+
+def _of(column: str, runs: Sequence[LeagueRun]) -> list[LeagueRun]:
+    """Runs of a column; what has one queue is called so where agents have the same scheduler."""
+    cells = column.split(JOINED)
+    here = [run for run in runs if column == ALL or run.cell in cells]
+    if here or not column.endswith(AGENTS):
+        return here
+    cell, _, count = column.removesuffix(AGENTS).rpartition(", ")
+    in_cell = [run for run in runs if run.cell == cell]
+    agents = [run for run in in_cell if str(run.row.labels.agents) == count]
+    names = {run.row.labels.scheduler for run in agents}
+    one_queue = [run for run in in_cell if run.row.labels.agents == 1 and run not in agents]
+    return agents + [_one_queue(run) if run.row.labels.scheduler in names else run
+                     for run in one_queue] if agents else []  # fmt: skip
+
+
+def _one_queue(run: LeagueRun) -> LeagueRun:
+    labels = replace(run.row.labels, scheduler=run.row.labels.scheduler + ONE_QUEUE)
+    return replace(run, row=replace(run.row, labels=labels))
+
+
+def _interval(row: PageRow, runs: Sequence[LeagueRun], confidence: float) -> Interval | None:
+    """What a line has in a column; None where one of its two was not run."""
+    known = {run.row.labels.scheduler for run in runs}
+    names = [_best(name, runs) if name in KINDS else name for name in (row.scheduler, row.against)]
+    if not {*names} - {None} <= known or (row.against and names[1] is None):
+        return None
+    claim = Claim(row.label, str(names[0]), names[1], row.metric, "")
+    return measured([claim], runs, confidence=confidence)[0].interval
+
+
+def _best(kind: str | None, runs: Sequence[LeagueRun]) -> str | None:
+    """The scheduler of least geometric mean JCT among those of a kind with the most windows."""
+    logs: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        if KINDS[str(kind)](run.row.labels):
+            logs[run.row.labels.scheduler].append(float(np.log(run.row.metrics[METRIC])))
+    most = max(map(len, logs.values()), default=0)
+    means = {name: np.mean(each) for name, each in logs.items() if len(each) == most}
+    return min(means, key=lambda name: means[name], default=None)
+
+
+def _text(interval: Interval | None, table: PageTable, show: str) -> str:
     if interval is None:
-        return "-"
-    if table.show == MEAN:
+        return NOTHING
+    if show == MEAN:
         return interval_text(interval, 1.0 / table.per)
     centre, low, high = interval.centre, interval.low, interval.high
-    if table.show == RATIO:
-        centre, low, high, digits = 1 - centre, 1 - high, 1 - low, 2
+    if show == RATIO:
+        centre, low, high, digits = 1 - centre, 1 - high, 1 - low, table.digits
     else:
         centre, low, high, digits = PERCENT * centre, PERCENT * low, PERCENT * high, 0
     if np.isnan(low):

@@ -92,15 +92,16 @@ UNSEEN, VIRTUAL, RELEASED = 0, 1, 2  # phases of a job
 
 
 class ASrpt:
-    """Adaptive shortest remaining processing time first (Luo, Liu, Lee, Shroff, INFOCOM 2025).
+    """Jobs go as a virtual machine under preemptive SRPT completes them.
 
-    How it works: a job that arrives brings `w = predicted duration x gang / GPUs of the cluster`
-    seconds of work to a virtual machine under preemptive SRPT (`sim.schedulers.a_srpt`). The
-    prediction counts seconds at the most compact placement, so it is the paper's iterations times
-    alpha_min. When a job completes there, it joins the real queue. The real cluster serves this
-    queue in order, whole gangs, never preempting; whoever finds too few GPUs blocks those behind
-    it. The placer is the paper's mapping: `placer=heavy_edge` takes the servers with most free GPUs
-    first and keeps heavy edges inside servers; others separate order from mapping.
+    Adaptive shortest remaining processing time first (Luo, Liu, Lee, Shroff, INFOCOM 2025). A job
+    that arrives brings `w = predicted duration x gang / GPUs of the cluster` seconds of work to a
+    virtual machine under preemptive SRPT (`sim.schedulers.a_srpt`). The prediction counts seconds
+    at the most compact placement, so it is the paper's iterations times alpha_min. When a job
+    completes there, it joins the real queue. The real cluster serves this queue in order, whole
+    gangs, never preempting; whoever finds too few GPUs blocks those behind it. The placer is the
+    paper's mapping: `placer=heavy_edge` takes the servers with most free GPUs first and keeps heavy
+    edges inside servers; others separate order from mapping.
 
     Delay rule, for jobs that communicate much: with alpha_max / alpha_min above `theta`, and the
     best place now slower than `1 + delta` times alpha_min, the job lets others start instead. It

@@ -16,10 +16,11 @@ MOST_BESIDE = 1  # jobs that another may join on a NIC
 
 
 class AdaSrsf(QueueScheduler):
-    """Ada-SRSF with AdaDUAL of Wang, Shi, Wang and Chu (arXiv 2002.10105); runs are not preempted.
+    """Least predicted service first, admitted to their NICs by AdaDUAL; runs are not preempted.
 
-    Jobs start in order of predicted service left (work x gang), shortest first, ties by submission;
-    its configuration composes the paper's placement, `lwf`.
+    Ada-SRSF of Wang, Shi, Wang and Chu (arXiv 2002.10105). Jobs start in order of predicted service
+    left (work x gang), shortest first, ties by submission; its configuration composes the paper's
+    placement, `lwf`.
 
     AdaDUAL admits all-reduce messages: one that is ready starts at once on an idle link; beside
     one other of M_old bytes left only if M_new / M_old < b / (2 (b + eta)), where k messages on a

@@ -43,9 +43,10 @@ class _Plan:
 
 
 class Dally:
-    """Dally (Sharma et al., arXiv 2401.16492), after the description of its authors' simulator.
+    """Leases, first to whom the network has slowed most; gangs wait for compact GPUs by timers.
 
-    GPUs are leased for `lease_s`; then the job queues again, its work kept. At every decision the
+    Dally (Sharma et al., arXiv 2401.16492), after the description of its authors' simulator. GPUs
+    are leased for `lease_s`; then the job queues again, its work kept. At every decision the
     waiting jobs are offered what is free, in order of network sensitivity: work done over running
     time, queueing excluded, lowest first, since that job has been hurt most by the network; a new
     job has 0. Ties go to the earlier last assignment, then to the lower row. A job accepts GPUs of

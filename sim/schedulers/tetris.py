@@ -11,14 +11,14 @@ from sim.view import ClusterView
 
 
 class Tetris(QueueScheduler):
-    """Packing score plus shortest remaining time (Grandl et al., SIGCOMM 2014).
+    """Jobs that align with the freest server and have little predicted work left go first.
 
-    A job's score is its alignment, the dot product of its demand on a server and that server's
-    free GPUs on the best server (both as shares of a server), plus ε (a - p): p is its predicted
-    remaining work (time x GPUs) over the queue's mean, a and ε as the paper weights them (a the
-    mean alignment, so both terms have one scale). Our choices where the paper leaves room: one
-    resource; durations are predictions; blocked jobs are skipped; placement is `worst_fit`, the
-    highest dot product.
+    Packing score plus shortest remaining time (Grandl et al., SIGCOMM 2014). A job's score is its
+    alignment, the dot product of its demand on a server and that server's free GPUs on the best
+    server (both as shares of a server), plus ε (a - p): p is its predicted remaining work (time x
+    GPUs) over the queue's mean, a and ε as the paper weights them (a the mean alignment, so both
+    terms have one scale). Our choices where the paper leaves room: one resource; durations are
+    predictions; blocked jobs are skipped; placement is `worst_fit`, the highest dot product.
     """
 
     order_name = "tetris"

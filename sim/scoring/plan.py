@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import FloatArray, IntArray, RowArray
 from sim.errors import GpuYardError
 from sim.handle import Handle
 from sim.jit import array_kernel, kernel
 from sim.kernel.apply import LEGAL, check_gpus, hand_over, preempt, start_on
-from sim.kernel.layout import RowArray
 from sim.kernel.rates import rerate
 from sim.kernel.records import PREEMPT, sort_orders
 from sim.scoring.refresh import measure_room, refresh, write_waiting

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.arrays import BoolArray, FloatArray, IntArray, RowArray
 from sim.handle import Handle
 from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI
-from sim.kernel.layout import RowArray, State
+from sim.kernel.layout import State
 from sim.physics.communication import columns_s
 from sim.physics.mix_table import Slowing, empty_tenants
 from sim.physics.reference import compact_spread

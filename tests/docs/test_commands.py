@@ -10,7 +10,7 @@ import yaml
 from omegaconf import OmegaConf
 
 from gpuyard.command import PROGRAMS
-from gpuyard.documentation import PAGE, keys_of, page
+from gpuyard.documentation import PAGES, keys_of, page, table
 from gpuyard.launch.errors import CONF
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,9 +75,19 @@ def test_commands_are_composed(path: Path):
                 hydra.compose(program, composable(words))
 
 
-def test_the_page_of_keys_is_current():
-    text = PAGE.read_text(encoding="utf-8")
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_reference_pages_are_current(path: Path):
+    text = path.read_text(encoding="utf-8")
     assert page(text) == text, "run `python -m gpuyard.documentation`"
+
+
+def test_rules_are_told_by_their_classes_and_files():
+    assert "| `own` | Jobs stay at home |\n" in table("forwarding")
+    lines = {line.split("`")[1]: line for line in table("scheduler").splitlines()[2:]}
+    assert "| oracle | yes |" in lines["srtf"]
+    assert "| predicted, profiles | no | `placer=lwf`, " in lines["ada_srsf"]
+    assert "| one queue, `lease_s=3600.0`, " in lines["dally"]
+    assert all(line.split(" | ")[1] for line in lines.values())
 
 
 def test_keys_have_their_defaults_and_comments(tmp_path: Path):

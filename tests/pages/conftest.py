@@ -1,5 +1,6 @@
 """Pages of runs made by hand, with names that would be markup if nobody escaped them."""
 
+import json
 import runpy
 from dataclasses import replace
 from pathlib import Path
@@ -8,13 +9,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gpuyard.pages.comparison_page import write_comparison_page
+from gpuyard.pages.comparison_page import (
+    sweep_sections,
+    write_comparison_page,
+    write_folder_page,
+)
 from gpuyard.pages.run_page import write_run_page
-from gpuyard.pages.sweep_sections import sweep_sections
 from gpuyard.pages.tables import table_of_rows
 from sim.metrics.summary import summarise
-from sim.report.comparison import ComparisonRow, Labels
-from sim.report.run_folder import collect_record
+from sim.report.comparison import ComparisonRow, Labels, write_comparison_csv
+from sim.report.run_folder import collect_record, write_record
 
 BUILDER = Path(__file__).parents[1] / "metrics" / "run_builder.py"
 MARKUP = "<b>bold</b><script>alert(1)</script>&amp;"
@@ -113,6 +117,32 @@ def comparison_page(record, tmp_path_factory):
         folder, rows, replace(record, program="evaluate"), ours="marl", confidence=0.95,
         jct_s=times_s,
     )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def reproduction_page(record, tmp_path_factory):
+    """report.html of two schedulers in two cells, with the curves that a reproduction keeps."""
+    rng = np.random.default_rng(3)
+    folder, names = tmp_path_factory.mktemp("reproduction page"), ("sjf", MARKUP)
+    rows = [
+        ComparisonRow(labels(name, workload=cell, window=window),
+                      {"jct_mean_s": 3600.0 * float(rng.uniform(1, 2))})
+        for cell in ("one", "two") for name in names for window in range(3)
+    ]  # fmt: skip
+    curves = [
+        {"name": name, "windows": 3, "jct_s": rng.exponential(3600.0, size=300).tolist(),
+         "time_s": list(range(0, 86_400, 864)), "gpu_util_frac": [0.5] * 100,
+         "queue_jobs": list(range(100))}
+        for name in names
+    ]  # fmt: skip
+    del curves[1]["time_s"]  # window 0 failed
+    write_comparison_csv(folder / "comparison.csv", rows)
+    (folder / "curves.json").write_text(
+        json.dumps([{"title": title, "curves": curves} for title in ("one", "two")])
+    )
+    (folder / "page.md").write_text("| mean JCT | one |\n| :-- | --: |\n| sjf | 1.5 |\n")
+    write_record(folder, replace(record, program="reproduce"))
+    return write_folder_page(folder, record, {"confidence": 0.95}, title="A table of a paper")
 
 
 @pytest.fixture(scope="session")

@@ -83,7 +83,7 @@ def opened(browser):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", ["run_page", "comparison_page", "sweep_page"])
+@pytest.mark.parametrize("name", ["run_page", "comparison_page", "sweep_page", "reproduction_page"])
 def test_it_opens_without_a_complaint_at_both_widths(opened, request, name, width, scheme):
     path = request.getfixturevalue(name)
     found = opened(path, width, scheme)

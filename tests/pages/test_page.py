@@ -197,6 +197,19 @@ def test_a_sweep_has_the_one_table_of_the_terminal_then_its_lines(sweep_page):
     assert sum(trace.get("fill") == "toself" for trace in first["data"]) == 2  # intervals
 
 
+def test_a_reproduction_has_curves_of_every_cell_the_first_open(reproduction_page):
+    text = reproduction_page.read_text(encoding="utf-8")
+    titles = [
+        "Result", "Job completion times: one", "Use and queue over time: one",
+        "Job completion times: two", "Use and queue over time: two",
+    ]  # fmt: skip
+    places = [text.index(f"{title}</") for title in titles]
+    assert places == sorted(places)
+    assert "3 windows of each scheduler, 100 quantiles of each" in text
+    assert "the best scheduler of each role" not in text
+    assert "<script>alert" not in text
+
+
 def test_what_is_no_sweep_has_no_such_table(comparison_page):
     assert " over " not in "".join(
         re.findall(r"<summary><h2>(.*?)</h2>", comparison_page.read_text(encoding="utf-8"))

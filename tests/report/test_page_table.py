@@ -43,6 +43,40 @@ def test_a_node_says_rows_columns_and_what_is_shown(runs):
     )
 
 
+def test_agents_stand_apart_and_beside_what_has_one_queue(make):
+    def runs(name: str, hours: float, agents: int, role: str) -> list[LeagueRun]:
+        rows = [make.row(name, hours, window=w, agents=agents, role=role) for w in range(2)]
+        return [LeagueRun("one", "made", row) for row in rows]
+
+    found = [
+        *runs("ours", 1.0, 4, "ours"), *runs("ours", 2.0, 8, "ours"),
+        *runs("a", 4.0, 4, "composite"), *runs("b", 3.0, 4, "composite"),
+        *runs("a", 3.0, 8, "composite"), *runs("b", 4.0, 8, "composite"),
+        *runs("sjf", 4.0, 1, "global_queue"), *runs("a", 8.0, 1, "global_queue"),
+    ]  # fmt: skip
+    rows = [
+        {"label": "ours [h]", "scheduler": "ours", "show": "mean"},
+        *({"label": name, "scheduler": "ours", "against": name}
+          for name in ("best composite", "sjf", "a, one queue", "not there")),
+    ]  # fmt: skip
+    node = [{"show": "ratio", "columns": {"one, 4 agents": "4", "one, 8 agents": "8"},
+             "digits": 3, "rows": rows}]  # fmt: skip
+    lines = page_markdown(page_tables("here", node), found, confidence=0.95).splitlines()
+    told = [[cell.partition("[")[0].strip() for cell in line.split("|")[1:4]] for line in lines[3:]]
+    assert lines[2].split(" ±")[0].startswith("| ours [h] | 1.00")
+    assert told == [
+        ["best composite", "0.333", "0.667"], ["sjf", "0.250", "0.500"],
+        ["a, one queue", "0.125", "0.250"],
+    ]  # fmt: skip
+
+
+def test_cells_that_are_joined_are_averaged_window_by_window(runs):
+    row = {"label": "a of b", "scheduler": "a", "against": "b"}
+    node = [{"show": "saved", "columns": {"load 0.5 + load 0.9": "both"}, "rows": [row]}]
+    text = page_markdown(page_tables("here", node), runs, confidence=0.95)
+    assert text == "|  | both |\n| :-- | --: |\n| a of b | 50 [50, 50] |\n"
+
+
 @pytest.mark.parametrize(
     ("node", "words"),
     [

@@ -21,7 +21,7 @@ FEW = (
 )
 RESULTS = {
     "comparison.csv", "comparison.md", "league.csv", "league.md", "league.png", "ranks.csv",
-    "ranks.png", "jct_bars.png", "report.html",
+    "ranks.png", "jct_bars.png", "curves.json", "report.html",
 }  # fmt: skip
 
 
@@ -48,6 +48,16 @@ def test_the_league_in_small_and_again(done):
     assert ranks["mean_rank"].sum() == pytest.approx(6.0)  # 1 + 2 + 3
     assert set(ranks["blocks"]) == {4}  # two traces, two windows
     assert "fifo+consolidated+own †" in (outcome.folder / "league.md").read_text()
+    curves = json.loads((outcome.folder / "curves.json").read_text())
+    assert len(curves) == 2  # cells
+    first = {each["name"]: each for each in curves[0]["curves"]}
+    assert first["upper, one queue"]["windows"] == 2
+    assert first["fifo+consolidated+own"]["windows"] == 1
+    assert all(len(each["jct_s"]) == 100 * each["windows"] for each in first.values())
+    assert all(len(each["queue_jobs"]) == 100 for each in first.values())
+    page = (outcome.folder / "report.html").read_text(encoding="utf-8")
+    assert f"Job completion times: {curves[0]['title']}" in page
+    assert f"Use and queue over time: {curves[1]['title']}" in page
 
     before = parts(outcome.folder)
     again = done("reproduce", *QUICK, FEW, "jobs=2")
