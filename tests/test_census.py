@@ -8,8 +8,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 76_025,
-    "python_files": 402,
+    "python_lines": 76_030,
+    "python_files": 386,
     "arrows": 262,
     "arrows_in_sim": 43,
     "longest_function": 50,

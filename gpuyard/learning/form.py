@@ -1,7 +1,6 @@
-"""Weights and layers of the linear score as one vector, and where a search over it begins.
+"""Who plays windows, and the vector of a search: weights of the linear score, or the network's.
 
-The agents' graph network as one vector: a form, like that of the linear score. Nothing here loads
-torch before a network plays.
+Nothing here loads torch before a network plays.
 """
 
 import json

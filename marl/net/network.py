@@ -1,4 +1,4 @@
-"""What the network says of one observation, compiled: `PairScorePolicy` with its default encoder.
+"""`PairScorePolicy` with its default encoder, compiled: one observation, and whole runs.
 
 Only legal actions are scored. The same numbers as the torch module's but for rounding, tested.
 """

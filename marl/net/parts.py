@@ -1,4 +1,4 @@
-"""Weights of the network's parts as compiled code reads them, and what is computed with them."""
+"""Weights of the network's parts and prior as compiled code reads them, and what they give."""
 
 import math
 from dataclasses import dataclass

@@ -1,6 +1,7 @@
-"""Attaching to a Ray cluster, and building an algorithm there.
+"""Ray: attaching to a cluster, building an algorithm there, a pool of workers that call functions.
 
-It is told of the nodes; names are shared, and each copy of an environment has a stream of its own.
+Names are shared, and each copy of an environment has a stream of its own. What a lost worker was
+at, another does again.
 """
 
 from __future__ import annotations

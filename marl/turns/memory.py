@@ -1,4 +1,4 @@
-"""What the driver of turns remembers between turns, in arrays: a copy of it is a fork."""
+"""What the driver of turns remembers and gathers, in arrays: a copy of it is a fork."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Slow-down of mixes of three and more tenants: tables and laws, beside the pairs.
+"""Slow-down of pairs, and of mixes of three and more tenants: tables and laws.
 
 A column stands for the tenants beside the victim, a multiset of 1 to K of the P profiles: first the
 P single ones, which repeat the pair table, then those of two, and so on. Among those of n, with
