@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 import gpuyard
 from sim.metrics.gpu_use import tenancy_of
 from sim.metrics.timeline import queue_over_time, utilisation_over_time
+from sim.report.comparison import MINUTES
 from sim.report.figure_gpus import draw_bars
-from sim.report.labels import MINUTES
 from sim.run import Run
 
 PATH = Path(__file__).resolve().parents[1] / "docs" / "figures" / "beside.png"
@@ -26,10 +26,7 @@ JOBS = ["workload.num_jobs=1200", "workload.load=0.9"]
 def main() -> None:
     """Play both and draw."""
     mpl.use("Agg")
-    runs = {
-        "First in, first out": "fifo",
-        "GPUYard's agents": gpuyard.load_policy("pretrained"),
-    }
+    runs = {"First in, first out": "fifo", "GPUYard's agents": gpuyard.load_policy("pretrained")}
     played = {
         name: gpuyard.simulate(scheduler=each, agents=4, overrides=JOBS).raw
         for name, each in runs.items()

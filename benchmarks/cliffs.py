@@ -17,10 +17,9 @@ from setup_run import NO_PHYSICS, ROOT, Bench, bench
 
 from sim.arrays import FloatArray, IntArray
 from sim.engine.composed import PreemptiveScheduler, QueueScheduler
-from sim.jobs import JobTable
+from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI, Demands, JobTable
 from sim.signals import Signal
 from sim.topology.outages import Change, Outages
-from sim.traits import ANY_TYPE, WHOLE_GPU_MILLI, Demands
 from sim.view import ClusterView, JobColumns
 
 SEED = 5

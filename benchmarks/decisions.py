@@ -19,9 +19,9 @@ import numpy as np
 from setup_run import Bench, bench
 
 from sim.engine.looping import Loop
-from sim.event_log import Kind
 from sim.kernel.advance import PAUSE
 from sim.protocols import Scheduler
+from sim.run import Kind
 from sim.simulator import Simulator
 
 SCHEDULERS = {
@@ -97,7 +97,7 @@ def timed_asking(simulator: Simulator, scheduler: Scheduler) -> Iterator[float]:
 
 def draw(rows: dict[str, dict[int, float]], path: Path) -> None:
     """One line a scheduler, both axes logarithmic."""
-    from sim.report.figure_style import COLOURS, new_figure, save_png, tidy
+    from sim.report.figures import COLOURS, new_figure, save_png, tidy
 
     figure = new_figure(6.5, 4.0)
     axes = figure.subplots()

@@ -15,9 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gnn.batch import ClusterBatch
-from gnn.encoder import HierarchicalEncoder
-from gnn.scatter import ScatterTree
+from gnn.base import ClusterBatch
+from gnn.encoder import HierarchicalEncoder, ScatterTree
 from tests.gnn.dense import DenseTree
 from tests.gnn.hetero import HeteroEncoder
 from tests.gnn.incremental import IncrementalEncoder

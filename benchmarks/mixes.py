@@ -14,8 +14,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from setup_run import Bench, bench
-from traces import synthetic, write_csv
+from setup_run import Bench, bench, synthetic, write_csv
 
 from sim.simulator import simulate
 

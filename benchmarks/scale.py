@@ -16,8 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from setup_run import NO_PHYSICS, bench
-from traces import synthetic, write_csv
+from setup_run import NO_PHYSICS, bench, synthetic, write_csv
 
 GPUS, LOAD = 100_000, 0.9
 SIZES = (100_000, 300_000, 1_000_000)

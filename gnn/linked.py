@@ -4,9 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
-from gnn.base import Encoder, Nodes, Sizes, Sweep
-from gnn.batch import ClusterBatch, Embeddings, Links
-from gnn.scatter import ScatterTree
+from gnn.base import ClusterBatch, Embeddings, Encoder, Links, Nodes, Sizes, Sweep
+from gnn.encoder import ScatterTree
 
 
 class EdgeUpdate(MessagePassing):

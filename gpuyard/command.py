@@ -24,9 +24,9 @@ PROGRAMS = {  # name: (module whose `main` it runs, what it does)
         "Train TopDRL or one of its learned baselines",
     ),
     "train_worl": ("gpuyard.training.train_worl", "Train the plan generator of WORL-RTGS"),
-    "generate_trace": ("gpuyard.traces.generate_trace", "Write a generated trace"),
-    "fit_generator": ("gpuyard.traces.fit_generator", "Fit the generator"),
-    "compare_traces": ("gpuyard.traces.compare_traces", "Compare traces"),
+    "generate_trace": ("gpuyard.studies.generate_trace", "Write a generated trace"),
+    "fit_generator": ("gpuyard.studies.fit_generator", "Fit the generator"),
+    "compare_traces": ("gpuyard.studies.compare_traces", "Compare traces"),
     "fit_interference": ("gpuyard.studies.fit_interference", "Fit and judge co-location models"),
     "judge_mixes": ("gpuyard.studies.judge_mixes", "Models on mixes of up to seven jobs"),
     "measure_colocation": (

@@ -19,7 +19,7 @@ from hydra import compose, initialize_config_dir
 
 from gpuyard.command import PROGRAMS
 from gpuyard.launch.build import build, resolve
-from gpuyard.launch.folders import CONF
+from gpuyard.launch.errors import CONF
 
 REFERENCE = CONF.parent / "docs" / "reference"
 PAGES = (REFERENCE / "configuration.md", REFERENCE / "schedulers.md")

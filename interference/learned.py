@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from interference.models.protocol import LEAST_SPEED
+from interference.models.encoding import LEAST_SPEED
 from sim.arrays import BoolArray, FloatArray
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue

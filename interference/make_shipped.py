@@ -123,10 +123,7 @@ def smooth_fit(norm: FloatArray, names: tuple[str, ...]) -> AdditiveFit:
     """
     victim, aggressor = np.nonzero(np.isfinite(norm))
     free = fit_additive(
-        victim=victim,
-        aggressor=aggressor,
-        norm=norm[victim, aggressor],
-        profiles=len(names),
+        victim=victim, aggressor=aggressor, norm=norm[victim, aggressor], profiles=len(names)
     )
     terms = {"victim": free.victim.copy(), "aggressor": free.aggressor.copy()}
     for _, batch, rows in _by_model(names):

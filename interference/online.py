@@ -15,6 +15,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision
 from sim.engine.composed import PartitionedScheduler, QueueScheduler
 from sim.errors import GpuYardError, PhysicsError
+from sim.jobs import WHOLE_GPU_MILLI
 from sim.physics.catalogue import Catalogue
 from sim.physics.communication import Spread as CommSpread
 from sim.physics.communication import told_s
@@ -22,7 +23,6 @@ from sim.physics.mix_table import PairTable
 from sim.physics.physics import Physics
 from sim.protocols import InterferenceModel, Scheduler
 from sim.signals import Signal
-from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView
 
 DRIFTED = "drifted "  # begins the source of such a table

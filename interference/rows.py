@@ -1,6 +1,6 @@
 """Co-location measurements of any source as one schema: victims' rows and profiles run alone.
 
-`docs/interference.md` tells every column with its unit.
+`docs/interference.md` tells every column with its unit. The rules that columns obey stand first.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,11 +8,128 @@ from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
-from interference import row_rules
-from interference.row_rules import Fault, RowFault, raise_first
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray, objects
-from sim.errors import nearest
+from sim.errors import PhysicsError, nearest
+
+JOIN = "+"  # between the names of aggressors in a file
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One value that breaks a rule."""
+
+    row: int
+    column: str
+    value: object
+    fix: str
+
+    def __str__(self) -> str:
+        """Column, value and fix."""
+        return f"{self.column} is {self.value!r}; {self.fix}"
+
+
+class RowFault(PhysicsError):
+    """A row of a table breaks a rule; readers tell it again with file and line."""
+
+    def __init__(self, table: str, fault: Fault) -> None:
+        """Keep the fault for the reader that knows the line."""
+        super().__init__(f"{table} row {fault.row}: {fault}")
+        self.fault = fault
+
+
+def raise_first(table: str, faults: Iterable[Fault | None]) -> None:
+    """Raise a RowFault for the fault of the earliest row, if there is any."""
+    found = [fault for fault in faults if fault is not None]
+    if found:
+        raise RowFault(table, min(found, key=lambda fault: fault.row))
+
+
+def check_columns(table: str, columns: dict[str, tuple[npt.NDArray[np.generic], type]]) -> None:
+    """Raise a PhysicsError unless all columns are (N,) arrays of their types."""
+    rows = None
+    for name, (column, kind) in columns.items():
+        is_array = isinstance(column, np.ndarray)
+        if not is_array or column.ndim != 1 or column.dtype != kind:
+            what = f"{column.dtype} {column.shape}" if is_array else type(column).__name__
+            raise PhysicsError(
+                f"{table}: column {name} is {what}; give a numpy array (N,) of {kind.__name__}"
+            )
+        rows = len(column) if rows is None else rows
+        if len(column) != rows:
+            raise PhysicsError(
+                f"{table}: column {name} has {len(column)} rows; the first has {rows}"
+            )
+
+
+def where(
+    column: str, values: Sequence[object] | npt.NDArray[np.generic], bad: BoolArray, fix: str
+) -> Fault | None:
+    """The first bad row as a fault."""
+    if not bad.any():
+        return None
+    value = values[row := int(np.argmax(bad))]
+    return Fault(row, column, value.item() if isinstance(value, np.generic) else value, fix)
+
+
+def names(column: str, values: TextArray, *, blank: bool = False) -> Fault | None:
+    """Texts that a file gives back: printable, no blanks around; empty only where allowed."""
+    bad = bad_names(values, blank=blank)
+    return where(column, values, bad, "give a printable text without blanks around it")
+
+
+def profiles(column: str, values: TextArray) -> Fault | None:
+    """Names of profiles, which can be joined by `JOIN`."""
+    fix = f"a profile's name must not hold {JOIN!r}, which joins aggressors in files"
+    return names(column, values) or where(column, values, bad_profiles(values), fix)
+
+
+def bad_names(values: TextArray, *, blank: bool = False) -> BoolArray:
+    """(N,) whether a value is no name."""
+    wrong = {
+        value for value in set(values)
+        if not isinstance(value, str) or value != value.strip() or not value.isprintable()
+        or (value == "" and not blank)
+    }  # fmt: skip
+    return np.array([value in wrong for value in values], dtype=np.bool_)
+
+
+def bad_profiles(values: TextArray) -> BoolArray:
+    """(N,) whether a value holds `JOIN`."""
+    return np.array([JOIN in str(value) for value in values], dtype=np.bool_)
+
+
+def choice(column: str, values: TextArray, known: Sequence[str]) -> Fault | None:
+    """One of a few words."""
+    bad = np.array([value not in known for value in values], dtype=np.bool_)
+    hint = nearest(values[int(np.argmax(bad))], known) if bad.any() else ""
+    return where(column, values, bad, f"known are {', '.join(known)}{hint}")
+
+
+def fraction(column: str, values: FloatArray) -> Fault | None:
+    """0..1, or NaN where unknown; a value above 1 was probably given in percent."""
+    return where(column, values, values > 1.0, "utilisation is in percent; give 0..1") or where(
+        column, values, values < 0.0, "give 0..1, or nothing where unknown"
+    )
+
+
+def positive(column: str, values: FloatArray) -> Fault | None:
+    """Above 0 and finite, or NaN where unknown."""
+    bad = (values <= 0.0) | np.isinf(values)
+    return where(column, values, bad, "give a number above 0, or nothing where unknown")
+
+
+def at_least_zero(column: str, values: FloatArray) -> Fault | None:
+    """0 or more and finite, or NaN where unknown."""
+    bad = (values < 0.0) | np.isinf(values)
+    return where(column, values, bad, "give 0 or more, or nothing where unknown")
+
+
+def at_least(column: str, values: IntArray, least: int) -> Fault | None:
+    """Whole numbers from `least` on."""
+    return where(column, values, values < least, f"give a whole number of {least} or more")
+
 
 SHARINGS = ("gpu", "mig", "network")
 BASES = ("solo", "best")
@@ -186,26 +303,26 @@ def _jobs(rows: CoRows) -> Iterator[tuple[str, ...]]:
 
 def _check_types(table: str, rows: CoRows | SoloProfiles, types: dict[str, type]) -> None:
     columns = {field.name: getattr(rows, field.name) for field in fields(rows)}
-    row_rules.check_columns(table, {name: (columns[name], types[name]) for name in columns})
+    check_columns(table, {name: (columns[name], types[name]) for name in columns})
 
 
 def _co_faults(rows: CoRows) -> list[Fault | None]:
     return [
-        row_rules.names("source", rows.source),
-        row_rules.names("gpu_type", rows.gpu_type),
-        row_rules.choice("sharing", rows.sharing, SHARINGS),
-        row_rules.at_least("group", rows.group, 0),
-        row_rules.names("split", rows.split, blank=True),
-        row_rules.profiles("victim", rows.victim),
+        names("source", rows.source),
+        names("gpu_type", rows.gpu_type),
+        choice("sharing", rows.sharing, SHARINGS),
+        at_least("group", rows.group, 0),
+        names("split", rows.split, blank=True),
+        profiles("victim", rows.victim),
         _aggressors_fault(rows.aggressors),
-        row_rules.where(
+        where(
             "share",
             rows.share,
             ~((rows.share > 0.0) & (rows.share <= 1.0)),
             "give the part of the GPU, above 0 and at most 1 (not percent)",
         ),
         _speed_fault(rows),
-        row_rules.choice("relative_to", rows.relative_to, BASES),
+        choice("relative_to", rows.relative_to, BASES),
     ]
 
 
@@ -213,19 +330,19 @@ def _aggressors_fault(aggressors: TextArray) -> Fault | None:
     """Tuples of names, sorted, not too many."""
     tuples = {each for each in aggressors if isinstance(each, tuple)}
     names = objects(sorted({name for each in tuples for name in each}, key=str))
-    wrong = row_rules.bad_names(names) | row_rules.bad_profiles(names)
-    bad_names = set(names[wrong])
+    wrong = bad_names(names) | bad_profiles(names)
+    unfit = set(names[wrong])
     good = {
         each
         for each in tuples
         if len(each) <= MOST_AGGRESSORS
-        and bad_names.isdisjoint(each)
+        and unfit.isdisjoint(each)
         and all(a <= b for a, b in pairwise(each))
     }
-    bad = np.array([not (isinstance(each, tuple) and each in good) for each in aggressors])
-    bad = bad.astype(np.bool_)  # of no rows, too
+    odd = [not (isinstance(each, tuple) and each in good) for each in aggressors]
+    bad = np.array(odd, dtype=np.bool_)
     fix = f"give 0 to {MOST_AGGRESSORS} profile names, sorted, as a tuple (in files joined by +)"
-    return row_rules.where("aggressors", aggressors, bad, fix)
+    return where("aggressors", aggressors, bad, fix)
 
 
 def _speed_fault(rows: CoRows) -> Fault | None:
@@ -236,10 +353,7 @@ def _speed_fault(rows: CoRows) -> Fault | None:
         (speed > HIGHEST_SPEED, "speeds above 2 are percent or steps a second; give 0..2"),
         (speed <= 0.0, "give a speed above 0, or feasible 0 if the group did not fit"),
     ]
-    faults: Iterable[Fault | None] = (
-        row_rules.where("norm_speed", speed, bad, fix) for bad, fix in wrong
-    )
-    return next((fault for fault in faults if fault is not None), None)
+    return next((where("norm_speed", speed, bad, fix) for bad, fix in wrong if bad.any()), None)
 
 
 def _group_fault(rows: CoRows) -> Fault | None:
@@ -260,22 +374,20 @@ def _group_fault(rows: CoRows) -> Fault | None:
 
 
 def _solo_faults(solos: SoloProfiles) -> list[Fault | None]:
-    nodes_fit = row_rules.where(
-        "nodes", solos.nodes, solos.nodes > solos.gpus, "give at most one node a GPU"
-    )
+    nodes_fit = where("nodes", solos.nodes, solos.nodes > solos.gpus, "give at most one node a GPU")
     return [
-        *(row_rules.names(name, getattr(solos, name)) for name in ("source", "gpu_type", "model")),
-        row_rules.profiles("profile", solos.profile),
-        row_rules.at_least("batch", solos.batch, 0),
-        row_rules.positive("step_s", solos.step_s),
-        row_rules.positive("samples_per_s", solos.samples_per_s),
-        row_rules.fraction("gpu_util", solos.gpu_util),
-        row_rules.fraction("gmem_util", solos.gmem_util),
-        row_rules.at_least_zero("gmem_mib", solos.gmem_mib),
-        row_rules.at_least_zero("bandwidth_gb_per_s", solos.bandwidth_gb_per_s),
-        *(row_rules.at_least_zero(name, getattr(solos, name)) for name in STAGES),
-        row_rules.at_least("gpus", solos.gpus, 1),
-        row_rules.at_least("nodes", solos.nodes, 0) or nodes_fit,
+        *(names(name, getattr(solos, name)) for name in ("source", "gpu_type", "model")),
+        profiles("profile", solos.profile),
+        at_least("batch", solos.batch, 0),
+        positive("step_s", solos.step_s),
+        positive("samples_per_s", solos.samples_per_s),
+        fraction("gpu_util", solos.gpu_util),
+        fraction("gmem_util", solos.gmem_util),
+        at_least_zero("gmem_mib", solos.gmem_mib),
+        at_least_zero("bandwidth_gb_per_s", solos.bandwidth_gb_per_s),
+        *(at_least_zero(name, getattr(solos, name)) for name in STAGES),
+        at_least("gpus", solos.gpus, 1),
+        at_least("nodes", solos.nodes, 0) or nodes_fit,
     ]
 
 

@@ -9,6 +9,7 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Decision, Start
 from sim.engine.occupancy import Occupancy
 from sim.jit import array_kernel
+from sim.jobs import WHOLE_GPU_MILLI
 from sim.physics.communication import Spread, comm_told
 from sim.physics.mix_table import Slowing, pairs_alone, seat
 from sim.physics.reference import reference_steps_s
@@ -17,7 +18,6 @@ from sim.placing.filling import fill_servers
 from sim.signals import Signal
 from sim.slots import Slots
 from sim.topology.topology import Topology
-from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision
 from sim.engine.occupancy import Occupancy
-from sim.loads import Loads
+from sim.forwarding import Loads
 from sim.physics.catalogue import Catalogue
 from sim.physics.communication import NetworkTables
 from sim.physics.link_network import LinkNetwork

@@ -11,10 +11,10 @@ from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision, Start
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
+from sim.jobs import WHOLE_GPU_MILLI, ask_of
 from sim.protocols import PatientPlacer, Placer
 from sim.signals import Signal
 from sim.slots import Slots
-from sim.traits import WHOLE_GPU_MILLI, ask_of
 from sim.view import ClusterView
 
 

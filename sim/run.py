@@ -1,11 +1,108 @@
-"""The outcome of one simulated run."""
+"""One simulated run: the rules it is played by, its event log, its outcome.
 
+The log is what happened, in order: the one record that metrics, figures and tests read.
+"""
+
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from typing import overload
 
 from sim.arrays import FloatArray, IntArray
-from sim.event_log import EventLog
+from sim.errors import SimulationError
 from sim.jobs import JobTable
 from sim.topology.topology import Topology
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """Sharing, restarts, checkpoints, forwarding; what each means: docs/reference/semantics.md."""
+
+    max_tenants: int  # jobs a GPU may hold
+    gpu_oversubscription: float | None  # of a GPU's thousandths; None: as many as tenants
+    restart_s: float  # GPUs are held this long without progress when a job starts again
+    restart_s_per_gpu: float  # and this much longer for each GPU that it gets
+    checkpoint_work_s: float | None  # work between periodic checkpoints; None: no periodic ones
+    checkpoint_s: float  # a periodic checkpoint takes this long
+    preempt_saves: bool  # a preempted job writes a checkpoint as it goes
+    max_forwards: int
+
+    def __post_init__(self) -> None:
+        """Check ranges.
+
+        Raises:
+            SimulationError: naming the key, the value and the rule.
+        """
+        over, every_s = self.gpu_oversubscription, self.checkpoint_work_s
+        for key, good, rule in (
+            ("max_tenants", self.max_tenants >= 1, "1 or more"),
+            ("gpu_oversubscription", over is None or 1 <= over < math.inf, "null, or 1 or more"),
+            ("restart_s", 0 <= self.restart_s < math.inf, "0 or more seconds"),
+            ("restart_s_per_gpu", 0 <= self.restart_s_per_gpu < math.inf, "0 or more seconds"),
+            ("checkpoint_work_s", every_s is None or 0 < every_s < math.inf, "null, or above 0"),
+            ("checkpoint_s", 0 <= self.checkpoint_s < math.inf, "0 or more seconds"),
+            ("max_forwards", self.max_forwards >= 0, "0 or more"),
+        ):
+            if not good:
+                raise SimulationError(f"{key} is {getattr(self, key)}; it must be {rule}")
+
+
+class Kind(IntEnum):
+    """Kinds of events; docs/reference/semantics.md says in which order they come at one instant."""
+
+    FINISH = 0
+    ARRIVAL = 1
+    PREEMPT = 2
+    FORWARD = 3
+    START = 4
+    FAIL = 5  # an attempt failed: the job queues again
+    EVICT = 6  # its server went away: the job queues again
+    EXPIRE = 7  # its lease ended: the job queues again
+    WITHDRAW = 8  # its user gave up, or a parent ended badly: the job leaves for good
+    SERVER_DOWN = 9  # job is -1; gpus are the server's
+    SERVER_UP = 10
+    READY = 11  # the last parent finished after the job had arrived: it queues
+
+
+class GpuLists(Sequence[IntArray]):
+    """One list of GPUs an event, stored one after the other."""
+
+    def __init__(self, first: IntArray, ids: IntArray) -> None:
+        """List i is ids[first[i]:first[i + 1]]."""
+        self.first = first  # (E + 1,)
+        self.ids = ids
+
+    def __len__(self) -> int:
+        """Number of lists E."""
+        return len(self.first) - 1
+
+    @overload
+    def __getitem__(self, at: int) -> IntArray: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> "list[IntArray]": ...
+
+    def __getitem__(self, at: int | slice) -> "IntArray | list[IntArray]":
+        """GPUs of one event, or of several."""
+        if isinstance(at, slice):
+            return [self[i] for i in range(*at.indices(len(self)))]
+        if not -len(self) <= at < len(self):
+            raise IndexError(at)
+        at %= len(self)
+        return self.ids[self.first[at] : self.first[at + 1]]
+
+
+@dataclass(frozen=True)
+class EventLog:
+    """E events in order of occurrence."""
+
+    time_s: FloatArray  # (E,)
+    kind: IntArray  # (E,) Kind
+    job: IntArray  # (E,) row of the job table; -1 where the event is a server's
+    partition: IntArray  # (E,) partition that holds the job after the event; a server's own
+    gpus: Sequence[IntArray]  # (E,) GPUs taken (START), given back (when a job that held some
+    # stops), changed (SERVER_*), or none
 
 
 @dataclass(frozen=True)

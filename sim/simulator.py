@@ -1,9 +1,12 @@
-"""One simulated run: lets time pass, asks, checks, applies, records."""
+"""One simulated run: lets time pass, asks, checks, applies, records.
+
+It can also be set to one instant as told from outside: who waits, who runs where and how far.
+"""
 
 import copy
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,21 +17,19 @@ from sim.engine.composed import Composed
 from sim.engine.looping import Loop, Looping, drive
 from sim.engine.rule import rule_of
 from sim.errors import SimulationError
-from sim.event_log import EventLog, GpuLists
-from sim.jobs import JobTable
+from sim.jobs import CANCELLED, JobTable
 from sim.kernel.advance import FULL, ILLEGAL, OVER, STUCK, advance_until_decision
 from sim.kernel.apply import LEGAL, apply_decision
 from sim.kernel.building import make_state
-from sim.kernel.layout import FINISHED, WITHDRAWN, RowArray, State
+from sim.kernel.layout import FINISHED, QUEUED, WITHDRAWN, RowArray, State
+from sim.kernel.servers import cordon
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler
 from sim.refusal import refusal, stuck
-from sim.rules import Rules
-from sim.run import Run
+from sim.run import EventLog, GpuLists, Rules, Run
 from sim.signals import Signal
 from sim.topology.outages import Outages
 from sim.topology.topology import Topology
-from sim.traits import CANCELLED
 from sim.view import ViewMaker
 
 
@@ -216,7 +217,7 @@ class Simulator:
             np.concatenate([start.gpus for start in starts]).astype(np.int64)
             if starts
             else NO_INTS,
-            _leases(starts),
+            np.array([np.nan if s.lease_s is None else s.lease_s for s in starts], np.float64),
             np.nan if decision.wake_s is None else wake_s,
         )
         self._recorder.flush_if_half_full()
@@ -261,11 +262,6 @@ class Simulator:
         return np.where(row["status"] == FINISHED, row["outcome"], left)
 
 
-def _leases(starts: tuple[Start, ...]) -> FloatArray:
-    """(n,) seconds of each start's lease, NaN for none."""
-    return np.array([np.nan if s.lease_s is None else s.lease_s for s in starts], np.float64)
-
-
 def simulate(
     simulator: Simulator,
     scheduler: Scheduler,
@@ -304,3 +300,62 @@ def simulate(
     run = simulator.outcome(scheduler.name, decisions, decision_s, loop_s)
     why = simulator.python_decides(scheduler) or "compiled=false"
     return replace(run, decides=f"python ({why})")
+
+
+@dataclass(frozen=True)
+class Instant:
+    """What has become of every job of the table up to now; jobs that do not run wait."""
+
+    now_s: float
+    placements: Sequence[tuple[int, IntArray]]  # (row, its GPUs) of the running, first to start
+    progress_s: FloatArray  # (J,) work done
+    attained_gpu_s: FloatArray  # (J,) GPU seconds of service
+    started_s: FloatArray  # (J,) of the attempt that runs; NaN where none does
+    resume_s: FloatArray  # (J,) when that attempt began, or begins, to make progress
+    restarts: IntArray  # (J,) times it lost its GPUs
+    forwards: IntArray  # (J,)
+    closed: Sequence[int]  # servers that take nobody new; who runs there stays
+
+
+def set_to(simulator: Simulator, at: Instant) -> None:
+    """Bring a fresh run to an instant, as if all had happened that led to it.
+
+    Schedulers may be asked and decisions applied then; time is not meant to go on. Partitions are
+    those of `jobs.home`.
+
+    Raises:
+        InvalidDecision: a placement of a running job is impossible.
+    """
+    state, row = simulator.state, simulator.state.job
+    world = state.world[0]
+    count = len(row)
+    world["now_s"] = at.now_s
+    world["next_arrival"] = count
+    row["status"] = QUEUED
+    row["progress_s"] = row["saved_s"] = row["seen_progress_s"] = at.progress_s
+    state.queue[:count] = np.arange(count)
+    world["queue_first"], world["num_queued"] = 0, count
+    simulator.apply(Decision(starts=tuple(Start(job, gpus) for job, gpus in at.placements)))
+    running = np.array([job for job, _ in at.placements], dtype=np.int64)
+    _date(simulator, at, running)
+    row["restarts"] = row["preemptions"] = at.restarts
+    row["forwards"] = at.forwards
+    for server in at.closed:
+        cordon(state, server)
+    first, waiting = int(world["queue_first"]), int(world["num_queued"])
+    state.joined[:waiting] = state.queue[first : first + waiting]
+    world["num_joined"] = waiting
+    simulator.forget_log()
+
+
+def _date(simulator: Simulator, at: Instant, running: IntArray) -> None:
+    """Write when those who run began, and what service that comes to."""
+    row = simulator.state.job
+    for name in ("started_s", "resume_s"):
+        row[name][running] = getattr(at, name)[running]
+    row["first_start_s"][running] = at.started_s[running]
+    row["rated_s"][running] = np.maximum(at.now_s, at.resume_s[running])
+    under_way_s = np.zeros(len(row))
+    under_way_s[running] = np.maximum(0.0, at.now_s - at.resume_s[running])
+    row["attained_gpu_s"] = at.attained_gpu_s
+    row["served_gpu_s"] = at.attained_gpu_s - under_way_s * row["held"]

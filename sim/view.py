@@ -87,7 +87,7 @@ class JobColumns:
 
     Progress-dependent columns are current for queued and running jobs at a decision. `resume_s` of
     a running job is when its attempt began, or after a restart begins, to make progress. The
-    traits (`sim.traits`) of a table that has none are None.
+    traits (`sim.jobs`) of a table that has none are None.
     """
 
     def __init__(self, *, state: State, jobs: JobTable, granted: Signal) -> None:

@@ -8,10 +8,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 77_000,
-    "python_files": 533,
-    "arrows": 283,
-    "arrows_in_sim": 44,
+    "python_lines": 75_920,
+    "python_files": 402,
+    "arrows": 262,
+    "arrows_in_sim": 43,
     "longest_function": 50,
     "readme_words": 700,
     "docs_words": 30_000,

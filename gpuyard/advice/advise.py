@@ -12,32 +12,37 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from gpuyard.advice.aims import AIMS
-from gpuyard.advice.answer import MISSING, Advice, advice_of
-from gpuyard.advice.candidates import KNOWS, candidates_of, known_of
+from gpuyard.advice.aims import AIMS, large_gang, users_of
+from gpuyard.advice.answer import (
+    FILES,
+    MISSING,
+    Advice,
+    advice_of,
+    printed,
+    write_advice,
+    write_advice_page,
+)
 from gpuyard.advice.learning import Learned, check_learning, judging, learned, playing
-from gpuyard.advice.page import write_advice_page
 from gpuyard.advice.playing import (
+    KNOWS,
     LEARNED,
     Candidate,
     Ground,
     Played,
+    candidates_of,
     happened,
     jobs_of,
+    known_of,
     played,
     waits_and_limits,
 )
-from gpuyard.advice.report import FILES, printed, write_advice
 from gpuyard.advice.room import HOMES
 from gpuyard.advice.sentences import of_learned
 from gpuyard.advice.stretches import JUDGED
-from gpuyard.advice.told import large_gang, users_of
-from gpuyard.experiment.assumptions import assumptions
 from gpuyard.experiment.experiment import opened, physics_name
-from gpuyard.launch.build import whole
-from gpuyard.launch.errors import ConfigError, nearest
-from gpuyard.launch.folders import CONF
-from gpuyard.launch.plain_rules import check_confidence, check_plain
+from gpuyard.experiment.lineup import assumptions
+from gpuyard.launch.build import check_confidence, check_plain, whole
+from gpuyard.launch.errors import CONF, ConfigError, nearest
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
 from gpuyard.pages.page import PAGE_FILE, check_page

@@ -8,10 +8,9 @@ import numpy as np
 from gpuyard.launch.errors import ConfigError
 from marl.env.game import Game
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.jobs import JobTable
+from sim.jobs import Attempts, JobTable, Precedence
 from sim.traces.select import picked_column
 from sim.traces.trace import Trace
-from sim.traits import Attempts, Precedence
 
 MIB_PER_GIB = 1024.0
 MILLI = 1000.0

@@ -16,7 +16,7 @@ import numpy as np
 from gpuyard.advice.playing import Ground, jobs_of
 from gpuyard.advice.room import picked_jobs
 from gpuyard.experiment.experiment import Experiment, composition_of, opened
-from gpuyard.experiment.warm import warm_up
+from gpuyard.experiment.lineup import warm_up
 from gpuyard.launch.errors import ConfigError
 from gpuyard.tuning.cells import scheduler_of
 from sim.arrays import FloatArray, IntArray

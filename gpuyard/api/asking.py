@@ -12,8 +12,7 @@ from hydra import compose
 
 from gpuyard.experiment.experiment import composition_of
 from gpuyard.launch.build import build, resolve
-from gpuyard.launch.errors import ConfigError, nearest
-from gpuyard.launch.folders import CONF
+from gpuyard.launch.errors import CONF, ConfigError, nearest
 from sim.arrays import FloatArray
 from sim.engine.composed import PartitionedScheduler, QueueScheduler
 from sim.protocols import Placer, Scheduler, Sharing

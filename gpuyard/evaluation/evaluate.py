@@ -26,8 +26,8 @@ from gpuyard.evaluation.task import (
     windows_played,
 )
 from gpuyard.experiment.lineup import lineup_of, without_limits
+from gpuyard.launch.build import check_confidence
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.plain_rules import check_confidence
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
 from gpuyard.pages.page import PAGE_FILE, check_page
@@ -35,7 +35,7 @@ from sim.arrays import FloatArray
 from sim.report.atomic import forget, write_atomically
 from sim.report.comparison import run_names
 from sim.report.comparison_report import write_comparison
-from sim.report.figure_jct import jct_cdf, utilisation_queue
+from sim.report.figures import jct_cdf, utilisation_queue
 from sim.report.headline import FILES as HEADLINE_FILES
 from sim.report.headline import headline_cells, write_headline
 from sim.report.run_folder import Record, write_metrics, write_record

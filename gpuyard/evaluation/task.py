@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from joblib import cpu_count
 
-from gpuyard.experiment.assumptions import assumed_line, assumptions
 from gpuyard.experiment.experiment import (
     composition_of,
     labels_of,
@@ -20,16 +19,14 @@ from gpuyard.experiment.experiment import (
     shares_between_users,
     warn_without_users,
 )
-from gpuyard.experiment.lineup import Contender
-from gpuyard.experiment.warm import warm_up
-from gpuyard.launch.processes import in_processes, processes_of
+from gpuyard.experiment.lineup import Contender, assumed_line, assumptions, warm_up
+from gpuyard.launch.sweeps import in_processes, processes_of
 from sim.errors import GpuYardError
 from sim.jobs import JobTable
 from sim.metrics.summary import summarise
 from sim.metrics.timeline import Timeline, timeline_of
 from sim.protocols import Scheduler
-from sim.report.comparison import ComparisonRow
-from sim.report.labels import Labels
+from sim.report.comparison import ComparisonRow, Labels
 from sim.report.run_folder import TIMELINE_BINS
 from sim.report.run_tables import job_frame
 from sim.run import Run

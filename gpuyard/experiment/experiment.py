@@ -12,9 +12,8 @@ import numpy as np
 import yaml
 from hydra.core.hydra_config import HydraConfig
 
-from gpuyard.launch.build import build
+from gpuyard.launch.build import RULES, build, check_division, check_plain, check_reference_gpu
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.plain_rules import RULES, check_division, check_plain, check_reference_gpu
 from interference.online import DRIFTED
 from marl.env.game import Game
 from sim.errors import TraceError
@@ -25,8 +24,8 @@ from sim.physics.networks import NoNetwork
 from sim.physics.physics import Physics
 from sim.physics.shipped_files import NoInterference
 from sim.protocols import Scheduler
-from sim.report.labels import Labels
-from sim.rules import Rules
+from sim.report.comparison import Labels
+from sim.run import Rules
 from sim.signals import Signal, information_of
 from sim.topology.topology import GpuKind, Topology, contiguous_partitions, group_partitions
 from sim.traces.select import Stretches

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
+from pathlib import Path
 from typing import NoReturn
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -11,8 +12,11 @@ from hydra.errors import MissingConfigException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from gpuyard.launch.folders import CONF
 from sim.errors import GpuYardError
+
+HERE = Path(__file__).resolve().parents[1]
+CONF = next(path for path in (HERE / "conf", HERE.parent / "conf") if path.is_dir())
+
 
 LIKE_ENOUGH = 0.6  # share of equal letters from which a name is worth proposing
 TAIL_WEIGHT = 0.95  # of a match in the last word only

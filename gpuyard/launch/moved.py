@@ -11,16 +11,18 @@ from gpuyard.launch.errors import ConfigError
 # fmt: off
 MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it took in
     "gnn.encoder": ("gnn.flat", "gnn.mlp"),
+    "gpuyard.tuning.tune_linear_score": ("gpuyard.tuning.search",),
     "interference.online": (
         "interference.online.drifted", "interference.online.posterior",
         "interference.online.scheduler",
     ),
-    "marl.dag.plan_env": ("marl.dag.training_problems",),
     "marl.env.game": ("marl.env.reward",),
+    "marl.env.plan_env": ("marl.dag.plan_env", "marl.dag.training_problems"),
     "marl.rllib.search": ("marl.rllib.search_spec",),
-    "marl.schedulers.topdrl": ("marl.schedulers.topdrl_rule",),
-    "marl.topdrl.proximity.env": ("marl.topdrl.proximity.ppo_spec",),
+    "marl.schedulers.topdrl": ("marl.schedulers.proximity", "marl.schedulers.topdrl_rule"),
+    "marl.topdrl.proximity": ("marl.topdrl.proximity.env", "marl.topdrl.proximity.ppo_spec"),
     "marl.topdrl.spec": ("marl.topdrl.dqn_spec",),
+    "marl.training.spec": ("marl.rllib.ray_spec",),
     "sim.dag.families": ("sim.dag.sources.families",),
     "sim.dag.rivals": (
         "sim.dag.local_search", "sim.dag.policy_gradient", "sim.dag.search.genetic",
@@ -55,6 +57,13 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
         "sim.placers.least_interference", "sim.placers.least_loaded", "sim.placers.packed",
         "sim.placers.random", "sim.placers.worst_fit",
     ),
+    "sim.schedulers.orders": (
+        "sim.schedulers.fifo", "sim.schedulers.las", "sim.schedulers.lif",
+        "sim.schedulers.load_balance", "sim.schedulers.sjf", "sim.schedulers.smallest_gang",
+        "sim.schedulers.spjf", "sim.schedulers.spwf", "sim.schedulers.srsf", "sim.schedulers.srtf",
+        "sim.schedulers.wcs_duration", "sim.schedulers.wcs_subtime", "sim.schedulers.wcs_workload",
+    ),
+    "sim.schedulers.tiresias": ("sim.schedulers.tiresias_gittins",),
     "sim.scoring.linear_score": ("sim.schedulers.linear_score",),
     "sim.sharing": (
         "sim.sharing.always", "sim.sharing.fallback", "sim.sharing.off", "sim.sharing.selective",
@@ -64,10 +73,10 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
         "sim.topology.vl2",
     ),
     "sim.topology.node_list": ("sim.topology.vc_gpus",),
-    "sim.topology.outage_file": ("sim.outages.file",),
-    "sim.topology.outage_sources": (
-        "sim.outages.both", "sim.outages.failures", "sim.outages.maintenance", "sim.outages.none",
-        "sim.outages.sources",
+    "sim.topology.outages": (
+        "sim.outages.both", "sim.outages.failures", "sim.outages.file", "sim.outages.maintenance",
+        "sim.outages.none", "sim.outages.sources", "sim.topology.outage_file",
+        "sim.topology.outage_sources",
     ),
     "sim.traces.alibaba": (
         "sim.traces.alibaba_dag", "sim.traces.alibaba_lingjun", "sim.traces.alibaba_openb",
@@ -91,7 +100,7 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
 }
 # fmt: on
 GONE = {  # what was cut, and what to use
-    "interference.learned.AdditiveInterference": "belief=linear, the simple one that is left",
+    "interference.learned.AdditiveInterference": "belief=linear, the simple one that is left"
 }
 MOVED = {old: new for new, merged in MERGED.items() for old in merged}
 

@@ -38,13 +38,13 @@ from omegaconf.errors import OmegaConfBaseException
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.compiling import telling_what_compiles
 from gpuyard.launch.errors import (
+    CONF,
     ConfigError,
     explain,
     refuse_no_choice,
     refuse_reproduction,
     refuse_unread_additions,
 )
-from gpuyard.launch.folders import CONF
 from gpuyard.launch.sweeps import TaskFunction, once_a_point
 from sim.errors import GpuYardError
 from sim.report.run_folder import Record, collect_record, write_record
@@ -283,10 +283,7 @@ def run_main(main: Callable[[], None]) -> None:
     OmegaConf.register_new_resolver("of_run", _of_run, replace=True)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach us as they are, not printed by Hydra
     try:
-        with (
-            insisting_on_ctrl_c(),
-            telling_what_compiles(),
-        ):
+        with insisting_on_ctrl_c(), telling_what_compiles():
             main()
     except KeyboardInterrupt:
         _leave_interrupted("")

@@ -1,15 +1,130 @@
-"""Weights and layers of the linear score as one vector, and where a search over it begins."""
+"""Weights and layers of the linear score as one vector, and where a search over it begins.
 
+The agents' graph network as one vector: a form, like that of the linear score. Nothing here loads
+torch before a network plays.
+"""
+
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, Self
 
 import numpy as np
 
-from gpuyard.learning.player import ScorePlayer
+from marl.codec.layout import CodecRules
 from sim.arrays import FloatArray
+from sim.jobs import JobTable
+from sim.metrics.job_times import mean_jct_s
+from sim.scoring.episode import unlogged
 from sim.scoring.layer import Layer
+from sim.scoring.linear_score import LinearScore
 from sim.scoring.weights import ALL_GROUPS, GROUPS, SUSPEND, ScoreWeights
+from sim.simulator import Simulator
+
+
+class Field(Protocol):
+    """What windows are played on."""
+
+    @property
+    def scheduler(self) -> LinearScore:
+        """What plays linear scores, with other weights each time."""
+
+    def window(self, part: str, index: int) -> JobTable:
+        """One window of a part of the workload."""
+
+    def simulator(self, part: str, index: int, jobs: JobTable) -> Simulator:
+        """The jobs of window `index` of a part on its cluster, at time 0."""
+
+
+class Player(Protocol):
+    """Plays whole windows; it is sent to workers."""
+
+    def jct_s(self, field: Field, simulator: Simulator) -> float:
+        """Mean JCT of the measured jobs of a fresh simulator of the field.
+
+        Raises:
+            SimulationError: jobs wait for ever.
+            InvalidDecision: a rule was broken.
+        """
+
+
+class VectorForm(Protocol):
+    """How a vector is read: all that a search knows of what it learns."""
+
+    def player(self, vector: FloatArray) -> Player:
+        """Who plays as the vector says.
+
+        Raises:
+            ValueError: it has another length.
+        """
+
+    def arrays(self) -> Mapping[str, Any]:
+        """Name -> array, for files; none holds objects."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScorePlayer:
+    """A linear score; its layer, if any, included."""
+
+    weights: ScoreWeights
+
+    def jct_s(self, field: Field, simulator: Simulator) -> float:
+        """As `Player.jct_s`."""
+        return mean_jct_s(unlogged(simulator, field.scheduler.weighing(self.weights)))
+
+
+SPEC, RULES, FIXED = "network_spec", "network_rules", "network_fixed"  # in files
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkForm:
+    """How a vector is read: what is searched of a policy's tensors, in the order that it has them.
+
+    `gpuyard.learning.network` says which those are, and makes vectors and policies.
+    """
+
+    spec: Mapping[str, Any]  # fields of `marl.policy.build.PolicySpec`
+    rules: CodecRules
+    fixed: FloatArray  # (K,) numbers of all other tensors, in the same order
+
+    def player(self, vector: FloatArray) -> "NetworkPlayer":
+        """Who plays as a vector says; another length is found out when it plays (ValueError)."""
+        return NetworkPlayer(self, vector)
+
+    def arrays(self) -> dict[str, Any]:
+        """For files."""
+        return {
+            SPEC: np.array(json.dumps(dict(self.spec))),
+            RULES: np.array(json.dumps(asdict(self.rules))),
+            FIXED: self.fixed,
+        }
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, Any]) -> Self:
+        """The inverse of `arrays`; raises KeyError, ValueError or TypeError."""
+        spec, rules = (json.loads(str(arrays[name])) for name in (SPEC, RULES))
+        if not np.isfinite(arrays[FIXED]).all():
+            raise ValueError(f"{FIXED} has a number that is not finite")
+        return cls(spec, CodecRules(**rules), arrays[FIXED])
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkPlayer:
+    """A network that plays greedily, as `scheduler=marl` does, in compiled code."""
+
+    form: NetworkForm
+    vector: FloatArray
+
+    def jct_s(self, field: Field, simulator: Simulator) -> float:
+        """As `Player.jct_s`."""
+        from gpuyard.learning.network import policy_of  # torch
+        from marl.training.plan import play_greedily
+
+        del field  # its scheduler is a linear score
+        policy = policy_of(self.form, self.vector)
+        (run,) = play_greedily(policy, [simulator], self.form.rules, name="marl")
+        return mean_jct_s(run)
+
 
 # How far members are from the mean.
 SIGMA, SIGMA_BASE, SIGMA_SHARE = 0.4, 0.5, 0.25  # 0.4 (0.5 + 0.25 |w|) of a linear weight

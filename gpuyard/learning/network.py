@@ -9,13 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gpuyard.learning.form import SIGMA_INNER, linear_sigmas
-from gpuyard.learning.network_form import NetworkForm
+from gpuyard.learning.form import SIGMA_INNER, NetworkForm, linear_sigmas
 from gpuyard.learning.strategies import Climb
 from marl.codec.layout import CodecRules
-from marl.policy.build import PolicySpec, build_policy
+from marl.policy.build import PolicySpec, build_policy, load_policy
 from marl.policy.pair_score import UNREAD, PairScorePolicy
-from marl.training.policy_file import load_policy
 from sim.arrays import FloatArray
 from sim.scoring.table import FORWARD_OF_ROW, START_OF_PAIR, Column, OfPair
 from sim.scoring.weights import ALL_GROUPS, ScoreWeights
@@ -57,11 +55,7 @@ def _others(policy: PairScorePolicy) -> list[Tensor]:
 
 
 def first_network(
-    sizes: NetworkSizes,
-    rules: CodecRules,
-    prior: ScoreWeights,
-    seed: int,
-    hide: Sequence[str] = (),
+    sizes: NetworkSizes, rules: CodecRules, prior: ScoreWeights, seed: int, hide: Sequence[str] = ()
 ) -> tuple[NetworkForm, FloatArray, FloatArray]:
     """Form, first vector and sigmas, (n,) each, of a network that plays as its prior at first.
 

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.experiment.experiment import Experiment, experiment_of
-from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.folders import CONF
-from gpuyard.launch.plain_rules import AGENTS, SEED, Rules, check_choice, check_plain
+from gpuyard.launch.build import AGENTS, SEED, Rules, check_choice, check_plain
+from gpuyard.launch.errors import CONF, ConfigError
 from gpuyard.launch.start import Launch
-from gpuyard.learning.checkpoint import Saved, load
 from gpuyard.learning.form import (
     Form,
+    NetworkForm,
     Part,
+    Player,
+    ScorePlayer,
     first_vector,
     form_of,
     groups_of,
@@ -23,15 +24,13 @@ from gpuyard.learning.form import (
     sigmas,
     zero_weights,
 )
-from gpuyard.learning.network_form import NetworkForm
-from gpuyard.learning.player import Player, ScorePlayer
-from gpuyard.learning.strategies import begin
+from gpuyard.learning.strategies import Saved, begin, load
 from gpuyard.learning.trainer import Course, Rivals, Trainer
 from gpuyard.learning.window_play import Alone, Crew, Ground, field_of, standards_of
 from gpuyard.tuning.cells import check_cells, in_cell, scheduler_of
 from marl.codec.layout import CodecRules
 from marl.env.game import TRAIN_PHYSICS
-from marl.rllib.ray_spec import ClusterRay, LocalRay
+from marl.training.spec import ClusterRay, LocalRay
 from sim.arrays import FloatArray
 from sim.jobs import JobTable
 from sim.scoring.linear_score import LinearScore
@@ -188,15 +187,14 @@ def trainer_of(launch: Launch, ground: Ground | None = None) -> Trainer:
         "crew": _crew(launch), "folder": launch.folder,
     }  # fmt: skip
     if config["algo"]["estimator"] == BRANCHES:
-        from gpuyard.learning.branches import BranchTrainer, rounds_of  # torch
+        from gpuyard.learning.teaching import BranchTrainer, branch_rounds  # torch
 
-        return BranchTrainer(rounds_of(config), **given)
+        return BranchTrainer(branch_rounds(config), **given)
     if config["algo"]["estimator"] == DISTIL:
-        from gpuyard.learning import distillation  # torch
+        from gpuyard.learning.teaching import DistilTrainer, Teacher, distil_rounds  # torch
 
         form, vector, _ = first_of({**config, "hide": []}, _weights(config["algo"]["teacher"]))
-        teacher = distillation.Teacher(form, vector)
-        return distillation.DistilTrainer(distillation.rounds_of(config), teacher, **given)
+        return DistilTrainer(distil_rounds(config), Teacher(form, vector), **given)
     return Trainer(**given)
 
 
@@ -220,7 +218,7 @@ def _crew(launch: Launch) -> Crew:
         )
     os.environ.update(spec.environment())
     spec.check_answer()
-    from marl.rllib.pool import Pool  # ray
+    from marl.rllib.cluster import Pool  # ray
 
     return Crew(Pool(spec, jobs))
 
@@ -275,8 +273,10 @@ def _policy_in(config: Mapping[str, Any], name: object) -> Path | None:
     """The folder of the policy of this name or path, where networks are learned."""
     if config["learns"] != NETWORK:
         return None
-    from marl.schedulers.shipped import policy_folder
-    from marl.training.policy_file import SPEC  # torch
+    from marl.policy.build import (
+        SPEC,  # torch
+        policy_folder,
+    )
 
     folder = policy_folder(str(name))
     return folder if (folder / SPEC).is_file() else None

@@ -11,9 +11,17 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from gpuyard.learning.checkpoint import CHECKPOINT, Point, Saved, save
-from gpuyard.learning.player import Player
-from gpuyard.learning.strategies import ascend, drawn_window, gradient, step_at
+from gpuyard.learning.form import Player
+from gpuyard.learning.strategies import (
+    CHECKPOINT,
+    Point,
+    Saved,
+    ascend,
+    drawn_window,
+    gradient,
+    save,
+    step_at,
+)
 from gpuyard.learning.window_play import Crew, Ground
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError

@@ -8,8 +8,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from gpuyard.learning.form import Standard
-from gpuyard.learning.player import Field, Player, VectorForm
+from gpuyard.learning.form import Field, Player, Standard, VectorForm
 from gpuyard.learning.strategies import Climb, members
 from sim.arrays import FloatArray
 from sim.engine.looping import Loop
@@ -103,7 +102,7 @@ def _log_jct(field: Field, player: Player, part: str, window: int, jobs: JobTabl
 
 
 class Players(Protocol):
-    """Who plays: this process, or workers elsewhere (`marl.rllib.pool`)."""
+    """Who plays: this process, or workers elsewhere (`marl.rllib.cluster`)."""
 
     @property
     def size(self) -> int:

@@ -7,14 +7,13 @@ import numpy as np
 
 from gpuyard.pages.page import Figure, label, numbers, percents
 from sim.arrays import FloatArray, IntArray
-from sim.event_log import Kind
 from sim.metrics.event_effects import down_changes
 from sim.metrics.gpu_use import busy_frac_by_server, tenancy_of
 from sim.metrics.timeline import queue_over_time, span_s
-from sim.report.figure_style import JOB_COLOURS
-from sim.report.labels import TimeUnit, axis_unit_for
+from sim.report.comparison import TimeUnit, axis_unit_for
+from sim.report.figures import JOB_COLOURS
 from sim.report.run_tables import server_names
-from sim.run import Run
+from sim.run import Kind, Run
 from sim.topology.topology import Topology
 
 MOST_BARS = 2500  # a browser draws them in a second; of more jobs, shares of servers are shown

@@ -19,9 +19,8 @@ from hydra.core.hydra_config import HydraConfig
 from rich.console import Group
 from rich.table import Table
 
-from gpuyard.launch.build import build, resolve
+from gpuyard.launch.build import build, check_training, resolve
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.plain_rules import check_training
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
 from gpuyard.reproduction.curves import write_curves
@@ -34,7 +33,7 @@ from sim.errors import GpuYardError
 from sim.report.arms import SeedArm, seed_arms
 from sim.report.atomic import csv_text, write_atomically
 from sim.report.comparison import ComparisonRow, write_comparison_csv
-from sim.report.figure_style import heading, line_look, new_figure, save_png, tidy
+from sim.report.figures import heading, line_look, new_figure, save_png, tidy
 from sim.report.table_text import markdown_table
 
 if TYPE_CHECKING:

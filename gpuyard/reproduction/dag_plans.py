@@ -15,9 +15,8 @@ from zlib import crc32
 import numpy as np
 from hydra.core.hydra_config import HydraConfig
 
-from gpuyard.launch.build import build
+from gpuyard.launch.build import build, check_keys
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.plain_rules import check_keys
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import RunCount, table_console
 from gpuyard.reproduction.dag_report import RESULT_FILES, write_dag_report

@@ -10,7 +10,7 @@ import numpy as np
 
 from sim.metrics.timeline import mean_interval
 from sim.report.atomic import csv_text, write_atomically
-from sim.report.figure_style import (
+from sim.report.figures import (
     COLOURS,
     GREY,
     heading,
@@ -19,7 +19,7 @@ from sim.report.figure_style import (
     save_png,
     tidy,
 )
-from sim.report.ranks import Ranking, ranking
+from sim.report.standings import Ranking, ranking
 from sim.report.table_text import markdown_table
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from gpuyard.launch.build import resolve
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import error_console, table_console
-from gpuyard.learning.checkpoint import CHECKPOINT
-from gpuyard.learning.report import METRICS, draw_curves, read_curve, report
+from gpuyard.learning.learn import METRICS, draw_curves, read_curve, report
 from gpuyard.learning.setting import trainer_of
+from gpuyard.learning.strategies import CHECKPOINT
 from gpuyard.reproduction.node import debug_overrides, last_of_each
 from gpuyard.reproduction.store import NOT_OF_A_RUN
 from sim.metrics.timeline import Interval, mean_interval

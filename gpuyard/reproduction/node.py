@@ -8,12 +8,10 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.folders import CONF
-from gpuyard.launch.plain_rules import check_keys
+from gpuyard.launch.build import check_keys
+from gpuyard.launch.errors import CONF, ConfigError
 from gpuyard.reproduction.page_node import page_tables
-from sim.report.page_table import PageTable
-from sim.report.paper_claims import Claim
+from sim.report.page_table import Claim, PageTable
 
 OF_PROGRAMS = ("program", "policies")  # read by the program that the node names
 KEYS = ("title", "paper", "cells", "ratio_to", "arms", "picked_on", "page", *OF_PROGRAMS)

@@ -5,8 +5,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from gpuyard.launch.build import check_keys
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.plain_rules import check_keys
 from sim.report.atomic import write_atomically
 from sim.report.page_table import BEGIN, SHOWN, PageRow, PageTable, with_table
 

@@ -13,8 +13,8 @@ from gpuyard.reproduction.page_node import PAGE_FILE
 from sim.report.arms import arm_rows, arms_csv, arms_markdown
 from sim.report.atomic import write_atomically
 from sim.report.comparison import check_distinct, write_comparison_csv
-from sim.report.figure_jct import jct_bars
 from sim.report.figure_studies import league_heat, rank_figure
+from sim.report.figures import jct_bars
 from sim.report.headline import FILES as HEADLINE_FILES
 from sim.report.league import (
     League,
@@ -29,10 +29,8 @@ from sim.report.league import (
     rank_in_common,
     rank_over_all,
 )
-from sim.report.page_table import page_markdown
-from sim.report.paper_claims import claims_csv, claims_markdown, measured
-from sim.report.ranks import Ranking
-from sim.report.standings import Setting, beside_agents, standings
+from sim.report.page_table import claims_csv, claims_markdown, measured, page_markdown
+from sim.report.standings import Ranking, Setting, beside_agents, standings
 from sim.report.table_text import table_text, write_markdown
 
 if TYPE_CHECKING:

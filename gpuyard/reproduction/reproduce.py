@@ -17,8 +17,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from gpuyard.evaluation.task import assumed_of
+from gpuyard.launch.build import check_confidence
 from gpuyard.launch.errors import ConfigError, nearest
-from gpuyard.launch.plain_rules import check_confidence
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.terminal import table_console
 from gpuyard.pages.page import PAGE_FILE, check_page

@@ -9,10 +9,9 @@ from typing import Any
 
 from gpuyard.evaluation.task import Task
 from gpuyard.launch.errors import ConfigError
-from marl.schedulers.shipped import SHIPPED, policy_folder
+from marl.policy.build import SHIPPED, policy_folder
 from sim.report.atomic import write_atomically
-from sim.report.comparison import ComparisonRow
-from sim.report.labels import Labels
+from sim.report.comparison import ComparisonRow, Labels
 
 PARTS = "parts"
 # Keys that say what is compared and how it is shown, not what happens in a run.

@@ -38,7 +38,7 @@ from sim.metrics.timeline import Interval, mean_interval
 from sim.physics.networks import YorkNetwork
 from sim.report.atomic import csv_text, write_atomically
 from sim.report.comparison import ComparisonRow, write_comparison_csv
-from sim.report.ranks import BASELINES, paired_tests
+from sim.report.standings import BASELINES, paired_tests
 from sim.report.table_text import markdown_table
 from sim.run import Run
 from sim.simulator import simulate

@@ -12,7 +12,7 @@ from pathlib import Path
 from joblib import cpu_count
 
 from gpuyard.evaluation.task import Outcome, Task, batches_of, run_batch
-from gpuyard.launch.processes import in_processes, processes_of
+from gpuyard.launch.sweeps import in_processes, processes_of
 from gpuyard.launch.terminal import RunCount
 from gpuyard.reproduction.curves import curves_of
 from gpuyard.reproduction.plan import Planned

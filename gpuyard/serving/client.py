@@ -1,18 +1,34 @@
 """A scheduler whose decisions come from `gpuyard serve`: `simulate scheduler=served`."""
 
 import json
+import os
 from http.client import HTTPConnection, HTTPException
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 
-from gpuyard.serving.token import read_token
 from sim.decision import Decision, Forward, Start
 from sim.errors import GpuYardError
 from sim.report.run_tables import server_names
 from sim.signals import Signal
 from sim.view import ClusterView
+
+TOKEN = "GPUYARD_TOKEN"
+
+
+def read_token(path: str | None) -> tuple[str | None, str]:
+    """Of a file, else of the environment, and where it is from; None: there is none.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    if path is not None:
+        return Path(path).read_text(encoding="utf-8").strip(), f"token_file={path}"
+    told = os.environ.get(TOKEN)
+    return None if told is None else told.strip(), TOKEN
+
 
 OK = 200
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from gpuyard.experiment.experiment import composition_of, experiment_of
-from gpuyard.experiment.warm import warm_up
+from gpuyard.experiment.lineup import warm_up
+from gpuyard.launch.build import Rules, check_plain
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.plain_rules import Rules, check_plain
 from gpuyard.launch.start import program, start
-from gpuyard.serving.token import TOKEN, read_token
+from gpuyard.serving.client import TOKEN, read_token
 from sim.topology.outages import NO_OUTAGES
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ def main(cfg: DictConfig) -> None:
 
 def _app(config: Mapping[str, Any]) -> "FastAPI":
     from gpuyard.serving.app import make_app
-    from gpuyard.serving.board import Board
-    from gpuyard.serving.decider import Decider
+    from gpuyard.serving.board import Board, Decider
     from gpuyard.serving.instants import Defaults
 
     experiment = experiment_of(config)
@@ -145,7 +144,7 @@ def _listen(host: object, port: int) -> socket.socket:
 def _server(app: "FastAPI", config: Mapping[str, Any], token: str | None) -> "Server":
     import uvicorn
 
-    from gpuyard.serving.guard import Guard
+    from gpuyard.serving.app import Guard
 
     class Quiet(uvicorn.Server):
         """Ends at Ctrl-C as a program that has done what it should."""

@@ -19,14 +19,13 @@ from marl.env.game import Game
 from sim.arrays import IntArray, TextArray
 from sim.engine.looping import EVERY, Loop
 from sim.errors import SimulationError
-from sim.event_log import Kind
 from sim.kernel.advance import FULL, PAUSE
 from sim.kernel.layout import QUEUED
 from sim.metrics.event_effects import QUEUES_AGAIN, blocked_at_arrival
 from sim.protocols import Scheduler
 from sim.report.replay import ranges
 from sim.report.run_tables import server_names
-from sim.run import Run
+from sim.run import Kind, Run
 from sim.simulator import Simulator
 
 WAITS_AFTER = (Kind.ARRIVAL, Kind.READY, Kind.FORWARD, *QUEUES_AGAIN)

@@ -20,10 +20,9 @@ from sim.engine.composed import (
     own_code,
 )
 from sim.engine.occupancy import ANY_SPEED, Occupancy
-from sim.event_log import Kind
 from sim.kernel.layout import QUEUED, RUNNING
 from sim.protocols import PatientPlacer, Placer, Scheduler
-from sim.run import Run
+from sim.run import Kind, Run
 from sim.schedulers.a_srpt import ASrpt
 from sim.schedulers.dally import Dally
 from sim.schedulers.easy import Easy

@@ -9,7 +9,6 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from gpuyard.experiment.assumptions import assumed_line, assumptions
 from gpuyard.experiment.experiment import (
     Experiment,
     composition_of,
@@ -17,7 +16,7 @@ from gpuyard.experiment.experiment import (
     labels_of,
     warn_without_users,
 )
-from gpuyard.experiment.warm import warm_up
+from gpuyard.experiment.lineup import assumed_line, assumptions, warm_up
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.pages.page import PAGE_FILE, Table, check_page
@@ -30,7 +29,7 @@ from sim.jobs import JobTable
 from sim.metrics.summary import HEADLINE_KEYS, summarise
 from sim.protocols import Scheduler
 from sim.report.atomic import forget, write_atomically
-from sim.report.labels import Labels
+from sim.report.comparison import Labels
 from sim.report.perfetto import TRACE_FILE, write_perfetto
 from sim.report.run_folder import Record, write_run
 from sim.report.run_tables import (
@@ -160,11 +159,7 @@ def _cell(key: str, value: float | int) -> str:
 
 
 DECISIONS_FILE = "decisions.parquet"
-FIGURES = {
-    "gantt": "gantt.png",
-    "heatmap": "heatmap.png",
-    "utilisation": "utilisation_queue.png",
-}
+FIGURES = {"gantt": "gantt.png", "heatmap": "heatmap.png", "utilisation": "utilisation_queue.png"}
 OUTPUTS = (
     DECISIONS_FILE, EVENTS_FILE, SERVERS_FILE, TRACE_FILE, PAGE_FILE, *FIGURES.values(),
     *EXPLAIN_FILES,
@@ -224,6 +219,6 @@ def _draw(name: str, run: Run, path: Path, at_s: float | None) -> None:
         heatmap(run, path=path, at_s=at_s)
     else:
         from sim.metrics.timeline import timeline_of
-        from sim.report.figure_jct import utilisation_queue
+        from sim.report.figures import utilisation_queue
 
         utilisation_queue({run.scheduler: timeline_of(run, bins=TIMELINE_BINS)}, path=path)

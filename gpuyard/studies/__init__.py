@@ -1,1 +1,1 @@
-"""Interference: measuring, fitting, judging."""
+"""Workloads made and compared; interference measured, fitted, judged."""

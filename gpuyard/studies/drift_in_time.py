@@ -16,10 +16,9 @@ from omegaconf import DictConfig
 
 from gpuyard.evaluation.task import setting_text
 from gpuyard.experiment.experiment import Experiment, composition_of, labels_of, opened
-from gpuyard.experiment.lineup import Contender, lineup_of
-from gpuyard.experiment.warm import warm_up
+from gpuyard.experiment.lineup import Contender, lineup_of, warm_up
+from gpuyard.launch.build import check_confidence
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.plain_rules import check_confidence
 from gpuyard.launch.start import program, start
 from interference.online import Evidence, OnlineScheduler
 from sim.jobs import JobTable
@@ -27,8 +26,7 @@ from sim.metrics.summary import summarise
 from sim.protocols import Scheduler
 from sim.report.arms import arm_rows, arms_csv, arms_markdown
 from sim.report.atomic import write_atomically
-from sim.report.comparison import ComparisonRow, write_comparison_csv
-from sim.report.labels import Labels
+from sim.report.comparison import ComparisonRow, Labels, write_comparison_csv
 from sim.report.league import LeagueRun
 from sim.simulator import simulate
 
@@ -117,10 +115,7 @@ def _played(config: Mapping[str, Any], arm: Arm, window: int) -> ComparisonRow:
 
 
 def _scheduler(experiment: Experiment, setting: str, arm: Arm) -> Scheduler:
-    composition = {
-        **json.loads(arm.contender.composition),
-        "belief": json.loads(setting)["belief"],
-    }
+    composition = {**json.loads(arm.contender.composition), "belief": json.loads(setting)["belief"]}
     scheduler = composition_of(composition, experiment.game.partitions)
     if isinstance(scheduler, OnlineScheduler) and arm.carries:
         return scheduler.continued(arm.evidence)

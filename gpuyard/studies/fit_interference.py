@@ -8,23 +8,17 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.table import Table
 
+from gpuyard.launch.build import SEED, Rules, check_plain
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.plain_rules import SEED, Rules, check_plain
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import fit_progress, table_console
 from interference.data_sets import DataSet, data_sets
 from interference.evaluation.judge import fit_rows, splits
 from interference.evaluation.score_file import Asked, read_files, score
-from interference.fit import FitReport, fit_and_report
+from interference.fit import FitReport, fit_and_report, fresh_models
 from interference.learned import save_model
-from interference.models.lineup import fresh_models
 from interference.report.card import model_card
-from interference.report.error_table import (
-    memory_lines,
-    nothing_scored,
-    plain_json,
-    rich_blocks,
-)
+from interference.report.error_table import memory_lines, nothing_scored, plain_json, rich_blocks
 from interference.report.worst import Results, joined, worst_rows
 from interference.report.write import remove_report, write_figures, write_tables
 from sim.report.atomic import write_atomically

@@ -8,7 +8,7 @@ import numpy as np
 from omegaconf import DictConfig
 from rich.table import Table
 
-from gpuyard.launch.plain_rules import SEED, Rules, check_plain
+from gpuyard.launch.build import SEED, Rules, check_plain
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
 from interference.evaluation.judge import HeldOut, measures
@@ -24,8 +24,8 @@ from interference.evaluation.mixes import (
     mps_rows,
     ratios,
 )
+from interference.fit import fresh_models
 from interference.models.linear import CrowdModel
-from interference.models.lineup import fresh_models
 from interference.readers.miso import rows_of_miso
 from interference.report.error_table import plain_json
 from interference.rows import CoRows, SoloProfiles

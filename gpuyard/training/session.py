@@ -16,9 +16,8 @@ from hydra.core.global_hydra import GlobalHydra
 from rich.progress import Progress
 
 from gpuyard.evaluation.task import Task, run_task, setting_text
-from gpuyard.experiment.assumptions import assumed_line, assumptions
 from gpuyard.experiment.experiment import Experiment, experiment_of, labels_of
-from gpuyard.experiment.lineup import lineup_of
+from gpuyard.experiment.lineup import assumed_line, assumptions, lineup_of
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.moved import new_name
@@ -26,7 +25,7 @@ from gpuyard.launch.start import Launch
 from gpuyard.training.board import Iterations, Logger, jct_text, logger_of, training_bars
 from marl.codec.layout import CodecRules
 from marl.env.game import TRAIN_PHYSICS
-from marl.policy.build import PolicySpec, build_policy, encoder_name
+from marl.policy.build import PolicySpec, build_policy, encoder_name, save_policy
 from marl.policy.pair_score import PairScorePolicy
 from marl.rllib.algorithm import build_ppo
 from marl.rllib.checkpoint import (
@@ -37,17 +36,10 @@ from marl.rllib.checkpoint import (
     read_manifest,
 )
 from marl.rllib.cluster import connect
-from marl.rllib.ray_spec import RaySpec
 from marl.rllib.trainer import Iteration, Trainer
 from marl.schedulers.marl import MarlScheduler
-from marl.training.plan import (
-    Plan,
-    Windows,
-    validation_jct_s,
-)
-from marl.training.policy_file import save_policy
-from marl.training.spec import PpoSpec, WarmStartSpec
-from marl.training.warm_start import RuleTeacher, greedy, imitate, play
+from marl.training.plan import Plan, RuleTeacher, Windows, greedy, imitate, play, validation_jct_s
+from marl.training.spec import PpoSpec, RaySpec, WarmStartSpec
 from sim.errors import GpuYardError
 from sim.metrics.summary import summarise
 from sim.report.figure_studies import learning_curve, read_learning_curve

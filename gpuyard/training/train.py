@@ -4,11 +4,11 @@ import os
 
 from omegaconf import DictConfig
 
-from gpuyard.launch.plain_rules import check_training
+from gpuyard.launch.build import check_training
 from gpuyard.launch.start import program, start
 from gpuyard.pages.page import PAGE_FILE, check_page
 from gpuyard.training.board import check_logger
-from marl.rllib.ray_spec import RaySpec
+from marl.training.spec import RaySpec
 
 
 @program("train")

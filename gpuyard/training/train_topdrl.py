@@ -2,7 +2,7 @@
 
 from omegaconf import DictConfig
 
-from gpuyard.launch.plain_rules import SEED, check_plain
+from gpuyard.launch.build import SEED, check_plain
 from gpuyard.launch.start import program, start
 
 RULES = {**SEED, "validation_windows": (True, 1)}

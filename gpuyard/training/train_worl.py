@@ -8,8 +8,8 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from gpuyard.launch.build import SEED, Rules, check_plain
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.plain_rules import SEED, Rules, check_plain
 from gpuyard.launch.start import Launch, program, start
 from sim.report.atomic import write_atomically
 
@@ -41,10 +41,12 @@ def main(cfg: DictConfig) -> None:
 
 
 def _train(launch: Launch) -> None:
-    from marl.dag.plan_env import PlanEnv  # torch and ray load only once the configuration is good
-    from marl.dag.policy_file import save_plan_policy
+    from marl.env.plan_env import (
+        PlanEnv,  # torch and ray load only once the configuration is good
+        save_plan_policy,
+    )
     from marl.rllib.cluster import start_ray
-    from marl.rllib.plan_dqn import PlanDqnSpec, PlanTrainer
+    from marl.rllib.dqn import PlanDqnSpec, PlanTrainer
 
     config, folder = launch.config, launch.folder
     problems = launch.build("problems")

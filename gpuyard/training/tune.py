@@ -17,9 +17,8 @@ from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
 from gpuyard.training.session import AUTO, Training, learn
 from marl.rllib.cluster import connect
-from marl.rllib.ray_spec import RaySpec
 from marl.rllib.search import SearchSpec, TrialResult, report, search, trial_name
-from marl.training.spec import TrainingError
+from marl.training.spec import RaySpec, TrainingError
 from sim.report.atomic import csv_text, write_atomically
 
 log = logging.getLogger(__name__)
@@ -73,9 +72,7 @@ def _trial(values: dict[str, Any], *, launch: Launch, base: Any) -> None:
     folder = launch.folder / TRIALS / trial_name()
     folder.mkdir(parents=True, exist_ok=True)
     record = replace(
-        launch.record,
-        overrides=(*launch.record.overrides, *_overrides(values)),
-        config_yaml=text,
+        launch.record, overrides=(*launch.record.overrides, *_overrides(values)), config_yaml=text
     )
     run = Training(Launch(folder=folder, config={**config, "resume": AUTO}, record=record))
     with Progress(console=Console(stderr=True, quiet=True)) as quiet:

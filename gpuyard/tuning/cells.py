@@ -15,7 +15,7 @@ from joblib import cpu_count
 from gpuyard.experiment.experiment import opened
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
-from gpuyard.launch.processes import in_processes, processes_of
+from gpuyard.launch.sweeps import in_processes, processes_of
 from sim.jobs import JobTable
 from sim.metrics.job_times import mean_jct_s
 from sim.scoring.episode import unlogged

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import spearmanr
 
-from interference.models.protocol import Prediction, SpeedModel
+from interference.models.encoding import Prediction, SpeedModel
 from interference.rows import CoRows, SoloProfiles, mix_numbers
 from sim.arrays import BoolArray, IntArray, TextArray
 from sim.errors import PhysicsError

@@ -17,8 +17,8 @@ import numpy as np
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from interference.evaluation.judge import Fold, HeldOut, held_out, measures, pair_folds
-from interference.models.design import MemoryFitModel, counts
-from interference.models.protocol import SpeedModel
+from interference.models.encoding import SpeedModel
+from interference.models.linear import MemoryFitModel, counts
 from interference.readers.miso import DUMMY
 from interference.rows import CoRows, SoloProfiles, mix_numbers
 from sim.arrays import BoolArray, FloatArray, IntArray, objects

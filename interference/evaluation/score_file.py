@@ -6,17 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from interference.data_sets import DataSet
+from interference.data_sets import DataSet, rows_of_file
 from interference.evaluation.judge import Errors, HeldOut, Judged, fit_rows, measures, model_names
-from interference.models.protocol import Prediction, SpeedModel
-from interference.readers.own_csv import rows_of_file
-from interference.rows import (
-    SOLO_TYPES,
-    CoRows,
-    SoloProfiles,
-    stacked_profiles,
-    stacked_rows,
-)
+from interference.models.encoding import Prediction, SpeedModel
+from interference.rows import SOLO_TYPES, CoRows, SoloProfiles, stacked_profiles, stacked_rows
 from sim.arrays import BoolArray
 from sim.errors import PhysicsError
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Literal
 
-from interference.measuring.device import Device, MeasureError, Use
-from interference.measuring.messages import LoopTask
+from interference.measuring.device import Device, LoopTask, MeasureError, Use
 from interference.measuring.together import Timing, Together
 from sim.errors import nearest
 from sim.report.atomic import csv_text, write_atomically

@@ -17,8 +17,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interference.measuring.device import MeasureError, Use, watching
-from interference.measuring.messages import Began, Failed, Line, LoopTask, Ran, Signals
+from interference.measuring.device import (
+    Began,
+    Failed,
+    Line,
+    LoopTask,
+    MeasureError,
+    Ran,
+    Signals,
+    Use,
+    watching,
+)
 from sim.arrays import FloatArray
 
 NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")

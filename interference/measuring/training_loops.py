@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from interference.measuring.device import Form
-from interference.measuring.messages import Began, Line, LoopTask, Ran, Signals
+from interference.measuring.device import Began, Form, Line, LoopTask, Ran, Signals
 
 Batch = tuple[Tensor, ...]
 

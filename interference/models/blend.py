@@ -12,11 +12,9 @@ import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
 
 from interference.evaluation.judge import LEVEL, NORMAL, model_folds, model_names
-from interference.models.design import MixedEffectsModel, tree_inputs
-from interference.models.encoding import RowEncoder
+from interference.models.encoding import Prediction, RowEncoder, SpeedModel, prediction
 from interference.models.gaussian_process import GaussianProcessModel
-from interference.models.linear import TypeScale
-from interference.models.protocol import Prediction, SpeedModel, prediction
+from interference.models.linear import MixedEffectsModel, TypeScale, tree_inputs
 from interference.rows import CoRows, SoloProfiles
 from sim.arrays import FloatArray
 

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 
 from interference.evaluation.judge import LEVEL, NORMAL
 from interference.models.deep_set_rows import Division, Hiding, Size, Tenants, division
-from interference.models.encoding import UNKNOWN, Encoded, RowEncoder
+from interference.models.encoding import UNKNOWN, Prediction, RowEncoder, prediction
 from interference.models.linear import TypeScale
-from interference.models.protocol import Prediction, prediction
 from interference.rows import CoRows, SoloProfiles, mix_numbers
 from sim.arrays import BoolArray, FloatArray
 
@@ -279,7 +278,7 @@ class DeepSetModel:
             mean, sd = self._asked(Tenants.of(encoded, self._size), none)
         known, sd_known = pooled(mean[self._of_known], sd[self._of_known])
         _, sd_new = pooled(mean[self._of_new], sd[self._of_new])
-        new = ~_familiar(encoded)
+        new = ~np.asarray((encoded.known() > 0.0) & (encoded.gpu_type != UNKNOWN))
         speed = np.where(new, mean.mean(axis=0), known)
         spread = np.where(new, self._factor_new * sd_new, self._factor_known * sd_known)
         kinds = encoded.gpu_type
@@ -312,11 +311,6 @@ def _plan(rows: int, steps: int) -> Plan:
         looks=25,
         look_rows=1000,
     )
-
-
-def _familiar(encoded: Encoded) -> BoolArray:
-    """(N,) True where every model and the GPU type were fitted."""
-    return np.asarray((encoded.known() > 0.0) & (encoded.gpu_type != UNKNOWN))
 
 
 @contextmanager

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interference.models.encoding import UNKNOWN, Encoded, RowEncoder
+from interference.models.encoding import UNKNOWN, Encoded, Prediction, RowEncoder, prediction
 from interference.models.linear import TypeScale
-from interference.models.protocol import Prediction, prediction
 from interference.rows import CoRows, SoloProfiles
 from sim.arrays import FloatArray
 from sim.errors import PhysicsError

@@ -13,8 +13,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from interference.readers.columns import profile_name, solo_profiles
-from interference.readers.table import Table, file_of, read_table, told_at
+from interference.readers.table import (
+    Table,
+    file_of,
+    profile_name,
+    read_table,
+    solo_profiles,
+    told_at,
+)
 from interference.rows import CoRows, SoloProfiles, check_profiled, stacked_profiles, stacked_rows
 from sim.arrays import FloatArray, TextArray, objects
 from sim.errors import PhysicsError

@@ -92,12 +92,7 @@ UNKNOWN = """\
 
 
 def model_card(
-    results: Results,
-    sets: Mapping[str, DataSet],
-    saved: SavedModel,
-    *,
-    folds: int,
-    seed: int,
+    results: Results, sets: Mapping[str, DataSet], saved: SavedModel, *, folds: int, seed: int
 ) -> str:
     """Markdown.
 
@@ -224,9 +219,7 @@ def _held(saved: SavedModel, first: str) -> str:
     )
 
 
-def _every(
-    results: Results,
-) -> Iterator[tuple[str, str, dict[str, dict[str, float]], str]]:
+def _every(results: Results) -> Iterator[tuple[str, str, dict[str, dict[str, float]], str]]:
     """Data set or part of it, split, measures by model, and the model that is told most of."""
     for part, by_split in results.errors.items():
         drawn = results.drawn(results.set_of(part))

@@ -12,11 +12,11 @@ from scipy.stats import norm
 
 from interference.evaluation.judge import Errors, HeldOut, Judged
 from interference.evaluation.score_file import Counts, Scores
-from interference.models.lineup import LEARNED
+from interference.fit import LEARNED
 from interference.rows import SoloProfiles
 from sim.arrays import FloatArray, TextArray
 from sim.report.atomic import csv_text
-from sim.report.figure_style import GREY, heading, line_look, new_figure, save_png, tidy
+from sim.report.figures import GREY, heading, line_look, new_figure, save_png, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

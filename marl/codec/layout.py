@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from marl.turns.actions import FORWARD, KINDS, MODES, WAIT, Sizes
 from sim.arrays import FloatArray, IntArray
+from sim.scoring.costs import measure_links
+from sim.scoring.scratch import Scratch
 from sim.scoring.table import (
     OfContext,
     OfEdge,
@@ -23,8 +25,8 @@ from sim.scoring.table import (
     OfSuspension,
 )
 from sim.signals import Signal
-from sim.topology.inside import Inside
-from sim.topology.topology import Topology
+from sim.topology.topology import Inside, Topology
+from sim.view import ClusterView
 
 NEEDS = Signal.PREDICTION | Signal.PROFILE | Signal.INTERFERENCE
 Observation = dict[str, npt.NDArray[np.float32 | np.int64 | np.int8]]
@@ -224,3 +226,37 @@ def layout_for(
         graphs=most if rules.datacenter else 0,
         edges=0 if graph is None else graph.ends.shape[1],
     )
+
+
+USUAL_NIC_GBPS = 10.0  # of a NIC and of an uplink; their rates count as 0
+
+
+class LinkSight:
+    """The part of observations that only an encoder of links asks for; see `Layout.link_shapes`."""
+
+    def __init__(self, view: ClusterView, layout: Layout) -> None:
+        """Read the graphs of one run's cluster."""
+        self._graph = inside_graph(view.topology)
+        self._shapes = layout.link_shapes()
+        uplink_gbps = view.topology.uplink_gbps[view.topology.server_rack]
+        rates = np.stack([view.topology.nic_gbps, uplink_gbps], 1)
+        self._rates = np.log(rates / USUAL_NIC_GBPS) / 4.0  # (S, 2)
+
+    def observe(
+        self, view: ClusterView, scratch: Scratch, agent: int
+    ) -> dict[str, npt.NDArray[np.float32]]:
+        """The arrays of one agent; a server that is away is padding."""
+        nic, uplink = np.zeros(len(scratch.server)), np.zeros(len(scratch.rack_stamp))
+        measure_links(scratch, view.running, nic, uplink)
+        servers = np.flatnonzero(view.partition_of_server == agent)
+        seen = {key: np.zeros(shape, np.float32) for key, shape in self._shapes.items()}
+        seen["link_ends"][:] = NO_EDGE
+        up = np.flatnonzero(np.asarray(view.server_closed)[servers] == 0)
+        here = servers[up]
+        seen["link_ends"][up] = self._graph.ends[here]
+        seen["link_edges"][up] = self._graph.features[here]
+        rows = seen["server_links"]
+        rows[up, OfLinks.NIC_RATE], rows[up, OfLinks.UPLINK_RATE] = self._rates[here].T
+        rows[up, OfLinks.NIC_LOAD] = nic[here]
+        rows[up, OfLinks.UPLINK_LOAD] = uplink[view.topology.server_rack[here]]
+        return seen

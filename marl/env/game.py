@@ -6,12 +6,12 @@ from typing import Protocol
 
 import numpy as np
 
-from marl.turns.gathering import Gathered
+from marl.turns.memory import Gathered
 from sim.arrays import FloatArray, IntArray
 from sim.jobs import JobTable
 from sim.physics.physics import Physics
 from sim.physics.shipped_files import NoInterference
-from sim.rules import Rules
+from sim.run import Rules
 from sim.simulator import Simulator
 from sim.topology.outages import Outages
 from sim.topology.topology import Topology

@@ -5,14 +5,34 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from marl.codec.layout import CodecRules, Layout, Observation
 from marl.env.game import Game, Reward
-from marl.env.legal_actions import LegalActions
 from marl.turns.turns import Turns
 from sim.jobs import JobTable
+
+
+class LegalActions(spaces.Discrete[np.int64]):
+    """`Discrete(n)` whose plain `sample()` draws legal actions only.
+
+    The environment keeps `legal` up to date, so that tools that sample without a mask (PettingZoo's
+    tests, random baselines) play by the rules. A mask or probabilities that are given count alone.
+    """
+
+    def __init__(self, n: int) -> None:
+        """All `n` actions count as legal until the environment says otherwise."""
+        super().__init__(n)
+        self.legal: npt.NDArray[np.int8] | None = None  # (n,) 1 where legal
+
+    def sample(self, mask: Any = None, probability: Any = None) -> np.int64:
+        """One action, uniform over those that are legal now."""
+        if mask is None and probability is None:
+            mask = self.legal
+        return super().sample(mask, probability)
+
 
 ROUNDS_PER_JOB = 5.2  # turns: about what an episode takes, measured in the headline setting
 Infos = dict[str, dict[str, Any]]

@@ -15,8 +15,7 @@ import torch
 
 from marl.codec.layout import CodecRules, Observation, layout_for
 from marl.net.from_torch import net_of
-from marl.net.network import ACT, CHOOSE, PLAY_ON, Net
-from marl.net.playing import choose, link
+from marl.net.network import ACT, CHOOSE, PLAY_ON, Net, choose, link
 from marl.policy.pair_score import PairScorePolicy
 from marl.turns.actions import KINDS, TIE, Sizes
 from marl.turns.playing import TURN, Play

@@ -10,12 +10,10 @@ from gnn.base import Update as TorchUpdate
 from gnn.encoder import HierarchicalEncoder
 from marl.codec.layout import CodecRules, Layout
 from marl.net.network import Net
-from marl.net.parts import Joint, Norm, Two, Update
-from marl.net.prior import Prior
+from marl.net.parts import Joint, Norm, Prior, Two, Update
 from marl.policy.build import ENCODERS, PolicySpec
-from marl.policy.heads import JointScore
 from marl.policy.linear_prior import LinearPrior, PriorLayer
-from marl.policy.pair_score import PairScorePolicy
+from marl.policy.pair_score import JointScore, PairScorePolicy
 from marl.turns.actions import MODES
 from sim.arrays import FloatArray
 from sim.scoring.layer import Layer, Units, no_layer, units_of

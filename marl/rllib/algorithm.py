@@ -21,10 +21,8 @@ from marl.codec.layout import Observation
 from marl.env.scheduling_env import SchedulingEnv
 from marl.policy.build import PolicySpec, build_policy
 from marl.rllib.array_runner import ArrayEnvRunner
-from marl.rllib.build import ENV_NAME, RETURN_WINDOW, SHARED, WHOLE_RETURN, built
-from marl.rllib.cluster import placed
-from marl.rllib.ray_spec import RayError, RaySpec
-from marl.training.spec import PpoSpec
+from marl.rllib.cluster import ENV_NAME, RETURN_WINDOW, SHARED, WHOLE_RETURN, built, placed
+from marl.training.spec import PpoSpec, RayError, RaySpec
 
 ALL = "__all__"
 Flags = dict[str, bool]
@@ -272,9 +270,7 @@ def build_ppo(
             batch_mode="truncate_episodes",
         )
         .multi_agent(
-            policies={SHARED},
-            policy_mapping_fn=_everyone_shares,
-            count_steps_by="agent_steps",
+            policies={SHARED}, policy_mapping_fn=_everyone_shares, count_steps_by="agent_steps"
         )
         .rl_module(rl_module_spec=RLModuleSpec(module_class=PairScoreModule, model_config=model))
         .callbacks(on_episode_end=note_whole_episode)

@@ -27,8 +27,8 @@ from ray.rllib.utils.metrics import (
 )
 
 from marl.codec.layout import Observation
-from marl.codec.stack import stack
-from marl.rllib.build import RETURN_WINDOW, SHARED, WHOLE_RETURN
+from marl.policy.pair_score import stack
+from marl.rllib.cluster import RETURN_WINDOW, SHARED, WHOLE_RETURN
 
 
 class Fragment(MultiAgentEpisode):

@@ -1,22 +1,32 @@
-"""Double DQN of a job picker, on RLlib's new API stack."""
+"""Learners of other systems, on RLlib's new API stack.
+
+Double DQN of TopDRL's job picker and of WORL-RTGS's plan generator, PPO of Proximity-DRL's GPU
+picker.
+"""
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
 from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
+from ray.rllib.algorithms.ppo import PPO, PPOConfig
 from ray.rllib.core.learner.utils import make_target_network
+from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor, nn
 
-from marl.rllib.build import built, register_copies
-from marl.topdrl.env import PickJobEnv
-from marl.topdrl.imitate import CompactTeacher, ImitationSpec, behind_by
+from marl.env.plan_env import VALID, PlacementNetwork, PlanEnv, PlanPolicyError
+from marl.rllib.cluster import built, register_copies
+from marl.rllib.trainer import MODULE, NetworkTrainer
+from marl.topdrl.env import CompactTeacher, ImitationSpec, PickJobEnv, behind_by
 from marl.topdrl.network import build_network
+from marl.topdrl.proximity import GpuPpoSpec, GpuScores, PickGpuEnv, ProximitySpec
 from marl.topdrl.spec import DqnSpec, NetworkSpec, SightSpec
 
 OBS, ACTIONS, VALUES = "obs", "actions", "qf_preds"  # RLlib's names of columns
@@ -126,7 +136,7 @@ class TaughtLearner(DQNTorchLearner):
         return loss + told["weight"] * behind_by(fwd_out[VALUES], taught, told["margin"]).mean()
 
 
-ENV_NAME = "gpuyard_pick_job"
+PICK_JOB = "gpuyard_pick_job"
 
 
 def build_dqn(
@@ -143,13 +153,12 @@ def build_dqn(
 
     `imitation` names the rule that it stays near, as far as `dqn.taught_weight` says.
     """
-    register_copies(ENV_NAME, make_env, seed)
+    register_copies(PICK_JOB, make_env, seed)
     model = {"network": asdict(network), "sight": asdict(sight), "weights": weights}
     rule = {"least_speed": imitation.least_speed, "margin": imitation.margin}
-    config = dqn_config(dqn, ENV_NAME, (DuelingModule, model), seed=seed, n_step=dqn.n_step)
+    config = dqn_config(dqn, PICK_JOB, (DuelingModule, model), seed=seed, n_step=dqn.n_step)
     config.learners(
-        learner_class=TaughtLearner,
-        learner_config_dict={"weight": dqn.taught_weight, **rule},
+        learner_class=TaughtLearner, learner_config_dict={"weight": dqn.taught_weight, **rule}
     )
     config.training(dueling=True)
     algorithm: DQN = built(config)
@@ -200,3 +209,144 @@ def dqn_config(
         .debugging(seed=seed, log_level="ERROR")
     )
     return config
+
+
+LOGITS, STATE = "action_dist_inputs", "embeddings"  # RLlib's names of columns
+
+
+class GpuModule(TorchRLModule, ValueFunctionAPI):
+    """`model_config`: `proximity` (ProximitySpec as dict)."""
+
+    def setup(self) -> None:
+        """Build the network."""
+        self.network = GpuScores(ProximitySpec(**self.model_config["proximity"]))
+
+    def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        del kwargs
+        with torch.no_grad():
+            return {LOGITS: self.network(batch[OBS])[0]}
+
+    def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        del kwargs
+        logits, state = self.network(batch[OBS])
+        return {LOGITS: logits, STATE: state}
+
+    def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
+        """(B,) values; without embeddings it is the advantage pass, which needs no gradient."""
+        if embeddings is not None:
+            return self.network.values(embeddings)
+        with torch.no_grad():
+            return self.network.values(self.network(batch[OBS])[1])
+
+
+PICK_GPU = "gpuyard_pick_gpu"
+
+
+def build_gpu_ppo(
+    *, make_env: Callable[[], PickGpuEnv], ppo: GpuPpoSpec, spec: ProximitySpec, seed: int
+) -> PPO:
+    """The algorithm, ready to train."""
+    register_copies(PICK_GPU, make_env, seed)
+    config = (
+        PPOConfig()
+        .environment(PICK_GPU, disable_env_checking=True)
+        .env_runners(num_env_runners=0, num_envs_per_env_runner=ppo.envs)
+        .rl_module(
+            rl_module_spec=RLModuleSpec(
+                module_class=GpuModule, model_config={"proximity": asdict(spec)}
+            )
+        )
+        .learners(num_learners=0)
+        .training(
+            gamma=ppo.gamma,
+            lambda_=ppo.gae_lambda,
+            lr=ppo.learning_rate,
+            train_batch_size_per_learner=ppo.batch,
+            minibatch_size=ppo.minibatch,
+            num_epochs=ppo.epochs,
+            clip_param=ppo.clip,
+            entropy_coeff=ppo.entropy,
+            vf_loss_coeff=ppo.value_weight,
+            grad_clip=ppo.grad_clip,
+            use_kl_loss=False,
+        )
+        .debugging(seed=seed, log_level="ERROR")
+    )
+    algorithm: PPO = built(config)
+    return algorithm
+
+
+WORTHLESS = -1e4  # of an empty place: finite, so that an ended episode's zeros stay so
+
+
+class PlacementModule(ValueModule):
+    """`model_config`: also `hidden` units."""
+
+    def built(self) -> nn.Module:
+        """Of the network's size."""
+        return PlacementNetwork(self.model_config["hidden"])
+
+    def chances(self, seen: Any) -> Tensor:
+        """Every place that is there is as likely."""
+        return seen[..., VALID] + 1e-9
+
+    def values(self, network: nn.Module, seen: Any) -> Tensor:
+        """(B, A) with a finite one for places that are not there."""
+        values: Tensor = network(seen).clamp_min(WORTHLESS)
+        return values
+
+
+MAKE_PLAN = "gpuyard_plan"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanDqnSpec:
+    """Knobs; a step places one task."""
+
+    hidden: int  # units of each of two layers
+    steps: int  # of training
+    iteration_steps: int
+    envs: int
+    gamma: float
+    batch: int
+    steps_per_update: int
+    replay_steps: int
+    start_steps: int  # before the first update
+    target_steps: int  # between two copies to the target network
+    learning_rate: float
+    grad_clip: float
+    epsilon_first: float
+    epsilon_last: float
+    epsilon_steps: int
+
+
+class PlanTrainer(NetworkTrainer):
+    """One training: iterations and checkpoints."""
+
+    def __init__(self, *, make_env: Callable[[], PlanEnv], spec: PlanDqnSpec, seed: int) -> None:
+        """Build the algorithm; Ray must be running."""
+        register_copies(MAKE_PLAN, make_env, seed)
+        module = (PlacementModule, {"hidden": spec.hidden})
+        super().__init__(built(dqn_config(spec, MAKE_PLAN, module, seed=seed, n_step=1)))
+
+    def iterate(self) -> tuple[int, float, float]:
+        """Steps so far, mean return of whole episodes, loss (NaN before there is one)."""
+        result = self._algorithm.train()
+        sampled = result["env_runners"]
+        learned = result.get("learners", {}).get(MODULE, {})
+        return (
+            int(sampled.get("num_env_steps_sampled_lifetime", 0)),
+            float(sampled.get("episode_return_mean", float("nan"))),
+            float(learned.get("qf_loss", float("nan"))),
+        )
+
+    def restore(self, folder: Path) -> None:
+        """Go on from what `save` wrote.
+
+        Raises:
+            PlanPolicyError: it cannot be read.
+        """
+        try:
+            self._algorithm.restore_from_path(str(folder.resolve()))
+        except Exception as error:  # RLlib raises whatever its parts raise on a broken file
+            raise PlanPolicyError(f"{folder}: cannot be resumed from ({error})") from error

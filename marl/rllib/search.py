@@ -9,7 +9,7 @@ from ray import tune
 from ray.tune.schedulers import ASHAScheduler
 from ray.tune.search.basic_variant import BasicVariantGenerator
 
-from marl.rllib.ray_spec import RaySpec
+from marl.training.spec import RaySpec
 from sim.errors import GpuYardError
 
 # type -> what it needs beside its key

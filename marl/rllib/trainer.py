@@ -8,11 +8,14 @@ from typing import Any
 
 import ray
 import torch
+from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.ppo import PPO
+from torch import Tensor
 
 from marl.policy.pair_score import PairScorePolicy
-from marl.rllib.build import SHARED, WHOLE_RETURN
 from marl.rllib.checkpoint import Maker, checked, seal
+from marl.rllib.cluster import SHARED, WHOLE_RETURN
+from marl.topdrl.spec import TopDrlError
 from marl.training.spec import TrainingError
 
 AVERAGE = "average.pt"  # averaged weights, beside RLlib's own files
@@ -154,3 +157,88 @@ def _number(results: dict[str, Any], key: str) -> float:
 def _sum(result: dict[str, Any], key: str) -> float:
     counts = result["env_runners"].get(key, {})
     return float(sum(counts.values())) if isinstance(counts, dict) else float(counts)
+
+
+MODULE = "default_policy"
+LOSSES = ("qf_loss", "total_loss")  # of DQN, of PPO
+
+
+class PickerTrainingError(TopDrlError):
+    """Training cannot go on; the message says what to change."""
+
+
+@dataclass(frozen=True)
+class PickerIteration:
+    """What one iteration did."""
+
+    number: int  # from 1, over resumes
+    steps: int  # decisions sampled so far
+    loss: float  # NaN before the first update
+    value_mean: float  # of the Q-values learnt from; NaN where there are none
+    return_mean: float  # of whole episodes; NaN before the first
+
+
+class NetworkTrainer:
+    """Wraps an algorithm whose module has its weights in `network`."""
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        """Take a built algorithm."""
+        self._algorithm = algorithm
+
+    def weights(self) -> dict[str, Tensor]:
+        """The network's, as they stand."""
+        module: Any = self._algorithm.get_module(MODULE)
+        return {key: value.detach().clone() for key, value in module.network.state_dict().items()}
+
+    def save(self, folder: Path) -> None:
+        """Everything that resuming needs, replay buffer included."""
+        self._algorithm.save_to_path(str(folder.resolve()))
+
+    def close(self) -> None:
+        """Stop what the algorithm started."""
+        self._algorithm.stop()
+
+
+class PickerTrainer(NetworkTrainer):
+    """Trains a picker of jobs or of GPUs."""
+
+    def iterate(self) -> PickerIteration:
+        """One iteration.
+
+        Raises:
+            PickerTrainingError: a loss is not finite, or weights run away.
+        """
+        result = self._algorithm.train()
+        learned = result.get("learners", {}).get(MODULE, {})
+        losses = [float(learned[key]) for key in LOSSES if key in learned]
+        number = int(result["training_iteration"])
+        largest = max(float(value.abs().max()) for value in self.weights().values())
+        if not all(map(math.isfinite, losses)) or not largest < RUNAWAY:
+            raise PickerTrainingError(
+                f"iteration {number}: loss {losses}, largest weight {largest:.3g}; resume from the "
+                "last checkpoint with a lower learning_rate or grad_clip"
+            )
+        sampled = result["env_runners"]
+        return PickerIteration(
+            number=number,
+            steps=int(sampled.get("num_env_steps_sampled_lifetime", 0)),
+            loss=losses[0] if losses else math.nan,
+            value_mean=float(learned.get("qf_mean", math.nan)),
+            return_mean=float(sampled.get("episode_return_mean", math.nan)),
+        )
+
+    def restore(self, folder: Path) -> None:
+        """Go on from what `save` wrote.
+
+        Raises:
+            PickerTrainingError: there is nothing, or it cannot be read.
+        """
+        if not (folder / "rllib_checkpoint.json").is_file():
+            raise PickerTrainingError(
+                f"{folder}: there is no training checkpoint; give the folder of a training run "
+                "(the one that holds `checkpoint`) as resume=FOLDER"
+            )
+        try:
+            self._algorithm.restore_from_path(str(folder.resolve()))
+        except Exception as error:  # RLlib raises whatever its parts raise on a broken file
+            raise PickerTrainingError(f"resume={folder}: cannot be read ({error})") from error

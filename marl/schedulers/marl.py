@@ -7,16 +7,19 @@ import numpy as np
 import torch
 
 from marl.codec.layout import NEEDS, CodecRules, Layout, layout_for
-from marl.codec.stack import stack
 from marl.net.from_torch import net_of, why_torch
-from marl.net.network import Net
-from marl.net.playing import NetLoop, choose
-from marl.policy.build import PolicySpec, build_policy
-from marl.policy.pair_score import PairScorePolicy, best_action
-from marl.schedulers.shipped import policy_folder
+from marl.net.network import Net, NetLoop, choose
+from marl.policy.build import (
+    PolicyFileError,
+    PolicySpec,
+    build_policy,
+    load_policy,
+    policy_folder,
+    read_spec,
+)
+from marl.policy.pair_score import PairScorePolicy, best_action, stack
 from marl.training.plan import play_greedily
-from marl.training.policy_file import PolicyFileError, load_policy, read_spec
-from marl.turns.rounds import Rounds
+from marl.turns.plays import Rounds
 from sim.decision import Decision
 from sim.engine.looping import Loop
 from sim.kernel.layout import State
@@ -53,7 +56,7 @@ class MarlScheduler:
     needs = NEEDS
 
     def __init__(self, *, checkpoint: str | None, untrained: bool) -> None:
-        """Read the policy in folder `checkpoint`, or one that comes along (`shipped.SHIPPED`).
+        """Read the policy in folder `checkpoint`, or one that comes along (`SHIPPED`).
 
         `untrained` takes its sizes, not its weights.
         """

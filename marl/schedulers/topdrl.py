@@ -4,14 +4,23 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from marl.topdrl.codec import NEEDS, Codec, Observation
-from marl.topdrl.imitate import CompactTeacher
+from marl.topdrl.env import CompactTeacher
 from marl.topdrl.network import load_picker, read_picker
+from marl.topdrl.proximity import (
+    GPU_NEEDS,
+    Choosing,
+    GpuScores,
+    best_gpu,
+    load_proximity,
+    read_proximity,
+)
 from marl.topdrl.spec import MULTI, NetworkSpec, SightSpec, TopDrlError, on_cluster
-from sim.decision import WAIT, Decision
+from sim.decision import WAIT, Decision, Start
 from sim.view import ClusterView
 
 
@@ -49,7 +58,7 @@ class _Picker(ABC):
 
 
 class TopDrl(_Picker):
-    """A convolutional network picks a waiting job, or holds; the closest free GPUs take it.
+    """A convolutional network picks the job; the closest free GPUs take it.
 
     Source: Ayadi et al., "TopDRL" (JPDC 204:105138, 2025). What could not be found there was
     chosen, see docs/policies/topdrl.md. Jobs are neither preempted nor shared. One queue for the
@@ -96,7 +105,7 @@ def best_action(network: nn.Module, observation: Observation) -> int:
 
 
 class TopDrlRule(_Picker):
-    """Most valuable job first, on the closest GPUs, where these are compact enough; else hold.
+    """Most valuable job first, where its closest GPUs are compact enough.
 
     Ours: it shows how much of TopDRL's result is the rule's and how much was learnt.
     """
@@ -119,3 +128,56 @@ class TopDrlRule(_Picker):
 
     def _act(self, observation: Observation) -> int:
         return self._teacher.act(observation)
+
+
+class Proximity:
+    """A network trained by PPO picks the GPUs of the job that came first, one by one.
+
+    Source: Deng et al., "Proximity-DRL" (Canadian AI 2024), as in its authors' code; see
+    docs/policies/topdrl.md. One queue for the cluster; it fits the number of GPUs that it was
+    trained for.
+    """
+
+    needs = GPU_NEEDS
+    one_queue = True
+    name = "proximity"
+
+    def __init__(self, *, policy: str | None) -> None:
+        """Read the sizes of the policy in folder `policy`.
+
+        Raises:
+            TopDrlError: there is no policy.
+        """
+        if policy is None:
+            raise TopDrlError(
+                "scheduler=proximity needs a trained policy; add scheduler.policy=FOLDER, the "
+                "`policy` folder that scripts/train_topdrl.py picker=proximity wrote"
+            )
+        self._folder = Path(policy)
+        self._spec = read_proximity(self._folder)
+        self._network: GpuScores | None = None
+
+    def reset(self, seed: int) -> None:
+        """Nothing is kept and nothing drawn."""
+        del seed
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Start the head of the queue and ask again; wait where it does not fit, or by choice."""
+        if len(view.queued) == 0:
+            return WAIT
+        choosing = Choosing(view, self._spec)
+        if not choosing.fits:
+            return WAIT
+        while not choosing.whole:
+            gpu = best_gpu(self._ready(), choosing.observation())
+            if gpu == self._spec.gpus:
+                return WAIT
+            choosing.choose(gpu)
+        gpus = np.array(choosing.chosen, dtype=np.int64)
+        return Decision(starts=(Start(choosing.job, gpus),), again=True)
+
+    def _ready(self) -> GpuScores:
+        if self._network is None:
+            torch.set_num_threads(1)  # tiny batches: more threads only wait for each other
+            self._network = load_proximity(self._folder)
+        return self._network

@@ -4,9 +4,14 @@ from pathlib import Path
 
 import numpy as np
 
-from marl.dag.plan_env import scale_of
-from marl.dag.policy_file import load_plan_policy
-from marl.dag.sight import Hopes, Weights, new_scratch, place_by_value
+from marl.env.plan_env import (
+    Hopes,
+    Weights,
+    load_plan_policy,
+    new_scratch,
+    place_by_value,
+    scale_of,
+)
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.dag.list_scheduling import new_lanes
 from sim.dag.plan import Schedule, optimistic_costs, order_of, plan_of_schedule
@@ -47,7 +52,7 @@ class WorlDqnSearch(WorlRtgsSearch):
     """The whales of `WorlRtgsSearch` with the learned generator in place of the greedy one.
 
     Source: Du, Wu, Hou, Nie, Song (Big Data Cogn. Comput. 9(11):284, 2025) derive plans by double
-    DQN; how is not public. State, action and reward are ours: `marl.dag.plan_env`.
+    DQN; how is not public. State, action and reward are ours: `marl.env.plan_env`.
     """
 
     name = "worl_dqn"

@@ -13,6 +13,7 @@ from marl.topdrl.spec import BY_SUBMISSION, NetworkSpec, SightSpec, TopDrlError
 from sim.arrays import FloatArray, IntArray
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
+from sim.jobs import ask_of
 from sim.physics.catalogue import GangCatalogue
 from sim.physics.communication import Spread, told_s
 from sim.physics.physics import Physics
@@ -20,7 +21,6 @@ from sim.physics.reference import reference_steps_s
 from sim.placers.by_rack import Closest
 from sim.signals import Signal
 from sim.topology.topology import Topology
-from sim.traits import ask_of
 from sim.view import ClusterView
 
 

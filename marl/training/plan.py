@@ -1,23 +1,31 @@
-"""A training run besides RLlib's knobs: its episodes and environments, and how it is judged."""
+"""A training run besides RLlib's knobs: its episodes and environments, and how it is judged.
 
-from collections.abc import Sequence
+The warm start: imitation of a composite heuristic before PPO, and a first value function. Written
+here because RLlib's offline learners read single-agent episodes only.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import functional
 
-from marl.codec.layout import NEEDS, CodecRules, Layout, layout_for
+from marl.codec.layout import NEEDS, CodecRules, Layout, Observation, layout_for
 from marl.env.game import Game, Reward
 from marl.env.scheduling_env import SchedulingEnv
 from marl.net.from_torch import net_of
-from marl.net.network import Net
-from marl.net.playing import NetLoop
-from marl.policy.pair_score import PairScorePolicy, best_action
+from marl.net.network import Net, NetLoop
+from marl.policy.pair_score import PairScorePolicy, best_action, stack
+from marl.training.spec import WarmStartSpec
+from marl.turns.actions import EXCLUSIVE, FORWARD, MODES, SHARED, START
 from marl.turns.turns import SideBySide
 from sim.jobs import JobTable
 from sim.metrics.job_times import counted, jct_s
 from sim.run import Run
+from sim.scoring.table import OfForward, OfPair
 from sim.simulator import Simulator
 from sim.traces.setting import Setting
 
@@ -110,3 +118,144 @@ def validation_jct_s(
     runs = play_greedily(policy, simulators, rules, name="marl")
     logs = [np.log(jct_s(run)[counted(run)].mean()) for run in runs]
     return float(np.exp(np.mean(logs)))
+
+
+@dataclass(frozen=True)
+class RuleTeacher:
+    """Shortest predicted job first, waits for a compact placement, shares if it pays, forwards.
+
+    Job by job in the window's order: the tightest compact exclusive start; else the compact
+    shared start with the highest predicted combined speed above `least_speed`; else a forward to
+    the peer that could start it now and has the least shorter work ahead. If no job has any, wait.
+    """
+
+    layout: Layout
+    least_speed: float
+
+    def act(self, observation: Observation) -> int:
+        """The action of one agent."""
+        mask = observation["action_mask"] > 0
+        if not mask[:-1].any():
+            return self.layout.wait  # it is another agent's turn
+        starts, forwards = self._starts(observation), self._forwards(observation, mask)
+        can_start = np.isfinite(starts).any(axis=1)
+        can_forward = np.isfinite(forwards).any(axis=1)
+        able = np.flatnonzero(can_start | can_forward)
+        if len(able) == 0:
+            return self.layout.wait if mask[-1] else int(np.argmax(mask))
+        job = int(able[0])
+        if can_start[job]:
+            return self.layout.sizes.action(START, job, *divmod(int(np.argmin(starts[job])), MODES))
+        return self.layout.sizes.action(FORWARD, job, int(np.argmin(forwards[job])))
+
+    def _starts(self, observation: Observation) -> np.ndarray:
+        """(W, S * MODES) preference, lower first, inf where the rule does not start."""
+        pairs = observation["pairs"]  # (W, S, MODES, OfPair)
+        compact = (pairs[..., OfPair.LEGAL] > 0) & (pairs[..., OfPair.COMPACT] > 0)
+        own, victim = pairs[..., OfPair.OWN_SLOWDOWN], pairs[..., OfPair.WORST_VICTIM]
+        speed = np.exp(-own) + np.exp(-victim)
+        rank = np.where(compact, 0.0, np.inf)
+        rank[..., EXCLUSIVE] += pairs[..., EXCLUSIVE, OfPair.FRAGMENTS]
+        together = speed[..., SHARED]
+        rank[..., SHARED] += np.where(together > self.least_speed, 10.0 - together, np.inf)
+        return rank.reshape(len(rank), -1)
+
+    def _forwards(self, observation: Observation, mask: np.ndarray) -> np.ndarray:
+        """(W, M) preference, lower first, inf where the rule does not forward."""
+        rows = observation["forwards"]
+        legal = self.layout.sizes.part(FORWARD, mask)
+        able = legal & (rows[..., OfForward.PLACEABLE] > 0)
+        return np.where(able, rows[..., OfForward.WORK_AHEAD], np.inf)
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """N decisions of the teacher."""
+
+    observations: dict[str, Tensor]  # (N, ...)
+    actions: Tensor  # (N,)
+    returns: Tensor  # (N,) discounted by agent step
+
+
+Teacher = Callable[[Observation], int]
+
+
+def greedy(policy: PairScorePolicy) -> Teacher:
+    """The network as its own teacher."""
+
+    def act(observation: Observation) -> int:
+        with torch.no_grad():
+            return best_action(policy(stack([observation])).logits)[0]
+
+    return act
+
+
+def play(
+    env: SchedulingEnv, teacher: Teacher, episodes: int, gamma: float, seed: int,
+    progress: Callable[[], None],
+) -> Lessons:  # fmt: skip
+    """Let the teacher play; only decisions with a choice are kept."""
+    seen: list[Observation] = []
+    actions: list[int] = []
+    returns: list[float] = []
+    for episode in range(episodes):
+        tracks = _play_one(env, teacher, seed * 1000 + episode)
+        for observations, taken, rewards in tracks:
+            seen += observations
+            actions += taken
+            returns += _discounted(rewards, gamma)
+        progress()
+    return Lessons(stack(seen), torch.tensor(actions), torch.tensor(returns, dtype=torch.float32))
+
+
+Track = tuple[list[Observation], list[int], list[float]]
+
+
+def _play_one(env: SchedulingEnv, teacher: Teacher, seed: int) -> list[Track]:
+    """One episode: per agent its observations, actions, and reward until its next turn."""
+    tracks: dict[str, Track] = {agent: ([], [], []) for agent in env.possible_agents}
+    observations, _ = env.reset(seed=seed)
+    while env.agents:
+        chosen = {a: teacher(o) for a, o in observations.items() if a in env.agents}
+        for agent, action in chosen.items():
+            if observations[agent]["action_mask"][:-1].any():
+                tracks[agent][0].append(observations[agent])
+                tracks[agent][1].append(action)
+                tracks[agent][2].append(0.0)
+        observations, rewards, *_ = env.step(chosen)
+        for agent, reward in rewards.items():
+            if tracks[agent][2]:
+                tracks[agent][2][-1] += reward
+    return list(tracks.values())
+
+
+def _discounted(rewards: list[float], gamma: float) -> list[float]:
+    out, ahead = np.zeros(len(rewards)), 0.0
+    for i in range(len(rewards) - 1, -1, -1):
+        ahead = rewards[i] + gamma * ahead
+        out[i] = ahead
+    return [float(value) for value in out]
+
+
+def imitate(
+    policy: PairScorePolicy, lessons: Lessons, spec: WarmStartSpec, seed: int
+) -> Iterator[tuple[float, float]]:
+    """Fit `policy` in place; yields (loss, agreement with the teacher) after each epoch."""
+    generator = torch.Generator().manual_seed(seed)
+    optimiser = torch.optim.Adam(policy.parameters(), lr=spec.learning_rate)
+    count = len(lessons.actions)
+    for _ in range(spec.epochs):
+        losses, agreed = 0.0, 0
+        for rows in torch.randperm(count, generator=generator).split(spec.minibatch):
+            batch = {key: value[rows] for key, value in lessons.observations.items()}
+            scores = policy(batch)
+            choice = functional.cross_entropy(scores.logits, lessons.actions[rows])
+            judged = functional.smooth_l1_loss(policy.values(scores.state), lessons.returns[rows])
+            loss = spec.by_rule * choice + spec.value_weight * judged
+            optimiser.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+            optimiser.step()
+            losses += float(loss.detach()) * len(rows)
+            agreed += int((scores.logits.argmax(-1) == lessons.actions[rows]).sum())
+        yield losses / count, agreed / count

@@ -1,6 +1,13 @@
-"""What a training run is told, as plain numbers, and its errors."""
+"""What a training run is told, of Ray too, as plain values, and its errors.
 
-from dataclasses import dataclass
+Importing this loads no Ray.
+"""
+
+import os
+import socket
+from dataclasses import dataclass, fields
+from pathlib import Path
+from urllib.parse import urlsplit
 
 from sim.errors import GpuYardError
 
@@ -46,11 +53,144 @@ class WarmStartSpec:
     """
 
     episodes: int  # windows played by the teacher; 0: no warm start
-    by_rule: (
-        bool  # the teacher is the rule of `marl.training.warm_start`; False: the network itself
-    )
+    by_rule: bool  # the teacher is the rule of `marl.training.plan`; False: the network itself
     least_speed: float  # predicted combined speed above which the teacher shares a GPU
     epochs: int
     minibatch: int
     learning_rate: float
     value_weight: float
+
+
+CODE = ("checkout", "installed")
+LEAST = {"num_envs_per_env_runner": 1, "object_store_bytes": 80_000_000}  # others: 0
+
+
+class RayError(GpuYardError):
+    """Ray cannot be started or reached as configured; the message names key, value and fix."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaySpec:
+    """Who samples, who learns, and how soon a lost process is replaced."""
+
+    num_env_runners: int  # 0: the training process samples
+    num_envs_per_env_runner: int
+    num_cpus_per_env_runner: float
+    num_gpus_per_env_runner: float
+    num_learners: int  # processes that learn, each a part of the batch; 0: the training process
+    num_cpus_per_learner: float
+    num_gpus_per_learner: float
+    sample_timeout_s: float
+    probe_timeout_s: float
+    restore_timeout_s: float
+    restart_delay_s: float
+
+    def __post_init__(self) -> None:
+        """Check every number.
+
+        Raises:
+            RayError: one is too small.
+        """
+        for field in fields(self):
+            value, least = getattr(self, field.name), LEAST.get(field.name, 0)
+            if isinstance(value, int | float) and value < least:
+                raise RayError(f"ray.{field.name} is {value!r}; it must be at least {least}")
+
+    @property
+    def num_cpus(self) -> int:
+        """Of the training process, env runners and learners together."""
+        runners = self.num_env_runners * self.num_cpus_per_env_runner
+        learners = self.num_learners * self.num_cpus_per_learner
+        return 1 + int(-(-(runners + learners) // 1))
+
+    def environment(self) -> dict[str, str]:
+        """Variables that must be set before Ray is imported: it reads them then and never again."""
+        return {"RAY_USAGE_STATS_ENABLED": "0"}
+
+    def check_answer(self) -> None:
+        """Nothing: a private Ray is started when it is needed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalRay(RaySpec):
+    """A private Ray on this machine."""
+
+    object_store_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterRay(RaySpec):
+    """A running cluster, reached by the address of its head."""
+
+    address: str | None  # HOST:PORT
+    token_auth: bool
+    token_path: str | None  # None: RAY_AUTH_TOKEN, else Ray's default file
+    connect_timeout_s: float
+    code: str  # one of CODE: where nodes import GPUYard from
+
+    def __post_init__(self) -> None:
+        """Check address, code and numbers.
+
+        Raises:
+            RayError: a value is wrong.
+        """
+        super().__post_init__()
+        if self.code not in CODE:
+            raise RayError(f"ray.code is {self.code!r}; it must be {' or '.join(CODE)}")
+        _ = self.host_and_port
+
+    @property
+    def host_and_port(self) -> tuple[str, int]:
+        """The two parts of the address.
+
+        Raises:
+            RayError: there is no address, or it is not of this form.
+        """
+        parts = urlsplit(f"//{self.address or ''}")
+        try:
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host, port = None, None
+        if host is None or port is None:
+            raise RayError(
+                f"ray.address is {self.address!r}; give the head of a running cluster as "
+                "ray.address=HOST:PORT (or RAY_ADDRESS), or train with ray=local"
+            )
+        return host, port
+
+    def check_answer(self) -> None:
+        """See at once whether anybody listens at the address; Ray itself would try for minutes.
+
+        Raises:
+            RayError: nobody does.
+        """
+        try:
+            socket.create_connection(self.host_and_port, timeout=self.connect_timeout_s).close()
+        except OSError as error:
+            raise RayError(
+                f"ray.address={self.address}: no cluster answers there ({error}); start one "
+                "(docs/guide.md), name another with ray.address=HOST:PORT, or train with ray=local"
+            ) from error
+
+    def environment(self) -> dict[str, str]:
+        """With the token's file, where one is demanded.
+
+        Raises:
+            RayError: there is no token.
+        """
+        chosen = super().environment()
+        if not self.token_auth:
+            return {**chosen, "RAY_AUTH_MODE": "disabled"}
+        chosen["RAY_AUTH_MODE"] = "token"
+        if os.environ.get("RAY_AUTH_TOKEN"):  # the token itself: Ray looks there first
+            return chosen
+        if self.token_path is not None:
+            chosen["RAY_AUTH_TOKEN_PATH"] = self.token_path
+        path = Path(self.token_path or Path.home() / ".ray" / "auth_token")
+        if not path.is_file() or not path.read_text(encoding="utf-8").strip():
+            raise RayError(
+                f"ray.token_auth is true, but {path} holds no token; copy the token that the "
+                "cluster's head was started with and name its file with ray.token_path=FILE (or "
+                "RAY_AUTH_TOKEN_PATH), or set ray.token_auth=false on a network of your own"
+            )
+        return chosen

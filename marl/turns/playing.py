@@ -30,8 +30,7 @@ from marl.turns.actions import (
     order,
     order_suspension,
 )
-from marl.turns.gathering import gather
-from marl.turns.memory import NOBODY, Memory
+from marl.turns.memory import NOBODY, Memory, gather
 from sim.arrays import IntArray
 from sim.handle import Handle, at_address
 from sim.jit import kernel

@@ -6,10 +6,9 @@ from typing import Self
 
 import numpy as np
 
-from marl.codec.layout import NEEDS, CodecRules, Layout, Observation
-from marl.codec.links import LinkSight
+from marl.codec.layout import NEEDS, CodecRules, Layout, LinkSight, Observation
 from marl.codec.observe import Buffers
-from marl.turns.gathering import Gathered, take
+from marl.turns.memory import Gathered, take
 from marl.turns.playing import TURN, Play, act, play_all_on, play_on
 from marl.turns.plays import (
     FIXED,

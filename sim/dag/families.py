@@ -14,9 +14,9 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.dag.problem import DagError, Edge, TaskGraph, task_graph
+from sim.jobs import Precedence
 from sim.traces.alibaba import AlibabaDag
 from sim.traces.trace import Trace
-from sim.traits import Precedence
 
 WORK_SPREAD = 1.0  # sigma of the log-normal works
 MB_SPREAD = 0.5  # sigma of the log-normal sizes

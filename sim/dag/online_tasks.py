@@ -13,10 +13,10 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.engine.occupancy import Occupancy
 from sim.jit import array_kernel, kernel
+from sim.jobs import Precedence, ask_of
 from sim.physics.communication import Spread, comm_of
 from sim.physics.reference import reference_steps_s
 from sim.traces.trace import units_of
-from sim.traits import Precedence, ask_of
 from sim.view import ClusterView
 
 PENDING = -1.0  # end of a task that does not run

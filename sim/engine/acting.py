@@ -12,12 +12,12 @@ from sim.engine.offers import ALONE, SHARED, TIGHT, make_offer
 from sim.engine.placing import choose
 from sim.engine.quanta import forget_rank
 from sim.jit import array_kernel, kernel
+from sim.jobs import WHOLE_GPU_MILLI
 from sim.kernel.apply import LEGAL, check_gpus, hand_over, preempt, start_on
 from sim.kernel.layout import State
 from sim.kernel.log import sort_orders
 from sim.kernel.rates import rerate
 from sim.routine import call_python, tell
-from sim.traits import WHOLE_GPU_MILLI
 
 
 @kernel

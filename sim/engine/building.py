@@ -45,6 +45,7 @@ from sim.engine.preempting import search_aside, serve
 from sim.engine.quanta import note_quantum
 from sim.engine.rule import make_rule
 from sim.forwarding import RandomForwarding
+from sim.jobs import WHOLE_GPU_MILLI
 from sim.kernel.layout import UNBOUNDED, RowArray, State
 from sim.kernel.rooms import make_rooms
 from sim.physics.heavy_edge import KnownGraphs, graphs_of, no_graphs
@@ -52,7 +53,6 @@ from sim.physics.mix_table import empty_crowd, pairs_alone
 from sim.physics.physics import Physics
 from sim.routine import address_of, ask, count, tell
 from sim.signals import Signal
-from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView, ViewMaker
 
 JUDGES_PROFILE = (codes.COMPACT_WAIT, codes.SKEW)

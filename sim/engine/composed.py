@@ -13,9 +13,9 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision, Start
 from sim.engine.occupancy import Occupancy
+from sim.jobs import ask_of
 from sim.protocols import Forwarding, PatientPlacer, Placer, Sharing
 from sim.signals import Signal
-from sim.traits import ask_of
 from sim.view import ClusterView, JobColumns
 
 if TYPE_CHECKING:

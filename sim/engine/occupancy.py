@@ -7,6 +7,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray, read_only
 from sim.errors import GpuYardError
+from sim.jobs import WHOLE_GPU_MILLI, ask_of
 from sim.kernel.seats import (
     ALL_WELL,
     bar,
@@ -21,7 +22,6 @@ from sim.kernel.seats import (
 from sim.physics.mix_table import empty_crowd
 from sim.signals import Signal
 from sim.slots import Slots
-from sim.traits import WHOLE_GPU_MILLI, ask_of
 from sim.view import ClusterView
 
 SHARING_NEEDS = Signal.PROFILE | Signal.INTERFERENCE

@@ -9,12 +9,12 @@ from sim.arrays import IntArray
 from sim.codes import COMPACT_WAIT, LEAST_INTERFERENCE
 from sim.engine.layout import NOBODY, Memory
 from sim.jit import kernel
+from sim.jobs import WHOLE_GPU_MILLI
 from sim.kernel.layout import State
 from sim.kernel.rooms import set_most, set_usable
 from sim.kernel.seats import leave_tightest, most_workers, parts_on, sharing_cost, workers_now
 from sim.physics.slowing import NO_COST
 from sim.room_rules import leave_cheapest
-from sim.traits import WHOLE_GPU_MILLI
 
 # What is offered to a job.
 TIGHT = 0  # GPUs on which the part that it asks for fits beside other parts

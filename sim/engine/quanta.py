@@ -72,7 +72,7 @@ def refresh_ranks(state: State, memory: Memory) -> None:
 
 @kernel
 def _wait_s(state: State, memory: Memory, job: int, attained: float, restart_s: float) -> float:
-    """Seconds until `job` has attained a whole quantum more, as `sim.schedulers.las` says it."""
+    """Seconds until `job` has attained a whole quantum more, as `sim.schedulers.orders` says it."""
     quantum_gpu_s = memory.rule[0].quantum_gpu_s
     next_gpu_s = (steps_of(attained, quantum_gpu_s) + 1.0) * quantum_gpu_s
     return float((next_gpu_s - attained) / state.job[job].num_gpus + restart_s)

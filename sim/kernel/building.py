@@ -5,7 +5,7 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.errors import PhysicsError, SimulationError
 from sim.heap import HEAP, OUT
-from sim.jobs import JobTable
+from sim.jobs import ANY_TYPE, NEVER_S, WHOLE_GPU_MILLI, JobTable
 from sim.kernel.layout import (
     CHANGE_SERVER,
     ENTER_LINKS,
@@ -39,10 +39,9 @@ from sim.physics.mix_table import crowd_size
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
 from sim.routine import address_of, tell
-from sim.rules import Rules
+from sim.run import Rules
 from sim.topology.outages import Outages
 from sim.topology.topology import Topology
-from sim.traits import ANY_TYPE, NEVER_S, WHOLE_GPU_MILLI
 
 
 def make_links(

@@ -3,7 +3,7 @@
 from sim.jit import array_kernel, kernel
 from sim.kernel.layout import NO_JOB, State
 
-# sim.event_log.Kind
+# sim.run.Kind
 FINISH, ARRIVAL, PREEMPT, FORWARD, START, FAIL, EVICT, EXPIRE, WITHDRAW = range(9)
 SERVER_DOWN, SERVER_UP, READY = 9, 10, 11
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from sim.arrays import BoolArray, FloatArray, IntArray, RowArray, read_only
 from sim.handle import Handle
 from sim.jit import kernel
+from sim.jobs import WHOLE_GPU_MILLI
 from sim.kernel.layout import NO_JOB, State
 from sim.kernel.rooms import Rooms, set_most, set_usable
 from sim.physics.mix_table import Slowing, seat
@@ -24,7 +25,6 @@ from sim.room_rules import (
     left_over,
     workers_for,
 )
-from sim.traits import WHOLE_GPU_MILLI
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,7 +41,7 @@ def open_server(state: State, server: int) -> None:
 
 @kernel
 def cordon(state: State, server: int) -> None:
-    """Close a server to newcomers: those on it stay. For who sets up a state (`sim.instant`)."""
+    """Close a server to newcomers: those on it stay. For who sets up a state (`sim.simulator`)."""
     state.server[server].closed += 1
     _close_server(state, server)
 

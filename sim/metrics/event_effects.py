@@ -6,8 +6,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import SimulationError
-from sim.event_log import EventLog, GpuLists, Kind
-from sim.run import Run
+from sim.run import EventLog, GpuLists, Kind, Run
 
 STOPS = (Kind.FINISH, Kind.PREEMPT, Kind.FAIL, Kind.EVICT, Kind.EXPIRE, Kind.WITHDRAW)
 """Kinds at which a job that runs gives its GPUs back."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.event_log import Kind
 from sim.metrics.event_effects import (
     GpuChanges,
     down_changes,
@@ -23,7 +22,7 @@ from sim.metrics.timeline import (
     span_s,
     steps_of_changes,
 )
-from sim.run import Run
+from sim.run import Kind, Run
 
 
 def busy_frac_by_gpu(run: Run, *, start_s: float, end_s: float) -> FloatArray:
@@ -187,9 +186,7 @@ def tenancy_of(run: Run, gpus: IntArray, between_s: tuple[float, float] | None =
     )
 
 
-def _stretches(
-    visits: list[tuple[float, float, int]],
-) -> list[tuple[int, float, float, int, int]]:
+def _stretches(visits: list[tuple[float, float, int]]) -> list[tuple[int, float, float, int, int]]:
     """(job, start, end, place, tenants) of the visits (start, end, job) of one GPU, by starts."""
     found: list[tuple[int, float, float, int, int]] = []
     inside: list[tuple[float, int]] = []  # (end, job) in order of arrival

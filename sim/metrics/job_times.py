@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.event_log import Kind
-from sim.jobs import JobTable
+from sim.jobs import CANCELLED, COMPLETED, FAILED, JobTable
 from sim.metrics.timeline import (
     Interval,
     check_confidence,
@@ -22,9 +21,8 @@ from sim.metrics.timeline import (
 from sim.physics.catalogue import GangCatalogue
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
-from sim.run import Run
+from sim.run import Kind, Run
 from sim.topology.topology import Topology
-from sim.traits import CANCELLED, COMPLETED, FAILED
 
 SLOWDOWN_BOUND_S = 10.0
 """Jobs shorter than this count as this long in slowdowns, so that tiny jobs do not rule the mean

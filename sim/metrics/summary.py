@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.event_log import Kind
 from sim.metrics.balance import balance_metrics, check_run, fairness_metrics
 from sim.metrics.event_effects import GpuChanges, down_changes, gpu_changes, gpu_lists
 from sim.metrics.gpu_use import fragmentation_metrics
@@ -28,7 +27,7 @@ from sim.metrics.timeline import (
     span_s,
     withdrawn,
 )
-from sim.run import Run
+from sim.run import Kind, Run
 
 JOULES_PER_KWH = 3.6e6
 

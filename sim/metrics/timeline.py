@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.event_log import Kind
+from sim.jobs import CANCELLED, COMPLETED
 from sim.metrics.event_effects import (
     GpuChanges,
     down_changes,
@@ -14,8 +14,7 @@ from sim.metrics.event_effects import (
     system_change,
     wait_change,
 )
-from sim.run import Run
-from sim.traits import CANCELLED, COMPLETED
+from sim.run import Kind, Run
 
 
 @dataclass(frozen=True)

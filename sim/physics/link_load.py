@@ -18,8 +18,8 @@ from sim.physics.traffic import (
     mix_shape,
     shard_host,
 )
-from sim.topology.inside import slowest_hop_gbps
-from sim.topology.routing import route
+from sim.topology.links import route
+from sim.topology.topology import slowest_hop_gbps
 
 
 @kernel

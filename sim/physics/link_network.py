@@ -31,10 +31,8 @@ from sim.physics.traffic import (
     shard_host,
     traffic_rows,
 )
-from sim.topology.inside import Inside
-from sim.topology.links import ENDS, LinkGraph
-from sim.topology.routing import route
-from sim.topology.topology import Topology
+from sim.topology.links import ENDS, LinkGraph, route
+from sim.topology.topology import Inside, Topology
 
 MAX_MIN, K_WAY, DUTY = 0, 1, 2  # values of LinkNetwork.sharing
 BYTES_PER_GBIT = BITS_PER_GBIT / BITS_PER_BYTE
@@ -61,7 +59,7 @@ class LinkNetwork(NamedTuple):
     route_kind: int
     digits: IntArray
     longest_route: int
-    # Inside servers (see sim.topology.inside.Inside).
+    # Inside servers (see sim.topology.topology.Inside).
     inside_described: int  # 0: `intra_gbps` is all there is, and `gpu` is empty
     server: RowArray  # (S,) SERVER_INSIDE
     gpu: RowArray  # (G,) GPU_INSIDE

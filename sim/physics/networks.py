@@ -214,12 +214,7 @@ class YorkNetwork:
     """
 
     def __init__(
-        self,
-        *,
-        gpu_weight: float,
-        server_weight: float,
-        rack_weight: float,
-        rack_slow_frac: float,
+        self, *, gpu_weight: float, server_weight: float, rack_weight: float, rack_slow_frac: float
     ) -> None:
         """Set the weights: GPU to server, server to rack, rack to center; racks' all-reduce.
 

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim.metrics.timeline import Interval
-from sim.report.comparison import ComparisonRow, check_distinct, write_comparison_csv
-from sim.report.figure_jct import jct_bars
-from sim.report.figure_style import heading, looks, new_figure, save_png, tidy
-from sim.report.labels import TimeUnit, unit_for
+from sim.report.comparison import (
+    ComparisonRow,
+    TimeUnit,
+    check_distinct,
+    unit_for,
+    write_comparison_csv,
+)
+from sim.report.figures import heading, jct_bars, looks, new_figure, save_png, tidy
 from sim.report.standings import Setting, Standing, beside_agents, standings
 from sim.report.table_text import (
     interval_text,

@@ -18,7 +18,8 @@ from sim.metrics.gpu_use import (
     tenancy_of,
 )
 from sim.metrics.timeline import queue_over_time, span_s
-from sim.report.figure_style import (
+from sim.report.comparison import TimeUnit, axis_unit_for
+from sim.report.figures import (
     COLOURS,
     GREY,
     JOB_COLOURS,
@@ -29,7 +30,6 @@ from sim.report.figure_style import (
     save_png,
     tidy,
 )
-from sim.report.labels import TimeUnit, axis_unit_for
 from sim.report.run_tables import server_names
 from sim.run import Run
 

@@ -12,19 +12,10 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.report.atomic import ReportError
-from sim.report.figure_style import (
-    COLOURS,
-    GREY,
-    STROKES,
-    USE_MAP,
-    heading,
-    new_figure,
-    save_png,
-    tidy,
-)
-from sim.report.labels import unit_for
+from sim.report.comparison import unit_for
+from sim.report.figures import COLOURS, GREY, STROKES, USE_MAP, heading, new_figure, save_png, tidy
 from sim.report.league import METRIC, League
-from sim.report.ranks import Ranking, not_told_apart
+from sim.report.standings import Ranking, not_told_apart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

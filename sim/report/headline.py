@@ -16,8 +16,7 @@ import numpy as np
 
 from sim.metrics.timeline import Interval
 from sim.report.atomic import ReportError, csv_text, write_atomically
-from sim.report.comparison import ComparisonRow
-from sim.report.labels import Labels, TimeUnit, unit_for
+from sim.report.comparison import ComparisonRow, Labels, TimeUnit, unit_for
 from sim.report.standings import Units, beside_agents, units_of
 from sim.report.table_text import TableText, interval_text, mark, markdown, ratio_text, rich_tables
 

@@ -12,9 +12,8 @@ import numpy as np
 from sim.arrays import FloatArray
 from sim.metrics.timeline import Interval, mean_interval, ratio_interval
 from sim.report.atomic import ReportError, csv_text
-from sim.report.comparison import ComparisonRow, run_names
-from sim.report.labels import Labels
-from sim.report.ranks import LEAST_COMPARED, Ranking, ranking
+from sim.report.comparison import ComparisonRow, Labels, run_names
+from sim.report.standings import LEAST_COMPARED, Ranking, ranking
 from sim.report.table_text import interval_text, markdown_table, ratio_text
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""The tables of a page of results, in the page's own rows and columns: `page.md`."""
+"""The tables of a page of results, in the page's own rows and columns: `page.md`.
+
+And what a paper claims beside what was measured: `paper.csv`.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -6,11 +9,145 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from sim.metrics.timeline import Interval
+from sim.metrics.timeline import Interval, mean_interval, ratio_interval
+from sim.report.atomic import ReportError, csv_text
 from sim.report.headline import KINDS
-from sim.report.league import METRIC, LeagueRun
-from sim.report.paper_claims import Claim, measured
+from sim.report.league import METRIC, Block, LeagueRun, Place
 from sim.report.table_text import interval_text, markdown_table
+
+COLUMNS = ("what", "scheduler", "against", "metric", "claim", "cell", "measured", "low", "high",
+           "windows")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One figure of a paper."""
+
+    what: str
+    scheduler: str
+    against: str | None  # None: the claim is the metric itself, not a saving
+    metric: str  # key of metrics.json
+    claim: str | float  # as the paper has it: a share saved like 0.69, a value, or words
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The same figure here, in one cell or over all."""
+
+    claim: Claim
+    cell: str  # `all`: over every cell
+    interval: Interval | None  # None: nothing to measure it by
+
+
+def measured(
+    claims: Sequence[Claim], runs: Sequence[LeagueRun], *, confidence: float
+) -> list[Measured]:
+    """For each claim what was measured over all cells, then cell by cell.
+
+    With `against` the share saved, 1 - scheduler / against, a geometric mean over paired runs
+    (without an interval, of means, where a value is 0); without it the mean of the metric. Cells
+    that play the same jobs are averaged window by window first: they are one piece of evidence.
+
+    Raises:
+        ReportError: no run of a scheduler named, or no such metric.
+    """
+    cells = list(dict.fromkeys(run.cell for run in runs))
+    blocks = {run.place: run.block for run in runs}
+    found = []
+    for claim in claims:
+        ours, theirs = _values(claim, claim.scheduler, runs), {}
+        if claim.against is not None:
+            theirs = _values(claim, claim.against, runs)
+        for cell in ["all", *(cells if len(cells) > 1 else [])]:
+            here = {p: v for p, v in ours.items() if cell in ("all", p[0])}
+            found.append(
+                Measured(claim, cell, _interval(claim, (here, theirs), blocks, confidence))
+            )
+    return found
+
+
+def claims_csv(rows: Sequence[Measured]) -> bytes:
+    """The bytes of `paper.csv`; an empty cell is a value that is not there."""
+    lines = []
+    for row in rows:
+        claim, interval = row.claim, row.interval or Interval(np.nan, np.nan, np.nan, 0)
+        lines.append(
+            [claim.what, claim.scheduler, claim.against or "", claim.metric, claim.claim, row.cell]
+            + [_number(value) for value in (interval.centre, interval.low, interval.high)]
+            + [interval.count]
+        )
+    return csv_text(COLUMNS, lines).encode()
+
+
+def claims_markdown(rows: Sequence[Measured]) -> str:
+    """The same as a table for people, the paper's figure beside ours."""
+    cells = [(row.claim.what, row.cell, str(row.claim.claim), _words(row)) for row in rows]
+    return "\n".join(markdown_table(("what", "cell", "paper", "here"), cells, texts=2)) + "\n"
+
+
+def _values(claim: Claim, name: str, runs: Sequence[LeagueRun]) -> dict[Place, float]:
+    """Place -> the metric of the scheduler there; runs without a value are left out."""
+    found: dict[Place, float] = {}
+    named = [run for run in runs if run.row.labels.scheduler == name]
+    if not named:
+        known = dict.fromkeys(run.row.labels.scheduler for run in runs)
+        raise ReportError(
+            f"reproduce.paper ({claim.what}): no run of {name}; the schedulers are "
+            f"{', '.join(known)}"
+        )
+    for run in named:
+        if claim.metric not in run.row.metrics:
+            raise ReportError(f"reproduce.paper ({claim.what}): no metric {claim.metric!r}")
+        value = float(run.row.metrics[claim.metric])
+        if not np.isnan(value):
+            found[run.place] = value
+    return found
+
+
+def _interval(
+    claim: Claim,
+    values: tuple[dict[Place, float], dict[Place, float]],
+    blocks: dict[Place, Block],
+    confidence: float,
+) -> Interval | None:
+    ours, theirs = values
+    if claim.against is None:
+        means = _by_block(ours, blocks)
+        return mean_interval(means, confidence) if means else None
+    both = [place for place in ours if place in theirs]
+    if not both:
+        return None
+    top, bottom = [ours[p] for p in both], [theirs[p] for p in both]
+    if min(*top, *bottom) > 0:
+        logs = {p: float(np.log(ours[p] / theirs[p])) for p in both}
+        ratios = np.exp(_by_block(logs, blocks))
+        ratio = ratio_interval(ratios, np.ones(len(ratios)), confidence)
+        return Interval(1 - ratio.centre, 1 - ratio.high, 1 - ratio.low, ratio.count)
+    if sum(bottom) == 0:
+        return None
+    return Interval(1 - sum(top) / sum(bottom), np.nan, np.nan, len(both))
+
+
+def _by_block(values: dict[Place, float], blocks: dict[Place, Block]) -> list[float]:
+    """Means over the places of each block."""
+    found: dict[Block, list[float]] = defaultdict(list)
+    for place, value in values.items():
+        found[blocks[place]].append(value)
+    return [float(np.mean(each)) for each in found.values()]
+
+
+def _number(value: float) -> str:
+    return "" if np.isnan(value) else repr(float(value))
+
+
+def _words(row: Measured) -> str:
+    if row.interval is None:
+        return "-"
+    centre, low, high = row.interval.centre, row.interval.low, row.interval.high
+    if row.claim.against is None:
+        return f"{centre:.4g}" if np.isnan(low) else f"{centre:.4g} [{low:.4g}, {high:.4g}]"
+    return f"{centre:.0%}" if np.isnan(low) else f"{centre:.0%} [{low:.0%}, {high:.0%}]"
+
 
 MEAN, RATIO, SAVED = SHOWN = ("mean", "ratio", "saved")
 ALL = "all"  # column over every cell
@@ -83,7 +220,7 @@ def _table(table: PageTable, runs: Sequence[LeagueRun], confidence: float) -> st
     lines = []
     for row in table.rows:
         show = row.show or table.show
-        told = [_text(_interval(row, here, confidence), table, show) for _, here in found]
+        told = [_text(_shown(row, here, confidence), table, show) for _, here in found]
         if any(text != NOTHING for text in told):
             lines.append([row.label, *told])
     if not lines:
@@ -123,7 +260,7 @@ def _one_queue(run: LeagueRun) -> LeagueRun:
     return replace(run, row=replace(run.row, labels=labels))
 
 
-def _interval(row: PageRow, runs: Sequence[LeagueRun], confidence: float) -> Interval | None:
+def _shown(row: PageRow, runs: Sequence[LeagueRun], confidence: float) -> Interval | None:
     """What a line has in a column; None where one of its two was not run."""
     known = {run.row.labels.scheduler for run in runs}
     names = [_best(name, runs) if name in KINDS else name for name in (row.scheduler, row.against)]

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.event_log import Kind
 from sim.metrics.event_effects import QUEUES_AGAIN, STOPS
 from sim.report.atomic import ReportError
 from sim.report.run_tables import Recorded
+from sim.run import Kind
 
 ABSENT, BLOCKED, WAITING, RUNNING, GONE = "absent", "blocked", "waiting", "running", "gone"
 
@@ -236,10 +236,7 @@ def heat_map(replay: Replay, *, width: int, height: int) -> str:
     """
     recorded = replay.recorded
     racks = [np.flatnonzero(recorded.server_rack == r) for r in np.unique(recorded.server_rack)]
-    for legend, lines in (
-        (LEGEND_GPUS, _gpu_lines),
-        (LEGEND_SERVERS, _server_lines),
-    ):
+    for legend, lines in ((LEGEND_GPUS, _gpu_lines), (LEGEND_SERVERS, _server_lines)):
         drawn = lines(replay, racks)
         if len(drawn) <= height and max(map(len, drawn)) <= width:
             return "\n".join([legend, *drawn])

@@ -12,7 +12,7 @@ import numpy as np
 from sim.metrics.job_times import most_coverage
 from sim.metrics.timeline import Interval
 from sim.report.atomic import write_atomically
-from sim.report.labels import TimeUnit, axis_unit_for, unit_for
+from sim.report.comparison import TimeUnit, axis_unit_for, unit_for
 from sim.report.standings import Setting, Standing
 
 if TYPE_CHECKING:

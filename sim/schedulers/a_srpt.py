@@ -9,12 +9,12 @@ from sim.arrays import IntArray
 from sim.decision import Decision, Start
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
+from sim.jobs import ask_of
 from sim.physics.reference import AloneStep
 from sim.protocols import PatientPlacer, Placer
 from sim.sharing import place_alone
 from sim.signals import Signal
 from sim.slots import Slots
-from sim.traits import ask_of
 from sim.view import ClusterView
 
 

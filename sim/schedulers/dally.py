@@ -9,6 +9,7 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Decision, Start
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
+from sim.jobs import ask_of
 from sim.physics.published_profiles import compute_share
 from sim.placing.tiers import (
     MACHINE,
@@ -21,7 +22,6 @@ from sim.placing.tiers import (
     offer,
 )
 from sim.signals import Signal
-from sim.traits import ask_of
 from sim.view import ClusterView
 
 RATE_DIGITS = 9  # rates that differ less are ties

@@ -6,8 +6,8 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Start
 from sim.engine.composed import QueueScheduler
 from sim.engine.occupancy import Occupancy
+from sim.jobs import WHOLE_GPU_MILLI
 from sim.signals import Signal
-from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView, JobColumns
 
 OWNER_KINDS = 3  # users, virtual clusters, jobs of nobody known

@@ -11,10 +11,10 @@ from sim.decision import Decision
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.gandiva import PAIR, Affinity, Orders, Packs
+from sim.jobs import ask_of
 from sim.placing.filling import fill_servers
 from sim.sharing import place_alone
 from sim.signals import Signal
-from sim.traits import ask_of
 from sim.view import ClusterView
 
 

@@ -152,11 +152,7 @@ def _best(
 
     bounds = [(0.0, None)] * (len(cost) - 1) + [(0.0 if least is None else least, None)]
     found = linprog(
-        cost,
-        A_ub=np.vstack(lines),
-        b_ub=np.concatenate(limits),
-        bounds=bounds,
-        method="highs",
+        cost, A_ub=np.vstack(lines), b_ub=np.concatenate(limits), bounds=bounds, method="highs"
     )
     if found.status != 0 or found.x is None:
         raise SimulationError(f"gavel: the linear program has no answer: {found.message}")

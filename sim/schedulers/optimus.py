@@ -7,13 +7,13 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.errors import GpuYardError
 from sim.jit import array_kernel
+from sim.jobs import WHOLE_GPU_MILLI
 from sim.physics.catalogue import throughputs
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share, gpus_up, present, worker_gpus
 from sim.signals import Signal
-from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView
 
 
@@ -129,7 +129,7 @@ SHORTEST_S = 1.0
 
 
 class Optimus(RoundScheduler):
-    """Every round each job gets its least, then GPUs go where they shorten a job's rest most.
+    """Every round GPUs go where they shorten a job's rest most.
 
     Source: Peng and others, "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning
     Clusters", EuroSys 2018, section 4.

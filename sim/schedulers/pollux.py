@@ -9,12 +9,12 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.jit import array_kernel
+from sim.jobs import WHOLE_GPU_MILLI
 from sim.physics.catalogue import throughputs
 from sim.physics.reference import reference_steps_s
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share, gpus_up, of_type, present, worker_gpus
 from sim.signals import Signal
-from sim.traits import WHOLE_GPU_MILLI
 from sim.view import ClusterView
 
 TOURNAMENT = 2  # who breeds is the best of so many
@@ -76,11 +76,7 @@ def fitness(counts: IntArray, cost: FloatArray) -> FloatArray:
 
 
 def search(
-    first: IntArray,
-    cost: FloatArray,
-    limits: Limits,
-    effort: Effort,
-    rng: np.random.Generator,
+    first: IntArray, cost: FloatArray, limits: Limits, effort: Effort, rng: np.random.Generator
 ) -> IntArray:
     """(n,) GPUs of each job, of the least summed cost found; never worse than rows of `first`.
 
@@ -158,7 +154,7 @@ LEAST_FACTOR = 1e-3  # of a speed-up, however often a job has restarted
 
 
 class Pollux(RoundScheduler):
-    """Every round a genetic search finds who gets how many GPUs, elastic jobs more or fewer.
+    """Every round a genetic search finds who gets how many GPUs.
 
     Source: Qiao et al., OSDI 2021, section 4.2. A job's speed-up with n GPUs is its goodput over
     that with a fair share, all GPUs over all jobs; sought is the largest power mean (`power` -1:
@@ -265,12 +261,7 @@ class Pollux(RoundScheduler):
         return super().newcomers(view) + fewest
 
     def _cost(
-        self,
-        view: ClusterView,
-        jobs: IntArray,
-        held: IntArray,
-        waited: IntArray,
-        limits: Limits,
+        self, view: ClusterView, jobs: IntArray, held: IntArray, waited: IntArray, limits: Limits
     ) -> FloatArray:
         """(n, W + 1) speed-up with 0 to W GPUs to the `power`; lower is better."""
         speed = self._goodput(view, jobs, limits)

@@ -3,13 +3,13 @@
 import numpy as np
 
 from sim.jit import kernel
+from sim.jobs import WHOLE_GPU_MILLI
 from sim.kernel.layout import QUEUED
 from sim.kernel.rooms import usable_in
 from sim.kernel.seats import sharing_cost, workers_now
 from sim.physics.slowing import NO_COST
 from sim.room_rules import workers_for
 from sim.scoring.scratch import Scratch
-from sim.traits import WHOLE_GPU_MILLI
 
 ALONE, BESIDE = 2, 1  # answers of `count_usable`
 LEAST_LEFT_S = 60.0  # a job that outlives its prediction counts as this far from its end

@@ -11,13 +11,13 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.handle import Handle
+from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI
 from sim.kernel.layout import RowArray, State
 from sim.physics.communication import columns_s
 from sim.physics.mix_table import Slowing, empty_crowd
 from sim.physics.reference import compact_spread
 from sim.scoring.ahead import Ahead
 from sim.scoring.table import OfForward, OfPair, OfSuspension
-from sim.traits import ANY_TYPE, WHOLE_GPU_MILLI
 from sim.view import ClusterView
 
 INT, FLOAT = np.int64, np.float64

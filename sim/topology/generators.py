@@ -6,9 +6,8 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import TopologyError
-from sim.topology.layout import dealt_servers
+from sim.topology.layout import MOST_GPUS, check_counts, check_ports, check_rates, dealt_servers
 from sim.topology.links import LinkGraph, link_graph
-from sim.topology.option_rules import MOST_GPUS, check_counts, check_ports, check_rates
 from sim.topology.topology import Topology
 
 SMALLEST_SWITCH = 2  # ports
@@ -16,18 +15,10 @@ LONGEST_ADDRESS = 24  # digits: more than that is a typing error
 
 
 def bcube(
-    *,
-    name: str,
-    n: int,
-    k: int,
-    gpus_per_server: int | list[int],
-    gpu_types: list[str],
-    intra_gbps: float,
-    port_gbps: float,
-    cpu_milli: int | None = None,
-    memory_mib: int | None = None,
-    inside: Mapping[str, float] | None = None,
-) -> Topology:
+    *, name: str, n: int, k: int, gpus_per_server: int | list[int], gpu_types: list[str],
+    intra_gbps: float, port_gbps: float, cpu_milli: int | None = None,
+    memory_mib: int | None = None, inside: Mapping[str, float] | None = None,
+) -> Topology:  # fmt: skip
     """Build the network of Guo et al., SIGCOMM 2009, section 3.1.
 
     The n^(k+1) servers have addresses of k + 1 digits in base n; those that differ in digit i only
@@ -43,15 +34,10 @@ def bcube(
         )
     servers = n ** (k + 1)
     built = dealt_servers(
-        servers=servers,
-        gpus_per_server=gpus_per_server,
-        gpu_types=gpu_types,
-        intra_gbps=intra_gbps,
-        nic_gbps=port_gbps,
-        cpu_milli=cpu_milli,
-        memory_mib=memory_mib,
+        servers=servers, gpus_per_server=gpus_per_server, gpu_types=gpu_types,
+        intra_gbps=intra_gbps, nic_gbps=port_gbps, cpu_milli=cpu_milli, memory_mib=memory_mib,
         inside=inside,
-    )
+    )  # fmt: skip
     return built.wired(
         name=name,
         server_rack=np.arange(servers) // n,
@@ -79,19 +65,11 @@ def _links(n: int, levels: int, port_gbps: float) -> LinkGraph:
 
 
 def fat_tree(
-    *,
-    name: str,
-    k: int,
-    servers: int | None,
-    gpus_per_server: int | list[int],
-    gpu_types: list[str],
-    intra_gbps: float,
-    nic_gbps: float,
-    fabric_gbps: float,
-    cpu_milli: int | None = None,
-    memory_mib: int | None = None,
+    *, name: str, k: int, servers: int | None, gpus_per_server: int | list[int],
+    gpu_types: list[str], intra_gbps: float, nic_gbps: float, fabric_gbps: float,
+    cpu_milli: int | None = None, memory_mib: int | None = None,
     inside: Mapping[str, float] | None = None,
-) -> Topology:
+) -> Topology:  # fmt: skip
     """Build the fat-tree of Al-Fares, Loukissas and Vahdat, SIGCOMM 2008, section 3.
 
     Switches have `k` ports, k even. A rack is what hangs below one edge switch: k / 2 servers at
@@ -108,15 +86,9 @@ def fat_tree(
         raise TopologyError(f"topology.servers is {filled}; a fat-tree of k={k} has {places}")
     check_rates({"fabric_gbps": fabric_gbps})
     built = dealt_servers(
-        servers=filled,
-        gpus_per_server=gpus_per_server,
-        gpu_types=gpu_types,
-        intra_gbps=intra_gbps,
-        nic_gbps=nic_gbps,
-        cpu_milli=cpu_milli,
-        memory_mib=memory_mib,
-        inside=inside,
-    )
+        servers=filled, gpus_per_server=gpus_per_server, gpu_types=gpu_types, intra_gbps=intra_gbps,
+        nic_gbps=nic_gbps, cpu_milli=cpu_milli, memory_mib=memory_mib, inside=inside,
+    )  # fmt: skip
     rack = np.arange(filled) // (k // 2)
     return built.wired(
         name=name,
@@ -154,20 +126,11 @@ def _links_fat_tree(k: int, servers: int, nic_gbps: float, fabric_gbps: float) -
 
 
 def leaf_spine(
-    *,
-    name: str,
-    servers: int,
-    gpus_per_server: int | list[int],
-    servers_per_rack: int,
-    gpu_types: list[str],
-    intra_gbps: float,
-    nic_gbps: float,
-    oversubscription: float,
-    spines: int = 1,
-    cpu_milli: int | None = None,
-    memory_mib: int | None = None,
+    *, name: str, servers: int, gpus_per_server: int | list[int], servers_per_rack: int,
+    gpu_types: list[str], intra_gbps: float, nic_gbps: float, oversubscription: float,
+    spines: int = 1, cpu_milli: int | None = None, memory_mib: int | None = None,
     inside: Mapping[str, float] | None = None,
-) -> Topology:
+) -> Topology:  # fmt: skip
     """Build a leaf-spine cluster; server s has GPU type `gpu_types[s % len(gpu_types)]`.
 
     A rack's uplink carries its servers' NIC bandwidth divided by `oversubscription`, spread evenly
@@ -178,15 +141,10 @@ def leaf_spine(
     check_ports("spines", spines)
     check_rates({"oversubscription": oversubscription})
     built = dealt_servers(
-        servers=servers,
-        gpus_per_server=gpus_per_server,
-        gpu_types=gpu_types,
-        intra_gbps=intra_gbps,
-        nic_gbps=nic_gbps,
-        cpu_milli=cpu_milli,
-        memory_mib=memory_mib,
+        servers=servers, gpus_per_server=gpus_per_server, gpu_types=gpu_types,
+        intra_gbps=intra_gbps, nic_gbps=nic_gbps, cpu_milli=cpu_milli, memory_mib=memory_mib,
         inside=inside,
-    )
+    )  # fmt: skip
     rack = np.arange(servers) // servers_per_rack
     uplink_gbps = np.bincount(rack).astype(np.float64) * (nic_gbps / oversubscription)
     return built.wired(
@@ -221,20 +179,11 @@ def leaf_spine_links(
 
 
 def vl2(
-    *,
-    name: str,
-    aggregation_ports: int,
-    intermediate_ports: int,
-    servers_per_rack: int,
-    gpus_per_server: int | list[int],
-    gpu_types: list[str],
-    intra_gbps: float,
-    nic_gbps: float,
-    fabric_gbps: float,
-    cpu_milli: int | None = None,
-    memory_mib: int | None = None,
+    *, name: str, aggregation_ports: int, intermediate_ports: int, servers_per_rack: int,
+    gpus_per_server: int | list[int], gpu_types: list[str], intra_gbps: float, nic_gbps: float,
+    fabric_gbps: float, cpu_milli: int | None = None, memory_mib: int | None = None,
     inside: Mapping[str, float] | None = None,
-) -> Topology:
+) -> Topology:  # fmt: skip
     """Build the network of Greenberg et al., SIGCOMM 2009, section 4.1.
 
     With D_A `aggregation_ports` and D_I `intermediate_ports`, both even, there are D_I aggregation
@@ -251,15 +200,10 @@ def vl2(
     check_rates({"fabric_gbps": fabric_gbps})
     racks = aggregation_ports * intermediate_ports // 4
     built = dealt_servers(
-        servers=racks * servers_per_rack,
-        gpus_per_server=gpus_per_server,
-        gpu_types=gpu_types,
-        intra_gbps=intra_gbps,
-        nic_gbps=nic_gbps,
-        cpu_milli=cpu_milli,
-        memory_mib=memory_mib,
+        servers=racks * servers_per_rack, gpus_per_server=gpus_per_server, gpu_types=gpu_types,
+        intra_gbps=intra_gbps, nic_gbps=nic_gbps, cpu_milli=cpu_milli, memory_mib=memory_mib,
         inside=inside,
-    )
+    )  # fmt: skip
     rack = np.repeat(np.arange(racks), servers_per_rack)
     return built.wired(
         name=name,

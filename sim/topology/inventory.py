@@ -8,9 +8,8 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray, objects
 from sim.errors import TopologyError
 from sim.topology.generators import leaf_spine_links
-from sim.topology.layout import Layout, Servers, inside_of
+from sim.topology.layout import MOST_GPUS, Layout, Servers, check_ports, check_rates, inside_of
 from sim.topology.links import LinkGraph, link_graph
-from sim.topology.option_rules import MOST_GPUS, check_ports, check_rates
 from sim.topology.topology import GpuKind, Topology
 
 

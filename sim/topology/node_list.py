@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 
 from sim.errors import TopologyError, nearest
 from sim.topology.inventory import Entry, Shape, Wiring, assembled
-from sim.topology.layout import chosen_layout
-from sim.topology.node_rows import NodeRows, read_node_rows
-from sim.topology.option_rules import (
+from sim.topology.layout import (
     MOST_GPUS,
     MOST_GPUS_PER_SERVER,
     MOST_SERVERS,
     check_counts,
     check_gpus,
+    chosen_layout,
 )
+from sim.topology.node_rows import NodeRows, read_node_rows
 from sim.topology.topology import GpuKind, Topology
 
 
@@ -151,7 +151,7 @@ def node_entries(cells: NodeCells, missing: Shape) -> list[Entry]:
             missing,
             gpus=gpus,
             gpu_type=_gpu_type(cells, row, missing.gpu_type),
-            kind=_kind(cells, row),
+            kind=GpuKind(where=cells.where(row, "gpu_type") if cells.text(row, "gpu_type") else ""),
             cpu_milli=cells.scaled(row, CPU_UNITS, high=MOST_CPU_MILLI),
             memory_mib=cells.scaled(row, MEMORY_UNITS, high=MOST_MEMORY_MIB),
         )
@@ -186,11 +186,6 @@ def _gpu_type(cells: NodeCells, row: int, missing: str) -> str:
     if not named:
         raise cells.refusal(row, "gpu_type", "is blank; give the GPU type, or topology.gpu_type")
     return named
-
-
-def _kind(cells: NodeCells, row: int) -> GpuKind:
-    """Where the row's GPU type was named."""
-    return GpuKind(where=cells.where(row, "gpu_type") if cells.text(row, "gpu_type") else "")
 
 
 def _row_entries(cells: NodeCells, row: int, shape: Shape, names: set[str]) -> Iterator[Entry]:

@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray, objects
+from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S, WHOLE_GPU_MILLI, Precedence, codes_of
 from sim.traces.column_reader import ColumnReader
 from sim.traces.row_rules import BLANKS
 from sim.traces.setting import check_count
 from sim.traces.text_table import GivenColumns, check_either, checked_columns, read_text_table
 from sim.traces.trace import Notes, Trace, on_a_cycle, starts
-from sim.traits import CANCELLED, COMPLETED, FAILED, NEVER_S, WHOLE_GPU_MILLI, Precedence, codes_of
 
 TASK_REQUIRED = ("task_name", "inst_num", "job_name")
 TASK_OPTIONAL = ("status", "start_time", "end_time", "arrival_s", "duration_s")

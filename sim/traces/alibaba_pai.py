@@ -8,12 +8,12 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray, objects
 from sim.errors import TraceError
+from sim.jobs import COMPLETED, FAILED, WHOLE_GPU_MILLI
 from sim.traces.alibaba import task_names
 from sim.traces.column_reader import ColumnReader
 from sim.traces.row_rules import BLANKS
 from sim.traces.text_table import GivenColumns, checked_columns, read_text_table
 from sim.traces.trace import Notes, Trace
-from sim.traits import COMPLETED, FAILED, WHOLE_GPU_MILLI
 
 JOB_COLUMNS = {name: name for name in ("job_name", "inst_id", "user", "start_time")}
 TAG_COLUMNS = {name: name for name in ("inst_id", "gpu_type_spec", "group", "workload")}

@@ -10,6 +10,16 @@ from itertools import pairwise
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray, TextArray
+from sim.jobs import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    NEVER_S,
+    WHOLE_GPU_MILLI,
+    Attempts,
+    Precedence,
+    codes_of,
+)
 from sim.traces.column_reader import ColumnReader
 from sim.traces.row_rules import CLOCK, CLOCK_FORMAT, DURATION_FORMATS, moment
 from sim.traces.setting import check_choice
@@ -24,16 +34,6 @@ from sim.traces.text_table import (
     read_text_table,
 )
 from sim.traces.trace import Notes, Trace, on_a_cycle, starts
-from sim.traits import (
-    CANCELLED,
-    COMPLETED,
-    FAILED,
-    NEVER_S,
-    WHOLE_GPU_MILLI,
-    Attempts,
-    Precedence,
-    codes_of,
-)
 
 SEPARATOR = ";"
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError
+from sim.jobs import codes_of
 from sim.traces.setting import check_number
 from sim.traces.trace import Trace
-from sim.traits import codes_of
 
 
 class LimitEstimator:

@@ -7,9 +7,9 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError
+from sim.jobs import COMPLETED, Identity
 from sim.traces.likeness import ALIKE_LAGS, ALIKE_LN, JobSample
 from sim.traces.processes import OutcomeMix, Recurrence, draw_roots, outcome_shares
-from sim.traits import COMPLETED, Identity
 
 OUTCOMES = 3
 RARE = 0.002  # share of the jobs below which an outcome is left out
@@ -214,10 +214,7 @@ def _alike(jobs: JobSample, lags: tuple[int, ...], single: bool) -> FloatArray:
 
 def _with(spec: Recurrence, again: float, gang_again: float) -> Recurrence:
     return Recurrence(
-        again_prob=again,
-        gang_again_prob=gang_again,
-        memory_jobs=spec.memory_jobs,
-        sigma=spec.sigma,
+        again_prob=again, gang_again_prob=gang_again, memory_jobs=spec.memory_jobs, sigma=spec.sigma
     )
 
 

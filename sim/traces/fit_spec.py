@@ -1,6 +1,5 @@
 """Fits the generator to any trace: the parameters whose traces look like it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -193,17 +192,13 @@ def _shares(
 def _mixture(ln_s: FloatArray, end: int, parts: int) -> DurationMixture:
     kept = min(parts, max(len(ln_s) // LEAST_IN_PART, 1))
     weight, mean, sigma = fit_normals(ln_s, kept)
-    rounded = _rounded_shares(weight)
+    rounded = tuple(np.round(weight, 4).tolist())
     return DurationMixture(
         up_to_gang=end,
         weights=rounded,
         mu=tuple(np.round(mean, 3).tolist()),
         sigma=tuple(np.round(sigma, 3).tolist()),
     )
-
-
-def _rounded_shares(shares: FloatArray) -> Sequence[float]:
-    return tuple(np.round(shares, 4).tolist())
 
 
 PROBS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

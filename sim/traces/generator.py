@@ -129,11 +129,7 @@ def _jobs(spec: WorkloadSpec, num_jobs: int, rng: np.random.Generator, name: str
 
 
 def _workflows(
-    spec: WorkloadSpec,
-    shape: WorkflowShape,
-    num_jobs: int,
-    rng: np.random.Generator,
-    name: str,
+    spec: WorkloadSpec, shape: WorkflowShape, num_jobs: int, rng: np.random.Generator, name: str
 ) -> Trace:
     """Jobs of workflows: owner and second of the workflow, a duration around its own."""
     workflow = draw_workflows(shape, num_jobs, rng)

@@ -161,9 +161,7 @@ class IdealWorkload(DrawnWorkload):
         )
         stretch = self._stretch(jobs, setting)
         return replace(
-            jobs,
-            duration_s=jobs.duration_s * stretch,
-            estimate_s=jobs.estimate_s * stretch,
+            jobs, duration_s=jobs.duration_s * stretch, estimate_s=jobs.estimate_s * stretch
         )
 
     def _some(self, trace: Trace, rng: np.random.Generator) -> Trace:

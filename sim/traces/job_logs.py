@@ -12,11 +12,11 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.errors import TraceError
+from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S
 from sim.traces.column_reader import LARGEST_AMOUNT, ColumnReader
 from sim.traces.setting import check_count, check_number
 from sim.traces.text_table import GivenColumns, Layout, TextTable, checked_columns, read_text_table
 from sim.traces.trace import Notes, Trace
-from sim.traits import CANCELLED, COMPLETED, FAILED, NEVER_S
 
 HELIOS_REQUIRED = ("job_id", "gpu_num", "state", "submit_time", "duration")
 HELIOS_OPTIONAL = ("user", "vc", "jobname", "cpu_num", "queue")

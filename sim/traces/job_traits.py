@@ -9,10 +9,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
 from sim.errors import TraceError, nearest
-from sim.physics.catalogue import Catalogue, GangCatalogue
-from sim.traces.setting import check_choice
-from sim.traces.trace import Trace
-from sim.traits import (
+from sim.jobs import (
     ANY_TYPE,
     COMPLETED,
     NEVER_S,
@@ -26,6 +23,9 @@ from sim.traits import (
     Urgency,
     codes_of,
 )
+from sim.physics.catalogue import Catalogue, GangCatalogue
+from sim.traces.setting import check_choice
+from sim.traces.trace import Trace
 
 log = logging.getLogger(__name__)
 

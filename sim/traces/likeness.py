@@ -313,10 +313,7 @@ def _sample_gaps(first: JobSample, second: JobSample) -> dict[str, _Gap]:
 def _week_gaps(first: FloatArray, second: FloatArray) -> dict[str, _Gap]:
     hours, days = _profile_gaps(first, np.roll(second, best_turn(first, second)))
     nan = float("nan")
-    return {
-        HOUR_OF_DAY: _Gap(TV, hours, nan, nan, nan),
-        WEEKDAY: _Gap(TV, days, nan, nan, nan),
-    }
+    return {HOUR_OF_DAY: _Gap(TV, hours, nan, nan, nan), WEEKDAY: _Gap(TV, days, nan, nan, nan)}
 
 
 def _profile_gaps(first: FloatArray, second: FloatArray) -> tuple[float, float]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import TraceError
-from sim.traits import CANCELLED, COMPLETED, FAILED
+from sim.jobs import CANCELLED, COMPLETED, FAILED
 
 ROUNDING = 0.01 + 1e-9  # shares in a yaml file are rounded
 
@@ -217,7 +217,7 @@ def outcome_shares(mix: OutcomeMix, work_gpu_s: FloatArray) -> FloatArray:
 
 
 def draw_outcomes(mix: OutcomeMix, work_gpu_s: FloatArray, rng: np.random.Generator) -> IntArray:
-    """(J,) COMPLETED, FAILED or CANCELLED of sim.traits."""
+    """(J,) COMPLETED, FAILED or CANCELLED of sim.jobs."""
     shares = outcome_shares(mix, work_gpu_s)
     which = rng.random(len(work_gpu_s))
     failed = (which >= shares[COMPLETED]) & (which < shares[COMPLETED] + shares[FAILED])

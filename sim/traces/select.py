@@ -13,9 +13,9 @@ import numpy as np
 
 from sim.arrays import BoolArray, IntArray
 from sim.errors import TraceError, nearest
+from sim.jobs import Attempts, Precedence
 from sim.traces.setting import ALL, stretch_stream
 from sim.traces.trace import Trace, owners, picked, starts, thinned_units, units_of
-from sim.traits import Attempts, Precedence
 
 
 def picked_column(column: Any, rows: IntArray) -> Any:

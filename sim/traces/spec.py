@@ -8,6 +8,7 @@ from typing import TypedDict
 import numpy as np
 
 from sim.arrays import BoolArray, IntArray, TextArray, objects
+from sim.jobs import WHOLE_GPU_MILLI, Precedence
 from sim.traces.processes import (
     Clumps,
     DayNoise,
@@ -21,7 +22,6 @@ from sim.traces.processes import (
 )
 from sim.traces.processes import DurationMixture as DurationMixture  # named in yaml files
 from sim.traces.trace import starts
-from sim.traits import WHOLE_GPU_MILLI, Precedence
 
 
 @dataclass(frozen=True, kw_only=True)

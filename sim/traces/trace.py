@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
+from sim.jobs import Attempts, Precedence
 from sim.traces.text_table import GivenColumns
-from sim.traits import Attempts, Precedence
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Trace:
     gpu_types: TextArray | None = None  # (J,) allowed GPU types, "P100|T4"; "" any
     least_gpus: IntArray | None = None  # (J,) elastic jobs: 1 <= least_gpus <= num_gpus
     most_gpus: IntArray | None = None  # (J,) >= num_gpus
-    outcome: IntArray | None = None  # (J,) COMPLETED, FAILED or CANCELLED of sim.traits
+    outcome: IntArray | None = None  # (J,) COMPLETED, FAILED or CANCELLED of sim.jobs
     withdraw_s: FloatArray | None = None  # (J,) given up so long after submission; inf: never
     limit_s: FloatArray | None = None  # (J,) run time that its user asked for; inf: without a limit
     waited_s: FloatArray | None = None  # (J,) from submission to start as it was; NaN: never began

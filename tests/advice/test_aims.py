@@ -5,11 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpuyard.advice.aims import Told, blocks_of, draws_of, measured
-from gpuyard.advice.told import large_gang, peak_gpus, told_of_trace
-from sim.jobs import JobTable
+from gpuyard.advice.aims import (
+    Told,
+    blocks_of,
+    draws_of,
+    large_gang,
+    measured,
+    peak_gpus,
+    told_of_trace,
+)
+from sim.jobs import Identity, JobTable
 from sim.topology.generators import leaf_spine
-from sim.traits import Identity
 
 ONCE = np.ones((1, 2))
 TOLD = Told(

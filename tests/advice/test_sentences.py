@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from gpuyard.advice.aims import AIMS
-from gpuyard.advice.answer import advice_of
+from gpuyard.advice.answer import advice_of, table_of, write_advice
 from gpuyard.advice.playing import WHAT_HAPPENED, Played
-from gpuyard.advice.report import table_of, write_advice
 from gpuyard.advice.sentences import sentences
 from gpuyard.launch.errors import ConfigError
 

@@ -13,7 +13,7 @@ import pytest
 import gpuyard
 from gpuyard.launch.errors import ConfigError
 from sim.errors import GpuYardError
-from sim.schedulers.sjf import Sjf
+from sim.schedulers.orders import Sjf
 from sim.topology.generators import leaf_spine
 
 ROOT = Path(__file__).resolve().parents[2]

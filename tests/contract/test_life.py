@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.errors import SimulationError
-from sim.event_log import Kind
+from sim.jobs import ANY_TYPE, Demands
 from sim.metrics.balance import check_run
+from sim.run import Kind
 from sim.simulator import Simulator, simulate
-from sim.topology.outage_sources import ServerFailures
-from sim.traits import ANY_TYPE, Demands
+from sim.topology.outages import ServerFailures
 from tests.contract.compositions import heuristics, made, stems
 from tests.oracle.cases import Case, cases
 from tests.sim.ledger import Ledger

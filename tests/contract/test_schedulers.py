@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from sim.decision import Decision
 from sim.errors import SignalError
-from sim.event_log import EventLog, Kind
 from sim.protocols import Scheduler
-from sim.run import Run
+from sim.run import EventLog, Kind, Run
 from sim.signals import Signal
 from sim.simulator import Simulator, simulate
 from sim.view import ClusterView

@@ -20,11 +20,11 @@ from sim.dag.online_tasks import (
     mean_lengths_s,
     times_to_go_s,
 )
-from sim.event_log import Kind
+from sim.jobs import Fates, Precedence
 from sim.metrics.balance import check_run
 from sim.metrics.job_times import workflow_metrics
+from sim.run import Kind
 from sim.schedulers.worl_online import WorlOnline
-from sim.traits import Fates, Precedence
 from tests.sim.worlds import Job, attempts, cluster, physics_of, play, world
 
 HORIZON = 400

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from gpuyard.command import PROGRAMS
 from gpuyard.documentation import PAGES, keys_of, page, table
-from gpuyard.launch.folders import CONF
+from gpuyard.launch.errors import CONF
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 
 from sim.errors import SimulationError
+from sim.jobs import Demands
 from sim.protocols import Scheduler
 from sim.run import Run
 from sim.simulator import Simulator, simulate
 from sim.topology.outages import NO_OUTAGES
-from sim.traits import Demands
 from tests.oracle.cases import Case
 from tests.oracle.forms import by_hand
 from tests.sim.worlds import Job, cluster, world

@@ -16,11 +16,8 @@ from sim.protocols import Placer, Scheduler
 from sim.schedulers.ada_srsf import AdaSrsf
 from sim.schedulers.drf import Drf
 from sim.schedulers.easy import Easy
-from sim.schedulers.spjf import Spjf
-from sim.schedulers.spwf import Spwf
-from sim.schedulers.srsf import Srsf
-from sim.schedulers.tiresias import Tiresias
-from sim.schedulers.tiresias_gittins import TiresiasGittins
+from sim.schedulers.orders import Spjf, Spwf, Srsf
+from sim.schedulers.tiresias import Tiresias, TiresiasGittins
 from sim.sharing import NoSharing
 from sim.signals import Signal
 from tests.engine.playing import assert_same_decisions, assert_same_run

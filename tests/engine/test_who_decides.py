@@ -7,18 +7,15 @@ import pytest
 
 from sim.engine.composed import PartitionedScheduler, QueueScheduler
 from sim.errors import GpuYardError, InvalidDecision, SignalError
+from sim.jobs import ANY_TYPE, Demands
 from sim.placers.by_job import CompactWait
 from sim.placers.by_room import BestFit, Consolidated, FirstFit, Packed, Random
 from sim.schedulers.easy import Easy
-from sim.schedulers.fifo import Fifo
-from sim.schedulers.sjf import Sjf
-from sim.schedulers.spjf import Spjf
-from sim.schedulers.srtf import Srtf
+from sim.schedulers.orders import Fifo, Sjf, Spjf, Srtf
 from sim.sharing import NoSharing
 from sim.signals import Signal
 from sim.simulator import Simulator, simulate
 from sim.topology.outages import NO_OUTAGES, Change
-from sim.traits import ANY_TYPE, Demands
 from tests.engine.playing import asking
 from tests.oracle.catalogue import FORWARDINGS, ORDERS, PLACERS, SHARINGS
 from tests.sim.worlds import Job, attempts, changes, cluster, physics_of, world

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from gnn.batch import ClusterBatch
+from gnn.base import ClusterBatch
 from gnn.encoder import HierarchicalEncoder
 
 GPU_FEATURES, SERVER_FEATURES = 5, 4

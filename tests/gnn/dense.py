@@ -6,7 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from gnn.batch import ClusterBatch
+from gnn.base import ClusterBatch
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,18 @@ class DenseTree:
         """
         servers = batch.server_rack.shape[1]
         if not bool(batch.server_mask.all()) or not bool(batch.gpu_mask.all()):
-            raise ValueError("the batch has padding rows; encode it with gnn.scatter.ScatterTree")
+            raise ValueError("the batch has padding rows; encode it with gnn.encoder.ScatterTree")
         if servers == 0 or batch.num_racks == 0 or servers % batch.num_racks:
             raise ValueError(
                 f"{servers} servers do not divide into {batch.num_racks} equal racks; "
-                "encode the batch with gnn.scatter.ScatterTree"
+                "encode the batch with gnn.encoder.ScatterTree"
             )
         tree = cls(racks=batch.num_racks, servers_per_rack=servers // batch.num_racks)
         regular = torch.arange(servers, device=batch.server_rack.device) // tree.servers_per_rack
         if not bool((batch.server_rack == regular).all()):
             raise ValueError(
                 f"server_rack is not runs of {tree.servers_per_rack} servers a rack in order; "
-                "sort the servers by rack or encode the batch with gnn.scatter.ScatterTree"
+                "sort the servers by rack or encode the batch with gnn.encoder.ScatterTree"
             )
         return tree
 

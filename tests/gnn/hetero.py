@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import HeteroConv, SAGEConv
 
-from gnn.base import Sweep, Update
-from gnn.batch import ClusterBatch, Embeddings
+from gnn.base import ClusterBatch, Embeddings, Sweep, Update
 from gnn.encoder import HierarchicalEncoder
 
 Edge = tuple[str, str, str]

@@ -6,10 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gnn.base import Sweep
-from gnn.batch import ClusterBatch, Embeddings
-from gnn.encoder import HierarchicalEncoder
-from gnn.scatter import ScatterTree
+from gnn.base import ClusterBatch, Embeddings, Sweep
+from gnn.encoder import HierarchicalEncoder, ScatterTree
 
 
 class IncrementalEncoder:

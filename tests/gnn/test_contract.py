@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gnn.base import Encoder
-from gnn.batch import ClusterBatch, Embeddings, Links
+from gnn.base import ClusterBatch, Embeddings, Encoder, Links
 from gnn.encoder import FlatEncoder, HierarchicalEncoder, MlpEncoder
 from gnn.linked import LinkedEncoder
 

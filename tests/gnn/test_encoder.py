@@ -1,14 +1,18 @@
 """What the default encoder does beyond the contract of all: its equations, its reach."""
 
 import io
+from pathlib import Path
 
+import hydra
 import pytest
 import torch
+from omegaconf import OmegaConf
 
-from gnn.base import Sweep
-from gnn.batch import ClusterBatch, Embeddings
-from gnn.encoder import HierarchicalEncoder
-from gnn.scatter import ScatterTree
+from gnn.base import ClusterBatch, Embeddings, Sweep
+from gnn.encoder import HierarchicalEncoder, ScatterTree
+from tests.gnn.dense import DenseTree
+from tests.gnn.hetero import HeteroEncoder, to_hetero
+from tests.gnn.incremental import IncrementalEncoder
 
 ROUNDS = pytest.mark.parametrize("rounds", [1, 2])
 
@@ -119,3 +123,151 @@ def test_a_rack_out_of_range_is_named(rack, make_encoder, irregular) -> None:
     batch.server_rack[1, 0] = rack
     with pytest.raises(ValueError, match=rf"server_rack\[1, 0\] is {rack} but num_racks is 3"):
         make_encoder()(batch)
+
+
+CONFIGS = Path(__file__).parents[2] / "conf" / "encoder"
+
+
+def test_hierarchical_leaves_only_the_feature_widths_to_the_caller() -> None:
+    build = hydra.utils.instantiate(OmegaConf.load(CONFIGS / "hierarchical.yaml"))
+    encoder = build(gpu_features=3, server_features=2)
+    assert isinstance(encoder, HierarchicalEncoder)
+    assert (encoder.gpu_features, encoder.server_features) == (3, 2)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("racks", [1, 2])
+def test_equals_the_scatter_path_forward_and_backward(rounds, racks, make_encoder, regular) -> None:
+    encoder, batch = make_encoder(rounds).double(), regular(racks=racks)
+    batch = batch._replace(x_gpu=batch.x_gpu.double(), x_server=batch.x_server.double())
+    outcomes = []
+    for tree in (None, DenseTree.of(batch)):
+        encoder.zero_grad()
+        out = encoder(batch, tree)
+        sum((level.square() * torch.arange(8.0)).sum() for level in out).backward()
+        outcomes.append((*out, *(p.grad.clone() for p in encoder.parameters())))
+    torch.testing.assert_close(outcomes[1], outcomes[0])
+
+
+def test_equals_the_scatter_path_in_single_precision(make_encoder, regular) -> None:
+    encoder, batch = make_encoder(), regular()
+    got, want = encoder(batch, DenseTree.of(batch)), encoder(batch)
+    torch.testing.assert_close(tuple(got), tuple(want), rtol=1e-5, atol=1e-5)
+
+
+def test_padding_is_refused(irregular) -> None:
+    with pytest.raises(ValueError, match="padding rows"):
+        DenseTree.of(irregular())
+
+
+def test_unequal_racks_are_refused(regular) -> None:
+    batch = regular(racks=2, per_rack=3)
+    with pytest.raises(ValueError, match="6 servers do not divide into 4 equal racks"):
+        DenseTree.of(batch._replace(num_racks=4))
+    with pytest.raises(ValueError, match="not runs of 3 servers"):
+        DenseTree.of(batch._replace(server_rack=batch.server_rack.flip(1)))
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_equals_the_encoder_on_irregular_trees(rounds, make_encoder, irregular) -> None:
+    encoder, batch = make_encoder(rounds), irregular(parts=5, empty=True)
+    want, got = encoder(batch), HeteroEncoder(encoder)(batch)
+    torch.testing.assert_close(tuple(got), tuple(want), rtol=1e-5, atol=1e-5)
+
+
+def test_equals_the_encoder_on_regular_trees(make_encoder, regular) -> None:
+    encoder, batch = make_encoder(), regular()
+    want, got = encoder(batch), HeteroEncoder(encoder)(batch)
+    torch.testing.assert_close(tuple(got), tuple(want), rtol=1e-5, atol=1e-5)
+
+
+def test_the_order_of_edges_does_not_matter(make_encoder, irregular) -> None:
+    reference, batch = HeteroEncoder(make_encoder()), irregular()
+    data = to_hetero(batch, hidden_dim=8)
+    want = reference.encode(data)
+    for edge in data.edge_types:
+        edges = data[edge].edge_index
+        data[edge].edge_index = edges[:, torch.randperm(edges.shape[1])]
+    torch.testing.assert_close(reference.encode(data), want, rtol=1e-5, atol=1e-5)
+
+
+def test_the_graph_holds_real_nodes_and_their_edges(irregular) -> None:
+    batch = irregular(empty=True)
+    data = to_hetero(batch, hidden_dim=8)
+    gpus = int((batch.gpu_mask & batch.server_mask.unsqueeze(2)).sum())
+    servers = int(batch.server_mask.sum())
+    assert data["gpu"].num_nodes == data["gpu", "in", "server"].num_edges == gpus
+    assert data["server"].num_nodes == data["server", "in", "rack"].num_edges == servers
+    assert data["cluster"].num_nodes == 2
+    assert data.validate()
+
+
+def dirty_rows(batch, count):
+    real = batch.server_mask.flatten().nonzero().squeeze(1)
+    return real[torch.randperm(len(real))[:count]]
+
+
+def change(batch, rows):
+    """New features for the servers in `rows` (NaN for absent GPUs), and the batch that has them."""
+    x_gpu, x_server = batch.x_gpu.flatten(0, 1).clone(), batch.x_server.flatten(0, 1).clone()
+    x_gpu[rows], x_server[rows] = torch.randn_like(x_gpu[rows]), torch.randn_like(x_server[rows])
+    x_gpu[~batch.gpu_mask.flatten(0, 1)] = float("nan")
+    changed = batch._replace(
+        x_gpu=x_gpu.view_as(batch.x_gpu), x_server=x_server.view_as(batch.x_server)
+    )
+    return changed, x_gpu[rows], x_server[rows]
+
+
+def test_equals_a_full_pass_after_many_changes(make_encoder, irregular) -> None:
+    encoder, batch = make_encoder(), irregular(empty=True)
+    cache = IncrementalEncoder(encoder)
+    cache.reset(batch)
+    for step in range(200):
+        rows = dirty_rows(batch, step % 5)
+        batch, x_gpu, x_server = change(batch, rows)
+        cache.update(rows, x_gpu, x_server)
+    want, got = encoder(batch), cache.encode()
+    torch.testing.assert_close(tuple(got), tuple(want), rtol=1e-5, atol=1e-5)
+    rows = torch.tensor([5, 0, 6])
+    torch.testing.assert_close(
+        cache.servers(rows), want.server.flatten(0, 1)[rows], rtol=1e-5, atol=1e-5
+    )
+
+
+def test_a_change_reaches_servers_that_were_not_touched(make_encoder, regular) -> None:
+    encoder, batch = make_encoder(), regular(parts=1)
+    cache = IncrementalEncoder(encoder)
+    cache.reset(batch)
+    before = cache.encode()
+    _, x_gpu, x_server = change(batch, torch.tensor([0]))
+    cache.update(torch.tensor([0]), 5 * x_gpu, x_server)
+    assert not torch.equal(cache.encode().server[0, 5], before.server[0, 5])
+
+
+def test_new_weights_without_a_reset_are_refused(make_encoder, irregular) -> None:
+    encoder, batch = make_encoder(), irregular()
+    cache = IncrementalEncoder(encoder)
+    cache.reset(batch)
+    encoder.load_state_dict(make_encoder().state_dict())
+    rows = dirty_rows(batch, 1)
+    with pytest.raises(RuntimeError, match="weights changed"):
+        cache.update(rows, *change(batch, rows)[1:])
+    cache.reset(batch)
+    torch.testing.assert_close(tuple(cache.encode()), tuple(encoder(batch)), rtol=1e-5, atol=1e-5)
+
+
+def test_rows_that_cannot_be_updated_are_named(make_encoder, irregular) -> None:
+    batch = irregular(empty=True)
+    cache = IncrementalEncoder(make_encoder())
+    cache.reset(batch)
+    for rows, text in (
+        (torch.tensor([14]), "row 14 is a padding"),
+        (torch.tensor([0, 0]), "twice"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            cache.update(rows, *change(batch, rows)[1:])
+
+
+def test_more_sweeps_are_refused(make_encoder) -> None:
+    with pytest.raises(ValueError, match=r"2 sweeps.*encoder\.rounds=1"):
+        IncrementalEncoder(make_encoder(2))

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 from torch_geometric.nn import GINEConv
 
-from gnn.batch import ClusterBatch, Links
+from gnn.base import ClusterBatch, Links
+from gnn.encoder import ScatterTree
 from gnn.linked import EdgeUpdate, LinkedEncoder
-from gnn.scatter import ScatterTree
 
 NVLINK = 3  # edge of the ring below between GPUs 0 and 2
 

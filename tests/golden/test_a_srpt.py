@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from sim.errors import GpuYardError
+from sim.jobs import Fates
 from sim.placers.by_room import FirstFit, Packed
 from sim.schedulers.a_srpt import ASrpt
-from sim.schedulers.spjf import Spjf
+from sim.schedulers.orders import Spjf
 from sim.sharing import NoSharing
 from sim.signals import Signal
 from sim.topology.outages import Change
-from sim.traits import Fates
 from tests.sim.worlds import Job, attempts, changes, cluster, gantt, physics_of, play, world
 
 

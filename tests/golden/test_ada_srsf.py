@@ -7,8 +7,7 @@ from sim.errors import GpuYardError
 from sim.placers.by_job import Lwf
 from sim.run import Run
 from sim.schedulers.ada_srsf import AdaSrsf
-from sim.schedulers.sjf import Sjf
-from sim.schedulers.srsf import Srsf
+from sim.schedulers.orders import Sjf, Srsf
 from sim.sharing import NoSharing
 from tests.sim.placed import Held, comm_physics, view_with
 from tests.sim.worlds import Job, cluster, gantt, play, world

@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 
 from sim.errors import GpuYardError
-from sim.event_log import Kind
 from sim.physics.physics import Physics
 from sim.placers.by_room import Consolidated, FirstFit
 from sim.placing.tiers import Accepted, auto_patience, usual_leases
-from sim.run import Run
+from sim.run import Kind, Run
 from sim.schedulers.dally import Dally
-from sim.schedulers.fifo import Fifo
-from sim.schedulers.las import Las
+from sim.schedulers.orders import Fifo, Las
 from sim.sharing import NoSharing
 from sim.topology.topology import Topology
 from tests.sim.worlds import Attempt, Job, attempts, cluster, physics_of, play, world

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from sim.jobs import ANY_TYPE, Demands, Identity
 from sim.placers.by_room import FirstFit
 from sim.schedulers.drf import Drf
-from sim.schedulers.fifo import Fifo
-from sim.schedulers.smallest_gang import SmallestGang
+from sim.schedulers.orders import Fifo, SmallestGang
 from sim.sharing import NoSharing
-from sim.traits import ANY_TYPE, Demands, Identity
 from tests.sim.worlds import Job, cluster, gantt, play, world
 
 RULES = {"placer": FirstFit(), "sharing": NoSharing(), "skip_blocked": True}

@@ -5,7 +5,7 @@ import pytest
 from sim.errors import GpuYardError
 from sim.placers.by_room import Consolidated, FirstFit
 from sim.schedulers.easy import Easy
-from sim.schedulers.fifo import Fifo
+from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 

@@ -1,7 +1,7 @@
 """FIFO, strict and skipping."""
 
 from sim.placers.by_room import FirstFit
-from sim.schedulers.fifo import Fifo
+from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 

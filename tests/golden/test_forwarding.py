@@ -3,7 +3,6 @@
 from collections import Counter
 
 from sim.engine.composed import PartitionedScheduler
-from sim.event_log import Kind
 from sim.forwarding import (
     LeastLoadedForwarding,
     OwnOnly,
@@ -13,8 +12,8 @@ from sim.forwarding import (
 )
 from sim.placers.by_room import FirstFit
 from sim.protocols import Forwarding
-from sim.run import Run
-from sim.schedulers.fifo import Fifo
+from sim.run import Kind, Run
+from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from sim.errors import GpuYardError, SimulationError
 from sim.placers.by_room import FirstFit
-from sim.schedulers.fifo import Fifo
 from sim.schedulers.gandiva import Gandiva
+from sim.schedulers.orders import Fifo
 from sim.sharing import FallbackSharing, NoSharing
 from sim.simulator import Simulator, simulate
 from tests.oracle.cases import Case, cases

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from sim.errors import GpuYardError
+from sim.jobs import Demands
 from sim.physics.physics import Physics
 from sim.placers.by_room import FirstFit
 from sim.schedulers.gavel import MAX_MIN, TOTAL_THROUGHPUT, Classes, Gavel, time_shares
-from sim.schedulers.las import Las
+from sim.schedulers.orders import Las
 from sim.sharing import NoSharing
 from sim.topology.topology import Topology
-from sim.traits import Demands
 from tests.sim.worlds import Job, attempts, cluster, gantt, physics_of, play, world
 
 RULES = {"placer": FirstFit(), "sharing": NoSharing()}

@@ -4,9 +4,7 @@ import pytest
 
 from sim.errors import GpuYardError
 from sim.placers.by_room import FirstFit
-from sim.schedulers.fifo import Fifo
-from sim.schedulers.las import Las
-from sim.schedulers.srtf import Srtf
+from sim.schedulers.orders import Fifo, Las, Srtf
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, attempts, cluster, play, world
 

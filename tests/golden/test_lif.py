@@ -3,7 +3,7 @@
 from sim.placers.by_room import FirstFit, LeastInterference, Packed
 from sim.protocols import Placer
 from sim.run import Run
-from sim.schedulers.lif import LeastInterferenceFirst
+from sim.schedulers.orders import LeastInterferenceFirst
 from sim.sharing import AlwaysShare
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
 

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.errors import GpuYardError, SignalError, SimulationError
+from sim.jobs import ANY_TYPE, Demands
 from sim.metrics.job_times import counted, jct_s, mean_jct_s
 from sim.placers.by_room import Consolidated
-from sim.schedulers.sjf import Sjf
+from sim.schedulers.orders import Sjf
 from sim.scoring.episode import unlogged
 from sim.scoring.linear_score import LinearScore
 from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES
 from sim.sharing import NoSharing
 from sim.signals import Signal
 from sim.simulator import Simulator, simulate
-from sim.traits import ANY_TYPE, Demands
 from tests.engine.playing import assert_same
 from tests.oracle.cases import Case, cases
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world

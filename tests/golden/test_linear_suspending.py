@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import GpuYardError, SimulationError
-from sim.event_log import Kind
 from sim.kernel.layout import State
+from sim.run import Kind
 from sim.scoring.linear_score import LinearScore
 from sim.scoring.refresh import refresh
 from sim.scoring.scratch import Scratch

@@ -1,8 +1,7 @@
 """Load balancing: each worker to the least loaded server."""
 
 from sim.placers.by_room import LeastLoaded, Packed
-from sim.schedulers.fifo import Fifo
-from sim.schedulers.load_balance import LoadBalance
+from sim.schedulers.orders import Fifo, LoadBalance
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
 

@@ -10,13 +10,12 @@ import pytest
 import torch
 
 from marl.codec.layout import CodecRules
-from marl.policy.build import PolicySpec, build_policy
+from marl.policy.build import PolicySpec, build_policy, save_policy
 from marl.schedulers.marl import MarlScheduler
-from marl.training.policy_file import save_policy
 from sim.engine.composed import PartitionedScheduler
 from sim.forwarding import OwnOnly
 from sim.placers.by_room import Consolidated
-from sim.schedulers.sjf import Sjf
+from sim.schedulers.orders import Sjf
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from sim.errors import GpuYardError
+from sim.jobs import Elastic
 from sim.placers.by_room import Packed
 from sim.schedulers.optimus import Optimus, divide
-from sim.schedulers.srtf import Srtf
+from sim.schedulers.orders import Srtf
 from sim.sharing import NoSharing
 from sim.simulator import Simulator
-from sim.traits import Elastic
 from tests.sim.worlds import Job, attempts, cluster, gantt, physics_of, play, world
 
 ONE_TO_FOUR = {"elastic": Elastic(np.array([1, 1]), np.array([4, 4]))}

@@ -1,7 +1,7 @@
 """Best fit: tight servers first, and full servers first for gangs that fit none."""
 
 from sim.placers.by_room import BestFit, Consolidated, FirstFit, Packed
-from sim.schedulers.fifo import Fifo
+from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from tests.sim.placed import Held, answer
 from tests.sim.worlds import Job, cluster, gantt, play, world

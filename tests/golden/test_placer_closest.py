@@ -4,7 +4,7 @@ import pytest
 
 from sim.placers.by_rack import Closest
 from sim.placers.by_room import Packed
-from sim.schedulers.fifo import Fifo
+from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from tests.sim.placed import Held, answer
 from tests.sim.worlds import Job, cluster, gantt, play, world

@@ -13,7 +13,7 @@ from sim.placers.by_job import CompactWait
 from sim.placers.by_room import Consolidated, LeastInterference, Packed
 from sim.protocols import PatientPlacer
 from sim.run import Run
-from sim.schedulers.fifo import Fifo
+from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from sim.simulator import Simulator
 from sim.topology.outages import NO_OUTAGES

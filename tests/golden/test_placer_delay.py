@@ -8,8 +8,7 @@ from sim.errors import GpuYardError
 from sim.placers.by_rack import Delay
 from sim.placers.by_room import Consolidated, Packed
 from sim.protocols import PatientPlacer
-from sim.schedulers.fifo import Fifo
-from sim.schedulers.srtf import Srtf
+from sim.schedulers.orders import Fifo, Srtf
 from sim.sharing import NoSharing
 from tests.sim.placed import Held, answer
 from tests.sim.worlds import Job, attempts, cluster, gantt, play, world

@@ -12,7 +12,7 @@ from sim.placers.by_job import HeavyEdge
 from sim.placers.by_room import FirstFit
 from sim.protocols import PatientPlacer, Placer
 from sim.run import Run
-from sim.schedulers.fifo import Fifo
+from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from sim.topology.topology import Topology
 from tests.physics.network_worlds import GB, network_of, traffic_of

@@ -5,7 +5,7 @@ import pytest
 from sim.errors import GpuYardError, SignalError
 from sim.placers.by_job import Lwf
 from sim.placers.by_room import LeastLoaded
-from sim.schedulers.fifo import Fifo
+from sim.schedulers.orders import Fifo
 from sim.sharing import AlwaysShare
 from sim.signals import Signal
 from tests.sim.placed import Held, answer

@@ -8,7 +8,7 @@ import pytest
 from sim.placers.by_room import Consolidated, FirstFit, LeastLoaded, Packed, Random, WorstFit
 from sim.protocols import Placer
 from sim.run import Run
-from sim.schedulers.fifo import Fifo
+from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from sim.topology.generators import leaf_spine
 from sim.topology.topology import Topology

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from sim.errors import GpuYardError
+from sim.jobs import Elastic
 from sim.placers.by_room import Packed
-from sim.schedulers.fifo import Fifo
 from sim.schedulers.optimus import Optimus
+from sim.schedulers.orders import Fifo
 from sim.schedulers.pollux import Effort, Limits, Pollux, keep_within, search
 from sim.sharing import NoSharing
-from sim.traits import Elastic
 from tests.sim.worlds import Job, attempts, cluster, gantt, play, world
 
 KNOBS = {

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from sim.errors import SimulationError
+from sim.jobs import Elastic
 from sim.placers.by_room import Consolidated, Packed
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share
 from sim.signals import Signal
 from sim.topology.outages import Change
-from sim.traits import Elastic
 from sim.view import ClusterView
 from tests.sim.worlds import Job, attempts, changes, cluster, gantt, play, world
 

@@ -1,8 +1,7 @@
 """Shortest job first, by prediction."""
 
 from sim.placers.by_room import FirstFit
-from sim.schedulers.fifo import Fifo
-from sim.schedulers.sjf import Sjf
+from sim.schedulers.orders import Fifo, Sjf
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 

@@ -10,7 +10,7 @@ from sim.placers.by_rack import Skew
 from sim.placers.by_room import Consolidated
 from sim.protocols import PatientPlacer
 from sim.run import Run
-from sim.schedulers.fifo import Fifo
+from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from sim.topology.topology import Topology
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world

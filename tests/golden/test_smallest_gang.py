@@ -1,9 +1,7 @@
 """Smallest gang first."""
 
 from sim.placers.by_room import FirstFit
-from sim.schedulers.fifo import Fifo
-from sim.schedulers.sjf import Sjf
-from sim.schedulers.smallest_gang import SmallestGang
+from sim.schedulers.orders import Fifo, Sjf, SmallestGang
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 

@@ -1,9 +1,7 @@
 """Shortest predicted job first, head of line blocking."""
 
 from sim.placers.by_room import FirstFit
-from sim.schedulers.sjf import Sjf
-from sim.schedulers.spjf import Spjf
-from sim.schedulers.spwf import Spwf
+from sim.schedulers.orders import Sjf, Spjf, Spwf
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 

@@ -1,9 +1,7 @@
 """Smallest predicted workload first, head of line blocking."""
 
 from sim.placers.by_room import FirstFit
-from sim.schedulers.spjf import Spjf
-from sim.schedulers.spwf import Spwf
-from sim.schedulers.wcs_workload import WcsWorkload
+from sim.schedulers.orders import Spjf, Spwf, WcsWorkload
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 

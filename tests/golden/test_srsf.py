@@ -1,8 +1,7 @@
 """Shortest remaining service first."""
 
 from sim.placers.by_room import FirstFit
-from sim.schedulers.srsf import Srsf
-from sim.schedulers.srtf import Srtf
+from sim.schedulers.orders import Srsf, Srtf
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, attempts, cluster, play, world
 

@@ -1,8 +1,7 @@
 """Shortest remaining time first, with preemption."""
 
 from sim.placers.by_room import Consolidated, FirstFit
-from sim.schedulers.sjf import Sjf
-from sim.schedulers.srtf import Srtf
+from sim.schedulers.orders import Sjf, Srtf
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, attempts, cluster, gantt, play, world
 

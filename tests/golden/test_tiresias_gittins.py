@@ -7,9 +7,8 @@ import pytest
 
 from sim.errors import GpuYardError
 from sim.placers.by_room import FirstFit
-from sim.schedulers.las import Las
-from sim.schedulers.tiresias import Tiresias
-from sim.schedulers.tiresias_gittins import TiresiasGittins, gittins_index
+from sim.schedulers.orders import Las
+from sim.schedulers.tiresias import Tiresias, TiresiasGittins, gittins_index
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, attempts, cluster, play, world
 

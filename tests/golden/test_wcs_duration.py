@@ -1,9 +1,7 @@
 """Work-conserving scan in order of predicted duration."""
 
 from sim.placers.by_room import FirstFit
-from sim.schedulers.spjf import Spjf
-from sim.schedulers.wcs_duration import WcsDuration
-from sim.schedulers.wcs_workload import WcsWorkload
+from sim.schedulers.orders import Spjf, WcsDuration, WcsWorkload
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 

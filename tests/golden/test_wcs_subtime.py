@@ -1,9 +1,7 @@
 """Work-conserving scan in order of submission."""
 
 from sim.placers.by_room import FirstFit
-from sim.schedulers.fifo import Fifo
-from sim.schedulers.wcs_duration import WcsDuration
-from sim.schedulers.wcs_subtime import WcsSubtime
+from sim.schedulers.orders import Fifo, WcsDuration, WcsSubtime
 from sim.sharing import NoSharing
 from sim.signals import Signal
 from tests.sim.worlds import Job, cluster, gantt, play, world

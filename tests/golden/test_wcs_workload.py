@@ -1,8 +1,7 @@
 """Work-conserving scan in order of predicted workload."""
 
 from sim.placers.by_room import FirstFit
-from sim.schedulers.spwf import Spwf
-from sim.schedulers.wcs_workload import WcsWorkload
+from sim.schedulers.orders import Spwf, WcsWorkload
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 

@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 
 from sim.errors import GpuYardError, SignalError
+from sim.jobs import Precedence
 from sim.placers.by_room import FirstFit, Packed
-from sim.schedulers.fifo import Fifo
-from sim.schedulers.sjf import Sjf
-from sim.schedulers.srsf import Srsf
+from sim.schedulers.orders import Fifo, Sjf, Srsf
 from sim.schedulers.worl_online import WorlOnline
 from sim.sharing import NoSharing
-from sim.traits import Precedence
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
 
 UNLIKE = cluster(2, 1, types=("fast", "slow"))  # GPU 1 takes twice as long

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from interference.readers.columns import solo_profiles
+from interference.readers.table import solo_profiles
 from interference.rows import CoRows, SoloProfiles
 from sim.arrays import objects
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from interference.readers.columns import solo_profiles
+from interference.readers.table import solo_profiles
 from interference.rows import CoRows, SoloProfiles
 from sim.arrays import FloatArray, objects
 

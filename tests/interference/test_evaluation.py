@@ -19,9 +19,8 @@ from interference.evaluation.judge import (
     splits,
 )
 from interference.evaluation.mixes import fit_measures
-from interference.fit import cross_fitted, every_cell, predicted_infeasible
-from interference.models.lineup import fresh_models
-from interference.models.protocol import Prediction
+from interference.fit import cross_fitted, every_cell, fresh_models, predicted_infeasible
+from interference.models.encoding import Prediction
 from interference.rows import mix_numbers
 from sim.errors import PhysicsError
 from tests.interference.pair_worlds import (

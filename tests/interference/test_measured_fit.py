@@ -12,8 +12,8 @@ from interference.evaluation.judge import (
     model_folds,
     pair_folds,
 )
+from interference.fit import fresh_models
 from interference.learned import SHIPPED_DIR, load_model
-from interference.models.lineup import fresh_models
 
 TARGETS = {
     "gavel": {"k80": 0.028, "p100": 0.040, "v100": 0.10},

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from interference.evaluation.judge import held_out, measures, model_folds, pair_folds
-from interference.models.encoding import job_features
+from interference.fit import fresh_models
+from interference.models.encoding import LEAST_SPEED, job_features
 from interference.models.gaussian_process import GaussianProcessModel
 from interference.models.linear import ConstantModel, LinearModel
-from interference.models.lineup import fresh_models
-from interference.models.protocol import LEAST_SPEED
 from sim.arrays import objects
 from sim.errors import PhysicsError
 from tests.interference.pair_worlds import (

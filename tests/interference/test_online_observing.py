@@ -10,8 +10,8 @@ import pytest
 from interference.online import Observations, observe
 from sim.decision import Decision, Start
 from sim.errors import SignalError
+from sim.jobs import Demands
 from sim.signals import Signal, information_of
-from sim.traits import Demands
 from sim.view import ClusterView
 from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, cluster, physics_of, play, world

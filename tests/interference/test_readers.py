@@ -6,11 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from interference.readers.deepshare import rows_of_deepshare
-from interference.readers.gavel import rows_of_gavel
-from interference.readers.lucid import rows_of_lucid
+from interference.data_sets import rows_of_csv
 from interference.readers.miso import rows_of_miso
-from interference.readers.own_csv import rows_of_csv
+from interference.readers.pairs import rows_of_deepshare, rows_of_gavel, rows_of_lucid
 from sim.errors import PhysicsError
 
 ROWS = """source,gpu_type,sharing,group,victim,aggressors,norm_speed,feasible

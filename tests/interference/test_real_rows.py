@@ -2,10 +2,8 @@
 
 import numpy as np
 
-from interference.readers.deepshare import rows_of_deepshare
-from interference.readers.gavel import rows_of_gavel
-from interference.readers.lucid import rows_of_lucid
 from interference.readers.miso import rows_of_miso
+from interference.readers.pairs import rows_of_deepshare, rows_of_gavel, rows_of_lucid
 
 
 def quantiles(speed: np.ndarray) -> list[float]:

@@ -15,7 +15,7 @@ from interference.data_sets import DataSet
 from interference.evaluation.judge import HeldOut, errors_of
 from interference.evaluation.score_file import Counts, Scores
 from interference.learned import SavedModel
-from interference.models.protocol import Prediction
+from interference.models.encoding import Prediction
 from interference.report.card import model_card
 from interference.report.error_table import (
     blocks,

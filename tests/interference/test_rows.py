@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interference.readers.columns import solo_profiles
-from interference.readers.own_csv import rows_of_csv, write_csv
-from interference.row_rules import RowFault
+from interference.data_sets import rows_of_csv, write_csv
+from interference.readers.table import solo_profiles
 from interference.rows import (
     CO_TYPES,
     SOLO_TYPES,
     CoRows,
+    RowFault,
     SoloProfiles,
     check_profiled,
     mix_numbers,

@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from interference.data_sets import data_sets
+from interference.data_sets import data_sets, layout_of, rows_of_file, write_csv
 from interference.evaluation.score_file import Scores, read_files, score
-from interference.models.lineup import fresh_models
-from interference.readers.own_csv import layout_of, rows_of_file, write_csv
+from interference.fit import fresh_models
 from sim.arrays import objects
 from sim.errors import PhysicsError
 from tests.interference.pair_worlds import additive_norm, rows_of_world, solos_of_world

@@ -83,7 +83,7 @@ def test_own_choices_lie_in_a_folder_that_a_file_names(tmp_path: Path):
         "_target_: my_orders.MyFifo\nplacer: ${placer}\nsharing: ${sharing}\nskip_blocked: false\n"
     )
     (tmp_path / "my_orders.py").write_text(
-        "from sim.schedulers.fifo import Fifo\n\nclass MyFifo(Fifo):\n    pass\n"
+        "from sim.schedulers.orders import Fifo\n\nclass MyFifo(Fifo):\n    pass\n"
     )
     words = ("-m", "gpuyard", "simulate", "scheduler=my_fifo", "workload.num_jobs=30")
     assert "Could not find 'scheduler/my_fifo'" in call(*words, folder=tmp_path).stderr

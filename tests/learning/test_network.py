@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from gpuyard.learning.checkpoint import Saved, load, save
-from gpuyard.learning.form import linear_of, linear_sigmas, zero_weights
+from gpuyard.learning.form import NetworkForm, linear_of, linear_sigmas, zero_weights
 from gpuyard.learning.network import (
     LAST,
     OUTER,
@@ -22,12 +21,10 @@ from gpuyard.learning.network import (
     searched,
     vector_of,
 )
-from gpuyard.learning.network_form import NetworkForm
-from gpuyard.learning.strategies import ascend, begin, members, noise
-from marl.codec.stack import stack
-from marl.policy.build import PolicySpec
+from gpuyard.learning.strategies import Saved, ascend, begin, load, members, noise, save
+from marl.policy.build import PolicySpec, save_policy
+from marl.policy.pair_score import stack
 from marl.schedulers.marl import MarlScheduler
-from marl.training.policy_file import save_policy
 from sim.arrays import FloatArray
 from sim.metrics.summary import summarise
 from sim.scoring.table import ForwardWeight, OfForward, OfPair, StartWeight, SuspendWeight

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from gpuyard.learning.checkpoint import CHECKPOINT, Saved, load, save
 from gpuyard.learning.form import (
+    Field,
     Form,
     Part,
+    Player,
+    ScorePlayer,
     Standard,
     first_vector,
     form_of,
@@ -20,9 +22,8 @@ from gpuyard.learning.form import (
     sigmas,
     zero_weights,
 )
-from gpuyard.learning.player import Field, Player, ScorePlayer
-from gpuyard.learning.report import read_curve, write_curve
-from gpuyard.learning.strategies import Climb, begin, members, noise
+from gpuyard.learning.learn import read_curve, write_curve
+from gpuyard.learning.strategies import CHECKPOINT, Climb, Saved, begin, load, members, noise, save
 from gpuyard.learning.trainer import Course, LearningStopped, Rivals, Trainer
 from gpuyard.learning.window_play import FAILED, Alone, Crew, Ground
 from sim.arrays import FloatArray

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from marl.rllib.ray_spec import ClusterRay
+from marl.training.spec import ClusterRay
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "ray"
 RUNNERS, COPIES, EVERY = 2, 2, 2  # env runners, environments of each, iterations a checkpoint

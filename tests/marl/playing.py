@@ -8,7 +8,7 @@ import numpy as np
 from marl.codec.layout import NEEDS, CodecRules, Observation, layout_for
 from marl.env.game import Game
 from marl.turns.actions import FORWARD, MODES, SUSPEND
-from marl.turns.rounds import Rounds
+from marl.turns.plays import Rounds
 from sim.decision import Decision
 from sim.jobs import JobTable
 from sim.simulator import Simulator

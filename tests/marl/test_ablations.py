@@ -10,10 +10,18 @@ import torch
 import yaml
 
 from marl.codec.layout import Observation
-from marl.codec.stack import stack
 from marl.env.game import without_interference
-from marl.policy.build import ENCODERS, PolicySpec, build_policy, encoder_name
-from marl.training.policy_file import PolicyFileError, load_policy, read_spec, save_policy
+from marl.policy.build import (
+    ENCODERS,
+    PolicyFileError,
+    PolicySpec,
+    build_policy,
+    encoder_name,
+    load_policy,
+    read_spec,
+    save_policy,
+)
+from marl.policy.pair_score import stack
 from sim.jobs import JobTable
 from tests.marl.games import CONF, MIXED_JOBS, RULES, any_legal, env_of, mixed_game
 from tests.sim.worlds import Job, job_table

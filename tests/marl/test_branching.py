@@ -10,7 +10,7 @@ from marl.codec.layout import layout_for
 from marl.net.branching import Brancher, Contrasts, Sampling, cost_at, joined
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy, best_action
-from marl.training.contrasts import Teaching, taught
+from marl.training.teaching import Teaching, taught
 from marl.turns.actions import FORWARD, KINDS, WAIT
 from marl.turns.turns import Turns
 from sim.simulator import Simulator

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from marl.policy.build import PolicySpec
+from marl.policy.build import FORMAT, PolicyFileError, PolicySpec, load_policy
 from marl.rllib.checkpoint import (
     MANIFEST,
     Maker,
@@ -24,7 +24,6 @@ from marl.rllib.checkpoint import (
     last_whole,
     seal,
 )
-from marl.training.policy_file import FORMAT, PolicyFileError, load_policy
 from marl.training.spec import CheckpointError
 from tests.marl.games import RULES
 from tests.marl.test_rllib import POLICY, arguments

@@ -15,12 +15,11 @@ from marl.env.scheduling_env import SchedulingEnv
 from marl.rllib.algorithm import RllibSchedulingEnv
 from marl.turns.actions import MODES
 from sim.errors import SimulationError
-from sim.event_log import Kind
-from sim.jobs import JobTable
+from sim.jobs import ANY_TYPE, Attempts, Demands, Fates, JobTable, Precedence
+from sim.run import Kind
 from sim.scoring.refresh import refresh
 from sim.topology.outages import Change, Outages
 from sim.topology.topology import Topology
-from sim.traits import ANY_TYPE, Attempts, Demands, Fates, Precedence
 from tests.marl.games import (
     MIXED_JOBS,
     RULES,

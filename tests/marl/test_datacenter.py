@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from marl.codec.layout import Observation
-from marl.codec.stack import stack
 from marl.policy.build import PolicySpec
+from marl.policy.pair_score import stack
 from marl.turns.actions import MODES
 from sim.scoring.table import OfGpu, OfServer
 from tests.marl.games import RULES, RandomJobs, loud_policy, mixed_game

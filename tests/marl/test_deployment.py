@@ -12,12 +12,10 @@ import pytest
 import torch
 
 from marl.codec.layout import CodecRules
-from marl.codec.stack import stack
 from marl.env.scheduling_env import SchedulingEnv
-from marl.policy.build import PolicySpec, build_policy
-from marl.policy.pair_score import PairScorePolicy, best_action
+from marl.policy.build import PolicyFileError, PolicySpec, build_policy, load_policy, save_policy
+from marl.policy.pair_score import PairScorePolicy, best_action, stack
 from marl.schedulers.marl import MarlScheduler
-from marl.training.policy_file import PolicyFileError, load_policy, save_policy
 from sim.run import Run
 from sim.simulator import simulate
 from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, env_of, loud_policy, mixed_game

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from marl.codec.layout import WORKER, CodecRules
-from marl.policy.build import build_policy
+from marl.policy.build import PolicyFileError, build_policy, load_policy, read_spec, save_policy
 from marl.schedulers.marl import MarlScheduler
-from marl.training.policy_file import PolicyFileError, load_policy, read_spec, save_policy
-from marl.training.warm_start import greedy
+from marl.training.plan import greedy
 from marl.turns.memory import make_memory
 from marl.turns.playing import pause_s
 from sim.simulator import simulate

@@ -14,8 +14,8 @@ from ray.rllib.utils.minibatch_utils import ShardEpisodesIterator
 from marl.policy.pair_score import MASKED
 from marl.rllib.algorithm import LazyCategorical, build_ppo
 from marl.rllib.array_runner import Fragment
-from marl.rllib.build import SHARED
-from marl.rllib.ray_spec import LocalRay, RayError
+from marl.rllib.cluster import SHARED
+from marl.training.spec import LocalRay, RayError
 from tests.marl.games import CONF
 from tests.marl.test_rllib import PPO, arguments, sampled
 

@@ -10,13 +10,11 @@ import pytest
 import torch
 
 from marl.codec.layout import CodecRules, Observation
-from marl.codec.stack import stack
 from marl.env.game import Game
 from marl.env.scheduling_env import SchedulingEnv
-from marl.policy.build import PolicySpec, build_policy
-from marl.policy.pair_score import PairScorePolicy
+from marl.policy.build import PolicySpec, build_policy, save_policy
+from marl.policy.pair_score import PairScorePolicy, stack
 from marl.schedulers.marl import MarlScheduler
-from marl.training.policy_file import save_policy
 from sim.jobs import JobTable
 from sim.simulator import simulate
 from tests.marl.games import any_legal, env_of, game_of, ppo_spec, total_rewards

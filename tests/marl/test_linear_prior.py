@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from marl.codec.stack import stack
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.linear_prior import LinearPrior
+from marl.policy.pair_score import stack
 from marl.turns.actions import MODES
 from sim.scoring.ahead import FRAGMENTS_WORTH
 from sim.scoring.filling import fill_outwards

@@ -8,10 +8,9 @@ import pytest
 
 from marl.codec.layout import NEEDS, Layout, Observation, inside_graph, layout_for
 from marl.env.game import Game
-from marl.policy.build import PolicySpec
+from marl.policy.build import PolicySpec, load_policy, save_policy
 from marl.schedulers.marl import MarlScheduler
-from marl.training.policy_file import load_policy, save_policy
-from marl.turns.rounds import Rounds
+from marl.turns.plays import Rounds
 from sim.decision import Decision, Start
 from sim.simulator import simulate
 from sim.topology.generators import leaf_spine

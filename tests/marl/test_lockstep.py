@@ -3,10 +3,9 @@
 import numpy as np
 import torch
 
-from marl.policy.build import PolicySpec
+from marl.policy.build import PolicySpec, save_policy
 from marl.policy.pair_score import best_action
 from marl.schedulers.marl import MarlScheduler
-from marl.training.policy_file import save_policy
 from sim.run import Run
 from sim.simulator import simulate
 from tests.marl.games import RULES, RandomJobs, loud_policy, mixed_game

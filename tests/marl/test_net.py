@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from marl.codec.stack import stack
 from marl.net.from_torch import net_of
 from marl.net.network import best_action
 from marl.policy.build import PolicySpec, build_policy
+from marl.policy.pair_score import stack
 from marl.turns.actions import TIE
 from sim.scoring.table import ForwardWeight, StartWeight, SuspendWeight
 from sim.scoring.weights import ScoreWeights

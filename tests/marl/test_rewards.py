@@ -7,8 +7,7 @@ import pytest
 
 from marl.env.game import DelayReward, Gathered, ProgressReward
 from marl.env.scheduling_env import SchedulingEnv
-from sim.jobs import JobTable
-from sim.traits import COMPLETED, NEVER_S, Fates
+from sim.jobs import COMPLETED, NEVER_S, Fates, JobTable
 from tests.marl.games import (
     MIXED_JOBS,
     RandomJobs,

@@ -11,11 +11,11 @@ import torch
 from ray.rllib.core.columns import Columns
 from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 
-from marl.codec.stack import stack
 from marl.env.scheduling_env import SchedulingEnv
 from marl.policy.build import PolicySpec
+from marl.policy.pair_score import stack
 from marl.rllib.algorithm import ALL, RllibSchedulingEnv
-from marl.rllib.build import SHARED
+from marl.rllib.cluster import SHARED
 from marl.rllib.trainer import TrainingError
 from tests.marl.games import MIXED_JOBS, any_legal, env_of, mixed_game, ppo_spec
 

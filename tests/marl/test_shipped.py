@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from marl.codec.stack import stack
 from marl.env.game import Game
+from marl.policy.build import load_policy, policy_folder, read_spec
+from marl.policy.pair_score import stack
 from marl.schedulers.marl import MarlScheduler
-from marl.schedulers.shipped import policy_folder
-from marl.training.policy_file import load_policy, read_spec
 from sim.run import Run
 from sim.scoring.linear_score import LinearScore
 from sim.scoring.weights import read_weights, score_weights_of

@@ -8,12 +8,11 @@ import pytest
 import torch
 from pettingzoo.test import parallel_api_test
 
-from marl.codec.stack import stack
-from marl.policy.build import PolicySpec, build_policy
+from marl.policy.build import PolicySpec, build_policy, load_policy, save_policy
 from marl.policy.linear_prior import LinearPrior
-from marl.training.policy_file import load_policy, save_policy
+from marl.policy.pair_score import stack
 from marl.turns.actions import SUSPEND
-from sim.event_log import Kind
+from sim.run import Kind
 from sim.scoring.linear_score import LinearScore
 from sim.scoring.plan import Plan
 from sim.scoring.refresh import refresh

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from marl.codec.layout import Observation
-from marl.codec.stack import stack
 from marl.policy.build import PolicySpec
-from marl.policy.pair_score import PairScorePolicy
+from marl.policy.pair_score import PairScorePolicy, stack
 from marl.turns.actions import MODES
 from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, loud_policy, mixed_game
 from tests.marl.playing import play

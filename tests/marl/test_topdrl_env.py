@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from marl.topdrl.proximity.env import PickGpuEnv, ProximitySpec
+from marl.topdrl.codec import window
+from marl.topdrl.proximity import PickGpuEnv, ProximitySpec
 from marl.topdrl.spec import RewardSpec, TopDrlError
-from tests.marl.topdrl_games import env_of, job, many_jobs, york_game
+from tests.marl.topdrl_games import env_of, job, many_jobs, sight_of, york_game
 from tests.sim.worlds import job_table
 
 SLOTS, HOLD = 4, 4
@@ -135,3 +136,22 @@ def test_the_picker_of_gpus_is_paid_for_compact_gangs():
 def test_impossible_sights_are_refused(given, rule):
     with pytest.raises(TopDrlError, match=rule):
         env_of(york_game(), **given)
+
+
+QUEUED = np.array([3, 4, 7, 8, 9, 11])
+WORTH = np.array([0.1, 0.9, 0.2, 0.9, 0.5, 0.3])
+
+
+def test_the_best_come_first_then_the_oldest_that_are_left():
+    shown = window(QUEUED, WORTH, sight_of(slots=4, oldest_slots=1))
+    assert shown.tolist() == [4, 8, 9, 3]
+    assert window(QUEUED, WORTH, sight_of(slots=4, oldest_slots=0)).tolist() == [4, 8, 9, 11]
+
+
+def test_a_short_queue_is_shown_whole():
+    assert window(QUEUED[:3], WORTH[:3], sight_of()).tolist() == [4, 7, 3]
+
+
+def test_by_submission_the_oldest_are_shown():
+    by_age = sight_of(order="submission")
+    assert window(QUEUED, WORTH, by_age).tolist() == [3, 4, 7, 8]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from marl.topdrl.env import PickJobEnv
-from marl.topdrl.imitate import (
+from marl.topdrl.env import (
     CompactTeacher,
     ImitationSpec,
+    PickJobEnv,
     behind_by,
     discounted,
     gathered,

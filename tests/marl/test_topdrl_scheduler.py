@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from marl.schedulers.proximity import Proximity
-from marl.schedulers.topdrl import TopDrl, TopDrlRule, best_action
+from marl.schedulers.topdrl import Proximity, TopDrl, TopDrlRule, best_action
 from marl.topdrl.network import build_network, load_picker, save_picker
-from marl.topdrl.proximity.env import ProximitySpec
-from marl.topdrl.proximity.network import GpuScores, save_proximity
+from marl.topdrl.proximity import GpuScores, ProximitySpec, save_proximity
 from marl.topdrl.spec import TopDrlError
-from sim.event_log import Kind
+from sim.run import Kind
 from sim.simulator import simulate
 from tests.marl.topdrl_games import (
     env_of,

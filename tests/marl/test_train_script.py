@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from marl.policy.build import load_policy
 from marl.rllib.checkpoint import last_whole
-from marl.training.policy_file import load_policy
 from tests.marl.trainings import Training, curve
 
 pytestmark = pytest.mark.ray

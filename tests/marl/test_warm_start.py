@@ -5,8 +5,8 @@ import torch
 
 from marl.codec.layout import Layout, Observation
 from marl.policy.build import PolicySpec, build_policy
+from marl.training.plan import RuleTeacher, imitate, play
 from marl.training.spec import WarmStartSpec
-from marl.training.warm_start import RuleTeacher, imitate, play
 from tests.marl.games import MIXED_JOBS, RandomJobs, any_legal, env_of, mixed_game, total_rewards
 
 SPEC = WarmStartSpec(

@@ -11,7 +11,7 @@ from pettingzoo.test import parallel_api_test, parallel_seed_test
 from marl.codec.layout import NEEDS, WORKER, CodecRules, layout_for
 from marl.env.game import Game
 from marl.turns.actions import MODES, SHARED
-from marl.turns.rounds import Rounds
+from marl.turns.plays import Rounds
 from sim.decision import Decision, Start
 from sim.jobs import JobTable
 from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, any_legal, env_of, game_of, mixed_game

@@ -7,14 +7,21 @@ import pytest
 import torch
 from gymnasium.utils.env_checker import check_env
 
-from marl.dag.plan_env import PlanEnv, TrainingProblems, drawn_goal
-from marl.dag.policy_file import (
+from marl.env.plan_env import (
+    FEATURES,
+    VALID,
     PlacementNetwork,
+    PlanEnv,
     PlanPolicyError,
+    TrainingProblems,
+    drawn_goal,
     load_plan_policy,
+    look,
+    new_scratch,
+    place,
+    place_by_value,
     save_plan_policy,
 )
-from marl.dag.sight import FEATURES, VALID, look, new_scratch, place, place_by_value
 from marl.schedulers.worl_rtgs import DqnPlacerSearch, WorlDqnSearch
 from sim.dag.list_scheduling import NEAREST, heft, new_lanes
 from sim.dag.plan import lower_bound_s, schedule
@@ -108,7 +115,7 @@ def test_a_missing_or_foreign_policy_is_named(tmp_path):
 @pytest.mark.ray
 @pytest.mark.usefixtures("one_ray")
 def test_training_changes_weights_and_goes_on(tmp_path):
-    from marl.rllib.plan_dqn import PlanDqnSpec, PlanTrainer
+    from marl.rllib.dqn import PlanDqnSpec, PlanTrainer
 
     spec = PlanDqnSpec(
         hidden=8, steps=400, iteration_steps=100, envs=2, gamma=0.99, batch=16, steps_per_update=20,

@@ -4,9 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sim.event_log import EventLog, Kind
 from sim.jobs import JobTable
-from sim.run import Run
+from sim.run import EventLog, Kind, Run
 from sim.topology.generators import leaf_spine
 from sim.topology.topology import contiguous_partitions
 

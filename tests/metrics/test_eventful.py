@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from sim.errors import SimulationError
-from sim.event_log import Kind
 from sim.metrics.balance import balance_of, check_run
 from sim.metrics.event_effects import stops
 from sim.metrics.gpu_use import attempts_of, queue_by_partition, tenancy_of
@@ -18,6 +17,7 @@ from sim.metrics.timeline import (
     outcomes,
     queue_over_time,
 )
+from sim.run import Kind
 
 SEEDS = range(12)
 AGAIN = (Kind.READY, Kind.PREEMPT, Kind.FAIL, Kind.EVICT, Kind.EXPIRE)

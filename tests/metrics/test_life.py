@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from sim.errors import SimulationError
-from sim.event_log import Kind
+from sim.jobs import CANCELLED, COMPLETED, FAILED, Fates, Precedence, Urgency
 from sim.metrics.balance import check_run, littles_law_gap
 from sim.metrics.summary import summarise
 from sim.metrics.timeline import available_over_time, left_s, outcomes, queue_over_time
-from sim.traits import CANCELLED, COMPLETED, FAILED, Fates, Precedence, Urgency
+from sim.run import Kind
 
 DOWN, UP = Kind.SERVER_DOWN, Kind.SERVER_UP
 

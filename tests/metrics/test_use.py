@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from sim.event_log import Kind
 from sim.metrics.balance import finish_time_rho
 from sim.metrics.event_effects import unusable_changes
 from sim.metrics.gpu_use import fragmentation_metrics, unusable_free_over_time
 from sim.metrics.summary import WATTS, decision_metrics, energy_metrics, summarise
+from sim.run import Kind
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,10 @@ import math
 from collections.abc import Callable
 
 from sim.errors import SimulationError
-from sim.event_log import Kind
+from sim.jobs import CANCELLED
 from sim.protocols import Scheduler
-from sim.run import Run
+from sim.run import Kind, Run
 from sim.simulator import Simulator, simulate
-from sim.traits import CANCELLED
 from tests.oracle.cases import Case
 from tests.oracle.forms import by_hand
 from tests.oracle.reference import ReferenceSimulator, Stuck

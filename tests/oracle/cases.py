@@ -13,7 +13,7 @@ from sim.physics.catalogue import Catalogue
 from sim.physics.communication import NetworkTables
 from sim.physics.mix_table import PairTable
 from sim.physics.physics import Physics
-from sim.rules import Rules
+from sim.run import Rules
 from sim.topology.outages import NO_OUTAGES, Outages
 from sim.topology.topology import Topology
 from tests.oracle.life_cases import (

@@ -20,13 +20,15 @@ from sim.placers.by_room import (
     WorstFit,
 )
 from sim.protocols import Placer, Sharing
-from sim.schedulers.fifo import Fifo
-from sim.schedulers.las import Las
-from sim.schedulers.lif import LeastInterferenceFirst
-from sim.schedulers.load_balance import LoadBalance
-from sim.schedulers.sjf import Sjf
-from sim.schedulers.smallest_gang import SmallestGang
-from sim.schedulers.srtf import Srtf
+from sim.schedulers.orders import (
+    Fifo,
+    Las,
+    LeastInterferenceFirst,
+    LoadBalance,
+    Sjf,
+    SmallestGang,
+    Srtf,
+)
 from sim.schedulers.tetris import Tetris
 from sim.sharing import AlwaysShare, FallbackSharing, NoSharing, SelectiveSharing
 

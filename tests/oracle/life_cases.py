@@ -8,11 +8,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from sim.arrays import IntArray
-from sim.jobs import JobTable
+from sim.jobs import ANY_TYPE, Attempts, Demands, Elastic, Fates, JobTable, Precedence
 from sim.physics.physics import Physics
 from sim.topology.outages import NO_OUTAGES, Change, Outages
 from sim.topology.topology import Topology
-from sim.traits import ANY_TYPE, Attempts, Demands, Elastic, Fates, Precedence
 
 Draw = Callable[..., Any]
 

@@ -9,11 +9,10 @@ import math
 
 from sim.arrays import IntArray
 from sim.decision import Decision, Start
-from sim.event_log import Kind
 from sim.jobs import JobTable
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler
-from sim.rules import Rules
+from sim.run import Kind, Rules
 from sim.topology.outages import Change, Outages
 from sim.topology.topology import Topology
 from tests.oracle.reference_job import Event, ReferenceJob, reference_jobs

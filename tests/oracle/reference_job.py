@@ -3,9 +3,8 @@
 import math
 from dataclasses import dataclass, field
 
-from sim.event_log import Kind
-from sim.jobs import JobTable
-from sim.traits import ANY_TYPE, COMPLETED, NEVER_S, WHOLE_GPU_MILLI
+from sim.jobs import ANY_TYPE, COMPLETED, NEVER_S, WHOLE_GPU_MILLI, JobTable
+from sim.run import Kind
 
 
 @dataclass(frozen=True)

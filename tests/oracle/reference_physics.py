@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 from sim.physics.physics import Physics
-from sim.rules import Rules
+from sim.run import Rules
 from sim.topology.topology import Topology
 from tests.oracle.reference_job import ReferenceJob
 from tests.oracle.reference_links import ReferenceLinks

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI
 from sim.kernel.layout import GPU, JOB, PARTITION, SERVER, UNBOUNDED
 from sim.kernel.rooms import Rooms, make_rooms, set_most, set_usable
 from sim.signals import Signal
-from sim.traits import ANY_TYPE, WHOLE_GPU_MILLI
 from sim.view import ClusterView, ViewMaker
 from tests.oracle.reference_job import ReferenceJob
 

@@ -135,7 +135,7 @@ def test_the_tree_has_a_cell_a_server_and_starts_where_it_is_busiest(run):
 
 
 def test_a_server_that_is_away_has_no_colour(hand):
-    from sim.event_log import Kind
+    from sim.run import Kind
 
     away = ((10.0, Kind.SERVER_DOWN, [2, 3]), (60.0, Kind.SERVER_UP, [2, 3]))
     jobs = [hand.Job(0.0, 100.0, ((0.0, 100.0, [0, 1]),), gpus=2)]

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from sim.errors import PhysicsError
-from sim.physics.measured import MeasuredInterference, MeasuredProfiles
+from sim.physics.measured import (
+    MeasuredInterference,
+    MeasuredProfiles,
+    fit_sync_bytes,
+    spread_ratio,
+)
+from sim.physics.mix_table import fit_additive, probably_infeasible
+from sim.physics.shipped_files import NoInterference, ShippedProfiles
 
 TYPES = ("k80", "p100", "v100")
 PAIR_HEADER = (
@@ -123,3 +130,77 @@ def test_real_spread_ratios_are_reproduced_on_average(real_data):
     mean = ratio[catalogue.gang_ok].mean(axis=0)
     assert mean[1] == pytest.approx(0.69, abs=0.05)
     assert mean[2] == pytest.approx(0.54, abs=0.10)
+
+
+def test_known_bytes_are_recovered_within_the_grid():
+    compute_s = np.array([[0.05, 0.02], [0.2, 0.1]])
+    truth = np.array([3e7, 1e8])
+    ratio = spread_ratio(compute_s, truth[:, None])
+    fitted = fit_sync_bytes(compute_s=compute_s, ratio=ratio, weight=np.array([1.0, 1.0]))
+    np.testing.assert_allclose(fitted, truth, rtol=0.003)
+
+
+def test_two_servers_by_hand():
+    # 125 MB: 0.1 s between servers at 10 Gb/s, 0.01 s inside at 100 Gb/s, for gangs of 2, x 1;
+    # x 3/2 for 4 and x 7/4 for 8.
+    ratios = [(0.1 + 0.01 * k) / (0.1 + 0.1 * k) for k in (1.0, 1.5, 1.75)]
+    ratio = spread_ratio(np.array(0.1), np.array(1.25e8))
+    np.testing.assert_allclose(ratio, np.prod(ratios) ** (1 / 3))
+
+
+def test_no_cost_is_no_bytes_and_unmeasured_is_the_median():
+    compute_s = np.full((4, 1), 0.1)
+    ratio = np.array([[1.1], [0.5], [0.6], [np.nan]])
+    fitted = fit_sync_bytes(compute_s=compute_s, ratio=ratio, weight=np.array([1.0]))
+    assert fitted[0] == 0.0
+    assert fitted[1] > fitted[2] > 0.0
+    assert fitted[3] == fitted[2]
+
+
+def test_a_type_of_weight_zero_is_ignored():
+    compute_s = np.full((1, 2), 0.1)
+    fits = [
+        fit_sync_bytes(
+            compute_s=compute_s, ratio=np.array([[0.6, other]]), weight=np.array([1.0, 0.0])
+        )
+        for other in (0.3, 0.9)
+    ]
+    assert fits[0] == fits[1]
+
+
+def test_exact_terms_are_recovered_and_unseen_cells_filled():
+    victim_term, aggressor_term = np.array([0.1, -0.3, 0.2]), np.array([-0.2, 0.0, 0.1])
+    truth = -0.5 + victim_term[:, None] + aggressor_term[None, :]
+    victim, aggressor = np.nonzero(~np.eye(3, dtype=bool))  # the diagonal was never measured
+    fit = fit_additive(
+        victim=victim,
+        aggressor=aggressor,
+        norm=np.exp(truth[victim, aggressor]),
+        profiles=3,
+    )
+    np.testing.assert_allclose(fit.log_norm(), truth, atol=1e-9)
+    assert fit.residual_sd < 1e-9
+
+
+def test_a_profile_never_seen_is_average():
+    fit = fit_additive(
+        victim=np.array([0, 1]), aggressor=np.array([1, 0]), norm=np.array([0.5, 0.5]), profiles=3
+    )
+    np.testing.assert_allclose(np.exp(fit.log_norm()[2]), 0.5)
+
+
+def test_memory_rule_blames_the_profile_that_mostly_fails():
+    tried = np.ones((4, 4), np.bool_)
+    failed = np.zeros((4, 4), np.bool_)
+    failed[3, :] = failed[:, 3] = True  # profile 3 fails with all, so each other fails 1 of 4
+    infeasible = probably_infeasible(tried, failed)
+    assert infeasible[3].all()
+    assert infeasible[:, 3].all()
+    assert not infeasible[:3, :3].any()
+
+
+def test_no_interference_is_one_everywhere():
+    table = NoInterference().pair_table(ShippedProfiles())
+    assert table.source == "none"
+    assert np.all(table.slowdown == 1.0)
+    assert table.feasible.all()

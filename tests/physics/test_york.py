@@ -103,7 +103,7 @@ def test_a_job_on_two_racks_takes_as_much_longer_as_the_law_says():
         outages=NO_OUTAGES,
     )  # fmt: skip
     fifo = instantiate(
-        {"_target_": "sim.schedulers.fifo.Fifo", "skip_blocked": False,
+        {"_target_": "sim.schedulers.orders.Fifo", "skip_blocked": False,
          "placer": {"_target_": "sim.placers.by_room.FirstFit"},
          "sharing": {"_target_": "sim.sharing.NoSharing"}}
     )  # fmt: skip

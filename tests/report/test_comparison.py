@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from sim.report.atomic import ReportError
 from sim.report.comparison import (
+    ROLES,
     ComparisonRow,
+    Labels,
     check_distinct,
     read_comparison_csv,
     write_comparison_csv,
 )
-from sim.report.labels import ROLES, Labels
 
 COLUMNS = (
     "scheduler topology workload load agents seed window information interference_info physics "

@@ -8,9 +8,8 @@ from matplotlib.image import imread
 
 from sim.metrics.timeline import Timeline
 from sim.report.atomic import ReportError
-from sim.report.figure_jct import jct_bars, jct_cdf, utilisation_queue
 from sim.report.figure_studies import learning_curve, read_learning_curve
-from sim.report.figure_style import line_look
+from sim.report.figures import jct_bars, jct_cdf, line_look, utilisation_queue
 from sim.report.standings import standings
 
 
@@ -110,7 +109,7 @@ def test_reports_load_no_heavy_library_before_they_draw():
 
     code = (
         "import sys, sim.report.comparison_report, sim.report.run_folder, sim.metrics.summary\n"
-        "import sim.report.figure_studies, sim.report.figure_jct\n"
+        "import sim.report.figure_studies, sim.report.figures\n"
         "import sim.report.figure_gpus, sim.report.figure_gpus, sim.report.perfetto\n"
         "import sim.report.replay\n"
         "print({'matplotlib', 'pandas', 'pyarrow', 'rich', 'torch'} & set(sys.modules))"

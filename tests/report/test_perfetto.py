@@ -6,8 +6,8 @@ from collections import defaultdict
 
 import pytest
 
-from sim.event_log import Kind
 from sim.report.perfetto import write_perfetto
+from sim.run import Kind
 
 
 def load(run, tmp_path):

@@ -5,10 +5,10 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.image import imread
 
-from sim.event_log import Kind
 from sim.metrics.gpu_use import busy_frac_by_server
 from sim.report.figure_gpus import MOST_BARS, gantt, heatmap
-from sim.report.figure_style import GREY, JOB_COLOURS
+from sim.report.figures import GREY, JOB_COLOURS
+from sim.run import Kind
 
 
 def colours_in(path):

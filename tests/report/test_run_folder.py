@@ -9,6 +9,7 @@ import pytest
 
 from sim.report import atomic, run_folder
 from sim.report.atomic import ReportError, write_atomically
+from sim.report.comparison import run_names
 from sim.report.run_folder import git_state, read_jct_s, read_row, write_run
 
 FILES = {"metrics.json", "record.json", "config.yaml", "jobs.parquet", "timeline.parquet"}
@@ -110,3 +111,9 @@ def test_broken_json_names_file_and_line(tmp_path, run, metrics, record):
     (tmp_path / "metrics.json").write_text('{\n"a": 1,\n')
     with pytest.raises(ReportError, match=r"metrics\.json, line 3"):
         read_row(tmp_path)
+
+
+def test_only_who_ran_with_several_numbers_of_agents_is_told_apart(make):
+    runs = [make.row("a", agents=1), make.row("a", agents=4), make.row("b", agents=4)]
+    runs.append(make.row("b", agents=4, window=1))
+    assert run_names([run.labels for run in runs]) == ["a (1 agent)", "a (4 agents)", "b", "b"]

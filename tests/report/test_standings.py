@@ -1,14 +1,35 @@
 """Grouping, intervals, pairing, and the table's text."""
 
+import csv
 import io
 import math
 
+import numpy as np
 import pytest
 
 from sim.report.atomic import ReportError
+from sim.report.comparison import HOURS, MINUTES, SECONDS, ComparisonRow, Labels, unit_for
 from sim.report.comparison_report import write_comparison
-from sim.report.labels import HOURS, MINUTES, SECONDS, unit_for
-from sim.report.standings import standings
+from sim.report.figure_studies import league_heat, rank_figure
+from sim.report.league import (
+    LeagueRun,
+    default_reference,
+    league_csv,
+    league_markdown,
+    league_note,
+    league_of,
+    league_rows,
+    rank_in_common,
+    rank_over_all,
+)
+from sim.report.page_table import Claim, claims_csv, claims_markdown, measured
+from sim.report.standings import (
+    critical_difference,
+    not_told_apart,
+    paired_tests,
+    ranking,
+    standings,
+)
 from sim.report.table_text import interval_text, markdown, ratio_text, table_text
 
 
@@ -129,3 +150,184 @@ def test_units_follow_the_typical_value():
     assert unit_for([10.0, 20.0]) == SECONDS
     assert unit_for([600.0, math.nan]) == MINUTES
     assert unit_for([1.0, 9000.0, 1e6]) == HOURS
+
+
+# Demsar 2006, table 6: ranks of C4.5, its variants with m, with cf, with both on 14 data sets.
+NAMES = ("plain", "m", "cf", "both")
+PUBLISHED = np.array([
+    [4, 3, 2, 1], [1, 2, 3, 4], [4, 1, 2, 3], [4, 1, 3, 2], [4, 2, 3, 1], [1, 2.5, 4, 2.5],
+    [3, 2, 4, 1], [2.5, 2.5, 4, 1], [4, 3, 2, 1], [2.5, 2.5, 2.5, 2.5], [4, 2.5, 1, 2.5],
+    [3, 2, 4, 1], [4, 1, 2, 3], [3, 1, 4, 2],
+])  # fmt: skip
+
+
+def test_the_published_example():
+    found = ranking(NAMES, PUBLISHED, level=0.05)
+    assert found.names == ("both", "m", "cf", "plain")
+    assert found.mean_ranks == pytest.approx([1.964, 2.0, 2.893, 3.143], abs=5e-4)
+    assert found.critical_difference == pytest.approx(2.569 * (4 * 5 / (6 * 14)) ** 0.5, abs=1e-3)
+    # The paper's statistic, 9.28, is without the correction for ties: one tie of 4, three of 2.
+    correction = 1 - (60 + 3 * 6) / (14 * 60)
+    assert found.friedman_chi2 * correction == pytest.approx(9.28, abs=0.01)
+    assert found.friedman_p < 0.05
+    # Section 3.2.2: at 0.10 the difference is 2.291 sqrt(..) = 1.12, and plain differs from both.
+    assert critical_difference(4, 14, level=0.10) == pytest.approx(1.12, abs=5e-3)
+
+
+def test_stretches_that_are_not_told_apart():
+    # CD 1.25 at 0.05: the ends, 1.964 and 3.143, are 1.179 apart
+    assert not_told_apart(ranking(NAMES, PUBLISHED, level=0.05)) == [(0, 3)]
+    # CD 1.12 at 0.10: both, m, cf within 0.929; plain is 1.143 from m, 0.25 from cf
+    assert not_told_apart(ranking(NAMES, PUBLISHED, level=0.10)) == [(0, 2), (2, 3)]
+
+
+def test_by_hand():
+    # 3 blocks, same order everywhere: chi2 = 12 * 3 / (3 * 4) * (1 + 4 + 9 - 3 * 16 / 4) = 6
+    found = ranking("abc", np.array([[1.0, 2.0, 3.0]] * 3), level=0.05)
+    assert (found.friedman_chi2, found.blocks) == (pytest.approx(6.0), 3)
+    assert ranking("abc", np.ones((2, 3)), level=0.05).friedman_p == 1.0
+
+
+@pytest.mark.parametrize(
+    ("names", "scores", "level", "told"),
+    [
+        ("ab", np.ones((3, 2)), 0.05, "at least 3"),
+        ("abc", np.ones((1, 3)), 0.05, "1 blocks"),
+        ("abc", np.full((2, 3), np.nan), 0.05, "missing"),
+        ("abc", np.ones((2, 3)), 5.0, "level is 5"),
+    ],
+)
+def test_what_cannot_be_ranked(names, scores, level, told):
+    with pytest.raises(ReportError, match=told):
+        ranking(names, scores, level=level)
+
+
+@pytest.fixture
+def runs(make):
+    """Two cells of one trace and one of another, 3 windows; `few` ran on one window only.
+
+    fast : slow : lazy = 1 : 2 : 4 everywhere, times a factor of the window; few = 0.5.
+    """
+    found = []
+    for cell, workload, load in (("v.9", "venus", 0.9), ("v1", "venus", 1.0), ("p", "philly", 0.9)):
+        for window in range(3):
+            for name, times in (("fast", 1), ("slow", 2), ("lazy", 4), ("few", 0.5)):
+                if name == "few" and (cell != "p" or window):
+                    continue
+                information = {"fast": "predicted", "few": "oracle"}.get(name, "none")
+                row = make.row(
+                    name, times * (window + 1), window=window, load=load, workload=workload,
+                    information=information,
+                )  # fmt: skip
+                found.append(LeagueRun(cell, workload, row))
+    return found
+
+
+def test_windows_of_one_trace_count_once(runs):
+    league = league_of(runs)
+    everywhere = rank_over_all(league, level=0.05)
+    assert everywhere.names == ("fast", "slow", "lazy")
+    assert everywhere.blocks == 2 * 3  # not 9: two cells play the same jobs
+    assert rank_in_common(league, level=0.05) is None  # one block is no evidence
+
+
+def test_the_table_by_information(runs):
+    league = league_of(runs)
+    everywhere = rank_over_all(league, level=0.05)
+    reference = default_reference(league, everywhere)
+    assert reference == "fast"
+    rows = league_rows(
+        league, everywhere=everywhere, common=None, reference=reference, confidence=0.95
+    )
+    assert [row.scheduler for row in rows] == ["fast", "slow", "lazy", "few"]
+    assert [row.fewer for row in rows] == [False, False, False, True]
+    assert rows[1].ratio.centre == pytest.approx(2.0) and rows[1].ratio.count == 6
+    assert rows[3].ratio.centre == pytest.approx(0.5) and rows[3].ratio.count == 1
+    assert rows[0].jct_s.centre == pytest.approx(2 * 3600.0)
+    note = league_note(rows, reference=reference, rankings=(everywhere, None), confidence=0.95)
+    text = league_markdown(rows, note)
+    assert text.index("## Durations: none") < text.index("slow") < text.index("## Durations: pred")
+    assert "few †" in text and "Nemenyi" in note and "† fewer" in note
+    table = list(csv.DictReader(io.StringIO(league_csv(rows).decode())))
+    assert table[3]["mean_rank"] == "" and table[3]["fewer_runs"] == "1"
+    assert float(table[0]["mean_rank"]) == 1.0
+
+
+def test_a_scheduler_twice_at_one_place_is_refused(runs):
+    with pytest.raises(ReportError, match="fast ran twice on v"):
+        league_of([*runs, runs[0]])
+    with pytest.raises(ReportError, match="ratio_to is 'best'"):
+        league = league_of(runs)
+        league_rows(league, everywhere=None, common=None, reference="best", confidence=0.95)
+
+
+def test_figures_are_drawn(runs, tmp_path):
+    league = league_of(runs)
+    found = rank_over_all(league, level=0.05)
+    information = {name: league.labels(name).information for name in found.names}
+    rank_figure(found, information=information, path=tmp_path / "ranks.png")
+    league_heat(
+        league, names=list(league.runs), cells=["v.9", "v1", "p"], path=tmp_path / "heat.png"
+    )
+    for name in ("ranks.png", "heat.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_claims_stand_beside_what_was_measured(runs):
+    claims = [
+        Claim("JCT against slow", "fast", "slow", "jct_mean_s", 0.69),
+        Claim("JCT of fast", "fast", None, "jct_mean_s", "2 h"),
+        Claim("few against slow", "few", "slow", "jct_mean_s", 0.5),
+    ]
+    rows = measured(claims, runs, confidence=0.95)
+    assert [(row.claim.what, row.cell) for row in rows[:4]] == [
+        ("JCT against slow", cell) for cell in ("all", "v.9", "v1", "p")
+    ]
+    assert rows[0].interval.centre == pytest.approx(0.5)  # half of slow's: saves 50 %
+    assert rows[0].interval.count == 6 and rows[1].interval.count == 3  # windows, not runs
+    assert rows[4].interval.centre == pytest.approx(7200.0)
+    assert rows[9].interval is None  # few did not run in v.9
+    assert "| JCT against slow | all | 0.69 | 50% [50%, 50%] |" in claims_markdown(rows)
+    assert claims_csv(rows).decode().splitlines()[1].startswith("JCT against slow,fast,slow,")
+    with pytest.raises(ReportError, match="no run of nobody"):
+        measured([Claim("x", "nobody", None, "jct_mean_s", 1)], runs, confidence=0.95)
+    with pytest.raises(ReportError, match="no metric 'jct'"):
+        measured([Claim("x", "fast", None, "jct", 1)], runs, confidence=0.95)
+
+
+def test_a_zero_has_no_ratio_but_a_saving(make):
+    runs = [
+        LeagueRun("c", "w", make.row(name, hours, window=0))
+        for name, hours in (("a", 0.0), ("b", 4.0))
+    ]
+    (row,) = measured([Claim("x", "a", "b", "jct_mean_s", 1.0)], runs, confidence=0.95)
+    assert row.interval.centre == 1.0 and np.isnan(row.interval.low)
+
+
+def run_of(scheduler: str, role: str, window: int, tflops: float) -> ComparisonRow:
+    labels = Labels(
+        scheduler=scheduler, topology="t", workload="w", load=1.0, agents=1, seed=0, window=window,
+        information="none", interference_info="none", physics="york", role=role,
+    )  # fmt: skip
+    return ComparisonRow(labels, {"throughput_tflops": tflops})
+
+
+def test_pairs_are_of_one_window_and_holm_corrects_for_the_baselines():
+    ours = [run_of("topdrl", "ours", window, tflops) for window, tflops in ((0, 20.0), (1, 42.0))]
+    found = paired_tests(
+        "c",
+        {
+            "topdrl": ours,
+            "a": [run_of("a", "published", 1, 20.0), run_of("a", "published", 0, 10.0)],
+            "b": [run_of("b", "published", 0, 20.0), run_of("b", "published", 1, 42.0)],
+            "c": [run_of("c", "reference", 0, 10.0), run_of("c", "reference", 1, 10.0)],
+        },
+        ours="topdrl",
+        metric="throughput_tflops",
+        confidence=0.95,
+    )
+    told = {test["against"]: test for test in found}
+    assert told["a"]["ratio"] == pytest.approx((2.0 * 2.1) ** 0.5)
+    assert told["b"]["ratio"] == pytest.approx(1.0)
+    assert told["a"]["p_holm"] == pytest.approx(2 * told["a"]["p"])
+    assert "p_holm" not in told["c"]

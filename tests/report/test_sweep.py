@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sim.report.comparison_report import sweep_markdown, sweep_of, write_comparison
-from sim.report.figure_style import colours_of, looks
+from sim.report.figures import colours_of, looks
 from sim.report.standings import standings
 
 

@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_dir
 
 from gpuyard.advice.advise import advise
 from gpuyard.launch.build import resolve
-from gpuyard.launch.folders import CONF
+from gpuyard.launch.errors import CONF
 
 SMALL = (
     "topology=small_leaf_spine",

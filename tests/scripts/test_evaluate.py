@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 
 from marl.codec.layout import CodecRules
-from marl.policy.build import PolicySpec, build_policy
-from marl.training.policy_file import save_policy
+from marl.policy.build import PolicySpec, build_policy, save_policy
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ("workload.num_jobs=80", "topology=small_leaf_spine", "workload.max_gang=8")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interference.readers.own_csv import write_csv
+from interference.data_sets import write_csv
 from tests.interference.pair_worlds import rows_of_world, smooth_norm, solos_of_world
 from tests.interference.published_files import (
     GAVEL_HEADER,

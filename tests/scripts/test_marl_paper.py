@@ -4,8 +4,7 @@ import pandas as pd
 import pytest
 
 from marl.codec.layout import WORKER, CodecRules
-from marl.policy.build import PolicySpec, build_policy
-from marl.training.policy_file import save_policy
+from marl.policy.build import PolicySpec, build_policy, save_policy
 
 QUICK = ("experiment=marl_paper", "debug=quick", "windows=1", "workload.num_jobs=40")
 

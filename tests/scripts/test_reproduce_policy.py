@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from marl.codec.layout import CodecRules
-from marl.policy.build import PolicySpec, build_policy
-from marl.training.policy_file import save_policy
+from marl.policy.build import PolicySpec, build_policy, save_policy
 from sim.report.headline import AT_ARRIVAL
 
 ROOT = Path(__file__).resolve().parents[2]

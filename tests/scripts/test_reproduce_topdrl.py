@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from marl.topdrl.network import build_network, save_picker
-from marl.topdrl.proximity.env import ProximitySpec
-from marl.topdrl.proximity.network import GpuScores, save_proximity
+from marl.topdrl.proximity import GpuScores, ProximitySpec, save_proximity
 from marl.topdrl.spec import NetworkSpec, SightSpec
 
 SIGHT = SightSpec(slots=8, oldest_slots=0, order="worth", rows=10, row_s=60.0, row_growth=1.5,

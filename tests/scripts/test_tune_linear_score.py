@@ -2,6 +2,7 @@
 
 import csv
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 import yaml
 
-from gpuyard.learning.report import write_weights
+from gpuyard.learning.learn import write_weights
+from gpuyard.tuning.tune_linear_score import CHECKPOINT, new_search, resumed
 from sim.scoring.layer import Layer
 from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES, ScoreWeights
 
@@ -31,6 +33,15 @@ MIXED = (
 def curve(folder: Path) -> list[dict[str, str]]:
     with (folder / "tuning.csv").open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+def test_a_checkpoint_goes_on_by_the_module_names_of_before(tmp_path):
+    search = new_search("mine", [0.0, 1.0], [0, 1], sigma=0.3, population=4, seed=0)
+    told = pickle.dumps(search, protocol=0)
+    assert b"gpuyard.tuning.tune_linear_score" in told
+    before = told.replace(b"gpuyard.tuning.tune_linear_score", b"gpuyard.tuning.search")
+    (tmp_path / CHECKPOINT).write_bytes(before)
+    assert resumed(tmp_path, "mine").start == (0.0, 1.0)
 
 
 @pytest.mark.slow

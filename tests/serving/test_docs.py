@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from gpuyard.serving.pods import GROUP, GROUP_SIZE, KNOWN
+from gpuyard.serving.forms import GROUP, GROUP_SIZE, KNOWN
 from tests.serving.conftest import ROOT, Service
 
 PAGE = (ROOT / "docs" / "serve.md").read_text()

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from gpuyard.experiment.experiment import composition_of, experiment_of
-from gpuyard.serving.pods import Asked, Pod, read
-from sim.event_log import Kind
+from gpuyard.serving.forms import Asked, Pod, read
 from sim.jobs import JobTable
-from sim.run import Run
+from sim.run import Kind, Run
 from sim.simulator import simulate
 from tests.serving.conftest import CLUSTER, Service
 
@@ -244,8 +243,7 @@ def test_a_state_that_cannot_be_leaves_the_old_one(fresh: Service):
 
 
 def test_a_pod_that_waits_keeps_its_place_and_is_forgotten_in_time(configured: Callable[..., Any]):
-    from gpuyard.serving.board import Board
-    from gpuyard.serving.decider import Decider
+    from gpuyard.serving.board import Board, Decider
     from gpuyard.serving.instants import Defaults
 
     config = configured("topology=small_leaf_spine", "scheduler=fifo")

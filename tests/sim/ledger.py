@@ -4,9 +4,8 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
-from sim.event_log import Kind
-from sim.run import Run
-from sim.traits import COMPLETED
+from sim.jobs import COMPLETED
+from sim.run import Kind, Run
 from tests.oracle.cases import Case
 from tests.sim.worlds import STOPS
 

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from sim.decision import Decision
 from sim.errors import SimulationError
-from sim.event_log import Kind
 from sim.metrics.balance import check_run
-from sim.run import Run
+from sim.run import Kind, Run
 from sim.signals import Signal
 from sim.simulator import Simulator, simulate
 from sim.topology.outages import NO_OUTAGES

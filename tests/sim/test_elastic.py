@@ -3,8 +3,8 @@
 import numpy as np
 
 from sim.decision import Decision, Start
+from sim.jobs import Elastic
 from sim.signals import Signal
-from sim.traits import Elastic
 from sim.view import ClusterView
 from tests.sim.worlds import Job, attempts, cluster, play, world
 

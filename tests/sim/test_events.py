@@ -5,9 +5,9 @@ import pytest
 
 from sim.decision import Decision, Forward, Start
 from sim.errors import SimulationError
-from sim.event_log import Kind
 from sim.placers.by_room import Consolidated, FirstFit
-from sim.schedulers.fifo import Fifo
+from sim.run import Kind
+from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from sim.simulator import simulate
 from tests.sim.scripted import Scripted

@@ -1,10 +1,12 @@
 """The binary heap of compiled code against a sorted list."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.heap import HEAP, OUT, add_to_heap, drop_from_heap, move_in_heap, order_heap
+from sim.summing import mean, pairwise_sum
 
 ITEMS = 12
 OWNER = np.dtype([("other", np.int64), ("heap_at", np.int64)], align=True)
@@ -61,3 +63,17 @@ def test_an_ordered_heap_gives_its_items_in_order(keys):
         found.append(float(heap[0]["key"]))
         size = drop_from_heap(heap, owner, size, heap[0]["item"])
     assert found == sorted(keys)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 31, 127, 128, 129, 255, 1000, 1023, 4097, 99_991])
+def test_sums_are_those_of_numpy_to_the_last_digit(count: int):
+    rng = np.random.default_rng(count)
+    for scale in (1.0, 1e6):
+        values = rng.exponential(scale, count) ** 3
+        assert pairwise_sum(values) == values.sum()
+        assert mean(values) == (values.mean() if count > 0 else 0.0)
+
+
+def test_what_does_not_commute_is_added_in_the_same_order():
+    values = np.tile([1e16, 1.0, -1e16, 3.0, 0.1], 311)
+    assert pairwise_sum(values) == values.sum()

@@ -7,10 +7,10 @@ import pytest
 
 from sim.decision import Decision, Forward, Start
 from sim.errors import InvalidDecision
+from sim.jobs import Demands, Elastic
 from sim.kernel import apply as verdicts
 from sim.simulator import Simulator
 from sim.topology.outages import Change
-from sim.traits import Demands, Elastic
 from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, changes, cluster, physics_of, play, world
 

@@ -11,14 +11,7 @@ import pytest
 
 from sim.decision import Decision, Start
 from sim.errors import SimulationError
-from sim.event_log import Kind
-from sim.metrics.balance import balance_of
-from sim.placers.by_room import FirstFit
-from sim.run import Run
-from sim.schedulers.fifo import Fifo
-from sim.sharing import NoSharing
-from sim.topology.outages import Change
-from sim.traits import (
+from sim.jobs import (
     ANY_TYPE,
     CANCELLED,
     COMPLETED,
@@ -30,6 +23,12 @@ from sim.traits import (
     Fates,
     Precedence,
 )
+from sim.metrics.balance import balance_of
+from sim.placers.by_room import FirstFit
+from sim.run import Kind, Run
+from sim.schedulers.orders import Fifo
+from sim.sharing import NoSharing
+from sim.topology.outages import Change
 from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, attempts, changes, cluster, physics_of, play, world
 

@@ -9,9 +9,9 @@ import pytest
 
 from sim.decision import Decision
 from sim.engine.occupancy import ANY_SPEED, Occupancy
+from sim.jobs import ANY_TYPE, Demands
 from sim.signals import Signal
 from sim.topology.outages import Change
-from sim.traits import ANY_TYPE, Demands
 from sim.view import ClusterView
 from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, changes, cluster, physics_of, play, world

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from sim.errors import SimulationError
-from sim.topology.outage_file import OutageFile
-from sim.topology.outage_sources import RollingMaintenance, ServerFailures
-from sim.topology.outages import Change, Outages
+from sim.topology.outages import Change, OutageFile, Outages, RollingMaintenance, ServerFailures
 from tests.sim.worlds import cluster
 
 DAY_S = 86400.0

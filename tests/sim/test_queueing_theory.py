@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sim.placers.by_room import FirstFit
-from sim.schedulers.fifo import Fifo
+from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, cluster, play, world
 

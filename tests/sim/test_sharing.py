@@ -7,7 +7,7 @@ from sim.engine.occupancy import ANY_SPEED, Occupancy
 from sim.placers.by_room import FirstFit
 from sim.protocols import Sharing
 from sim.run import Run
-from sim.schedulers.fifo import Fifo
+from sim.schedulers.orders import Fifo
 from sim.sharing import AlwaysShare, FallbackSharing, NoSharing, SelectiveSharing
 from sim.signals import Signal
 from tests.sim.scripted import Scripted

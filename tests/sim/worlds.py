@@ -6,15 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.event_log import EventLog, Kind
 from sim.jobs import JobTable
 from sim.physics.catalogue import Catalogue
 from sim.physics.communication import NetworkTables
 from sim.physics.mix_table import PairTable
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler
-from sim.rules import Rules
-from sim.run import Run
+from sim.run import EventLog, Kind, Rules, Run
 from sim.simulator import Simulator, simulate
 from sim.topology.generators import leaf_spine
 from sim.topology.outages import NO_OUTAGES, Change, Outages

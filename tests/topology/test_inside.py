@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.errors import TopologyError
-from sim.topology.inside import NO_ISLAND, Inside
 from sim.topology.layout import Layout, inside_of
+from sim.topology.topology import NO_ISLAND, Inside
 
 # Server 0, eight GPUs: two sockets, four switches, islands of four; server 1: four GPUs, no NVLink.
 #   socket   0 0 0 0 1 1 1 1 | 0 0 1 1

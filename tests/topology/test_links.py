@@ -1,11 +1,16 @@
 """Link graphs that cannot be are refused; names and sizes of those that can."""
 
+from collections.abc import Callable, Iterable
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sim.errors import TopologyError
 from sim.topology.links import LinkGraph, link_graph
-from tests.topology.fabrics import a_bcube, a_leaf_spine, links_of
+from sim.topology.topology import Topology
+from tests.topology.fabrics import FABRICS, a_bcube, a_fat_tree, a_leaf_spine, a_vl2, links_of
 
 
 def graph(**changes: object) -> LinkGraph:
@@ -58,3 +63,187 @@ def test_servers_without_a_common_switch_are_not_connected():
     links = graph(level_sizes=(2, 2), upper=np.array([2, 3]))
     with pytest.raises(TopologyError, match="server 0 and server 1 are not connected"):
         links.path(0, 1)
+
+
+def nodes_of(links: LinkGraph, path: Iterable[int]) -> list[int]:
+    """Nodes that a path visits; fails where two of its links do not meet."""
+    visited: list[int] = []
+    for directed in path:
+        lower, upper = links.link_ends[directed // 2].tolist()
+        start, end = (upper, lower) if directed % 2 else (lower, upper)
+        assert not visited or visited[-1] == start
+        visited += [end] if visited else [start, end]
+    return visited
+
+
+def names(topology: Topology, a: int, b: int) -> list[str]:
+    links = links_of(topology)
+    return [links.node_name(node) for node in nodes_of(links, links.path(a, b).tolist())]
+
+
+GOLDEN = [2, 2, 0, 3, 2, 2, 3, 0, 2, 3, 2, 2]
+
+
+# By hand --------------------------------------------------------------------------------------
+
+
+def test_leaf_spine_by_hand():
+    # rack 0: servers 0 1 2 on leaf 0; rack 1: servers 3 4 5 on leaf 1; one spine.
+    # links 0..5: server s - its leaf; 6: leaf 0 - spine; 7: leaf 1 - spine
+    topology = a_leaf_spine(servers=6, per_rack=3, spines=1)
+    assert links_of(topology).path(0, 2).tolist() == [2 * 0, 2 * 2 + 1]
+    assert links_of(topology).path(1, 5).tolist() == [2 * 1, 2 * 6, 2 * 7 + 1, 2 * 5 + 1]
+    assert links_of(topology).path(4, 4).tolist() == []
+    assert names(topology, 1, 5) == ["server 1", "leaf 0", "spine 0", "leaf 1", "server 5"]
+
+
+def test_leaf_spine_capacities_by_hand():
+    # Rack of 4 at 10 Gbps, oversubscribed 2: 20 Gbps up over 2 spines; the last rack holds 1.
+    topology = a_leaf_spine(servers=5, per_rack=4, spines=2)
+    assert links_of(topology).link_gbps.tolist() == [10.0] * 5 + [10.0, 10.0, 2.5, 2.5]
+    assert topology.uplink_gbps.tolist() == [20.0, 5.0]
+
+
+def test_fat_tree_by_hand():
+    # k = 4: edges 0 1 and aggregations 0 1 in pod 0 (servers 0-3), 2 3 in pod 1 (servers 4-7), ...
+    # aggregation 0 of each pod leads to cores 0 1, aggregation 1 to cores 2 3.
+    topology = a_fat_tree(4, None)
+    assert topology.num_servers == 16
+    assert names(topology, 0, 1) == ["server 0", "edge 0", "server 1"]
+    same_pod = names(topology, 0, 2)
+    assert [same_pod[0], same_pod[1], same_pod[3], same_pod[4]] == [
+        "server 0", "edge 0", "edge 1", "server 2",
+    ]  # fmt: skip
+    assert same_pod[2] in {"aggregation 0", "aggregation 1"}
+    _, edge, up, core, down, other_edge, _ = names(topology, 1, 15)
+    assert (edge, other_edge) == ("edge 0", "edge 7")
+    half = int(up.split()[1])
+    assert down == f"aggregation {6 + half}"
+    assert core in {f"core {2 * half}", f"core {2 * half + 1}"}
+
+
+def test_vl2_by_hand():
+    # D_A = 4, D_I = 4: 4 racks, 4 aggregations, 2 intermediates.
+    # racks 0 1 below aggregations 0 1; racks 2 3 below aggregations 2 3.
+    topology = a_vl2(4, 4, per_rack=2)
+    assert names(topology, 0, 1) == ["server 0", "rack 0", "server 1"]
+    _, first, aggregation, second, _ = names(topology, 0, 3)
+    assert (first, second) == ("rack 0", "rack 1")
+    assert aggregation in {"aggregation 0", "aggregation 1"}
+    _, _, up, middle, down, _, _ = names(topology, 0, 7)
+    assert int(down.split()[1]) == int(up.split()[1]) + 2
+    assert middle in {"intermediate 0", "intermediate 1"}
+
+
+def test_bcube_by_hand():
+    # BCube(4, 1): server 4 * a1 + a0; port 0: level-0 switch a1; port 1: level-1 switch a0
+    topology = a_bcube(4, 1)
+    assert names(topology, 4 * 2 + 1, 4 * 2 + 3) == ["server 9", "level-0 switch 2", "server 11"]
+    assert names(topology, 4 * 0 + 1, 4 * 3 + 1) == ["server 1", "level-1 switch 1", "server 13"]
+    both = names(topology, 4 * 0 + 1, 4 * 3 + 2)
+    assert both in (
+        ["server 1", "level-0 switch 0", "server 2", "level-1 switch 2", "server 14"],
+        ["server 1", "level-1 switch 1", "server 13", "level-0 switch 3", "server 14"],
+    )
+
+
+# In general -----------------------------------------------------------------------------------
+
+
+@given(FABRICS, st.data())
+def test_a_route_is_a_path_and_its_mirror_leads_back(topology: Topology, data: st.DataObject):
+    server = st.integers(0, topology.num_servers - 1)
+    a, b = data.draw(server), data.draw(server)
+    links = links_of(topology)
+    path = links.path(a, b).tolist()
+    assert len(path) <= links.longest_route
+    if a == b:
+        assert path == []
+        return
+    visited = nodes_of(links, path)
+    assert (visited[0], visited[-1]) == (a, b)
+    assert len(set(visited)) == len(visited)
+    assert [directed ^ 1 for directed in reversed(links.path(b, a).tolist())] == path
+
+
+@given(FABRICS, st.data())
+def test_hops_are_those_of_the_lowest_common_switch(topology: Topology, data: st.DataObject):
+    """And servers of one rack meet at the rack's switch."""
+    server = st.integers(0, topology.num_servers - 1)
+    a, b = data.draw(server), data.draw(server)
+    links = links_of(topology)
+    path = links.path(a, b)
+    levels = links.node_level[nodes_of(links, path.tolist())]
+    if topology.server_rack[a] == topology.server_rack[b]:
+        assert len(path) == (0 if a == b else 2)
+    elif links.digits[0]:
+        base, places = links.digits.tolist()
+        differing = sum(a // base**i % base != b // base**i % base for i in range(places))
+        assert len(path) == 2 * differing
+    else:
+        assert len(path) == 2 * levels.max()
+        climb = np.sign(np.diff(levels))
+        assert np.all(np.diff(climb) <= 0)  # up, then down: no valley
+        assert len(path) == shortest(links, a, b)
+
+
+def shortest(links: LinkGraph, a: int, b: int) -> int:
+    """Links of a shortest path, by breadth-first search over the graph alone."""
+    neighbours: dict[int, list[int]] = {}
+    for lower, upper in links.link_ends.tolist():
+        neighbours.setdefault(lower, []).append(upper)
+        neighbours.setdefault(upper, []).append(lower)
+    reached, front, steps = {a}, [a], 0
+    while b not in reached:
+        front = [n for node in front for n in neighbours[node] if n not in reached]
+        reached |= set(front)
+        steps += 1
+    return steps
+
+
+def tops(topology: Topology, pairs: Iterable[tuple[int, int]]) -> list[int]:
+    """Highest node of the route of each pair."""
+    links = links_of(topology)
+    visits = (nodes_of(links, links.path(a, b).tolist()) for a, b in pairs)
+    return [max(visited, key=lambda node: links.node_level[node]) for visited in visits]
+
+
+@pytest.mark.parametrize(
+    ("build", "ways"),
+    [
+        (lambda: a_leaf_spine(servers=64, per_rack=32, spines=8), 8),
+        (lambda: a_fat_tree(8, None), 16),
+        (lambda: a_vl2(8, 6, per_rack=6), 4),
+    ],
+)
+def test_routes_spread_over_the_equal_ways(build: Callable[[], Topology], ways: int):
+    """Between the halves of the cluster each top switch gets its share, within four deviations."""
+    topology = build()
+    half = topology.num_servers // 2
+    pairs = [(a, b) for a in range(half) for b in range(half, 2 * half)]
+    top = int(links_of(topology).node_level.max())
+    met = np.array(tops(topology, pairs))
+    met = met[links_of(topology).node_level[met] == top]
+    share = np.unique(met, return_counts=True)[1]
+    assert len(share) == ways
+    mean = len(met) / ways
+    assert np.all(np.abs(share - mean) <= 4 * np.sqrt(mean))
+
+
+def test_bcube_relays_differ_from_pair_to_pair():
+    """Half of the two-digit pairs should fix the low digit first."""
+    topology = a_bcube(8, 1)
+    links = links_of(topology)
+    pairs = [(a, b) for a in range(64) for b in range(a) if a % 8 != b % 8 and a // 8 != b // 8]
+    first_level = [
+        links.node_level[nodes_of(links, links.path(a, b).tolist())[1]] for a, b in pairs
+    ]
+    assert 0.45 < np.mean(np.array(first_level) == 1) < 0.55
+
+
+def test_routes_never_change():
+    """Golden: another hash would move every published figure of a shared network."""
+    topology = a_leaf_spine(servers=32, per_rack=4, spines=4)
+    first_spine = 32 + 8
+    met = [top - first_spine for top in tops(topology, [(0, b) for b in range(4, 16)])]
+    assert met == GOLDEN

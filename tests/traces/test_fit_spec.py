@@ -9,13 +9,13 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from sim.errors import TraceError
+from sim.jobs import Identity
 from sim.traces.fit_parts import OutcomeShares, Owners, fit_outcomes, fit_owners, shares_in
 from sim.traces.fit_spec import fit_durations, fit_gangs, fit_normals, fit_spec
 from sim.traces.generator import generate
 from sim.traces.likeness import JobSample, likeness
 from sim.traces.processes import Clumps, DayNoise, DurationMixture, Recurrence, draw_outcomes
 from sim.traces.spec import WorkloadSpec, workload_yaml
-from sim.traits import Identity
 
 CONF = Path(__file__).parents[2] / "conf"
 OWNERS = Owners(vcs=3, users_per_vc=2, zipf_exponent=1.0)

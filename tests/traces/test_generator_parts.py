@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.errors import TraceError
+from sim.jobs import CANCELLED, COMPLETED, FAILED
 from sim.traces.generator import generate
 from sim.traces.likeness import JobSample, alike_shares, count_correlations
 from sim.traces.processes import (
@@ -25,7 +26,6 @@ from sim.traces.processes import (
 )
 from sim.traces.setting import window_streams
 from sim.traces.spec import DemandMix, WorkflowShape, WorkloadSpec
-from sim.traits import CANCELLED, COMPLETED, FAILED
 
 CONF = Path(__file__).parents[2] / "conf"
 SPEC = WorkloadSpec(

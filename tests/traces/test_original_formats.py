@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sim.errors import TraceError
-from sim.traits import CANCELLED, COMPLETED, FAILED
+from sim.jobs import CANCELLED, COMPLETED, FAILED
 from tests.traces.trace_samples import CONF, PAI, SAMPLES, loaded, preset
 
 INF = float("inf")

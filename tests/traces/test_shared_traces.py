@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sim.jobs import ANY_TYPE, CANCELLED
 from sim.physics.catalogue import Catalogue
 from sim.traces.csv_reader import trace_csv
 from sim.traces.estimators import NoEstimator
 from sim.traces.setting import Setting
-from sim.traits import ANY_TYPE, CANCELLED
 from tests.traces.trace_samples import preset
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sim.errors import TraceError
+from sim.jobs import CANCELLED, COMPLETED, FAILED
 from sim.traces.prepare import cap
-from sim.traits import CANCELLED, COMPLETED, FAILED
 from tests.traces.trace_samples import SWF, loaded
 
 INF = float("inf")

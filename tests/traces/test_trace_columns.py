@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.errors import TraceError
+from sim.jobs import ANY_TYPE, CANCELLED, COMPLETED, FAILED, Attempts, Precedence
 from sim.physics.catalogue import Catalogue
 from sim.traces.csv_reader import read_csv, trace_csv
 from sim.traces.estimators import NoEstimator
@@ -17,7 +18,6 @@ from sim.traces.prepare import cap, offered_load
 from sim.traces.select import split, take, thinned_window, time_window
 from sim.traces.setting import Setting
 from sim.traces.trace import Trace
-from sim.traits import ANY_TYPE, CANCELLED, COMPLETED, FAILED, Attempts, Precedence
 from tests.traces.trace_samples import CSV, CSV_MORE, SAMPLES, loaded, preset
 
 INF = float("inf")

@@ -1,0 +1,290 @@
+"""Compare traces: `python scripts/compare_traces.py workload@real=csv real.path=FILE`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from omegaconf import DictConfig
+from rich.table import Table
+
+from gpuyard.launch.build import SEED, build, check_plain, section
+from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.start import program, start
+from gpuyard.launch.terminal import table_console
+from sim.arrays import FloatArray
+from sim.jobs import JobTable
+from sim.physics.shipped_files import ShippedProfiles
+from sim.report.atomic import csv_text, write_atomically
+from sim.report.figures import COLOURS, GREY, heading, new_figure, save_png, tidy
+from sim.traces.estimators import NoEstimator
+from sim.traces.likeness import (
+    ALIKE_LAGS,
+    COUNT_LAGS_H,
+    DURATION,
+    FEATURE_GAP,
+    GANG,
+    GANG_BY_WORK,
+    HOURLY,
+    SIZE_CLASSES,
+    Distance,
+    JobSample,
+    Sample,
+    alike_shares,
+    best_turn,
+    count_correlations,
+    duration_of,
+    likeness,
+    samples,
+    week_shares,
+)
+from sim.traces.setting import Setting
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+COLUMNS = (
+    "feature", "measure", "distance", "floor", "over_floor", "ln_shift", "ln_shift_floor", "first",
+    "second",
+)  # fmt: skip
+HEADERS = (
+    "feature", "real", "generated", "measure", "distance", "floor", "x floor", "ln shift", "floor",
+)  # fmt: skip
+NOTE = (
+    "floor: distance between the first and the second half of the real trace's time span; up to "
+    "1 x floor the generated trace is no further from the real one than its halves are from each "
+    "other. real, generated: (weighted) medians, shares, or means of the curve. ln shift: "
+    "Wasserstein distance of logarithms, 0.1 is about 10 %."
+)
+
+
+def likeness_csv(distances: Sequence[Distance]) -> str:
+    """One row a feature; what is not defined is empty."""
+    told = [asdict(each) | {"over_floor": each.over_floor} for each in distances]
+    return csv_text(COLUMNS, ([_plain(row[name]) for name in COLUMNS] for row in told))
+
+
+def likeness_json(distances: Sequence[Distance], about: dict[str, str | int | None]) -> str:
+    """What was compared, and feature -> figures; what is not defined is null."""
+    features = {
+        each.feature: {
+            name: None if isinstance(value, float) and math.isnan(value) else value
+            for name, value in (asdict(each) | {"over_floor": each.over_floor}).items()
+            if name != "feature"
+        }
+        for each in distances
+    }
+    return json.dumps({**about, "features": features}, indent=2, allow_nan=False) + "\n"
+
+
+def likeness_cells(distance: Distance) -> tuple[str, ...]:
+    """The cells of one row, under HEADERS."""
+    return (
+        distance.feature,
+        _short(distance.first),
+        _short(distance.second),
+        distance.measure,
+        _short(distance.distance),
+        _short(distance.floor),
+        "-" if math.isnan(distance.over_floor) else f"{distance.over_floor:.2f}",
+        _short(distance.ln_shift),
+        _short(distance.ln_shift_floor),
+    )
+
+
+def _short(value: float) -> str:
+    if math.isnan(value):
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004
+
+
+def _plain(value: str | float) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if math.isnan(value) else repr(value)
+
+
+_LOOKS: tuple[dict[str, Any], ...] = (
+    {"color": COLOURS[0]},
+    {"color": COLOURS[1], "linestyle": "--"},
+)
+_BLOCK_H = 4  # single hours flicker too much to be told apart
+_MOST_STEPS = 2000  # of a curve: no eye sees more
+_CDFS = (
+    (FEATURE_GAP, "Gaps between jobs", "s"),
+    (HOURLY, "Jobs in an hour", "jobs"),
+    (GANG, "Gang sizes, by jobs", "GPUs"),
+    (GANG_BY_WORK, "Gang sizes, by GPU-time", "GPUs"),
+    (DURATION, "Durations", "s"),
+)
+
+
+def trace_page(first: JobSample, second: JobSample, *, names: tuple[str, str], path: Path) -> None:
+    """Draw one page: distributions, the week, jobs that come back, and correlation of the hours.
+
+    Args:
+        first: drawn in blue.
+        second: drawn in orange, dashed.
+        names: of the two.
+        path: PNG to write.
+    """
+    figure = new_figure(12.5, 10.5)
+    panels = figure.subplots(3, 3).ravel()
+    ours, theirs = samples(first), samples(second)
+    for axes, (feature, title, unit) in zip(panels, _CDFS, strict=False):
+        _cdfs(axes, (ours[feature], theirs[feature]), title, unit)
+    _by_class(panels[5], ours, theirs)
+    _week(panels[6], first, second)
+    _curves(panels[7], ALIKE_LAGS, (alike_shares(first), alike_shares(second)))
+    panels[7].set_xscale("log")
+    panels[7].set_xlabel("jobs apart")
+    panels[7].set_ylim(bottom=0)
+    heading(panels[7], "Alike: same gang, duration within 20 %")
+    _curves(panels[8], COUNT_LAGS_H, (count_correlations(first), count_correlations(second)))
+    panels[8].set_xlabel("hours apart")
+    panels[8].axhline(0, color=GREY, linewidth=0.8)
+    heading(panels[8], "Autocorrelation of hourly jobs")
+    lines = panels[0].get_lines()
+    figure.legend(lines, names, loc="outside lower center", ncols=2, fontsize=10, frameon=False)
+    for axes in panels:
+        tidy(axes, grid="both")
+    save_png(figure, path)
+
+
+def _cdfs(axes: Axes, pair: tuple[Sample, Sample], title: str, unit: str) -> None:
+    for sample, look in zip(pair, _LOOKS, strict=True):
+        axes.step(*_steps(sample), where="post", linewidth=1.8, **look)
+    axes.set_xscale("log")
+    axes.set_ylim(0, 1.01)
+    axes.set_xlabel(f"{unit} (log scale)")
+    axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    heading(axes, title)
+
+
+def _steps(sample: Sample) -> tuple[FloatArray, FloatArray]:
+    """Values (below 1 drawn at 1) and the share of the weight up to each."""
+    order = np.argsort(sample.values, kind="stable")
+    share = np.cumsum(sample.weights[order])
+    kept = np.unique(np.linspace(0, len(order) - 1, _MOST_STEPS).astype(np.int64))
+    return np.maximum(sample.values[order], 1.0)[kept], (share / share[-1])[kept]
+
+
+def _by_class(axes: Axes, ours: dict[str, Sample], theirs: dict[str, Sample]) -> None:
+    """Durations of each size class; one colour a class, dashed the second trace."""
+    for place, name in enumerate(SIZE_CLASSES):
+        for found, stroke in ((ours, "-"), (theirs, "--")):
+            sample = found.get(duration_of(name))
+            if sample is not None:
+                label = name if stroke == "-" else None
+                x, y = _steps(sample)
+                axes.step(x, y, where="post", color=COLOURS[place + 2], linestyle=stroke,
+                          linewidth=1.3, label=label)  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_ylim(0, 1.01)
+    axes.set_xlabel("s (log scale)")
+    axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    axes.legend(fontsize=8, frameon=False, loc="upper left")
+    heading(axes, "Durations by gang size")
+
+
+def _week(axes: Axes, first: JobSample, second: JobSample) -> None:
+    """Share of the jobs in the blocks of a week, the second turned to fit best."""
+    ours, theirs = week_shares(first), week_shares(second)
+    theirs = np.roll(theirs, best_turn(ours, theirs))
+    for shares, look in zip((ours, theirs), _LOOKS, strict=True):
+        blocks = shares.reshape(-1, _BLOCK_H).sum(axis=1)
+        edges = np.arange(len(blocks) + 1) * _BLOCK_H / 24
+        axes.stairs(blocks, edges, linewidth=1.5, **look)
+    axes.set_xlim(0, 7)
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(lambda share, _: f"{share:.1%}")
+    axes.set_xlabel("days from the first job, modulo a week")
+    heading(axes, f"The week, share of the jobs in {_BLOCK_H} h")
+
+
+def _curves(axes: Axes, lags: tuple[int, ...], pair: tuple[FloatArray, FloatArray]) -> None:
+    for values, look in zip(pair, _LOOKS, strict=True):
+        axes.plot(lags, values, marker="o", markersize=3, linewidth=1.5, **look)
+
+
+RULES = {**SEED, "draws": (True, 1)}
+
+
+@program("compare_traces")
+def main(cfg: DictConfig) -> None:
+    """Read or generate both sides, measure, write, print."""
+    launch = start(cfg)
+    config = launch.config
+    check_plain(config, RULES)
+    names = config["real"]["name"], config["generated"]["name"]
+    real = JobSample.of(jobs_of(config, "real", part=config["part"], seed=config["seed"]), names[0])
+    draws = _draws(config, len(real))
+    distances = likeness(real, draws)
+    about = {
+        "real": names[0], "generated": names[1], "jobs": len(real), "draws": len(draws),
+        "part": config["part"], "seed": config["seed"],
+    }  # fmt: skip
+    _write(launch.folder, distances, about)
+    trace_page(real, draws[0], names=names, path=launch.folder / "likeness.png")
+    table_console().print(_table(distances, names), NOTE)
+    print(f"results in {launch.folder}")
+
+
+def _draws(config: Mapping[str, Any], jobs: int) -> list[JobSample]:
+    """The other side: one sample of a file, several of a generator."""
+    section = config["generated"]
+    generated = is_generated(config, "generated")
+    if generated and section["num_jobs"] is None:
+        config = {**config, "generated": {**section, "num_jobs": jobs}}
+    seeds = range(config["seed"], config["seed"] + (config["draws"] if generated else 1))
+    tables = (jobs_of(config, "generated", part=None, seed=seed) for seed in seeds)
+    return [JobSample.of(table, section["name"]) for table in tables]
+
+
+def _write(folder: Path, distances: Sequence[Distance], about: dict[str, Any]) -> None:
+    write_atomically(folder / "likeness.csv", likeness_csv(distances).encode())
+    write_atomically(folder / "likeness.json", likeness_json(distances, about).encode())
+
+
+def _table(distances: Sequence[Distance], names: tuple[str, str]) -> Table:
+    table = Table(*HEADERS, title=f"{names[0]} and {names[1]}", title_justify="left")
+    for distance in distances:
+        far = distance.over_floor > 1
+        table.add_row(*likeness_cells(distance), style="bold" if far else None)
+    return table
+
+
+NO_LIMIT = 1 << 60  # GPUs: no gang is too large to be compared
+PARTS = ("train", "validation", "test")
+
+
+def jobs_of(config: Mapping[str, Any], key: str, *, part: str | None, seed: int) -> JobTable:
+    """Every job of the workload in section `key`, or of a part of its time span.
+
+    Raises:
+        ConfigError: the part is unknown.
+        TraceError: the file cannot be read.
+    """
+    if part is not None and part not in PARTS:
+        raise ConfigError(f"part is {part!r}; it must be null or one of {', '.join(PARTS)}")
+    setting = Setting(
+        gpus=NO_LIMIT, partitions=1, skew=0.0, catalogue=ShippedProfiles(), estimator=NoEstimator()
+    )
+    workload = build(config, key)
+    jobs: JobTable
+    if part is None:
+        jobs = workload.whole(setting=setting, seed=seed)
+    else:
+        jobs = workload.window(part=part, index=0, setting=setting, seed=seed)
+    return jobs
+
+
+def is_generated(config: Mapping[str, Any], key: str) -> bool:
+    """Whether section `key` describes generated jobs, another draw for each seed."""
+    return "spec" in section(config, key)

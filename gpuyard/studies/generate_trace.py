@@ -1,0 +1,140 @@
+"""Write a generated trace: `python scripts/generate_trace.py workload.num_jobs=1000 out=FILE`."""
+
+import gzip
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig
+from rich.table import Table
+
+from gpuyard.launch.build import SEED, build, check_plain
+from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.start import program, start
+from gpuyard.launch.terminal import table_console
+from sim.report.atomic import write_atomically
+from sim.traces.csv_reader import trace_csv
+from sim.traces.generator import generate
+from sim.traces.prepare import cap, offered_load, scale_load
+from sim.traces.select import thinned_window
+from sim.traces.setting import check_count, check_number, whole_streams
+from sim.traces.trace import Trace
+
+NO_LIMIT = 1 << 60  # GPUs where no cluster is named
+SUFFIXES = (".csv", ".csv.gz")
+CLASSES = ("1", "2-4", "5-8", "9 and more")
+LEAST_JOBS = 2  # for shares and gaps
+HOUR_S = 3600.0
+SIZE_EDGES = (1, 4, 8)  # classes 1, 2-4, 5-8, more
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes, durations and arrivals of J jobs."""
+
+    jobs: int
+    jobs_per_h: float
+    mean_gang: float
+    size_shares: tuple[float, ...]  # share of jobs with 1, 2-4, 5-8, more GPUs
+    work_shares: tuple[float, ...]  # share of GPU-seconds of the same classes
+    duration_s: tuple[float, ...]  # p50, p90, p99, mean
+    gap_cv: float  # coefficient of variation of inter-arrival times
+    zero_gap_frac: float
+    dispersion: float  # variance over mean of the hourly counts
+    demand_gpus: float  # sum(gang * duration) / span
+
+
+def shape(trace: Trace) -> Shape:
+    """Summary figures of a trace of two jobs or more over more than an hour."""
+    gaps_s = np.diff(trace.submit_s)
+    span_s = float(gaps_s.sum())
+    work_gpu_s = trace.num_gpus * trace.duration_s
+    size = np.searchsorted(SIZE_EDGES, trace.num_gpus)
+    classes = len(SIZE_EDGES) + 1
+    hours = ((trace.submit_s - trace.submit_s[0]) // HOUR_S).astype(np.int64)
+    counts = np.bincount(hours)
+    return Shape(
+        jobs=len(trace),
+        jobs_per_h=len(trace) / span_s * HOUR_S,
+        mean_gang=float(trace.num_gpus.mean()),
+        size_shares=tuple(np.bincount(size, minlength=classes) / len(trace)),
+        work_shares=tuple(np.bincount(size, work_gpu_s, classes) / work_gpu_s.sum()),
+        duration_s=(
+            *np.quantile(trace.duration_s, (0.5, 0.9, 0.99)).tolist(),
+            float(trace.duration_s.mean()),
+        ),
+        gap_cv=float(gaps_s.std() / gaps_s.mean()),
+        zero_gap_frac=float(np.mean(gaps_s == 0)),
+        dispersion=float(counts.var() / counts.mean()),
+        demand_gpus=float(work_gpu_s.sum()) / span_s,
+    )
+
+
+@program("generate_trace")
+def main(cfg: DictConfig) -> None:
+    """Generate, write, print."""
+    launch = start(cfg)
+    config = launch.config
+    check_plain(config, SEED)
+    out = Path(config["out"] or launch.folder / "trace.csv")
+    if not out.name.endswith(SUFFIXES):
+        raise ConfigError(f"out is {out}; its name must end in {' or '.join(SUFFIXES)}")
+    trace = trace_of(config)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    data = trace_csv(trace).encode()
+    write_atomically(out, gzip.compress(data, mtime=0) if out.suffix == ".gz" else data)
+    if len(trace) >= LEAST_JOBS and trace.submit_s[-1] > trace.submit_s[0]:
+        table_console().print(*_tables(shape(trace)))
+    if config["gpus"] is not None:
+        print(f"offered load on {config['gpus']} GPUs: {offered_load(trace, config['gpus']):.3f}")
+    print(f"{len(trace):,} jobs written to {out}")
+
+
+def trace_of(config: Mapping[str, Any]) -> Trace:
+    """Generate `num_jobs` jobs, then cap, thin and scale as the keys of `workload` say.
+
+    Raises:
+        GpuYardError: a key is out of range, or one that needs `gpus` is set without it.
+    """
+    options, gpus = config["workload"], config["gpus"]
+    if "spec" not in options:
+        raise ConfigError("workload has no spec: it is read from a file; use a generated workload")
+    for key in ("num_jobs", "thin", "max_gang"):
+        check_count(key, options[key])
+    if options["num_jobs"] is None:
+        raise ConfigError("workload.num_jobs is null; a generated trace needs a number of jobs")
+    check_number("load", options["load"], above_zero=True)
+    if gpus is None and (options["load"] is not None or options["drop_too_large"]):
+        raise ConfigError("gpus is null; workload.load and drop_too_large need it: add gpus=N")
+    draws = whole_streams(seed=config["seed"])
+    thin = options["thin"] or 1
+    spec = build(config, "workload.spec")
+    trace = generate(spec, options["num_jobs"] * thin, draws.jobs, options["name"])
+    trace, _ = cap(
+        trace,
+        max_gang=options["max_gang"],
+        drop_too_large=options["drop_too_large"],
+        capacity=gpus or NO_LIMIT,
+        min_duration_s=options["min_duration_s"],
+        max_duration_s=options["max_duration_s"],
+    )
+    trace = thinned_window(trace, min(options["num_jobs"], len(trace)), thin, draws.jobs)
+    return trace if options["load"] is None else scale_load(trace, options["load"], gpus)
+
+
+def _tables(found: Shape) -> tuple[Table, Table]:
+    sizes = Table("GPUs a job", *CLASSES, title="shares", title_justify="left")
+    sizes.add_row("of jobs", *(f"{share:.1%}" for share in found.size_shares))
+    sizes.add_row("of GPU time", *(f"{share:.1%}" for share in found.work_shares))
+    rest = Table("", "value", title="figures", title_justify="left")
+    for name, value in zip(("p50", "p90", "p99", "mean"), found.duration_s, strict=True):
+        rest.add_row(f"duration {name} [s]", f"{value:,.0f}")
+    rest.add_row("mean gang [GPUs]", f"{found.mean_gang:.2f}")
+    rest.add_row("jobs an hour", f"{found.jobs_per_h:.1f}")
+    rest.add_row("variance / mean of hourly jobs", f"{found.dispersion:.1f}")
+    rest.add_row("variation of gaps", f"{found.gap_cv:.2f}")
+    rest.add_row("gaps of 0 s", f"{found.zero_gap_frac:.1%}")
+    rest.add_row("mean demand [GPUs]", f"{found.demand_gpus:.1f}")
+    return sizes, rest

@@ -1,1 +1,0 @@
-"""Programs that make and compare workloads."""

@@ -1,1 +1,0 @@
-"""Proximity-DRL: first come, first served; a network picks GPUs (docs/policies/topdrl.md)."""

@@ -1,0 +1,244 @@
+"""Orders without a system of their own: textbook ones, and baselines of the papers on others."""
+
+import numpy as np
+
+from sim.arrays import FloatArray, IntArray
+from sim.codes import ARRIVAL, LEFT, QUANTA, SERVICE, SMALLEST_GANG, TRUE_LEFT
+from sim.decision import Start
+from sim.engine.composed import PreemptiveScheduler, QueueScheduler
+from sim.errors import GpuYardError
+from sim.protocols import Placer, Sharing
+from sim.signals import Signal
+from sim.view import ClusterView
+
+
+class _ByArrival(QueueScheduler):
+    order_needs = Signal.NONE
+
+    def order(self, view: ClusterView) -> IntArray:
+        """The queue as it stands."""
+        return view.queued
+
+
+class _ByTimeLeft(QueueScheduler):
+    order_needs = Signal.PREDICTION
+
+    def order(self, view: ClusterView) -> IntArray:
+        """Waiting jobs, shortest predicted work left first."""
+        left_s = view.jobs.predicted_remaining_s[view.queued]
+        return view.queued[np.argsort(left_s, kind="stable")]
+
+
+class _ByWorkLeft(QueueScheduler):
+    order_needs = Signal.PREDICTION
+
+    def order(self, view: ClusterView) -> IntArray:
+        """Waiting jobs, fewest predicted GPU-seconds left first."""
+        work_gpu_s = view.jobs.predicted_remaining_s[view.queued] * view.jobs.num_gpus[view.queued]
+        return view.queued[np.argsort(work_gpu_s, kind="stable")]
+
+
+class Fifo(_ByArrival):
+    """Jobs start in order of submission.
+
+    Strict by default: a head that cannot be placed blocks the queue, as in Helios' and Tiresias'
+    simulators. With `skip_blocked` those behind it may start (backfill without reservation), and
+    the name is `fifo_skip`.
+    """
+
+    order_name = "fifo"
+    engine_code = ARRIVAL
+
+    def __init__(self, *, placer: Placer, sharing: Sharing, skip_blocked: bool) -> None:
+        """Compose FIFO with a placement and a sharing rule."""
+        super().__init__(placer=placer, sharing=sharing, skip_blocked=skip_blocked)
+        if skip_blocked:
+            self.order_name = "fifo_skip"
+
+
+class Sjf(_ByTimeLeft):
+    """Shortest predicted duration first; running jobs are left alone.
+
+    With the oracle estimator this is the textbook SJF; ties go to the earlier job.
+    """
+
+    order_name = "sjf"
+    engine_code = LEFT
+
+
+class SmallestGang(QueueScheduler):
+    """Fewest GPUs first, then first submitted."""
+
+    order_name = "smallest_gang"
+    order_needs = Signal.NONE
+    engine_code = SMALLEST_GANG
+
+    def order(self, view: ClusterView) -> IntArray:
+        """Waiting jobs, fewest GPUs first."""
+        return view.queued[np.argsort(view.jobs.num_gpus[view.queued], kind="stable")]
+
+
+ROUNDING = 1e-9  # of a quantum: a job woken at its boundary counts as past it
+
+
+class Las(PreemptiveScheduler):
+    """Runs the jobs with least attained service (GPU-seconds), in steps of a quantum.
+
+    Priority is ⌊attained / quantum⌋, then submission: jobs of one step do not preempt each other.
+    Preemption is considered at arrivals, finishes, and when a running job crosses a quantum while
+    another waits; there is no fixed tick. Continuous relative of Tiresias' 2D-LAS (Gu et al.,
+    NSDI 2019), which has few queues of growing width and promotes the starved.
+    """
+
+    order_name = "las"
+    order_needs = Signal.NONE
+    engine_code = QUANTA
+
+    def __init__(self, *, placer: Placer, sharing: Sharing, quantum_gpu_s: float) -> None:
+        """`quantum_gpu_s`: GPU-seconds a step."""
+        super().__init__(placer=placer, sharing=sharing)
+        if quantum_gpu_s <= 0:
+            raise GpuYardError(f"scheduler.quantum_gpu_s is {quantum_gpu_s}; it must be above 0")
+        self.quantum_gpu_s = quantum_gpu_s
+
+    def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
+        """Whole quanta attained."""
+        steps: FloatArray = np.floor(view.jobs.attained_gpu_s[jobs] / self.quantum_gpu_s + ROUNDING)
+        return steps
+
+    def wake_s(self, view: ClusterView, starts: list[Start]) -> float | None:
+        """The next time at which a job that runs after this decision crosses a quantum."""
+        running = np.array(
+            [*view.running.tolist(), *(start.job for start in starts)], dtype=np.int64
+        )
+        if len(running) == 0:
+            return None
+        attained_gpu_s = view.jobs.attained_gpu_s[running]
+        next_gpu_s = (self.priority(view, running) + 1.0) * self.quantum_gpu_s
+        wait_s = (next_gpu_s - attained_gpu_s) / view.jobs.num_gpus[running]
+        # Restarts under way are no service; a start's own is not known here.
+        under_way_s = np.maximum(view.jobs.resume_s[view.running] - view.now_s, 0.0)
+        wait_s[: len(view.running)] += under_way_s
+        # Where the wait is below the clock's grain, the next instant there is.
+        return max(view.now_s + float(wait_s.min()), float(np.nextafter(view.now_s, np.inf)))
+
+
+class Srtf(PreemptiveScheduler):
+    """Runs the jobs with least true work left: a reference.
+
+    Preemption is considered at arrivals and finishes. A blocked job does not block others. Ties
+    go to the earlier job.
+    """
+
+    order_name = "srtf"
+    order_needs = Signal.DURATION
+    engine_code = TRUE_LEFT
+
+    def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
+        """True remaining seconds at speed 1."""
+        left_s: FloatArray = view.jobs.remaining_s[jobs]
+        return left_s
+
+
+class Srsf(PreemptiveScheduler):
+    """Runs the jobs with least predicted service left: remaining time x GPUs.
+
+    Source: the order that Tiresias (Gu et al., NSDI 2019, section 3.1) takes as the best one when
+    durations are known, and that Ada-SRSF (Wang et al., arXiv 2002.10105) builds on. Preemption is
+    considered at arrivals and finishes; a blocked job does not block others; ties go to the earlier
+    job. The papers know the durations; chosen here: predictions, so that it can be used without an
+    oracle. `estimator=oracle` gives the papers' form. A job that outruns its prediction has nothing
+    left, so nobody preempts it any more.
+    """
+
+    order_name = "srsf"
+    order_needs = Signal.PREDICTION
+    engine_code = SERVICE
+
+    def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
+        """Predicted GPU-seconds left at speed 1."""
+        left_gpu_s: FloatArray = view.jobs.predicted_remaining_s[jobs] * view.jobs.num_gpus[jobs]
+        return left_gpu_s
+
+
+class Spjf(_ByTimeLeft):
+    """Shortest predicted duration first; whoever does not fit blocks the rest.
+
+    Baseline SPJF of A-SRPT (Luo et al., INFOCOM 2025), which leaves the details open; chosen
+    here: the order counts what is left of a job that queues again; ties go to the earlier job.
+    `sjf` is the same order that lets others pass unless told otherwise.
+    """
+
+    order_name = "spjf"
+    engine_code = LEFT
+
+
+class Spwf(_ByWorkLeft):
+    """Least predicted duration x GPUs first; whoever does not fit blocks the rest.
+
+    Baseline SPWF of A-SRPT (Luo et al., INFOCOM 2025), which leaves the details open; chosen
+    here: the workload counts what is left of a job that queues again; ties go to the earlier
+    job.
+    """
+
+    order_name = "spwf"
+    engine_code = SERVICE
+
+
+class WcsDuration(_ByTimeLeft):
+    """Shortest predicted duration first; starts every job that fits.
+
+    Baseline WCS-Duration of A-SRPT (Luo et al., INFOCOM 2025), which leaves the details open;
+    chosen here: the order counts what is left of a job that queues again; ties go to the
+    earlier job.
+    """
+
+    order_name = "wcs_duration"
+    engine_code = LEFT
+
+
+class WcsSubtime(_ByArrival):
+    """First submitted first; starts every job that fits.
+
+    Baseline WCS-SubTime of A-SRPT (Luo et al., INFOCOM 2025), which leaves the details open;
+    chosen here: a job that queues again keeps the place of its submission. It is FIFO that lets
+    others pass, without a reservation for who waits, so large gangs may starve.
+    """
+
+    order_name = "wcs_subtime"
+    engine_code = ARRIVAL
+
+
+class WcsWorkload(_ByWorkLeft):
+    """Least predicted duration x GPUs first; starts every job that fits.
+
+    Baseline WCS-Workload of A-SRPT (Luo et al., INFOCOM 2025), which leaves the details open;
+    chosen here: the workload counts what is left of a job that queues again; ties go to the
+    earlier job.
+    """
+
+    order_name = "wcs_workload"
+    engine_code = SERVICE
+
+
+class LeastInterferenceFirst(_ByArrival):
+    """First submitted, blocked ones skipped; workers where interference is least.
+
+    The placement is the rule: its configuration composes the `least_interference` placer and
+    sharing `always`; with the belief `linear` this is LIF-Linear (Harmony's baseline).
+    """
+
+    order_name = "lif"
+    order_needs = Signal.PROFILE | Signal.INTERFERENCE
+    engine_code = ARRIVAL
+
+
+class LoadBalance(_ByArrival):
+    """First submitted, blocked ones skipped; each worker to the least loaded server.
+
+    The placement is the rule: its configuration composes the `least_loaded` placer. Spreads gangs
+    (Harmony, Bao et al., INFOCOM 2019, compares with it).
+    """
+
+    order_name = "load_balance"
+    engine_code = ARRIVAL
