@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuyard.reproduction.page_node import PAGE_FILE
 from sim.metrics.timeline import mean_interval
 from sim.report.atomic import csv_text, write_atomically
 from sim.report.figures import (
@@ -76,7 +77,7 @@ def draw_progress(
 
 RESULT_FILES = (
     "comparison.csv", "standings.csv", "reductions.csv", "ranks.csv", "report.md", "ranks.png",
-    "progress.png",
+    "progress.png", PAGE_FILE,
 )  # fmt: skip
 PUBLISHED = (
     "Published, mean share of the makespan saved: 8 to 16 % against the best learned rival "
@@ -109,6 +110,8 @@ def write_dag_report(
     text += ["## Makespan over HEFT's", "", *_lines(standing), ""]
     text += [f"## Saved by {ours}, share of the rival's makespan", "", *_lines(saved), ""]
     write_atomically(folder / "report.md", "\n".join(text).encode())
+    page = page_tables(standing[-2], [row for row in saved if row["family"] == ALL], settings)
+    write_atomically(folder / PAGE_FILE, page.encode())
     return _printed(settings["title"], standing, saved, notes)
 
 
@@ -150,6 +153,30 @@ def reductions(rows: Sequence[Row], *, ours: str, confidence: float) -> Table:
                 "mean_s_rival": round(float(np.mean([theirs for _, theirs in pairs])), 4),
             })  # fmt: skip
     return table
+
+
+def page_tables(standing: Row, saved: Table, settings: Settings) -> str:
+    """The tables of a page of results, over all problems.
+
+    Args:
+        standing: makespan over HEFT's by method.
+        saved: of each rival; told are HEFT, the best rival and the best learned one.
+        settings: of the experiment.
+    """
+    ours, methods = settings["ours"], list(settings["methods"])
+    ratios = [f"{standing[name]:.3g}" for name in methods]
+    lines = markdown_table(["makespan over HEFT's", *(f"`{name}`" for name in methods)],
+                           [["mean", *ratios]])  # fmt: skip
+    told = {row["rival"]: row for row in sorted(saved, key=lambda row: float(row["mean"]))}
+    learned = next((name for name in told if name in settings["learned"]), "heft")
+    rows = [
+        [f"`{name}`", _told(told[name]).removeprefix("mean ")]
+        for name in dict.fromkeys((learned, "heft", next(iter(told))))
+        if name in told
+    ]
+    return "\n".join(
+        [*lines, "", *markdown_table([f"saved by `{ours}`", "of the makespan"], rows), ""]
+    )
 
 
 def _families(rows: Sequence[Row]) -> list[str]:

@@ -58,7 +58,7 @@ class _Picker(ABC):
 
 
 class TopDrl(_Picker):
-    """A convolutional network picks a waiting job, or holds; the closest free GPUs take it.
+    """A convolutional network picks the job; the closest free GPUs take it.
 
     Source: Ayadi et al., "TopDRL" (JPDC 204:105138, 2025). What could not be found there was
     chosen, see docs/policies/topdrl.md. Jobs are neither preempted nor shared. One queue for the
@@ -105,7 +105,7 @@ def best_action(network: nn.Module, observation: Observation) -> int:
 
 
 class TopDrlRule(_Picker):
-    """Most valuable job first, on the closest GPUs, where these are compact enough; else hold.
+    """Most valuable job first, where its closest GPUs are compact enough.
 
     Ours: it shows how much of TopDRL's result is the rule's and how much was learnt.
     """

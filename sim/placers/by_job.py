@@ -15,7 +15,7 @@ from sim.view import ClusterView
 
 
 class CompactWait:
-    """Of some placements the one that is predicted to slow down least; waits for a compact one.
+    """The placement predicted to slow down least; waits for a compact one.
 
     The placements looked at are those of `sim.placing.placement_search`: the best single server,
     the fewest servers ever, the servers with most usable GPUs, the same in each rack, and the

@@ -220,7 +220,7 @@ def _table(table: PageTable, runs: Sequence[LeagueRun], confidence: float) -> st
     lines = []
     for row in table.rows:
         show = row.show or table.show
-        told = [_text(_cell_interval(row, here, confidence), table, show) for _, here in found]
+        told = [_text(_shown(row, here, confidence), table, show) for _, here in found]
         if any(text != NOTHING for text in told):
             lines.append([row.label, *told])
     if not lines:
@@ -260,7 +260,7 @@ def _one_queue(run: LeagueRun) -> LeagueRun:
     return replace(run, row=replace(run.row, labels=labels))
 
 
-def _cell_interval(row: PageRow, runs: Sequence[LeagueRun], confidence: float) -> Interval | None:
+def _shown(row: PageRow, runs: Sequence[LeagueRun], confidence: float) -> Interval | None:
     """What a line has in a column; None where one of its two was not run."""
     known = {run.row.labels.scheduler for run in runs}
     names = [_best(name, runs) if name in KINDS else name for name in (row.scheduler, row.against)]

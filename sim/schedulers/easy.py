@@ -99,7 +99,7 @@ def _next(
 
 
 class Easy(QueueScheduler):
-    """In order of submission; a later job passes a blocked head only if it does not delay it.
+    """First submitted; a later job passes a blocked head that it does not delay.
 
     Source: EASY backfilling (Mu'alem & Feitelson, IEEE TPDS 12(6), 2001). The head of the queue has
     a reservation: the shadow time, the earliest at which running jobs leave it enough by

@@ -57,7 +57,7 @@ class Fifo(_ByArrival):
 
 
 class Sjf(_ByTimeLeft):
-    """Jobs start in order of predicted duration; running jobs are left alone.
+    """Shortest predicted duration first; running jobs are left alone.
 
     With the oracle estimator this is the textbook SJF; ties go to the earlier job.
     """
@@ -67,7 +67,7 @@ class Sjf(_ByTimeLeft):
 
 
 class SmallestGang(QueueScheduler):
-    """Jobs start in order of GPUs wanted, then of submission; knows nothing of durations."""
+    """Fewest GPUs first, then first submitted."""
 
     order_name = "smallest_gang"
     order_needs = Signal.NONE
@@ -124,7 +124,7 @@ class Las(PreemptiveScheduler):
 
 
 class Srtf(PreemptiveScheduler):
-    """Runs the jobs with least true work left; knows durations, so it is a reference.
+    """Runs the jobs with least true work left: a reference.
 
     Preemption is considered at arrivals and finishes. A blocked job does not block others. Ties
     go to the earlier job.
@@ -162,7 +162,7 @@ class Srsf(PreemptiveScheduler):
 
 
 class Spjf(_ByTimeLeft):
-    """Waiting jobs in order of predicted duration; whoever does not fit blocks those behind it.
+    """Shortest predicted duration first; whoever does not fit blocks the rest.
 
     Baseline SPJF of A-SRPT (Luo et al., INFOCOM 2025), which leaves the details open; chosen
     here: the order counts what is left of a job that queues again; ties go to the earlier job.
@@ -174,7 +174,7 @@ class Spjf(_ByTimeLeft):
 
 
 class Spwf(_ByWorkLeft):
-    """Waiting jobs by predicted duration x GPUs; whoever does not fit blocks those behind it.
+    """Least predicted duration x GPUs first; whoever does not fit blocks the rest.
 
     Baseline SPWF of A-SRPT (Luo et al., INFOCOM 2025), which leaves the details open; chosen
     here: the workload counts what is left of a job that queues again; ties go to the earlier
@@ -186,7 +186,7 @@ class Spwf(_ByWorkLeft):
 
 
 class WcsDuration(_ByTimeLeft):
-    """Scans all waiting jobs in order of predicted duration and starts every one that fits.
+    """Shortest predicted duration first; starts every job that fits.
 
     Baseline WCS-Duration of A-SRPT (Luo et al., INFOCOM 2025), which leaves the details open;
     chosen here: the order counts what is left of a job that queues again; ties go to the
@@ -198,7 +198,7 @@ class WcsDuration(_ByTimeLeft):
 
 
 class WcsSubtime(_ByArrival):
-    """Scans all waiting jobs in order of submission and starts every one that fits.
+    """First submitted first; starts every job that fits.
 
     Baseline WCS-SubTime of A-SRPT (Luo et al., INFOCOM 2025), which leaves the details open;
     chosen here: a job that queues again keeps the place of its submission. It is FIFO that lets
@@ -210,7 +210,7 @@ class WcsSubtime(_ByArrival):
 
 
 class WcsWorkload(_ByWorkLeft):
-    """Scans all waiting jobs in order of predicted duration x GPUs and starts every one that fits.
+    """Least predicted duration x GPUs first; starts every job that fits.
 
     Baseline WCS-Workload of A-SRPT (Luo et al., INFOCOM 2025), which leaves the details open;
     chosen here: the workload counts what is left of a job that queues again; ties go to the
@@ -222,7 +222,7 @@ class WcsWorkload(_ByWorkLeft):
 
 
 class LeastInterferenceFirst(_ByArrival):
-    """Jobs in order of submission, blocked ones skipped; workers where interference is least.
+    """First submitted, blocked ones skipped; workers where interference is least.
 
     The placement is the rule: its configuration composes the `least_interference` placer and
     sharing `always`; with the belief `linear` this is LIF-Linear (Harmony's baseline).
@@ -234,7 +234,7 @@ class LeastInterferenceFirst(_ByArrival):
 
 
 class LoadBalance(_ByArrival):
-    """Jobs in order of submission, blocked ones skipped; each worker to the least loaded server.
+    """First submitted, blocked ones skipped; each worker to the least loaded server.
 
     The placement is the rule: its configuration composes the `least_loaded` placer. Spreads gangs
     (Harmony, Bao et al., INFOCOM 2019, compares with it).

@@ -52,7 +52,7 @@ SHORTEST_S = 1.0  # predictions below this, and those exceeded, count as this mu
 
 
 class Themis(RoundScheduler):
-    """Every lease the GPUs go to an auction among the jobs with the worst finish-time fairness.
+    """Every lease an auction among the jobs with the worst finish-time fairness.
 
     Source: Mahajan and others, "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020.
 

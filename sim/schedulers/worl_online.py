@@ -29,7 +29,7 @@ from sim.view import ClusterView
 
 
 class WorlOnline:
-    """A rolling plan of all unfinished tasks; ready ones that it begins now are started.
+    """A rolling plan of all unfinished tasks of all workflows.
 
     After WORL-RTGS (Du, Wu, Hou, Nie, Song; Big Data Cogn. Comput. 9(11):284, 2025), which plans
     one DAG before anything runs; `sim.dag` has it as published. What it does online is ours:

@@ -37,6 +37,8 @@ def test_small_and_again(tmp_path):
     assert saved.loc[("layered", "rtgs"), "mean"] == pytest.approx(sum(pairs) / 2, abs=1e-4)
     assert saved.loc[("layered", "rtgs"), "worst"] == pytest.approx(min(pairs), abs=1e-4)
     assert "66.56" in (tmp_path / "report.md").read_text()
+    page = (tmp_path / "page.md").read_text()
+    assert "| makespan over HEFT's | " in page and "| `heft` | " in page
 
     parts = {path: path.stat().st_mtime_ns for path in (tmp_path / "parts").iterdir()}
     next(iter(parts)).unlink()  # as if it had been stopped
