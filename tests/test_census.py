@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 76_030,
+    "python_lines": 76_050,
     "python_files": 386,
     "arrows": 262,
     "arrows_in_sim": 43,
