@@ -129,7 +129,7 @@ SHORTEST_S = 1.0
 
 
 class Optimus(RoundScheduler):
-    """Every round GPUs go where they shorten a job's rest most.
+    """Every round elastic jobs get GPUs where these shorten their rest most.
 
     Source: Peng and others, "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning
     Clusters", EuroSys 2018, section 4.

@@ -198,7 +198,7 @@ class WcsDuration(_ByTimeLeft):
 
 
 class WcsSubtime(_ByArrival):
-    """First submitted first; starts every job that fits.
+    """First submitted; starts every job that fits.
 
     Baseline WCS-SubTime of A-SRPT (Luo et al., INFOCOM 2025), which leaves the details open;
     chosen here: a job that queues again keeps the place of its submission. It is FIFO that lets

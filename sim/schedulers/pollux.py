@@ -154,7 +154,7 @@ LEAST_FACTOR = 1e-3  # of a speed-up, however often a job has restarted
 
 
 class Pollux(RoundScheduler):
-    """Every round a genetic search finds who gets how many GPUs.
+    """Every round a genetic search finds how many GPUs elastic jobs get.
 
     Source: Qiao et al., OSDI 2021, section 4.2. A job's speed-up with n GPUs is its goodput over
     that with a fair share, all GPUs over all jobs; sought is the largest power mean (`power` -1:
