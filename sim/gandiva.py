@@ -14,7 +14,7 @@ from sim.physics.communication import Spread, comm_told
 from sim.physics.mix_table import Slowing, pairs_alone, put_tenant
 from sim.physics.reference import reference_steps_s
 from sim.physics.slowing import NO_COST, WHOLE, joining_cost
-from sim.placing.filling import fill_servers
+from sim.placers.filling import fill_servers
 from sim.signals import Signal
 from sim.slots import Slots
 from sim.topology.topology import Topology

@@ -10,8 +10,8 @@ ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
     "python_lines": 76_050,
     "python_files": 387,
-    "arrows": 262,
-    "arrows_in_sim": 43,
+    "arrows": 259,
+    "arrows_in_sim": 40,
     "longest_function": 50,
     "readme_words": 700,
     "docs_words": 30_000,

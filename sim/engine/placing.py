@@ -22,7 +22,7 @@ from sim.jit import array_kernel, kernel
 from sim.kernel.layout import State
 from sim.kernel.rooms import NONE, Rooms, next_server, usable_in
 from sim.physics.heavy_edge import edges_at, map_workers
-from sim.placing.filling import (
+from sim.placers.filling import (
     fill_server,
     fills_largest,
     fits_compactly,
@@ -30,7 +30,7 @@ from sim.placing.filling import (
     last_level,
     spread_out,
 )
-from sim.placing.tiers import NETWORK, first_servers, narrowest, servers_to_fill
+from sim.placers.tiers import NETWORK, first_servers, narrowest, servers_to_fill
 from sim.routine import ask, tell
 
 RARE = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, DELAY, CLOSEST, SKEW, LWF, HEAVY_EDGE)

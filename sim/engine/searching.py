@@ -1,7 +1,7 @@
 """Compiled placers that search: `compact_wait` and least workload first, called by address.
 
 `compact_wait`: the cheapest of several placements, if not spread too far. What is looked at is
-`sim.placing.placement_search`'s. Where one server has room the answer is mostly plain: nothing is
+`sim.placers.placement_search`'s. Where one server has room the answer is mostly plain: nothing is
 faster than that server, whatever is spread communicates more.
 
 `lwf`: GPUs, or servers, by the predicted work left on them (`sim.placers.by_job`). A placer looks
@@ -17,8 +17,8 @@ from sim.engine.placing import fill_by_id, lowest_ids, own_servers
 from sim.jit import array_kernel, kernel
 from sim.kernel.layout import State
 from sim.kernel.rooms import NONE, Rooms, next_server, usable_in
-from sim.placing.filling import workload_s
-from sim.placing.placement_search import (
+from sim.placers.filling import workload_s
+from sim.placers.placement_search import (
     Law,
     Offer,
     Site,

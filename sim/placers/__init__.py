@@ -1,1 +1,1 @@
-"""Placement rules, one a file; none imports another."""
+"""Placement rules, and the steps that they, sharing rules and schedulers share."""

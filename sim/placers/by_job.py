@@ -7,8 +7,8 @@ from sim.codes import COMPACT_WAIT, HEAVY_EDGE, LWF
 from sim.errors import GpuYardError
 from sim.jit import array_kernel
 from sim.physics.heavy_edge import mapping_of_job
-from sim.placing.filling import fill_servers, workload_s
-from sim.placing.placement_search import Law, Offer, Site, cheapest_placement, least_comm_s
+from sim.placers.filling import fill_servers, workload_s
+from sim.placers.placement_search import Law, Offer, Site, cheapest_placement, least_comm_s
 from sim.signals import Signal
 from sim.slots import Slots
 from sim.view import ClusterView
@@ -17,7 +17,7 @@ from sim.view import ClusterView
 class CompactWait:
     """The placement predicted to slow down least; waits for a compact one.
 
-    The placements looked at are those of `sim.placing.placement_search`: the best single server,
+    The placements looked at are those of `sim.placers.placement_search`: the best single server,
     the fewest servers ever, the servers with most usable GPUs, the same in each rack, and the
     cheapest GPUs wherever they are. A placement costs its slowest worker (compute x predicted
     slow-down of self and of the worst victim) plus communication by the belief's tables, beside the

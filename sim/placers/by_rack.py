@@ -9,8 +9,8 @@ from sim.arrays import BoolArray, IntArray
 from sim.codes import CLOSEST, DELAY, SKEW
 from sim.errors import GpuYardError
 from sim.physics.catalogue import Catalogue
-from sim.placing.filling import fill_servers
-from sim.placing.tiers import NETWORK, needed_tier, offer, servers_to_fill
+from sim.placers.filling import fill_servers
+from sim.placers.tiers import NETWORK, needed_tier, offer, servers_to_fill
 from sim.signals import Signal
 from sim.slots import Slots
 from sim.view import ClusterView

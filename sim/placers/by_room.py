@@ -12,7 +12,7 @@ from sim.codes import (
     PACKED,
     WORST_FIT,
 )
-from sim.placing.filling import fewest_servers, fill_servers, spread_out
+from sim.placers.filling import fewest_servers, fill_servers, spread_out
 from sim.signals import Signal
 from sim.slots import Slots
 

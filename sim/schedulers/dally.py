@@ -11,7 +11,7 @@ from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.jobs import ask_of
 from sim.physics.published_profiles import compute_share
-from sim.placing.tiers import (
+from sim.placers.tiers import (
     MACHINE,
     MANUAL,
     NETWORK,
@@ -53,7 +53,7 @@ class Dally:
     the first machine that has them; of the first rack once it has waited `rack_leases`, or if no
     machine could hold it; any once it has waited `network_leases`, or if no rack could hold it.
     Else it declines and waits. `timers` are `auto` (learned by demand from the waits of accepted
-    offers: `sim.placing.tiers`), `manual`, `no_wait` (both 0) or `consolidated` (both
+    offers: `sim.placers.tiers`), `manual`, `no_wait` (both 0) or `consolidated` (both
     infinite).
 
     `ideal` is what a job's speed is compared with: `no_network`, as described, where models that

@@ -12,7 +12,7 @@ from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.gandiva import PAIR, Affinity, Orders, Packs
 from sim.jobs import ask_of
-from sim.placing.filling import fill_servers
+from sim.placers.filling import fill_servers
 from sim.sharing import place_alone
 from sim.signals import Signal
 from sim.view import ClusterView

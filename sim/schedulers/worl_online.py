@@ -22,7 +22,7 @@ from sim.dag.online_tasks import Presence, Site, capacity_of, left_s, site_of, s
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
-from sim.placing.filling import fill_servers
+from sim.placers.filling import fill_servers
 from sim.signals import Signal
 from sim.slots import Slots
 from sim.view import ClusterView

@@ -8,7 +8,7 @@ import pytest
 from sim.errors import GpuYardError
 from sim.physics.physics import Physics
 from sim.placers.by_room import Consolidated, FirstFit
-from sim.placing.tiers import Accepted, auto_patience, usual_leases
+from sim.placers.tiers import Accepted, auto_patience, usual_leases
 from sim.run import Kind, Run
 from sim.schedulers.dally import Dally
 from sim.schedulers.orders import Fifo, Las

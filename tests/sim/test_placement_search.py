@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.decision import Decision, Start
-from sim.placing.placement_search import Law, Site, least_comm_s, predicted_comm_s
+from sim.placers.placement_search import Law, Site, least_comm_s, predicted_comm_s
 from sim.topology.topology import Topology
 from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, cluster, physics_of, play, world

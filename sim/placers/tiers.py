@@ -10,7 +10,7 @@ import numpy as np
 from sim.arrays import IntArray
 from sim.errors import GpuYardError
 from sim.jit import array_kernel
-from sim.placing.filling import fill_servers
+from sim.placers.filling import fill_servers
 from sim.slots import Slots
 
 MACHINE, RACK, NETWORK = 0, 1, 2  # tiers: how far a gang may spread

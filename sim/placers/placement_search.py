@@ -7,7 +7,7 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.jit import array_kernel
 from sim.physics.communication import NetworkTables, Spread, busy_s, comm_of
-from sim.placing.filling import fewest_servers
+from sim.placers.filling import fewest_servers
 from sim.slots import Slots
 
 NONE = -1

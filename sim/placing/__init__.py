@@ -1,1 +1,0 @@
-"""Steps that placers and sharing rules share: which servers, which GPUs, in what order."""
