@@ -1,4 +1,4 @@
-"""What encoders share: sizes, one norm a level, the check of a batch, one sweep of messages.
+"""What encoders read and share: padded batches and trees, sizes, norms, one sweep of messages.
 
 A sweep goes over the tree, up to the datacenter and down to the servers; a node's new state is made
 from its own and its neighbours' mean. Nothing here needs PyG, which takes seconds to load.

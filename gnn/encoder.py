@@ -1,4 +1,4 @@
-"""Encoders of a padded batch: hierarchical (the default), flat, and an MLP without messages."""
+"""Encoders of a padded batch, on edges of any tree: hierarchical (the default), flat, an MLP."""
 
 from dataclasses import dataclass
 from typing import Self

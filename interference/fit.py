@@ -1,4 +1,4 @@
-"""Fits every co-location model, judges it on held-out rows, and makes what the simulator reads."""
+"""Fits every co-location model, simplest first, judges it, makes what the simulator reads."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -11,7 +11,7 @@ from sim.engine.occupancy import Occupancy
 from sim.jit import array_kernel
 from sim.jobs import WHOLE_GPU_MILLI
 from sim.physics.communication import Spread, comm_told
-from sim.physics.mix_table import Slowing, pairs_alone, seat
+from sim.physics.mix_table import Slowing, pairs_alone, put_tenant
 from sim.physics.reference import reference_steps_s
 from sim.physics.slowing import NO_COST, WHOLE, joining_cost
 from sim.placing.filling import fill_servers
@@ -61,11 +61,11 @@ class Orders:
 @array_kernel
 def pair_costs(slowing: Slowing, feasible: BoolArray, least_speed: float) -> FloatArray:
     """(T, P, P) `joining_cost` of a newcomer of p beside o, where both ask for all of the GPU."""
-    cost, crowd = np.empty(feasible.shape), np.empty(4, dtype=np.int64)
+    cost, tenants = np.empty(feasible.shape), np.empty(4, dtype=np.int64)
     for kind, mine, other in np.ndindex(feasible.shape):
-        seat(crowd, 0, other, WHOLE)
-        seat(crowd, 1, mine, WHOLE)
-        cost[kind, mine, other] = joining_cost(slowing, feasible, kind, crowd, 1, least_speed)
+        put_tenant(tenants, 0, other, WHOLE)
+        put_tenant(tenants, 1, mine, WHOLE)
+        cost[kind, mine, other] = joining_cost(slowing, feasible, kind, tenants, 1, least_speed)
     return cost
 
 
@@ -194,7 +194,7 @@ class Packs:
 
     def failed(self, view: ClusterView) -> list[int]:
         """Newcomers whose trial is over and was slower than taking turns; never tried again."""
-        losers = []
+        unpacked = []
         for pack in tuple(self._trials.values()):
             if self._due_s(view, pack) > view.now_s + ROUNDING_S:
                 continue
@@ -202,10 +202,10 @@ class Packs:
             speed = _rate(view, pack.newcomer, pack.newcomer_since) / pack.newcomer_alone
             speed += _rate(view, pack.resident, pack.resident_since) / pack.resident_alone
             if speed < TAKING_TURNS:
-                losers.append(pack.newcomer)
+                unpacked.append(pack.newcomer)
                 self._failed.add(frozenset((pack.newcomer, pack.resident)))
                 self._failures |= {pack.newcomer, pack.resident}
-        return losers
+        return unpacked
 
     def has_failed(self, job: int) -> bool:
         """Whether a trial of `job` has failed."""

@@ -45,7 +45,7 @@ def workers_for(ask: Asks, gpus: int, gpu_type: int, cpu_milli: int, memory_mib:
 
 
 @kernel
-def has_seat(
+def may_join(
     tenants: int, most_tenants: int, milli: int, ask_milli: int, limit_milli: int
 ) -> bool:  # fmt: skip
     """Whether a GPU has room for one tenant more, however fast it would be there."""

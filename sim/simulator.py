@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import FloatArray, IntArray, RowArray
 from sim.decision import Decision, Start
 from sim.engine.building import engine_loop
 from sim.engine.composed import Composed
@@ -21,8 +21,8 @@ from sim.jobs import CANCELLED, JobTable
 from sim.kernel.advance import FULL, ILLEGAL, OVER, STUCK, advance_until_decision
 from sim.kernel.apply import LEGAL, apply_decision
 from sim.kernel.building import make_state
-from sim.kernel.layout import FINISHED, QUEUED, WITHDRAWN, RowArray, State
-from sim.kernel.servers import cordon
+from sim.kernel.layout import FINISHED, QUEUED, WITHDRAWN, State
+from sim.kernel.leaving import cordon
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler
 from sim.refusal import refusal, stuck

@@ -20,6 +20,7 @@ class Slots:
     cost: (
         FloatArray  # (G,) predicted slow-down (self x worst victim) of a worker there; 1 if unknown
     )
-    # For placers that judge the job and not its gang alone.
+    # For placers that judge the job and not its gang alone. The view is as the decision began:
+    # who was started or suspended in it since shows in `usable` and `tenants` alone.
     view: ClusterView
     job: int

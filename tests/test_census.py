@@ -8,8 +8,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 75_940,
-    "python_files": 402,
+    "python_lines": 76_050,
+    "python_files": 387,
     "arrows": 262,
     "arrows_in_sim": 43,
     "longest_function": 50,

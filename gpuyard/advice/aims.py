@@ -1,4 +1,4 @@
-"""What schedulers are ranked by, with a block bootstrap over stretches of the trace's time."""
+"""What schedulers are ranked by, of runs and of the trace, bootstrapped by stretches of time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

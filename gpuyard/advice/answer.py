@@ -1,4 +1,4 @@
-"""The answer as values: a frame, sentences, and what was left out."""
+"""The answer: as values, as files and a page, and as a terminal shows it."""
 
 from __future__ import annotations
 

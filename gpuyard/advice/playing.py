@@ -1,4 +1,4 @@
-"""One scheduler on the whole trace, in a worker process; what comes back is small."""
+"""The rows of an answer, and each scheduler on the whole trace, in a worker process."""
 
 import json
 import logging

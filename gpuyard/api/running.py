@@ -1,4 +1,4 @@
-"""Runs and comparisons from Python."""
+"""Runs and comparisons from Python, and the pandas frames that they give back."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

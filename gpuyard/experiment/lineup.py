@@ -1,4 +1,4 @@
-"""The schedulers that one evaluation compares, from the entries of `conf/lineup/`."""
+"""What an evaluation compares (`conf/lineup/`), what its runs assume, and warming up."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

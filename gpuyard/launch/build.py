@@ -1,4 +1,4 @@
-"""From OmegaConf to plain values and objects: the only place where the two meet."""
+"""From OmegaConf to plain values, their rules, and objects: the only place where they meet."""
 
 import inspect
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Points of a sweep that are finished already are skipped when the same sweep is started again."""
+"""Sweeps started again skip their finished points; work is shared out to processes."""
 
 import hashlib
 import json

@@ -1,7 +1,6 @@
-"""Weights and layers of the linear score as one vector, and where a search over it begins.
+"""Who plays windows, and the vector of a search: weights of the linear score, or the network's.
 
-The agents' graph network as one vector: a form, like that of the linear score. Nothing here loads
-torch before a network plays.
+Nothing here loads torch before a network plays.
 """
 
 import json
@@ -15,10 +14,8 @@ from marl.codec.layout import CodecRules
 from sim.arrays import FloatArray
 from sim.jobs import JobTable
 from sim.metrics.job_times import mean_jct_s
-from sim.scoring.episode import unlogged
-from sim.scoring.layer import Layer
-from sim.scoring.linear_score import LinearScore
-from sim.scoring.weights import ALL_GROUPS, GROUPS, SUSPEND, ScoreWeights
+from sim.scoring.linear_score import LinearScore, unlogged
+from sim.scoring.weights import ALL_GROUPS, GROUPS, SUSPEND, Layer, ScoreWeights
 from sim.simulator import Simulator
 
 

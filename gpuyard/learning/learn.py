@@ -27,8 +27,7 @@ from sim.errors import GpuYardError
 from sim.metrics.timeline import mean_interval
 from sim.report.atomic import csv_text, write_atomically
 from sim.report.figures import GREY, heading, line_look, new_figure, save_png, tidy
-from sim.scoring.layer import Layer
-from sim.scoring.weights import ScoreWeights
+from sim.scoring.weights import Layer, ScoreWeights
 
 CURVE_CSV, CURVE_PNG, METRICS = "curve.csv", "curve.png", "metrics.json"
 CONFIDENCE = 0.95

@@ -218,7 +218,7 @@ def _crew(launch: Launch) -> Crew:
         )
     os.environ.update(spec.environment())
     spec.check_answer()
-    from marl.rllib.cluster import Pool  # ray
+    from marl.rllib.pool import Pool  # ray
 
     return Crew(Pool(spec, jobs))
 

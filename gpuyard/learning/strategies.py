@@ -1,4 +1,4 @@
-"""Antithetic evolution strategies: state in, state out, nothing is played here.
+"""Antithetic evolution strategies: state in, state out, nothing is played; and on disk.
 
 An update draws pairs of members, mean + sigma * noise and mean - sigma * noise. Both play the same
 window, so that what the window does to both cancels; the difference of their ln mean JCT tells

@@ -15,9 +15,8 @@ from sim.engine.looping import Loop
 from sim.errors import InvalidDecision, SimulationError
 from sim.jobs import JobTable
 from sim.kernel.advance import FULL, PAUSE
-from sim.scoring.layer import Layer
 from sim.scoring.table import SuspendWeight
-from sim.scoring.weights import SUSPEND, ScoreWeights
+from sim.scoring.weights import SUSPEND, Layer, ScoreWeights
 from sim.simulator import Simulator
 
 T = TypeVar("T")
@@ -102,7 +101,7 @@ def _log_jct(field: Field, player: Player, part: str, window: int, jobs: JobTabl
 
 
 class Players(Protocol):
-    """Who plays: this process, or workers elsewhere (`marl.rllib.cluster`)."""
+    """Who plays: this process, or workers elsewhere (`marl.rllib.pool`)."""
 
     @property
     def size(self) -> int:

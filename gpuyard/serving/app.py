@@ -1,4 +1,4 @@
-"""The routes, and their schema at /openapi.json and /docs."""
+"""The routes, their schema at /openapi.json and /docs, and the guard before them."""
 
 import hmac
 import json

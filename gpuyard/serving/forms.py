@@ -1,4 +1,4 @@
-"""What `/decide` and `/state` take and answer, as pydantic models: the documented schema."""
+"""Schemas: what `/decide` and `/state` take and answer, what a Kubernetes extender is sent."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""From a request to a run of the simulator that stands at its instant."""
+"""From a request to a run at its instant: who waits, and who holds which GPUs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,10 +1,11 @@
 """What a training tells while it runs: lines and bars, and the chosen loggers."""
 
+import csv
 import importlib.util
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -38,6 +39,20 @@ SERVICES = {  # -> what keeps it on this machine
     "wandb": "WANDB_MODE=offline",
     "mlflow": "MLFLOW_TRACKING_URI=sqlite:///mlflow.db",
 }
+
+
+def write_rows(
+    path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, float | None]]
+) -> None:
+    """A learning curve as CSV, whole or not at all; empty where there is no number."""
+    part = path.with_name(f"{path.name}.part")
+    with part.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(
+            {k: "" if v is None or math.isnan(v) else v for k, v in row.items()} for row in rows
+        )
+    part.replace(path)
 
 
 class Logger(Protocol):

@@ -22,7 +22,14 @@ from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.moved import new_name
 from gpuyard.launch.start import Launch
-from gpuyard.training.board import Iterations, Logger, jct_text, logger_of, training_bars
+from gpuyard.training.board import (
+    Iterations,
+    Logger,
+    jct_text,
+    logger_of,
+    training_bars,
+    write_rows,
+)
 from marl.codec.layout import CodecRules
 from marl.env.game import TRAIN_PHYSICS
 from marl.policy.build import PolicySpec, build_policy, encoder_name, save_policy
@@ -180,12 +187,7 @@ class Training:
         row["iteration"] = row.pop("number", 0)
         row |= {"eval_jct_mean_s": eval_jct_s, "wall_s": round(time.monotonic() - self.began, 1)}
         self.rows.append(row)
-        part = self.folder / "learning_curve.csv.part"
-        with part.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS)
-            writer.writeheader()
-            writer.writerows({k: _cell(v) for k, v in r.items()} for r in self.rows)
-        part.replace(self.folder / "learning_curve.csv")
+        write_rows(self.folder / "learning_curve.csv", COLUMNS, self.rows)
         if self.board is None:
             name = self.config["logger"]
             self.board = logger_of(name, self.folder, row["iteration"], self.config)
@@ -297,15 +299,10 @@ def _resumed(wanted: str | None, own: Path) -> Path | None:
 
 
 def _number(cell: str) -> float | None:
-    """What `_cell` wrote."""
+    """What `write_rows` wrote."""
     if not cell:
         return None
     return int(cell) if cell.isdigit() else float(cell)
-
-
-def _cell(value: float | None) -> float | str:
-    """A cell of the CSV: empty where there is no number."""
-    return "" if value is None or math.isnan(value) else value
 
 
 def train(launch: Launch) -> Path:

@@ -18,7 +18,7 @@ from torch import Tensor
 from gpuyard.experiment.experiment import Experiment, experiment_of
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
-from gpuyard.training.board import training_bars
+from gpuyard.training.board import training_bars, write_rows
 from marl.rllib.cluster import start_ray
 from marl.rllib.dqn import build_dqn, build_gpu_ppo
 from marl.rllib.trainer import PickerIteration, PickerTrainer, PickerTrainingError
@@ -277,12 +277,7 @@ class Training:
             row["iteration"] = row.pop("number")
         row |= {"validation": judged, "wall_s": round(time.monotonic() - self.began, 1)}
         self.rows.append(row)
-        part = self.folder / f"{CURVE}.part"
-        with part.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS)
-            writer.writeheader()
-            writer.writerows({k: _cell(v) for k, v in r.items()} for r in self.rows)
-        part.replace(self.folder / CURVE)
+        write_rows(self.folder / CURVE, COLUMNS, self.rows)
 
     def save(self, trainer: PickerTrainer) -> None:
         """Replace the resumable checkpoint; the old one stays until the new is whole."""
@@ -345,11 +340,6 @@ class Meter:
         if self._progress.disable and (done >= total or now - self._told >= LINE_EVERY_S):
             self._told = now
             log.info("%s: %d/%d%s", what, done, total, note and f", {note}")
-
-
-def _cell(value: float | None) -> float | str:
-    """A cell of the CSV: empty where there is no number."""
-    return "" if value is None or math.isnan(value) else value
 
 
 def train(config: Mapping[str, Any], folder: Path) -> tuple[Path, float]:

@@ -18,8 +18,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.sweeps import in_processes, processes_of
 from sim.jobs import JobTable
 from sim.metrics.job_times import mean_jct_s
-from sim.scoring.episode import unlogged
-from sim.scoring.linear_score import LinearScore
+from sim.scoring.linear_score import LinearScore, unlogged
 from sim.scoring.weights import (
     FIRST_AHEAD,
     FORWARD_FEATURES,

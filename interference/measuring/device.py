@@ -1,4 +1,4 @@
-"""The device that all loops share, how much of it one uses, and what can go wrong."""
+"""The device that all loops share, what they are given and answer, what can go wrong."""
 
 import math
 import multiprocessing

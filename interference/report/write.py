@@ -84,16 +84,8 @@ def _means(cell: tuple[np.ndarray, np.ndarray], values: FloatArray, size: int) -
 
 def _natural(profile: str) -> tuple[tuple[int, int, str], ...]:
     """Numbers in a name by size, so that 16 comes before 128."""
-    parts, digits = [], ""
-    for sign in f"{profile}/":
-        if sign.isdigit():
-            digits += sign
-            continue
-        if digits:
-            parts.append((0, int(digits), ""))
-            digits = ""
-        parts.append((1, 0, sign))
-    return tuple(parts)
+    parts = re.findall(r"\d+|\D", f"{profile}/")
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
 
 
 MISSING = "#CFCFCF"

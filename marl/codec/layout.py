@@ -1,4 +1,4 @@
-"""What agents may do and see: sizes of an observation, the numbering of actions."""
+"""What agents may do and see: sizes of an observation, numbers of actions, sight of links."""
 
 from dataclasses import dataclass
 from functools import cached_property

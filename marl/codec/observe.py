@@ -6,13 +6,13 @@ from marl.turns.actions import EXCLUSIVE, MODES, SHARED
 from sim.arrays import FloatArray, IntArray
 from sim.jit import kernel
 from sim.scoring.costs import weigh_placement
-from sim.scoring.filling import fill_outwards
 from sim.scoring.room import (
     ALONE,
     BESIDE,
     could_run,
     count_usable,
     fewest_servers,
+    fill_outwards,
     is_old,
     load_of,
     placeable_now,

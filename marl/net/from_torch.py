@@ -16,7 +16,6 @@ from marl.policy.linear_prior import LinearPrior, PriorLayer
 from marl.policy.pair_score import JointScore, PairScorePolicy
 from marl.turns.actions import MODES
 from sim.arrays import FloatArray
-from sim.scoring.layer import Layer, Units, no_layer, units_of
 from sim.scoring.table import (
     ForwardWeight,
     OfContext,
@@ -27,6 +26,7 @@ from sim.scoring.table import (
     StartWeight,
     SuspendWeight,
 )
+from sim.scoring.weights import Layer, Units, no_layer, units_of
 
 STEPS = ("server_up", "rack_up", "cluster_up", "rack_down", "server_down")
 # Weights of the prior, and what they are called there.

@@ -1,4 +1,4 @@
-"""What the network says of one observation, compiled: `PairScorePolicy` with its default encoder.
+"""`PairScorePolicy` with its default encoder, compiled: one observation, and whole runs.
 
 Only legal actions are scored. The same numbers as the torch module's but for rounding, tested.
 """
@@ -35,8 +35,8 @@ from sim.handle import Handle
 from sim.jit import kernel
 from sim.kernel.advance import ILLEGAL, PAUSE
 from sim.routine import address_of, ask, count
-from sim.scoring.layer import add_product
 from sim.scoring.table import OfGpu, OfPeer, OfServer
+from sim.scoring.weights import add_product
 from sim.view import ViewMaker
 
 CHOOSE, PLAY_ON, ACT = range(3)  # in Net.routine

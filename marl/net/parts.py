@@ -1,4 +1,4 @@
-"""Weights of the network's parts as compiled code reads them, and what is computed with them."""
+"""Weights of the network's parts and prior as compiled code reads them, and what they give."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,6 @@ from marl.codec.observe import Buffers, copy_to
 from sim.arrays import FloatArray
 from sim.handle import Handle
 from sim.jit import kernel
-from sim.scoring.layer import Units, add_product
 from sim.scoring.scores import (
     AGE_SCALE,
     DURATION_SCALE,
@@ -31,6 +30,7 @@ from sim.scoring.table import (
     StartWeight,
     SuspendWeight,
 )
+from sim.scoring.weights import Units, add_product
 
 NORM_EPSILON = 1e-5  # of torch's LayerNorm
 

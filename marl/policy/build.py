@@ -5,11 +5,13 @@ names that `checkpoint=` takes for them.
 """
 
 import json
+import re
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
 import torch
+from torch import Tensor
 
 from gnn.base import Encoder
 from gnn.encoder import FlatEncoder, HierarchicalEncoder, MlpEncoder
@@ -17,7 +19,22 @@ from gnn.linked import LinkedEncoder
 from marl.codec.layout import CodecRules
 from marl.policy.pair_score import PairScorePolicy
 from sim.errors import GpuYardError
-from sim.scoring.table import OfEdge, OfGpu, OfLinks, OfServer
+from sim.scoring.table import (
+    Column,
+    ForwardWeight,
+    OfContext,
+    OfEdge,
+    OfForward,
+    OfGpu,
+    OfJob,
+    OfLinks,
+    OfPair,
+    OfPeer,
+    OfServer,
+    OfSuspension,
+    StartWeight,
+    SuspendWeight,
+)
 
 HIERARCHICAL, LINKED = "hierarchical", "linked"
 # All that a policy file may name: reading one must run no other code.
@@ -193,13 +210,71 @@ def _check_kinds(values: PolicySpec | CodecRules) -> None:
             raise ValueError(f"{field.name} is {value!r}, it must be a valid {kind}")
 
 
+Group = type[Column] | None  # None: numbers of hidden units
+# What the numbers that weights are for stand for, group by group: no line has more than one group
+# that is in none above it.
+INPUTS: tuple[tuple[str, tuple[Group, ...]], ...] = (
+    (r"prior\.start(_layer\.(inner|mean|scale))?", (StartWeight,)),
+    (r"prior\.forward(_to|_layer\.(inner|mean|scale))", (ForwardWeight,)),
+    (r"prior\.suspend(_layer\.(inner|mean|scale))?", (SuspendWeight,)),
+    (r"encoder\.gpu\.weight", (OfGpu,)),
+    (r"encoder\.sweeps\.0\.server_up\.own\.weight", (OfServer,)),
+    (r"start\.of_pair\.weight", (OfPair,)),
+    (r"\w+\.of_row\.weight", (OfJob,)),
+    (r"(query|seek)\.0\.weight", (OfJob, OfContext)),
+    (r"(\w+\.of_state|wait\.0)\.weight", (None, OfContext, OfPeer)),
+    (r"forward_to\.of_pair\.weight", (OfForward, OfPeer, None)),
+    (r"suspend_for\.of_pair\.weight", (OfSuspension, OfPeer, None)),
+)
+CRITIC = "value.0.weight"
+
+
+def _widened(weights: dict[str, Tensor], policy: PairScorePolicy) -> dict[str, Tensor]:
+    """Weights that know nothing of columns that were added last in their groups since."""
+    fresh, grown = policy.state_dict(), dict[type[Column], int]()
+    critic: tuple[Group, ...] = (
+        (None, OfContext) if policy.own_critic else (None, OfContext, OfPeer)
+    )
+    for pattern, groups in (*INPUTS, (re.escape(CRITIC), critic)):
+        for name in fresh.keys() & weights.keys():
+            if re.fullmatch(pattern, name):
+                fill = 1.0 if name.endswith("scale") else 0.0
+                width = fresh[name].shape[-1]
+                weights[name] = _padded(weights[name], width, groups, grown, fill)
+    return weights
+
+
+def _padded(
+    old: Tensor, width: int, groups: tuple[Group, ...], grown: dict[type[Column], int], fill: float
+) -> Tensor:
+    """`old` with `fill` behind what it has of each group that has `grown`, which is added to."""
+    missing = width - old.shape[-1] - sum(grown.get(group, 0) for group in groups if group)
+    for group in groups:
+        if group and group not in grown:
+            grown[group], missing = missing, 0
+    if missing or old.shape[-1] == width:
+        return old
+    known = {group: len(group) - grown[group] for group in groups if group}
+    sizes = [known[group] if group else old.shape[-1] - sum(known.values()) for group in groups]
+    parts = []
+    for group, part in zip(groups, old.split(sizes, -1), strict=True):
+        parts.append(part)
+        if group:
+            parts.append(part.new_full((*part.shape[:-1], grown[group]), fill))
+    return torch.cat(parts, -1)
+
+
 def load_policy(folder: Path, num_racks: int) -> tuple[PairScorePolicy, PolicySpec, CodecRules]:
-    """The network in `folder`, for partitions of up to `num_racks` racks."""
+    """The network in `folder`, for partitions of up to `num_racks` racks.
+
+    One that was trained before a column came last in its group plays on as it was.
+    """
     spec, rules = read_spec(folder)
     policy = build_policy(spec, num_racks)
     path = folder / WEIGHTS
     try:
-        policy.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+        policy.load_state_dict(_widened(weights, policy))
     except Exception as error:  # torch raises many kinds for a truncated or foreign file
         raise PolicyFileError(
             f"{path}: cannot be read as this policy's weights ({error})"

@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sim.scoring.layer import PARTS, Layer
 from sim.scoring.scores import (
     AGE_SCALE,
     AGE_UNIT_S,
@@ -29,13 +28,13 @@ from sim.scoring.table import (
     StartWeight,
     SuspendWeight,
 )
-from sim.scoring.weights import ScoreWeights
+from sim.scoring.weights import PARTS, Layer, ScoreWeights
 
 LAYERS = ("start_layer", "forward_layer", "suspend_layer")  # of a prior, and of its weights
 
 
 class PriorLayer(nn.Module):
-    """What a layer adds to a score (`sim.scoring.layer`): outer . tanh(inner z + bias).
+    """What a layer adds to a score (`sim.scoring.weights`): outer . tanh(inner z + bias).
 
     Shapes:
         input: features (..., F); output: (...)

@@ -1,4 +1,4 @@
-"""One training run: PPO iterations, health checks, checkpoints."""
+"""Training runs of agents and of pickers: iterations, health checks, checkpoints."""
 
 import copy
 import math

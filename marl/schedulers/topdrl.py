@@ -1,4 +1,4 @@
-"""TopDRL's picker of jobs as a scheduler, and the rule that it learns from first."""
+"""Pickers as schedulers: TopDRL's of jobs, its teacher, Proximity-DRL's of GPUs."""
 
 from abc import ABC, abstractmethod
 from pathlib import Path

@@ -1,7 +1,7 @@
 """A training run besides RLlib's knobs: its episodes and environments, and how it is judged.
 
-The warm start: imitation of a composite heuristic before PPO, and a first value function. Written
-here because RLlib's offline learners read single-agent episodes only.
+The warm start imitates a composite heuristic before PPO and fits a first value function; it is
+written here because RLlib's offline learners read single-agent episodes only.
 """
 
 from collections.abc import Callable, Iterator, Sequence

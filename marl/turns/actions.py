@@ -1,7 +1,8 @@
 """The kinds of actions: their numbers, what they are called, what they order.
 
-A new kind is one entry of `KINDS`, its rows of the observation (`marl.codec.observe`), which say
-where it is legal, and one function that writes down what it orders (`order`).
+A new kind is one entry of `KINDS` and one function that writes down what it orders (`order`); its
+rows of the observation (`marl.codec`), which say where it is legal; and for a network to choose it
+its score, in torch (`marl.policy`) and in compiled code (`marl.net`): CONTRIBUTING.md.
 """
 
 import math
@@ -17,8 +18,8 @@ from sim.jit import kernel
 from sim.kernel.apply import LEGAL, apply_decision
 from sim.kernel.layout import State
 from sim.routine import tell
-from sim.scoring.filling import place
 from sim.scoring.refresh import begin_gang
+from sim.scoring.room import place
 from sim.scoring.scratch import Scratch
 from sim.scoring.suspending import best_room, place_in_room
 
@@ -159,7 +160,7 @@ def _order_start(scratch: Scratch, memory: Memory, by_worker: bool, chosen: Chos
     place(scratch, job, turn.agent, server, chosen.mode)
     gang = scratch.job[job].gang
     if by_worker and turn.begun + 1 < gang:
-        memory.begun_gpus[turn.begun] = scratch.seats[turn.begun]
+        memory.begun_gpus[turn.begun] = scratch.chosen[turn.begun]
         turn.begun += 1
         turn.begun_row = chosen.row
         turn.begun_mode = chosen.mode
@@ -170,14 +171,14 @@ def _order_start(scratch: Scratch, memory: Memory, by_worker: bool, chosen: Chos
 
 @kernel
 def _write_start(scratch: Scratch, memory: Memory, job: int) -> None:
-    """Order the start of a job on `seats`."""
+    """Order the start of a job on the `chosen` GPUs."""
     gang = scratch.job[job].gang
     scratch.touched[job] = scratch.game[0].decision
     memory.turn[0].starts = 1
     memory.start_job[0] = job
     memory.start_first[1] = gang
     for i in range(gang):
-        memory.start_gpus[i] = scratch.seats[i]
+        memory.start_gpus[i] = scratch.chosen[i]
 
 
 @kernel

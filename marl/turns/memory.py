@@ -1,4 +1,4 @@
-"""What the driver of turns remembers between turns, in arrays: a copy of it is a fork."""
+"""What the driver of turns remembers and gathers, in arrays: a copy of it is a fork."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import FloatArray, IntArray, RowArray
 from sim.handle import Handle
 from sim.jit import kernel
-from sim.kernel.layout import BLOCKED, FINISHED, PENDING, RUNNING, WITHDRAWN, RowArray, State
+from sim.kernel.layout import BLOCKED, FINISHED, PENDING, RUNNING, WITHDRAWN, State
 
 NOBODY = -1
 INT, FLOAT = np.int64, np.float64

@@ -36,7 +36,7 @@ from sim.handle import Handle, at_address
 from sim.jit import kernel
 from sim.kernel.advance import DECIDE, FULL, ILLEGAL, advance_until_decision
 from sim.kernel.layout import State
-from sim.kernel.log import log_half_full
+from sim.kernel.records import log_half_full
 from sim.routine import address_of, count, tell
 from sim.scoring.refresh import begin_gang, refresh
 from sim.scoring.scratch import Scratch

@@ -1,4 +1,4 @@
-"""Plays as Python handles them: making and forking one, checking an action, seeing what is seen."""
+"""Plays as Python handles them: made, forked, checked, seen; and turns for who sees views."""
 
 from dataclasses import replace
 

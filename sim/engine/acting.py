@@ -10,13 +10,13 @@ from sim.codes import ALIKE, COMPACT_WAIT, NEVER, TETRIS
 from sim.engine.layout import NOBODY, NOTE, PYTHON_PLACE, RAISED, Memory
 from sim.engine.offers import ALONE, SHARED, TIGHT, make_offer
 from sim.engine.placing import choose
-from sim.engine.quanta import forget_rank
+from sim.engine.queues import forget_rank
 from sim.jit import array_kernel, kernel
 from sim.jobs import WHOLE_GPU_MILLI
 from sim.kernel.apply import LEGAL, check_gpus, hand_over, preempt, start_on
 from sim.kernel.layout import State
-from sim.kernel.log import sort_orders
 from sim.kernel.rates import rerate
+from sim.kernel.records import sort_orders
 from sim.routine import call_python, tell
 
 

@@ -29,7 +29,7 @@ from sim.engine.preempting import serve
 from sim.engine.queues import join
 from sim.forwarding import Loads
 from sim.jit import array_kernel, kernel
-from sim.kernel import log
+from sim.kernel import records
 from sim.kernel.advance import observe
 from sim.kernel.apply import LEGAL
 from sim.kernel.layout import QUEUED, State
@@ -125,8 +125,8 @@ class Asking:
         first = self._logged()
         self._serve_own(here, m)
         kinds, jobs = self._orders_since(first)
-        starts = self._starts(jobs[kinds == log.START])
-        preempts = jobs[kinds == log.PREEMPT].tolist()
+        starts = self._starts(jobs[kinds == records.START])
+        preempts = jobs[kinds == records.PREEMPT].tolist()
         self._wake(self.child.asked_again_s(here, starts, preempts))
 
     def _serve_own(self, here: ClusterView, m: int) -> None:
@@ -172,7 +172,7 @@ class Asking:
             self._fill(here, m, takes=True)
             if self._has_times and self._logged() > first:
                 kinds, jobs = self._orders_since(0)
-                jobs = jobs[kinds == log.START]
+                jobs = jobs[kinds == records.START]
                 self._wake(self.child.wake_s(here, self._starts(jobs[row["partition"][jobs] == m])))
 
     def _as_now(self, view: ClusterView) -> ClusterView:

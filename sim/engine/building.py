@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 
 from sim import codes
-from sim.arrays import IntArray
+from sim.arrays import IntArray, RowArray
 from sim.codes import NEVER
 from sim.engine.acting import place, place_by_python, place_plainly, start
-from sim.engine.compactly import place_compactly
 from sim.engine.composed import Composed, PartitionedScheduler, QueueScheduler, child_of
 from sim.engine.filling import fill, fill_by_list, route_arrivals
 from sim.engine.layout import (
@@ -37,19 +36,19 @@ from sim.engine.layout import (
     Memory,
     Workload,
 )
-from sim.engine.least_workload import note_workload, place_by_workload
 from sim.engine.loop import EngineLoop, keys_of, order_is_idle
 from sim.engine.offers import joins_unknown, name_shared
 from sim.engine.placing import RARE, place_by_edges, place_rarely
 from sim.engine.preempting import search_aside, serve
-from sim.engine.quanta import note_quantum
+from sim.engine.queues import note_quantum
 from sim.engine.rule import make_rule
+from sim.engine.searching import note_workload, place_by_workload, place_compactly
 from sim.forwarding import RandomForwarding
 from sim.jobs import WHOLE_GPU_MILLI
-from sim.kernel.layout import UNBOUNDED, RowArray, State
+from sim.kernel.layout import UNBOUNDED, State
 from sim.kernel.rooms import make_rooms
 from sim.physics.heavy_edge import KnownGraphs, graphs_of, no_graphs
-from sim.physics.mix_table import empty_crowd, pairs_alone
+from sim.physics.mix_table import empty_tenants, pairs_alone
 from sim.physics.physics import Physics
 from sim.routine import address_of, ask, count, tell
 from sim.signals import Signal
@@ -182,7 +181,7 @@ def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterVi
         nic_jobs=np.zeros(servers, dtype=np.int64),
         uplink_jobs=np.zeros(len(state.rack), dtype=np.int64),
         free_share=np.zeros(partitions),
-        crowd=empty_crowd(state.tenant.shape[1]),
+        tenants=empty_tenants(state.tenant.shape[1]),
         server_type=np.array(view.server_type),
         server_rack=np.ascontiguousarray(state.server["rack"]),
         first_gpu=np.array(view.topology.server_first_gpu, dtype=np.int64),

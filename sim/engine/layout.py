@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.arrays import BoolArray, FloatArray, IntArray, RowArray
 from sim.handle import Handle
-from sim.kernel.layout import RowArray
 from sim.kernel.rooms import Rooms
 from sim.physics.heavy_edge import KnownGraphs
 from sim.physics.mix_table import Slowing
@@ -58,7 +57,7 @@ GAME = np.dtype(
         ("room_of", INT),  # partition whose servers stand in `offer`; NOBODY
         ("aside", INT),  # jobs passed over in this pass that go on waiting, linked by `left`
         ("stopped", INT),  # jobs preempted in this decision that go on waiting, linked by `left`
-        ("losers", INT),  # root of the heap of jobs preempted in this pass
+        ("preempted", INT),  # root of the heap of jobs preempted in this pass
         ("victims", INT),  # root of the heap of those who may be and are not in `victim`
         ("num_victims", INT),  # in `victim`; NOBODY: not gathered yet
         ("ranked_in", INT),  # pass in which the ranks were made true
@@ -204,7 +203,7 @@ class Memory(Handle):
     nic_jobs: IntArray  # (S,) as the decision began
     uplink_jobs: IntArray  # (R,)
     free_share: FloatArray  # (M,) largest share of a server that is free, as the decision began
-    crowd: IntArray  # scratch of `sim.physics.slowing`
+    tenants: IntArray  # scratch of `sim.physics.slowing`
     server_type: IntArray  # (S,) row of the belief's tables
     server_rack: IntArray  # (S,)
     first_gpu: IntArray  # (S + 1,)

@@ -17,7 +17,7 @@ from sim.jit import array_kernel, kernel
 from sim.kernel.advance import DECIDE, FULL, ILLEGAL, PAUSE, advance_instant
 from sim.kernel.apply import LEGAL
 from sim.kernel.layout import State
-from sim.kernel.log import log_half_full
+from sim.kernel.records import log_half_full
 from sim.routine import ask, count, tell
 from sim.view import ViewMaker
 

@@ -19,7 +19,7 @@ from sim.kernel.seats import (
     try_vacating,
     vacate_all,
 )
-from sim.physics.mix_table import empty_crowd
+from sim.physics.mix_table import empty_tenants
 from sim.signals import Signal
 from sim.slots import Slots
 from sim.view import ClusterView
@@ -115,19 +115,19 @@ class Occupancy:
         servers, in the order given.
         """
         trial, lost = self.copy(), set(gpus.tolist())
-        losers = [victim for victim in victims if lost & set(view.gpus_of(victim).tolist())]
-        trial.vacate_all((loser, view.gpus_of(loser)) for loser in losers)
+        blockers = [victim for victim in victims if lost & set(view.gpus_of(victim).tolist())]
+        trial.vacate_all((blocker, view.gpus_of(blocker)) for blocker in blockers)
         if view.jobs.demands is None:
-            return losers
+            return blockers
         server_of = view.topology.gpu_server
         wanted = np.bincount(server_of[gpus], minlength=view.topology.num_servers)
         for victim in victims:
             held = view.gpus_of(victim)
             lacks = wanted > trial.workers(job)[0]
-            if victim not in losers and lacks[server_of[held]].any():
+            if victim not in blockers and lacks[server_of[held]].any():
                 trial.vacate(victim, held)
-                losers.append(victim)
-        return losers
+                blockers.append(victim)
+        return blockers
 
     def workers(self, job: int) -> tuple[IntArray, IntArray]:
         """(S,) workers of `job` that each server could take now, were its GPUs empty, and at most.
@@ -176,11 +176,11 @@ class Occupancy:
         INTERFERENCE: what fits and what it costs is the belief's answer.
         """
         _ = view.jobs.profile  # raises where profiles are not granted
-        belief, crowd = view.belief, empty_crowd(self.tenant.shape[1])
+        belief, tenants = view.belief, empty_tenants(self.tenant.shape[1])
         usable, per_server, cost = self._blank()
         cost.fill(1.0)
         offer_shared(
-            self._seats, job, view.servers, belief.slowing, belief.pairs.feasible, crowd,
+            self._seats, job, view.servers, belief.slowing, belief.pairs.feasible, tenants,
             view.gpu_limit_milli, float(least_speed), usable, per_server, cost,
         )  # fmt: skip
         return self._slots(view, job, usable, per_server, cost)

@@ -12,7 +12,7 @@ from sim.jit import kernel
 from sim.jobs import WHOLE_GPU_MILLI
 from sim.kernel.layout import State
 from sim.kernel.rooms import set_most, set_usable
-from sim.kernel.seats import leave_tightest, most_workers, parts_on, sharing_cost, workers_now
+from sim.kernel.seats import leave_tightest, parts_on, sharing_cost, workers_on
 from sim.physics.slowing import NO_COST
 from sim.room_rules import leave_cheapest
 
@@ -37,10 +37,10 @@ def joins_unknown(types: int, profiles: int) -> IntArray:
 @kernel
 def _sharing_cost(state: State, memory: Memory, number: int, gpu: int) -> float:
     """What a GPU that may have tenants costs one of a kind; NO_COST: it has no room for it."""
-    kind, crowd, limit_milli = memory.kind[number], memory.crowd, state.world[0].gpu_limit_milli
+    kind, tenants, limit_milli = memory.kind[number], memory.tenants, state.world[0].gpu_limit_milli
     belief, least_speed = memory.belief, memory.rule[0].least_speed
     slowing, feasible = belief.slowing, belief.feasible
-    return sharing_cost(state, kind, gpu, slowing, feasible, crowd, limit_milli, least_speed)
+    return sharing_cost(state, kind, gpu, slowing, feasible, tenants, limit_milli, least_speed)
 
 
 @kernel
@@ -167,7 +167,7 @@ def make_offer(state: State, memory: Memory, m: int, number: int, mode: int) -> 
         return
     for i in range(part.first_own, part.last_own):
         server = state.own[i]
-        most = workers_now(state, memory.kind[number], server)
+        most = workers_on(state, memory.kind[number], server, False)
         if whole:
             count = min(state.rooms.usable[server], most)
         elif mode == SHARED:
@@ -176,7 +176,7 @@ def make_offer(state: State, memory: Memory, m: int, number: int, mode: int) -> 
             kind, tight = memory.kind[number], mode == TIGHT
             count = parts_on(state, kind, server, tight, offer.gpu, offer.cost)
         set_usable(offer, 0, server, count)
-        set_most(offer, 0, server, most_workers(state, memory.kind[number], server))
+        set_most(offer, 0, server, workers_on(state, memory.kind[number], server, True))
     if mode == TIGHT and memory.kind[number].gang == 1:
         _leave_tightest(state, memory, m)
     if mode == ALONE and not whole:
@@ -202,7 +202,7 @@ def name_shared(state: State, memory: Memory, server: int) -> None:
                 may = _ask_joining(state, memory, number, gpu)
             memory.offer.gpu[gpu] = may == 1
         return
-    _offer_shared(state, memory, server, workers_now(state, kind, server), number)
+    _offer_shared(state, memory, server, workers_on(state, kind, server, False), number)
 
 
 @kernel

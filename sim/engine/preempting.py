@@ -13,7 +13,6 @@ from sim.codes import NEVER, QUANTA
 from sim.engine.acting import note_leaving, stop
 from sim.engine.filling import comes_before
 from sim.engine.layout import NOBODY, PLACE, SEARCH, START, Memory
-from sim.engine.quanta import rank_of, refresh_ranks, running_wait_s
 from sim.engine.queues import (
     drop_first,
     first_of,
@@ -21,7 +20,10 @@ from sim.engine.queues import (
     heap_push,
     join,
     queue_number,
+    rank_of,
+    refresh_ranks,
     running_key,
+    running_wait_s,
 )
 from sim.jit import array_kernel, kernel
 from sim.kernel.apply import LEGAL
@@ -48,8 +50,8 @@ def _limit(memory: Memory, number: int) -> None:
 
 @kernel
 def _first_waiting(state: State, memory: Memory, m: int) -> int:
-    """Who of partition `m` comes first of all that may have room, losers included."""
-    best, at, kinds = memory.game[0].losers, 0, len(memory.kind)
+    """Who of partition `m` comes first of all that may have room, the preempted included."""
+    best, at, kinds = memory.game[0].preempted, 0, len(memory.kind)
     while at < memory.num_live[m]:
         number = memory.live[m, at]
         job = first_of(state, memory, m, number)
@@ -141,7 +143,7 @@ def _push_off(state: State, memory: Memory, rank: int) -> None:
     if memory.rule[0].order == QUANTA:
         game.lost_wake_s = min(game.lost_wake_s, running_wait_s(state, memory, job))
     stop(state, memory, job)
-    game.losers = heap_push(memory.waiter, game.losers, job, 1)
+    game.preempted = heap_push(memory.waiter, game.preempted, job, 1)
     memory.victim[rank] = NOBODY
 
 
@@ -326,15 +328,15 @@ def serve(state: State, memory: Memory, m: int) -> None:
     """Start waiting jobs of partition `m` by priority, preempting where that lets one in."""
     game = memory.game[0]
     game.pass_ += 1
-    game.losers, game.num_victims, game.victims, game.aside = NOBODY, NOBODY, NOBODY, NOBODY
+    game.preempted, game.num_victims, game.victims, game.aside = NOBODY, NOBODY, NOBODY, NOBODY
     game.lost_wake_s = float("inf")
     while game.verdict == LEGAL:
         job = _first_waiting(state, memory, m)
         if job == NOBODY:
             break
-        number, lost = memory.waiter[job].kind, job == game.losers
+        number, lost = memory.waiter[job].kind, job == game.preempted
         if lost:
-            game.losers = heap_pop(memory.waiter, job, 1)
+            game.preempted = heap_pop(memory.waiter, job, 1)
         if not _limited(memory, number) and _has_room(state, memory, m, job):
             if not lost:
                 drop_first(memory, m, queue_number(state, memory, job))

@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim import codes
+from sim.arrays import RowArray
 from sim.codes import NEVER, OWN_ONLY
 from sim.engine.composed import (
     PAIR,
@@ -15,7 +16,7 @@ from sim.engine.composed import (
     own_code,
 )
 from sim.engine.layout import RULE
-from sim.kernel.layout import RowArray, State
+from sim.kernel.layout import State
 from sim.protocols import Forwarding, Placer, Scheduler, Sharing
 
 MONOTONE = (*codes.NEVER_WAIT, codes.CONSOLIDATED)  # one GPU more never takes a place away

@@ -13,9 +13,8 @@ from sim.kernel.layout import (
     State,
 )
 from sim.kernel.leaving import reach_target, requeue
-from sim.kernel.log import ARRIVAL, EXPIRE, log_event, log_half_full
-from sim.kernel.queue import queue_insert
 from sim.kernel.rates import rerate
+from sim.kernel.records import ARRIVAL, EXPIRE, log_event, log_half_full, queue_insert
 from sim.routine import tell
 
 # What `advance_until_decision` returns.

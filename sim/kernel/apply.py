@@ -6,12 +6,11 @@ from sim.arrays import FloatArray, IntArray
 from sim.jit import kernel
 from sim.kernel.layout import QUEUED, RUNNING, State
 from sim.kernel.leaving import requeue
-from sim.kernel.log import FORWARD, PREEMPT, START, log_event
 from sim.kernel.placing import begin_run
-from sim.kernel.queue import queue_remove
 from sim.kernel.rates import rerate
+from sim.kernel.records import FORWARD, PREEMPT, START, log_event, queue_remove
 from sim.physics.slowing import fits_beside
-from sim.room_rules import has_seat
+from sim.room_rules import may_join
 
 # Verdicts; the Python side words them.
 LEGAL, NO_SUCH_JOB, NOT_RUNNING, NOT_QUEUED, NO_SUCH_PARTITION, TOO_MANY_FORWARDS = range(6)
@@ -23,7 +22,7 @@ FORWARDED_TWICE, SERVER_AWAY, WRONG_TYPE, NO_CORES, NO_MEMORY, PAST_LEASE = rang
 def _check_tenants(state: State, job: int, gpu: int, kind: int) -> int:
     jobs, tenants = state.job, state.gpu[gpu].tenants
     milli, limit_milli = jobs[job].gpu_milli, state.world[0].gpu_limit_milli
-    if not has_seat(tenants, state.tenant.shape[1], state.gpu[gpu].milli, milli, limit_milli):
+    if not may_join(tenants, state.tenant.shape[1], state.gpu[gpu].milli, milli, limit_milli):
         return GPU_FULL
     for k in range(tenants):
         other = jobs[state.tenant[gpu, k]]

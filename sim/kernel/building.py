@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import FloatArray, IntArray, RowArray
 from sim.errors import PhysicsError, SimulationError
 from sim.heap import HEAP, OUT
 from sim.jobs import ANY_TYPE, NEVER_S, WHOLE_GPU_MILLI, JobTable
@@ -24,18 +24,15 @@ from sim.kernel.layout import (
     WITHDRAW,
     WORLD,
     PhysicsArrays,
-    RowArray,
     State,
 )
-from sim.kernel.leaving import free_children, withdraw
-from sim.kernel.links import enter_links, leave_links
-from sim.kernel.rates import mark_resettled
+from sim.kernel.leaving import change_server, free_children, open_server, withdraw
+from sim.kernel.rates import enter_links, leave_links, mark_resettled
 from sim.kernel.rooms import Rooms, make_rooms
-from sim.kernel.servers import change_server, open_server
 from sim.physics.catalogue import HostTables, throughputs
 from sim.physics.link_loads import LinkLoads, make_link_loads
 from sim.physics.link_network import LinkNetwork, no_link_network
-from sim.physics.mix_table import crowd_size
+from sim.physics.mix_table import tenants_size
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
 from sim.routine import address_of, tell
@@ -120,7 +117,7 @@ def make_state(
         children=children,
         withdrawals=withdrawals,
         outages=_outages(outages, topology),
-        scratch=np.zeros(max(len(children) + 1, crowd_size(rules.max_tenants)), dtype=np.int64),
+        scratch=np.zeros(max(len(children) + 1, tenants_size(rules.max_tenants)), dtype=np.int64),
         log=np.zeros(rows, dtype=LOG),
         log_gpus=np.zeros(gpus, dtype=np.int64),
     )

@@ -1,13 +1,15 @@
-"""How a job stops: done, failed, pushed off its GPUs, or given up."""
+"""How a job stops: done, failed, pushed off its GPUs, given up, or its server went away."""
 
 import numpy as np
 
 from sim.jit import kernel
-from sim.kernel import log
+from sim.kernel import records
 from sim.kernel.layout import (
     BLOCKED,
+    CLOSES,
     FINISHED,
     FREE_CHILDREN,
+    OPENS,
     PENDING,
     QUEUED,
     RUNNING,
@@ -15,10 +17,22 @@ from sim.kernel.layout import (
     WITHDRAWN,
     State,
 )
-from sim.kernel.log import EVICT, FAIL, FINISH, READY, log_event
 from sim.kernel.placing import end_run
-from sim.kernel.queue import queue_insert, queue_remove
 from sim.kernel.rates import accrue
+from sim.kernel.records import (
+    EVICT,
+    FAIL,
+    FINISH,
+    READY,
+    SERVER_DOWN,
+    SERVER_UP,
+    log_event,
+    log_server,
+    queue_insert,
+    queue_remove,
+)
+from sim.kernel.rooms import set_most, set_usable
+from sim.kernel.seats import note_release
 from sim.routine import tell
 
 
@@ -89,7 +103,7 @@ def _leave(state: State, job: int) -> None:
     row.status = WITHDRAWN
     row.finish_s = world.now_s
     world.num_left -= 1
-    log_event(state, log.WITHDRAW, job, held)
+    log_event(state, records.WITHDRAW, job, held)
 
 
 @kernel
@@ -126,3 +140,52 @@ def reach_target(state: State, job: int) -> None:
     log_event(state, FINISH, job, row.held)
     if row.last_child > row.first_child:
         tell(state.routine[FREE_CHILDREN], state, job)
+
+
+@kernel
+def change_server(state: State, server: int, kind: int) -> None:
+    """Fail, close or open one server; those on a failing one lose work since their checkpoint."""
+    row, gpus = state.server[server], state.gpu
+    if kind == OPENS:
+        row.closed -= 1
+        if row.closed == 0:
+            open_server(state, server)
+            log_server(state, SERVER_UP, server)
+        return
+    row.closed += 1
+    if row.closed > 1:
+        return
+    log_server(state, SERVER_DOWN, server)
+    _close_server(state, server)
+    for gpu in range(row.first_gpu, row.last_gpu):
+        while gpus[gpu].tenants > 0:
+            requeue(state, state.tenant[gpu, 0], EVICT, kind == CLOSES)
+
+
+@kernel
+def open_server(state: State, server: int) -> None:
+    """An empty server is there: all its GPUs are usable."""
+    row, rooms = state.server[server], state.rooms
+    for gpu in range(row.first_gpu, row.last_gpu):
+        rooms.gpu[gpu] = True
+    set_most(rooms, row.partition, server, row.last_gpu - row.first_gpu)
+    set_usable(rooms, row.partition, server, row.last_gpu - row.first_gpu)
+    note_release(state, row.partition)
+
+
+@kernel
+def cordon(state: State, server: int) -> None:
+    """Close a server to newcomers: those on it stay. For who sets up a state (`sim.simulator`)."""
+    state.server[server].closed += 1
+    _close_server(state, server)
+
+
+@kernel
+def _close_server(state: State, server: int) -> None:
+    """None of its GPUs is usable; what had no room may have some: the largest server is another."""
+    row, rooms = state.server[server], state.rooms
+    for gpu in range(row.first_gpu, row.last_gpu):
+        rooms.gpu[gpu] = False
+    set_most(rooms, row.partition, server, 0)
+    set_usable(rooms, row.partition, server, 0)
+    note_release(state, row.partition)

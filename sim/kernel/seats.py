@@ -14,15 +14,15 @@ from sim.jit import kernel
 from sim.jobs import WHOLE_GPU_MILLI
 from sim.kernel.layout import NO_JOB, State
 from sim.kernel.rooms import Rooms, set_most, set_usable
-from sim.physics.mix_table import Slowing, seat
+from sim.physics.mix_table import Slowing, put_tenant
 from sim.physics.slowing import NO_COST, joining_cost
 from sim.room_rules import (
     Asks,
-    has_seat,
     least_cost,
     leave_at,
     leave_cheapest,
     left_over,
+    may_join,
     workers_for,
 )
 
@@ -64,7 +64,7 @@ def change_usable(seats: Seated, server: int, change: int) -> None:
 
 @kernel
 def occupy(seats: Seated, job: int, gpus: IntArray) -> None:
-    """Seat `job` on `gpus` as their last tenant; there is a seat on each."""
+    """Make `job` the last tenant of `gpus`; each has room for one."""
     row, rows, rooms = seats.job[job], seats.gpu, seats.rooms
     server, change = rows[gpus[0]].server, 0
     for gpu in gpus:
@@ -116,23 +116,18 @@ def vacate(seats: Seated, job: int, gpus: IntArray) -> None:
 
 
 @kernel
-def workers_now(seats: Seated, ask: Asks, server: int) -> int:
-    """Workers that a server could take now, were its GPUs empty; 0 while it is away."""
+def workers_on(seats: Seated, ask: Asks, server: int, empty: bool) -> int:
+    """Workers that a server could take, were its GPUs empty; 0 while it is away.
+
+    With `empty` its cores and memory are, too.
+    """
     where = seats.server[server]
     if where.closed > 0:
         return 0
     size = where.last_gpu - where.first_gpu
-    return workers_for(ask, size, where.gpu_type, where.cpu_free_milli, where.memory_free_mib)
-
-
-@kernel
-def most_workers(seats: Seated, ask: Asks, server: int) -> int:
-    """Workers that a server could take if it were empty; 0 while it is away."""
-    where = seats.server[server]
-    if where.closed > 0:
-        return 0
-    size = where.last_gpu - where.first_gpu
-    return workers_for(ask, size, where.gpu_type, where.cpu_milli, where.memory_mib)
+    cpu_milli = where.cpu_milli if empty else where.cpu_free_milli
+    memory_mib = where.memory_mib if empty else where.memory_free_mib
+    return workers_for(ask, size, where.gpu_type, cpu_milli, memory_mib)
 
 
 @kernel
@@ -144,7 +139,7 @@ def parts_on(
     `cost` is what would be left over. No more are marked than workers have cores and memory there.
     """
     where, most_tenants, found = seats.server[server], seats.tenant.shape[1], 0
-    workers = workers_now(seats, ask, server)
+    workers = workers_on(seats, ask, server, False)
     for gpu in range(where.first_gpu, where.last_gpu):
         row, left = seats.gpu[gpu], NO_COST
         if workers > 0:
@@ -156,13 +151,13 @@ def parts_on(
 
 
 @kernel
-def seat_beside(seats: Seated, ask: Asks, gpu: int, crowd: IntArray) -> int:
-    """Fill the crowd with the tenants of a GPU and a newcomer after them; where it stands."""
+def gather_tenants(seats: Seated, ask: Asks, gpu: int, tenants: IntArray) -> int:
+    """Fill the tenants with the tenants of a GPU and a newcomer after them; where it stands."""
     count = seats.gpu[gpu].tenants
     for k in range(count):
         other = seats.job[seats.tenant[gpu, k]]
-        seat(crowd, k, other.profile, other.gpu_milli)
-    seat(crowd, count, ask.profile, ask.gpu_milli)
+        put_tenant(tenants, k, other.profile, other.gpu_milli)
+    put_tenant(tenants, count, ask.profile, ask.gpu_milli)
     return int(count)
 
 
@@ -173,7 +168,7 @@ def sharing_cost(
     gpu: int,
     slowing: Slowing,
     feasible: BoolArray,  # (T, P, P)
-    crowd: IntArray,  # scratch
+    tenants: IntArray,  # scratch
     limit_milli: int,
     least_speed: float,
 ) -> float:
@@ -181,18 +176,18 @@ def sharing_cost(
     row = seats.gpu[gpu]
     if row.tenants == 0 and ask.gpu_milli <= WHOLE_GPU_MILLI:
         return 1.0
-    if not has_seat(row.tenants, seats.tenant.shape[1], row.milli, ask.gpu_milli, limit_milli):
+    if not may_join(row.tenants, seats.tenant.shape[1], row.milli, ask.gpu_milli, limit_milli):
         return NO_COST
-    last, kind = seat_beside(seats, ask, gpu, crowd), seats.server[row.server].type
-    return float(joining_cost(slowing, feasible, kind, crowd, last, least_speed))
+    last, kind = gather_tenants(seats, ask, gpu, tenants), seats.server[row.server].type
+    return float(joining_cost(slowing, feasible, kind, tenants, last, least_speed))
 
 
 @kernel
 def count_workers(seats: Seats, job: int, now: IntArray, most: IntArray) -> None:
-    """Write `workers_now` and `most_workers` of `job` on each server."""
+    """Write `workers_on` each server of `job`, as it is and were it empty."""
     for server in range(len(most)):
-        now[server] = workers_now(seats, seats.job[job], server)
-        most[server] = most_workers(seats, seats.job[job], server)
+        now[server] = workers_on(seats, seats.job[job], server, False)
+        most[server] = workers_on(seats, seats.job[job], server, True)
 
 
 @kernel
@@ -229,7 +224,7 @@ def offer_shared(
     servers: IntArray,
     slowing: Slowing,
     feasible: BoolArray,
-    crowd: IntArray,
+    tenants: IntArray,
     limit_milli: int,
     least_speed: float,
     usable: BoolArray,
@@ -239,10 +234,10 @@ def offer_shared(
     """Mark the GPUs of `servers` that have room for `job`, with `sharing_cost`."""
     ask, least = seats.job[job], least_speed
     for server in servers:
-        where, found, most = seats.server[server], 0, workers_now(seats, ask, server)
+        where, found, most = seats.server[server], 0, workers_on(seats, ask, server, False)
         first, last = where.first_gpu, where.last_gpu if most > 0 else where.first_gpu
         for gpu in range(first, last):
-            price = sharing_cost(seats, ask, gpu, slowing, feasible, crowd, limit_milli, least)
+            price = sharing_cost(seats, ask, gpu, slowing, feasible, tenants, limit_milli, least)
             if price < NO_COST:
                 usable[gpu] = True
                 cost[gpu] = price
@@ -280,7 +275,7 @@ def _mark(seats: Seats, gpus: IntArray, version: int) -> None:
 
 @kernel
 def try_occupying(seats: Seats, job: int, gpus: IntArray, version: int) -> int:
-    """`occupy` in a copy; i if `gpus[i]` is none, has no seat or is named twice, else ALL_WELL.
+    """`occupy` in a copy; i if `gpus[i]` is none, has no room or is named twice, else ALL_WELL.
 
     Its servers get `version`, which no other content may have; they are as they were if it fails.
     """
@@ -326,7 +321,7 @@ def vacate_all(seats: Seats, jobs: IntArray, gpus: IntArray, last: IntArray, sta
 
 @kernel
 def bar(seats: Seats, gpus: IntArray, version: int) -> None:
-    """Nobody finds a seat on these GPUs of a copy any more."""
+    """Nobody finds room on these GPUs of a copy any more."""
     for gpu in gpus:
         if seats.rooms.gpu[gpu]:
             seats.rooms.gpu[gpu] = False

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.arrays import IntArray
+from sim.arrays import IntArray, RowArray
 from sim.jit import kernel
 from sim.physics.link_network import BYTES_PER_GBIT, LinkNetwork, server_flows
 from sim.physics.max_min import sort_up
@@ -14,7 +14,6 @@ from sim.physics.traffic import (
     LINK_BYTES,
     PARAMETER_SERVER,
     RING,
-    RowArray,
     mix_shape,
     shard_host,
 )
@@ -218,7 +217,7 @@ def _load_links(network: LinkNetwork, scratch: LoadScratch, flows: int) -> int:
         row = scratch.flow[flow]
         hops = route(
             network.first_up, network.up_link, network.link_ends, network.route_kind,
-            network.digits, row.source, row.target, scratch.path,
+            network.rule, row.source, row.target, scratch.path,
         )  # fmt: skip
         for hop in range(hops):
             on = scratch.path[hop]

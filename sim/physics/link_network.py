@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import FloatArray, IntArray, RowArray
 from sim.errors import PhysicsError
 from sim.jit import kernel
 from sim.physics.catalogue import Catalogue
@@ -24,7 +24,6 @@ from sim.physics.traffic import (
     RING,
     SERVER_INSIDE,
     TRAFFIC,
-    RowArray,
     Traffic,
     flows_per_worker,
     mix_shape,
@@ -57,7 +56,7 @@ class LinkNetwork(NamedTuple):
     up_link: IntArray
     link_ends: IntArray
     route_kind: int
-    digits: IntArray
+    rule: IntArray
     longest_route: int
     # Inside servers (see sim.topology.topology.Inside).
     inside_described: int  # 0: `intra_gbps` is all there is, and `gpu` is empty
@@ -108,7 +107,7 @@ def make_link_network(
         up_link=np.array(graph.up_link, dtype=np.int64),
         link_ends=np.array(graph.link_ends, dtype=np.int64, order="C"),
         route_kind=int(graph.route_kind),
-        digits=np.array(graph.digits, dtype=np.int64),
+        rule=np.array(graph.rule, dtype=np.int64),
         longest_route=max(1, int(graph.longest_route)),
         inside_described=int(topology.inside is not None),
         server=_servers(topology),
@@ -131,7 +130,7 @@ def no_link_network() -> LinkNetwork:
         up_link=np.zeros(0, dtype=np.int64),
         link_ends=np.zeros((0, ENDS), dtype=np.int64),
         route_kind=0,
-        digits=np.zeros(2, dtype=np.int64),
+        rule=np.zeros(2, dtype=np.int64),
         longest_route=1,
         inside_described=0,
         server=np.zeros(0, dtype=SERVER_INSIDE),
@@ -164,7 +163,7 @@ def _check_graph(graph: LinkGraph, topology: Topology) -> None:
         )
     room = np.zeros(max(1, graph.longest_route), dtype=np.int64)
     unreached = _first_unreached(
-        graph.first_up, graph.up_link, graph.link_ends, graph.route_kind, graph.digits, room,
+        graph.first_up, graph.up_link, graph.link_ends, graph.route_kind, graph.rule, room,
         topology.num_servers,
     )  # fmt: skip
     if unreached >= 0:
@@ -180,13 +179,13 @@ def _first_unreached(  # noqa: PLR0917  (compiled: arrays by position)
     up_link: IntArray,
     link_ends: IntArray,
     route_kind: int,
-    digits: IntArray,
+    rule: IntArray,
     room: IntArray,
     servers: int,
 ) -> int:
     """First server that server 0 has no route to; -1 where there is none."""
     for server in range(1, servers):
-        if route(first_up, up_link, link_ends, route_kind, digits, 0, server, room) < 0:
+        if route(first_up, up_link, link_ends, route_kind, rule, 0, server, room) < 0:
             return server
     return -1
 

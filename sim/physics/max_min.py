@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import FloatArray, IntArray, RowArray
 from sim.heap import HEAP, OUT, drop_from_heap, move_in_heap, order_heap
 from sim.jit import kernel
 from sim.physics.link_network import K_WAY, MAX_MIN, LinkNetwork
-from sim.physics.traffic import PART_ENTRY, PART_JOB, PART_LINK, RowArray
+from sim.physics.traffic import PART_ENTRY, PART_JOB, PART_LINK
 
 
 class Part(NamedTuple):

@@ -1,4 +1,4 @@
-"""Slow-down of mixes of three and more tenants: tables and laws, beside the pairs.
+"""Slow-down of pairs, and of mixes of three and more tenants: tables and laws.
 
 A column stands for the tenants beside the victim, a multiset of 1 to K of the P profiles: first the
 P single ones, which repeat the pair table, then those of two, and so on. Among those of n, with
@@ -317,30 +317,30 @@ def _plain(table: FloatArray) -> FloatArray:
     return np.require(table, np.float64, ["C_CONTIGUOUS", "WRITEABLE", "ALIGNED"])
 
 
-def crowd_size(tenants: int) -> int:
-    """Length of a crowd of so many tenants and a newcomer."""
+def tenants_size(tenants: int) -> int:
+    """Length of a list of so many tenants and a newcomer."""
     return 2 * (tenants + 1)
 
 
-def empty_crowd(tenants: int) -> IntArray:
+def empty_tenants(tenants: int) -> IntArray:
     """Scratch for the tenants of one GPU, in order of their start, and a newcomer."""
-    return np.zeros(crowd_size(tenants), dtype=np.int64)
+    return np.zeros(tenants_size(tenants), dtype=np.int64)
 
 
 @kernel
-def seat(crowd: IntArray, k: int, profile: int, milli: int) -> None:
-    """Make the k-th of a crowd a job of `profile` with `milli` thousandths of the GPU."""
-    crowd[2 * k] = profile
-    crowd[2 * k + 1] = milli
+def put_tenant(tenants: IntArray, k: int, profile: int, milli: int) -> None:
+    """Make the k-th tenant a job of `profile` with `milli` thousandths of the GPU."""
+    tenants[2 * k] = profile
+    tenants[2 * k + 1] = milli
 
 
 @kernel
-def profile_of(crowd: IntArray, k: int) -> int:
+def profile_of(tenants: IntArray, k: int) -> int:
     """Profile of the k-th."""
-    return int(crowd[2 * k])
+    return int(tenants[2 * k])
 
 
 @kernel
-def milli_of(crowd: IntArray, k: int) -> int:
+def milli_of(tenants: IntArray, k: int) -> int:
     """Thousandths of the GPU of the k-th."""
-    return int(crowd[2 * k + 1])
+    return int(tenants[2 * k + 1])

@@ -1,4 +1,4 @@
-"""Profiles and co-location that come with the package, from the files beside this module.
+"""Profiles and co-location that come with the package, and stand-ins by likeness.
 
 They hold coefficients of Gavel's measurements (MIT licence), and pairs drawn from summary
 statistics of them, which `python -m interference.make_shipped` writes:

@@ -13,59 +13,59 @@ from sim.physics.mix_table import Slowing, milli_of, profile_of
 
 
 @kernel
-def slow_in_mix(slowing: Slowing, kind: int, crowd: IntArray, count: int, i: int) -> float:
-    """Slow-down of the i-th of the first `count` of a crowd on a GPU of type `kind`.
+def slow_in_mix(slowing: Slowing, kind: int, tenants: IntArray, count: int, i: int) -> float:
+    """Slow-down of the i-th of the first `count` tenants of a GPU of type `kind`.
 
     Who has a smaller part of the GPU is there less of the time: all are there for as much as the
     smallest part, all but that one for what the second smallest has beyond it, and so on.
     """
     slow, below, there = 1.0, 0, ((1 << count) - 1) ^ (1 << i)
     while there != 0:
-        smallest = _smallest(crowd, count, there)
-        milli = milli_of(crowd, smallest)
+        smallest = _smallest(tenants, count, there)
+        milli = milli_of(tenants, smallest)
         if milli > below:
-            slow += _excess(slowing, kind, crowd, count, i, there) * ((milli - below) / 1000.0)
+            slow += _excess(slowing, kind, tenants, count, i, there) * ((milli - below) / 1000.0)
             below = milli
         there ^= 1 << smallest
     return slow
 
 
 @kernel
-def _smallest(crowd: IntArray, count: int, there: int) -> int:
+def _smallest(tenants: IntArray, count: int, there: int) -> int:
     """Who of those there, a set of bits, has the smallest part of the GPU."""
     found = -1
     for k in range(count):
-        if (there >> k) & 1 and (found < 0 or milli_of(crowd, k) < milli_of(crowd, found)):
+        if (there >> k) & 1 and (found < 0 or milli_of(tenants, k) < milli_of(tenants, found)):
             found = k
     return found
 
 
 @kernel
 def _excess(
-    slowing: Slowing, kind: int, crowd: IntArray, count: int, i: int, there: int
+    slowing: Slowing, kind: int, tenants: IntArray, count: int, i: int, there: int
 ) -> float:  # fmt: skip
     """Excess of the i-th beside those there, had each the whole GPU."""
     if _size(there) > slowing.most_aggressors:
-        return _excess_beyond(slowing, kind, crowd, count, i, there)
-    column = _column(slowing.slowdown.shape[1], crowd, count, there)
-    return float(slowing.slowdown[kind, profile_of(crowd, i), column] - 1.0)
+        return _excess_beyond(slowing, kind, tenants, count, i, there)
+    column = _column(slowing.slowdown.shape[1], tenants, count, there)
+    return float(slowing.slowdown[kind, profile_of(tenants, i), column] - 1.0)
 
 
 @kernel
 def _excess_beyond(
-    slowing: Slowing, kind: int, crowd: IntArray, count: int, i: int, there: int
+    slowing: Slowing, kind: int, tenants: IntArray, count: int, i: int, there: int
 ) -> float:  # fmt: skip
     """The pairs' sum times the most that the table says of a part of K over its own pairs' sum.
 
     A part without any excess of its pairs counts as it is.
     """
-    victim, profiles = profile_of(crowd, i), slowing.slowdown.shape[1]
-    whole = _pair_sum(slowing, kind, crowd, count, i, there)
+    victim, profiles = profile_of(tenants, i), slowing.slowdown.shape[1]
+    whole = _pair_sum(slowing, kind, tenants, count, i, there)
     worst, chosen = 0.0, (1 << slowing.most_aggressors) - 1
     while chosen < (1 << _size(there)):
         part = _spread(chosen, there)
-        excess = slowing.slowdown[kind, victim, _column(profiles, crowd, count, part)] - 1.0
-        pairs = _pair_sum(slowing, kind, crowd, count, i, part)
+        excess = slowing.slowdown[kind, victim, _column(profiles, tenants, count, part)] - 1.0
+        pairs = _pair_sum(slowing, kind, tenants, count, i, part)
         if pairs > 0.0:
             excess *= whole / pairs
         worst = max(worst, excess)
@@ -75,25 +75,25 @@ def _excess_beyond(
 
 @kernel
 def _pair_sum(
-    slowing: Slowing, kind: int, crowd: IntArray, count: int, i: int, there: int
+    slowing: Slowing, kind: int, tenants: IntArray, count: int, i: int, there: int
 ) -> float:  # fmt: skip
     total = 0.0
     for k in range(count):
         if (there >> k) & 1:
-            total += slowing.slowdown[kind, profile_of(crowd, i), profile_of(crowd, k)] - 1.0
+            total += slowing.slowdown[kind, profile_of(tenants, i), profile_of(tenants, k)] - 1.0
     return total
 
 
 @kernel
-def _column(profiles: int, crowd: IntArray, count: int, there: int) -> int:
+def _column(profiles: int, tenants: IntArray, count: int, there: int) -> int:
     """Column of the profiles of those there (`sim.physics.mix_table.column_of`)."""
     before = _size(there) - 1
     number = _choose(profiles + before, before) - 1  # columns of fewer
     for k in range(count):
         if (there >> k) & 1:
-            mine, place = profile_of(crowd, k), 1
+            mine, place = profile_of(tenants, k), 1
             for j in range(count):
-                other = profile_of(crowd, j)
+                other = profile_of(tenants, j)
                 place += ((there >> j) & 1) * (other < mine or (other == mine and j < k))
             number += _choose(mine + place - 1, place)
     return number
@@ -158,26 +158,26 @@ def asks_table(slowing: Slowing, count: int) -> bool:
 
 
 @kernel
-def slow_in(slowing: Slowing, kind: int, crowd: IntArray, count: int, i: int) -> float:
-    """Slow-down of the i-th of the first `count` of a crowd on a GPU of type `kind`."""
+def slow_in(slowing: Slowing, kind: int, tenants: IntArray, count: int, i: int) -> float:
+    """Slow-down of the i-th of the first `count` tenants of a GPU of type `kind`."""
     if asks_table(slowing, count):
-        return slow_in_mix(slowing, kind, crowd, count, i)
-    victim, slow = profile_of(crowd, i), 1.0
+        return slow_in_mix(slowing, kind, tenants, count, i)
+    victim, slow = profile_of(tenants, i), 1.0
     for k in range(count):
         if k != i:
-            pair = slowing.slowdown[kind, victim, profile_of(crowd, k)]
-            slow += excess_by(pair, milli_of(crowd, k))
+            pair = slowing.slowdown[kind, victim, profile_of(tenants, k)]
+            slow += excess_by(pair, milli_of(tenants, k))
     return slow
 
 
 @kernel
-def hit_of(slowing: Slowing, kind: int, crowd: IntArray, count: int, i: int) -> float:
-    """1 and what the last of a crowd adds to the slow-down of the i-th."""
+def hit_of(slowing: Slowing, kind: int, tenants: IntArray, count: int, i: int) -> float:
+    """1 and what the last tenant adds to the slow-down of the i-th."""
     if asks_table(slowing, count):
-        before = slow_in(slowing, kind, crowd, count - 1, i)
-        return max(1.0, 1.0 + (slow_in_mix(slowing, kind, crowd, count, i) - before))
-    pair = slowing.slowdown[kind, profile_of(crowd, i), profile_of(crowd, count - 1)]
-    return 1.0 + excess_by(pair, milli_of(crowd, count - 1))
+        before = slow_in(slowing, kind, tenants, count - 1, i)
+        return max(1.0, 1.0 + (slow_in_mix(slowing, kind, tenants, count, i) - before))
+    pair = slowing.slowdown[kind, profile_of(tenants, i), profile_of(tenants, count - 1)]
+    return 1.0 + excess_by(pair, milli_of(tenants, count - 1))
 
 
 @kernel
@@ -194,21 +194,26 @@ def fits_beside(
 
 @kernel
 def joining_cost(
-    slowing: Slowing, feasible: BoolArray, kind: int, crowd: IntArray, last: int, least_speed: float
-) -> float:  # fmt: skip
-    """Self x worst victim slow-down of the last of a crowd on a GPU; NO_COST: it may not join.
+    slowing: Slowing,
+    feasible: BoolArray,
+    kind: int,
+    tenants: IntArray,
+    last: int,
+    least_speed: float,
+) -> float:
+    """Self x worst victim slow-down of the last tenant of a GPU; NO_COST: it may not join.
 
     It may where it fits beside all, and all together are faster than `least_speed` jobs alone.
     An empty GPU costs 1.
     """
-    profile, milli = profile_of(crowd, last), milli_of(crowd, last)
+    profile, milli = profile_of(tenants, last), milli_of(tenants, last)
     for k in range(last):
-        other, other_milli = profile_of(crowd, k), milli_of(crowd, k)
+        other, other_milli = profile_of(tenants, k), milli_of(tenants, k)
         if not fits_beside(feasible, kind, profile, milli, other, other_milli):
             return NO_COST
-    own, victim, speed = slow_in(slowing, kind, crowd, last + 1, last), 1.0, 0.0
+    own, victim, speed = slow_in(slowing, kind, tenants, last + 1, last), 1.0, 0.0
     for k in range(last):
-        hit = hit_of(slowing, kind, crowd, last + 1, k)
+        hit = hit_of(slowing, kind, tenants, last + 1, k)
         victim = max(victim, hit)
         speed += 1.0 / hit
     if last > 0 and speed + 1.0 / own <= least_speed:

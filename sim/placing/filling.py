@@ -1,9 +1,8 @@
-"""Turning a choice of servers into GPU ids; shared by placers.
+"""Steps that placers share: which servers, fewest or least loaded, and which of their GPUs.
 
-The fewest-servers choice that `consolidated` waits for and `packed` prefers.
-
-Whether it is there is a matter of two tallies of a partition's servers: `tally[n]`, how many can
-give exactly n GPUs now, and `sizes[n]`, how many could were they empty.
+Whether the fewest servers, which `consolidated` waits for and `packed` prefers, are there is a
+matter of two tallies of a partition's servers: `tally[n]`, how many can give exactly n GPUs now,
+and `sizes[n]`, how many could were they empty.
 """
 
 import numpy as np

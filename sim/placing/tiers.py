@@ -1,4 +1,4 @@
-"""Offers of Dally: GPUs of one machine, else of one rack, else of any; first fit inside a tier."""
+"""Offers of Dally: one machine, else one rack, else any; and how long its jobs hold out."""
 
 import math
 from collections import deque

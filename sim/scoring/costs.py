@@ -4,12 +4,11 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.jit import kernel
-from sim.kernel.seats import seat_beside
+from sim.kernel.seats import gather_tenants
 from sim.physics.communication import Comm, Spread, busy_s, comm_of, quiet_s
 from sim.physics.slowing import hit_of, slow_in
 from sim.scoring.ahead import compact_in_s, holds_up, prolongs, wait_over_loss
-from sim.scoring.filling import occupy_seats, seat
-from sim.scoring.room import left_s
+from sim.scoring.room import choose_gpus, count_taken, left_s
 from sim.scoring.scratch import Scratch
 from sim.scoring.table import OfPair
 
@@ -58,9 +57,9 @@ def weigh_placement(scratch: Scratch, job: int, m: int) -> float:
         scratch.here[0].shared != 0,
     )
     if shared or game.look_ahead != 0 or game.num_placed > 0:
-        seat(scratch)
+        choose_gpus(scratch)
     if game.num_placed > 0:
-        occupy_seats(scratch, scratch.seats[: row.gang])
+        count_taken(scratch, scratch.chosen[: row.gang])
     compute_s, comm = compute_s_of(scratch, row.profile), comm_here(scratch, row.profile)
     alone_s, step_s = compute_s + quiet_s(comm), compute_s + busy_s(comm)
     spread = np.log(step_s / row.reference_step_s)
@@ -100,14 +99,14 @@ def _weigh_neighbours(scratch: Scratch, job: int, compute_s: float, comm_s: floa
     worst_s, victim, delay_s, shared = 0.0, 1.0, 0.0, 0
     mine_s = left_s(scratch, job)
     for i in range(row.gang):
-        gpu = scratch.seats[i]
+        gpu = scratch.chosen[i]
         kind = state.server[state.gpu[gpu].server].type
-        last = seat_beside(state, row, gpu, scratch.crowd)
+        last = gather_tenants(state, row, gpu, scratch.tenants)
         shared += last > 0
-        own = slow_in(scratch.belief.slowing, kind, scratch.crowd, last + 1, last)
+        own = slow_in(scratch.belief.slowing, kind, scratch.tenants, last + 1, last)
         for k in range(last):
             beside = state.tenant[gpu, k]
-            hit = hit_of(scratch.belief.slowing, kind, scratch.crowd, last + 1, k)
+            hit = hit_of(scratch.belief.slowing, kind, scratch.tenants, last + 1, k)
             victim = max(victim, hit)
             held_up_s = min(left_s(scratch, beside), mine_s)
             delay_s += (hit - 1.0) * held_up_s / scratch.job[beside].gang
@@ -122,7 +121,7 @@ def _weigh_neighbours(scratch: Scratch, job: int, compute_s: float, comm_s: floa
 def _weigh_ahead(scratch: Scratch, job: int, m: int, slowed: float) -> None:
     """Fill what looks ahead; a step there is exp(`slowed`) times as long as at best."""
     x, ahead, gang, job_s = scratch.pair, scratch.ahead, scratch.job[job].gang, left_s(scratch, job)
-    gpus = scratch.seats[:gang]
+    gpus = scratch.chosen[:gang]
     wait_s = compact_in_s(ahead, ahead.release_s, gang, m)
     x[OfPair.WAIT_OVER_LOSS] = wait_over_loss(wait_s, slowed, job_s)
     x[OfPair.PROLONGS] = prolongs(ahead, gpus, job_s)
@@ -138,7 +137,7 @@ def measure_links(scratch: Scratch, running: IntArray, nic: FloatArray, uplink: 
     """
     for job in running:
         row, game = scratch.state.job[job], scratch.game[0]
-        occupy_seats(scratch, scratch.state.placed[row.first : row.first + row.held])
+        count_taken(scratch, scratch.state.placed[row.first : row.first + row.held])
         if game.num_used == 1:
             continue
         comm = comm_here(scratch, row.profile)

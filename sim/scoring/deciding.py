@@ -1,13 +1,17 @@
-"""One decision: partition by partition, the best of all candidates until *wait* wins."""
+"""One decision: partition by partition, the best of all candidates until *wait* wins.
+
+And the loop of whole runs.
+"""
 
 import numpy as np
 
-from sim.jit import kernel
+from sim.engine.looping import Fault
+from sim.jit import array_kernel, kernel
+from sim.kernel.advance import DECIDE, FULL, ILLEGAL, PAUSE, advance_until_decision
 from sim.kernel.apply import LEGAL
 from sim.kernel.layout import QUEUED
+from sim.kernel.records import log_half_full
 from sim.routine import address_of, tell
-from sim.scoring.acting import forward, open_decision, start, suspend
-from sim.scoring.filling import fill_outwards, place
 from sim.scoring.plan import (
     BEGIN,
     BEST_OLD,
@@ -18,6 +22,11 @@ from sim.scoring.plan import (
     MOVE,
     SUSPEND,
     Plan,
+    close_decision,
+    forward,
+    open_decision,
+    start,
+    suspend,
 )
 from sim.scoring.room import (
     ALONE,
@@ -25,9 +34,11 @@ from sim.scoring.room import (
     could_run,
     count_usable,
     fewest_servers,
+    fill_outwards,
     is_old,
     load_of,
     most_workers,
+    place,
     waits_in,
 )
 from sim.scoring.scores import (
@@ -253,3 +264,43 @@ def _send_away(plan: Plan, m: int) -> bool:
             forward(plan, scratch.window[i], best)
             return True
     return False
+
+
+@array_kernel
+def _play(plan: Plan, until_decision: int) -> int:
+    orders, state = plan.orders[0], plan.scratch.state
+    while True:
+        if log_half_full(state):
+            return FULL
+        verdict = advance_until_decision(state)
+        if verdict != DECIDE:
+            return verdict
+        decide_all(plan)
+        if orders.verdict != LEGAL:
+            return ILLEGAL
+        close_decision(plan)
+        if plan.scratch.game[0].decision >= until_decision:
+            return PAUSE
+
+
+class LinearLoop:
+    """Plays the linear score (`sim.engine.looping.Loop`)."""
+
+    def __init__(self, plan: Plan) -> None:
+        """For a run that begins, and the plan of its scheduler."""
+        self._plan = plan
+
+    @property
+    def decisions(self) -> int:
+        """Made so far."""
+        return int(self._plan.scratch.game[0]["decision"])
+
+    @property
+    def fault(self) -> Fault:
+        """Why a decision was refused."""
+        orders = self._plan.orders[0]
+        return int(orders["verdict"]), int(orders["job"]), int(orders["what"])
+
+    def play(self, until_decision: int) -> int:
+        """Run on; OVER, STUCK, FULL, PAUSE or ILLEGAL."""
+        return int(_play(self._plan, until_decision))

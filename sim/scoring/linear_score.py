@@ -8,16 +8,19 @@ from typing import Any, Self
 import numpy as np
 
 from sim.decision import Decision, Start
-from sim.engine.mirror import Mirror
-from sim.errors import GpuYardError
+from sim.engine.looping import drive
+from sim.engine.trial import Mirror
+from sim.errors import GpuYardError, SimulationError
+from sim.kernel.advance import ILLEGAL, STUCK
 from sim.kernel.apply import LEGAL
 from sim.kernel.layout import State
-from sim.scoring.deciding import decide_all, link
-from sim.scoring.loop import LinearLoop
+from sim.run import Run
+from sim.scoring.deciding import LinearLoop, decide_all, link
 from sim.scoring.plan import Plan, plan_on
 from sim.scoring.scratch import NEVER, Mind, scratch_of
 from sim.scoring.weights import ScoreWeights, read_weights, score_weights_of
 from sim.signals import Signal
+from sim.simulator import Simulator
 from sim.view import ClusterView, ViewMaker
 
 
@@ -126,7 +129,7 @@ class LinearScore:
         orders, refused = plan.orders[0], None
         if orders["verdict"] != LEGAL:
             job = int(orders["job"])
-            refused = Start(job, plan.scratch.seats[: view.jobs.num_gpus[job]].copy())
+            refused = Start(job, plan.scratch.chosen[: view.jobs.num_gpus[job]].copy())
         return mirror.decision(float(orders["wake_s"]), refused)
 
     def why_python(self) -> str:
@@ -149,3 +152,19 @@ class LinearScore:
         plan = plan_on(scratch_of(view, self._mind), self._weights)
         link(plan)
         return plan
+
+
+def unlogged(simulator: Simulator, scheduler: LinearScore) -> Run:
+    """What becomes of the jobs; no log is kept.
+
+    Raises:
+        SimulationError: jobs wait for ever, or the scheduler broke a rule.
+    """
+    scheduler.reset(0)
+    loop = scheduler.loop(simulator.state, simulator.views(scheduler.needs))
+    verdict = drive(loop, simulator.forget_log, lambda: None)
+    simulator.forget_log()
+    if verdict in {STUCK, ILLEGAL}:
+        fault = "jobs wait for ever" if verdict == STUCK else "an order was refused"
+        raise SimulationError(f"{scheduler.name}: {fault} at t={simulator.now_s:.1f} s")
+    return simulator.outcome(scheduler.name, loop.decisions, np.nan, np.nan)

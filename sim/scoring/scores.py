@@ -7,7 +7,6 @@ import numpy as np
 from sim.arrays import FloatArray
 from sim.jit import kernel
 from sim.scoring.costs import weigh_placement
-from sim.scoring.layer import Units, add_product
 from sim.scoring.plan import Plan
 from sim.scoring.room import age_s, left_s, load_of, occupancy_of, pressure_of
 from sim.scoring.rows import weigh_forward
@@ -21,6 +20,7 @@ from sim.scoring.table import (
     StartWeight,
     SuspendWeight,
 )
+from sim.scoring.weights import Units, add_product
 
 # So that features are of the order of 1: an hour is 0, and so on.
 HOUR_S, DURATION_SCALE = 3600.0, 2.5

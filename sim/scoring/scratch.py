@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.arrays import BoolArray, FloatArray, IntArray, RowArray
 from sim.handle import Handle
 from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI
-from sim.kernel.layout import RowArray, State
+from sim.kernel.layout import State
 from sim.physics.communication import columns_s
-from sim.physics.mix_table import Slowing, empty_crowd
+from sim.physics.mix_table import Slowing, empty_tenants
 from sim.physics.reference import compact_spread
 from sim.scoring.ahead import Ahead
 from sim.scoring.table import OfForward, OfPair, OfSuspension
@@ -135,7 +135,7 @@ class Scratch(Handle):
     game: RowArray  # (1,) GAME
     job: RowArray  # (J,) JOB
     gpu: RowArray  # (G,) GPU
-    crowd: IntArray  # scratch of `sim.physics.slowing`
+    tenants: IntArray  # scratch of `sim.physics.slowing`
     cost: FloatArray  # (P, G) what joining a GPU would cost a job that asks for it whole
     costed_at: IntArray  # (P, G) version of the GPU's tenants of which that is; NEVER
     server: RowArray  # (S,) SERVER
@@ -150,7 +150,7 @@ class Scratch(Handle):
     ahead: Ahead  # filled where `game.look_ahead`
     here: RowArray  # (1,) HERE
     used: IntArray  # (S,) servers of the placement at hand, in order of filling
-    seats: IntArray  # (G,) its GPUs
+    chosen: IntArray  # (G,) its GPUs
     placed: IntArray  # (G,) those of its workers that have their place already
     pair: FloatArray  # (OfPair,) features of the placement at hand
     forward: FloatArray  # (OfForward,) of the forward at hand
@@ -182,7 +182,7 @@ def scratch_of(view: ClusterView, mind: Mind) -> Scratch:
         game=_game_row(view, mind),
         job=_job_rows(view, mind.use_durations),
         gpu=np.zeros(gpus, dtype=GPU),
-        crowd=empty_crowd(view.tenant.shape[1]),
+        tenants=empty_tenants(view.tenant.shape[1]),
         cost=np.zeros((profiles, gpus)),
         costed_at=np.full((profiles, gpus), NEVER, dtype=np.int64),
         server=np.zeros(servers, dtype=SERVER),
@@ -197,7 +197,7 @@ def scratch_of(view: ClusterView, mind: Mind) -> Scratch:
         ahead=_ahead(view, mind.window),
         here=np.zeros(1, dtype=HERE),
         used=np.zeros(servers, dtype=np.int64),
-        seats=np.zeros(gpus, dtype=np.int64),
+        chosen=np.zeros(gpus, dtype=np.int64),
         placed=np.zeros(gpus, dtype=np.int64),
         pair=np.zeros(len(OfPair)),
         forward=np.zeros(len(OfForward)),

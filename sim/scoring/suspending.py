@@ -8,12 +8,13 @@ suspended at this decision, so suspensions of one decision end and nobody goes t
 import numpy as np
 
 from sim.jit import kernel
-from sim.kernel.seats import workers_now
+from sim.kernel.seats import workers_on
 from sim.scoring.ahead import compact_in_s, wait_difference
-from sim.scoring.filling import clear, fill_outwards
 from sim.scoring.room import (
+    clear,
     could_run,
     fewest_servers,
+    fill_outwards,
     left_s,
     limited,
     occupancy_of,
@@ -137,7 +138,7 @@ def _spare(scratch: Scratch, job: int, server: int, workers: int, first: int) ->
 
 @kernel
 def place_in_room(scratch: Scratch, job: int, m: int) -> None:
-    """Fill `seats` for the start of `job` in the room that `make_room` found, its victims gone."""
+    """Fill `chosen` for the start of `job` in the room that `make_room` found, its victims gone."""
     state, done = scratch.state, 0
     for i in range(state.partition[m].first_own, state.partition[m].last_own):
         server = state.own[i]
@@ -149,7 +150,7 @@ def place_in_room(scratch: Scratch, job: int, m: int) -> None:
         where, left = state.server[scratch.used[i]], scratch.server[scratch.used[i]].taken
         for gpu in range(where.first_gpu, where.last_gpu):
             if left > 0 and _falls_empty(scratch, gpu):
-                scratch.seats[done] = gpu
+                scratch.chosen[done] = gpu
                 done += 1
                 left -= 1
 
@@ -241,7 +242,9 @@ def _fits_elsewhere(scratch: Scratch, job: int, home: int) -> bool:
         else:
             for i in range(state.partition[m].first_own, state.partition[m].last_own):
                 server = state.own[i]
-                room = min(state.rooms.usable[server], workers_now(state, scratch.job[job], server))
+                room = min(
+                    state.rooms.usable[server], workers_on(state, scratch.job[job], server, False)
+                )
                 if scratch.server[server].taken == 0 and room >= gang:
                     return True
     return False

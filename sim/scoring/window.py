@@ -9,7 +9,7 @@ OLD_SHARE = 4  # at most a 1 / OLD_SHARE of the window is for jobs out of patien
 
 
 @kernel
-def _seats_in(scratch: Scratch, at: int) -> bool:
+def _is_in_window(scratch: Scratch, at: int) -> bool:
     found = False
     for i in range(scratch.game[0].num_window):
         found = found or scratch.window[i] == at
@@ -41,7 +41,7 @@ def choose_window(scratch: Scratch, m: int) -> None:
         full = game.num_window == game.window
         if full and (old == game.window or not _goes_before(scratch, at, scratch.window[-1])):
             continue
-        if old > 0 and _seats_in(scratch, at):
+        if old > 0 and _is_in_window(scratch, at):
             continue
         _insert(scratch, at, old)
 

@@ -5,8 +5,8 @@ directed links: 2 * l carries traffic up, 2 * l + 1 carries it down, each with t
 
 Compiled routes: the directed links that traffic between two servers takes. The functions take plain
 arrays so that the event kernel can call them; nothing is stored for pairs of servers, whose number
-grows with the square of the cluster. One pair always takes one path, as with static equal-cost
-multi-path hashing of flows; the way back mirrors the way there.
+grows with the square of the cluster, but for STEPS. One pair always takes one path, as with static
+equal-cost multi-path hashing of flows; the way back mirrors the way there.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,9 @@ from sim.arrays import FloatArray, IntArray
 from sim.errors import TopologyError
 from sim.jit import kernel
 
-CLIMB, DIGITS = 0, 1  # values of LinkGraph.route_kind
+CLIMB, DIGITS, STEPS = range(3)  # values of LinkGraph.route_kind
 NO_PATH = -1
+MOST_NODES = 3_000  # of a graph with STEPS, whose table grows with their square
 
 _MASK = 0xFFFFFFFF  # the hash works on 32 bits held in 64, so that no product overflows
 _ODD = 0x45D9F3B
@@ -45,14 +46,14 @@ def route(  # noqa: PLR0917 (compiled functions take their arrays by position)
     up_link: IntArray,
     link_ends: IntArray,
     route_kind: int,
-    digits: IntArray,
+    rule: IntArray,
     a: int,
     b: int,
     out: IntArray,
 ) -> int:
     """Write the directed links from server `a` to server `b`, in order, into `out`.
 
-    The first six arguments are the fields of `LinkGraph` of the same names; `out` needs
+    The first five arguments are the fields of `LinkGraph` of the same names; `out` needs
     `LinkGraph.longest_route` entries.
 
     Returns:
@@ -61,7 +62,9 @@ def route(  # noqa: PLR0917 (compiled functions take their arrays by position)
     if a == b:
         return 0
     if route_kind == DIGITS:
-        return _fix_digits(first_up, up_link, digits, a, b, out)
+        return _fix_digits(first_up, up_link, rule, a, b, out)
+    if route_kind == STEPS:
+        return _come_nearer(first_up, up_link, link_ends, rule, a, b, out)
     return _climb(first_up, up_link, link_ends, a, b, out)
 
 
@@ -119,6 +122,47 @@ def _fix_digits(
     return count
 
 
+@kernel
+def _come_nearer(  # noqa: PLR0917
+    first_up: IntArray,
+    up_link: IntArray,
+    link_ends: IntArray,
+    steps: IntArray,
+    a: int,
+    b: int,
+    out: IntArray,
+) -> int:
+    """From the lower server always on to a node nearer to the other, by hash where several are.
+
+    Where `b` is the lower one, the path is written from its end.
+    """
+    nodes, here, goal = len(first_up) - 1, min(a, b), max(a, b)
+    chance, total = pair_hash(a, b), steps[here * nodes + goal]
+    for step in range(total):
+        nearer, chosen = 0, NO_PATH
+        for k in range(first_up[here], first_up[here + 1]):
+            nearer += steps[_across(link_ends, up_link[k], here) * nodes + goal] < total - step
+        chance = mix(chance + step)
+        left = chance % nearer
+        for k in range(first_up[here], first_up[here + 1]):
+            if steps[_across(link_ends, up_link[k], here) * nodes + goal] < total - step:
+                chosen = up_link[k] if left == 0 else chosen
+                left -= 1
+        back = int(link_ends[chosen, 0] != here)
+        if a < b:
+            out[step] = 2 * chosen + back
+        else:
+            out[total - 1 - step] = 2 * chosen + 1 - back
+        here = _across(link_ends, chosen, here)
+    return int(total)
+
+
+@kernel
+def _across(link_ends: IntArray, link: int, node: int) -> int:
+    """The other end of a link."""
+    return int(link_ends[link, 0] + link_ends[link, 1] - node)
+
+
 ENDS = 2  # of a link
 
 
@@ -128,17 +172,20 @@ class LinkGraph:
 
     With `route_kind` CLIMB every path climbs from both ends to a common switch, so that all nodes
     of one level have equally many uplinks, in an order in which equal choices meet. With DIGITS
-    (BCube) servers relay, and uplink i of a server is its port of level i.
+    (BCube) servers relay, and uplink i of a server is its port of level i. With STEPS links join
+    any two nodes, both ends count a link among their uplinks, and every path is a shortest one.
     """
 
     level_names: tuple[str, ...]  # what the nodes of each level are: ("server", "leaf", "spine")
     node_level: IntArray  # (N,) index into level_names; 0: servers
-    link_ends: IntArray  # (L, 2) lower node, upper node
+    link_ends: IntArray  # (L, 2) lower node, upper node; STEPS: either
     link_gbps: FloatArray  # (L,) capacity of each direction
     first_up: IntArray  # (N + 1,) uplinks of node n: up_link[first_up[n]:first_up[n + 1]]
-    up_link: IntArray  # (L,) link ids, in order of the lower node
-    route_kind: int  # CLIMB or DIGITS
-    digits: IntArray  # (2,) BCube: digit base n, number of digits; zeros with CLIMB
+    up_link: IntArray  # (L,) link ids, in order of the lower node; STEPS: (2 L,)
+    route_kind: int  # CLIMB, DIGITS or STEPS
+    # DIGITS: (2,) digit base n, number of digits. STEPS: (N * N,) links between two nodes, NO_PATH
+    # where nothing joins them. CLIMB: zeros.
+    rule: IntArray
 
     def __post_init__(self) -> None:
         """Check ends, capacities and what the route rule needs."""
@@ -147,14 +194,18 @@ class LinkGraph:
             raise TopologyError(f"links: {ends.shape} ends and {len(self.link_gbps)} capacities")
         if ends.size and (ends.min() < 0 or ends.max() >= nodes):
             raise TopologyError(f"links: an end is outside the nodes 0 to {nodes - 1}")
-        if np.any(self.node_level[ends[:, 0]] >= self.node_level[ends[:, 1]]):
-            raise TopologyError("links: a link does not lead from a lower level to a higher one")
+        level = self.node_level[ends]
+        if self.route_kind != STEPS and np.any(level[:, 0] >= level[:, 1]):
+            raise TopologyError(
+                "links: a link does not lead from a lower level to a higher one; "
+                "link_graph(shortest=True) takes links between any two nodes"
+            )
         if not np.all(np.isfinite(self.link_gbps) & (self.link_gbps > 0)):
             raise TopologyError("links: a capacity is not a finite number above 0 Gbps")
         if self.route_kind == CLIMB:
             self._check_climbs()
-        elif self.route_kind != DIGITS:
-            raise TopologyError(f"links: route_kind is {self.route_kind}; CLIMB or DIGITS")
+        elif self.route_kind not in (DIGITS, STEPS):
+            raise TopologyError(f"links: route_kind is {self.route_kind}; CLIMB, DIGITS or STEPS")
 
     def _check_climbs(self) -> None:
         """Nodes of a level need equally many uplinks, or two climbs could miss each other."""
@@ -191,7 +242,9 @@ class LinkGraph:
     def longest_route(self) -> int:
         """Directed links that `route` writes at most; the size of its output."""
         if self.route_kind == DIGITS:
-            return 2 * int(self.digits[1])
+            return 2 * int(self.rule[1])
+        if self.route_kind == STEPS:
+            return int(self.rule.max())
         return 2 * (len(self.level_names) - 1)
 
     def node_name(self, node: int) -> str:
@@ -204,7 +257,7 @@ class LinkGraph:
         """(h,) directed links from server a to server b; empty where a is b."""
         out = np.empty(max(1, self.longest_route), dtype=np.int64)
         count = route(
-            self.first_up, self.up_link, self.link_ends, self.route_kind, self.digits, a, b, out
+            self.first_up, self.up_link, self.link_ends, self.route_kind, self.rule, a, b, out
         )
         if count < 0:
             raise TopologyError(f"links: server {a} and server {b} are not connected")
@@ -219,6 +272,7 @@ def link_graph(
     upper: IntArray,
     gbps: FloatArray,
     digits: tuple[int, int] | None = None,
+    shortest: bool = False,
 ) -> LinkGraph:
     """Build a link graph from its links.
 
@@ -230,16 +284,39 @@ def link_graph(
         upper: (L,) upper node of each link.
         gbps: (L,) capacity of each direction.
         digits: base and number of digits for BCube's routes; None: routes climb.
+        shortest: links may join any two nodes, servers too (a torus, a dragonfly), and routes are
+            shortest paths; at most MOST_NODES nodes.
+
+    Raises:
+        TopologyError: as `LinkGraph`, or there are too many nodes.
     """
-    by_lower = np.argsort(lower, kind="stable").astype(np.int64)
-    uplinks = np.bincount(lower, minlength=sum(level_sizes))
+    nodes, links = sum(level_sizes), np.arange(len(lower))
+    ends = np.stack([lower, upper], axis=1).astype(np.int64)
+    near, link = (ends.T.ravel(), np.tile(links, ENDS)) if shortest else (ends[:, 0], links)
+    first_up = np.concatenate([[0], np.cumsum(np.bincount(near, minlength=nodes))])
+    rule = np.array((0, 0) if digits is None else digits, dtype=np.int64)
     return LinkGraph(
         level_names=level_names,
         node_level=np.repeat(np.arange(len(level_sizes)), level_sizes).astype(np.int64),
-        link_ends=np.stack([lower, upper], axis=1).astype(np.int64),
+        link_ends=ends,
         link_gbps=np.asarray(gbps, dtype=np.float64),
-        first_up=np.concatenate([[0], np.cumsum(uplinks)]).astype(np.int64),
-        up_link=by_lower,
-        route_kind=CLIMB if digits is None else DIGITS,
-        digits=np.array((0, 0) if digits is None else digits, dtype=np.int64),
+        first_up=first_up.astype(np.int64),
+        up_link=link[np.argsort(near, kind="stable")].astype(np.int64),
+        route_kind=STEPS if shortest else CLIMB if digits is None else DIGITS,
+        rule=_steps(ends, nodes) if shortest else rule,
     )
+
+
+def _steps(ends: IntArray, nodes: int) -> IntArray:
+    """(N * N,) links on a shortest path between two nodes."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import shortest_path
+
+    if nodes > MOST_NODES:
+        raise TopologyError(
+            f"links: {nodes} nodes; shortest paths are tabled for at most {MOST_NODES}"
+        )
+    there = np.ones(len(ends), dtype=np.bool_)
+    joined = csr_array((there, (ends[:, 0], ends[:, 1])), shape=(nodes, nodes))
+    steps = shortest_path(joined, directed=False, unweighted=True)
+    return np.where(np.isinf(steps), NO_PATH, steps).astype(np.int64).ravel()

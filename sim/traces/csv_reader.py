@@ -21,7 +21,7 @@ from sim.jobs import (
     codes_of,
 )
 from sim.traces.column_reader import ColumnReader
-from sim.traces.row_rules import CLOCK, CLOCK_FORMAT, DURATION_FORMATS, moment
+from sim.traces.row_rules import CLOCK, CLOCK_FORMAT, DURATION_FORMATS, LONGEST_S, moment
 from sim.traces.setting import check_choice
 from sim.traces.text_table import (
     Columns,
@@ -115,6 +115,7 @@ PART = (
     "is a fraction of a GPU; a worker on a part of a GPU has num_gpus 1, and the part in "
     "thousandths in a column of its own: workload.columns.gpu_milli=NAME"
 )
+UNIT = "is over 3,000 years; map milliseconds as submit_time, with reader.time_format=milliseconds"
 FORM = "is not ISO 8601; give its form, such as workload.reader.time_format='%d.%m.%Y %H:%M'"
 DIGITS_OF_A_DATE = 4
 
@@ -141,6 +142,8 @@ def tell_other_forms(
     _tell(reader, "num_gpus", _is_part, PART)
     if time_format is None:
         _tell(reader, "submit_time", _is_other_date, FORM)
+        for key in SUBMIT:
+            _tell(reader, key, lambda text: _is_number(text) and float(text) > LONGEST_S, UNIT)
 
 
 def _tell(reader: ColumnReader, key: str, fits: Callable[[str], bool], rule: str) -> None:
@@ -199,7 +202,7 @@ class Forms:
     """How a CSV file writes its fields."""
 
     delimiter: str = "comma"  # one sign, or a word of `text_table.DELIMITERS`
-    time_format: str | None = None  # of submit_time, for `strptime`; None: ISO 8601
+    time_format: str | None = None  # of submit_time: `strptime`'s, a unit; None: ISO 8601
     duration_format: str = "seconds"  # of duration_s, limit_s: one of DURATION_FORMATS
 
     def __post_init__(self) -> None:

@@ -29,14 +29,15 @@ class Problem:
 
 
 def times(
-    key: str, texts: Sequence[str], *, blank_s: float | None = None
+    key: str, texts: Sequence[str], *, blank_s: float | None = None, unit_s: float = 1.0
 ) -> tuple[FloatArray, list[Problem]]:
-    """(N,) seconds of a column of numbers, with the rows that are no usable time.
+    """(N,) seconds of a column of numbers in `unit_s`, with the rows that are no usable time.
 
     An empty field is `blank_s` where that is given, and no number otherwise.
     """
     given = _given(texts, blank_s is not None)
     values, problems = _numbers(key, texts, given)
+    values = values * unit_s
     problems += [
         Problem(key, values < 0, "is negative; times in seconds must be 0 or more"),
         Problem(key, values > LONGEST_S,
@@ -50,9 +51,7 @@ def spans(
 ) -> tuple[FloatArray, list[Problem]]:
     """(N,) seconds of a column in one of DURATION_FORMATS; blanks and faults as for `times`."""
     if form != CLOCK_FORMAT:
-        values, problems = times(key, texts, blank_s=blank_s)
-        given = _given(texts, blank_s is not None)
-        return np.where(given, values * UNITS_S[form], values), problems
+        return times(key, texts, blank_s=blank_s, unit_s=UNITS_S[form])
     read = {text: clock_s(text) for text in dict.fromkeys(texts)}
     found = [read[text] for text in texts]
     unreadable = np.array([value is None for value in found], dtype=np.bool_)
@@ -134,11 +133,14 @@ def timestamps(
 ) -> tuple[FloatArray, list[Problem]]:
     """(N,) seconds since the earliest readable row of wall-clock times.
 
-    Times are ISO 8601, or in a `form` of `datetime.strptime`. Those without a zone are taken as
-    they stand (no summer time); those with a zone are exact.
+    Times are ISO 8601, in a `form` of `datetime.strptime`, or numbers in a unit of UNITS_S. Those
+    without a zone are taken as they stand (no summer time); those with a zone are exact.
     """
-    seconds, problems = moments(key, texts, blank_ok=False, form=form)
-    readable = ~problems[0].bad
+    if form in UNITS_S:
+        seconds, problems = times(key, texts, unit_s=UNITS_S[form])
+    else:
+        seconds, problems = moments(key, texts, blank_ok=False, form=form)
+    readable = ~np.logical_or.reduce([problem.bad for problem in problems])
     if readable.any():
         seconds -= seconds[readable].min()
     return seconds, problems

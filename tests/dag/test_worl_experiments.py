@@ -1,12 +1,12 @@
 """`reproduce.py experiment=worl_main` in small: files, going on, and what it refuses."""
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
+
+from tests.forking import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = (
@@ -17,11 +17,7 @@ SMALL = (
 
 
 def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "scripts/reproduce.py", *words, f"hydra.run.dir={folder}"],
-        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    return run_program(["scripts/reproduce.py", *words, f"hydra.run.dir={folder}"])
 
 
 def test_small_and_again(tmp_path):
@@ -78,11 +74,7 @@ OTHERS = {"fifo_skip+packed", "sjf+packed", "smallest_gang+packed", "srsf+packed
 
 def test_small(tmp_path):
     words = ("experiment=worl_online", "debug=quick", "most_cells=1", "windows=1", "jobs=1")
-    done = subprocess.run(
-        [sys.executable, "scripts/reproduce.py", *words, f"hydra.run.dir={tmp_path}"],
-        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    done = call(tmp_path, *words)
     assert done.returncode == 0, done.stderr
     table = pd.read_csv(tmp_path / "comparison.csv").set_index("scheduler")
     plain = {"shortest_workflow", "first_workflow", "heft_ranks"}

@@ -14,6 +14,7 @@ import pytest
 
 from tests.docs.bringing import bring_files
 from tests.docs.told import PAGES, ROOT, Told, every, told_by
+from tests.forking import run_program
 
 SHORT = {  # programs that take seconds once they are made small
     "simulate", "evaluate", "advise", "compare", "replay", "generate_trace", "fit_generator",
@@ -138,10 +139,7 @@ def test_short_commands_run(page: Path, tmp_path: Path):
 
 def failure(told: Told, words: list[str], folder: Path, environment: dict[str, str]) -> list[str]:
     """What a command complains of; nothing if it ends well."""
-    done = subprocess.run(
-        [sys.executable, "-m", "gpuyard", *words], cwd=folder, env=environment,
-        capture_output=True, text=True, timeout=SECONDS,
-    )  # fmt: skip
+    done = run_program(["-m", "gpuyard", *words], cwd=folder, env=environment, timeout=SECONDS)
     if done.returncode == 0:
         return []
     return [f"{told.page}:{told.line}: {shlex.join(words)}\n{done.stderr[-400:]}"]

@@ -64,7 +64,7 @@ def test_a_changed_figure_is_seen_and_rounding_is_not():
 @pytest.mark.slow
 @pytest.mark.parametrize(("page", "name"), FOUND, ids=[name for _, name in FOUND])
 def test_the_table_is_what_the_experiment_gives(page: Path, name: str, tmp_path: Path):
-    """Each takes two to four minutes; of the long ones a window is played, which tells rows and columns."""
+    """Two to four minutes each; of the long ones a window is played, for rows and columns."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     copy = tmp_path / page.name
     copy.write_text(page.read_text(encoding="utf-8"), encoding="utf-8")

@@ -14,8 +14,7 @@ from sim.jobs import ANY_TYPE, Demands
 from sim.metrics.job_times import counted, jct_s, mean_jct_s
 from sim.placers.by_room import Consolidated
 from sim.schedulers.orders import Sjf
-from sim.scoring.episode import unlogged
-from sim.scoring.linear_score import LinearScore
+from sim.scoring.linear_score import LinearScore, unlogged
 from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES
 from sim.sharing import NoSharing
 from sim.signals import Signal

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from interference.models.deep_set import NORMAL, DeepSetModel, DeepSets, conformal_factor, pooled
+from interference.evaluation.judge import NORMAL
+from interference.models.deep_set import DeepSetModel, DeepSets, conformal_factor, pooled
 from interference.models.deep_set_rows import TIMES, Hiding, Size, Tenants, division
 from interference.models.encoding import UNKNOWN, Encoded, RowEncoder
 from interference.rows import CoRows, mix_numbers

@@ -1,13 +1,12 @@
 """A tiny real Hydra program, run as a user would run it."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.forking import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -90,15 +89,7 @@ def tiny(tmp_path: Path) -> Callable[..., Outcome]:
 
     def run(*words: str, trace: str | None = "jobs.csv", **env: str) -> Outcome:
         given = [] if trace is None else [f"trace={trace}"]
-        kept = {k: v for k, v in os.environ.items() if k not in {"DEBUG", "HYDRA_FULL_ERROR"}}
-        done = subprocess.run(
-            [sys.executable, str(program), *words, *given],
-            cwd=tmp_path,
-            env=kept | {"PYTHONPATH": str(ROOT)} | env,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        done = run_program([str(program), *words, *given], cwd=tmp_path, env=env)
         return Outcome(done.returncode, done.stdout, done.stderr, tmp_path / "runs")
 
     return run

@@ -13,7 +13,14 @@ import torch
 
 from marl.codec.layout import CodecRules
 from marl.env.scheduling_env import SchedulingEnv
-from marl.policy.build import PolicyFileError, PolicySpec, build_policy, load_policy, save_policy
+from marl.policy.build import (
+    PolicyFileError,
+    PolicySpec,
+    build_policy,
+    load_policy,
+    policy_folder,
+    save_policy,
+)
 from marl.policy.pair_score import PairScorePolicy, best_action, stack
 from marl.schedulers.marl import MarlScheduler
 from sim.run import Run
@@ -171,6 +178,38 @@ class Bomb:
 
     def __reduce__(self) -> tuple:
         return (Path.touch, (self.path,))
+
+
+@pytest.mark.parametrize("name", ["pretrained", "pretrained_suspending"])
+@pytest.mark.parametrize("group", ["jobs", "pairs", "gpus", "context", "peers", "forwards"])
+def test_a_policy_of_before_a_column_plays_on(name: str, group: str, tmp_path: Path):
+    """The last column of a group, and of the starts' weights, is taken out of a policy's file."""
+    there, spec, rules = load_policy(policy_folder(name), 2)
+    whole, cut = there.state_dict(), dict(there.state_dict())
+    places = {
+        "jobs": {"start.of_row": 14, "forward_to.of_row": 14, "query.0": 14,
+                 "suspend_for.of_row": 14},
+        "pairs": {"start.of_pair": 12},
+        "gpus": {"encoder.gpu": 4},
+        "context": {"query.0": 23, "wait.0": 72, "value.0": 72, "start.of_state": 72,
+                    "forward_to.of_state": 72, "suspend_for.of_state": 72},
+        "peers": {"wait.0": 79, "value.0": 79, "start.of_state": 79, "forward_to.of_state": 79,
+                  "forward_to.of_pair": 17, "suspend_for.of_state": 79, "suspend_for.of_pair": 18},
+        "forwards": {"forward_to.of_pair": 10},
+    }[group]  # fmt: skip
+    cuts = {f"{layer}.weight": at for layer, at in places.items()} | {"prior.start": 19}
+    cuts |= {f"prior.start_layer.{part}": 19 for part in ("inner", "mean", "scale")}
+    expected = dict(whole)
+    for key, at in cuts.items():
+        if key in whole:
+            keep = [k for k in range(whole[key].shape[-1]) if k != at]
+            cut[key] = whole[key][..., keep]
+            expected[key] = whole[key].clone()
+            expected[key][..., at] = 1.0 if key.endswith("scale") else 0.0
+    save_policy(tmp_path, there, spec, rules)
+    torch.save(cut, tmp_path / "policy.pt")
+    found = load_policy(tmp_path, 2)[0].state_dict()
+    assert all(torch.equal(found[key], expected[key]) for key in whole)
 
 
 def test_loading_runs_no_code(folder: Path, tmp_path: Path):

@@ -11,11 +11,10 @@ from marl.policy.linear_prior import LinearPrior
 from marl.policy.pair_score import stack
 from marl.turns.actions import MODES
 from sim.scoring.ahead import FRAGMENTS_WORTH
-from sim.scoring.filling import fill_outwards
 from sim.scoring.linear_score import LinearScore
 from sim.scoring.plan import Plan
 from sim.scoring.refresh import refresh
-from sim.scoring.room import count_usable
+from sim.scoring.room import count_usable, fill_outwards
 from sim.scoring.scores import LEAST_DUE, forward_score, start_score, weigh_job, weigh_partition
 from sim.scoring.table import ForwardWeight, OfJob, OfPair, StartWeight
 from sim.scoring.weights import ALL_GROUPS, ScoreWeights

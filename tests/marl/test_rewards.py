@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from marl.env.game import DelayReward, Gathered, ProgressReward
+from marl.env.game import DelayReward, ProgressReward
 from marl.env.scheduling_env import SchedulingEnv
+from marl.turns.memory import Gathered
 from sim.jobs import COMPLETED, NEVER_S, Fates, JobTable
 from tests.marl.games import (
     MIXED_JOBS,

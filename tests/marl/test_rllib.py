@@ -16,7 +16,7 @@ from marl.policy.build import PolicySpec
 from marl.policy.pair_score import stack
 from marl.rllib.algorithm import ALL, RllibSchedulingEnv
 from marl.rllib.cluster import SHARED
-from marl.rllib.trainer import TrainingError
+from marl.training.spec import TrainingError
 from tests.marl.games import MIXED_JOBS, any_legal, env_of, mixed_game, ppo_spec
 
 pytestmark = pytest.mark.ray

@@ -20,10 +20,11 @@ from tests.marl.games import (
     RandomJobs,
     any_legal,
     env_of,
+    game_of,
     mixed_game,
     rollout,
 )
-from tests.marl.test_links import LINKED, described, game_of
+from tests.marl.test_links import LINKED, described
 from tests.sim.same_runs import assert_same
 from tests.sim.worlds import Job, job_table
 

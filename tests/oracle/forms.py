@@ -91,12 +91,12 @@ def _searched(child: PreemptiveScheduler, view: ClusterView) -> tuple[list[Start
             continue
         gpus = child.sharing.place(view, occupancy, job, child.placer, child.rng)
         if gpus is None:
-            gpus, losers = _push_aside(child, view, occupancy, victims, key, job)
-            for loser in losers:
-                victims.remove(loser)
-                occupancy.vacate(loser[1], view.gpus_of(loser[1]))
-                preempts.append(loser[1])
-                heapq.heappush(waiting, loser)
+            gpus, blockers = _push_aside(child, view, occupancy, victims, key, job)
+            for blocker in blockers:
+                victims.remove(blocker)
+                occupancy.vacate(blocker[1], view.gpus_of(blocker[1]))
+                preempts.append(blocker[1])
+                heapq.heappush(waiting, blocker)
         if gpus is not None:
             occupancy.occupy(job, gpus)
             starts.append(Start(job, gpus))
@@ -125,8 +125,8 @@ def _push_aside(
     if gpus is None:
         return None, []
     key_of = {victim: key for key, victim in victims[:fewest]}
-    losers = occupancy.in_the_way(view, job, gpus, list(key_of))
-    return gpus, [(key_of[loser], loser) for loser in losers]
+    blockers = occupancy.in_the_way(view, job, gpus, list(key_of))
+    return gpus, [(key_of[blocker], blocker) for blocker in blockers]
 
 
 class _Partitions:

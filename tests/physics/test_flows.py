@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.arrays import RowArray
 from sim.errors import PhysicsError
 from sim.physics.link_load import link_weights, local_load, make_load_scratch, measure_placement
 from sim.physics.link_network import LinkNetwork, server_flows
@@ -15,7 +16,6 @@ from sim.physics.traffic import (
     MIX,
     PARAMETER_SERVER,
     CommGraph,
-    RowArray,
     Traffic,
     comm_graph,
     flows_per_worker,

@@ -15,9 +15,9 @@ from sim.physics.mix_table import (
     Slowing,
     column_of,
     columns,
-    empty_crowd,
+    empty_tenants,
     mix_table,
-    seat,
+    put_tenant,
     slowing_of,
 )
 from sim.physics.slowing import hit_of, slow_in
@@ -45,12 +45,12 @@ def random_mixes(pairs: PairTable, most: int, seed: int) -> MixTable:
     return mix_table(pairs, most, predict)
 
 
-def slow(tables: Slowing, *crowd: tuple[int, int]) -> float:
-    """Slow-down of the first of a crowd of (profile, thousandths)."""
-    rows = empty_crowd(len(crowd))
-    for k, (profile, milli) in enumerate(crowd):
-        seat(rows, k, profile, milli)
-    return slow_in(tables, 0, rows, len(crowd), 0)
+def slow(tables: Slowing, *tenants: tuple[int, int]) -> float:
+    """Slow-down of the first of tenants (profile, thousandths)."""
+    rows = empty_tenants(len(tenants))
+    for k, (profile, milli) in enumerate(tenants):
+        put_tenant(rows, k, profile, milli)
+    return slow_in(tables, 0, rows, len(tenants), 0)
 
 
 def test_every_multiset_has_its_own_column():
@@ -169,15 +169,15 @@ def test_one_more_tenant_or_a_larger_part_never_speeds_up(most: int):
     beyond = 0
     for _ in range(300):
         count = int(rng.integers(2, 7))
-        crowd = empty_crowd(7)
+        tenants = empty_tenants(7)
         for k in range(8):
-            seat(crowd, k, int(rng.integers(4)), int(rng.choice([1000, 700, 300, 1])))
-        before = slow_in(tables, 0, crowd, count, 0)
-        after = slow_in(tables, 0, crowd, count + 1, 0)
+            put_tenant(tenants, k, int(rng.integers(4)), int(rng.choice([1000, 700, 300, 1])))
+        before = slow_in(tables, 0, tenants, count, 0)
+        after = slow_in(tables, 0, tenants, count + 1, 0)
         assert after >= before - 1e-12 and before >= 1.0
-        assert hit_of(tables, 0, crowd, count + 1, 0) == pytest.approx(1.0 + after - before)
-        seat(crowd, count, crowd[2 * count], 1000)
-        assert slow_in(tables, 0, crowd, count + 1, 0) >= after - 1e-12
+        assert hit_of(tables, 0, tenants, count + 1, 0) == pytest.approx(1.0 + after - before)
+        put_tenant(tenants, count, tenants[2 * count], 1000)
+        assert slow_in(tables, 0, tenants, count + 1, 0) >= after - 1e-12
         beyond += count > most
     assert beyond > 50
 

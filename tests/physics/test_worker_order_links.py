@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.arrays import IntArray
+from sim.arrays import IntArray, RowArray
 from sim.decision import Decision, Start
 from sim.physics.heavy_edge import cut_bytes, graph_of_job, mapping_of_job
 from sim.physics.link_load import local_load, measure_placement
@@ -20,7 +20,6 @@ from sim.physics.traffic import (
     MIX,
     PARAMETER_SERVER,
     RING,
-    RowArray,
     Traffic,
     comm_graph,
     flows_per_worker,

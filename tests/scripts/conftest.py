@@ -1,13 +1,12 @@
 """The programs as a user runs them, on inputs of a second or two."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.forking import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACE = """job_id,submit_s,num_gpus,duration_s
@@ -37,15 +36,7 @@ class Outcome:
 
 def call(program: str, *words: str, folder: Path, sweep: bool = False) -> Outcome:
     where = f"hydra.{'sweep' if sweep else 'run'}.dir={folder}"
-    kept = {k: v for k, v in os.environ.items() if k not in {"DEBUG", "HYDRA_FULL_ERROR"}}
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / f"{program}.py"), *words, where],
-        cwd=ROOT,
-        env=kept | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = run_program([str(ROOT / "scripts" / f"{program}.py"), *words, where])
     return Outcome(done.returncode, done.stdout, done.stderr, folder)
 
 

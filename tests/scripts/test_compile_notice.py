@@ -24,9 +24,9 @@ compiling.SHORTEST_S = LEAST
 
 CROWD = np.array([0, 1000, 0, 1000])
 
-def cost(crowd):
+def cost(tenants):
     slowing, feasible = pairs_alone(np.full((1, 1, 1), 1.5)), np.ones((1, 1, 1), np.bool_)
-    return joining_cost(slowing, feasible, 0, crowd, 1, 0.0)
+    return joining_cost(slowing, feasible, 0, tenants, 1, 0.0)
 
 with compiling.telling_what_compiles():
     BODY

@@ -15,8 +15,7 @@ import yaml
 
 from gpuyard.learning.learn import write_weights
 from gpuyard.tuning.tune_linear_score import CHECKPOINT, new_search, resumed
-from sim.scoring.layer import Layer
-from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES, ScoreWeights
+from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES, Layer, ScoreWeights
 
 ROOT = Path(__file__).resolve().parents[2]
 NUM_START, NUM_FORWARD, ONE = len(START_FEATURES), len(FORWARD_FEATURES), np.ones(1)

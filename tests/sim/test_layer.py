@@ -9,11 +9,17 @@ import yaml
 
 from sim.errors import GpuYardError
 from sim.metrics.job_times import mean_jct_s
-from sim.scoring.episode import unlogged
-from sim.scoring.layer import Layer, no_layer, units_of
-from sim.scoring.linear_score import LinearScore
+from sim.scoring.linear_score import LinearScore, unlogged
 from sim.scoring.scores import score_of
-from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES, ScoreWeights, score_weights_of
+from sim.scoring.weights import (
+    FORWARD_FEATURES,
+    START_FEATURES,
+    Layer,
+    ScoreWeights,
+    no_layer,
+    score_weights_of,
+    units_of,
+)
 from tests.sim.worlds import Job, cluster, play, world
 
 STARTS, FORWARDS = len(START_FEATURES), len(FORWARD_FEATURES)
@@ -103,9 +109,9 @@ def spoilt(part: str, value: Any) -> dict[str, Any]:
     ("part", "value", "told"),
     [
         ("outer", [1.0] * 3, r"mine\.yaml\.layers\.start\.outer has length 3; expected 4"),
-        ("mean", [1.0] * 19, r"mine\.yaml\.layers\.start\.mean has length 19; expected 20"),
+        ("mean", [1.0], rf"mine\.yaml\.layers\.start\.mean has length 1; expected {STARTS}"),
         ("inner", [[1.0] * STARTS] * 5, r"start\.inner has length 5; expected 4"),
-        ("inner", [[1.0] * 21] * 4, r"start\.inner\[0\] has length 21; expected 20"),
+        ("inner", [[1.0] * 99] * 4, rf"start\.inner\[0\] has length 99; expected {STARTS}"),
         ("scale", [0.0] * STARTS, r"start\.scale has 0\.0; it must be above 0"),
         ("outer", [1.0, 2.0, 3.0, float("nan")], r"start\.outer has nan"),
         ("other", [], r"start has .*'other'"),

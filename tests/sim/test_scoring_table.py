@@ -14,6 +14,7 @@ from sim.scoring.table import (
     START_OF_PAIR,
     SUSPEND_OF_ROW,
     Column,
+    ForwardWeight,
     OfContext,
     OfEdge,
     OfForward,
@@ -24,11 +25,13 @@ from sim.scoring.table import (
     OfPeer,
     OfServer,
     OfSuspension,
+    StartWeight,
 )
 from sim.scoring.weights import ScoreWeights
 from sim.signals import Signal
 from tests.sim.worlds import Job, cluster, world
 
+STARTS, FORWARDS = len(StartWeight), len(ForwardWeight)
 DOC = Path(__file__).resolve().parents[2] / "docs" / "agents.md"
 
 
@@ -59,7 +62,8 @@ def test_weights_that_take_a_column_over_have_its_name_and_meaning():
 
 
 @pytest.mark.parametrize(
-    ("start", "forward", "told"), [(19, 11, "of start have shape"), (20, 12, "of forward have")]
+    ("start", "forward", "told"),
+    [(STARTS - 1, FORWARDS, "of start have shape"), (STARTS, FORWARDS + 1, "of forward have")],
 )
 def test_a_plan_takes_a_weight_for_each_feature_and_no_more(start: int, forward: int, told: str):
     views = world([Job(0, 1, 10)], cluster(1, 1)).views(Signal.PROFILE | Signal.INTERFERENCE)

@@ -47,10 +47,10 @@ def test_a_racks_uplink_is_what_its_links_can_carry_out_of_it(topology: Topology
     """All capacity of links from the rack's servers and switch to elsewhere, in a tree fabric."""
     links = links_of(topology)
     lower, upper = links.link_ends.T
-    if links.digits[0]:
+    if links.rule[0]:
         port_gbps = links.link_gbps[0]
         out = topology.uplink_gbps / port_gbps
-        assert np.all(out == links.digits[0] * (links.digits[1] - 1))
+        assert np.all(out == links.rule[0] * (links.rule[1] - 1))
         return
     switch = lower - topology.num_servers  # switches of level 1 are numbered as the racks are
     leaves = (switch >= 0) & (switch < topology.num_racks)

@@ -1,4 +1,4 @@
-"""Link graphs that cannot be are refused; names and sizes of those that can."""
+"""Link graphs: what cannot be is refused, names and sizes, routes through them."""
 
 from collections.abc import Callable, Iterable
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.errors import TopologyError
-from sim.topology.links import LinkGraph, link_graph
+from sim.topology.links import MOST_NODES, LinkGraph, link_graph
 from sim.topology.topology import Topology
 from tests.topology.fabrics import FABRICS, a_bcube, a_fat_tree, a_leaf_spine, a_vl2, links_of
 
@@ -147,6 +147,37 @@ def test_bcube_by_hand():
     )
 
 
+def joined(servers: int, switches: int, links: list[tuple[int, int]]) -> LinkGraph:
+    """Links between any two nodes, routed by shortest paths."""
+    one, two = np.array(links).T
+    return link_graph(
+        level_names=("server", "router"), level_sizes=(servers, switches), lower=one, upper=two,
+        gbps=np.ones(len(links)), shortest=True,
+    )  # fmt: skip
+
+
+def test_a_ring_of_servers_by_hand():
+    # Servers 0 to 5; link s leads from server s to the next. Across, both ways are as long.
+    ring = joined(6, 0, [(s, (s + 1) % 6) for s in range(6)])
+    assert ring.longest_route == 3
+    assert ring.path(0, 2).tolist() == [2 * 0, 2 * 1]
+    assert ring.path(1, 5).tolist() == [2 * 0 + 1, 2 * 5 + 1]
+    assert ring.path(5, 1).tolist() == [2 * 5, 2 * 0]
+    across = {tuple(nodes_of(ring, ring.path(a, a + 3).tolist())) for a in range(3)}
+    assert across & {(0, 1, 2, 3), (1, 2, 3, 4), (2, 3, 4, 5)}
+    assert across & {(0, 5, 4, 3), (1, 0, 5, 4), (2, 1, 0, 5)}
+
+
+def test_servers_that_nothing_joins_and_too_many_nodes_are_refused():
+    with pytest.raises(TopologyError, match="server 0 and server 3 are not connected"):
+        joined(4, 0, [(0, 1), (2, 3)]).path(0, 3)
+    with pytest.raises(TopologyError, match="at most 3000"):
+        joined(MOST_NODES + 1, 0, [(0, 1)])
+    with pytest.raises(TopologyError, match=r"shortest=True"):
+        link_graph(level_names=("server",), level_sizes=(2,), lower=np.array([0]),
+                   upper=np.array([1]), gbps=np.ones(1))  # fmt: skip
+
+
 # In general -----------------------------------------------------------------------------------
 
 
@@ -176,8 +207,8 @@ def test_hops_are_those_of_the_lowest_common_switch(topology: Topology, data: st
     levels = links.node_level[nodes_of(links, path.tolist())]
     if topology.server_rack[a] == topology.server_rack[b]:
         assert len(path) == (0 if a == b else 2)
-    elif links.digits[0]:
-        base, places = links.digits.tolist()
+    elif links.rule[0]:
+        base, places = links.rule.tolist()
         differing = sum(a // base**i % base != b // base**i % base for i in range(places))
         assert len(path) == 2 * differing
     else:
@@ -185,6 +216,24 @@ def test_hops_are_those_of_the_lowest_common_switch(topology: Topology, data: st
         climb = np.sign(np.diff(levels))
         assert np.all(np.diff(climb) <= 0)  # up, then down: no valley
         assert len(path) == shortest(links, a, b)
+
+
+@given(st.data())
+def test_routes_between_any_nodes_are_shortest_and_mirrored(data: st.DataObject):
+    """Routers in a random tree, servers below them, and more links wherever they fall."""
+    routers, servers = data.draw(st.integers(1, 9)), data.draw(st.integers(2, 9))
+    draw = data.draw
+    links = [(servers + draw(st.integers(0, r - 1)), servers + r) for r in range(1, routers)]
+    links += [(s, servers + draw(st.integers(0, routers - 1))) for s in range(servers)]
+    node = st.integers(0, servers + routers - 1)
+    links += [pair for pair in draw(st.lists(st.tuples(node, node))) if pair[0] != pair[1]]
+    graph = joined(servers, routers, links)
+    a, b = draw(st.permutations(range(servers)))[:2]
+    path = graph.path(a, b).tolist()
+    visited = nodes_of(graph, path)
+    assert (visited[0], visited[-1]) == (a, b)
+    assert len(path) == shortest(graph, a, b) <= graph.longest_route
+    assert [directed ^ 1 for directed in reversed(graph.path(b, a).tolist())] == path
 
 
 def shortest(links: LinkGraph, a: int, b: int) -> int:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sim.errors import TraceError
@@ -50,6 +51,18 @@ def test_a_form_of_time_and_submit_time_alone(file: Path) -> None:
     assert trace.submit_s.tolist() == [0, 3600]
     trace = read(file, "job_id,submit_time,num_gpus,duration_s\na,2020-03-18,1,1\n")
     assert trace.submit_s.tolist() == [0]
+
+
+def test_submissions_in_milliseconds(file: Path) -> None:
+    rows = "job_id,when,num_gpus,duration_s\na,1700000000000,1,1\nb,1700000060500,1,1\n"
+    trace = read(file, rows, more={"submit_time": "when"}, time_format="milliseconds")
+    assert np.diff(trace.submit_s).tolist() == [60.5]
+    for key in ("submit_s", "submit_time"):
+        with pytest.raises(TraceError, match=r"line 2.*'1700000000000'.*time_format=milliseconds"):
+            read(file, rows, more={key: "when"})
+    longest = read(file, "job_id,submit_s,num_gpus,duration_s\na,0,1,2e11\n",
+                   duration_format="milliseconds")  # fmt: skip
+    assert longest.duration_s.tolist() == [2e8]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from gpuyard.studies.generate_trace import shape
 from sim.errors import TraceError
 from sim.traces.generator import generate
-from sim.traces.spec import DurationMixture, WorkloadSpec
+from sim.traces.processes import DurationMixture
+from sim.traces.spec import WorkloadSpec
 
 ALL = DurationMixture(up_to_gang=64, weights=[1.0], mu=[5.0], sigma=[1.0])
 SPEC = WorkloadSpec(

@@ -1,5 +1,6 @@
-"""The kernel's side of the event log: rows appended until Python flushes them."""
+"""What the kernel keeps in order: the log of events, running jobs by what is next, who waits."""
 
+from sim.heap import OUT, add_to_heap, drop_from_heap, move_in_heap
 from sim.jit import array_kernel, kernel
 from sim.kernel.layout import NO_JOB, State
 
@@ -73,3 +74,76 @@ def sort_orders(state: State, first_row: int, first_gpu: int) -> None:
                     state.log_gpus[to_gpu + k] = gpus[at + k]
                 to, to_gpu = to + 1, to_gpu + count
             at += count
+
+
+@kernel
+def heap_set(state: State, job: int, at_s: float) -> None:
+    """Insert `job` or move it to its new time."""
+    world = state.world[0]
+    if state.job[job].heap_at == OUT:
+        world.heap_size = add_to_heap(state.heap, state.job, world.heap_size, at_s, job, job)
+    else:
+        move_in_heap(state.heap, state.job, world.heap_size, at_s, job, job)
+
+
+@kernel
+def heap_remove(state: State, job: int) -> None:
+    """Take `job` out, if it is there."""
+    world = state.world[0]
+    if state.job[job].heap_at != OUT:
+        world.heap_size = drop_from_heap(state.heap, state.job, world.heap_size, job)
+
+
+@kernel
+def queue_insert(state: State, job: int) -> None:
+    """Put `job` in; moves the shorter side where there is room in front."""
+    world, queue = state.world[0], state.queue
+    first = world.queue_first
+    last = first + world.num_queued
+    world.num_queued += 1
+    if world.num_joined < len(state.joined):  # full where nobody looks
+        state.joined[world.num_joined] = job
+        world.num_joined += 1
+    if first > 0 and last > first and job < queue[first + (last - first) // 2]:
+        at = first - 1
+        world.queue_first = at
+        while at + 1 < last and queue[at + 1] < job:
+            queue[at] = queue[at + 1]
+            at += 1
+        queue[at] = job
+        return
+    if last == len(queue):
+        for at in range(first, last):
+            queue[at - first] = queue[at]
+        world.queue_first = 0
+        last -= first
+        first = 0
+    while last > first and queue[last - 1] > job:
+        queue[last] = queue[last - 1]
+        last -= 1
+    queue[last] = job
+
+
+@kernel
+def queue_remove(state: State, job: int) -> None:
+    """Take `job` out; moves the shorter side."""
+    world, queue = state.world[0], state.queue
+    first = world.queue_first
+    last = first + world.num_queued
+    world.num_queued -= 1
+    low, high = first, last
+    if queue[first] == job:
+        high = first
+    while low < high:
+        middle = (low + high) // 2
+        if queue[middle] < job:
+            low = middle + 1
+        else:
+            high = middle
+    if low - first < last - 1 - low:
+        for at in range(low, first, -1):
+            queue[at] = queue[at - 1]
+        world.queue_first = first + 1
+    else:
+        for at in range(low, last - 1):
+            queue[at] = queue[at + 1]

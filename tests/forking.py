@@ -1,0 +1,133 @@
+"""Programs in processes of their own, with everything imported: one parent forks them all.
+
+Half of a short run is Python's start and imports. Tests of those, of signals and of terminals start
+a program as a user does.
+"""
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+IMPORTED = ("torch", "numba", "pandas", "rich.console", "sim.simulator", "sim.scoring.linear_score")
+TIMED_OUT = "timed out"
+
+
+def run_program(
+    words: Sequence[str],
+    *,
+    cwd: Path = ROOT,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 300.0,
+) -> subprocess.CompletedProcess[str]:
+    """`python WORDS`, with `env` beside what this process has: what it printed, and its status.
+
+    Raises:
+        subprocess.TimeoutExpired: it was ended then.
+    """
+    kept = {k: v for k, v in os.environ.items() if k not in {"DEBUG", "HYDRA_FULL_ERROR"}}
+    more = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **(env or {})}
+    with tempfile.TemporaryDirectory() as folder:
+        printed = {name: str(Path(folder, name)) for name in ("out", "err")}
+        told = {"words": list(words), "cwd": str(cwd), "env": kept | more, "timeout": timeout}
+        parent = _parent()
+        parent.stdin.write(json.dumps(told | printed) + "\n")
+        parent.stdin.flush()
+        answer = parent.stdout.readline().strip()
+        if answer == TIMED_OUT:
+            raise subprocess.TimeoutExpired(list(words), timeout)
+        out, err = (Path(path).read_text("utf-8") for path in printed.values())
+    return subprocess.CompletedProcess(list(words), int(answer), out, err)
+
+
+@cache
+def _parent() -> Any:
+    """The process that forks; it ends with this one."""
+    started = subprocess.Popen(
+        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    atexit.register(started.communicate)
+    return started
+
+
+def serve() -> None:
+    """Fork for every line of standard input, and answer with the status."""
+    for name in (*IMPORTED, *(module for module, _ in _programs())):
+        importlib.import_module(name)
+    gc.freeze()  # children need not look through all of it, which would copy it
+    while line := _read_line():
+        told = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            become(told)
+            return
+        os.write(1, f"{_status(child, told['timeout'])}\n".encode())
+
+
+def become(told: Mapping[str, Any]) -> None:
+    """Be the program that was asked for, from here to this process's end."""
+    for number, path, how in (
+        (0, os.devnull, os.O_RDONLY),
+        (1, told["out"], os.O_WRONLY | os.O_CREAT),
+        (2, told["err"], os.O_WRONLY | os.O_CREAT),
+    ):
+        opened = os.open(path, how, 0o600)
+        os.dup2(opened, number)
+        os.close(opened)
+    os.environ.clear()
+    os.environ.update(told["env"])
+    os.chdir(told["cwd"])
+    first, *rest = told["words"]
+    if first == "-m":
+        sys.path[0], sys.argv = told["cwd"], rest
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0], sys.argv = str(Path(first).parent), [first, *rest]
+        runpy.run_path(first, run_name="__main__")
+
+
+def _programs() -> Sequence[tuple[str, str]]:
+    from gpuyard.command import PROGRAMS
+
+    return list(PROGRAMS.values())
+
+
+def _read_line() -> bytes:
+    """A line of standard input, with nothing read ahead that a child would have as well."""
+    line = b""
+    while not line.endswith(b"\n"):
+        read = os.read(0, 1)
+        if not read:
+            return b""
+        line += read
+    return line
+
+
+def _status(child: int, timeout: float) -> str:
+    """Of a child that has ended, or was made to after so many seconds."""
+    last = time.monotonic() + timeout
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return str(os.waitstatus_to_exitcode(status))
+        if time.monotonic() > last:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+            return TIMED_OUT
+        time.sleep(0.005)
+
+
+if __name__ == "__main__":
+    serve()
