@@ -67,7 +67,7 @@ class Sjf(_ByTimeLeft):
 
 
 class SmallestGang(QueueScheduler):
-    """Fewest GPUs first, then first submitted."""
+    """Fewest GPUs first, then first submitted; knows nothing of durations."""
 
     order_name = "smallest_gang"
     order_needs = Signal.NONE
