@@ -17,7 +17,10 @@ RELATIVE, ABSOLUTE = 0.02, 1.01  # of the last figure's place where that is more
 PAGES = sorted((ROOT / "docs" / "results").glob("*.md"))
 FOUND = [(page, name) for page in PAGES for name in MARK.findall(page.read_text("utf-8"))]
 FOUND = [(page, name) for page, name in FOUND if name != "ID"]  # which reproducing.md explains
-LONG = {"interference_drift", "marl_arms", "marl_philly", "marl_tables"}  # 6 to 30 minutes each
+LONG = {  # 3 to 30 minutes each
+    "interference_drift", "marl_arms", "marl_philly", "marl_tables", "marl_topologies",
+    "marl_zero_shot",
+}  # fmt: skip
 
 
 def marked(page: Path, name: str) -> str:
