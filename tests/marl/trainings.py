@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.forking import run_program
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -24,7 +22,10 @@ class Training:
 
     def run(self, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         """Train to the end."""
-        return run_program(self._command(folder, words)[1:], cwd=folder.parent)
+        return subprocess.run(
+            self._command(folder, words), cwd=folder.parent, env=_environment(), text=True,
+            capture_output=True, timeout=300, start_new_session=True,
+        )  # fmt: skip
 
     @contextmanager
     def begun(self, folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
