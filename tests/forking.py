@@ -1,7 +1,7 @@
 """Programs in processes of their own, with everything imported: one parent forks them all.
 
-Half of a short run is Python's start and imports. Tests of those, of signals and of terminals start
-a program as a user does.
+Half of a short run is Python's start and imports. Tests of those, of signals, of terminals and of
+Ray, which takes the ports of the child before, start a program as a user does.
 """
 
 import atexit
