@@ -1,7 +1,7 @@
 """Programs in processes of their own, with everything imported: one parent forks them all.
 
 Half of a short run is Python's start and imports. Tests of those, of signals, of terminals and of
-Ray, which takes the ports of the child before, start a program as a user does.
+trainings start a program as a user does.
 """
 
 import atexit
@@ -20,7 +20,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-IMPORTED = ("torch", "numba", "pandas", "rich.console", "sim.simulator", "sim.scoring.linear_score")
+IMPORTED = (  # not Ray: it has threads, and takes the ports of the child before
+    "torch", "numba", "pandas", "rich.console", "sim.simulator", "sim.scoring.linear_score",
+    "gpuyard.simulation.simulate", "gpuyard.evaluation.evaluate", "gpuyard.advice.advise",
+    "gpuyard.reproduction.reproduce", "gpuyard.learning.learn",
+)  # fmt: skip
 TIMED_OUT = "timed out"
 
 
@@ -64,8 +68,9 @@ def _parent() -> Any:
 
 def serve() -> None:
     """Fork for every line of standard input, and answer with the status."""
-    for name in (*IMPORTED, *(module for module, _ in _programs())):
+    for name in IMPORTED:
         importlib.import_module(name)
+    assert "ray" not in sys.modules
     gc.freeze()  # children need not look through all of it, which would copy it
     while line := _read_line():
         told = json.loads(line)
@@ -96,12 +101,6 @@ def become(told: Mapping[str, Any]) -> None:
     else:
         sys.path[0], sys.argv = str(Path(first).parent), [first, *rest]
         runpy.run_path(first, run_name="__main__")
-
-
-def _programs() -> Sequence[tuple[str, str]]:
-    from gpuyard.command import PROGRAMS
-
-    return list(PROGRAMS.values())
 
 
 def _read_line() -> bytes:
