@@ -49,6 +49,8 @@ def run_program(
         parent.stdin.write(json.dumps(told | printed) + "\n")
         parent.stdin.flush()
         answer = parent.stdout.readline().strip()
+        if not answer:
+            raise RuntimeError("the process that forks has ended; it printed why")
         if answer == TIMED_OUT:
             raise subprocess.TimeoutExpired(list(words), timeout)
         out, err = (Path(path).read_text("utf-8") for path in printed.values())
