@@ -38,7 +38,8 @@ from sim.scoring.weights import ScoreWeights, read_weights, score_weights_of
 from sim.simulator import Simulator
 
 SCORE, NETWORK = "score", "network"  # what is learned
-ES, BRANCHES, DISTIL = "es", "branches", "distil"  # values of algo.estimator
+ES, BRANCHES, PPO, DISTIL = "es", "branches", "paired_ppo", "distil"
+ESTIMATORS = (ES, BRANCHES, PPO, DISTIL)  # values of algo.estimator
 OF_NETWORK = ("learns", "graph", "rules", "hide", "algo")  # keys a score does not have
 TRAIN = "train"  # part of a workload
 NETWORK_RULES: Rules = {
@@ -58,8 +59,8 @@ def check_learns(config: Mapping[str, Any]) -> None:
     if config["learns"] not in (SCORE, NETWORK):
         raise ConfigError(f"learns is {config['learns']!r}; it must be {SCORE} or {NETWORK}")
     estimator = config["algo"].get("estimator")
-    if estimator not in (ES, BRANCHES, DISTIL):
-        raise ConfigError(f"algo is none of {ES}, {BRANCHES}, {DISTIL}; train.py learns by others")
+    if estimator not in ESTIMATORS:
+        raise ConfigError(f"algo is none of {', '.join(ESTIMATORS)}; train.py learns by others")
     if config["learns"] == SCORE:
         if estimator != ES:
             raise ConfigError(f"algo is {estimator}, which teaches a network; add learns={NETWORK}")
@@ -190,6 +191,10 @@ def trainer_of(launch: Launch, ground: Ground | None = None) -> Trainer:
         from gpuyard.learning.teaching import BranchTrainer, branch_rounds  # torch
 
         return BranchTrainer(branch_rounds(config), **given)
+    if config["algo"]["estimator"] == PPO:
+        from gpuyard.learning.teaching import PpoTrainer, ppo_rounds  # torch
+
+        return PpoTrainer(ppo_rounds(config), **given)
     if config["algo"]["estimator"] == DISTIL:
         from gpuyard.learning.teaching import DistilTrainer, Teacher, distil_rounds  # torch
 

@@ -115,15 +115,15 @@ def ascend(climb: Climb, along: FloatArray, step: float) -> Climb:
     second = DECAY_SECOND * climb.second + (1 - DECAY_SECOND) * along**2
     rate = np.sqrt(second / (1 - DECAY_SECOND**count)) + EPSILON
     mean = climb.mean + climb.sigma * step * first / (1 - DECAY_FIRST**count) / rate
+    return moved(replace(climb, first=first, second=second), mean)
+
+
+def moved(climb: Climb, mean: FloatArray) -> Climb:
+    """The search one update later, at another mean, which joins the average."""
+    count = climb.update + 1
     weight = (AVERAGE_POWER + 1) / (count + AVERAGE_POWER)
-    return replace(
-        climb,
-        update=count,
-        mean=mean,
-        first=first,
-        second=second,
-        average=climb.average + weight * (mean - climb.average),
-    )
+    average = climb.average + weight * (mean - climb.average)
+    return replace(climb, update=count, mean=mean, average=average)
 
 
 CHECKPOINT = "checkpoint.npz"

@@ -5,6 +5,10 @@ A round plays training windows under the network as it is, tries other actions i
 (`marl.training.teaching`). How far to go towards the new weights is chosen by playing other
 training windows, staying where it is included.
 
+PPO by branches: smaller rounds of the same kind, whose contrasts are the advantages of PPO's
+clipped objective. It says itself how far to go, so nothing is tried by playing; what plays in the
+end is the average of the iterates, as with evolution strategies.
+
 Learning from a teacher: rounds in which the network plays and is shown what to do instead. The
 teacher is a linear score that reads all columns; the network may be kept from some (`hide`). In the
 first round the teacher plays every second window, later the network plays all.
@@ -21,11 +25,12 @@ import numpy as np
 from gpuyard.launch.build import Rules, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.learning.form import NetworkForm
+from gpuyard.learning.strategies import moved
 from gpuyard.learning.trainer import TRAIN_WINDOWS, Trainer
 from gpuyard.learning.window_play import Ground, field_of
 from marl.net.branching import Contrasts, Sampling
 from marl.net.branching import joined as joined_contrasts
-from marl.training.teaching import Distilling, Shown, Teaching, joined
+from marl.training.teaching import Clipping, Distilling, Shown, Teaching, joined
 from sim.arrays import FloatArray
 from sim.errors import InvalidDecision, SimulationError
 
@@ -33,21 +38,24 @@ log = logging.getLogger(__name__)
 
 SHARES = (0.4, 0.7, 1.0, 1.4)  # of the way to what was regressed, tried by playing
 HOUR_S = 3600.0
-BRANCH_RULES: Rules = {
+FIT_RULES: Rules = {
     "algo.windows": (True, 1),
+    "algo.epochs": (True, 1),
+    "algo.batch": (True, 1),
+    "algo.learning_rate": (False, 0),
+    "algo.weight_decay": (False, 0),
+}
+SAMPLING_RULES: Rules = FIT_RULES | {
     "algo.points": (True, 1),
     "algo.alternatives": (True, 1),
     "algo.horizon_h": (False, 0),
     "algo.temperature": (False, 0),
     "algo.uniform": (False, 0),
-    "algo.search_windows": (True, 2),
-    "algo.epochs": (True, 1),
-    "algo.batch": (True, 1),
-    "algo.learning_rate": (False, 0),
-    "algo.weight_decay": (False, 0),
     "algo.unit_s": (False, 0),
-    "algo.step": (False, 0),
 }
+BRANCH_RULES = SAMPLING_RULES | {"algo.search_windows": (True, 2), "algo.step": (False, 0)}
+PPO_RULES = SAMPLING_RULES | {"algo.clip": (False, 0)}
+DISTIL_RULES = FIT_RULES | {"algo.share": (False, 0)}
 
 
 @dataclass(frozen=True)
@@ -68,21 +76,11 @@ def branch_rounds(config: Mapping[str, Any]) -> BranchRounds:
     """
     check_plain(config, BRANCH_RULES)
     given = config["algo"]
-    for key in ("horizon_h", "temperature", "unit_s", "step", "learning_rate"):
-        if not given[key] > 0:
-            raise ConfigError(f"algo.{key} is {given[key]}; it must be above 0")
-    if given["uniform"] > 1:
-        raise ConfigError(f"algo.uniform is {given['uniform']}; it is a share, at most 1")
+    _check_above(given, "temperature", "unit_s", "step", "learning_rate")
     return BranchRounds(
         windows=given["windows"],
         search_windows=given["search_windows"],
-        sampling=Sampling(
-            points=given["points"],
-            alternatives=given["alternatives"],
-            horizon_s=HOUR_S * given["horizon_h"],
-            temperature=given["temperature"],
-            uniform=given["uniform"],
-        ),
+        sampling=_sampling_of(given),
         teaching=Teaching(
             **{
                 key: given[key]
@@ -91,6 +89,48 @@ def branch_rounds(config: Mapping[str, Any]) -> BranchRounds:
             temperature=given["temperature"],
         ),
     )
+
+
+def _check_above(given: Mapping[str, Any], *keys: str) -> None:
+    for key in keys:
+        if not given[key] > 0:
+            raise ConfigError(f"algo.{key} is {given[key]}; it must be above 0")
+
+
+def _sampling_of(given: Mapping[str, Any]) -> Sampling:
+    _check_above(given, "horizon_h", "temperature")
+    if given["uniform"] > 1:
+        raise ConfigError(f"algo.uniform is {given['uniform']}; it is a share, at most 1")
+    return Sampling(
+        points=given["points"],
+        alternatives=given["alternatives"],
+        horizon_s=HOUR_S * given["horizon_h"],
+        temperature=given["temperature"],
+        uniform=given["uniform"],
+    )
+
+
+@dataclass(frozen=True)
+class PpoRounds:
+    """What one round of PPO by branches does."""
+
+    windows: int  # training windows that are branched
+    sampling: Sampling
+    clipping: Clipping
+
+
+def ppo_rounds(config: Mapping[str, Any]) -> PpoRounds:
+    """From the key `algo`.
+
+    Raises:
+        ConfigError: naming key, value and rule.
+    """
+    check_plain(config, PPO_RULES)
+    given = config["algo"]
+    _check_above(given, "unit_s", "learning_rate", "clip")
+    keys = ("epochs", "batch", "learning_rate", "weight_decay", "unit_s", "clip")
+    clipping = Clipping(**{key: given[key] for key in keys})
+    return PpoRounds(given["windows"], _sampling_of(given), clipping)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,12 +186,19 @@ class _RoundsTrainer(Trainer):
             raise self._stopped("the fit gave a weight that is not finite")
         return vector, gave
 
+    def _branched(self, sampling: Sampling, windows: list[int]) -> Contrasts:
+        """What is tried in these windows."""
+        mean = self.saved.climb.mean
+        tasks = [
+            BranchTask(self._ground, self._form, mean, sampling, window)
+            for window in windows  # one by one: it takes seconds, and nobody waits for the slowest
+        ]
+        return joined_contrasts(self._found(play_branches, tasks, windows))
+
     def _end_round(self, mean: FloatArray) -> None:
         """What is saved changes at the end, as a whole."""
-        climb = self.saved.climb
-        self.saved = replace(
-            self.saved, climb=replace(climb, update=climb.update + 1, mean=mean, average=mean)
-        )
+        climb = replace(moved(self.saved.climb, mean), average=mean)
+        self.saved = replace(self.saved, climb=climb)
 
 
 class BranchTrainer(_RoundsTrainer):
@@ -174,7 +221,7 @@ class BranchTrainer(_RoundsTrainer):
 
         climb, count = self.saved.climb, self._rounds.windows
         windows = self._windows(count + self._rounds.search_windows, 2)
-        contrasts = self._branched(windows[:count])
+        contrasts = self._branched(self._rounds.sampling, windows[:count])
         how = self._rounds.teaching
         vector, explained = self._fitted(
             lambda policy, masks, seed: taught(policy, contrasts, how, masks, seed)
@@ -186,15 +233,6 @@ class BranchTrainer(_RoundsTrainer):
             f"{share:g} of the way" if share > 0 else "no step was better than none",
         )  # fmt: skip
         self._end_round(climb.mean + share * (vector - climb.mean))
-
-    def _branched(self, windows: list[int]) -> Contrasts:
-        """What is tried in these windows."""
-        mean = self.saved.climb.mean
-        tasks = [
-            BranchTask(self._ground, self._form, mean, self._rounds.sampling, window)
-            for window in windows  # one by one: it takes seconds, and nobody waits for the slowest
-        ]
-        return joined_contrasts(self._found(play_branches, tasks, windows))
 
     def _share(self, vector: FloatArray, windows: list[int]) -> float:
         """How far to go towards a vector: what plays best; 0: stay."""
@@ -210,14 +248,34 @@ class BranchTrainer(_RoundsTrainer):
         return min(logs, key=lambda share: logs[share])
 
 
-DISTIL_RULES: Rules = {
-    "algo.windows": (True, 1),
-    "algo.share": (False, 0),
-    "algo.epochs": (True, 1),
-    "algo.batch": (True, 1),
-    "algo.learning_rate": (False, 0),
-    "algo.weight_decay": (False, 0),
-}
+class PpoTrainer(_RoundsTrainer):
+    """Plays, branches, climbs PPO's objective."""
+
+    def __init__(self, rounds: PpoRounds, **given: Any) -> None:
+        """`given`: as `Trainer` takes it; what is saved has the form of a network."""
+        super().__init__(**given)
+        self._rounds = rounds
+
+    @property
+    def runs(self) -> int:
+        """Windows played to learn so far; their branches are not counted."""
+        return self.saved.climb.update * self._rounds.windows
+
+    def _update(self) -> None:
+        """One round."""
+        from marl.training.teaching import improved  # torch
+
+        windows, how = self._windows(self._rounds.windows, 4), self._rounds.clipping
+        contrasts = self._branched(self._rounds.sampling, windows)
+        vector, saves_s = self._fitted(
+            lambda policy, masks, seed: improved(policy, contrasts, how, masks, seed)
+        )
+        log.info(
+            "round %d: %d branches from %d turns; its new chances save %.0f job-seconds a turn",
+            self.saved.climb.update + 1, len(contrasts), len(contrasts.observations["jobs"]),
+            saves_s,
+        )  # fmt: skip
+        self.saved = replace(self.saved, climb=moved(self.saved.climb, vector))
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,9 +303,7 @@ def distil_rounds(config: Mapping[str, Any]) -> DistilRounds:
     """
     check_plain(config, DISTIL_RULES)
     given = config["algo"]
-    for key in ("share", "learning_rate"):
-        if not given[key] > 0:
-            raise ConfigError(f"algo.{key} is {given[key]}; it must be above 0")
+    _check_above(given, "share", "learning_rate")
     if given["share"] > 1:
         raise ConfigError(f"algo.share is {given['share']}; it is a share, at most 1")
     keys = ("epochs", "batch", "learning_rate", "weight_decay")

@@ -7,6 +7,11 @@ signal. The network, without its prior, is regressed on that: what it adds to th
 less what it adds to that of the other. Costs beyond a bound count as the bound, for their tails are
 all noise. How far the new scores go is not for regression to say but for playing.
 
+By the same contrasts PPO's clipped objective (Schulman et al., "Proximal Policy Optimization
+Algorithms", 2017, eq. 7) can be climbed instead. Its advantages are paired: what an action cost
+beside what the policy's own mixture of the actions tried at that turn cost, under one future. All
+weights move then, the prior's too, and no further than the clip lets them.
+
 By a score that sees more, what is known to be good is imitated: the network plays, and the teacher
 says at some of its turns how it would have scored each action (Ross, Gordon, Bagnell, "A Reduction
 of Imitation Learning and Structured Prediction to No-Regret Online Learning", AISTATS 2011:
@@ -25,7 +30,7 @@ from marl.codec.layout import CodecRules, Observation, layout_for
 from marl.net.branching import Contrasts
 from marl.net.from_torch import net_of
 from marl.net.network import choose, link
-from marl.policy.pair_score import UNREAD, PairScorePolicy, stack
+from marl.policy.pair_score import MASKED, UNREAD, PairScorePolicy, stack
 from marl.turns.turns import Turns
 from sim.arrays import FloatArray, IntArray
 from sim.simulator import Simulator
@@ -84,12 +89,91 @@ def taught(
         return lesson.explained(along_gap)
 
 
+@dataclass(frozen=True)
+class Clipping:
+    """How PPO's objective is climbed."""
+
+    epochs: int
+    batch: int  # turns
+    learning_rate: float
+    weight_decay: float
+    unit_s: float  # job-seconds beyond which a cost counts as this
+    clip: float  # of the ratio of chances
+
+
+def improved(
+    policy: PairScorePolicy,
+    contrasts: Contrasts,
+    how: Clipping,
+    searched: Mapping[str, Tensor],
+    seed: int,
+) -> float:
+    """Climb PPO's objective with `policy`, in place.
+
+    Args:
+        policy: the one that played the contrasts.
+        contrasts: at least one.
+        how: the climb.
+        searched: name of a parameter -> 1 where it may change, 0 where not, of its shape.
+        seed: of the order of turns.
+
+    Returns:
+        Job-seconds that the new chances save a turn over the old, by the (clipped) costs seen.
+    """
+    choices = _Choices(policy, contrasts, how.unit_s)
+    fit = _Fit(policy, searched, UNREAD, how, choices.turns)
+    with torch.no_grad():
+        old = torch.cat([choices.log_chances(turns) for turns in choices.blocks(how.batch)])
+    saves = -choices.cost * how.unit_s
+    advantage = (old.exp() * choices.cost).sum(1, keepdim=True) - choices.cost
+    advantage = advantage / advantage.square().mean().sqrt().clamp_min(1e-9)
+    for turns in fit.turns(seed):
+        ratio = (choices.log_chances(turns) - old[turns]).exp()
+        near = ratio.clamp(1.0 - how.clip, 1.0 + how.clip)
+        gain = torch.minimum(ratio * advantage[turns], near * advantage[turns])
+        fit.step(-(old[turns].exp() * gain).sum(1).mean())
+    with torch.no_grad():
+        new = torch.cat([choices.log_chances(turns) for turns in choices.blocks(how.batch)])
+        return float(((new.exp() - old.exp()) * saves).sum(1).mean())
+
+
+class _Choices:
+    """What was taken and tried at each of N turns, in rows of equal length."""
+
+    def __init__(self, policy: PairScorePolicy, contrasts: Contrasts, unit_s: float) -> None:
+        self._policy = policy
+        self._seen = {
+            name: torch.from_numpy(value) for name, value in contrasts.observations.items()
+        }
+        self.turns = len(contrasts.observations["jobs"])
+        order = np.argsort(contrasts.turn, kind="stable")
+        turn = contrasts.turn[order]
+        place = 1 + np.arange(len(turn)) - np.searchsorted(turn, turn)  # 0 is what was taken
+        shape = (self.turns, 1 + int(place.max()))
+        action, cost = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.float32)
+        there = np.zeros(shape, dtype=bool)
+        action[turn, 0], there[turn, 0] = contrasts.taken[order], True
+        action[turn, place], there[turn, place] = contrasts.tried[order], True
+        cost[turn, place] = np.clip(contrasts.cost_s[order] / unit_s, -1.0, 1.0)
+        self._action, self._there = torch.from_numpy(action), torch.from_numpy(there)
+        self.cost = torch.from_numpy(cost)  # (N, most) in units; 0 where nothing is
+
+    def blocks(self, size: int) -> list[IntArray]:
+        return np.array_split(np.arange(self.turns), max(self.turns // size, 1))
+
+    def log_chances(self, turns: IntArray) -> Tensor:
+        """(turns, most) of drawing each, were nothing else legal; very low where nothing is."""
+        logits = self._policy({name: each[turns] for name, each in self._seen.items()}).logits
+        chosen = logits.gather(1, self._action[turns])
+        return torch.log_softmax(chosen.masked_fill(~self._there[turns], MASKED), 1)
+
+
 class _Fit:
     """Steps of AdamW, at a rate that rises and falls, on batches of turns."""
 
     def __init__(
         self, policy: PairScorePolicy, searched: Mapping[str, Tensor], kept: tuple[str, ...],
-        how: "Teaching | Distilling", turns: int, *more: Tensor,
+        how: "Teaching | Clipping | Distilling", turns: int, *more: Tensor,
     ) -> None:  # fmt: skip
         """Fit what `searched` lets change; names that begin as one of `kept` stay.
 

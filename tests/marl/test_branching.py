@@ -1,4 +1,4 @@
-"""Paired branches: what was tried is legal, costs are exact, and a network learns from them."""
+"""Paired branches: what was tried is legal, costs are exact, and networks learn from them."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from marl.codec.layout import layout_for
 from marl.net.branching import Brancher, Contrasts, Sampling, cost_at, joined
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy, best_action
-from marl.training.teaching import Teaching, taught
+from marl.training.teaching import Clipping, Teaching, improved, taught
 from marl.turns.actions import FORWARD, KINDS, WAIT
 from marl.turns.turns import Turns
 from sim.simulator import Simulator
@@ -154,3 +154,34 @@ def test_what_is_masked_and_the_prior_are_not_taught():
     assert torch.equal(before[:, 2], after[:, 2])
     assert not torch.equal(before, after)
     assert all(torch.equal(prior[name], each) for name, each in policy.prior.named_parameters())
+
+
+CLIPPING = Clipping(
+    epochs=40, batch=16, learning_rate=0.01, weight_decay=0.0, unit_s=1000.0, clip=0.2
+)
+
+
+def test_chances_move_to_what_costs_less_and_no_further_than_the_clip():
+    policy = loud_policy(SPEC, 1)
+    found = lesson(policy)
+    masks = {name: torch.ones_like(each) for name, each in policy.named_parameters()}
+    before = gaps(policy, found)
+    saved_s = improved(policy, found, CLIPPING, masks, seed=0)
+    near = gaps(policy, found) - before
+    for sign in (-1, 1):
+        assert np.mean(-sign * near[np.sign(found.cost_s) == sign]) > 0.1
+    assert saved_s > 0.0
+    bold = loud_policy(SPEC, 1)
+    assert improved(bold, found, replace(CLIPPING, clip=1e9), masks, seed=0) > 1.2 * saved_s
+    assert np.abs(gaps(bold, found) - before).mean() > 1.5 * np.abs(near).mean()
+
+
+def test_ppo_moves_the_prior_too_but_not_what_is_masked():
+    policy = build_policy(replace(SPEC, prior_scale=1.0), 4)
+    masks = {name: torch.ones_like(each) for name, each in policy.named_parameters()}
+    masks["start.of_pair.weight"][:, 2] = 0.0
+    before = policy.start.of_pair.weight.detach().clone()
+    prior = policy.prior.start.detach().clone()
+    improved(policy, lesson(policy), replace(CLIPPING, epochs=2, weight_decay=0.1), masks, seed=0)
+    assert torch.equal(before[:, 2], policy.start.of_pair.weight.detach()[:, 2])
+    assert not torch.equal(prior, policy.prior.start.detach())

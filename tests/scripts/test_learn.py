@@ -80,6 +80,19 @@ def test_branches_teach_a_network_by_gradients_and_go_on_where_they_stopped(done
     assert "marl" in run.out
 
 
+def test_ppo_with_paired_advantages_climbs_and_goes_on_where_it_stopped(done):
+    given = (
+        "algo=paired_ppo", "learns=network", "begin=zero", "algo.windows=3", "algo.points=20",
+        "algo.batch=16", "algo.learning_rate=0.03", "algo.clip=1", "validate_every=4",
+    )  # fmt: skip
+    whole = done("learn", *TINY, *given, "updates=4", folder="whole")
+    metrics = json.loads((whole.folder / "metrics.json").read_text())
+    assert metrics["ratio_of_mean_jct"]["zero"]["high"] < 0.95
+    first = done("learn", *TINY, *given, "updates=2", folder="first")
+    resumed = done("learn", *TINY, *given, "updates=4", f"resume={first.folder}", folder="resumed")
+    assert np.array_equal(*means(whole.folder, resumed.folder))
+
+
 DISTIL = (
     "algo=distil", "learns=network", "begin=zero", "rules.datacenter=true", "algo.windows=4",
     "algo.share=0.3", "algo.epochs=8", "algo.batch=32", "hide=[holds_up]", "validate_every=1",
@@ -191,6 +204,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path):
         (("algo=branches",), ("add learns=network",)),
         (("algo=ppo",), ("train.py",)),
         (("algo=branches", "learns=network", "algo.step=0"), ("algo.step is 0", "above 0")),
+        (("algo=paired_ppo", "learns=network", "algo.clip=0"), ("algo.clip is 0", "above 0")),
         (("algo=distil", "learns=network", "algo.share=2"), ("algo.share is 2", "at most 1")),
         (("algo=distil", "learns=network", "algo.teacher=nobody"), ("nobody",)),
         (("updates=-1",), ("updates is -1",)),
