@@ -16,7 +16,8 @@ import numpy as np
 from setup_run import NO_PHYSICS, ROOT, Bench, bench
 
 from sim.arrays import FloatArray, IntArray
-from sim.engine.composed import PreemptiveScheduler, QueueScheduler
+from sim.engine.composed import PartitionedScheduler, PreemptiveScheduler, QueueScheduler
+from sim.forwarding import Steal
 from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI, Demands, JobTable
 from sim.signals import Signal
 from sim.topology.outages import Change, Outages
@@ -141,6 +142,9 @@ def orders(setting: Setting) -> Iterator[tuple[str, Pair]]:
     yield "own_order", Pair(plain, replace(plain, scheduler=own))
     keyed = SmallestAreaByKeys(placer=child.placer, sharing=child.sharing, skip_blocked=True)
     yield "own_keys", Pair(plain, replace(plain, scheduler=keyed))
+    stealing = setting.bench("agents.count=2", "forwarding=steal")
+    divided = PartitionedScheduler(child=own, forwarding=Steal())
+    yield "own_order_stealing", Pair(stealing, replace(stealing, scheduler=divided))
     preempting = setting.bench("scheduler=srtf")
     pushing = SmallestAreaLeft(placer=child.placer, sharing=child.sharing)
     yield "own_preemption", Pair(preempting, replace(preempting, scheduler=pushing))

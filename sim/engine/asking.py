@@ -3,14 +3,14 @@
 Who starts, who gives way and who takes what from whom is compiled, as in `sim.engine.loop`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.codes import DELAY, STEAL
+from sim.codes import DELAY, IN_PYTHON, STEAL
 from sim.decision import Start
 from sim.engine.acting import forward, open_decision, start
 from sim.engine.composed import (
@@ -22,7 +22,13 @@ from sim.engine.composed import (
     child_of,
     own_code,
 )
-from sim.engine.filling import fill_listed, note_timers, route_arrivals, wanted_gpus
+from sim.engine.filling import (
+    fill_listed,
+    first_to_ask,
+    note_timers,
+    route_arrivals,
+    wanted_gpus,
+)
 from sim.engine.layout import PYTHON_PLACE, PYTHON_ROUTE, RAISED, ROUTE, Memory
 from sim.engine.occupancy import Occupancy
 from sim.engine.preempting import serve
@@ -79,6 +85,9 @@ class Asking:
         rule = memory.rule[0]
         self._routes, self._steals = bool(memory.routine[ROUTE]), rule["forwarding"] == STEAL
         self._has_timers = rule["placer"] == DELAY
+        # Who draws at random, or would be asked twice, must not be tried beforehand.
+        tries = IN_PYTHON not in (rule["placer"], rule["sharing"])
+        self._orders_count = not tries or bool(rule["judges_job"]) or self._has_times or self._fills
         # Looked up once: a field of a record array costs as much as a short copy.
         self._key, self._verdict = memory.waiter["key"], memory.game["verdict"]
         self._priority: Priority | None = None
@@ -106,16 +115,25 @@ class Asking:
             if len(view.queued) > 0:
                 self._serve(view, 0)
         else:
-            at = state.job["partition"][view.queued]
-            for m in range(view.num_partitions):
-                queue = view.queued[at == m]
-                if len(queue) > 0 and self._verdict.item() == LEGAL:
+            for m in self._to_ask(view, takes=False):
+                queue = view.queued[state.job["partition"][view.queued] == m]
+                if len(queue) > 0:
                     self._serve(view.narrowed(m, queue), m)
         if self._has_timers:
             note_timers(state, memory)
         if self._steals:
             self._steal(view)
         self._view = self._here = None
+
+    def _to_ask(self, view: ClusterView, *, takes: bool) -> Iterator[int]:
+        """Partitions whose orders are asked for, one by one; the others are served on the way."""
+        m, count = 0, view.num_partitions
+        while m < count and self._verdict.item() == LEGAL:
+            if not self._orders_count:
+                m = int(first_to_ask(self._state, self._memory, m, takes))
+            if m < count:
+                yield m
+            m += 1
 
     def _serve(self, here: ClusterView, m: int) -> None:
         """Serve the queue of partition `m`, as `here` shows it."""
@@ -163,10 +181,10 @@ class Asking:
 
     def _steal(self, view: ClusterView) -> None:
         row = self._state.job
-        for m in range(view.num_partitions):
+        for m in self._to_ask(view, takes=True):
             queued = view.queued[row["status"][view.queued] == QUEUED]
             free = (row["forwards"][queued] < view.max_forwards) & (row["partition"][queued] != m)
-            if not free.any() or self._memory.game[0]["verdict"] != LEGAL:
+            if not free.any():
                 continue
             here, first = view.narrowed(m, queued[free]), self._logged()
             self._fill(here, m, takes=True)

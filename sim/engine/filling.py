@@ -214,6 +214,53 @@ def eligible(state: State, memory: Memory, m: int, takes: bool) -> IntArray:
 
 
 @array_kernel
+def order_counts(state: State, memory: Memory, m: int, jobs: IntArray, takes: bool) -> bool:
+    """Whether it counts in which order `jobs` are served in partition `m`.
+
+    Where what is offered only shrinks it does not if none has room, or one alone and the others
+    let it pass. Where jobs may be preempted it does not for one job with room.
+    """
+    rule, several = memory.rule[0], len(jobs) > 1
+    if not takes and rule.preempts != 0:
+        return several or (
+            len(jobs) == 1 and not ask(memory.routine[PLACE], state, memory, m, jobs[0])
+        )
+    if not several or rule.shrinks == 0:
+        return several
+    memory.game[0].pass_ += 1
+    room, strict = 0, rule.skip_blocked == 0 and not takes
+    for job in jobs:
+        number = memory.waiter[job].kind
+        if is_refused(state, memory, m, number):
+            continue
+        if not ask(memory.routine[PLACE], state, memory, m, job):
+            refuse(state, memory, m, number)
+            continue
+        room += 1
+        if room > 1 or strict:
+            return True
+    return False
+
+
+@array_kernel
+def first_to_ask(state: State, memory: Memory, m: int, takes: bool) -> int:
+    """The first partition, from `m` on, in which the order of who waits for it counts.
+
+    Those before it are served. The number of partitions if there is none, or nothing goes on.
+    """
+    while m < len(state.partition):
+        jobs = eligible(state, memory, m, takes)
+        if memory.game[0].verdict != LEGAL:
+            return len(state.partition)
+        if len(jobs) > 0:
+            if order_counts(state, memory, m, jobs, takes):
+                return m
+            fill_listed(state, memory, m, jobs, takes)
+        m += 1
+    return m
+
+
+@array_kernel
 def tetris_order(state: State, memory: Memory, m: int, jobs: IntArray) -> IntArray:
     """`jobs` by falling score, which depends on who they are and on what was free."""
     if len(jobs) == 0:

@@ -7,8 +7,8 @@ from sim.codes import ASKED, FIXED, QUANTA, STEAL
 from sim.engine.acting import close_decision, open_decision
 from sim.engine.asking import Asking, begin
 from sim.engine.composed import Composed, QueueScheduler, child_of
-from sim.engine.filling import eligible, note_timers
-from sim.engine.layout import FILL, IDLE, PLACE, QUANTUM, ROUTE, SERVE, Memory
+from sim.engine.filling import eligible, note_timers, order_counts
+from sim.engine.layout import FILL, IDLE, QUANTUM, ROUTE, SERVE, Memory
 from sim.engine.looping import Fault
 from sim.engine.preempting import rejoin
 from sim.engine.queues import follow
@@ -21,7 +21,6 @@ from sim.kernel.records import log_half_full
 from sim.routine import ask, count, tell
 from sim.view import ViewMaker
 
-FEW = 32  # jobs that wait; of more it is not tried whether anybody has room
 ASKED_FOR = 2  # `Game.due` of a decision that Python is asked for
 GOES_ON = -1
 ASK = 6  # what `play` returns where Python has to tell keys, or to put who waits in order
@@ -117,21 +116,18 @@ def play(state: State, memory: Memory, until_decision: int) -> int:
 
 @array_kernel
 def order_is_idle(state: State, memory: Memory) -> bool:
-    """Whether an own order would change nothing: then nobody has to be asked.
-
-    That is where one job waits, with room; without preemption also where nobody has room, or one
-    job alone and the others let it pass, for what is offered only shrinks.
-    """
-    rule = memory.rule[0]
-    if len(state.partition) > 1 or rule.judges_job != 0 or state.world[0].num_queued > FEW:
+    """Whether an own order would change nothing: then nobody has to be asked."""
+    rule, several = memory.rule[0], len(state.partition) > 1
+    if rule.judges_job != 0 or (several and memory.routine[ROUTE] != 0):
         return False
-    jobs = eligible(state, memory, 0, False)
-    if rule.preempts == 0 and rule.shrinks != 0:
-        room = 0
-        for job in jobs:
-            room += ask(memory.routine[PLACE], state, memory, 0, job)
-        return room == 0 or len(jobs) == 1 or (room == 1 and rule.skip_blocked != 0)
-    return len(jobs) == 1 and ask(memory.routine[PLACE], state, memory, 0, jobs[0])
+    for m in range(len(state.partition)):
+        if order_counts(state, memory, m, eligible(state, memory, m, False), False):
+            return False
+    if rule.forwarding == STEAL:
+        for m in range(len(state.partition)):
+            if order_counts(state, memory, m, eligible(state, memory, m, True), True):
+                return False
+    return True
 
 
 class EngineLoop:

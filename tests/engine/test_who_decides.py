@@ -72,6 +72,30 @@ def test_a_scheduler_without_a_forwarding_rule_serves_each_partition_by_itself()
     assert run.finish_s.tolist() == [5.0, 10.0]
 
 
+@pytest.mark.parametrize("forwarding", ["own", "steal"])
+def test_an_own_order_is_asked_only_where_it_counts(forwarding: str):
+    #          0   1   2   3   4   5   6    A, B, C are at home on GPU 0, D on GPU 1. Each may start
+    # GPU 0    A   A   B   B   C   C   C    at 0: asked, for GPU 0 alone. At 2 B or C: asked. At 4
+    # GPU 1    D   D   D   D   .   .   .    C is the last.
+    class Counting(Fifo):
+        asked = 0
+
+        def order(self, view):
+            Counting.asked += 1
+            return view.queued
+
+    jobs = [Job(0.0, 1, 2.0), Job(0.0, 1, 2.0), Job(0.0, 1, 3.0), Job(0.0, 1, 4.0)]
+    homes = {"home": np.array([0, 0, 0, 1])}
+    own = Counting(placer=Packed(), sharing=NoSharing(), skip_blocked=True)
+    run, again = (
+        simulate(world(jobs, cluster(2, 1), partitions=2, traits=homes), each, 0, None)
+        for each in (divided(own, forwarding), divided(fifo(), forwarding))
+    )
+    assert run.decides == "compiled"
+    assert run.start_s.tolist() == again.start_s.tolist() == [0.0, 2.0, 4.0, 0.0]
+    assert Counting.asked == 2
+
+
 class Failing:
     """A placer that breaks."""
 
