@@ -33,10 +33,6 @@ PROGRAMS = {  # name: (module whose `main` it runs, what it does)
         "gpuyard.studies.measure_colocation",
         "Measure co-location on this machine",
     ),
-    "drift_in_time": (
-        "gpuyard.studies.drift_in_time",
-        "Plays windows one after the other while the truth drifts",
-    ),
     "serve": ("gpuyard.serving.serve", "Answer over HTTP: what next, for any scheduler"),
     "demo": ("gpuyard.demo", "The main job from end to end, small"),
 }

@@ -31,7 +31,7 @@ KEY = re.compile(r"^(?P<indent> *)(?P<name>[\w@]+):(?P<rest>.*)$")
 COMMENT = re.compile(r"(?:^|\s)# ?(?P<words>.*)$")
 DETAILED = ("rules", "outages", "ray")  # groups whose keys are told too
 ELSEWHERE = (  # one study each, told on its page
-    "compare_traces", "drift_in_time", "judge_mixes", "measure_colocation", "train_worl",
+    "compare_traces", "judge_mixes", "measure_colocation", "train_worl",
 )  # fmt: skip
 
 

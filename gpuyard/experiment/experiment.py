@@ -14,7 +14,6 @@ from hydra.core.hydra_config import HydraConfig
 
 from gpuyard.launch.build import RULES, build, check_division, check_plain, check_reference_gpu
 from gpuyard.launch.errors import ConfigError
-from interference.online import DRIFTED
 from marl.env.game import Game
 from sim.errors import TraceError
 from sim.jobs import JobTable
@@ -233,15 +232,7 @@ def composition_of(config: Mapping[str, Any], partitions: int) -> Scheduler:
         )
     if partitions > 1 and isinstance(scheduler, QueueScheduler):
         scheduler = PartitionedScheduler(child=scheduler, forwarding=build(config, "forwarding"))
-    return _updating(config, scheduler)
-
-
-def _updating(config: Mapping[str, Any], scheduler: Scheduler) -> Scheduler:
-    """`scheduler`, its belief updated during the run where `belief.update` says how."""
-    if config["belief"].get("update") is None or Signal.INTERFERENCE not in scheduler.needs:
-        return scheduler
-    updating: Scheduler = build(config, "belief.update", scheduler=scheduler)
-    return updating
+    return scheduler
 
 
 def shares_between_users(scheduler: Scheduler) -> bool:
@@ -264,14 +255,13 @@ def warn_without_users(scheduler: Scheduler, jobs: JobTable) -> None:
 def physics_name(physics: Physics) -> str:
     """`measured` where profiles and pairs both are, else `shipped`; `none` if switched off.
 
-    With `interference=none` the profiles alone decide; a truth that has drifted is named so.
+    With `interference=none` the profiles alone decide.
     """
-    pairs = physics.pairs.source.removeprefix(DRIFTED)
+    pairs = physics.pairs.source
     if pairs == "none":
         silent = not (physics.network.server_s.any() or physics.network.local_s.any())
         return "none" if silent else physics.catalogue.source
-    drifted = DRIFTED if pairs != physics.pairs.source else ""
-    return drifted + (pairs if pairs == physics.catalogue.source else "shipped")
+    return pairs if pairs == physics.catalogue.source else "shipped"
 
 
 def labels_of(

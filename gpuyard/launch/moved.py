@@ -12,10 +12,6 @@ from gpuyard.launch.errors import ConfigError
 MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it took in
     "gnn.encoder": ("gnn.flat", "gnn.mlp"),
     "gpuyard.tuning.tune_linear_score": ("gpuyard.tuning.search",),
-    "interference.online": (
-        "interference.online.drifted", "interference.online.posterior",
-        "interference.online.scheduler",
-    ),
     "marl.env.game": ("marl.env.reward",),
     "marl.env.plan_env": ("marl.dag.plan_env", "marl.dag.training_problems"),
     "marl.rllib.search": ("marl.rllib.search_spec",),
@@ -100,7 +96,18 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
 }
 # fmt: on
 GONE = {  # what was cut, and what to use
-    "interference.learned.AdditiveInterference": "belief=linear, the simple one that is left"
+    "interference.learned.AdditiveInterference": "belief=linear, the simple one that is left",
+    **dict.fromkeys(
+        ("interference.online.OnlineScheduler", "interference.online.scheduler.OnlineScheduler"),
+        "belief=learned, which stays as it was fitted",
+    ),
+    **dict.fromkeys(
+        (
+            "interference.online.DriftedInterference",
+            "interference.online.drifted.DriftedInterference",
+        ),
+        "interference=shipped or measured, which stay",
+    ),
 }
 MOVED = {old: new for new, merged in MERGED.items() for old in merged}
 
