@@ -15,7 +15,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
 from sim.report.atomic import write_atomically
-from sim.traces.csv_reader import trace_csv
+from sim.traces.csv_reader import TRAITS, trace_csv
 from sim.traces.generator import generate
 from sim.traces.prepare import cap, offered_load, scale_load
 from sim.traces.select import thinned_window
@@ -83,13 +83,21 @@ def main(cfg: DictConfig) -> None:
         raise ConfigError(f"out is {out}; its name must end in {' or '.join(SUFFIXES)}")
     trace = trace_of(config)
     out.parent.mkdir(parents=True, exist_ok=True)
-    data = trace_csv(trace).encode()
+    text = trace_csv(trace)
+    data = text.encode()
     write_atomically(out, gzip.compress(data, mtime=0) if out.suffix == ".gz" else data)
     if len(trace) >= LEAST_JOBS and trace.submit_s[-1] > trace.submit_s[0]:
         table_console().print(*_tables(shape(trace)))
     if config["gpus"] is not None:
         print(f"offered load on {config['gpus']} GPUs: {offered_load(trace, config['gpus']):.3f}")
-    print(f"{len(trace):,} jobs written to {out}")
+    print(f"{len(trace):,} jobs written to {out}; play them with {_reading(out, text)}")
+
+
+def _reading(path: Path, text: str) -> str:
+    """Overrides that read all columns of a trace."""
+    header = text.partition("\n")[0].split(",")
+    optional = [f"workload.columns.{name}={name}" for name in header if name in TRAITS]
+    return " ".join(["workload=csv", f"workload.path={path}", *optional])
 
 
 def trace_of(config: Mapping[str, Any]) -> Trace:

@@ -14,10 +14,9 @@ def test_the_file_is_read_back_by_simulate(done, tmp_path):
     assert len(table) == 300
     assert table["submit_s"].is_monotonic_increasing
     assert "duration p50" in made.out
-    read = done(
-        "simulate", "workload=csv", f"workload.path={path}", "topology=medium_leaf_spine",
-        folder="read",
-    )  # fmt: skip
+    words = made.out.split("play them with ")[1].split()
+    read = done("simulate", *words, "topology=medium_leaf_spine", folder="read")
+    assert "is not read" not in read.out + read.err
     jobs = pd.read_parquet(read.folder / "jobs.parquet")
     assert jobs["duration_s"].tolist() == table["duration_s"].tolist()
     assert jobs["num_gpus"].tolist() == table["num_gpus"].tolist()
