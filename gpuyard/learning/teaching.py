@@ -28,9 +28,10 @@ from gpuyard.learning.form import NetworkForm
 from gpuyard.learning.strategies import moved
 from gpuyard.learning.trainer import TRAIN_WINDOWS, Trainer
 from gpuyard.learning.window_play import Ground, field_of
-from marl.net.branching import Contrasts, Sampling
+from marl.net.branching import Contrasts, Sampling, by_shape
 from marl.net.branching import joined as joined_contrasts
-from marl.training.teaching import Clipping, Distilling, Shown, Teaching, joined
+from marl.training.distilling import Shown, joined
+from marl.training.teaching import Clipping, Fitting, Teaching
 from sim.arrays import FloatArray
 from sim.errors import InvalidDecision, SimulationError
 
@@ -186,19 +187,25 @@ class _RoundsTrainer(Trainer):
             raise self._stopped("the fit gave a weight that is not finite")
         return vector, gave
 
-    def _branched(self, sampling: Sampling, windows: list[int]) -> Contrasts:
-        """What is tried in these windows."""
+    def _branched(self, sampling: Sampling, windows: list[int]) -> list[Contrasts]:
+        """What is tried in these windows, by the shape of what was observed."""
         mean = self.saved.climb.mean
         tasks = [
             BranchTask(self._ground, self._form, mean, sampling, window)
             for window in windows  # one by one: it takes seconds, and nobody waits for the slowest
         ]
-        return joined_contrasts(self._found(play_branches, tasks, windows))
+        return list(map(joined_contrasts, by_shape(self._found(play_branches, tasks, windows))))
 
     def _end_round(self, mean: FloatArray) -> None:
         """What is saved changes at the end, as a whole."""
         climb = replace(moved(self.saved.climb, mean), average=mean)
         self.saved = replace(self.saved, climb=climb)
+
+
+def _sizes(contrasts: list[Contrasts]) -> tuple[int, int]:
+    """Branches and turns."""
+    turns = [len(each.observations["jobs"]) for each in contrasts]
+    return sum(map(len, contrasts)), sum(turns)
 
 
 class BranchTrainer(_RoundsTrainer):
@@ -229,7 +236,7 @@ class BranchTrainer(_RoundsTrainer):
         share = self._share(vector, windows[count:])
         log.info(
             "round %d: %d branches from %d turns; scores explain %.1f %% of their costs; %s",
-            climb.update + 1, len(contrasts), len(contrasts.observations["jobs"]), 100 * explained,
+            climb.update + 1, *_sizes(contrasts), 100 * explained,
             f"{share:g} of the way" if share > 0 else "no step was better than none",
         )  # fmt: skip
         self._end_round(climb.mean + share * (vector - climb.mean))
@@ -272,8 +279,7 @@ class PpoTrainer(_RoundsTrainer):
         )
         log.info(
             "round %d: %d branches from %d turns; its new chances save %.0f job-seconds a turn",
-            self.saved.climb.update + 1, len(contrasts), len(contrasts.observations["jobs"]),
-            saves_s,
+            self.saved.climb.update + 1, *_sizes(contrasts), saves_s,
         )  # fmt: skip
         self.saved = replace(self.saved, climb=moved(self.saved.climb, vector))
 
@@ -292,7 +298,7 @@ class DistilRounds:
 
     windows: int
     share: float  # of their turns
-    fit: Distilling
+    fit: Fitting
 
 
 def distil_rounds(config: Mapping[str, Any]) -> DistilRounds:
@@ -307,7 +313,7 @@ def distil_rounds(config: Mapping[str, Any]) -> DistilRounds:
     if given["share"] > 1:
         raise ConfigError(f"algo.share is {given['share']}; it is a share, at most 1")
     keys = ("epochs", "batch", "learning_rate", "weight_decay")
-    fit = Distilling(**{key: given[key] for key in keys})
+    fit = Fitting(**{key: given[key] for key in keys})
     return DistilRounds(given["windows"], given["share"], fit)
 
 
@@ -327,7 +333,7 @@ class WatchTask:
 def watch_window(task: WatchTask) -> tuple[Shown | None, bool]:
     """What was shown in this window, and whether its run failed."""
     from gpuyard.learning.network import policy_of  # torch
-    from marl.training.teaching import watch
+    from marl.training.distilling import watch
 
     field = field_of(task.ground)
     # A copy: the next call of `policy_of` may write on the same network.
@@ -356,7 +362,7 @@ class DistilTrainer(_RoundsTrainer):
 
     def _update(self) -> None:
         """One round."""
-        from marl.training.teaching import distil
+        from marl.training.distilling import distil
 
         shown, how = self._shown(), self._rounds.fit
         vector, alike = self._fitted(
@@ -364,12 +370,12 @@ class DistilTrainer(_RoundsTrainer):
         )
         log.info(
             "round %d: %d turns; it chooses as its teacher at %.1f %% of them",
-            self.saved.climb.update + 1, len(shown), 100 * alike,
+            self.saved.climb.update + 1, sum(map(len, shown)), 100 * alike,
         )  # fmt: skip
         self._end_round(vector)
 
-    def _shown(self) -> Shown:
-        """What the teacher says of this round's windows."""
+    def _shown(self) -> list[Shown]:
+        """What the teacher says of this round's windows, by the shape of what was observed."""
         climb, windows = self.saved.climb, self._windows(self._rounds.windows, 3)
         tasks = [
             WatchTask(
@@ -378,4 +384,4 @@ class DistilTrainer(_RoundsTrainer):
             )
             for at, window in enumerate(windows)
         ]  # fmt: skip
-        return joined(self._found(watch_window, tasks, windows))
+        return list(map(joined, by_shape(self._found(watch_window, tasks, windows))))

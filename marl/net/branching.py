@@ -7,8 +7,9 @@ the one changed action was worth.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -58,8 +59,28 @@ class Contrasts:
         return len(self.cost_s)
 
 
+class Observed(Protocol):
+    """What has observations."""
+
+    @property
+    def observations(self) -> Observation:
+        """Name -> (N, ...)."""
+
+
+Part = TypeVar("Part", bound=Observed)
+
+
+def by_shape(parts: Iterable[Part]) -> list[list[Part]]:
+    """Parts with observations of one shape together: other agent counts have other shapes."""
+    groups: dict[object, list[Part]] = {}
+    for part in parts:
+        shapes = tuple(value.shape[1:] for value in part.observations.values())
+        groups.setdefault(shapes, []).append(part)
+    return list(groups.values())
+
+
 def joined(parts: list[Contrasts]) -> Contrasts:
-    """All of them as one; `parts` is not empty."""
+    """All of them as one; `parts` is not empty, and of one shape."""
     ends = np.cumsum([len(part.observations["jobs"]) for part in parts])
     return Contrasts(
         {

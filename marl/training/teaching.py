@@ -1,6 +1,4 @@
-"""A network taught: by contrasts, or by a score that sees more.
-
-By contrasts, scores move by what the other action was seen to cost or save.
+"""A network taught by contrasts: scores move by what the other action was seen to cost or save.
 
 Paired branches say what an action cost more than the one that was taken, with far more noise than
 signal. The network, without its prior, is regressed on that: what it adds to the score of the one
@@ -11,12 +9,6 @@ By the same contrasts PPO's clipped objective (Schulman et al., "Proximal Policy
 Algorithms", 2017, eq. 7) can be climbed instead. Its advantages are paired: what an action cost
 beside what the policy's own mixture of the actions tried at that turn cost, under one future. All
 weights move then, the prior's too, and no further than the clip lets them.
-
-By a score that sees more, what is known to be good is imitated: the network plays, and the teacher
-says at some of its turns how it would have scored each action (Ross, Gordon, Bagnell, "A Reduction
-of Imitation Learning and Structured Prediction to No-Regret Online Learning", AISTATS 2011:
-DAgger). The teacher reads all columns of an observation, also those that are hidden from the
-network, so this shows what can be made of the others.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,29 +18,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marl.codec.layout import CodecRules, Observation, layout_for
 from marl.net.branching import Contrasts
-from marl.net.from_torch import net_of
-from marl.net.network import choose, link
-from marl.policy.pair_score import MASKED, UNREAD, PairScorePolicy, stack
-from marl.turns.turns import Turns
-from sim.arrays import FloatArray, IntArray
-from sim.simulator import Simulator
+from marl.policy.pair_score import MASKED, UNREAD, PairScorePolicy
+from sim.arrays import IntArray
 
 NOT_TAUGHT = (*UNREAD, "prior.")
 CLIP_NORM = 1.0
+LEAST_ADVANTAGE = 1e-9  # where all that was tried cost alike
 AVERAGED_FROM = 0.6  # share of the steps after which weights are averaged
 WARM_SHARE = 0.1  # of the steps, while the rate rises
 
 
 @dataclass(frozen=True)
-class Teaching:
-    """How the regression is done."""
+class Fitting:
+    """How weights are fitted to turns."""
 
     epochs: int
     batch: int  # turns
     learning_rate: float
     weight_decay: float
+
+
+@dataclass(frozen=True)
+class Teaching(Fitting):
+    """How the regression is done."""
+
     unit_s: float  # job-seconds beyond which a cost counts as this
     step: float  # of a score, for a cost of `unit_s`
     temperature: float  # contrasts with a gap of this weigh 1 / e of near ties
@@ -56,7 +50,7 @@ class Teaching:
 
 def taught(
     policy: PairScorePolicy,
-    contrasts: Contrasts,
+    contrasts: Sequence[Contrasts],
     teaching: Teaching,
     searched: Mapping[str, Tensor],
     seed: int,
@@ -65,7 +59,7 @@ def taught(
 
     Args:
         policy: the one that played the contrasts.
-        contrasts: at least one.
+        contrasts: at least one; each of observations of another shape (`by_shape`).
         teaching: how.
         searched: name of a parameter -> 1 where it may change, 0 where not, of its shape.
         seed: of the order of turns.
@@ -73,12 +67,13 @@ def taught(
     Returns:
         Share of the (clipped) costs' squares that the scores explain, over these contrasts.
     """
-    lesson = _Lesson(policy, contrasts, teaching)
+    lessons = [_Lesson(policy, each, teaching) for each in contrasts]
     along_gap = torch.zeros(1, requires_grad=True)  # what costs follow the prior's own gaps with
-    fit = _Fit(policy, searched, NOT_TAUGHT, teaching, lesson.turns, along_gap)
+    sizes = [each.turns for each in lessons]
+    fit = Fit(policy, searched, NOT_TAUGHT, teaching, sizes, along_gap)
     mean, count = [torch.zeros_like(each) for each in fit.weights], 0
-    for step, turns in enumerate(fit.turns(seed)):
-        fit.step(lesson.loss(turns, along_gap)[0])
+    for step, (shape, turns) in enumerate(fit.turns(seed)):
+        fit.step(lessons[shape].loss(turns, along_gap)[0])
         if step >= AVERAGED_FROM * fit.steps:
             count += 1
             for total, now in zip(mean, fit.weights, strict=True):
@@ -86,24 +81,20 @@ def taught(
     with torch.no_grad():
         for total, now in zip(mean, fit.weights, strict=True):
             now.copy_(total)
-        return lesson.explained(along_gap)
+        return _explained(lessons, along_gap)
 
 
 @dataclass(frozen=True)
-class Clipping:
+class Clipping(Fitting):
     """How PPO's objective is climbed."""
 
-    epochs: int
-    batch: int  # turns
-    learning_rate: float
-    weight_decay: float
     unit_s: float  # job-seconds beyond which a cost counts as this
     clip: float  # of the ratio of chances
 
 
 def improved(
     policy: PairScorePolicy,
-    contrasts: Contrasts,
+    contrasts: Sequence[Contrasts],
     how: Clipping,
     searched: Mapping[str, Tensor],
     seed: int,
@@ -112,7 +103,7 @@ def improved(
 
     Args:
         policy: the one that played the contrasts.
-        contrasts: at least one.
+        contrasts: at least one; each of observations of another shape (`by_shape`).
         how: the climb.
         searched: name of a parameter -> 1 where it may change, 0 where not, of its shape.
         seed: of the order of turns.
@@ -120,28 +111,21 @@ def improved(
     Returns:
         Job-seconds that the new chances save a turn over the old, by the (clipped) costs seen.
     """
-    choices = _Choices(policy, contrasts, how.unit_s)
-    fit = _Fit(policy, searched, UNREAD, how, choices.turns)
-    with torch.no_grad():
-        old = torch.cat([choices.log_chances(turns) for turns in choices.blocks(how.batch)])
-    saves = -choices.cost * how.unit_s
-    advantage = (old.exp() * choices.cost).sum(1, keepdim=True) - choices.cost
-    advantage = advantage / advantage.square().mean().sqrt().clamp_min(1e-9)
-    for turns in fit.turns(seed):
-        ratio = (choices.log_chances(turns) - old[turns]).exp()
-        near = ratio.clamp(1.0 - how.clip, 1.0 + how.clip)
-        gain = torch.minimum(ratio * advantage[turns], near * advantage[turns])
-        fit.step(-(old[turns].exp() * gain).sum(1).mean())
-    with torch.no_grad():
-        new = torch.cat([choices.log_chances(turns) for turns in choices.blocks(how.batch)])
-        return float(((new.exp() - old.exp()) * saves).sum(1).mean())
+    choices = [_Choices(policy, each, how) for each in contrasts]
+    mean_square = np.mean([float(each.advantage.square().mean()) for each in choices])
+    unit = max(float(mean_square) ** 0.5, LEAST_ADVANTAGE)
+    fit = Fit(policy, searched, UNREAD, how, [each.turns for each in choices])
+    for shape, turns in fit.turns(seed):
+        fit.step(-choices[shape].objective(turns, how.clip) / unit)
+    count = sum(each.turns for each in choices)
+    return sum(each.saved_s() for each in choices) / count
 
 
 class _Choices:
     """What was taken and tried at each of N turns, in rows of equal length."""
 
-    def __init__(self, policy: PairScorePolicy, contrasts: Contrasts, unit_s: float) -> None:
-        self._policy = policy
+    def __init__(self, policy: PairScorePolicy, contrasts: Contrasts, how: Clipping) -> None:
+        self._policy, self._how = policy, how
         self._seen = {
             name: torch.from_numpy(value) for name, value in contrasts.observations.items()
         }
@@ -154,30 +138,48 @@ class _Choices:
         there = np.zeros(shape, dtype=bool)
         action[turn, 0], there[turn, 0] = contrasts.taken[order], True
         action[turn, place], there[turn, place] = contrasts.tried[order], True
-        cost[turn, place] = np.clip(contrasts.cost_s[order] / unit_s, -1.0, 1.0)
+        cost[turn, place] = np.clip(contrasts.cost_s[order] / how.unit_s, -1.0, 1.0)
         self._action, self._there = torch.from_numpy(action), torch.from_numpy(there)
-        self.cost = torch.from_numpy(cost)  # (N, most) in units; 0 where nothing is
+        self._cost = torch.from_numpy(cost)  # (N, most) in units; 0 where nothing is
+        self._old = self._all_log_chances()
+        # (N, most) in units, of each action
+        self.advantage = (self._old.exp() * self._cost).sum(1, keepdim=True) - self._cost
 
-    def blocks(self, size: int) -> list[IntArray]:
-        return np.array_split(np.arange(self.turns), max(self.turns // size, 1))
+    def objective(self, turns: IntArray, clip: float) -> Tensor:
+        """What PPO climbs, over these turns."""
+        old, advantage = self._old[turns], self.advantage[turns]
+        ratio = (self._log_chances(turns) - old).exp()
+        near = ratio.clamp(1.0 - clip, 1.0 + clip)
+        return (old.exp() * torch.minimum(ratio * advantage, near * advantage)).sum(1).mean()
 
-    def log_chances(self, turns: IntArray) -> Tensor:
+    def saved_s(self) -> float:
+        """Job-seconds that chances of now save over those of the beginning, in all."""
+        moved = self._all_log_chances().exp() - self._old.exp()
+        return -self._how.unit_s * float((moved * self._cost).sum())
+
+    def _all_log_chances(self) -> Tensor:
+        with torch.no_grad():
+            blocks = np.array_split(np.arange(self.turns), max(self.turns // self._how.batch, 1))
+            return torch.cat([self._log_chances(turns) for turns in blocks])
+
+    def _log_chances(self, turns: IntArray) -> Tensor:
         """(turns, most) of drawing each, were nothing else legal; very low where nothing is."""
         logits = self._policy({name: each[turns] for name, each in self._seen.items()}).logits
         chosen = logits.gather(1, self._action[turns])
         return torch.log_softmax(chosen.masked_fill(~self._there[turns], MASKED), 1)
 
 
-class _Fit:
+class Fit:
     """Steps of AdamW, at a rate that rises and falls, on batches of turns."""
 
     def __init__(
         self, policy: PairScorePolicy, searched: Mapping[str, Tensor], kept: tuple[str, ...],
-        how: "Teaching | Clipping | Distilling", turns: int, *more: Tensor,
+        how: Fitting, turns: Sequence[int], *more: Tensor,
     ) -> None:  # fmt: skip
         """Fit what `searched` lets change; names that begin as one of `kept` stay.
 
-        `more` is fitted too, but for the clipping of gradients.
+        `turns`: how many there are of each shape. `more` is fitted too, but for the clipping of
+        gradients.
         """
         named = [
             (name, each)
@@ -187,7 +189,8 @@ class _Fit:
         self.weights = [each for _, each in named]
         self._masks = [searched[name] for name, _ in named]
         self._turns, self._epochs = turns, how.epochs
-        self.batches = max(turns // how.batch, 1)
+        self._batches = [max(count // how.batch, 1) for count in turns]
+        self.batches = sum(self._batches)
         self.steps = how.epochs * self.batches
         self._optimiser = torch.optim.AdamW(
             [*self.weights, *more], lr=how.learning_rate, weight_decay=how.weight_decay
@@ -196,11 +199,20 @@ class _Fit:
             self._optimiser, how.learning_rate, total_steps=self.steps + 1, pct_start=WARM_SHARE
         )
 
-    def turns(self, seed: int) -> Iterator[IntArray]:
-        """Batches of turns, in an order drawn anew each epoch."""
+    def turns(self, seed: int) -> Iterator[tuple[int, IntArray]]:
+        """Batches of turns of one shape, and which; in an order drawn anew each epoch."""
         rng = np.random.default_rng(seed)
         for _ in range(self._epochs):
-            yield from np.array_split(rng.permutation(self._turns), self.batches)
+            drawn = [
+                (shape, turns)
+                for shape, (count, batches) in enumerate(
+                    zip(self._turns, self._batches, strict=True)
+                )
+                for turns in np.array_split(rng.permutation(count), batches)
+            ]
+            if len(self._turns) > 1:
+                drawn = [drawn[at] for at in rng.permutation(len(drawn))]
+            yield from drawn
 
     def step(self, loss: Tensor) -> None:
         """One step of what the masks let change."""
@@ -267,123 +279,13 @@ class _Lesson:
         left = added + along_gap * self._gap[rows] - target
         return (weight * left**2).sum() / weight.sum(), (weight * target**2).sum() / weight.sum()
 
-    def explained(self, along_gap: Tensor) -> float:
-        """Share of the targets' squares."""
-        both = [self.loss(turns, along_gap) for turns in self._blocks()]
-        left, whole = (sum(float(each[part]) for each in both) for part in (0, 1))
-        return 1.0 - left / whole if whole > 0 else 0.0
+    def losses(self, along_gap: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """The same, block by block of all turns."""
+        return [self.loss(turns, along_gap) for turns in self._blocks()]
 
 
-BATCH_OF_SCORES = 512  # observations that a teacher scores at once
-
-
-@dataclass(frozen=True, eq=False)
-class Shown:
-    """N turns, and how the teacher scores the actions there."""
-
-    observations: Observation  # name -> (N, ...)
-    scores: FloatArray  # (N, actions) float32, very low where not legal
-
-    def __len__(self) -> int:
-        """N."""
-        return len(self.scores)
-
-
-@dataclass(frozen=True)
-class Distilling:
-    """How a network is fitted to what it was shown."""
-
-    epochs: int
-    batch: int  # turns
-    learning_rate: float
-    weight_decay: float
-
-
-def joined(parts: Sequence[Shown]) -> Shown:
-    """All of them as one; `parts` is not empty."""
-    return Shown(
-        {
-            name: np.concatenate([part.observations[name] for part in parts])
-            for name in parts[0].observations
-        },
-        np.concatenate([part.scores for part in parts]),
-    )
-
-
-def watch(
-    player: PairScorePolicy,
-    teacher: PairScorePolicy,
-    rules: CodecRules,
-    simulator: Simulator,
-    share: float,
-    seed: int,
-) -> Shown | None:
-    """Let `player` play one fresh run; the teacher scores a share of the turns, drawn from `seed`.
-
-    Returns:
-        None if no turn was drawn.
-
-    Raises:
-        ValueError: the player is not compiled (`marl.net.from_torch.why_torch`).
-        SimulationError: jobs wait for ever.
-        InvalidDecision: the simulator refused an action.
-    """
-    layout = layout_for(simulator.topology, simulator.partition_of_server, rules)
-    net = net_of(player.eval(), layout)
-    if net is None:
-        raise ValueError("who is watched plays compiled: encoder=hierarchical")
-    run = Turns(simulator, layout, rules, gathers=False)
-    link(net, run.play)
-    rng = np.random.default_rng(seed)
-    seen: list[Observation] = []
-    while run.next():
-        if rng.random() < share:
-            seen.append(run.seen())
-        run.act(int(choose(run.play, net)))
-    if not seen:
-        return None
-    found = {name: value.numpy() for name, value in stack(seen).items()}
-    return Shown(found, _scores(teacher, found))
-
-
-def _scores(teacher: PairScorePolicy, seen: Observation) -> FloatArray:
-    """(N, actions) what a teacher says."""
-    said = []
-    with torch.no_grad():
-        for first in range(0, len(seen["jobs"]), BATCH_OF_SCORES):
-            rows = slice(first, first + BATCH_OF_SCORES)
-            part = {name: torch.from_numpy(value[rows]) for name, value in seen.items()}
-            said.append(teacher(part).logits.numpy())
-    return np.concatenate(said)
-
-
-def distil(
-    policy: PairScorePolicy,
-    shown: Shown,
-    how: Distilling,
-    searched: Mapping[str, Tensor],
-    seed: int,
-) -> float:
-    """Fit `policy`, in place, so that its choices are drawn as the teacher's would be.
-
-    Args:
-        policy: of any weights.
-        shown: at least one turn.
-        how: the fit.
-        searched: name of a parameter -> 1 where it may change, 0 where not, of its shape.
-        seed: of the order of turns.
-
-    Returns:
-        Share of the turns at which both choose alike, in the last epoch.
-    """
-    seen = {name: torch.from_numpy(value) for name, value in shown.observations.items()}
-    scores = torch.from_numpy(shown.scores)
-    fit = _Fit(policy, searched, UNREAD, how, len(shown))
-    alike: list[float] = []
-    for turns in fit.turns(seed):
-        logits = policy({name: each[turns] for name, each in seen.items()}).logits
-        wanted = torch.softmax(scores[turns], -1)
-        loss = -(wanted * torch.log_softmax(logits, -1)).sum(-1).mean()
-        fit.step(loss)
-        alike.append(float((logits.argmax(-1) == wanted.argmax(-1)).float().mean()))
-    return float(np.mean(alike[-fit.batches :]))
+def _explained(lessons: Sequence[_Lesson], along_gap: Tensor) -> float:
+    """Share of the targets' squares."""
+    both = [each for lesson in lessons for each in lesson.losses(along_gap)]
+    left, whole = (sum(float(each[part]) for each in both) for part in (0, 1))
+    return 1.0 - left / whole if whole > 0 else 0.0

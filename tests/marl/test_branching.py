@@ -126,7 +126,7 @@ def test_scores_move_by_what_actions_cost():
     found = lesson(policy)
     masks = {name: torch.ones_like(each) for name, each in policy.named_parameters()}
     before = gaps(policy, found)
-    assert taught(policy, found, TEACHING, masks, seed=0) > 0.5
+    assert taught(policy, [found], TEACHING, masks, seed=0) > 0.5
     moved = gaps(policy, found) - before
     for sign in (-1, 1):  # what costs more than the unit counts as it
         there = np.sign(found.cost_s) == sign
@@ -149,7 +149,7 @@ def test_what_is_masked_and_the_prior_are_not_taught():
     masks["start.of_pair.weight"][:, 2] = 0.0
     before = policy.start.of_pair.weight.detach().clone()
     prior = {name: each.clone() for name, each in policy.prior.named_parameters()}
-    taught(policy, lesson(policy), replace(TEACHING, epochs=2, weight_decay=0.1), masks, seed=0)
+    taught(policy, [lesson(policy)], replace(TEACHING, epochs=2, weight_decay=0.1), masks, seed=0)
     after = policy.start.of_pair.weight.detach()
     assert torch.equal(before[:, 2], after[:, 2])
     assert not torch.equal(before, after)
@@ -166,13 +166,13 @@ def test_chances_move_to_what_costs_less_and_no_further_than_the_clip():
     found = lesson(policy)
     masks = {name: torch.ones_like(each) for name, each in policy.named_parameters()}
     before = gaps(policy, found)
-    saved_s = improved(policy, found, CLIPPING, masks, seed=0)
+    saved_s = improved(policy, [found], CLIPPING, masks, seed=0)
     near = gaps(policy, found) - before
     for sign in (-1, 1):
         assert np.mean(-sign * near[np.sign(found.cost_s) == sign]) > 0.1
     assert saved_s > 0.0
     bold = loud_policy(SPEC, 1)
-    assert improved(bold, found, replace(CLIPPING, clip=1e9), masks, seed=0) > 1.2 * saved_s
+    assert improved(bold, [found], replace(CLIPPING, clip=1e9), masks, seed=0) > 1.2 * saved_s
     assert np.abs(gaps(bold, found) - before).mean() > 1.5 * np.abs(near).mean()
 
 
@@ -182,6 +182,6 @@ def test_ppo_moves_the_prior_too_but_not_what_is_masked():
     masks["start.of_pair.weight"][:, 2] = 0.0
     before = policy.start.of_pair.weight.detach().clone()
     prior = policy.prior.start.detach().clone()
-    improved(policy, lesson(policy), replace(CLIPPING, epochs=2, weight_decay=0.1), masks, seed=0)
+    improved(policy, [lesson(policy)], replace(CLIPPING, epochs=2, weight_decay=0.1), masks, seed=0)
     assert torch.equal(before[:, 2], policy.start.of_pair.weight.detach()[:, 2])
     assert not torch.equal(prior, policy.prior.start.detach())

@@ -19,6 +19,7 @@ TINY = (
     *SMALL, "workload.num_jobs=100", "validation_windows=6", "held_out.windows=6", "pairs=12",
     "standard_windows=1", "minutes=null", "validate_every=2", "checkpoint_every=1", "jobs=1",
 )  # fmt: skip
+MIX = "mix=[{agents: 4, load: 0.9, windows: 1}, {agents: 2, load: 1.1, windows: 1}]"
 
 
 def curve(folder: Path) -> list[dict[str, str]]:
@@ -46,7 +47,7 @@ def test_from_zero_it_climbs_in_seconds(done):
 
 
 def test_it_learns_to_suspend_in_several_settings_at_once(done):
-    mix = "mix=[{agents: 4, load: 0.9, windows: 2}, {agents: 2, load: 1.1, windows: 1}]"
+    mix = MIX.replace("windows: 1", "windows: 2", 1)
     found = done(
         "learn", *TINY, "begin=zero_suspending", "updates=6", mix, "name=mine", folder="suspend"
     )
@@ -91,6 +92,17 @@ def test_ppo_with_paired_advantages_climbs_and_goes_on_where_it_stopped(done):
     first = done("learn", *TINY, *given, "updates=2", folder="first")
     resumed = done("learn", *TINY, *given, "updates=4", f"resume={first.folder}", folder="resumed")
     assert np.array_equal(*means(whole.folder, resumed.folder))
+
+
+@pytest.mark.parametrize("algo", ["branches", "paired_ppo", "distil"])
+def test_rounds_learn_from_several_settings_at_once(done, algo: str):
+    given = ["learns=network", f"algo={algo}", "algo.windows=6", "algo.batch=16", "updates=1"]
+    given += {"branches": ["algo.search_windows=4"], "distil": ["algo.share=0.3"]}.get(algo, [])
+    given += [] if algo == "distil" else ["algo.points=10"]
+    found = done("learn", *TINY, *given, MIX, "begin=zero", "rules.datacenter=true")
+    metrics = json.loads((found.folder / "metrics.json").read_text())
+    assert metrics["ratio_of_mean_jct"]["zero"]["high"] < 1.05
+    assert metrics["updates"] == 1
 
 
 DISTIL = (
