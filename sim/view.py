@@ -1,5 +1,6 @@
 """What a scheduler sees: read-only windows on the state, and only what its `needs` name."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -225,10 +226,17 @@ class ClusterView:
         """The view of one partition's scheduler, with the given queue."""
         owned: BoolArray = self.partition_of_server == partition
         here = self.running[self.jobs.partition[self.running] == partition]
-        return ClusterView(
-            **{**self.__dict__, "queued": queued, "running": here, "partition": partition,
-               "servers": np.flatnonzero(owned)}
-        )  # fmt: skip
+        servers = owned.nonzero()[0]
+        return _view_of(
+            self.__dict__, queued=queued, running=here, partition=partition, servers=servers
+        )
+
+
+def _view_of(fields: Mapping[str, Any], **others: Any) -> ClusterView:
+    """A view of these fields; a frozen class sets them one by one, which takes far longer."""
+    view = object.__new__(ClusterView)
+    view.__dict__.update(fields, **others)
+    return view
 
 
 def held_in(state: State) -> dict[str, Any]:
@@ -284,12 +292,9 @@ class ViewMaker:
         """The view of this instant."""
         running = self._live.running().copy()
         running.sort()
-        # A frozen class sets field by field, which takes longer than all else here.
-        view = object.__new__(ClusterView)
-        view.__dict__.update(
+        return _view_of(
             self._fixed,
             now_s=float(self._now_s[0]),
             queued=self._live.queued().copy(),
             running=running,
         )
-        return view
