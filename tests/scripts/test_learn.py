@@ -89,7 +89,8 @@ def test_ppo_with_paired_advantages_climbs_and_goes_on_where_it_stopped(done):
     whole = done("learn", *TINY, *given, "updates=4", folder="whole")
     metrics = json.loads((whole.folder / "metrics.json").read_text())
     assert metrics["ratio_of_mean_jct"]["zero"]["high"] < 0.95
-    first = done("learn", *TINY, *given, "updates=2", folder="first")
+    first = done("learn", *TINY, *given, "updates=4", "minutes=1e-4", folder="first")
+    assert [row["update"] for row in curve(first.folder)] == ["0", "1"]
     resumed = done("learn", *TINY, *given, "updates=4", f"resume={first.folder}", folder="resumed")
     assert np.array_equal(*means(whole.folder, resumed.folder))
 
