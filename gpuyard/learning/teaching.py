@@ -38,6 +38,7 @@ from sim.errors import InvalidDecision, SimulationError
 log = logging.getLogger(__name__)
 
 SHARES = (0.4, 0.7, 1.0, 1.4)  # of the way to what was regressed, tried by playing
+FALLS_FROM, LAST_RATE = 0.5, 0.1
 HOUR_S = 3600.0
 FIT_RULES: Rules = {
     "algo.windows": (True, 1),
@@ -255,6 +256,12 @@ class BranchTrainer(_RoundsTrainer):
         return min(logs, key=lambda share: logs[share])
 
 
+def rate_at(progress: float) -> float:
+    """Of PPO's learning rate: 1, then falling linearly while `progress` goes on to 1."""
+    fallen = max(progress - FALLS_FROM, 0.0) / (1.0 - FALLS_FROM)
+    return 1.0 + (LAST_RATE - 1.0) * min(fallen, 1.0)
+
+
 class PpoTrainer(_RoundsTrainer):
     """Plays, branches, climbs PPO's objective."""
 
@@ -273,6 +280,7 @@ class PpoTrainer(_RoundsTrainer):
         from marl.training.teaching import improved  # torch
 
         windows, how = self._windows(self._rounds.windows, 4), self._rounds.clipping
+        how = replace(how, learning_rate=how.learning_rate * rate_at(self._progress()))
         contrasts = self._branched(self._rounds.sampling, windows)
         vector, saves_s = self._fitted(
             lambda policy, masks, seed: improved(policy, contrasts, how, masks, seed)
