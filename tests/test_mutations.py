@@ -102,7 +102,7 @@ def copy(tmp_path_factory) -> Path:
     return folder
 
 
-def tested(copy: Path, *tests: str) -> subprocess.CompletedProcess[str]:
+def outcome_of(copy: Path, *tests: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests],
         cwd=copy, env={**os.environ, "PYTHONPATH": str(copy)}, capture_output=True, text=True,
@@ -112,7 +112,7 @@ def tested(copy: Path, *tests: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_unbroken_all_of_them_pass(copy: Path) -> None:
-    done = tested(copy, *sorted({each.tests for each in MUTATIONS.values()}))
+    done = outcome_of(copy, *sorted({each.tests for each in MUTATIONS.values()}))
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
 
 
@@ -125,7 +125,7 @@ def test_a_broken_rule_is_caught(copy: Path, name: str) -> None:
     assert text.count(rule) == 1
     path.write_text(text.replace(rule, broken), encoding="utf-8")
     try:
-        done = tested(copy, tests)
+        done = outcome_of(copy, tests)
     finally:
         path.write_text(text, encoding="utf-8")
     assert done.returncode == 1, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"  # tests failed
