@@ -18,7 +18,7 @@ from marl.codec.layout import CodecRules, Observation, layout_for
 from marl.net.from_torch import net_of
 from marl.net.network import choose, link
 from marl.policy.pair_score import UNREAD, PairScorePolicy, stack
-from marl.training.teaching import Fit, Fitting
+from marl.training.teaching import Fit, Fitting, tensors_of
 from marl.turns.turns import Turns
 from sim.arrays import FloatArray
 from sim.simulator import Simulator
@@ -115,10 +115,7 @@ def distil(
     Returns:
         Share of the turns at which both choose alike, in the last epoch.
     """
-    seen = [
-        {name: torch.from_numpy(value) for name, value in each.observations.items()}
-        for each in shown
-    ]
+    seen = [tensors_of(each.observations) for each in shown]
     scores = [torch.from_numpy(each.scores) for each in shown]
     fit = Fit(policy, searched, UNREAD, how, [len(each) for each in shown])
     alike: list[float] = []

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from marl.codec.layout import Observation
 from marl.net.branching import Contrasts
 from marl.policy.pair_score import MASKED, UNREAD, PairScorePolicy
 from sim.arrays import IntArray
@@ -37,6 +38,16 @@ class Fitting:
     batch: int  # turns
     learning_rate: float
     weight_decay: float
+
+
+def tensors_of(observations: Observation) -> dict[str, Tensor]:
+    """The same arrays, for torch."""
+    return {name: torch.from_numpy(value) for name, value in observations.items()}
+
+
+def blocks_of(turns: int, batch: int) -> list[IntArray]:
+    """Rows of all turns in order, about `batch` together."""
+    return np.array_split(np.arange(turns), max(turns // batch, 1))
 
 
 @dataclass(frozen=True)
@@ -116,7 +127,7 @@ def improved(
     unit = max(float(mean_square) ** 0.5, LEAST_ADVANTAGE)
     fit = Fit(policy, searched, UNREAD, how, [each.turns for each in choices])
     for shape, turns in fit.turns(seed):
-        fit.step(-choices[shape].objective(turns, how.clip) / unit)
+        fit.step(-choices[shape].objective(turns) / unit)
     count = sum(each.turns for each in choices)
     return sum(each.saved_s() for each in choices) / count
 
@@ -126,9 +137,7 @@ class _Choices:
 
     def __init__(self, policy: PairScorePolicy, contrasts: Contrasts, how: Clipping) -> None:
         self._policy, self._how = policy, how
-        self._seen = {
-            name: torch.from_numpy(value) for name, value in contrasts.observations.items()
-        }
+        self._seen = tensors_of(contrasts.observations)
         self.turns = len(contrasts.observations["jobs"])
         order = np.argsort(contrasts.turn, kind="stable")
         turn = contrasts.turn[order]
@@ -145,9 +154,9 @@ class _Choices:
         # (N, most) in units, of each action
         self.advantage = (self._old.exp() * self._cost).sum(1, keepdim=True) - self._cost
 
-    def objective(self, turns: IntArray, clip: float) -> Tensor:
+    def objective(self, turns: IntArray) -> Tensor:
         """What PPO climbs, over these turns."""
-        old, advantage = self._old[turns], self.advantage[turns]
+        clip, old, advantage = self._how.clip, self._old[turns], self.advantage[turns]
         ratio = (self._log_chances(turns) - old).exp()
         near = ratio.clamp(1.0 - clip, 1.0 + clip)
         return (old.exp() * torch.minimum(ratio * advantage, near * advantage)).sum(1).mean()
@@ -159,7 +168,7 @@ class _Choices:
 
     def _all_log_chances(self) -> Tensor:
         with torch.no_grad():
-            blocks = np.array_split(np.arange(self.turns), max(self.turns // self._how.batch, 1))
+            blocks = blocks_of(self.turns, self._how.batch)
             return torch.cat([self._log_chances(turns) for turns in blocks])
 
     def _log_chances(self, turns: IntArray) -> Tensor:
@@ -235,9 +244,7 @@ class _Lesson:
 
     def __init__(self, policy: PairScorePolicy, contrasts: Contrasts, how: Teaching) -> None:
         self._policy, self._how = policy, how
-        self._seen = {
-            name: torch.from_numpy(value) for name, value in contrasts.observations.items()
-        }
+        self._seen = tensors_of(contrasts.observations)
         self._order = np.argsort(contrasts.turn, kind="stable")
         self.turns = len(contrasts.observations["jobs"])
         self._first = np.searchsorted(contrasts.turn[self._order], np.arange(self.turns + 1))
@@ -254,7 +261,7 @@ class _Lesson:
         self._target[rows] = own - how.step * torch.from_numpy(share[rows]).float()
 
     def _blocks(self) -> list[IntArray]:
-        return np.array_split(np.arange(self.turns), max(self.turns // self._how.batch, 1))
+        return blocks_of(self.turns, self._how.batch)
 
     def _rows(self, turns: IntArray) -> tuple[IntArray, IntArray]:
         """Contrasts of these turns, and which of `turns` each belongs to."""

@@ -123,8 +123,6 @@ class Trial:
     def __init__(self, scheduler: Composed, view: ClusterView) -> None:
         """On a copy of the state of which `view` is."""
         self._mirror = Mirror(view)
-        self._told = view.known_physics
-        self._scheduler = scheduler
         state = self._mirror.state
         self._memory = asked_memory(scheduler, state, view)
         self._windows = held_in(state)
@@ -136,12 +134,6 @@ class Trial:
 
     def decide(self, view: ClusterView) -> Decision:
         """The scheduler's orders; what its own parts raise is raised."""
-        if view.known_physics is not self._told:
-            state, routed = self._mirror.state, self._memory.waiter["routed"]
-            self._told = view.known_physics
-            self._memory = asked_memory(self._scheduler, state, view)
-            self._memory.waiter["routed"] = routed
-            self._asking = Asking(self._scheduler, state, self._memory, self._windows)
         self._mirror.look(view)
         self._forget()
         begin(self._mirror.state, self._memory)
