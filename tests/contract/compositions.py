@@ -1,6 +1,7 @@
 """Schedulers made from `conf/` as a user's command line makes them."""
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ def composed(overrides: Sequence[str]) -> Any:
     return config.scheduler
 
 
+@cache  # nothing is composed before the test that plays it: each takes a tenth of a second
 def made(*overrides: str) -> Scheduler:
     return instantiate(composed(overrides), _convert_="all")
 

@@ -19,13 +19,13 @@ from tests.sim.ledger import Ledger
 from tests.sim.worlds import Job, cluster, job_table, physics_of, rules_of
 
 COUNT = 80
-MADE = {stem: made(f"scheduler={stem}") for stem in heuristics()}
+ALONE = {stem: (f"scheduler={stem}",) for stem in heuristics()}  # name -> overrides
 PLACED = {
-    (placer, sharing): made("scheduler=fifo", f"placer={placer}", f"sharing={sharing}")
+    f"{placer}+{sharing}": ("scheduler=fifo", f"placer={placer}", f"sharing={sharing}")
     for placer in stems("placer")
     for sharing in stems("sharing")
 }
-WAYS = {**MADE, **{"+".join(key): scheduler for key, scheduler in PLACED.items()}}
+WAYS = ALONE | PLACED
 
 
 def busy_world(seed: int) -> Case:
@@ -69,7 +69,7 @@ def busy_world(seed: int) -> Case:
 @pytest.mark.parametrize("way", WAYS)
 def test_every_rule_finishes_a_busy_world_legally(way: str):
     case = busy_world(3)
-    run = simulate(Simulator(**case.arguments()), WAYS[way], 0, None)
+    run = simulate(Simulator(**case.arguments()), made(*WAYS[way]), 0, None)
     assert run.outcome.tolist() == [0] * COUNT
     kinds = set(run.log.kind.tolist())
     assert {Kind.EVICT, Kind.SERVER_DOWN, Kind.SERVER_UP} <= kinds
@@ -79,19 +79,19 @@ def test_every_rule_finishes_a_busy_world_legally(way: str):
 
 def test_parts_of_gpus_are_used_side_by_side():
     case = busy_world(3)
-    run = simulate(Simulator(**case.arguments()), MADE["fifo"], 0, None)
+    run = simulate(Simulator(**case.arguments()), made("scheduler=fifo"), 0, None)
     assert run.interference_s.sum() > 0  # of neighbours that asked for parts, nobody else
     whole = case.jobs.demands.gpu_milli == 1000
     assert run.interference_s[whole].sum() == 0
 
 
-@pytest.mark.parametrize("stem", MADE)
+@pytest.mark.parametrize("stem", ALONE)
 @settings(max_examples=10)
 @given(case=cases(most_partitions=1, most_jobs=25, life=True), seed=st.integers(0, 9))
 def test_every_scheduler_is_legal_through_all_of_life(stem: str, case: Case, seed: int) -> None:
     simulator = Simulator(**case.arguments())
     try:
-        run = simulate(simulator, MADE[stem], seed, None)
+        run = simulate(simulator, made(*ALONE[stem]), seed, None)
     except SimulationError:  # a gang of more workers than its servers can ever take
         run = simulator.outcome(stem, 0, 0.0, 0.0)
     Ledger(case, run, {})

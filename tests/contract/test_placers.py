@@ -17,7 +17,11 @@ from tests.contract.compositions import made, stems
 from tests.oracle.cases import Case, cases
 from tests.sim.placed import EVERYTHING
 
-PLACERS = {stem: made("scheduler=fifo", f"placer={stem}").placer for stem in stems("placer")}
+PLACERS = stems("placer")
+
+
+def placer_of(stem: str) -> Placer:
+    return made("scheduler=fifo", f"placer={stem}").placer
 
 
 def check(placer: Placer, gang: int, slots: Slots) -> None:
@@ -64,7 +68,7 @@ def offers(case: Case, rng: np.random.Generator) -> Iterator[tuple[Slots, int]]:
 @given(case=cases(most_partitions=3, most_jobs=12, life=True), seed=st.integers(0, 99))
 def test_answers_are_legal(case: Case, seed: int) -> None:
     for slots, job in offers(case, np.random.default_rng(seed)):
-        for placer in PLACERS.values():
+        for placer in map(placer_of, PLACERS):
             for gang in (1, 2, int(slots.view.jobs.num_gpus[job]), int(slots.usable.sum()) + 1):
                 check(placer, gang, slots)
             if isinstance(placer, PatientPlacer):
@@ -74,5 +78,5 @@ def test_answers_are_legal(case: Case, seed: int) -> None:
 
 @pytest.mark.parametrize("stem", PLACERS)
 def test_it_is_named_after_its_file_and_says_what_it_does(stem: str) -> None:
-    assert PLACERS[stem].name == stem
-    assert len(type(PLACERS[stem]).__doc__ or "") > 40
+    assert placer_of(stem).name == stem
+    assert len(type(placer_of(stem)).__doc__ or "") > 40

@@ -20,8 +20,12 @@ from tests.oracle.cases import Case, cases
 from tests.sim.worlds import Job, cluster, physics_of, play, world
 
 SCHEDULERS = heuristics()
-MADE = {stem: made(f"scheduler={stem}") for stem in SCHEDULERS}
+ORACLES = ["srtf"]
 small_cases = cases(most_partitions=1, most_jobs=25, equal_servers=True)
+
+
+def scheduler_of(stem: str) -> Scheduler:
+    return made(f"scheduler={stem}")
 
 
 def run_of(case: Case, scheduler: Scheduler, seed: int = 0) -> Run:
@@ -54,7 +58,7 @@ def test_the_glob_finds_the_schedulers():
 
 @pytest.mark.parametrize("stem", SCHEDULERS)
 def test_it_is_named_after_its_file_and_says_what_it_does(stem: str):
-    scheduler = MADE[stem]
+    scheduler = scheduler_of(stem)
     assert scheduler.order_name == stem
     assert scheduler.name.split("+")[0] == stem
     assert len(type(scheduler).__doc__ or "") > 60
@@ -62,12 +66,16 @@ def test_it_is_named_after_its_file_and_says_what_it_does(stem: str):
 
 
 def test_names_are_unique():
-    assert len({scheduler.name for scheduler in MADE.values()}) == len(MADE)
+    assert len({scheduler_of(stem).name for stem in SCHEDULERS}) == len(SCHEDULERS)
+
+
+def test_oracles_are_known():
+    assert [s for s in SCHEDULERS if Signal.DURATION in scheduler_of(s).needs] == ORACLES
 
 
 def test_the_command_line_chooses_placer_and_sharing_for_any_scheduler():
     placers, sharings = stems("placer"), stems("sharing")
-    composed = [stem for stem in SCHEDULERS if hasattr(MADE[stem], "sharing")]
+    composed = [stem for stem in SCHEDULERS if hasattr(scheduler_of(stem), "sharing")]
     for turn in range(max(len(composed), len(placers), len(sharings))):
         stem = composed[turn % len(composed)]
         placer, sharing = placers[turn % len(placers)], sharings[turn % len(sharings)]
@@ -82,18 +90,18 @@ def test_the_command_line_chooses_placer_and_sharing_for_any_scheduler():
 def test_it_is_legal_repeats_itself_starts_nothing_twice_and_finishes_all(
     stem: str, case: Case, seed: int
 ) -> None:
-    run = run_of(case, MADE[stem], seed)
+    run = run_of(case, scheduler_of(stem), seed)
     assert np.all(run.finish_s >= run.jobs.submit_s)
     starts = Counter(run.log.job[run.log.kind == Kind.START].tolist())
     stops = Counter(run.log.job[np.isin(run.log.kind, [Kind.PREEMPT, Kind.EXPIRE])].tolist())
     rows = range(len(run.jobs))
     assert [starts[row] for row in rows] == [stops[row] + 1 for row in rows]
-    assert bytes_of(run_of(case, MADE[stem], seed).log) == bytes_of(run.log)
+    assert bytes_of(run_of(case, scheduler_of(stem), seed).log) == bytes_of(run.log)
 
 
 @pytest.mark.parametrize("stem", SCHEDULERS)
 def test_it_reads_what_its_needs_name_and_every_one_of_them(stem: str):
-    scheduler = MADE[stem]
+    scheduler = scheduler_of(stem)
     topology = cluster(2, 2)
     jobs = [Job(0, 1, 5), Job(0, 2, 9), Job(1, 1, 3), Job(1, 4, 2), Job(2, 1, 1)]
 
@@ -123,15 +131,15 @@ def until(log: EventLog, cut_s: float) -> list[tuple[float, int, int, tuple[int,
     ]
 
 
-@pytest.mark.parametrize("stem", [s for s in SCHEDULERS if Signal.DURATION not in MADE[s].needs])
+@pytest.mark.parametrize("stem", [s for s in SCHEDULERS if s not in ORACLES])
 @settings(max_examples=12)
 @given(case=small_cases, share=st.floats(0.1, 0.9))
 def test_it_does_not_peek_at_durations_of_unfinished_jobs(
     stem: str, case: Case, share: float
 ) -> None:
-    run = run_of(case, MADE[stem])
+    run = run_of(case, scheduler_of(stem))
     cut_s = float(run.log.time_s[int(share * (len(run.log.time_s) - 1))])
-    other = run_of(later(case, run, cut_s), MADE[stem])
+    other = run_of(later(case, run, cut_s), scheduler_of(stem))
     assert until(other.log, cut_s) == until(run.log, cut_s)
 
 
@@ -139,5 +147,5 @@ def test_the_peeking_test_catches_an_oracle():
     # SRTF lets B (3 s) in before A (9 s) at 1; had B 14 s to go, it would wait.
     jobs = [Job(0, 1, 10), Job(1, 1, 3)]
     changed = [Job(0, 1, 10), Job(1, 1, 14)]
-    logs = [play(world(j, cluster(1, 1)), MADE["srtf"]).log for j in (jobs, changed)]
+    logs = [play(world(j, cluster(1, 1)), scheduler_of("srtf")).log for j in (jobs, changed)]
     assert until(logs[0], 2.0) != until(logs[1], 2.0)
