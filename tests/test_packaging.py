@@ -66,6 +66,10 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([sys.executable, "-m", *words], check=True, timeout=120)
     (site,) = env.glob("lib/python*/site-packages")
     (site / "libraries.pth").write_text(sysconfig.get_path("purelib"))  # its own .pth are not read
+    for compiled in ROOT.glob("sim/**/__pycache__/*.nb[ic]"):  # the sources are the same
+        beside = site / compiled.relative_to(ROOT)
+        beside.parent.mkdir(exist_ok=True)
+        shutil.copy(compiled, beside)
     return env / "bin" / "gpuyard"
 
 

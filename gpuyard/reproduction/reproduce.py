@@ -20,6 +20,7 @@ from gpuyard.evaluation.task import assumed_of
 from gpuyard.launch.build import check_confidence
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.start import Launch, program, start
+from gpuyard.launch.sweeps import processes_of
 from gpuyard.launch.terminal import table_console
 from gpuyard.pages.page import PAGE_FILE, check_page
 from gpuyard.reproduction.curves import write_curves
@@ -100,9 +101,8 @@ def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = _as_it_is) -> 
         ConfigError: the experiment or a value of the configuration is wrong.
         GpuYardError: runs failed and `failed` is not "skip".
     """
+    _check_values(launch.config)
     failed = launch.config["failed"]
-    if failed not in FAILED:
-        raise ConfigError(f"failed is {failed!r}; it must be {' or '.join(FAILED)}")
     found, planned = _planned(launch, prepared)
     ours = ours_of(planned, launch.config["ours"])
     forget(launch.folder, RESULT_FILES)
@@ -121,6 +121,16 @@ def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = _as_it_is) -> 
     table_console().print(_written(launch, found, done, ours))
     write_curves(launch.folder, done)
     print(f"results in {launch.folder}")
+
+
+def _check_values(config: Mapping[str, Any]) -> None:
+    """Before cells are composed, which takes seconds."""
+    if config["failed"] not in FAILED:
+        raise ConfigError(f"failed is {config['failed']!r}; it must be {' or '.join(FAILED)}")
+    most = config["most_cells"]
+    if most is not None and (type(most) is not int or most < 1):
+        raise ConfigError(f"most_cells is {most!r}; it must be a whole number from 1, or null")
+    processes_of(config["jobs"], 1)
 
 
 def _record_assumed(launch: Launch, planned: Sequence[Planned]) -> None:
@@ -172,10 +182,7 @@ def _planned(
     groups = [word for word in words if word.partition("=")[0].lstrip("+") in CHOOSERS]
     others = [word for word in words if word not in groups]
     cells = cells_of(found, program=PROGRAM, base=groups, later=[*debug_overrides(debug), *others])
-    most = launch.config["most_cells"]
-    if most is not None and (type(most) is not int or most < 1):
-        raise ConfigError(f"most_cells is {most!r}; it must be a whole number from 1, or null")
-    cells = [prepared(cell) for cell in cells[:most]]
+    cells = [prepared(cell) for cell in cells[: launch.config["most_cells"]]]
     planned = plan_of(cells, missing=launch.config["missing"], picked_on=found.picked_on)
     log.info("%s: %d cells, %d runs", found.title, len(cells), len(planned))
     return found, planned

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.forking import run_program
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -26,6 +28,10 @@ class Training:
             self._command(folder, words), cwd=folder.parent, env=_environment(), text=True,
             capture_output=True, timeout=300, start_new_session=True,
         )  # fmt: skip
+
+    def refused(self, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+        """Ask for a training that ends before there is any work, and before Ray."""
+        return run_program(self._command(folder, words)[1:], cwd=folder.parent)
 
     @contextmanager
     def begun(self, folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
