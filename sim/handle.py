@@ -73,16 +73,22 @@ class Handle:
         Raises:
             TypeError: a member is of another kind, or an array that is not contiguous.
         """
-        _pack(self, {each.name: getattr(self, each.name) for each in fields(self)})
+        _pack(self, self.members())
+
+    def members(self) -> dict[str, Any]:
+        """By name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def copied(self, shared: Collection[str] = ()) -> Self:
         """The same with arrays of its own; the members named `shared` stay one with this handle's.
 
         Compiled code keeps to addresses, so this is what copies a handle, `copy.deepcopy` too.
         """
-        members = {each.name: getattr(self, each.name) for each in fields(self)}
         return type(self)(
-            **{name: value if name in shared else _copied(value) for name, value in members.items()}
+            **{
+                name: value if name in shared else _copied(value)
+                for name, value in self.members().items()
+            }
         )
 
     def overwrite(self, other: Self, shared: Collection[str] = ()) -> None:
@@ -90,9 +96,9 @@ class Handle:
 
         Cheaper than `copied`: nothing is made. Members that are no arrays stay, as do `shared`.
         """
-        for each in fields(self):
-            if each.name not in shared:
-                _overwrite(getattr(self, each.name), getattr(other, each.name))
+        for name, value in self.members().items():
+            if name not in shared:
+                _overwrite(value, getattr(other, name))
 
     def __deepcopy__(self, memo: object) -> Self:
         """Arrays of its own, all of them."""
@@ -100,7 +106,7 @@ class Handle:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled by its members: addresses mean nothing elsewhere."""
-        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+        return type(self), tuple(self.members().values())
 
 
 def _copied(value: Any) -> Any:

@@ -1,9 +1,11 @@
 """One agent's observation, written into arrays that the caller owns."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from marl.turns.actions import EXCLUSIVE, MODES, SHARED
 from sim.arrays import FloatArray, IntArray
+from sim.handle import Handle
 from sim.jit import kernel
 from sim.scoring.costs import weigh_placement
 from sim.scoring.room import (
@@ -54,7 +56,8 @@ class Begun(NamedTuple):
     gpus: IntArray  # of its workers so far
 
 
-class Buffers(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Buffers(Handle):
     """The observation's arrays, all zero before; shapes in `Layout.shapes`."""
 
     jobs: FloatArray

@@ -1,6 +1,6 @@
 """Plays as Python handles them: made, forked, checked, seen; and turns for who sees views."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def blank_buffers(layout: Layout, *many: int) -> Buffers:
     return Buffers(
         **{
             key: np.zeros((*many, *shapes[key]), DTYPES.get(key, np.float32))
-            for key in Buffers._fields
+            for key in (each.name for each in fields(Buffers))
         }
     )
 
@@ -98,8 +98,7 @@ def _racks(scratch: Scratch) -> IntArray:
 def forked(play: Play, state: State, buffers: Buffers) -> Play:
     """The same turn of the run in `state`, a copy of the play's own, seen on another buffers."""
     own: Scratch = play.scratch.copied(shared=FIXED)
-    for mine, theirs in zip(buffers, play.buffers, strict=True):
-        mine[:] = theirs
+    buffers.overwrite(play.buffers)
     return replace(
         play, scratch=replace(own, state=state), memory=play.memory.copied(), buffers=buffers
     )
@@ -112,7 +111,7 @@ def seen_on(buffers: Buffers) -> Observation:
 
 def shown(buffers: Buffers) -> Observation:
     """The arrays of the buffers, or of a batch of them, that the rules show."""
-    return {key: value for key, value in buffers._asdict().items() if value.size}
+    return {key: value for key, value in buffers.members().items() if value.size}
 
 
 def check(play: Play, sizes: Sizes, agent: int, action: int) -> None:

@@ -73,8 +73,7 @@ class Turns:
         run.simulator.fork(into=self.simulator)
         self.play.scratch.overwrite(run.play.scratch, shared=FIXED)
         self.play.memory.overwrite(run.play.memory)
-        for mine, theirs in zip(self._buffers, run._buffers, strict=True):
-            mine[:] = theirs
+        self._buffers.overwrite(run._buffers)
 
     @property
     def agent(self) -> int:
@@ -171,7 +170,8 @@ class SideBySide:
             for key, shape in layout.link_shapes().items()
         }
         self.runs = [
-            one(Buffers(*(array[n] for array in self.buffers))) for n, one in enumerate(make)
+            one(Buffers(**{key: array[n] for key, array in self.buffers.members().items()}))
+            for n, one in enumerate(make)
         ]
         like = self.runs[0].play
         self._addresses = np.array([address_of(run.play, like) for run in self.runs])

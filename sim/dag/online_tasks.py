@@ -5,13 +5,14 @@ shows who waits and who runs. Blocked tasks are neither, and nor are those that 
 seen is remembered.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.engine.occupancy import Occupancy
+from sim.handle import Handle
 from sim.jit import array_kernel, kernel
 from sim.jobs import Precedence, ask_of
 from sim.physics.communication import Spread, comm_of
@@ -22,7 +23,8 @@ from sim.view import ClusterView
 PENDING = -1.0  # end of a task that does not run
 
 
-class Site(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Site(Handle):
     """A cluster and what is believed of speeds on it; P profiles, T GPU types."""
 
     server_type: IntArray  # (S,)
@@ -199,17 +201,18 @@ def site_of(view: ClusterView) -> Site:
     """
     belief, topology = replace(view.belief, links=None), view.topology
     network = belief.network
-    return Site(
-        server_type=view.server_type,
-        server_rack=topology.server_rack,
-        compute_s=belief.catalogue.compute_s,
-        local_s=network.local_s,
-        server_s=network.server_s,
-        rack_s=network.rack_s,
-        nic_factor=network.nic_factor,
-        uplink_factor=network.uplink_factor,
-        reference_s=reference_steps_s(view.jobs.num_gpus, topology, belief),
-    )
+    tables = {
+        "server_type": view.server_type,
+        "server_rack": topology.server_rack,
+        "compute_s": belief.catalogue.compute_s,
+        "local_s": network.local_s,
+        "server_s": network.server_s,
+        "rack_s": network.rack_s,
+        "nic_factor": network.nic_factor,
+        "uplink_factor": network.uplink_factor,
+        "reference_s": reference_steps_s(view.jobs.num_gpus, topology, belief),
+    }
+    return Site(**{name: np.ascontiguousarray(table) for name, table in tables.items()})
 
 
 def capacity_of(view: ClusterView) -> IntArray:

@@ -1,10 +1,12 @@
 """Bytes that one job puts on every directed link, and what it costs inside its servers."""
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from sim.arrays import IntArray, RowArray
+from sim.handle import Handle
 from sim.jit import kernel
 from sim.physics.link_network import BYTES_PER_GBIT, LinkNetwork, server_flows
 from sim.physics.max_min import sort_up
@@ -115,7 +117,8 @@ def local_load(
     return _mix(row, (width, depth, copies), tensor, data, paired)
 
 
-class LoadScratch(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class LoadScratch(Handle):
     """Room to measure one placement; `link["num_bytes"]` is 0 between calls."""
 
     gang: RowArray  # (largest gang,) GANG

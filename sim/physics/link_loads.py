@@ -4,11 +4,12 @@ A job that spans servers has one entry a link in a pool of entries; entries of o
 doubly linked list. Pool space of jobs that left is won back by moving the living to the front.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
 from sim.arrays import RowArray
+from sim.handle import Handle
 from sim.jit import kernel
 from sim.physics.link_load import LoadScratch, link_weights, make_load_scratch
 from sim.physics.link_network import LinkNetwork
@@ -20,7 +21,8 @@ UNKNOWN = -1.0  # rate of a job that has just come
 UNSEEN, SCRIPTED, RISING, STOPPED = range(4)  # values of LOAD_JOB.phase, see sim.physics.refill
 
 
-class LinkLoads(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class LinkLoads(Handle):
     """J jobs, at most N of them on links at once, D directed links, a pool of E entries."""
 
     job: RowArray  # (J,) LOAD_JOB

@@ -9,12 +9,14 @@ first name it, since the members on one server first reduce among themselves (th
 ring).
 """
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray, RowArray
 from sim.errors import PhysicsError
+from sim.handle import Handle
 from sim.jit import kernel
 from sim.physics.catalogue import Catalogue
 from sim.physics.communication import BITS_PER_BYTE, BITS_PER_GBIT
@@ -37,11 +39,9 @@ MAX_MIN, K_WAY, DUTY = 0, 1, 2  # values of LinkNetwork.sharing
 BYTES_PER_GBIT = BITS_PER_GBIT / BITS_PER_BYTE
 
 
-class LinkNetwork(NamedTuple):
-    """P profiles on S servers with G GPUs and D directed links; arrays and numbers, for numba.
-
-    A named tuple and not a dataclass, because compiled code takes it as it is.
-    """
+@dataclass(frozen=True, eq=False)
+class LinkNetwork(Handle):
+    """P profiles on S servers with G GPUs and D directed links."""
 
     sharing: int  # MAX_MIN, K_WAY or DUTY
     overlap_frac: float  # share of communication hidden behind compute, in [0, 1)

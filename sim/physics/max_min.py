@@ -9,18 +9,20 @@ Jobs stop, and links are loaded, in ascending order of jobs, so that equal situa
 bits, whether the whole cluster is filled or one connected part of it.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray, RowArray
+from sim.handle import Handle
 from sim.heap import HEAP, OUT, drop_from_heap, move_in_heap, order_heap
 from sim.jit import kernel
 from sim.physics.link_network import K_WAY, MAX_MIN, LinkNetwork
 from sim.physics.traffic import PART_ENTRY, PART_JOB, PART_LINK
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Part(Handle):
     """Room for N jobs with E entries on D directed links."""
 
     job: RowArray  # (N + 1,) PART_JOB

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from math import comb
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import PhysicsError
+from sim.handle import Handle
 from sim.jit import kernel
 
 AXES = 3
@@ -294,7 +295,8 @@ def norm(excess: FloatArray, power: float) -> FloatArray:
     return total
 
 
-class Slowing(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Slowing(Handle):
     """Tables over P profiles, T GPU types and K aggressors."""
 
     slowdown: FloatArray  # (T, P, columns) of `sim.physics.mix_table`; its first P are the pairs

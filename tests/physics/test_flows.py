@@ -1,5 +1,7 @@
 """Bytes between servers and on links, worked by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -56,7 +58,7 @@ def local_of(traffic: Traffic, gpus_on: list[int], position: int) -> tuple[float
 def loads_of(network: LinkNetwork, servers: list[int], gpus_on: list[int]) -> dict[int, float]:
     """Bytes by directed link."""
     entry = np.zeros(200, dtype=LOAD_ENTRY)
-    scratch = make_load_scratch(network, sum(gpus_on))._replace(gang=gang_of(servers, gpus_on))
+    scratch = replace(make_load_scratch(network, sum(gpus_on)), gang=gang_of(servers, gpus_on))
     count, heaviest, _ = link_weights(network, 0, len(servers), scratch, entry, 0)
     assert not scratch.link["num_bytes"].any(), "scratch is not left clean"
     return {
