@@ -1,7 +1,7 @@
 """What a GPU or a server has room for: each rule once, on numbers.
 
-`sim.kernel.seats` asks here for a state and copies of it; the engine and the feature code, which
-remember some of the answers, look the numbers up and ask, too.
+`sim.kernel.allocation` asks here for a state and copies of it; the engine and the feature code,
+which remember some of the answers, look the numbers up and ask, too.
 """
 
 from typing import Protocol

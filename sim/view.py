@@ -11,8 +11,8 @@ from sim.arrays import BoolArray, FloatArray, IntArray, read_only
 from sim.errors import SignalError
 from sim.jit import kernel
 from sim.jobs import JobTable
+from sim.kernel.allocation import Spares
 from sim.kernel.layout import RUNNING, State
-from sim.kernel.seats import Spares
 from sim.physics.physics import Physics
 from sim.signals import Signal
 from sim.topology.topology import Topology
@@ -244,7 +244,7 @@ def held_in(state: State) -> dict[str, Any]:
     return {
         "tenants": read_only(state.gpu["tenants"]),
         "tenant": read_only(state.tenant),
-        "server_free": read_only(state.rooms.usable),
+        "server_free": read_only(state.free_gpus.usable),
         "server_cpu_free_milli": read_only(state.server["cpu_free_milli"]),
         "server_memory_free_mib": read_only(state.server["memory_free_mib"]),
         "gpu_milli": read_only(state.gpu["milli"]),

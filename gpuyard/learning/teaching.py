@@ -76,21 +76,23 @@ def branch_rounds(config: Mapping[str, Any]) -> BranchRounds:
     Raises:
         ConfigError: naming key, value and rule.
     """
-    check_plain(config, BRANCH_RULES)
-    given = config["algo"]
-    _check_above(given, "temperature", "unit_s", "step", "learning_rate")
-    return BranchRounds(
-        windows=given["windows"],
-        search_windows=given["search_windows"],
-        sampling=_sampling_of(given),
-        teaching=Teaching(
-            **{
-                key: given[key]
-                for key in ("epochs", "batch", "learning_rate", "weight_decay", "unit_s", "step")
-            },
-            temperature=given["temperature"],
-        ),
+    given = _given(config, BRANCH_RULES, "unit_s", "step")
+    teaching = Teaching(
+        **_fit(given), **{key: given[key] for key in ("unit_s", "step", "temperature")}
     )
+    return BranchRounds(given["windows"], given["search_windows"], _sampling_of(given), teaching)
+
+
+def _given(config: Mapping[str, Any], rules: Rules, *above: str) -> Mapping[str, Any]:
+    """The key `algo`, by its rules; numbers `above` 0 and the learning rate are more than that."""
+    check_plain(config, rules)
+    given: Mapping[str, Any] = config["algo"]
+    _check_above(given, "learning_rate", *above)
+    return given
+
+
+def _fit(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: given[key] for key in ("epochs", "batch", "learning_rate", "weight_decay")}
 
 
 def _check_above(given: Mapping[str, Any], *keys: str) -> None:
@@ -122,16 +124,9 @@ class PpoRounds:
 
 
 def ppo_rounds(config: Mapping[str, Any]) -> PpoRounds:
-    """From the key `algo`.
-
-    Raises:
-        ConfigError: naming key, value and rule.
-    """
-    check_plain(config, PPO_RULES)
-    given = config["algo"]
-    _check_above(given, "unit_s", "learning_rate", "clip")
-    keys = ("epochs", "batch", "learning_rate", "weight_decay", "unit_s", "clip")
-    clipping = Clipping(**{key: given[key] for key in keys})
+    """As `branch_rounds`."""
+    given = _given(config, PPO_RULES, "unit_s", "clip")
+    clipping = Clipping(**_fit(given), unit_s=given["unit_s"], clip=given["clip"])
     return PpoRounds(given["windows"], _sampling_of(given), clipping)
 
 
@@ -310,19 +305,11 @@ class DistilRounds:
 
 
 def distil_rounds(config: Mapping[str, Any]) -> DistilRounds:
-    """From the key `algo`.
-
-    Raises:
-        ConfigError: naming key, value and rule.
-    """
-    check_plain(config, DISTIL_RULES)
-    given = config["algo"]
-    _check_above(given, "share", "learning_rate")
+    """As `branch_rounds`."""
+    given = _given(config, DISTIL_RULES, "share")
     if given["share"] > 1:
         raise ConfigError(f"algo.share is {given['share']}; it is a share, at most 1")
-    keys = ("epochs", "batch", "learning_rate", "weight_decay")
-    fit = Fitting(**{key: given[key] for key in keys})
-    return DistilRounds(given["windows"], given["share"], fit)
+    return DistilRounds(given["windows"], given["share"], Fitting(**_fit(given)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -182,8 +182,8 @@ class Held:
     job: RunningJob
     gpus: int  # of a pod
     pods: int
-    seats: list[str]  # a server for each pod
-    seated: dict[str, str]  # pod: its server
+    slots: list[str]  # a server for each pod
+    bound: dict[str, str]  # pod: its server
     until_s: float  # on the clock of the told state
 
 
@@ -284,7 +284,7 @@ class Board:
             if isinstance(decided, Verdict):
                 return decided
             held = decided
-        return _seat(held, asked, nodes)
+        return _bind(held, asked, nodes)
 
     def _decided(self, asked: Asked, nodes: Sequence[str], state: StateForm) -> Held | Verdict:
         """Ask the scheduler for the job of a pod."""
@@ -313,10 +313,10 @@ class Board:
             profile=asked.profile,
             user=asked.user,
         )
-        seats = [
+        slots = [
             name for name, gpus in (start.servers or {}).items() for _ in range(gpus // asked.gpus)
         ]
-        held = Held(running, asked.gpus, asked.pods, seats, {}, until_s)
+        held = Held(running, asked.gpus, asked.pods, slots, {}, until_s)
         self._held[asked.job] = held
         return held
 
@@ -372,20 +372,20 @@ def _waiting(asked: Asked, now_s: float, first_s: float) -> WaitingJob:
         ) from error
 
 
-def _seat(held: Held, asked: Asked, nodes: Sequence[str]) -> Verdict:
+def _bind(held: Held, asked: Asked, nodes: Sequence[str]) -> Verdict:
     """A server of its gang for a pod: the first that is left among `nodes`."""
     if (held.gpus, held.pods) != (asked.gpus, asked.pods):
         raise RequestError(
             f"pod {asked.pod}: its gang {asked.job} is of {held.pods} pods of {held.gpus} GPUs, "
             f"the pod says {asked.pods} of {asked.gpus}; pods of one gang have to be alike"
         )
-    server = held.seated.get(asked.pod)
+    server = held.bound.get(asked.pod)
     if server is not None:
         if server in nodes:
             return Verdict(server)
         return Verdict(None, f"it was given {server}, which is not among the nodes offered")
-    left = list(held.seats)
-    for taken in held.seated.values():
+    left = list(held.slots)
+    for taken in held.bound.values():
         left.remove(taken)
     if not left:
         raise RequestError(
@@ -395,5 +395,5 @@ def _seat(held: Held, asked: Asked, nodes: Sequence[str]) -> Verdict:
     server = next((name for name in left if name in nodes), None)
     if server is None:
         return Verdict(None, f"its gang was given {', '.join(sorted(set(left)))}")
-    held.seated[asked.pod] = server
+    held.bound[asked.pod] = server
     return Verdict(server)

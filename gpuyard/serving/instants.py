@@ -192,9 +192,9 @@ class Setter:
         row_of = np.empty(len(jobs), dtype=np.int64)
         row_of[order] = np.arange(len(jobs))
         table, assumed = self._table(form, jobs, placements, order)
-        seats = sorted(range(len(placements)), key=lambda at: form.running[at].started_s)
+        by_start = sorted(range(len(placements)), key=lambda at: form.running[at].started_s)
         simulator = self.game.simulator(table)
-        placed = [(int(row_of[at]), placements[at]) for at in seats]
+        placed = [(int(row_of[at]), placements[at]) for at in by_start]
         by_row = [jobs[at] for at in order]
         try:
             set_to(simulator, _instant(form.time_s, by_row, placed, [*away, *closed]))

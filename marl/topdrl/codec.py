@@ -167,7 +167,7 @@ class Codec:
         """
         self._spec = sight
         self._shape = network.racks, network.rack_servers, network.server_gpus
-        self._seat = _seats(view.topology, self._shape)
+        self._cell = _cells_of_gpus(view.topology, self._shape)
         self._pricing = Pricing(
             topology=view.topology, belief=view.belief, gangs=view.jobs.num_gpus
         )
@@ -208,11 +208,11 @@ class Codec:
         seen = np.zeros((*self._shape, GPU_COLUMNS), dtype=np.float32)
         flat = seen.reshape(-1, GPU_COLUMNS)
         up = view.server_closed[view.topology.gpu_server] == 0
-        flat[self._seat[up], 2] = 1.0
+        flat[self._cell[up], 2] = 1.0
         held = view.jobs.held[view.running]
         busy = [view.gpus_of(job) for job in view.running.tolist()]
         left = self._rows(view.jobs.predicted_remaining_s[view.running])
-        at = self._seat[np.concatenate([*busy, NOBODY])]
+        at = self._cell[np.concatenate([*busy, NOBODY])]
         flat[at, 0] = np.repeat(left, held)
         flat[at, 1] = np.repeat(self._worth[view.running], held)
         return seen
@@ -233,7 +233,7 @@ class Codec:
         return seen
 
 
-def _seats(topology: Topology, shape: tuple[int, int, int]) -> IntArray:
+def _cells_of_gpus(topology: Topology, shape: tuple[int, int, int]) -> IntArray:
     """(G,) position of each GPU in the padded racks x servers x GPUs."""
     server = topology.gpu_server
     gpu = np.arange(topology.num_gpus) - topology.server_first_gpu[server]

@@ -157,7 +157,9 @@ def _free_share(state: State, m: int) -> float:
     share = 0.0
     for i in range(state.partition[m].first_own, state.partition[m].last_own):
         where = state.server[state.own[i]]
-        share = max(share, state.rooms.usable[state.own[i]] / (where.last_gpu - where.first_gpu))
+        share = max(
+            share, state.free_gpus.usable[state.own[i]] / (where.last_gpu - where.first_gpu)
+        )
     return share
 
 

@@ -45,8 +45,8 @@ from sim.engine.rule import make_rule
 from sim.engine.searching import note_workload, place_by_workload, place_compactly
 from sim.forwarding import RandomForwarding
 from sim.jobs import WHOLE_GPU_MILLI
+from sim.kernel.free_gpus import make_free_gpus
 from sim.kernel.layout import UNBOUNDED, State
-from sim.kernel.rooms import make_rooms
 from sim.physics.heavy_edge import KnownGraphs, graphs_of, no_graphs
 from sim.physics.mix_table import empty_tenants, pairs_alone
 from sim.physics.physics import Physics
@@ -143,12 +143,12 @@ def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterVi
     kind, kind_of = _kinds(rule, child, state, view)
     partitions, servers, gpus = len(state.partition), len(state.server), len(state.gpu)
     profiles = int(kind["profile"].max()) + 1
-    largest = state.rooms.tally.shape[1] - 2
+    largest = state.free_gpus.tally.shape[1] - 2
     queue = np.zeros((partitions, 2 * len(kind)), dtype=QUEUE)
     tried = np.zeros((partitions, len(kind)), dtype=TRIED)
     rank = np.zeros(len(state.running), dtype=RANK)
     tried["refused"] = rank["job"] = NOBODY
-    offer = make_rooms(1, servers, gpus, largest)
+    offer = make_free_gpus(1, servers, gpus, largest)
     offer.tally[0, 0] = offer.sizes[0, 0] = servers
     joining = (profiles, gpus) if rule["sharing"][0] != NEVER else (1, 1)
     game, likes = np.zeros(1, dtype=GAME), int(kind["like"].max()) + 1

@@ -7,7 +7,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray, RowArray
 from sim.handle import Handle
-from sim.kernel.rooms import Rooms
+from sim.kernel.free_gpus import FreeGpus
 from sim.physics.heavy_edge import KnownGraphs
 from sim.physics.mix_table import Slowing
 
@@ -190,7 +190,7 @@ class Memory(Handle):
     victim: IntArray  # (R,) running jobs, those that give way first
     stamped: IntArray  # (G,)
     lifted: IntArray  # as `placed`: place among the tenants of a GPU that a job was lifted from
-    offer: Rooms  # one room: what the job at hand is offered
+    offer: FreeGpus  # one part: what the job at hand is offered
     gpus: IntArray  # (G,) the placement at hand
     joining: FloatArray  # (P, G) cost of joining a GPU, as of version `joined_at` of its tenants
     joined_at: IntArray  # (P, G)

@@ -8,7 +8,7 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray, read_only
 from sim.errors import GpuYardError
 from sim.jobs import WHOLE_GPU_MILLI, ask_of
-from sim.kernel.seats import (
+from sim.kernel.allocation import (
     ALL_WELL,
     bar,
     count_workers,
@@ -31,15 +31,15 @@ ANY_SPEED = 0.0  # `least_speed` that every pair exceeds
 class Occupancy:
     """Who holds what as of a view; a decision is planned on it, then returned.
 
-    It is a copy of the state's `Seats`, on which GPUs are taken and left as in a run. The arrays
-    are used again by the next one, which brings up to date the servers that have changed.
+    It is a copy of the state's `Allocation`, on which GPUs are taken and left as in a run. The
+    arrays are used again by the next one, which brings up to date the servers that have changed.
     """
 
     def __init__(self, view: ClusterView) -> None:
         """As the state stands."""
         self._spares = view.spares
         self._copy = view.spares.taken()
-        self._seats = self._copy.seats
+        self._allocation = self._copy.allocation
         self._tenants: IntArray | None = None
 
     def __del__(self) -> None:
@@ -50,14 +50,14 @@ class Occupancy:
         """A scratch copy of the scratch copy."""
         twin = Occupancy.__new__(Occupancy)
         twin._spares, twin._tenants = self._spares, self._tenants
-        twin._copy = self._spares.taken(self._seats)
-        twin._seats = twin._copy.seats
+        twin._copy = self._spares.taken(self._allocation)
+        twin._allocation = twin._copy.allocation
         return twin
 
     @property
     def tenant(self) -> IntArray:
         """(G, C) jobs on each GPU, NO_JOB behind the last; to be read only, and at once."""
-        return self._seats.tenant
+        return self._allocation.tenant
 
     @property
     def tenants(self) -> IntArray:
@@ -73,7 +73,7 @@ class Occupancy:
             GpuYardError: one of them has as many tenants as it may have, or there is no such GPU.
         """
         # A copy of what is given: of one type, whatever that is.
-        wrong = try_occupying(self._seats, job, np.array(gpus), next(self._spares.versions))
+        wrong = try_occupying(self._allocation, job, np.array(gpus), next(self._spares.versions))
         if wrong != ALL_WELL:
             raise GpuYardError(f"job row {job} cannot be booked on GPU {gpus[wrong]}: no room")
         self._tenants = None
@@ -84,7 +84,7 @@ class Occupancy:
         Raises:
             GpuYardError: it does not hold one of them.
         """
-        wrong = try_vacating(self._seats, job, np.array(gpus), next(self._spares.versions))
+        wrong = try_vacating(self._allocation, job, np.array(gpus), next(self._spares.versions))
         if wrong != ALL_WELL:
             raise GpuYardError(f"job row {job} cannot leave GPU {gpus[wrong]}: it is not on it")
         self._tenants = None
@@ -96,14 +96,14 @@ class Occupancy:
         jobs, gpus = zip(*pairs, strict=True)
         last = np.array(list(accumulate(map(len, gpus))))
         every, versions = np.concatenate(gpus), self._spares.versions
-        wrong = vacate_all(self._seats, np.array(jobs), every, last, next(versions))
+        wrong = vacate_all(self._allocation, np.array(jobs), every, last, next(versions))
         if wrong != ALL_WELL:
             raise GpuYardError(f"job row {jobs[wrong]} cannot leave GPUs that it is not on")
         self._tenants = None
 
     def bar(self, gpus: IntArray) -> None:
         """Offer these GPUs to nobody any more."""
-        bar(self._seats, np.array(gpus), next(self._spares.versions))
+        bar(self._allocation, np.array(gpus), next(self._spares.versions))
         self._tenants = None
 
     def in_the_way(
@@ -134,8 +134,8 @@ class Occupancy:
 
         0 while it is away.
         """
-        now, most = np.zeros((2, len(self._seats.server)), dtype=np.int64)
-        count_workers(self._seats, job, now, most)
+        now, most = np.zeros((2, len(self._allocation.server)), dtype=np.int64)
+        count_workers(self._allocation, job, now, most)
         return now, most
 
     def exclusive(self, view: ClusterView, job: int) -> Slots:
@@ -146,9 +146,12 @@ class Occupancy:
         """
         usable, per_server, cost = self._blank()
         if view.jobs.demands is None and view.partition is None:
-            usable[:], per_server[:] = self._seats.rooms.gpu, self._seats.rooms.usable
+            usable[:], per_server[:] = (
+                self._allocation.free_gpus.gpu,
+                self._allocation.free_gpus.usable,
+            )
         else:
-            offer_parts(self._seats, job, view.servers, False, usable, per_server, cost)
+            offer_parts(self._allocation, job, view.servers, False, usable, per_server, cost)
         cost.fill(1.0)  # what is left over slows nobody
         return self._slots(view, job, usable, per_server, cost)
 
@@ -160,9 +163,9 @@ class Occupancy:
         if ask_of(view.jobs.demands, job).gpu_milli >= WHOLE_GPU_MILLI:
             return None
         usable, per_server, cost = self._blank()
-        offer_parts(self._seats, job, view.servers, True, usable, per_server, cost)
+        offer_parts(self._allocation, job, view.servers, True, usable, per_server, cost)
         if view.jobs.num_gpus[job] == 1:
-            leave_tightest(self._seats, view.servers, usable, cost)
+            leave_tightest(self._allocation, view.servers, usable, cost)
             left = view.topology.gpu_server[usable]
             per_server = np.bincount(left, minlength=len(per_server))
         cost.fill(1.0)
@@ -180,13 +183,13 @@ class Occupancy:
         usable, per_server, cost = self._blank()
         cost.fill(1.0)
         offer_shared(
-            self._seats, job, view.servers, belief.slowing, belief.pairs.feasible, tenants,
+            self._allocation, job, view.servers, belief.slowing, belief.pairs.feasible, tenants,
             view.gpu_limit_milli, float(least_speed), usable, per_server, cost,
         )  # fmt: skip
         return self._slots(view, job, usable, per_server, cost)
 
     def _blank(self) -> tuple[BoolArray, IntArray, FloatArray]:
-        gpus, servers = len(self._seats.gpu), len(self._seats.server)
+        gpus, servers = len(self._allocation.gpu), len(self._allocation.server)
         return np.zeros(gpus, np.bool_), np.zeros(servers, np.int64), np.empty(gpus)
 
     def _slots(

@@ -10,9 +10,9 @@ from sim.codes import COMPACT_WAIT, LEAST_INTERFERENCE
 from sim.engine.layout import NOBODY, Memory
 from sim.jit import kernel
 from sim.jobs import WHOLE_GPU_MILLI
+from sim.kernel.allocation import leave_tightest, parts_on, sharing_cost, workers_on
+from sim.kernel.free_gpus import set_most, set_usable
 from sim.kernel.layout import State
-from sim.kernel.rooms import set_most, set_usable
-from sim.kernel.seats import leave_tightest, parts_on, sharing_cost, workers_on
 from sim.physics.slowing import NO_COST
 from sim.room_rules import leave_cheapest
 
@@ -113,7 +113,7 @@ def _offer_sharing(state: State, memory: Memory, m: int, number: int) -> None:
     counted_at, joinable = memory.counted_at[like], memory.joinable[like]
     for i in range(part.first_own, part.last_own):
         server = state.own[i]
-        most, count = state.rooms.most[server], joinable[server]
+        most, count = state.free_gpus.most[server], joinable[server]
         if counted_at[server] != state.server[server].version:
             count = _count_anew(state, memory, number, server)
         if most == 0:
@@ -169,7 +169,7 @@ def make_offer(state: State, memory: Memory, m: int, number: int, mode: int) -> 
         server = state.own[i]
         most = workers_on(state, memory.kind[number], server, False)
         if whole:
-            count = min(state.rooms.usable[server], most)
+            count = min(state.free_gpus.usable[server], most)
         elif mode == SHARED:
             count = min(_count_anew(state, memory, number, server), most) if most > 0 else 0
         else:

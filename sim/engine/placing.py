@@ -1,4 +1,4 @@
-"""The placers: which GPUs of a room a gang gets, written to `memory.gpus`."""
+"""The placers: which free GPUs a gang gets, written to `memory.gpus`."""
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from sim.codes import (
 )
 from sim.engine.layout import JUDGE, NAME, Memory
 from sim.jit import array_kernel, kernel
+from sim.kernel.free_gpus import NONE, FreeGpus, next_server, usable_in
 from sim.kernel.layout import State
-from sim.kernel.rooms import NONE, Rooms, next_server, usable_in
 from sim.physics.heavy_edge import edges_at, map_workers
 from sim.placers.filling import (
     fill_server,
@@ -38,12 +38,14 @@ LOOK_AT_GPUS = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, LWF)  # of serve
 
 
 @kernel
-def _fill(state: State, memory: Memory, rooms: Rooms, server: int, wanted: int, at: int) -> int:
+def _fill(
+    state: State, memory: Memory, free_gpus: FreeGpus, server: int, wanted: int, at: int
+) -> int:
     """Write `wanted` usable GPUs of a server; where to write next."""
     if memory.game[0].priced != 0:
         tell(memory.routine[NAME], state, memory, server)
     usable, where = (
-        state.rooms.gpu if memory.game[0].whole != 0 else rooms.gpu,
+        state.free_gpus.gpu if memory.game[0].whole != 0 else free_gpus.gpu,
         state.server[server],
     )
     first, last, tenants = where.first_gpu, where.last_gpu, state.gpu["tenants"]
@@ -52,14 +54,14 @@ def _fill(state: State, memory: Memory, rooms: Rooms, server: int, wanted: int, 
 
 @kernel
 def fill_by_id(
-    state: State, memory: Memory, rooms: Rooms, server: int, wanted: int, at: int
+    state: State, memory: Memory, free_gpus: FreeGpus, server: int, wanted: int, at: int
 ) -> int:  # fmt: skip
     """Write up to `wanted` usable GPUs of a server, lowest ids first; where to write next."""
     if memory.game[0].priced != 0:
         tell(memory.routine[NAME], state, memory, server)
     usable, last = (
-        state.rooms.gpu if memory.game[0].whole != 0 else rooms.gpu,
-        at + min(wanted, rooms.usable[server]),
+        state.free_gpus.gpu if memory.game[0].whole != 0 else free_gpus.gpu,
+        at + min(wanted, free_gpus.usable[server]),
     )
     for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
         if at < last and usable[gpu]:
@@ -70,68 +72,70 @@ def fill_by_id(
 
 @kernel
 def _fill_in_order(
-    state: State, memory: Memory, rooms: Rooms, servers: IntArray, gang: int
+    state: State, memory: Memory, free_gpus: FreeGpus, servers: IntArray, gang: int
 ) -> bool:
     """Write the usable GPUs of `servers` in this order until the gang is whole; False: too few."""
     at = 0
     for server in servers:
-        at = _fill(state, memory, rooms, server, min(gang - at, rooms.usable[server]), at)
+        at = _fill(state, memory, free_gpus, server, min(gang - at, free_gpus.usable[server]), at)
     return at == gang
 
 
 @kernel
-def lowest_ids(state: State, memory: Memory, rooms: Rooms, room: int, gang: int) -> None:
+def lowest_ids(state: State, memory: Memory, free_gpus: FreeGpus, part: int, gang: int) -> None:
     """The usable GPUs with the lowest ids; there are enough."""
     at, server = 0, NONE
     while at < gang:
-        server = next_server(rooms, room, 0, server + 1)
-        at = fill_by_id(state, memory, rooms, server, gang - at, at)
+        server = next_server(free_gpus, part, 0, server + 1)
+        at = fill_by_id(state, memory, free_gpus, server, gang - at, at)
 
 
 @kernel
-def most_usable_first(state: State, memory: Memory, rooms: Rooms, room: int, gang: int) -> None:
+def most_usable_first(
+    state: State, memory: Memory, free_gpus: FreeGpus, part: int, gang: int
+) -> None:
     """On the servers with most usable GPUs, lowest index on ties; there are enough."""
-    usable, server, at = rooms.tally.shape[1] - 2, NONE, 0
+    usable, server, at = free_gpus.tally.shape[1] - 2, NONE, 0
     while at < gang:
-        server = next_server(rooms, room, usable, server + 1)
+        server = next_server(free_gpus, part, usable, server + 1)
         if server == NONE:
             usable -= 1
         else:
-            at = _fill(state, memory, rooms, server, min(gang - at, usable), at)
+            at = _fill(state, memory, free_gpus, server, min(gang - at, usable), at)
 
 
 @kernel
-def _best_fit(state: State, memory: Memory, rooms: Rooms, room: int, gang: int) -> None:
+def _best_fit(state: State, memory: Memory, free_gpus: FreeGpus, part: int, gang: int) -> None:
     """On the tightest server with room for all, else on those with fewest usable GPUs first."""
-    most = rooms.tally.shape[1] - 2
+    most = free_gpus.tally.shape[1] - 2
     for usable in range(gang, most + 1):
-        if rooms.tally[room, usable] > 0:
-            _fill(state, memory, rooms, next_server(rooms, room, usable, 0), gang, 0)
+        if free_gpus.tally[part, usable] > 0:
+            _fill(state, memory, free_gpus, next_server(free_gpus, part, usable, 0), gang, 0)
             return
     usable, server, at = 1, NONE, 0
     while at < gang:
-        server = next_server(rooms, room, usable, server + 1)
+        server = next_server(free_gpus, part, usable, server + 1)
         if server == NONE:
             usable += 1
         else:
-            at = _fill(state, memory, rooms, server, min(gang - at, usable), at)
+            at = _fill(state, memory, free_gpus, server, min(gang - at, usable), at)
 
 
 @kernel
-def _compact(state: State, memory: Memory, rooms: Rooms, room: int, gang: int) -> None:
+def _compact(state: State, memory: Memory, free_gpus: FreeGpus, part: int, gang: int) -> None:
     """On the servers of `last_level`, which is there; lowest index on ties."""
-    tally, sizes, at, server = rooms.tally[room], rooms.sizes[room], 0, NONE
+    tally, sizes, at, server = free_gpus.tally[part], free_gpus.sizes[part], 0, NONE
     largest = largest_of(sizes)
     if not fills_largest(sizes, largest, gang):
-        most_usable_first(state, memory, rooms, room, gang)
+        most_usable_first(state, memory, free_gpus, part, gang)
         return
     level = last_level(tally, largest, gang)
     for _ in range(gang // largest if gang > largest else 0):
-        server = next_server(rooms, room, largest, server + 1)
-        at = _fill(state, memory, rooms, server, largest, at)
+        server = next_server(free_gpus, part, largest, server + 1)
+        at = _fill(state, memory, free_gpus, server, largest, at)
     if at < gang:
-        server = next_server(rooms, room, level, server + 1 if level == largest else 0)
-        _fill(state, memory, rooms, server, gang - at, at)
+        server = next_server(free_gpus, part, level, server + 1 if level == largest else 0)
+        _fill(state, memory, free_gpus, server, gang - at, at)
 
 
 @array_kernel
@@ -141,50 +145,50 @@ def own_servers(state: State, m: int) -> IntArray:
 
 
 @array_kernel
-def _cheapest(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> None:
+def _cheapest(state: State, memory: Memory, free_gpus: FreeGpus, m: int, gang: int) -> None:
     """The usable GPUs with least cost, lowest ids on ties; in order of ids."""
-    usable = np.zeros(len(rooms.gpu), dtype=np.bool_)
+    usable = np.zeros(len(free_gpus.gpu), dtype=np.bool_)
     for server in own_servers(state, m):
-        if rooms.usable[server] > 0:
+        if free_gpus.usable[server] > 0:
             for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
-                usable[gpu] = rooms.gpu[gpu]
+                usable[gpu] = free_gpus.gpu[gpu]
     gpus = np.flatnonzero(usable)
-    memory.gpus[:gang] = np.sort(gpus[np.argsort(rooms.cost[gpus], kind="mergesort")[:gang]])
+    memory.gpus[:gang] = np.sort(gpus[np.argsort(free_gpus.cost[gpus], kind="mergesort")[:gang]])
 
 
 @array_kernel
-def _delayed(state: State, memory: Memory, rooms: Rooms, m: int, job: int) -> bool:
+def _delayed(state: State, memory: Memory, free_gpus: FreeGpus, m: int, job: int) -> bool:
     """Rule of `sim.placers.by_rack`."""
     row, rule, now_s = state.job[job], memory.rule[0], state.world[0].now_s
     since_s = row.submit_s + row.attained_gpu_s / row.num_gpus
     servers = servers_to_fill(
-        row.num_gpus, own_servers(state, m), rooms.usable, rooms.most, memory.server_rack,
+        row.num_gpus, own_servers(state, m), free_gpus.usable, free_gpus.most, memory.server_rack,
         len(state.rack), now_s >= since_s + rule.rack_wait_s,
         now_s >= since_s + rule.anywhere_wait_s,
     )  # fmt: skip
-    return len(servers) > 0 and _fill_in_order(state, memory, rooms, servers, row.num_gpus)
+    return len(servers) > 0 and _fill_in_order(state, memory, free_gpus, servers, row.num_gpus)
 
 
 @array_kernel
-def _skewed(state: State, memory: Memory, rooms: Rooms, m: int, number: int) -> bool:
+def _skewed(state: State, memory: Memory, free_gpus: FreeGpus, m: int, number: int) -> bool:
     """Rule of `sim.placers.by_rack`."""
     kind, servers, racks = memory.kind[number], own_servers(state, m), len(state.rack)
     gang, rack, widest = kind.gang, memory.server_rack, NETWORK
     if kind.skewed != 0:
-        widest = narrowest(servers, rooms.most, rack, racks, gang)
-    tier = narrowest(servers, rooms.usable, rack, racks, gang)
+        widest = narrowest(servers, free_gpus.most, rack, racks, gang)
+    tier = narrowest(servers, free_gpus.usable, rack, racks, gang)
     if tier > min(widest, NETWORK):
         return False
-    order = first_servers(servers, rooms.usable, rack, racks, gang, tier)
-    return _fill_in_order(state, memory, rooms, order, gang)
+    order = first_servers(servers, free_gpus.usable, rack, racks, gang, tier)
+    return _fill_in_order(state, memory, free_gpus, order, gang)
 
 
 @array_kernel
-def _racks_by_room(state: State, rooms: Rooms, m: int) -> tuple[int, int]:
+def _racks_by_room(state: State, free_gpus: FreeGpus, m: int) -> tuple[int, int]:
     """The rack with fewest usable GPUs but some, and the one with most; the lowest on ties."""
     room, fullest, emptiest = np.zeros(len(state.rack), dtype=np.int64), NONE, 0
     for i in range(state.partition[m].first_own, state.partition[m].last_own):
-        room[state.server[state.own[i]].rack] += rooms.usable[state.own[i]]
+        room[state.server[state.own[i]].rack] += free_gpus.usable[state.own[i]]
     for rack in range(len(room)):
         if room[rack] > 0 and (fullest == NONE or room[rack] < room[fullest]):
             fullest = rack
@@ -194,36 +198,36 @@ def _racks_by_room(state: State, rooms: Rooms, m: int) -> tuple[int, int]:
 
 
 @array_kernel
-def _seed_server(state: State, rooms: Rooms, m: int, gang: int) -> int:
+def _seed_server(state: State, free_gpus: FreeGpus, m: int, gang: int) -> int:
     """Where `closest` begins (`sim.placers.by_rack` says the rule); some GPU is usable."""
-    fullest, emptiest = _racks_by_room(state, rooms, m)
+    fullest, emptiest = _racks_by_room(state, free_gpus, m)
     part, roomiest, largest = state.partition[m], NONE, 0
     for i in range(part.first_own, part.last_own):
-        largest = max(largest, rooms.most[state.own[i]])
+        largest = max(largest, free_gpus.most[state.own[i]])
     for rack in (fullest, emptiest):
         tightest = NONE
         for i in range(part.first_own, part.last_own):
             server = state.own[i]
-            usable = rooms.usable[server]
+            usable = free_gpus.usable[server]
             if state.server[server].rack != rack or usable < gang:
                 continue
-            if tightest == NONE or usable < rooms.usable[tightest]:
+            if tightest == NONE or usable < free_gpus.usable[tightest]:
                 tightest = server
         if tightest != NONE and gang <= largest:
             return tightest
     for i in range(part.first_own, part.last_own):
         server = state.own[i]
         if state.server[server].rack == emptiest and (
-            roomiest == NONE or rooms.usable[server] > rooms.usable[roomiest]
+            roomiest == NONE or free_gpus.usable[server] > free_gpus.usable[roomiest]
         ):
             roomiest = server
     return roomiest
 
 
 @array_kernel
-def _closest(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> None:
+def _closest(state: State, memory: Memory, free_gpus: FreeGpus, m: int, gang: int) -> None:
     """GPUs of the seed's server, then of its rack, then any; by id."""
-    seed, at = _seed_server(state, rooms, m, gang), 0
+    seed, at = _seed_server(state, free_gpus, m, gang), 0
     for distance in range(3):
         for i in range(state.partition[m].first_own, state.partition[m].last_own):
             server = state.own[i]
@@ -231,17 +235,17 @@ def _closest(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> N
             near = where.rack == state.server[seed].rack
             if distance != (0 if server == seed else (1 if near else 2)):
                 continue
-            at = fill_by_id(state, memory, rooms, server, gang - at, at)
+            at = fill_by_id(state, memory, free_gpus, server, gang - at, at)
 
 
 @array_kernel
-def _spread(state: State, memory: Memory, rooms: Rooms, m: int, gang: int) -> None:
+def _spread(state: State, memory: Memory, free_gpus: FreeGpus, m: int, gang: int) -> None:
     servers, tenants = own_servers(state, m), state.gpu["tenants"]
     memory.gpus[:gang] = spread_out(
         servers,
         memory.first_gpu,
-        state.rooms.gpu if memory.game[0].whole != 0 else rooms.gpu,
-        rooms.usable,
+        state.free_gpus.gpu if memory.game[0].whole != 0 else free_gpus.gpu,
+        free_gpus.usable,
         tenants,
         gang,
     )
@@ -277,11 +281,11 @@ def place_by_edges(state: State, memory: Memory, free: int, m: int, job: int) ->
 
     `free`: 1 for the GPUs without a tenant, 0 for what is offered.
     """
-    rooms, room = (state.rooms if free != 0 else memory.offer), (m if free != 0 else 0)
+    free_gpus, part = (state.free_gpus if free != 0 else memory.offer), (m if free != 0 else 0)
     row = state.job[job]
-    if usable_in(rooms, room) < row.num_gpus:
+    if usable_in(free_gpus, part) < row.num_gpus:
         return False
-    most_usable_first(state, memory, rooms, room, row.num_gpus)
+    most_usable_first(state, memory, free_gpus, part, row.num_gpus)
     taken = _taken(state, memory, row.num_gpus)
     if len(taken) > 1:
         _name_by_worker(memory, taken, memory.graphs.number[row.profile, row.num_gpus])
@@ -295,17 +299,17 @@ def place_rarely(state: State, memory: Memory, free: int, m: int, job: int) -> b
     `free`: 1 for the GPUs without a tenant, 0 for what is offered.
     """
     placer, number = memory.rule[0].placer, memory.waiter[job].kind
-    rooms, gang = (state.rooms if free != 0 else memory.offer), memory.kind[number].gang
+    free_gpus, gang = (state.free_gpus if free != 0 else memory.offer), memory.kind[number].gang
     if placer == DELAY:
-        return _delayed(state, memory, rooms, m, job)
+        return _delayed(state, memory, free_gpus, m, job)
     if placer == SKEW:
-        return _skewed(state, memory, rooms, m, number)
+        return _skewed(state, memory, free_gpus, m, number)
     if placer == LEAST_LOADED:
-        _spread(state, memory, rooms, m, gang)
+        _spread(state, memory, free_gpus, m, gang)
     elif placer == CLOSEST:
-        _closest(state, memory, rooms, m, gang)
+        _closest(state, memory, free_gpus, m, gang)
     else:
-        _cheapest(state, memory, rooms, m, gang)
+        _cheapest(state, memory, free_gpus, m, gang)
     return True
 
 
@@ -325,24 +329,24 @@ def choose(state: State, memory: Memory, free: int, m: int, job: int) -> bool:
     `free`: 1 for the GPUs without a tenant, 0 for what is offered.
     """
     placer, number = memory.rule[0].placer, memory.waiter[job].kind
-    rooms, room = (state.rooms if free != 0 else memory.offer), (m if free != 0 else 0)
+    free_gpus, part = (state.free_gpus if free != 0 else memory.offer), (m if free != 0 else 0)
     gang, priced = memory.kind[number].gang, memory.game[0].priced != 0
-    if usable_in(rooms, room) < gang:
+    if usable_in(free_gpus, part) < gang:
         return False
     if placer == FIRST_FIT or (placer == LEAST_INTERFERENCE and not priced):
-        lowest_ids(state, memory, rooms, room, gang)
+        lowest_ids(state, memory, free_gpus, part, gang)
     elif placer in RARE:
         if priced and placer in LOOK_AT_GPUS:
             _name_all(state, memory, m)
         return bool(ask(memory.routine[JUDGE], state, memory, free, m, job))
     elif placer in (CONSOLIDATED, PACKED) and fits_compactly(
-        rooms.tally[room], rooms.sizes[room], gang
+        free_gpus.tally[part], free_gpus.sizes[part], gang
     ):
-        _compact(state, memory, rooms, room, gang)
+        _compact(state, memory, free_gpus, part, gang)
     elif placer == CONSOLIDATED:
         return False
     elif placer == BEST_FIT:
-        _best_fit(state, memory, rooms, room, gang)
+        _best_fit(state, memory, free_gpus, part, gang)
     else:
-        most_usable_first(state, memory, rooms, room, gang)
+        most_usable_first(state, memory, free_gpus, part, gang)
     return True

@@ -26,9 +26,9 @@ from sim.engine.queues import (
     running_wait_s,
 )
 from sim.jit import array_kernel, kernel
+from sim.kernel.allocation import occupy, vacate
 from sim.kernel.apply import LEGAL
 from sim.kernel.layout import QUEUED, State
-from sim.kernel.seats import occupy, vacate
 from sim.routine import ask, tell
 
 

@@ -1,7 +1,7 @@
 """Compiled placers that search: `compact_wait` and least workload first, called by address.
 
 `compact_wait`: the cheapest of several placements, if not spread too far. What is looked at is
-`sim.placers.placement_search`'s. Where one server has room the answer is mostly plain: nothing is
+`sim.placers.placement_search`'s. Where one server has part the answer is mostly plain: nothing is
 faster than that server, whatever is spread communicates more.
 
 `lwf`: GPUs, or servers, by the predicted work left on them (`sim.placers.by_job`). A placer looks
@@ -15,8 +15,8 @@ from sim.arrays import FloatArray, IntArray
 from sim.engine.layout import NOBODY, Memory
 from sim.engine.placing import fill_by_id, lowest_ids, own_servers
 from sim.jit import array_kernel, kernel
+from sim.kernel.free_gpus import NONE, FreeGpus, next_server, usable_in
 from sim.kernel.layout import State
-from sim.kernel.rooms import NONE, Rooms, next_server, usable_in
 from sim.placers.filling import workload_s
 from sim.placers.placement_search import (
     Law,
@@ -31,15 +31,15 @@ from sim.summing import block_sum, mean
 
 
 @array_kernel
-def _usable_by_cost(state: State, memory: Memory, rooms: Rooms, servers: IntArray) -> Offer:
+def _usable_by_cost(state: State, memory: Memory, free_gpus: FreeGpus, servers: IntArray) -> Offer:
     """Usable GPUs by server, on each the cheapest first, then by id."""
-    first = np.zeros(len(rooms.usable) + 1, dtype=np.int64)
+    first = np.zeros(len(free_gpus.usable) + 1, dtype=np.int64)
     for server in servers:
-        first[server + 1] = rooms.usable[server]
+        first[server + 1] = free_gpus.usable[server]
     first = np.cumsum(first)
     gpus, cost = np.empty(first[-1], dtype=np.int64), np.empty(first[-1])
     usable, priced = (
-        state.rooms.gpu if memory.game[0].whole != 0 else rooms.gpu,
+        state.free_gpus.gpu if memory.game[0].whole != 0 else free_gpus.gpu,
         memory.game[0].priced != 0,
     )
     for server in servers:
@@ -47,22 +47,22 @@ def _usable_by_cost(state: State, memory: Memory, rooms: Rooms, servers: IntArra
         for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
             if not usable[gpu] or end == first[server + 1]:
                 continue
-            at, mine = end, rooms.cost[gpu] if priced else 1.0
+            at, mine = end, free_gpus.cost[gpu] if priced else 1.0
             while at > first[server] and cost[at - 1] > mine:
                 gpus[at], cost[at] = gpus[at - 1], cost[at - 1]
                 at -= 1
             gpus[at], cost[at] = gpu, mine
             end += 1
-    return Offer(servers, rooms.usable, first, gpus, cost)
+    return Offer(servers, free_gpus.usable, first, gpus, cost)
 
 
 @kernel
-def _all_free(rooms: Rooms, room: int) -> bool:
+def _all_free(free_gpus: FreeGpus, part: int) -> bool:
     """Whether every server could give no more if it were empty."""
     most = 0
-    for size in range(1, rooms.sizes.shape[1]):
-        most += size * rooms.sizes[room, size]
-    return usable_in(rooms, room) == most
+    for size in range(1, free_gpus.sizes.shape[1]):
+        most += size * free_gpus.sizes[part, size]
+    return usable_in(free_gpus, part) == most
 
 
 @array_kernel
@@ -79,18 +79,18 @@ def _floor_s(state: State, memory: Memory, m: int, profile: int, gang: int, law:
 
 @kernel
 def _fastest_with_room(
-    rooms: Rooms, room: int, gang: int, compute_s: FloatArray, fastest_s: float
+    free_gpus: FreeGpus, part: int, gang: int, compute_s: FloatArray, fastest_s: float
 ) -> int:  # fmt: skip
     """The fastest server with room for all, the tightest on ties; NONE if there is none."""
     best = NONE
-    for usable in range(gang, rooms.tally.shape[1] - 1):
-        server = next_server(rooms, room, usable, 0)
+    for usable in range(gang, free_gpus.tally.shape[1] - 1):
+        server = next_server(free_gpus, part, usable, 0)
         while server != NONE:
             if best == NONE or compute_s[server] < compute_s[best]:
                 best = server
             if compute_s[best] <= fastest_s:
                 return best
-            server = next_server(rooms, room, usable, server + 1)
+            server = next_server(free_gpus, part, usable, server + 1)
     return best
 
 
@@ -110,14 +110,14 @@ def _site(memory: Memory, profile: int) -> Site:
 
 
 @array_kernel
-def _least_comm_s(state: State, memory: Memory, rooms: Rooms, m: int, number: int) -> float:
+def _least_comm_s(state: State, memory: Memory, free_gpus: FreeGpus, m: int, number: int) -> float:
     """Communication of the most compact place there could be; remembered while servers stay."""
     kind, known = memory.kind[number], memory.compact.least_s
     least_s = known[m, kind.profile, kind.gang]
     if kind.picky == 0 and not np.isnan(least_s):
         return float(least_s)
     site, law = _site(memory, kind.profile), _law(memory, kind.profile)
-    least_s = least_comm_s(kind.gang, own_servers(state, m).copy(), rooms.most, site, law)
+    least_s = least_comm_s(kind.gang, own_servers(state, m).copy(), free_gpus.most, site, law)
     # What servers could ever give differs from kind to kind, and where they come and go.
     if kind.picky == 0 and len(state.outages) == 0:
         known[m, kind.profile, kind.gang] = least_s
@@ -131,23 +131,25 @@ def place_compactly(state: State, memory: Memory, free: int, m: int, job: int) -
     `free`: 1 for the GPUs without a tenant, 0 for what is offered.
     """
     number = memory.waiter[job].kind
-    rooms, room = (state.rooms if free != 0 else memory.offer), (m if free != 0 else 0)
+    free_gpus, part = (state.free_gpus if free != 0 else memory.offer), (m if free != 0 else 0)
     gang, profile = memory.kind[number].gang, memory.kind[number].profile
     site, law = _site(memory, profile), _law(memory, profile)
-    least_s = _least_comm_s(state, memory, rooms, m, number)
-    limit = np.inf if _all_free(rooms, room) else memory.rule[0].most_slowdown
+    least_s = _least_comm_s(state, memory, free_gpus, m, number)
+    limit = np.inf if _all_free(free_gpus, part) else memory.rule[0].most_slowdown
     floor_s = -np.inf
     if memory.game[0].priced == 0:
         floor_s = _floor_s(state, memory, m, profile, gang, law)
         fastest_s = memory.compact.fastest_s[m, profile]
-        server = _fastest_with_room(rooms, room, gang, site.compute_s, fastest_s)
+        server = _fastest_with_room(free_gpus, part, gang, site.compute_s, fastest_s)
         if server != NONE:
             own_s, comm_s = site.compute_s[server], comm_on_one_s(gang, law)
             within = own_s + comm_s <= limit * (own_s + least_s)
             if within and own_s + comm_s <= floor_s:
-                return bool(fill_by_id(state, memory, rooms, server, gang, 0) == gang)
-    offer = _usable_by_cost(state, memory, rooms, own_servers(state, m).copy())
-    gpus = np.sort(cheapest_placement(gang, offer, rooms.most, site, law, least_s, limit, floor_s))
+                return bool(fill_by_id(state, memory, free_gpus, server, gang, 0) == gang)
+    offer = _usable_by_cost(state, memory, free_gpus, own_servers(state, m).copy())
+    gpus = np.sort(
+        cheapest_placement(gang, offer, free_gpus.most, site, law, least_s, limit, floor_s)
+    )
     memory.gpus[: len(gpus)] = gpus
     return bool(len(gpus) == gang)
 
@@ -248,8 +250,8 @@ def _fill_least(
 ) -> int:  # fmt: skip
     """Write up to `wanted` usable GPUs of a server, least workload first; where to write next."""
     if free != 0 or memory.game[0].whole != 0:  # they are empty, and have none
-        rooms = state.rooms if free != 0 else memory.offer
-        return fill_by_id(state, memory, rooms, server, wanted, at)
+        free_gpus = state.free_gpus if free != 0 else memory.offer
+        return fill_by_id(state, memory, free_gpus, server, wanted, at)
     most = min(wanted, memory.offer.usable[server])
     return at + _take_least(state, memory, server, at, 0, most)
 
@@ -267,30 +269,34 @@ def _total_s(state: State, memory: Memory, server: int, most_s: float) -> float:
 
 
 @kernel
-def _least_with_room(state: State, memory: Memory, rooms: Rooms, room: int, gang: int) -> int:
+def _least_with_room(
+    state: State, memory: Memory, free_gpus: FreeGpus, part: int, gang: int
+) -> int:
     """The server with room for all that has least work; NONE if there is none."""
     best, best_s = NONE, np.inf
-    for usable in range(rooms.tally.shape[1] - 2, gang - 1, -1):  # empty ones early: they have 0
-        server = next_server(rooms, room, usable, 0)
+    for usable in range(
+        free_gpus.tally.shape[1] - 2, gang - 1, -1
+    ):  # empty ones early: they have 0
+        server = next_server(free_gpus, part, usable, 0)
         while server != NONE:
             total_s = _total_s(state, memory, server, best_s)
             if total_s < best_s or (total_s == best_s and server < best) or best == NONE:
                 best, best_s = server, total_s
-            server = next_server(rooms, room, usable, server + 1)
+            server = next_server(free_gpus, part, usable, server + 1)
     return best
 
 
 @array_kernel
 def _fill_servers(
-    state: State, memory: Memory, rooms: Rooms, room: int, free: int, gang: int
+    state: State, memory: Memory, free_gpus: FreeGpus, part: int, free: int, gang: int
 ) -> None:  # fmt: skip
     """Servers by workload, least first, until the gang is whole."""
-    total_s, servers, count = np.empty(len(rooms.usable)), memory.workload.server, 0
-    server = next_server(rooms, room, 0, 0)
+    total_s, servers, count = np.empty(len(free_gpus.usable)), memory.workload.server, 0
+    server = next_server(free_gpus, part, 0, 0)
     while server != NONE:
         total_s[count], servers[count] = _total_s(state, memory, server, np.inf), server
         count += 1
-        server = next_server(rooms, room, 0, server + 1)
+        server = next_server(free_gpus, part, 0, server + 1)
     at = 0
     while at < gang:
         best = NOBODY
@@ -307,22 +313,22 @@ def place_by_workload(state: State, memory: Memory, free: int, m: int, job: int)
 
     `free`: 1 for the GPUs without a tenant, 0 for what is offered.
     """
-    rooms, room = (state.rooms if free != 0 else memory.offer), (m if free != 0 else 0)
+    free_gpus, part = (state.free_gpus if free != 0 else memory.offer), (m if free != 0 else 0)
     gang, whole = state.job[job].num_gpus, free != 0 or memory.game[0].whole != 0
-    if usable_in(rooms, room) < gang:
+    if usable_in(free_gpus, part) < gang:
         return False
     _note_waiting(state, memory, m, job)
     if gang > memory.rule[0].kappa:
-        server = _least_with_room(state, memory, rooms, room, gang)
+        server = _least_with_room(state, memory, free_gpus, part, gang)
         if server != NONE:
             _fill_least(state, memory, free, server, gang, 0)
         else:
-            _fill_servers(state, memory, rooms, room, free, gang)
+            _fill_servers(state, memory, free_gpus, part, free, gang)
     elif whole:
-        lowest_ids(state, memory, rooms, room, gang)
+        lowest_ids(state, memory, free_gpus, part, gang)
     else:
-        count, server = 0, next_server(rooms, room, 0, 0)
+        count, server = 0, next_server(free_gpus, part, 0, 0)
         while server != NONE:
             count = _take_least(state, memory, server, 0, count, gang)
-            server = next_server(rooms, room, 0, server + 1)
+            server = next_server(free_gpus, part, 0, server + 1)
     return True

@@ -16,7 +16,7 @@ from sim.kernel.layout import NO_JOB, State
 from sim.view import ClusterView, held_in
 
 # Members of the state that are shown whole, and what of its world is not.
-WHOLE = ("world", "gpu", "tenant", "server", "rooms", "partition", "rack")
+WHOLE = ("world", "gpu", "tenant", "server", "free_gpus", "partition", "rack")
 NOT_THERE = (
     "shared_links", "links_matter", "host_matters", "num_dirty", "heap_size", "num_logged",
     "num_logged_gpus", "num_joined",

@@ -6,6 +6,7 @@ from sim.arrays import FloatArray, IntArray, RowArray
 from sim.errors import PhysicsError, SimulationError
 from sim.heap import HEAP, OUT
 from sim.jobs import ANY_TYPE, NEVER_S, WHOLE_GPU_MILLI, JobTable
+from sim.kernel.free_gpus import FreeGpus, make_free_gpus
 from sim.kernel.layout import (
     CHANGE_SERVER,
     ENTER_LINKS,
@@ -28,7 +29,6 @@ from sim.kernel.layout import (
 )
 from sim.kernel.leaving import change_server, free_children, open_server, withdraw
 from sim.kernel.rates import enter_links, leave_links, mark_resettled
-from sim.kernel.rooms import Rooms, make_rooms
 from sim.physics.catalogue import HostTables, throughputs
 from sim.physics.link_loads import LinkLoads, make_link_loads
 from sim.physics.link_network import LinkNetwork, no_link_network
@@ -100,7 +100,7 @@ def make_state(
         gpu=_gpus(topology),
         tenant=np.full((topology.num_gpus, rules.max_tenants), NO_JOB, dtype=np.int64),
         server=_servers(topology, physics, server_partition),
-        rooms=_rooms(topology, partitions),
+        free_gpus=_free_gpus(topology, partitions),
         partition=_partitions(topology, server_partition),
         own=np.argsort(server_partition, kind="stable").astype(np.int64),
         rack=_racks(topology),
@@ -141,15 +141,15 @@ def _link(state: State, physics: Physics) -> None:
         to[WITHDRAW] = address_of(withdraw, tell, state, numbers=1)
 
 
-def _rooms(topology: Topology, partitions: int) -> Rooms:
+def _free_gpus(topology: Topology, partitions: int) -> FreeGpus:
     """Nothing is free before the servers open."""
     largest_server = int(topology.gpus_per_server.max())
-    return make_rooms(partitions, topology.num_servers, topology.num_gpus, largest_server)
+    return make_free_gpus(partitions, topology.num_servers, topology.num_gpus, largest_server)
 
 
 def _open_all(state: State, server_partition: IntArray) -> None:
     """Every server is there and empty: how a run begins."""
-    state.rooms.tally[:, 0] = state.rooms.sizes[:, 0] = np.bincount(server_partition)
+    state.free_gpus.tally[:, 0] = state.free_gpus.sizes[:, 0] = np.bincount(server_partition)
     for server in range(len(state.server)):
         open_server(state, server)
 

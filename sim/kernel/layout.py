@@ -13,7 +13,7 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.arrays import RowArray as RowArray
 from sim.handle import Handle
-from sim.kernel.rooms import Rooms
+from sim.kernel.free_gpus import FreeGpus
 from sim.physics.link_loads import LinkLoads
 from sim.physics.link_network import LinkNetwork
 from sim.physics.mix_table import Slowing
@@ -220,7 +220,7 @@ class State(Handle):
     gpu: RowArray  # (G,) GPU
     tenant: IntArray  # (G, C) jobs on each GPU in order of start, first `gpu.tenants` entries
     server: RowArray  # (S,) SERVER
-    rooms: Rooms  # GPUs without a tenant, a room a partition
+    free_gpus: FreeGpus  # those without a tenant, a part a partition
     partition: RowArray  # (M,) PARTITION
     own: IntArray  # (S,) servers, partition by partition, ascending
     rack: RowArray  # (R,) RACK

@@ -4,6 +4,8 @@ import numpy as np
 
 from sim.jit import kernel
 from sim.kernel import records
+from sim.kernel.allocation import note_release
+from sim.kernel.free_gpus import set_most, set_usable
 from sim.kernel.layout import (
     BLOCKED,
     CLOSES,
@@ -31,8 +33,6 @@ from sim.kernel.records import (
     queue_insert,
     queue_remove,
 )
-from sim.kernel.rooms import set_most, set_usable
-from sim.kernel.seats import note_release
 from sim.routine import tell
 
 
@@ -165,11 +165,11 @@ def change_server(state: State, server: int, kind: int) -> None:
 @kernel
 def open_server(state: State, server: int) -> None:
     """An empty server is there: all its GPUs are usable."""
-    row, rooms = state.server[server], state.rooms
+    row, free_gpus = state.server[server], state.free_gpus
     for gpu in range(row.first_gpu, row.last_gpu):
-        rooms.gpu[gpu] = True
-    set_most(rooms, row.partition, server, row.last_gpu - row.first_gpu)
-    set_usable(rooms, row.partition, server, row.last_gpu - row.first_gpu)
+        free_gpus.gpu[gpu] = True
+    set_most(free_gpus, row.partition, server, row.last_gpu - row.first_gpu)
+    set_usable(free_gpus, row.partition, server, row.last_gpu - row.first_gpu)
     note_release(state, row.partition)
 
 
@@ -183,9 +183,9 @@ def cordon(state: State, server: int) -> None:
 @kernel
 def _close_server(state: State, server: int) -> None:
     """None of its GPUs is usable; what had no room may have some: the largest server is another."""
-    row, rooms = state.server[server], state.rooms
+    row, free_gpus = state.server[server], state.free_gpus
     for gpu in range(row.first_gpu, row.last_gpu):
-        rooms.gpu[gpu] = False
-    set_most(rooms, row.partition, server, 0)
-    set_usable(rooms, row.partition, server, 0)
+        free_gpus.gpu[gpu] = False
+    set_most(free_gpus, row.partition, server, 0)
+    set_usable(free_gpus, row.partition, server, 0)
     note_release(state, row.partition)

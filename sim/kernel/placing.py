@@ -3,10 +3,10 @@
 import numpy as np
 
 from sim.jit import kernel
+from sim.kernel.allocation import occupy, vacate
 from sim.kernel.layout import ENTER_LINKS, LEAVE_LINKS, RUNNING, State
 from sim.kernel.rates import accrue, mark_dirty, mark_neighbours
 from sim.kernel.records import heap_remove
-from sim.kernel.seats import occupy, vacate
 from sim.routine import tell
 
 

@@ -60,13 +60,6 @@ class LoneJob:
         return local_s, spread_s
 
 
-def placement_seconds(
-    network: LinkNetwork, topology: Topology, profile: int, gpus: IntArray
-) -> tuple[float, float]:
-    """`LoneJob.seconds` of one placement."""
-    return LoneJob(network, topology, len(gpus)).seconds(profile, gpus)
-
-
 def reference_comm_s(
     network: LinkNetwork, topology: Topology, profile: IntArray, num_gpus: IntArray
 ) -> FloatArray:

@@ -260,13 +260,6 @@ class CommGraph:
         if not np.all(np.isfinite(self.num_bytes) & (self.num_bytes > 0)):
             raise PhysicsError("communication graph: bytes of an edge are not a number above 0")
 
-    def between_servers(self, host: IntArray, servers: int) -> FloatArray:
-        """(servers, servers) bytes from server to server; `host` (workers,) is where each runs."""
-        matrix = np.zeros((servers, servers))
-        np.add.at(matrix, (host[self.source], host[self.target]), self.num_bytes)
-        np.fill_diagonal(matrix, 0.0)
-        return matrix
-
 
 def comm_graph(traffic: Traffic, profile: int, gang: int) -> CommGraph:
     """Graph of a gang of `profile`: rings are flat, in order of workers; shards are their hosts."""

@@ -4,7 +4,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.jit import kernel
-from sim.kernel.seats import gather_tenants
+from sim.kernel.allocation import gather_tenants
 from sim.physics.communication import Comm, Spread, busy_s, comm_of, quiet_s
 from sim.physics.slowing import hit_of, slow_in
 from sim.scoring.ahead import compact_in_s, holds_up, prolongs, wait_over_loss
@@ -84,7 +84,7 @@ def _empty_left(scratch: Scratch) -> int:
     left = 0
     for i in range(scratch.game[0].num_used):
         server = scratch.used[i]
-        left += max(scratch.state.rooms.usable[server] - scratch.server[server].taken, 0)
+        left += max(scratch.state.free_gpus.usable[server] - scratch.server[server].taken, 0)
     return int(left)
 
 

@@ -20,7 +20,7 @@ def refresh(scratch: Scratch) -> None:
 @kernel
 def _measure_servers(scratch: Scratch, m: int) -> None:
     """Count the GPUs of the servers of partition `m` that are up; nobody waits or runs so far."""
-    part, sizes = scratch.partition[m], scratch.state.rooms.sizes
+    part, sizes = scratch.partition[m], scratch.state.free_gpus.sizes
     part.up = 0
     part.largest = 1
     part.wanted = 0
@@ -70,7 +70,7 @@ def write_waiting(scratch: Scratch, at: int, job: int) -> None:
 @kernel
 def measure_room(scratch: Scratch, m: int) -> None:
     """See where partition `m` has empty GPUs, and when the others are predicted to fall empty."""
-    part, tally = scratch.partition[m], scratch.state.rooms.tally
+    part, tally = scratch.partition[m], scratch.state.free_gpus.tally
     part.whole = tally[m, part.largest]
     part.roomiest = part.largest - 1
     while part.roomiest > 0 and tally[m, part.roomiest] == 0:

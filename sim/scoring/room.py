@@ -8,9 +8,9 @@ import numpy as np
 from sim.arrays import IntArray
 from sim.jit import kernel
 from sim.jobs import WHOLE_GPU_MILLI
+from sim.kernel.allocation import sharing_cost, workers_on
+from sim.kernel.free_gpus import usable_in
 from sim.kernel.layout import QUEUED
-from sim.kernel.rooms import usable_in
-from sim.kernel.seats import sharing_cost, workers_on
 from sim.physics.slowing import NO_COST
 from sim.room_rules import workers_for
 from sim.scoring.scratch import Scratch
@@ -128,7 +128,7 @@ def count_usable(scratch: Scratch, job: int, m: int) -> int:
         server = state.own[i]
         real, where = state.server[server], scratch.server[server]
         most = 0 if too_much else workers_on(state, scratch.job[job], server, False)
-        where.alone = min(state.rooms.usable[server], most)
+        where.alone = min(state.free_gpus.usable[server], most)
         where.joined = where.alone
         if pair and most > where.alone:
             count = 0
@@ -200,7 +200,7 @@ def _on_emptiest(scratch: Scratch, job: int, m: int, servers: int) -> int:
         for i in range(state.partition[m].first_own, state.partition[m].last_own):
             server = state.own[i]
             now = min(
-                state.rooms.usable[server], workers_on(state, scratch.job[job], server, False)
+                state.free_gpus.usable[server], workers_on(state, scratch.job[job], server, False)
             )
             if now == size and count < servers:
                 held += size
@@ -238,7 +238,7 @@ def largest_gang_now(scratch: Scratch, m: int) -> int:
 @kernel
 def occupancy_of(scratch: Scratch, m: int) -> float:
     """Share of the GPUs of partition `m` that have a tenant."""
-    return float(1.0 - usable_in(scratch.state.rooms, m) / capacity_of(scratch, m))
+    return float(1.0 - usable_in(scratch.state.free_gpus, m) / capacity_of(scratch, m))
 
 
 @kernel

@@ -4,7 +4,7 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.jit import kernel
-from sim.kernel.rooms import usable_in
+from sim.kernel.free_gpus import usable_in
 from sim.physics.communication import Spread, comm_of
 from sim.physics.slowing import excess_by
 from sim.scoring.ahead import compact_in_s, effects_there, wait_difference
@@ -90,7 +90,7 @@ def server_rows(scratch: Scratch, m: int, gpus: FloatArray, servers: FloatArray)
             longest = max(longest, row[OfGpu.LEFT])
         size = where.last_gpu - where.first_gpu
         out[OfServer.THERE] = 1.0
-        out[OfServer.EMPTY] = state.rooms.usable[server] / size
+        out[OfServer.EMPTY] = state.free_gpus.usable[server] / size
         out[OfServer.SHARED] = shared / size
         out[OfServer.GPUS] = size / 8.0
         out[OfServer.NIC_JOBS] = where.nic_jobs / 4.0
@@ -106,7 +106,7 @@ def peer_row(scratch: Scratch, own: int, m: int, row: FloatArray) -> None:
     row[OfPeer.OWN] = m == own
     row[OfPeer.LOAD] = min(load_of(scratch, m), MOST_LOAD)
     row[OfPeer.WAITING] = np.log1p(part.jobs_waiting) / 4.0
-    row[OfPeer.EMPTY] = usable_in(scratch.state.rooms, m) / capacity
+    row[OfPeer.EMPTY] = usable_in(scratch.state.free_gpus, m) / capacity
     row[OfPeer.LARGEST_NOW] = largest_gang_now(scratch, m) / 16.0
     row[OfPeer.SIZE] = np.log(capacity / capacity_of(scratch, own))
 
@@ -124,7 +124,7 @@ def context_row(scratch: Scratch, own: int, row: FloatArray) -> None:
         where = state.server[state.own[i]]
         for gpu in range(where.first_gpu, where.last_gpu):
             held += state.gpu[gpu].tenants
-    row[OfContext.EMPTY] = usable_in(state.rooms, own) / capacity
+    row[OfContext.EMPTY] = usable_in(state.free_gpus, own) / capacity
     row[OfContext.TENANTS] = held / capacity
     row[OfContext.WAITING] = np.log1p(part.jobs_waiting) / 4.0
     row[OfContext.LOAD] = min(load, MOST_LOAD)

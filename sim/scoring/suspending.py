@@ -8,7 +8,7 @@ suspended at this decision, so suspensions of one decision end and nobody goes t
 import numpy as np
 
 from sim.jit import kernel
-from sim.kernel.seats import workers_on
+from sim.kernel.allocation import workers_on
 from sim.scoring.ahead import compact_in_s, wait_difference
 from sim.scoring.room import (
     clear,
@@ -189,7 +189,7 @@ def _next_server(scratch: Scratch, job: int, m: int, left: int) -> int:
         taken, workers = scratch.server[server].taken, min(left, _could_hold(scratch, job, server))
         if taken > 0 or workers == 0 or _could_empty(scratch, server, newcomer_s) < workers:
             continue
-        key = state.rooms.usable[server] + (NEAR if state.server[server].rack == rack else 0)
+        key = state.free_gpus.usable[server] + (NEAR if state.server[server].rack == rack else 0)
         if key > best_key:
             best, best_key = server, key
     return best
@@ -243,7 +243,8 @@ def _fits_elsewhere(scratch: Scratch, job: int, home: int) -> bool:
             for i in range(state.partition[m].first_own, state.partition[m].last_own):
                 server = state.own[i]
                 room = min(
-                    state.rooms.usable[server], workers_on(state, scratch.job[job], server, False)
+                    state.free_gpus.usable[server],
+                    workers_on(state, scratch.job[job], server, False),
                 )
                 if scratch.server[server].taken == 0 and room >= gang:
                     return True
@@ -277,7 +278,7 @@ def weigh_suspension(scratch: Scratch, job: int, home: int, m: int) -> None:
             homeless += size
     empty = 0
     for i in range(game.num_used):
-        empty += scratch.state.rooms.usable[scratch.used[i]]
+        empty += scratch.state.free_gpus.usable[scratch.used[i]]
     wait_s = compact_in_s(scratch.ahead, scratch.ahead.release_s, gang, home)
     x[OfSuspension.WORK_RATIO] = np.log(work_s / (job_s * gang)) / SCALE
     x[OfSuspension.LEAST_RATIO] = np.log(least_s / job_s) / SCALE

@@ -219,16 +219,6 @@ class LinkGraph:
                 )
 
     @property
-    def num_nodes(self) -> int:
-        """N."""
-        return len(self.node_level)
-
-    @property
-    def num_links(self) -> int:
-        """L; there are 2 L directed links."""
-        return len(self.link_gbps)
-
-    @property
     def num_servers(self) -> int:
         """S."""
         return int(np.count_nonzero(self.node_level == 0))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI
+from sim.kernel.free_gpus import FreeGpus, make_free_gpus, set_most, set_usable
 from sim.kernel.layout import GPU, JOB, PARTITION, SERVER, UNBOUNDED
-from sim.kernel.rooms import Rooms, make_rooms, set_most, set_usable
 from sim.signals import Signal
 from sim.view import ClusterView, ViewMaker
 from tests.oracle.reference_job import ReferenceJob
@@ -55,7 +55,7 @@ def _columns(yard: "ReferenceSimulator") -> SimpleNamespace:
         gpu=_gpus(yard),
         tenant=tenant,
         server=_servers(yard),
-        rooms=_rooms(yard),
+        free_gpus=_free_gpus(yard),
         partition=np.zeros(partitions, dtype=PARTITION),
         rack={"uplink_jobs": _busy(yard, yard.physics.racks, yard.topology.num_racks)},
         placed=placed,
@@ -125,14 +125,14 @@ def _busy(
     return np.array([sum(place in of for of in wide) for place in range(number)])
 
 
-def _rooms(yard: "ReferenceSimulator") -> Rooms:
+def _free_gpus(yard: "ReferenceSimulator") -> FreeGpus:
     servers, topology, home = yard.servers, yard.topology, yard.partition_of_server
     size = topology.gpus_per_server
-    rooms = make_rooms(max(home) + 1, len(size), topology.num_gpus, int(size.max()))
-    rooms.tally[:, 0] = rooms.sizes[:, 0] = np.bincount(home)
+    free_gpus = make_free_gpus(max(home) + 1, len(size), topology.num_gpus, int(size.max()))
+    free_gpus.tally[:, 0] = free_gpus.sizes[:, 0] = np.bincount(home)
     for server, reasons in enumerate(servers.reasons):
-        set_most(rooms, home[server], server, 0 if reasons else int(size[server]))
-        set_usable(rooms, home[server], server, servers.free(server, yard.tenants))
+        set_most(free_gpus, home[server], server, 0 if reasons else int(size[server]))
+        set_usable(free_gpus, home[server], server, servers.free(server, yard.tenants))
     up = np.array(servers.reasons)[topology.gpu_server] == 0
-    rooms.gpu[:] = up & np.array([not holders for holders in yard.tenants])
-    return rooms
+    free_gpus.gpu[:] = up & np.array([not holders for holders in yard.tenants])
+    return free_gpus

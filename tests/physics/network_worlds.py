@@ -2,9 +2,11 @@
 
 import numpy as np
 
+from sim.arrays import FloatArray, IntArray
 from sim.physics.catalogue import Catalogue
 from sim.physics.link_network import MAX_MIN, LinkNetwork, make_link_network
-from sim.physics.traffic import RING, Traffic
+from sim.physics.reference import LoneJob
+from sim.physics.traffic import RING, CommGraph, Traffic
 from sim.topology.generators import leaf_spine
 from sim.topology.topology import Topology
 
@@ -52,3 +54,18 @@ def network_of(topology: Topology, traffic: Traffic, **changed: float) -> LinkNe
         topology=topology,
         **constants,
     )
+
+
+def placement_seconds(
+    network: LinkNetwork, topology: Topology, profile: int, gpus: IntArray
+) -> tuple[float, float]:
+    """`LoneJob.seconds` of one placement."""
+    return LoneJob(network, topology, len(gpus)).seconds(profile, gpus)
+
+
+def between_servers(graph: CommGraph, host: IntArray, servers: int) -> FloatArray:
+    """(servers, servers) bytes from server to server; `host` (workers,) is where each runs."""
+    matrix = np.zeros((servers, servers))
+    np.add.at(matrix, (host[graph.source], host[graph.target]), graph.num_bytes)
+    np.fill_diagonal(matrix, 0.0)
+    return matrix

@@ -24,7 +24,7 @@ from sim.physics.traffic import (
     mix_shape,
     traffic_rows,
 )
-from tests.physics.network_worlds import network_of, racks, traffic_of
+from tests.physics.network_worlds import between_servers, network_of, racks, traffic_of
 
 M = 12.0
 
@@ -194,7 +194,7 @@ def test_the_communication_graph_cut_by_servers_gives_the_flows(gpus_on, pattern
            "activation_bytes": 7.0}  # fmt: skip
     traffic = traffic_of(row)
     host = np.repeat(np.arange(len(gpus_on)), gpus_on)
-    cut = comm_graph(traffic, 0, sum(gpus_on)).between_servers(host, len(gpus_on))
+    cut = between_servers(comm_graph(traffic, 0, sum(gpus_on)), host, len(gpus_on))
     total, _ = flows_of(traffic, gpus_on)
     found = np.zeros_like(cut)
     for pair, num_bytes in total.items():
@@ -206,7 +206,7 @@ def test_the_communication_graph_cut_by_servers_gives_the_flows(gpus_on, pattern
 def test_with_a_worker_a_server_rings_are_not_folded(gang, width, stages):
     traffic = traffic_of({"pattern": MIX, "grad_bytes": M, "tensor_width": width,
                           "stages": stages, "tensor_bytes": 9.0})  # fmt: skip
-    cut = comm_graph(traffic, 0, gang).between_servers(np.arange(gang), gang)
+    cut = between_servers(comm_graph(traffic, 0, gang), np.arange(gang), gang)
     total, _ = flows_of(traffic, [1] * gang)
     assert sum(total.values()) == pytest.approx(cut.sum())
     assert all(cut[pair] == pytest.approx(num_bytes) for pair, num_bytes in total.items())

@@ -10,13 +10,20 @@ from omegaconf import OmegaConf
 
 from sim.errors import PhysicsError
 from sim.physics.link_network import DUTY, K_WAY, MAX_MIN
-from sim.physics.reference import compact_gpus, placement_seconds, reference_comm_s
+from sim.physics.reference import compact_gpus, reference_comm_s
 from sim.physics.shared_links import MOST_SPANNED, KWay, Pattern, PatternByModel, told_tables
 from sim.physics.shipped_files import ShippedProfiles
 from sim.physics.traffic import MIX, PARAMETER_SERVER, RING
 from sim.topology.generators import leaf_spine
 from sim.topology.links import link_graph
-from tests.physics.network_worlds import GB, catalogue_of, network_of, racks, traffic_of
+from tests.physics.network_worlds import (
+    GB,
+    catalogue_of,
+    network_of,
+    placement_seconds,
+    racks,
+    traffic_of,
+)
 
 CONF = Path(__file__).parents[2] / "conf" / "network"
 RING_RULE = {"pattern": "ring", "ps_count": 1, "stages": 1, "tensor_width": 1,

@@ -13,7 +13,7 @@ from sim.physics.heavy_edge import cut_bytes, graph_of_job, mapping_of_job
 from sim.physics.link_load import local_load, measure_placement
 from sim.physics.link_network import MAX_MIN, server_flows
 from sim.physics.physics import Physics
-from sim.physics.reference import AloneStep, compact_gpus, placement_seconds
+from sim.physics.reference import AloneStep, compact_gpus
 from sim.physics.traffic import (
     FLOW,
     GANG,
@@ -26,7 +26,15 @@ from sim.physics.traffic import (
     traffic_rows,
 )
 from sim.topology.topology import Topology
-from tests.physics.network_worlds import GB, catalogue_of, network_of, racks, traffic_of
+from tests.physics.network_worlds import (
+    GB,
+    between_servers,
+    catalogue_of,
+    network_of,
+    placement_seconds,
+    racks,
+    traffic_of,
+)
 from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, physics_of, play, world
 
@@ -169,7 +177,7 @@ def test_any_mapping_sends_what_it_cuts_of_the_graph(hosts, pattern, a, b):
         "pattern": pattern, "grad_bytes": M if pattern == PARAMETER_SERVER else 0.0,
         "ps_count": a, "tensor_width": a, "stages": b, "activation_bytes": A,
     })  # fmt: skip
-    cut = comm_graph(traffic, 0, len(hosts)).between_servers(np.array(hosts), 5)
+    cut = between_servers(comm_graph(traffic, 0, len(hosts)), np.array(hosts), 5)
     found = np.zeros_like(cut)
     for pair, num_bytes in flows_of(traffic, *hosts)[0].items():
         found[pair] = num_bytes

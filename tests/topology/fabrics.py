@@ -83,6 +83,6 @@ def check_tree(topology: Topology) -> None:
     assert links.num_servers == servers
     assert np.array_equal(links.node_level, np.sort(links.node_level))
     own = np.split(links.up_link, links.first_up[1:-1])
-    assert sorted(links.up_link.tolist()) == list(range(links.num_links))
+    assert sorted(links.up_link.tolist()) == list(range(len(links.link_gbps)))
     for node, uplinks in enumerate(own):
         assert links.link_ends[uplinks, 0].tolist() == [node] * len(uplinks)

@@ -86,7 +86,7 @@ def test_a_leaf_spines_tree_is_what_it_always_was():
 def test_counts_of_a_fat_tree(k: int):
     topology = a_fat_tree(k, None)
     assert level_sizes(topology) == [k**3 // 4, k * k // 2, k * k // 2, k * k // 4]
-    assert links_of(topology).num_links == 3 * k**3 // 4
+    assert len(links_of(topology).link_gbps) == 3 * k**3 // 4
     assert np.all(topology.uplink_gbps == k / 2 * 10.0)
 
 
@@ -124,7 +124,7 @@ def test_counts_of_bcube(n: int, k: int):
 def bisection_gbps(topology: Topology, first_half: IntArray) -> float:
     """Maximum flow from one half to the other, servers' own links included, in whole Gbps."""
     links = links_of(topology)
-    nodes, source, sink = links.num_nodes, links.num_nodes, links.num_nodes + 1
+    nodes, source, sink = len(links.node_level), len(links.node_level), len(links.node_level) + 1
     lower, upper = links.link_ends.T
     half = np.isin(np.arange(topology.num_servers), first_half)
     servers = np.arange(topology.num_servers)

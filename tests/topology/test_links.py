@@ -34,7 +34,7 @@ def test_directed_links_go_up_and_down():
 
 def test_names_count_within_a_level():
     links = links_of(a_leaf_spine(servers=4, per_rack=2, spines=2))
-    assert [links.node_name(node) for node in range(links.num_nodes)] == [
+    assert [links.node_name(node) for node in range(len(links.node_level))] == [
         "server 0", "server 1", "server 2", "server 3", "leaf 0", "leaf 1", "spine 0", "spine 1",
     ]  # fmt: skip
     assert links_of(a_bcube(2, 1)).node_name(7) == "level-1 switch 1"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sim.decision import Decision, Start
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError, SimulationError
-from sim.kernel.seats import Seats, seats_of
+from sim.kernel.allocation import Allocation, allocation_of
 from sim.simulator import Simulator, simulate
 from sim.view import ClusterView
 from tests.oracle.cases import Case, cases
@@ -19,16 +19,18 @@ from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, cluster, play, world
 
 
-def told(seats: Seats) -> list[list[object]]:
-    """All that `Seats` say of who holds what, but for versions."""
-    rooms = [array.tolist() for name, array in seats.rooms._asdict().items() if name != "cost"]
-    gpu, server = seats.gpu, seats.server
+def told(allocation: Allocation) -> list[list[object]]:
+    """All that `Allocation` say of who holds what, but for versions."""
+    free_gpus = [
+        array.tolist() for name, array in allocation.free_gpus._asdict().items() if name != "cost"
+    ]
+    gpu, server = allocation.gpu, allocation.server
     columns = (gpu["tenants"], gpu["milli"], server["cpu_free_milli"], server["memory_free_mib"])
-    return [*rooms, seats.tenant.tolist(), *(column.tolist() for column in columns)]
+    return [*free_gpus, allocation.tenant.tolist(), *(column.tolist() for column in columns)]
 
 
 def assert_shown(occupancy: Occupancy, view: ClusterView) -> None:
-    assert told(occupancy._seats) == told(seats_of(view.state).copied())
+    assert told(occupancy._allocation) == told(allocation_of(view.state).copied())
 
 
 class Trying(RandomDecider):
@@ -45,7 +47,7 @@ class Trying(RandomDecider):
             if (second.exclusive(view, job).usable[gpus]).all():
                 second.occupy(job, gpus)
                 second.vacate(job, gpus)
-        assert told(second._seats) == told(first._seats)
+        assert told(second._allocation) == told(first._allocation)
         third = second.copy()
         third.bar(np.arange(view.topology.num_gpus))
         assert not any(third.exclusive(view, job).usable.any() for job in view.queued.tolist())

@@ -1,7 +1,8 @@
 """Who holds what: the only code that changes it.
 
 The kernel acts so on the state of a run, and whoever tries something out on copies of the arrays
-that say who holds what (`Seats`). A server's `version` tells copies apart: one number, one content.
+that say who holds what (`Allocation`). A server's `version` tells copies apart: one number, one
+content.
 """
 
 from dataclasses import dataclass, fields
@@ -12,8 +13,8 @@ from sim.arrays import BoolArray, FloatArray, IntArray, RowArray, read_only
 from sim.handle import Handle
 from sim.jit import kernel
 from sim.jobs import WHOLE_GPU_MILLI
+from sim.kernel.free_gpus import FreeGpus, set_most, set_usable
 from sim.kernel.layout import NO_JOB, State
-from sim.kernel.rooms import Rooms, set_most, set_usable
 from sim.physics.mix_table import Slowing, put_tenant
 from sim.physics.slowing import NO_COST, joining_cost
 from sim.room_rules import (
@@ -28,100 +29,105 @@ from sim.room_rules import (
 
 
 @dataclass(frozen=True, eq=False)
-class Seats(Handle):
+class Allocation(Handle):
     """What a `State` says of who holds what: its own arrays, or copies."""
 
     job: RowArray  # (J,) JOB, of which only what they ask for is read
     gpu: RowArray  # (G,) GPU
     tenant: IntArray  # (G, C)
     server: RowArray  # (S,) SERVER
-    rooms: Rooms
+    free_gpus: FreeGpus
     partition: RowArray  # (M,) PARTITION
 
 
-Seated = State | Seats  # members of one name are alike
+Seated = State | Allocation  # members of one name are alike
 
 
-def seats_of(state: State) -> Seats:
+def allocation_of(state: State) -> Allocation:
     """The state's own arrays."""
-    return Seats(**{each.name: getattr(state, each.name) for each in fields(Seats)})
+    return Allocation(**{each.name: getattr(state, each.name) for each in fields(Allocation)})
 
 
 @kernel
-def note_release(seats: Seated, partition: int) -> None:
+def note_release(allocation: Seated, partition: int) -> None:
     """GPUs of the partition became usable, or its servers others."""
-    seats.partition[partition].releases += 1
-    seats.partition[partition].version += 1
+    allocation.partition[partition].releases += 1
+    allocation.partition[partition].version += 1
 
 
 @kernel
-def change_usable(seats: Seated, server: int, change: int) -> None:
+def change_usable(allocation: Seated, server: int, change: int) -> None:
     """So many GPUs more of a server are without a tenant; none is usable while it is away."""
-    where = seats.server[server]
+    where = allocation.server[server]
     if change != 0 and where.closed == 0:
-        set_usable(seats.rooms, where.partition, server, seats.rooms.usable[server] + change)
+        set_usable(
+            allocation.free_gpus,
+            where.partition,
+            server,
+            allocation.free_gpus.usable[server] + change,
+        )
 
 
 @kernel
-def occupy(seats: Seated, job: int, gpus: IntArray) -> None:
+def occupy(allocation: Seated, job: int, gpus: IntArray) -> None:
     """Make `job` the last tenant of `gpus`; each has room for one."""
-    row, rows, rooms = seats.job[job], seats.gpu, seats.rooms
+    row, rows, free_gpus = allocation.job[job], allocation.gpu, allocation.free_gpus
     server, change = rows[gpus[0]].server, 0
     for gpu in gpus:
         tenants = rows[gpu].tenants
         if rows[gpu].server != server:
-            change_usable(seats, server, change)
+            change_usable(allocation, server, change)
             server, change = rows[gpu].server, 0
         if tenants == 0:
-            rooms.gpu[gpu] = False
+            free_gpus.gpu[gpu] = False
             change -= 1
-        seats.tenant[gpu, tenants] = job
+        allocation.tenant[gpu, tenants] = job
         rows[gpu].tenants = tenants + 1
         rows[gpu].version += 1
         rows[gpu].milli += row.gpu_milli
-        seats.server[server].version += 1
-        seats.server[server].cpu_free_milli -= row.cpu_milli
-        seats.server[server].memory_free_mib -= row.memory_mib
-    change_usable(seats, server, change)
-    seats.partition[seats.server[server].partition].version += 1
+        allocation.server[server].version += 1
+        allocation.server[server].cpu_free_milli -= row.cpu_milli
+        allocation.server[server].memory_free_mib -= row.memory_mib
+    change_usable(allocation, server, change)
+    allocation.partition[allocation.server[server].partition].version += 1
 
 
 @kernel
-def vacate(seats: Seated, job: int, gpus: IntArray) -> None:
+def vacate(allocation: Seated, job: int, gpus: IntArray) -> None:
     """Take `job` off `gpus`, on each of which it is."""
-    row, rows, rooms = seats.job[job], seats.gpu, seats.rooms
+    row, rows, free_gpus = allocation.job[job], allocation.gpu, allocation.free_gpus
     server, change = rows[gpus[0]].server, 0
     for gpu in gpus:
         last = rows[gpu].tenants - 1
         if rows[gpu].server != server:
-            change_usable(seats, server, change)
+            change_usable(allocation, server, change)
             server, change = rows[gpu].server, 0
         found = False
         for k in range(last):  # the others keep their order: sums over tenants stay the same
-            found = found or seats.tenant[gpu, k] == job
+            found = found or allocation.tenant[gpu, k] == job
             if found:
-                seats.tenant[gpu, k] = seats.tenant[gpu, k + 1]
-        seats.tenant[gpu, last] = NO_JOB
+                allocation.tenant[gpu, k] = allocation.tenant[gpu, k + 1]
+        allocation.tenant[gpu, last] = NO_JOB
         rows[gpu].tenants = last
         rows[gpu].version += 1
         rows[gpu].milli -= row.gpu_milli
-        seats.server[server].version += 1
-        seats.server[server].cpu_free_milli += row.cpu_milli
-        seats.server[server].memory_free_mib += row.memory_mib
+        allocation.server[server].version += 1
+        allocation.server[server].cpu_free_milli += row.cpu_milli
+        allocation.server[server].memory_free_mib += row.memory_mib
         if last == 0:
-            rooms.gpu[gpu] = seats.server[server].closed == 0
+            free_gpus.gpu[gpu] = allocation.server[server].closed == 0
             change += 1
-    change_usable(seats, server, change)
-    note_release(seats, seats.server[server].partition)
+    change_usable(allocation, server, change)
+    note_release(allocation, allocation.server[server].partition)
 
 
 @kernel
-def workers_on(seats: Seated, ask: Asks, server: int, empty: bool) -> int:
+def workers_on(allocation: Seated, ask: Asks, server: int, empty: bool) -> int:
     """Workers that a server could take, were its GPUs empty; 0 while it is away.
 
     With `empty` its cores and memory are, too.
     """
-    where = seats.server[server]
+    where = allocation.server[server]
     if where.closed > 0:
         return 0
     size = where.last_gpu - where.first_gpu
@@ -132,16 +138,16 @@ def workers_on(seats: Seated, ask: Asks, server: int, empty: bool) -> int:
 
 @kernel
 def parts_on(
-    seats: Seated, ask: Asks, server: int, tight: bool, usable: BoolArray, cost: FloatArray
+    allocation: Seated, ask: Asks, server: int, tight: bool, usable: BoolArray, cost: FloatArray
 ) -> int:
     """Mark the GPUs of a server on which a job finds what it asks for; how many.
 
     `cost` is what would be left over. No more are marked than workers have cores and memory there.
     """
-    where, most_tenants, found = seats.server[server], seats.tenant.shape[1], 0
-    workers = workers_on(seats, ask, server, False)
+    where, most_tenants, found = allocation.server[server], allocation.tenant.shape[1], 0
+    workers = workers_on(allocation, ask, server, False)
     for gpu in range(where.first_gpu, where.last_gpu):
-        row, left = seats.gpu[gpu], NO_COST
+        row, left = allocation.gpu[gpu], NO_COST
         if workers > 0:
             left = left_over(row.tenants, most_tenants, row.milli, ask.gpu_milli, tight)
         usable[gpu] = left < NO_COST
@@ -151,11 +157,11 @@ def parts_on(
 
 
 @kernel
-def gather_tenants(seats: Seated, ask: Asks, gpu: int, tenants: IntArray) -> int:
+def gather_tenants(allocation: Seated, ask: Asks, gpu: int, tenants: IntArray) -> int:
     """Fill the tenants with the tenants of a GPU and a newcomer after them; where it stands."""
-    count = seats.gpu[gpu].tenants
+    count = allocation.gpu[gpu].tenants
     for k in range(count):
-        other = seats.job[seats.tenant[gpu, k]]
+        other = allocation.job[allocation.tenant[gpu, k]]
         put_tenant(tenants, k, other.profile, other.gpu_milli)
     put_tenant(tenants, count, ask.profile, ask.gpu_milli)
     return int(count)
@@ -163,7 +169,7 @@ def gather_tenants(seats: Seated, ask: Asks, gpu: int, tenants: IntArray) -> int
 
 @kernel
 def sharing_cost(
-    seats: Seated,
+    allocation: Seated,
     ask: Asks,
     gpu: int,
     slowing: Slowing,
@@ -173,26 +179,26 @@ def sharing_cost(
     least_speed: float,
 ) -> float:
     """What a GPU that may have tenants costs a newcomer (`joining_cost`); NO_COST: no room."""
-    row = seats.gpu[gpu]
+    row = allocation.gpu[gpu]
     if row.tenants == 0 and ask.gpu_milli <= WHOLE_GPU_MILLI:
         return 1.0
-    if not may_join(row.tenants, seats.tenant.shape[1], row.milli, ask.gpu_milli, limit_milli):
+    if not may_join(row.tenants, allocation.tenant.shape[1], row.milli, ask.gpu_milli, limit_milli):
         return NO_COST
-    last, kind = gather_tenants(seats, ask, gpu, tenants), seats.server[row.server].type
+    last, kind = gather_tenants(allocation, ask, gpu, tenants), allocation.server[row.server].type
     return float(joining_cost(slowing, feasible, kind, tenants, last, least_speed))
 
 
 @kernel
-def count_workers(seats: Seats, job: int, now: IntArray, most: IntArray) -> None:
+def count_workers(allocation: Allocation, job: int, now: IntArray, most: IntArray) -> None:
     """Write `workers_on` each server of `job`, as it is and were it empty."""
     for server in range(len(most)):
-        now[server] = workers_on(seats, seats.job[job], server, False)
-        most[server] = workers_on(seats, seats.job[job], server, True)
+        now[server] = workers_on(allocation, allocation.job[job], server, False)
+        most[server] = workers_on(allocation, allocation.job[job], server, True)
 
 
 @kernel
 def offer_parts(
-    seats: Seats,
+    allocation: Allocation,
     job: int,
     servers: IntArray,
     tight: bool,
@@ -202,24 +208,26 @@ def offer_parts(
 ) -> None:
     """Mark the GPUs of `servers` on which `job` finds what it asks for (`parts_on`)."""
     for server in servers:
-        per_server[server] = parts_on(seats, seats.job[job], server, tight, usable, cost)
+        per_server[server] = parts_on(allocation, allocation.job[job], server, tight, usable, cost)
 
 
 @kernel
-def leave_tightest(seats: Seated, servers: IntArray, usable: BoolArray, cost: FloatArray) -> None:
+def leave_tightest(
+    allocation: Seated, servers: IntArray, usable: BoolArray, cost: FloatArray
+) -> None:
     """Leave the cheapest of the usable GPUs of `servers`, all of them on ties."""
     least = NO_COST
     for server in servers:
-        where = seats.server[server]
+        where = allocation.server[server]
         least = min(least, least_cost(usable, cost, where.first_gpu, where.last_gpu))
     for server in servers:
-        where = seats.server[server]
+        where = allocation.server[server]
         leave_at(usable, cost, where.first_gpu, where.last_gpu, least)
 
 
 @kernel
 def offer_shared(
-    seats: Seats,
+    allocation: Allocation,
     job: int,
     servers: IntArray,
     slowing: Slowing,
@@ -232,12 +240,18 @@ def offer_shared(
     cost: FloatArray,
 ) -> None:
     """Mark the GPUs of `servers` that have room for `job`, with `sharing_cost`."""
-    ask, least = seats.job[job], least_speed
+    ask, least = allocation.job[job], least_speed
     for server in servers:
-        where, found, most = seats.server[server], 0, workers_on(seats, ask, server, False)
+        where, found, most = (
+            allocation.server[server],
+            0,
+            workers_on(allocation, ask, server, False),
+        )
         first, last = where.first_gpu, where.last_gpu if most > 0 else where.first_gpu
         for gpu in range(first, last):
-            price = sharing_cost(seats, ask, gpu, slowing, feasible, tenants, limit_milli, least)
+            price = sharing_cost(
+                allocation, ask, gpu, slowing, feasible, tenants, limit_milli, least
+            )
             if price < NO_COST:
                 usable[gpu] = True
                 cost[gpu] = price
@@ -246,7 +260,7 @@ def offer_shared(
 
 
 @kernel
-def _bring(mine: Seats, theirs: Seats) -> None:
+def _bring(mine: Allocation, theirs: Allocation) -> None:
     """Have `mine` say what `theirs` says; servers of one version are alike."""
     for server in range(len(mine.server)):
         here, there = mine.server[server], theirs.server[server]
@@ -257,77 +271,79 @@ def _bring(mine: Seats, theirs: Seats) -> None:
         for gpu in range(here.first_gpu, here.last_gpu):
             mine.gpu[gpu].tenants = theirs.gpu[gpu].tenants
             mine.gpu[gpu].milli = theirs.gpu[gpu].milli
-            mine.rooms.gpu[gpu] = theirs.rooms.gpu[gpu]
+            mine.free_gpus.gpu[gpu] = theirs.free_gpus.gpu[gpu]
             for k in range(mine.tenant.shape[1]):
                 mine.tenant[gpu, k] = theirs.tenant[gpu, k]
-        set_most(mine.rooms, here.partition, server, theirs.rooms.most[server])
-        set_usable(mine.rooms, here.partition, server, theirs.rooms.usable[server])
+        set_most(mine.free_gpus, here.partition, server, theirs.free_gpus.most[server])
+        set_usable(mine.free_gpus, here.partition, server, theirs.free_gpus.usable[server])
 
 
 ALL_WELL = -1
 
 
 @kernel
-def _mark(seats: Seats, gpus: IntArray, version: int) -> None:
+def _mark(allocation: Allocation, gpus: IntArray, version: int) -> None:
     for gpu in gpus:
-        seats.server[seats.gpu[gpu].server].version = version
+        allocation.server[allocation.gpu[gpu].server].version = version
 
 
 @kernel
-def try_occupying(seats: Seats, job: int, gpus: IntArray, version: int) -> int:
+def try_occupying(allocation: Allocation, job: int, gpus: IntArray, version: int) -> int:
     """`occupy` in a copy; i if `gpus[i]` is none, has no room or is named twice, else ALL_WELL.
 
     Its servers get `version`, which no other content may have; they are as they were if it fails.
     """
     for i, gpu in enumerate(gpus):
-        if not 0 <= gpu < len(seats.gpu) or seats.gpu[gpu].version == version:
+        if not 0 <= gpu < len(allocation.gpu) or allocation.gpu[gpu].version == version:
             return i
-        if seats.gpu[gpu].tenants >= seats.tenant.shape[1]:
+        if allocation.gpu[gpu].tenants >= allocation.tenant.shape[1]:
             return i
-        seats.gpu[gpu].version = version
+        allocation.gpu[gpu].version = version
     if len(gpus) > 0:
-        occupy(seats, job, gpus)
-        _mark(seats, gpus, version)
+        occupy(allocation, job, gpus)
+        _mark(allocation, gpus, version)
     return ALL_WELL
 
 
 @kernel
-def try_vacating(seats: Seats, job: int, gpus: IntArray, version: int) -> int:
+def try_vacating(allocation: Allocation, job: int, gpus: IntArray, version: int) -> int:
     """The same of `vacate`: i if `gpus[i]` is none, is named twice, or the job is not on it."""
     for i, gpu in enumerate(gpus):
         found = False
-        if 0 <= gpu < len(seats.gpu) and seats.gpu[gpu].version != version:
-            for k in range(seats.gpu[gpu].tenants):
-                found = found or seats.tenant[gpu, k] == job
+        if 0 <= gpu < len(allocation.gpu) and allocation.gpu[gpu].version != version:
+            for k in range(allocation.gpu[gpu].tenants):
+                found = found or allocation.tenant[gpu, k] == job
         if not found:
             return i
-        seats.gpu[gpu].version = version
+        allocation.gpu[gpu].version = version
     if len(gpus) > 0:
-        vacate(seats, job, gpus)
-        _mark(seats, gpus, version)
+        vacate(allocation, job, gpus)
+        _mark(allocation, gpus, version)
     return ALL_WELL
 
 
 @kernel
-def vacate_all(seats: Seats, jobs: IntArray, gpus: IntArray, last: IntArray, stamp: int) -> int:
+def vacate_all(
+    allocation: Allocation, jobs: IntArray, gpus: IntArray, last: IntArray, stamp: int
+) -> int:
     """The same of several jobs, those of `jobs[i]` up to `last[i]` in `gpus`; i if it fails."""
     first = 0
     for i in range(len(jobs)):
-        if try_vacating(seats, jobs[i], gpus[first : last[i]], stamp + 2 * i) != ALL_WELL:
+        if try_vacating(allocation, jobs[i], gpus[first : last[i]], stamp + 2 * i) != ALL_WELL:
             return i
         first = last[i]
     return ALL_WELL
 
 
 @kernel
-def bar(seats: Seats, gpus: IntArray, version: int) -> None:
+def bar(allocation: Allocation, gpus: IntArray, version: int) -> None:
     """Nobody finds room on these GPUs of a copy any more."""
     for gpu in gpus:
-        if seats.rooms.gpu[gpu]:
-            seats.rooms.gpu[gpu] = False
-            change_usable(seats, seats.gpu[gpu].server, -1)
-        seats.gpu[gpu].tenants = seats.tenant.shape[1]
-    _mark(seats, gpus, version)
+        if allocation.free_gpus.gpu[gpu]:
+            allocation.free_gpus.gpu[gpu] = False
+            change_usable(allocation, allocation.gpu[gpu].server, -1)
+        allocation.gpu[gpu].tenants = allocation.tenant.shape[1]
+    _mark(allocation, gpus, version)
 
 
 FIRST_COPIED, APART = 2**40, 2**20  # versions in copies: beyond those of a run, a block an act
@@ -336,7 +352,7 @@ FIRST_COPIED, APART = 2**40, 2**20  # versions in copies: beyond those of a run,
 class Copied(NamedTuple):
     """A copy, and columns of it: a field of a record array costs as much as a short copy."""
 
-    seats: Seats
+    allocation: Allocation
     tenants: IntArray  # (G,)
     most: IntArray  # (S,) GPUs that each server could give were it empty; read-only
 
@@ -346,21 +362,23 @@ class Spares:
 
     def __init__(self, state: State) -> None:
         """Nothing is copied before somebody asks."""
-        self._seats = seats_of(state)
+        self._allocation = allocation_of(state)
         self.spare: list[Copied] = []  # that nobody looks at
         self.versions = count(FIRST_COPIED, APART)  # that no server of the state or a copy has
 
-    def taken(self, like: Seats | None = None) -> Copied:
+    def taken(self, like: Allocation | None = None) -> Copied:
         """A copy of `like`, or of the state as it stands; to be given back."""
-        source = self._seats if like is None else like
+        source = self._allocation if like is None else like
         if not self.spare:
-            seats = source.copied(shared=("job",))
-            return Copied(seats, seats.gpu["tenants"], read_only(seats.rooms.most))
+            allocation = source.copied(shared=("job",))
+            return Copied(
+                allocation, allocation.gpu["tenants"], read_only(allocation.free_gpus.most)
+            )
         copy = self.spare.pop()
-        _bring(copy.seats, source)
+        _bring(copy.allocation, source)
         return copy
 
     def forget(self) -> None:
         """What was copied is void: the state is another's by now."""
         for copy in self.spare:
-            copy.seats.server["version"] = -1  # that no server has
+            copy.allocation.server["version"] = -1  # that no server has
