@@ -180,7 +180,7 @@ def test_a_run_in_compiled_code_is_the_same_run(seed: int):
 def _told(state: State) -> list[bytes]:
     """All that decisions change."""
     arrays = (state.world, state.job, state.gpu, state.tenant, state.server, state.rack)
-    return [each.tobytes() for each in (*arrays, state.partition, state.placed, *state.rooms)]
+    return [each.tobytes() for each in (*arrays, state.partition, state.placed, *state.free_gpus)]
 
 
 def _counted_along(scratch: Scratch) -> list[IntArray | FloatArray]:
