@@ -43,7 +43,7 @@ def main() -> None:
         "2/4 fit the interference model",
         "fit_interference", fitted,
         f"data_sets=[{'gavel' if source == 'measured' else 'generated'}]",
-        "models=[constant,linear,learned]",
+        "models=[constant,linear,learned]", "folds=3",
     )  # fmt: skip
     belief = f"belief.model.path={fitted / 'model.json'}"
     step(
