@@ -5,7 +5,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray, IntArray, read_only
+from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import GpuYardError
 from sim.jobs import WHOLE_GPU_MILLI, ask_of
 from sim.kernel.allocation import (
@@ -195,15 +195,14 @@ class Occupancy:
     def _slots(
         self, view: ClusterView, job: int, usable: BoolArray, per_server: IntArray, cost: FloatArray
     ) -> Slots:
-        # Read-only, as sizes of a topology are: one type, compiled once.
-        plain = view.jobs.demands is None
-        most = self._copy.most if plain else read_only(self.workers(job)[1])
+        # A copy that may be written to, as the engine's own may: one type, compiled once.
+        most = self._copy.most if view.jobs.demands is None else self.workers(job)[1]
         return Slots(
             topology=view.topology,
             servers=view.servers,
             usable=usable,
             usable_per_server=per_server,
-            most_per_server=most,
+            most_per_server=np.array(most),
             tenants=self.tenants,
             cost=cost,
             view=view,

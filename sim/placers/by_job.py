@@ -59,7 +59,7 @@ class CompactWait:
         view = slots.view
         law = Law.of(view.belief.network, int(view.jobs.profile[slots.job]))
         site = _site(view, slots)
-        most = np.array(slots.most_per_server)  # writable, as in the engine: compiled once
+        most = slots.most_per_server
         all_free = bool(np.array_equal(usable[mine], most[mine]))
         limit = np.inf if all_free else self.most_slowdown
         least_s = least_comm_s(gang, mine, most, site, law)

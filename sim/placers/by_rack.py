@@ -116,9 +116,8 @@ class Delay:
         del rng
         topology, usable = slots.topology, slots.usable_per_server
         since_s, now_s = _waits_since_s(slots.view, slots.job), slots.view.now_s
-        most = np.array(slots.most_per_server)  # writable, as in the engine: compiled once
         servers = servers_to_fill(
-            gang, slots.servers, usable, most, topology.server_rack,
+            gang, slots.servers, usable, slots.most_per_server, topology.server_rack,
             topology.num_racks, now_s >= since_s + self.rack_wait_s,
             now_s >= since_s + self.anywhere_wait_s,
         )  # fmt: skip

@@ -100,7 +100,7 @@ class Packed:
         usable = slots.usable_per_server[slots.servers]
         if usable.sum() < gang:
             return None
-        size = np.array(slots.most_per_server)  # writable, as in the engine: compiled once
+        size = slots.most_per_server
         servers = fewest_servers(slots.servers, slots.usable_per_server, size, gang)
         if len(servers) == 0:
             servers = slots.servers[np.argsort(-usable, kind="stable")]
@@ -122,7 +122,7 @@ class Consolidated:
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs of the compact placement, or None while it is not there."""
         del rng
-        size = np.array(slots.most_per_server)  # writable, as in the engine: compiled once
+        size = slots.most_per_server
         servers = fewest_servers(slots.servers, slots.usable_per_server, size, gang)
         if len(servers) == 0:
             return None

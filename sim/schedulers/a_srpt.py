@@ -295,7 +295,7 @@ def _empty(view: ClusterView, job: int) -> Slots:
         servers=view.servers,
         usable=np.ones(topology.num_gpus, dtype=np.bool_),
         usable_per_server=np.array(topology.gpus_per_server),
-        most_per_server=topology.gpus_per_server,
+        most_per_server=np.array(topology.gpus_per_server),
         tenants=np.zeros(topology.num_gpus, dtype=np.int64),
         cost=np.ones(topology.num_gpus),
         view=view,
