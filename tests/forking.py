@@ -13,8 +13,10 @@ import runpy
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,8 @@ ROOT = Path(__file__).resolve().parents[1]
 IMPORTED = (  # not Ray: it has threads, and takes the ports of the child before
     "torch", "numba", "pandas", "rich.console", "sim.simulator", "sim.scoring.linear_score",
     "gpuyard.simulation.simulate", "gpuyard.evaluation.evaluate", "gpuyard.advice.advise",
-    "gpuyard.reproduction.reproduce", "gpuyard.learning.learn",
+    "gpuyard.reproduction.reproduce", "gpuyard.learning.learn", "marl.policy.build",
+    "scipy.stats", "matplotlib.backends.backend_agg",
 )  # fmt: skip
 TIMED_OUT = "timed out"
 
@@ -72,7 +75,10 @@ def serve() -> None:
     """Fork for every line of standard input, and answer with the status."""
     for name in IMPORTED:
         importlib.import_module(name)
+    with redirect_stdout(sys.stderr):  # answers go to standard output
+        play_once()
     assert "ray" not in sys.modules
+    assert threading.active_count() == 1  # no other comes along, nor does a lock that it holds
     gc.freeze()  # children need not look through all of it, which would copy it
     while line := _read_line():
         told = json.loads(line)
@@ -81,6 +87,13 @@ def serve() -> None:
             become(told)
             return
         os.write(1, f"{_status(child, told['timeout'])}\n".encode())
+
+
+def play_once() -> None:
+    """A short run: Hydra's plugins, numba's targets and compiled functions are loaded with it."""
+    importlib.import_module("gpuyard.api.running").simulate(
+        "venus_like", "headline_leaf_spine", "sjf", overrides=["workload.num_jobs=20"]
+    )
 
 
 def become(told: Mapping[str, Any]) -> None:
