@@ -15,6 +15,7 @@ from gpuyard.launch.errors import ConfigError
 from sim.errors import GpuYardError
 from sim.schedulers.orders import Sjf
 from sim.topology.generators import leaf_spine
+from tests.forking import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "api.md").read_text(), re.DOTALL)
@@ -39,10 +40,9 @@ for number, example in enumerate(json.loads(sys.argv[1])):
 
 
 def test_examples_of_the_page_run(tmp_path: Path):
-    done = subprocess.run(
-        [sys.executable, "-c", RUNNING, json.dumps(EXAMPLES)], cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    program = tmp_path / "running.py"
+    program.write_text(RUNNING)
+    done = run_program([str(program), json.dumps(EXAMPLES)], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("example ") == len(EXAMPLES) >= 6
     assert (tmp_path / "gantt.png").is_file()

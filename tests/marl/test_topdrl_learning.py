@@ -108,6 +108,6 @@ def test_divergence_ends_with_advice(tmp_path):
 
 
 def test_a_resume_from_nowhere_is_refused(tmp_path):
-    ended = TRAINING.refused(tmp_path / "run", f"resume={tmp_path / 'nowhere'}")
+    ended = TRAINING.run(tmp_path / "run", f"resume={tmp_path / 'nowhere'}")
     assert ended.returncode == 1
     assert "there is no training checkpoint" in ended.stderr

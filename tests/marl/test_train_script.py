@@ -150,7 +150,7 @@ def test_a_training_that_diverges_says_what_to_do(tmp_path: Path):
 
 
 def test_a_wrong_name_fails_before_any_work(tmp_path: Path):
-    assert "did you mean algo.epochs" in said(TRAINING.refused(tmp_path / "run", "algo.epoch=1"))
+    assert "did you mean algo.epochs" in said(TRAINING.run(tmp_path / "run", "algo.epoch=1"))
     assert not (tmp_path / "run" / "learning_curve.csv").exists()
 
 
@@ -177,7 +177,7 @@ def test_a_wrong_name_fails_before_any_work(tmp_path: Path):
     ],
 )
 def test_a_wrong_value_fails_before_any_work(tmp_path: Path, word: str, told: str):
-    assert told in said(TRAINING.refused(tmp_path / "run", word))
+    assert told in said(TRAINING.run(tmp_path / "run", word))
     assert not (tmp_path / "run" / "learning_curve.csv").exists()
 
 

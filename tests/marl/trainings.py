@@ -23,14 +23,7 @@ class Training:
     tiny: tuple[str, ...]
 
     def run(self, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-        """Train to the end."""
-        return subprocess.run(
-            self._command(folder, words), cwd=folder.parent, env=_environment(), text=True,
-            capture_output=True, timeout=300, start_new_session=True,
-        )  # fmt: skip
-
-    def refused(self, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-        """Ask for a training that ends before there is any work, and before Ray."""
+        """Train to the end, or be refused."""
         return run_program(self._command(folder, words)[1:], cwd=folder.parent)
 
     @contextmanager

@@ -14,6 +14,8 @@ from tests.sim.worlds import Job, cluster, play, world
 JOBS, WARM, BATCHES = 164_000, 4_000, 20
 T_999 = 3.883  # two-sided 99.9 % quantile of Student's t with BATCHES - 1 degrees of freedom
 
+SAME = [Job(0.0, 1, 1.0)] * JOBS  # each with its own times
+
 Service = Callable[[np.random.Generator, int], np.ndarray]  # of mean 1
 SERVICES: dict[str, tuple[Service, float]] = {  # with E[S^2]
     "exponential": (lambda rng, n: rng.exponential(1.0, n), 2.0),
@@ -29,9 +31,9 @@ def mean_wait(servers: int, load: float, service: Service, seed: int) -> tuple[f
     rng = np.random.default_rng(seed)
     submit_s = np.cumsum(rng.exponential(1.0 / (load * servers), JOBS))
     lengths_s = service(rng, JOBS)
-    jobs = [Job(at_s, 1, long_s) for at_s, long_s in zip(submit_s, lengths_s, strict=True)]
+    times = {"submit_s": submit_s, "duration_s": lengths_s, "estimate_s": lengths_s}
     scheduler = Fifo(placer=FirstFit(), sharing=NoSharing(), skip_blocked=False)
-    run = play(world(jobs, cluster(servers, 1)), scheduler)
+    run = play(world(SAME, cluster(servers, 1), traits=times), scheduler)
     wait_s = (run.start_s - run.jobs.submit_s)[WARM:]
     means = wait_s.reshape(BATCHES, -1).mean(axis=1)
     return float(means.mean()), T_999 * float(means.std(ddof=1)) / math.sqrt(BATCHES)
