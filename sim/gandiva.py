@@ -15,10 +15,8 @@ from sim.physics.mix_table import Slowing, pairs_alone, put_tenant
 from sim.physics.reference import reference_steps_s
 from sim.physics.slowing import NO_COST, WHOLE, joining_cost
 from sim.placers.filling import fill_servers
-from sim.signals import Signal
-from sim.slots import Slots
 from sim.topology.topology import Topology
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal, Slots
 
 
 class Orders:

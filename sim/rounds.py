@@ -13,9 +13,7 @@ from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.jobs import WHOLE_GPU_MILLI, ask_of
 from sim.protocols import PatientPlacer, Placer
-from sim.signals import Signal
-from sim.slots import Slots
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal, Slots
 
 
 def gpus_up(view: ClusterView) -> IntArray:

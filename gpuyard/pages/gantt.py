@@ -7,9 +7,8 @@ import numpy as np
 
 from gpuyard.pages.page import Figure, label, numbers, percents
 from sim.arrays import FloatArray, IntArray
-from sim.metrics.event_effects import down_changes
 from sim.metrics.gpu_use import busy_frac_by_server, tenancy_of
-from sim.metrics.timeline import queue_over_time, span_s
+from sim.metrics.timeline import down_changes, queue_over_time, span_s
 from sim.report.comparison import TimeUnit, axis_unit_for
 from sim.report.figures import JOB_COLOURS
 from sim.report.run_tables import server_names

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuyard.reproduction.page_node import PAGE_FILE
-from sim.metrics.timeline import mean_interval
+from sim.metrics.job_times import mean_interval
 from sim.report.atomic import csv_text, write_atomically
 from sim.report.figures import (
     COLOURS,

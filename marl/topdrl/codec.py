@@ -18,10 +18,9 @@ from sim.physics.catalogue import GangCatalogue
 from sim.physics.communication import Spread, told_s
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
-from sim.placers.by_rack import Closest
-from sim.signals import Signal
+from sim.placers.by_room import Closest
 from sim.topology.topology import Topology
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 
 
 class Pricing:

@@ -165,7 +165,7 @@ class Workload(NamedTuple):
     server: IntArray  # (S,) scratch
 
 
-# Compiled functions called by address (`sim.routine`): their numbers in `Memory.routine`.
+# Compiled functions called by address (`sim.handle`): their numbers in `Memory.routine`.
 PLACE, START, FILL, SERVE, QUANTUM, ROUTE, JUDGE, IDLE, NOTE = range(9)
 SEARCH, NAME, PYTHON_PLACE, PYTHON_ROUTE = 9, 10, 11, 12  # the last two are Python functions
 ROUTINES = 13

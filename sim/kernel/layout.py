@@ -215,7 +215,7 @@ class State(Handle):
     )
 
     world: RowArray  # (1,) WORLD
-    routine: IntArray  # (6,) addresses (`sim.routine`) of what few runs need; 0: this one does not
+    routine: IntArray  # (6,) addresses (`sim.handle`) of what few runs need; 0: this one does not
     job: RowArray  # (J,) JOB
     gpu: RowArray  # (G,) GPU
     tenant: IntArray  # (G, C) jobs on each GPU in order of start, first `gpu.tenants` entries

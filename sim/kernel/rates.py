@@ -3,6 +3,7 @@
 And jobs that come to shared links and leave them.
 """
 
+from sim.handle import tell
 from sim.jit import kernel
 from sim.kernel.layout import MARK_RESETTLED, RUNNING, State
 from sim.kernel.records import heap_set
@@ -12,7 +13,6 @@ from sim.physics.link_loads import enter, leave
 from sim.physics.mix_table import put_tenant
 from sim.physics.refill import resettle
 from sim.physics.slowing import slow_in
-from sim.routine import tell
 
 
 @kernel

@@ -9,9 +9,7 @@ from sim.jit import array_kernel
 from sim.physics.heavy_edge import mapping_of_job
 from sim.placers.filling import fill_servers, workload_s
 from sim.placers.placement_search import Law, Offer, Site, cheapest_placement, least_comm_s
-from sim.signals import Signal
-from sim.slots import Slots
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal, Slots
 
 
 class CompactWait:

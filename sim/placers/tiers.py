@@ -11,7 +11,7 @@ from sim.arrays import IntArray
 from sim.errors import GpuYardError
 from sim.jit import array_kernel
 from sim.placers.filling import fill_servers
-from sim.slots import Slots
+from sim.view import Slots
 
 MACHINE, RACK, NETWORK = 0, 1, 2  # tiers: how far a gang may spread
 NOWHERE = 3

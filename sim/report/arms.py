@@ -8,7 +8,7 @@ from itertools import groupby, product
 import numpy as np
 
 from sim.arrays import FloatArray
-from sim.metrics.timeline import Interval, mean_interval, ratio_interval
+from sim.metrics.job_times import Interval, mean_interval, ratio_interval
 from sim.report.atomic import ReportError, csv_text
 from sim.report.league import METRIC, LeagueRun, Place
 from sim.report.table_text import interval_text, markdown_table, ratio_text

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sim.metrics.timeline import Interval
+from sim.metrics.job_times import Interval
 from sim.report.comparison import (
     ComparisonRow,
     TimeUnit,

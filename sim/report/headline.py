@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sim.metrics.timeline import Interval
+from sim.metrics.job_times import Interval
 from sim.report.atomic import ReportError, csv_text, write_atomically
 from sim.report.comparison import ComparisonRow, Labels, TimeUnit, unit_for
 from sim.report.standings import Units, beside_agents, units_of

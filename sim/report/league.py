@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim.arrays import FloatArray
-from sim.metrics.timeline import Interval, mean_interval, ratio_interval
+from sim.metrics.job_times import Interval, mean_interval, ratio_interval
 from sim.report.atomic import ReportError, csv_text
 from sim.report.comparison import ComparisonRow, Labels, run_names
 from sim.report.standings import LEAST_COMPARED, Ranking, ranking

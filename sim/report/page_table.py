@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from sim.metrics.timeline import Interval, mean_interval, ratio_interval
+from sim.metrics.job_times import Interval, mean_interval, ratio_interval
 from sim.report.atomic import ReportError, csv_text
 from sim.report.headline import KINDS
 from sim.report.league import METRIC, Block, LeagueRun, Place

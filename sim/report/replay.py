@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.metrics.event_effects import QUEUES_AGAIN, STOPS
+from sim.metrics.timeline import QUEUES_AGAIN, STOPS
 from sim.report.atomic import ReportError
 from sim.report.run_tables import Recorded
 from sim.run import Kind

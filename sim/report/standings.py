@@ -12,8 +12,13 @@ from typing import Any
 import numpy as np
 
 from sim.arrays import FloatArray
-from sim.metrics.job_times import clustered_mean_interval, clustered_ratio_interval
-from sim.metrics.timeline import Interval, mean_interval, ratio_interval
+from sim.metrics.job_times import (
+    Interval,
+    clustered_mean_interval,
+    clustered_ratio_interval,
+    mean_interval,
+    ratio_interval,
+)
 from sim.report.atomic import ReportError
 from sim.report.comparison import ComparisonRow, Labels, check_distinct
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from sim.metrics.job_times import most_coverage
-from sim.metrics.timeline import Interval
+from sim.metrics.job_times import Interval, most_coverage
 from sim.report.atomic import write_atomically
 from sim.report.comparison import TimeUnit, axis_unit_for, unit_for
 from sim.report.standings import Setting, Standing

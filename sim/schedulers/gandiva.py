@@ -14,8 +14,7 @@ from sim.gandiva import PAIR, Affinity, Orders, Packs
 from sim.jobs import ask_of
 from sim.placers.filling import fill_servers
 from sim.sharing import place_alone
-from sim.signals import Signal
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 
 
 class Room(NamedTuple):

@@ -13,8 +13,7 @@ from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share, gpus_up, present, worker_gpus
-from sim.signals import Signal
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 
 
 @array_kernel

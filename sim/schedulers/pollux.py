@@ -14,8 +14,7 @@ from sim.physics.catalogue import throughputs
 from sim.physics.reference import reference_steps_s
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share, gpus_up, of_type, present, worker_gpus
-from sim.signals import Signal
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 
 TOURNAMENT = 2  # who breeds is the best of so many
 

@@ -23,9 +23,7 @@ from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.placers.filling import fill_servers
-from sim.signals import Signal
-from sim.slots import Slots
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal, Slots
 
 
 class WorlOnline:

@@ -8,7 +8,7 @@ import pytest
 from sim.decision import Decision, Forward, Start
 from sim.errors import InvalidDecision
 from sim.jobs import Demands, Elastic
-from sim.kernel import apply as verdicts
+from sim.kernel import step as verdicts
 from sim.simulator import Simulator
 from sim.topology.outages import Change
 from tests.sim.scripted import Scripted
