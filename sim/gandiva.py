@@ -10,10 +10,9 @@ from sim.decision import Decision, Start
 from sim.engine.occupancy import Occupancy
 from sim.jit import array_kernel
 from sim.jobs import WHOLE_GPU_MILLI
-from sim.physics.communication import Spread, comm_told
+from sim.physics.laws import NO_COST, WHOLE, Spread, comm_told, joining_cost
 from sim.physics.mix_table import Slowing, pairs_alone, put_tenant
 from sim.physics.reference import reference_steps_s
-from sim.physics.slowing import NO_COST, WHOLE, joining_cost
 from sim.placers.filling import fill_servers
 from sim.topology.topology import Topology
 from sim.view import ClusterView, Signal, Slots

@@ -15,7 +15,7 @@ from sim.engine.occupancy import Occupancy
 from sim.kernel.layout import State
 from sim.kernel.step import FULL, PAUSE
 from sim.physics.catalogue import Catalogue
-from sim.physics.communication import NetworkTables
+from sim.physics.laws import NetworkTables
 from sim.physics.link_network import LinkNetwork
 from sim.physics.mix_table import PairTable
 from sim.topology.topology import Topology

@@ -30,7 +30,7 @@ MUTATIONS = {
         "tests/golden/test_sjf.py",
     ),
     "what a tenant adds to a slow-down": Mutation(
-        "sim/physics/slowing.py",
+        "sim/physics/laws.py",
         "excess = slowdown - 1.0",
         "excess = 2.0 * (slowdown - 1.0)",
         "tests/golden/test_lif.py",

@@ -26,7 +26,7 @@ from sim.jobs import JobTable
 from sim.metrics.summary import summarise
 from sim.metrics.timeline import Timeline, timeline_of
 from sim.protocols import Scheduler
-from sim.report.comparison import ComparisonRow, Labels
+from sim.report.files import ComparisonRow, Labels
 from sim.report.run_folder import TIMELINE_BINS
 from sim.report.run_tables import job_frame
 from sim.run import Run

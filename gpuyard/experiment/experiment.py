@@ -23,7 +23,7 @@ from sim.physics.networks import NoNetwork
 from sim.physics.physics import Physics
 from sim.physics.shipped_files import NoInterference
 from sim.protocols import Scheduler
-from sim.report.comparison import Labels
+from sim.report.files import Labels
 from sim.run import Rules
 from sim.topology.topology import GpuKind, Topology, contiguous_partitions, group_partitions
 from sim.traces.select import Stretches

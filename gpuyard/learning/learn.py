@@ -25,8 +25,8 @@ from gpuyard.learning.trainer import LearningStopped, Trainer
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.metrics.job_times import mean_interval
-from sim.report.atomic import csv_text, write_atomically
 from sim.report.figures import GREY, heading, line_look, new_figure, save_png, tidy
+from sim.report.files import csv_text, write_atomically
 from sim.scoring.weights import Layer, ScoreWeights
 
 CURVE_CSV, CURVE_PNG, METRICS = "curve.csv", "curve.png", "metrics.json"

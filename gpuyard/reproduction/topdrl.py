@@ -35,8 +35,7 @@ from sim.jobs import JobTable
 from sim.metrics.job_times import Interval, full_speed, mean_interval, spans, throughput
 from sim.metrics.summary import summarise
 from sim.physics.networks import YorkNetwork
-from sim.report.atomic import csv_text, write_atomically
-from sim.report.comparison import ComparisonRow, write_comparison_csv
+from sim.report.files import ComparisonRow, csv_text, write_atomically, write_comparison_csv
 from sim.report.standings import BASELINES, paired_tests
 from sim.report.table_text import markdown_table
 from sim.run import Run

@@ -14,7 +14,7 @@ from gpuyard.launch.build import SEED, build, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
-from sim.report.atomic import write_atomically
+from sim.report.files import write_atomically
 from sim.traces.csv_reader import TRAITS, trace_csv
 from sim.traces.generator import generate
 from sim.traces.prepare import cap, offered_load, scale_load

@@ -21,7 +21,7 @@ from sim.kernel.layout import State
 from sim.kernel.rates import rerate
 from sim.kernel.records import sort_orders
 from sim.kernel.step import LEGAL, check_gpus, hand_over, preempt, start_on
-from sim.physics.slowing import NO_COST
+from sim.physics.laws import NO_COST
 
 # What is offered to a job.
 TIGHT = 0  # GPUs on which the part that it asks for fits beside other parts

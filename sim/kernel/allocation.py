@@ -26,8 +26,8 @@ from sim.kernel.free_gpus import (
     workers_for,
 )
 from sim.kernel.layout import NO_JOB, State
+from sim.physics.laws import NO_COST, joining_cost
 from sim.physics.mix_table import Slowing, put_tenant
-from sim.physics.slowing import NO_COST, joining_cost
 
 
 @dataclass(frozen=True, eq=False)

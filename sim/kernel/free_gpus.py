@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.jit import kernel
-from sim.physics.slowing import NO_COST, WHOLE
+from sim.physics.laws import NO_COST, WHOLE
 
 WordArray = npt.NDArray[np.uint64]
 

@@ -237,6 +237,6 @@ class State(Handle):
     children: IntArray  # rows of jobs, parent by parent
     withdrawals: IntArray  # jobs whose users give up, in order of that time
     outages: RowArray  # OUTAGE in order of time
-    scratch: IntArray  # of a withdrawal, or the tenants of a GPU (`sim.physics.slowing`)
+    scratch: IntArray  # of a withdrawal, or the tenants of a GPU (`sim.physics.laws`)
     log: RowArray  # LOG since the last flush
     log_gpus: IntArray

@@ -29,7 +29,7 @@ from sim.kernel.records import (
     queue_insert,
     queue_remove,
 )
-from sim.physics.slowing import fits_beside
+from sim.physics.laws import fits_beside
 
 # What `advance_until_decision` returns.
 DECIDE, OVER, STUCK = 0, 1, 2

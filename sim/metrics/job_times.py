@@ -185,6 +185,14 @@ class Interval:
     clusters: int | None = None  # of values that are alike; None: values are independent
     effective: float | None = None  # independent values that they are worth; NaN: cannot be told
 
+    @property
+    def numbers(self) -> tuple[float, float, float]:
+        """Centre, low end and high end."""
+        return self.centre, self.low, self.high
+
+
+UNKNOWN = Interval(float("nan"), float("nan"), float("nan"), 0)
+
 
 def mean_interval(values: FloatArray | Sequence[float], confidence: float) -> Interval:
     """Mean of `values` (n,) with Student's t interval; assumes independent values.

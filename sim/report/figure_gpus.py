@@ -17,7 +17,6 @@ from sim.metrics.gpu_use import (
     tenancy_of,
 )
 from sim.metrics.timeline import down_changes, queue_over_time, span_s
-from sim.report.comparison import TimeUnit, axis_unit_for
 from sim.report.figures import (
     COLOURS,
     GREY,
@@ -29,6 +28,7 @@ from sim.report.figures import (
     save_png,
     tidy,
 )
+from sim.report.files import TimeUnit, axis_unit_for
 from sim.report.run_tables import server_names
 from sim.run import Run
 

@@ -18,7 +18,7 @@ import numpy as np
 from sim.arrays import IntArray
 from sim.metrics.gpu_use import Attempts, attempts_of
 from sim.metrics.timeline import Steps, gpu_changes, gpus_over_time, queue_over_time
-from sim.report.atomic import atomic_file
+from sim.report.files import atomic_file
 from sim.report.run_tables import server_names
 from sim.run import Kind, Run
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.metrics.timeline import QUEUES_AGAIN, STOPS
-from sim.report.atomic import ReportError
+from sim.report.files import ReportError
 from sim.report.run_tables import Recorded
 from sim.run import Kind
 

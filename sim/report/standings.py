@@ -19,8 +19,7 @@ from sim.metrics.job_times import (
     mean_interval,
     ratio_interval,
 )
-from sim.report.atomic import ReportError
-from sim.report.comparison import ComparisonRow, Labels, check_distinct
+from sim.report.files import ComparisonRow, Labels, ReportError, check_distinct
 
 Values = Mapping[int, float]  # unit -> value
 

@@ -9,8 +9,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.jit import kernel
 from sim.kernel.allocation import gather_tenants
 from sim.kernel.free_gpus import usable_in
-from sim.physics.communication import Comm, Spread, busy_s, comm_of, quiet_s
-from sim.physics.slowing import excess_by, hit_of, slow_in
+from sim.physics.laws import Comm, Spread, busy_s, comm_of, excess_by, hit_of, quiet_s, slow_in
 from sim.scoring.ahead import (
     compact_in_s,
     effects_there,

@@ -65,7 +65,7 @@ class AlibabaDag:
         checked_columns(wanted, required=(*TASK_REQUIRED, end), optional=TASK_OPTIONAL)
         reader = ColumnReader(read_text_table(path, wanted, strict=strict, header=self._header))
         job = codes_of(reader.texts("job_name"))
-        status = reader.choices("status", TASK_STATES) if reader.has("status") else None
+        status = reader.given("status", reader.choices, meaning=TASK_STATES)
         if status is not None:
             reader.leave_out(status == UNFINISHED, "had not ended")
         submit_s, duration_s = _times(reader, job)
@@ -189,7 +189,7 @@ class AlibabaOpenb:
             duration_s=np.nan_to_num(deleted_s - began_s),
             user=reader.texts("user"),
             vc=reader.texts("vc"),
-            priority=reader.choices("qos", self._qos_priority) if reader.has("qos") else None,
+            priority=reader.given("qos", reader.choices, meaning=self._qos_priority),
             cpu_milli=reader.counts("cpu_milli", blank=0) // workers,
             memory_mib=reader.counts("memory_mib", blank=0) // workers,
             gpu_milli=np.where(workers > 1, WHOLE_GPU_MILLI, np.maximum(milli, 1)),
@@ -207,7 +207,7 @@ def _any(specs: list[str]) -> list[str]:
 
 
 WORKER_COLUMNS = ("worker_job", "worker_resources")
-GPU_KEYS = ("nvidia.com/gpu",)
+GPU_KEY = "nvidia.com/gpu"
 MOST_GPUS = 10_000
 
 
@@ -235,24 +235,11 @@ def read_workers(path: str, columns: GivenColumns, strict: bool) -> dict[str, in
 
 def _gpus(text: str) -> int | None:
     """Whole GPUs of one worker, 0 where it names none; None if the text is no such object."""
-    if not text:
-        return 0
     try:
-        resources = json.loads(text)
-    except (ValueError, RecursionError):
+        number = float(str(json.loads(text or "{}").get(GPU_KEY, 0)))
+    except (ValueError, RecursionError, AttributeError):  # no JSON, no number, no object
         return None
-    if not isinstance(resources, dict):
-        return None
-    amounts = [_whole(resources[key]) for key in GPU_KEYS if key in resources]
-    return None if None in amounts else sum(amount or 0 for amount in amounts)
-
-
-def _whole(value: object) -> int | None:
-    try:
-        number = float(str(value))
-    except ValueError:
-        return None
-    return int(number) if 0 <= number <= MOST_GPUS and number == int(number) else None
+    return int(number) if 0 <= number <= MOST_GPUS and number.is_integer() else None
 
 
 JOB_REQUIRED = ("job_name", "status", "submitted", "running", "finished")
@@ -315,8 +302,8 @@ def _trace(reader: ColumnReader, gpus: IntArray, name: str) -> Trace:
         duration_s=np.maximum(np.nan_to_num(end_s - running_s), 0.0),
         user=reader.texts("user"),
         vc=reader.texts("vc"),
-        model=reader.texts("model") if reader.has("model") else None,
-        priority=reader.counts("priority", blank=0) if reader.has("priority") else None,
+        model=reader.given("model", reader.texts),
+        priority=reader.given("priority", reader.counts, blank=0),
         outcome=np.where(never_ran, CANCELLED, status),
         withdraw_s=np.where(never_ran, np.nan_to_num(end_s - submitted_s), NEVER_S),
         waited_s=running_s - submitted_s,

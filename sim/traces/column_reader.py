@@ -2,9 +2,9 @@
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 LARGEST_AMOUNT = 1e9
 LONGEST_QUOTE = 80
 A = TypeVar("A", FloatArray, IntArray)
+C = TypeVar("C", FloatArray, IntArray, TextArray)
 
 
 class ColumnReader:
@@ -54,6 +55,10 @@ class ColumnReader:
     def has(self, key: str) -> bool:
         """Whether the file has the column."""
         return key in self._table.columns
+
+    def given(self, key: str, read: Callable[..., C], **how: Any) -> C | None:
+        """What `read`, one of the methods below, makes of a column; None: the file lacks it."""
+        return read(key, **how) if self.has(key) else None
 
     def raw(self, key: str) -> list[str]:
         """(N,) texts, stripped; "" throughout where the file lacks the column."""

@@ -209,9 +209,7 @@ class Swf:
             memory_mib=memory_mib if memory_mib.any() else None,
             outcome=outcome,
             withdraw_s=np.where(given_up, np.nan_to_num(wait_s), NEVER_S),
-            limit_s=reader.times("requested_time", blank_s=NEVER_S)
-            if reader.has("requested_time")
-            else None,
+            limit_s=reader.given("requested_time", reader.times, blank_s=NEVER_S),
             waited_s=np.where(given_up, np.nan, wait_s) if reader.has("wait") else None,
         )
 

@@ -38,7 +38,7 @@ def edit(file: Path, old: str, new: str) -> None:
 
 
 def test_editing_a_callee_in_another_file_recompiles_its_callers(tmp_path: Path) -> None:
-    """`pair_costs` calls `joining_cost` of sim/physics/slowing.py, which comes to `excess_by`."""
+    """`pair_costs` calls `joining_cost` of sim/physics/laws.py, which comes to `excess_by`."""
     shutil.copytree(ROOT / "sim", tmp_path / "sim", ignore=shutil.ignore_patterns("__pycache__"))
     kept = tmp_path / "sim" / "__pycache__"
     kept.mkdir()

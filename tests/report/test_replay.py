@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sim.metrics.timeline import queue_over_time, unusable_changes
-from sim.report.atomic import ReportError
+from sim.report.files import ReportError
 from sim.report.replay import Replay, clock, event_line, heat_map, ranges
 from sim.run import Kind
 from tests.report.recorded import recorded_of

@@ -7,10 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from sim.report.atomic import ReportError
-from sim.report.comparison import HOURS, MINUTES, SECONDS, ComparisonRow, Labels, unit_for
 from sim.report.comparison_report import write_comparison
 from sim.report.figure_studies import league_heat, rank_figure
+from sim.report.files import HOURS, MINUTES, SECONDS, ComparisonRow, Labels, ReportError, unit_for
 from sim.report.league import (
     LeagueRun,
     default_reference,
