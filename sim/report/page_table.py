@@ -195,13 +195,6 @@ def with_table(text: str, name: str, table: str) -> str | None:
     return f"{head}{begin}\n\n{table.strip()}\n\n{end}{tail}" if begin and end else None
 
 
-def table_in(text: str, name: str) -> str | None:
-    """What stands between the marks of `name`."""
-    _, begin, rest = text.partition(BEGIN.format(name))
-    table, end, _ = rest.partition(END)
-    return table.strip() + "\n" if begin and end else None
-
-
 def _every(runs: Sequence[LeagueRun]) -> PageTable:
     names = dict.fromkeys(run.row.labels.scheduler for run in runs)
     return PageTable(tuple(PageRow(name, name) for name in names), corner="mean JCT [h]")
