@@ -31,7 +31,7 @@ from sim.report.run_folder import TIMELINE_BINS
 from sim.report.run_tables import job_frame
 from sim.run import Run
 from sim.simulator import Simulator, simulate
-from sim.traces.select import Stretches
+from sim.traces.trace import Stretches
 
 if TYPE_CHECKING:
     import pandas as pd

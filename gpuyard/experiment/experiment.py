@@ -26,8 +26,8 @@ from sim.protocols import Scheduler
 from sim.report.files import Labels
 from sim.run import Rules
 from sim.topology.topology import GpuKind, Topology, contiguous_partitions, group_partitions
-from sim.traces.select import Stretches
 from sim.traces.setting import Setting
+from sim.traces.trace import Stretches
 from sim.view import Signal, information_of
 
 log = logging.getLogger(__name__)

@@ -78,14 +78,16 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
         "sim.topology.outage_sources",
     ),
     "sim.traces.alibaba": (
-        "sim.traces.alibaba_dag", "sim.traces.alibaba_lingjun", "sim.traces.alibaba_openb",
+        "sim.traces.alibaba_dag", "sim.traces.alibaba_openb", "sim.traces.alibaba_pai",
     ),
     "sim.traces.estimators": (
         "sim.estimators.group_median", "sim.estimators.last_of_group", "sim.estimators.limit",
         "sim.estimators.noisy", "sim.estimators.none", "sim.estimators.oracle",
         "sim.estimators.recurrence", "sim.estimators.rules", "sim.traces.group_estimators",
     ),
-    "sim.traces.job_logs": ("sim.traces.helios_log", "sim.traces.sia", "sim.traces.swf"),
+    "sim.traces.job_logs": (
+        "sim.traces.alibaba_lingjun", "sim.traces.helios_log", "sim.traces.sia", "sim.traces.swf",
+    ),
     "sim.traces.job_traits": ("sim.traces.job_rules",),
     "sim.traces.processes": (
         "sim.traces.clumps", "sim.traces.day_noise", "sim.traces.duration_mixture",
@@ -103,7 +105,7 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
 SPLIT = {  # names that went elsewhere than their module
     f"sim.traces.generated_workload.{name}": f"sim.traces.published_workload.{name}"
     for name in ("YorkMix", "YorkWorkload")
-}
+} | {"sim.traces.alibaba.AlibabaLingjun": "sim.traces.job_logs.AlibabaLingjun"}
 # fmt: on
 GONE = {  # what was cut, and what to use
     "interference.learned.AdditiveInterference": "belief=linear, the simple one that is left",

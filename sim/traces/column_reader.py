@@ -1,10 +1,10 @@
-"""The columns of one file with what is wrong in them: what readers of CSV formats work on."""
+"""The role of a reader, and what readers of CSV formats work on: columns with what is wrong."""
 
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -12,9 +12,8 @@ from sim.arrays import BoolArray, FloatArray, IntArray, TextArray, objects
 from sim.errors import TraceError
 from sim.traces import row_rules
 from sim.traces.row_rules import Problem
-from sim.traces.select import take
-from sim.traces.text_table import TextTable
-from sim.traces.trace import Notes, Trace
+from sim.traces.text_table import GivenColumns, TextTable
+from sim.traces.trace import Trace, take
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +21,35 @@ LARGEST_AMOUNT = 1e9
 LONGEST_QUOTE = 80
 A = TypeVar("A", FloatArray, IntArray)
 C = TypeVar("C", FloatArray, IntArray, TextArray)
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What a reader did to the rows of a file."""
+
+    rows: int  # data rows (or objects) in the file
+    skipped: int  # bad rows left out (strict=false only)
+    unsorted: int  # rows that stood after a row of later submission
+    left_out: Mapping[str, int] = field(default_factory=dict)  # reason -> good rows that are no job
+
+
+class TraceReader(Protocol):
+    """Reads one kind of file."""
+
+    def read(
+        self, *, path: str, columns: GivenColumns, name: str, strict: bool
+    ) -> tuple[Trace, Notes]:
+        """The trace of a file, sorted by submission, and what was done to its rows.
+
+        Args:
+            path: the file.
+            columns: the reader's names of columns to the file's.
+            name: name of the trace in reports.
+            strict: whether a bad row is an error; if not, it is left out, counted and logged.
+
+        Raises:
+            TraceError: naming file, line, column, value and fix.
+        """
 
 
 class ColumnReader:

@@ -20,7 +20,7 @@ from sim.jobs import (
     Precedence,
     codes_of,
 )
-from sim.traces.column_reader import ColumnReader
+from sim.traces.column_reader import ColumnReader, Notes
 from sim.traces.row_rules import CLOCK, CLOCK_FORMAT, DURATION_FORMATS, LONGEST_S, moment
 from sim.traces.setting import check_choice
 from sim.traces.text_table import (
@@ -33,7 +33,7 @@ from sim.traces.text_table import (
     checked_delimiter,
     read_text_table,
 )
-from sim.traces.trace import Notes, Trace, on_a_cycle, starts
+from sim.traces.trace import Trace, on_a_cycle, starts
 
 SEPARATOR = ";"
 

@@ -20,9 +20,8 @@ from sim.physics.shipped_files import NoInterference
 from sim.protocols import NetworkModel
 from sim.topology.topology import Topology
 from sim.traces.prepare import fitted, prepare
-from sim.traces.select import take
 from sim.traces.setting import Setting, Streams
-from sim.traces.trace import Trace
+from sim.traces.trace import Trace, take
 from sim.traces.workload import DrawnWorkload
 
 

@@ -10,19 +10,10 @@ import numpy as np
 
 from sim.errors import TraceError, nearest
 from sim.jobs import JobTable
+from sim.traces.column_reader import TraceReader
 from sim.traces.generator import generate
 from sim.traces.job_traits import JobRules
 from sim.traces.prepare import Preparation, fitted, prepare
-from sim.traces.select import (
-    MANY,
-    Stretches,
-    cut,
-    split,
-    take,
-    thinned_window,
-    time_window,
-    without_vcs,
-)
 from sim.traces.setting import (
     AUTO,
     DISJOINT,
@@ -39,7 +30,17 @@ from sim.traces.setting import (
 )
 from sim.traces.spec import WorkloadSpec
 from sim.traces.text_table import GivenColumns
-from sim.traces.trace import Trace, TraceReader
+from sim.traces.trace import (
+    MANY,
+    Stretches,
+    Trace,
+    cut,
+    split,
+    take,
+    thinned_window,
+    time_window,
+    without_vcs,
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -15,9 +15,8 @@ from sim.physics.catalogue import Catalogue
 from sim.traces.csv_reader import CsvReader, trace_csv
 from sim.traces.estimators import NoEstimator
 from sim.traces.prepare import cap, offered_load
-from sim.traces.select import split, take, thinned_window, time_window
 from sim.traces.setting import Setting
-from sim.traces.trace import Trace
+from sim.traces.trace import Trace, split, take, thinned_window, time_window
 from tests.traces.trace_samples import CSV, CSV_MORE, SAMPLES, loaded, preset
 
 INF = float("inf")
