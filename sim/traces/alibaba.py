@@ -15,8 +15,7 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray, objects
 from sim.errors import TraceError
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S, WHOLE_GPU_MILLI, Precedence, codes_of
-from sim.traces.column_reader import ColumnReader, Notes
-from sim.traces.row_rules import BLANKS
+from sim.traces.column_reader import BLANKS, ColumnReader, Notes
 from sim.traces.setting import check_count
 from sim.traces.text_table import GivenColumns, check_either, checked_columns, read_text_table
 from sim.traces.trace import Trace, on_a_cycle, starts

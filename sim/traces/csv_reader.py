@@ -20,8 +20,15 @@ from sim.jobs import (
     Precedence,
     codes_of,
 )
-from sim.traces.column_reader import ColumnReader, Notes
-from sim.traces.row_rules import CLOCK, CLOCK_FORMAT, DURATION_FORMATS, LONGEST_S, moment
+from sim.traces.column_reader import (
+    CLOCK,
+    CLOCK_FORMAT,
+    DURATION_FORMATS,
+    LONGEST_S,
+    ColumnReader,
+    Notes,
+    moment,
+)
 from sim.traces.setting import check_choice
 from sim.traces.text_table import (
     Columns,

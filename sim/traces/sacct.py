@@ -16,8 +16,7 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray, objects
 from sim.errors import TraceError
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S
-from sim.traces.column_reader import LARGEST_AMOUNT, ColumnReader, Notes
-from sim.traces.row_rules import moment
+from sim.traces.column_reader import LARGEST_AMOUNT, ColumnReader, Notes, moment
 from sim.traces.text_table import (
     Columns,
     GivenColumns,
