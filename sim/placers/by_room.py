@@ -20,15 +20,9 @@ from sim.codes import (
 )
 from sim.errors import GpuYardError
 from sim.physics.catalogue import Catalogue
-from sim.placers.filling import fewest_servers, fill_servers, spread_out
+from sim.placers.filling import fewest_servers, filled, spread_out
 from sim.placers.tiers import NETWORK, needed_tier, offer, servers_to_fill
 from sim.view import ClusterView, Signal, Slots
-
-
-def _filled(servers: IntArray, gang: int, slots: Slots) -> IntArray:
-    """GPUs for a gang of servers in their order, each of which gives all it can."""
-    take, first = slots.usable_per_server[servers], slots.topology.server_first_gpu
-    return fill_servers(servers, take, first, slots.usable, slots.tenants, gang)
 
 
 class FirstFit:
@@ -67,7 +61,7 @@ class BestFit:
         # Servers with too few for the whole gang come last, where one has enough.
         short = (usable < gang) & (usable.max() >= gang)
         servers = slots.servers[np.lexsort((usable, short))]
-        return _filled(servers, gang, slots)
+        return filled(slots, servers, gang)
 
 
 class WorstFit:
@@ -89,7 +83,7 @@ class WorstFit:
         if usable.sum() < gang:
             return None
         servers = slots.servers[np.argsort(-usable, kind="stable")]
-        return _filled(servers, gang, slots)
+        return filled(slots, servers, gang)
 
 
 class Packed:
@@ -112,7 +106,7 @@ class Packed:
         servers = fewest_servers(slots.servers, slots.usable_per_server, size, gang)
         if len(servers) == 0:
             servers = slots.servers[np.argsort(-usable, kind="stable")]
-        return _filled(servers, gang, slots)
+        return filled(slots, servers, gang)
 
 
 class Consolidated:
@@ -134,7 +128,7 @@ class Consolidated:
         servers = fewest_servers(slots.servers, slots.usable_per_server, size, gang)
         if len(servers) == 0:
             return None
-        return _filled(servers, gang, slots)
+        return filled(slots, servers, gang)
 
 
 class LeastLoaded:
@@ -301,8 +295,7 @@ class Delay:
         )  # fmt: skip
         if len(servers) == 0:
             return None
-        first, take = topology.server_first_gpu, usable[servers]
-        return fill_servers(servers, take, first, slots.usable, slots.tenants, gang)
+        return filled(slots, servers, gang)
 
     def wake_s(self, view: ClusterView, job: int) -> float | None:
         """When the next timer of a waiting job runs out."""

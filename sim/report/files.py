@@ -142,7 +142,7 @@ def labels_from_text(cells: dict[str, str]) -> Labels:
     return Labels(
         **texts,  # type: ignore[arg-type]
         **whole,  # type: ignore[arg-type]
-        load=_load(cells["load"]),
+        load=float(_number("load", cells["load"])) if cells["load"] else None,
         stretch=_integer("stretch", stretch) if stretch else None,
     )
 
@@ -152,13 +152,6 @@ def _integer(column: str, text: str) -> int:
         return int(text)
     except ValueError:
         raise ReportError(f"column {column} is {text!r}; it must be a whole number") from None
-
-
-def _load(text: str) -> float | None:
-    try:
-        return float(text) if text else None
-    except ValueError:
-        raise ReportError(f"column load is {text!r}; it must be a number or empty") from None
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from sim.report.files import (
     unit_for,
     write_atomically,
 )
-from sim.report.standings import Units, beside_agents, units_of
+from sim.report.standings import Key, Units, beside_agents, setting_of, units_of
 from sim.report.table_text import TableText, interval_text, mark, markdown, ratio_text, rich_tables
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ AT_ARRIVAL = ("own", "random", "least_loaded", "own_then_least_loaded")  # rules
 PICKED_ROLES = ("composite", "global_queue")  # of these the best stands for all
 LINEAR = "linear_score"
 
-Key = tuple[str, str, float | None, int, str]  # topology, workload, load, agents, physics
 Runs = dict[tuple[str, str], list[ComparisonRow]]  # by scheduler and role
 
 
@@ -133,9 +132,7 @@ def headline_cells(
 def _by_setting(rows: Sequence[ComparisonRow]) -> dict[Key, list[ComparisonRow]]:
     found: dict[Key, list[ComparisonRow]] = defaultdict(list)
     for row in beside_agents(rows):
-        labels = row.labels
-        key = (labels.topology, labels.workload, labels.load, labels.agents, labels.physics)
-        found[key].append(row)
+        found[setting_of(row.labels)].append(row)
     return found
 
 
