@@ -91,16 +91,9 @@ class RandomForwarding:
         return target
 
 
-class Steal:
-    """A partition with room after its own queue takes jobs that wait elsewhere."""
+class Steal(OwnOnly):
+    """Jobs go home; a partition with room after its own queue takes jobs that wait elsewhere."""
 
     name = "steal"
     steals = True
     engine_code = STEAL
-
-    def route(
-        self, gang: int, home: int, fits_at_home: bool, loads: Loads, rng: np.random.Generator
-    ) -> int:
-        """Home."""
-        del gang, fits_at_home, loads, rng
-        return home

@@ -49,13 +49,12 @@ def fill_servers(
     return out
 
 
-def filled(
-    slots: Slots, servers: IntArray, gang: int, take: IntArray | None = None
-) -> IntArray:  # fmt: skip
+def filled(slots: Slots, servers: IntArray, gang: int, take: IntArray | None = None) -> IntArray:
     """`gang` GPUs of servers in their order, each of which gives `take`, or all it can."""
-    wanted, first = slots.usable_per_server[servers], slots.topology.server_first_gpu
-    wanted = wanted if take is None else take
-    return fill_servers(servers, wanted, first, slots.usable, slots.tenants, gang)
+    if take is None:
+        take = slots.usable_per_server[servers]
+    first = slots.topology.server_first_gpu
+    return fill_servers(servers, take, first, slots.usable, slots.tenants, gang)
 
 
 @array_kernel

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from sim.errors import TraceError, nearest
+from sim.errors import TraceError, check_keys
 from sim.jobs import JobTable
 from sim.traces.column_reader import TraceReader
 from sim.traces.generator import generate
@@ -356,12 +356,8 @@ def _tell_waits(trace: Trace, path: str) -> None:
 def _check_windows(
     window: Mapping[str, float | None], num_jobs: int | None, thin: int | None, windows_from: str
 ) -> None:
+    check_keys(window, WINDOW_KEYS, "workload.window", TraceError)
     for key, limit in window.items():
-        if key not in WINDOW_KEYS:
-            raise TraceError(
-                f"workload.window.{key} is not a key{nearest(key, WINDOW_KEYS)}; "
-                f"keys: {', '.join(WINDOW_KEYS)}"
-            )
         check_number(f"window.{key}", limit)
     check_count("num_jobs", num_jobs)
     check_count("thin", thin)
