@@ -19,9 +19,8 @@ from sim.arrays import FloatArray, IntArray
 from sim.engine.composed import PartitionedScheduler, PreemptiveScheduler, QueueScheduler
 from sim.forwarding import Steal
 from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI, Demands, JobTable
-from sim.signals import Signal
 from sim.topology.outages import Change, Outages
-from sim.view import ClusterView, JobColumns
+from sim.view import ClusterView, JobColumns, Signal
 
 SEED = 5
 SIZE = 8  # GPUs of a server

@@ -18,9 +18,8 @@ from pathlib import Path
 import numpy as np
 from setup_run import Bench, bench
 
-from sim.engine.looping import Loop
-from sim.kernel.advance import PAUSE
-from sim.protocols import Scheduler
+from sim.kernel.step import PAUSE
+from sim.protocols import Loop, Scheduler
 from sim.run import Kind
 from sim.simulator import Simulator
 

@@ -39,7 +39,7 @@ from marl.rllib.algorithm import ALL, RllibSchedulingEnv, build_ppo
 from marl.rllib.cluster import connect
 from marl.training.plan import Plan
 from marl.training.spec import LocalRay, PpoSpec
-from sim.kernel.advance import FULL, PAUSE
+from sim.kernel.step import FULL, PAUSE
 from sim.scoring.weights import ScoreWeights, score_weights_of
 
 Tensors = dict[str, torch.Tensor]

@@ -26,7 +26,7 @@ from interference.rows import CoRows
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import PhysicsError
 from sim.physics.shipped_files import SHIPPED_DIR
-from sim.report.atomic import csv_text
+from sim.report.files import csv_text
 
 SIA_FILE = Path("throughput", "sia_placements.csv.gz")
 COMPUTED_APPS = ("gpt_pmp",)  # its step_time is the same for every placement: not a measured step

@@ -36,3 +36,13 @@ def nearest(name: object, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the closest of `known`, or nothing."""
     close = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
     return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def check_keys(
+    given: Iterable[object], known: Iterable[str], at: str, error: type[GpuYardError]
+) -> None:
+    """Raise `error` if one of the keys given under `at`, as `workload.columns`, is not known."""
+    names = tuple(known)
+    for key in given:
+        if key not in names:
+            raise error(f"{at}.{key} is not a key{nearest(key, names)}; keys: {', '.join(names)}")

@@ -1,26 +1,10 @@
 """Which partition takes a job: its own, the least loaded, any, or whoever has room."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from sim.arrays import IntArray
 from sim.codes import DRAWN, OWN_ONLY, OWN_THEN_LEAST_LOADED, STEAL, TO_LEAST_LOADED
-
-
-@dataclass(frozen=True)
-class Loads:
-    """Per partition, jobs that arrived earlier in this instant included."""
-
-    wanted: IntArray  # (M,) GPUs that its waiting and running jobs want
-    capacity: IntArray  # (M,) GPUs it has
-
-    def moved(self, gang: int, source: int, target: int) -> "Loads":
-        """The loads once `gang` GPUs' worth of work has changed partition."""
-        wanted = self.wanted.copy()
-        wanted[source] -= gang
-        wanted[target] += gang
-        return Loads(wanted=wanted, capacity=self.capacity)
+from sim.protocols import Loads
 
 
 class OwnOnly:
@@ -107,16 +91,9 @@ class RandomForwarding:
         return target
 
 
-class Steal:
-    """A partition with room after its own queue takes jobs that wait elsewhere."""
+class Steal(OwnOnly):
+    """Jobs go home; a partition with room after its own queue takes jobs that wait elsewhere."""
 
     name = "steal"
     steals = True
     engine_code = STEAL
-
-    def route(
-        self, gang: int, home: int, fits_at_home: bool, loads: Loads, rng: np.random.Generator
-    ) -> int:
-        """Home."""
-        del gang, fits_at_home, loads, rng
-        return home

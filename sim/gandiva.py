@@ -10,15 +10,12 @@ from sim.decision import Decision, Start
 from sim.engine.occupancy import Occupancy
 from sim.jit import array_kernel
 from sim.jobs import WHOLE_GPU_MILLI
-from sim.physics.communication import Spread, comm_told
+from sim.physics.laws import NO_COST, WHOLE, Spread, comm_told, joining_cost
 from sim.physics.mix_table import Slowing, pairs_alone, put_tenant
 from sim.physics.reference import reference_steps_s
-from sim.physics.slowing import NO_COST, WHOLE, joining_cost
-from sim.placers.filling import fill_servers
-from sim.signals import Signal
-from sim.slots import Slots
+from sim.placers.filling import filled
 from sim.topology.topology import Topology
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal, Slots
 
 
 class Orders:
@@ -339,7 +336,4 @@ class Affinity:
         rank[usable < gang] = OTHERS + 1
         # Where no server has room for all of it the ranks are equal: most usable GPUs first.
         servers = slots.servers[np.lexsort((-usable, rank))]
-        return fill_servers(
-            servers, slots.usable_per_server[servers], slots.topology.server_first_gpu,
-            slots.usable, slots.tenants, gang,
-        )  # fmt: skip
+        return filled(slots, servers, gang)

@@ -1,4 +1,4 @@
-"""How functions are compiled.
+"""How functions are compiled, where compiled code is kept, and when it is out of date.
 
 Those of the event loop make no arrays, so numba's reference counting is switched off for them:
 handing arrays from function to function would otherwise touch the count of each, which took ten
@@ -7,21 +7,293 @@ times as long as the work itself (79,515 jobs of FIFO: 0.25 s with, 0.04 s witho
 LLVM's first level of optimisation, and what it inlines by itself: against level 3 with forced
 inlining, compiling the first loop takes 25 s instead of 53 and the loop's time over the bare floor
 is 3.0 instead of 2.1 (FIFO), 8.3 instead of 7.5 (LAS). NUMBA_OPT says otherwise.
+
+numba asks only whether the file in which a function is defined has changed, yet a compiled function
+holds the code of all that it calls. Here a function's stamp is a digest of all that it reaches:
+compiled functions through any number of files, and the constants that they read. Editing a callee
+recompiles its callers; editing anything else recompiles nothing. Named to numba by the documented
+setting NUMBA_CACHE_LOCATOR_CLASSES.
 """
 
+import hashlib
+import inspect
 import os
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+import pickle
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, NamedTuple, TypeVar, cast
 
+import numpy as np
 from numba import config, njit
+from numba.core.caching import IndexDataCacheFile, InTreeCacheLocator, UserProvidedCacheLocator
+from numba.core.dispatcher import Dispatcher
 from numba.core.types import unliteral
+
+PACKAGES = ("sim", "interference", "gnn", "marl", "gpuyard", "benchmarks", "tests")
+MARK = "reach"  # in the names of our files, where numba has a line number
+_KEPT = re.compile(r"\.py\d+\w*(?:\.\d+)?\.nb[ic]$")
+_PLAIN = (int, float, complex, bool, str, bytes, type(None), np.generic, np.dtype)
+
+
+_load_index: Any = IndexDataCacheFile._load_index
+_load_data: Any = IndexDataCacheFile._load_data
+
+
+def _load_or_forget(file: Any) -> dict[Any, Any]:
+    """What an index lists; nothing where it names a type that is gone: that is out of date too.
+
+    numba reads the types of arguments before the stamp, and a type whose module was removed or
+    renamed cannot be read.
+    """
+    try:
+        kept: dict[Any, Any] = _load_index(file)
+    except (ImportError, AttributeError):
+        return {}
+    return kept
+
+
+def _load_or_miss(file: Any, name: str) -> Any:
+    """Compiled code; not there, as numba takes it, where it makes a type that is gone."""
+    try:
+        return _load_data(file, name)
+    except (ImportError, AttributeError) as error:
+        raise FileNotFoundError(name) from error
+
+
+IndexDataCacheFile._load_index = _load_or_forget  # type: ignore[method-assign]
+IndexDataCacheFile._load_data = _load_or_miss  # type: ignore[method-assign]
+
+
+class _Stamp:
+    """A digest worked out when it is first compared or written: by then all names are bound."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self._function = function
+        self._digest = ""
+
+    def digest(self) -> str:
+        if not self._digest:
+            self._digest = reach_digest(self._function)
+        return self._digest
+
+    def __eq__(self, other: object) -> bool:
+        return self.digest() == (other.digest() if isinstance(other, _Stamp) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.digest())
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (self.digest(),)  # what stands in the file is the digest alone
+
+
+class ReachLocator:
+    """Keeps compiled functions of this project beside their sources, or in NUMBA_CACHE_DIR."""
+
+    def __init__(self, function: FunctionType, path: str) -> None:
+        """For one function, defined in the file `path`."""
+        given = getattr(config, "CACHE_DIR", "")
+        place = UserProvidedCacheLocator if given else InTreeCacheLocator
+        self._place: Any = place(function, path)
+        self._function, self._path, self._swept = function, path, False
+        self._py_file = path  # where numba says a warning comes from
+
+    @classmethod
+    def from_function(cls, function: FunctionType, path: str) -> "ReachLocator | None":
+        """None for functions of others, and where nothing can be written."""
+        if function.__module__.partition(".")[0] not in PACKAGES or not Path(path).exists():
+            return None
+        self = cls(function, path)
+        try:
+            self._place.ensure_cache_path()
+        except OSError:
+            return None
+        return self
+
+    def get_cache_path(self) -> str:
+        """The folder."""
+        return str(self._place.get_cache_path())
+
+    def get_source_stamp(self) -> _Stamp:
+        """What must be equal for compiled code to be used again."""
+        return _Stamp(self._function)
+
+    def get_disambiguator(self) -> str:
+        """The same wherever the function stands in its file: a stale file is overwritten."""
+        return MARK
+
+    def ensure_cache_path(self) -> None:
+        """Called before something is kept; removes what nobody will ask for again."""
+        self._place.ensure_cache_path()
+        if not self._swept:
+            self._swept = True
+            _sweep(Path(self.get_cache_path()), self._path, self._function.__globals__)
+
+
+def _sweep(folder: Path, path: str, names: dict[str, Any]) -> None:
+    """Remove kept code of one module that is of another naming, or of a function that is gone."""
+    module = Path(path).stem
+    for file in folder.glob(f"{module}.*.nb?"):
+        stem = _KEPT.sub("", file.name)
+        function, _, mark = stem[len(module) + 1 :].rpartition("-")
+        if mark != MARK or function.partition(".")[0] not in names:
+            file.unlink(missing_ok=True)
+
+
+def reach_digest(function: FunctionType) -> str:
+    """Digest of the code of all compiled functions that `function` reaches, itself included."""
+    found: dict[str, str] = {}
+    _collect(function, found)
+    text = "\n".join(f"{name} {found[name]}" for name in sorted(found))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def name_of(dispatcher: Dispatcher) -> str:
+    """Module and name of a compiled function."""
+    return f"{dispatcher.py_func.__module__}.{dispatcher.py_func.__qualname__}"
+
+
+def kept_in(dispatcher: Dispatcher) -> str | None:
+    """The folder in which its compiled code is kept; None: it is compiled anew in each process."""
+    folder: str | None = dispatcher.stats.cache_path
+    return folder
+
+
+def is_of_project(dispatcher: Dispatcher) -> bool:
+    """Whether this project defines it, and not a library."""
+    return _is_ours(dispatcher.py_func)
+
+
+class Reach(NamedTuple):
+    """What compiling a function takes with it."""
+
+    new: int  # functions to be compiled, itself included
+    kept: int  # compiled ones that those call: they are loaded and linked
+
+
+def reach_of(dispatcher: Dispatcher) -> Reach:
+    """How much there is to compile before this function can be called.
+
+    A function that is compiled, or kept, for arguments of other types counts as kept.
+    """
+    seen = {name_of(dispatcher)}
+    left: list[Any] = [dispatcher.py_func]
+    new, kept = 1, 0
+    while left:
+        for each in _called_by(left.pop()):
+            function: FunctionType = getattr(each, "py_func", each)
+            name = f"{function.__module__}.{function.__qualname__}"
+            if name in seen:
+                continue
+            seen.add(name)
+            if not isinstance(each, Dispatcher):
+                left.append(function)
+            elif each.signatures or _is_kept(each):
+                kept += 1
+            else:
+                new += 1
+                left.append(function)
+    return Reach(new, kept)
+
+
+def _called_by(function: FunctionType) -> Iterator[Any]:
+    """Functions of this project that `function` names, compiled ones and others."""
+    values = [value for _, value in _read_by(function)]
+    while values:
+        value = values.pop()
+        if isinstance(value, tuple):
+            values += value
+        elif isinstance(value, Dispatcher):
+            if is_of_project(value):
+                yield value
+        elif isinstance(value, FunctionType) and _is_ours(value):
+            yield value
+
+
+def _is_kept(dispatcher: Dispatcher) -> bool:
+    """Whether compiled code of it, up to date, is on disk."""
+    folder, function = kept_in(dispatcher), cast(FunctionType, dispatcher.py_func)
+    if folder is None:
+        return False
+    stem = f"{Path(function.__code__.co_filename).stem}.{function.__qualname__}-{MARK}"
+    for index in Path(folder).glob(f"{stem}.*.nbi"):
+        try:
+            with index.open("rb") as stream:
+                pickle.load(stream)  # numba's version
+                stamp, kept = pickle.load(stream)
+        except (OSError, EOFError, ImportError, AttributeError, pickle.UnpicklingError):
+            return False  # cut off, or of types that are gone
+        return bool(kept) and stamp == reach_digest(function)
+    return False
+
+
+def _collect(function: FunctionType, found: dict[str, str]) -> None:
+    key = f"{function.__module__}.{function.__qualname__}"
+    if key in found:
+        return
+    found[key] = ""
+    parts = [_code_text(function.__code__), repr(function.__defaults__)]
+    for name, value in sorted(_read_by(function), key=lambda pair: pair[0]):
+        parts.append(f"{name}={_value_text(value, found)}")
+    found[key] = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _read_by(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Globals and closed-over values that a function reads."""
+    for name in set(_names(function.__code__)):
+        if name in function.__globals__:
+            yield name, function.__globals__[name]
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield name, cell.cell_contents
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _names(const)
+
+
+def _code_text(code: CodeType) -> str:
+    consts = [_code_text(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return repr((code.co_code, code.co_names, code.co_varnames, code.co_freevars, consts))
+
+
+def _value_text(value: Any, found: dict[str, str]) -> str:
+    """A constant's value; for what is compiled in turn its name, after it has been collected."""
+    if isinstance(value, Dispatcher) or (isinstance(value, FunctionType) and _is_ours(value)):
+        function: FunctionType = getattr(value, "py_func", value)  # type: ignore[arg-type]
+        _collect(function, found)
+        options = getattr(value, "targetoptions", "")
+        return f"{function.__module__}.{function.__qualname__} {options}"
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
+    if isinstance(value, tuple):
+        return repr([_value_text(each, found) for each in value])
+    if isinstance(value, _PLAIN) or hasattr(value, "_fields"):
+        return repr(getattr(value, "_fields", value))
+    source = value if isinstance(value, ModuleType | type) else type(value)
+    return _file_text(source) if _is_ours(source) else repr(getattr(source, "__name__", ""))
+
+
+def _is_ours(value: Any) -> bool:
+    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
+    return str(name).partition(".")[0] in PACKAGES
+
+
+def _file_text(source: ModuleType | type) -> str:
+    """Digest of the file that something of another kind comes from."""
+    path = os.fspath(inspect.getfile(source))
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
 
 if "NUMBA_OPT" not in os.environ:
     config.OPT = type(config.OPT)(1)  # type: ignore[attr-defined]
 if not getattr(config, "CACHE_LOCATOR_CLASSES", ""):
     # Kept code is out of date when anything that it reaches is edited, in whatever file.
     config.CACHE_LOCATOR_CLASSES = (  # type: ignore[attr-defined]
-        "sim.jit_cache.ReachLocator,UserProvidedCacheLocator,InTreeCacheLocator,"
+        "sim.jit.ReachLocator,UserProvidedCacheLocator,InTreeCacheLocator,"
         "UserWideCacheLocator,IPythonCacheLocator,ZipCacheLocator"
     )
 

@@ -1,5 +1,10 @@
-"""The roles that other parts fill; whoever consumes a thing declares its interface here."""
+"""The roles that other parts fill; whoever consumes a thing declares its interface here.
 
+Also how a run is driven whose whole loop is compiled: events and decisions without Python between.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -7,16 +12,15 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision
 from sim.engine.occupancy import Occupancy
-from sim.forwarding import Loads
+from sim.kernel.layout import State
+from sim.kernel.step import FULL, PAUSE
 from sim.physics.catalogue import Catalogue
-from sim.physics.communication import NetworkTables
+from sim.physics.laws import NetworkTables
 from sim.physics.link_network import LinkNetwork
 from sim.physics.mix_table import PairTable
-from sim.signals import Signal
-from sim.slots import Slots
 from sim.topology.topology import Topology
 from sim.traces.trace import Trace
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal, Slots, ViewMaker
 
 
 class Scheduler(Protocol):
@@ -89,6 +93,21 @@ class Sharing(Protocol):
         """GPUs for `job` under this rule, or None if it should wait."""
 
 
+@dataclass(frozen=True)
+class Loads:
+    """Per partition, jobs that arrived earlier in this instant included."""
+
+    wanted: IntArray  # (M,) GPUs that its waiting and running jobs want
+    capacity: IntArray  # (M,) GPUs it has
+
+    def moved(self, gang: int, source: int, target: int) -> "Loads":
+        """The loads once `gang` GPUs' worth of work has changed partition."""
+        wanted = self.wanted.copy()
+        wanted[source] -= gang
+        wanted[target] += gang
+        return Loads(wanted=wanted, capacity=self.capacity)
+
+
 class Forwarding(Protocol):
     """Routes a job when it arrives, and says whether partitions with room take others' jobs."""
 
@@ -144,3 +163,53 @@ class HistoryEstimator(DurationEstimator, Protocol):
         `trace` is as read, neither thinned nor capped, on its own clock. A job's prediction may
         depend on those that finished (submission + duration) before its submission, on no other.
         """
+
+
+Fault = tuple[int, int, int]  # verdict of `sim.kernel.step`, job, GPU or partition
+EVERY = 1000  # decisions between two looks at what Python wants: progress, Ctrl-C
+
+
+class Loop(Protocol):
+    """One run, at its beginning or on its way."""
+
+    @property
+    def decisions(self) -> int:
+        """Made so far."""
+
+    @property
+    def fault(self) -> Fault:
+        """Why a decision was refused; read after ILLEGAL alone."""
+
+    def play(self, until_decision: int) -> int:
+        """Run on; OVER, STUCK, FULL (flush the log), PAUSE or ILLEGAL (`sim.kernel.step`)."""
+
+
+@runtime_checkable
+class Looping(Protocol):
+    """A scheduler that can play a whole run in a loop of its own: the decisions of `decide`."""
+
+    def why_python(self) -> str:
+        """Why it cannot as it is; empty if it can."""
+
+    def loop(self, state: State, views: ViewMaker) -> Loop:
+        """The loop for a run that begins; `views` grants the scheduler's `needs`."""
+
+
+def drive(loop: Loop, flush: Callable[[], None], tell: Callable[[], None]) -> int:
+    """Play until nothing happens any more: OVER, STUCK or ILLEGAL.
+
+    Args:
+        loop: of a run at its beginning.
+        flush: empties the log's buffers.
+        tell: called every 1,000 decisions.
+    """
+    stop = EVERY
+    while True:
+        verdict = loop.play(stop)
+        if verdict == FULL:
+            flush()
+        elif verdict == PAUSE:
+            stop += EVERY
+            tell()
+        else:
+            return verdict

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence, Set
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,10 +13,11 @@ from sim.decision import Decision, Start
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.jobs import WHOLE_GPU_MILLI, ask_of
+from sim.physics.catalogue import throughputs
+from sim.physics.physics import Physics
+from sim.physics.reference import reference_steps_s
 from sim.protocols import PatientPlacer, Placer
-from sim.signals import Signal
-from sim.slots import Slots
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal, Slots
 
 
 def gpus_up(view: ClusterView) -> IntArray:
@@ -43,6 +45,38 @@ def gang_gpus(view: ClusterView, jobs: IntArray) -> FloatArray:
 def present(view: ClusterView) -> IntArray:
     """(n,) waiting and running jobs, ascending."""
     return np.sort(np.concatenate([view.queued, view.running]))
+
+
+def gpus_between(view: ClusterView, jobs: IntArray) -> tuple[IntArray, IntArray]:
+    """(len(jobs),) fewest and most GPUs of each; no more than the cluster has."""
+    elastic, gang = view.jobs.elastic, view.jobs.num_gpus[jobs]
+    least = gang if elastic is None else elastic.least_gpus[jobs]
+    most = gang if elastic is None else elastic.most_gpus[jobs]
+    return np.minimum(least, view.topology.num_gpus), np.minimum(most, view.topology.num_gpus)
+
+
+class ToldScaling:
+    """The table of a run's belief, made once."""
+
+    def __init__(self) -> None:
+        """Nothing is known before the first view."""
+        self._belief: Physics | None = None
+        self._table: FloatArray = np.zeros((0, 0))
+
+    def throughput(self, view: ClusterView) -> FloatArray:
+        """(P, G + 1) work of n of the cluster's G GPUs, most compact, over that of one.
+
+        Measured numbers and, between and beyond them, the network that schedulers are told, which
+        where jobs share links is not what the kernel charges by. Needs INTERFERENCE.
+        """
+        belief = view.belief
+        if self._belief is not belief:
+            told = replace(belief, links=None)
+            numbers = np.arange(1, view.topology.num_gpus + 1)
+            steps_s = reference_steps_s(numbers, view.topology, told)
+            self._table = throughputs(steps_s, belief.catalogue.speedup)
+            self._belief = belief
+        return self._table
 
 
 ROUNDING_S = 1e-6  # a wake-up that falls this little before a boundary counts as on it

@@ -7,8 +7,7 @@ from sim.codes import ALIKE, IF_NOTHING_IS_EMPTY, NEVER
 from sim.engine.occupancy import ANY_SPEED, SHARING_NEEDS, Occupancy
 from sim.errors import GpuYardError
 from sim.protocols import Placer
-from sim.signals import Signal
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 
 
 def place_alone(

@@ -11,26 +11,29 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray, RowArray
-from sim.decision import Decision, Start
+from sim.decision import Decision, Start, refusal, stuck
 from sim.engine.building import engine_loop
-from sim.engine.composed import Composed
-from sim.engine.looping import Loop, Looping, drive
-from sim.engine.rule import rule_of
+from sim.engine.composed import Composed, rule_of
 from sim.errors import SimulationError
 from sim.jobs import CANCELLED, JobTable
-from sim.kernel.advance import FULL, ILLEGAL, OVER, STUCK, advance_until_decision
-from sim.kernel.apply import LEGAL, apply_decision
+from sim.kernel.attempts import cordon
 from sim.kernel.building import make_state
 from sim.kernel.layout import FINISHED, QUEUED, WITHDRAWN, State
-from sim.kernel.leaving import cordon
+from sim.kernel.step import (
+    FULL,
+    ILLEGAL,
+    LEGAL,
+    OVER,
+    STUCK,
+    advance_until_decision,
+    apply_decision,
+)
 from sim.physics.physics import Physics
-from sim.protocols import Scheduler
-from sim.refusal import refusal, stuck
+from sim.protocols import Loop, Looping, Scheduler, drive
 from sim.run import EventLog, GpuLists, Rules, Run
-from sim.signals import Signal
 from sim.topology.outages import Outages
 from sim.topology.topology import Topology
-from sim.view import ViewMaker
+from sim.view import Signal, ViewMaker
 
 
 class Recorder:

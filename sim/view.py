@@ -1,7 +1,12 @@
-"""What a scheduler sees: read-only windows on the state, and only what its `needs` name."""
+"""What a scheduler may know (`Signal`), what it sees, and which GPUs a placer is offered.
+
+A view has read-only windows on the state, and only what the `needs` of the scheduler name: they are
+part of its type, granted by the view, printed with every result.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Flag, auto
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,8 +19,30 @@ from sim.jobs import JobTable
 from sim.kernel.allocation import Spares
 from sim.kernel.layout import RUNNING, State
 from sim.physics.physics import Physics
-from sim.signals import Signal
 from sim.topology.topology import Topology
+
+
+class Signal(Flag):
+    """Information beyond what every real scheduler sees (queue, gang sizes, ages, occupancy)."""
+
+    NONE = 0
+    DURATION = auto()  # true work and remaining time (an oracle)
+    PREDICTION = auto()  # the duration estimator's estimate
+    PROFILE = auto()  # which model profile a job trains
+    INTERFERENCE = auto()  # predicted co-location slow-downs (the belief, not the physics)
+    SPEED = auto()  # how long an iteration of a running job takes now, as a monitor measures it
+
+
+def information_of(needs: Signal) -> str:
+    """The information class of a scheduler: what it knows of durations.
+
+    What "predicted" is worth the estimator says: its own `information`, such as `limit`, stands in
+    results instead.
+    """
+    if Signal.DURATION in needs:
+        return "oracle"
+    return "predicted" if Signal.PREDICTION in needs else "none"
+
 
 T = TypeVar("T", bound=np.generic)
 
@@ -298,3 +325,22 @@ class ViewMaker:
             queued=self._live.queued().copy(),
             running=running,
         )
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Usable GPUs of the servers a scheduler owns; GPUs of other servers are never usable."""
+
+    topology: Topology
+    servers: IntArray  # (s,) servers owned, ascending
+    usable: BoolArray  # (G,) GPU may take this gang's worker
+    usable_per_server: IntArray  # (S,) usable GPUs of each server
+    most_per_server: IntArray  # (S,) such GPUs if every server that is up were empty
+    tenants: IntArray  # (G,) jobs on each GPU now
+    cost: (
+        FloatArray  # (G,) predicted slow-down (self x worst victim) of a worker there; 1 if unknown
+    )
+    # For placers that judge the job and not its gang alone. The view is as the decision began:
+    # who was started or suspended in it since shows in `usable` and `tenants` alone.
+    view: ClusterView
+    job: int

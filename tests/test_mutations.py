@@ -30,7 +30,7 @@ MUTATIONS = {
         "tests/golden/test_sjf.py",
     ),
     "what a tenant adds to a slow-down": Mutation(
-        "sim/physics/slowing.py",
+        "sim/physics/laws.py",
         "excess = slowdown - 1.0",
         "excess = 2.0 * (slowdown - 1.0)",
         "tests/golden/test_lif.py",
@@ -42,13 +42,13 @@ MUTATIONS = {
         "tests/golden/test_las.py",
     ),
     "what a restart costs": Mutation(
-        "sim/kernel/placing.py",
+        "sim/kernel/attempts.py",
         "row.resume_s = now_s + (world.restart_s + world.restart_s_per_gpu * row.held)",
         "row.resume_s = now_s + world.restart_s_per_gpu * row.held",
         "tests/golden/test_srtf.py",
     ),
     "work since the checkpoint is lost": Mutation(
-        "sim/kernel/leaving.py",
+        "sim/kernel/attempts.py",
         "row.progress_s = row.saved_s",
         "row.progress_s = row.progress_s",
         "tests/sim/test_life.py",

@@ -14,8 +14,8 @@ from gpuyard.advice.playing import ELSEWHERE, Played
 from gpuyard.advice.sentences import interval_of, ranked, ratio_of, runnable, scale_of, sentences
 from gpuyard.launch.errors import ConfigError
 from gpuyard.pages.page import Cell, Figure, Page, Table, facts_of, label, write_page
-from sim.report.atomic import write_atomically
 from sim.report.figures import COLOURS, GREY, heading, new_figure, save_png, tidy
+from sim.report.files import write_atomically
 from sim.report.run_folder import Record
 from sim.report.table_text import TableText, rich_tables, write_markdown
 

@@ -30,16 +30,15 @@ from gpuyard.experiment.lineup import Contender, lineup_of, warm_up, without_lim
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.sweeps import in_processes, processes_of
 from sim.arrays import FloatArray
-from sim.engine.looping import Looping
 from sim.errors import GpuYardError
 from sim.jobs import JobTable
 from sim.metrics.job_times import counted
 from sim.metrics.timeline import withdrawn
-from sim.protocols import Scheduler
-from sim.signals import Signal, information_of
+from sim.protocols import Looping, Scheduler
 from sim.simulator import Simulator, simulate
 from sim.traces.setting import Setting
 from sim.traces.trace import Trace
+from sim.view import Signal, information_of
 
 WHAT_HAPPENED = "what_happened"
 LEARNED = "learned"  # weights for this very cluster

@@ -9,8 +9,7 @@ from gpuyard.launch.errors import ConfigError
 from marl.env.game import Game
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.jobs import Attempts, JobTable, Precedence
-from sim.traces.select import picked_column
-from sim.traces.trace import Trace
+from sim.traces.trace import Trace, picked_column
 
 MIB_PER_GIB = 1024.0
 MILLI = 1000.0

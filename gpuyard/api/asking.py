@@ -16,9 +16,8 @@ from gpuyard.launch.errors import CONF, ConfigError, nearest
 from sim.arrays import FloatArray
 from sim.engine.composed import PartitionedScheduler, QueueScheduler
 from sim.protocols import Placer, Scheduler, Sharing
-from sim.signals import Signal
 from sim.topology.topology import Topology
-from sim.view import JobColumns
+from sim.view import JobColumns, Signal
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,10 +13,10 @@ from gpuyard.experiment.lineup import assumptions
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.terminal import RunCount
 from sim.jobs import JobTable
+from sim.metrics.job_times import Interval
 from sim.metrics.summary import HEADLINE_KEYS, summarise
-from sim.metrics.timeline import Interval
 from sim.protocols import Scheduler
-from sim.report.comparison import ComparisonRow, Labels
+from sim.report.files import ComparisonRow, Labels
 from sim.run import Run as RawRun
 from sim.simulator import simulate as play
 from sim.topology.topology import Topology

@@ -16,10 +16,9 @@ from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.terminal import table_console
 from gpuyard.pages.page import PAGE_FILE, check_page
 from sim.arrays import FloatArray
-from sim.report.atomic import ReportError
-from sim.report.comparison import ComparisonRow, Labels, read_comparison_csv
 from sim.report.comparison_report import write_comparison
 from sim.report.figures import Run, jct_cdf
+from sim.report.files import ComparisonRow, Labels, ReportError, read_comparison_csv
 from sim.report.run_folder import METRICS_FILE, read_jct_s, read_row
 
 log = logging.getLogger(__name__)

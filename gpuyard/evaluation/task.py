@@ -26,12 +26,12 @@ from sim.jobs import JobTable
 from sim.metrics.summary import summarise
 from sim.metrics.timeline import Timeline, timeline_of
 from sim.protocols import Scheduler
-from sim.report.comparison import ComparisonRow, Labels
+from sim.report.files import ComparisonRow, Labels
 from sim.report.run_folder import TIMELINE_BINS
 from sim.report.run_tables import job_frame
 from sim.run import Run
 from sim.simulator import Simulator, simulate
-from sim.traces.select import Stretches
+from sim.traces.trace import Stretches
 
 if TYPE_CHECKING:
     import pandas as pd

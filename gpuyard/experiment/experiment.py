@@ -23,12 +23,12 @@ from sim.physics.networks import NoNetwork
 from sim.physics.physics import Physics
 from sim.physics.shipped_files import NoInterference
 from sim.protocols import Scheduler
-from sim.report.comparison import Labels
+from sim.report.files import Labels
 from sim.run import Rules
-from sim.signals import Signal, information_of
 from sim.topology.topology import GpuKind, Topology, contiguous_partitions, group_partitions
-from sim.traces.select import Stretches
 from sim.traces.setting import Setting
+from sim.traces.trace import Stretches
+from sim.view import Signal, information_of
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from numba.core.dispatcher import Dispatcher
 from numba.core.event import Event, Listener, install_listener
 
-from sim.jit_cache import Reach, is_of_project, kept_in, name_of, reach_of
+from sim.jit import Reach, is_of_project, kept_in, name_of, reach_of
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -47,17 +47,20 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
     "sim.physics.shared_links": ("sim.physics.traffic_rules",),
     "sim.physics.shipped_files": ("sim.physics.no_interference", "sim.physics.stand_ins"),
     "sim.placers.by_job": ("sim.placers.compact_wait", "sim.placers.heavy_edge", "sim.placers.lwf"),
-    "sim.placers.by_rack": ("sim.placers.closest", "sim.placers.delay", "sim.placers.skew"),
     "sim.placers.by_room": (
-        "sim.placers.best_fit", "sim.placers.consolidated", "sim.placers.first_fit",
+        "sim.placers.best_fit", "sim.placers.by_rack", "sim.placers.closest",
+        "sim.placers.consolidated", "sim.placers.delay", "sim.placers.first_fit",
         "sim.placers.least_interference", "sim.placers.least_loaded", "sim.placers.packed",
-        "sim.placers.random", "sim.placers.worst_fit",
+        "sim.placers.random", "sim.placers.skew", "sim.placers.worst_fit",
     ),
+    "sim.schedulers.fairness": ("sim.schedulers.drf", "sim.schedulers.themis"),
+    "sim.schedulers.network_aware": ("sim.schedulers.ada_srsf", "sim.schedulers.dally"),
     "sim.schedulers.orders": (
         "sim.schedulers.fifo", "sim.schedulers.las", "sim.schedulers.lif",
         "sim.schedulers.load_balance", "sim.schedulers.sjf", "sim.schedulers.smallest_gang",
         "sim.schedulers.spjf", "sim.schedulers.spwf", "sim.schedulers.srsf", "sim.schedulers.srtf",
-        "sim.schedulers.wcs_duration", "sim.schedulers.wcs_subtime", "sim.schedulers.wcs_workload",
+        "sim.schedulers.tetris", "sim.schedulers.wcs_duration", "sim.schedulers.wcs_subtime",
+        "sim.schedulers.wcs_workload",
     ),
     "sim.schedulers.tiresias": ("sim.schedulers.tiresias_gittins",),
     "sim.scoring.linear_score": ("sim.schedulers.linear_score",),
@@ -75,25 +78,34 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
         "sim.topology.outage_sources",
     ),
     "sim.traces.alibaba": (
-        "sim.traces.alibaba_dag", "sim.traces.alibaba_lingjun", "sim.traces.alibaba_openb",
+        "sim.traces.alibaba_dag", "sim.traces.alibaba_openb", "sim.traces.alibaba_pai",
     ),
     "sim.traces.estimators": (
         "sim.estimators.group_median", "sim.estimators.last_of_group", "sim.estimators.limit",
         "sim.estimators.noisy", "sim.estimators.none", "sim.estimators.oracle",
         "sim.estimators.recurrence", "sim.estimators.rules", "sim.traces.group_estimators",
     ),
-    "sim.traces.generated_workload": (
-        "sim.traces.mixed_workload", "sim.traces.york_mix", "sim.traces.york_workload",
+    "sim.traces.job_logs": (
+        "sim.traces.alibaba_lingjun", "sim.traces.helios_log", "sim.traces.sia", "sim.traces.swf",
     ),
-    "sim.traces.ideal_workload": ("sim.traces.published_mix",),
-    "sim.traces.job_logs": ("sim.traces.helios_log", "sim.traces.sia", "sim.traces.swf"),
     "sim.traces.job_traits": ("sim.traces.job_rules",),
     "sim.traces.processes": (
         "sim.traces.clumps", "sim.traces.day_noise", "sim.traces.duration_mixture",
         "sim.traces.outcome_mix", "sim.traces.recurrence",
     ),
+    "sim.traces.published_workload": (
+        "sim.traces.ideal_workload", "sim.traces.published_mix", "sim.traces.york_mix",
+        "sim.traces.york_workload",
+    ),
     "sim.traces.spec": ("sim.traces.demand_mix", "sim.traces.workflow_shape"),
+    "sim.traces.workload": (
+        "sim.traces.generated_workload", "sim.traces.mixed_workload", "sim.traces.trace_workload",
+    ),
 }
+SPLIT = {  # names that went elsewhere than their module
+    f"sim.traces.generated_workload.{name}": f"sim.traces.published_workload.{name}"
+    for name in ("YorkMix", "YorkWorkload")
+} | {"sim.traces.alibaba.AlibabaLingjun": "sim.traces.job_logs.AlibabaLingjun"}
 # fmt: on
 GONE = {  # what was cut, and what to use
     "interference.learned.AdditiveInterference": "belief=linear, the simple one that is left",
@@ -120,6 +132,8 @@ def new_name(target: str) -> str:
     """
     if target in GONE:
         raise ConfigError(f"{target} is gone; use {GONE[target]}")
+    if target in SPLIT:
+        return SPLIT[target]
     module, _, name = target.rpartition(".")
     return f"{MOVED[module]}.{name}" if module in MOVED else target
 

@@ -24,9 +24,9 @@ from gpuyard.learning.strategies import Point
 from gpuyard.learning.trainer import LearningStopped, Trainer
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
-from sim.metrics.timeline import mean_interval
-from sim.report.atomic import csv_text, write_atomically
+from sim.metrics.job_times import mean_interval
 from sim.report.figures import GREY, heading, line_look, new_figure, save_png, tidy
+from sim.report.files import csv_text, write_atomically
 from sim.scoring.weights import Layer, ScoreWeights
 
 CURVE_CSV, CURVE_PNG, METRICS = "curve.csv", "curve.png", "metrics.json"

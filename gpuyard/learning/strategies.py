@@ -18,7 +18,7 @@ import numpy as np
 from gpuyard.learning.form import SPEC, Form, NetworkForm, VectorForm
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
-from sim.report.atomic import write_atomically
+from sim.report.files import write_atomically
 
 FIRST_STEP, LAST_STEP = 0.15, 0.03  # of sigma, per coordinate
 DECAY_FIRST, DECAY_SECOND = 0.9, 0.99  # Adam's

@@ -11,10 +11,10 @@ import numpy as np
 from gpuyard.learning.form import Field, Player, Standard, VectorForm
 from gpuyard.learning.strategies import Climb, members
 from sim.arrays import FloatArray
-from sim.engine.looping import Loop
 from sim.errors import InvalidDecision, SimulationError
 from sim.jobs import JobTable
-from sim.kernel.advance import FULL, PAUSE
+from sim.kernel.step import FULL, PAUSE
+from sim.protocols import Loop
 from sim.scoring.table import SuspendWeight
 from sim.scoring.weights import SUSPEND, Layer, ScoreWeights
 from sim.simulator import Simulator

@@ -28,7 +28,6 @@ from gpuyard.pages.tables import (
 )
 from sim.arrays import FloatArray
 from sim.metrics.timeline import Timeline
-from sim.report.comparison import LABEL_COLUMNS, ComparisonRow, read_comparison_csv
 from sim.report.comparison_report import (
     LinePoint,
     Sweep,
@@ -38,6 +37,7 @@ from sim.report.comparison_report import (
     sweep_title,
 )
 from sim.report.figure_studies import read_learning_curve
+from sim.report.files import LABEL_COLUMNS, ComparisonRow, read_comparison_csv
 from sim.report.run_folder import METRICS_FILE, Record, read_metrics
 from sim.report.standings import Setting, beside_agents, standings
 

@@ -8,8 +8,8 @@ import numpy as np
 from gpuyard.pages.page import Figure, label, numbers
 from sim.arrays import FloatArray
 from sim.metrics.timeline import Timeline
-from sim.report.comparison import axis_unit_for, unit_for
 from sim.report.figure_studies import LearningCurve
+from sim.report.files import axis_unit_for, unit_for
 from sim.report.standings import Setting
 
 # Of medium lightness, so that each stands out from a white and from a dark ground.

@@ -7,11 +7,10 @@ import numpy as np
 
 from gpuyard.pages.page import Figure, label, numbers, percents
 from sim.arrays import FloatArray, IntArray
-from sim.metrics.event_effects import down_changes
 from sim.metrics.gpu_use import busy_frac_by_server, tenancy_of
-from sim.metrics.timeline import queue_over_time, span_s
-from sim.report.comparison import TimeUnit, axis_unit_for
+from sim.metrics.timeline import down_changes, queue_over_time, span_s
 from sim.report.figures import JOB_COLOURS
+from sim.report.files import TimeUnit, axis_unit_for
 from sim.report.run_tables import server_names
 from sim.run import Kind, Run
 from sim.topology.topology import Topology

@@ -17,7 +17,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.sweeps import sweep_folder
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
-from sim.report.atomic import write_atomically
+from sim.report.files import write_atomically
 from sim.report.run_folder import Record
 
 PAGE_FILE = "report.html"

@@ -15,7 +15,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.metrics.gpu_use import busy_frac_by_server, down_frac_by_server
 from sim.metrics.job_times import counted, jct_s
 from sim.metrics.timeline import span_s, timeline_of
-from sim.report.comparison import Labels, axis_unit_for
+from sim.report.files import Labels, axis_unit_for
 from sim.report.run_folder import TIMELINE_BINS, Record
 from sim.report.run_tables import server_names
 from sim.run import Run

@@ -31,9 +31,8 @@ from gpuyard.reproduction.work import run_missing
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.report.arms import SeedArm, seed_arms
-from sim.report.atomic import csv_text, write_atomically
-from sim.report.comparison import ComparisonRow, write_comparison_csv
 from sim.report.figures import heading, line_look, new_figure, save_png, tidy
+from sim.report.files import ComparisonRow, csv_text, write_atomically, write_comparison_csv
 from sim.report.table_text import markdown_table
 
 if TYPE_CHECKING:

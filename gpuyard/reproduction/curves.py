@@ -12,8 +12,7 @@ from gpuyard.pages.comparison_page import CURVES
 from gpuyard.pages.page import numbers
 from gpuyard.reproduction.plan import Planned
 from gpuyard.reproduction.store import PARTS, read_curves
-from sim.report.atomic import write_atomically
-from sim.report.comparison import ComparisonRow
+from sim.report.files import ComparisonRow, write_atomically
 
 QUANTILES, BINS = 100, 100  # of each run; of window 0
 MOST_CURVES = 6

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuyard.reproduction.page_node import PAGE_FILE
-from sim.metrics.timeline import mean_interval
-from sim.report.atomic import csv_text, write_atomically
+from sim.metrics.job_times import mean_interval
 from sim.report.figures import (
     COLOURS,
     GREY,
@@ -20,6 +19,7 @@ from sim.report.figures import (
     save_png,
     tidy,
 )
+from sim.report.files import csv_text, write_atomically
 from sim.report.standings import Ranking, ranking
 from sim.report.table_text import markdown_table
 

@@ -27,8 +27,8 @@ from gpuyard.learning.setting import trainer_of
 from gpuyard.learning.strategies import CHECKPOINT
 from gpuyard.reproduction.node import debug_overrides, last_of_each
 from gpuyard.reproduction.store import NOT_OF_A_RUN
-from sim.metrics.timeline import Interval, mean_interval
-from sim.report.atomic import csv_text, write_atomically
+from sim.metrics.job_times import Interval, mean_interval
+from sim.report.files import csv_text, write_atomically
 from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from gpuyard.launch.build import resolve
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.reproduction.node import CellSpec, PickedOn, Reproduction, last_of_each
 from gpuyard.reproduction.store import part_name, run_config
-from sim.report.comparison import Labels
+from sim.report.files import Labels
 from sim.report.headline import PICKED_ROLES
 
 log = logging.getLogger(__name__)

@@ -32,8 +32,7 @@ from gpuyard.reproduction.report import RESULT_FILES, write_reproduction
 from gpuyard.reproduction.store import PARTS
 from gpuyard.reproduction.work import run_missing
 from sim.errors import GpuYardError
-from sim.report.atomic import forget
-from sim.report.comparison import ComparisonRow
+from sim.report.files import ComparisonRow, forget
 from sim.report.headline import headline_cells, write_headline
 from sim.report.league import LeagueRun
 from sim.report.run_folder import write_record

@@ -10,8 +10,7 @@ from typing import Any
 from gpuyard.evaluation.task import Task
 from gpuyard.launch.errors import ConfigError
 from marl.policy.build import SHIPPED, policy_folder
-from sim.report.atomic import write_atomically
-from sim.report.comparison import ComparisonRow, Labels
+from sim.report.files import ComparisonRow, Labels, write_atomically
 
 PARTS = "parts"
 # Keys that say what is compared and how it is shown, not what happens in a run.

@@ -32,12 +32,10 @@ from gpuyard.reproduction.work import run_missing
 from gpuyard.training.topdrl_training import bars
 from sim.errors import GpuYardError
 from sim.jobs import JobTable
-from sim.metrics.job_times import full_speed, spans, throughput
+from sim.metrics.job_times import Interval, full_speed, mean_interval, spans, throughput
 from sim.metrics.summary import summarise
-from sim.metrics.timeline import Interval, mean_interval
 from sim.physics.networks import YorkNetwork
-from sim.report.atomic import csv_text, write_atomically
-from sim.report.comparison import ComparisonRow, write_comparison_csv
+from sim.report.files import ComparisonRow, csv_text, write_atomically, write_comparison_csv
 from sim.report.standings import BASELINES, paired_tests
 from sim.report.table_text import markdown_table
 from sim.run import Run

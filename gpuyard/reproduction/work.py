@@ -17,7 +17,7 @@ from gpuyard.launch.terminal import RunCount
 from gpuyard.reproduction.curves import curves_of
 from gpuyard.reproduction.plan import Planned
 from gpuyard.reproduction.store import PARTS, read_part, write_part
-from sim.report.comparison import ComparisonRow
+from sim.report.files import ComparisonRow
 
 log = logging.getLogger(__name__)
 

@@ -30,8 +30,7 @@ from marl.env.game import Game
 from sim.decision import Decision
 from sim.errors import GpuYardError, SimulationError
 from sim.protocols import Scheduler
-from sim.signals import Signal
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 
 log = logging.getLogger(__name__)
 

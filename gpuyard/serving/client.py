@@ -12,8 +12,7 @@ import numpy as np
 from sim.decision import Decision, Forward, Start
 from sim.errors import GpuYardError
 from sim.report.run_tables import server_names
-from sim.signals import Signal
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 
 TOKEN = "GPUYARD_TOKEN"
 

@@ -12,8 +12,8 @@ from sim.arrays import IntArray
 from sim.errors import InvalidDecision
 from sim.jobs import Identity, JobTable, codes_of
 from sim.report.run_tables import server_names
-from sim.signals import Signal
 from sim.simulator import Instant, Simulator, set_to
+from sim.view import Signal
 
 SHOWN = 5  # names in one message
 

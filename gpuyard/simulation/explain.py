@@ -17,12 +17,11 @@ from gpuyard.simulation.progress import Lines
 from gpuyard.simulation.reasons import judge_of, named
 from marl.env.game import Game
 from sim.arrays import IntArray, TextArray
-from sim.engine.looping import EVERY, Loop
 from sim.errors import SimulationError
-from sim.kernel.advance import FULL, PAUSE
 from sim.kernel.layout import QUEUED
-from sim.metrics.event_effects import QUEUES_AGAIN, blocked_at_arrival
-from sim.protocols import Scheduler
+from sim.kernel.step import FULL, PAUSE
+from sim.metrics.timeline import QUEUES_AGAIN, blocked_at_arrival
+from sim.protocols import EVERY, Loop, Scheduler
 from sim.report.replay import ranges
 from sim.report.run_tables import server_names
 from sim.run import Kind, Run

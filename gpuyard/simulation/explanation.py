@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from sim.report.atomic import csv_text, write_atomically
+from sim.report.files import csv_text, write_atomically
 
 EXPLAIN_FILES = ("explain.json", "explain.csv")
 HOUR_S = 3600.0

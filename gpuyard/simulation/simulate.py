@@ -28,8 +28,7 @@ from gpuyard.simulation.progress import run_with_progress
 from sim.jobs import JobTable
 from sim.metrics.summary import HEADLINE_KEYS, summarise
 from sim.protocols import Scheduler
-from sim.report.atomic import forget, write_atomically
-from sim.report.comparison import Labels
+from sim.report.files import Labels, forget, write_atomically
 from sim.report.perfetto import TRACE_FILE, write_perfetto
 from sim.report.run_folder import Record, write_run
 from sim.report.run_tables import (

@@ -20,8 +20,8 @@ from gpuyard.launch.terminal import table_console
 from sim.arrays import FloatArray
 from sim.jobs import JobTable
 from sim.physics.shipped_files import ShippedProfiles
-from sim.report.atomic import csv_text, write_atomically
 from sim.report.figures import COLOURS, GREY, heading, new_figure, save_png, tidy
+from sim.report.files import csv_text, write_atomically
 from sim.traces.estimators import NoEstimator
 from sim.traces.likeness import (
     ALIKE_LAGS,

@@ -14,7 +14,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.studies.compare_traces import is_generated, jobs_of
 from sim.jobs import JobTable
-from sim.report.atomic import write_atomically
+from sim.report.files import write_atomically
 from sim.traces.fit_parts import OutcomeShares, Owners, fit_owners, shares_in
 from sim.traces.fit_spec import fit_spec
 from sim.traces.likeness import JobSample

@@ -21,7 +21,7 @@ from interference.report.card import model_card
 from interference.report.error_table import memory_lines, nothing_scored, plain_json, rich_blocks
 from interference.report.worst import Results, joined, worst_rows
 from interference.report.write import remove_report, write_figures, write_tables
-from sim.report.atomic import write_atomically
+from sim.report.files import write_atomically
 
 RULES: Rules = SEED | {"folds": (True, 2)}  # one fold holds nothing out
 

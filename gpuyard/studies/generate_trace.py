@@ -14,13 +14,12 @@ from gpuyard.launch.build import SEED, build, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
-from sim.report.atomic import write_atomically
+from sim.report.files import write_atomically
 from sim.traces.csv_reader import TRAITS, trace_csv
 from sim.traces.generator import generate
 from sim.traces.prepare import cap, offered_load, scale_load
-from sim.traces.select import thinned_window
 from sim.traces.setting import check_count, check_number, whole_streams
-from sim.traces.trace import Trace
+from sim.traces.trace import Trace, thinned_window
 
 NO_LIMIT = 1 << 60  # GPUs where no cluster is named
 SUFFIXES = (".csv", ".csv.gz")

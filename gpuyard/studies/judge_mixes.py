@@ -29,7 +29,7 @@ from interference.models.linear import CrowdModel
 from interference.readers.miso import rows_of_miso
 from interference.report.error_table import plain_json
 from interference.rows import CoRows, SoloProfiles
-from sim.report.atomic import write_atomically
+from sim.report.files import write_atomically
 
 RULES: Rules = SEED | {"folds": (True, 2)}
 FEW = 2  # tenants, from which the laws tell more

@@ -28,8 +28,7 @@ from marl.topdrl.network import build_network, save_picker
 from marl.topdrl.proximity import GpuPpoSpec, PickGpuEnv, ProximitySpec, save_proximity
 from marl.topdrl.spec import DqnSpec, NetworkSpec, RewardSpec, SightSpec, on_cluster
 from marl.training.plan import Windows
-from sim.metrics.job_times import full_speed, throughput
-from sim.metrics.timeline import Interval
+from sim.metrics.job_times import Interval, full_speed, throughput
 from sim.protocols import Scheduler
 from sim.report.figures import COLOURS, GREY, heading, line_look, new_figure, save_png, tidy
 from sim.simulator import simulate

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 from gpuyard.launch.build import SEED, Rules, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch, program, start
-from sim.report.atomic import write_atomically
+from sim.report.files import write_atomically
 
 log = logging.getLogger(__name__)
 

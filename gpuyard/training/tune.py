@@ -19,7 +19,7 @@ from gpuyard.training.session import AUTO, Training, learn
 from marl.rllib.cluster import connect
 from marl.rllib.search import SearchSpec, TrialResult, report, search, trial_name
 from marl.training.spec import RaySpec, TrainingError
-from sim.report.atomic import csv_text, write_atomically
+from sim.report.files import csv_text, write_atomically
 
 log = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from gpuyard.reproduction.node import debug_overrides, reproduction_of, sweeps
 from gpuyard.reproduction.plan import Cell, Planned, cells_of, plan_of
 from gpuyard.reproduction.work import run_missing
 from sim.errors import GpuYardError
-from sim.metrics.timeline import Interval, ratio_interval
-from sim.report.atomic import csv_text, write_atomically
+from sim.metrics.job_times import Interval, ratio_interval
+from sim.report.files import csv_text, write_atomically
 from sim.report.league import METRIC, LeagueRun, Place
 from sim.report.table_text import markdown_table, ratio_text
 

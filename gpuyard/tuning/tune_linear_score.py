@@ -29,7 +29,7 @@ from gpuyard.tuning.cells import (
     weights_from,
 )
 from sim.arrays import FloatArray
-from sim.report.atomic import csv_text, write_atomically
+from sim.report.files import csv_text, write_atomically
 from sim.report.run_folder import Record
 from sim.scoring.weights import START_FEATURES, named
 

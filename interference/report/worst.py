@@ -15,8 +15,8 @@ from interference.evaluation.score_file import Counts, Scores
 from interference.fit import LEARNED
 from interference.rows import SoloProfiles
 from sim.arrays import FloatArray, TextArray
-from sim.report.atomic import csv_text
 from sim.report.figures import GREY, heading, line_look, new_figure, save_png, tidy
+from sim.report.files import csv_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -24,8 +24,8 @@ from interference.report.worst import (
 )
 from interference.rows import SoloProfiles
 from sim.arrays import FloatArray
-from sim.report.atomic import write_atomically
 from sim.report.figures import COLOURS, heading, new_figure, save_png, tidy
+from sim.report.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

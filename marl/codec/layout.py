@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from marl.turns.actions import FORWARD, KINDS, MODES, WAIT, Sizes
 from sim.arrays import FloatArray, IntArray
-from sim.scoring.costs import measure_links
+from sim.scoring.features import measure_links
 from sim.scoring.scratch import Scratch
 from sim.scoring.table import (
     OfContext,
@@ -24,9 +24,8 @@ from sim.scoring.table import (
     OfServer,
     OfSuspension,
 )
-from sim.signals import Signal
 from sim.topology.topology import Inside, Topology
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 
 NEEDS = Signal.PREDICTION | Signal.PROFILE | Signal.INTERFERENCE
 Observation = dict[str, npt.NDArray[np.float32 | np.int64 | np.int8]]

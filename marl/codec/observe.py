@@ -7,7 +7,18 @@ from marl.turns.actions import EXCLUSIVE, MODES, SHARED
 from sim.arrays import FloatArray, IntArray
 from sim.handle import Handle
 from sim.jit import kernel
-from sim.scoring.costs import weigh_placement
+from sim.scoring.features import (
+    MOST_LOAD,
+    context_row,
+    hide_others,
+    job_row,
+    log_work_ahead,
+    measure_work_ahead,
+    peer_row,
+    server_rows,
+    weigh_forward,
+    weigh_placement,
+)
 from sim.scoring.room import (
     ALONE,
     BESIDE,
@@ -18,17 +29,6 @@ from sim.scoring.room import (
     is_old,
     load_of,
     placeable_now,
-)
-from sim.scoring.rows import (
-    MOST_LOAD,
-    context_row,
-    hide_others,
-    job_row,
-    log_work_ahead,
-    measure_work_ahead,
-    peer_row,
-    server_rows,
-    weigh_forward,
 )
 from sim.scoring.scratch import Scratch
 from sim.scoring.suspending import best_room, may_make_room

@@ -22,10 +22,10 @@ from marl.turns.actions import KINDS, TIE, Sizes
 from marl.turns.playing import TURN, Play
 from marl.turns.turns import Turns
 from sim.arrays import FloatArray, IntArray
+from sim.handle import ask, count
 from sim.jit import kernel
-from sim.kernel.advance import FULL, ILLEGAL, OVER, PAUSE
 from sim.kernel.layout import FINISHED, RUNNING, WITHDRAWN, State
-from sim.routine import ask, count
+from sim.kernel.step import FULL, ILLEGAL, OVER, PAUSE
 from sim.simulator import Simulator
 
 MOST_SKIPPED = 3  # turns: an epoch's first turn is not the only one that is looked at

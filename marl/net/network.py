@@ -30,11 +30,10 @@ from marl.turns.actions import FORWARD, MODES, SUSPEND, TIE, WAIT
 from marl.turns.playing import TURN, Play, act, play_on
 from marl.turns.plays import blank_buffers, make_play
 from sim.arrays import FloatArray, IntArray
-from sim.engine.looping import Fault
-from sim.handle import Handle
+from sim.handle import Handle, address_of, ask, count
 from sim.jit import kernel
-from sim.kernel.advance import ILLEGAL, PAUSE
-from sim.routine import address_of, ask, count
+from sim.kernel.step import ILLEGAL, PAUSE
+from sim.protocols import Fault
 from sim.scoring.table import OfGpu, OfPeer, OfServer
 from sim.scoring.weights import add_product
 from sim.view import ViewMaker

@@ -10,7 +10,7 @@ from marl.codec.observe import Buffers, copy_to
 from sim.arrays import FloatArray
 from sim.handle import Handle
 from sim.jit import kernel
-from sim.scoring.scores import (
+from sim.scoring.plan import (
     AGE_SCALE,
     DURATION_SCALE,
     HOUR_S,

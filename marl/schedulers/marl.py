@@ -21,8 +21,8 @@ from marl.policy.pair_score import PairScorePolicy, best_action, stack
 from marl.training.plan import play_greedily
 from marl.turns.plays import Rounds
 from sim.decision import Decision
-from sim.engine.looping import Loop
 from sim.kernel.layout import State
+from sim.protocols import Loop
 from sim.run import Run
 from sim.simulator import Simulator
 from sim.topology.topology import Topology

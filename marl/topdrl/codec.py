@@ -15,13 +15,12 @@ from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
 from sim.jobs import ask_of
 from sim.physics.catalogue import GangCatalogue
-from sim.physics.communication import Spread, told_s
+from sim.physics.laws import Spread, told_s
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
-from sim.placers.by_rack import Closest
-from sim.signals import Signal
+from sim.placers.by_room import Closest
 from sim.topology.topology import Topology
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 
 
 class Pricing:

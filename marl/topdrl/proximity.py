@@ -24,10 +24,9 @@ from sim.arrays import BoolArray, IntArray
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
 from sim.jobs import JobTable
-from sim.signals import Signal
 from sim.simulator import Simulator
 from sim.topology.topology import Topology
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 
 
 @dataclass(frozen=True, kw_only=True)

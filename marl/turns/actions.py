@@ -14,14 +14,14 @@ import numpy.typing as npt
 
 from marl.turns.memory import Memory
 from sim.arrays import IntArray
+from sim.handle import tell
 from sim.jit import kernel
-from sim.kernel.apply import LEGAL, apply_decision
 from sim.kernel.layout import State
-from sim.routine import tell
-from sim.scoring.refresh import begin_gang
+from sim.kernel.step import LEGAL, apply_decision
 from sim.scoring.room import place
 from sim.scoring.scratch import Scratch
 from sim.scoring.suspending import best_room, place_in_room
+from sim.scoring.window import begin_gang
 
 T = TypeVar("T", bound=np.generic)
 

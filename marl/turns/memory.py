@@ -33,7 +33,7 @@ TURN = np.dtype(
         ("preempts", INT),
         ("forwards", INT),
         ("starts", INT),
-        # If that was refused: verdict of `sim.kernel.apply`, job, and GPU or partition.
+        # If that was refused: verdict of `sim.kernel.step`, job, and GPU or partition.
         ("verdict", INT),
         ("refused_job", INT),
         ("refused_what", INT),
@@ -54,7 +54,7 @@ class Memory(Handle):
     window: IntArray  # (W,) jobs that the agent of this turn sees
     mask: npt.NDArray[np.int8]  # (A,) what it may do
     begun_gpus: IntArray  # (N,) of the gang that has been begun
-    # Orders of the last action, as `sim.kernel.apply` reads them.
+    # Orders of the last action, as `sim.kernel.step` reads them.
     preempt: IntArray  # (R,) jobs
     forward: IntArray  # (1, 2) job, partition
     start_job: IntArray  # (1,)

@@ -32,15 +32,14 @@ from marl.turns.actions import (
 )
 from marl.turns.memory import NOBODY, Memory, gather
 from sim.arrays import IntArray
-from sim.handle import Handle, at_address
+from sim.handle import Handle, address_of, at_address, count, tell
 from sim.jit import kernel
-from sim.kernel.advance import DECIDE, FULL, ILLEGAL, advance_until_decision
 from sim.kernel.layout import State
 from sim.kernel.records import log_half_full
-from sim.routine import address_of, count, tell
-from sim.scoring.refresh import begin_gang, refresh
+from sim.kernel.step import DECIDE, FULL, ILLEGAL, advance_until_decision
 from sim.scoring.scratch import Scratch
 from sim.scoring.table import OfForward
+from sim.scoring.window import begin_gang, refresh
 
 TURN = -1  # an agent is to act; the other ends of `play_on` are OVER, STUCK and FULL
 
@@ -53,7 +52,7 @@ class Play(Handle):
     """One run under the rules of the game: its state, the driver's memory, what is seen."""
 
     scratch: Scratch  # holds the run's state
-    routine: IntArray  # (4,) addresses (`sim.routine`) of these
+    routine: IntArray  # (4,) addresses (`sim.handle`) of these
     memory: Memory
     buffers: Buffers  # what the agent of this turn sees
     racks: IntArray  # (S,) of the servers in `state.own`, numbered from 0 within each partition

@@ -21,10 +21,10 @@ from marl.turns.plays import (
     shown,
 )
 from sim.arrays import IntArray
-from sim.handle import address_of
-from sim.kernel.advance import FULL, ILLEGAL, OVER, STUCK
+from sim.decision import refusal, stuck
+from sim.handle import handle_address
 from sim.kernel.layout import FINISHED
-from sim.refusal import refusal, stuck
+from sim.kernel.step import FULL, ILLEGAL, OVER, STUCK
 from sim.simulator import Simulator
 
 NO_ACTION = -1
@@ -174,7 +174,7 @@ class SideBySide:
             for n, one in enumerate(make)
         ]
         like = self.runs[0].play
-        self._addresses = np.array([address_of(run.play, like) for run in self.runs])
+        self._addresses = np.array([handle_address(run.play, like) for run in self.runs])
         self._verdicts: IntArray = np.full(len(make), TURN, dtype=np.int64)
 
     @classmethod

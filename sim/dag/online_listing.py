@@ -1,24 +1,217 @@
-"""The list generator: tasks in a given order, each where it ends first, gaps filled."""
+"""The list generator: tasks in a given order, each where it ends first, gaps filled.
+
+What is free of each server from now on are steps in time, and gaps in them. GPUs of a server are
+alike, so numbers are enough: tasks that at no time want more GPUs than there are can be given GPUs
+of their own from start to end. Gangs over several servers take places last.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.dag.online_room import (
-    ANY,
-    NEVER,
-    Room,
-    Scratch,
-    earliest_s,
-    least_free,
-    of_kind,
-    spread_place,
-    stretch_at,
-    take,
-)
 from sim.dag.online_tasks import PENDING, Site, Tasks, pace
 from sim.jit import kernel
+
+NEVER = np.inf
+
+
+class Room(NamedTuple):
+    """Stretch k of server s is from `at_s[s, k]` to the next one's begin, the last has no end."""
+
+    at_s: FloatArray  # (S, K) ascending from 0, which is now
+    free: IntArray  # (S, K) GPUs
+    stretches: IntArray  # (S,) how many
+
+
+def new_room(capacity: IntArray, most: int) -> Room:
+    """Servers of `capacity` (S,) GPUs that are free for ever; each can have `most` stretches."""
+    shape = (len(capacity), most)
+    room = Room(np.empty(shape), np.empty(shape, dtype=np.int64), np.ones(len(capacity), np.int64))
+    room.at_s[:, 0] = 0.0
+    room.free[:, 0] = capacity
+    return room
+
+
+@kernel
+def stretch_at(room: Room, server: int, time_s: float) -> int:
+    """The stretch of a server that holds `time_s` (0 or later)."""
+    low, high = 0, room.stretches[server]
+    while high - low > 1:
+        middle = (low + high) // 2
+        if room.at_s[server, middle] <= time_s:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def earliest_s(
+    room: Room, server: int, gang: int, ready_s: float, length_s: float, latest_s: float
+) -> float:
+    """When `gang` GPUs of a server are first free for `length_s`; NEVER if after `latest_s`."""
+    begin, last = ready_s, room.stretches[server] - 1
+    for k in range(stretch_at(room, server, ready_s), last + 1):
+        if room.free[server, k] < gang:
+            begin = NEVER if k == last else room.at_s[server, k + 1]
+            if begin > latest_s:
+                return NEVER
+        elif k == last or room.at_s[server, k + 1] - begin >= length_s:
+            return begin
+    return begin
+
+
+@kernel
+def least_free(room: Room, server: int, begin_s: float, end_s: float) -> int:
+    """GPUs that are free all the time."""
+    k = stretch_at(room, server, begin_s)
+    least: int = room.free[server, k]
+    k += 1
+    while k < room.stretches[server] and room.at_s[server, k] < end_s:
+        least = min(least, room.free[server, k])
+        k += 1
+    return least
+
+
+@kernel
+def _cut(room: Room, server: int, time_s: float) -> int:
+    """The stretch that begins at `time_s`, made if there is none."""
+    k = stretch_at(room, server, time_s)
+    if room.at_s[server, k] == time_s:
+        return k
+    for later in range(room.stretches[server], k + 1, -1):
+        room.at_s[server, later] = room.at_s[server, later - 1]
+        room.free[server, later] = room.free[server, later - 1]
+    room.at_s[server, k + 1] = time_s
+    room.free[server, k + 1] = room.free[server, k]
+    room.stretches[server] += 1
+    return k + 1
+
+
+@kernel
+def take(room: Room, server: int, gpus: int, begin_s: float, end_s: float) -> None:
+    """Give away `gpus` of a server; nothing where it ends as it begins."""
+    if end_s <= begin_s:
+        return
+    first = _cut(room, server, begin_s)
+    for k in range(first, _cut(room, server, end_s)):
+        room.free[server, k] -= gpus
+
+
+ANY = -1  # GPUs of all types together
+TRIES = 3  # a wider spread takes longer, and may need GPUs that are free for longer
+
+
+class Scratch(NamedTuple):
+    """Scratch of one look for a spread place."""
+
+    most: IntArray  # (S,) GPUs that a server can give
+    given: IntArray  # (S,) GPUs that it gives in the place looked at
+    best: IntArray  # (S,) the same in the best place so far
+    racks: IntArray  # (R,) 1: has GPUs of the place
+
+
+def new_scratch(servers: int, racks: int) -> Scratch:
+    """Nothing is written yet."""
+    most, given, best = np.zeros((3, servers), dtype=np.int64)
+    return Scratch(most, given, best, np.zeros(racks, dtype=np.int64))
+
+
+@kernel
+def of_kind(wanted: int, kind: int) -> bool:
+    """Whether a GPU type is the one wanted; any is where ANY is."""
+    return wanted < 0 or wanted == kind
+
+
+@kernel
+def _free_all_along(  # noqa: PLR0917  (compiled)
+    site: Site, tasks: Tasks, task: int, kind: int, begin_s: float, end_s: float,
+    room: Room, scratch: Scratch,
+) -> int:  # fmt: skip
+    """Fill `scratch.most`; returns its sum."""
+    total = 0
+    for server in range(len(scratch.most)):
+        fit = tasks.fit[tasks.kind[task], server]
+        if fit == 0 or not of_kind(kind, site.server_type[server]):
+            scratch.most[server] = 0
+            continue
+        scratch.most[server] = min(fit, least_free(room, server, begin_s, end_s))
+        total += scratch.most[server]
+    return total
+
+
+@kernel
+def _length_on_fullest(site: Site, tasks: Tasks, task: int, scratch: Scratch) -> float:
+    """Fill `scratch.given` from the servers that can give most; returns the time it takes there."""
+    left, servers, most, slowest = tasks.gang[task], 0, 0, 0.0
+    scratch.given[:] = 0
+    scratch.racks[:] = 0
+    while left > 0:
+        pick = -1
+        for server in range(len(scratch.most)):
+            fresh = scratch.given[server] == 0 and scratch.most[server] > 0
+            if fresh and (pick < 0 or scratch.most[server] > scratch.most[pick]):
+                pick = server
+        scratch.given[pick] = min(left, scratch.most[pick])
+        left -= scratch.given[pick]
+        servers += 1
+        most = max(most, scratch.given[pick])
+        scratch.racks[site.server_rack[pick]] = 1
+    racks = scratch.racks.sum()
+    for server in range(len(scratch.given)):
+        if scratch.given[server] > 0:
+            kind = site.server_type[server]
+            profile, gang = tasks.profile[task], tasks.gang[task]
+            slowest = max(slowest, pace(site, profile, gang, kind, most, servers, racks))
+    length_s: float = tasks.work_s[task] * slowest
+    return length_s
+
+
+@kernel
+def _next_change_s(room: Room, scratch: Scratch, time_s: float) -> float:
+    """The first time after `time_s` at which some server's free GPUs change."""
+    soonest = NEVER
+    for server in range(len(scratch.most)):
+        k = stretch_at(room, server, time_s) + 1
+        if k < room.stretches[server]:
+            soonest = min(soonest, room.at_s[server, k])
+    return soonest
+
+
+@kernel
+def spread_place(  # noqa: PLR0917  (compiled)
+    site: Site, tasks: Tasks, task: int, kind: int, ready_s: float, least_s: float,
+    patience: float, beat_s: float, room: Room, scratch: Scratch,
+) -> tuple[float, float]:  # fmt: skip
+    """Begin and length of the first place over servers of one type, or of ANY; NEVER if none.
+
+    Args:
+        site: the cluster.
+        tasks: all tasks.
+        task: the one to place.
+        kind: type of GPU, or ANY.
+        ready_s: not before.
+        least_s: what the task takes at least.
+        patience: weight of waiting, as `list_tasks` has it.
+        beat_s: end plus weighted wait that it has to beat; looks no further.
+        room: what is free.
+        scratch: scratch; `given` holds the place.
+    """
+    begin = ready_s
+    while begin + least_s + patience * (begin - ready_s) < beat_s:
+        length = least_s
+        for _ in range(TRIES):
+            total = _free_all_along(site, tasks, task, kind, begin, begin + length, room, scratch)
+            if total < tasks.gang[task]:
+                break
+            takes = _length_on_fullest(site, tasks, task, scratch)
+            if takes <= length:
+                return begin, takes
+            length = takes
+        begin = _next_change_s(room, scratch, begin)
+    return NEVER, 0.0
+
 
 SPREAD = -1  # the place of a gang over several servers
 NOWHERE = -2
@@ -47,26 +240,17 @@ def new_listing(tasks: Tasks, servers: int) -> Listing:
     """Nobody is placed yet."""
     count = len(tasks.gang)
     most = int(np.minimum(tasks.gang, servers).sum())
-    return Listing(
-        np.full(count, NEVER),
-        np.full(count, NEVER),
-        np.zeros(count, dtype=np.int64),
-        np.zeros(count, dtype=np.int64),
-        np.zeros(most, dtype=np.int64),
-        np.zeros(most, dtype=np.int64),
-    )
+    begin_s, end_s = np.full((2, count), NEVER)
+    first, number = np.zeros((2, count), dtype=np.int64)
+    server, gpus = np.zeros((2, most), dtype=np.int64)
+    return Listing(begin_s, end_s, first, number, server, gpus)
 
 
 @kernel
 def list_tasks(  # noqa: PLR0917  (compiled)
-    site: Site,
-    tasks: Tasks,
-    order: IntArray,
-    rule: Rule,
-    room: Room,
-    scratch: Scratch,
+    site: Site, tasks: Tasks, order: IntArray, rule: Rule, room: Room, scratch: Scratch,
     listing: Listing,
-) -> None:
+) -> None:  # fmt: skip
     """Place tasks in order, each where its end, and its waiting times `patience`, is least.
 
     Args:
@@ -211,17 +395,3 @@ def _least_s(site: Site, tasks: Tasks, task: int, which: int, most: int, servers
             least = min(least, pace(site, profile, gang, kind, most, servers, 1))
     length_s: float = tasks.work_s[task] * least
     return length_s
-
-
-@kernel
-def hold_running(
-    tasks: Tasks, task_of: IntArray, gpu_server: IntArray, tenants: IntArray, tenant: IntArray,
-    room: Room,
-) -> None:  # fmt: skip
-    """Take every GPU that has tenants until the last of them ends; `task_of` (J,) job's task."""
-    for gpu in range(len(gpu_server)):
-        until = 0.0
-        for k in range(tenants[gpu]):
-            until = max(until, tasks.end_s[task_of[tenant[gpu, k]]])
-        if until > 0.0 and least_free(room, gpu_server[gpu], 0.0, until) > 0:
-            take(room, gpu_server[gpu], 1, 0.0, until)

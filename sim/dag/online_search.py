@@ -11,12 +11,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.dag.online_listing import Listing, Rule, hold_running, list_tasks, new_listing
-from sim.dag.online_room import new_room, new_scratch
+from sim.dag.online_listing import (
+    Listing,
+    Room,
+    Rule,
+    least_free,
+    list_tasks,
+    new_listing,
+    new_room,
+    new_scratch,
+    take,
+)
 from sim.dag.online_tasks import PENDING, Site, Tasks, mean_lengths_s, times_to_go_s
 from sim.dag.whales import Step, draw_step, target_of
 from sim.errors import GpuYardError
-from sim.jit import array_kernel
+from sim.jit import array_kernel, kernel
 from sim.view import ClusterView
 
 TOGETHER, SUBMITTED, SHORTEST, SHARED = "together", "submitted", "shortest", "shared"
@@ -80,6 +89,20 @@ def order_of(tasks: Tasks, hope_s: FloatArray, to_go_s: FloatArray) -> IntArray:
     order: IntArray = np.argsort(start, kind="mergesort")
     waiting: IntArray = order[tasks.end_s[order] == PENDING]
     return waiting
+
+
+@kernel
+def hold_running(
+    tasks: Tasks, task_of: IntArray, gpu_server: IntArray, tenants: IntArray, tenant: IntArray,
+    room: Room,
+) -> None:  # fmt: skip
+    """Take every GPU that has tenants until the last of them ends; `task_of` (J,) job's task."""
+    for gpu in range(len(gpu_server)):
+        until = 0.0
+        for k in range(tenants[gpu]):
+            until = max(until, tasks.end_s[task_of[tenant[gpu, k]]])
+        if until > 0.0 and least_free(room, gpu_server[gpu], 0.0, until) > 0:
+            take(room, gpu_server[gpu], 1, 0.0, until)
 
 
 @dataclass(frozen=True)

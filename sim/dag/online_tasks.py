@@ -15,7 +15,7 @@ from sim.engine.occupancy import Occupancy
 from sim.handle import Handle
 from sim.jit import array_kernel, kernel
 from sim.jobs import Precedence, ask_of
-from sim.physics.communication import Spread, comm_of
+from sim.physics.laws import Spread, comm_of
 from sim.physics.reference import reference_steps_s
 from sim.traces.trace import units_of
 from sim.view import ClusterView

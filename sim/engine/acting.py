@@ -1,23 +1,228 @@
-"""Orders as they are carried out: on the state itself, at once.
+"""Which GPUs a job may be offered, and orders as they are carried out: on the state, at once.
 
-The log tells a decision as preemptions, forwards, starts; what was done in another order is sorted
-when the decision is made (`close_decision`).
+Offered are empty GPUs, parts of ones, ones to share, as far as cores, memory and types of servers
+allow. The log tells a decision as preemptions, forwards, starts; what was done in another order is
+sorted when the decision is made (`close_decision`).
 """
 
 import numpy as np
 
-from sim.codes import ALIKE, COMPACT_WAIT, NEVER, TETRIS
+from sim.arrays import IntArray
+from sim.codes import ALIKE, COMPACT_WAIT, LEAST_INTERFERENCE, NEVER, TETRIS
 from sim.engine.layout import NOBODY, NOTE, PYTHON_PLACE, RAISED, Memory
-from sim.engine.offers import ALONE, SHARED, TIGHT, make_offer
 from sim.engine.placing import choose
 from sim.engine.queues import forget_rank
+from sim.handle import call_python, tell
 from sim.jit import array_kernel, kernel
 from sim.jobs import WHOLE_GPU_MILLI
-from sim.kernel.apply import LEGAL, check_gpus, hand_over, preempt, start_on
+from sim.kernel.allocation import leave_tightest, parts_on, sharing_cost, workers_on
+from sim.kernel.free_gpus import leave_cheapest, set_most, set_usable
 from sim.kernel.layout import State
 from sim.kernel.rates import rerate
 from sim.kernel.records import sort_orders
-from sim.routine import call_python, tell
+from sim.kernel.step import LEGAL, check_gpus, hand_over, preempt, start_on
+from sim.physics.laws import NO_COST
+
+# What is offered to a job.
+TIGHT = 0  # GPUs on which the part that it asks for fits beside other parts
+ALONE = 1  # these and empty GPUs
+SHARED = 2  # GPUs that have room for one more tenant, beside whom it is fast enough
+
+# Who is on a GPU, behind the profiles that one tenant may have that holds it whole.
+EMPTY, FULL, OTHERS = range(3)
+LOOK_AT_COSTS = (LEAST_INTERFERENCE, COMPACT_WAIT)  # placers
+UNKNOWN = 2  # in `Memory.joins`
+
+
+def joins_unknown(types: int, profiles: int) -> IntArray:
+    """`Memory.joins` before anybody has asked."""
+    joins = np.full((types, profiles, profiles + 3), UNKNOWN, dtype=np.int64)
+    joins[:, :, profiles + EMPTY], joins[:, :, profiles + FULL] = 1, 0
+    return joins
+
+
+@kernel
+def _sharing_cost(state: State, memory: Memory, number: int, gpu: int) -> float:
+    """What a GPU that may have tenants costs one of a kind; NO_COST: it has no room for it."""
+    kind, tenants, limit_milli = memory.kind[number], memory.tenants, state.world[0].gpu_limit_milli
+    belief, least_speed = memory.belief, memory.rule[0].least_speed
+    slowing, feasible = belief.slowing, belief.feasible
+    return sharing_cost(state, kind, gpu, slowing, feasible, tenants, limit_milli, least_speed)
+
+
+@kernel
+def _known_sharing_cost(state: State, memory: Memory, number: int, gpu: int) -> float:
+    """The same, remembered for kinds that ask for whole GPUs until the tenants are others."""
+    kind, version = memory.kind[number], state.gpu[gpu].version
+    if kind.gpu_milli != WHOLE_GPU_MILLI:
+        return _sharing_cost(state, memory, number, gpu)
+    if memory.joined_at[kind.profile, gpu] != version:
+        memory.joined_at[kind.profile, gpu] = version
+        memory.joining[kind.profile, gpu] = _sharing_cost(state, memory, number, gpu)
+    return float(memory.joining[kind.profile, gpu])
+
+
+@kernel
+def _see_tenants(state: State, memory: Memory, server: int) -> None:
+    """Write who is on the GPUs of a server, if that has changed since the last look."""
+    where, profiles = state.server[server], memory.joins.shape[1]
+    if memory.seen_at[server] == where.version:
+        return
+    memory.seen_at[server] = where.version
+    for gpu in range(where.first_gpu, where.last_gpu):
+        row, who = state.gpu[gpu], profiles + OTHERS
+        if row.tenants == 0:
+            who = profiles + EMPTY
+        elif row.tenants >= state.tenant.shape[1]:
+            who = profiles + FULL
+        elif row.tenants == 1 and row.milli == WHOLE_GPU_MILLI:
+            limited = state.world[0].gpu_limit_milli < 2 * WHOLE_GPU_MILLI
+            kind = memory.waiter[state.tenant[gpu, 0]].kind
+            who = profiles + FULL if limited else memory.kind[kind].profile
+        memory.who[gpu] = who
+
+
+@kernel
+def _ask_joining(state: State, memory: Memory, number: int, gpu: int) -> int:
+    """1 if a kind may join the tenants of a GPU; remembered where it is one and both are whole."""
+    joins, who = memory.joins, memory.who[gpu]
+    may = int(_known_sharing_cost(state, memory, number, gpu) < NO_COST)
+    if who < joins.shape[1]:
+        joins[memory.server_type[state.gpu[gpu].server], memory.kind[number].profile, who] = may
+    return may
+
+
+@kernel
+def _count_anew(state: State, memory: Memory, number: int, server: int) -> int:
+    """GPUs of a server that one of a kind may take or join."""
+    kind, where, count = memory.kind[number], state.server[server], 0
+    if kind.gpu_milli != WHOLE_GPU_MILLI:
+        for gpu in range(where.first_gpu, where.last_gpu):
+            count += _sharing_cost(state, memory, number, gpu) < NO_COST
+        return count
+    _see_tenants(state, memory, server)
+    joins, who = memory.joins, memory.who
+    type_, profile = memory.server_type[server], kind.profile
+    for gpu in range(where.first_gpu, where.last_gpu):
+        may = joins[type_, profile, who[gpu]]
+        if may == UNKNOWN:
+            may = _ask_joining(state, memory, number, gpu)
+        count += may
+    memory.counted_at[kind.like, server] = where.version
+    memory.joinable[kind.like, server] = count
+    return count
+
+
+@kernel
+def _offer_sharing(state: State, memory: Memory, m: int, number: int) -> None:
+    """How many GPUs each server has to share, for a kind that needs nothing but whole GPUs."""
+    part, offer, like = state.partition[m], memory.offer, memory.kind[number].like
+    counted_at, joinable = memory.counted_at[like], memory.joinable[like]
+    for i in range(part.first_own, part.last_own):
+        server = state.own[i]
+        most, count = state.free_gpus.most[server], joinable[server]
+        if counted_at[server] != state.server[server].version:
+            count = _count_anew(state, memory, number, server)
+        if most == 0:
+            count = 0
+        if offer.usable[server] != count:
+            set_usable(offer, 0, server, count)
+        if offer.most[server] != most:
+            set_most(offer, 0, server, most)
+
+
+@kernel
+def _clear(state: State, memory: Memory, m: int) -> None:
+    """Begin an offer of partition `m`: servers of another are no part of it."""
+    before, offer = memory.game[0].room_of, memory.offer
+    if before not in (m, NOBODY):
+        for i in range(state.partition[before].first_own, state.partition[before].last_own):
+            server = state.own[i]
+            for gpu in range(state.server[server].first_gpu, state.server[server].last_gpu):
+                offer.gpu[gpu] = False
+            set_usable(offer, 0, server, 0)
+            set_most(offer, 0, server, 0)
+    memory.game[0].room_of = m
+
+
+@kernel
+def _offer_shared(state: State, memory: Memory, server: int, most: int, number: int) -> int:
+    """Offer GPUs of a server to share, at most so many; how many."""
+    offer, where, count = memory.offer, state.server[server], 0
+    for gpu in range(where.first_gpu, where.last_gpu):
+        cost = _known_sharing_cost(state, memory, number, gpu) if most > 0 else NO_COST
+        offer.gpu[gpu] = cost < NO_COST
+        offer.cost[gpu] = cost
+        count += cost < NO_COST
+    return leave_cheapest(offer.gpu, offer.cost, where.first_gpu, where.last_gpu, count, most)
+
+
+@kernel
+def make_offer(state: State, memory: Memory, m: int, number: int, mode: int) -> None:
+    """Fill `memory.offer` with what partition `m` offers a job of a kind in this mode.
+
+    Of empty GPUs as far as a server has cores and memory the number alone is written: which they
+    are the state knows (`game.whole`). So it is of GPUs to share (`game.priced`): who looks at
+    those of a server has to `name_shared` them first.
+    """
+    _clear(state, memory, m)
+    offer, part, game = memory.offer, state.partition[m], memory.game[0]
+    whole = mode == ALONE and memory.kind[number].gpu_milli == WHOLE_GPU_MILLI
+    game.priced, game.whole, game.offered = int(mode == SHARED), int(whole), number
+    if mode == SHARED and memory.kind[number].picky == 0:
+        _offer_sharing(state, memory, m, number)
+        return
+    for i in range(part.first_own, part.last_own):
+        server = state.own[i]
+        most = workers_on(state, memory.kind[number], server, False)
+        if whole:
+            count = min(state.free_gpus.usable[server], most)
+        elif mode == SHARED:
+            count = min(_count_anew(state, memory, number, server), most) if most > 0 else 0
+        else:
+            kind, tight = memory.kind[number], mode == TIGHT
+            count = parts_on(state, kind, server, tight, offer.gpu, offer.cost)
+        set_usable(offer, 0, server, count)
+        set_most(offer, 0, server, workers_on(state, memory.kind[number], server, True))
+    if mode == TIGHT and memory.kind[number].gang == 1:
+        _leave_tightest(state, memory, m)
+    if mode == ALONE and not whole:
+        for i in range(part.first_own, part.last_own):
+            where = state.server[state.own[i]]
+            for gpu in range(where.first_gpu, where.last_gpu):
+                offer.cost[gpu] = 1.0
+
+
+@kernel
+def name_shared(state: State, memory: Memory, server: int) -> None:
+    """Write which GPUs of a server are offered to share, and what each costs.
+
+    A kind that needs nothing but whole GPUs joins where it was counted (`_offer_sharing`); what
+    that costs is worked out where the placer looks at it.
+    """
+    number, placer = memory.game[0].offered, memory.rule[0].placer
+    kind, where, joins = memory.kind[number], state.server[server], memory.joins
+    if kind.picky == 0 and placer not in LOOK_AT_COSTS:
+        for gpu in range(where.first_gpu, where.last_gpu):
+            may = joins[memory.server_type[server], kind.profile, memory.who[gpu]]
+            if may == UNKNOWN:
+                may = _ask_joining(state, memory, number, gpu)
+            memory.offer.gpu[gpu] = may == 1
+        return
+    _offer_shared(state, memory, server, workers_on(state, kind, server, False), number)
+
+
+@kernel
+def _leave_tightest(state: State, memory: Memory, m: int) -> None:
+    """Leave the GPUs with least left over."""
+    part, offer = state.partition[m], memory.offer
+    servers = state.own[part.first_own : part.last_own]
+    leave_tightest(state, servers, offer.gpu, offer.cost)
+    for server in servers:
+        where, count = state.server[server], 0
+        for gpu in range(where.first_gpu, where.last_gpu):
+            count += offer.gpu[gpu]
+        set_usable(offer, 0, server, count)
 
 
 @kernel

@@ -33,13 +33,12 @@ from sim.engine.layout import PYTHON_PLACE, PYTHON_ROUTE, RAISED, ROUTE, Memory
 from sim.engine.occupancy import Occupancy
 from sim.engine.preempting import serve
 from sim.engine.queues import join
-from sim.forwarding import Loads
+from sim.handle import PYTHON, address_in_c
 from sim.jit import array_kernel, kernel
 from sim.kernel import records
-from sim.kernel.advance import observe
-from sim.kernel.apply import LEGAL
 from sim.kernel.layout import QUEUED, State
-from sim.routine import PYTHON, address_in_c
+from sim.kernel.step import LEGAL, observe
+from sim.protocols import Loads
 from sim.view import ClusterView
 
 

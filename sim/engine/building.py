@@ -7,8 +7,15 @@ import numpy as np
 from sim import codes
 from sim.arrays import IntArray, RowArray
 from sim.codes import NEVER
-from sim.engine.acting import place, place_by_python, place_plainly, start
-from sim.engine.composed import Composed, PartitionedScheduler, QueueScheduler, child_of
+from sim.engine.acting import (
+    joins_unknown,
+    name_shared,
+    place,
+    place_by_python,
+    place_plainly,
+    start,
+)
+from sim.engine.composed import Composed, PartitionedScheduler, QueueScheduler, child_of, make_rule
 from sim.engine.filling import fill, fill_by_list, route_arrivals
 from sim.engine.layout import (
     FILL,
@@ -37,22 +44,19 @@ from sim.engine.layout import (
     Workload,
 )
 from sim.engine.loop import EngineLoop, keys_of, order_is_idle
-from sim.engine.offers import joins_unknown, name_shared
 from sim.engine.placing import RARE, place_by_edges, place_rarely
 from sim.engine.preempting import search_aside, serve
 from sim.engine.queues import note_quantum
-from sim.engine.rule import make_rule
 from sim.engine.searching import note_workload, place_by_workload, place_compactly
 from sim.forwarding import RandomForwarding
+from sim.handle import address_of, ask, count, tell
 from sim.jobs import WHOLE_GPU_MILLI
 from sim.kernel.free_gpus import make_free_gpus
 from sim.kernel.layout import UNBOUNDED, State
 from sim.physics.heavy_edge import KnownGraphs, graphs_of, no_graphs
 from sim.physics.mix_table import empty_tenants, pairs_alone
 from sim.physics.physics import Physics
-from sim.routine import address_of, ask, count, tell
-from sim.signals import Signal
-from sim.view import ClusterView, ViewMaker
+from sim.view import ClusterView, Signal, ViewMaker
 
 JUDGES_PROFILE = (codes.COMPACT_WAIT, codes.SKEW)
 JUDGES = {  # else `place_rarely`

@@ -13,10 +13,10 @@ from sim.codes import (
 from sim.engine.acting import forward
 from sim.engine.layout import NOBODY, PLACE, PYTHON_ROUTE, RAISED, START, Memory
 from sim.engine.queues import drop_first, first_of, join, queue_number, take_out
+from sim.handle import ask, call_python, tell
 from sim.jit import array_kernel, kernel
-from sim.kernel.apply import FOREIGN_GPU, LEGAL, NO_SUCH_JOB, NOT_QUEUED
 from sim.kernel.layout import QUEUED, RUNNING, State
-from sim.routine import ask, call_python, tell
+from sim.kernel.step import FOREIGN_GPU, LEGAL, NO_SUCH_JOB, NOT_QUEUED
 
 
 @array_kernel

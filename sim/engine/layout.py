@@ -165,7 +165,7 @@ class Workload(NamedTuple):
     server: IntArray  # (S,) scratch
 
 
-# Compiled functions called by address (`sim.routine`): their numbers in `Memory.routine`.
+# Compiled functions called by address (`sim.handle`): their numbers in `Memory.routine`.
 PLACE, START, FILL, SERVE, QUANTUM, ROUTE, JUDGE, IDLE, NOTE = range(9)
 SEARCH, NAME, PYTHON_PLACE, PYTHON_ROUTE = 9, 10, 11, 12  # the last two are Python functions
 ROUTINES = 13
@@ -203,7 +203,7 @@ class Memory(Handle):
     nic_jobs: IntArray  # (S,) as the decision began
     uplink_jobs: IntArray  # (R,)
     free_share: FloatArray  # (M,) largest share of a server that is free, as the decision began
-    tenants: IntArray  # scratch of `sim.physics.slowing`
+    tenants: IntArray  # scratch of `sim.physics.laws`
     server_type: IntArray  # (S,) row of the belief's tables
     server_rack: IntArray  # (S,)
     first_gpu: IntArray  # (S + 1,)

@@ -9,16 +9,15 @@ from sim.engine.asking import Asking, begin
 from sim.engine.composed import Composed, QueueScheduler, child_of
 from sim.engine.filling import eligible, note_timers, order_counts
 from sim.engine.layout import FILL, IDLE, QUANTUM, ROUTE, SERVE, Memory
-from sim.engine.looping import Fault
 from sim.engine.preempting import rejoin
 from sim.engine.queues import follow
 from sim.errors import GpuYardError
+from sim.handle import ask, count, tell
 from sim.jit import array_kernel, kernel
-from sim.kernel.advance import DECIDE, FULL, ILLEGAL, PAUSE, advance_instant
-from sim.kernel.apply import LEGAL
 from sim.kernel.layout import State
 from sim.kernel.records import log_half_full
-from sim.routine import ask, count, tell
+from sim.kernel.step import DECIDE, FULL, ILLEGAL, LEGAL, PAUSE, advance_instant
+from sim.protocols import Fault
 from sim.view import ViewMaker
 
 ASKED_FOR = 2  # `Game.due` of a decision that Python is asked for
@@ -131,7 +130,7 @@ def order_is_idle(state: State, memory: Memory) -> bool:
 
 
 class EngineLoop:
-    """Plays a queue scheduler, one a partition or one for all (`sim.engine.looping.Loop`)."""
+    """Plays a queue scheduler, one a partition or one for all (`sim.protocols.Loop`)."""
 
     def __init__(
         self, *, scheduler: Composed, state: State, memory: Memory, views: ViewMaker

@@ -20,9 +20,7 @@ from sim.kernel.allocation import (
     vacate_all,
 )
 from sim.physics.mix_table import empty_tenants
-from sim.signals import Signal
-from sim.slots import Slots
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal, Slots
 
 SHARING_NEEDS = Signal.PROFILE | Signal.INTERFERENCE
 ANY_SPEED = 0.0  # `least_speed` that every pair exceeds

@@ -18,6 +18,7 @@ from sim.codes import (
     SKEW,
 )
 from sim.engine.layout import JUDGE, NAME, Memory
+from sim.handle import ask, tell
 from sim.jit import array_kernel, kernel
 from sim.kernel.free_gpus import NONE, FreeGpus, next_server, usable_in
 from sim.kernel.layout import State
@@ -31,7 +32,6 @@ from sim.placers.filling import (
     spread_out,
 )
 from sim.placers.tiers import NETWORK, first_servers, narrowest, servers_to_fill
-from sim.routine import ask, tell
 
 RARE = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, DELAY, CLOSEST, SKEW, LWF, HEAVY_EDGE)
 LOOK_AT_GPUS = (LEAST_LOADED, LEAST_INTERFERENCE, COMPACT_WAIT, LWF)  # of servers, at once
@@ -158,7 +158,7 @@ def _cheapest(state: State, memory: Memory, free_gpus: FreeGpus, m: int, gang: i
 
 @array_kernel
 def _delayed(state: State, memory: Memory, free_gpus: FreeGpus, m: int, job: int) -> bool:
-    """Rule of `sim.placers.by_rack`."""
+    """Rule of `sim.placers.by_room`."""
     row, rule, now_s = state.job[job], memory.rule[0], state.world[0].now_s
     since_s = row.submit_s + row.attained_gpu_s / row.num_gpus
     servers = servers_to_fill(
@@ -171,7 +171,7 @@ def _delayed(state: State, memory: Memory, free_gpus: FreeGpus, m: int, job: int
 
 @array_kernel
 def _skewed(state: State, memory: Memory, free_gpus: FreeGpus, m: int, number: int) -> bool:
-    """Rule of `sim.placers.by_rack`."""
+    """Rule of `sim.placers.by_room`."""
     kind, servers, racks = memory.kind[number], own_servers(state, m), len(state.rack)
     gang, rack, widest = kind.gang, memory.server_rack, NETWORK
     if kind.skewed != 0:
@@ -199,7 +199,7 @@ def _racks_by_room(state: State, free_gpus: FreeGpus, m: int) -> tuple[int, int]
 
 @array_kernel
 def _seed_server(state: State, free_gpus: FreeGpus, m: int, gang: int) -> int:
-    """Where `closest` begins (`sim.placers.by_rack` says the rule); some GPU is usable."""
+    """Where `closest` begins (`sim.placers.by_room` says the rule); some GPU is usable."""
     fullest, emptiest = _racks_by_room(state, free_gpus, m)
     part, roomiest, largest = state.partition[m], NONE, 0
     for i in range(part.first_own, part.last_own):

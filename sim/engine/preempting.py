@@ -25,11 +25,11 @@ from sim.engine.queues import (
     running_key,
     running_wait_s,
 )
+from sim.handle import ask, tell
 from sim.jit import array_kernel, kernel
 from sim.kernel.allocation import occupy, vacate
-from sim.kernel.apply import LEGAL
 from sim.kernel.layout import QUEUED, State
-from sim.routine import ask, tell
+from sim.kernel.step import LEGAL
 
 
 @kernel

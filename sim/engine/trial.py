@@ -11,8 +11,8 @@ from sim.engine.building import asked_memory
 from sim.engine.composed import Composed
 from sim.engine.layout import NOBODY
 from sim.kernel import records
-from sim.kernel.apply import LEGAL
 from sim.kernel.layout import NO_JOB, State
+from sim.kernel.step import LEGAL
 from sim.view import ClusterView, held_in
 
 # Members of the state that are shown whole, and what of its world is not.

@@ -13,19 +13,21 @@ from sim.arrays import BoolArray, FloatArray, IntArray, RowArray, read_only
 from sim.handle import Handle
 from sim.jit import kernel
 from sim.jobs import WHOLE_GPU_MILLI
-from sim.kernel.free_gpus import FreeGpus, set_most, set_usable
-from sim.kernel.layout import NO_JOB, State
-from sim.physics.mix_table import Slowing, put_tenant
-from sim.physics.slowing import NO_COST, joining_cost
-from sim.room_rules import (
+from sim.kernel.free_gpus import (
     Asks,
+    FreeGpus,
     least_cost,
     leave_at,
     leave_cheapest,
     left_over,
     may_join,
+    set_most,
+    set_usable,
     workers_for,
 )
+from sim.kernel.layout import NO_JOB, State
+from sim.physics.laws import NO_COST, joining_cost
+from sim.physics.mix_table import Slowing, put_tenant
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,8 +4,10 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray, RowArray
 from sim.errors import PhysicsError, SimulationError
+from sim.handle import address_of, tell
 from sim.heap import HEAP, OUT
 from sim.jobs import ANY_TYPE, NEVER_S, WHOLE_GPU_MILLI, JobTable
+from sim.kernel.attempts import change_server, free_children, open_server, withdraw
 from sim.kernel.free_gpus import FreeGpus, make_free_gpus
 from sim.kernel.layout import (
     CHANGE_SERVER,
@@ -27,7 +29,6 @@ from sim.kernel.layout import (
     PhysicsArrays,
     State,
 )
-from sim.kernel.leaving import change_server, free_children, open_server, withdraw
 from sim.kernel.rates import enter_links, leave_links, mark_resettled
 from sim.physics.catalogue import HostTables, throughputs
 from sim.physics.link_loads import LinkLoads, make_link_loads
@@ -35,7 +36,6 @@ from sim.physics.link_network import LinkNetwork, no_link_network
 from sim.physics.mix_table import tenants_size
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
-from sim.routine import address_of, tell
 from sim.run import Rules
 from sim.topology.outages import Outages
 from sim.topology.topology import Topology

@@ -215,7 +215,7 @@ class State(Handle):
     )
 
     world: RowArray  # (1,) WORLD
-    routine: IntArray  # (6,) addresses (`sim.routine`) of what few runs need; 0: this one does not
+    routine: IntArray  # (6,) addresses (`sim.handle`) of what few runs need; 0: this one does not
     job: RowArray  # (J,) JOB
     gpu: RowArray  # (G,) GPU
     tenant: IntArray  # (G, C) jobs on each GPU in order of start, first `gpu.tenants` entries
@@ -237,6 +237,6 @@ class State(Handle):
     children: IntArray  # rows of jobs, parent by parent
     withdrawals: IntArray  # jobs whose users give up, in order of that time
     outages: RowArray  # OUTAGE in order of time
-    scratch: IntArray  # of a withdrawal, or the tenants of a GPU (`sim.physics.slowing`)
+    scratch: IntArray  # of a withdrawal, or the tenants of a GPU (`sim.physics.laws`)
     log: RowArray  # LOG since the last flush
     log_gpus: IntArray

@@ -3,16 +3,15 @@
 And jobs that come to shared links and leave them.
 """
 
+from sim.handle import tell
 from sim.jit import kernel
 from sim.kernel.layout import MARK_RESETTLED, RUNNING, State
 from sim.kernel.records import heap_set
-from sim.physics.communication import Spread, busy_s, comm_of
+from sim.physics.laws import Spread, busy_s, comm_of, slow_in
 from sim.physics.link_load import exposed_seconds, local_seconds, measure_placement
 from sim.physics.link_loads import enter, leave
 from sim.physics.mix_table import put_tenant
 from sim.physics.refill import resettle
-from sim.physics.slowing import slow_in
-from sim.routine import tell
 
 
 @kernel

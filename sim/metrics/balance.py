@@ -6,21 +6,19 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray
 from sim.errors import SimulationError
-from sim.metrics.event_effects import (
-    down_changes,
-    gpu_changes,
-    hold_change,
-    running_count,
-    unusable_changes,
-)
 from sim.metrics.job_times import SLOWDOWN_BOUND_S, counted, jct_s, queue_delay_s
 from sim.metrics.timeline import (
     available_over_time,
+    down_changes,
     finished,
+    gpu_changes,
     gpus_over_time,
+    hold_change,
     jobs_over_time,
     left_s,
+    running_count,
     span_s,
+    unusable_changes,
     withdrawn,
 )
 from sim.run import Run

@@ -5,22 +5,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.metrics.event_effects import (
-    GpuChanges,
-    down_changes,
-    gpu_changes,
-    hold_change,
-    running_count,
-    unusable_changes,
-    wait_change,
-)
 from sim.metrics.timeline import (
+    GpuChanges,
     Steps,
     available_over_time,
     combined,
+    down_changes,
+    gpu_changes,
     gpus_over_time,
+    hold_change,
+    running_count,
     span_s,
     steps_of_changes,
+    unusable_changes,
+    wait_change,
 )
 from sim.run import Kind, Run
 

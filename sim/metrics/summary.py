@@ -6,7 +6,6 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.metrics.balance import balance_metrics, check_run, fairness_metrics
-from sim.metrics.event_effects import GpuChanges, down_changes, gpu_changes, gpu_lists
 from sim.metrics.gpu_use import fragmentation_metrics
 from sim.metrics.job_times import (
     counted,
@@ -19,9 +18,13 @@ from sim.metrics.job_times import (
     workflow_metrics,
 )
 from sim.metrics.timeline import (
+    GpuChanges,
     Steps,
     available_over_time,
     combined,
+    down_changes,
+    gpu_changes,
+    gpu_lists,
     gpus_over_time,
     queue_over_time,
     span_s,

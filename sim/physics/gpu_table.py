@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.errors import PhysicsError, nearest
+from sim.errors import PhysicsError, check_keys, nearest
 from sim.physics.catalogue import Catalogue, GangCatalogue, LayeredCatalogue
 from sim.physics.mix_table import PairTable
 from sim.physics.shipped_files import (
@@ -71,11 +71,7 @@ def gpu_table(values: Mapping[str, Any]) -> GpuTable:
 def _check_form(name: str, entry: object) -> None:
     if not isinstance(entry, Mapping):
         raise PhysicsError(f"gpus.{name} is {entry!r}; give it {', '.join(KEYS[:3])}")
-    for key in entry:
-        if key not in KEYS:
-            raise PhysicsError(
-                f"gpus.{name}.{key} is not a key{nearest(key, KEYS)}; keys: {', '.join(KEYS)}"
-            )
+    check_keys(entry, KEYS, f"gpus.{name}", PhysicsError)
     if not isinstance(entry.get("also") or [], list):
         raise PhysicsError(f"gpus.{name}.also is {entry['also']!r}; it must be a list of names")
     like = entry.get("like")

@@ -19,7 +19,7 @@ from sim.errors import PhysicsError
 from sim.handle import Handle
 from sim.jit import kernel
 from sim.physics.catalogue import Catalogue
-from sim.physics.communication import BITS_PER_BYTE, BITS_PER_GBIT
+from sim.physics.laws import BITS_PER_BYTE, BITS_PER_GBIT
 from sim.physics.traffic import (
     GPU_INSIDE,
     PARAMETER_SERVER,

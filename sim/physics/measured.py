@@ -10,7 +10,7 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue, host_needs
-from sim.physics.communication import ring_share, transfer_s
+from sim.physics.laws import ring_share, transfer_s
 from sim.physics.mix_table import PairTable, fit_additive, probably_infeasible
 
 PAIRS_FILE = Path("colocation", "gavel_pairs.csv")

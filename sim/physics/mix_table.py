@@ -161,7 +161,7 @@ def mix_table(pairs: PairTable, most_aggressors: int, predict: Predict) -> MixTa
 
     Args:
         pairs: slow-downs of the mixes of two tenants.
-        most_aggressors: K; larger mixes are left to the rule of `sim.physics.slowing`.
+        most_aggressors: K; larger mixes are left to the rule of `sim.physics.laws`.
         predict: asked once for each GPU type, victim and number of aggressors from 2 to K.
 
     Raises:
@@ -252,7 +252,7 @@ class PowerLaw:
     """
 
     power: float
-    most_aggressors: int  # in the table; larger mixes go by the rule of `sim.physics.slowing`
+    most_aggressors: int  # in the table; larger mixes go by the rule of `sim.physics.laws`
     max_tenants: int  # of a GPU: a table of more is not asked for
 
     def __post_init__(self) -> None:

@@ -23,12 +23,28 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue, GangCatalogue, LayeredCatalogue
-from sim.physics.communication import NetworkTables, ring_share, transfer_s
+from sim.physics.laws import NetworkTables, ring_share, transfer_s
 from sim.physics.reference import compact_spread
 from sim.topology.topology import Topology
 
+FINITE = float(np.finfo(np.float64).max)
 
-class NoNetwork:
+
+def check_not_negative(most: float = FINITE, **values: float) -> None:
+    """PhysicsError, naming key, value and rule, unless all are from 0 to `most`."""
+    for key, value in values.items():
+        if not 0 <= value <= most:
+            raise PhysicsError(f"network.{key} is {value}; it must be 0 or more")
+
+
+class _ByTables:
+    """A network whose links jobs do not share."""
+
+    def links(self, catalogue: Catalogue, topology: Topology) -> None:
+        """None: the tables are all there is."""
+
+
+class NoNetwork(_ByTables):
     """Zero seconds however far a gang spreads."""
 
     def tables(self, catalogue: Catalogue, topology: Topology) -> NetworkTables:
@@ -42,14 +58,11 @@ class NoNetwork:
             uplink_factor=np.ones(2),
         )
 
-    def links(self, catalogue: Catalogue, topology: Topology) -> None:
-        """None: the tables are all there is."""
-
 
 MOST_TENANTS = 4  # factors are tabulated up to this many one-GPU tenants on every GPU below a link
 
 
-class AlphaBetaRing:
+class AlphaBetaRing(_ByTables):
     """Ring inside a server, ring over servers, an extra where racks are crossed."""
 
     def __init__(
@@ -70,12 +83,10 @@ class AlphaBetaRing:
             uplink_free_jobs: multi-rack jobs that an uplink carries without contention.
             rack_extra: relative time added by the ring over racks.
         """
-        constants = {"alpha_local_s": alpha_local_s, "alpha_server_s": alpha_server_s,
-                     "contention": contention, "uplink_free_jobs": uplink_free_jobs,
-                     "rack_extra": rack_extra}  # fmt: skip
-        for key, value in constants.items():
-            if not value >= 0:
-                raise PhysicsError(f"network.{key} is {value}; it must be 0 or more")
+        check_not_negative(
+            np.inf, alpha_local_s=alpha_local_s, alpha_server_s=alpha_server_s,
+            contention=contention, uplink_free_jobs=uplink_free_jobs, rack_extra=rack_extra,
+        )  # fmt: skip
         self._alpha_local_s = alpha_local_s
         self._alpha_server_s = alpha_server_s
         self._contention = contention
@@ -98,9 +109,6 @@ class AlphaBetaRing:
             ),
         )
 
-    def links(self, catalogue: Catalogue, topology: Topology) -> None:
-        """None: the tables are all there is."""
-
     def _factor(self, *, free: int, most: int) -> FloatArray:
         """(most + 1,) time factor of 0 .. most jobs on a link that carries `free` at full speed."""
         jobs = np.arange(most + 1)
@@ -117,7 +125,7 @@ def _ring_s(sync_bytes: FloatArray, gbps: float, most: int, alpha_s: float) -> F
     return np.asarray(transfer + steps[None, :] * alpha_s)
 
 
-class TieredRings:
+class TieredRings(_ByTables):
     """Every tier moves all bytes: the workers of a server share its NIC, of a rack its uplink.
 
     Speeds are the topology's, smallest first: `intra_gbps` in a server, `nic_gbps` between
@@ -150,11 +158,10 @@ class TieredRings:
         Raises:
             PhysicsError: naming the key, the value and the rule.
         """
-        constants = {"alpha_local_s": alpha_local_s, "alpha_server_s": alpha_server_s,
-                     "alpha_rack_s": alpha_rack_s, "contention": contention}  # fmt: skip
-        for key, value in constants.items():
-            if not 0 <= value < np.inf:
-                raise PhysicsError(f"network.{key} is {value}; it must be 0 or more")
+        check_not_negative(
+            alpha_local_s=alpha_local_s, alpha_server_s=alpha_server_s, alpha_rack_s=alpha_rack_s,
+            contention=contention,
+        )  # fmt: skip
         if not 0 <= overlap_frac <= 1:
             raise PhysicsError(f"network.overlap_frac is {overlap_frac}; it must be from 0 to 1")
         if layers_in_flight < 1:
@@ -185,9 +192,6 @@ class TieredRings:
             uplink_factor=self._factor(MOST_TENANTS * int(rack_gpus.max())),
         )
 
-    def links(self, catalogue: Catalogue, topology: Topology) -> None:
-        """None: the tables are all there is."""
-
     def _ring_s(self, catalogue: Catalogue, most: int, gbps: float, alpha_s: float) -> FloatArray:
         """(P, most + 1) seconds of the rings of one tier over 0 .. most members; 0 up to one."""
         layers = np.ones(len(catalogue.names), dtype=np.int64)
@@ -205,7 +209,7 @@ class TieredRings:
         return np.asarray(1.0 + self._contention * others)
 
 
-class YorkNetwork:
+class YorkNetwork(_ByTables):
     """Tables over servers and racks spanned; one GPU costs 1, so that its step is compute + sync.
 
     The tables add up, the law is a product. Exact are all placements in one rack; over several, the
@@ -221,11 +225,10 @@ class YorkNetwork:
         Raises:
             PhysicsError: naming the key, the value and the rule.
         """
-        weights = {"gpu_weight": gpu_weight, "server_weight": server_weight,
-                   "rack_weight": rack_weight, "rack_slow_frac": rack_slow_frac}  # fmt: skip
-        for key, value in weights.items():
-            if not 0 <= value < np.inf:
-                raise PhysicsError(f"network.{key} is {value}; it must be 0 or more")
+        check_not_negative(
+            gpu_weight=gpu_weight, server_weight=server_weight, rack_weight=rack_weight,
+            rack_slow_frac=rack_slow_frac,
+        )  # fmt: skip
         self._weights = gpu_weight, server_weight, rack_weight
         self._rack_slow_frac = rack_slow_frac
         self._unit = sum(self._weights)
@@ -299,9 +302,6 @@ class YorkNetwork:
         least_s = self.step_s(catalogue, row, fewest, racks)
         longest_s = self.step_s(catalogue, row, most, racks)
         return np.asarray((fewest * longest_s + most * least_s) / (least_s + longest_s))
-
-    def links(self, catalogue: Catalogue, topology: Topology) -> None:
-        """None: the tables are all there is."""
 
 
 def _from_zero(table: FloatArray) -> FloatArray:

@@ -8,7 +8,7 @@ import numpy as np
 from sim.arrays import IntArray
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue, HostTables
-from sim.physics.communication import NetworkTables
+from sim.physics.laws import NetworkTables
 from sim.physics.link_network import LinkNetwork
 from sim.physics.mix_table import PAIR_SUM, MixLaw, MixTable, PairTable, Slowing, slowing_of
 from sim.topology.topology import Topology

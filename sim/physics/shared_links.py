@@ -9,7 +9,7 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue
-from sim.physics.communication import NetworkTables
+from sim.physics.laws import NetworkTables
 from sim.physics.link_load import make_load_scratch, measure_placement
 from sim.physics.link_network import (
     BYTES_PER_GBIT,
@@ -21,6 +21,7 @@ from sim.physics.link_network import (
     server_flows,
 )
 from sim.physics.max_min import k_way_factor
+from sim.physics.networks import MOST_TENANTS, check_not_negative
 from sim.physics.reference import LoneJob, compact_gpus
 from sim.physics.traffic import MIX, PARAMETER_SERVER, RING, Traffic
 from sim.topology.topology import Topology
@@ -100,7 +101,6 @@ class PatternByModel:
 
 
 MOST_SPANNED = 64  # servers and racks tabulated; the last entry stands for more
-MOST_TENANTS = 4  # factors are tabulated up to this many one-GPU tenants on every GPU below a link
 
 
 def told_tables(network: LinkNetwork, catalogue: Catalogue, topology: Topology) -> NetworkTables:
@@ -196,54 +196,12 @@ class _SharedLinks:
     """What the three have: traffic, latencies, overlap."""
 
     sharing: int
+    _eta_frac = 0.0  # no bandwidth is lost to jobs' being many
 
     def __init__(
-        self,
-        *,
-        traffic: TrafficRule,
-        alpha_local_s: float,
-        alpha_server_s: float,
+        self, *, traffic: TrafficRule, alpha_local_s: float, alpha_server_s: float,
         overlap_frac: float,
-        eta_frac: float,
-    ) -> None:
-        for key, value in {"alpha_local_s": alpha_local_s, "alpha_server_s": alpha_server_s,
-                           "eta_frac": eta_frac}.items():  # fmt: skip
-            if not 0.0 <= value < float("inf"):
-                raise PhysicsError(f"network.{key} is {value}; it must be 0 or more")
-        if not 0.0 <= overlap_frac < 1.0:
-            raise PhysicsError(
-                f"network.overlap_frac is {overlap_frac}; it must be from 0 to below 1"
-            )
-        self._traffic = traffic
-        self._constants = {"alpha_local_s": alpha_local_s, "alpha_server_s": alpha_server_s,
-                           "overlap_frac": overlap_frac, "eta_frac": eta_frac}  # fmt: skip
-
-    def links(self, catalogue: Catalogue, topology: Topology) -> LinkNetwork:
-        """The link network that the kernel reads."""
-        return make_link_network(
-            sharing=self.sharing,
-            traffic=self._traffic.traffic(catalogue),
-            catalogue=catalogue,
-            topology=topology,
-            **self._constants,
-        )
-
-    def tables(self, catalogue: Catalogue, topology: Topology) -> NetworkTables:
-        """What schedulers are told: tables that come near these links (`told_tables`)."""
-        return told_tables(self.links(catalogue, topology), catalogue, topology)
-
-
-class _WithoutLoss(_SharedLinks):
-    """Models that lose no bandwidth to jobs' being many."""
-
-    def __init__(
-        self,
-        *,
-        traffic: TrafficRule,
-        alpha_local_s: float,
-        alpha_server_s: float,
-        overlap_frac: float,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Set the constants; PhysicsError if one is out of range.
 
         Args:
@@ -252,16 +210,32 @@ class _WithoutLoss(_SharedLinks):
             alpha_server_s: latency of one message step between servers.
             overlap_frac: share of the communication hidden behind compute.
         """
-        super().__init__(
-            traffic=traffic,
-            alpha_local_s=alpha_local_s,
-            alpha_server_s=alpha_server_s,
-            overlap_frac=overlap_frac,
-            eta_frac=0.0,
+        check_not_negative(alpha_local_s=alpha_local_s, alpha_server_s=alpha_server_s)
+        if not 0.0 <= overlap_frac < 1.0:
+            raise PhysicsError(
+                f"network.overlap_frac is {overlap_frac}; it must be from 0 to below 1"
+            )
+        self._traffic = traffic
+        self._constants = {"alpha_local_s": alpha_local_s, "alpha_server_s": alpha_server_s,
+                           "overlap_frac": overlap_frac}  # fmt: skip
+
+    def links(self, catalogue: Catalogue, topology: Topology) -> LinkNetwork:
+        """The link network that the kernel reads."""
+        return make_link_network(
+            sharing=self.sharing,
+            traffic=self._traffic.traffic(catalogue),
+            catalogue=catalogue,
+            topology=topology,
+            eta_frac=self._eta_frac,
+            **self._constants,
         )
 
+    def tables(self, catalogue: Catalogue, topology: Topology) -> NetworkTables:
+        """What schedulers are told: tables that come near these links (`told_tables`)."""
+        return told_tables(self.links(catalogue, topology), catalogue, topology)
 
-class MaxMin(_WithoutLoss):
+
+class MaxMin(_SharedLinks):
     """Jobs share every link max-min fairly (see `sim.physics.max_min`)."""
 
     sharing = MAX_MIN
@@ -273,33 +247,22 @@ class KWay(_SharedLinks):
     sharing = K_WAY
 
     def __init__(
-        self,
-        *,
-        traffic: TrafficRule,
-        alpha_local_s: float,
-        alpha_server_s: float,
-        overlap_frac: float,
-        eta_frac: float,
-    ) -> None:
-        """Set the constants; PhysicsError if one is out of range.
+        self, *, traffic: TrafficRule, alpha_local_s: float, alpha_server_s: float,
+        overlap_frac: float, eta_frac: float,
+    ) -> None:  # fmt: skip
+        """As `MaxMin`; a is the sum of a job's `alpha_server_s`.
 
-        Args:
-            traffic: what each profile sends.
-            alpha_local_s: latency of one message step inside a server.
-            alpha_server_s: latency of one message step between servers; a is the sum of a job's.
-            overlap_frac: share of the communication hidden behind compute.
-            eta_frac: eta / b, time lost to each further job on a link over the time alone.
+        `eta_frac`: eta / b, time lost to each further job on a link over the time alone.
         """
         super().__init__(
-            traffic=traffic,
-            alpha_local_s=alpha_local_s,
-            alpha_server_s=alpha_server_s,
+            traffic=traffic, alpha_local_s=alpha_local_s, alpha_server_s=alpha_server_s,
             overlap_frac=overlap_frac,
-            eta_frac=eta_frac,
-        )
+        )  # fmt: skip
+        check_not_negative(eta_frac=eta_frac)
+        self._eta_frac = eta_frac
 
 
-class DutyCycle(_WithoutLoss):
+class DutyCycle(_SharedLinks):
     """Jobs are slowed down on a link by how much of the time the others there keep it busy.
 
     Job j takes bytes / capacity x (1 + sum over the others of their busy share), where the busy

@@ -7,11 +7,9 @@ from sim.codes import COMPACT_WAIT, HEAVY_EDGE, LWF
 from sim.errors import GpuYardError
 from sim.jit import array_kernel
 from sim.physics.heavy_edge import mapping_of_job
-from sim.placers.filling import fill_servers, workload_s
+from sim.placers.filling import filled, workload_s
 from sim.placers.placement_search import Law, Offer, Site, cheapest_placement, least_comm_s
-from sim.signals import Signal
-from sim.slots import Slots
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal, Slots
 
 
 class CompactWait:
@@ -102,7 +100,7 @@ class HeavyEdge:
     def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
         """GPUs in order of workers, or None if fewer than `gang` are usable."""
         del rng
-        view, first = slots.view, slots.topology.server_first_gpu
+        view = slots.view
         profile = int(view.jobs.profile[slots.job])
         usable = slots.usable_per_server[slots.servers]
         order = np.argsort(-usable, kind="stable")
@@ -113,7 +111,7 @@ class HeavyEdge:
         servers = slots.servers[chosen]
         host = mapping_of_job(view.belief, profile, gang, usable[chosen])
         take = np.bincount(host, minlength=len(servers))
-        gpus = fill_servers(servers, take, first, slots.usable, slots.tenants, gang)
+        gpus = filled(slots, servers, gang, take)
         # `gpus` stand server by server; the workers of each in ascending order.
         by_worker = np.empty(gang, dtype=np.int64)
         by_worker[np.argsort(host, kind="stable")] = gpus

@@ -1,26 +1,28 @@
-"""Placers that look at how many GPUs each server has to give, or at single GPUs."""
+"""Placers that look at how many GPUs each server and rack has to give, or at single GPUs."""
+
+import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from sim.arrays import IntArray
+from sim.arrays import BoolArray, IntArray
 from sim.codes import (
     BEST_FIT,
+    CLOSEST,
     CONSOLIDATED,
+    DELAY,
     FIRST_FIT,
     LEAST_INTERFERENCE,
     LEAST_LOADED,
     PACKED,
+    SKEW,
     WORST_FIT,
 )
-from sim.placers.filling import fewest_servers, fill_servers, spread_out
-from sim.signals import Signal
-from sim.slots import Slots
-
-
-def _filled(servers: IntArray, gang: int, slots: Slots) -> IntArray:
-    """GPUs for a gang of servers in their order, each of which gives all it can."""
-    take, first = slots.usable_per_server[servers], slots.topology.server_first_gpu
-    return fill_servers(servers, take, first, slots.usable, slots.tenants, gang)
+from sim.errors import GpuYardError
+from sim.physics.catalogue import Catalogue
+from sim.placers.filling import fewest_servers, filled, spread_out
+from sim.placers.tiers import NETWORK, needed_tier, offer, servers_to_fill
+from sim.view import ClusterView, Signal, Slots
 
 
 class FirstFit:
@@ -59,7 +61,7 @@ class BestFit:
         # Servers with too few for the whole gang come last, where one has enough.
         short = (usable < gang) & (usable.max() >= gang)
         servers = slots.servers[np.lexsort((usable, short))]
-        return _filled(servers, gang, slots)
+        return filled(slots, servers, gang)
 
 
 class WorstFit:
@@ -81,7 +83,7 @@ class WorstFit:
         if usable.sum() < gang:
             return None
         servers = slots.servers[np.argsort(-usable, kind="stable")]
-        return _filled(servers, gang, slots)
+        return filled(slots, servers, gang)
 
 
 class Packed:
@@ -104,7 +106,7 @@ class Packed:
         servers = fewest_servers(slots.servers, slots.usable_per_server, size, gang)
         if len(servers) == 0:
             servers = slots.servers[np.argsort(-usable, kind="stable")]
-        return _filled(servers, gang, slots)
+        return filled(slots, servers, gang)
 
 
 class Consolidated:
@@ -126,7 +128,7 @@ class Consolidated:
         servers = fewest_servers(slots.servers, slots.usable_per_server, size, gang)
         if len(servers) == 0:
             return None
-        return _filled(servers, gang, slots)
+        return filled(slots, servers, gang)
 
 
 class LeastLoaded:
@@ -183,3 +185,182 @@ class Random:
         if len(gpus) < gang:
             return None
         return np.sort(rng.choice(gpus, size=gang, replace=False))
+
+
+SAME_SERVER, SAME_RACK, ELSEWHERE = 0, 1, 2
+
+
+class Closest:
+    """A seed server by gang size and racks, then the GPUs nearest to it.
+
+    The placement of TopDRL (Ayadi et al., JPDC 204, 2025), as in its authors' code. The seed: a
+    gang larger than a server begins in the rack with most free GPUs, on its server with most. A
+    gang of several that fits a server looks in the rack with fewest free GPUs (but some) for
+    servers with room for all of it, and takes the tightest; then in the rack with most; there, if
+    no server has room, the one with most begins. A single worker goes to the rack with fewest. Then
+    GPUs of the seed's server come before those of its rack, those before all others, by id, and the
+    first usable ones are taken.
+
+    Left open and chosen here: ties go to the lowest rack and server; a single worker takes the
+    tightest server of its rack; on unequal servers, a server's size is that of the largest the
+    gang could use. GPUs of a rack that others own do not count as free. Never waits.
+    """
+
+    name = "closest"
+    needs = Signal.NONE
+    engine_code = CLOSEST
+
+    def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
+        """GPUs, or None if fewer than `gang` are usable."""
+        del rng
+        topology = slots.topology
+        if slots.usable_per_server[slots.servers].sum() < gang:
+            return None
+        seed = _seed_server(gang, slots)
+        gpus = np.flatnonzero(slots.usable)
+        server = topology.gpu_server[gpus]
+        near = topology.server_rack[server] == topology.server_rack[seed]
+        distance = np.where(near, SAME_RACK, ELSEWHERE)
+        distance[server == seed] = SAME_SERVER
+        return gpus[np.argsort(distance, kind="stable")[:gang]]
+
+
+def _seed_server(gang: int, slots: Slots) -> int:
+    """The server to begin with; some GPU is usable."""
+    topology, free = slots.topology, slots.usable_per_server
+    in_rack = np.bincount(
+        topology.server_rack[slots.servers],
+        weights=free[slots.servers],
+        minlength=topology.num_racks,
+    )
+    fullest = int(np.argmin(np.where(in_rack > 0, in_rack, np.inf)))
+    emptiest = int(np.argmax(in_rack))
+    mine: BoolArray = np.zeros(topology.num_servers, dtype=np.bool_)
+    mine[slots.servers] = True
+    if gang <= slots.most_per_server[slots.servers].max(initial=0):
+        for rack in (fullest, emptiest):
+            fits = mine & (topology.server_rack == rack) & (free >= gang)
+            if fits.any():
+                return int(np.argmin(np.where(fits, free, topology.num_gpus + 1)))
+    here = mine & (topology.server_rack == emptiest)
+    return int(np.argmax(np.where(here, free, -1)))
+
+
+class Delay:
+    """One server; after `rack_wait_s` one rack, after `anywhere_wait_s` any GPUs.
+
+    Delay scheduling with fixed timers, after Dally (Sharma et al., arXiv 2401.16492). A gang takes
+    one server whenever one has room: the one with the fewest sufficient GPUs. Once it has waited
+    `rack_wait_s` it also takes one rack: that with the fewest sufficient GPUs, servers with most of
+    them first. Once it has waited `anywhere_wait_s` it takes what there is: racks with most usable
+    GPUs first, servers with most of them first. A gang that no server (rack) could ever hold does
+    not wait for one. Ties go to the lowest index.
+
+    Dally waits since a job was last assigned GPUs, takes the first fit on each level and tunes its
+    timers by history; that is the scheduler of that name, this is its rule for any order. A view
+    does not say when a job lost its GPUs, so a job's wait here is all the time since submission
+    less its time of service (attained GPU-seconds by its gang size): just the wait of a job that
+    never ran, and for others the sum of their waits, restarts included.
+    """
+
+    name = "delay"
+    needs = Signal.NONE
+    engine_code = DELAY
+
+    def __init__(self, *, rack_wait_s: float, anywhere_wait_s: float) -> None:
+        """`rack_wait_s`: wait for a server; `anywhere_wait_s`: for a rack. Infinite: for ever.
+
+        Raises:
+            GpuYardError: one is below 0, or a rack is given up before a server.
+        """
+        if not rack_wait_s >= 0:
+            raise GpuYardError(f"placer.rack_wait_s is {rack_wait_s}; it must be 0 or more seconds")
+        if not anywhere_wait_s >= rack_wait_s:
+            raise GpuYardError(
+                f"placer.anywhere_wait_s is {anywhere_wait_s}; it must be at least rack_wait_s, "
+                f"which is {rack_wait_s}"
+            )
+        self.rack_wait_s = rack_wait_s
+        self.anywhere_wait_s = anywhere_wait_s
+
+    def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
+        """GPUs on the best level there is, or None if the job should wait for a better one."""
+        del rng
+        topology, usable = slots.topology, slots.usable_per_server
+        since_s, now_s = _waits_since_s(slots.view, slots.job), slots.view.now_s
+        servers = servers_to_fill(
+            gang, slots.servers, usable, slots.most_per_server, topology.server_rack,
+            topology.num_racks, now_s >= since_s + self.rack_wait_s,
+            now_s >= since_s + self.anywhere_wait_s,
+        )  # fmt: skip
+        if len(servers) == 0:
+            return None
+        return filled(slots, servers, gang)
+
+    def wake_s(self, view: ClusterView, job: int) -> float | None:
+        """When the next timer of a waiting job runs out."""
+        since_s = _waits_since_s(view, job)  # sums are those of `place`, to the last bit
+        rack_s, anywhere_s = since_s + self.rack_wait_s, since_s + self.anywhere_wait_s
+        if view.now_s < rack_s < math.inf:
+            return rack_s
+        return anywhere_s if view.now_s < anywhere_s < math.inf else None
+
+
+def _waits_since_s(view: ClusterView, job: int) -> float:
+    """When the job would have been submitted had it waited without a break."""
+    jobs = view.jobs
+    return float(jobs.submit_s[job] + jobs.attained_gpu_s[job] / jobs.num_gpus[job])
+
+
+class Skew:
+    """A gang of a skewed model waits for one server, or one rack if no server could hold it.
+
+    Other gangs, and those that no rack could hold, prefer a server, then a rack, then take any
+    GPUs; the first place found serves. The rule of Tiresias (Gu et al., NSDI 2019) as the
+    simulator of Dally's authors has it (Sharma et al., arXiv 2401.16492), which consolidates
+    AlexNet, VGG and MobileNetV3 but not ResNet or BERT. Chosen here: of a rack, the servers with
+    most usable GPUs go first; a model that the catalogue lacks is not skewed.
+    """
+
+    name = "skew"
+    needs = Signal.PROFILE | Signal.INTERFERENCE
+    engine_code = SKEW
+
+    def __init__(self, *, models: Sequence[str]) -> None:
+        """`models`: beginnings of the names of skewed models; case and punctuation do not count.
+
+        Raises:
+            GpuYardError: a name has neither letter nor digit.
+        """
+        self._models = tuple(_plain(model) for model in models)
+        if "" in self._models:
+            raise GpuYardError(
+                f"placer.models is {list(models)}; every name needs a letter or a digit"
+            )
+        self._known: tuple[Catalogue, BoolArray] | None = None
+
+    def wake_s(self, view: ClusterView, job: int) -> float | None:
+        """None: time alone changes nothing."""
+        del view, job
+        return None
+
+    def place(self, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
+        """GPUs, or None while the job has to wait."""
+        del rng
+        view = slots.view
+        skewed = self.skewed(view.belief.catalogue)[view.jobs.profile[slots.job]]
+        found = offer(slots, gang, needed_tier(slots, gang) if skewed else NETWORK)
+        return None if found is None else found[1]
+
+    def skewed(self, catalogue: Catalogue) -> BoolArray:
+        """(P,) which profiles are of skewed models."""
+        if self._known is None or self._known[0] is not catalogue:
+            plain = [_plain(name.rpartition("/")[0]) for name in catalogue.names]
+            hit = [bool(self._models) and name.startswith(self._models) for name in plain]
+            self._known = catalogue, np.array(hit, dtype=np.bool_)
+        return self._known[1]
+
+
+def _plain(name: str) -> str:
+    """Letters and digits of a model's name: "MobileNet-V3" and "mobilenet_v3" are one."""
+    return "".join(sign for sign in name.lower() if sign.isalnum())

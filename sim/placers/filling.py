@@ -9,6 +9,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, IntArray
 from sim.jit import array_kernel, kernel
+from sim.view import Slots
 
 
 @kernel
@@ -46,6 +47,14 @@ def fill_servers(
         first, last = server_first_gpu[order[i]], server_first_gpu[order[i] + 1]
         done = fill_server(usable, tenants, first, last, min(take[i], gang - done), out, done)
     return out
+
+
+def filled(slots: Slots, servers: IntArray, gang: int, take: IntArray | None = None) -> IntArray:
+    """`gang` GPUs of servers in their order, each of which gives `take`, or all it can."""
+    if take is None:
+        take = slots.usable_per_server[servers]
+    first = slots.topology.server_first_gpu
+    return fill_servers(servers, take, first, slots.usable, slots.tenants, gang)
 
 
 @array_kernel

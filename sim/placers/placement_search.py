@@ -6,9 +6,9 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.jit import array_kernel
-from sim.physics.communication import NetworkTables, Spread, busy_s, comm_of
+from sim.physics.laws import NetworkTables, Spread, busy_s, comm_of
 from sim.placers.filling import fewest_servers
-from sim.slots import Slots
+from sim.view import Slots
 
 NONE = -1
 

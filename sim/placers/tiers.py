@@ -10,8 +10,8 @@ import numpy as np
 from sim.arrays import IntArray
 from sim.errors import GpuYardError
 from sim.jit import array_kernel
-from sim.placers.filling import fill_servers
-from sim.slots import Slots
+from sim.placers.filling import filled
+from sim.view import Slots
 
 MACHINE, RACK, NETWORK = 0, 1, 2  # tiers: how far a gang may spread
 NOWHERE = 3
@@ -77,9 +77,7 @@ def offer(slots: Slots, gang: int, widest: int) -> tuple[int, IntArray] | None:
     tier = int(narrowest(*where))
     if tier > widest or tier == NOWHERE:
         return None
-    order = first_servers(*where, tier)
-    first = topology.server_first_gpu
-    return tier, fill_servers(order, room[order], first, slots.usable, slots.tenants, gang)
+    return tier, filled(slots, first_servers(*where, tier), gang)
 
 
 NONE = -1

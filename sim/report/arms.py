@@ -8,10 +8,10 @@ from itertools import groupby, product
 import numpy as np
 
 from sim.arrays import FloatArray
-from sim.metrics.timeline import Interval, mean_interval, ratio_interval
-from sim.report.atomic import ReportError, csv_text
+from sim.metrics.job_times import UNKNOWN, Interval, mean_interval, ratio_interval
+from sim.report.files import ReportError, csv_text, known_cells
 from sim.report.league import METRIC, LeagueRun, Place
-from sim.report.table_text import interval_text, markdown_table, ratio_text
+from sim.report.table_text import TableText, interval_text, markdown, ratio_text
 
 AT = "@"  # a name in results is SCHEDULER@ARM
 PER_H = 1.0 / 3600.0
@@ -70,36 +70,28 @@ def arm_rows(
 
 def arms_csv(rows: Sequence[ArmRow]) -> bytes:
     """The table with all figures; an empty cell is a value that is not there."""
-    lines = []
     references = rows[0].ratios if rows else {}
     over = [f"over_{each}{end}" for each in references for end in ("", "_low", "_high")]
+    lines = []
     for row in rows:
-        numbers = [row.jct_s.centre, row.jct_s.low, row.jct_s.high]
-        for ratio in row.ratios.values():
-            known = ratio or Interval(np.nan, np.nan, np.nan, 0)
-            numbers += [known.centre, known.low, known.high]
-        lines.append(
-            [row.cell, row.scheduler, row.arm, row.jct_s.count]
-            + ["" if np.isnan(value) else repr(float(value)) for value in numbers]
-        )
+        ratios = [number for each in row.ratios.values() for number in (each or UNKNOWN).numbers]
+        who = row.cell, row.scheduler, row.arm, row.jct_s.count
+        lines.append(known_cells([*who, *row.jct_s.numbers, *ratios]))
     return csv_text([*COLUMNS, *over], lines).encode()
 
 
 def arms_markdown(rows: Sequence[ArmRow], *, confidence: float) -> str:
     """A table a cell, under its heading, and how to read it."""
-    parts = []
-    for cell, group in groupby(rows, key=lambda row: row.cell):
-        here = list(group)
-        heads = ["scheduler", "arm", "windows", "mean JCT [h]"]
-        heads += [f"over {each}" for each in here[0].ratios]
-        lines = markdown_table(heads, map(_line, here), texts=2)
-        parts.append(f"## {cell}\n\n" + "\n".join(lines) + "\n")
+    heads = ["scheduler", "arm", "windows", "mean JCT [h]"]
+    heads += [f"over {each}" for each in (rows[0].ratios if rows else ())]
+    cells = groupby(rows, key=lambda row: row.cell)
     note = (
         f"Mean JCT ± half width of the {confidence:.0%} t interval over windows. Over an arm: "
         f"geometric mean over paired windows of mean JCT over that of the same scheduler's other "
         f"arm; below 1 is faster."
     )
-    return "\n".join([*parts, note]) + "\n"
+    tables = tuple((cell, tuple(map(_line, here))) for cell, here in cells)
+    return markdown(TableText(tuple(heads), tables, note), texts=2)
 
 
 def _by_arm(runs: Sequence[LeagueRun]) -> dict[Key, dict[Place, float]]:
@@ -124,14 +116,14 @@ def _ratio(
     return ratio_interval([ours[p] for p in both], [theirs[p] for p in both], confidence)
 
 
-def _line(row: ArmRow) -> list[str]:
+def _line(row: ArmRow) -> tuple[str, ...]:
     cells = [row.scheduler, row.arm, str(row.jct_s.count), interval_text(row.jct_s, PER_H)]
     for reference, ratio in row.ratios.items():
         if reference == row.arm:
             cells.append("1")
         else:
-            cells.append("-" if ratio is None else ratio_text(ratio))
-    return cells
+            cells.append(ratio_text(ratio))
+    return tuple(cells)
 
 
 @dataclass(frozen=True)
@@ -170,7 +162,7 @@ def seed_arms(jct_s: Mapping[str, FloatArray], *, whole: str, confidence: float)
             )
         logs = np.log(values) - base  # (seeds of the whole, windows)
         mean = mean_interval(logs.mean(0), confidence)
-        centre, low, high = np.exp([mean.centre, mean.low, mean.high]).tolist()
+        centre, low, high = np.exp(mean.numbers).tolist()
         found.append(
             SeedArm(
                 arm=arm,

@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sim.metrics.timeline import Interval
-from sim.report.comparison import (
+from sim.metrics.job_times import Interval
+from sim.report.figures import heading, jct_bars, looks, new_figure, save_png, tidy
+from sim.report.files import (
     ComparisonRow,
     TimeUnit,
     check_distinct,
     unit_for,
     write_comparison_csv,
 )
-from sim.report.figures import heading, jct_bars, looks, new_figure, save_png, tidy
 from sim.report.standings import Setting, Standing, beside_agents, standings
 from sim.report.table_text import (
     interval_text,
     markdown_table,
+    plain_table,
     rich_tables,
     table_text,
     under_table,
@@ -149,14 +150,9 @@ def sweep_markdown(sweep: Sweep) -> str:
 
 def sweep_table(sweep: Sweep) -> Table:
     """The table for a terminal."""
-    from rich import box
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(
-        title=escape(sweep_title(sweep)), title_justify="left", title_style="bold",
-        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False,
-    )  # fmt: skip
+    table = plain_table(sweep_title(sweep))
     table.add_column("scheduler", overflow="fold")
     for point in sweep.points:
         table.add_column(escape(" /\n".join(point)), justify="right", no_wrap=True)
@@ -190,9 +186,8 @@ def lines_of(sweep: Sweep) -> tuple[str, dict[Line, list[LinePoint]]] | None:
             interval = sweep.cells.get((name, point))
             if interval is not None:
                 rest = (name, *(v for at, v in enumerate(point) if at != place))
-                centre, low, high = interval.centre, interval.low, interval.high
-                at = (number, centre / length_s, low / length_s, high / length_s)
-                lines.setdefault(rest, []).append(at)
+                centre, low, high = (value / length_s for value in interval.numbers)
+                lines.setdefault(rest, []).append((number, centre, low, high))
     if len(lines) > MOST_LINES:
         return None
     return sweep.keys[place], {line: sorted(points) for line, points in lines.items()}

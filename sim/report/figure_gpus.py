@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.metrics.event_effects import down_changes
 from sim.metrics.gpu_use import (
     Tenancy,
     busy_frac_by_gpu,
@@ -17,8 +16,7 @@ from sim.metrics.gpu_use import (
     queue_by_partition,
     tenancy_of,
 )
-from sim.metrics.timeline import queue_over_time, span_s
-from sim.report.comparison import TimeUnit, axis_unit_for
+from sim.metrics.timeline import down_changes, queue_over_time, span_s
 from sim.report.figures import (
     COLOURS,
     GREY,
@@ -30,6 +28,7 @@ from sim.report.figures import (
     save_png,
     tidy,
 )
+from sim.report.files import TimeUnit, axis_unit_for
 from sim.report.run_tables import server_names
 from sim.run import Run
 

@@ -16,8 +16,16 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.metrics.timeline import Timeline
-from sim.report.atomic import ReportError, write_atomically
-from sim.report.comparison import DAYS, HOURS, MINUTES, TimeUnit, axis_unit_for, unit_for
+from sim.report.files import (
+    DAYS,
+    HOURS,
+    MINUTES,
+    ReportError,
+    TimeUnit,
+    axis_unit_for,
+    unit_for,
+    write_atomically,
+)
 from sim.report.standings import Setting, Standing
 
 if TYPE_CHECKING:

@@ -14,10 +14,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sim.metrics.timeline import Interval
-from sim.report.atomic import ReportError, csv_text, write_atomically
-from sim.report.comparison import ComparisonRow, Labels, TimeUnit, unit_for
-from sim.report.standings import Units, beside_agents, units_of
+from sim.metrics.job_times import UNKNOWN, Interval
+from sim.report.files import (
+    ComparisonRow,
+    Labels,
+    ReportError,
+    TimeUnit,
+    csv_text,
+    known_cells,
+    unit_for,
+    write_atomically,
+)
+from sim.report.standings import Key, Units, beside_agents, setting_of, units_of
 from sim.report.table_text import TableText, interval_text, mark, markdown, ratio_text, rich_tables
 
 if TYPE_CHECKING:
@@ -34,7 +42,6 @@ AT_ARRIVAL = ("own", "random", "least_loaded", "own_then_least_loaded")  # rules
 PICKED_ROLES = ("composite", "global_queue")  # of these the best stands for all
 LINEAR = "linear_score"
 
-Key = tuple[str, str, float | None, int, str]  # topology, workload, load, agents, physics
 Runs = dict[tuple[str, str], list[ComparisonRow]]  # by scheduler and role
 
 
@@ -125,9 +132,7 @@ def headline_cells(
 def _by_setting(rows: Sequence[ComparisonRow]) -> dict[Key, list[ComparisonRow]]:
     found: dict[Key, list[ComparisonRow]] = defaultdict(list)
     for row in beside_agents(rows):
-        labels = row.labels
-        key = (labels.topology, labels.workload, labels.load, labels.agents, labels.physics)
-        found[key].append(row)
+        found[setting_of(row.labels)].append(row)
     return found
 
 
@@ -223,7 +228,6 @@ HEADS = {  # None: a time
     "partition_wait_jain": ("Jain of waits", 1.0),
     "partition_wait_max_s": ("longest wait", None),
 }
-NOTHING = Interval(np.nan, np.nan, np.nan, 0)
 
 
 def write_headline(
@@ -252,19 +256,14 @@ def headline_csv(cells: Sequence[HeadlineCell]) -> bytes:
     )  # fmt: skip
     rows = []
     for cell in cells:
-        load = "" if cell.load is None else cell.load
-        setting = [cell.topology, cell.workload, load, cell.agents, cell.physics]
+        setting = [cell.topology, cell.workload, cell.load, cell.agents, cell.physics]
         for line in cell.lines:
-            told = [line.ratio or NOTHING, *(line.means.get(key, NOTHING) for key in METRICS)]
-            numbers = [value for each in told for value in (each.centre, each.low, each.high)]
+            told = [line.ratio or UNKNOWN, *(line.means.get(key, UNKNOWN) for key in METRICS)]
+            numbers = [value for each in told for value in each.numbers]
             who = [line.against, line.picked_on, line.scheduler]
-            counts = [_windows(line), _stretches(line), _cell(told[0].effective)]
-            rows.append([*setting, *who, *counts, *map(_cell, numbers), line.unfinished])
+            counts = [_windows(line), _stretches(line), told[0].effective]
+            rows.append(known_cells([*setting, *who, *counts, *numbers, line.unfinished]))
     return csv_text(header, rows).encode()
-
-
-def _cell(value: float | None) -> str:
-    return "" if value is None or np.isnan(value) else repr(float(value))
 
 
 def summary_text(cells: Sequence[HeadlineCell], *, confidence: float) -> TableText:
@@ -328,11 +327,11 @@ def _ratio(line: Line | None, confidence: float) -> str:
 
 
 def _windows(line: Line) -> int:
-    return line.means.get(JCT, NOTHING).count
+    return line.means.get(JCT, UNKNOWN).count
 
 
 def _stretches(line: Line) -> int | None:
-    return line.means.get(JCT, NOTHING).clusters
+    return line.means.get(JCT, UNKNOWN).clusters
 
 
 def _windows_text(line: Line) -> str:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim.arrays import FloatArray
-from sim.metrics.timeline import Interval, mean_interval, ratio_interval
-from sim.report.atomic import ReportError, csv_text
-from sim.report.comparison import ComparisonRow, Labels, run_names
+from sim.metrics.job_times import UNKNOWN, Interval, mean_interval, ratio_interval
+from sim.report.files import ComparisonRow, Labels, ReportError, csv_text, known_cells, run_names
 from sim.report.standings import LEAST_COMPARED, Ranking, ranking
-from sim.report.table_text import interval_text, markdown_table, ratio_text
+from sim.report.table_text import TableText, interval_text, markdown, plain_table, ratio_text
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -250,15 +249,10 @@ def league_csv(rows: Sequence[LeagueRow]) -> bytes:
     """The table with all figures; an empty cell is a value that is not there."""
     lines = []
     for row in rows:
-        ratio = row.ratio or Interval(np.nan, np.nan, np.nan, 0)
-        numbers = [
-            row.jct_s.centre, row.jct_s.low, row.jct_s.high, row.jct_p95_s.centre, ratio.centre,
-            ratio.low, ratio.high, row.rank, row.common_rank, row.decision_ms,
-        ]  # fmt: skip
-        lines.append(
-            [row.scheduler, row.information, row.role, row.agents, row.runs, int(row.fewer)]
-            + ["" if np.isnan(value) else repr(float(value)) for value in numbers]
-        )
+        ratio = row.ratio or UNKNOWN
+        who = row.scheduler, row.information, row.role, row.agents, row.runs, int(row.fewer)
+        times = *row.jct_s.numbers, row.jct_p95_s.centre, *ratio.numbers
+        lines.append(known_cells([*who, *times, row.rank, row.common_rank, row.decision_ms]))
     return csv_text(CSV_COLUMNS, lines).encode()
 
 
@@ -306,26 +300,18 @@ def league_note(
 
 def league_markdown(rows: Sequence[LeagueRow], note: str) -> str:
     """One table a class of information, under its heading; the note at the end."""
-    parts = []
-    for information, cells in _by_information(rows):
-        body = "\n".join(markdown_table(HEADERS, cells, texts=2))
-        parts.append(f"## Durations: {information}\n\n{body}\n")
-    return "\n".join([*parts, note]) + "\n"
+    tables = tuple((f"Durations: {each}", cells) for each, cells in _by_information(rows))
+    return markdown(TableText(HEADERS, tables, note), texts=2)
 
 
 def league_tables(rows: Sequence[LeagueRow], note: str) -> Group:
     """The same for a terminal."""
-    from rich import box
     from rich.console import Group
     from rich.markup import escape
-    from rich.table import Table
 
     tables = []
     for information, cells in _by_information(rows):
-        table = Table(
-            title=f"durations: {information}", title_justify="left", title_style="bold",
-            box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False,
-        )  # fmt: skip
+        table = plain_table(f"durations: {information}")
         for place, header in enumerate(HEADERS):
             side = "left" if place < 2 else "right"  # noqa: PLR2004  (names, then numbers)
             table.add_column(escape(header), justify=side, overflow="fold")  # type: ignore[arg-type]
@@ -335,7 +321,7 @@ def league_tables(rows: Sequence[LeagueRow], note: str) -> Group:
     return Group(*tables, escape(note))
 
 
-def _by_information(rows: Sequence[LeagueRow]) -> list[tuple[str, list[tuple[str, ...]]]]:
-    found = [(each, [league_cells(r) for r in rows if r.information == each])
+def _by_information(rows: Sequence[LeagueRow]) -> list[tuple[str, tuple[tuple[str, ...], ...]]]:
+    found = [(each, tuple(league_cells(r) for r in rows if r.information == each))
              for each in INFORMATION]  # fmt: skip
     return [(each, cells) for each, cells in found if cells]

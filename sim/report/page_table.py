@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from sim.metrics.timeline import Interval, mean_interval, ratio_interval
-from sim.report.atomic import ReportError, csv_text
+from sim.metrics.job_times import UNKNOWN, Interval, mean_interval, ratio_interval
+from sim.report.files import ReportError, csv_text, known_cells
 from sim.report.headline import KINDS
 from sim.report.league import METRIC, Block, LeagueRun, Place
 from sim.report.table_text import interval_text, markdown_table
@@ -70,12 +70,9 @@ def claims_csv(rows: Sequence[Measured]) -> bytes:
     """The bytes of `paper.csv`; an empty cell is a value that is not there."""
     lines = []
     for row in rows:
-        claim, interval = row.claim, row.interval or Interval(np.nan, np.nan, np.nan, 0)
-        lines.append(
-            [claim.what, claim.scheduler, claim.against or "", claim.metric, claim.claim, row.cell]
-            + [_number(value) for value in (interval.centre, interval.low, interval.high)]
-            + [interval.count]
-        )
+        claim, interval = row.claim, row.interval or UNKNOWN
+        who = claim.what, claim.scheduler, claim.against, claim.metric, claim.claim, row.cell
+        lines.append(known_cells([*who, *interval.numbers, interval.count]))
     return csv_text(COLUMNS, lines).encode()
 
 
@@ -136,14 +133,10 @@ def _by_block(values: dict[Place, float], blocks: dict[Place, Block]) -> list[fl
     return [float(np.mean(each)) for each in found.values()]
 
 
-def _number(value: float) -> str:
-    return "" if np.isnan(value) else repr(float(value))
-
-
 def _words(row: Measured) -> str:
     if row.interval is None:
         return "-"
-    centre, low, high = row.interval.centre, row.interval.low, row.interval.high
+    centre, low, high = row.interval.numbers
     if row.claim.against is None:
         return f"{centre:.4g}" if np.isnan(low) else f"{centre:.4g} [{low:.4g}, {high:.4g}]"
     return f"{centre:.0%}" if np.isnan(low) else f"{centre:.0%} [{low:.0%}, {high:.0%}]"
@@ -200,13 +193,6 @@ def with_table(text: str, name: str, table: str) -> str | None:
     head, begin, rest = text.partition(BEGIN.format(name))
     _, end, tail = rest.partition(END)
     return f"{head}{begin}\n\n{table.strip()}\n\n{end}{tail}" if begin and end else None
-
-
-def table_in(text: str, name: str) -> str | None:
-    """What stands between the marks of `name`."""
-    _, begin, rest = text.partition(BEGIN.format(name))
-    table, end, _ = rest.partition(END)
-    return table.strip() + "\n" if begin and end else None
 
 
 def _every(runs: Sequence[LeagueRun]) -> PageTable:
@@ -286,7 +272,7 @@ def _text(interval: Interval | None, table: PageTable, show: str) -> str:
         return NOTHING
     if show == MEAN:
         return interval_text(interval, 1.0 / table.per)
-    centre, low, high = interval.centre, interval.low, interval.high
+    centre, low, high = interval.numbers
     if show == RATIO:
         centre, low, high, digits = 1 - centre, 1 - high, 1 - low, table.digits
     else:

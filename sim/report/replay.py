@@ -1,12 +1,12 @@
 """Steps through an event log, checked on the way, and the replayed cluster as text."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.metrics.event_effects import QUEUES_AGAIN, STOPS
-from sim.report.atomic import ReportError
+from sim.metrics.timeline import QUEUES_AGAIN, STOPS
+from sim.report.files import ReportError
 from sim.report.run_tables import Recorded
 from sim.run import Kind
 
@@ -236,8 +236,8 @@ def heat_map(replay: Replay, *, width: int, height: int) -> str:
     """
     recorded = replay.recorded
     racks = [np.flatnonzero(recorded.server_rack == r) for r in np.unique(recorded.server_rack)]
-    for legend, lines in ((LEGEND_GPUS, _gpu_lines), (LEGEND_SERVERS, _server_lines)):
-        drawn = lines(replay, racks)
+    for legend, shown, gap in ((LEGEND_GPUS, _gpu_signs, " "), (LEGEND_SERVERS, _sign, "")):
+        drawn = _rack_lines(replay, racks, shown, gap)
         if len(drawn) <= height and max(map(len, drawn)) <= width:
             return "\n".join([legend, *drawn])
     signs = "".join(_sign(replay, _gpus_of(recorded, rack)) for rack in racks)
@@ -245,24 +245,15 @@ def heat_map(replay: Replay, *, width: int, height: int) -> str:
     return "\n".join([LEGEND_RACKS, *cut])
 
 
-def _gpu_lines(replay: Replay, racks: list[IntArray]) -> list[str]:
+def _rack_lines(
+    replay: Replay, racks: list[IntArray], shown: Callable[[Replay, list[int]], str], gap: str
+) -> list[str]:
+    """A line a rack: its title, and what is shown of the GPUs of each of its servers."""
     lines = []
     for number, rack in enumerate(racks):
-        servers = [
-            "".join(_gpu_sign(replay, gpu) for gpu in _gpus_of(replay.recorded, np.array([server])))
-            for server in rack.tolist()
-        ]
-        lines.append(f"{_rack_title(replay, number, rack)}  {' '.join(servers)}")
-    return lines
-
-
-def _server_lines(replay: Replay, racks: list[IntArray]) -> list[str]:
-    lines = []
-    for number, rack in enumerate(racks):
-        signs = [
-            _sign(replay, _gpus_of(replay.recorded, np.array([server]))) for server in rack.tolist()
-        ]
-        lines.append(f"{_rack_title(replay, number, rack)}  {''.join(signs)}")
+        gpus = [_gpus_of(replay.recorded, np.array([server])) for server in rack.tolist()]
+        signs = gap.join(shown(replay, each) for each in gpus)
+        lines.append(f"{_rack_title(replay, number, rack)}  {signs}")
     return lines
 
 
@@ -278,10 +269,11 @@ def _gpus_of(recorded: Recorded, servers: IntArray) -> list[int]:
     return [gpu for server in servers.tolist() for gpu in range(first[server], first[server + 1])]
 
 
-def _gpu_sign(replay: Replay, gpu: int) -> str:
-    if replay.down[gpu]:
-        return DOWN
-    return str(min(replay.tenants[gpu], MOST_TENANTS_SHOWN)) if replay.tenants[gpu] else LEVELS[0]
+def _gpu_signs(replay: Replay, gpus: list[int]) -> str:
+    """One for each GPU: its tenants, or that it is down."""
+    tenants = (min(replay.tenants[gpu], MOST_TENANTS_SHOWN) or LEVELS[0] for gpu in gpus)
+    away = (replay.down[gpu] for gpu in gpus)
+    return "".join(DOWN if down else str(n) for down, n in zip(away, tenants, strict=True))
 
 
 def _sign(replay: Replay, gpus: list[int]) -> str:

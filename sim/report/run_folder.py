@@ -11,8 +11,14 @@ from platform import python_version
 
 from sim.arrays import FloatArray
 from sim.metrics.timeline import timeline_of
-from sim.report.atomic import ReportError, write_atomically
-from sim.report.comparison import LABEL_COLUMNS, LATER_COLUMNS, ComparisonRow, Labels
+from sim.report.files import (
+    LABEL_COLUMNS,
+    LATER_COLUMNS,
+    ComparisonRow,
+    Labels,
+    ReportError,
+    write_atomically,
+)
 from sim.report.run_tables import job_columns, parquet_bytes
 from sim.run import Run
 

@@ -12,10 +12,14 @@ from typing import Any
 import numpy as np
 
 from sim.arrays import FloatArray
-from sim.metrics.job_times import clustered_mean_interval, clustered_ratio_interval
-from sim.metrics.timeline import Interval, mean_interval, ratio_interval
-from sim.report.atomic import ReportError
-from sim.report.comparison import ComparisonRow, Labels, check_distinct
+from sim.metrics.job_times import (
+    Interval,
+    clustered_mean_interval,
+    clustered_ratio_interval,
+    mean_interval,
+    ratio_interval,
+)
+from sim.report.files import ComparisonRow, Labels, ReportError, check_distinct
 
 Values = Mapping[int, float]  # unit -> value
 
@@ -90,7 +94,7 @@ def _unit(row: ComparisonRow, over_windows: bool) -> int:
     return row.labels.window if over_windows else row.labels.seed
 
 
-Key = tuple[str, str, float | None, int, str]  # of a setting: see `_setting_of`
+Key = tuple[str, str, float | None, int, str]  # of a setting: see `setting_of`
 
 METRICS = (
     "jct_mean_s",
@@ -158,13 +162,14 @@ def standings(
         raise ReportError(f"ours is {ours!r}; the schedulers here are {', '.join(names)}")
     groups: dict[Key, list[ComparisonRow]] = defaultdict(list)
     for row in rows:
-        groups[_setting_of(row.labels)].append(row)
+        groups[setting_of(row.labels)].append(row)
     return tuple(
         _setting(key, group, ours, units_of(group, confidence)) for key, group in groups.items()
     )
 
 
-def _setting_of(labels: Labels) -> Key:
+def setting_of(labels: Labels) -> Key:
+    """Topology, workload, load, agents, physics."""
     return labels.topology, labels.workload, labels.load, labels.agents, labels.physics
 
 

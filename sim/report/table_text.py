@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from sim.metrics.job_times import most_coverage
-from sim.metrics.timeline import Interval
-from sim.report.atomic import write_atomically
-from sim.report.comparison import TimeUnit, axis_unit_for, unit_for
+from sim.metrics.job_times import Interval, most_coverage
+from sim.report.files import TimeUnit, axis_unit_for, unit_for, write_atomically
 from sim.report.standings import Setting, Standing
 
 if TYPE_CHECKING:
@@ -219,15 +217,22 @@ def under_table(table: Table, note: str) -> Group:
     return Group(table, note)
 
 
-def _rich_table(headers: tuple[str, ...], title: str, rows: tuple[tuple[str, ...], ...]) -> Table:
+def plain_table(title: str) -> Table:
+    """A table for a terminal under its title, without columns yet."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(
+    return Table(
         title=escape(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0), pad_edge=False,
     )  # fmt: skip
+
+
+def _rich_table(headers: tuple[str, ...], title: str, rows: tuple[tuple[str, ...], ...]) -> Table:
+    from rich.markup import escape
+
+    table = plain_table(title)
     for place, header in enumerate(headers):
         side: Literal["left", "right"] = "left" if place < _TEXT_COLUMNS else "right"
         table.add_column(
@@ -239,11 +244,11 @@ def _rich_table(headers: tuple[str, ...], title: str, rows: tuple[tuple[str, ...
     return table
 
 
-def markdown(text: TableText) -> str:
-    """One markdown table a setting under its heading, the note at the end."""
+def markdown(text: TableText, *, texts: int = _TEXT_COLUMNS) -> str:
+    """One markdown table a setting under its heading, the note at the end; `texts`: see below."""
     parts = []
     for title, rows in text.settings:
-        lines = markdown_table(text.headers, rows, texts=_TEXT_COLUMNS)
+        lines = markdown_table(text.headers, rows, texts=texts)
         parts.append(f"## {title}\n\n" + "\n".join(lines) + "\n")
     return "\n".join([*parts, text.note]) + "\n"
 

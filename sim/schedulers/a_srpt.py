@@ -13,9 +13,7 @@ from sim.jobs import ask_of
 from sim.physics.reference import AloneStep
 from sim.protocols import PatientPlacer, Placer
 from sim.sharing import place_alone
-from sim.signals import Signal
-from sim.slots import Slots
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal, Slots
 
 
 class VirtualMachine:

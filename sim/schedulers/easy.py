@@ -10,8 +10,7 @@ from sim.engine.composed import QueueScheduler
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.protocols import Placer, Sharing
-from sim.signals import Signal
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 
 
 class Ending(NamedTuple):

@@ -12,10 +12,9 @@ from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.gandiva import PAIR, Affinity, Orders, Packs
 from sim.jobs import ask_of
-from sim.placers.filling import fill_servers
+from sim.placers.filling import filled
 from sim.sharing import place_alone
-from sim.signals import Signal
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 
 
 class Room(NamedTuple):
@@ -103,10 +102,7 @@ class Turns:
                 leavers.append(holder)
                 slots = trial.exclusive(view, job)
                 if slots.usable_per_server[chosen] >= gang:
-                    gpus = fill_servers(
-                        np.array([chosen]), np.array([gang]), view.topology.server_first_gpu,
-                        slots.usable, slots.tenants, gang,
-                    )  # fmt: skip
+                    gpus = filled(slots, np.array([chosen]), gang)
                     return Room(gpus, self._in_the_way(leavers, gpus))
         return None
 

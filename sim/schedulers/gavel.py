@@ -9,8 +9,7 @@ from sim.decision import Decision
 from sim.errors import GpuYardError, SimulationError
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share, gang_gpus, gpus_up, present
-from sim.signals import Signal
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 
 DIGITS = 9  # speeds that agree to so many are equal
 

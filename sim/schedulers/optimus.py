@@ -1,20 +1,22 @@
 """Optimus: elastic gangs grow where a GPU shortens the remaining time most."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import GpuYardError
 from sim.jit import array_kernel
 from sim.jobs import WHOLE_GPU_MILLI
-from sim.physics.catalogue import throughputs
-from sim.physics.physics import Physics
-from sim.physics.reference import reference_steps_s
 from sim.protocols import Placer
-from sim.rounds import RoundScheduler, Share, gpus_up, present, worker_gpus
-from sim.signals import Signal
-from sim.view import ClusterView
+from sim.rounds import (
+    RoundScheduler,
+    Share,
+    ToldScaling,
+    gpus_between,
+    gpus_up,
+    present,
+    worker_gpus,
+)
+from sim.view import ClusterView, Signal
 
 
 @array_kernel
@@ -98,30 +100,6 @@ def _grow(  # noqa: PLR0917 - arrays go by position into compiled code
         given[first] += more[first]
         room_milli -= more[first] * size_milli[first]
         stale[first] = True
-
-
-class ToldScaling:
-    """The table of a run's belief, made once."""
-
-    def __init__(self) -> None:
-        """Nothing is known before the first view."""
-        self._belief: Physics | None = None
-        self._table: FloatArray = np.zeros((0, 0))
-
-    def throughput(self, view: ClusterView) -> FloatArray:
-        """(P, G + 1) work of n of the cluster's G GPUs, most compact, over that of one.
-
-        Measured numbers and, between and beyond them, the network that schedulers are told, which
-        where jobs share links is not what the kernel charges by. Needs INTERFERENCE.
-        """
-        belief = view.belief
-        if self._belief is not belief:
-            told = replace(belief, links=None)
-            numbers = np.arange(1, view.topology.num_gpus + 1)
-            steps_s = reference_steps_s(numbers, view.topology, told)
-            self._table = throughputs(steps_s, belief.catalogue.speedup)
-            self._belief = belief
-        return self._table
 
 
 OVERTIME_FRAC = 0.05  # of its prediction: what is left at least, however long the job has run
@@ -232,10 +210,4 @@ def _left_s(view: ClusterView, jobs: IntArray) -> FloatArray:
 
 def _limits(view: ClusterView, jobs: IntArray) -> IntArray:
     """(n, 2) fewest and most GPUs; no more than the cluster has."""
-    elastic = view.jobs.elastic
-    if elastic is None:
-        limits = np.column_stack([view.jobs.num_gpus[jobs]] * 2)
-    else:
-        limits = np.column_stack([elastic.least_gpus[jobs], elastic.most_gpus[jobs]])
-    within: IntArray = np.minimum(limits, view.topology.num_gpus)
-    return within
+    return np.column_stack(gpus_between(view, jobs))

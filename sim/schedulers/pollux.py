@@ -10,12 +10,18 @@ from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.jit import array_kernel
 from sim.jobs import WHOLE_GPU_MILLI
-from sim.physics.catalogue import throughputs
-from sim.physics.reference import reference_steps_s
 from sim.protocols import Placer
-from sim.rounds import RoundScheduler, Share, gpus_up, of_type, present, worker_gpus
-from sim.signals import Signal
-from sim.view import ClusterView
+from sim.rounds import (
+    RoundScheduler,
+    Share,
+    ToldScaling,
+    gpus_between,
+    gpus_up,
+    of_type,
+    present,
+    worker_gpus,
+)
+from sim.view import ClusterView, Signal
 
 TOURNAMENT = 2  # who breeds is the best of so many
 
@@ -208,13 +214,13 @@ class Pollux(RoundScheduler):
         self.power = power
         self.idle_speedup = idle_speedup
         self.restart_s = restart_s
-        self._throughput: FloatArray | None = None
+        self._scaling = ToldScaling()
         self._waited: dict[int, int] = {}  # rounds since it last had GPUs, of waiting jobs
 
     def reset(self, seed: int) -> None:
         """Begin anew, with another cluster perhaps."""
         super().reset(seed)
-        self._throughput = None
+        self._scaling = ToldScaling()
         self._waited = {}
 
     def allot(self, view: ClusterView) -> list[Share]:
@@ -279,14 +285,10 @@ class Pollux(RoundScheduler):
     def _goodput(self, view: ClusterView, jobs: IntArray, limits: Limits) -> FloatArray:
         """(n, W + 1) work a second with 0 to W GPUs, most compact; in parts below the least."""
         profile = view.jobs.profile[jobs]
-        if self._throughput is None:
-            told = replace(view.belief, links=None)  # tables stand for links that are shared
-            numbers = np.arange(1, view.topology.num_gpus + 1)
-            steps_s = reference_steps_s(numbers, view.topology, told)
-            self._throughput = throughputs(steps_s, told.catalogue.speedup)
+        throughput = self._scaling.throughput(view)
         numbers = np.arange(int(limits.most.max()) + 1)
         least, most = limits.least[:, None], limits.most[:, None]
-        whole: FloatArray = self._throughput[profile[:, None], np.clip(numbers, least, most)]
+        whole: FloatArray = throughput[profile[:, None], np.clip(numbers, least, most)]
         return np.where(numbers < least, whole * (numbers / least), whole)
 
     def _found(self, view: ClusterView, occupancy: Occupancy, share: Share) -> IntArray | None:
@@ -319,11 +321,10 @@ def _at_share(speed: FloatArray, gpus: FloatArray) -> FloatArray:
 
 def _limits(view: ClusterView, jobs: IntArray) -> Limits:
     """Fewest and most GPUs of each job, no more than there are, and what there is."""
-    elastic, gang = view.jobs.elastic, view.jobs.num_gpus[jobs]
-    number = view.topology.num_gpus
+    least, most = gpus_between(view, jobs)
     return Limits(
-        least=np.minimum(gang if elastic is None else elastic.least_gpus[jobs], number),
-        most=np.minimum(gang if elastic is None else elastic.most_gpus[jobs], number),
+        least=least,
+        most=most,
         size_milli=np.rint(worker_gpus(view, jobs) * WHOLE_GPU_MILLI).astype(np.int64),
         room_milli=int(gpus_up(view).sum()) * WHOLE_GPU_MILLI,
     )

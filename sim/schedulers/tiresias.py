@@ -11,8 +11,7 @@ from sim.engine.composed import PreemptiveScheduler
 from sim.errors import GpuYardError
 from sim.jit import array_kernel
 from sim.protocols import Placer, Sharing
-from sim.signals import Signal
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 
 ROUNDING = 1e-9  # of a threshold: a job woken at it counts as past it
 TICK_S = 1e-6  # of waiting: the same for promotions

@@ -22,10 +22,8 @@ from sim.dag.online_tasks import Presence, Site, capacity_of, left_s, site_of, s
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
-from sim.placers.filling import fill_servers
-from sim.signals import Signal
-from sim.slots import Slots
-from sim.view import ClusterView
+from sim.placers.filling import filled
+from sim.view import ClusterView, Signal, Slots
 
 
 class WorlOnline:
@@ -193,7 +191,7 @@ def _gpus(
     slots = occupancy.exclusive(view, job)
     if (slots.usable_per_server[servers] < take).any():
         return _anywhere(slots, int(view.jobs.num_gpus[job]))
-    return _filled(slots, servers, take, int(view.jobs.num_gpus[job]))
+    return filled(slots, servers, int(view.jobs.num_gpus[job]), take)
 
 
 def _anywhere(slots: Slots, gang: int) -> IntArray | None:
@@ -202,14 +200,7 @@ def _anywhere(slots: Slots, gang: int) -> IntArray | None:
     if usable.sum() < gang:
         return None
     servers = slots.servers[np.argsort(-usable, kind="stable")]
-    return _filled(slots, servers, slots.usable_per_server[servers], gang)
-
-
-def _filled(slots: Slots, servers: IntArray, take: IntArray, gang: int) -> IntArray:
-    gpus: IntArray = fill_servers(
-        servers, take, slots.topology.server_first_gpu, slots.usable, slots.tenants, gang
-    )
-    return gpus
+    return filled(slots, servers, gang)
 
 
 def _wake_s(

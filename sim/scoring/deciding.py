@@ -5,13 +5,12 @@ And the loop of whole runs.
 
 import numpy as np
 
-from sim.engine.looping import Fault
+from sim.handle import address_of, tell
 from sim.jit import array_kernel, kernel
-from sim.kernel.advance import DECIDE, FULL, ILLEGAL, PAUSE, advance_until_decision
-from sim.kernel.apply import LEGAL
 from sim.kernel.layout import QUEUED
 from sim.kernel.records import log_half_full
-from sim.routine import address_of, tell
+from sim.kernel.step import DECIDE, FULL, ILLEGAL, LEGAL, PAUSE, advance_until_decision
+from sim.protocols import Fault
 from sim.scoring.plan import (
     BEGIN,
     BEST_OLD,
@@ -24,9 +23,15 @@ from sim.scoring.plan import (
     Plan,
     close_decision,
     forward,
+    forward_score,
     open_decision,
     start,
+    start_score,
     suspend,
+    suspend_score,
+    weigh_job,
+    weigh_newcomer,
+    weigh_partition,
 )
 from sim.scoring.room import (
     ALONE,
@@ -40,14 +45,6 @@ from sim.scoring.room import (
     most_workers,
     place,
     waits_in,
-)
-from sim.scoring.scores import (
-    forward_score,
-    start_score,
-    suspend_score,
-    weigh_job,
-    weigh_newcomer,
-    weigh_partition,
 )
 from sim.scoring.suspending import make_room, may_make_room, next_room, place_in_room
 from sim.scoring.window import choose_window, look_at_window
@@ -284,7 +281,7 @@ def _play(plan: Plan, until_decision: int) -> int:
 
 
 class LinearLoop:
-    """Plays the linear score (`sim.engine.looping.Loop`)."""
+    """Plays the linear score (`sim.protocols.Loop`)."""
 
     def __init__(self, plan: Plan) -> None:
         """For a run that begins, and the plan of its scheduler."""

@@ -8,20 +8,18 @@ from typing import Any, Self
 import numpy as np
 
 from sim.decision import Decision, Start
-from sim.engine.looping import drive
 from sim.engine.trial import Mirror
 from sim.errors import GpuYardError, SimulationError
-from sim.kernel.advance import ILLEGAL, STUCK
-from sim.kernel.apply import LEGAL
 from sim.kernel.layout import State
+from sim.kernel.step import ILLEGAL, LEGAL, STUCK
+from sim.protocols import drive
 from sim.run import Run
 from sim.scoring.deciding import LinearLoop, decide_all, link
 from sim.scoring.plan import Plan, plan_on
 from sim.scoring.scratch import NEVER, Mind, scratch_of
 from sim.scoring.weights import ScoreWeights, read_weights, score_weights_of
-from sim.signals import Signal
 from sim.simulator import Simulator
-from sim.view import ClusterView, ViewMaker
+from sim.view import ClusterView, Signal, ViewMaker
 
 
 class LinearScore:

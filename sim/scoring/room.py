@@ -9,10 +9,9 @@ from sim.arrays import IntArray
 from sim.jit import kernel
 from sim.jobs import WHOLE_GPU_MILLI
 from sim.kernel.allocation import sharing_cost, workers_on
-from sim.kernel.free_gpus import usable_in
+from sim.kernel.free_gpus import usable_in, workers_for
 from sim.kernel.layout import QUEUED
-from sim.physics.slowing import NO_COST
-from sim.room_rules import workers_for
+from sim.physics.laws import NO_COST
 from sim.scoring.scratch import Scratch
 
 ALONE, BESIDE = 2, 1  # answers of `count_usable`

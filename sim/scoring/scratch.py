@@ -13,7 +13,7 @@ from sim.arrays import BoolArray, FloatArray, IntArray, RowArray
 from sim.handle import Handle
 from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI
 from sim.kernel.layout import State
-from sim.physics.communication import columns_s
+from sim.physics.laws import columns_s
 from sim.physics.mix_table import Slowing, empty_tenants
 from sim.physics.reference import compact_spread
 from sim.scoring.ahead import Ahead
@@ -135,7 +135,7 @@ class Scratch(Handle):
     game: RowArray  # (1,) GAME
     job: RowArray  # (J,) JOB
     gpu: RowArray  # (G,) GPU
-    tenants: IntArray  # scratch of `sim.physics.slowing`
+    tenants: IntArray  # scratch of `sim.physics.laws`
     cost: FloatArray  # (P, G) what joining a GPU would cost a job that asks for it whole
     costed_at: IntArray  # (P, G) version of the GPU's tenants of which that is; NEVER
     server: RowArray  # (S,) SERVER

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray, TextArray
-from sim.errors import TopologyError, nearest
+from sim.errors import TopologyError, check_keys
 from sim.topology.links import LinkGraph
 from sim.topology.topology import NO_ISLAND, GpuKind, Inside, Topology
 
@@ -121,11 +121,7 @@ def layout_of(values: Mapping[str, float]) -> Layout:
         TopologyError: naming a key that is missing or unknown, with the nearest one.
     """
     known = tuple(Layout.__dataclass_fields__)
-    for key in values:
-        if key not in known:
-            raise TopologyError(
-                f"topology.inside.{key} is not a key{nearest(key, known)}; keys: {', '.join(known)}"
-            )
+    check_keys(values, known, "topology.inside", TopologyError)
     for key in known:
         if key not in values:
             raise TopologyError(f"topology.inside.{key} is missing; keys: {', '.join(known)}")

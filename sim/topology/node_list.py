@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sim.errors import TopologyError, nearest
+from sim.errors import TopologyError, check_keys, nearest
 from sim.topology.inventory import Entry, Shape, Wiring, assembled
 from sim.topology.layout import (
     MOST_GPUS,
@@ -89,12 +89,7 @@ def node_cells(rows: NodeRows, columns: Columns) -> NodeCells:
     Raises:
         TopologyError: if a key is unknown, keys contradict, or a column is absent.
     """
-    for key in columns:
-        if key not in COLUMNS:
-            raise TopologyError(
-                f"topology.columns.{key} is not a key{nearest(key, COLUMNS)}; "
-                f"keys: {', '.join(COLUMNS)}"
-            )
+    check_keys(columns, COLUMNS, "topology.columns", TopologyError)
     places: dict[str, tuple[int, ...]] = {}
     for key, wanted in columns.items():
         if wanted is None:

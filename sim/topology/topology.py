@@ -37,20 +37,6 @@ class Inside:
         if not all(np.all(np.isfinite(rate) & (rate > 0)) for rate in rates):
             raise TopologyError("inside: a rate is not a finite number above 0 Gbps")
 
-    def slowest_gbps(self, server: int, gpus: IntArray) -> float:
-        """Rate of the slowest hop among `gpus` (global ids, all of `server`); inf for one GPU."""
-        return float(
-            slowest_hop_gbps(
-                self.gpu_switch,
-                self.gpu_island,
-                self.nvlink_gbps,
-                self.pcie_gbps,
-                self.socket_gbps,
-                server,
-                gpus,
-            )
-        )
-
 
 @kernel
 def slowest_hop_gbps(  # noqa: PLR0917 (compiled: arrays by position)

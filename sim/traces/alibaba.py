@@ -1,26 +1,24 @@
-"""Reads three traces of Alibaba's clusters; `alibaba_pai` reads a fourth.
+"""Reads traces of three of Alibaba's clusters; that of a fourth, Lingjun, stands in `job_logs`.
 
 The batch jobs of 2018: tasks whose names hold a DAG (`batch_task.csv`). The pod lists of the
-GPU-sharing cluster, 2023 (Weng et al., ATC 2023: "openb"). The jobs of the Lingjun cluster, 2023:
-`job.csv` and `worker.csv` (Crux, 2024).
+GPU-sharing cluster, 2023 (Weng et al., ATC 2023: "openb"). The tasks of the PAI cluster, 2020:
+`pai_task_table.csv` and its companions.
 """
 
-import json
+import logging
 import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray, objects
+from sim.errors import TraceError
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S, WHOLE_GPU_MILLI, Precedence, codes_of
-from sim.traces.column_reader import ColumnReader
-from sim.traces.row_rules import BLANKS
+from sim.traces.column_reader import BLANKS, ColumnReader, Notes
 from sim.traces.setting import check_count
 from sim.traces.text_table import GivenColumns, check_either, checked_columns, read_text_table
-from sim.traces.trace import Notes, Trace, on_a_cycle, starts
+from sim.traces.trace import Trace, on_a_cycle, starts
 
 TASK_REQUIRED = ("task_name", "inst_num", "job_name")
 TASK_OPTIONAL = ("status", "start_time", "end_time", "arrival_s", "duration_s")
@@ -65,7 +63,7 @@ class AlibabaDag:
         checked_columns(wanted, required=(*TASK_REQUIRED, end), optional=TASK_OPTIONAL)
         reader = ColumnReader(read_text_table(path, wanted, strict=strict, header=self._header))
         job = codes_of(reader.texts("job_name"))
-        status = reader.choices("status", TASK_STATES) if reader.has("status") else None
+        status = reader.given("status", reader.choices, meaning=TASK_STATES)
         if status is not None:
             reader.leave_out(status == UNFINISHED, "had not ended")
         submit_s, duration_s = _times(reader, job)
@@ -189,7 +187,7 @@ class AlibabaOpenb:
             duration_s=np.nan_to_num(deleted_s - began_s),
             user=reader.texts("user"),
             vc=reader.texts("vc"),
-            priority=reader.choices("qos", self._qos_priority) if reader.has("qos") else None,
+            priority=reader.given("qos", reader.choices, meaning=self._qos_priority),
             cpu_milli=reader.counts("cpu_milli", blank=0) // workers,
             memory_mib=reader.counts("memory_mib", blank=0) // workers,
             gpu_milli=np.where(workers > 1, WHOLE_GPU_MILLI, np.maximum(milli, 1)),
@@ -206,118 +204,184 @@ def _any(specs: list[str]) -> list[str]:
     return ["" if spec.lower() in BLANKS else spec for spec in specs]
 
 
-WORKER_COLUMNS = ("worker_job", "worker_resources")
-GPU_KEYS = ("nvidia.com/gpu",)
-MOST_GPUS = 10_000
+JOB_COLUMNS = {name: name for name in ("job_name", "inst_id", "user", "start_time")}
+TAG_COLUMNS = {name: name for name in ("inst_id", "gpu_type_spec", "group", "workload")}
 
 
-def read_workers(path: str, columns: GivenColumns, strict: bool) -> dict[str, int]:
-    """GPUs by name of job: the sum of what each worker's resources (a JSON object) ask for.
+@dataclass(frozen=True)
+class PaiTag:
+    """What `pai_group_tag_table` says of a job; "" where it does not."""
+
+    gpu_type: str = ""
+    group: str = ""
+    workload: str = ""
+
+
+NO_TAG = PaiTag()
+
+
+@dataclass(frozen=True)
+class PaiJob:
+    """What is known of a task's job; "" and NaN where nothing is."""
+
+    user: str = ""
+    submit_s: float = np.nan
+    tag: PaiTag = NO_TAG
+    tagged: bool = False  # whether there was a table of tags
+
+
+UNKNOWN_JOB = PaiJob()
+
+
+def read_tags(path: str, header: Sequence[str] | None, strict: bool) -> dict[str, PaiTag]:
+    """Tags by inst_id; the first row of each counts (one inst_id has one row an instance).
 
     Raises:
         TraceError: naming file, line, column, value and fix.
     """
-    wanted = checked_columns(columns, required=WORKER_COLUMNS, optional=())
-    reader = ColumnReader(read_text_table(path, wanted, strict=strict))
-    gpus = [_gpus(text) for text in reader.raw("worker_resources")]
-    reader.flag(
-        "worker_resources",
-        np.array([number is None for number in gpus], dtype=np.bool_),
-        'is no object of resources such as {"cpu": "8", "nvidia.com/gpu": "1"}',
-    )
+    reader = ColumnReader(read_text_table(path, TAG_COLUMNS, strict=strict, header=header))
+    keys = ("inst_id", "gpu_type_spec", "group", "workload")
+    tags: dict[str, PaiTag] = {}
+    for inst_id, *words in zip(*(reader.raw(key) for key in keys), strict=True):
+        if inst_id not in tags:
+            tags[inst_id] = PaiTag(*("" if word.lower() in BLANKS else word for word in words))
+    return tags
+
+
+def read_jobs(
+    path: str, header: Sequence[str] | None, tags: Mapping[str, PaiTag], strict: bool
+) -> dict[str, PaiJob]:
+    """Jobs by name, with their tags.
+
+    Raises:
+        TraceError: naming file, line, column, value and fix.
+    """
+    reader = ColumnReader(read_text_table(path, JOB_COLUMNS, strict=strict, header=header))
+    reader.names("job_name")
+    submit_s = reader.times("start_time", blank_s=np.nan)
     good = reader.good(strict)
-    found: dict[str, int] = defaultdict(int)
-    for job, number, usable in zip(reader.raw("worker_job"), gpus, good, strict=True):
-        if usable and number is not None:
-            found[job] += number
-    return dict(found)
+    jobs: dict[str, PaiJob] = {}
+    keys = ("job_name", "inst_id", "user")
+    for row, (name, inst_id, user) in enumerate(
+        zip(*(reader.raw(key) for key in keys), strict=True)
+    ):
+        if good[row]:
+            tag = tags.get(inst_id, NO_TAG)
+            jobs[name] = PaiJob(user, float(submit_s[row]), tag, bool(tags))
+    return jobs
 
 
-def _gpus(text: str) -> int | None:
-    """Whole GPUs of one worker, 0 where it names none; None if the text is no such object."""
-    if not text:
-        return 0
-    try:
-        resources = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(resources, dict):
-        return None
-    amounts = [_whole(resources[key]) for key in GPU_KEYS if key in resources]
-    return None if None in amounts else sum(amount or 0 for amount in amounts)
+log = logging.getLogger(__name__)
+
+REQUIRED = ("job_name", "task_name", "inst_num", "status", "start_time", "end_time", "plan_gpu")
+OPTIONAL = ("plan_cpu", "plan_mem")
+STATES = {"Terminated": COMPLETED, "Failed": FAILED, "Running": UNFINISHED, "Waiting": UNFINISHED}
+PERCENT = 100
+MOST_PERCENT = 1e7
+MOST_INSTANCES = 1e6
+MIB_A_GB = 1024
 
 
-def _whole(value: object) -> int | None:
-    try:
-        number = float(str(value))
-    except ValueError:
-        return None
-    return int(number) if 0 <= number <= MOST_GPUS and number == int(number) else None
+class AlibabaPai:
+    """One row a task; tasks without GPUs are left out (Weng et al., NSDI 2022).
 
-
-JOB_REQUIRED = ("job_name", "status", "submitted", "running", "finished")
-JOB_OPTIONAL = ("stopped", "user", "vc", "model", "priority")
-JOB_STATES = {"Succeeded": COMPLETED, "Failed": FAILED, "Stopped": CANCELLED, "Running": UNFINISHED,
-          "Queuing": UNFINISHED, "Creating": UNFINISHED}  # fmt: skip
-
-
-class AlibabaLingjun:
-    """One row a job, whose GPUs are the sum over its rows in the table of workers.
-
-    Times have a resolution of a minute. A job runs from `running` to `finished` (or `stopped`,
-    where that is empty). A job that never ran was given up at its end. Left out: jobs without GPUs
-    (or without workers), and those that had not ended.
+    A task of n instances that plan p percent of a GPU each is a gang: n workers of p/100 GPU for p
+    below 100, else n times p/100 whole GPUs, rounded up. CPU and memory are an instance's, spread
+    evenly over its GPUs. Run time is end - start of the task. Submission is that of its job where
+    `job_table` is given, else the start of the task, so that the cluster's own waiting is then in
+    the arrivals. Only with `tag_table` (which needs `job_table`) are the required GPU type, the
+    recurrence group and the workload known; `gpu_type` of the task table is the type that the task
+    got, not one that it asked for, and is not read. Tasks that had not ended are left out.
     """
 
-    def __init__(self, *, worker_table: str | None) -> None:
-        """Keep the path of `worker.csv`; null: beside the file of jobs."""
-        self._worker_table = worker_table
+    def __init__(
+        self,
+        *,
+        header: Sequence[str] | None,
+        job_table: str | None,
+        job_header: Sequence[str] | None,
+        tag_table: str | None,
+        tag_header: Sequence[str] | None,
+    ) -> None:
+        """Keep the other tables' paths and columns; header null: a file's first row names them.
+
+        Raises:
+            TraceError: if there is a tag table but no job table to join it by.
+        """
+        if tag_table is not None and job_table is None:
+            raise TraceError(
+                "workload.reader.tag_table is given, but not job_table, which joins its inst_id to "
+                "the tasks; set workload.reader.job_table too"
+            )
+        self._header = header
+        self._job_table, self._job_header = job_table, job_header
+        self._tag_table, self._tag_header = tag_table, tag_header
 
     def read(
         self, *, path: str, columns: GivenColumns, name: str, strict: bool
     ) -> tuple[Trace, Notes]:
         """The trace of a file; arguments and errors as `TraceReader` says."""
-        ours = {key: one for key, one in columns.items() if key not in WORKER_COLUMNS}
-        wanted = checked_columns(
-            ours, required=JOB_REQUIRED, optional=(*JOB_OPTIONAL, *WORKER_COLUMNS)
-        )
-        reader = ColumnReader(read_text_table(path, wanted, strict=strict))
-        workers = self._worker_table or str(Path(path).expanduser().with_name("worker.csv"))
-        theirs = {key: one for key, one in columns.items() if key in WORKER_COLUMNS}
-        gpus_of = read_workers(workers, theirs, strict)
-        gpus = np.array([gpus_of.get(job, 0) for job in reader.raw("job_name")], dtype=np.int64)
-        reader.leave_out(gpus == 0, "have no worker with a GPU")
-        told = replace(_trace(reader, gpus, name), gang_from=f"by column 'RES' of {workers}")
-        return reader.finish(told, strict=strict)
+        wanted = checked_columns(columns, required=REQUIRED, optional=OPTIONAL)
+        reader = ColumnReader(read_text_table(path, wanted, strict=strict, header=self._header))
+        jobs = self._jobs_of(reader, strict)
+        return reader.finish(_trace(reader, jobs, name), strict=strict)
+
+    def _jobs_of(self, reader: ColumnReader, strict: bool) -> list[PaiJob]:
+        """(N,) what the other tables say of each task's job."""
+        if self._job_table is None:
+            return [UNKNOWN_JOB] * len(reader)
+        tags = {}
+        if self._tag_table is not None:
+            tags = read_tags(self._tag_table, self._tag_header, strict)
+        jobs = read_jobs(self._job_table, self._job_header, tags, strict)
+        found = [jobs.get(job, UNKNOWN_JOB) for job in reader.raw("job_name")]
+        missing = sum(job is UNKNOWN_JOB for job in found)
+        if missing:
+            log.warning("%d tasks have no row in %s", missing, self._job_table)
+        return found
 
 
-def _trace(reader: ColumnReader, gpus: IntArray, name: str) -> Trace:
+def _trace(reader: ColumnReader, jobs: Sequence[PaiJob], name: str) -> Trace:
     """The rows as a trace in file order."""
-    status = reader.choices("status", JOB_STATES)
-    submitted_s, running_s = reader.moments("submitted"), reader.moments("running")
-    finished_s, stopped_s = reader.moments("finished"), reader.moments("stopped")
-    end_s = np.where(np.isnan(finished_s), stopped_s, finished_s)
-    reader.flag("submitted", np.isnan(submitted_s), "is empty; every job was submitted some time")
-    reader.flag("running", running_s < submitted_s, "is before the job's submission")
-    reader.flag("finished", end_s < np.fmax(submitted_s, running_s),
-               "(or the time it was stopped) is before the job ran")  # fmt: skip
-    reader.leave_out(status == UNFINISHED, "had not ended")
-    reader.leave_out(np.isnan(end_s), "have no end")
-    never_ran = np.isnan(running_s)
-    reader.leave_out(never_ran & (status == COMPLETED), "succeeded without having run")
-    origin_s = np.nanmin(submitted_s) if np.isfinite(submitted_s).any() else 0.0
-    submit_s = np.nan_to_num(submitted_s - origin_s)
+    states = reader.choices("status", STATES)
+    start_s = reader.times("start_time", blank_s=np.nan)
+    end_s = reader.times("end_time", blank_s=np.nan)
+    reader.flag("end_time", end_s < start_s, "is before start_time")
+    percent, instances = _demand(reader)
+    reader.gangs_from("plan_gpu", "inst_num")
+    reader.leave_out(percent == 0, "use no GPU")
+    reader.leave_out(states == UNFINISHED, "had not ended")
+    reader.leave_out(np.isnan(end_s - start_s), "have no start or no end")
+    submitted_s = np.array([job.submit_s for job in jobs], dtype=np.float64)
+    gpus = np.maximum(np.ceil(percent / PERCENT), 1)  # (N,) of each instance
+    tagged = any(job.tagged for job in jobs)
     return Trace(
         name=name,
-        job_id=reader.names("job_name"),
-        submit_s=submit_s,
-        num_gpus=np.maximum(gpus, 1),
-        duration_s=np.maximum(np.nan_to_num(end_s - running_s), 0.0),
-        user=reader.texts("user"),
+        job_id=objects(task_names(reader)),
+        submit_s=np.nan_to_num(np.fmin(submitted_s, start_s)),
+        num_gpus=np.clip(instances * gpus, 1, 2**31).astype(np.int64),
+        duration_s=np.nan_to_num(np.maximum(end_s - start_s, 0.0)),
+        user=objects([job.user for job in jobs]),
         vc=reader.texts("vc"),
-        model=reader.texts("model") if reader.has("model") else None,
-        priority=reader.counts("priority", blank=0) if reader.has("priority") else None,
-        outcome=np.where(never_ran, CANCELLED, status),
-        withdraw_s=np.where(never_ran, np.nan_to_num(end_s - submitted_s), NEVER_S),
-        waited_s=running_s - submitted_s,
+        group=objects([job.tag.group for job in jobs]) if tagged else None,
+        model=objects([job.tag.workload for job in jobs]) if tagged else None,
+        cpu_milli=_whole(reader.amounts("plan_cpu", blank=0.0) * 1000 / PERCENT / gpus),
+        memory_mib=_whole(reader.amounts("plan_mem", blank=0.0) * MIB_A_GB / gpus),
+        gpu_milli=np.where(percent < PERCENT, np.maximum(_whole(percent * 10), 1), WHOLE_GPU_MILLI),
+        gpu_types=objects([job.tag.gpu_type for job in jobs]) if tagged else None,
+        outcome=np.where(states == FAILED, FAILED, COMPLETED),
     )
+
+
+def _demand(reader: ColumnReader) -> tuple[FloatArray, FloatArray]:
+    """(N,) percent of a GPU that an instance plans, and (N,) instances."""
+    percent = reader.amounts("plan_gpu", blank=0.0)
+    reader.flag("plan_gpu", percent > MOST_PERCENT, "is over 100,000 GPUs; check the column")
+    instances = reader.amounts("inst_num", blank=1.0)
+    whole = (instances >= 1) & (instances == np.floor(instances)) & (instances <= MOST_INSTANCES)
+    reader.flag("inst_num", ~whole, "is no plausible whole number of instances from 1")
+    return percent, instances
+
+
+def _whole(values: FloatArray) -> IntArray:
+    return np.floor(values).astype(np.int64)

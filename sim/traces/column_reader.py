@@ -1,26 +1,71 @@
-"""The columns of one file with what is wrong in them: what readers of CSV formats work on."""
+"""The role of a reader, and what readers of CSV formats work on: columns with what is wrong."""
 
 import logging
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray, objects
 from sim.errors import TraceError
-from sim.traces import row_rules
-from sim.traces.row_rules import Problem
-from sim.traces.select import take
-from sim.traces.text_table import TextTable
-from sim.traces.trace import Notes, Trace
+from sim.traces.text_table import GivenColumns, TextTable
+from sim.traces.trace import Trace, take
 
 log = logging.getLogger(__name__)
 
+LONGEST_S = 1e11  # over 3,000 years: surely another unit
+LARGEST_GANG = 1e9
+BLANKS = ("", "nan", "none", "null")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+CLOCK = re.compile(r"(?:(?:(\d{1,6})-)?(\d{1,7}):)?(\d{1,7}):(\d\d(?:\.\d+)?)", re.ASCII)
+UNITS_S = {"milliseconds": 1e-3, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
+CLOCK_FORMAT = "clock"
+DURATION_FORMATS = (*UNITS_S, CLOCK_FORMAT)
 LARGEST_AMOUNT = 1e9
 LONGEST_QUOTE = 80
-A = TypeVar("A", FloatArray, IntArray)
+C = TypeVar("C", FloatArray, IntArray, TextArray)
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What a reader did to the rows of a file."""
+
+    rows: int  # data rows (or objects) in the file
+    skipped: int  # bad rows left out (strict=false only)
+    unsorted: int  # rows that stood after a row of later submission
+    left_out: Mapping[str, int] = field(default_factory=dict)  # reason -> good rows that are no job
+
+
+class TraceReader(Protocol):
+    """Reads one kind of file."""
+
+    def read(
+        self, *, path: str, columns: GivenColumns, name: str, strict: bool
+    ) -> tuple[Trace, Notes]:
+        """The trace of a file, sorted by submission, and what was done to its rows.
+
+        Args:
+            path: the file.
+            columns: the reader's names of columns to the file's.
+            name: name of the trace in reports.
+            strict: whether a bad row is an error; if not, it is left out, counted and logged.
+
+        Raises:
+            TraceError: naming file, line, column, value and fix.
+        """
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows that break one rule."""
+
+    key: str  # our name of the column
+    bad: BoolArray  # (N,)
+    rule: str  # "is ...; do ..."
 
 
 class ColumnReader:
@@ -31,7 +76,8 @@ class ColumnReader:
 
         `sieved`: reason -> rows of the file that are no jobs and not in `table` any more.
         """
-        self._table = table
+        self._table, self.path = table, table.path
+        self.lines: Sequence[int] = table.lines  # (N,) of the file, at which each row starts
         self._sieved = {reason: rows for reason, rows in (sieved or {}).items() if rows}
         self._problems: list[Problem] = []
         self._left_out: dict[str, BoolArray] = {}
@@ -39,21 +85,15 @@ class ColumnReader:
 
     def __len__(self) -> int:
         """N."""
-        return len(self._table.lines)
-
-    @property
-    def path(self) -> str:
-        """The file."""
-        return self._table.path
-
-    @property
-    def lines(self) -> Sequence[int]:
-        """(N,) the line of the file at which each row starts."""
-        return self._table.lines
+        return len(self.lines)
 
     def has(self, key: str) -> bool:
         """Whether the file has the column."""
         return key in self._table.columns
+
+    def given(self, key: str, read: Callable[..., C], **how: Any) -> C | None:
+        """What `read`, one of the methods below, makes of a column; None: the file lacks it."""
+        return read(key, **how) if self.has(key) else None
 
     def raw(self, key: str) -> list[str]:
         """(N,) texts, stripped; "" throughout where the file lacks the column."""
@@ -75,28 +115,73 @@ class ColumnReader:
 
     def unique(self, key: str, names: Sequence[str]) -> None:
         """Note rows whose name (made of `key` and other columns) is empty, or an earlier row's."""
-        self._problems += row_rules.duplicates(key, names, self.lines)
+        self.flag(key, _mask(not name for name in names), "is empty; every job needs a name")
+        first: dict[str, int] = {}
+        again = [first.setdefault(name, row) != row for row, name in enumerate(names)]
+        if any(again):
+            line = self.lines[first[names[again.index(True)]]]
+            self.flag(key, _mask(again), f"is the job of line {line} again; names must be unique")
 
-    def times(self, key: str, *, blank_s: float | None = None) -> FloatArray:
+    def times(self, key: str, *, blank_s: float | None = None, unit_s: float = 1.0) -> FloatArray:
         """(N,) seconds, 0 or more; an empty field is `blank_s`, or a fault if that is None."""
-        return self._noted(row_rules.times(key, self.raw(key), blank_s=blank_s))
+        given = self._given(key, blank_s is not None)
+        values = self._numbers(key, given) * unit_s
+        self.flag(key, values < 0, "is negative; times in seconds must be 0 or more")
+        rule = "is over 3,000 years; if the column is in milliseconds, divide it by 1000"
+        self.flag(key, values > LONGEST_S, rule)
+        return values if blank_s is None else np.where(given, values, blank_s)
 
     def spans(self, key: str, form: str, *, blank_s: float | None = None) -> FloatArray:
-        """(N,) seconds, from a form of `row_rules.DURATION_FORMATS`; blanks as for `times`."""
-        return self._noted(row_rules.spans(key, self.raw(key), form, blank_s=blank_s))
+        """(N,) seconds, from a form of DURATION_FORMATS; blanks as for `times`."""
+        if form != CLOCK_FORMAT:
+            return self.times(key, blank_s=blank_s, unit_s=UNITS_S[form])
+        texts, given = self.raw(key), self._given(key, blank_s is not None)
+        read = {text: clock_s(text) for text in dict.fromkeys(texts)}
+        found = [read[text] for text in texts]
+        values = np.array([0.0 if value is None else value for value in found], dtype=np.float64)
+        unreadable = _mask(value is None for value in found)
+        self.flag(key, unreadable & given, "is no duration such as 01:30:00 or 2-01:30:00")
+        self.flag(key, values > LONGEST_S, "is over 3,000 years; check the column")
+        return np.where(given, values, 0.0 if blank_s is None else blank_s)
 
     def timestamps(self, key: str, form: str | None = None) -> FloatArray:
-        """(N,) seconds since the earliest row; ISO 8601, or a form of `strptime`."""
-        return self._noted(row_rules.timestamps(key, self.raw(key), form))
+        """(N,) seconds since the earliest readable row of wall-clock times.
 
-    def moments(self, key: str) -> FloatArray:
-        """(N,) seconds since 1970; NaN where the field is empty."""
-        return self._noted(row_rules.moments(key, self.raw(key), blank_ok=True))
+        Times are ISO 8601, in a `form` of `datetime.strptime`, or numbers in a unit of UNITS_S.
+        Those without a zone are taken as they stand (no summer time); those with a zone are exact.
+        """
+        before = len(self._problems)
+        if form in UNITS_S:
+            seconds = self.times(key, unit_s=UNITS_S[form])
+        else:
+            seconds = self.moments(key, blank_ok=False, form=form)
+        readable = ~self._bad(before)
+        if readable.any():
+            seconds -= seconds[readable].min()
+        return seconds
+
+    def moments(self, key: str, *, blank_ok: bool = True, form: str | None = None) -> FloatArray:
+        """(N,) seconds since 1970 of ISO 8601, or of a form of `strptime`; NaN: an empty field."""
+        given, texts = self._given(key, blank_ok), self.raw(key)
+        found = [moment(text) if form is None else _formed(text, form) for text in texts]
+        unreadable = _mask(each is None for each in found)
+        aware = _mask(each is not None and each.tzinfo is not None for each in found)
+        first_aware = bool(aware[np.argmin(unreadable)]) if len(aware) else False
+        self.flag(key, unreadable & given,
+                  "is not a timestamp such as 2020-03-18 04:01:39; map a column of seconds "
+                  "as workload.columns.submit_s instead")  # fmt: skip
+        rule = "has a time zone where the first row has none, or the reverse; use one form"
+        self.flag(key, ~unreadable & (aware != first_aware), rule)
+        return np.where(given, np.array([_seconds(each) for each in found], np.float64), np.nan)
 
     def gangs(self, key: str, *, least: int = 1) -> IntArray:
         """(N,) whole numbers of GPUs from `least`."""
         self.gangs_from(key)
-        values = self._noted(row_rules.gangs(key, self.raw(key), least=least))
+        values = self._numbers(key, self._given(key, False))
+        self.flag(key, (values > 0) & (values != np.floor(values)),
+                  "is a fraction of GPUs; whole GPUs only, round requests up")  # fmt: skip
+        self.flag(key, values < least, f"is below {least}; leave out jobs that use no GPU")
+        self.flag(key, values > LARGEST_GANG, "is no plausible number of GPUs; check the column")
         return np.clip(values, least, 2**31).astype(np.int64)
 
     def gangs_from(self, *keys: str) -> None:
@@ -104,33 +189,72 @@ class ColumnReader:
         self._gang_keys = keys
 
     def amounts(self, key: str, *, blank: float) -> FloatArray:
-        """(N,) numbers, 0 or more; an empty field is `blank`."""
-        most = LARGEST_AMOUNT
-        return self._noted(row_rules.amounts(key, self.raw(key), blank=blank, most=most))
+        """(N,) numbers, 0 or more; an empty field (or "nan", as data frames write it) is `blank`.
+
+        NaN in `blank` is a value like any other: the caller tells rows without an amount by it.
+        """
+        given, most = _mask(text.lower() not in BLANKS for text in self.raw(key)), LARGEST_AMOUNT
+        values = self._numbers(key, given)
+        self.flag(key, values < 0, "is negative; it must be 0 or more")
+        self.flag(key, values > most, f"is above {most:g}, which is not plausible; check the unit")
+        return np.where(given, np.clip(values, 0.0, most), blank)
 
     def counts(
         self, key: str, *, blank: int, least: int = 0, most: int = int(LARGEST_AMOUNT)
     ) -> IntArray:
         """(N,) whole numbers from `least` to `most`; an empty field is `blank`."""
-        found = row_rules.counts(key, self.raw(key), blank=blank, least=least, most=most)
-        return self._noted(found)
+        before, given = len(self._problems), self._given(key, True)
+        values = self._numbers(key, given)
+        outside = (values < least) | (values > most) | (values != np.floor(values))
+        self.flag(key, given & outside, f"is no whole number from {least} to {most}")
+        return np.where(given & ~self._bad(before), values, blank).astype(np.int64)
 
     def choices(
-        self,
-        key: str,
-        meaning: Mapping[str, int],
-        *,
-        blank: int | None = None,
+        self, key: str, meaning: Mapping[str, int], *, blank: int | None = None,
         first_word: bool = False,
-    ) -> IntArray:
-        """(N,) the meaning of words; an empty field is `blank`, or a fault if that is None.
+    ) -> IntArray:  # fmt: skip
+        """(N,) the meaning of words, upper or lower case.
 
-        With `first_word`, what follows a blank in the field is not read.
+        An empty field is `blank`, or a fault if that is None. With `first_word`, what follows a
+        blank in the field is not read.
         """
+        known = {word.lower(): value for word, value in meaning.items()}
+        if blank is not None:
+            known[""] = blank
         texts = self.raw(key)
         if first_word:
             texts = [text.partition(" ")[0] for text in texts]
-        return self._noted(row_rules.choices(key, texts, meaning, blank=blank))
+        codes = [known.get(text.lower()) for text in texts]
+        unknown = _mask(code is None for code in codes)
+        self.flag(key, unknown, f"is unknown; known are {', '.join(meaning)}")
+        return np.array([0 if code is None else code for code in codes], dtype=np.int64)
+
+    def _given(self, key: str, blank_ok: bool) -> BoolArray:
+        """(N,) False where an empty field is allowed and the field is empty."""
+        return _mask(not blank_ok or text != "" for text in self.raw(key))
+
+    def _numbers(self, key: str, given: BoolArray) -> FloatArray:
+        """(N,) numbers, 1 where there is none (so that no other rule fires as well)."""
+        texts, unreadable = self.raw(key), np.zeros(len(self), dtype=np.bool_)
+        try:
+            values = np.array([float(text) for text in texts], dtype=np.float64)
+        except ValueError:
+            parsed = [_float(text) for text in texts]
+            unreadable = _mask(value is None for value in parsed)
+            values = np.array([1.0 if value is None else value for value in parsed])
+        finite = np.isfinite(values)
+        self.flag(key, unreadable & given,
+                  "is not a number; write it plainly, like 3600 or 3600.5")  # fmt: skip
+        self.flag(key, ~finite & given,
+                  "is not a finite number; give a value or leave the row out")  # fmt: skip
+        return np.where(finite & given, values, 1.0)
+
+    def _bad(self, before: int = 0) -> BoolArray:
+        """(N,) rows that break a rule noted after the first `before` ones."""
+        bad = np.zeros(len(self), dtype=np.bool_)
+        for each in self._problems[before:]:
+            bad |= each.bad
+        return bad
 
     def flag(self, key: str, bad: BoolArray, rule: str) -> None:
         """Note rows that break a rule of the format; `rule` goes on after the value."""
@@ -174,8 +298,7 @@ class ColumnReader:
         Raises:
             TraceError: the first fault, if `strict`; otherwise faults are counted and logged.
         """
-        nothing = np.zeros(len(self), dtype=np.bool_)
-        bad: BoolArray = np.logical_or.reduce([nothing, *(each.bad for each in self._problems)])
+        bad = self._bad()
         if bad.any():
             row = int(np.argmax(bad))
             message = self._told(row)
@@ -211,10 +334,20 @@ class ColumnReader:
             left &= ~problem.bad
         return ", ".join(f"{count} x {rule}" for rule, count in number.items() if count)
 
-    def _noted(self, found: tuple[A, list[Problem]]) -> A:
-        values, problems = found
-        self._problems += problems
-        return values
+
+def _mask(values: Iterable[bool]) -> BoolArray:
+    return np.array(list(values), dtype=np.bool_)
+
+
+def clock_s(text: str) -> float | None:
+    """Seconds of `[[D-]HH:]MM:SS`; None for another form."""
+    match = CLOCK.fullmatch(text)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (
+        0.0 if part is None else float(part) for part in match.groups()
+    )
+    return ((days * 24.0 + hours) * 60.0 + minutes) * 60.0 + seconds
 
 
 def nothing_usable(path: str, rows: int, left_out: Mapping[str, int], strict: bool) -> TraceError:
@@ -231,3 +364,35 @@ def shown(value: object) -> str:
     """A value as messages quote it, cut where it is long."""
     text = repr(value)
     return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}..."
+
+
+def _float(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def moment(text: str) -> datetime | None:
+    """A timestamp in ISO 8601, or in the form 2023/7/15 02:19 of spreadsheets."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    form = "%Y/%m/%d %H:%M" if text.count(":") == 1 else "%Y/%m/%d %H:%M:%S"
+    return _formed(text, form)
+
+
+def _formed(text: str, form: str) -> datetime | None:
+    """A timestamp in a form of `strptime`."""
+    try:
+        return datetime.strptime(text, form)
+    except ValueError:
+        return None
+
+
+def _seconds(moment: datetime | None) -> float:
+    if moment is None:
+        return 0.0
+    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return (zoned - EPOCH).total_seconds()

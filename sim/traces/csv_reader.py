@@ -20,8 +20,15 @@ from sim.jobs import (
     Precedence,
     codes_of,
 )
-from sim.traces.column_reader import ColumnReader
-from sim.traces.row_rules import CLOCK, CLOCK_FORMAT, DURATION_FORMATS, LONGEST_S, moment
+from sim.traces.column_reader import (
+    CLOCK,
+    CLOCK_FORMAT,
+    DURATION_FORMATS,
+    LONGEST_S,
+    ColumnReader,
+    Notes,
+    moment,
+)
 from sim.traces.setting import check_choice
 from sim.traces.text_table import (
     Columns,
@@ -33,7 +40,7 @@ from sim.traces.text_table import (
     checked_delimiter,
     read_text_table,
 )
-from sim.traces.trace import Notes, Trace, on_a_cycle, starts
+from sim.traces.trace import Trace, on_a_cycle, starts
 
 SEPARATOR = ";"
 
@@ -198,12 +205,17 @@ OUTCOMES = {"completed": COMPLETED, "failed": FAILED, "cancelled": CANCELLED}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forms:
-    """How a CSV file writes its fields."""
+class CsvReader:
+    """The documented CSV file (docs/workloads.md): UTF-8, plain or gzip, with a header row.
 
-    delimiter: str = "comma"  # one sign, or a word of `text_table.DELIMITERS`
-    time_format: str | None = None  # of submit_time: `strptime`'s, a unit; None: ISO 8601
-    duration_format: str = "seconds"  # of duration_s, limit_s: one of DURATION_FORMATS
+    Columns job_id, num_gpus, duration_s and one of submit_s (seconds) or submit_time (counted from
+    the earliest row) are required, all others optional; a column of the file that has one of our
+    names and is not mapped is warned of.
+    """
+
+    delimiter: str  # one sign, or a word of `text_table.DELIMITERS`
+    time_format: str | None  # of submit_time: `strptime`'s, a unit; None: ISO 8601
+    duration_format: str  # of duration_s, limit_s: one of DURATION_FORMATS
 
     def __post_init__(self) -> None:
         """Check the words.
@@ -214,60 +226,59 @@ class Forms:
         checked_delimiter(self.delimiter)
         check_choice("reader.duration_format", self.duration_format, DURATION_FORMATS)
 
-
-PLAIN = Forms()
-
-
-class CsvReader:
-    """The documented CSV file (docs/workloads.md)."""
-
-    def __init__(self, *, delimiter: str, time_format: str | None, duration_format: str) -> None:
-        """Options as `Forms` explains them.
-
-        Raises:
-            TraceError: naming an option that is not known.
-        """
-        self._forms = Forms(
-            delimiter=delimiter, time_format=time_format, duration_format=duration_format
-        )
-
     def read(
         self, *, path: str, columns: GivenColumns, name: str, strict: bool
     ) -> tuple[Trace, Notes]:
-        """The trace of a file; see `read_csv`."""
-        return read_csv(path=path, columns=columns, name=name, strict=strict, forms=self._forms)
+        """The trace of a file; arguments and errors as `TraceReader` says."""
+        wanted = checked_columns(columns, required=REQUIRED, optional=OPTIONAL)
+        layout = Layout(delimiter=checked_delimiter(self.delimiter))
+        table = read_text_table(
+            path, lambda header: _one_submission(wanted, header), strict=strict, layout=layout
+        )
+        _tell_unread(table, wanted)
+        reader = ColumnReader(table)
+        tell_other_forms(reader, time_format=self.time_format, duration_format=self.duration_format)
+        return reader.finish(self._trace(reader, name), strict=strict)
 
-
-def read_csv(
-    *, path: str, columns: GivenColumns, name: str, strict: bool, forms: Forms = PLAIN
-) -> tuple[Trace, Notes]:
-    """Read a plain or gzip CSV file (UTF-8, header row) into a trace.
-
-    Args:
-        path: the file.
-        columns: our names to the file's: job_id, num_gpus, duration_s and one of submit_s (seconds)
-            or submit_time (counted from the earliest row) are required, all others optional. A null
-            value means "not in the file"; a column of the file that has one of our names all the
-            same is warned of.
-        name: name of the trace in reports.
-        strict: whether a bad row is an error; if not, it is left out, counted and logged.
-        forms: how fields are written.
-
-    Returns:
-        The trace, stably sorted by submission, and what was done to the rows.
-
-    Raises:
-        TraceError: naming file, line, column, value and fix.
-    """
-    wanted = checked_columns(columns, required=REQUIRED, optional=OPTIONAL)
-    layout = Layout(delimiter=checked_delimiter(forms.delimiter))
-    table = read_text_table(
-        path, lambda header: _one_submission(wanted, header), strict=strict, layout=layout
-    )
-    _tell_unread(table, wanted)
-    reader = ColumnReader(table)
-    tell_other_forms(reader, time_format=forms.time_format, duration_format=forms.duration_format)
-    return reader.finish(_trace(reader, name, forms), strict=strict)
+    def _trace(self, reader: ColumnReader, name: str) -> Trace:
+        """The rows as a trace in file order."""
+        job_id = reader.names("job_id")
+        submit_s = (
+            reader.times("submit_s")
+            if reader.has("submit_s")
+            else reader.timestamps("submit_time", self.time_format)
+        )
+        num_gpus = reader.gangs("num_gpus")
+        form = self.duration_format
+        duration_s = reader.spans("duration_s", form)
+        least, most = _elastic(reader, num_gpus.astype(np.float64))
+        given, linked = reader.given, reader.has("parents") or reader.has("workflow")
+        return Trace(
+            name=name,
+            job_id=job_id,
+            submit_s=submit_s,
+            num_gpus=num_gpus,
+            duration_s=duration_s,
+            user=reader.texts("user"),
+            vc=reader.texts("vc"),
+            group=given("group", reader.texts),
+            model=given("model", reader.texts),
+            priority=given("priority", reader.counts, blank=0, least=-(10**9)),
+            deadline_s=given("deadline_s", reader.times, blank_s=NEVER_S),
+            cpu_milli=given("cpu_milli", reader.counts, blank=0),
+            memory_mib=given("memory_mib", reader.counts, blank=0),
+            gpu_milli=given("gpu_milli", reader.counts, blank=WHOLE_GPU_MILLI, least=1,
+                            most=WHOLE_GPU_MILLI),
+            gpu_types=given("gpu_types", reader.texts),
+            least_gpus=None if least is None else least.astype(np.int64),
+            most_gpus=None if most is None else most.astype(np.int64),
+            outcome=given("outcome", reader.choices, meaning=OUTCOMES, blank=COMPLETED),
+            withdraw_s=given("withdraw_s", reader.times, blank_s=NEVER_S),
+            limit_s=given("limit_s", reader.spans, form=form, blank_s=NEVER_S),
+            waited_s=given("waited_s", reader.times, blank_s=np.nan),
+            attempts=attempts_of(reader, duration_s) if reader.has("attempts") else None,
+            precedence=precedence_of(reader, job_id) if linked else None,
+        )  # fmt: skip
 
 
 def _one_submission(wanted: Columns, header: Sequence[str]) -> Columns:
@@ -293,52 +304,6 @@ def _tell_unread(table: TextTable, wanted: Columns) -> None:
         if name in TRAITS and name not in wanted:
             fix = f"workload.columns.{name}={name}"
             log.warning("%s: column '%s' is not read; to read it say %s", table.path, name, fix)
-
-
-def _trace(reader: ColumnReader, name: str, forms: Forms) -> Trace:
-    """The rows as a trace in file order."""
-    job_id = reader.names("job_id")
-    submit_s = (
-        reader.times("submit_s")
-        if reader.has("submit_s")
-        else reader.timestamps("submit_time", forms.time_format)
-    )
-    num_gpus = reader.gangs("num_gpus")
-    form = forms.duration_format
-    duration_s = reader.spans("duration_s", form)
-    least, most = _elastic(reader, num_gpus.astype(np.float64))
-    given = reader.has
-    return Trace(
-        name=name,
-        job_id=job_id,
-        submit_s=submit_s,
-        num_gpus=num_gpus,
-        duration_s=duration_s,
-        user=reader.texts("user"),
-        vc=reader.texts("vc"),
-        group=reader.texts("group") if given("group") else None,
-        model=reader.texts("model") if given("model") else None,
-        priority=reader.counts("priority", blank=0, least=-(10**9)) if given("priority") else None,
-        deadline_s=_times(reader, "deadline_s"),
-        cpu_milli=reader.counts("cpu_milli", blank=0) if given("cpu_milli") else None,
-        memory_mib=reader.counts("memory_mib", blank=0) if given("memory_mib") else None,
-        gpu_milli=reader.counts("gpu_milli", blank=WHOLE_GPU_MILLI, least=1, most=WHOLE_GPU_MILLI)
-        if given("gpu_milli")
-        else None,
-        gpu_types=reader.texts("gpu_types") if given("gpu_types") else None,
-        least_gpus=None if least is None else least.astype(np.int64),
-        most_gpus=None if most is None else most.astype(np.int64),
-        outcome=reader.choices("outcome", OUTCOMES, blank=COMPLETED) if given("outcome") else None,
-        withdraw_s=_times(reader, "withdraw_s"),
-        limit_s=reader.spans("limit_s", form, blank_s=NEVER_S) if given("limit_s") else None,
-        waited_s=reader.times("waited_s", blank_s=np.nan) if given("waited_s") else None,
-        attempts=attempts_of(reader, duration_s) if given("attempts") else None,
-        precedence=precedence_of(reader, job_id) if given("parents") or given("workflow") else None,
-    )
-
-
-def _times(reader: ColumnReader, key: str) -> FloatArray | None:
-    return reader.times(key, blank_s=NEVER_S) if reader.has(key) else None
 
 
 def _elastic(reader: ColumnReader, gang: FloatArray) -> tuple[FloatArray | None, FloatArray | None]:

@@ -8,7 +8,7 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError
 from sim.jobs import COMPLETED, Identity
-from sim.traces.likeness import ALIKE_LAGS, ALIKE_LN, JobSample
+from sim.traces.likeness import ALIKE_LAGS, ALIKE_LN, JobSample, alike_shares
 from sim.traces.processes import OutcomeMix, Recurrence, draw_roots, outcome_shares
 
 OUTCOMES = 3
@@ -203,13 +203,7 @@ def _alike(jobs: JobSample, lags: tuple[int, ...], single: bool) -> FloatArray:
     of_class = (jobs.num_gpus == 1) == single
     if of_class.sum() < LEAST_PAIRS:
         return np.full(len(lags), np.nan)
-    ln_s = np.log(np.maximum(jobs.duration_s, 1.0))
-    shares = []
-    for lag in lags:
-        alike = jobs.num_gpus[lag:] == jobs.num_gpus[:-lag]
-        alike &= np.abs(ln_s[lag:] - ln_s[:-lag]) < ALIKE_LN
-        shares.append(float(alike[of_class[:-lag]].mean()))
-    return np.array(shares)
+    return alike_shares(jobs, lags, of_class)
 
 
 def _with(spec: Recurrence, again: float, gang_again: float) -> Recurrence:

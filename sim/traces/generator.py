@@ -17,7 +17,6 @@ from sim.traces.processes import (
     spread_clumps,
     zipf,
 )
-from sim.traces.select import take
 from sim.traces.spec import (
     DAYS_A_WEEK,
     HOURS_A_DAY,
@@ -28,7 +27,7 @@ from sim.traces.spec import (
     draw_precedence,
     draw_workflows,
 )
-from sim.traces.trace import Trace
+from sim.traces.trace import Trace, take
 
 HOUR_S = 3600.0
 WEEK_H = HOURS_A_DAY * DAYS_A_WEEK

@@ -1,22 +1,32 @@
-"""Reads job logs of three plain formats.
+"""Reads job logs of four plain formats.
 
 SenseTime's Helios traces: `cluster_log.csv` (Hu et al., SC 2021). The workloads of Sia and Pollux:
 submission, application and tuned number of GPUs. The Standard Workload Format of the Parallel
-Workloads Archive (Feitelson, version 2.2).
+Workloads Archive (Feitelson, version 2.2). The jobs of Alibaba's Lingjun cluster, 2023: `job.csv`
+and `worker.csv` (Crux, 2024).
 """
 
+import json
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
-from sim.arrays import FloatArray
+from sim.arrays import FloatArray, IntArray
 from sim.errors import TraceError
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S
-from sim.traces.column_reader import LARGEST_AMOUNT, ColumnReader
+from sim.traces.column_reader import LARGEST_AMOUNT, ColumnReader, Notes
 from sim.traces.setting import check_count, check_number
-from sim.traces.text_table import GivenColumns, Layout, TextTable, checked_columns, read_text_table
-from sim.traces.trace import Notes, Trace
+from sim.traces.text_table import (
+    GivenColumns,
+    Layout,
+    TextTable,
+    checked_columns,
+    read_text_table,
+)
+from sim.traces.trace import Trace
 
 HELIOS_REQUIRED = ("job_id", "gpu_num", "state", "submit_time", "duration")
 HELIOS_OPTIONAL = ("user", "vc", "jobname", "cpu_num", "queue")
@@ -209,9 +219,7 @@ class Swf:
             memory_mib=memory_mib if memory_mib.any() else None,
             outcome=outcome,
             withdraw_s=np.where(given_up, np.nan_to_num(wait_s), NEVER_S),
-            limit_s=reader.times("requested_time", blank_s=NEVER_S)
-            if reader.has("requested_time")
-            else None,
+            limit_s=reader.given("requested_time", reader.times, blank_s=NEVER_S),
             waited_s=np.where(given_up, np.nan, wait_s) if reader.has("wait") else None,
         )
 
@@ -234,3 +242,108 @@ def _first_known(reader: ColumnReader, key: str, other: str) -> FloatArray:
         for each in (key, other)
     )
     return np.where(first > 0, first, second)
+
+
+WORKER_COLUMNS = ("worker_job", "worker_resources")
+GPU_KEY = "nvidia.com/gpu"
+MOST_GPUS = 10_000
+
+
+def read_workers(path: str, columns: GivenColumns, strict: bool) -> dict[str, int]:
+    """GPUs by name of job: the sum of what each worker's resources (a JSON object) ask for.
+
+    Raises:
+        TraceError: naming file, line, column, value and fix.
+    """
+    wanted = checked_columns(columns, required=WORKER_COLUMNS, optional=())
+    reader = ColumnReader(read_text_table(path, wanted, strict=strict))
+    gpus = [_gpus(text) for text in reader.raw("worker_resources")]
+    reader.flag(
+        "worker_resources",
+        np.array([number is None for number in gpus], dtype=np.bool_),
+        'is no object of resources such as {"cpu": "8", "nvidia.com/gpu": "1"}',
+    )
+    good = reader.good(strict)
+    found: dict[str, int] = defaultdict(int)
+    for job, number, usable in zip(reader.raw("worker_job"), gpus, good, strict=True):
+        if usable and number is not None:
+            found[job] += number
+    return dict(found)
+
+
+def _gpus(text: str) -> int | None:
+    """Whole GPUs of one worker, 0 where it names none; None if the text is no such object."""
+    try:
+        number = float(str(json.loads(text or "{}").get(GPU_KEY, 0)))
+    except (ValueError, RecursionError, AttributeError):  # no JSON, no number, no object
+        return None
+    return int(number) if 0 <= number <= MOST_GPUS and number.is_integer() else None
+
+
+UNFINISHED = 3
+JOB_REQUIRED = ("job_name", "status", "submitted", "running", "finished")
+JOB_OPTIONAL = ("stopped", "user", "vc", "model", "priority")
+JOB_STATES = {"Succeeded": COMPLETED, "Failed": FAILED, "Stopped": CANCELLED, "Running": UNFINISHED,
+          "Queuing": UNFINISHED, "Creating": UNFINISHED}  # fmt: skip
+
+
+class AlibabaLingjun:
+    """One row a job, whose GPUs are the sum over its rows in the table of workers.
+
+    Times have a resolution of a minute. A job runs from `running` to `finished` (or `stopped`,
+    where that is empty). A job that never ran was given up at its end. Left out: jobs without GPUs
+    (or without workers), and those that had not ended.
+    """
+
+    def __init__(self, *, worker_table: str | None) -> None:
+        """Keep the path of `worker.csv`; null: beside the file of jobs."""
+        self._worker_table = worker_table
+
+    def read(
+        self, *, path: str, columns: GivenColumns, name: str, strict: bool
+    ) -> tuple[Trace, Notes]:
+        """The trace of a file; arguments and errors as `TraceReader` says."""
+        ours = {key: one for key, one in columns.items() if key not in WORKER_COLUMNS}
+        wanted = checked_columns(
+            ours, required=JOB_REQUIRED, optional=(*JOB_OPTIONAL, *WORKER_COLUMNS)
+        )
+        reader = ColumnReader(read_text_table(path, wanted, strict=strict))
+        workers = self._worker_table or str(Path(path).expanduser().with_name("worker.csv"))
+        theirs = {key: one for key, one in columns.items() if key in WORKER_COLUMNS}
+        gpus_of = read_workers(workers, theirs, strict)
+        gpus = np.array([gpus_of.get(job, 0) for job in reader.raw("job_name")], dtype=np.int64)
+        reader.leave_out(gpus == 0, "have no worker with a GPU")
+        told = replace(_trace(reader, gpus, name), gang_from=f"by column 'RES' of {workers}")
+        return reader.finish(told, strict=strict)
+
+
+def _trace(reader: ColumnReader, gpus: IntArray, name: str) -> Trace:
+    """The rows as a trace in file order."""
+    status = reader.choices("status", JOB_STATES)
+    submitted_s, running_s = reader.moments("submitted"), reader.moments("running")
+    finished_s, stopped_s = reader.moments("finished"), reader.moments("stopped")
+    end_s = np.where(np.isnan(finished_s), stopped_s, finished_s)
+    reader.flag("submitted", np.isnan(submitted_s), "is empty; every job was submitted some time")
+    reader.flag("running", running_s < submitted_s, "is before the job's submission")
+    reader.flag("finished", end_s < np.fmax(submitted_s, running_s),
+               "(or the time it was stopped) is before the job ran")  # fmt: skip
+    reader.leave_out(status == UNFINISHED, "had not ended")
+    reader.leave_out(np.isnan(end_s), "have no end")
+    never_ran = np.isnan(running_s)
+    reader.leave_out(never_ran & (status == COMPLETED), "succeeded without having run")
+    origin_s = np.nanmin(submitted_s) if np.isfinite(submitted_s).any() else 0.0
+    submit_s = np.nan_to_num(submitted_s - origin_s)
+    return Trace(
+        name=name,
+        job_id=reader.names("job_name"),
+        submit_s=submit_s,
+        num_gpus=np.maximum(gpus, 1),
+        duration_s=np.maximum(np.nan_to_num(end_s - running_s), 0.0),
+        user=reader.texts("user"),
+        vc=reader.texts("vc"),
+        model=reader.given("model", reader.texts),
+        priority=reader.given("priority", reader.counts, blank=0),
+        outcome=np.where(never_ran, CANCELLED, status),
+        withdraw_s=np.where(never_ran, np.nan_to_num(end_s - submitted_s), NEVER_S),
+        waited_s=running_s - submitted_s,
+    )

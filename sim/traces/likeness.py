@@ -146,11 +146,13 @@ def same_second_frac(jobs: JobSample) -> float:
     return float(np.mean(np.diff(jobs.submit_s) == 0))
 
 
-def alike_shares(jobs: JobSample, lags: tuple[int, ...] = ALIKE_LAGS) -> FloatArray:
+def alike_shares(
+    jobs: JobSample, lags: tuple[int, ...] = ALIKE_LAGS, of: BoolArray | None = None
+) -> FloatArray:
     """(L,) share of jobs with the gang of the job `lag` before and a duration within 20 % of its.
 
     It shows jobs that are submitted again, in a trace that names neither users nor groups. NaN
-    where the trace is shorter than the lag.
+    where the trace is shorter than the lag. `of` (J,): only jobs count that follow one of these.
     """
     ln_s = np.log(np.maximum(jobs.duration_s, 1.0))
     shares = np.full(len(lags), np.nan)
@@ -158,7 +160,7 @@ def alike_shares(jobs: JobSample, lags: tuple[int, ...] = ALIKE_LAGS) -> FloatAr
         if lag < len(jobs):
             alike = jobs.num_gpus[lag:] == jobs.num_gpus[:-lag]
             alike &= np.abs(ln_s[lag:] - ln_s[:-lag]) < ALIKE_LN
-            shares[place] = alike.mean()
+            shares[place] = (alike if of is None else alike[of[:-lag]]).mean()
     return shares
 
 

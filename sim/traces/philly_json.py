@@ -13,12 +13,11 @@ import numpy as np
 from sim.arrays import FloatArray, objects
 from sim.errors import TraceError
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S, Attempts
-from sim.traces.column_reader import nothing_usable, shown
+from sim.traces.column_reader import Notes, nothing_usable, shown
 from sim.traces.json_stream import Located, read_objects
-from sim.traces.select import take
 from sim.traces.setting import check_count, check_number
 from sim.traces.text_table import GivenColumns
-from sim.traces.trace import Notes, Trace, starts
+from sim.traces.trace import Trace, starts, take
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STATES = {"Pass": COMPLETED, "Failed": FAILED, "Killed": CANCELLED}

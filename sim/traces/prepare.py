@@ -11,9 +11,8 @@ from sim.errors import TraceError
 from sim.jobs import WHOLE_GPU_MILLI, Attempts, JobTable
 from sim.protocols import DurationEstimator, HistoryEstimator
 from sim.traces.job_traits import JobRules, ProfileRule, TypeWords, traits_of
-from sim.traces.select import take
 from sim.traces.setting import Setting, Streams, check_count, check_number
-from sim.traces.trace import Trace, owners, starts
+from sim.traces.trace import Trace, owners, starts, take
 
 
 def cap(

@@ -16,8 +16,7 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray, objects
 from sim.errors import TraceError
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S
-from sim.traces.column_reader import LARGEST_AMOUNT, ColumnReader
-from sim.traces.row_rules import moment
+from sim.traces.column_reader import LARGEST_AMOUNT, ColumnReader, Notes, moment
 from sim.traces.text_table import (
     Columns,
     GivenColumns,
@@ -27,7 +26,7 @@ from sim.traces.text_table import (
     checked_delimiter,
     read_text_table,
 )
-from sim.traces.trace import Notes, Trace
+from sim.traces.trace import Trace
 
 NO_TIME = ("", "Unknown", "None", "N/A")
 NO_LIMIT = ("", "UNLIMITED", "Partition_Limit")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sim.arrays import BoolArray
-from sim.errors import TraceError, nearest
+from sim.errors import TraceError, check_keys, nearest
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "blank": " "}
 Columns = Mapping[str, str | Sequence[str]]  # our name -> the file's, or several to be joined
@@ -25,13 +25,7 @@ def checked_columns(
     Raises:
         TraceError: if a key is unknown or a required one is missing.
     """
-    known = (*required, *optional)
-    for key in columns:
-        if key not in known:
-            raise TraceError(
-                f"workload.columns.{key} is not a key{nearest(key, known)}; "
-                f"keys: {', '.join(known)}"
-            )
+    check_keys(columns, (*required, *optional), "workload.columns", TraceError)
     given = {key: _name(key, name) for key, name in columns.items() if name is not None}
     for key in required:
         if key not in given:

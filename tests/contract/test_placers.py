@@ -12,7 +12,7 @@ from sim.engine.occupancy import ANY_SPEED, Occupancy
 from sim.errors import SimulationError
 from sim.protocols import PatientPlacer, Placer
 from sim.simulator import Simulator
-from sim.slots import Slots
+from sim.view import Slots
 from tests.contract.compositions import made, stems
 from tests.oracle.cases import Case, cases
 from tests.sim.placed import EVERYTHING

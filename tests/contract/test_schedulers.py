@@ -12,9 +12,8 @@ from sim.decision import Decision
 from sim.errors import SignalError
 from sim.protocols import Scheduler
 from sim.run import EventLog, Kind, Run
-from sim.signals import Signal
 from sim.simulator import Simulator, simulate
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 from tests.contract.compositions import heuristics, made, stems
 from tests.oracle.cases import Case, cases
 from tests.sim.worlds import Job, cluster, physics_of, play, world

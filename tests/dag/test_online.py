@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.dag.online_listing import Rule, list_tasks, new_listing
-from sim.dag.online_room import NEVER, new_room, new_scratch
+from sim.dag.online_listing import NEVER, Rule, list_tasks, new_listing, new_room, new_scratch
 from sim.dag.online_search import hoped_finishes_s, order_of
 from sim.dag.online_tasks import (
     PENDING,

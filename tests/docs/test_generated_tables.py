@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.report.page_table import BEGIN, table_in
+from sim.report.page_table import BEGIN, END
 from tests.docs.told import ROOT
 
 MARK = re.compile(re.escape(BEGIN).replace(r"\{\}", r"([\w-]+)"))
@@ -23,9 +23,10 @@ LONG = {  # 3 to 30 minutes each
 
 
 def marked(page: Path, name: str) -> str:
-    table = table_in(page.read_text(encoding="utf-8"), name)
-    assert table, f"{page.name}: the table {name} has no end"
-    return table
+    _, _, rest = page.read_text(encoding="utf-8").partition(BEGIN.format(name))
+    table, end, _ = rest.partition(END)
+    assert end, f"{page.name}: the table {name} has no end"
+    return table.strip() + "\n"
 
 
 def differences(ours: str, theirs: str) -> list[str]:

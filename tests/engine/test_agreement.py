@@ -10,16 +10,15 @@ from hypothesis import strategies as st
 
 from sim.engine.composed import PartitionedScheduler, PreemptiveScheduler, QueueScheduler
 from sim.placers.by_job import CompactWait, HeavyEdge, Lwf
-from sim.placers.by_rack import Closest, Delay, Skew
-from sim.placers.by_room import BestFit, Random
+from sim.placers.by_room import BestFit, Closest, Delay, Random, Skew
 from sim.protocols import Placer, Scheduler
-from sim.schedulers.ada_srsf import AdaSrsf
-from sim.schedulers.drf import Drf
 from sim.schedulers.easy import Easy
+from sim.schedulers.fairness import Drf
+from sim.schedulers.network_aware import AdaSrsf
 from sim.schedulers.orders import Spjf, Spwf, Srsf
 from sim.schedulers.tiresias import Tiresias, TiresiasGittins
 from sim.sharing import NoSharing
-from sim.signals import Signal
+from sim.view import Signal
 from tests.engine.playing import assert_same_decisions, assert_same_run
 from tests.oracle.cases import Case, cases
 from tests.oracle.catalogue import FORWARDINGS, ORDERS, PLACERS, SHARINGS, Make

@@ -38,7 +38,7 @@ def edit(file: Path, old: str, new: str) -> None:
 
 
 def test_editing_a_callee_in_another_file_recompiles_its_callers(tmp_path: Path) -> None:
-    """`pair_costs` calls `joining_cost` of sim/physics/slowing.py, which comes to `excess_by`."""
+    """`pair_costs` calls `joining_cost` of sim/physics/laws.py, which comes to `excess_by`."""
     shutil.copytree(ROOT / "sim", tmp_path / "sim", ignore=shutil.ignore_patterns("__pycache__"))
     kept = tmp_path / "sim" / "__pycache__"
     kept.mkdir()
@@ -52,17 +52,17 @@ def test_editing_a_callee_in_another_file_recompiles_its_callers(tmp_path: Path)
     assert not gone.exists()
     assert run(tmp_path) == (2.25, 1)
 
-    slowing = tmp_path / "sim" / "physics" / "slowing.py"
-    edit(slowing, "excess = slowdown - 1.0", "excess = 5.0 * (slowdown - 1.0)")
+    laws = tmp_path / "sim" / "physics" / "laws.py"
+    edit(laws, "excess = slowdown - 1.0", "excess = 5.0 * (slowdown - 1.0)")
     assert run(tmp_path) == (12.25, 0)
 
     # A comment, and a file that is not compiled, change nothing.
-    slowing.write_text(slowing.read_text(encoding="utf-8") + "\n# Edited.\n", encoding="utf-8")
+    laws.write_text(laws.read_text(encoding="utf-8") + "\n# Edited.\n", encoding="utf-8")
     units = tmp_path / "sim" / "report" / "units.py"
     units.write_text("", encoding="utf-8")
     assert run(tmp_path) == (12.25, 1)
 
-    edit(slowing, "excess = 5.0 * (slowdown - 1.0)", "excess = slowdown - 1.0")
+    edit(laws, "excess = 5.0 * (slowdown - 1.0)", "excess = slowdown - 1.0")
     assert run(tmp_path)[0] == 2.25
 
 

@@ -13,9 +13,9 @@ from sim.placers.by_room import BestFit, Consolidated, FirstFit, Packed, Random
 from sim.schedulers.easy import Easy
 from sim.schedulers.orders import Fifo, Sjf, Spjf, Srtf
 from sim.sharing import NoSharing
-from sim.signals import Signal
 from sim.simulator import Simulator, simulate
 from sim.topology.outages import NO_OUTAGES, Change
+from sim.view import Signal
 from tests.engine.playing import asking
 from tests.oracle.catalogue import FORWARDINGS, ORDERS, PLACERS, SHARINGS
 from tests.sim.worlds import Job, attempts, changes, cluster, physics_of, world

@@ -9,8 +9,8 @@ from sim.placers.by_room import FirstFit, Packed
 from sim.schedulers.a_srpt import ASrpt
 from sim.schedulers.orders import Spjf
 from sim.sharing import NoSharing
-from sim.signals import Signal
 from sim.topology.outages import Change
+from sim.view import Signal
 from tests.sim.worlds import Job, attempts, changes, cluster, gantt, physics_of, play, world
 
 

@@ -17,8 +17,8 @@ from sim.schedulers.orders import Sjf
 from sim.scoring.linear_score import LinearScore, unlogged
 from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES
 from sim.sharing import NoSharing
-from sim.signals import Signal
 from sim.simulator import Simulator, simulate
+from sim.view import Signal
 from tests.engine.playing import assert_same
 from tests.oracle.cases import Case, cases
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world

@@ -12,10 +12,10 @@ from sim.errors import GpuYardError, SimulationError
 from sim.kernel.layout import State
 from sim.run import Kind
 from sim.scoring.linear_score import LinearScore
-from sim.scoring.refresh import refresh
 from sim.scoring.scratch import Scratch
 from sim.scoring.table import OfSuspension
 from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES, SUSPEND_FEATURES
+from sim.scoring.window import refresh
 from sim.simulator import Simulator, simulate
 from tests.engine.playing import assert_same
 from tests.golden.test_linear_score import linear, random_yard

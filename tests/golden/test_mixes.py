@@ -11,7 +11,7 @@ from sim.engine.occupancy import ANY_SPEED, Occupancy
 from sim.errors import PhysicsError
 from sim.physics.catalogue import HostNeeds, HostTables
 from sim.physics.mix_table import MixTable, PairTable, mix_table
-from sim.signals import Signal
+from sim.view import Signal
 from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
 

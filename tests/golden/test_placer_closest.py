@@ -2,8 +2,7 @@
 
 import pytest
 
-from sim.placers.by_rack import Closest
-from sim.placers.by_room import Packed
+from sim.placers.by_room import Closest, Packed
 from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from tests.sim.placed import Held, answer

@@ -5,8 +5,7 @@ import math
 import pytest
 
 from sim.errors import GpuYardError
-from sim.placers.by_rack import Delay
-from sim.placers.by_room import Consolidated, Packed
+from sim.placers.by_room import Consolidated, Delay, Packed
 from sim.protocols import PatientPlacer
 from sim.schedulers.orders import Fifo, Srtf
 from sim.sharing import NoSharing

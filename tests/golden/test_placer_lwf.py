@@ -7,7 +7,7 @@ from sim.placers.by_job import Lwf
 from sim.placers.by_room import LeastLoaded
 from sim.schedulers.orders import Fifo
 from sim.sharing import AlwaysShare
-from sim.signals import Signal
+from sim.view import Signal
 from tests.sim.placed import Held, answer
 from tests.sim.worlds import Job, cluster, gantt, play, world
 

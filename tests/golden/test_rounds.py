@@ -10,9 +10,8 @@ from sim.jobs import Elastic
 from sim.placers.by_room import Consolidated, Packed
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share
-from sim.signals import Signal
 from sim.topology.outages import Change
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 from tests.sim.worlds import Job, attempts, changes, cluster, gantt, play, world
 
 Shares = list[tuple[int, int]]

@@ -6,8 +6,7 @@ import pytest
 
 from sim.errors import GpuYardError
 from sim.physics.physics import Physics
-from sim.placers.by_rack import Skew
-from sim.placers.by_room import Consolidated
+from sim.placers.by_room import Consolidated, Skew
 from sim.protocols import PatientPlacer
 from sim.run import Run
 from sim.schedulers.orders import Fifo

@@ -1,8 +1,7 @@
 """Tetris with one resource: packing score against shortest remaining work."""
 
 from sim.placers.by_room import LeastLoaded, WorstFit
-from sim.schedulers.orders import LoadBalance, Sjf
-from sim.schedulers.tetris import Tetris
+from sim.schedulers.orders import LoadBalance, Sjf, Tetris
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world
 

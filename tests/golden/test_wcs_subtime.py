@@ -3,7 +3,7 @@
 from sim.placers.by_room import FirstFit
 from sim.schedulers.orders import Fifo, WcsDuration, WcsSubtime
 from sim.sharing import NoSharing
-from sim.signals import Signal
+from sim.view import Signal
 from tests.sim.worlds import Job, cluster, gantt, play, world
 
 RULES = {"placer": FirstFit(), "sharing": NoSharing()}

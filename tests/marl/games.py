@@ -18,7 +18,7 @@ from marl.training.spec import PpoSpec
 from sim.arrays import FloatArray
 from sim.jobs import JobTable
 from sim.physics.catalogue import Catalogue
-from sim.physics.communication import NetworkTables
+from sim.physics.laws import NetworkTables
 from sim.physics.mix_table import PairTable
 from sim.physics.physics import Physics
 from sim.topology.outages import NO_OUTAGES

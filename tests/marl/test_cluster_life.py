@@ -17,7 +17,7 @@ from marl.turns.actions import MODES
 from sim.errors import SimulationError
 from sim.jobs import ANY_TYPE, Attempts, Demands, Fates, JobTable, Precedence
 from sim.run import Kind
-from sim.scoring.refresh import refresh
+from sim.scoring.window import refresh
 from sim.topology.outages import Change, Outages
 from sim.topology.topology import Topology
 from tests.marl.games import (

@@ -12,13 +12,11 @@ from marl.policy.pair_score import stack
 from marl.turns.actions import MODES
 from sim.scoring.ahead import FRAGMENTS_WORTH
 from sim.scoring.linear_score import LinearScore
-from sim.scoring.plan import Plan
-from sim.scoring.refresh import refresh
+from sim.scoring.plan import LEAST_DUE, Plan, forward_score, start_score, weigh_job, weigh_partition
 from sim.scoring.room import count_usable, fill_outwards
-from sim.scoring.scores import LEAST_DUE, forward_score, start_score, weigh_job, weigh_partition
 from sim.scoring.table import ForwardWeight, OfJob, OfPair, StartWeight
 from sim.scoring.weights import ALL_GROUPS, ScoreWeights
-from sim.scoring.window import choose_window, look_at_window
+from sim.scoring.window import choose_window, look_at_window, refresh
 from tests.marl.games import RULES, RandomJobs, mixed_game
 from tests.marl.playing import Round, forwards_of, play, starts_of
 from tests.sim.test_layer import drawn

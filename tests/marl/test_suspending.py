@@ -14,13 +14,11 @@ from marl.policy.pair_score import stack
 from marl.turns.actions import SUSPEND
 from sim.run import Kind
 from sim.scoring.linear_score import LinearScore
-from sim.scoring.plan import Plan
-from sim.scoring.refresh import refresh
-from sim.scoring.scores import suspend_score, weigh_newcomer
+from sim.scoring.plan import Plan, suspend_score, weigh_newcomer
 from sim.scoring.suspending import best_room
 from sim.scoring.table import ForwardWeight, OfSuspension, StartWeight, SuspendWeight
 from sim.scoring.weights import ScoreWeights
-from sim.scoring.window import choose_window, look_at_window
+from sim.scoring.window import choose_window, look_at_window, refresh
 from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, env_of, mixed_game
 from tests.marl.playing import Round, play, suspensions_of, tried
 from tests.sim.test_layer import drawn

@@ -8,10 +8,10 @@ import numpy as np
 from sim.decision import Decision, Start
 from sim.jobs import Attempts, Fates, JobTable, Precedence, Urgency
 from sim.run import Run
-from sim.signals import Signal
 from sim.simulator import Simulator, simulate
 from sim.topology.outages import Change, Outages
 from sim.topology.topology import contiguous_partitions
+from sim.view import Signal
 
 WORLDS = runpy.run_path(str(Path(__file__).parents[1] / "sim" / "worlds.py"))
 SERVERS, GPUS, TENANTS = 4, 4, 2

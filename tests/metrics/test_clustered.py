@@ -10,9 +10,9 @@ from sim.metrics.job_times import (
     clustered_mean_interval,
     clustered_ratio_interval,
     effective_count,
+    mean_interval,
     most_coverage,
 )
-from sim.metrics.timeline import mean_interval
 
 
 def test_the_effective_number_of_a_case_worked_by_hand():

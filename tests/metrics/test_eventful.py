@@ -7,7 +7,6 @@ import pytest
 
 from sim.errors import SimulationError
 from sim.metrics.balance import balance_of, check_run
-from sim.metrics.event_effects import stops
 from sim.metrics.gpu_use import attempts_of, queue_by_partition, tenancy_of
 from sim.metrics.summary import summarise
 from sim.metrics.timeline import (
@@ -16,6 +15,7 @@ from sim.metrics.timeline import (
     left_s,
     outcomes,
     queue_over_time,
+    stops,
 )
 from sim.run import Kind
 

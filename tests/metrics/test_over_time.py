@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.metrics.balance import littles_law_gap
-from sim.metrics.event_effects import gpu_changes
 from sim.metrics.summary import summarise
 from sim.metrics.timeline import (
     Steps,
+    gpu_changes,
     queue_over_time,
     span_s,
     steps_of_changes,

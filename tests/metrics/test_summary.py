@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from sim.errors import SimulationError
-from sim.metrics.job_times import full_speed, spans, throughput
+from sim.metrics.job_times import full_speed, mean_interval, ratio_interval, spans, throughput
 from sim.metrics.summary import HEADLINE_KEYS, summarise
-from sim.metrics.timeline import mean_interval, ratio_interval
 from sim.placers.by_room import FirstFit
 from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from sim.metrics.balance import finish_time_rho
-from sim.metrics.event_effects import unusable_changes
 from sim.metrics.gpu_use import fragmentation_metrics, unusable_free_over_time
 from sim.metrics.summary import WATTS, decision_metrics, energy_metrics, summarise
+from sim.metrics.timeline import unusable_changes
 from sim.run import Kind
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sim.arrays import IntArray
 from sim.jobs import JobTable
 from sim.physics.catalogue import Catalogue
-from sim.physics.communication import NetworkTables
+from sim.physics.laws import NetworkTables
 from sim.physics.mix_table import PairTable
 from sim.physics.physics import Physics
 from sim.run import Rules

@@ -28,8 +28,8 @@ from sim.schedulers.orders import (
     Sjf,
     SmallestGang,
     Srtf,
+    Tetris,
 )
-from sim.schedulers.tetris import Tetris
 from sim.sharing import AlwaysShare, FallbackSharing, NoSharing, SelectiveSharing
 
 Make = Callable[[Placer, Sharing], QueueScheduler]

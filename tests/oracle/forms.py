@@ -21,8 +21,8 @@ from sim.engine.composed import (
     QueueScheduler,
 )
 from sim.engine.occupancy import Occupancy
-from sim.forwarding import LeastLoadedForwarding, Loads, OwnOnly, RandomForwarding
-from sim.protocols import Scheduler
+from sim.forwarding import LeastLoadedForwarding, OwnOnly, RandomForwarding
+from sim.protocols import Loads, Scheduler
 from sim.view import ClusterView
 
 S = TypeVar("S", bound=Scheduler)

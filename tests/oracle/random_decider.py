@@ -3,8 +3,7 @@
 import numpy as np
 
 from sim.decision import Decision, Forward, Start
-from sim.signals import Signal
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 from tests.oracle.room import Room
 
 EVERYTHING = Signal.DURATION | Signal.PREDICTION | Signal.PROFILE | Signal.INTERFERENCE

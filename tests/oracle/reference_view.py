@@ -9,8 +9,7 @@ import numpy as np
 from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI
 from sim.kernel.free_gpus import FreeGpus, make_free_gpus, set_most, set_usable
 from sim.kernel.layout import GPU, JOB, PARTITION, SERVER, UNBOUNDED
-from sim.signals import Signal
-from sim.view import ClusterView, ViewMaker
+from sim.view import ClusterView, Signal, ViewMaker
 from tests.oracle.reference_job import ReferenceJob
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from typing import Any
 
 from sim.decision import Decision
 from sim.protocols import Scheduler
-from sim.signals import Signal
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 
 
 class Watching:

@@ -12,7 +12,7 @@ from interference.make_a100 import MeasuredStep, read_sia
 from sim.arrays import FloatArray
 from sim.errors import PhysicsError
 from sim.jit import kernel
-from sim.physics.communication import Spread, busy_s, columns_s, comm_of, comm_told, quiet_s, told_s
+from sim.physics.laws import Spread, busy_s, columns_s, comm_of, comm_told, quiet_s, told_s
 
 RNG = np.random.default_rng(3)
 BEYOND = 9  # any table's end

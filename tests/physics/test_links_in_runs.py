@@ -17,11 +17,10 @@ from sim.physics.physics import Physics
 from sim.physics.reference import compact_gpus
 from sim.physics.shared_links import told_tables
 from sim.run import Run
-from sim.signals import Signal
 from sim.simulator import Simulator, simulate
 from sim.topology.outages import NO_OUTAGES
 from sim.topology.topology import Topology
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 from tests.oracle.cases import Case, cases
 from tests.oracle.random_decider import RandomDecider
 from tests.physics.network_worlds import GB, catalogue_of, network_of, racks, traffic_of

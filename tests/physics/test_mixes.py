@@ -7,6 +7,7 @@ import pytest
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import PhysicsError
+from sim.physics.laws import hit_of, slow_in
 from sim.physics.mix_table import (
     MixTable,
     PairSum,
@@ -20,7 +21,6 @@ from sim.physics.mix_table import (
     put_tenant,
     slowing_of,
 )
-from sim.physics.slowing import hit_of, slow_in
 
 
 def pairs_of(excess: FloatArray) -> PairTable:

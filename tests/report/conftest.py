@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sim.metrics.summary import summarise
-from sim.report.comparison import ComparisonRow, Labels
+from sim.report.files import ComparisonRow, Labels
 from sim.report.run_folder import collect_record
 
 BUILDER = Path(__file__).parents[1] / "metrics" / "run_builder.py"

@@ -1,6 +1,6 @@
 """What the files of a run hold, without files."""
 
-from sim.metrics.event_effects import blocked_at_arrival
+from sim.metrics.timeline import blocked_at_arrival
 from sim.report.run_tables import Recorded, server_names
 from sim.run import Run
 

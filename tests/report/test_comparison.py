@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.report.atomic import ReportError
-from sim.report.comparison import (
+from sim.report.files import (
     ROLES,
     ComparisonRow,
     Labels,
+    ReportError,
     check_distinct,
     read_comparison_csv,
     write_comparison_csv,

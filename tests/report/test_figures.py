@@ -7,9 +7,9 @@ import pytest
 from matplotlib.image import imread
 
 from sim.metrics.timeline import Timeline
-from sim.report.atomic import ReportError
 from sim.report.figure_studies import learning_curve, read_learning_curve
 from sim.report.figures import jct_bars, jct_cdf, line_look, utilisation_queue
+from sim.report.files import ReportError
 from sim.report.standings import standings
 
 

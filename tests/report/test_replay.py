@@ -5,9 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from sim.metrics.event_effects import unusable_changes
-from sim.metrics.timeline import queue_over_time
-from sim.report.atomic import ReportError
+from sim.metrics.timeline import queue_over_time, unusable_changes
+from sim.report.files import ReportError
 from sim.report.replay import Replay, clock, event_line, heat_map, ranges
 from sim.run import Kind
 from tests.report.recorded import recorded_of

@@ -7,9 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sim.report import atomic, run_folder
-from sim.report.atomic import ReportError, write_atomically
-from sim.report.comparison import run_names
+from sim.report import files, run_folder
+from sim.report.files import ReportError, run_names, write_atomically
 from sim.report.run_folder import git_state, read_jct_s, read_row, write_run
 
 FILES = {"metrics.json", "record.json", "config.yaml", "jobs.parquet", "timeline.parquet"}
@@ -88,7 +87,7 @@ def test_a_cut_off_run_has_no_metrics_not_even_old_ones(
     def fails_at(path, content):
         if path.name == file:
             full_disk()
-        atomic.write_atomically(path, content)
+        files.write_atomically(path, content)
 
     monkeypatch.setattr(run_folder, "write_atomically", fails_at)
     with pytest.raises(OSError, match="No space left"):

@@ -11,13 +11,13 @@ from pathlib import Path
 import pandas as pd
 
 ROOT = Path(__file__).resolve().parents[2]
-NAME = "sim.physics.slowing.joining_cost"
+NAME = "sim.physics.laws.joining_cost"
 PROGRAM = """
 import logging, sys
 import numpy as np
 from gpuyard.launch import compiling
 from sim.physics.mix_table import pairs_alone
-from sim.physics.slowing import joining_cost
+from sim.physics.laws import joining_cost
 
 logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
 compiling.SHORTEST_S = LEAST

@@ -125,7 +125,7 @@ def test_a_job_without_progress_has_done_what_its_speed_makes(configured: Callab
     from gpuyard.experiment.experiment import experiment_of
     from gpuyard.serving.forms import StateForm
     from gpuyard.serving.instants import Defaults, Setter
-    from sim.signals import Signal
+    from sim.view import Signal
 
     game = experiment_of(configured("topology=small_leaf_spine")).game
     setter = Setter(game, Signal.PREDICTION, Defaults(None, None))

@@ -10,10 +10,8 @@ from sim.decision import Decision, Start
 from sim.engine.occupancy import ANY_SPEED, Occupancy
 from sim.physics.physics import Physics
 from sim.protocols import Placer
-from sim.signals import Signal
-from sim.slots import Slots
 from sim.topology.topology import Topology
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal, Slots
 from tests.sim.worlds import Job, physics_of, world
 
 EVERYTHING = Signal.PREDICTION | Signal.PROFILE | Signal.INTERFERENCE

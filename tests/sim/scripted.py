@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from sim.decision import WAIT, Decision
-from sim.signals import Signal
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 
 
 class Scripted:

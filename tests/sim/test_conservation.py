@@ -11,10 +11,9 @@ from sim.decision import Decision
 from sim.errors import SimulationError
 from sim.metrics.balance import check_run
 from sim.run import Kind, Run
-from sim.signals import Signal
 from sim.simulator import Simulator, simulate
 from sim.topology.outages import NO_OUTAGES
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 from tests.oracle.cases import Case, cases
 from tests.oracle.catalogue import ORDERS, PLACERS, SHARINGS
 from tests.oracle.random_decider import EVERYTHING, RandomDecider

@@ -4,8 +4,7 @@ import numpy as np
 
 from sim.decision import Decision, Start
 from sim.jobs import Elastic
-from sim.signals import Signal
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 from tests.sim.worlds import Job, attempts, cluster, play, world
 
 

@@ -10,9 +10,8 @@ import pytest
 from sim.decision import Decision
 from sim.engine.occupancy import ANY_SPEED, Occupancy
 from sim.jobs import ANY_TYPE, Demands
-from sim.signals import Signal
 from sim.topology.outages import Change
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal
 from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, changes, cluster, physics_of, play, world
 

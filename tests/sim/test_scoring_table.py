@@ -28,7 +28,7 @@ from sim.scoring.table import (
     StartWeight,
 )
 from sim.scoring.weights import ScoreWeights
-from sim.signals import Signal
+from sim.view import Signal
 from tests.sim.worlds import Job, cluster, world
 
 STARTS, FORWARDS = len(StartWeight), len(ForwardWeight)

@@ -9,7 +9,7 @@ from sim.protocols import Sharing
 from sim.run import Run
 from sim.schedulers.orders import Fifo
 from sim.sharing import AlwaysShare, FallbackSharing, NoSharing, SelectiveSharing
-from sim.signals import Signal
+from sim.view import Signal
 from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, cluster, gantt, physics_of, play, world
 

@@ -7,8 +7,7 @@ import pytest
 
 from sim.decision import Decision, Start
 from sim.errors import SignalError
-from sim.signals import Signal, information_of
-from sim.view import ClusterView
+from sim.view import ClusterView, Signal, information_of
 from tests.sim.scripted import Scripted
 from tests.sim.worlds import Job, cluster, play, world
 

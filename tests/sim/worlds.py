@@ -8,7 +8,7 @@ import numpy as np
 
 from sim.jobs import JobTable
 from sim.physics.catalogue import Catalogue
-from sim.physics.communication import NetworkTables
+from sim.physics.laws import NetworkTables
 from sim.physics.mix_table import PairTable
 from sim.physics.physics import Physics
 from sim.protocols import Scheduler

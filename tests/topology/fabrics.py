@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 
 from sim.topology.generators import bcube, fat_tree, leaf_spine, vl2
 from sim.topology.links import LinkGraph
-from sim.topology.topology import Topology
+from sim.topology.topology import Inside, Topology, slowest_hop_gbps
 
+RATES = ("gpu_switch", "gpu_island", "nvlink_gbps", "pcie_gbps", "socket_gbps")
 SHAPE = {"name": "t", "gpus_per_server": [2, 1, 3], "gpu_types": ["p100", "v100"],
          "intra_gbps": 80.0}  # fmt: skip
 
@@ -86,3 +87,8 @@ def check_tree(topology: Topology) -> None:
     assert sorted(links.up_link.tolist()) == list(range(len(links.link_gbps)))
     for node, uplinks in enumerate(own):
         assert links.link_ends[uplinks, 0].tolist() == [node] * len(uplinks)
+
+
+def slowest_gbps(inside: Inside, server: int, gpus: np.ndarray) -> float:
+    """Rate of the slowest hop among `gpus` (global ids, all of `server`); inf for one GPU."""
+    return float(slowest_hop_gbps(*(getattr(inside, name) for name in RATES), server, gpus))

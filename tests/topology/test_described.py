@@ -8,7 +8,7 @@ import pytest
 from sim.errors import TopologyError
 from sim.topology.described import described
 from sim.topology.topology import Topology
-from tests.topology.fabrics import check_tree, links_of
+from tests.topology.fabrics import check_tree, links_of, slowest_gbps
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 
@@ -85,8 +85,8 @@ def test_the_cluster_of_the_docs():
     assert topology.server_name.tolist()[3:9] == ["a1/3", "a2/0", "a2/1", "a2/2", "a2/3", "old-1"]
     assert topology.server_group.tolist() == ["language"] * 6 + ["vision"] * 5
     assert topology.inside is not None
-    assert topology.inside.slowest_gbps(0, np.array([0, 7])) == 400.0
-    assert topology.inside.slowest_gbps(10, topology.num_gpus - np.array([1, 2])) == 80.0
+    assert slowest_gbps(topology.inside, 0, np.array([0, 7])) == 400.0
+    assert slowest_gbps(topology.inside, 10, topology.num_gpus - np.array([1, 2])) == 80.0
 
 
 def test_the_inventory_of_the_docs_has_pods():

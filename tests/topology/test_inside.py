@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sim.errors import TopologyError
 from sim.topology.layout import Layout, inside_of
 from sim.topology.topology import NO_ISLAND, Inside
+from tests.topology.fabrics import slowest_gbps
 
 # Server 0, eight GPUs: two sockets, four switches, islands of four; server 1: four GPUs, no NVLink.
 #   socket   0 0 0 0 1 1 1 1 | 0 0 1 1
@@ -55,7 +56,7 @@ def test_gpus_are_dealt_evenly_in_order():
     ],
 )
 def test_the_slowest_hop_by_hand(server: int, gpus: list[int], gbps: float):
-    assert INSIDE.slowest_gbps(server, np.array(gpus, dtype=np.int64)) == gbps
+    assert slowest_gbps(INSIDE, server, np.array(gpus, dtype=np.int64)) == gbps
 
 
 layouts = st.builds(
@@ -76,8 +77,8 @@ layouts = st.builds(
 @given(layouts, st.integers(1, 12))
 def test_all_gpus_together_are_as_slow_as_their_slowest_pair(layout: Layout, gpus: int):
     inside = inside_of([layout], np.array([0]), np.array([gpus]))
-    pairs = [inside.slowest_gbps(0, np.array(p)) for p in combinations(range(gpus), 2)]
-    slowest = inside.slowest_gbps(0, np.arange(gpus))
+    pairs = [slowest_gbps(inside, 0, np.array(p)) for p in combinations(range(gpus), 2)]
+    slowest = slowest_gbps(inside, 0, np.arange(gpus))
     assert slowest == min(pairs, default=math.inf)
     if gpus > 1:
         assert layout.all_gpus_gbps(gpus) == slowest

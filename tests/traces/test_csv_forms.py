@@ -6,15 +6,21 @@ import numpy as np
 import pytest
 
 from sim.errors import TraceError
-from sim.traces.csv_reader import Forms, read_csv
+from sim.traces.csv_reader import CsvReader
 
 NAMES = ("job_id", "submit_s", "num_gpus", "duration_s")
+
+
+def csv_reader(**forms: str) -> CsvReader:
+    plain = {"delimiter": "comma", "time_format": None, "duration_format": "seconds"}
+    return CsvReader(**(plain | forms))  # type: ignore[arg-type]
 
 
 def read(path: Path, text: str, *, more: dict[str, str] | None = None, **forms: str):
     path.write_text(text)
     columns = {name: name for name in NAMES} | (more or {})
-    return read_csv(path=str(path), columns=columns, name="x", strict=True, forms=Forms(**forms))[0]
+    reader = csv_reader(**forms)
+    return reader.read(path=str(path), columns=columns, name="x", strict=True)[0]
 
 
 @pytest.fixture
@@ -107,4 +113,4 @@ def test_other_forms_of_time_and_numbers_among_clocks(file: Path) -> None:
 )
 def test_an_unknown_form(forms: dict[str, str], words: str) -> None:
     with pytest.raises(TraceError, match=words):
-        Forms(**forms)
+        csv_reader(**forms)

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sim.errors import TraceError
-from sim.traces.csv_reader import read_csv
+from sim.traces.csv_reader import CsvReader
 
+PLAIN_FORMS = CsvReader(delimiter="comma", time_format=None, duration_format="seconds")
 PLAIN = {"job_id": "id", "submit_s": "t", "num_gpus": "gpus", "duration_s": "run"}
 HEADER = "id,t,gpus,run\n"
 
@@ -21,7 +22,7 @@ HEADER = "id,t,gpus,run\n"
 def read(path: Path, text: str | bytes, strict: bool = True, columns=PLAIN):
     """Write `text` to `path` and read it back as a trace."""
     path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return read_csv(path=str(path), columns=columns, name="small", strict=strict)
+    return PLAIN_FORMS.read(path=str(path), columns=columns, name="small", strict=strict)
 
 
 def message(path: Path, text: str | bytes, **more) -> str:
@@ -183,7 +184,7 @@ def test_plain_text_with_a_gz_ending(tmp_path: Path) -> None:
 def test_an_absent_file_and_a_folder(tmp_path: Path) -> None:
     for path in (tmp_path / "none.csv", tmp_path):
         with pytest.raises(TraceError, match=r"cannot be read .*set workload\.path"):
-            read_csv(path=str(path), columns=PLAIN, name="small", strict=True)
+            PLAIN_FORMS.read(path=str(path), columns=PLAIN, name="small", strict=True)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +304,7 @@ def test_the_public_traces_read_whole() -> None:
     if not path.exists():
         pytest.skip("GPUYARD_DATA has no traces/philly_jobs.csv.gz")
     names = ("job_id", "submit_s", "num_gpus", "duration_s", "vc")
-    trace, notes = read_csv(
+    trace, notes = PLAIN_FORMS.read(
         path=str(path), columns={name: name for name in names}, name="philly", strict=True
     )
     assert len(trace) == notes.rows == 79_515

@@ -7,8 +7,9 @@ from omegaconf import OmegaConf
 
 from sim.errors import TraceError
 from sim.traces.estimators import OracleEstimator
-from sim.traces.generated_workload import MixedWorkload, YorkMix
+from sim.traces.published_workload import YorkMix
 from sim.traces.setting import Setting
+from sim.traces.workload import MixedWorkload
 from tests.contract.compositions import CONF
 
 

@@ -14,9 +14,8 @@ from sim.physics.catalogue import Catalogue
 from sim.protocols import HistoryEstimator
 from sim.traces.estimators import GroupMedian, LastOfGroup, NoisyEstimator
 from sim.traces.prepare import rows_of
-from sim.traces.select import take
 from sim.traces.setting import Setting, window_streams
-from sim.traces.trace import Trace
+from sim.traces.trace import Trace, take
 
 CONF = Path(__file__).parents[2] / "conf"
 CATALOGUE = Catalogue(

@@ -12,7 +12,7 @@ from sim.errors import TraceError
 from sim.jobs import JobTable
 from sim.physics.published_profiles import DallyProfiles
 from sim.traces.estimators import NoEstimator
-from sim.traces.ideal_workload import IdealWorkload, PublishedMix, draw_published
+from sim.traces.published_workload import IdealWorkload, PublishedMix, draw_published
 from sim.traces.setting import Setting
 from sim.traces.trace import Trace
 from tests.contract.compositions import CONF

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sim.errors import TraceError
 from sim.jobs import CANCELLED, COMPLETED, FAILED
 from sim.physics.shipped_files import ShippedProfiles
+from sim.traces.column_reader import clock_s
 from sim.traces.estimators import LimitEstimator
-from sim.traces.row_rules import clock_s
 from sim.traces.sacct import parse_tres
 from sim.traces.setting import Setting
 from tests.traces.trace_samples import SACCT, loaded, preset

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from sim.errors import TraceError
 from sim.traces.prepare import cap, offered_load, scale_load
-from sim.traces.select import split, thinned_window, time_window, without_vcs
-from sim.traces.trace import Trace
+from sim.traces.trace import Trace, split, thinned_window, time_window, without_vcs
 
 PARTS = {"train": 0.5, "validation": 0.15, "test": 0.35}
 NO_CAP = {

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sim.errors import TraceError
 from sim.physics.catalogue import Catalogue
 from sim.traces.estimators import GroupMedian, NoisyEstimator, OracleEstimator
-from sim.traces.select import dealt
 from sim.traces.setting import Setting
+from sim.traces.trace import dealt
 from tests.traces.trace_samples import preset
 
 SETTING = Setting(

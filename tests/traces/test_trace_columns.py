@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from sim.errors import TraceError
 from sim.jobs import ANY_TYPE, CANCELLED, COMPLETED, FAILED, Attempts, Precedence
 from sim.physics.catalogue import Catalogue
-from sim.traces.csv_reader import read_csv, trace_csv
+from sim.traces.csv_reader import CsvReader, trace_csv
 from sim.traces.estimators import NoEstimator
 from sim.traces.prepare import cap, offered_load
-from sim.traces.select import split, take, thinned_window, time_window
 from sim.traces.setting import Setting
-from sim.traces.trace import Trace
+from sim.traces.trace import Trace, split, take, thinned_window, time_window
 from tests.traces.trace_samples import CSV, CSV_MORE, SAMPLES, loaded, preset
 
 INF = float("inf")
@@ -126,7 +125,8 @@ def test_a_trace_written_is_read_back_the_same(trace: Trace, tmp_path: Path) -> 
     path = tmp_path / "again.csv"
     path.write_text(trace_csv(trace))
     columns = {name: name for name in ("job_id", "submit_s", "num_gpus", "duration_s", *CSV_MORE)}
-    again, _ = read_csv(path=str(path), columns=columns, name="csv", strict=True)
+    plain = CsvReader(delimiter="comma", time_format=None, duration_format="seconds")
+    again, _ = plain.read(path=str(path), columns=columns, name="csv", strict=True)
     for each in fields(Trace):
         before, after = getattr(trace, each.name), getattr(again, each.name)
         if each.name in ("line", "file"):  # where it was read

@@ -9,7 +9,8 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from sim.traces.trace import Notes, Trace
+from sim.traces.column_reader import Notes
+from sim.traces.trace import Trace
 
 CONF = Path(__file__).parents[2] / "conf"
 

@@ -1,18 +1,91 @@
-"""`comparison.csv`: one line a run, its labels and metrics; written, read back and joined.
+"""Files of results: written whole or not at all, tables as CSV, and `comparison.csv`.
 
-Labels are what a result belongs to; here too is the unit in which people read a time.
+That has one line a run, its labels and metrics; written, read back and joined. Labels are what a
+result belongs to; here too is the unit in which people read a time.
 """
 
 import csv
+import io
 import math
+import os
+import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
-from sim.report.atomic import ReportError, csv_text, write_atomically
+from sim.errors import GpuYardError
+
+
+class ReportError(GpuYardError):
+    """A result file cannot be read or compared; the message names file, line, column and value."""
+
+
+def known_cells(row: Iterable[object]) -> list[object]:
+    """Cells of a line of a CSV file, empty where a value is not there (None, NaN)."""
+    return ["" if isinstance(value, float) and math.isnan(value) else value for value in row]
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """A table as CSV; None is an empty cell."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def forget(folder: Path, names: Iterable[str]) -> None:
+    """Remove what an earlier run left, so that a failure leaves nothing like a result."""
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write `content` beside `path` under another name, then rename it onto `path`.
+
+    A crash or a full disk leaves `path` as it was; the half-written file is removed.
+
+    Raises:
+        OSError: the folder cannot be written or is full.
+    """
+    with atomic_file(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write piece by piece, which becomes `path` at the end of the block.
+
+    Raises:
+        OSError: the folder cannot be written or is full.
+    """
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())  # mkstemp keeps others out
+        os.replace(temporary, path)  # noqa: PTH105  (the atomic rename itself)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # a full disk names no file itself
+        raise
+
+
+def _umask() -> int:
+    """The process's file mode mask, which can only be read by setting it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
 
 ROLES = ("ours", "composite", "published", "linear_score", "global_queue", "reference", "ablation")
 
@@ -69,7 +142,7 @@ def labels_from_text(cells: dict[str, str]) -> Labels:
     return Labels(
         **texts,  # type: ignore[arg-type]
         **whole,  # type: ignore[arg-type]
-        load=_load(cells["load"]),
+        load=float(_number("load", cells["load"])) if cells["load"] else None,
         stretch=_integer("stretch", stretch) if stretch else None,
     )
 
@@ -79,13 +152,6 @@ def _integer(column: str, text: str) -> int:
         return int(text)
     except ValueError:
         raise ReportError(f"column {column} is {text!r}; it must be a whole number") from None
-
-
-def _load(text: str) -> float | None:
-    try:
-        return float(text) if text else None
-    except ValueError:
-        raise ReportError(f"column load is {text!r}; it must be a number or empty") from None
 
 
 @dataclass(frozen=True)
@@ -133,7 +199,7 @@ def write_comparison_csv(path: Path, rows: Sequence[ComparisonRow]) -> None:
     """
     keys = list(dict.fromkeys(key for row in rows for key in row.metrics))
     lines = [
-        map(_cell, [*row.labels.as_dict().values(), *(row.metrics.get(k, math.nan) for k in keys)])
+        known_cells([*row.labels.as_dict().values(), *(row.metrics.get(key) for key in keys)])
         for row in rows
     ]
     write_atomically(path, csv_text([*LABEL_COLUMNS, *keys], lines).encode())
@@ -185,12 +251,6 @@ def _row(place: str, header: list[str], cells: list[str]) -> ComparisonRow:
         return ComparisonRow(labels, {key: _number(key, named[key]) for key in keys})
     except ReportError as error:
         raise ReportError(f"{place}: {error}") from None
-
-
-def _cell(value: str | int | float | None) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return repr(float(value)) if isinstance(value, float) else str(value)
 
 
 def _number(column: str, text: str) -> float | int:
