@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 from omegaconf import DictConfig
 
-from gpuyard.launch.build import check_confidence
+from gpuyard.launch.build import check_confidence, check_flags
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.terminal import table_console
-from gpuyard.pages.page import PAGE_FILE, check_page
+from gpuyard.pages.page import PAGE_FILE
 from sim.arrays import FloatArray
 from sim.report.atomic import ReportError
 from sim.report.comparison import ComparisonRow, Labels, read_comparison_csv
@@ -193,7 +193,7 @@ def main(cfg: DictConfig) -> None:
     for name in RESULT_FILES:
         (launch.folder / name).unlink(missing_ok=True)
     check_confidence(launch.config)
-    check_page(launch.config)
+    check_flags(launch.config, "page")
     sweep = launch.config["sweep"]
     folders = [Path(str(name)) for name in (sweep if isinstance(sweep, list) else [sweep])]
     results = gather(folders, leave_out=launch.folder)

@@ -1,11 +1,8 @@
 """Tables on standard output, and bars and counts of runs on standard error."""
 
 import logging
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cache
 
 from rich.console import Console
@@ -42,16 +39,16 @@ LOOK_EVERY_S = 1.0
 class RunCount:
     """A context in which runs are counted; the bar is on standard error."""
 
-    def __init__(self, what: str, total: int, *, done: int = 0) -> None:
+    def __init__(self, what: str, total: int, *, done: int = 0, unit: str = "runs") -> None:
         """`what` is being done; `done` of the `total` runs are there already."""
-        self._total, self._done, self._before = total, done, done
+        self._total, self._done, self._before, self._unit = total, done, done, unit
         self._began = self._told = time.perf_counter()
         console = error_console()
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("runs, {task.fields[last]}"),
+            TextColumn(f"{unit}, {{task.fields[last]}}"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=console,
@@ -93,49 +90,10 @@ class RunCount:
             self._told = now
         # Some come many at once, after long: the first ones do not tell how long it will take.
         log.info(
-            "%d/%d runs, %d of them in %.1f min; last: %s",
-            self._done, self._total, self._done - self._before, (now - self._began) / 60.0,
-            self._last,
+            "%d/%d %s, %d of them in %.1f min; last: %s",
+            self._done, self._total, self._unit, self._done - self._before,
+            (now - self._began) / 60.0, self._last,
         )  # fmt: skip
-
-
-FIT_LINE_EVERY_S = 30.0  # where standard error is no terminal
-
-
-@contextmanager
-def fit_progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A function to be told the name of each of `total` steps when it is done."""
-    if sys.stderr.isatty():
-        with _bar() as bar:
-            task = bar.add_task("fitting", total=total, last="starting")
-            yield lambda what: bar.update(task, advance=1, last=what)
-    else:
-        yield _Lines(total).tell
-
-
-class _Lines:
-    """One line on standard error every FIT_LINE_EVERY_S; short fits stay silent."""
-
-    def __init__(self, total: int) -> None:
-        self._done, self._total = 0, total
-        self._told = time.monotonic()
-
-    def tell(self, what: str) -> None:
-        self._done += 1
-        if time.monotonic() - self._told >= FIT_LINE_EVERY_S:
-            self._told = time.monotonic()
-            print(f"fitting: {self._done}/{self._total} steps, {what}", file=sys.stderr)
-
-
-def _bar() -> Progress:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("steps, {task.fields[last]}"),
-        TimeElapsedColumn(),
-    )
-    return Progress(*columns, console=error_console(), transient=True)
 
 
 def clock_text(seconds: float) -> str:

@@ -56,8 +56,7 @@ def check_learns(config: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: naming key, value and rule.
     """
-    if config["learns"] not in (SCORE, NETWORK):
-        raise ConfigError(f"learns is {config['learns']!r}; it must be {SCORE} or {NETWORK}")
+    check_choice(config, "learns", (SCORE, NETWORK))
     estimator = config["algo"].get("estimator")
     if estimator not in ESTIMATORS:
         raise ConfigError(f"algo is none of {', '.join(ESTIMATORS)}; train.py learns by others")

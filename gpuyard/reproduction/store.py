@@ -2,24 +2,21 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from gpuyard.evaluation.task import Task
 from gpuyard.launch.errors import ConfigError
+from gpuyard.reproduction.node import NOT_OF_A_RUN
 from marl.policy.build import SHIPPED, policy_folder
 from sim.report.atomic import write_atomically
 from sim.report.comparison import ComparisonRow, Labels
 
 PARTS = "parts"
-# Keys that say what is compared and how it is shown, not what happens in a run.
-NOT_OF_A_RUN = (
-    "lineup", "windows", "jobs", "ours", "confidence", "reproduce", "checkpoint", "untrained",
-    "missing", "failed", "fresh", "part", "level", "most_cells", "agent_counts",
-    "page",
-)  # fmt: skip
 MOST_READ_BYTES = 1 << 24  # of a file; a policy trained anew has the size of the old one
 
 
@@ -76,6 +73,14 @@ def write_part(path: Path, row: ComparisonRow, curves: Mapping[str, Any]) -> Non
     """Store one finished run, and what its page draws of it, whole or not at all."""
     content = {"labels": row.labels.as_dict(), "metrics": dict(row.metrics), "curves": curves}
     write_atomically(path, json.dumps(content).encode())
+
+
+def write_frame(
+    path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None
+) -> None:
+    """A table as CSV, whole or not at all; what is missing is empty."""
+    frame = pd.DataFrame(rows, columns=None if columns is None else list(columns))
+    write_atomically(path, frame.to_csv(index=False).encode())
 
 
 def read_curves(path: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from gpuyard.launch.terminal import RunCount
 from gpuyard.reproduction.curves import curves_of
 from gpuyard.reproduction.plan import Planned
 from gpuyard.reproduction.store import PARTS, read_part, write_part
+from sim.errors import GpuYardError
 from sim.report.comparison import ComparisonRow
 
 log = logging.getLogger(__name__)
@@ -68,6 +69,20 @@ def run_missing(
                 else:
                     failures.append(_told(run, done.error))
     return found, failures
+
+
+def run_all(
+    planned: Sequence[Planned], folder: Path, *, jobs: int, play: Play = run_batch
+) -> list[ComparisonRow]:
+    """`run_missing` where no run may fail.
+
+    Raises:
+        GpuYardError: some did.
+    """
+    rows, failures = run_missing(planned, folder, jobs=jobs, play=play)
+    if failures:
+        raise GpuYardError("\n".join([f"{len(failures)} runs failed; the first:", failures[0]]))
+    return [row for row in rows if row is not None]
 
 
 def _told(run: Planned, error: str) -> str:

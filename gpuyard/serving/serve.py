@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 
 from gpuyard.experiment.experiment import composition_of, experiment_of
 from gpuyard.experiment.lineup import warm_up
-from gpuyard.launch.build import Rules, check_plain
+from gpuyard.launch.build import Rules, check_checkpoint, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.serving.client import TOKEN, read_token
@@ -81,11 +81,7 @@ def _check(config: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"port is {config['port']}; the largest is {MOST_PORT}, 0 takes a free one"
         )
-    if config["checkpoint"] is not None and "checkpoint" not in config["scheduler"]:
-        raise ConfigError(
-            f"checkpoint is {config['checkpoint']!r}, which no scheduler but marl reads; "
-            "add scheduler=marl"
-        )
+    check_checkpoint(config)
     if config["default_estimate_s"] is not None:
         check_plain(config, {"default_estimate_s": (False, 0)})
     if not isinstance(config["default_profile"], str | None):

@@ -12,7 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from gpuyard.launch.build import resolve
+from gpuyard.launch.build import check_count, check_flags, resolve
 from gpuyard.launch.errors import ConfigError, refuse_unread_additions
 from gpuyard.launch.start import program
 from sim.arrays import IntArray
@@ -99,16 +99,12 @@ def _check(config: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: naming key, value and rule.
     """
-    every = config["every"]
-    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        raise ConfigError(f"every is {every!r}; it must be a whole number from 1")
+    check_count("every", config["every"])
     for key in ("from_s", "to_s"):
         value = config[key]
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise ConfigError(f"{key} is {value!r}; it must be a number of seconds or null")
-    for key in ("heatmap", "interactive"):
-        if not isinstance(config[key], bool):
-            raise ConfigError(f"{key} is {config[key]!r}; it must be true or false")
+    check_flags(config, "heatmap", "interactive")
 
 
 NEXT, PREVIOUS, QUIT = ("n", " ", "\n", "\r"), ("p",), ("q", "\x04", "")

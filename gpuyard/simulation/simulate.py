@@ -17,9 +17,10 @@ from gpuyard.experiment.experiment import (
     warn_without_users,
 )
 from gpuyard.experiment.lineup import assumed_line, assumptions, warm_up
+from gpuyard.launch.build import check_checkpoint, check_flags
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.start import Launch, program, start
-from gpuyard.pages.page import PAGE_FILE, Table, check_page
+from gpuyard.pages.page import PAGE_FILE, Table
 from gpuyard.pages.run_page import write_run_page
 from gpuyard.pages.tables import table_of_rows
 from gpuyard.simulation.explain import explain, row_of
@@ -185,15 +186,8 @@ def check_outputs(config: Mapping[str, Any]) -> None:
     job = config["explain"]
     if job is not None and (isinstance(job, bool) or not isinstance(job, str | int)):
         raise ConfigError(f"explain is {job!r}; it must be the id of a job, or null")
-    for key in ("compiled", "log_decisions", "perfetto"):
-        if not isinstance(config[key], bool):
-            raise ConfigError(f"{key} is {config[key]!r}; it must be true or false")
-    check_page(config)
-    if config["checkpoint"] is not None and "checkpoint" not in config["scheduler"]:
-        raise ConfigError(
-            f"checkpoint is {config['checkpoint']!r}, which no scheduler but marl reads; "
-            "add scheduler=marl"
-        )
+    check_flags(config, "compiled", "log_decisions", "perfetto", "page")
+    check_checkpoint(config)
 
 
 def write_outputs(folder: Path, run: Run, config: Mapping[str, Any]) -> None:

@@ -2,16 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 from rich.table import Table
 
-from gpuyard.launch.build import SEED, Rules, check_plain
+from gpuyard.launch.build import SEED, Rules, check_flags, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
-from gpuyard.launch.terminal import fit_progress, table_console
+from gpuyard.launch.terminal import RunCount, table_console
 from interference.data_sets import DataSet, data_sets
 from interference.evaluation.judge import fit_rows, splits
 from interference.evaluation.score_file import Asked, read_files, score
@@ -51,9 +52,10 @@ def main(cfg: DictConfig) -> None:
     asked = read_files(choice.files, sets, folder=choice.data_dir)
     fitted = sets if choice.with_folds else {name: sets[name] for name in asked}
     print(_source(fitted, choice))
-    with fit_progress(_steps(sets, asked, choice)) as done:
-        report = _held_out(choice, done) if choice.with_folds else None
-        scores = score(asked, sets, lambda: fresh_models(choice.seed, choice.models), done=done)
+    with RunCount("fitting", _steps(sets, asked, choice), unit="steps") as count:
+        report = _held_out(choice, count.tell) if choice.with_folds else None
+        models = partial(fresh_models, choice.seed, choice.models)
+        scores = score(asked, sets, models, done=count.tell)
     folds = _of_folds(sets, report)
     results = joined(folds, scores, {name: each.solos for name, each in asked.items()})
     write_tables(results, launch.folder)
@@ -66,9 +68,7 @@ def main(cfg: DictConfig) -> None:
 
 def _choice(config: dict[str, Any]) -> Choice:
     check_plain(config, RULES)
-    for key, value in (("figures", config["figures"]), ("eval.only", config["eval"]["only"])):
-        if not isinstance(value, bool):
-            raise ConfigError(f"{key} is {value!r}; it must be true or false")
+    check_flags(config, "figures", "eval.only")
     data_dir = None if config["data_dir"] is None else Path(str(config["data_dir"]))
     if data_dir is not None and data_dir.suffix == ".csv" and not data_dir.is_file():
         raise ConfigError(f"data_dir is {data_dir}, which is not there; name a file or a folder")

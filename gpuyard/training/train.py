@@ -4,9 +4,9 @@ import os
 
 from omegaconf import DictConfig
 
-from gpuyard.launch.build import check_training
+from gpuyard.launch.build import check_flags, check_training
 from gpuyard.launch.start import program, start
-from gpuyard.pages.page import PAGE_FILE, check_page
+from gpuyard.pages.page import PAGE_FILE
 from gpuyard.training.board import check_logger
 from marl.training.spec import RaySpec
 
@@ -16,7 +16,7 @@ def main(cfg: DictConfig) -> None:
     """Compose, warm-start, train, keep the best policy on validation windows."""
     launch = start(cfg)
     check_training(launch.config)
-    check_page(launch.config)
+    check_flags(launch.config, "page")
     (launch.folder / PAGE_FILE).unlink(missing_ok=True)
     check_logger(launch.config["logger"])
     ray: RaySpec = launch.build("ray")

@@ -1,8 +1,6 @@
 """The windows that weights are tuned on, and one weighing of them on one window."""
 
 import json
-import multiprocessing
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,7 +11,7 @@ import numpy as np
 from joblib import cpu_count
 
 from gpuyard.experiment.experiment import opened
-from gpuyard.launch.build import build
+from gpuyard.launch.build import build, check_count
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.sweeps import in_processes, processes_of
 from sim.jobs import JobTable
@@ -97,13 +95,7 @@ def logs_of(trials: Sequence[Trial], jobs: int) -> Iterator[list[float]]:
         ConfigError: `jobs` is no whole number, or 0.
     """
     processes = processes_of(jobs, cpu_count())
-    yield from in_processes(log_jct, trials, processes, ordered=True, elsewhere=_worker_log_jct)
-
-
-def _worker_log_jct(trial: Trial) -> list[float]:
-    if multiprocessing.current_process().name != "MainProcess":
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends its workers
-    return log_jct(trial)
+    yield from in_processes(log_jct, trials, processes, ordered=True)
 
 
 @lru_cache(maxsize=64)
@@ -129,17 +121,6 @@ class Cell:
     windows: tuple[int, ...]
 
 
-def check_mix(config: Mapping[str, Any]) -> None:
-    """Refuse a mix that cannot be played.
-
-    Raises:
-        ConfigError: naming key, value and rule.
-    """
-    if type(config["redraw"]) is not bool:
-        raise ConfigError(f"redraw is {config['redraw']!r}; it must be true or false")
-    check_cells(config["mix"])
-
-
 def check_cells(mix: object) -> None:
     """Refuse a list of settings that is none; None is no list and fine.
 
@@ -156,8 +137,7 @@ def check_cells(mix: object) -> None:
                 f"mix holds {cell!r}; give agents, load and windows, and gpu_type if you like"
             )
         for key in ("agents", "windows"):
-            if type(cell[key]) is not int or cell[key] < 1:
-                raise ConfigError(f"mix has {key}: {cell[key]!r}; use a whole number from 1")
+            check_count(f"{key} in mix", cell[key])
         load = cell["load"]
         if type(load) not in {int, float} or not 0 < load < np.inf:
             raise ConfigError(f"mix has load: {load!r}; it must be a number above 0")

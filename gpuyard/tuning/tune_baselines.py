@@ -3,36 +3,29 @@
 Finished runs are kept, as by `reproduce.py`.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from gpuyard.experiment.lineup import sweeps
 from gpuyard.launch.build import check_confidence
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.terminal import table_console
-from gpuyard.reproduction.node import debug_overrides, reproduction_of, sweeps
+from gpuyard.reproduction.node import asked, reproduction_of
 from gpuyard.reproduction.plan import Cell, Planned, cells_of, plan_of
-from gpuyard.reproduction.work import run_missing
-from sim.errors import GpuYardError
+from gpuyard.reproduction.store import write_frame
+from gpuyard.reproduction.work import run_all
 from sim.metrics.timeline import Interval, ratio_interval
-from sim.report.atomic import csv_text, write_atomically
+from sim.report.atomic import forget
 from sim.report.league import METRIC, LeagueRun, Place
-from sim.report.table_text import markdown_table, ratio_text
+from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-
-COLUMNS = ("baseline", "setting", "best", "ratio", "ratio_low", "ratio_high", "jct_mean_s", "runs")
 HEADERS = ("baseline", "setting", "mean JCT [h]", "over the best")
 
 
@@ -81,43 +74,30 @@ def tuning_rows(runs: Sequence[LeagueRun], *, between: str, confidence: float) -
     return rows
 
 
-def tuning_csv(rows: Sequence[TuningRow]) -> bytes:
-    """The bytes of `tuned.csv`."""
-    lines = []
-    for row in rows:
-        ratio = row.ratio or Interval(1.0, 1.0, 1.0, row.runs)
-        numbers = [repr(float(v)) for v in (ratio.centre, ratio.low, ratio.high, row.jct_s)]
-        lines.append([row.baseline, row.setting, int(row.ratio is None), *numbers, row.runs])
-    return csv_text(COLUMNS, lines).encode()
+def _numbers(row: TuningRow) -> dict[str, Any]:
+    """A row of `tuned.csv`."""
+    ratio = row.ratio or Interval(1.0, 1.0, 1.0, row.runs)
+    return {
+        "baseline": row.baseline, "setting": row.setting, "best": int(row.ratio is None),
+        "ratio": ratio.centre, "ratio_low": ratio.low, "ratio_high": ratio.high,
+        "jct_mean_s": row.jct_s, "runs": row.runs,
+    }  # fmt: skip
 
 
-def tuning_markdown(rows: Sequence[TuningRow]) -> str:
-    """The same as a table for people."""
-    return "\n".join(markdown_table(HEADERS, map(_cells, rows), texts=2)) + "\n"
-
-
-def tuning_table(rows: Sequence[TuningRow]) -> Table:
-    """The same for a terminal."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(*HEADERS, box=box.SIMPLE_HEAD)
-    for row in rows:
-        table.add_row(*map(escape, _cells(row)), style="bold" if row.ratio is None else "")
-    return table
-
-
-def _cells(row: TuningRow) -> tuple[str, str, str, str]:
-    ratio = "best" if row.ratio is None else ratio_text(row.ratio)
-    return row.baseline, row.setting, f"{row.jct_s / 3600.0:.3g}", ratio
+def _text(rows: Sequence[TuningRow]) -> TableText:
+    """The same for people."""
+    cells = tuple(
+        (row.baseline, row.setting, f"{row.jct_s / 3600.0:.3g}",
+         "best" if row.ratio is None else ratio_text(row.ratio))
+        for row in rows
+    )  # fmt: skip
+    return TableText(HEADERS, (("Settings of each baseline", cells),), "")
 
 
 log = logging.getLogger(__name__)
 
 PROGRAM = "tune_baselines"
-CHOOSERS = ("experiment", "debug")
-RESULT_FILES = ("tuned.csv", "tuned.md")
+CSV, MARKDOWN = "tuned.csv", "tuned.md"
 BETWEEN = ": "  # of an entry's name and its setting
 
 
@@ -127,32 +107,20 @@ def main(cfg: DictConfig) -> None:
     launch = start(cfg, reproduces=True)
     check_confidence(launch.config)
     planned = _planned(launch)
-    for name in RESULT_FILES:
-        (launch.folder / name).unlink(missing_ok=True)
-    rows, failures = run_missing(planned, launch.folder, jobs=launch.config["jobs"])
-    if failures:
-        raise GpuYardError("\n".join([f"{len(failures)} runs failed; the first:", failures[0]]))
-    runs = [
-        LeagueRun(p.cell, p.workload, row)
-        for p, row in zip(planned, rows, strict=True)
-        if row is not None
-    ]
-    table = tuning_rows(runs, between=BETWEEN, confidence=launch.config["confidence"])
-    write_atomically(launch.folder / "tuned.csv", tuning_csv(table))
-    write_atomically(launch.folder / "tuned.md", tuning_markdown(table).encode())
-    table_console().print(tuning_table(table))
+    forget(launch.folder, (CSV, MARKDOWN))
+    found = run_all(planned, launch.folder, jobs=launch.config["jobs"])
+    runs = [LeagueRun(p.cell, p.workload, row) for p, row in zip(planned, found, strict=True)]
+    rows = tuning_rows(runs, between=BETWEEN, confidence=launch.config["confidence"])
+    write_frame(launch.folder / CSV, [_numbers(row) for row in rows])
+    write_markdown(launch.folder / MARKDOWN, _text(rows))
+    table_console().print(rich_tables(_text(rows)))
     print(f"results in {launch.folder}")
 
 
 def _planned(launch: Launch) -> list[Planned]:
     """Every run: the line-up's entries, one contender a setting, named after it."""
-    hydra_config = HydraConfig.get()
     found = reproduction_of(launch.config.get("reproduce"), experiment=PROGRAM)
-    words = [str(word) for word in hydra_config.overrides.task]
-    groups = [word for word in words if word.partition("=")[0].lstrip("+") in CHOOSERS]
-    later = [word for word in words if word not in groups]
-    debug = debug_overrides(hydra_config.runtime.choices["debug"])
-    cells = cells_of(found, program=PROGRAM, base=groups, later=[*debug, *later])
+    cells = cells_of(found, asked(), program=PROGRAM)
     spread = [_spread(cell) for cell in cells[: launch.config["most_cells"]]]
     planned = plan_of(spread, missing=launch.config["missing"])
     log.info("%d cells, %d runs", len(spread), len(planned))

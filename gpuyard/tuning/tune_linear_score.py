@@ -14,13 +14,14 @@ import yaml
 from omegaconf import DictConfig
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gpuyard.launch.build import Rules, check_plain
+from gpuyard.launch.build import Rules, check_count, check_flags, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.moved import new_name
 from gpuyard.launch.start import Launch, program, start
+from gpuyard.launch.sweeps import processes_of
 from gpuyard.launch.terminal import error_console
 from gpuyard.tuning.cells import (
-    check_mix,
+    check_cells,
     free_weights,
     play_cells,
     scheduler_of,
@@ -209,22 +210,16 @@ def _check(config: dict[str, Any]) -> None:
         ConfigError: naming key, value and rule.
     """
     check_plain(config, RULES)
-    check_mix(config)
     for key, may_be_null in (("sigma", False), ("time_budget_s", True)):
         value = config[key]
         if value is None and may_be_null:
             continue
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < np.inf:
             raise ConfigError(f"{key} is {value!r}; it must be a number above 0")
-    if type(config["look_ahead"]) is not bool:
-        raise ConfigError(f"look_ahead is {config['look_ahead']!r}; it must be true or false")
-    jobs = config["train_jobs"]
-    if jobs is not None and (type(jobs) is not int or jobs < 1):
-        raise ConfigError(f"train_jobs is {jobs!r}; it must be a whole number from 1, or null")
-    if type(config["jobs"]) is not int or config["jobs"] == 0:
-        raise ConfigError(
-            f"jobs is {config['jobs']!r}; use 1 or more, or -1 for one process a core"
-        )
+    check_flags(config, "look_ahead", "redraw")
+    check_cells(config["mix"])
+    check_count("train_jobs", config["train_jobs"], null=True)
+    processes_of(config["jobs"], 1)
 
 
 def _search(config: dict[str, Any], began: tuple[float, ...]) -> Search:
