@@ -158,6 +158,16 @@ def play_branches(task: BranchTask) -> tuple[Contrasts | None, bool]:
 class _RoundsTrainer(Trainer):
     """Rounds instead of updates of evolution strategies; all else is the same."""
 
+    def __init__(self, rounds: Any, **given: Any) -> None:
+        """`given`: as `Trainer` takes it; what is saved has the form of a network."""
+        super().__init__(**given)
+        self._rounds = rounds
+
+    @property
+    def runs(self) -> int:
+        """Windows played to learn so far; their branches are not counted."""
+        return self.saved.climb.update * self._rounds.windows
+
     @property
     def _form(self) -> NetworkForm:
         form = self.saved.form
@@ -207,11 +217,6 @@ def _sizes(contrasts: list[Contrasts]) -> tuple[int, int]:
 class BranchTrainer(_RoundsTrainer):
     """Plays, branches, regresses, and goes as far as playing says."""
 
-    def __init__(self, rounds: BranchRounds, **given: Any) -> None:
-        """`given`: as `Trainer` takes it; what is saved has the form of a network."""
-        super().__init__(**given)
-        self._rounds = rounds
-
     @property
     def runs(self) -> int:
         """Windows played to learn so far; their branches are not counted."""
@@ -259,16 +264,6 @@ def rate_at(progress: float) -> float:
 
 class PpoTrainer(_RoundsTrainer):
     """Plays, branches, climbs PPO's objective."""
-
-    def __init__(self, rounds: PpoRounds, **given: Any) -> None:
-        """`given`: as `Trainer` takes it; what is saved has the form of a network."""
-        super().__init__(**given)
-        self._rounds = rounds
-
-    @property
-    def runs(self) -> int:
-        """Windows played to learn so far; their branches are not counted."""
-        return self.saved.climb.update * self._rounds.windows
 
     def _update(self) -> None:
         """One round."""
@@ -347,13 +342,8 @@ class DistilTrainer(_RoundsTrainer):
 
     def __init__(self, rounds: DistilRounds, teacher: Teacher, **given: Any) -> None:
         """`given`: as `Trainer` takes it; what is saved has the form of a network."""
-        super().__init__(**given)
-        self._rounds, self._teacher = rounds, teacher
-
-    @property
-    def runs(self) -> int:
-        """Windows played to learn so far."""
-        return self.saved.climb.update * self._rounds.windows
+        super().__init__(rounds, **given)
+        self._teacher = teacher
 
     def _update(self) -> None:
         """One round."""

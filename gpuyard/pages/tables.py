@@ -36,7 +36,6 @@ def comparison_tables(
     *,
     ours: str | None,
     confidence: float,
-    title: str = "Comparison",
     opened: int = 3,
 ) -> tuple[Table, ...]:
     """One table a setting, as in comparison.md, with intervals; the note stands below the last.
@@ -45,7 +44,6 @@ def comparison_tables(
         settings: with standings.
         ours: scheduler that the others are divided by; None for no ratio.
         confidence: of the intervals.
-        title: begins the title of each table.
         opened: how many of them are not folded.
     """
     text = table_text(settings, ours=ours, confidence=confidence)
@@ -53,7 +51,7 @@ def comparison_tables(
     order = [0, *range(WORDS, len(text.headers)), *range(1, WORDS)]
     return tuple(
         Table(
-            f"{title}: {name}",
+            f"Comparison: {name}",
             tuple(text.headers[at] for at in order),
             tuple(tuple(text_cell(row[at]) for at in order) for row in rows),
             text.note if at in {0, len(text.settings) - 1} else "",

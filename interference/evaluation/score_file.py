@@ -9,7 +9,14 @@ import numpy as np
 from interference.data_sets import DataSet, rows_of_file
 from interference.evaluation.judge import Errors, HeldOut, Judged, fit_rows, measures, model_names
 from interference.models.encoding import Prediction, SpeedModel
-from interference.rows import SOLO_TYPES, CoRows, SoloProfiles, stacked_profiles, stacked_rows
+from interference.rows import (
+    SOLO_TYPES,
+    CoRows,
+    SoloProfiles,
+    jobs_of,
+    stacked_profiles,
+    stacked_rows,
+)
 from sim.arrays import BoolArray
 from sim.errors import PhysicsError
 
@@ -168,9 +175,9 @@ def _errors(judged: Judged, kind: str | None) -> Errors:
 def _counts(here: Asked, known: CoRows, data: DataSet) -> Counts:
     rows = here.rows
     scored = rows.take(fit_rows(rows))
-    keys, mixes = set(_keys(known)), set(_mixes(known))
+    keys, mixes = set(_keys(known)), set(jobs_of(known))
     fitted = np.array([key in keys for key in _keys(scored)], dtype=np.bool_)
-    met = np.array([mix in mixes for mix in _mixes(scored)], dtype=np.bool_)
+    met = np.array([mix in mixes for mix in jobs_of(scored)], dtype=np.bool_)
     old, asked = model_names(known, data.solos), model_names(scored, here.solos)
     return Counts(
         scored=len(scored),
@@ -186,8 +193,3 @@ def _keys(rows: CoRows) -> Iterator[tuple[object, ...]]:
     """What a row is about, whatever its speed."""
     columns = rows.gpu_type, rows.sharing, rows.share.tolist(), rows.victim, rows.aggressors
     return zip(*columns, strict=True)
-
-
-def _mixes(rows: CoRows) -> Iterator[tuple[str, ...]]:
-    for victim, aggressors in zip(rows.victim, rows.aggressors, strict=True):
-        yield tuple(sorted((victim, *aggressors)))

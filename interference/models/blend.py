@@ -57,15 +57,10 @@ class BoostingModel(_Trees):
 
     name = "boosting"
 
-    def __init__(self, *, seed: int, depth: int = 4, trees: int = 300) -> None:
-        """Set seed, depth of a tree and number of trees."""
-        super().__init__(seed=seed)
-        self._depth, self._number = depth, trees
-
     def _grow(self, inputs: FloatArray, target: FloatArray) -> None:
         self._trees = GradientBoostingRegressor(
-            n_estimators=self._number,
-            max_depth=self._depth,
+            n_estimators=300,
+            max_depth=4,
             learning_rate=0.05,
             subsample=0.6,
             max_features=0.3,

@@ -7,7 +7,9 @@ Chosen here: no names, no products, aggressors' inputs are added up, one plane a
 Others take from here design matrices and the fit of memory; mixed effects are Henderson's (1975).
 """
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
+from collections.abc import Hashable, Iterable
 
 import numpy as np
 from sklearn.ensemble import ExtraTreesClassifier
@@ -112,59 +114,47 @@ class LinearModel:
         return np.hstack([*sides, encoded.share[:, None]])
 
 
-class ConstantModel:
-    """One number a GPU type; a type without rows gets the mean of all."""
-
-    name = "constant"
+class _MeansModel(ABC):
+    """One number for each kind of rows, with their spread; of a new kind, the mean of all."""
 
     def fit(self, rows: CoRows, solos: SoloProfiles) -> None:  # noqa: ARG002  (the role)
         """Take means."""
-        speed = rows.norm_speed
-        self._all = float(speed.mean()), float(speed.std())
-        self._types = {
-            kind: (float(speed[here].mean()), float(speed[here].std()))
-            for kind in set(rows.gpu_type)
-            for here in [rows.gpu_type == kind]
-        }
+        speeds = defaultdict(list)
+        for kind, speed in zip(self._kinds(rows), rows.norm_speed.tolist(), strict=True):
+            speeds[kind].append(speed)
+        self._told = {kind: (np.mean(each), np.std(each)) for kind, each in speeds.items()}
+        self._all = rows.norm_speed.mean(), rows.norm_speed.std()
 
     def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:  # noqa: ARG002
-        """The mean of each row's GPU type, with the spread of its rows."""
-        told = np.array([self._types.get(kind, self._all) for kind in rows.gpu_type])
+        """The mean of each row's kind, with the spread of its rows."""
+        told = np.array([self._told.get(kind, self._all) for kind in self._kinds(rows)])
         told = told.reshape(-1, 2)
         return prediction(told[:, 0], told[:, 1])
 
+    @abstractmethod
+    def _kinds(self, rows: CoRows) -> Iterable[Hashable]:
+        """(N,) what tells the kinds apart."""
 
-Crowd = tuple[str, int, float]  # GPU type, aggressors, share
+
+class ConstantModel(_MeansModel):
+    """One number a GPU type."""
+
+    name = "constant"
+
+    def _kinds(self, rows: CoRows) -> Iterable[Hashable]:
+        return rows.gpu_type.tolist()
 
 
-class CrowdModel:
-    """One number for each GPU type, number of aggressors and share; of a new one, the mean of all.
+class CrowdModel(_MeansModel):
+    """One number for each GPU type, number of aggressors and share.
 
     What a model of mixes adds to it is what it knows of the jobs.
     """
 
     name = "crowd"
 
-    def fit(self, rows: CoRows, solos: SoloProfiles) -> None:  # noqa: ARG002
-        """Take means."""
-        speeds = defaultdict(list)
-        for crowd, speed in zip(_crowds(rows), rows.norm_speed.tolist(), strict=True):
-            speeds[crowd].append(speed)
-        self._told = {crowd: (np.mean(each), np.std(each)) for crowd, each in speeds.items()}
-        self._all = rows.norm_speed.mean(), rows.norm_speed.std()
-
-    def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:  # noqa: ARG002
-        """The mean of each row's crowd, with the spread of its rows."""
-        told = np.array([self._told.get(crowd, self._all) for crowd in _crowds(rows)])
-        told = told.reshape(-1, 2)
-        return prediction(told[:, 0], told[:, 1])
-
-
-def _crowds(rows: CoRows) -> list[Crowd]:
-    return [
-        (kind, len(others), float(share))
-        for kind, others, share in zip(rows.gpu_type, rows.aggressors, rows.share, strict=True)
-    ]
+    def _kinds(self, rows: CoRows) -> Iterable[Hashable]:
+        return zip(rows.gpu_type, map(len, rows.aggressors), rows.share.tolist(), strict=True)
 
 
 def counts(numbers: IntArray, kinds: int) -> FloatArray:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from scipy.stats import norm
 
-from interference.evaluation.judge import Errors, HeldOut, Judged
+from interference.evaluation.judge import Errors, HeldOut, Judged, models_of
 from interference.evaluation.score_file import Counts, Scores
 from interference.fit import LEARNED
 from interference.rows import SoloProfiles
-from sim.arrays import FloatArray, TextArray
-from sim.report.atomic import csv_text
+from sim.arrays import FloatArray, objects
 from sim.report.figures import GREY, heading, line_look, new_figure, save_png, tidy
 
 if TYPE_CHECKING:
@@ -110,16 +110,16 @@ class VictimModel:
     bias: float  # mean of predicted - measured
 
 
-def worst_rows(results: Results, *, most: int = MOST) -> list[WorstRow]:
+def worst_rows(results: Results) -> list[WorstRow]:
     """The largest errors over all data sets, on held-out pairs and rows of files."""
     found = [
         row
         for data_set in results.judged
         for split, held in results.of_drawn(data_set)
         if split == HELD_OUT_PAIRS or results.is_of_files(data_set, split)
-        for row in _worst(data_set, split, held, most)
+        for row in _worst(data_set, split, held)
     ]
-    return sorted(found, key=lambda row: -abs(row.predicted - row.measured))[:most]
+    return sorted(found, key=lambda row: -abs(row.predicted - row.measured))[:MOST]
 
 
 def by_victim_model(results: Results) -> list[VictimModel]:
@@ -127,7 +127,7 @@ def by_victim_model(results: Results) -> list[VictimModel]:
     found = []
     for data_set in results.judged:
         for split, held in results.of_drawn(data_set):
-            victims = _victim_models(held, results.solos[data_set])
+            victims = objects([row[0] for row in models_of(held.rows, results.solos[data_set])])
             error = held.told.norm_speed - held.rows.norm_speed
             told = []
             for name in sorted(set(victims)):
@@ -140,13 +140,10 @@ def by_victim_model(results: Results) -> list[VictimModel]:
 
 def csv_of(rows: Sequence[WorstRow] | Sequence[VictimModel]) -> str:
     """A header and a line a row, or nothing where there are none."""
-    if not rows:
-        return ""
-    header = [field.name for field in fields(rows[0])]
-    return csv_text(header, (map(_cell, astuple(row)) for row in rows))
+    return pd.DataFrame(rows).round(6).to_csv(index=False) if rows else ""
 
 
-def _worst(data_set: str, split: str, held: HeldOut, most: int) -> list[WorstRow]:
+def _worst(data_set: str, split: str, held: HeldOut) -> list[WorstRow]:
     rows, told = held.rows, held.told
     error = np.abs(told.norm_speed - rows.norm_speed)
     return [
@@ -160,20 +157,8 @@ def _worst(data_set: str, split: str, held: HeldOut, most: int) -> list[WorstRow
             float(told.norm_speed[at]),
             float(told.sd[at]),
         )
-        for at in np.argsort(-error, kind="stable")[:most].tolist()
+        for at in np.argsort(-error, kind="stable")[:MOST].tolist()
     ]
-
-
-def _victim_models(held: HeldOut, solos: SoloProfiles) -> TextArray:
-    model = dict(zip(solos.keys(), solos.model, strict=True))
-    keys = zip(held.rows.source, held.rows.gpu_type, held.rows.victim, strict=True)
-    told = np.empty(len(held.rows), dtype=np.object_)
-    told[:] = [model[key] for key in keys]
-    return told
-
-
-def _cell(value: object) -> object:
-    return round(value, 6) if isinstance(value, float) else value
 
 
 LEVELS = np.arange(10, 96, 5) / 100.0

@@ -7,7 +7,6 @@ picker.
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,7 +26,7 @@ from marl.rllib.trainer import MODULE, NetworkTrainer
 from marl.topdrl.env import CompactTeacher, ImitationSpec, PickJobEnv, behind_by
 from marl.topdrl.network import build_network
 from marl.topdrl.proximity import GpuPpoSpec, GpuScores, PickGpuEnv, ProximitySpec
-from marl.topdrl.spec import DqnSpec, NetworkSpec, SightSpec
+from marl.topdrl.spec import DqnSpec, NetworkSpec, QSpec, SightSpec
 
 OBS, ACTIONS, VALUES = "obs", "actions", "qf_preds"  # RLlib's names of columns
 
@@ -166,12 +165,17 @@ def build_dqn(
 
 
 def dqn_config(
-    dqn: Any, env: str, module: tuple[type[ValueModule], dict[str, Any]], *, seed: int, n_step: int
+    dqn: QSpec,
+    env: str,
+    module: tuple[type[ValueModule], dict[str, Any]],
+    *,
+    seed: int,
+    n_step: int,
 ) -> DQNConfig:
     """Double DQN in this process.
 
     Args:
-        dqn: knobs by our names; `DqnSpec` has them.
+        dqn: knobs by our names.
         env: name of a registered environment.
         module: class, and its `model_config` but for epsilon.
         seed: of all draws but the environment's.
@@ -300,28 +304,16 @@ MAKE_PLAN = "gpuyard_plan"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanDqnSpec:
+class PlanDqnSpec(QSpec):
     """Knobs; a step places one task."""
 
     hidden: int  # units of each of two layers
-    steps: int  # of training
-    iteration_steps: int
-    envs: int
-    gamma: float
-    batch: int
-    steps_per_update: int
-    replay_steps: int
-    start_steps: int  # before the first update
-    target_steps: int  # between two copies to the target network
-    learning_rate: float
-    grad_clip: float
-    epsilon_first: float
-    epsilon_last: float
-    epsilon_steps: int
 
 
 class PlanTrainer(NetworkTrainer):
     """One training: iterations and checkpoints."""
+
+    error = PlanPolicyError
 
     def __init__(self, *, make_env: Callable[[], PlanEnv], spec: PlanDqnSpec, seed: int) -> None:
         """Build the algorithm; Ray must be running."""
@@ -339,14 +331,3 @@ class PlanTrainer(NetworkTrainer):
             float(sampled.get("episode_return_mean", float("nan"))),
             float(learned.get("qf_loss", float("nan"))),
         )
-
-    def restore(self, folder: Path) -> None:
-        """Go on from what `save` wrote.
-
-        Raises:
-            PlanPolicyError: it cannot be read.
-        """
-        try:
-            self._algorithm.restore_from_path(str(folder.resolve()))
-        except Exception as error:  # RLlib raises whatever its parts raise on a broken file
-            raise PlanPolicyError(f"{folder}: cannot be resumed from ({error})") from error
