@@ -5,13 +5,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-PROGRAMS = {  # name: (module whose `main` it runs, what it does)
+PROGRAMS = {  # name: (module:function, what it does); without a function it is `main`
     "simulate": ("gpuyard.simulation.simulate", "Replay a trace"),
     "evaluate": ("gpuyard.evaluation.evaluate", "Compare schedulers on paired windows"),
     "advise": ("gpuyard.advice.advise", "Which scheduler suits a cluster and its jobs"),
     "compare": ("gpuyard.evaluation.compare", "One table and figures from the folders of a sweep"),
     "replay": ("gpuyard.simulation.replay", "Step through a run's event log"),
-    "train": ("gpuyard.training.train", "Train the agents"),
+    "train": ("gpuyard.training.train:train_agents", "Train the agents"),
     "learn": ("gpuyard.learning.learn", "Learn the weights of the linear score by playing"),
     "reproduce": ("gpuyard.reproduction.reproduce", "Runs the tables and figures of papers again"),
     "tune_linear_score": ("gpuyard.tuning.tune_linear_score", "Tune the linear score"),
@@ -20,15 +20,24 @@ PROGRAMS = {  # name: (module whose `main` it runs, what it does)
         "Chooses baselines' settings on validation windows",
     ),
     "train_topdrl": (
-        "gpuyard.training.train_topdrl",
+        "gpuyard.training.train:train_picker",
         "Train TopDRL or one of its learned baselines",
     ),
-    "train_worl": ("gpuyard.training.train_worl", "Train the plan generator of WORL-RTGS"),
-    "generate_trace": ("gpuyard.studies.generate_trace", "Write a generated trace"),
-    "fit_generator": ("gpuyard.studies.fit_generator", "Fit the generator"),
+    "train_worl": ("gpuyard.training.train:train_plans", "Train the plan generator of WORL-RTGS"),
+    "generate_trace": (
+        "gpuyard.studies.generated_traces:generate_trace",
+        "Write a generated trace",
+    ),
+    "fit_generator": ("gpuyard.studies.generated_traces:fit_generator", "Fit the generator"),
     "compare_traces": ("gpuyard.studies.compare_traces", "Compare traces"),
-    "fit_interference": ("gpuyard.studies.fit_interference", "Fit and judge co-location models"),
-    "judge_mixes": ("gpuyard.studies.judge_mixes", "Models on mixes of up to seven jobs"),
+    "fit_interference": (
+        "gpuyard.studies.interference_models:fit_interference",
+        "Fit and judge co-location models",
+    ),
+    "judge_mixes": (
+        "gpuyard.studies.interference_models:judge_mixes",
+        "Models on mixes of up to seven jobs",
+    ),
     "measure_colocation": (
         "gpuyard.studies.measure_colocation",
         "Measure co-location on this machine",
@@ -72,8 +81,8 @@ def run(name: str) -> None:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
 
-    module, _ = PROGRAMS[name]
-    run_main(lambda: import_module(module).main())
+    module, _, function = PROGRAMS[name][0].partition(":")
+    run_main(lambda: getattr(import_module(module), function or "main")())
 
 
 def foreign_package() -> str:

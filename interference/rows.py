@@ -225,7 +225,8 @@ def types_of(table: type[CoRows] | type[SoloProfiles]) -> dict[str, type]:
 
 
 CO_TYPES, SOLO_TYPES = types_of(CoRows), types_of(SoloProfiles)
-PLAIN: dict[str, str | float | bool] = {  # what most rows are: of a measured group of jobs that have a whole GPU between them
+# What most rows are: of a measured group of jobs that have a whole GPU between them.
+PLAIN: dict[str, str | float | bool] = {
     "sharing": "gpu", "split": "", "share": 1.0, "relative_to": "solo", "feasible": True,
     "measured": True,
 }  # fmt: skip

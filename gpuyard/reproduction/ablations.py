@@ -21,11 +21,9 @@ from gpuyard.launch.build import build, check_training, resolve
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
-from gpuyard.reproduction.curves import write_curves
 from gpuyard.reproduction.node import Asked, CellSpec, Reproduction, asked, last_of_each
 from gpuyard.reproduction.plan import Cell, Planned, cells_of, plan_of
-from gpuyard.reproduction.store import PARTS, write_frame
-from gpuyard.reproduction.work import run_all
+from gpuyard.reproduction.runs import PARTS, run_all, write_curves, write_frame
 from sim.arrays import FloatArray
 from sim.report.arms import SeedArm, seed_arms
 from sim.report.comparison import ComparisonRow, write_comparison_csv

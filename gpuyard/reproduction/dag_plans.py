@@ -20,7 +20,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import RunCount, table_console
 from gpuyard.reproduction.dag_report import RESULT_FILES, write_dag_report
-from gpuyard.reproduction.store import PARTS
+from gpuyard.reproduction.runs import PARTS
 from sim.dag.families import Family
 from sim.dag.list_scheduling import heft
 from sim.dag.plan import gap_correlation, lower_bound_s, schedule

@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Group
 
 from gpuyard.reproduction.page_node import PAGE_FILE
-from gpuyard.reproduction.store import write_frame
+from gpuyard.reproduction.runs import write_frame
 from sim.metrics.timeline import mean_interval
 from sim.report.atomic import write_atomically
 from sim.report.figures import (

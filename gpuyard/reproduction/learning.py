@@ -25,7 +25,7 @@ from gpuyard.learning.learn import METRICS, draw_curves, read_curve, report
 from gpuyard.learning.setting import trainer_of
 from gpuyard.learning.strategies import CHECKPOINT
 from gpuyard.reproduction.node import asked, last_of_each
-from gpuyard.reproduction.store import write_frame
+from gpuyard.reproduction.runs import write_frame
 from sim.metrics.timeline import Interval, mean_interval
 from sim.report.atomic import forget, write_atomically
 from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown

@@ -191,6 +191,11 @@ def key_of(word: str) -> str:
     return word.partition("=")[0].lstrip("+~")
 
 
+def run_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a resolved configuration that decides what happens in a run."""
+    return {key: value for key, value in config.items() if key not in NOT_OF_A_RUN}
+
+
 def debug_overrides(choice: str | None) -> list[str]:
     """`conf/debug/<choice>.yaml` as words of a command line: groups first, then values."""
     if choice is None:

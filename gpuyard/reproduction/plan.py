@@ -1,11 +1,13 @@
 """From an experiment to the runs it takes: cells, composed and told apart, times schedulers."""
 
+import hashlib
 import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,16 @@ from gpuyard.evaluation.task import Task, check_names, setting_text, windows_pla
 from gpuyard.experiment.lineup import Contender, folder_override, lineup_of, plain_entry
 from gpuyard.launch.build import check_count, resolve
 from gpuyard.launch.errors import ConfigError, nearest
-from gpuyard.reproduction.node import Asked, CellSpec, PickedOn, Reproduction, key_of, last_of_each
-from gpuyard.reproduction.store import part_name, run_config
+from gpuyard.reproduction.node import (
+    Asked,
+    CellSpec,
+    PickedOn,
+    Reproduction,
+    key_of,
+    last_of_each,
+    run_config,
+)
+from marl.policy.build import SHIPPED, policy_folder
 from sim.report.comparison import Labels
 from sim.report.headline import PICKED_ROLES
 
@@ -328,3 +338,50 @@ def _entry(entry: Mapping[str, Any], folders: Mapping[str, str], key: str) -> di
     folder = folders.get(str(entry.get("name")))
     words = [] if folder is None else [folder_override(key, folder)]
     return {**entry, "overrides": [*entry["overrides"], *words]}
+
+
+MOST_READ_BYTES = 1 << 24  # of a file; a policy trained anew has the size of the old one
+
+
+def part_name(task: Task) -> str:
+    """A name that two tasks share if their resolved configurations are equal.
+
+    A file that the configuration names (a trace, a policy) counts by its path and content, above
+    16 MiB by its path and size, a folder by its files; the program's own code does not count.
+    """
+    contender = task.contender
+    texts = [task.setting, contender.composition, contender.name or "", task.part, str(task.window)]
+    files = sorted({*_files_named(task.setting), *_files_named(contender.composition)})
+    digest = hashlib.sha256("\n".join([*texts, *files]).encode()).hexdigest()
+    return f"{digest[:32]}.json"
+
+
+@lru_cache(maxsize=1024)
+def _files_named(text: str) -> list[str]:
+    return _files(json.loads(text))
+
+
+def _files(found: Any) -> list[str]:
+    """A line for every file that a text of the configuration names."""
+    if isinstance(found, Mapping):
+        named = found.get("checkpoint")
+        own = _told(policy_folder(named).glob("policy.*")) if named in SHIPPED else []
+        return [*own, *(text for value in found.values() for text in _files(value))]
+    if isinstance(found, list):
+        return [text for value in found for text in _files(value)]
+    if not isinstance(found, str) or "/" not in found:
+        return []
+    path = Path(found)
+    return _told([path] if path.is_file() else path.rglob("*"))
+
+
+def _told(paths: Iterable[Path]) -> list[str]:
+    files = sorted(path for path in paths if path.is_file())
+    return [f"{each} {_fingerprint(each, each.stat().st_size)}" for each in files]
+
+
+@lru_cache(maxsize=1024)
+def _fingerprint(path: Path, size_bytes: int) -> str:
+    if size_bytes > MOST_READ_BYTES:
+        return str(size_bytes)
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -22,11 +22,9 @@ from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
-from gpuyard.reproduction.curves import write_curves
 from gpuyard.reproduction.node import Asked, asked, debug_overrides, key_of, reproduction_of
 from gpuyard.reproduction.plan import Planned, cells_of, plan_of, policies_of, with_policies
-from gpuyard.reproduction.store import PARTS, write_frame
-from gpuyard.reproduction.work import run_all
+from gpuyard.reproduction.runs import PARTS, run_all, write_curves, write_frame
 from gpuyard.training.topdrl_training import bars
 from sim.jobs import JobTable
 from sim.metrics.job_times import full_speed, spans, throughput

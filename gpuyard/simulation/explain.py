@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from gpuyard.launch.errors import ConfigError, nearest
+from gpuyard.launch.terminal import Lines
 from gpuyard.simulation.explanation import Explanation, Look, Reason, Row, merged
-from gpuyard.simulation.progress import Lines
 from gpuyard.simulation.reasons import judge_of, named
 from marl.env.game import Game
 from sim.arrays import IntArray, TextArray

@@ -20,12 +20,12 @@ from gpuyard.experiment.lineup import assumed_line, assumptions, warm_up
 from gpuyard.launch.build import check_checkpoint, check_flags
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.start import Launch, program, start
+from gpuyard.launch.terminal import run_with_progress
 from gpuyard.pages.page import PAGE_FILE, Table
 from gpuyard.pages.run_page import write_run_page
 from gpuyard.pages.tables import table_of_rows
 from gpuyard.simulation.explain import explain, row_of
 from gpuyard.simulation.explanation import EXPLAIN_FILES, Explanation
-from gpuyard.simulation.progress import run_with_progress
 from sim.jobs import JobTable
 from sim.metrics.summary import HEADLINE_KEYS, summarise
 from sim.protocols import Scheduler

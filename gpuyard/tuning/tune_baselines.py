@@ -19,8 +19,7 @@ from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.terminal import table_console
 from gpuyard.reproduction.node import asked, reproduction_of
 from gpuyard.reproduction.plan import Cell, Planned, cells_of, plan_of
-from gpuyard.reproduction.store import write_frame
-from gpuyard.reproduction.work import run_all
+from gpuyard.reproduction.runs import run_all, write_frame
 from sim.metrics.timeline import Interval, ratio_interval
 from sim.report.atomic import forget
 from sim.report.league import METRIC, LeagueRun, Place
