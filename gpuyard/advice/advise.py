@@ -39,8 +39,8 @@ from gpuyard.advice.playing import (
 from gpuyard.advice.room import HOMES
 from gpuyard.advice.sentences import of_learned
 from gpuyard.advice.stretches import JUDGED
-from gpuyard.experiment.experiment import opened, physics_name
-from gpuyard.experiment.lineup import assumptions
+from gpuyard.evaluation.experiment import opened, physics_name
+from gpuyard.evaluation.lineup import assumptions
 from gpuyard.launch.build import (
     check_choice,
     check_confidence,

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from omegaconf import DictConfig
 
+from gpuyard.evaluation.lineup import lineup_of, without_limits
 from gpuyard.evaluation.task import (
     Outcome,
     Task,
@@ -24,7 +25,6 @@ from gpuyard.evaluation.task import (
     warn_of_task,
     windows_played,
 )
-from gpuyard.experiment.lineup import lineup_of, without_limits
 from gpuyard.launch.build import check_confidence, check_count, check_flags
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from joblib import cpu_count
 
-from gpuyard.experiment.experiment import (
+from gpuyard.evaluation.experiment import (
     composition_of,
     labels_of,
     opened,
     shares_between_users,
     warn_without_users,
 )
-from gpuyard.experiment.lineup import Contender, assumed_line, assumptions, warm_up
+from gpuyard.evaluation.lineup import Contender, assumed_line, assumptions, warm_up
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.sweeps import in_processes, processes_of
 from sim.errors import GpuYardError

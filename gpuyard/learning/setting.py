@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuyard.experiment.experiment import Experiment, experiment_of
+from gpuyard.evaluation.experiment import Experiment, experiment_of
 from gpuyard.launch.build import AGENTS, SEED, Rules, check_choice, check_plain
 from gpuyard.launch.errors import CONF, ConfigError
 from gpuyard.launch.start import Launch
+from gpuyard.learning.cells import check_cells, in_cell, scheduler_of
 from gpuyard.learning.form import (
     Form,
     NetworkForm,
@@ -27,7 +28,6 @@ from gpuyard.learning.form import (
 from gpuyard.learning.strategies import Saved, begin, load
 from gpuyard.learning.trainer import Course, Rivals, Trainer
 from gpuyard.learning.window_play import Alone, Crew, Ground, field_of, standards_of
-from gpuyard.tuning.cells import check_cells, in_cell, scheduler_of
 from marl.codec.layout import CodecRules
 from marl.env.game import TRAIN_PHYSICS
 from marl.training.spec import ClusterRay, LocalRay
@@ -222,7 +222,7 @@ def _crew(launch: Launch) -> Crew:
         )
     os.environ.update(spec.environment())
     spec.check_answer()
-    from marl.rllib.pool import Pool  # ray
+    from marl.rllib.cluster import Pool  # ray
 
     return Crew(Pool(spec, jobs))
 

@@ -101,7 +101,7 @@ def _log_jct(field: Field, player: Player, part: str, window: int, jobs: JobTabl
 
 
 class Players(Protocol):
-    """Who plays: this process, or workers elsewhere (`marl.rllib.pool`)."""
+    """Who plays: this process, or workers elsewhere (`marl.rllib.cluster`)."""
 
     @property
     def size(self) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from hydra import compose
 
-from gpuyard.experiment.lineup import folder_override
+from gpuyard.evaluation.lineup import folder_override
 from gpuyard.launch.build import build, check_training, resolve
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch

@@ -8,7 +8,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from gpuyard.experiment.lineup import sweeps
+from gpuyard.evaluation.lineup import sweeps
 from gpuyard.launch.build import check_count, check_keys
 from gpuyard.launch.errors import CONF, ConfigError
 from gpuyard.reproduction.page_node import page_tables

@@ -16,8 +16,8 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from gpuyard.evaluation.lineup import Contender, folder_override, lineup_of, plain_entry
 from gpuyard.evaluation.task import Task, check_names, setting_text, windows_played
-from gpuyard.experiment.lineup import Contender, folder_override, lineup_of, plain_entry
 from gpuyard.launch.build import check_count, resolve
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.reproduction.node import (

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from hydra import compose
 
+from gpuyard.evaluation.experiment import Experiment, composition_of, opened
+from gpuyard.evaluation.lineup import folder_override
 from gpuyard.evaluation.task import Outcome, Task, outcome_of, task_labels
-from gpuyard.experiment.experiment import Experiment, composition_of, opened
-from gpuyard.experiment.lineup import folder_override
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch

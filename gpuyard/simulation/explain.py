@@ -82,7 +82,7 @@ def explain_folder(folder: Path, job: str) -> Explanation:
     """
     from omegaconf import OmegaConf
 
-    from gpuyard.experiment.experiment import composition_of, experiment_of
+    from gpuyard.evaluation.experiment import composition_of, experiment_of
     from sim.simulator import simulate
 
     path = folder / "config.yaml"

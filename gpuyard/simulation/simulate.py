@@ -9,14 +9,14 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from gpuyard.experiment.experiment import (
+from gpuyard.evaluation.experiment import (
     Experiment,
     composition_of,
     experiment_of,
     labels_of,
     warn_without_users,
 )
-from gpuyard.experiment.lineup import assumed_line, assumptions, warm_up
+from gpuyard.evaluation.lineup import assumed_line, assumptions, warm_up
 from gpuyard.launch.build import check_checkpoint, check_flags
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.start import Launch, program, start

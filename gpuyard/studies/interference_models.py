@@ -15,6 +15,13 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
 from interference.data_sets import DataSet, data_sets
+from interference.evaluation.card import model_card
+from interference.evaluation.error_table import (
+    memory_lines,
+    nothing_scored,
+    plain_json,
+    rich_blocks,
+)
 from interference.evaluation.judge import HeldOut, fit_rows, measures, splits
 from interference.evaluation.mixes import (
     Law,
@@ -29,14 +36,12 @@ from interference.evaluation.mixes import (
     ratios,
 )
 from interference.evaluation.score_file import Asked, read_files, score
+from interference.evaluation.worst import Results, joined, worst_rows
+from interference.evaluation.write import remove_report, write_figures, write_tables
 from interference.fit import FitReport, fit_and_report, fresh_models
 from interference.learned import save_model
 from interference.models.linear import CrowdModel
 from interference.readers.miso import rows_of_miso
-from interference.report.card import model_card
-from interference.report.error_table import memory_lines, nothing_scored, plain_json, rich_blocks
-from interference.report.worst import Results, joined, worst_rows
-from interference.report.write import remove_report, write_figures, write_tables
 from interference.rows import CoRows, SoloProfiles
 from sim.report.atomic import write_atomically
 

@@ -14,14 +14,14 @@ import torch
 from rich.progress import Progress, TaskID
 from torch import Tensor
 
-from gpuyard.experiment.experiment import Experiment, experiment_of
+from gpuyard.evaluation.experiment import Experiment, experiment_of
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
 from gpuyard.training.board import POLICY, adopted, training_bars, write_rows
 from marl.rllib.cluster import start_ray
 from marl.rllib.dqn import build_dqn, build_gpu_ppo
 from marl.rllib.trainer import PickerIteration, PickerTrainer, PickerTrainingError
-from marl.schedulers.topdrl import Proximity, TopDrl
+from marl.schedulers.rivals import Proximity, TopDrl
 from marl.topdrl.env import ImitationSpec, PickJobEnv, gathered, imitate, play_lessons
 from marl.topdrl.network import build_network, save_picker
 from marl.topdrl.proximity import GpuPpoSpec, PickGpuEnv, ProximitySpec, save_proximity

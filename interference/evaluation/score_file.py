@@ -58,7 +58,7 @@ def read_files(
     """Rows of several files by data set; rows without a split are of the split `UNNAMED`.
 
     Args:
-        paths: files in the columns of `pair_file.LAYOUTS`.
+        paths: files in the columns of `data_sets.LAYOUTS`.
         sets: data sets that models can be fitted on, by the `source` of their rows.
         folder: of the published runs alone.
 

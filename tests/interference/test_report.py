@@ -12,12 +12,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 
 from interference.data_sets import DataSet
-from interference.evaluation.judge import HeldOut, errors_of
-from interference.evaluation.score_file import Counts, Scores
-from interference.learned import SavedModel
-from interference.models.encoding import Prediction
-from interference.report.card import model_card
-from interference.report.error_table import (
+from interference.evaluation.card import model_card
+from interference.evaluation.error_table import (
     blocks,
     csv_blocks,
     json_blocks,
@@ -25,7 +21,9 @@ from interference.report.error_table import (
     nothing_scored,
     rich_blocks,
 )
-from interference.report.worst import (
+from interference.evaluation.judge import HeldOut, errors_of
+from interference.evaluation.score_file import Counts, Scores
+from interference.evaluation.worst import (
     LEVELS,
     Results,
     by_victim_model,
@@ -35,7 +33,7 @@ from interference.report.worst import (
     tells_rows_apart,
     worst_rows,
 )
-from interference.report.write import (
+from interference.evaluation.write import (
     MISSING,
     grids,
     heat_map,
@@ -43,6 +41,8 @@ from interference.report.write import (
     write_figures,
     write_tables,
 )
+from interference.learned import SavedModel
+from interference.models.encoding import Prediction
 from interference.rows import stacked_rows
 from sim.arrays import objects
 from tests.interference.pair_worlds import (

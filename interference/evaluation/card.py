@@ -7,8 +7,8 @@ import numpy as np
 
 from interference.data_sets import DataSet
 from interference.evaluation.judge import fit_rows
+from interference.evaluation.worst import Results, by_victim_model, worst_rows
 from interference.learned import SavedModel
-from interference.report.worst import Results, by_victim_model, worst_rows
 from sim.report.table_text import markdown_table
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from joblib import cpu_count
 
-from gpuyard.experiment.experiment import opened
+from gpuyard.evaluation.experiment import opened
 from gpuyard.launch.build import build, check_count
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.sweeps import in_processes, processes_of

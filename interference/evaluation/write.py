@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from interference.evaluation.error_table import csv_blocks, json_blocks, markdown_blocks
 from interference.evaluation.judge import HeldOut
-from interference.report.error_table import csv_blocks, json_blocks, markdown_blocks
-from interference.report.worst import (
+from interference.evaluation.worst import (
     HELD_OUT_PAIRS,
     Results,
     by_victim_model,

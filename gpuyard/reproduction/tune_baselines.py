@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
-from gpuyard.experiment.lineup import sweeps
+from gpuyard.evaluation.lineup import sweeps
 from gpuyard.launch.build import check_confidence
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch, program, start

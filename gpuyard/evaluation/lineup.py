@@ -13,7 +13,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from gpuyard.experiment.experiment import Experiment, physics_name
+from gpuyard.evaluation.experiment import Experiment, physics_name
 from gpuyard.launch.build import check_count, resolve
 from gpuyard.launch.errors import ConfigError, explain, instead, refuse_no_choice
 from marl.env.game import Game

@@ -11,7 +11,7 @@ import numpy as np
 
 from interference.evaluation.judge import MEASURES
 from interference.evaluation.score_file import Counts
-from interference.report.worst import Results
+from interference.evaluation.worst import Results
 from sim.report.atomic import csv_text
 from sim.report.table_text import markdown_table
 
