@@ -23,8 +23,7 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
         "marl.schedulers.worl_rtgs",
     ),
     "marl.topdrl.proximity": ("marl.topdrl.proximity.env", "marl.topdrl.proximity.ppo_spec"),
-    "marl.topdrl.spec": ("marl.topdrl.dqn_spec",),
-    "marl.training.spec": ("marl.rllib.ray_spec",),
+    "marl.training.spec": ("marl.rllib.ray_spec", "marl.topdrl.dqn_spec", "marl.topdrl.spec"),
     "sim.dag.families": ("sim.dag.sources.families",),
     "sim.dag.rivals": (
         "sim.dag.local_search", "sim.dag.policy_gradient", "sim.dag.search.genetic",

@@ -11,7 +11,6 @@ from gpuyard.evaluation.experiment import Experiment, experiment_of
 from gpuyard.launch.build import AGENTS, SEED, Rules, check_choice, check_plain
 from gpuyard.launch.errors import CONF, ConfigError
 from gpuyard.launch.start import Launch
-from gpuyard.learning.cells import check_cells, in_cell, scheduler_of
 from gpuyard.learning.form import (
     Form,
     NetworkForm,
@@ -27,7 +26,16 @@ from gpuyard.learning.form import (
 )
 from gpuyard.learning.strategies import Saved, begin, load
 from gpuyard.learning.trainer import Course, Rivals, Trainer
-from gpuyard.learning.window_play import Alone, Crew, Ground, field_of, standards_of
+from gpuyard.learning.windows import (
+    Alone,
+    Crew,
+    Ground,
+    check_cells,
+    field_of,
+    in_cell,
+    scheduler_of,
+    standards_of,
+)
 from marl.codec.layout import CodecRules
 from marl.env.game import TRAIN_PHYSICS
 from marl.training.spec import ClusterRay, LocalRay

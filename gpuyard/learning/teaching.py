@@ -27,7 +27,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.learning.form import NetworkForm
 from gpuyard.learning.strategies import moved
 from gpuyard.learning.trainer import TRAIN_WINDOWS, Trainer
-from gpuyard.learning.window_play import Ground, field_of
+from gpuyard.learning.windows import Ground, field_of
 from marl.net.branching import Contrasts, Sampling, by_shape
 from marl.net.branching import joined as joined_contrasts
 from marl.training.distilling import Shown, joined

@@ -22,7 +22,7 @@ from gpuyard.learning.strategies import (
     save,
     step_at,
 )
-from gpuyard.learning.window_play import Crew, Ground
+from gpuyard.learning.windows import Crew, Ground
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 

@@ -20,7 +20,7 @@ from gpuyard.launch.moved import new_name
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.sweeps import processes_of
 from gpuyard.launch.terminal import error_console
-from gpuyard.learning.cells import (
+from gpuyard.learning.windows import (
     check_cells,
     free_weights,
     play_cells,

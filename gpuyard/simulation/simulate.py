@@ -23,7 +23,7 @@ from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.terminal import run_with_progress
 from gpuyard.pages.page import PAGE_FILE, Table
 from gpuyard.pages.run_page import write_run_page
-from gpuyard.pages.tables import table_of_rows
+from gpuyard.pages.sections import table_of_rows
 from gpuyard.simulation.explain import explain, row_of
 from gpuyard.simulation.explanation import EXPLAIN_FILES, Explanation
 from sim.jobs import JobTable

@@ -21,6 +21,7 @@ from interference.evaluation.error_table import (
     nothing_scored,
     plain_json,
     rich_blocks,
+    worst_rows,
 )
 from interference.evaluation.judge import HeldOut, fit_rows, measures, splits
 from interference.evaluation.mixes import (
@@ -35,8 +36,7 @@ from interference.evaluation.mixes import (
     mps_rows,
     ratios,
 )
-from interference.evaluation.score_file import Asked, read_files, score
-from interference.evaluation.worst import Results, joined, worst_rows
+from interference.evaluation.score_file import Asked, Results, joined, read_files, score
 from interference.evaluation.write import remove_report, write_figures, write_tables
 from interference.fit import FitReport, fit_and_report, fresh_models
 from interference.learned import save_model

@@ -22,11 +22,12 @@ from marl.rllib.cluster import start_ray
 from marl.rllib.dqn import build_dqn, build_gpu_ppo
 from marl.rllib.trainer import PickerIteration, PickerTrainer, PickerTrainingError
 from marl.schedulers.rivals import Proximity, TopDrl
-from marl.topdrl.env import ImitationSpec, PickJobEnv, gathered, imitate, play_lessons
+from marl.topdrl.codec import NetworkSpec, SightSpec, on_cluster
+from marl.topdrl.env import ImitationSpec, PickJobEnv, RewardSpec, gathered, imitate, play_lessons
 from marl.topdrl.network import build_network, save_picker
 from marl.topdrl.proximity import GpuPpoSpec, PickGpuEnv, ProximitySpec, save_proximity
-from marl.topdrl.spec import DqnSpec, NetworkSpec, RewardSpec, SightSpec, on_cluster
 from marl.training.plan import Windows
+from marl.training.spec import DqnSpec
 from sim.metrics.job_times import full_speed, throughput
 from sim.metrics.timeline import Interval
 from sim.protocols import Scheduler

@@ -23,10 +23,11 @@ from torch import Tensor, nn
 from marl.env.plan_env import VALID, PlacementNetwork, PlanEnv, PlanPolicyError
 from marl.rllib.cluster import built, register_copies
 from marl.rllib.trainer import MODULE, NetworkTrainer
+from marl.topdrl.codec import NetworkSpec, SightSpec
 from marl.topdrl.env import CompactTeacher, ImitationSpec, PickJobEnv, behind_by
 from marl.topdrl.network import build_network
 from marl.topdrl.proximity import GpuPpoSpec, GpuScores, PickGpuEnv, ProximitySpec
-from marl.topdrl.spec import DqnSpec, NetworkSpec, QSpec, SightSpec
+from marl.training.spec import DqnSpec, QSpec
 
 OBS, ACTIONS, VALUES = "obs", "actions", "qf_preds"  # RLlib's names of columns
 

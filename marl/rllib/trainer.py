@@ -15,7 +15,7 @@ from torch import Tensor
 from marl.policy.pair_score import PairScorePolicy
 from marl.rllib.checkpoint import Maker, checked, seal
 from marl.rllib.cluster import SHARED, WHOLE_RETURN
-from marl.topdrl.spec import TopDrlError
+from marl.topdrl.codec import TopDrlError
 from marl.training.spec import TrainingError
 from sim.errors import GpuYardError
 

@@ -19,7 +19,16 @@ from marl.env.plan_env import (
     place_by_value,
     scale_of,
 )
-from marl.topdrl.codec import NEEDS, Codec, Observation
+from marl.topdrl.codec import (
+    MULTI,
+    NEEDS,
+    Codec,
+    NetworkSpec,
+    Observation,
+    SightSpec,
+    TopDrlError,
+    on_cluster,
+)
 from marl.topdrl.env import CompactTeacher
 from marl.topdrl.network import load_picker, read_picker
 from marl.topdrl.proximity import (
@@ -30,7 +39,6 @@ from marl.topdrl.proximity import (
     load_proximity,
     read_proximity,
 )
-from marl.topdrl.spec import MULTI, NetworkSpec, SightSpec, TopDrlError, on_cluster
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.dag.list_scheduling import new_lanes
 from sim.dag.plan import Schedule, optimistic_costs, order_of, plan_of_schedule

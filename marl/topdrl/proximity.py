@@ -16,10 +16,9 @@ from torch import Tensor, nn
 
 from marl.env.game import Game
 from marl.env.scheduling_env import LegalActions
-from marl.topdrl.codec import Observation
+from marl.topdrl.codec import Observation, TopDrlError
 from marl.topdrl.env import MOST_SEED, Step
 from marl.topdrl.network import SPEC, load_weights, read_sizes, write_policy
-from marl.topdrl.spec import TopDrlError
 from sim.arrays import BoolArray, IntArray
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
