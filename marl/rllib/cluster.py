@@ -1,7 +1,6 @@
 """Ray: attaching to a cluster, building an algorithm there, workers that call functions.
 
-A cluster is told of the nodes; names are shared, and each copy of an environment has a stream of
-its own. What a lost worker was at, another does again.
+A cluster is told of the nodes; names are shared. What a lost worker was at, another does again.
 """
 
 from __future__ import annotations
@@ -13,15 +12,12 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import gymnasium as gym
 import ray
 from ray.exceptions import GetTimeoutError, RayTaskError
 from ray.exceptions import RayError as RaySaysError
-from ray.tune.registry import register_env
 from ray.util import log_once
 
 from marl.training.spec import ClusterRay, LocalRay, RayError, RaySpec
@@ -46,34 +42,6 @@ ENV_NAME = "gpuyard"
 SHARED = "shared"  # the one policy of all agents
 WHOLE_RETURN = "whole_episode_return"
 RETURN_WINDOW = 16  # episodes
-
-
-class OwnStream(gym.Wrapper[Any, Any, Any, Any]):
-    """Begins with its own seed: RLlib gives all copies of an environment the same."""
-
-    def __init__(self, env: gym.Env[Any, Any], seed: int) -> None:
-        """`seed` of the first episode; later ones go on with the stream."""
-        super().__init__(env)
-        self._seed: int | None = seed
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
-        """The next episode of this copy."""
-        del seed
-        first, self._seed = self._seed, None
-        return self.env.reset(seed=first, options=options)
-
-
-def register_copies(name: str, make_env: Callable[[], gym.Env[Any, Any]], seed: int) -> None:
-    """Tell RLlib of an environment whose copies each play episodes of their own."""
-    copies = count()
-
-    def create(context: Any) -> OwnStream:
-        del context
-        return OwnStream(make_env(), seed * 1_000_003 + next(copies))
-
-    register_env(name, create)
 
 
 CHECKOUT = Path(__file__).resolve().parents[2]

@@ -7,8 +7,10 @@ picker.
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from itertools import count
 from typing import Any
 
+import gymnasium as gym
 import torch
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
 from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
@@ -18,10 +20,11 @@ from ray.rllib.core.learner.utils import make_target_network
 from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
+from ray.tune.registry import register_env
 from torch import Tensor, nn
 
 from marl.env.plan_env import VALID, PlacementNetwork, PlanEnv, PlanPolicyError
-from marl.rllib.cluster import built, register_copies
+from marl.rllib.cluster import built
 from marl.rllib.trainer import MODULE, NetworkTrainer
 from marl.topdrl.codec import NetworkSpec, SightSpec
 from marl.topdrl.env import CompactTeacher, ImitationSpec, PickJobEnv, behind_by
@@ -30,6 +33,34 @@ from marl.topdrl.proximity import GpuPpoSpec, GpuScores, PickGpuEnv, ProximitySp
 from marl.training.spec import DqnSpec, QSpec
 
 OBS, ACTIONS, VALUES = "obs", "actions", "qf_preds"  # RLlib's names of columns
+
+
+class OwnStream(gym.Wrapper[Any, Any, Any, Any]):
+    """Begins with its own seed: RLlib gives all copies of an environment the same."""
+
+    def __init__(self, env: gym.Env[Any, Any], seed: int) -> None:
+        """`seed` of the first episode; later ones go on with the stream."""
+        super().__init__(env)
+        self._seed: int | None = seed
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """The next episode of this copy."""
+        del seed
+        first, self._seed = self._seed, None
+        return self.env.reset(seed=first, options=options)
+
+
+def register_copies(name: str, make_env: Callable[[], gym.Env[Any, Any]], seed: int) -> None:
+    """Tell RLlib of an environment whose copies each play episodes of their own."""
+    copies = count()
+
+    def create(context: Any) -> OwnStream:
+        del context
+        return OwnStream(make_env(), seed * 1_000_003 + next(copies))
+
+    register_env(name, create)
 
 
 class ValueModule(DefaultDQNTorchRLModule):
