@@ -10,7 +10,6 @@ from typing import Any
 
 import cma
 import numpy as np
-import yaml
 from omegaconf import DictConfig
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -20,6 +19,7 @@ from gpuyard.launch.moved import new_name
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.sweeps import processes_of
 from gpuyard.launch.terminal import error_console
+from gpuyard.learning.learn import made_by, rounded, write_weights
 from gpuyard.learning.windows import (
     check_cells,
     free_weights,
@@ -32,7 +32,7 @@ from gpuyard.learning.windows import (
 from sim.arrays import FloatArray
 from sim.report.atomic import csv_text, write_atomically
 from sim.report.run_folder import Record
-from sim.scoring.weights import START_FEATURES, named
+from sim.scoring.weights import START_FEATURES, ScoreWeights
 
 CHECKPOINT = "checkpoint.pickle"
 
@@ -197,7 +197,7 @@ def main(cfg: DictConfig) -> None:
     best = min(judged, key=lambda each: float(np.mean(each.logs)))
     verdict = _verdict(judged[0], best)
     words = heading_of(launch.config, launch.record, best.name, verdict)
-    write_weights(out, best.weights, words)
+    write_weights(out, _scores(best.weights), words)
     print(verdict)
     print(f"weights in {out}; put the file into conf/linear_weights/ and add")
     print(f"linear_weights@scheduler.weights={launch.config['name']} to a command")
@@ -307,7 +307,13 @@ def _keep(launch: Launch, search: Search, out: Path) -> None:
             f"the mean after generation {last.number}",
             "Interrupted: not validated.",
         )
-        write_weights(out, last.mean, words)
+        write_weights(out, _scores(last.mean), words)
+
+
+def _scores(weights: Sequence[float]) -> ScoreWeights:
+    """The weights of a search as a score has them."""
+    cut = len(START_FEATURES)
+    return rounded(ScoreWeights(np.array(weights[:cut]), np.array(weights[cut:])))
 
 
 CURVE_FILE = "tuning.csv"
@@ -320,27 +326,16 @@ def write_curve(folder: Path, generations: Sequence[Generation]) -> None:
     write_atomically(folder / CURVE_FILE, csv_text(CURVE_COLUMNS, rows).encode())
 
 
-def write_weights(path: Path, weights: Sequence[float], heading: Sequence[str]) -> None:
-    """A file for conf/linear_weights/; `heading` becomes comments."""
-    x = np.array(weights).round(6)
-    cut = len(START_FEATURES)
-    body = yaml.safe_dump(named(x[:cut], x[cut:]), sort_keys=False)
-    write_atomically(path, "".join(f"# {line}\n" for line in heading).encode() + body.encode())
-
-
 def heading_of(config: Mapping[str, Any], record: Record, chosen: str, verdict: str) -> list[str]:
     """Where the weights come from; `chosen` says which of the search's weights they are."""
     jobs = config["train_jobs"] or config["workload"]["num_jobs"]
-    words = " ".join(["scripts/tune_linear_score.py", *record.overrides])
-    commit = "no commit" if record.git_commit is None else f"commit {record.git_commit[:12]}"
-    changed = " and changes beside it" if record.git_dirty else ""
     windows = config["train_windows"]
     if config["mix"] is not None:
         windows = sum(cell["windows"] for cell in config["mix"])
     anew = ", drawn anew for every generation" if config["redraw"] else ""
     return [
-        f"python {words}",
-        f"Made by {commit}{changed}, seed {config['seed']}: {chosen},",
+        *made_by("tune_linear_score", record),
+        f"seed {config['seed']}: {chosen},",
         f"of {config['population']} candidates on {windows} training windows of {jobs} jobs{anew}.",
         verdict,
     ]

@@ -150,7 +150,7 @@ def number_cell(value: float | int) -> Cell:
 
 def text_cell(text: str) -> Cell:
     """A text that may begin with a number, like `4.20 ± 0.31`, which it is sorted by."""
-    found = LEADING_NUMBER.match(text)
+    found = LEADING_NUMBER.match(text.replace(",", ""))
     return Cell(text, float(found.group()) if found else None)
 
 

@@ -26,6 +26,7 @@ from interference.measuring.table import (
     Group,
     Result,
     Row,
+    Solo,
     batch_of,
     model_of,
     part_name,
@@ -34,8 +35,7 @@ from interference.measuring.table import (
     rows_of,
     solos_of,
     write_part,
-    write_rows,
-    write_solos,
+    write_table,
 )
 from interference.measuring.together import Timing, run_together
 
@@ -168,8 +168,8 @@ def main(cfg: DictConfig) -> None:
     with RunCount("measuring", total, unit="groups") as count:
         for result in measure_all(campaign, launch.folder):
             results.append(result)
-            write_rows(launch.folder / ROWS_FILE, rows_of(results, device))
-            write_solos(launch.folder / SOLOS_FILE, solos_of(results, device))
+            write_table(launch.folder / ROWS_FILE, Row, rows_of(results, device))
+            write_table(launch.folder / SOLOS_FILE, Solo, solos_of(results, device))
             count.tell(" + ".join(result.members))
     table_console().print(_table(rows_of(results, device)))
     print(f"results in {launch.folder}")

@@ -4,6 +4,7 @@ The plans are those of WORL-RTGS by a double DQN, and of the DQN alone.
 """
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,6 @@ class TopDrl(_Picker):
         self.name = name
         self._folder = Path(policy)
         self._network, self._sight = read_picker(self._folder)
-        self._module: nn.Module | None = None
 
     def _fitting(self, view: ClusterView) -> NetworkSpec:
         """Sizes for this cluster; a network with several branches fits any number of racks."""
@@ -114,13 +114,12 @@ class TopDrl(_Picker):
         return self._network
 
     def _act(self, observation: Observation) -> int:
-        return best_action(self._ready(), observation)
+        return best_action(self._module, observation)
 
-    def _ready(self) -> nn.Module:
-        if self._module is None:
-            torch.set_num_threads(1)  # tiny batches: more threads only wait for each other
-            self._module = load_picker(self._folder)[0]
-        return self._module
+    @cached_property
+    def _module(self) -> nn.Module:
+        torch.set_num_threads(1)  # tiny batches: more threads only wait for each other
+        return load_picker(self._folder)[0]
 
 
 def best_action(network: nn.Module, observation: Observation) -> int:
@@ -181,7 +180,6 @@ class Proximity:
             )
         self._folder = Path(policy)
         self._spec = read_proximity(self._folder)
-        self._network: GpuScores | None = None
 
     def reset(self, seed: int) -> None:
         """Nothing is kept and nothing drawn."""
@@ -195,18 +193,17 @@ class Proximity:
         if not choosing.fits:
             return WAIT
         while not choosing.whole:
-            gpu = best_gpu(self._ready(), choosing.observation())
+            gpu = best_gpu(self._network, choosing.observation())
             if gpu == self._spec.gpus:
                 return WAIT
             choosing.choose(gpu)
         gpus = np.array(choosing.chosen, dtype=np.int64)
         return Decision(starts=(Start(choosing.job, gpus),), again=True)
 
-    def _ready(self) -> GpuScores:
-        if self._network is None:
-            torch.set_num_threads(1)  # tiny batches: more threads only wait for each other
-            self._network = load_proximity(self._folder)
-        return self._network
+    @cached_property
+    def _network(self) -> GpuScores:
+        torch.set_num_threads(1)  # tiny batches: more threads only wait for each other
+        return load_proximity(self._folder)
 
 
 NOISE_LOG10 = (-2.0, -0.5)  # relative, on times to go: as for the other searches
