@@ -22,29 +22,39 @@ from sim.arrays import FloatArray, IntArray
 LEAST_ROWS = 8  # of a type, to have its own mean and spread
 
 
-class TypeScale:
-    """Mean and standard deviation of each fitted GPU type; those of all rows for another."""
+class ScaledModel(ABC):
+    """Fits all GPU types together, each in units of its own mean and spread.
 
-    def __init__(self, gpu_type: IntArray, speed: FloatArray, types: int) -> None:
-        """Take both from the fitted rows."""
+    A type with few rows, or one that no fitted row has, is measured in those of all rows.
+    """
+
+    def fit(self, rows: CoRows, solos: SoloProfiles) -> None:
+        """Learn from the scaled speeds."""
+        self._encoder = RowEncoder(rows, solos)
+        encoded = self._encoder.encode(rows, solos)
+        kinds, speed, types = encoded.gpu_type, rows.norm_speed, len(self._encoder.gpu_types)
         self._mean = np.full(types + 1, speed.mean())  # the last one is for unknown types
-        self._sd = np.full(types + 1, max(float(speed.std()), 1e-3))
+        self._spread = np.full(types + 1, max(float(speed.std()), 1e-3))
         for kind in range(types):
-            here = speed[gpu_type == kind]
+            here = speed[kinds == kind]
             if len(here) >= LEAST_ROWS and here.std() > 0:
-                self._mean[kind], self._sd[kind] = here.mean(), here.std()
+                self._mean[kind], self._spread[kind] = here.mean(), here.std()
+        self._learn(rows, encoded, (speed - self._mean[kinds]) / self._spread[kinds])
 
-    def scaled(self, gpu_type: IntArray, speed: FloatArray) -> FloatArray:
-        """(N,) speeds with mean 0 and spread 1 on each type."""
-        return np.asarray((speed - self._mean[gpu_type]) / self._sd[gpu_type])
+    def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:
+        """What was learned says, as speeds again."""
+        encoded = self._encoder.encode(rows, solos)
+        scaled, sd = self._ask(encoded)
+        mean, spread = self._mean[encoded.gpu_type], self._spread[encoded.gpu_type]
+        return prediction(scaled * spread + mean, sd * spread)
 
-    def speed(self, gpu_type: IntArray, scaled: FloatArray) -> FloatArray:
-        """(N,) back again."""
-        return np.asarray(scaled * self._sd[gpu_type] + self._mean[gpu_type])
+    @abstractmethod
+    def _learn(self, rows: CoRows, encoded: Encoded, target: FloatArray) -> None:
+        """Fit (N,) scaled speeds."""
 
-    def spread(self, gpu_type: IntArray, scaled: FloatArray) -> FloatArray:
-        """(N,) standard deviations back again."""
-        return np.asarray(scaled * self._sd[gpu_type])
+    @abstractmethod
+    def _ask(self, encoded: Encoded) -> tuple[FloatArray, FloatArray]:
+        """(N,) value and (N,) standard deviation, both scaled."""
 
 
 class PlanesByType:
@@ -252,28 +262,21 @@ NAMES_PENALTY = 5.0  # about the ratio of noise to the spread of terms on Gavel'
 FEATURE_WEIGHT = 0.4  # below 1: features are believed less than names
 
 
-class MixedEffectsModel:
-    """Ridge over names, models and features, one a GPU type."""
+class MixedEffectsModel(ScaledModel):
+    """Ridge over names, models and features, one a GPU type; the spread is that of residuals."""
 
     name = "mixed_effects"
 
-    def fit(self, rows: CoRows, solos: SoloProfiles) -> None:
-        """Penalised least squares."""
-        self._encoder = RowEncoder(rows, solos)
-        encoded = self._encoder.encode(rows, solos)
-        self._scale = TypeScale(encoded.gpu_type, rows.norm_speed, len(self._encoder.gpu_types))
+    def _learn(self, rows: CoRows, encoded: Encoded, target: FloatArray) -> None:
+        del rows
         self._planes = PlanesByType(NAMES_PENALTY)
-        target = self._scale.scaled(encoded.gpu_type, rows.norm_speed)
         self._planes.fit(self._design(encoded), target, encoded.gpu_type)
         fitted = self._planes.predict(self._design(encoded), encoded.gpu_type)
         self._sd = float((fitted - target).std())
 
-    def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:
-        """Value of the plane, with the spread of the fitted residuals."""
-        encoded = self._encoder.encode(rows, solos)
-        scaled = self._planes.predict(self._design(encoded), encoded.gpu_type)
-        sd = self._scale.spread(encoded.gpu_type, np.full(len(rows), self._sd))
-        return prediction(self._scale.speed(encoded.gpu_type, scaled), sd)
+    def _ask(self, encoded: Encoded) -> tuple[FloatArray, FloatArray]:
+        told = self._planes.predict(self._design(encoded), encoded.gpu_type)
+        return told, np.full(len(told), self._sd)
 
     def _design(self, encoded: Encoded) -> FloatArray:
         names = identities(encoded, len(self._encoder.profiles))
