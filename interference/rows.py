@@ -316,15 +316,11 @@ def _co_faults(rows: CoRows) -> list[Fault | None]:
         names("split", rows.split, blank=True),
         profiles("victim", rows.victim),
         _aggressors_fault(rows.aggressors),
-        where(
-            "share",
-            rows.share,
-            ~((rows.share > 0.0) & (rows.share <= 1.0)),
-            "give the part of the GPU, above 0 and at most 1 (not percent)",
-        ),
+        where("share", rows.share, ~((rows.share > 0.0) & (rows.share <= 1.0)),
+              "give the part of the GPU, above 0 and at most 1 (not percent)"),
         _speed_fault(rows),
         choice("relative_to", rows.relative_to, BASES),
-    ]
+    ]  # fmt: skip
 
 
 def _aggressors_fault(aggressors: TextArray) -> Fault | None:

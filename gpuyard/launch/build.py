@@ -258,6 +258,13 @@ def check_count(place: str, value: object, *, null: bool = False) -> None:
         raise ConfigError(f"{place} is {value!r}; it must be {fix}")
 
 
+def check_seconds(config: Mapping[str, Any], *keys: str) -> None:
+    """Raise ConfigError if the value of a key is neither a number nor null."""
+    for key in keys:
+        if type(config[key]) not in {int, float, type(None)}:
+            raise ConfigError(f"{key} is {config[key]!r}; it must be a number of seconds or null")
+
+
 def check_checkpoint(config: Mapping[str, Any]) -> None:
     """Raise ConfigError if a policy is named and the scheduler reads none."""
     if config["checkpoint"] is not None and "checkpoint" not in config["scheduler"]:

@@ -30,7 +30,7 @@ from gpuyard.learning.trainer import TRAIN_WINDOWS, Trainer
 from gpuyard.learning.windows import Ground, field_of
 from marl.net.branching import Contrasts, Sampling, by_shape
 from marl.net.branching import joined as joined_contrasts
-from marl.training.distilling import Shown, joined
+from marl.training.plan import Shown, joined
 from marl.training.teaching import Clipping, Fitting, Teaching
 from sim.arrays import FloatArray
 from sim.errors import InvalidDecision, SimulationError
@@ -323,7 +323,7 @@ class WatchTask:
 def watch_window(task: WatchTask) -> tuple[Shown | None, bool]:
     """What was shown in this window, and whether its run failed."""
     from gpuyard.learning.network import policy_of  # torch
-    from marl.training.distilling import watch
+    from marl.training.plan import watch
 
     field = field_of(task.ground)
     # A copy: the next call of `policy_of` may write on the same network.
@@ -347,7 +347,7 @@ class DistilTrainer(_RoundsTrainer):
 
     def _update(self) -> None:
         """One round."""
-        from marl.training.distilling import distil
+        from marl.training.teaching import distil
 
         shown, how = self._shown(), self._rounds.fit
         vector, alike = self._fitted(

@@ -12,7 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from gpuyard.launch.build import check_count, check_flags, resolve
+from gpuyard.launch.build import check_count, check_flags, check_seconds, resolve
 from gpuyard.launch.errors import ConfigError, refuse_unread_additions
 from gpuyard.launch.start import program
 from sim.arrays import IntArray
@@ -100,10 +100,7 @@ def _check(config: Mapping[str, Any]) -> None:
         ConfigError: naming key, value and rule.
     """
     check_count("every", config["every"])
-    for key in ("from_s", "to_s"):
-        value = config[key]
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise ConfigError(f"{key} is {value!r}; it must be a number of seconds or null")
+    check_seconds(config, "from_s", "to_s")
     check_flags(config, "heatmap", "interactive")
 
 

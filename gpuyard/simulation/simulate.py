@@ -17,7 +17,7 @@ from gpuyard.evaluation.experiment import (
     warn_without_users,
 )
 from gpuyard.evaluation.lineup import assumed_line, assumptions, warm_up
-from gpuyard.launch.build import check_checkpoint, check_flags
+from gpuyard.launch.build import check_checkpoint, check_flags, check_seconds
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.terminal import run_with_progress
@@ -174,15 +174,14 @@ def check_outputs(config: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: naming key, value and what is there to choose from.
     """
-    figures, at_s = config["figures"], config["figure_at_s"]
+    figures = config["figures"]
     if not isinstance(figures, list):
         raise ConfigError(f"figures is {figures!r}; it must be a list, like figures=[gantt]")
     for name in figures:
         if name not in FIGURES:
             hint = nearest(str(name), FIGURES) or f"one of {', '.join(FIGURES)}"
             raise ConfigError(f"figures has {name!r}; did you mean {hint}?")
-    if at_s is not None and (isinstance(at_s, bool) or not isinstance(at_s, int | float)):
-        raise ConfigError(f"figure_at_s is {at_s!r}; it must be a number of seconds or null")
+    check_seconds(config, "figure_at_s")
     job = config["explain"]
     if job is not None and (isinstance(job, bool) or not isinstance(job, str | int)):
         raise ConfigError(f"explain is {job!r}; it must be the id of a job, or null")

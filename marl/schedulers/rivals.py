@@ -34,9 +34,9 @@ from marl.topdrl.env import CompactTeacher
 from marl.topdrl.network import load_picker, read_picker
 from marl.topdrl.proximity import (
     GPU_NEEDS,
-    Choosing,
     GpuScores,
     best_gpu,
+    head,
     load_proximity,
     read_proximity,
 )
@@ -187,10 +187,8 @@ class Proximity:
 
     def decide(self, view: ClusterView) -> Decision:
         """Start the head of the queue and ask again; wait where it does not fit, or by choice."""
-        if len(view.queued) == 0:
-            return WAIT
-        choosing = Choosing(view, self._spec)
-        if not choosing.fits:
+        choosing = head(view, self._spec)
+        if choosing is None:
             return WAIT
         while not choosing.whole:
             gpu = best_gpu(self._network, choosing.observation())
