@@ -17,7 +17,7 @@ PROGRAMS = {  # name: (module:function, what it does); without a function it is 
     "evaluate": ("gpuyard.evaluation.evaluate", "Compare schedulers on paired windows"),
     "advise": ("gpuyard.advice.advise", "Which scheduler suits a cluster and its jobs"),
     "compare": ("gpuyard.evaluation.compare", "One table and figures from the folders of a sweep"),
-    "replay": ("gpuyard.simulation.replay", "Step through a run's event log"),
+    "replay": ("gpuyard.simulation.simulate:replay_log", "Step through a run's event log"),
     "train": ("gpuyard.training.train:train_agents", "Train the agents"),
     "learn": ("gpuyard.learning.learn", "Learn the weights of the linear score by playing"),
     "reproduce": ("gpuyard.reproduction.reproduce", "Runs the tables and figures of papers again"),
