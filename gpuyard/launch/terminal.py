@@ -52,6 +52,27 @@ def error_console() -> Console:
     return Console(stderr=True)
 
 
+def phase_bars(done: str, *, console: Console, only_drawn: bool = False) -> Progress:
+    """A bar a phase, with the field `note` behind it.
+
+    Args:
+        done: how far a phase is, a format of rich for its `task`.
+        console: where.
+        only_drawn: nothing at all where that is no terminal; else the last state is printed there.
+    """
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn(done),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=console,
+        disable=only_drawn and not console.is_terminal,
+    )
+
+
 LINE_EVERY_S = 60.0
 LOOK_EVERY_S = 1.0
 

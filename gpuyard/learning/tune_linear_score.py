@@ -11,14 +11,14 @@ from typing import Any
 import cma
 import numpy as np
 from omegaconf import DictConfig
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 
 from gpuyard.launch.build import Rules, check_count, check_flags, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.moved import new_name
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.sweeps import processes_of
-from gpuyard.launch.terminal import error_console
+from gpuyard.launch.terminal import error_console, phase_bars
 from gpuyard.learning.learn import made_by, rounded, write_weights
 from gpuyard.learning.windows import (
     check_cells,
@@ -160,13 +160,6 @@ RULES: Rules = {
     "population": (True, 4),
     "validate_last": (True, 1),
 }
-COLUMNS = (
-    TextColumn("{task.description}"),
-    BarColumn(),
-    TextColumn("{task.completed}/{task.total}"),
-    TimeElapsedColumn(),
-    TextColumn("{task.fields[note]}"),
-)
 
 
 @dataclass(frozen=True)
@@ -186,7 +179,7 @@ def main(cfg: DictConfig) -> None:
     out = launch.folder / f"{launch.config['name']}.yaml"
     out.unlink(missing_ok=True)
     began = weights_from(scheduler_of(launch.config, None))
-    with Progress(*COLUMNS, console=error_console()) as bar:
+    with phase_bars("{task.completed}/{task.total}", console=error_console()) as bar:
         search = _search(launch.config, began)
         try:
             _iterate(launch, search, bar)

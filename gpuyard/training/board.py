@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 
 from gpuyard.launch.errors import ConfigError, instead
-from gpuyard.launch.terminal import clock_text, error_console
+from gpuyard.launch.terminal import clock_text, error_console, phase_bars
 from marl.rllib.trainer import Iteration
 from sim.report.atomic import csv_text, write_atomically
 
@@ -199,15 +199,7 @@ SHORT = 10.0  # returns below it are told to three decimals
 
 def training_bars() -> Progress:
     """A bar a phase; nothing where standard error is no terminal (see `Iterations`)."""
-    columns = (
-        TextColumn("{task.description:14}"),
-        BarColumn(),
-        TextColumn("{task.percentage:.0f}%"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    console = error_console()
-    return Progress(*columns, console=console, disable=not console.is_terminal)
+    return phase_bars("{task.percentage:.0f}%", console=error_console(), only_drawn=True)
 
 
 class Iterations:
