@@ -5,8 +5,8 @@ Finished runs are kept, as by `reproduce.py`.
 
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,21 +28,13 @@ from sim.report.table_text import TableText, ratio_text, rich_tables, write_mark
 HEADERS = ("baseline", "setting", "mean JCT [h]", "over the best")
 
 
-@dataclass(frozen=True)
-class TuningRow:
-    """One setting of one baseline."""
+def tuning_rows(
+    runs: Sequence[LeagueRun], *, between: str, confidence: float
+) -> list[dict[str, Any]]:
+    """Rows of `tuned.csv`: baselines in order of appearance, the best setting of each first.
 
-    baseline: str
-    setting: str
-    ratio: Interval | None  # paired mean JCT over that of the best setting; None for the best
-    jct_s: float  # arithmetic mean over runs
-    runs: int
-
-
-def tuning_rows(runs: Sequence[LeagueRun], *, between: str, confidence: float) -> list[TuningRow]:
-    """Baselines in order of appearance, the settings of each by their geometric mean JCT.
-
-    A geometric mean over cells and windows: every cell counts alike, however long its jobs are.
+    Settings are ranked by their geometric mean JCT, so that every cell counts alike, however long
+    its jobs are. `ratio`: paired mean JCT over that of the best; `jct_mean_s`: arithmetic mean.
 
     Args:
         runs: of schedulers named `baseline<between>setting`; all ran at the same places.
@@ -60,34 +52,23 @@ def tuning_rows(runs: Sequence[LeagueRun], *, between: str, confidence: float) -
         best = settings[order[0]]
         for setting in order:
             found = settings[setting]
-            ratio = ratio_interval([found[p] for p in best], list(best.values()), confidence)
-            rows.append(
-                TuningRow(
-                    baseline=baseline,
-                    setting=setting,
-                    ratio=None if setting == order[0] else ratio,
-                    jct_s=float(np.mean(list(found.values()))),
-                    runs=len(found),
-                )
-            )
+            ratio = Interval(1.0, 1.0, 1.0, len(found))
+            if setting != order[0]:
+                ratio = ratio_interval([found[p] for p in best], list(best.values()), confidence)
+            rows.append({
+                "baseline": baseline, "setting": setting, "best": int(setting == order[0]),
+                "ratio": ratio.centre, "ratio_low": ratio.low, "ratio_high": ratio.high,
+                "jct_mean_s": float(np.mean(list(found.values()))), "runs": len(found),
+            })  # fmt: skip
     return rows
 
 
-def _numbers(row: TuningRow) -> dict[str, Any]:
-    """A row of `tuned.csv`."""
-    ratio = row.ratio or Interval(1.0, 1.0, 1.0, row.runs)
-    return {
-        "baseline": row.baseline, "setting": row.setting, "best": int(row.ratio is None),
-        "ratio": ratio.centre, "ratio_low": ratio.low, "ratio_high": ratio.high,
-        "jct_mean_s": row.jct_s, "runs": row.runs,
-    }  # fmt: skip
-
-
-def _text(rows: Sequence[TuningRow]) -> TableText:
+def _text(rows: Sequence[Mapping[str, Any]]) -> TableText:
     """The same for people."""
     cells = tuple(
-        (row.baseline, row.setting, f"{row.jct_s / 3600.0:.3g}",
-         "best" if row.ratio is None else ratio_text(row.ratio))
+        (row["baseline"], row["setting"], f"{row['jct_mean_s'] / 3600.0:.3g}",
+         "best" if row["best"] else ratio_text(Interval(*(
+             row[key] for key in ("ratio", "ratio_low", "ratio_high", "runs")))))
         for row in rows
     )  # fmt: skip
     return TableText(HEADERS, (("Settings of each baseline", cells),), "")
@@ -110,7 +91,7 @@ def main(cfg: DictConfig) -> None:
     found = run_all(planned, launch.folder, jobs=launch.config["jobs"])
     runs = [LeagueRun(p.cell, p.workload, row) for p, row in zip(planned, found, strict=True)]
     rows = tuning_rows(runs, between=BETWEEN, confidence=launch.config["confidence"])
-    write_frame(launch.folder / CSV, [_numbers(row) for row in rows])
+    write_frame(launch.folder / CSV, rows)
     write_markdown(launch.folder / MARKDOWN, _text(rows))
     table_console().print(rich_tables(_text(rows)))
     print(f"results in {launch.folder}")
