@@ -24,7 +24,7 @@ from gpuyard.learning.strategies import Point
 from gpuyard.learning.trainer import LearningStopped, Trainer
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
-from sim.metrics.timeline import mean_interval
+from sim.metrics.timeline import Interval, mean_interval
 from sim.report.atomic import csv_text, write_atomically
 from sim.report.figures import GREY, heading, line_look, new_figure, save_png, tidy
 from sim.report.run_folder import Record
@@ -117,6 +117,13 @@ def draw_curves(
     save_png(figure, path)
 
 
+def ratio_of(logs: FloatArray, confidence: float) -> Interval:
+    """Geometric mean of ratios whose logarithms are given (n,), with the t interval of the logs."""
+    told = mean_interval(logs, confidence)
+    centre, low, high = np.exp([told.centre, told.low, told.high]).tolist()
+    return Interval(centre, low, high, told.count)
+
+
 def ratios_of(learned: FloatArray, rivals: Mapping[str, FloatArray]) -> dict[str, Any]:
     """Geometric means of paired ratios of mean JCT, learned / rival, with t intervals of the logs.
 
@@ -126,9 +133,10 @@ def ratios_of(learned: FloatArray, rivals: Mapping[str, FloatArray]) -> dict[str
     """
     found = {}
     for name, logs in rivals.items():
-        interval = mean_interval(learned - logs, CONFIDENCE)
-        ratio, low, high = np.exp([interval.centre, interval.low, interval.high]).tolist()
-        found[name] = {"ratio": ratio, "low": low, "high": high, "windows": interval.count}
+        told = ratio_of(learned - logs, CONFIDENCE)
+        found[name] = {
+            "ratio": told.centre, "low": told.low, "high": told.high, "windows": told.count,
+        }  # fmt: skip
     return found
 
 

@@ -21,7 +21,7 @@ from gpuyard.launch.build import resolve
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import error_console, table_console
-from gpuyard.learning.learn import METRICS, draw_curves, read_curve, report
+from gpuyard.learning.learn import METRICS, draw_curves, ratio_of, read_curve, report
 from gpuyard.learning.setting import trainer_of
 from gpuyard.learning.strategies import CHECKPOINT
 from gpuyard.reproduction.node import asked, last_of_each
@@ -61,7 +61,7 @@ class Learned:
         logs = [each.metrics["held_out"].get("ln_mean_jct_s") for each in (self, other)]
         if other is self or None in logs:
             return NONE
-        return _ratio(mean_interval(np.subtract(*logs), confidence))
+        return ratio_of(np.subtract(*logs), confidence)
 
 
 def run(launch: Launch) -> None:
@@ -182,12 +182,7 @@ def _single(value: float | None) -> Interval:
 
 def _over_seeds(ratios: Sequence[Interval], confidence: float) -> Interval:
     """Geometric mean, with the t interval of the logs."""
-    return _ratio(mean_interval(np.log([each.centre for each in ratios]), confidence))
-
-
-def _ratio(logs: Interval) -> Interval:
-    centre, low, high = np.exp([logs.centre, logs.low, logs.high]).tolist()
-    return Interval(centre, low, high, logs.count)
+    return ratio_of(np.log([each.centre for each in ratios]), confidence)
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
