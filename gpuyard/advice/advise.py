@@ -52,6 +52,7 @@ from gpuyard.launch.errors import CONF, ConfigError, instead
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
 from gpuyard.pages.page import PAGE_FILE
+from sim.report.atomic import forget
 from sim.report.run_folder import write_record
 
 if TYPE_CHECKING:
@@ -73,8 +74,7 @@ def main(cfg: DictConfig) -> None:
     """Play, rank, write, print."""
     launch = start(cfg)
     check_flags(launch.config, "page")
-    for name in (*FILES, PAGE_FILE):
-        (launch.folder / name).unlink(missing_ok=True)
+    forget(launch.folder, (*FILES, PAGE_FILE))
     advice = advise(launch.config, folder=launch.folder, overrides=launch.record.overrides)
     write_record(launch.folder, replace(launch.record, assumed=advice.notes))
     write_advice(launch.folder, advice)

@@ -16,7 +16,7 @@ from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.terminal import table_console
 from gpuyard.pages.page import PAGE_FILE
 from sim.arrays import FloatArray
-from sim.report.atomic import ReportError
+from sim.report.atomic import ReportError, forget
 from sim.report.comparison import ComparisonRow, Labels, read_comparison_csv
 from sim.report.comparison_report import write_comparison
 from sim.report.figures import Run, jct_cdf
@@ -190,8 +190,7 @@ def _key(override: str) -> str:
 def main(cfg: DictConfig) -> None:
     """Gather, write, print."""
     launch = start(cfg)
-    for name in RESULT_FILES:
-        (launch.folder / name).unlink(missing_ok=True)
+    forget(launch.folder, RESULT_FILES)
     check_confidence(launch.config)
     check_flags(launch.config, "page")
     sweep = launch.config["sweep"]

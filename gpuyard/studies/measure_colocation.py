@@ -38,6 +38,7 @@ from interference.measuring.table import (
     write_table,
 )
 from interference.measuring.together import Timing, run_together
+from sim.report.atomic import forget
 
 log = logging.getLogger(__name__)
 
@@ -158,8 +159,7 @@ def main(cfg: DictConfig) -> None:
     launch = start(cfg)
     config = launch.config
     check_plain(config, RULES)
-    for name in (ROWS_FILE, SOLOS_FILE):
-        (launch.folder / name).unlink(missing_ok=True)
+    forget(launch.folder, (ROWS_FILE, SOLOS_FILE))
     device = find_device(config["device"], config["cpu"]["cores"])
     campaign = _campaign(config, device)
     print(f"{device.gpu_type}, shared by {SHARED_BY[device.how]}")

@@ -25,7 +25,7 @@ from interference.evaluation.score_file import HELD_OUT_PAIRS, Results
 from interference.fit import LEARNED
 from interference.rows import SoloProfiles
 from sim.arrays import FloatArray
-from sim.report.atomic import write_atomically
+from sim.report.atomic import forget, write_atomically
 from sim.report.figures import COLOURS, GREY, heading, line_look, new_figure, save_png, tidy
 
 if TYPE_CHECKING:
@@ -281,12 +281,9 @@ FIGURES = ("heat_*.png", "reliability_*.png", "residuals_*.png")
 
 
 def remove_report(folder: Path) -> None:
-    """Forget an earlier report in this folder, so that a failure leaves nothing like a result."""
-    for name in FILES:
-        (folder / name).unlink(missing_ok=True)
-    for pattern in FIGURES:
-        for path in folder.glob(pattern):
-            path.unlink()
+    """Forget an earlier report in this folder."""
+    drawn = [path.name for pattern in FIGURES for path in folder.glob(pattern)]
+    forget(folder, (*FILES, *drawn))
 
 
 def write_tables(results: Results, folder: Path) -> None:
