@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from hydra import compose, initialize_config_dir
 
-from gpuyard.experiment.experiment import Experiment, composition_of, experiment_of
+from gpuyard.evaluation.experiment import Experiment, composition_of, experiment_of
 from gpuyard.launch.build import resolve
 from sim.jobs import JobTable
 from sim.protocols import Scheduler

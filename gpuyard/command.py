@@ -1,40 +1,56 @@
-"""The command `gpuyard PROGRAM [overrides]`, and the same as `python scripts/PROGRAM.py`."""
+"""The command `gpuyard PROGRAM [overrides]`, and the same as `python scripts/PROGRAM.py`.
 
+`gpuyard demo` is the main job from end to end, small (`make demo`): look, fit, learn, compare.
+"""
+
+import os
+import shutil
+import subprocess
 import sys
+import time
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-PROGRAMS = {  # name: (module whose `main` it runs, what it does)
+PROGRAMS = {  # name: (module:function, what it does); without a function it is `main`
     "simulate": ("gpuyard.simulation.simulate", "Replay a trace"),
     "evaluate": ("gpuyard.evaluation.evaluate", "Compare schedulers on paired windows"),
     "advise": ("gpuyard.advice.advise", "Which scheduler suits a cluster and its jobs"),
     "compare": ("gpuyard.evaluation.compare", "One table and figures from the folders of a sweep"),
-    "replay": ("gpuyard.simulation.replay", "Step through a run's event log"),
-    "train": ("gpuyard.training.train", "Train the agents"),
+    "replay": ("gpuyard.simulation.simulate:replay_log", "Step through a run's event log"),
+    "train": ("gpuyard.training.train:train_agents", "Train the agents"),
     "learn": ("gpuyard.learning.learn", "Learn the weights of the linear score by playing"),
     "reproduce": ("gpuyard.reproduction.reproduce", "Runs the tables and figures of papers again"),
-    "tune_linear_score": ("gpuyard.tuning.tune_linear_score", "Tune the linear score"),
+    "tune_linear_score": ("gpuyard.learning.tune_linear_score", "Tune the linear score"),
     "tune_baselines": (
-        "gpuyard.tuning.tune_baselines",
+        "gpuyard.reproduction.tune_baselines",
         "Chooses baselines' settings on validation windows",
     ),
     "train_topdrl": (
-        "gpuyard.training.train_topdrl",
+        "gpuyard.training.train:train_picker",
         "Train TopDRL or one of its learned baselines",
     ),
-    "train_worl": ("gpuyard.training.train_worl", "Train the plan generator of WORL-RTGS"),
-    "generate_trace": ("gpuyard.studies.generate_trace", "Write a generated trace"),
-    "fit_generator": ("gpuyard.studies.fit_generator", "Fit the generator"),
+    "train_worl": ("gpuyard.training.train:train_plans", "Train the plan generator of WORL-RTGS"),
+    "generate_trace": (
+        "gpuyard.studies.generated_traces:generate_trace",
+        "Write a generated trace",
+    ),
+    "fit_generator": ("gpuyard.studies.generated_traces:fit_generator", "Fit the generator"),
     "compare_traces": ("gpuyard.studies.compare_traces", "Compare traces"),
-    "fit_interference": ("gpuyard.studies.fit_interference", "Fit and judge co-location models"),
-    "judge_mixes": ("gpuyard.studies.judge_mixes", "Models on mixes of up to seven jobs"),
+    "fit_interference": (
+        "gpuyard.studies.interference_models:fit_interference",
+        "Fit and judge co-location models",
+    ),
+    "judge_mixes": (
+        "gpuyard.studies.interference_models:judge_mixes",
+        "Models on mixes of up to seven jobs",
+    ),
     "measure_colocation": (
         "gpuyard.studies.measure_colocation",
         "Measure co-location on this machine",
     ),
     "serve": ("gpuyard.serving.serve", "Answer over HTTP: what next, for any scheduler"),
-    "demo": ("gpuyard.demo", "The main job from end to end, small"),
+    "demo": ("gpuyard.command:demo", "The main job from end to end, small"),
 }
 BESIDE = ("sim", "gnn", "marl", "interference")  # the packages beside this one
 HELP = ("-h", "--help", "help")
@@ -72,8 +88,8 @@ def run(name: str) -> None:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
 
-    module, _ = PROGRAMS[name]
-    run_main(lambda: import_module(module).main())
+    module, _, function = PROGRAMS[name][0].partition(":")
+    run_main(lambda: getattr(import_module(module), function or "main")())
 
 
 def foreign_package() -> str:
@@ -103,3 +119,56 @@ def _help() -> str:
             *(f"  {name:{width}}  {words}" for name, (_, words) in PROGRAMS.items()),
         ]
     )
+
+
+DEMO = Path("runs") / "demo"
+
+
+def _measured_rows() -> bool:
+    """Whether the measured co-location rows are at hand (see docs/interference.md)."""
+    data = Path(os.environ.get("GPUYARD_DATA", Path("..", "shared", "data")))
+    found = (data / "colocation" / "gavel_pairs.csv").is_file()
+    if found:
+        os.environ["GPUYARD_DATA"] = str(data)
+    return found
+
+
+def _step(title: str, program: str, folder: Path, *overrides: str) -> None:
+    """Run one entry point; its output is shown as it comes."""
+    print(f"\n=== {title}", flush=True)
+    command = [sys.executable, "-m", "gpuyard", program, f"hydra.run.dir={folder}", *overrides]
+    finished = subprocess.run(command, check=False)
+    if finished.returncode != 0:
+        sys.exit(finished.returncode)
+
+
+def demo() -> None:
+    """A first table, the interference model, agents that learn from nothing, and everybody."""
+    began = time.monotonic()
+    shutil.rmtree(DEMO, ignore_errors=True)
+    source = "measured" if _measured_rows() else "shipped"
+    physics = [f"profiles={source}", f"interference={source}"]
+    fitted, learned = DEMO / "interference", DEMO / "learn"
+    _step(
+        "1/4 a first look: three rules on one window",
+        "evaluate", DEMO / "first", "experiment=demo_first", *physics,
+    )  # fmt: skip
+    _step(
+        "2/4 fit the interference model",
+        "fit_interference", fitted,
+        f"data_sets=[{'gavel' if source == 'measured' else 'generated'}]",
+        "models=[constant,linear,learned]", "folds=3",
+    )  # fmt: skip
+    belief = f"belief.model.path={fitted / 'model.json'}"
+    _step(
+        "3/4 four agents with a graph network learn from nothing, by playing",
+        "learn", learned, "experiment=demo_learn", belief, *physics,
+    )  # fmt: skip
+    _step(
+        "4/4 compare on unseen windows",
+        "evaluate", DEMO, "experiment=demo_evaluate", belief, *physics,
+        f"checkpoint={learned / 'policy'}",
+    )  # fmt: skip
+    shutil.copy(learned / "curve.png", DEMO / "learning_curve.png")
+    minutes = (time.monotonic() - began) / 60.0
+    print(f"\nphysics: {source}; {minutes:.1f} minutes; tables and figures in {DEMO}")

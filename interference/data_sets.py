@@ -12,25 +12,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from interference.readers.pairs import (
-    DEEPSHARE_ISOLATED,
-    DEEPSHARE_PAIR_COLUMNS,
-    DEEPSHARE_PAIRS,
-    DEEPSHARE_SOURCE,
-    GAVEL_ISOLATED,
-    GAVEL_PAIR_COLUMNS,
-    GAVEL_PAIRS,
-    GAVEL_SOURCE,
-    LUCID_PAIR_COLUMNS,
-    LUCID_PAIRS,
-    LUCID_SINGLE,
-    LUCID_SOURCE,
-    rows_of_deepshare,
-    rows_of_gavel,
-    rows_of_lucid,
-)
+from interference.readers.pairs import PUBLISHED, Published
 from interference.readers.table import Table, file_of, header_of, read_table, solo_profiles, told_at
-from interference.rows import CO_TYPES, JOIN, SOLO_TYPES, CoRows, SoloProfiles, check_profiled
+from interference.rows import (
+    CO_TYPES,
+    JOIN,
+    PLAIN,
+    SOLO_TYPES,
+    CoRows,
+    SoloProfiles,
+    check_profiled,
+    co_rows,
+)
 from sim.arrays import FloatArray, IntArray, objects
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue
@@ -39,17 +32,13 @@ from sim.physics.shipped_files import ShippedInterference, ShippedProfiles
 ROWS_FILE, SOLOS_FILE = "colocation.csv", "solo_profiles.csv"
 ROWS_NEEDED = ("source", "gpu_type", "sharing", "group", "victim", "aggressors", "norm_speed")
 SOLOS_NEEDED = ("source", "gpu_type", "profile")
-ABSENT: dict[str, str | float | bool] = {
-    "split": "",
-    "share": 1.0,
-    "relative_to": "solo",
-    "feasible": True,
-    "measured": True,
+ABSENT: dict[str, Any] = {
+    **PLAIN,
     "batch": 0,
     "amp": False,
     "gpus": 1,
     "nodes": 0,
-}
+}  # a column that is not there
 
 
 def rows_of_csv(path: Path | str) -> tuple[CoRows, SoloProfiles]:
@@ -171,31 +160,20 @@ def layout_of(path: Path) -> Layout:
     return best
 
 
-def _published(source: str, read: Callable[..., tuple[CoRows, SoloProfiles]], alone: str) -> Read:
-    def read_beside(path: Path, folder: Path | None) -> tuple[CoRows, SoloProfiles]:
+def _read_beside(of: Published) -> Read:
+    def read(path: Path, folder: Path | None) -> tuple[CoRows, SoloProfiles]:
         if folder is None:
             raise PhysicsError(
-                f"{path}: rows of {source} need {alone}; set data_dir to the folder that holds it"
+                f"{path}: rows of {of.source} need {of.alone}; set data_dir to the folder that "
+                "holds it"
             )
-        return read(folder, pairs=path)
+        return of.read(folder, pairs=path)
 
-    return read_beside
+    return read
 
 
 LAYOUTS = (
-    Layout(
-        "gavel_pairs.csv",
-        GAVEL_PAIR_COLUMNS,
-        _published(GAVEL_SOURCE, rows_of_gavel, GAVEL_ISOLATED),
-    ),
-    Layout(
-        "lucid_pairs.csv", LUCID_PAIR_COLUMNS, _published(LUCID_SOURCE, rows_of_lucid, LUCID_SINGLE)
-    ),
-    Layout(
-        "deepshare_network_pairs.csv",
-        DEEPSHARE_PAIR_COLUMNS,
-        _published(DEEPSHARE_SOURCE, rows_of_deepshare, DEEPSHARE_ISOLATED),
-    ),
+    *(Layout(Path(each.pairs).name, each.columns, _read_beside(each)) for each in PUBLISHED),
     Layout(ROWS_FILE, ROWS_NEEDED, lambda path, _: rows_of_csv(path)),
 )
 
@@ -243,20 +221,15 @@ def pair_rows(
         norm_speed: (N,).
     """
     kind, victim, aggressor = cells
-    n, name = len(victim), objects(catalogue.names)
-    return CoRows(
-        source=objects([source] * n),
+    name = objects(catalogue.names)
+    return co_rows(
+        source=source,
         gpu_type=objects(catalogue.gpu_types)[kind],
-        sharing=objects(["gpu"] * n),
         group=group,
-        split=objects([""] * n),
         victim=name[victim],
-        aggressors=objects([(other,) for other in name[aggressor]]),
-        share=np.ones(n),
+        aggressors=[(other,) for other in name[aggressor]],
         norm_speed=norm_speed,
-        relative_to=objects(["solo"] * n),
         feasible=~np.isnan(norm_speed),
-        measured=np.ones(n, dtype=np.bool_),
     )
 
 
@@ -278,15 +251,6 @@ def catalogue_solos(source: str, catalogue: Catalogue) -> SoloProfiles:
         batch=np.array([int(name.rpartition("/")[2]) for name in names], dtype=np.int64),
         step_s=np.array([catalogue.compute_s[row, kind] for kind, row in known]),
     )
-
-
-Reader = Callable[[Path | str], tuple[CoRows, SoloProfiles]]
-PUBLISHED: dict[str, tuple[str, Reader]] = {
-    "gavel": (GAVEL_PAIRS, rows_of_gavel),
-    "lucid": (LUCID_PAIRS, rows_of_lucid),
-    "deepshare": (DEEPSHARE_PAIRS, rows_of_deepshare),
-}
-OWN = "colocation.csv"
 
 
 @dataclass(frozen=True)
@@ -324,13 +288,13 @@ def data_sets(
 def _found(data_dir: Path | None) -> dict[str, Callable[[], DataSet]]:
     if data_dir is None:
         return {}
-    if data_dir.suffix == ".csv" or (data_dir / OWN).is_file():
+    if data_dir.suffix == ".csv" or (data_dir / ROWS_FILE).is_file():
         rows, solos = rows_of_csv(data_dir)
         return {name: _part(rows, solos, name) for name in sorted(set(rows.source))}
     return {
-        name: _read_later(read, data_dir)
-        for name, (file, read) in PUBLISHED.items()
-        if (data_dir / file).is_file()
+        each.source: _read_later(each, data_dir)
+        for each in PUBLISHED
+        if (data_dir / each.pairs).is_file()
     }
 
 
@@ -338,5 +302,5 @@ def _part(rows: CoRows, solos: SoloProfiles, name: str) -> Callable[[], DataSet]
     return lambda: DataSet(rows.take(rows.source == name), solos, "measured")
 
 
-def _read_later(read: Reader, folder: Path) -> Callable[[], DataSet]:
-    return lambda: DataSet(*read(folder), "measured")
+def _read_later(of: Published, folder: Path) -> Callable[[], DataSet]:
+    return lambda: DataSet(*of.read(folder), "measured")

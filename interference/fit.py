@@ -23,7 +23,7 @@ from interference.models.deep_set import DeepSetModel
 from interference.models.encoding import SpeedModel
 from interference.models.gaussian_process import GaussianProcessModel
 from interference.models.linear import ConstantModel, LinearModel, MixedEffectsModel
-from interference.rows import CoRows, SoloProfiles, mix_numbers, stacked_rows
+from interference.rows import CoRows, SoloProfiles, co_rows, mix_numbers, stacked_rows
 from sim.arrays import BoolArray, FloatArray, IntArray, objects
 from sim.errors import PhysicsError, nearest
 from sim.physics.mix_table import probably_infeasible
@@ -85,20 +85,16 @@ def every_cell(rows: CoRows, solos: SoloProfiles) -> Cells:
         for t, v, a in zip(kind, victim, aggressor, strict=True)
     ]
     place = np.flatnonzero(there)
-    n = len(place)
-    query = CoRows(
-        source=objects([source] * n),
+    query = co_rows(
+        source=source,
         gpu_type=types[kind[place]],
-        sharing=objects([rows.sharing[0]] * n),
-        group=np.arange(n),
-        split=objects([""] * n),
+        sharing=rows.sharing[0],
+        group=np.arange(len(place)),
         victim=name[victim[place]],
-        aggressors=objects([(other,) for other in name[aggressor[place]]]),
-        share=np.ones(n),
-        norm_speed=np.full(n, np.nan),
-        relative_to=objects(["solo"] * n),
-        feasible=np.zeros(n, dtype=np.bool_),
-        measured=np.zeros(n, dtype=np.bool_),
+        aggressors=[(other,) for other in name[aggressor[place]]],
+        norm_speed=np.nan,
+        feasible=False,
+        measured=False,
     )
     return Cells(gpu_types, profiles, query, place)
 

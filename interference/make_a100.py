@@ -11,10 +11,7 @@ with the filling process at load 0; `alone` is checked against slices, which no 
 """
 
 import argparse
-import csv
-import gzip
-import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,13 +19,14 @@ import numpy as np
 from scipy.optimize import nnls
 
 from interference.readers.miso import DUMMY, JOBS, LEVELS, WHOLE_GPU_G, rows_of_miso
+from interference.readers.table import file_of, read_table
 from interference.rows import CoRows
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.errors import PhysicsError
 from sim.physics.shipped_files import SHIPPED_DIR
 from sim.report.files import csv_text
 
-SIA_FILE = Path("throughput", "sia_placements.csv.gz")
+SIA_FILE = "throughput/sia_placements.csv.gz"
+SIA_COLUMNS = ("app", "gpu_type", "placement", "local_bsz", "step_time")
 COMPUTED_APPS = ("gpt_pmp",)  # its step_time is the same for every placement: not a measured step
 
 
@@ -45,48 +43,25 @@ class MeasuredStep:
 
 
 def read_sia(data_dir: Path) -> list[MeasuredStep]:
-    """Pollux and Sia profiles: one digit of `placement` a server."""
-    path = data_dir / SIA_FILE
-    steps = []
-    for place, row in _csv_rows(path):
-        if row.get("app") in COMPUTED_APPS:
-            continue
-        placement = _placement(row.get("placement"), place)
-        batch = int(_positive(row, "local_bsz", place))
-        step_s = _positive(row, "step_time", place)
-        steps.append(MeasuredStep("sia", row["app"], row["gpu_type"], placement, batch, step_s))
-    return steps
+    """Pollux and Sia profiles: one digit of `placement` a server.
 
-
-def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """Place (file and line) and row of a csv file, plain or gzip."""
-    if not path.is_file():
-        raise PhysicsError(
-            f"{path}: no such file; set data_dir (or GPUYARD_DATA) to the folder of the measured "
-            "data"
+    Raises:
+        PhysicsError: naming file, line, column and value.
+    """
+    table = read_table(file_of(data_dir, SIA_FILE), SIA_COLUMNS)
+    app, gpu_type, placement = (table.texts(name) for name in ("app", "gpu_type", "placement"))
+    batch, step_s = table.wholes("local_bsz"), table.numbers("step_time")
+    digits = [bool(text) and set(text) <= set("123456789") for text in placement]
+    table.refuse("placement", ~np.array(digits), "expected digits from 1 to 9")
+    table.refuse("local_bsz", batch < 1, "expected a number above 0")
+    table.refuse("step_time", ~(step_s > 0.0) | np.isinf(step_s), "expected a number above 0")
+    return [
+        MeasuredStep("sia", name, kind, tuple(map(int, servers)), int(size), float(time_s))
+        for name, kind, servers, size, time_s in zip(
+            app, gpu_type, placement, batch, step_s, strict=True
         )
-    raw = path.read_bytes()
-    text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8")
-    for line, row in enumerate(csv.DictReader(io.StringIO(text)), start=2):
-        yield f"{path}:{line}", row
-
-
-def _placement(text: str | None, place: str) -> tuple[int, ...]:
-    """GPUs on each server from one digit a server."""
-    if not text or not set(text) <= set("123456789"):
-        raise PhysicsError(f"{place}: placement is {text!r}; expected digits from 1 to 9")
-    return tuple(int(digit) for digit in text)
-
-
-def _positive(row: dict[str, str], column: str, place: str) -> float:
-    """A number above 0 in `column`; PhysicsError names place and value."""
-    try:
-        value = float(row[column])
-    except (KeyError, TypeError, ValueError):
-        value = 0.0
-    if not 0.0 < value < float("inf"):
-        raise PhysicsError(f"{place}: {column} is {row.get(column)!r}; expected a number above 0")
-    return value
+        if name not in COMPUTED_APPS
+    ]
 
 
 SIA_TYPES = ("dgx", "dgx-ext")  # both DGX-A100

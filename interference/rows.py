@@ -6,6 +6,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -135,40 +136,6 @@ SHARINGS = ("gpu", "mig", "network")
 BASES = ("solo", "best")
 MOST_AGGRESSORS = 6
 HIGHEST_SPEED = 2.0  # the largest published value is 1.5; more is another unit
-CO_TYPES: dict[str, type] = {
-    "source": np.object_,
-    "gpu_type": np.object_,
-    "sharing": np.object_,
-    "group": np.int64,
-    "split": np.object_,
-    "victim": np.object_,
-    "aggressors": np.object_,
-    "share": np.float64,
-    "norm_speed": np.float64,
-    "relative_to": np.object_,
-    "feasible": np.bool_,
-    "measured": np.bool_,
-}
-SOLO_TYPES: dict[str, type] = {
-    "source": np.object_,
-    "gpu_type": np.object_,
-    "profile": np.object_,
-    "model": np.object_,
-    "batch": np.int64,
-    "amp": np.bool_,
-    "step_s": np.float64,
-    "samples_per_s": np.float64,
-    "gpu_util": np.float64,
-    "gmem_util": np.float64,
-    "gmem_mib": np.float64,
-    "bandwidth_gb_per_s": np.float64,
-    "load_s": np.float64,
-    "preprocess_s": np.float64,
-    "compute_s": np.float64,
-    "sync_s": np.float64,
-    "gpus": np.int64,
-    "nodes": np.int64,
-}
 STAGES = ("load_s", "preprocess_s", "compute_s", "sync_s")
 Key = tuple[str, str, str]  # source, GPU type, profile
 
@@ -251,6 +218,37 @@ class SoloProfiles:
         return zip(self.source, self.gpu_type, self.profile, strict=True)
 
 
+def types_of(table: type[CoRows] | type[SoloProfiles]) -> dict[str, type]:
+    """Column -> numpy type of its values, by the annotations."""
+    arrays = get_type_hints(table).items()
+    return {name: get_args(get_args(kind)[1])[0] for name, kind in arrays}
+
+
+CO_TYPES, SOLO_TYPES = types_of(CoRows), types_of(SoloProfiles)
+# What most rows are: of a measured group of jobs that have a whole GPU between them.
+PLAIN: dict[str, str | float | bool] = {
+    "sharing": "gpu", "split": "", "share": 1.0, "relative_to": "solo", "feasible": True,
+    "measured": True,
+}  # fmt: skip
+
+
+def co_rows(**columns: Any) -> CoRows:
+    """Rows from columns that are (N,) values, or one value throughout; others are as in PLAIN.
+
+    Raises:
+        RowFault: naming row, column, value and fix.
+    """
+    rows = len(columns["victim"])
+    told = {**PLAIN, **columns}
+    return CoRows(**{name: _column(told[name], kind, rows) for name, kind in CO_TYPES.items()})
+
+
+def _column(value: Any, kind: type, rows: int) -> Any:
+    if isinstance(value, str | bool | int | float):
+        return np.full(rows, value, dtype=kind)
+    return value if isinstance(value, np.ndarray) else objects(value)
+
+
 def stacked_rows(tables: Sequence[CoRows]) -> CoRows:
     """The rows of several tables; no two tables share a group."""
     groups, first = [], 0
@@ -275,7 +273,9 @@ def mix_numbers(rows: CoRows) -> IntArray:
     Hold out whole numbers of these, not only groups, to judge mixes never seen on any type.
     """
     number: dict[tuple[str, ...], int] = {}
-    return np.array([number.setdefault(jobs, len(number)) for jobs in _jobs(rows)], dtype=np.int64)
+    return np.array(
+        [number.setdefault(jobs, len(number)) for jobs in jobs_of(rows)], dtype=np.int64
+    )
 
 
 def check_profiled(rows: CoRows, solos: SoloProfiles) -> None:
@@ -296,7 +296,8 @@ def check_profiled(rows: CoRows, solos: SoloProfiles) -> None:
                 raise RowFault("co-location", Fault(row, column, name, fix))
 
 
-def _jobs(rows: CoRows) -> Iterator[tuple[str, ...]]:
+def jobs_of(rows: CoRows) -> Iterator[tuple[str, ...]]:
+    """The profiles of each row, sorted."""
     for victim, aggressors in zip(rows.victim, rows.aggressors, strict=True):
         yield tuple(sorted((victim, *aggressors)))
 
@@ -315,15 +316,11 @@ def _co_faults(rows: CoRows) -> list[Fault | None]:
         names("split", rows.split, blank=True),
         profiles("victim", rows.victim),
         _aggressors_fault(rows.aggressors),
-        where(
-            "share",
-            rows.share,
-            ~((rows.share > 0.0) & (rows.share <= 1.0)),
-            "give the part of the GPU, above 0 and at most 1 (not percent)",
-        ),
+        where("share", rows.share, ~((rows.share > 0.0) & (rows.share <= 1.0)),
+              "give the part of the GPU, above 0 and at most 1 (not percent)"),
         _speed_fault(rows),
         choice("relative_to", rows.relative_to, BASES),
-    ]
+    ]  # fmt: skip
 
 
 def _aggressors_fault(aggressors: TextArray) -> Fault | None:
@@ -362,7 +359,7 @@ def _group_fault(rows: CoRows) -> Fault | None:
     told = ("source", "gpu_type", "sharing", "split")
     columns = [getattr(rows, name) for name in told]
     for row, (group, jobs, *facts) in enumerate(
-        zip(rows.group.tolist(), _jobs(rows), *columns, strict=True)
+        zip(rows.group.tolist(), jobs_of(rows), *columns, strict=True)
     ):
         here = (*facts, jobs)
         before = first.setdefault(group, here)

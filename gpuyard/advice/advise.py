@@ -39,13 +39,20 @@ from gpuyard.advice.playing import (
 from gpuyard.advice.room import HOMES
 from gpuyard.advice.sentences import of_learned
 from gpuyard.advice.stretches import JUDGED
-from gpuyard.experiment.experiment import opened, physics_name
-from gpuyard.experiment.lineup import assumptions
-from gpuyard.launch.build import check_confidence, check_plain, whole
-from gpuyard.launch.errors import CONF, ConfigError, nearest
+from gpuyard.evaluation.experiment import opened, physics_name
+from gpuyard.evaluation.lineup import assumptions
+from gpuyard.launch.build import (
+    check_choice,
+    check_confidence,
+    check_count,
+    check_flags,
+    check_plain,
+)
+from gpuyard.launch.errors import CONF, ConfigError, instead
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
-from gpuyard.pages.page import PAGE_FILE, check_page
+from gpuyard.pages.page import PAGE_FILE
+from sim.report.files import forget
 from sim.report.run_folder import write_record
 
 if TYPE_CHECKING:
@@ -66,9 +73,8 @@ ADVISE_ONLY = (
 def main(cfg: DictConfig) -> None:
     """Play, rank, write, print."""
     launch = start(cfg)
-    check_page(launch.config)
-    for name in (*FILES, PAGE_FILE):
-        (launch.folder / name).unlink(missing_ok=True)
+    check_flags(launch.config, "page")
+    forget(launch.folder, (*FILES, PAGE_FILE))
     advice = advise(launch.config, folder=launch.folder, overrides=launch.record.overrides)
     write_record(launch.folder, replace(launch.record, assumed=advice.notes))
     write_advice(launch.folder, advice)
@@ -238,19 +244,10 @@ def _check(config: Mapping[str, Any]) -> None:
     known_of(config)
     check_plain(config, {"blocks": (True, FEWEST_BLOCKS), "slow_jobs": (True, 0)})
     if config["aim"] not in AIMS:
-        hint = nearest(str(config["aim"]), AIMS)
-        fix = f"did you mean {hint}?" if hint else f"use one of {', '.join(AIMS)}"
-        raise ConfigError(f"aim is {config['aim']!r}; {fix}")
-    large = config["large_gang"]
-    if large is not None and (type(large) is not int or large < 1):
-        raise ConfigError(
-            f"large_gang is {large!r}; it must be a whole number of GPUs from 1, or null"
-            f"{whole(large)}"
-        )
-    if config["homes"] not in HOMES:
-        raise ConfigError(f"homes is {config['homes']!r}; it must be {' or '.join(HOMES)}")
-    if not isinstance(config["leave_out"], bool):
-        raise ConfigError(f"leave_out is {config['leave_out']!r}; it must be true or false")
+        raise ConfigError(f"aim is {config['aim']!r}; {instead(config['aim'], AIMS)}")
+    check_count("large_gang", config["large_gang"], null=True)
+    check_choice(config, "homes", HOMES)
+    check_flags(config, "leave_out")
     kept = config["slow_kept"]
     if not (isinstance(kept, list) and all(isinstance(name, str) for name in kept)):
         raise ConfigError(f"slow_kept is {kept!r}; it must be a list like [easy]")

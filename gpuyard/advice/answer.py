@@ -14,6 +14,7 @@ from gpuyard.advice.playing import ELSEWHERE, Played
 from gpuyard.advice.sentences import interval_of, ranked, ratio_of, runnable, scale_of, sentences
 from gpuyard.launch.errors import ConfigError
 from gpuyard.pages.page import Cell, Figure, Page, Table, facts_of, label, write_page
+from gpuyard.pages.sections import text_cell
 from sim.report.figures import COLOURS, GREY, heading, new_figure, save_png, tidy
 from sim.report.files import write_atomically
 from sim.report.run_folder import Record
@@ -289,16 +290,8 @@ def _answer(advice: Advice) -> Table:
 def _table(advice: Advice) -> Table:
     text = table_of(advice)
     ((title, rows),) = text.settings
-    cells = tuple(tuple(_cell(cell) for cell in row) for row in rows)
+    cells = tuple(tuple(map(text_cell, row)) for row in rows)
     return Table(title, text.headers, cells, note=text.note)
-
-
-def _cell(text: str) -> Cell:
-    """The cell, sorted by the number that it begins with."""
-    try:
-        return Cell(text, float(text.partition(" ")[0].replace(",", "")))
-    except ValueError:
-        return Cell(text)
 
 
 def _bars(advice: Advice) -> Figure:

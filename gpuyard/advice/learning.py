@@ -16,7 +16,7 @@ from hydra import compose
 
 from gpuyard.advice.playing import LEARNED
 from gpuyard.advice.stretches import FIRST, JUDGED, VALIDATION, WHOLE, open_stretches, scouted
-from gpuyard.experiment.lineup import Contender, lineup_of, without_limits
+from gpuyard.evaluation.lineup import Contender, lineup_of, without_limits
 from gpuyard.launch.build import check_plain, resolve
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
@@ -24,8 +24,7 @@ from gpuyard.launch.terminal import error_console
 from gpuyard.learning.form import ScorePlayer
 from gpuyard.learning.learn import rounded, write_curve, write_weights
 from gpuyard.learning.setting import OF_LEARNING, trainer_of
-from gpuyard.learning.window_play import Alone, Crew, Ground
-from gpuyard.tuning.cells import scheduler_of
+from gpuyard.learning.windows import Alone, Crew, Ground, scheduler_of
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.report.run_folder import collect_record

@@ -3,7 +3,6 @@
 import json
 import logging
 import multiprocessing
-import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,9 +23,9 @@ from gpuyard.advice.aims import (
     told_of_trace,
 )
 from gpuyard.advice.room import BY_VC, homes_by_vc, without_misfits
-from gpuyard.evaluation.task import Task, distinct, setting_text
-from gpuyard.experiment.experiment import OneQueueError, composition_of, opened
-from gpuyard.experiment.lineup import Contender, lineup_of, warm_up, without_limits
+from gpuyard.evaluation.experiment import OneQueueError, opened
+from gpuyard.evaluation.lineup import Contender, lineup_of, warm_up, without_limits
+from gpuyard.evaluation.task import Task, distinct, scheduler_of, setting_text
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.sweeps import in_processes, processes_of
 from sim.arrays import FloatArray
@@ -131,32 +130,13 @@ def waits_and_limits(ground: Ground) -> tuple[FloatArray | None, bool]:
     return waited_s, limited
 
 
-def scheduler_of(candidate: Candidate) -> Scheduler:
-    """The scheduler of a row.
-
-    Raises:
-        OneQueueError: it owns one queue, and there are several partitions.
-        GpuYardError: it cannot be built here; the message begins with its entry.
-    """
-    contender = candidate.contender
-    try:
-        game = opened(candidate.ground.setting).game
-        told = {"belief": json.loads(candidate.ground.setting)["belief"]}
-        return composition_of({**json.loads(contender.composition), **told}, game.partitions)
-    except OneQueueError:
-        raise
-    except GpuYardError as error:
-        raise GpuYardError(f"{contender.place}: {error}") from error
-
-
 def play(candidate: Candidate) -> Played:
     """Simulate to the end and measure; a scheduler that fails comes back with the reason."""
-    if multiprocessing.current_process().name != "MainProcess":
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
-        logging.getLogger("sim.traces").setLevel(logging.ERROR)  # it has told its warnings
+    if multiprocessing.current_process().name != "MainProcess":  # that has told its warnings
+        logging.getLogger("sim.traces").setLevel(logging.ERROR)
     ground = candidate.ground
     experiment, (jobs, _) = opened(ground.setting), jobs_of(ground)
-    scheduler = scheduler_of(candidate)
+    scheduler = scheduler_of(ground.setting, candidate.contender)
     row = Played(
         name=candidate.name, contender=_short(candidate), scheduler=scheduler.name,
         information=candidate.information, needs=needed(scheduler), preempts=False,
@@ -266,8 +246,10 @@ def candidates_of(
         name = contender.name or contender.place
         first = Candidate(name, contender, ground, "none", slow=False)
         try:
-            scheduler = scheduler_of(first)
-        except OneQueueError:
+            scheduler = scheduler_of(ground.setting, contender)
+        except GpuYardError as error:
+            if not isinstance(error.__cause__, OneQueueError):
+                raise
             one_queue.append(name)
             continue
         why = _why_slow(simulator, scheduler)

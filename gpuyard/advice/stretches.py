@@ -15,10 +15,10 @@ import numpy as np
 
 from gpuyard.advice.playing import Ground, jobs_of
 from gpuyard.advice.room import picked_jobs
-from gpuyard.experiment.experiment import Experiment, composition_of, opened
-from gpuyard.experiment.lineup import warm_up
+from gpuyard.evaluation.experiment import Experiment, composition_of, opened
+from gpuyard.evaluation.lineup import warm_up
 from gpuyard.launch.errors import ConfigError
-from gpuyard.tuning.cells import scheduler_of
+from gpuyard.learning.windows import scheduler_of
 from sim.arrays import FloatArray, IntArray
 from sim.jobs import JobTable
 from sim.run import Run

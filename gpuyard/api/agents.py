@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 
 from gpuyard.api.asking import Cluster, Trace, composed
-from gpuyard.experiment.experiment import experiment_of
+from gpuyard.evaluation.experiment import experiment_of
 from gpuyard.launch.build import build
 from marl.codec.layout import CodecRules, Observation
 from marl.env.scheduling_env import SchedulingEnv, agent_name

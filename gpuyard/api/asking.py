@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import yaml
 from hydra import compose
 
-from gpuyard.experiment.experiment import composition_of
+from gpuyard.evaluation.experiment import composition_of
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import CONF, ConfigError, nearest
 from sim.arrays import FloatArray

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpuyard.advice.answer import Advice
 from gpuyard.api.asking import Asked, Cluster, Trace, composed, scheduler_of
-from gpuyard.experiment.experiment import Experiment, experiment_of, labels_of, warn_without_users
-from gpuyard.experiment.lineup import assumptions
+from gpuyard.evaluation.experiment import Experiment, experiment_of, labels_of, warn_without_users
+from gpuyard.evaluation.lineup import assumptions
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.terminal import RunCount
 from sim.jobs import JobTable

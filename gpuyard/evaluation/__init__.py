@@ -1,1 +1,1 @@
-"""Several schedulers on paired windows, and runs side by side."""
+"""From a configuration to a cluster, jobs and schedulers; several of them on paired windows."""

@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 from omegaconf import DictConfig
 
-from gpuyard.launch.build import check_confidence
+from gpuyard.launch.build import check_confidence, check_flags
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.terminal import table_console
-from gpuyard.pages.page import PAGE_FILE, check_page
+from gpuyard.pages.page import PAGE_FILE
 from sim.arrays import FloatArray
 from sim.report.comparison_report import write_comparison
 from sim.report.figures import Run, jct_cdf
-from sim.report.files import ComparisonRow, Labels, ReportError, read_comparison_csv
+from sim.report.files import ComparisonRow, Labels, ReportError, forget, read_comparison_csv
 from sim.report.run_folder import METRICS_FILE, read_jct_s, read_row
 
 log = logging.getLogger(__name__)
@@ -189,10 +189,9 @@ def _key(override: str) -> str:
 def main(cfg: DictConfig) -> None:
     """Gather, write, print."""
     launch = start(cfg)
-    for name in RESULT_FILES:
-        (launch.folder / name).unlink(missing_ok=True)
+    forget(launch.folder, RESULT_FILES)
     check_confidence(launch.config)
-    check_page(launch.config)
+    check_flags(launch.config, "page")
     sweep = launch.config["sweep"]
     folders = [Path(str(name)) for name in (sweep if isinstance(sweep, list) else [sweep])]
     results = gather(folders, leave_out=launch.folder)

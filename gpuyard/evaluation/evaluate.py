@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,23 +12,23 @@ import numpy as np
 import pandas as pd
 from omegaconf import DictConfig
 
+from gpuyard.evaluation.lineup import lineup_of, without_limits
 from gpuyard.evaluation.task import (
     Outcome,
     Task,
     assumed_of,
+    check_names,
     distinct,
+    ours_of,
     outcomes_of,
     setting_text,
-    task_labels,
     warn_of_task,
     windows_played,
 )
-from gpuyard.experiment.lineup import lineup_of, without_limits
-from gpuyard.launch.build import check_confidence
-from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.build import check_confidence, check_count, check_flags
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
-from gpuyard.pages.page import PAGE_FILE, check_page
+from gpuyard.pages.page import PAGE_FILE
 from sim.arrays import FloatArray
 from sim.report.comparison_report import write_comparison
 from sim.report.figures import jct_cdf, utilisation_queue
@@ -54,9 +52,9 @@ def main(cfg: DictConfig) -> None:
     config = launch.config
     forget(launch.folder, RESULT_FILES)
     check_confidence(config)
-    check_page(config)
+    check_flags(config, "page")
     tasks = _tasks(config)
-    ours = _ours(config["ours"], tasks)
+    ours = ours_of(tasks, config["ours"])
     assumed = assumed_of(tasks[0].setting)
     record = replace(launch.record, assumed=assumed)
     write_record(launch.folder, record)
@@ -100,14 +98,12 @@ def _tasks(config: dict[str, Any]) -> list[Task]:
     Raises:
         ConfigError: `windows` is below 1, or two entries of one name make different schedulers.
     """
-    windows = config["windows"]
-    if type(windows) is not int or windows < 1:
-        raise ConfigError(f"windows is {windows!r}; it must be a whole number from 1")
+    check_count("windows", config["windows"])
     limits, config = without_limits(config)
     found = [(contender, setting_text(config, contender)) for contender in lineup_of(config)]
     part = str(config["part"])
     first = distinct([Task(setting, contender, part, 0) for contender, setting in found])
-    played = windows_played(windows, first[0].setting, part)
+    played = windows_played(config["windows"], first[0].setting, part)
     tasks = [
         replace(task, window=window)
         for window in range(played)
@@ -116,28 +112,8 @@ def _tasks(config: dict[str, Any]) -> list[Task]:
     ]
     for task in first:
         warn_of_task(task)
-    names = [(labels.scheduler, labels.agents) for labels in map(task_labels, first)]
-    (scheduler, agents), count = Counter(names).most_common(1)[0]
-    if count > 1:
-        twice = [name == (scheduler, agents) for name in names]
-        places = [task.contender.place for task in compress(first, twice)]
-        raise ConfigError(
-            f"{' and '.join(places)} make the same scheduler {scheduler}; leave one out or give it "
-            f"a name"
-        )
+    check_names(first)
     return tasks
-
-
-def _ours(wanted: str | None, tasks: list[Task]) -> str | None:
-    """The scheduler that the others are divided by: the one wanted, else that of role ours.
-
-    Raises:
-        ConfigError: none of the schedulers has the name wanted.
-    """
-    names = {task_labels(task).scheduler: task.contender.role for task in tasks}
-    if wanted is not None and wanted not in names:
-        raise ConfigError(f"ours is {wanted!r}; the schedulers here are {', '.join(names)}")
-    return wanted or next((name for name, role in names.items() if role == "ours"), None)
 
 
 RESULT_FILES = (

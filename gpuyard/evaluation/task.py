@@ -2,8 +2,6 @@
 
 import json
 import logging
-import multiprocessing
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -12,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from joblib import cpu_count
 
-from gpuyard.experiment.experiment import (
+from gpuyard.evaluation.experiment import (
     composition_of,
     labels_of,
     opened,
     shares_between_users,
     warn_without_users,
 )
-from gpuyard.experiment.lineup import Contender, assumed_line, assumptions, warm_up
+from gpuyard.evaluation.lineup import Contender, assumed_line, assumptions, warm_up
+from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.sweeps import in_processes, processes_of
 from sim.errors import GpuYardError
 from sim.jobs import JobTable
@@ -31,7 +30,6 @@ from sim.report.run_folder import TIMELINE_BINS
 from sim.report.run_tables import job_frame
 from sim.run import Run
 from sim.simulator import Simulator, simulate
-from sim.traces.trace import Stretches
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,7 +88,7 @@ def task_labels(task: Task) -> Labels:
     Raises:
         GpuYardError: the scheduler cannot be built; the message begins with its entry.
     """
-    experiment, scheduler = opened(task.setting), _scheduler(task.setting, task.contender)
+    experiment, scheduler = opened(task.setting), scheduler_of(task.setting, task.contender)
     labels = labels_of(experiment, scheduler, window=task.window, role=task.contender.role)
     return replace(labels, scheduler=task.contender.name or labels.scheduler)
 
@@ -101,28 +99,18 @@ def run_task(task: Task) -> Outcome:
     Raises:
         GpuYardError: from the simulation; the message begins with scheduler and window.
     """
-    _leave_ctrl_c_to_the_parent()
     labels = task_labels(task)
     experiment = opened(task.setting)
     jobs = _window(task.setting, task.part, task.window)
     try:
         simulator = experiment.game.simulator(jobs)
-        compiled = not simulator.python_decides(_scheduler(task.setting, task.contender))
+        compiled = not simulator.python_decides(scheduler_of(task.setting, task.contender))
         scheduler = _warm_scheduler(task.setting, task.contender, compiled)
         run = simulate(simulator, scheduler, experiment.seed, None, compiled=compiled)
         return outcome_of(_in_time(labels, task), run)
     except GpuYardError as error:
         place = f"{labels.scheduler}, {task.part} window {task.window}"
         raise GpuYardError(f"{place}: {error}") from None
-
-
-def stretches_of(setting: str, part: str) -> Stretches | None:
-    """How the windows of a part are cut out of a file; None where they are drawn freely.
-
-    Raises:
-        GpuYardError: the part is too short, or the file cannot be read.
-    """
-    return opened(setting).stretches(part)
 
 
 def assumed_of(setting: str) -> tuple[str, ...]:
@@ -135,7 +123,7 @@ def assumed_of(setting: str) -> tuple[str, ...]:
 
 def warn_of_task(task: Task) -> None:
     """Say where the scheduler is fair between users and the jobs of this window name none."""
-    scheduler = _scheduler(task.setting, task.contender)
+    scheduler = scheduler_of(task.setting, task.contender)
     if shares_between_users(scheduler):
         warn_without_users(scheduler, _window(task.setting, task.part, task.window))
 
@@ -157,6 +145,37 @@ def distinct(tasks: Sequence[Task]) -> list[Task]:
     return list(first.values())
 
 
+def check_names(tasks: Sequence[Task]) -> None:
+    """Refuse two of one name and number of agents.
+
+    Raises:
+        ConfigError: naming both entries.
+    """
+    places: dict[tuple[str, int], list[str]] = {}
+    for task in tasks:
+        labels = task_labels(task)
+        places.setdefault((labels.scheduler, labels.agents), []).append(task.contender.place)
+    for (scheduler, _), found in places.items():
+        if len(found) > 1:
+            raise ConfigError(
+                f"{' and '.join(found)} make the same scheduler {scheduler}; leave one out or give "
+                f"it a name"
+            )
+
+
+def ours_of(tasks: Sequence[Task], wanted: str | None) -> str | None:
+    """The scheduler that the others are divided by: the one wanted, else that of role ours.
+
+    Raises:
+        ConfigError: none of the schedulers has the name wanted.
+    """
+    one_each = {(task.setting, task.contender): task for task in tasks}
+    roles = {task_labels(task).scheduler: task.contender.role for task in one_each.values()}
+    if wanted is not None and wanted not in roles:
+        raise ConfigError(f"ours is {wanted!r}; the schedulers here are {', '.join(roles)}")
+    return wanted or next((name for name, role in roles.items() if role == "ours"), None)
+
+
 def _composed_alike(task: Task) -> str:
     """A text that is the same for two tasks of equal setting, cluster and composition."""
     parts = json.loads(task.contender.composition)
@@ -166,8 +185,12 @@ def _composed_alike(task: Task) -> str:
 
 
 def windows_played(asked: int, setting: str, part: str) -> int:
-    """How many windows there are to play, at most `asked`; all contenders have the same."""
-    stretches = stretches_of(setting, part)
+    """How many windows there are to play, at most `asked`; all contenders have the same.
+
+    Raises:
+        GpuYardError: the part is too short, or the file cannot be read.
+    """
+    stretches = opened(setting).stretches(part)
     if stretches is None:
         return asked
     played = min(asked, stretches.windows)
@@ -180,18 +203,12 @@ def windows_played(asked: int, setting: str, part: str) -> int:
     return played
 
 
-def plays_together(task: Task) -> bool:
-    """Whether the task's scheduler plays several windows cheaper at once."""
-    return isinstance(_scheduler(task.setting, task.contender), PlaysTogether)
-
-
 def run_together(tasks: Sequence[Task]) -> list[Outcome]:
     """`run_task` of each, tasks that differ in their window only, played together.
 
     Raises:
         GpuYardError: from the simulation; the message begins with scheduler and windows.
     """
-    _leave_ctrl_c_to_the_parent()
     first, labels = tasks[0], [task_labels(task) for task in tasks]
     experiment = opened(first.setting)
     try:
@@ -207,12 +224,6 @@ def run_together(tasks: Sequence[Task]) -> list[Outcome]:
     except GpuYardError as error:
         windows = f"{first.part} windows {first.window} to {tasks[-1].window}"
         raise GpuYardError(f"{labels[0].scheduler}, {windows}: {error}") from None
-
-
-def _leave_ctrl_c_to_the_parent() -> None:
-    """The parent process ends its workers."""
-    if multiprocessing.current_process().name != "MainProcess":
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _in_time(labels: Labels, task: Task) -> Labels:
@@ -236,7 +247,12 @@ def _window(setting: str, part: str, index: int) -> JobTable:
 
 
 @lru_cache(maxsize=256)
-def _scheduler(setting: str, contender: Contender) -> Scheduler:
+def scheduler_of(setting: str, contender: Contender) -> Scheduler:
+    """The scheduler of a contender, kept in this process.
+
+    Raises:
+        GpuYardError: it cannot be built; the message begins with its entry, the cause is the error.
+    """
     try:
         game = opened(setting).game
         told = {"belief": json.loads(setting)["belief"]}  # that of the entry, if it has one
@@ -247,7 +263,7 @@ def _scheduler(setting: str, contender: Contender) -> Scheduler:
 
 @lru_cache(maxsize=256)
 def _warm_scheduler(setting: str, contender: Contender, compiled: bool) -> Scheduler:
-    scheduler = _scheduler(setting, contender)
+    scheduler = scheduler_of(setting, contender)
     warm_up(opened(setting).game, scheduler, compiled=compiled)
     return scheduler
 
@@ -261,7 +277,11 @@ def batches_of(tasks: Sequence[Task], jobs: int) -> Iterator[Sequence[Task]]:
     Batches of many come first, the longest work at the beginning. A scheduler's windows are divided
     only where there would be fewer batches than processes: half a batch takes nearly as long.
     """
-    together = [task for task in tasks if plays_together(task)]
+    together = [
+        task
+        for task in tasks
+        if isinstance(scheduler_of(task.setting, task.contender), PlaysTogether)
+    ]
     by_contender = sorted(together, key=lambda task: (task.setting, task.contender.place))
     groups = [
         list(group)

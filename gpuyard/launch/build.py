@@ -10,7 +10,7 @@ from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from gpuyard.launch.errors import ConfigError, nearest
+from gpuyard.launch.errors import ConfigError, instead, nearest
 from gpuyard.launch.moved import with_new_names
 from sim.errors import GpuYardError
 from sim.physics.gpu_table import GpuTable, plain_name
@@ -158,7 +158,7 @@ def _told(error: InstantiationException) -> str:
 Rules = dict[str, tuple[bool, int]]
 SEED: Rules = {"seed": (True, 0)}
 RULES: Rules = {
-    "seed": (True, 0),
+    **SEED,
     "max_tenants": (True, 1),
     "restart_s": (False, 0),
     "restart_s_per_gpu": (False, 0),
@@ -243,15 +243,35 @@ def check_confidence(config: Mapping[str, Any]) -> None:
         raise ConfigError(f"confidence is {value!r}; it must lie between 0 and 1, like 0.95")
 
 
-def check_division(config: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    """Refuse a way of dividing the cluster that nobody knows.
+def check_flags(config: Mapping[str, Any], *keys: str) -> None:
+    """Raise ConfigError if the value of a key is neither true nor false."""
+    for key in keys:
+        value = section(config, key)
+        if type(value) is not bool:
+            raise ConfigError(f"{key} is {value!r}; it must be true or false")
 
-    Raises:
-        ConfigError: naming value and choices.
-    """
-    value = section(config, "agents.division")
-    if value not in known:
-        raise ConfigError(f"agents.division is {value!r}; it must be {' or '.join(known)}")
+
+def check_count(place: str, value: object, *, null: bool = False) -> None:
+    """Raise ConfigError unless the value at a place is a whole number from 1 (or null)."""
+    if (type(value) is not int or value < 1) and not (null and value is None):
+        fix = f"a whole number from 1{', or null' if null else ''}{whole(value)}"
+        raise ConfigError(f"{place} is {value!r}; it must be {fix}")
+
+
+def check_seconds(config: Mapping[str, Any], *keys: str) -> None:
+    """Raise ConfigError if the value of a key is neither a number nor null."""
+    for key in keys:
+        if type(config[key]) not in {int, float, type(None)}:
+            raise ConfigError(f"{key} is {config[key]!r}; it must be a number of seconds or null")
+
+
+def check_checkpoint(config: Mapping[str, Any]) -> None:
+    """Raise ConfigError if a policy is named and the scheduler reads none."""
+    if config["checkpoint"] is not None and "checkpoint" not in config["scheduler"]:
+        raise ConfigError(
+            f"checkpoint is {config['checkpoint']!r}, which no scheduler but marl reads; "
+            "add scheduler=marl"
+        )
 
 
 def check_reference_gpu(name: str, known: tuple[str, ...], table: GpuTable) -> None:
@@ -278,8 +298,7 @@ def check_keys(
     """
     for key in found:
         if key not in known:
-            hint = nearest(str(key), known)
-            fix = f"did you mean {hint}?" if hint else f"it takes {', '.join(known)}"
+            fix = instead(key, known, f"it takes {', '.join(known)}")
             raise ConfigError(f"{place}: no such key {key!r}; {fix}")
     for key in needed:
         if key not in found:

@@ -76,6 +76,13 @@ def nearest(wanted: str, known: Iterable[str]) -> str | None:
     return key if likeness >= LIKE_ENOUGH else None
 
 
+def instead(wanted: object, known: Iterable[str], otherwise: str = "") -> str:
+    """`did you mean NAME?`; where no name is like it `otherwise`, or all there are."""
+    names = list(known)
+    hint = nearest(str(wanted), names)
+    return f"did you mean {hint}?" if hint else otherwise or f"it must be one of {', '.join(names)}"
+
+
 def refuse_unread_additions(overrides: list[str], groups: set[str]) -> None:
     """Refuse `+name=value` where `name` is no configuration group: nobody would read it.
 

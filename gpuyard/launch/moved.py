@@ -11,14 +11,19 @@ from gpuyard.launch.errors import ConfigError
 # fmt: off
 MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it took in
     "gnn.encoder": ("gnn.flat", "gnn.mlp"),
-    "gpuyard.tuning.tune_linear_score": ("gpuyard.tuning.search",),
+    "gpuyard.learning.tune_linear_score": (
+        "gpuyard.tuning.search", "gpuyard.tuning.tune_linear_score",
+    ),
+    "gpuyard.serving.serve": ("gpuyard.serving.client",),
     "marl.env.game": ("marl.env.reward",),
     "marl.env.plan_env": ("marl.dag.plan_env", "marl.dag.training_problems"),
     "marl.rllib.search": ("marl.rllib.search_spec",),
-    "marl.schedulers.topdrl": ("marl.schedulers.proximity", "marl.schedulers.topdrl_rule"),
+    "marl.schedulers.rivals": (
+        "marl.schedulers.proximity", "marl.schedulers.topdrl", "marl.schedulers.topdrl_rule",
+        "marl.schedulers.worl_rtgs",
+    ),
     "marl.topdrl.proximity": ("marl.topdrl.proximity.env", "marl.topdrl.proximity.ppo_spec"),
-    "marl.topdrl.spec": ("marl.topdrl.dqn_spec",),
-    "marl.training.spec": ("marl.rllib.ray_spec",),
+    "marl.training.spec": ("marl.rllib.ray_spec", "marl.topdrl.dqn_spec", "marl.topdrl.spec"),
     "sim.dag.families": ("sim.dag.sources.families",),
     "sim.dag.rivals": (
         "sim.dag.local_search", "sim.dag.policy_gradient", "sim.dag.search.genetic",

@@ -1,14 +1,12 @@
 """What every program shares: its Hydra entry, the start of a run, clear messages for errors.
 
-A program is a module whose name is the command's:
+A program is a function, which `gpuyard/command.py` runs:
 
     @program("simulate")
     def main(cfg: DictConfig) -> None:
         launch = start(cfg)
         topology = launch.build("topology")
         ...
-
-and `gpuyard/command.py` runs it.
 
 Ctrl-C arrives, too, where libraries lose a KeyboardInterrupt or make another error of it: one that
 comes up inside a callback from compiled code is dropped with a line on standard error (llvmlite
@@ -36,7 +34,6 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from gpuyard.launch.build import build, resolve
-from gpuyard.launch.compiling import telling_what_compiles
 from gpuyard.launch.errors import (
     CONF,
     ConfigError,
@@ -46,6 +43,7 @@ from gpuyard.launch.errors import (
     refuse_unread_additions,
 )
 from gpuyard.launch.sweeps import TaskFunction, once_a_point
+from gpuyard.launch.terminal import telling_what_compiles
 from sim.errors import GpuYardError
 from sim.report.run_folder import Record, collect_record, write_record
 
@@ -177,23 +175,25 @@ class Launch:
 
 
 def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Callable[[], Any]]:
-    """Make a task a Hydra program over `<conf>/<config_name>.yaml`; the module names the job.
+    """Make a task a Hydra program over `<conf>/<config_name>.yaml`, which names the job, too.
 
     Raises (when called):
         ConfigError: a group is given null or a number instead of a choice.
     """
 
     def decorate(task: TaskFunction) -> Callable[[], Any]:
-        @functools.wraps(task)
         def point(cfg: DictConfig) -> Any:
             return once_a_point(task, cfg)
 
+        point.__module__ = (
+            f"{task.__module__}.{config_name}"  # Hydra calls the job by the last word
+        )
         entry = hydra_library.main(
             version_base=None, config_path=str(conf), config_name=config_name
         )
         run: Callable[[], Any] = entry(point)
 
-        @functools.wraps(point)
+        @functools.wraps(task)
         def checked() -> Any:
             if not any(word.startswith(SEARCH_KEY) for word in sys.argv):
                 sys.argv += own_groups(Path.cwd())

@@ -3,7 +3,9 @@
 import hashlib
 import json
 import logging
+import signal
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -106,7 +108,6 @@ def in_processes(
     processes: int,
     *,
     ordered: bool = False,
-    elsewhere: Callable[[T], R] | None = None,
 ) -> Iterator[R]:
     """`call` of each item, as they come; one process is this one. Each has one thread.
 
@@ -115,14 +116,19 @@ def in_processes(
         items: what it gets, one at a time.
         processes: how many.
         ordered: in the order of the items, instead.
-        elsewhere: stands in for `call` in a process of its own; None: `call`.
     """
     from joblib import Parallel, delayed, parallel_config
 
     if processes == 1:
         yield from map(call, items)
         return
-    remote = delayed(elsewhere or call)
+    remote = delayed(partial(_in_worker, call))
     kind = "generator" if ordered else "generator_unordered"
     with parallel_config("loky", inner_max_num_threads=1):
         yield from Parallel(n_jobs=processes, return_as=kind, batch_size=1)(map(remote, items))
+
+
+def _in_worker(call: Callable[[T], R], item: T) -> R:
+    """`call` of an item; after Ctrl-C the parent process ends its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return call(item)

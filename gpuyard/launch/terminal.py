@@ -1,28 +1,45 @@
-"""Tables on standard output, and bars and counts of runs on standard error."""
+"""What a program tells while it works: tables, counts of runs, what is compiled, how far a run is.
+
+Bars are on standard error, where that is no terminal a line now and then. Compiled code is kept, so
+compilations are seen once for each kind of run after an installation or an edit.
+"""
+
+from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from numba.core.dispatcher import Dispatcher
+from numba.core.event import Event, Listener, install_listener
+
+from sim.jit import Reach, is_of_project, kept_in, name_of, reach_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from sim.protocols import Scheduler
+    from sim.run import Run
+    from sim.simulator import Simulator
+
+
+log = logging.getLogger(__name__)
+
 
 NARROWEST_PIPED = 180  # columns where standard output is no terminal
 
 
 def table_console() -> Console:
     """Standard output, wide enough for a table where it is no terminal."""
+    from rich.console import Console
+
     console = Console()
     return console if console.is_terminal else Console(width=max(console.width, NARROWEST_PIPED))
 
@@ -30,10 +47,31 @@ def table_console() -> Console:
 @cache
 def error_console() -> Console:
     """Standard error. One for all bars of a process, so that one shows below another."""
+    from rich.console import Console
+
     return Console(stderr=True)
 
 
-log = logging.getLogger(__name__)
+def phase_bars(done: str, *, console: Console, only_drawn: bool = False) -> Progress:
+    """A bar a phase, with the field `note` behind it.
+
+    Args:
+        done: how far a phase is, a format of rich for its `task`.
+        console: where.
+        only_drawn: nothing at all where that is no terminal; else the last state is printed there.
+    """
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn(done),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=console,
+        disable=only_drawn and not console.is_terminal,
+    )
+
 
 LINE_EVERY_S = 60.0
 LOOK_EVERY_S = 1.0
@@ -42,16 +80,25 @@ LOOK_EVERY_S = 1.0
 class RunCount:
     """A context in which runs are counted; the bar is on standard error."""
 
-    def __init__(self, what: str, total: int, *, done: int = 0) -> None:
+    def __init__(self, what: str, total: int, *, done: int = 0, unit: str = "runs") -> None:
         """`what` is being done; `done` of the `total` runs are there already."""
-        self._total, self._done, self._before = total, done, done
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        self._total, self._done, self._before, self._unit = total, done, done, unit
         self._began = self._told = time.perf_counter()
         console = error_console()
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("runs, {task.fields[last]}"),
+            TextColumn(f"{unit}, {{task.fields[last]}}"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=console,
@@ -61,7 +108,7 @@ class RunCount:
         self._task = self._bar.add_task(what, total=total, completed=done, last="starting")
         self._last, self._lock, self._ended = "none yet", threading.Lock(), threading.Event()
 
-    def __enter__(self) -> "RunCount":
+    def __enter__(self) -> RunCount:
         """Show the bar, or look for a minute gone by: a run may take longer than one."""
         self._bar.start()
         if self._bar.disable:
@@ -93,49 +140,10 @@ class RunCount:
             self._told = now
         # Some come many at once, after long: the first ones do not tell how long it will take.
         log.info(
-            "%d/%d runs, %d of them in %.1f min; last: %s",
-            self._done, self._total, self._done - self._before, (now - self._began) / 60.0,
-            self._last,
+            "%d/%d %s, %d of them in %.1f min; last: %s",
+            self._done, self._total, self._unit, self._done - self._before,
+            (now - self._began) / 60.0, self._last,
         )  # fmt: skip
-
-
-FIT_LINE_EVERY_S = 30.0  # where standard error is no terminal
-
-
-@contextmanager
-def fit_progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A function to be told the name of each of `total` steps when it is done."""
-    if sys.stderr.isatty():
-        with _bar() as bar:
-            task = bar.add_task("fitting", total=total, last="starting")
-            yield lambda what: bar.update(task, advance=1, last=what)
-    else:
-        yield _Lines(total).tell
-
-
-class _Lines:
-    """One line on standard error every FIT_LINE_EVERY_S; short fits stay silent."""
-
-    def __init__(self, total: int) -> None:
-        self._done, self._total = 0, total
-        self._told = time.monotonic()
-
-    def tell(self, what: str) -> None:
-        self._done += 1
-        if time.monotonic() - self._told >= FIT_LINE_EVERY_S:
-            self._told = time.monotonic()
-            print(f"fitting: {self._done}/{self._total} steps, {what}", file=sys.stderr)
-
-
-def _bar() -> Progress:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("steps, {task.fields[last]}"),
-        TimeElapsedColumn(),
-    )
-    return Progress(*columns, console=error_console(), transient=True)
 
 
 def clock_text(seconds: float) -> str:
@@ -143,3 +151,226 @@ def clock_text(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+# Processor time, from six kinds of run; up to three times as long for one of them.
+NEW_S = 0.12  # a function that is compiled
+KEPT_S = 0.25  # a kept one that it calls: loaded, and optimised again with its caller
+SHORTEST_S = 1.0  # what is over sooner is not told
+ROUGH_S = 10.0  # longer ones are told in steps of 5 s
+DRAW_EVERY_S = 0.25
+
+
+@contextmanager
+def telling_what_compiles() -> Iterator[None]:
+    """Within, compilations of the main process are told; its workers stay silent."""
+    teller = CompileTeller()
+    try:
+        with install_listener("numba:compile", teller):
+            yield
+    finally:
+        teller.stop()
+
+
+class CompileTeller(Listener):
+    """Hears of compilations, one inside another, and tells of each outermost function once."""
+
+    def __init__(self) -> None:
+        """Nothing is being compiled."""
+        self._process = os.getpid()  # a forked worker has another
+        self._depth = 0
+        self._told = set[str]()
+        self._status: Status | None = None
+
+    def on_start(self, event: Event) -> None:
+        """A compilation begins; one that comes first in the stack is told."""
+        self._depth += 1
+        dispatcher = event.data["dispatcher"]
+        if self._depth == 1 and os.getpid() == self._process and is_of_project(dispatcher):
+            self._tell(dispatcher)
+
+    def on_end(self, event: Event) -> None:
+        """A compilation has ended, well or badly."""
+        self._depth -= 1
+        if self._status is not None and is_of_project(event.data["dispatcher"]):
+            self._status.add_one()
+        if self._depth == 0:
+            self.stop()
+
+    def stop(self) -> None:
+        """Nothing moves any more."""
+        if self._status is not None:
+            self._status.close()
+            self._status = None
+
+    def _tell(self, dispatcher: Dispatcher) -> None:
+        name = name_of(dispatcher)
+        if name in self._told:
+            return
+        reach = reach_of(dispatcher)
+        seconds = seconds_for(reach)
+        if seconds < SHORTEST_S:
+            return
+        self._told.add(name)
+        words = sentence(name, seconds, keeps=kept_in(dispatcher) is not None)
+        if sys.stderr.isatty():
+            self._status = Status(words, reach.new)
+        else:
+            log.info("%s", words)
+
+
+class Status:
+    """A line on a terminal that stays, and below it one that moves: functions done, time passed."""
+
+    def __init__(self, words: str, functions: int) -> None:
+        """Say `words`, and draw."""
+        self._bar = _compile_bar()
+        self._task = self._bar.add_task("compiling", total=functions)
+        self._drawn = time.perf_counter()
+        self._bar.start()
+        self._bar.console.print(words, markup=False, highlight=False, soft_wrap=True)
+
+    def add_one(self) -> None:
+        """One function more is compiled; drawn here too, for within another bar nothing ticks."""
+        self._bar.advance(self._task)
+        now = time.perf_counter()
+        if now - self._drawn >= DRAW_EVERY_S:
+            self._drawn = now
+            self._bar.refresh()
+
+    def close(self) -> None:
+        """Take the moving line away."""
+        self._bar.stop()
+
+
+def seconds_for(reach: Reach) -> float:
+    """About how long compiling takes."""
+    return NEW_S * reach.new + KEPT_S * reach.kept
+
+
+def sentence(name: str, seconds: float, *, keeps: bool) -> str:
+    """What is said of one outermost function; `keeps`: its code is kept for the next process."""
+    step = 1 if seconds < ROUGH_S else 5
+    about = f"about {max(round(seconds / step), 1) * step} s"
+    if not keeps:
+        return f"compiling {name}: {about}, in every process"
+    place = os.environ.get("NUMBA_CACHE_DIR")
+    where = f"in {place}" if place else "beside the sources"
+    return f"compiling {name}: once for this kind of run, {about}; kept {where}"
+
+
+def _compile_bar() -> Progress:
+    from rich.progress import (
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        MofNCompleteColumn(),
+        TextColumn("functions"),
+        TimeElapsedColumn(),
+    )
+    return Progress(*columns, console=error_console(), transient=True)
+
+
+DAY_S = 86400.0
+RUN_LINE_EVERY_S = 30.0  # where standard error is no terminal
+
+
+def run_with_progress(
+    simulator: Simulator, scheduler: Scheduler, seed: int, *, compiled: bool
+) -> Run:
+    """Simulate to the end, telling on standard error how far the run is.
+
+    With `compiled` in a compiled form of the scheduler, where it has one (`simulate`).
+    Simulated days, jobs done, jobs/s, simulated over wall time, waiting jobs, time left.
+    """
+    from sim.simulator import simulate  # other programs do without
+
+    if not sys.stderr.isatty():
+        tell = Lines(simulator, scheduler.name).tell
+        return simulate(simulator, scheduler, seed, tell, compiled=compiled)
+    with _run_bar() as bar:
+        tell = Bar(simulator, scheduler.name, bar).tell
+        return simulate(simulator, scheduler, seed, tell, compiled=compiled)
+
+
+class Meter:
+    """Turns the reports of a simulation into speeds, at most once every `every_s`."""
+
+    def __init__(self, simulator: Simulator, every_s: float) -> None:
+        """Start the clock."""
+        self.total = len(simulator.jobs)
+        self.from_s = float(simulator.jobs.submit_s[0])
+        self._simulator = simulator
+        self._every_s = every_s
+        self._began = self._told = time.perf_counter()
+
+    def due(self) -> bool:
+        """Whether it is time to tell something."""
+        now = time.perf_counter()
+        if now - self._told < self._every_s:
+            return False
+        self._told = now
+        return True
+
+    def words(self, done: int, now_s: float) -> str:
+        """How far, how fast, how long still; the rest is judged by the jobs that are done."""
+        wall_s = max(time.perf_counter() - self._began, 1e-9)
+        passed_s = max(now_s - self.from_s, 0.0)
+        waiting = int(self._simulator.state.world["num_queued"][0])
+        left = clock_text(wall_s * (self.total - done) / done) if done else "?"
+        return (
+            f"day {passed_s / DAY_S:.1f}, {done / wall_s:,.0f} jobs/s, "
+            f"{passed_s / wall_s:,.0f} x real time, {waiting:,} waiting, {left} left"
+        )
+
+
+class Lines:
+    """One line on standard error every RUN_LINE_EVERY_S."""
+
+    def __init__(self, simulator: Simulator, name: str) -> None:
+        """Say nothing yet: short runs stay silent."""
+        self._meter = Meter(simulator, RUN_LINE_EVERY_S)
+        self._name = name
+
+    def tell(self, done: int, now_s: float) -> None:
+        """Called by the simulation about every 1,000 decisions."""
+        if self._meter.due():
+            share = done / self._meter.total
+            words = f"{done:,}/{self._meter.total:,} jobs ({share:.0%})"
+            print(f"{self._name}: {words}, {self._meter.words(done, now_s)}", file=sys.stderr)
+
+
+class Bar:
+    """A bar that is redrawn every DRAW_EVERY_S, by the simulation itself: no thread beside it."""
+
+    def __init__(self, simulator: Simulator, name: str, bar: Progress) -> None:
+        """Draw the empty bar."""
+        self._meter = Meter(simulator, DRAW_EVERY_S)
+        self._bar = bar
+        self._task = bar.add_task(name, total=self._meter.total, words="starting")
+        bar.refresh()
+
+    def tell(self, done: int, now_s: float) -> None:
+        """Called by the simulation about every 1,000 decisions."""
+        if self._meter.due():
+            words = self._meter.words(done, now_s)
+            self._bar.update(self._task, completed=done, words=words, refresh=True)
+
+
+def _run_bar() -> Progress:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("jobs, {task.fields[words]}"),
+    )
+    return Progress(*columns, console=error_console(), transient=True, auto_refresh=False)

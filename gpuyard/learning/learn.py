@@ -24,9 +24,10 @@ from gpuyard.learning.strategies import Point
 from gpuyard.learning.trainer import LearningStopped, Trainer
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
-from sim.metrics.job_times import mean_interval
+from sim.metrics.job_times import Interval, mean_interval
 from sim.report.figures import GREY, heading, line_look, new_figure, save_png, tidy
 from sim.report.files import csv_text, write_atomically
+from sim.report.run_folder import Record
 from sim.scoring.weights import Layer, ScoreWeights
 
 CURVE_CSV, CURVE_PNG, METRICS = "curve.csv", "curve.png", "metrics.json"
@@ -58,6 +59,15 @@ def write_weights(path: Path, weights: ScoreWeights, words: Sequence[str]) -> No
     """A file for conf/linear_weights/ or `scheduler.weights_file`; `words` become comments."""
     body = yaml.safe_dump(weights.as_mapping(), sort_keys=False, default_flow_style=None, width=100)
     write_atomically(path, "".join(f"# {line}\n" for line in words).encode() + body.encode())
+
+
+def made_by(program: str, record: Record) -> list[str]:
+    """Lines that say which command found weights, and what code."""
+    commit = "no commit" if record.git_commit is None else f"commit {record.git_commit[:12]}"
+    return [
+        shlex.join(["python", f"scripts/{program}.py", *record.overrides]),
+        f"Made by {commit}{' and changes beside it' if record.git_dirty else ''},",
+    ]
 
 
 def write_curve(folder: Path, curve: Sequence[Point], begin: str, reference: str) -> None:
@@ -107,6 +117,13 @@ def draw_curves(
     save_png(figure, path)
 
 
+def ratio_of(logs: FloatArray, confidence: float) -> Interval:
+    """Geometric mean of ratios whose logarithms are given (n,), with the t interval of the logs."""
+    told = mean_interval(logs, confidence)
+    centre, low, high = np.exp([told.centre, told.low, told.high]).tolist()
+    return Interval(centre, low, high, told.count)
+
+
 def ratios_of(learned: FloatArray, rivals: Mapping[str, FloatArray]) -> dict[str, Any]:
     """Geometric means of paired ratios of mean JCT, learned / rival, with t intervals of the logs.
 
@@ -116,9 +133,10 @@ def ratios_of(learned: FloatArray, rivals: Mapping[str, FloatArray]) -> dict[str
     """
     found = {}
     for name, logs in rivals.items():
-        interval = mean_interval(learned - logs, CONFIDENCE)
-        ratio, low, high = np.exp([interval.centre, interval.low, interval.high]).tolist()
-        found[name] = {"ratio": ratio, "low": low, "high": high, "windows": interval.count}
+        told = ratio_of(learned - logs, CONFIDENCE)
+        found[name] = {
+            "ratio": told.centre, "low": told.low, "high": told.high, "windows": told.count,
+        }  # fmt: skip
     return found
 
 
@@ -161,10 +179,8 @@ def keep(launch: Launch, trainer: Trainer, verdict: str) -> str:
 
 def _write_scores(launch: Launch, trainer: Trainer, verdict: str) -> Path:
     config, record, saved = launch.config, launch.record, trainer.saved
-    commit = "no commit" if record.git_commit is None else f"commit {record.git_commit[:12]}"
     words = [
-        shlex.join(["python", "scripts/learn.py", *record.overrides]),
-        f"Made by {commit}{' and changes beside it' if record.git_dirty else ''}, "
+        *made_by("learn", record),
         f"seed {config['seed']}: the average of {saved.climb.update} updates of "
         f"{config['pairs']} pairs, {saved.elapsed_s / 60:.1f} minutes.",
         verdict,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuyard.experiment.experiment import Experiment, experiment_of
+from gpuyard.evaluation.experiment import Experiment, experiment_of
 from gpuyard.launch.build import AGENTS, SEED, Rules, check_choice, check_plain
 from gpuyard.launch.errors import CONF, ConfigError
 from gpuyard.launch.start import Launch
@@ -26,8 +26,16 @@ from gpuyard.learning.form import (
 )
 from gpuyard.learning.strategies import Saved, begin, load
 from gpuyard.learning.trainer import Course, Rivals, Trainer
-from gpuyard.learning.window_play import Alone, Crew, Ground, field_of, standards_of
-from gpuyard.tuning.cells import check_cells, in_cell, scheduler_of
+from gpuyard.learning.windows import (
+    Alone,
+    Crew,
+    Ground,
+    check_cells,
+    field_of,
+    in_cell,
+    scheduler_of,
+    standards_of,
+)
 from marl.codec.layout import CodecRules
 from marl.env.game import TRAIN_PHYSICS
 from marl.training.spec import ClusterRay, LocalRay
@@ -56,8 +64,7 @@ def check_learns(config: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: naming key, value and rule.
     """
-    if config["learns"] not in (SCORE, NETWORK):
-        raise ConfigError(f"learns is {config['learns']!r}; it must be {SCORE} or {NETWORK}")
+    check_choice(config, "learns", (SCORE, NETWORK))
     estimator = config["algo"].get("estimator")
     if estimator not in ESTIMATORS:
         raise ConfigError(f"algo is none of {', '.join(ESTIMATORS)}; train.py learns by others")
@@ -223,7 +230,7 @@ def _crew(launch: Launch) -> Crew:
         )
     os.environ.update(spec.environment())
     spec.check_answer()
-    from marl.rllib.pool import Pool  # ray
+    from marl.rllib.cluster import Pool  # ray
 
     return Crew(Pool(spec, jobs))
 

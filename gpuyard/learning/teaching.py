@@ -27,10 +27,10 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.learning.form import NetworkForm
 from gpuyard.learning.strategies import moved
 from gpuyard.learning.trainer import TRAIN_WINDOWS, Trainer
-from gpuyard.learning.window_play import Ground, field_of
+from gpuyard.learning.windows import Ground, field_of
 from marl.net.branching import Contrasts, Sampling, by_shape
 from marl.net.branching import joined as joined_contrasts
-from marl.training.distilling import Shown, joined
+from marl.training.plan import Shown, joined
 from marl.training.teaching import Clipping, Fitting, Teaching
 from sim.arrays import FloatArray
 from sim.errors import InvalidDecision, SimulationError
@@ -158,6 +158,16 @@ def play_branches(task: BranchTask) -> tuple[Contrasts | None, bool]:
 class _RoundsTrainer(Trainer):
     """Rounds instead of updates of evolution strategies; all else is the same."""
 
+    def __init__(self, rounds: Any, **given: Any) -> None:
+        """`given`: as `Trainer` takes it; what is saved has the form of a network."""
+        super().__init__(**given)
+        self._rounds = rounds
+
+    @property
+    def runs(self) -> int:
+        """Windows played to learn so far; their branches are not counted."""
+        return self.saved.climb.update * self._rounds.windows
+
     @property
     def _form(self) -> NetworkForm:
         form = self.saved.form
@@ -207,11 +217,6 @@ def _sizes(contrasts: list[Contrasts]) -> tuple[int, int]:
 class BranchTrainer(_RoundsTrainer):
     """Plays, branches, regresses, and goes as far as playing says."""
 
-    def __init__(self, rounds: BranchRounds, **given: Any) -> None:
-        """`given`: as `Trainer` takes it; what is saved has the form of a network."""
-        super().__init__(**given)
-        self._rounds = rounds
-
     @property
     def runs(self) -> int:
         """Windows played to learn so far; their branches are not counted."""
@@ -259,16 +264,6 @@ def rate_at(progress: float) -> float:
 
 class PpoTrainer(_RoundsTrainer):
     """Plays, branches, climbs PPO's objective."""
-
-    def __init__(self, rounds: PpoRounds, **given: Any) -> None:
-        """`given`: as `Trainer` takes it; what is saved has the form of a network."""
-        super().__init__(**given)
-        self._rounds = rounds
-
-    @property
-    def runs(self) -> int:
-        """Windows played to learn so far; their branches are not counted."""
-        return self.saved.climb.update * self._rounds.windows
 
     def _update(self) -> None:
         """One round."""
@@ -328,7 +323,7 @@ class WatchTask:
 def watch_window(task: WatchTask) -> tuple[Shown | None, bool]:
     """What was shown in this window, and whether its run failed."""
     from gpuyard.learning.network import policy_of  # torch
-    from marl.training.distilling import watch
+    from marl.training.plan import watch
 
     field = field_of(task.ground)
     # A copy: the next call of `policy_of` may write on the same network.
@@ -347,17 +342,12 @@ class DistilTrainer(_RoundsTrainer):
 
     def __init__(self, rounds: DistilRounds, teacher: Teacher, **given: Any) -> None:
         """`given`: as `Trainer` takes it; what is saved has the form of a network."""
-        super().__init__(**given)
-        self._rounds, self._teacher = rounds, teacher
-
-    @property
-    def runs(self) -> int:
-        """Windows played to learn so far."""
-        return self.saved.climb.update * self._rounds.windows
+        super().__init__(rounds, **given)
+        self._teacher = teacher
 
     def _update(self) -> None:
         """One round."""
-        from marl.training.distilling import distil
+        from marl.training.teaching import distil
 
         shown, how = self._shown(), self._rounds.fit
         vector, alike = self._fitted(

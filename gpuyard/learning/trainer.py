@@ -9,8 +9,9 @@ from typing import TypeVar
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, TaskID
 
+from gpuyard.launch.terminal import phase_bars
 from gpuyard.learning.form import Player
 from gpuyard.learning.strategies import (
     CHECKPOINT,
@@ -22,7 +23,7 @@ from gpuyard.learning.strategies import (
     save,
     step_at,
 )
-from gpuyard.learning.window_play import Crew, Ground
+from gpuyard.learning.windows import Crew, Ground
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 
@@ -31,14 +32,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 TRAIN_WINDOWS = 1_000_000  # that may be drawn; a generator never runs out of them
-COLUMNS = (
-    TextColumn("{task.description}"),
-    BarColumn(),
-    TextColumn("{task.completed:.0%}"),
-    TimeElapsedColumn(),
-    TextColumn("{task.fields[note]}"),
-)
-
 LINE_EVERY_S = 60.0  # where there is no bar
 
 
@@ -113,7 +106,7 @@ class Trainer:
             LearningStopped: a rival fails, all runs of an update fail, or the disk is full.
             KeyboardInterrupt: Ctrl-C, after the checkpoint is written.
         """
-        with Progress(*COLUMNS, console=console) as bar:
+        with phase_bars("{task.completed:.0%}", console=console) as bar:
             task = bar.add_task("learning", total=1.0, note="")
             bar.update(task, completed=self._progress())
             try:

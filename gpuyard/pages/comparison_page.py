@@ -9,22 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from gpuyard.pages.figures import (
+from gpuyard.pages.page import Figure, Page, Table, facts_of, label, numbers, write_page
+from gpuyard.pages.sections import (
     Look,
+    comparison_tables,
+    csv_table,
     jct_figure,
     learning_figure,
     looks,
-    playing_figure,
-    standings_figure,
-    use_figure,
-)
-from gpuyard.pages.page import Figure, Page, Table, facts_of, label, numbers, write_page
-from gpuyard.pages.tables import (
-    comparison_tables,
-    csv_table,
     markdown_tables,
     metrics_table,
+    playing_figure,
+    standings_figure,
     text_cell,
+    use_figure,
 )
 from sim.arrays import FloatArray
 from sim.metrics.timeline import Timeline

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.sweeps import sweep_folder
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
@@ -231,16 +230,6 @@ def _plotly_js() -> str:
 
 
 SHORT = 12  # characters of a commit
-
-
-def check_page(config: Mapping[str, Any]) -> None:
-    """Refuse a `page` that is neither true nor false, before anything is run.
-
-    Raises:
-        ConfigError: naming the value.
-    """
-    if not isinstance(config["page"], bool):
-        raise ConfigError(f"page is {config['page']!r}; it must be true or false")
 
 
 def facts_of(record: Record, *, seeds: Iterable[int] = ()) -> tuple[tuple[str, str], ...]:

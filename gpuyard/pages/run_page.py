@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gpuyard.pages.figures import jct_figure, looks, use_figure
 from gpuyard.pages.gantt import gantt_figures
 from gpuyard.pages.page import Figure, Page, Slider, Table, facts_of, label, percents, write_page
-from gpuyard.pages.tables import metrics_table
+from gpuyard.pages.sections import jct_figure, looks, metrics_table, use_figure
 from sim.arrays import FloatArray, IntArray
 from sim.metrics.gpu_use import busy_frac_by_server, down_frac_by_server
 from sim.metrics.job_times import counted, jct_s

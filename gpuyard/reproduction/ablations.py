@@ -4,7 +4,6 @@ Trains every arm from every seed that has no policy yet, plays all on the same w
 with the arm that lacks nothing. Finished policies and runs are kept.
 """
 
-import csv
 import logging
 import os
 import shutil
@@ -14,34 +13,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from hydra import compose
-from hydra.core.hydra_config import HydraConfig
-from rich.console import Group
-from rich.table import Table
 
+from gpuyard.evaluation.lineup import folder_override
 from gpuyard.launch.build import build, check_training, resolve
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
-from gpuyard.reproduction.curves import write_curves
-from gpuyard.reproduction.node import CellSpec, Reproduction, debug_overrides, last_of_each
-from gpuyard.reproduction.plan import Cell, Planned, cells_of, folder_override, plan_of
-from gpuyard.reproduction.store import NOT_OF_A_RUN, PARTS
-from gpuyard.reproduction.work import run_missing
+from gpuyard.reproduction.node import Asked, CellSpec, Reproduction, asked, last_of_each
+from gpuyard.reproduction.plan import Cell, Planned, cells_of, plan_of
+from gpuyard.reproduction.runs import PARTS, run_all, write_curves, write_frame
 from sim.arrays import FloatArray
-from sim.errors import GpuYardError
 from sim.report.arms import SeedArm, seed_arms
 from sim.report.figures import heading, line_look, new_figure, save_png, tidy
-from sim.report.files import ComparisonRow, csv_text, write_atomically, write_comparison_csv
-from sim.report.table_text import markdown_table
+from sim.report.files import ComparisonRow, write_comparison_csv
+from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from rich.console import Group
 
 
 log = logging.getLogger(__name__)
 
-CHOOSERS = ("experiment", "debug")
 TRAINED, POLICY, DONE = "trained", "policy", "trained"
 NODE_KEYS = ("program", "title", "seeds", "whole", "training", "quick", "arms")
 ARM_KEYS = ("train", "play")
@@ -80,18 +75,15 @@ def run(launch: Launch) -> None:
     arms = _arms(node)
     if launch.config["fresh"]:
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
-    debug = HydraConfig.get().runtime.choices["debug"]
-    words = _words()
+    words = asked()
+    training = words.of_training(node["training"], node["quick"])
     trained = [
-        _trained(launch, arm, seed, [*_training_words(node, words, debug), *arm.train])
-        for seed in (node["seeds"][:1] if debug else node["seeds"])
+        _trained(launch, arm, seed, [*training, *arm.train])
+        for seed in (node["seeds"][:1] if words.debug else node["seeds"])
         for arm in arms
     ]
-    planned = _planned(launch, arms, trained, words, debug)
-    found, failures = run_missing(planned, launch.folder, jobs=launch.config["jobs"])
-    if failures:
-        raise GpuYardError("\n".join([f"{len(failures)} runs failed; the first:", failures[0]]))
-    rows = [row for row in found if row is not None]
+    planned = _planned(launch, arms, trained, words)
+    rows = run_all(planned, launch.folder, jobs=launch.config["jobs"])
     labelled = [_named(run, row) for run, row in zip(planned, rows, strict=True)]
     write_curves(launch.folder, zip(planned, labelled, strict=True))
     report = write_report(
@@ -119,25 +111,6 @@ def _arms(node: Mapping[str, Any]) -> list[Arm]:
     return [Arm(name, tuple(arm["train"]), tuple(arm["play"])) for name, arm in told.items()]
 
 
-def _words() -> list[str]:
-    """What the command line sets besides experiment and debug."""
-    words = [str(word) for word in HydraConfig.get().overrides.task]
-    return [word for word in words if _key(word) not in CHOOSERS]
-
-
-def _key(word: str) -> str:
-    return word.partition("=")[0].lstrip("+")
-
-
-def _training_words(node: Mapping[str, Any], words: Sequence[str], debug: str | None) -> list[str]:
-    """Overrides of all trainings: the command line's choice of cluster, jobs and physics too."""
-    kept = ("topology", "workload.num_jobs", "workload.max_gang")
-    small = [word for word in debug_overrides(debug) if _key(word) in kept]
-    others = ("reproduce", "hydra", *NOT_OF_A_RUN)
-    shared = [word for word in words if _key(word).split(".")[0] not in others]
-    return [*node["training"], *small, *(node["quick"] if debug else []), *shared]
-
-
 def _trained(launch: Launch, arm: Arm, seed: int, words: Sequence[str]) -> Trained:
     """The policy of one arm and seed, trained if there is none."""
     folder = launch.folder / TRAINED / f"{arm.name}_{seed}"
@@ -157,22 +130,13 @@ def _trained(launch: Launch, arm: Arm, seed: int, words: Sequence[str]) -> Train
 
 
 def _planned(
-    launch: Launch,
-    arms: Sequence[Arm],
-    trained: Sequence[Trained],
-    words: Sequence[str],
-    debug: str | None,
+    launch: Launch, arms: Sequence[Arm], trained: Sequence[Trained], words: Asked
 ) -> list[Planned]:
     """Every run: a cell an arm, where arms that are played alike share one."""
     number = {arm.name: place for place, arm in enumerate(arms)}
     specs = [CellSpec(number[arm.name], arm.play, arm.name, None) for arm in arms]
     found = Reproduction(str(launch.config["reproduce"]["title"]), (), tuple(specs), None)
-    cells = cells_of(
-        found,
-        program="reproduce",
-        base=[f"experiment={HydraConfig.get().runtime.choices['experiment']}"],
-        later=[*debug_overrides(debug), *words],
-    )
+    cells = cells_of(found, words)
     entries = [
         *launch.config["lineup"]["entries"],
         *(_entry(each, number[each.arm], launch.config["reproduce"]["whole"]) for each in trained),
@@ -202,7 +166,6 @@ def _named(run: Planned, row: ComparisonRow) -> ComparisonRow:
 
 METRIC = "jct_mean_s"
 HOUR_S = 3600.0
-COLUMNS = ("arm", "seeds", "windows", "mean_jct_h", "ratio", "low", "high", "ratio_by_seed")
 
 
 def write_report(
@@ -213,18 +176,15 @@ def write_report(
     title: str,
     whole: str,
     confidence: float,
-) -> Group:
+) -> "Group":
     """Write comparison.csv, ablations.csv and .md, learning_curves.png; return what is printed."""
     write_comparison_csv(folder / "comparison.csv", rows)
     arms = seed_arms(_by_arm(rows, trained), whole=whole, confidence=confidence)
-    write_atomically(folder / "ablations.csv", _csv(arms).encode())
-    table = _table(arms, whole, confidence)
-    told = ([str(column.header), *map(str, column.cells)] for column in table.columns)
-    cells = [*zip(*told, strict=True)]
-    text = "\n".join([f"# {title}", "", *markdown_table(cells[0], cells[1:]), ""])
-    write_atomically(folder / "ablations.md", text.encode())
+    write_frame(folder / "ablations.csv", [_numbers(each) for each in arms])
+    text = _text(arms, whole, confidence)
+    write_markdown(folder / "ablations.md", text, first=f"# {title}\n")
     curves_figure(_curves(trained), folder / "learning_curves.png")
-    return Group(table)
+    return rich_tables(text)
 
 
 def _by_arm(rows: Sequence[ComparisonRow], trained: Sequence[Trained]) -> dict[str, FloatArray]:
@@ -244,26 +204,27 @@ def _by_arm(rows: Sequence[ComparisonRow], trained: Sequence[Trained]) -> dict[s
     }
 
 
-def _csv(arms: Sequence[SeedArm]) -> str:
-    lines = []
-    for each in arms:
-        numbers = [each.jct_s / HOUR_S, each.ratio.centre, each.ratio.low, each.ratio.high]
-        by_seed = " ".join(f"{ratio:.3f}" for ratio in each.by_seed)
-        lines.append([each.arm, each.seeds, each.ratio.count, *numbers, by_seed])
-    return csv_text(COLUMNS, lines)
+def _numbers(arm: SeedArm) -> dict[str, Any]:
+    """A row of ablations.csv."""
+    ratio = arm.ratio
+    return {
+        "arm": arm.arm, "seeds": arm.seeds, "windows": ratio.count,
+        "mean_jct_h": arm.jct_s / HOUR_S, "ratio": ratio.centre, "low": ratio.low,
+        "high": ratio.high, "ratio_by_seed": _by_seed(arm),
+    }  # fmt: skip
 
 
-def _table(arms: Sequence[SeedArm], whole: str, confidence: float) -> Table:
-    table = Table(
-        "arm", "mean JCT [h]", f"over {whole} [{confidence:.0%} over windows]", "by seed",
-        title="Mean JCT of each arm over the whole",
-    )  # fmt: skip
+def _by_seed(arm: SeedArm) -> str:
+    return " ".join(f"{ratio:.3f}" for ratio in arm.by_seed)
+
+
+def _text(arms: Sequence[SeedArm], whole: str, confidence: float) -> TableText:
+    headers = ("arm", "mean JCT [h]", f"over {whole} [{confidence:.0%} over windows]", "by seed")
+    rows = []
     for each in arms:
-        ratio = f"{each.ratio.centre:.3f} [{each.ratio.low:.3f}, {each.ratio.high:.3f}]"
-        by_seed = " ".join(f"{one:.3f}" for one in each.by_seed)
-        shown = ("", "") if each.arm == whole else (ratio, by_seed)
-        table.add_row(each.arm, f"{each.jct_s / HOUR_S:.2f}", *shown)
-    return table
+        shown = ("", "") if each.arm == whole else (ratio_text(each.ratio), _by_seed(each))
+        rows.append((each.arm, f"{each.jct_s / HOUR_S:.2f}", *shown))
+    return TableText(headers, (("Mean JCT of each arm over the whole", tuple(rows)),), "")
 
 
 Curve = tuple[FloatArray, FloatArray]  # (n,) agent steps, (n,) mean JCT on validation windows, s
@@ -273,11 +234,11 @@ def _curves(trained: Sequence[Trained]) -> dict[str, list[Curve]]:
     """The learning curves of every arm, one a seed."""
     found: dict[str, list[Curve]] = {}
     for each in trained:
-        path = each.folder / "learning_curve.csv"
-        with path.open(newline="", encoding="utf-8") as file:
-            judged = [row for row in csv.DictReader(file) if row["eval_jct_mean_s"]]
-        steps = np.array([float(row["agent_steps"] or 0.0) for row in judged])
-        jct_s = np.array([float(row["eval_jct_mean_s"]) for row in judged])
+        frame = pd.read_csv(each.folder / "learning_curve.csv")
+        judged = frame[frame["eval_jct_mean_s"].notna()]
+        steps, jct_s = (
+            judged[name].fillna(0.0).to_numpy(float) for name in ("agent_steps", "eval_jct_mean_s")
+        )
         found.setdefault(each.arm, []).append((steps, jct_s))
     return found
 

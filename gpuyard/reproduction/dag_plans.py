@@ -15,18 +15,18 @@ from zlib import crc32
 import numpy as np
 from hydra.core.hydra_config import HydraConfig
 
-from gpuyard.launch.build import build, check_keys
+from gpuyard.launch.build import build, check_count, check_keys
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import RunCount, table_console
 from gpuyard.reproduction.dag_report import RESULT_FILES, write_dag_report
-from gpuyard.reproduction.store import PARTS
+from gpuyard.reproduction.runs import PARTS
 from sim.dag.families import Family
 from sim.dag.list_scheduling import heft
 from sim.dag.plan import gap_correlation, lower_bound_s, schedule
 from sim.dag.problem import DagProblem, GpuKind, dag_problem, drawn_machines
 from sim.dag.search import Meter, Search, random_start, start_plans
-from sim.report.files import write_atomically
+from sim.report.files import forget, write_atomically
 
 KEYS = (
     "title", "program", "seeded", "budget", "starts", "ours", "learned", "per_server",
@@ -81,7 +81,7 @@ def settings_of(launch: Launch) -> Settings:
         quick = {}
     node["budget"] = quick.get("budget", node["budget"])
     for key in ("budget", "starts", "per_server"):
-        _check_count(f"reproduce.{key}", node[key])
+        check_count(f"reproduce.{key}", node[key])
     if node["ours"] not in node["methods"]:
         raise ConfigError(
             f"reproduce.ours is {node['ours']!r}; it must be one of {', '.join(node['methods'])}"
@@ -112,18 +112,13 @@ def _cells(name: str, family: Mapping[str, Any], quick: Mapping[str, int]) -> li
         small = [p for p in pairs if not p[0].isdigit() or int(p[0]) <= quick["most_tasks"]]
         pairs = small[: quick["most_graphs"]]
     draws = quick.get("draws", family["draws"])
-    _check_count(f"{place}.draws", draws)
+    check_count(f"{place}.draws", draws)
     return [
         Cell(name, graph, network, draw, count, between, family["inside_gbps"])
         for graph, count in pairs
         for network, between in family["networks"].items()
         for draw in range(draws)
     ]
-
-
-def _check_count(key: str, value: object) -> None:
-    if type(value) is not int or value < 1:
-        raise ConfigError(f"{key} is {value!r}; it must be a whole number from 1")
 
 
 def run(launch: Launch) -> None:
@@ -134,8 +129,7 @@ def run(launch: Launch) -> None:
         DagError: a problem cannot be made.
     """
     settings = settings_of(launch)
-    for name in RESULT_FILES:
-        (launch.folder / name).unlink(missing_ok=True)
+    forget(launch.folder, RESULT_FILES)
     if launch.config["fresh"]:
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
     rows = run_missing_searches(launch, settings)

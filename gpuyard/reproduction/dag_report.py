@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.console import Group
 
 from gpuyard.reproduction.page_node import PAGE_FILE
+from gpuyard.reproduction.runs import write_frame
 from sim.metrics.job_times import mean_interval
 from sim.report.figures import (
     COLOURS,
@@ -19,13 +21,11 @@ from sim.report.figures import (
     save_png,
     tidy,
 )
-from sim.report.files import csv_text, write_atomically
+from sim.report.files import write_atomically
 from sim.report.standings import Ranking, ranking
-from sim.report.table_text import markdown_table
+from sim.report.table_text import TableText, markdown, markdown_table, rich_tables
 
 if TYPE_CHECKING:
-    from rich.console import Group
-
     from gpuyard.reproduction.dag_plans import Settings
 
 
@@ -93,26 +93,29 @@ def write_dag_report(
     folder: Path, settings: Settings, rows: Sequence[Row], *, confidence: float, level: float
 ) -> Group:
     """Write every file; return the tables to be printed."""
-    ours, methods = settings["ours"], list(settings["methods"])
-    comparison = [{k: v for k, v in row.items() if k != "history_s"} for row in rows]
-    _write_csv(folder / "comparison.csv", comparison)
+    ours, methods, title = settings["ours"], list(settings["methods"]), settings["title"]
+    columns = [key for key in rows[0] if key != "history_s"]
+    write_frame(folder / "comparison.csv", rows, columns)
     standing = standings(rows, methods)
     saved = reductions(rows, ours=ours, confidence=confidence)
-    _write_csv(folder / "standings.csv", standing)
-    _write_csv(folder / "reductions.csv", saved)
+    write_frame(folder / "standings.csv", standing)
+    write_frame(folder / "reductions.csv", saved)
     found = _ranked(rows, methods, level)
     if found is not None:
-        _write_csv(folder / "ranks.csv", _rank_rows(found))
+        write_frame(folder / "ranks.csv", _rank_rows(found))
         draw_ranks(found, ours=ours, path=folder / "ranks.png")
     draw_progress(rows, methods, ours=ours, path=folder / "progress.png")
     notes = _notes(saved, found, settings)
-    text = [f"# {settings['title']}", "", *(f"{note}\n" for note in notes)]
-    text += ["## Makespan over HEFT's", "", *_lines(standing), ""]
-    text += [f"## Saved by {ours}, share of the rival's makespan", "", *_lines(saved), ""]
+    whole = [row for row in saved if row["family"] == ALL]
+    text = [f"# {title}", "", *(f"{note}\n" for note in notes)]
+    text += [markdown(_text("Makespan over HEFT's", standing))]
+    text += [markdown(_text(f"Saved by {ours}, share of the rival's makespan", saved))]
     write_atomically(folder / "report.md", "\n".join(text).encode())
-    page = page_tables(standing[-2], [row for row in saved if row["family"] == ALL], settings)
-    write_atomically(folder / PAGE_FILE, page.encode())
-    return _printed(settings["title"], standing, saved, notes)
+    write_atomically(folder / PAGE_FILE, page_tables(standing[-2], whole, settings).encode())
+    return Group(
+        rich_tables(_text(f"{title}: makespan over HEFT's", standing)),
+        rich_tables(_text("share of a rival's makespan saved", whole, " ".join(notes))),
+    )
 
 
 def standings(rows: Sequence[Row], methods: Sequence[str]) -> Table:
@@ -233,27 +236,6 @@ def _told(entry: Mapping[str, Any]) -> str:
     )
 
 
-def _write_csv(path: Path, table: Sequence[Mapping[str, Any]]) -> None:
-    text = csv_text(list(table[0]), ([row[head] for head in table[0]] for row in table))
-    write_atomically(path, text.encode())
-
-
-def _lines(table: Table) -> list[str]:
-    return markdown_table(list(table[0]), [[str(value) for value in row.values()] for row in table])
-
-
-def _printed(title: str, standing: Table, saved: Table, notes: Sequence[str]) -> Group:
-    from rich.console import Group
-    from rich.table import Table as Drawn
-
-    shown = []
-    tables = (
-        (f"{title}: makespan over HEFT's", standing),
-        ("share of a rival's makespan saved", [row for row in saved if row["family"] == ALL]),
-    )
-    for words, rows in tables:
-        drawn = Drawn(*rows[0], title=words, title_justify="left")
-        for row in rows:
-            drawn.add_row(*(str(value) for value in row.values()))
-        shown.append(drawn)
-    return Group(*shown, *notes)
+def _text(title: str, table: Table, note: str = "") -> TableText:
+    rows = tuple(tuple(map(str, row.values())) for row in table)
+    return TableText(tuple(table[0]), ((title, rows),), note)

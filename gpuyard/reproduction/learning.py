@@ -16,19 +16,18 @@ from typing import Any, Self
 
 import numpy as np
 from hydra import compose
-from hydra.core.hydra_config import HydraConfig
 
 from gpuyard.launch.build import resolve
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import error_console, table_console
-from gpuyard.learning.learn import METRICS, draw_curves, read_curve, report
+from gpuyard.learning.learn import METRICS, draw_curves, ratio_of, read_curve, report
 from gpuyard.learning.setting import trainer_of
 from gpuyard.learning.strategies import CHECKPOINT
-from gpuyard.reproduction.node import debug_overrides, last_of_each
-from gpuyard.reproduction.store import NOT_OF_A_RUN
+from gpuyard.reproduction.node import asked, last_of_each
+from gpuyard.reproduction.runs import write_frame
 from sim.metrics.job_times import Interval, mean_interval
-from sim.report.files import csv_text, write_atomically
+from sim.report.files import forget, write_atomically
 from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
 
 log = logging.getLogger(__name__)
@@ -37,8 +36,6 @@ LEARNED, WORDS = "learned", "words.json"
 TABLE, TEXT, FIGURE = "seeds.csv", "seeds.md", "curves.png"
 NODE_KEYS = ("program", "title", "seeds", "begin", "minutes", "updates", "training", "quick")
 ARMS = "arms"  # a key that a node may have
-OTHERS = ("experiment", "debug", "reproduce", "hydra", "seed", *NOT_OF_A_RUN)
-KEPT_OF_DEBUG = ("topology", "workload.num_jobs", "workload.max_gang")
 QUICK_SEEDS = 2
 NONE = Interval(float("nan"), float("nan"), float("nan"), 0)
 
@@ -64,7 +61,7 @@ class Learned:
         logs = [each.metrics["held_out"].get("ln_mean_jct_s") for each in (self, other)]
         if other is self or None in logs:
             return NONE
-        return _ratio(mean_interval(np.subtract(*logs), confidence))
+        return ratio_of(np.subtract(*logs), confidence)
 
 
 def run(launch: Launch) -> None:
@@ -74,10 +71,8 @@ def run(launch: Launch) -> None:
         GpuYardError: the node is wrong, or a seed could not be learned from.
     """
     node = launch.config["reproduce"]
-    debug = HydraConfig.get().runtime.choices["debug"]
-    words = _words(node, debug)
-    for name in (TABLE, TEXT, FIGURE):
-        (launch.folder / name).unlink(missing_ok=True)
+    words, debug = _words(node), asked().debug
+    forget(launch.folder, (TABLE, TEXT, FIGURE))
     if launch.config["fresh"]:
         shutil.rmtree(launch.folder / LEARNED, ignore_errors=True)
     seeds = node["seeds"][:QUICK_SEEDS] if debug else node["seeds"]
@@ -88,7 +83,7 @@ def run(launch: Launch) -> None:
             log.info("seed %s, %d of %d%s", seed, place + 1, len(seeds), f", {arm}" if arm else "")
             found[arm].append(_learned(launch, arm, seed, [*words, *more]))
     rows = {arm: _rows(each, next(iter(found.values())), confidence) for arm, each in found.items()}
-    write_atomically(launch.folder / TABLE, _csv([row for each in rows.values() for row in each]))
+    write_frame(launch.folder / TABLE, [_plain(row) for each in rows.values() for row in each])
     text = _text(str(node["title"]), found, rows, confidence)
     write_markdown(launch.folder / TEXT, text)
     every = [one for each in found.values() for one in each]
@@ -102,7 +97,7 @@ def run(launch: Launch) -> None:
     print(f"results in {launch.folder}")
 
 
-def _words(node: Mapping[str, Any], debug: str | None) -> list[str]:
+def _words(node: Mapping[str, Any]) -> list[str]:
     """Overrides of `learn.py` for every seed, the command line's cluster and jobs among them.
 
     Raises:
@@ -118,14 +113,7 @@ def _words(node: Mapping[str, Any], debug: str | None) -> list[str]:
         f"{key}={'null' if node[key] is None else node[key]}"
         for key in ("begin", "minutes", "updates")
     ]
-    given = [str(word) for word in HydraConfig.get().overrides.task]
-    small = [word for word in debug_overrides(debug) if _key(word) in KEPT_OF_DEBUG]
-    shared = [word for word in given if _key(word).split(".")[0] not in OTHERS]
-    return [*own, *node["training"], *small, *(node["quick"] if debug else []), *shared]
-
-
-def _key(word: str) -> str:
-    return word.partition("=")[0].lstrip("+~")
+    return asked().of_training([*own, *node["training"]], node["quick"])
 
 
 def _learned(launch: Launch, arm: str, seed: int, words: Sequence[str]) -> Learned:
@@ -194,26 +182,18 @@ def _single(value: float | None) -> Interval:
 
 def _over_seeds(ratios: Sequence[Interval], confidence: float) -> Interval:
     """Geometric mean, with the t interval of the logs."""
-    return _ratio(mean_interval(np.log([each.centre for each in ratios]), confidence))
+    return ratio_of(np.log([each.centre for each in ratios]), confidence)
 
 
-def _ratio(logs: Interval) -> Interval:
-    centre, low, high = np.exp([logs.centre, logs.low, logs.high]).tolist()
-    return Interval(centre, low, high, logs.count)
-
-
-def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    plain = [dict(pair for key, value in row.items() for pair in _cells(key, value))
-             for row in rows]  # fmt: skip
-    return csv_text(list(plain[0]), (row.values() for row in plain)).encode()
-
-
-def _cells(key: str, value: Any) -> list[tuple[str, Any]]:
-    """A value by its key, an interval by three; empty where there is no number."""
-    if not isinstance(value, Interval):
-        return [(key, value)]
-    named = {key: value.centre, f"{key}_low": value.low, f"{key}_high": value.high}
-    return [(name, "" if np.isnan(number) else number) for name, number in named.items()]
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the CSV file, an interval as three numbers."""
+    found: dict[str, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, Interval):
+            found |= {key: value.centre, f"{key}_low": value.low, f"{key}_high": value.high}
+        else:
+            found[key] = value
+    return found
 
 
 def _text(

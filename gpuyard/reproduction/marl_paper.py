@@ -12,18 +12,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
-
-from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
-from gpuyard.reproduction.plan import with_policies
+from gpuyard.reproduction.node import asked
+from gpuyard.reproduction.plan import policies_of, with_policies
 from gpuyard.reproduction.reproduce import run_league
 from sim.errors import GpuYardError
 
 log = logging.getLogger(__name__)
 
 TRAINED, POLICY, DONE = "trained", "policy", "trained_by.json"
-KEYS = ("folder", "overrides", "quick")
 
 
 def run(launch: Launch) -> None:
@@ -32,28 +29,21 @@ def run(launch: Launch) -> None:
     Raises:
         GpuYardError: the node is wrong, or a training or a run failed.
     """
-    debug = HydraConfig.get().runtime.choices["debug"]
-    told: Mapping[str, Any] = launch.config["reproduce"]["policies"]
-    folders = {
-        name: _policy(launch.folder / TRAINED / name, name, each, debug)
-        for name, each in told.items()
-    }
+    debug = asked().debug
+
+    def trained(name: str, told: Mapping[str, Any]) -> Path:
+        """The policy folder of one entry, trained if there is none by the same words."""
+        words = [*told["overrides"], *(told["quick"] if debug else [])]
+        folder = launch.folder / TRAINED / name
+        done, text = folder / DONE, json.dumps(words)
+        if not (done.is_file() and done.read_text("utf-8") == text):
+            done.unlink(missing_ok=True)
+            _train(name, words, folder)
+            done.write_text(text, encoding="utf-8")
+        return folder / POLICY
+
+    folders = policies_of("policies", launch.config["reproduce"]["policies"], trained)
     run_league(launch, lambda cell: with_policies(cell, folders, "scheduler.checkpoint"))
-
-
-def _policy(folder: Path, name: str, told: Mapping[str, Any], debug: str | None) -> str:
-    """The policy folder of one entry, trained if there is none by the same words."""
-    if set(told) != set(KEYS):
-        raise ConfigError(f"reproduce.policies.{name} has {list(told)}; it needs {KEYS}")
-    if told["folder"] is not None:
-        return str(told["folder"])
-    words = [*told["overrides"], *(told["quick"] if debug else [])]
-    done, text = folder / DONE, json.dumps(words)
-    if not (done.is_file() and done.read_text("utf-8") == text):
-        done.unlink(missing_ok=True)
-        _train(name, words, folder)
-        done.write_text(text, encoding="utf-8")
-    return str(folder / POLICY)
 
 
 def _train(name: str, words: list[str], folder: Path) -> None:

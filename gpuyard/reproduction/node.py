@@ -1,14 +1,15 @@
 """What an experiment says of its reproduction: the node `reproduce` of its file."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from itertools import product
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from gpuyard.launch.build import check_keys
+from gpuyard.evaluation.lineup import sweeps
+from gpuyard.launch.build import check_count, check_keys
 from gpuyard.launch.errors import CONF, ConfigError
 from gpuyard.reproduction.page_node import page_tables
 from sim.report.page_table import Claim, PageTable
@@ -60,7 +61,7 @@ def reproduction_of(node: Any, *, experiment: str) -> Reproduction:
     place = f"experiment={experiment}"
     if not isinstance(node, Mapping):
         raise ConfigError(
-            f"{place} has no node `reproduce`; those that have one: {', '.join(known_ids())}"
+            f"{place} has no node `reproduce`; those that have one: {', '.join(titles())}"
         )
     check_keys(f"{place}, reproduce", node, KEYS, needed=("title", "cells"))
     cells = node["cells"]
@@ -84,11 +85,6 @@ def reproduction_of(node: Any, *, experiment: str) -> Reproduction:
     )
 
 
-def known_ids() -> list[str]:
-    """Experiments that have the node, sorted."""
-    return list(titles())
-
-
 def titles() -> dict[str, str]:
     """Experiment -> title, of those with the node, in order of names."""
     top = CONF / "experiment"
@@ -98,18 +94,6 @@ def titles() -> dict[str, str]:
         if title is not None:
             found[path.relative_to(top).with_suffix("").as_posix()] = str(title)
     return found
-
-
-def sweeps(overrides: Sequence[str]) -> list[tuple[str, ...]]:
-    """Every choice of one value from each override, the last changing fastest."""
-    choices = []
-    for override in OverridesParser.create().parse_overrides(list(overrides)):
-        if override.is_sweep_override():
-            key = override.get_key_element()
-            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
-        else:
-            choices.append([str(override.input_line)])
-    return list(product(*choices))
 
 
 def last_of_each(overrides: Iterable[str]) -> list[str]:
@@ -149,10 +133,8 @@ def _picked_on(place: str, found: Any) -> PickedOn | None:
     if not isinstance(found, Mapping):
         raise ConfigError(f"{place} is {found!r}; it must hold part, like validation, and windows")
     check_keys(place, found, PICKED_ON_KEYS, needed=PICKED_ON_KEYS)
-    windows = found["windows"]
-    if type(windows) is not int or windows < 1:
-        raise ConfigError(f"{place}.windows is {windows!r}; it must be a whole number from 1")
-    return PickedOn(part=str(found["part"]), windows=windows)
+    check_count(f"{place}.windows", found["windows"])
+    return PickedOn(part=str(found["part"]), windows=found["windows"])
 
 
 def _claim(place: str, claim: Any) -> Claim:
@@ -162,7 +144,56 @@ def _claim(place: str, claim: Any) -> Claim:
     return Claim(**{"against": None, **claim})
 
 
+CHOOSERS = ("experiment", "debug")  # groups that are dealt with apart from other words
 SKIPPED = ("defaults", "hydra")
+# Keys that say what is compared and how it is shown, not what happens in a run.
+NOT_OF_A_RUN = (
+    "lineup", "windows", "jobs", "ours", "confidence", "reproduce", "checkpoint", "untrained",
+    "missing", "failed", "fresh", "part", "level", "most_cells", "agent_counts",
+    "page",
+)  # fmt: skip
+OF_NO_TRAINING = ("reproduce", "hydra", "seed", *NOT_OF_A_RUN)
+SIZES = ("topology", "workload.num_jobs", "workload.max_gang")  # what trainings take of `debug`
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The words of the command line."""
+
+    experiment: str
+    debug: str | None
+    chosen: tuple[str, ...]  # those of CHOOSERS
+    words: tuple[str, ...]  # all others
+
+    def later(self, *more: str) -> list[str]:
+        """What comes after the overrides of a cell."""
+        return [*debug_overrides(self.debug), *more, *self.words]
+
+    def of_training(self, own: Iterable[str], quick: Iterable[str]) -> list[str]:
+        """Words of every training: its own, `quick` in small, the cluster and jobs of the user."""
+        small = [word for word in debug_overrides(self.debug) if key_of(word) in SIZES]
+        shared = [w for w in self.words if key_of(w).split(".")[0] not in OF_NO_TRAINING]
+        return [*own, *small, *(quick if self.debug else ()), *shared]
+
+
+def asked() -> Asked:
+    """The words of this program's user."""
+    hydra_config = HydraConfig.get()
+    choices = hydra_config.runtime.choices
+    words = [str(word) for word in hydra_config.overrides.task]
+    chosen = tuple(word for word in words if key_of(word) in CHOOSERS)
+    others = tuple(word for word in words if key_of(word) not in CHOOSERS)
+    return Asked(str(choices["experiment"]), choices["debug"], chosen, others)
+
+
+def key_of(word: str) -> str:
+    """What an override sets."""
+    return word.partition("=")[0].lstrip("+~")
+
+
+def run_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a resolved configuration that decides what happens in a run."""
+    return {key: value for key, value in config.items() if key not in NOT_OF_A_RUN}
 
 
 def debug_overrides(choice: str | None) -> list[str]:

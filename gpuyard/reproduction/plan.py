@@ -1,11 +1,13 @@
 """From an experiment to the runs it takes: cells, composed and told apart, times schedulers."""
 
+import hashlib
 import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +16,26 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from gpuyard.evaluation.task import Task, setting_text, task_labels, windows_played
-from gpuyard.experiment.lineup import Contender, lineup_of, plain_entry
-from gpuyard.launch.build import resolve
+from gpuyard.evaluation.lineup import Contender, folder_override, lineup_of, plain_entry
+from gpuyard.evaluation.task import Task, check_names, setting_text, windows_played
+from gpuyard.launch.build import check_count, resolve
 from gpuyard.launch.errors import ConfigError, nearest
-from gpuyard.reproduction.node import CellSpec, PickedOn, Reproduction, last_of_each
-from gpuyard.reproduction.store import part_name, run_config
+from gpuyard.reproduction.node import (
+    Asked,
+    CellSpec,
+    PickedOn,
+    Reproduction,
+    key_of,
+    last_of_each,
+    run_config,
+)
+from marl.policy.build import SHIPPED, policy_folder
 from sim.report.files import Labels
 from sim.report.headline import PICKED_ROLES
 
 log = logging.getLogger(__name__)
 
+PROGRAM = "reproduce"
 MISSING = ("error", "skip")
 
 
@@ -94,8 +105,7 @@ def _limits(place: str, entry: Any) -> tuple[int | None, frozenset[int] | None]:
     if not isinstance(entry, Mapping):
         return None, None  # told by lineup_of
     windows, cells = entry.get("windows"), entry.get("cells")
-    if windows is not None and (type(windows) is not int or windows < 1):
-        raise ConfigError(f"{place}.windows is {windows!r}; it must be a whole number from 1")
+    check_count(f"{place}.windows", windows, null=True)
     if cells is None:
         return windows, None
     if not isinstance(cells, list) or not all(type(n) is int and n >= 0 for n in cells):
@@ -154,18 +164,19 @@ class Planned:
         return replace(labels, workload=self.workload + self.suffix)
 
 
-def cells_of(
-    found: Reproduction, *, program: str, base: Sequence[str], later: Sequence[str]
-) -> list[Cell]:
-    """Compose every cell with the overrides before (`base`) and after (`later`) its own.
+def cells_of(found: Reproduction, words: Asked, *more: str, program: str = PROGRAM) -> list[Cell]:
+    """Compose every cell with the words before and after its own.
 
-    Cells whose file is not there are left out, and logged.
+    Cells whose file is not there are left out, and logged. `more` stands before what the user
+    typed.
 
     Raises:
         ConfigError: no cell is left, or one cannot be composed.
     """
     specs = [spec for spec in found.cells if _there(spec)]
-    configs = [_composed(program, spec, base, later) for spec in specs]
+    later = words.later(*more)
+    told = [last_of_each([*words.chosen, *each.overrides, *later]) for each in specs]
+    configs = [resolve(compose(program, overrides))[0] for overrides in told]
     together: dict[str, list[int]] = {}
     for place, config in enumerate(configs):
         key = json.dumps([run_config(config), *(config[each] for each in TOLD_APART)])
@@ -212,28 +223,14 @@ def plan_of(
     return planned
 
 
-def ours_of(planned: Sequence[Planned], wanted: str | None) -> str | None:
-    """The scheduler that the others are divided by: the one wanted, else that of role ours.
-
-    Raises:
-        ConfigError: none of the schedulers has the name wanted.
-    """
-    one_each = {(run.task.setting, run.task.contender): run.task for run in planned}
-    roles = {task_labels(task).scheduler: task.contender.role for task in one_each.values()}
-    if wanted is not None and wanted not in roles:
-        raise ConfigError(f"ours is {wanted!r}; the schedulers here are {', '.join(roles)}")
-    return wanted or next((name for name, role in roles.items() if role == "ours"), None)
-
-
 def _runs(cell: Cell, entrants: Sequence[Entrant], picked_on: PickedOn | None) -> list[Planned]:
     windows = cell.config["windows"]
-    if type(windows) is not int or windows < 1:
-        raise ConfigError(f"windows is {windows!r}; it must be a whole number from 1")
+    check_count("windows", windows)
     here = [each for each in entrants if each.cells is None or each.cells & cell.numbers]
     config = run_config(cell.config)
     settings = [setting_text(config, each.contender) for each in here]
     part = str(cell.config["part"])
-    _check_names([Task(s, e.contender, part, 0) for s, e in zip(settings, here, strict=True)])
+    check_names([Task(s, e.contender, part, 0) for s, e in zip(settings, here, strict=True)])
     playing = list(zip(here, settings, strict=True))
     found = _played(cell, playing, part, windows)
     if picked_on is None:
@@ -266,34 +263,11 @@ def _played(
     return found
 
 
-def _check_names(tasks: Sequence[Task]) -> None:
-    labels = [task_labels(task) for task in tasks]
-    counts = Counter((each.scheduler, each.agents) for each in labels)
-    for (name, agents), count in counts.items():
-        if count > 1:
-            places = [
-                task.contender.place
-                for task, each in zip(tasks, labels, strict=True)
-                if (each.scheduler, each.agents) == (name, agents)
-            ]
-            raise ConfigError(
-                f"{' and '.join(places)} make the same scheduler {name}; leave one out or give "
-                f"it a name"
-            )
-
-
 def _there(spec: CellSpec) -> bool:
     if spec.needs_file is None or Path(spec.needs_file).is_file():
         return True
     log.warning("cell %d is left out: %s is not there", spec.number, spec.needs_file)
     return False
-
-
-def _composed(
-    program: str, spec: CellSpec, base: Sequence[str], later: Sequence[str]
-) -> dict[str, Any]:
-    config, _ = resolve(compose(program, last_of_each([*base, *spec.overrides, *later])))
-    return config
 
 
 def _names(
@@ -309,7 +283,7 @@ def _names(
     counts = Counter(settings)
     found = []
     for spec, setting, name in zip(specs, settings, plain, strict=True):
-        rest = [w for w in spec.overrides if w.partition("=")[0].lstrip("+") not in OWN_LABELS]
+        rest = [w for w in spec.overrides if key_of(w) not in OWN_LABELS]
         told = spec.name or " ".join(rest)
         if counts[setting] > 1 and told:
             whole = told if spec.name or not name else f"{name}, {told}"
@@ -333,6 +307,27 @@ def _setting(config: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
+POLICY_KEYS = ("folder", "overrides", "quick")
+
+
+def policies_of(
+    key: str, told: Mapping[str, Any], train: Callable[[str, Mapping[str, Any]], Path]
+) -> dict[str, str]:
+    """Name -> folder of each policy that a node tells of: the one there is, else what is trained.
+
+    Raises:
+        ConfigError: one has other keys than POLICY_KEYS.
+    """
+    found = {}
+    for name, each in told.items():
+        if each is None:  # an experiment may do without one
+            continue
+        if set(each) != set(POLICY_KEYS):
+            raise ConfigError(f"reproduce.{key}.{name} has {list(each)}; it needs {POLICY_KEYS}")
+        found[name] = str(train(name, each) if each["folder"] is None else each["folder"])
+    return found
+
+
 def with_policies(cell: Cell, folders: Mapping[str, str], key: str) -> Cell:
     """The cell in which every entry that is called like a policy gets its folder as `key`."""
     entries = [_entry(entry, folders, key) for entry in cell.config["lineup"]["entries"]]
@@ -345,7 +340,48 @@ def _entry(entry: Mapping[str, Any], folders: Mapping[str, str], key: str) -> di
     return {**entry, "overrides": [*entry["overrides"], *words]}
 
 
-def folder_override(key: str, folder: str | Path) -> str:
-    """`key='folder'` as Hydra reads it back, whatever the folder is called."""
-    quoted = str(folder).replace("\\", "\\\\").replace("'", "\\'")
-    return f"{key}='{quoted}'"
+MOST_READ_BYTES = 1 << 24  # of a file; a policy trained anew has the size of the old one
+
+
+def part_name(task: Task) -> str:
+    """A name that two tasks share if their resolved configurations are equal.
+
+    A file that the configuration names (a trace, a policy) counts by its path and content, above
+    16 MiB by its path and size, a folder by its files; the program's own code does not count.
+    """
+    contender = task.contender
+    texts = [task.setting, contender.composition, contender.name or "", task.part, str(task.window)]
+    files = sorted({*_files_named(task.setting), *_files_named(contender.composition)})
+    digest = hashlib.sha256("\n".join([*texts, *files]).encode()).hexdigest()
+    return f"{digest[:32]}.json"
+
+
+@lru_cache(maxsize=1024)
+def _files_named(text: str) -> list[str]:
+    return _files(json.loads(text))
+
+
+def _files(found: Any) -> list[str]:
+    """A line for every file that a text of the configuration names."""
+    if isinstance(found, Mapping):
+        named = found.get("checkpoint")
+        own = _told(policy_folder(named).glob("policy.*")) if named in SHIPPED else []
+        return [*own, *(text for value in found.values() for text in _files(value))]
+    if isinstance(found, list):
+        return [text for value in found for text in _files(value)]
+    if not isinstance(found, str) or "/" not in found:
+        return []
+    path = Path(found)
+    return _told([path] if path.is_file() else path.rglob("*"))
+
+
+def _told(paths: Iterable[Path]) -> list[str]:
+    files = sorted(path for path in paths if path.is_file())
+    return [f"{each} {_fingerprint(each, each.stat().st_size)}" for each in files]
+
+
+@lru_cache(maxsize=1024)
+def _fingerprint(path: Path, size_bytes: int) -> str:
+    if size_bytes > MOST_READ_BYTES:
+        return str(size_bytes)
+    return hashlib.sha256(path.read_bytes()).hexdigest()

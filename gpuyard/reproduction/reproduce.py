@@ -16,21 +16,19 @@ from typing import TYPE_CHECKING, Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from gpuyard.evaluation.task import assumed_of
-from gpuyard.launch.build import check_confidence
-from gpuyard.launch.errors import ConfigError, nearest
+from gpuyard.evaluation.task import assumed_of, ours_of
+from gpuyard.launch.build import check_choice, check_confidence, check_count, check_flags
+from gpuyard.launch.errors import ConfigError, instead
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.sweeps import processes_of
 from gpuyard.launch.terminal import table_console
-from gpuyard.pages.page import PAGE_FILE, check_page
-from gpuyard.reproduction.curves import write_curves
-from gpuyard.reproduction.node import Reproduction, debug_overrides, reproduction_of, titles
+from gpuyard.pages.page import PAGE_FILE
+from gpuyard.reproduction.node import Reproduction, asked, reproduction_of, titles
 from gpuyard.reproduction.page_node import PAGE_FILE as TABLES
 from gpuyard.reproduction.page_node import put_into
-from gpuyard.reproduction.plan import Cell, Planned, cells_of, ours_of, plan_of
+from gpuyard.reproduction.plan import PROGRAM, Cell, Planned, cells_of, plan_of
 from gpuyard.reproduction.report import RESULT_FILES, write_reproduction
-from gpuyard.reproduction.store import PARTS
-from gpuyard.reproduction.work import run_missing
+from gpuyard.reproduction.runs import PARTS, run_missing, write_curves
 from sim.errors import GpuYardError
 from sim.report.files import ComparisonRow, forget
 from sim.report.headline import headline_cells, write_headline
@@ -43,8 +41,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PROGRAM = "reproduce"
-CHOOSERS = ("experiment", "debug")  # groups that are dealt with apart from other overrides
 FAILURES = "failures.txt"
 FAILED = ("error", "skip")
 
@@ -62,7 +58,7 @@ def reproduce(cfg: DictConfig) -> None:
     """Hand over to the experiment's own program, if it names one; else run its league."""
     launch = start(cfg, reproduces=True)
     check_confidence(launch.config)
-    check_page(launch.config)
+    check_flags(launch.config, "page")
     (launch.folder / PAGE_FILE).unlink(missing_ok=True)
     experiment = HydraConfig.get().runtime.choices["experiment"]
     program = program_of(launch.config.get("reproduce"), experiment=str(experiment))
@@ -100,15 +96,19 @@ def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = _as_it_is) -> 
         ConfigError: the experiment or a value of the configuration is wrong.
         GpuYardError: runs failed and `failed` is not "skip".
     """
-    _check_values(launch.config)
-    failed = launch.config["failed"]
+    config, failed = launch.config, launch.config["failed"]
+    check_choice(config, "failed", FAILED)  # before cells are composed, which takes seconds
+    check_count("most_cells", config["most_cells"], null=True)
+    processes_of(config["jobs"], 1)
     found, planned = _planned(launch, prepared)
-    ours = ours_of(planned, launch.config["ours"])
+    ours = ours_of([each.task for each in planned], config["ours"])
     forget(launch.folder, RESULT_FILES)
-    if launch.config["fresh"]:
+    if config["fresh"]:
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
-    _record_assumed(launch, planned)
-    rows, failures = run_missing(planned, launch.folder, jobs=launch.config["jobs"])
+    # What the first cell takes for granted; names tell the other cells.
+    record = replace(launch.record, assumed=assumed_of(planned[0].task.setting))
+    write_record(launch.folder, record)
+    rows, failures = run_missing(planned, launch.folder, jobs=config["jobs"])
     _tell_failures(launch, failures)
     if failures and (failed != "skip" or not any(rows)):
         raise GpuYardError(
@@ -120,22 +120,6 @@ def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = _as_it_is) -> 
     table_console().print(_written(launch, found, done, ours))
     write_curves(launch.folder, done)
     print(f"results in {launch.folder}")
-
-
-def _check_values(config: Mapping[str, Any]) -> None:
-    """Before cells are composed, which takes seconds."""
-    if config["failed"] not in FAILED:
-        raise ConfigError(f"failed is {config['failed']!r}; it must be {' or '.join(FAILED)}")
-    most = config["most_cells"]
-    if most is not None and (type(most) is not int or most < 1):
-        raise ConfigError(f"most_cells is {most!r}; it must be a whole number from 1, or null")
-    processes_of(config["jobs"], 1)
-
-
-def _record_assumed(launch: Launch, planned: Sequence[Planned]) -> None:
-    """Add to record.json what the first cell takes for granted; names tell the other cells."""
-    record = replace(launch.record, assumed=assumed_of(planned[0].task.setting))
-    write_record(launch.folder, record)
 
 
 def _written(
@@ -171,17 +155,11 @@ def _planned(
     Raises:
         ConfigError: no experiment, none that reproduces something, or a part of it is wrong.
     """
-    hydra_config = HydraConfig.get()
-    choices = hydra_config.runtime.choices
-    experiment, debug = choices["experiment"], choices["debug"]
-    if experiment is None:
+    if HydraConfig.get().runtime.choices["experiment"] is None:
         raise ConfigError(f"name an experiment: experiment={' or experiment='.join(titles())}")
-    found = reproduction_of(launch.config.get("reproduce"), experiment=experiment)
-    words = [str(word) for word in hydra_config.overrides.task]
-    groups = [word for word in words if word.partition("=")[0].lstrip("+") in CHOOSERS]
-    others = [word for word in words if word not in groups]
-    cells = cells_of(found, program=PROGRAM, base=groups, later=[*debug_overrides(debug), *others])
-    cells = [prepared(cell) for cell in cells[: launch.config["most_cells"]]]
+    words = asked()
+    found = reproduction_of(launch.config.get("reproduce"), experiment=words.experiment)
+    cells = [prepared(cell) for cell in cells_of(found, words)[: launch.config["most_cells"]]]
     planned = plan_of(cells, missing=launch.config["missing"], picked_on=found.picked_on)
     log.info("%s: %d cells, %d runs", found.title, len(cells), len(planned))
     return found, planned
@@ -224,9 +202,9 @@ def program_of(node: Any, *, experiment: str) -> Program | None:
         return None
     known = known_programs()
     if name not in known:
-        hint = nearest(str(name), known)
-        fix = f"did you mean {hint}?" if hint else f"it must be one of {', '.join(known)}"
-        raise ConfigError(f"experiment={experiment}: reproduce.program is {name!r}; {fix}")
+        raise ConfigError(
+            f"experiment={experiment}: reproduce.program is {name!r}; {instead(name, known)}"
+        )
     run: Program = import_module(f"{__package__}.{name}").run
     return run
 

@@ -14,38 +14,31 @@ from typing import Any
 
 import numpy as np
 from hydra import compose
-from hydra.core.hydra_config import HydraConfig
-from rich.console import Group
-from rich.table import Table
 
+from gpuyard.evaluation.experiment import Experiment, composition_of, opened
+from gpuyard.evaluation.lineup import folder_override
 from gpuyard.evaluation.task import Outcome, Task, outcome_of, task_labels
-from gpuyard.experiment.experiment import Experiment, composition_of, opened
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
-from gpuyard.reproduction.curves import write_curves
-from gpuyard.reproduction.node import debug_overrides, last_of_each, reproduction_of
-from gpuyard.reproduction.plan import Planned, cells_of, plan_of, with_policies
-from gpuyard.reproduction.store import PARTS
-from gpuyard.reproduction.work import run_missing
+from gpuyard.reproduction.node import Asked, asked, debug_overrides, key_of, reproduction_of
+from gpuyard.reproduction.plan import Planned, cells_of, plan_of, policies_of, with_policies
+from gpuyard.reproduction.runs import PARTS, run_all, write_curves, write_frame
 from gpuyard.training.topdrl_training import bars
-from sim.errors import GpuYardError
 from sim.jobs import JobTable
 from sim.metrics.job_times import Interval, full_speed, mean_interval, spans, throughput
 from sim.metrics.summary import summarise
 from sim.physics.networks import YorkNetwork
-from sim.report.files import ComparisonRow, csv_text, write_atomically, write_comparison_csv
+from sim.report.files import ComparisonRow, write_comparison_csv
 from sim.report.standings import BASELINES, paired_tests
-from sim.report.table_text import markdown_table
+from sim.report.table_text import TableText, rich_tables, write_markdown
 from sim.run import Run
 from sim.simulator import simulate
 
 log = logging.getLogger(__name__)
 
-CHOOSERS = ("experiment", "debug")
 TRAINED, CHECKPOINT, DONE, POLICY = "trained", "checkpoint", "trained", "policy"
-PICKER_KEYS = ("folder", "overrides", "quick")
 
 
 def run(launch: Launch) -> None:
@@ -57,88 +50,61 @@ def run(launch: Launch) -> None:
     node = launch.config["reproduce"]
     if launch.config["fresh"]:
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
-    choices = HydraConfig.get().runtime.choices
-    debug = choices["debug"]
-    folders = {
-        name: _policy(launch.folder / TRAINED / name, name, told, debug)
-        for name, told in node["pickers"].items()
-        if told is not None  # an experiment may do without one
-    }
-    planned = _planned(node, str(choices["experiment"]), debug, folders, launch.config)
-    done = _played(planned, launch)
+    words = asked()
+    folders = policies_of(
+        "pickers", node["pickers"], lambda name, told: _policy(launch, name, told, words)
+    )
+    planned = _planned(node, words, folders, launch.config)
+    rows = run_all(planned, launch.folder, jobs=launch.config["jobs"], play=_play)
+    done = [(each, replace(row, labels=each.labelled(row.labels)))
+            for each, row in zip(planned, rows, strict=True)]  # fmt: skip
     write_curves(launch.folder, done)
-    rows = [(planned.cell, row) for planned, row in done]
-    report = write_report(
-        launch.folder, rows, node, ours=str(launch.config["ours"]),
-        confidence=launch.config["confidence"],
+    text = write_report(
+        launch.folder, [(each.cell, row) for each, row in done], node,
+        ours=str(launch.config["ours"]), confidence=launch.config["confidence"],
     )  # fmt: skip
-    table_console().print(report)
+    table_console().print(rich_tables(text))
     print(f"results in {launch.folder}")
 
 
-def _policy(folder: Path, name: str, told: Mapping[str, Any], debug: str | None) -> str:
+def _policy(launch: Launch, name: str, told: Mapping[str, Any], words: Asked) -> Path:
     """The policy folder of one picker, trained if there is none."""
-    if set(told) != set(PICKER_KEYS):
-        raise ConfigError(f"reproduce.pickers.{name} has {list(told)}; it needs {PICKER_KEYS}")
-    if told["folder"] is not None:
-        return str(told["folder"])
+    folder = launch.folder / TRAINED / name
     if not (folder / DONE).is_file():
         from gpuyard.training.topdrl_training import train  # torch and ray
 
         folder.mkdir(parents=True, exist_ok=True)
-        words = [*told["overrides"], *(_quick(told, debug) if debug else [])]
+        overrides = [*told["overrides"], *_quick(told, words.debug)]
         if (folder / CHECKPOINT).is_dir():
-            words.append(f"resume='{folder}'")
+            overrides.append(folder_override("resume", folder))
         log.info("training %s in %s", name, folder)
-        train(resolve(compose("train_topdrl", words))[0], folder)
-        shutil.rmtree(folder.parents[1] / PARTS, ignore_errors=True)  # of an earlier policy
-    return str(folder / POLICY)
+        train(resolve(compose("train_topdrl", overrides))[0], folder)
+        shutil.rmtree(launch.folder / PARTS, ignore_errors=True)  # of an earlier policy
+    return folder / POLICY
 
 
-def _quick(told: Mapping[str, Any], debug: str) -> list[str]:
+def _quick(told: Mapping[str, Any], debug: str | None) -> list[str]:
     """Training on the cluster and the few jobs of `debug`, all of them generated."""
-    kept = ("topology", "++workload.num_jobs")
-    words = [w for w in debug_overrides(debug) if w.partition("=")[0] in kept]
+    if debug is None:
+        return []
+    words = [w for w in debug_overrides(debug) if key_of(w) in ("topology", "workload.num_jobs")]
     return ["workload=topdrl_york", *words, "validation_windows=1", *told["quick"]]
 
 
 def _planned(
-    node: Mapping[str, Any],
-    experiment: str,
-    debug: str | None,
-    folders: Mapping[str, str],
-    config: Mapping[str, Any],
+    node: Mapping[str, Any], words: Asked, folders: Mapping[str, str], config: Mapping[str, Any]
 ) -> list[Planned]:
     """Every run: seeds x cells x windows x schedulers."""
-    found = reproduction_of({key: node[key] for key in ("title", "cells")}, experiment=experiment)
-    words = [str(word) for word in HydraConfig.get().overrides.task]
-    groups = [word for word in words if word.partition("=")[0].lstrip("+") in CHOOSERS]
-    others = [word for word in words if word not in groups]
-    most, missing = config["most_cells"], config["missing"]
+    told = {key: node[key] for key in ("title", "cells")}
+    found = reproduction_of(told, experiment=words.experiment)
     planned: list[Planned] = []
     for seed in node["seeds"]:
-        later = last_of_each([*debug_overrides(debug), f"seed={seed}", *others])
-        cells = cells_of(found, program="reproduce", base=groups, later=later)[:most]
+        cells = cells_of(found, words, f"seed={seed}")[: config["most_cells"]]
         planned += plan_of(
-            [with_policies(cell, folders, "scheduler.policy") for cell in cells], missing=missing
+            [with_policies(cell, folders, "scheduler.policy") for cell in cells],
+            missing=config["missing"],
         )
     return planned
-
-
-def _played(planned: Sequence[Planned], launch: Launch) -> list[tuple[Planned, ComparisonRow]]:
-    """Every run and its row; those that are stored are not made again.
-
-    Raises:
-        GpuYardError: runs failed.
-    """
-    found, failures = run_missing(planned, launch.folder, jobs=launch.config["jobs"], play=_play)
-    if failures:
-        raise GpuYardError("\n".join([f"{len(failures)} runs failed; the first:", failures[0]]))
-    return [
-        (each, replace(row, labels=each.labelled(row.labels)))
-        for each, row in zip(planned, found, strict=True)
-        if row is not None
-    ]
 
 
 def _play(tasks: Sequence[Task]) -> list[Outcome]:
@@ -193,6 +159,7 @@ SHOWN = {  # metric -> heading, format
     "placement_cost_ratio": ("comm. cost / least", "{:.3f}"),
 }
 JUDGED = "throughput_tflops"
+TEST_COLUMNS = ("cell", "against", "role", "pairs", "ratio", "low", "high", "p", "p_holm")
 Rows = Mapping[str, Mapping[str, list[ComparisonRow]]]  # cell -> scheduler -> runs by unit
 
 
@@ -203,8 +170,8 @@ def write_report(
     *,
     ours: str,
     confidence: float,
-) -> Group:
-    """Write comparison.csv, tests.csv, throughput.md, figures; return the tables to be printed."""
+) -> TableText:
+    """Write comparison.csv, tests.csv, throughput.md, figures; return the tables."""
     write_comparison_csv(folder / "comparison.csv", [row for _, row in found])
     rows = _by_cell(found)
     tests = [
@@ -212,7 +179,7 @@ def write_report(
         for cell, of in rows.items()
         for test in paired_tests(cell, of, ours=ours, metric=JUDGED, confidence=confidence)
     ]
-    write_atomically(folder / "tests.csv", _csv(tests).encode())
+    write_frame(folder / "tests.csv", tests, TEST_COLUMNS)
     for metric, (heading, _) in SHOWN.items():
         cells = {
             cell: {name: _interval(runs, metric, confidence) for name, runs in of.items()}
@@ -220,11 +187,12 @@ def write_report(
         }
         path = folder / f"{metric.removesuffix('_tflops')}.png"
         bars(cells, ours=ours, what=heading, path=path)
-    tables = [_table(cell, of, tests, confidence) for cell, of in rows.items()]
-    note = _verdict(tests, str(node["claim"]), ours)
-    text = "\n".join([f"# {node['title']}", "", *map(_lines, tables), note, ""])
-    write_atomically(folder / "throughput.md", text.encode())
-    return Group(*tables, note)
+    headers = ("scheduler", "role", *(heading for heading, _ in SHOWN.values()),
+               "ours / its throughput", "p (Holm)")  # fmt: skip
+    blocks = tuple((cell, _rows(cell, of, tests, confidence)) for cell, of in rows.items())
+    text = TableText(headers, blocks, _verdict(tests, str(node["claim"]), ours))
+    write_markdown(folder / "throughput.md", text, first=f"# {node['title']}\n")
+    return text
 
 
 def _by_cell(found: Sequence[tuple[str, ComparisonRow]]) -> Rows:
@@ -238,24 +206,20 @@ def _interval(runs: Sequence[ComparisonRow], metric: str, confidence: float) -> 
     return mean_interval([float(row.metrics[metric]) for row in runs], confidence)
 
 
-def _table(
+def _rows(
     cell: str,
     of: Mapping[str, list[ComparisonRow]],
     tests: Sequence[Mapping[str, Any]],
     confidence: float,
-) -> Table:
+) -> tuple[tuple[str, ...], ...]:
+    """A row of texts a scheduler."""
     told = {test["against"]: test for test in tests if test["cell"] == cell}
-    table = Table(title=cell, title_justify="left")
-    for heading in ("scheduler", "role", *(heading for heading, _ in SHOWN.values())):
-        table.add_column(heading)
-    table.add_column("ours / its throughput")
-    table.add_column("p (Holm)")
-    for name, runs in of.items():
-        cells = [
-            _told(_interval(runs, metric, confidence), form) for metric, (_, form) in SHOWN.items()
-        ]
-        table.add_row(name, runs[0].labels.role, *cells, *_beside(told.get(name)))
-    return table
+    return tuple(
+        (name, runs[0].labels.role,
+         *(_told(_interval(runs, metric, confidence), form) for metric, (_, form) in SHOWN.items()),
+         *_beside(told.get(name)))
+        for name, runs in of.items()
+    )  # fmt: skip
 
 
 def _told(found: Interval, form: str) -> str:
@@ -282,15 +246,3 @@ def _verdict(tests: Sequence[Mapping[str, Any]], claim: str, ours: str) -> str:
         f"{best['against']}, {best['cell']}); significantly higher in {clear} of "
         f"{len(baselines)} comparisons with baselines (paired t-test, Holm, 5 %)."
     )
-
-
-def _csv(tests: Sequence[Mapping[str, Any]]) -> str:
-    columns = ("cell", "against", "role", "pairs", "ratio", "low", "high", "p", "p_holm")
-    return csv_text(columns, ([test.get(name) for name in columns] for test in tests))
-
-
-def _lines(table: Table) -> str:
-    """A rich table as markdown."""
-    told = ([str(column.header), *map(str, column.cells)] for column in table.columns)
-    cells = [*zip(*told, strict=True)]
-    return "\n".join([f"## {table.title}", "", *markdown_table(cells[0], cells[1:]), ""])

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -35,6 +36,7 @@ from sim.view import ClusterView, Signal
 log = logging.getLogger(__name__)
 
 MOST_TURNS = 100_000
+NOTHING = AssumedForm(estimate_s=0, profile=0)
 
 
 class Decider:
@@ -60,9 +62,10 @@ class Decider:
             RequestError: the request is impossible.
             GpuYardError: the scheduler's decision is.
         """
+        answer = partial(AnswerForm, scheduler=self.scheduler.name, time_s=form.time_s)
         world = self._setter.set(form, closed)
         if world is None:
-            return self._answer(form, [], [], None, 0, AssumedForm(estimate_s=0, profile=0))
+            return answer(decisions=[], waiting=[], ask_again_s=None, turns=0, assumed=NOTHING)
         self.scheduler.reset(self.seed)
         views = world.simulator.views(self.scheduler.needs)
         orders: list[DecisionForm] = []
@@ -79,7 +82,10 @@ class Decider:
         state = world.simulator.state
         first, count = int(state.world["queue_first"][0]), int(state.world["num_queued"][0])
         waiting = [world.ids[row] for row in state.queue[first : first + count].tolist()]
-        return self._answer(form, orders, waiting, wake_s, turn, world.assumed)
+        return answer(
+            decisions=orders, waiting=waiting, ask_again_s=wake_s, turns=turn,
+            assumed=world.assumed,
+        )  # fmt: skip
 
     def _asked(self, view: ClusterView) -> Decision:
         """The scheduler's decision.
@@ -97,25 +103,6 @@ class Decider:
                 f"{self.scheduler.name} failed ({error!r}); one that remembers what it did may, "
                 "for each request stands for itself: serve another (docs/serve.md)"
             ) from error
-
-    def _answer(
-        self,
-        form: StateForm,
-        orders: list[DecisionForm],
-        waiting: list[str],
-        wake_s: float | None,
-        turns: int,
-        assumed: AssumedForm,
-    ) -> AnswerForm:
-        return AnswerForm(
-            scheduler=self.scheduler.name,
-            time_s=form.time_s,
-            decisions=orders,
-            waiting=waiting,
-            ask_again_s=wake_s,
-            turns=turns,
-            assumed=assumed,
-        )
 
     def _orders(self, decision: Decision, world: Set, turn: int) -> list[DecisionForm]:
         """In the order in which they are carried out."""

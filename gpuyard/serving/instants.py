@@ -24,7 +24,7 @@ class Places:
     def __init__(self, game: Game) -> None:
         """Names are those of the cluster's file, else numbers."""
         self._game, self._topology = game, game.topology
-        self._owner = game.partition_of_server[game.topology.gpu_server]  # (G,)
+        self.owner = game.partition_of_server[game.topology.gpu_server]  # (G,)
         self.names = [str(name) for name in server_names(game.topology)]  # (S,)
         self._server_of = {name: at for at, name in enumerate(self.names)}
 
@@ -38,7 +38,9 @@ class Places:
         found: list[IntArray] = []
         for at, job in enumerate(running):
             if (job.placement is None) == (job.servers is None):
-                raise RequestError(f"{_named(at, job)}: give placement or servers, one of the two")
+                raise RequestError(
+                    f"{_named('running', at, job)}: give placement or servers, one of the two"
+                )
             if job.placement is not None:
                 found.append(self._given(job.placement, at, job))
             else:
@@ -47,7 +49,7 @@ class Places:
             np.add.at(tenants, np.concatenate(found), 1)
         for at, job in enumerate(running):
             if job.servers is not None:
-                found[at] = self._lowest_free(job.servers, tenants, f"running[{at}] (job {job.id})")
+                found[at] = self._lowest_free(job.servers, tenants, _named("running", at, job))
                 tenants[found[at]] += 1
         self._few_enough(tenants, running, found)
         if self._game.partitions > 1 and found:
@@ -71,12 +73,14 @@ class Places:
         if min(placement) < 0 or max(placement) >= count:
             gpu = next(gpu for gpu in placement if not 0 <= gpu < count)
             raise RequestError(
-                f"{_named(at, job)}.placement: there is no GPU {gpu}; {self._topology.name} has "
-                f"GPUs 0 to {count - 1} (GET /cluster)"
+                f"{_named('running', at, job)}.placement: there is no GPU {gpu}; "
+                f"{self._topology.name} has GPUs 0 to {count - 1} (GET /cluster)"
             )
         if len(set(placement)) < len(placement):
             twice = next(gpu for gpu in placement if placement.count(gpu) > 1)
-            raise RequestError(f"{_named(at, job)}.placement: GPU {twice} is named twice")
+            raise RequestError(
+                f"{_named('running', at, job)}.placement: GPU {twice} is named twice"
+            )
         return np.array(placement, dtype=np.int64)
 
     def _lowest_free(self, servers: dict[str, int], tenants: IntArray, where: str) -> IntArray:
@@ -97,15 +101,15 @@ class Places:
 
     def _one_partition(self, running: Sequence[RunningJob], found: Sequence[IntArray]) -> None:
         sizes = np.array([len(gpus) for gpus in found])
-        owners = self._owner[np.concatenate(found)]
+        owners = self.owner[np.concatenate(found)]
         same = np.repeat(owners[np.cumsum(sizes) - sizes], sizes) == owners
         if same.all():
             return
         at = int(np.searchsorted(np.cumsum(sizes), int(np.argmin(same)), side="right"))
-        told = ", ".join(map(str, np.unique(self._owner[found[at]]).tolist()))
+        told = ", ".join(map(str, np.unique(self.owner[found[at]]).tolist()))
         raise RequestError(
-            f"{_named(at, running[at])}: its GPUs lie in partitions {told}; a job stays inside one "
-            "(agents.count is the number of partitions)"
+            f"{_named('running', at, running[at])}: its GPUs lie in partitions {told}; a job "
+            "stays inside one (agents.count is the number of partitions)"
         )
 
     def server(self, name: str, where: str) -> int:
@@ -122,9 +126,9 @@ class Places:
         return found
 
 
-def _named(at: int, job: RunningJob) -> str:
+def _named(key: str, at: int, job: RunningJob | WaitingJob) -> str:
     """Where a job stands in the request, for messages."""
-    return f"running[{at}] (job {job.id})"
+    return f"{key}[{at}] (job {job.id})"
 
 
 OF_DURATION = Signal.PREDICTION | Signal.DURATION
@@ -165,7 +169,6 @@ class Setter:
         self._row_of = {name: row for row, name in enumerate(self._names)}
         if defaults.profile is not None:
             self._profile_row(defaults.profile, "default_profile")
-        self._partitions = game.partitions
         self._any_profile = int(np.argmax(game.physics.catalogue.gang_ok))
         self.places = Places(game)
         sizes = np.bincount(game.partition_of_server, weights=game.topology.gpus_per_server)
@@ -216,21 +219,19 @@ class Setter:
         seen = set[str]()
         for key, field in (("running", "started_s"), ("queue", "submitted_s")):
             for at, job in enumerate(getattr(form, key)):
+                where, told_s = _named(key, at, job), getattr(job, field)
                 if job.id in seen:
-                    raise RequestError(
-                        f"{key}[{at}] (job {job.id}): the id is given twice; each job has its own"
-                    )
+                    raise RequestError(f"{where}: the id is given twice; each job has its own")
                 seen.add(job.id)
-                told_s = getattr(job, field)
                 if told_s > form.time_s:
                     raise RequestError(
-                        f"{key}[{at}] (job {job.id}): {field} is {told_s}, after time_s, "
-                        f"{form.time_s}; leave out what has not happened yet"
+                        f"{where}: {field} is {told_s}, after time_s, {form.time_s}; leave out "
+                        "what has not happened yet"
                     )
         for at, job in enumerate(form.running):
             if job.submitted_s is not None and job.submitted_s > job.started_s:
                 raise RequestError(
-                    f"running[{at}] (job {job.id}): submitted_s is {job.submitted_s}, after "
+                    f"{_named('running', at, job)}: submitted_s is {job.submitted_s}, after "
                     f"started_s, {job.started_s}"
                 )
 
@@ -242,14 +243,13 @@ class Setter:
         order: IntArray,
     ) -> tuple[JobTable, AssumedForm]:
         """The job table, rows in `order` of `jobs`, and what was assumed."""
-        where = [f"running[{at}] (job {job.id})" for at, job in enumerate(form.running)]
-        where += [f"queue[{at}] (job {job.id})" for at, job in enumerate(form.queue)]
+        waits = [_named("queue", at, job) for at, job in enumerate(form.queue)]
+        where = [*(_named("running", at, job) for at, job in enumerate(form.running)), *waits]
         told_s = [self._estimate_s(job, place) for job, place in zip(jobs, where, strict=True)]
         kinds = [self._profile(job, place) for job, place in zip(jobs, where, strict=True)]
         gang = [*map(len, placements), *(job.gpus for job in form.queue)]
-        home = [self._owner(gpus) for gpus in placements]
-        for at, job in enumerate(form.queue):
-            home.append(self._home(job, f"queue[{at}] (job {job.id})"))
+        home = [int(self.places.owner[gpus[0]]) for gpus in placements]
+        home += map(self._home, form.queue, waits)
         estimate_s, given = np.array(told_s)[order], len(jobs)
         done_s = np.array([job.progress_s or 0.0 for job in jobs])[order]
         users = np.array([job.user or "" for job in jobs], dtype=object)[order]
@@ -300,16 +300,13 @@ class Setter:
             raise RequestError(f"{where} is {name!r}, which is no profile; {hint} (GET /cluster)")
         return row
 
-    def _owner(self, gpus: IntArray) -> int:
-        return int(self.game.partition_of_server[self.game.topology.gpu_server[gpus[0]]])
-
     def _home(self, job: WaitingJob, where: str) -> int:
         if job.gpus > self.largest:
             raise RequestError(
                 f"{where}: gpus is {job.gpus}; the largest partition has {self.largest} GPUs, and "
                 "a gang stays inside one: it would wait for ever"
             )
-        count = self._partitions
+        count = self.game.partitions
         if job.partition is None and count > 1:
             raise RequestError(
                 f"{where}: partition is missing; there are {count}, so say which (0 to {count - 1})"

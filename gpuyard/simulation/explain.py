@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from gpuyard.launch.errors import ConfigError, nearest
+from gpuyard.launch.terminal import Lines
 from gpuyard.simulation.explanation import Explanation, Look, Reason, Row, merged
-from gpuyard.simulation.progress import Lines
 from gpuyard.simulation.reasons import judge_of, named
 from marl.env.game import Game
 from sim.arrays import IntArray, TextArray
@@ -81,7 +81,7 @@ def explain_folder(folder: Path, job: str) -> Explanation:
     """
     from omegaconf import OmegaConf
 
-    from gpuyard.experiment.experiment import composition_of, experiment_of
+    from gpuyard.evaluation.experiment import composition_of, experiment_of
     from sim.simulator import simulate
 
     path = folder / "config.yaml"

@@ -1,35 +1,47 @@
-"""Replay a trace: `python scripts/simulate.py workload=csv workload.path=FILE scheduler=sjf`."""
+"""Programs about one run: `scripts/simulate.py` replays a trace, `replay.py` steps through its log.
+
+`python scripts/simulate.py workload=csv workload.path=FILE scheduler=sjf`, then
+`python scripts/replay.py path=runs/simulate/FOLDER every=10`.
+"""
 
 import logging
 import math
-from collections.abc import Mapping
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from omegaconf import DictConfig
 
-from gpuyard.experiment.experiment import (
+from gpuyard.evaluation.experiment import (
     Experiment,
     composition_of,
     experiment_of,
     labels_of,
     warn_without_users,
 )
-from gpuyard.experiment.lineup import assumed_line, assumptions, warm_up
-from gpuyard.launch.errors import ConfigError, nearest
+from gpuyard.evaluation.lineup import assumed_line, assumptions, warm_up
+from gpuyard.launch.build import check_checkpoint, check_count, check_flags, check_seconds, resolve
+from gpuyard.launch.errors import ConfigError, nearest, refuse_unread_additions
 from gpuyard.launch.start import Launch, program, start
-from gpuyard.pages.page import PAGE_FILE, Table, check_page
+from gpuyard.launch.terminal import run_with_progress
+from gpuyard.pages.page import PAGE_FILE, Table
 from gpuyard.pages.run_page import write_run_page
-from gpuyard.pages.tables import table_of_rows
+from gpuyard.pages.sections import table_of_rows
 from gpuyard.simulation.explain import explain, row_of
 from gpuyard.simulation.explanation import EXPLAIN_FILES, Explanation
-from gpuyard.simulation.progress import run_with_progress
+from sim.arrays import IntArray
 from sim.jobs import JobTable
 from sim.metrics.summary import HEADLINE_KEYS, summarise
 from sim.protocols import Scheduler
 from sim.report.files import Labels, forget, write_atomically
 from sim.report.perfetto import TRACE_FILE, write_perfetto
+from sim.report.replay import Replay, event_line, heat_map
 from sim.report.run_folder import Record, write_run
 from sim.report.run_tables import (
     EVENTS_FILE,
@@ -37,11 +49,13 @@ from sim.report.run_tables import (
     decision_columns,
     event_columns,
     parquet_bytes,
+    read_recorded,
     server_columns,
 )
 from sim.run import Run
 
 log = logging.getLogger(__name__)
+
 
 HOUR_S = 3600.0
 
@@ -172,27 +186,19 @@ def check_outputs(config: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: naming key, value and what is there to choose from.
     """
-    figures, at_s = config["figures"], config["figure_at_s"]
+    figures = config["figures"]
     if not isinstance(figures, list):
         raise ConfigError(f"figures is {figures!r}; it must be a list, like figures=[gantt]")
     for name in figures:
         if name not in FIGURES:
             hint = nearest(str(name), FIGURES) or f"one of {', '.join(FIGURES)}"
             raise ConfigError(f"figures has {name!r}; did you mean {hint}?")
-    if at_s is not None and (isinstance(at_s, bool) or not isinstance(at_s, int | float)):
-        raise ConfigError(f"figure_at_s is {at_s!r}; it must be a number of seconds or null")
+    check_seconds(config, "figure_at_s")
     job = config["explain"]
     if job is not None and (isinstance(job, bool) or not isinstance(job, str | int)):
         raise ConfigError(f"explain is {job!r}; it must be the id of a job, or null")
-    for key in ("compiled", "log_decisions", "perfetto"):
-        if not isinstance(config[key], bool):
-            raise ConfigError(f"{key} is {config[key]!r}; it must be true or false")
-    check_page(config)
-    if config["checkpoint"] is not None and "checkpoint" not in config["scheduler"]:
-        raise ConfigError(
-            f"checkpoint is {config['checkpoint']!r}, which no scheduler but marl reads; "
-            "add scheduler=marl"
-        )
+    check_flags(config, "compiled", "log_decisions", "perfetto", "page")
+    check_checkpoint(config)
 
 
 def write_outputs(folder: Path, run: Run, config: Mapping[str, Any]) -> None:
@@ -221,3 +227,124 @@ def _draw(name: str, run: Run, path: Path, at_s: float | None) -> None:
         from sim.report.figures import utilisation_queue
 
         utilisation_queue({run.scheduler: timeline_of(run, bins=TIMELINE_BINS)}, path=path)
+
+
+NARROWEST = 100  # columns where standard output is no terminal
+
+
+@program("replay")
+def replay_log(cfg: DictConfig) -> None:
+    """Read, replay, print; the whole log is checked, whatever is printed of it."""
+    from hydra.core.hydra_config import HydraConfig
+
+    refuse_unread_additions(list(HydraConfig.get().overrides.task), set())
+    config, _ = resolve(cfg)
+    _check_stops(config)
+    folder = Path(str(config["path"]))
+    replay = Replay(read_recorded(folder), max_tenants=_max_tenants(folder))
+    stops = _chosen(replay, config)
+    if config["interactive"] and sys.stdin.isatty():
+        walk(replay, stops, lambda event: _show(replay, event, config["heatmap"]))
+    else:
+        for event in stops.tolist():
+            replay.go_to(event + 1)
+            _show(replay, event, config["heatmap"])
+    replay.finish()
+    jobs = len(replay.recorded.job_id)
+    print(f"{len(replay)} events of {jobs} jobs: consistent, every GPU was given back")
+
+
+def _chosen(replay: Replay, config: Mapping[str, Any]) -> IntArray:
+    """(n,) numbers of the events to print.
+
+    Raises:
+        ConfigError: no job has the id that is asked for.
+    """
+    events = replay.recorded.log
+    wanted = np.ones(len(events.kind), dtype=np.bool_)
+    if config["from_s"] is not None:
+        wanted &= events.time_s >= config["from_s"]
+    if config["to_s"] is not None:
+        wanted &= events.time_s <= config["to_s"]
+    if config["job"] is not None:
+        rows = np.flatnonzero(replay.recorded.job_id == str(config["job"]))
+        if not len(rows):
+            names = ", ".join(map(str, replay.recorded.job_id[:3]))
+            raise ConfigError(f"job is {config['job']!r}; no job has that id, only like {names}")
+        wanted &= np.isin(events.job, rows)
+    chosen: IntArray = np.flatnonzero(wanted)[:: config["every"]]
+    return chosen
+
+
+def _show(replay: Replay, event: int, with_map: bool) -> None:
+    print(event_line(replay, event))
+    if with_map:
+        size = shutil.get_terminal_size((NARROWEST, 50))
+        print(heat_map(replay, width=size.columns, height=max(size.lines - 5, 10)))
+        print()
+
+
+def _max_tenants(folder: Path) -> int:
+    """How many jobs a GPU of that run could hold, from its config.yaml."""
+    from omegaconf import OmegaConf
+
+    path = folder / "config.yaml"
+    if not path.is_file():
+        raise ConfigError(f"{path} is not there; path must name the folder of a simulated run")
+    value = OmegaConf.select(OmegaConf.load(path), "max_tenants")
+    if not isinstance(value, int):
+        raise ConfigError(f"{path}: max_tenants is {value!r}; path must name a simulated run")
+    return value
+
+
+def _check_stops(config: Mapping[str, Any]) -> None:
+    """Refuse values of the wrong kind.
+
+    Raises:
+        ConfigError: naming key, value and rule.
+    """
+    check_count("every", config["every"])
+    check_seconds(config, "from_s", "to_s")
+    check_flags(config, "heatmap", "interactive")
+
+
+NEXT, PREVIOUS, QUIT = ("n", " ", "\n", "\r"), ("p",), ("q", "\x04", "")
+HELP = "n next, p previous, q quit"
+
+
+def walk(replay: Replay, stops: IntArray, show: Callable[[int], None]) -> None:
+    """Show the event at each stop; keys move between stops until the end or `q`."""
+    at = 0
+    with single_keys() as handle:
+        while at < len(stops):
+            event = int(stops[at])
+            replay.go_to(event + 1)
+            show(event)
+            print(f"{at + 1}/{len(stops)}: {HELP}", flush=True)
+            key = _key(handle)
+            if key in QUIT:
+                return
+            at = max(at - 1, 0) if key in PREVIOUS else at + 1
+
+
+@contextmanager
+def single_keys() -> Iterator[int]:
+    """The terminal on standard input, giving keys without waiting for a line."""
+    import termios  # not on Windows
+    import tty
+
+    handle = sys.stdin.fileno()
+    before = termios.tcgetattr(handle)
+    try:
+        tty.setcbreak(handle, termios.TCSADRAIN)  # keys typed ahead stay
+        yield handle
+    finally:
+        termios.tcsetattr(handle, termios.TCSADRAIN, before)
+
+
+def _key(handle: int) -> str:
+    """The next key that means something; "" at the end of input."""
+    key = os.read(handle, 1).decode(errors="replace")
+    while key not in (*NEXT, *PREVIOUS, *QUIT):
+        key = os.read(handle, 1).decode(errors="replace")
+    return key

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from omegaconf import DictConfig
 from rich.table import Table
 
@@ -21,7 +22,7 @@ from sim.arrays import FloatArray
 from sim.jobs import JobTable
 from sim.physics.shipped_files import ShippedProfiles
 from sim.report.figures import COLOURS, GREY, heading, new_figure, save_png, tidy
-from sim.report.files import csv_text, write_atomically
+from sim.report.files import write_atomically
 from sim.traces.estimators import NoEstimator
 from sim.traces.likeness import (
     ALIKE_LAGS,
@@ -64,12 +65,6 @@ NOTE = (
 )
 
 
-def likeness_csv(distances: Sequence[Distance]) -> str:
-    """One row a feature; what is not defined is empty."""
-    told = [asdict(each) | {"over_floor": each.over_floor} for each in distances]
-    return csv_text(COLUMNS, ([_plain(row[name]) for name in COLUMNS] for row in told))
-
-
 def likeness_json(distances: Sequence[Distance], about: dict[str, str | int | None]) -> str:
     """What was compared, and feature -> figures; what is not defined is null."""
     features = {
@@ -102,12 +97,6 @@ def _short(value: float) -> str:
     if math.isnan(value):
         return "-"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004
-
-
-def _plain(value: str | float) -> str:
-    if isinstance(value, str):
-        return value
-    return "" if math.isnan(value) else repr(value)
 
 
 _LOOKS: tuple[dict[str, Any], ...] = (
@@ -248,7 +237,8 @@ def _draws(config: Mapping[str, Any], jobs: int) -> list[JobSample]:
 
 
 def _write(folder: Path, distances: Sequence[Distance], about: dict[str, Any]) -> None:
-    write_atomically(folder / "likeness.csv", likeness_csv(distances).encode())
+    told = pd.DataFrame([asdict(each) | {"over_floor": each.over_floor} for each in distances])
+    write_atomically(folder / "likeness.csv", told[list(COLUMNS)].to_csv(index=False).encode())
     write_atomically(folder / "likeness.json", likeness_json(distances, about).encode())
 
 

@@ -1,19 +1,18 @@
 """Measure co-location on this machine: `python scripts/measure_colocation.py`."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from gpuyard.launch.build import SEED, Rules, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
-from gpuyard.launch.terminal import error_console, table_console
+from gpuyard.launch.terminal import RunCount, table_console
 from interference.measuring.device import (
     Device,
     LoopTask,
@@ -27,6 +26,7 @@ from interference.measuring.table import (
     Group,
     Result,
     Row,
+    Solo,
     batch_of,
     model_of,
     part_name,
@@ -35,10 +35,10 @@ from interference.measuring.table import (
     rows_of,
     solos_of,
     write_part,
-    write_rows,
-    write_solos,
+    write_table,
 )
 from interference.measuring.together import Timing, run_together
+from sim.report.files import forget
 
 log = logging.getLogger(__name__)
 
@@ -159,16 +159,18 @@ def main(cfg: DictConfig) -> None:
     launch = start(cfg)
     config = launch.config
     check_plain(config, RULES)
-    for name in (ROWS_FILE, SOLOS_FILE):
-        (launch.folder / name).unlink(missing_ok=True)
+    forget(launch.folder, (ROWS_FILE, SOLOS_FILE))
     device = find_device(config["device"], config["cpu"]["cores"])
     campaign = _campaign(config, device)
     print(f"{device.gpu_type}, shared by {SHARED_BY[device.how]}")
     results: list[Result] = []
-    for result in _told(measure_all(campaign, launch.folder), campaign):
-        results.append(result)
-        write_rows(launch.folder / ROWS_FILE, rows_of(results, device))
-        write_solos(launch.folder / SOLOS_FILE, solos_of(results, device))
+    total = campaign.repeats * len(campaign.groups)
+    with RunCount("measuring", total, unit="groups") as count:
+        for result in measure_all(campaign, launch.folder):
+            results.append(result)
+            write_table(launch.folder / ROWS_FILE, Row, rows_of(results, device))
+            write_table(launch.folder / SOLOS_FILE, Solo, solos_of(results, device))
+            count.tell(" + ".join(result.members))
     table_console().print(_table(rows_of(results, device)))
     print(f"results in {launch.folder}")
 
@@ -192,23 +194,6 @@ def _campaign(config: dict[str, Any], device: Device) -> Campaign:
         repeats=config["repeats"],
         seed=config["seed"],
     )
-
-
-def _told(results: Iterable[Result], campaign: Campaign) -> Iterator[Result]:
-    """The results as they come, with a bar on stderr."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("groups, {task.fields[last]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=error_console(), transient=True) as bar:
-        total = campaign.repeats * len(campaign.groups)
-        task = bar.add_task("measuring", total=total, last="starting")
-        for result in results:
-            bar.update(task, advance=1, last=" + ".join(result.members))
-            yield result
 
 
 def _table(rows: list[Row]) -> Table:

@@ -4,16 +4,20 @@ import csv
 import importlib.util
 import logging
 import math
+import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 
-from gpuyard.launch.errors import ConfigError, nearest
-from gpuyard.launch.terminal import clock_text, error_console
+from gpuyard.launch.errors import ConfigError, instead
+from gpuyard.launch.terminal import clock_text, error_console, phase_bars
 from marl.rllib.trainer import Iteration
+from sim.report.files import csv_text, write_atomically
+
+log = logging.getLogger(__name__)
 
 BOARD = "tensorboard"
 FLUSH_EVERY_S = 10  # to be watched while it trains
@@ -28,9 +32,7 @@ def check_logger(name: object) -> None:
         ConfigError: with the loggers, or with the command that installs it.
     """
     if name not in PACKAGES:
-        hint = nearest(str(name), PACKAGES)
-        fix = f"did you mean {hint}?" if hint else f"it must be one of {', '.join(PACKAGES)}"
-        raise ConfigError(f"logger is {name!r}; {fix}")
+        raise ConfigError(f"logger is {name!r}; {instead(name, PACKAGES)}")
     if importlib.util.find_spec(PACKAGES[str(name)]) is None:
         raise ConfigError(f"logger={name} needs a package: pip install {PACKAGES[str(name)]}")
 
@@ -41,18 +43,42 @@ SERVICES = {  # -> what keeps it on this machine
 }
 
 
+CURVE, POLICY = "learning_curve.csv", "policy"
+
+
 def write_rows(
-    path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, float | None]]
+    folder: Path, columns: Sequence[str], rows: Sequence[Mapping[str, float | None]]
 ) -> None:
-    """A learning curve as CSV, whole or not at all; empty where there is no number."""
-    part = path.with_name(f"{path.name}.part")
-    with part.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(
-            {k: "" if v is None or math.isnan(v) else v for k, v in row.items()} for row in rows
-        )
-    part.replace(path)
+    """Write the learning curve, whole or not at all; a cell is empty where there is no number."""
+    known = [[_cell(row.get(name)) for name in columns] for row in rows]
+    write_atomically(folder / CURVE, csv_text(columns, known).encode())
+
+
+def _cell(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value
+
+
+def adopted(earlier: Path, folder: Path) -> list[dict[str, Any]] | None:
+    """Rows of an earlier run's curve, whose best policy is copied to go on with in `folder`.
+
+    Returns:
+        None, told in a warning, where it has no curve or no policy.
+    """
+    curve, best = earlier / CURVE, earlier / POLICY
+    if not (curve.is_file() and best.is_dir()):
+        log.warning("%s has no learning curve and policy: only its checkpoint goes on", earlier)
+        return None
+    if best.resolve() != (folder / POLICY).resolve():
+        shutil.copytree(best, folder / POLICY, dirs_exist_ok=True)
+    with curve.open(newline="", encoding="utf-8") as file:
+        return [{key: _number(cell) for key, cell in row.items()} for row in csv.DictReader(file)]
+
+
+def _number(cell: str) -> float | None:
+    """What `write_rows` wrote."""
+    if not cell:
+        return None
+    return int(cell) if cell.isdigit() else float(cell)
 
 
 class Logger(Protocol):
@@ -167,23 +193,13 @@ def _known(row: Mapping[str, float | None]) -> dict[str, float]:
     }
 
 
-log = logging.getLogger(__name__)
-
 HOUR_S = 3600.0
 SHORT = 10.0  # returns below it are told to three decimals
 
 
 def training_bars() -> Progress:
     """A bar a phase; nothing where standard error is no terminal (see `Iterations`)."""
-    columns = (
-        TextColumn("{task.description:14}"),
-        BarColumn(),
-        TextColumn("{task.percentage:.0f}%"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    console = error_console()
-    return Progress(*columns, console=console, disable=not console.is_terminal)
+    return phase_bars("{task.percentage:.0f}%", console=error_console(), only_drawn=True)
 
 
 class Iterations:

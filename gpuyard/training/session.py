@@ -1,9 +1,7 @@
 """The training run that `train.py` starts: teacher, PPO, validation, checkpoints."""
 
-import csv
 import logging
 import math
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
@@ -15,9 +13,9 @@ import torch
 from hydra.core.global_hydra import GlobalHydra
 from rich.progress import Progress
 
+from gpuyard.evaluation.experiment import Experiment, experiment_of, labels_of
+from gpuyard.evaluation.lineup import assumed_line, assumptions, lineup_of
 from gpuyard.evaluation.task import Task, run_task, setting_text
-from gpuyard.experiment.experiment import Experiment, experiment_of, labels_of
-from gpuyard.experiment.lineup import assumed_line, assumptions, lineup_of
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.moved import new_name
@@ -25,6 +23,7 @@ from gpuyard.launch.start import Launch
 from gpuyard.training.board import (
     Iterations,
     Logger,
+    adopted,
     jct_text,
     logger_of,
     training_bars,
@@ -187,7 +186,7 @@ class Training:
         row["iteration"] = row.pop("number", 0)
         row |= {"eval_jct_mean_s": eval_jct_s, "wall_s": round(time.monotonic() - self.began, 1)}
         self.rows.append(row)
-        write_rows(self.folder / "learning_curve.csv", COLUMNS, self.rows)
+        write_rows(self.folder, COLUMNS, self.rows)
         if self.board is None:
             name = self.config["logger"]
             self.board = logger_of(name, self.folder, row["iteration"], self.config)
@@ -213,19 +212,11 @@ class Training:
 
         What that run did after the checkpoint is left out of the curve: it is done again.
         """
-        curve, best = earlier / "learning_curve.csv", earlier / "policy"
-        if not (curve.is_file() and best.is_dir()):
-            log.warning("%s has no learning curve and policy: only its checkpoint goes on", earlier)
-            return
-        with curve.open(newline="", encoding="utf-8") as file:
-            rows = [
-                {key: _number(cell) for key, cell in row.items()} for row in csv.DictReader(file)
-            ]
-        judged = [row["eval_jct_mean_s"] for row in rows if row["eval_jct_mean_s"]]
-        self.best_s = min(judged, default=math.inf)
-        self.rows = [row for row in rows if (row["iteration"] or 0) <= iteration]
-        if best.resolve() != (self.folder / "policy").resolve():
-            shutil.copytree(best, self.folder / "policy", dirs_exist_ok=True)
+        rows = adopted(earlier, self.folder)
+        if rows is not None:
+            judged = [row["eval_jct_mean_s"] for row in rows if row["eval_jct_mean_s"]]
+            self.best_s = min(judged, default=math.inf)
+            self.rows = [row for row in rows if (row["iteration"] or 0) <= iteration]
 
     def summarise(self, record: Record) -> None:
         """Draw the curve; the kept policy's metrics and jobs on validation window 0."""
@@ -296,13 +287,6 @@ def _resumed(wanted: str | None, own: Path) -> Path | None:
     if wanted is None or (wanted == AUTO and not checkpoints(own)):
         return None
     return last_whole(own if wanted == AUTO else Path(wanted))
-
-
-def _number(cell: str) -> float | None:
-    """What `write_rows` wrote."""
-    if not cell:
-        return None
-    return int(cell) if cell.isdigit() else float(cell)
 
 
 def train(launch: Launch) -> Path:

@@ -1,6 +1,5 @@
 """The training run that `train_topdrl.py` starts: imitation, learning, validation, checkpoints."""
 
-import csv
 import logging
 import math
 import shutil
@@ -15,19 +14,20 @@ import torch
 from rich.progress import Progress, TaskID
 from torch import Tensor
 
-from gpuyard.experiment.experiment import Experiment, experiment_of
+from gpuyard.evaluation.experiment import Experiment, experiment_of
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
-from gpuyard.training.board import training_bars, write_rows
+from gpuyard.training.board import POLICY, adopted, training_bars, write_rows
 from marl.rllib.cluster import start_ray
 from marl.rllib.dqn import build_dqn, build_gpu_ppo
 from marl.rllib.trainer import PickerIteration, PickerTrainer, PickerTrainingError
-from marl.schedulers.topdrl import Proximity, TopDrl
-from marl.topdrl.env import ImitationSpec, PickJobEnv, gathered, imitate, play_lessons
+from marl.schedulers.rivals import Proximity, TopDrl
+from marl.topdrl.codec import NetworkSpec, SightSpec, on_cluster
+from marl.topdrl.env import ImitationSpec, PickJobEnv, RewardSpec, gathered, imitate, play_lessons
 from marl.topdrl.network import build_network, save_picker
 from marl.topdrl.proximity import GpuPpoSpec, PickGpuEnv, ProximitySpec, save_proximity
-from marl.topdrl.spec import DqnSpec, NetworkSpec, RewardSpec, SightSpec, on_cluster
 from marl.training.plan import Windows
+from marl.training.spec import DqnSpec
 from sim.metrics.job_times import Interval, full_speed, throughput
 from sim.protocols import Scheduler
 from sim.report.figures import COLOURS, GREY, heading, line_look, new_figure, save_png, tidy
@@ -222,7 +222,7 @@ def _number(value: float | None) -> float:
 log = logging.getLogger(__name__)
 
 COLUMNS = ("iteration", "steps", "loss", "value_mean", "return_mean", "validation", "wall_s")
-CHECKPOINT, POLICY, CURVE, DONE = "checkpoint", "policy", "learning_curve.csv", "trained"
+CHECKPOINT, DONE = "checkpoint", "trained"
 OBJECT_STORE_BYTES = 200_000_000
 LINE_EVERY_S = 30.0
 
@@ -276,7 +276,7 @@ class Training:
             row["iteration"] = row.pop("number")
         row |= {"validation": judged, "wall_s": round(time.monotonic() - self.began, 1)}
         self.rows.append(row)
-        write_rows(self.folder / CURVE, COLUMNS, self.rows)
+        write_rows(self.folder, COLUMNS, self.rows)
 
     def save(self, trainer: PickerTrainer) -> None:
         """Replace the resumable checkpoint; the old one stays until the new is whole."""
@@ -288,19 +288,11 @@ class Training:
 
     def adopt(self, earlier: Path) -> None:
         """Go on with the learning curve and the best policy of the earlier run."""
-        curve, policy = earlier / CURVE, earlier / POLICY
-        if not (curve.is_file() and policy.is_dir()):
-            log.warning("%s has no learning curve and policy: only its checkpoint goes on", earlier)
-            return
-        with curve.open(newline="", encoding="utf-8") as file:
-            self.rows = [
-                {key: float(cell) if cell else None for key, cell in row.items()}
-                for row in csv.DictReader(file)
-            ]
-        judged = [row["validation"] for row in self.rows if row["validation"] is not None]
-        self.best = max(judged, default=-math.inf)
-        if policy.resolve() != (self.folder / POLICY).resolve():
-            shutil.copytree(policy, self.folder / POLICY, dirs_exist_ok=True)
+        rows = adopted(earlier, self.folder)
+        if rows is not None:
+            self.rows = rows
+            judged = [row["validation"] for row in rows if row["validation"] is not None]
+            self.best = max(judged, default=-math.inf)
 
     def iterate(self, trainer: PickerTrainer, meter: "Meter") -> None:
         """Learn until the steps or the time are used up; validates and saves on the way."""

@@ -1,22 +1,34 @@
-"""Train the agents: `python scripts/train.py workload=helios_venus workload.path=FILE`."""
+"""Programs that train: `python scripts/train.py`, `train_topdrl.py` and `train_worl.py`.
 
+Torch and Ray load only once the configuration is known to be good.
+"""
+
+import logging
+import math
 import os
+import shutil
+from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig
 
-from gpuyard.launch.build import check_training
-from gpuyard.launch.start import program, start
-from gpuyard.pages.page import PAGE_FILE, check_page
+from gpuyard.launch.build import SEED, Rules, check_flags, check_plain, check_training
+from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.start import Launch, program, start
+from gpuyard.pages.page import PAGE_FILE
 from gpuyard.training.board import check_logger
 from marl.training.spec import RaySpec
+from sim.report.files import write_atomically
+
+log = logging.getLogger(__name__)
 
 
 @program("train")
-def main(cfg: DictConfig) -> None:
+def train_agents(cfg: DictConfig) -> None:
     """Compose, warm-start, train, keep the best policy on validation windows."""
     launch = start(cfg)
     check_training(launch.config)
-    check_page(launch.config)
+    check_flags(launch.config, "page")
     (launch.folder / PAGE_FILE).unlink(missing_ok=True)
     check_logger(launch.config["logger"])
     ray: RaySpec = launch.build("ray")
@@ -35,3 +47,100 @@ def main(cfg: DictConfig) -> None:
         from gpuyard.pages.comparison_page import write_folder_page
 
         write_folder_page(launch.folder, launch.record, launch.config, title="training")
+
+
+PICKER_RULES = {**SEED, "validation_windows": (True, 1)}
+
+
+@program("train_topdrl")
+def train_picker(cfg: DictConfig) -> None:
+    """Compose, imitate, train, keep the best policy on validation windows."""
+    launch = start(cfg)
+    check_plain(launch.config, PICKER_RULES)
+    from gpuyard.training.topdrl_training import (
+        train,  # torch and ray load only once the configuration is good
+    )
+
+    folder, best = train(launch.config, launch.folder)
+    print(f"best validation throughput {best:.4g}; policy in {folder}")
+
+
+PLAN_RULES: Rules = SEED | {
+    "checkpoint_every": (True, 1),
+    "dqn.hidden": (True, 1),
+    "dqn.steps": (True, 1),
+    "dqn.iteration_steps": (True, 1),
+    "dqn.envs": (True, 1),
+    "gap_weight": (False, 0),
+}
+CHECKPOINT, POLICY, CURVE = "checkpoint", "policy", "training.csv"
+RAY_STORE_BYTES = 100_000_000
+
+
+@program("train_worl")
+def train_plans(cfg: DictConfig) -> None:
+    """Train, or go on."""
+    launch = start(cfg)
+    check_plain(launch.config, PLAN_RULES)
+    if launch.config["fresh"]:
+        for name in (CHECKPOINT, POLICY):
+            shutil.rmtree(launch.folder / name, ignore_errors=True)
+        (launch.folder / CURVE).unlink(missing_ok=True)
+    _train_plans(launch)
+    print(f"policy in {launch.folder / POLICY}")
+
+
+def _train_plans(launch: Launch) -> None:
+    from marl.env.plan_env import (
+        PlanEnv,  # torch and ray load only once the configuration is good
+        save_plan_policy,
+    )
+    from marl.rllib.cluster import start_ray
+    from marl.rllib.dqn import PlanDqnSpec, PlanTrainer
+
+    config, folder = launch.config, launch.folder
+    problems = launch.build("problems")
+    spec = _plan_spec(PlanDqnSpec, config["dqn"])
+    start_ray(num_cpus=1, object_store_bytes=RAY_STORE_BYTES)
+    trainer = PlanTrainer(
+        make_env=lambda: PlanEnv(draw=problems, gap_weight=config["gap_weight"]),
+        spec=spec,
+        seed=config["seed"],
+    )
+    curve = _resumed_plans(trainer, folder)
+    steps = int(curve[-1].split(",")[0]) if len(curve) > 1 else 0
+    while steps < spec.steps:
+        steps, returned, loss = trainer.iterate()
+        curve.append(f"{steps},{returned:.6g},{loss:.6g}")
+        words = f"mean return {_number(returned)}, loss {_number(loss)}"
+        log.info("%d of %d steps, %s", steps, spec.steps, words)
+        if len(curve) % config["checkpoint_every"] == 1 or steps >= spec.steps:
+            trainer.save(folder / CHECKPOINT)
+            save_plan_policy(folder / POLICY, trainer.weights(), spec.hidden)
+            write_atomically(folder / CURVE, ("\n".join(curve) + "\n").encode())
+    trainer.close()
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.4g}"
+
+
+def _resumed_plans(trainer: Any, folder: Path) -> list[str]:
+    """Lines of the curve so far, after going back to the last checkpoint."""
+    if not (folder / CHECKPOINT / "rllib_checkpoint.json").is_file():
+        return ["steps,return_mean,loss"]
+    trainer.restore(folder / CHECKPOINT)
+    log.info("going on from %s", folder / CHECKPOINT)
+    return (folder / CURVE).read_text(encoding="utf-8").splitlines()
+
+
+def _plan_spec(kind: type, values: dict[str, Any]) -> Any:
+    """The dataclass of these values.
+
+    Raises:
+        ConfigError: a key is missing or unknown.
+    """
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ConfigError(f"dqn: {error}") from None

@@ -9,7 +9,6 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from gpuyard.launch.build import resolve
 from gpuyard.launch.errors import ConfigError, nearest
@@ -20,6 +19,7 @@ from marl.rllib.cluster import connect
 from marl.rllib.search import SearchSpec, TrialResult, report, search, trial_name
 from marl.training.spec import RaySpec, TrainingError
 from sim.report.files import csv_text, write_atomically
+from sim.report.table_text import TableText, rich_tables
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +49,9 @@ def tune(launch: Launch, cfg: DictConfig) -> None:
         seed=launch.config["seed"],
         resume=launch.config["resume"] == AUTO,
     )
-    write_atomically(launch.folder / TABLE, _csv(results, spec.keys).encode())
-    table_console().print(_table(results, spec.keys))
+    text = _text(results, spec.keys)
+    write_atomically(launch.folder / TABLE, csv_text(text.headers, text.settings[0][1]).encode())
+    table_console().print(rich_tables(text))
     ended = sum(each.ended for each in results)
     if ended < len(results):
         log.warning("%d of %d trials ended; resume=auto goes on", ended, len(results))
@@ -102,32 +103,19 @@ def _check_keys(spec: SearchSpec, cfg: DictConfig) -> None:
 
 def _overrides(values: Any) -> list[str]:
     """`key=value` of each, as on the command line."""
-    return [f"{key}={_text(value)}" for key, value in sorted(values.items())]
+    return [f"{key}={_value(value)}" for key, value in sorted(values.items())]
 
 
-def _text(value: object) -> str:
+def _value(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _rows(results: Sequence[TrialResult], keys: Sequence[str]) -> list[list[str]]:
-    return [
-        [each.name, *(_text(each.values.get(key, "")) for key in keys),
+def _text(results: Sequence[TrialResult], keys: Sequence[str]) -> TableText:
+    rows = tuple(
+        (each.name, *(_value(each.values.get(key, "")) for key in keys),
          "" if each.best_jct_s is None else f"{each.best_jct_s:.1f}", str(each.iterations),
-         f"{each.wall_s:.0f}", each.error or ""]
+         f"{each.wall_s:.0f}", each.error or "")
         for each in results
-    ]  # fmt: skip
-
-
-def _header(keys: Sequence[str]) -> list[str]:
-    return ["trial", *keys, "best_jct_s", "iterations", "wall_s", "error"]
-
-
-def _csv(results: Sequence[TrialResult], keys: Sequence[str]) -> str:
-    return csv_text(_header(keys), _rows(results, keys))
-
-
-def _table(results: Sequence[TrialResult], keys: Sequence[str]) -> Table:
-    table = Table(*_header(keys))
-    for row in _rows(results, keys):
-        table.add_row(*row)
-    return table
+    )  # fmt: skip
+    headers = ("trial", *keys, "best_jct_s", "iterations", "wall_s", "error")
+    return TableText(headers, (("Trials", rows),), "")

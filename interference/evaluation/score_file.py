@@ -1,4 +1,4 @@
-"""Models fitted on all rows of a data set, scored on rows of any file."""
+"""Models fitted on all rows of a data set, scored on rows of any file; results of all kinds."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,8 +8,16 @@ import numpy as np
 
 from interference.data_sets import DataSet, rows_of_file
 from interference.evaluation.judge import Errors, HeldOut, Judged, fit_rows, measures, model_names
+from interference.fit import LEARNED
 from interference.models.encoding import Prediction, SpeedModel
-from interference.rows import SOLO_TYPES, CoRows, SoloProfiles, stacked_profiles, stacked_rows
+from interference.rows import (
+    SOLO_TYPES,
+    CoRows,
+    SoloProfiles,
+    jobs_of,
+    stacked_profiles,
+    stacked_rows,
+)
 from sim.arrays import BoolArray
 from sim.errors import PhysicsError
 
@@ -51,7 +59,7 @@ def read_files(
     """Rows of several files by data set; rows without a split are of the split `UNNAMED`.
 
     Args:
-        paths: files in the columns of `pair_file.LAYOUTS`.
+        paths: files in the columns of `data_sets.LAYOUTS`.
         sets: data sets that models can be fitted on, by the `source` of their rows.
         folder: of the published runs alone.
 
@@ -168,9 +176,9 @@ def _errors(judged: Judged, kind: str | None) -> Errors:
 def _counts(here: Asked, known: CoRows, data: DataSet) -> Counts:
     rows = here.rows
     scored = rows.take(fit_rows(rows))
-    keys, mixes = set(_keys(known)), set(_mixes(known))
+    keys, mixes = set(_keys(known)), set(jobs_of(known))
     fitted = np.array([key in keys for key in _keys(scored)], dtype=np.bool_)
-    met = np.array([mix in mixes for mix in _mixes(scored)], dtype=np.bool_)
+    met = np.array([mix in mixes for mix in jobs_of(scored)], dtype=np.bool_)
     old, asked = model_names(known, data.solos), model_names(scored, here.solos)
     return Counts(
         scored=len(scored),
@@ -188,6 +196,60 @@ def _keys(rows: CoRows) -> Iterator[tuple[object, ...]]:
     return zip(*columns, strict=True)
 
 
-def _mixes(rows: CoRows) -> Iterator[tuple[str, ...]]:
-    for victim, aggressors in zip(rows.victim, rows.aggressors, strict=True):
-        yield tuple(sorted((victim, *aggressors)))
+HELD_OUT_PAIRS = "pair"
+
+
+@dataclass(frozen=True)
+class Results:
+    """Of held-out folds, of rows of files, or of both."""
+
+    judged: dict[str, Judged]  # data set -> split -> model -> predictions
+    errors: dict[str, Errors]  # data set, or "set/GPU type" -> split -> model -> measures
+    counts: dict[str, dict[str, Counts]]  # likewise; of splits of files only
+    solos: dict[str, SoloProfiles]  # data set -> profiles of its jobs
+
+    def drawn(self, data_set: str) -> str:
+        """The model that figures and lists of faults are about: the learned one if it is there."""
+        names = list(next(iter(self.judged[data_set].values())))
+        return LEARNED if LEARNED in names else names[-1]
+
+    def set_of(self, part: str) -> str:
+        """The data set of an entry of `errors`."""
+        inside = [name for name in self.judged if part == name or part.startswith(f"{name}/")]
+        return max(inside, key=len)  # a name may hold a slash itself
+
+    def of_drawn(self, data_set: str) -> Iterator[tuple[str, HeldOut]]:
+        """Each split, and the predictions of that model."""
+        for split, by_model in self.judged[data_set].items():
+            yield split, by_model[self.drawn(data_set)]
+
+    def is_of_files(self, data_set: str, split: str) -> bool:
+        """Whether a split is one of files; else its rows were held out by folds."""
+        return split in self.counts.get(data_set, {})
+
+
+def joined(folds: Results, files: Scores, solos: dict[str, SoloProfiles]) -> Results:
+    """Both together; a split of a file that is called like one of the folds gets ` (file)`.
+
+    Args:
+        folds: of held-out folds; may be empty.
+        files: of rows of files.
+        solos: data set -> profiles, of the files' jobs too.
+    """
+
+    def name(data_set: str, split: str) -> str:
+        taken = folds.errors.get(data_set, {})
+        return f"{split} (file)" if split in taken else split
+
+    judged = {key: dict(each) for key, each in folds.judged.items()}
+    errors = {key: dict(each) for key, each in folds.errors.items()}
+    for key, by_split in files.judged.items():
+        judged.setdefault(key, {}).update({name(key, s): e for s, e in by_split.items()})
+    for key, of_part in files.errors.items():
+        found = {name(key, split): each for split, each in of_part.items()}
+        errors.setdefault(key, {}).update(found)
+    counts = {
+        key: {name(key, split): each for split, each in by.items()}
+        for key, by in files.counts.items()
+    }
+    return Results(judged, errors, counts, folds.solos | solos)

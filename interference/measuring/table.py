@@ -274,17 +274,9 @@ ROWS_FILE, SOLOS_FILE = "colocation.csv", "solo_profiles.csv"
 JOIN = "+"
 
 
-def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Rows of co-location."""
-    _write(path, tuple(each.name for each in fields(Row)), rows)
-
-
-def write_solos(path: Path, solos: Sequence[Solo]) -> None:
-    """Solo profiles."""
-    _write(path, tuple(each.name for each in fields(Solo)), solos)
-
-
-def _write(path: Path, columns: Sequence[str], records: Sequence[Row | Solo]) -> None:
+def write_table(path: Path, kind: type[Row | Solo], records: Sequence[Row | Solo]) -> None:
+    """Records of one kind, rows of co-location or solo profiles; the columns are there always."""
+    columns = [each.name for each in fields(kind)]
     rows = ([_cell(getattr(each, name)) for name in columns] for each in records)
     write_atomically(path, csv_text(columns, rows).encode())
 

@@ -6,50 +6,26 @@ by a weight that held-out models choose, whose errors set the width of its inter
 Members that nobody asks are not fitted.
 """
 
-from abc import ABC, abstractmethod
-
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
 
 from interference.evaluation.judge import LEVEL, NORMAL, model_folds, model_names
-from interference.models.encoding import Prediction, RowEncoder, SpeedModel, prediction
+from interference.models.encoding import Encoded, Prediction, RowEncoder, SpeedModel, prediction
 from interference.models.gaussian_process import GaussianProcessModel
-from interference.models.linear import MixedEffectsModel, TypeScale, tree_inputs
+from interference.models.linear import MixedEffectsModel, ScaledModel, tree_inputs
 from interference.rows import CoRows, SoloProfiles
 from sim.arrays import FloatArray
 
 
-class _Trees(ABC):
-    """Fits all GPU types together, in units of each type's spread."""
+class _Trees(ScaledModel):
+    """An ensemble over `tree_inputs`."""
 
     def __init__(self, *, seed: int) -> None:
         """Set the seed of the draws."""
         self._seed = seed
 
-    def fit(self, rows: CoRows, solos: SoloProfiles) -> None:
-        """Grow the trees."""
-        self._encoder = RowEncoder(rows, solos)
-        encoded = self._encoder.encode(rows, solos)
-        types = len(self._encoder.gpu_types)
-        self._scale = TypeScale(encoded.gpu_type, rows.norm_speed, types)
-        target = self._scale.scaled(encoded.gpu_type, rows.norm_speed)
-        self._grow(tree_inputs(encoded, types), target)
-
-    def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:
-        """Value and spread of the trees."""
-        encoded = self._encoder.encode(rows, solos)
-        scaled, sd = self._ask(tree_inputs(encoded, len(self._encoder.gpu_types)))
-        return prediction(
-            self._scale.speed(encoded.gpu_type, scaled), self._scale.spread(encoded.gpu_type, sd)
-        )
-
-    @abstractmethod
-    def _grow(self, inputs: FloatArray, target: FloatArray) -> None:
-        """Fit the ensemble."""
-
-    @abstractmethod
-    def _ask(self, inputs: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(N,) value and (N,) spread, scaled."""
+    def _inputs(self, encoded: Encoded) -> FloatArray:
+        return tree_inputs(encoded, len(self._encoder.gpu_types))
 
 
 class BoostingModel(_Trees):
@@ -57,15 +33,12 @@ class BoostingModel(_Trees):
 
     name = "boosting"
 
-    def __init__(self, *, seed: int, depth: int = 4, trees: int = 300) -> None:
-        """Set seed, depth of a tree and number of trees."""
-        super().__init__(seed=seed)
-        self._depth, self._number = depth, trees
-
-    def _grow(self, inputs: FloatArray, target: FloatArray) -> None:
+    def _learn(self, rows: CoRows, encoded: Encoded, target: FloatArray) -> None:
+        del rows
+        inputs = self._inputs(encoded)
         self._trees = GradientBoostingRegressor(
-            n_estimators=self._number,
-            max_depth=self._depth,
+            n_estimators=300,
+            max_depth=4,
             learning_rate=0.05,
             subsample=0.6,
             max_features=0.3,
@@ -74,8 +47,9 @@ class BoostingModel(_Trees):
         ).fit(inputs, target)
         self._sd = float((self._trees.predict(inputs) - target).std())
 
-    def _ask(self, inputs: FloatArray) -> tuple[FloatArray, FloatArray]:
-        return self._trees.predict(inputs), np.full(len(inputs), self._sd)
+    def _ask(self, encoded: Encoded) -> tuple[FloatArray, FloatArray]:
+        told = self._trees.predict(self._inputs(encoded))
+        return told, np.full(len(told), self._sd)
 
 
 class ExtraTreesModel(_Trees):
@@ -83,12 +57,14 @@ class ExtraTreesModel(_Trees):
 
     name = "extra_trees"
 
-    def _grow(self, inputs: FloatArray, target: FloatArray) -> None:
+    def _learn(self, rows: CoRows, encoded: Encoded, target: FloatArray) -> None:
+        del rows
         self._trees = ExtraTreesRegressor(
             n_estimators=150, max_features=0.5, min_samples_leaf=3, random_state=self._seed
-        ).fit(inputs, target)
+        ).fit(self._inputs(encoded), target)
 
-    def _ask(self, inputs: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _ask(self, encoded: Encoded) -> tuple[FloatArray, FloatArray]:
+        inputs = self._inputs(encoded)
         told = np.stack([tree.predict(inputs) for tree in self._trees.estimators_])
         return told.mean(axis=0), told.std(axis=0)
 

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from interference.evaluation.judge import LEVEL, NORMAL
 from interference.models.deep_set_rows import Division, Hiding, Size, Tenants, division
-from interference.models.encoding import UNKNOWN, Prediction, RowEncoder, prediction
-from interference.models.linear import TypeScale
-from interference.rows import CoRows, SoloProfiles, mix_numbers
+from interference.models.encoding import UNKNOWN, Encoded
+from interference.models.linear import ScaledModel
+from interference.rows import CoRows, mix_numbers
 from sim.arrays import BoolArray, FloatArray
 
 START_NAME = 0.1  # spread of the vectors of names before they learn
@@ -238,7 +238,7 @@ MANY_ROWS = 8000  # from which on batches are larger
 HIDING = Hiding(model=0.1, profile=0.2, gpu_type=0.05, blur=0.3)
 
 
-class DeepSetModel:
+class DeepSetModel(ScaledModel):
     """Ten members by mixes, up to five by models."""
 
     name = "deep_set"
@@ -247,13 +247,9 @@ class DeepSetModel:
         """Set the seed of folds, weights and batches, and the steps of training."""
         self._seed, self._steps = seed, steps
 
-    def fit(self, rows: CoRows, solos: SoloProfiles) -> None:
+    def _learn(self, rows: CoRows, encoded: Encoded, target: FloatArray) -> None:
         """Train the members, then set the factors."""
-        self._encoder = RowEncoder(rows, solos)
-        encoded = self._encoder.encode(rows, solos)
         size = self._size = Size.of(self._encoder)
-        self._scale = TypeScale(encoded.gpu_type, rows.norm_speed, size.types)
-        target = self._scale.scaled(encoded.gpu_type, rows.norm_speed)
         rng = np.random.default_rng(self._seed)
         parts = division(mix_numbers(rows), encoded, size.models, rng)
         tenants = Tenants.of(encoded, size)
@@ -270,9 +266,8 @@ class DeepSetModel:
             for those in (self._of_known, self._of_new)
         )
 
-    def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:
+    def _ask(self, encoded: Encoded) -> tuple[FloatArray, FloatArray]:
         """Mean of the members; the spread is theirs and that between them, calibrated."""
-        encoded = self._encoder.encode(rows, solos)
         none = torch.zeros(len(self._of_known), self._size.models + 1, dtype=torch.bool)
         with _one_thread():
             mean, sd = self._asked(Tenants.of(encoded, self._size), none)
@@ -280,9 +275,7 @@ class DeepSetModel:
         _, sd_new = pooled(mean[self._of_new], sd[self._of_new])
         new = ~np.asarray((encoded.known() > 0.0) & (encoded.gpu_type != UNKNOWN))
         speed = np.where(new, mean.mean(axis=0), known)
-        spread = np.where(new, self._factor_new * sd_new, self._factor_known * sd_known)
-        kinds = encoded.gpu_type
-        return prediction(self._scale.speed(kinds, speed), self._scale.spread(kinds, spread))
+        return speed, np.where(new, self._factor_new * sd_new, self._factor_known * sd_known)
 
     def _asked(self, rows: Tenants, forgotten: torch.Tensor) -> tuple[FloatArray, FloatArray]:
         """(K, N) mean and spread that each member tells."""

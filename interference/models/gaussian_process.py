@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interference.models.encoding import UNKNOWN, Encoded, Prediction, RowEncoder, prediction
-from interference.models.linear import TypeScale
-from interference.rows import CoRows, SoloProfiles
+from interference.models.encoding import UNKNOWN, Encoded
+from interference.models.linear import ScaledModel
+from interference.rows import CoRows
 from sim.arrays import FloatArray
 from sim.errors import PhysicsError
 
@@ -110,7 +110,7 @@ BLOCK = 200
 JITTER = 1e-6
 
 
-class GaussianProcessModel:
+class GaussianProcessModel(ScaledModel):
     """Exact inference on all rows; costs seconds at a thousand rows."""
 
     name = "gaussian_process"
@@ -119,31 +119,25 @@ class GaussianProcessModel:
         """Set the seed of the draw on which parameters are chosen."""
         self._seed = seed
 
-    def fit(self, rows: CoRows, solos: SoloProfiles) -> None:
+    def _learn(self, rows: CoRows, encoded: Encoded, target: FloatArray) -> None:
         """Choose parameters, then condition on the rows."""
         if len(rows) > MOST_ROWS:
             raise PhysicsError(f"{len(rows)} rows are too many for a process; fit {MOST_ROWS}")
-        self._encoder = RowEncoder(rows, solos)
-        self._fitted = self._encoder.encode(rows, solos)
-        kinds = self._fitted.gpu_type
-        self._scale = TypeScale(kinds, rows.norm_speed, len(self._encoder.gpu_types))
-        target = torch.as_tensor(self._scale.scaled(kinds, rows.norm_speed))
+        self._fitted, truth = encoded, torch.as_tensor(target)
         draw = np.random.default_rng(self._seed).permutation(len(rows))[:TUNING_ROWS]
-        self._ln = _tuned(self._fitted.take(draw), target[torch.as_tensor(draw)])
+        self._ln = _tuned(encoded.take(draw), truth[torch.as_tensor(draw)])
         with torch.no_grad():
-            likeness = Likeness(self._fitted, self._fitted)
+            likeness = Likeness(encoded, encoded)
             self._root = _root(likeness.covariance(self._ln), self._ln["noise"])
-            self._weights = torch.cholesky_solve(target[:, None], self._root)[:, 0]
+            self._weights = torch.cholesky_solve(truth[:, None], self._root)[:, 0]
 
-    def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:
+    def _ask(self, encoded: Encoded) -> tuple[FloatArray, FloatArray]:
         """Posterior mean and standard deviation of a new measurement."""
-        encoded = self._encoder.encode(rows, solos)
-        mean, sd = np.zeros(len(rows)), np.zeros(len(rows))
-        for first in range(0, len(rows), BLOCK):
-            block = np.arange(first, min(first + BLOCK, len(rows)))
+        mean, sd = np.zeros((2, len(encoded.share)))
+        for first in range(0, len(mean), BLOCK):
+            block = np.arange(first, min(first + BLOCK, len(mean)))
             mean[block], sd[block] = self._posterior(encoded.take(block))
-        kinds = encoded.gpu_type
-        return prediction(self._scale.speed(kinds, mean), self._scale.spread(kinds, sd))
+        return mean, sd
 
     def _posterior(self, encoded: Encoded) -> tuple[FloatArray, FloatArray]:
         with torch.no_grad():

@@ -7,7 +7,9 @@ Chosen here: no names, no products, aggressors' inputs are added up, one plane a
 Others take from here design matrices and the fit of memory; mixed effects are Henderson's (1975).
 """
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
+from collections.abc import Hashable, Iterable
 
 import numpy as np
 from sklearn.ensemble import ExtraTreesClassifier
@@ -20,29 +22,39 @@ from sim.arrays import FloatArray, IntArray
 LEAST_ROWS = 8  # of a type, to have its own mean and spread
 
 
-class TypeScale:
-    """Mean and standard deviation of each fitted GPU type; those of all rows for another."""
+class ScaledModel(ABC):
+    """Fits all GPU types together, each in units of its own mean and spread.
 
-    def __init__(self, gpu_type: IntArray, speed: FloatArray, types: int) -> None:
-        """Take both from the fitted rows."""
+    A type with few rows, or one that no fitted row has, is measured in those of all rows.
+    """
+
+    def fit(self, rows: CoRows, solos: SoloProfiles) -> None:
+        """Learn from the scaled speeds."""
+        self._encoder = RowEncoder(rows, solos)
+        encoded = self._encoder.encode(rows, solos)
+        kinds, speed, types = encoded.gpu_type, rows.norm_speed, len(self._encoder.gpu_types)
         self._mean = np.full(types + 1, speed.mean())  # the last one is for unknown types
-        self._sd = np.full(types + 1, max(float(speed.std()), 1e-3))
+        self._spread = np.full(types + 1, max(float(speed.std()), 1e-3))
         for kind in range(types):
-            here = speed[gpu_type == kind]
+            here = speed[kinds == kind]
             if len(here) >= LEAST_ROWS and here.std() > 0:
-                self._mean[kind], self._sd[kind] = here.mean(), here.std()
+                self._mean[kind], self._spread[kind] = here.mean(), here.std()
+        self._learn(rows, encoded, (speed - self._mean[kinds]) / self._spread[kinds])
 
-    def scaled(self, gpu_type: IntArray, speed: FloatArray) -> FloatArray:
-        """(N,) speeds with mean 0 and spread 1 on each type."""
-        return np.asarray((speed - self._mean[gpu_type]) / self._sd[gpu_type])
+    def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:
+        """What was learned says, as speeds again."""
+        encoded = self._encoder.encode(rows, solos)
+        scaled, sd = self._ask(encoded)
+        mean, spread = self._mean[encoded.gpu_type], self._spread[encoded.gpu_type]
+        return prediction(scaled * spread + mean, sd * spread)
 
-    def speed(self, gpu_type: IntArray, scaled: FloatArray) -> FloatArray:
-        """(N,) back again."""
-        return np.asarray(scaled * self._sd[gpu_type] + self._mean[gpu_type])
+    @abstractmethod
+    def _learn(self, rows: CoRows, encoded: Encoded, target: FloatArray) -> None:
+        """Fit (N,) scaled speeds."""
 
-    def spread(self, gpu_type: IntArray, scaled: FloatArray) -> FloatArray:
-        """(N,) standard deviations back again."""
-        return np.asarray(scaled * self._sd[gpu_type])
+    @abstractmethod
+    def _ask(self, encoded: Encoded) -> tuple[FloatArray, FloatArray]:
+        """(N,) value and (N,) standard deviation, both scaled."""
 
 
 class PlanesByType:
@@ -112,59 +124,47 @@ class LinearModel:
         return np.hstack([*sides, encoded.share[:, None]])
 
 
-class ConstantModel:
-    """One number a GPU type; a type without rows gets the mean of all."""
-
-    name = "constant"
+class _MeansModel(ABC):
+    """One number for each kind of rows, with their spread; of a new kind, the mean of all."""
 
     def fit(self, rows: CoRows, solos: SoloProfiles) -> None:  # noqa: ARG002  (the role)
         """Take means."""
-        speed = rows.norm_speed
-        self._all = float(speed.mean()), float(speed.std())
-        self._types = {
-            kind: (float(speed[here].mean()), float(speed[here].std()))
-            for kind in set(rows.gpu_type)
-            for here in [rows.gpu_type == kind]
-        }
+        speeds = defaultdict(list)
+        for kind, speed in zip(self._kinds(rows), rows.norm_speed.tolist(), strict=True):
+            speeds[kind].append(speed)
+        self._told = {kind: (np.mean(each), np.std(each)) for kind, each in speeds.items()}
+        self._all = rows.norm_speed.mean(), rows.norm_speed.std()
 
     def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:  # noqa: ARG002
-        """The mean of each row's GPU type, with the spread of its rows."""
-        told = np.array([self._types.get(kind, self._all) for kind in rows.gpu_type])
+        """The mean of each row's kind, with the spread of its rows."""
+        told = np.array([self._told.get(kind, self._all) for kind in self._kinds(rows)])
         told = told.reshape(-1, 2)
         return prediction(told[:, 0], told[:, 1])
 
+    @abstractmethod
+    def _kinds(self, rows: CoRows) -> Iterable[Hashable]:
+        """(N,) what tells the kinds apart."""
 
-Crowd = tuple[str, int, float]  # GPU type, aggressors, share
+
+class ConstantModel(_MeansModel):
+    """One number a GPU type."""
+
+    name = "constant"
+
+    def _kinds(self, rows: CoRows) -> Iterable[Hashable]:
+        return rows.gpu_type.tolist()
 
 
-class CrowdModel:
-    """One number for each GPU type, number of aggressors and share; of a new one, the mean of all.
+class CrowdModel(_MeansModel):
+    """One number for each GPU type, number of aggressors and share.
 
     What a model of mixes adds to it is what it knows of the jobs.
     """
 
     name = "crowd"
 
-    def fit(self, rows: CoRows, solos: SoloProfiles) -> None:  # noqa: ARG002
-        """Take means."""
-        speeds = defaultdict(list)
-        for crowd, speed in zip(_crowds(rows), rows.norm_speed.tolist(), strict=True):
-            speeds[crowd].append(speed)
-        self._told = {crowd: (np.mean(each), np.std(each)) for crowd, each in speeds.items()}
-        self._all = rows.norm_speed.mean(), rows.norm_speed.std()
-
-    def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:  # noqa: ARG002
-        """The mean of each row's crowd, with the spread of its rows."""
-        told = np.array([self._told.get(crowd, self._all) for crowd in _crowds(rows)])
-        told = told.reshape(-1, 2)
-        return prediction(told[:, 0], told[:, 1])
-
-
-def _crowds(rows: CoRows) -> list[Crowd]:
-    return [
-        (kind, len(others), float(share))
-        for kind, others, share in zip(rows.gpu_type, rows.aggressors, rows.share, strict=True)
-    ]
+    def _kinds(self, rows: CoRows) -> Iterable[Hashable]:
+        return zip(rows.gpu_type, map(len, rows.aggressors), rows.share.tolist(), strict=True)
 
 
 def counts(numbers: IntArray, kinds: int) -> FloatArray:
@@ -262,28 +262,21 @@ NAMES_PENALTY = 5.0  # about the ratio of noise to the spread of terms on Gavel'
 FEATURE_WEIGHT = 0.4  # below 1: features are believed less than names
 
 
-class MixedEffectsModel:
-    """Ridge over names, models and features, one a GPU type."""
+class MixedEffectsModel(ScaledModel):
+    """Ridge over names, models and features, one a GPU type; the spread is that of residuals."""
 
     name = "mixed_effects"
 
-    def fit(self, rows: CoRows, solos: SoloProfiles) -> None:
-        """Penalised least squares."""
-        self._encoder = RowEncoder(rows, solos)
-        encoded = self._encoder.encode(rows, solos)
-        self._scale = TypeScale(encoded.gpu_type, rows.norm_speed, len(self._encoder.gpu_types))
+    def _learn(self, rows: CoRows, encoded: Encoded, target: FloatArray) -> None:
+        del rows
         self._planes = PlanesByType(NAMES_PENALTY)
-        target = self._scale.scaled(encoded.gpu_type, rows.norm_speed)
         self._planes.fit(self._design(encoded), target, encoded.gpu_type)
         fitted = self._planes.predict(self._design(encoded), encoded.gpu_type)
         self._sd = float((fitted - target).std())
 
-    def predict(self, rows: CoRows, solos: SoloProfiles) -> Prediction:
-        """Value of the plane, with the spread of the fitted residuals."""
-        encoded = self._encoder.encode(rows, solos)
-        scaled = self._planes.predict(self._design(encoded), encoded.gpu_type)
-        sd = self._scale.spread(encoded.gpu_type, np.full(len(rows), self._sd))
-        return prediction(self._scale.speed(encoded.gpu_type, scaled), sd)
+    def _ask(self, encoded: Encoded) -> tuple[FloatArray, FloatArray]:
+        told = self._planes.predict(self._design(encoded), encoded.gpu_type)
+        return told, np.full(len(told), self._sd)
 
     def _design(self, encoded: Encoded) -> FloatArray:
         names = identities(encoded, len(self._encoder.profiles))

@@ -21,7 +21,14 @@ from interference.readers.table import (
     solo_profiles,
     told_at,
 )
-from interference.rows import CoRows, SoloProfiles, check_profiled, stacked_profiles, stacked_rows
+from interference.rows import (
+    CoRows,
+    SoloProfiles,
+    check_profiled,
+    co_rows,
+    stacked_profiles,
+    stacked_rows,
+)
 from sim.arrays import FloatArray, TextArray, objects
 from sim.errors import PhysicsError
 
@@ -111,21 +118,16 @@ def _slice_rows(table: Table, step_s: dict[str, dict[int, float]]) -> CoRows:
     names = [profile_name(m, b) for m, b in zip(table.texts("model")[keep], batches, strict=True)]
     whole_s = np.array([step_s[name][WHOLE_GPU_G] for name in names])
     order = {name: number for number, name in enumerate(step_s)}
-    n = len(names)
     with told_at(lambda row: table.place(int(keep[row]))):
-        return CoRows(
-            source=objects([SOURCE] * n),
-            gpu_type=objects([GPU_TYPE] * n),
-            sharing=objects(["mig"] * n),
+        return co_rows(
+            source=SOURCE,
+            gpu_type=GPU_TYPE,
+            sharing="mig",
             group=np.array([order[name] for name in names], dtype=np.int64),
-            split=objects([""] * n),
-            victim=objects(names),
-            aggressors=objects([()] * n),
+            victim=names,
+            aggressors=[()] * len(names),
             share=sizes[keep] / WHOLE_GPU_G,
             norm_speed=whole_s / table.numbers("iter_mean_s")[keep],
-            relative_to=objects(["solo"] * n),
-            feasible=np.ones(n, dtype=np.bool_),
-            measured=np.ones(n, dtype=np.bool_),
         )
 
 
@@ -185,23 +187,19 @@ def _job_names(path: Path, forms: FloatArray, step_s: dict[str, dict[int, float]
 def _mix_rows(times: FloatArray, names: TextArray, split: TextArray) -> CoRows:
     """Seven jobs by three levels a mix, in this order; speed is the job's least time over its."""
     mixes, each = len(times), JOBS * len(LEVELS)
-    n = mixes * each
     beside = [
         tuple(sorted(jobs[:job] + jobs[job + 1 :]))
         for jobs in names.tolist()
         for job in range(JOBS)
     ]
-    return CoRows(
-        source=objects([SOURCE] * n),
-        gpu_type=objects([GPU_TYPE] * n),
-        sharing=objects(["gpu"] * n),
+    return co_rows(
+        source=SOURCE,
+        gpu_type=GPU_TYPE,
         group=np.repeat(np.arange(mixes), each),
         split=np.repeat(split, each),
         victim=np.repeat(names.ravel(), len(LEVELS)),
         aggressors=np.repeat(objects(beside), len(LEVELS)),
         share=np.tile(LEVELS, mixes * JOBS),
         norm_speed=(times.min(axis=2, keepdims=True) / times).ravel(),
-        relative_to=objects(["best"] * n),
-        feasible=np.ones(n, dtype=np.bool_),
-        measured=np.ones(n, dtype=np.bool_),
+        relative_to="best",
     )

@@ -5,7 +5,10 @@ were measured while two jobs ran: they are outcomes, and are not read. All featu
 single runs.
 """
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +26,33 @@ from interference.readers.table import (
 )
 from interference.rows import CoRows, SoloProfiles, check_profiled
 from sim.arrays import BoolArray, TextArray
+
+
+def _checked(
+    sides: Sides,
+    table: Table,
+    solos: SoloProfiles,
+    told: tuple[Mapping[str, tuple[str, str]], Path],
+    *,
+    feasible: BoolArray | None = None,
+    **facts: Any,
+) -> CoRows:
+    """The sides of a file's pairs as rows, every job of which has a solo profile.
+
+    Args:
+        sides: of the lines of `table`.
+        table: the file.
+        solos: runs alone.
+        told: the file's own names of columns, and the file of the runs alone, for messages.
+        feasible: of the lines; None: all fit.
+        facts: as `co_rows_of` takes them.
+    """
+    fits = np.ones(len(table), dtype=np.bool_) if feasible is None else feasible
+    with told_at(lambda row: table.place(int(sides.line[row])), in_the_file(sides, *told)):
+        rows = co_rows_of(sides, split=table.texts("split"), feasible=fits, **facts)
+        check_profiled(rows, solos)
+    return rows
+
 
 GAVEL_SOURCE = "gavel"
 GAVEL_PAIRS = "colocation/gavel_pairs.csv"
@@ -68,19 +98,11 @@ def rows_of_gavel(folder: Path | str, *, pairs: Path | None = None) -> tuple[CoR
     keep = np.ones(len(sides.line), dtype=np.bool_)
     keep[1::2] = ~second_of_itself
     sides = sides.take(keep)
-    with told_at(
-        lambda row: table.place(int(sides.line[row])), in_the_file(sides, GAVEL_OWN_NAMES, alone)
-    ):
-        rows = co_rows_of(
-            sides,
-            source=GAVEL_SOURCE,
-            gpu_type=list(table.texts("gpu_type")),
-            sharing="gpu",
-            split=table.texts("split"),
-            feasible=table.flags("feasible", absent=True),
-        )
-        check_profiled(rows, solos)
-    return rows, solos
+    return _checked(
+        sides, table, solos, (GAVEL_OWN_NAMES, alone),
+        source=GAVEL_SOURCE, gpu_type=list(table.texts("gpu_type")),
+        feasible=table.flags("feasible", absent=True),
+    ), solos  # fmt: skip
 
 
 def _gavel_profiles(table: Table, model: str, batch: str) -> list[str]:
@@ -162,20 +184,10 @@ def rows_of_lucid(folder: Path | str, *, pairs: Path | None = None) -> tuple[CoR
         speeds=(table.numbers("norm_1"), table.numbers("norm_2")),
         measured=(_measured(table.texts("model1")), _measured(table.texts("model2"))),
     )
-    n = len(table)
-    with told_at(
-        lambda row: table.place(int(sides.line[row])), in_the_file(sides, LUCID_OWN_NAMES, alone)
-    ):
-        rows = co_rows_of(
-            sides,
-            source=LUCID_SOURCE,
-            gpu_type=[LUCID_GPU_TYPE] * n,
-            sharing="gpu",
-            split=table.texts("split"),
-            feasible=np.ones(n, dtype=np.bool_),
-        )
-        check_profiled(rows, solos)
-    return rows, solos
+    return _checked(
+        sides, table, solos, (LUCID_OWN_NAMES, alone),
+        source=LUCID_SOURCE, gpu_type=[LUCID_GPU_TYPE] * len(table),
+    ), solos  # fmt: skip
 
 
 def _measured(models: TextArray) -> BoolArray:
@@ -256,17 +268,10 @@ def rows_of_deepshare(
         norm_speed=table.numbers("norm"),
         measured=np.ones(n, dtype=np.bool_),
     )
-    with told_at(table.place, in_the_file(sides, DEEPSHARE_OWN_NAMES, alone)):
-        rows = co_rows_of(
-            sides,
-            source=DEEPSHARE_SOURCE,
-            gpu_type=[DEEPSHARE_GPU_TYPE] * n,
-            sharing="network",
-            split=table.texts("split"),
-            feasible=np.ones(n, dtype=np.bool_),
-        )
-        check_profiled(rows, solos)
-    return rows, solos
+    return _checked(
+        sides, table, solos, (DEEPSHARE_OWN_NAMES, alone),
+        source=DEEPSHARE_SOURCE, gpu_type=[DEEPSHARE_GPU_TYPE] * n, sharing="network",
+    ), solos  # fmt: skip
 
 
 def _deepshare_profiles(table: Table, role: str) -> list[str]:
@@ -294,3 +299,24 @@ def _deepshare_solos(table: Table) -> SoloProfiles:
             nodes=table.wholes("nodes"),
             samples_per_s=table.numbers("samples_per_s"),
         )
+
+
+@dataclass(frozen=True)
+class Published:
+    """One published set of pairs."""
+
+    source: str
+    pairs: str  # file below the folder of measurements
+    columns: tuple[str, ...]  # of it
+    alone: str  # file of what its source tells of single jobs
+    read: Callable[..., tuple[CoRows, SoloProfiles]]
+
+
+PUBLISHED = (
+    Published(GAVEL_SOURCE, GAVEL_PAIRS, GAVEL_PAIR_COLUMNS, GAVEL_ISOLATED, rows_of_gavel),
+    Published(LUCID_SOURCE, LUCID_PAIRS, LUCID_PAIR_COLUMNS, LUCID_SINGLE, rows_of_lucid),
+    Published(
+        DEEPSHARE_SOURCE, DEEPSHARE_PAIRS, DEEPSHARE_PAIR_COLUMNS, DEEPSHARE_ISOLATED,
+        rows_of_deepshare,
+    ),
+)  # fmt: skip

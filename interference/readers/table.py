@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from interference.rows import SOLO_TYPES, CoRows, Fault, RowFault, SoloProfiles
+from interference.rows import SOLO_TYPES, CoRows, Fault, RowFault, SoloProfiles, co_rows
 from sim.arrays import BoolArray, FloatArray, IntArray, TextArray, objects
 from sim.errors import PhysicsError, TraceError, nearest
 from sim.traces.text_table import read_text
@@ -58,7 +58,7 @@ class Table:
             values = np.where(np.isnan(values), empty, values)
         wrong = ~(np.isfinite(values) & (values == np.floor(values)))
         wrong |= np.abs(values) > LARGEST_WHOLE
-        self._refuse(column, wrong, "expected a whole number")
+        self.refuse(column, wrong, "expected a whole number")
         return values.astype(np.int64)
 
     def flags(self, column: str, *, absent: bool) -> BoolArray:
@@ -67,7 +67,7 @@ class Table:
         if texts is None:
             return np.full(len(self), absent, dtype=np.bool_)
         wrong = np.array([text.lower() not in FLAGS for text in texts], dtype=np.bool_)
-        self._refuse(column, wrong, "expected 0 or 1")
+        self.refuse(column, wrong, "expected 0 or 1")
         return np.array([FLAGS[text.lower()] for text in texts], dtype=np.bool_)
 
     def _number(self, column: str, row: int, text: str) -> float:
@@ -78,7 +78,8 @@ class Table:
                 f"{self.place(row)}: {column} is {text!r}; expected a number"
             ) from None
 
-    def _refuse(self, column: str, wrong: BoolArray, fix: str) -> None:
+    def refuse(self, column: str, wrong: BoolArray, fix: str) -> None:
+        """Raise a PhysicsError for the first row that is `wrong`, if there is any."""
         if wrong.any():
             row = int(np.argmax(wrong))
             raise PhysicsError(
@@ -275,23 +276,21 @@ def co_rows_of(
     *,
     source: str,
     gpu_type: Sequence[str],
-    sharing: str,
     split: TextArray,
     feasible: BoolArray,
+    sharing: str = "gpu",
 ) -> CoRows:
     """The sides as rows; `gpu_type`, `split` and `feasible` are of the file's lines."""
-    n, line = len(sides.line), sides.line
-    return CoRows(
-        source=objects([source] * n),
+    line = sides.line
+    return co_rows(
+        source=source,
         gpu_type=objects(gpu_type)[line],
-        sharing=objects([sharing] * n),
+        sharing=sharing,
         group=pair_numbers(sides, gpu_type, split),
         split=split[line],
-        victim=objects(sides.victim),
-        aggressors=objects([(name,) for name in sides.aggressor]),
-        share=np.ones(n),
+        victim=sides.victim,
+        aggressors=[(name,) for name in sides.aggressor],
         norm_speed=sides.norm_speed,
-        relative_to=objects(["solo"] * n),
         feasible=feasible[line],
         measured=sides.measured,
     )

@@ -1,25 +1,32 @@
-"""Attaching to a Ray cluster, and building an algorithm there.
+"""Ray: attaching to a cluster, building an algorithm there, workers that call functions.
 
-It is told of the nodes; names are shared, and each copy of an environment has a stream of its own.
+A cluster is told of the nodes; names are shared. What a lost worker was at, another does again.
 """
 
 from __future__ import annotations
 
+import logging
+import math
 import os
-from collections.abc import Callable
-from itertools import count
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import gymnasium as gym
 import ray
-from ray.tune.registry import register_env
+from ray.exceptions import GetTimeoutError, RayTaskError
+from ray.exceptions import RayError as RaySaysError
 from ray.util import log_once
 
 from marl.training.spec import ClusterRay, LocalRay, RayError, RaySpec
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.ppo import PPOConfig
+
+
+log = logging.getLogger(__name__)
 
 
 def built(config: Any) -> Any:
@@ -35,34 +42,6 @@ ENV_NAME = "gpuyard"
 SHARED = "shared"  # the one policy of all agents
 WHOLE_RETURN = "whole_episode_return"
 RETURN_WINDOW = 16  # episodes
-
-
-class OwnStream(gym.Wrapper[Any, Any, Any, Any]):
-    """Begins with its own seed: RLlib gives all copies of an environment the same."""
-
-    def __init__(self, env: gym.Env[Any, Any], seed: int) -> None:
-        """`seed` of the first episode; later ones go on with the stream."""
-        super().__init__(env)
-        self._seed: int | None = seed
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
-        """The next episode of this copy."""
-        del seed
-        first, self._seed = self._seed, None
-        return self.env.reset(seed=first, options=options)
-
-
-def register_copies(name: str, make_env: Callable[[], gym.Env[Any, Any]], seed: int) -> None:
-    """Tell RLlib of an environment whose copies each play episodes of their own."""
-    copies = count()
-
-    def create(context: Any) -> OwnStream:
-        del context
-        return OwnStream(make_env(), seed * 1_000_003 + next(copies))
-
-    register_env(name, create)
 
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -147,3 +126,152 @@ def placed(config: PPOConfig, spec: RaySpec) -> PPOConfig:
     }
     chosen: PPOConfig = config.env_runners(**told).fault_tolerance(**faults).learners(**learners)
     return chosen
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+MOST_LOSSES = 5  # of workers by one task, or while they start
+LOOK_UP_S = 30.0  # after so long without an answer the user is told, or a worker given up
+
+
+class Worker:
+    """A process with one task at a time."""
+
+    def begun(self) -> None:
+        """Answers once the process is there."""
+
+    def call(self, function: Callable[[T], R], task: T) -> R:
+        """`function(task)`."""
+        return function(task)
+
+
+class Pool:
+    """Workers that are started when first asked for; those without room come when there is some.
+
+    Results are those of the tasks, in their order: who did which, and who was lost, is not seen.
+    """
+
+    def __init__(self, spec: RaySpec, workers: int) -> None:
+        """`workers` from 1; -1: as many as the cluster has CPUs for."""
+        self._spec, self._wanted, self._size = spec, workers, 0
+        self._here: dict[Any, bool] = {}  # actor -> has done a task: the first may compile for long
+        self._coming: dict[Any, Any] = {}  # first answer -> actor
+        self._lost_early = 0
+
+    @property
+    def size(self) -> int:
+        """How many workers there are, or will be.
+
+        Raises:
+            RayError: Ray cannot be started or reached.
+        """
+        if not self._size:
+            self._start()
+        return self._size
+
+    def each(self, play: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        """(len(tasks),) `play` of each; both are sent to the workers.
+
+        Raises:
+            RayError: Ray cannot be started or reached, or workers are lost again and again: they
+                die, or do not answer for `sample_timeout_s`.
+            Exception: what `play` raises.
+        """
+        assert self.size
+        waiting, losses = deque(range(len(tasks))), Counter[int]()
+        free, running = list(self._here), dict[Any, tuple[Any, int, float]]()
+        found: dict[int, R] = {}
+        while len(found) < len(tasks):
+            while waiting and free:
+                actor, at = free.pop(), waiting.popleft()
+                since = time.monotonic() if self._here[actor] else math.inf
+                running[actor.call.remote(play, tasks[at])] = actor, at, since
+            answer = self._next(running)
+            if answer in self._coming:
+                free += self._welcomed(answer)
+                continue
+            actor, at, since = running.pop(answer)
+            try:
+                found[at] = ray.get(answer, timeout=0 if self._late(since) else None)
+                self._here[actor] = True
+                free.append(actor)
+            except RayTaskError as error:
+                raise error.cause from error
+            except RaySaysError as error:
+                self._replace(actor, error)
+                losses[at] += 1
+                _check(losses[at], error)
+                waiting.appendleft(at)
+        return [found[at] for at in range(len(tasks))]
+
+    def _start(self) -> None:
+        connect(replace(self._spec, num_env_runners=max(self._wanted, 0)))
+        wanted = self._wanted
+        if wanted < 0:
+            cpus = ray.cluster_resources().get("CPU", 0.0)
+            wanted = int(cpus // max(self._spec.num_cpus_per_env_runner, 1.0))
+        self._size = max(wanted, 1)
+        for _ in range(self._size):
+            self._call_in()
+
+    def _call_in(self) -> None:
+        """Ask for one more worker, wherever there is room."""
+        actor = (
+            ray.remote(Worker)
+            .options(
+                num_cpus=self._spec.num_cpus_per_env_runner,
+                num_gpus=self._spec.num_gpus_per_env_runner,
+                scheduling_strategy="SPREAD",
+            )
+            .remote()
+        )
+        self._coming[actor.begun.remote()] = actor
+
+    def _next(self, running: dict[Any, tuple[Any, int, float]]) -> Any:
+        """The first answer that is there, whatever it says, or one that is overdue."""
+        while True:
+            timeout_s = min(LOOK_UP_S, self._spec.sample_timeout_s)
+            done, _ = ray.wait([*running, *self._coming], num_returns=1, timeout=timeout_s)
+            late = (answer for answer, (*_, since) in running.items() if self._late(since))
+            for answer in (*done, *late):
+                return answer
+            if not self._here:
+                log.warning("no worker has room on the Ray cluster, or starts; waiting for one")
+
+    def _late(self, since_s: float) -> bool:
+        return time.monotonic() - since_s > self._spec.sample_timeout_s
+
+    def _welcomed(self, answer: Any) -> list[Any]:
+        """The worker that answered, as one that may be used; none if it was lost while starting."""
+        actor = self._coming.pop(answer)
+        try:
+            ray.get(answer)
+        except RaySaysError as error:
+            self._lost_early += 1
+            _check(self._lost_early, error)
+            self._call_in()
+            return []
+        self._lost_early = 0
+        self._here[actor] = False
+        return [actor]
+
+    def _replace(self, actor: Any, error: Exception) -> None:
+        log.warning("a worker was lost and its share is done again (%s)", _why(error))
+        del self._here[actor]
+        ray.kill(actor)  # one that only could not be reached must not come back
+        self._call_in()
+
+
+def _check(losses: int, error: Exception) -> None:
+    if losses >= MOST_LOSSES:
+        raise RayError(
+            f"{losses} workers were lost one after the other ({_why(error)}); jobs=1 works "
+            "without Ray and shows the error, a smaller jobs needs less memory"
+        ) from error
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, GetTimeoutError):
+        return "no answer within ray.sample_timeout_s"
+    return str(error).strip().partition("\n")[0]

@@ -7,9 +7,10 @@ picker.
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from itertools import count
 from typing import Any
 
+import gymnasium as gym
 import torch
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
 from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
@@ -19,17 +20,47 @@ from ray.rllib.core.learner.utils import make_target_network
 from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
+from ray.tune.registry import register_env
 from torch import Tensor, nn
 
 from marl.env.plan_env import VALID, PlacementNetwork, PlanEnv, PlanPolicyError
-from marl.rllib.cluster import built, register_copies
+from marl.rllib.cluster import built
 from marl.rllib.trainer import MODULE, NetworkTrainer
+from marl.topdrl.codec import NetworkSpec, SightSpec
 from marl.topdrl.env import CompactTeacher, ImitationSpec, PickJobEnv, behind_by
 from marl.topdrl.network import build_network
 from marl.topdrl.proximity import GpuPpoSpec, GpuScores, PickGpuEnv, ProximitySpec
-from marl.topdrl.spec import DqnSpec, NetworkSpec, SightSpec
+from marl.training.spec import DqnSpec, QSpec
 
 OBS, ACTIONS, VALUES = "obs", "actions", "qf_preds"  # RLlib's names of columns
+
+
+class OwnStream(gym.Wrapper[Any, Any, Any, Any]):
+    """Begins with its own seed: RLlib gives all copies of an environment the same."""
+
+    def __init__(self, env: gym.Env[Any, Any], seed: int) -> None:
+        """`seed` of the first episode; later ones go on with the stream."""
+        super().__init__(env)
+        self._seed: int | None = seed
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """The next episode of this copy."""
+        del seed
+        first, self._seed = self._seed, None
+        return self.env.reset(seed=first, options=options)
+
+
+def register_copies(name: str, make_env: Callable[[], gym.Env[Any, Any]], seed: int) -> None:
+    """Tell RLlib of an environment whose copies each play episodes of their own."""
+    copies = count()
+
+    def create(context: Any) -> OwnStream:
+        del context
+        return OwnStream(make_env(), seed * 1_000_003 + next(copies))
+
+    register_env(name, create)
 
 
 class ValueModule(DefaultDQNTorchRLModule):
@@ -166,12 +197,17 @@ def build_dqn(
 
 
 def dqn_config(
-    dqn: Any, env: str, module: tuple[type[ValueModule], dict[str, Any]], *, seed: int, n_step: int
+    dqn: QSpec,
+    env: str,
+    module: tuple[type[ValueModule], dict[str, Any]],
+    *,
+    seed: int,
+    n_step: int,
 ) -> DQNConfig:
     """Double DQN in this process.
 
     Args:
-        dqn: knobs by our names; `DqnSpec` has them.
+        dqn: knobs by our names.
         env: name of a registered environment.
         module: class, and its `model_config` but for epsilon.
         seed: of all draws but the environment's.
@@ -300,28 +336,16 @@ MAKE_PLAN = "gpuyard_plan"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanDqnSpec:
+class PlanDqnSpec(QSpec):
     """Knobs; a step places one task."""
 
     hidden: int  # units of each of two layers
-    steps: int  # of training
-    iteration_steps: int
-    envs: int
-    gamma: float
-    batch: int
-    steps_per_update: int
-    replay_steps: int
-    start_steps: int  # before the first update
-    target_steps: int  # between two copies to the target network
-    learning_rate: float
-    grad_clip: float
-    epsilon_first: float
-    epsilon_last: float
-    epsilon_steps: int
 
 
 class PlanTrainer(NetworkTrainer):
     """One training: iterations and checkpoints."""
+
+    error = PlanPolicyError
 
     def __init__(self, *, make_env: Callable[[], PlanEnv], spec: PlanDqnSpec, seed: int) -> None:
         """Build the algorithm; Ray must be running."""
@@ -339,14 +363,3 @@ class PlanTrainer(NetworkTrainer):
             float(sampled.get("episode_return_mean", float("nan"))),
             float(learned.get("qf_loss", float("nan"))),
         )
-
-    def restore(self, folder: Path) -> None:
-        """Go on from what `save` wrote.
-
-        Raises:
-            PlanPolicyError: it cannot be read.
-        """
-        try:
-            self._algorithm.restore_from_path(str(folder.resolve()))
-        except Exception as error:  # RLlib raises whatever its parts raise on a broken file
-            raise PlanPolicyError(f"{folder}: cannot be resumed from ({error})") from error

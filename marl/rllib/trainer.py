@@ -15,8 +15,9 @@ from torch import Tensor
 from marl.policy.pair_score import PairScorePolicy
 from marl.rllib.checkpoint import Maker, checked, seal
 from marl.rllib.cluster import SHARED, WHOLE_RETURN
-from marl.topdrl.spec import TopDrlError
+from marl.topdrl.codec import TopDrlError
 from marl.training.spec import TrainingError
+from sim.errors import GpuYardError
 
 AVERAGE = "average.pt"  # averaged weights, beside RLlib's own files
 RUNAWAY = 1e6  # a weight that large makes no sense of any feature
@@ -181,6 +182,8 @@ class PickerIteration:
 class NetworkTrainer:
     """Wraps an algorithm whose module has its weights in `network`."""
 
+    error: type[GpuYardError]  # that says why one cannot go on
+
     def __init__(self, algorithm: Algorithm) -> None:
         """Take a built algorithm."""
         self._algorithm = algorithm
@@ -194,6 +197,18 @@ class NetworkTrainer:
         """Everything that resuming needs, replay buffer included."""
         self._algorithm.save_to_path(str(folder.resolve()))
 
+    def restore(self, folder: Path) -> None:
+        """Go on from what `save` wrote; raises `error` where there is nothing, or it is broken."""
+        if not (folder / "rllib_checkpoint.json").is_file():
+            raise self.error(
+                f"{folder}: there is no training checkpoint; give the folder of a training run "
+                "(the one that holds `checkpoint`) as resume=FOLDER"
+            )
+        try:
+            self._algorithm.restore_from_path(str(folder.resolve()))
+        except Exception as error:  # RLlib raises whatever its parts raise on a broken file
+            raise self.error(f"resume={folder}: cannot be read ({error})") from error
+
     def close(self) -> None:
         """Stop what the algorithm started."""
         self._algorithm.stop()
@@ -201,6 +216,8 @@ class NetworkTrainer:
 
 class PickerTrainer(NetworkTrainer):
     """Trains a picker of jobs or of GPUs."""
+
+    error = PickerTrainingError
 
     def iterate(self) -> PickerIteration:
         """One iteration.
@@ -226,19 +243,3 @@ class PickerTrainer(NetworkTrainer):
             value_mean=float(learned.get("qf_mean", math.nan)),
             return_mean=float(sampled.get("episode_return_mean", math.nan)),
         )
-
-    def restore(self, folder: Path) -> None:
-        """Go on from what `save` wrote.
-
-        Raises:
-            PickerTrainingError: there is nothing, or it cannot be read.
-        """
-        if not (folder / "rllib_checkpoint.json").is_file():
-            raise PickerTrainingError(
-                f"{folder}: there is no training checkpoint; give the folder of a training run "
-                "(the one that holds `checkpoint`) as resume=FOLDER"
-            )
-        try:
-            self._algorithm.restore_from_path(str(folder.resolve()))
-        except Exception as error:  # RLlib raises whatever its parts raise on a broken file
-            raise PickerTrainingError(f"resume={folder}: cannot be read ({error})") from error

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from marl.topdrl.spec import MULTI, NetworkSpec, SightSpec, TopDrlError
+from marl.topdrl.codec import MULTI, NetworkSpec, SightSpec, TopDrlError
 from sim.report.files import write_atomically
 
 CANVAS_CHANNELS, BLOCK_CHANNELS, MAP_CHANNELS = 2, 4, 3

@@ -16,10 +16,9 @@ from torch import Tensor, nn
 
 from marl.env.game import Game
 from marl.env.scheduling_env import LegalActions
-from marl.topdrl.codec import Observation
+from marl.topdrl.codec import Observation, TopDrlError
 from marl.topdrl.env import MOST_SEED, Step
 from marl.topdrl.network import SPEC, load_weights, read_sizes, write_policy
-from marl.topdrl.spec import TopDrlError
 from sim.arrays import BoolArray, IntArray
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
@@ -223,7 +222,7 @@ class PickGpuEnv(gym.Env[Observation, np.int64]):
         assert self._simulator is not None and self._choosing is not None
         gpus = np.array(self._choosing.chosen, dtype=np.int64)
         self._simulator.apply(Decision(starts=(Start(self._choosing.job, gpus),), again=True))
-        self._choosing = _head(self._views.view(), self._spec)
+        self._choosing = head(self._views.view(), self._spec)
         alive = self._choosing is not None or self._wait()
         return compactness(gpus, self._game.topology, self._spec), alive
 
@@ -231,7 +230,7 @@ class PickGpuEnv(gym.Env[Observation, np.int64]):
         """Let time pass until the head of the queue fits; False at the end."""
         assert self._simulator is not None
         while self._simulator.advance():
-            self._choosing = _head(self._views.view(), self._spec)
+            self._choosing = head(self._views.view(), self._spec)
             if self._choosing is not None:
                 return True
             self._simulator.apply(WAIT)
@@ -246,7 +245,7 @@ class PickGpuEnv(gym.Env[Observation, np.int64]):
         return seen
 
 
-def _head(view: ClusterView, spec: ProximitySpec) -> Choosing | None:
+def head(view: ClusterView, spec: ProximitySpec) -> Choosing | None:
     """The first waiting job, if it fits."""
     if len(view.queued) == 0:
         return None

@@ -1,7 +1,8 @@
 """A training run besides RLlib's knobs: its episodes and environments, and how it is judged.
 
 The warm start imitates a composite heuristic before PPO and fits a first value function; it is
-written here because RLlib's offline learners read single-agent episodes only.
+written here because RLlib's offline learners read single-agent episodes only. To distil a teacher,
+the network plays itself, and the teacher says at some of its turns how it would have scored.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,11 +18,12 @@ from marl.codec.layout import NEEDS, CodecRules, Layout, Observation, layout_for
 from marl.env.game import Game, Reward
 from marl.env.scheduling_env import SchedulingEnv
 from marl.net.from_torch import net_of
-from marl.net.network import Net, NetLoop
+from marl.net.network import Net, NetLoop, choose, link
 from marl.policy.pair_score import PairScorePolicy, best_action, stack
 from marl.training.spec import WarmStartSpec
 from marl.turns.actions import EXCLUSIVE, FORWARD, MODES, SHARED, START
-from marl.turns.turns import SideBySide
+from marl.turns.turns import SideBySide, Turns
+from sim.arrays import FloatArray
 from sim.jobs import JobTable
 from sim.metrics.job_times import counted, jct_s
 from sim.run import Run
@@ -259,3 +261,76 @@ def imitate(
             losses += float(loss.detach()) * len(rows)
             agreed += int((scores.logits.argmax(-1) == lessons.actions[rows]).sum())
         yield losses / count, agreed / count
+
+
+BATCH_OF_SCORES = 512  # observations that a teacher scores at once
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """N turns, and how the teacher scores the actions there."""
+
+    observations: Observation  # name -> (N, ...)
+    scores: FloatArray  # (N, actions) float32, very low where not legal
+
+    def __len__(self) -> int:
+        """N."""
+        return len(self.scores)
+
+
+def joined(parts: Sequence[Shown]) -> Shown:
+    """All of them as one; `parts` is not empty."""
+    return Shown(
+        {
+            name: np.concatenate([part.observations[name] for part in parts])
+            for name in parts[0].observations
+        },
+        np.concatenate([part.scores for part in parts]),
+    )
+
+
+def watch(
+    player: PairScorePolicy,
+    teacher: PairScorePolicy,
+    rules: CodecRules,
+    simulator: Simulator,
+    share: float,
+    seed: int,
+) -> Shown | None:
+    """Let `player` play one fresh run; the teacher scores a share of the turns, drawn from `seed`.
+
+    Returns:
+        None if no turn was drawn.
+
+    Raises:
+        ValueError: the player is not compiled (`marl.net.from_torch.why_torch`).
+        SimulationError: jobs wait for ever.
+        InvalidDecision: the simulator refused an action.
+    """
+    layout = layout_for(simulator.topology, simulator.partition_of_server, rules)
+    net = net_of(player.eval(), layout)
+    if net is None:
+        raise ValueError("who is watched plays compiled: encoder=hierarchical")
+    run = Turns(simulator, layout, rules, gathers=False)
+    link(net, run.play)
+    rng = np.random.default_rng(seed)
+    seen: list[Observation] = []
+    while run.next():
+        if rng.random() < share:
+            seen.append(run.seen())
+        run.act(int(choose(run.play, net)))
+    if not seen:
+        return None
+    found = {name: value.numpy() for name, value in stack(seen).items()}
+    return Shown(found, _scores(teacher, found))
+
+
+def _scores(teacher: PairScorePolicy, seen: Observation) -> FloatArray:
+    """(N, actions) what a teacher says."""
+    said = []
+    with torch.no_grad():
+        for first in range(0, len(seen["jobs"]), BATCH_OF_SCORES):
+            rows = slice(first, first + BATCH_OF_SCORES)
+            part = {name: torch.from_numpy(value[rows]) for name, value in seen.items()}
+            said.append(teacher(part).logits.numpy())
+    return np.concatenate(said)

@@ -45,6 +45,37 @@ class PpoSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class QSpec:
+    """Knobs of any double DQN; steps are decisions."""
+
+    steps: int  # of training
+    iteration_steps: int  # between two looks at progress
+    envs: int  # copies of the environment
+    gamma: float  # a decision, not a second
+    batch: int
+    steps_per_update: int  # a multiple of `envs`
+    replay_steps: int
+    start_steps: int  # before the first update
+    target_steps: int  # between two copies to the target network
+    learning_rate: float
+    grad_clip: float
+    epsilon_first: float
+    epsilon_last: float
+    epsilon_steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DqnSpec(QSpec):
+    """Those of the picker of jobs."""
+
+    time_budget_s: float | None  # stop after the iteration that reaches it; None: no limit
+    n_step: int
+    taught_weight: float  # of the rule's margin in the loss; 0: double DQN alone
+    checkpoint_every: int  # iterations
+    validate_every: int  # iterations
+
+
+@dataclass(frozen=True, kw_only=True)
 class WarmStartSpec:
     """What precedes PPO: imitation of a teacher (as DL2 starts from a heuristic), or values only.
 

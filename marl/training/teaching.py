@@ -9,6 +9,12 @@ By the same contrasts PPO's clipped objective (Schulman et al., "Proximal Policy
 Algorithms", 2017, eq. 7) can be climbed instead. Its advantages are paired: what an action cost
 beside what the policy's own mixture of the actions tried at that turn cost, under one future. All
 weights move then, the prior's too, and no further than the clip lets them.
+
+Or what is known to be good is imitated: the network plays, and a teacher says at some of its turns
+how it would have scored each action (Ross, Gordon, Bagnell, "A Reduction of Imitation Learning and
+Structured Prediction to No-Regret Online Learning", AISTATS 2011: DAgger). The teacher reads all
+columns of an observation, also those that are hidden from the network, so this shows what can be
+made of the others.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +27,7 @@ from torch import Tensor
 from marl.codec.layout import Observation
 from marl.net.branching import Contrasts
 from marl.policy.pair_score import MASKED, UNREAD, PairScorePolicy
+from marl.training.plan import Shown
 from sim.arrays import IntArray
 
 NOT_TAUGHT = (*UNREAD, "prior.")
@@ -130,6 +137,38 @@ def improved(
         fit.step(-choices[shape].objective(turns) / unit)
     count = sum(each.turns for each in choices)
     return sum(each.saved_s() for each in choices) / count
+
+
+def distil(
+    policy: PairScorePolicy,
+    shown: Sequence[Shown],
+    how: Fitting,
+    searched: Mapping[str, Tensor],
+    seed: int,
+) -> float:
+    """Fit `policy`, in place, so that its choices are drawn as the teacher's would be.
+
+    Args:
+        policy: of any weights.
+        shown: at least one turn; each of observations of another shape (`by_shape`).
+        how: the fit.
+        searched: name of a parameter -> 1 where it may change, 0 where not, of its shape.
+        seed: of the order of turns.
+
+    Returns:
+        Share of the turns at which both choose alike, in the last epoch.
+    """
+    seen = [tensors_of(each.observations) for each in shown]
+    scores = [torch.from_numpy(each.scores) for each in shown]
+    fit = Fit(policy, searched, UNREAD, how, [len(each) for each in shown])
+    alike: list[float] = []
+    for shape, turns in fit.turns(seed):
+        logits = policy({name: each[turns] for name, each in seen[shape].items()}).logits
+        wanted = torch.softmax(scores[shape][turns], -1)
+        loss = -(wanted * torch.log_softmax(logits, -1)).sum(-1).mean()
+        fit.step(loss)
+        alike.append(float((logits.argmax(-1) == wanted.argmax(-1)).float().mean()))
+    return float(np.mean(alike[-fit.batches :]))
 
 
 class _Choices:

@@ -12,37 +12,33 @@ from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 
 from interference.data_sets import DataSet
-from interference.evaluation.judge import HeldOut, errors_of
-from interference.evaluation.score_file import Counts, Scores
-from interference.learned import SavedModel
-from interference.models.encoding import Prediction
-from interference.report.card import model_card
-from interference.report.error_table import (
+from interference.evaluation.card import model_card
+from interference.evaluation.error_table import (
     blocks,
+    by_victim_model,
     csv_blocks,
+    csv_of,
     json_blocks,
     markdown_blocks,
     nothing_scored,
     rich_blocks,
-)
-from interference.report.worst import (
-    LEVELS,
-    Results,
-    by_victim_model,
-    covered,
-    csv_of,
-    joined,
-    tells_rows_apart,
     worst_rows,
 )
-from interference.report.write import (
+from interference.evaluation.judge import HeldOut, errors_of
+from interference.evaluation.score_file import Counts, Results, Scores, joined
+from interference.evaluation.write import (
+    LEVELS,
     MISSING,
+    covered,
     grids,
     heat_map,
     remove_report,
+    tells_rows_apart,
     write_figures,
     write_tables,
 )
+from interference.learned import SavedModel
+from interference.models.encoding import Prediction
 from interference.rows import stacked_rows
 from sim.arrays import objects
 from tests.interference.pair_worlds import (

@@ -167,7 +167,7 @@ def test_a_checkpoint_holds_the_form(tmp_path):
 LOADED = """
 import sys
 import gpuyard.learning.setting, gpuyard.learning.trainer
-from gpuyard.learning.window_play import play_pairs, play_windows
+from gpuyard.learning.windows import play_pairs, play_windows
 assert not {"torch", "ray"} & set(sys.modules)
 """
 

@@ -25,7 +25,7 @@ from gpuyard.learning.form import (
 from gpuyard.learning.learn import read_curve, write_curve
 from gpuyard.learning.strategies import CHECKPOINT, Climb, Saved, begin, load, members, noise, save
 from gpuyard.learning.trainer import Course, LearningStopped, Rivals, Trainer
-from gpuyard.learning.window_play import FAILED, Alone, Crew, Ground
+from gpuyard.learning.windows import FAILED, Alone, Crew, Ground
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError, InvalidDecision, SimulationError
 from sim.scoring.weights import ALL_GROUPS, GROUPS, ScoreWeights

@@ -58,7 +58,7 @@ def waits_for_ever(task: Task) -> int:
 def pool() -> Iterator[object]:
     """Two workers; Ray itself is left to the process, which may have more tests for it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    from marl.rllib.pool import Pool
+    from marl.rllib.cluster import Pool
 
     yield Pool(local(), 2)
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from marl.topdrl.codec import window
+from marl.topdrl.codec import TopDrlError, window
+from marl.topdrl.env import RewardSpec
 from marl.topdrl.proximity import PickGpuEnv, ProximitySpec
-from marl.topdrl.spec import RewardSpec, TopDrlError
 from tests.marl.topdrl_games import env_of, job, many_jobs, sight_of, york_game
 from tests.sim.worlds import job_table
 

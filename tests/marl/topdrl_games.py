@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from marl.env.game import Game
-from marl.topdrl.env import PickJobEnv
-from marl.topdrl.spec import NetworkSpec, RewardSpec, SightSpec, on_cluster
+from marl.topdrl.codec import NetworkSpec, SightSpec, on_cluster
+from marl.topdrl.env import PickJobEnv, RewardSpec
 from sim.jobs import JobTable
 from sim.physics.networks import YorkNetwork
 from sim.physics.physics import Physics

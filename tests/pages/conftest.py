@@ -15,7 +15,7 @@ from gpuyard.pages.comparison_page import (
     write_folder_page,
 )
 from gpuyard.pages.run_page import write_run_page
-from gpuyard.pages.tables import table_of_rows
+from gpuyard.pages.sections import table_of_rows
 from sim.metrics.summary import summarise
 from sim.report.files import ComparisonRow, Labels, write_comparison_csv
 from sim.report.run_folder import collect_record, write_record

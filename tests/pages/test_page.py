@@ -9,11 +9,17 @@ import numpy as np
 import pytest
 
 from gpuyard.pages.comparison_page import curve_of_checkpoint
-from gpuyard.pages.figures import MOST_POINTS, jct_figure, looks
 from gpuyard.pages.gantt import bars_of, gantt_figures
 from gpuyard.pages.page import Page, rendered, script_json
 from gpuyard.pages.run_page import tree_figure
-from gpuyard.pages.tables import MOST_ROWS, table_of_rows, text_cell
+from gpuyard.pages.sections import (
+    MOST_POINTS,
+    MOST_ROWS,
+    jct_figure,
+    looks,
+    table_of_rows,
+    text_cell,
+)
 
 MIB = 1 << 20
 

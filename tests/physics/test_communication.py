@@ -93,7 +93,7 @@ def test_sia_rows(tmp_path):
         ("net,t4,2x2,8,0.5,0.1", "placement is '2x2'"),
         ("net,t4,2,8,-1,0.1", "step_time is '-1'"),
         ("net,t4,2,8,nan,0.1", "step_time is 'nan'"),
-        ("net,t4,2", "local_bsz is None"),
+        ("net,t4,2", "the row has 3 fields"),
     ],
 )
 def test_bad_sia_rows_name_line_and_value(tmp_path, row, message):
@@ -103,5 +103,5 @@ def test_bad_sia_rows_name_line_and_value(tmp_path, row, message):
 
 
 def test_a_missing_file_says_what_to_set(tmp_path):
-    with pytest.raises(PhysicsError, match="GPUYARD_DATA"):
+    with pytest.raises(PhysicsError, match="give the folder that holds throughput"):
         read_sia(tmp_path)

@@ -15,12 +15,12 @@ NAME = "sim.physics.laws.joining_cost"
 PROGRAM = """
 import logging, sys
 import numpy as np
-from gpuyard.launch import compiling
+from gpuyard.launch import terminal
 from sim.physics.mix_table import pairs_alone
 from sim.physics.laws import joining_cost
 
 logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
-compiling.SHORTEST_S = LEAST
+terminal.SHORTEST_S = LEAST
 
 CROWD = np.array([0, 1000, 0, 1000])
 
@@ -28,7 +28,7 @@ def cost(tenants):
     slowing, feasible = pairs_alone(np.full((1, 1, 1), 1.5)), np.ones((1, 1, 1), np.bool_)
     return joining_cost(slowing, feasible, 0, tenants, 1, 0.0)
 
-with compiling.telling_what_compiles():
+with terminal.telling_what_compiles():
     BODY
 print(cost(CROWD))
 """
@@ -61,7 +61,7 @@ def errors(cache: Path, **options) -> str:
 
 def test_off_a_terminal_one_line_and_silence_once_it_is_kept(tmp_path):
     (line,) = errors(tmp_path).splitlines()
-    told = rf"gpuyard.launch.compiling: compiling {NAME}: once for this kind of run, "
+    told = rf"gpuyard.launch.terminal: compiling {NAME}: once for this kind of run, "
     told += r"about \d+ s; kept in "
     assert re.fullmatch(told + re.escape(str(tmp_path)), line)
     assert errors(tmp_path) == ""
@@ -88,7 +88,7 @@ def test_on_a_terminal_a_line_and_a_bar_that_goes_away(tmp_path):
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", written.decode())
     assert len(re.findall(f"compiling {NAME}: once for this kind of run, about", text)) == 1
     assert re.search(r"compiling +\d+/\d+ functions 0:00:0\d", text)
-    assert "launch.compiling" not in text  # no log line beside it
+    assert "launch.terminal" not in text  # no log line beside it
     assert written.rstrip().endswith(b"\x1b[2K")  # what moved is erased
 
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def progress():
-    return importlib.import_module("gpuyard.simulation.progress")
+    return importlib.import_module("gpuyard.launch.terminal")
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_file_gets_a_line_every_half_minute_and_no_more(progress, simulator, m
     for _ in range(100):
         lines.tell(500, 1e5)
     assert err.getvalue() == ""
-    lines._meter._told -= progress.LINE_EVERY_S
+    lines._meter._told -= progress.RUN_LINE_EVERY_S
     for _ in range(100):
         lines.tell(500, 1e5)
     assert err.getvalue().count("\n") == 1

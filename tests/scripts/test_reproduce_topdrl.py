@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from marl.topdrl.codec import NetworkSpec, SightSpec
 from marl.topdrl.network import build_network, save_picker
 from marl.topdrl.proximity import GpuScores, ProximitySpec, save_proximity
-from marl.topdrl.spec import NetworkSpec, SightSpec
 
 SIGHT = SightSpec(slots=8, oldest_slots=0, order="worth", rows=10, row_s=60.0, row_growth=1.5,
                   block_gpus=8)  # fmt: skip

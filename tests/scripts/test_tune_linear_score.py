@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from gpuyard.learning.learn import write_weights
-from gpuyard.tuning.tune_linear_score import CHECKPOINT, new_search, resumed
+from gpuyard.learning.tune_linear_score import CHECKPOINT, new_search, resumed
 from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES, Layer, ScoreWeights
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,8 +37,8 @@ def curve(folder: Path) -> list[dict[str, str]]:
 def test_a_checkpoint_goes_on_by_the_module_names_of_before(tmp_path):
     search = new_search("mine", [0.0, 1.0], [0, 1], sigma=0.3, population=4, seed=0)
     told = pickle.dumps(search, protocol=0)
-    assert b"gpuyard.tuning.tune_linear_score" in told
-    before = told.replace(b"gpuyard.tuning.tune_linear_score", b"gpuyard.tuning.search")
+    assert b"gpuyard.learning.tune_linear_score" in told
+    before = told.replace(b"gpuyard.learning.tune_linear_score", b"gpuyard.tuning.search")
     (tmp_path / CHECKPOINT).write_bytes(before)
     assert resumed(tmp_path, "mine").start == (0.0, 1.0)
 

@@ -122,7 +122,7 @@ def test_equal_requests_get_equal_answers(service: Service):
 
 
 def test_a_job_without_progress_has_done_what_its_speed_makes(configured: Callable[..., Any]):
-    from gpuyard.experiment.experiment import experiment_of
+    from gpuyard.evaluation.experiment import experiment_of
     from gpuyard.serving.forms import StateForm
     from gpuyard.serving.instants import Defaults, Setter
     from sim.view import Signal

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuyard.experiment.experiment import composition_of, experiment_of
+from gpuyard.evaluation.experiment import composition_of, experiment_of
 from gpuyard.serving.forms import Asked, Pod, read
 from sim.jobs import JobTable
 from sim.run import Kind, Run

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpuyard.experiment.experiment import composition_of, experiment_of
-from gpuyard.serving.client import ServedScheduler, ServiceError
+from gpuyard.evaluation.experiment import composition_of, experiment_of
+from gpuyard.serving.serve import ServedScheduler, ServiceError
 from sim.decision import Decision
 from sim.protocols import Scheduler
 from sim.simulator import simulate

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.studies.generate_trace import shape
+from gpuyard.studies.generated_traces import shape
 from sim.errors import TraceError
 from sim.traces.generator import generate
 from sim.traces.processes import DurationMixture

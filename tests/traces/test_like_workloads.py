@@ -7,7 +7,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from gpuyard.studies.generate_trace import Shape, shape
+from gpuyard.studies.generated_traces import Shape, shape
 from sim.physics.shipped_files import ShippedProfiles
 from sim.traces.estimators import NoEstimator
 from sim.traces.generator import generate

@@ -1,6 +1,10 @@
-"""Pickers as schedulers: TopDRL's of jobs, its teacher, Proximity-DRL's of GPUs."""
+"""Learned rivals: pickers of jobs (TopDRL, its teacher) and GPUs (Proximity-DRL), makers of plans.
+
+The plans are those of WORL-RTGS by a double DQN, and of the DQN alone.
+"""
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -8,18 +12,41 @@ import numpy as np
 import torch
 from torch import nn
 
-from marl.topdrl.codec import NEEDS, Codec, Observation
+from marl.env.plan_env import (
+    Hopes,
+    Weights,
+    load_plan_policy,
+    new_scratch,
+    place_by_value,
+    scale_of,
+)
+from marl.topdrl.codec import (
+    MULTI,
+    NEEDS,
+    Codec,
+    NetworkSpec,
+    Observation,
+    SightSpec,
+    TopDrlError,
+    on_cluster,
+)
 from marl.topdrl.env import CompactTeacher
 from marl.topdrl.network import load_picker, read_picker
 from marl.topdrl.proximity import (
     GPU_NEEDS,
-    Choosing,
     GpuScores,
     best_gpu,
+    head,
     load_proximity,
     read_proximity,
 )
-from marl.topdrl.spec import MULTI, NetworkSpec, SightSpec, TopDrlError, on_cluster
+from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.dag.list_scheduling import new_lanes
+from sim.dag.plan import Schedule, optimistic_costs, order_of, plan_of_schedule
+from sim.dag.problem import DagArrays
+from sim.dag.search import Meter
+from sim.dag.search import Start as StartPlan
+from sim.dag.whales import WorlRtgsSearch
 from sim.decision import WAIT, Decision, Start
 from sim.view import ClusterView
 
@@ -79,7 +106,6 @@ class TopDrl(_Picker):
         self.name = name
         self._folder = Path(policy)
         self._network, self._sight = read_picker(self._folder)
-        self._module: nn.Module | None = None
 
     def _fitting(self, view: ClusterView) -> NetworkSpec:
         """Sizes for this cluster; a network with several branches fits any number of racks."""
@@ -88,13 +114,12 @@ class TopDrl(_Picker):
         return self._network
 
     def _act(self, observation: Observation) -> int:
-        return best_action(self._ready(), observation)
+        return best_action(self._module, observation)
 
-    def _ready(self) -> nn.Module:
-        if self._module is None:
-            torch.set_num_threads(1)  # tiny batches: more threads only wait for each other
-            self._module = load_picker(self._folder)[0]
-        return self._module
+    @cached_property
+    def _module(self) -> nn.Module:
+        torch.set_num_threads(1)  # tiny batches: more threads only wait for each other
+        return load_picker(self._folder)[0]
 
 
 def best_action(network: nn.Module, observation: Observation) -> int:
@@ -155,7 +180,6 @@ class Proximity:
             )
         self._folder = Path(policy)
         self._spec = read_proximity(self._folder)
-        self._network: GpuScores | None = None
 
     def reset(self, seed: int) -> None:
         """Nothing is kept and nothing drawn."""
@@ -163,21 +187,93 @@ class Proximity:
 
     def decide(self, view: ClusterView) -> Decision:
         """Start the head of the queue and ask again; wait where it does not fit, or by choice."""
-        if len(view.queued) == 0:
-            return WAIT
-        choosing = Choosing(view, self._spec)
-        if not choosing.fits:
+        choosing = head(view, self._spec)
+        if choosing is None:
             return WAIT
         while not choosing.whole:
-            gpu = best_gpu(self._ready(), choosing.observation())
+            gpu = best_gpu(self._network, choosing.observation())
             if gpu == self._spec.gpus:
                 return WAIT
             choosing.choose(gpu)
         gpus = np.array(choosing.chosen, dtype=np.int64)
         return Decision(starts=(Start(choosing.job, gpus),), again=True)
 
-    def _ready(self) -> GpuScores:
-        if self._network is None:
-            torch.set_num_threads(1)  # tiny batches: more threads only wait for each other
-            self._network = load_proximity(self._folder)
-        return self._network
+    @cached_property
+    def _network(self) -> GpuScores:
+        torch.set_num_threads(1)  # tiny batches: more threads only wait for each other
+        return load_proximity(self._folder)
+
+
+NOISE_LOG10 = (-2.0, -0.5)  # relative, on times to go: as for the other searches
+
+
+class ValueGenerator:
+    """A plan generator: of the 16 GPUs nearest to the hoped-for load, the one of highest value."""
+
+    def __init__(self, weights: Weights) -> None:
+        """Of a trained network."""
+        self._weights = weights
+
+    def __call__(
+        self,
+        dag: DagArrays,
+        to_go_s: FloatArray,
+        hope_s: FloatArray,
+        gpu: IntArray,
+        *,
+        leaves: BoolArray,
+        outlook: FloatArray,
+    ) -> tuple[IntArray, Schedule]:
+        """As `Generator` says."""
+        lanes = new_lanes(len(to_go_s), len(dag.speed))
+        scale_s = scale_of(dag.work, dag.speed)
+        hopes = Hopes(order_of(dag, to_go_s), hope_s, gpu, outlook, leaves, scale_s)
+        hidden = np.zeros((2, len(self._weights.first)))
+        place_by_value(dag, hopes, self._weights, new_scratch(lanes), hidden)
+        return lanes.gpu, Schedule(lanes.start, lanes.finish)
+
+
+class WorlDqnSearch(WorlRtgsSearch):
+    """The whales of `WorlRtgsSearch` with the learned generator in place of the greedy one.
+
+    Source: Du, Wu, Hou, Nie, Song (Big Data Cogn. Comput. 9(11):284, 2025) derive plans by double
+    DQN; how is not public. State, action and reward are ours: `marl.env.plan_env`.
+    """
+
+    name = "worl_dqn"
+    wide = 0.0
+
+    def __init__(self, *, checkpoint: str) -> None:
+        """Read the policy in folder `checkpoint`.
+
+        Raises:
+            PlanPolicyError: there is none.
+        """
+        self.generator = ValueGenerator(load_plan_policy(Path(checkpoint)).weights())
+
+
+class DqnPlacerSearch:
+    """The double DQN without whales: the first start plan's hopes, with fresh noise each time."""
+
+    name = "dqn_placer"
+
+    def __init__(self, *, checkpoint: str) -> None:
+        """Read the policy in folder `checkpoint`.
+
+        Raises:
+            PlanPolicyError: there is none.
+        """
+        self._generator = ValueGenerator(load_plan_policy(Path(checkpoint)).weights())
+
+    def search(self, starts: list[StartPlan], meter: Meter, rng: np.random.Generator) -> None:
+        """See `Search`."""
+        dag, count = meter.problem.arrays, meter.problem.num_tasks
+        outlook = optimistic_costs(dag, meter.problem.mean_s_per_mb)
+        first = meter.judge(starts[0].plan)
+        while meter.left:
+            noise = 10.0 ** rng.uniform(*NOISE_LOG10) * rng.standard_normal(count)
+            gpu, times = self._generator(
+                dag, starts[0].to_go_s * (1.0 + noise), first.schedule.finish_s, first.plan.gpu,
+                leaves=np.zeros(count, dtype=np.bool_), outlook=outlook,
+            )  # fmt: skip
+            meter.judge(plan_of_schedule(gpu, times))

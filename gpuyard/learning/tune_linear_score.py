@@ -10,17 +10,18 @@ from typing import Any
 
 import cma
 import numpy as np
-import yaml
 from omegaconf import DictConfig
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 
-from gpuyard.launch.build import Rules, check_plain
+from gpuyard.launch.build import Rules, check_count, check_flags, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.moved import new_name
 from gpuyard.launch.start import Launch, program, start
-from gpuyard.launch.terminal import error_console
-from gpuyard.tuning.cells import (
-    check_mix,
+from gpuyard.launch.sweeps import processes_of
+from gpuyard.launch.terminal import error_console, phase_bars
+from gpuyard.learning.learn import made_by, rounded, write_weights
+from gpuyard.learning.windows import (
+    check_cells,
     free_weights,
     play_cells,
     scheduler_of,
@@ -31,7 +32,7 @@ from gpuyard.tuning.cells import (
 from sim.arrays import FloatArray
 from sim.report.files import csv_text, write_atomically
 from sim.report.run_folder import Record
-from sim.scoring.weights import START_FEATURES, named
+from sim.scoring.weights import START_FEATURES, ScoreWeights
 
 CHECKPOINT = "checkpoint.pickle"
 
@@ -159,13 +160,6 @@ RULES: Rules = {
     "population": (True, 4),
     "validate_last": (True, 1),
 }
-COLUMNS = (
-    TextColumn("{task.description}"),
-    BarColumn(),
-    TextColumn("{task.completed}/{task.total}"),
-    TimeElapsedColumn(),
-    TextColumn("{task.fields[note]}"),
-)
 
 
 @dataclass(frozen=True)
@@ -185,7 +179,7 @@ def main(cfg: DictConfig) -> None:
     out = launch.folder / f"{launch.config['name']}.yaml"
     out.unlink(missing_ok=True)
     began = weights_from(scheduler_of(launch.config, None))
-    with Progress(*COLUMNS, console=error_console()) as bar:
+    with phase_bars("{task.completed}/{task.total}", console=error_console()) as bar:
         search = _search(launch.config, began)
         try:
             _iterate(launch, search, bar)
@@ -196,7 +190,7 @@ def main(cfg: DictConfig) -> None:
     best = min(judged, key=lambda each: float(np.mean(each.logs)))
     verdict = _verdict(judged[0], best)
     words = heading_of(launch.config, launch.record, best.name, verdict)
-    write_weights(out, best.weights, words)
+    write_weights(out, _scores(best.weights), words)
     print(verdict)
     print(f"weights in {out}; put the file into conf/linear_weights/ and add")
     print(f"linear_weights@scheduler.weights={launch.config['name']} to a command")
@@ -209,22 +203,16 @@ def _check(config: dict[str, Any]) -> None:
         ConfigError: naming key, value and rule.
     """
     check_plain(config, RULES)
-    check_mix(config)
     for key, may_be_null in (("sigma", False), ("time_budget_s", True)):
         value = config[key]
         if value is None and may_be_null:
             continue
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < np.inf:
             raise ConfigError(f"{key} is {value!r}; it must be a number above 0")
-    if type(config["look_ahead"]) is not bool:
-        raise ConfigError(f"look_ahead is {config['look_ahead']!r}; it must be true or false")
-    jobs = config["train_jobs"]
-    if jobs is not None and (type(jobs) is not int or jobs < 1):
-        raise ConfigError(f"train_jobs is {jobs!r}; it must be a whole number from 1, or null")
-    if type(config["jobs"]) is not int or config["jobs"] == 0:
-        raise ConfigError(
-            f"jobs is {config['jobs']!r}; use 1 or more, or -1 for one process a core"
-        )
+    check_flags(config, "look_ahead", "redraw")
+    check_cells(config["mix"])
+    check_count("train_jobs", config["train_jobs"], null=True)
+    processes_of(config["jobs"], 1)
 
 
 def _search(config: dict[str, Any], began: tuple[float, ...]) -> Search:
@@ -312,7 +300,13 @@ def _keep(launch: Launch, search: Search, out: Path) -> None:
             f"the mean after generation {last.number}",
             "Interrupted: not validated.",
         )
-        write_weights(out, last.mean, words)
+        write_weights(out, _scores(last.mean), words)
+
+
+def _scores(weights: Sequence[float]) -> ScoreWeights:
+    """The weights of a search as a score has them."""
+    cut = len(START_FEATURES)
+    return rounded(ScoreWeights(np.array(weights[:cut]), np.array(weights[cut:])))
 
 
 CURVE_FILE = "tuning.csv"
@@ -325,27 +319,16 @@ def write_curve(folder: Path, generations: Sequence[Generation]) -> None:
     write_atomically(folder / CURVE_FILE, csv_text(CURVE_COLUMNS, rows).encode())
 
 
-def write_weights(path: Path, weights: Sequence[float], heading: Sequence[str]) -> None:
-    """A file for conf/linear_weights/; `heading` becomes comments."""
-    x = np.array(weights).round(6)
-    cut = len(START_FEATURES)
-    body = yaml.safe_dump(named(x[:cut], x[cut:]), sort_keys=False)
-    write_atomically(path, "".join(f"# {line}\n" for line in heading).encode() + body.encode())
-
-
 def heading_of(config: Mapping[str, Any], record: Record, chosen: str, verdict: str) -> list[str]:
     """Where the weights come from; `chosen` says which of the search's weights they are."""
     jobs = config["train_jobs"] or config["workload"]["num_jobs"]
-    words = " ".join(["scripts/tune_linear_score.py", *record.overrides])
-    commit = "no commit" if record.git_commit is None else f"commit {record.git_commit[:12]}"
-    changed = " and changes beside it" if record.git_dirty else ""
     windows = config["train_windows"]
     if config["mix"] is not None:
         windows = sum(cell["windows"] for cell in config["mix"])
     anew = ", drawn anew for every generation" if config["redraw"] else ""
     return [
-        f"python {words}",
-        f"Made by {commit}{changed}, seed {config['seed']}: {chosen},",
+        *made_by("tune_linear_score", record),
+        f"seed {config['seed']}: {chosen},",
         f"of {config['population']} candidates on {windows} training windows of {jobs} jobs{anew}.",
         verdict,
     ]

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from interference.data_sets import DataSet
+from interference.evaluation.error_table import by_victim_model, worst_rows
 from interference.evaluation.judge import fit_rows
+from interference.evaluation.score_file import Results
 from interference.learned import SavedModel
-from interference.report.worst import Results, by_victim_model, worst_rows
 from sim.report.table_text import markdown_table
 
 

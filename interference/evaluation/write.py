@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.stats import norm
 
-from interference.evaluation.judge import HeldOut
-from interference.report.error_table import csv_blocks, json_blocks, markdown_blocks
-from interference.report.worst import (
-    HELD_OUT_PAIRS,
-    Results,
+from interference.evaluation.error_table import (
     by_victim_model,
+    csv_blocks,
     csv_of,
-    reliability,
-    tells_rows_apart,
+    json_blocks,
+    markdown_blocks,
     worst_rows,
 )
+from interference.evaluation.judge import HeldOut, Judged
+from interference.evaluation.score_file import HELD_OUT_PAIRS, Results
+from interference.fit import LEARNED
 from interference.rows import SoloProfiles
 from sim.arrays import FloatArray
-from sim.report.figures import COLOURS, heading, new_figure, save_png, tidy
-from sim.report.files import write_atomically
+from sim.report.figures import COLOURS, GREY, heading, line_look, new_figure, save_png, tidy
+from sim.report.files import forget, write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -183,10 +184,16 @@ def residuals(splits: Sequence[tuple[str, HeldOut]], *, title: str, path: Path) 
         _panel(axes, held, kinds)
         heading(axes, f"{split} ({len(held.rows)} rows)")
     panels[0].set_ylabel("predicted - measured")
-    marks = {mark.get_label(): mark for axes in panels for mark in (*axes.collections, *axes.lines)
+    _save(figure, title, path, columns=6)
+
+
+def _save(figure: Figure, title: str, path: Path, *, columns: int) -> None:
+    """Panels under one title; what is labelled in any of them is in one legend below."""
+    marks = {mark.get_label(): mark
+             for axes in figure.axes for mark in (*axes.collections, *axes.lines)
              if not str(mark.get_label()).startswith("_")}  # fmt: skip
     figure.legend(marks.values(), list(map(str, marks)), loc="outside lower center",
-                  ncols=6, fontsize=9, frameon=False)  # fmt: skip
+                  ncols=columns, fontsize=9, frameon=False)  # fmt: skip
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
     save_png(figure, path)
 
@@ -210,6 +217,62 @@ def _panel(axes: Axes, held: HeldOut, kinds: Sequence[str]) -> None:
     tidy(axes, grid="both")
 
 
+LEVELS = np.arange(10, 96, 5) / 100.0
+OWN_SPREADS = 0.5  # share of rows with a spread of their own from which a model is drawn
+
+
+def reliability(judged: Judged, *, title: str, path: Path) -> None:
+    """Draw a panel a split and a line a model whose spread tells rows apart.
+
+    Models with one spread for all rows of a fit are left out: theirs is no claim about a row.
+
+    Args:
+        judged: split -> model -> predictions.
+        title: of which data set.
+        path: PNG to write.
+    """
+    figure = new_figure(4.2 * len(judged) + 1.0, 4.6)
+    panels = figure.subplots(1, len(judged), sharey=True, squeeze=False)[0]
+    names = [LEARNED, *(name for name in next(iter(judged.values())) if name != LEARNED)]
+    drawn = [name for name in names if any(_drawn(by, name) for by in judged.values())]
+    places = {name: place for place, name in enumerate(drawn)}
+    for axes, (split, by_model) in zip(panels, judged.items(), strict=True):
+        _levels(axes, by_model, places)
+        heading(axes, split)
+    panels[0].set_ylabel("truths inside the interval")
+    _save(figure, title, path, columns=max(2, 2 * len(judged)))
+
+
+def covered(held: HeldOut) -> FloatArray:
+    """(L,) share of truths inside the central interval of each of LEVELS, for normal errors."""
+    error = np.abs(held.told.norm_speed - held.rows.norm_speed) / held.told.sd
+    half = norm.ppf((1.0 + LEVELS) / 2.0)
+    return np.asarray((error[:, None] <= half).mean(axis=0))
+
+
+def tells_rows_apart(held: HeldOut) -> bool:
+    """Whether the spread is each row's own, not one number a fit and GPU type."""
+    return len(np.unique(held.told.sd)) > OWN_SPREADS * len(held.rows)
+
+
+def _drawn(by_model: Mapping[str, HeldOut], name: str) -> bool:
+    return name in by_model and tells_rows_apart(by_model[name])
+
+
+def _levels(axes: Axes, by_model: Mapping[str, HeldOut], places: Mapping[str, int]) -> None:
+    axes.plot([0, 1], [0, 1], color=GREY, linewidth=1.0, linestyle=":", label="ideal")
+    for name, place in places.items():
+        if _drawn(by_model, name):
+            look = line_look(place) | {"linewidth": 2.6 if name == LEARNED else 1.3}
+            axes.plot(LEVELS, covered(by_model[name]), label=name, **look)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1.02)
+    axes.set_xlabel("nominal level of the interval")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    tidy(axes, grid="both")
+
+
 FILES = (
     "errors.json", "error_table.md", "error_table.csv", "worst.csv", "worst_by_model.csv",
     "model_card.md", "model.json", "memory_fit.json",
@@ -218,12 +281,9 @@ FIGURES = ("heat_*.png", "reliability_*.png", "residuals_*.png")
 
 
 def remove_report(folder: Path) -> None:
-    """Forget an earlier report in this folder, so that a failure leaves nothing like a result."""
-    for name in FILES:
-        (folder / name).unlink(missing_ok=True)
-    for pattern in FIGURES:
-        for path in folder.glob(pattern):
-            path.unlink()
+    """Forget an earlier report in this folder."""
+    drawn = [path.name for pattern in FIGURES for path in folder.glob(pattern)]
+    forget(folder, (*FILES, *drawn))
 
 
 def write_tables(results: Results, folder: Path) -> None:

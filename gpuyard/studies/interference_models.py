@@ -1,26 +1,48 @@
-"""Fit and judge co-location models: `python scripts/fit_interference.py data_dir=DIR`."""
+"""Co-location models: `scripts/fit_interference.py` fits them, `judge_mixes.py` tries mixes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from omegaconf import DictConfig
 from rich.table import Table
 
-from gpuyard.launch.build import SEED, Rules, check_plain
+from gpuyard.launch.build import SEED, Rules, check_flags, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
-from gpuyard.launch.terminal import fit_progress, table_console
+from gpuyard.launch.terminal import RunCount, table_console
 from interference.data_sets import DataSet, data_sets
-from interference.evaluation.judge import fit_rows, splits
-from interference.evaluation.score_file import Asked, read_files, score
+from interference.evaluation.card import model_card
+from interference.evaluation.error_table import (
+    memory_lines,
+    nothing_scored,
+    plain_json,
+    rich_blocks,
+    worst_rows,
+)
+from interference.evaluation.judge import HeldOut, fit_rows, measures, splits
+from interference.evaluation.mixes import (
+    Law,
+    ProductLaw,
+    SumLaw,
+    by_tenants,
+    drawn_mixes,
+    errors_by_tenants,
+    judged_mixes,
+    mig_rows,
+    mps_rows,
+    ratios,
+)
+from interference.evaluation.score_file import Asked, Results, joined, read_files, score
+from interference.evaluation.write import remove_report, write_figures, write_tables
 from interference.fit import FitReport, fit_and_report, fresh_models
 from interference.learned import save_model
-from interference.report.card import model_card
-from interference.report.error_table import memory_lines, nothing_scored, plain_json, rich_blocks
-from interference.report.worst import Results, joined, worst_rows
-from interference.report.write import remove_report, write_figures, write_tables
+from interference.models.linear import CrowdModel
+from interference.readers.miso import rows_of_miso
+from interference.rows import CoRows, SoloProfiles
 from sim.report.files import write_atomically
 
 RULES: Rules = SEED | {"folds": (True, 2)}  # one fold holds nothing out
@@ -40,7 +62,7 @@ class Choice:
 
 
 @program("fit_interference")
-def main(cfg: DictConfig) -> None:
+def fit_interference(cfg: DictConfig) -> None:
     """Fit, judge, write, print."""
     launch = start(cfg)
     config = launch.config
@@ -51,9 +73,10 @@ def main(cfg: DictConfig) -> None:
     asked = read_files(choice.files, sets, folder=choice.data_dir)
     fitted = sets if choice.with_folds else {name: sets[name] for name in asked}
     print(_source(fitted, choice))
-    with fit_progress(_steps(sets, asked, choice)) as done:
-        report = _held_out(choice, done) if choice.with_folds else None
-        scores = score(asked, sets, lambda: fresh_models(choice.seed, choice.models), done=done)
+    with RunCount("fitting", _steps(sets, asked, choice), unit="steps") as count:
+        report = _held_out(choice, count.tell) if choice.with_folds else None
+        models = partial(fresh_models, choice.seed, choice.models)
+        scores = score(asked, sets, models, done=count.tell)
     folds = _of_folds(sets, report)
     results = joined(folds, scores, {name: each.solos for name, each in asked.items()})
     write_tables(results, launch.folder)
@@ -61,14 +84,12 @@ def main(cfg: DictConfig) -> None:
         write_figures(results, launch.folder)
     if report is not None:
         _write_model(folds, report, launch.folder, choice)
-    _print(results, launch.folder)
+    _print_fit(results, launch.folder)
 
 
 def _choice(config: dict[str, Any]) -> Choice:
     check_plain(config, RULES)
-    for key, value in (("figures", config["figures"]), ("eval.only", config["eval"]["only"])):
-        if not isinstance(value, bool):
-            raise ConfigError(f"{key} is {value!r}; it must be true or false")
+    check_flags(config, "figures", "eval.only")
     data_dir = None if config["data_dir"] is None else Path(str(config["data_dir"]))
     if data_dir is not None and data_dir.suffix == ".csv" and not data_dir.is_file():
         raise ConfigError(f"data_dir is {data_dir}, which is not there; name a file or a folder")
@@ -148,7 +169,7 @@ def _write_model(folds: Results, report: FitReport, folder: Path, choice: Choice
     write_atomically(folder / "model_card.md", card.encode())
 
 
-def _print(results: Results, folder: Path) -> None:
+def _print_fit(results: Results, folder: Path) -> None:
     console = table_console()
     console.print(rich_blocks(results))
     for line in nothing_scored(results):
@@ -166,3 +187,63 @@ def _worst(results: Results) -> Table:
         numbers = (f"{value:.3f}" for value in (row.measured, row.predicted, row.sd))
         table.add_row(row.data_set, row.split, row.gpu_type, row.victim, row.aggressors, *numbers)
     return table
+
+
+FEW = 2  # tenants, from which the laws tell more
+WHOLE = 1.0  # thread limit whose times the laws are about
+
+Told = dict[str, dict[str, dict[str, float]]]  # model or law -> "all" or tenants -> measures
+
+
+@program("judge_mixes")
+def judge_mixes(cfg: DictConfig) -> None:
+    """Judge on both sets, compare the laws, write, print."""
+    launch = start(cfg)
+    config = launch.config
+    check_plain(config, RULES)
+    rows, solos = rows_of_miso(Path(config["data_dir"]))
+    mixes = mps_rows(rows)
+    found: dict[str, Told] = {"laws": _laws(mixes, solos)}  # of all rows: a draw is too few
+    _print_mixes(
+        "laws fitted on at most two tenants: time at 100 % over that at 14 %", found["laws"]
+    )
+    if config["most_rows"] is not None:
+        rng = np.random.default_rng(config["seed"])
+        mixes = mixes.take(drawn_mixes(mixes, config["most_rows"], rng))
+    for name, part in (("miso_mig", mig_rows(rows)), ("miso_mps", mixes)):
+        found[name] = _models(part, solos, config)
+        _print_mixes(f"{name}, {len(part)} rows, held-out mixes", found[name])
+    write_atomically(launch.folder / "mixes.json", plain_json(found).encode())
+    print(f"results in {launch.folder}")
+
+
+def _models(rows: CoRows, solos: SoloProfiles, config: dict[str, Any]) -> Told:
+    models = [CrowdModel(), *fresh_models(config["seed"], config["models"])]
+    held = judged_mixes(rows, solos, models, folds=config["folds"], seed=config["seed"])
+    return {name: _measured(each) for name, each in held.items()}
+
+
+def _measured(held: HeldOut) -> dict[str, dict[str, float]]:
+    parts = {str(tenants): told for tenants, told in by_tenants(held).items()}
+    return {"all": measures(held)} | parts
+
+
+def _laws(rows: CoRows, solos: SoloProfiles) -> Told:
+    of = ratios(rows, solos, limit=WHOLE)
+    laws: Iterable[Law] = (SumLaw(), ProductLaw())
+    return {
+        law.name: {
+            str(tenants): told for tenants, told in errors_by_tenants(law, of, most=FEW).items()
+        }
+        for law in laws
+    }
+
+
+def _print_mixes(title: str, told: Told) -> None:
+    shown = ("mae", "r2", "covered", "mean", "bias")
+    table = Table("of", "tenants", *shown, title=title, title_justify="left")
+    for name, by_part in told.items():
+        for part, found in by_part.items():
+            cells = (f"{found[key]:.3f}" if key in found else "" for key in shown)
+            table.add_row(name, part, *cells)
+    table_console().print(table)

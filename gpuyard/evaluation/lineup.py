@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from gpuyard.experiment.experiment import Experiment, physics_name
-from gpuyard.launch.build import resolve
-from gpuyard.launch.errors import ConfigError, explain, nearest, refuse_no_choice
+from gpuyard.evaluation.experiment import Experiment, physics_name
+from gpuyard.launch.build import check_count, resolve
+from gpuyard.launch.errors import ConfigError, explain, instead, refuse_no_choice
 from marl.env.game import Game
 from sim.arrays import IntArray
 from sim.jobs import JobTable
@@ -50,7 +51,11 @@ def lineup_of(config: Mapping[str, Any]) -> list[Contender]:
     for number, entry in enumerate(config["lineup"]["entries"]):
         place = f"lineup.entries[{number}]"
         _check(place, entry)
-        for overrides in _combinations(place, entry["overrides"]):
+        try:
+            combinations = sweeps(entry["overrides"])
+        except HydraException as error:
+            raise ConfigError(f"{place}: {explain(error)}") from error
+        for overrides in map(list, combinations):
             found.append(
                 Contender(
                     place=f"{place} ({' '.join(overrides)})",
@@ -111,13 +116,13 @@ def _learned(config: Mapping[str, Any]) -> list[Contender]:
     variants = [("ours", "false")]
     if config["untrained"]:
         variants.append(("ablation", "true"))
-    quoted = "'" + str(folder).replace("\\", "\\\\").replace("'", "\\'") + "'"
+    policy = folder_override("++checkpoint", folder)
     return [
         Contender(
             place="checkpoint",
             composition=_composed(
                 "checkpoint",
-                ["scheduler=marl", f"++checkpoint={quoted}", f"scheduler.untrained={untrained}"],
+                ["scheduler=marl", policy, f"scheduler.untrained={untrained}"],
             ),
             role=role,
             agents=None,
@@ -132,10 +137,8 @@ def _check(place: str, entry: Any) -> None:
         raise ConfigError(f"{place} is {entry!r}; it must hold {', '.join(KEYS)}")
     for key in entry:
         if key not in KEYS:
-            hint = nearest(key, KEYS)
             known = f"it takes {', '.join(KEYS)}; line-ups with more are for reproduce.py"
-            fix = f"did you mean {hint}?" if hint else known
-            raise ConfigError(f"{place}.{key}: no such key; {fix}")
+            raise ConfigError(f"{place}.{key}: no such key; {instead(key, KEYS, known)}")
     for key in ("role", "overrides"):
         if key not in entry:
             raise ConfigError(f"{place}: has no {key}; add {key}: to the entry")
@@ -144,25 +147,25 @@ def _check(place: str, entry: Any) -> None:
         raise ConfigError(
             f"{place}.overrides is {overrides!r}; it must be a list like [scheduler=sjf]"
         )
-    agents = entry.get("agents")
-    if agents is not None and (type(agents) is not int or agents < 1):
-        raise ConfigError(f"{place}.agents is {agents!r}; it must be a whole number from 1 or null")
+    check_count(f"{place}.agents", entry.get("agents"), null=True)
 
 
-def _combinations(place: str, overrides: list[str]) -> list[list[str]]:
+def sweeps(overrides: Sequence[str]) -> list[tuple[str, ...]]:
     """Every choice of one value from each override, the last changing fastest."""
-    try:
-        parsed = OverridesParser.create().parse_overrides(overrides)
-    except HydraException as error:
-        raise ConfigError(f"{place}: {explain(error)}") from error
     choices = []
-    for override in parsed:
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
         if override.is_sweep_override():
             key = override.get_key_element()
             choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
         else:
             choices.append([str(override.input_line)])
-    return [list(chosen) for chosen in product(*choices)]
+    return list(product(*choices))
+
+
+def folder_override(key: str, folder: str | Path) -> str:
+    """`key='folder'` as Hydra reads it back, whatever the folder is called."""
+    quoted = str(folder).replace("\\", "\\\\").replace("'", "\\'")
+    return f"{key}='{quoted}'"
 
 
 def _composed(place: str, overrides: list[str]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import yaml
 from hydra.core.hydra_config import HydraConfig
 
-from gpuyard.launch.build import RULES, build, check_division, check_plain, check_reference_gpu
+from gpuyard.launch.build import RULES, build, check_choice, check_plain, check_reference_gpu
 from gpuyard.launch.errors import ConfigError
 from marl.env.game import Game
 from sim.errors import TraceError
@@ -124,7 +124,7 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
         GpuYardError: a value is illegal, or the parts do not fit together.
     """
     check_plain(config, RULES)
-    check_division(config, tuple(DIVISIONS))
+    check_choice(config, "agents.division", tuple(DIVISIONS))
     given = config["topology"]
     topology = given if isinstance(given, Topology) else build(config, "topology")
     physics, more = _physics(config, topology)

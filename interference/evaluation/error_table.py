@@ -1,17 +1,18 @@
-"""Errors as blocks of a table, one a data set and split: for a terminal, a page, a sheet."""
+"""Errors as blocks of a table, one a data set and split; and where models are worst."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
-from interference.evaluation.judge import MEASURES
-from interference.evaluation.score_file import Counts
-from interference.report.worst import Results
+from interference.evaluation.judge import MEASURES, HeldOut, models_of
+from interference.evaluation.score_file import HELD_OUT_PAIRS, Counts, Results
+from sim.arrays import objects
 from sim.report.files import csv_text
 from sim.report.table_text import markdown_table
 
@@ -207,3 +208,83 @@ def _numbers(counts: Counts | None) -> dict[str, float]:
         return {}
     values = (counts.infeasible, counts.unmeasured, counts.fitted, counts.met)
     return dict(zip(COUNTS, map(float, values), strict=True))
+
+
+MOST = 10
+
+
+@dataclass(frozen=True)
+class WorstRow:
+    """One prediction; the names are columns of a file."""
+
+    data_set: str
+    split: str
+    gpu_type: str
+    victim: str
+    aggressors: str
+    measured: float
+    predicted: float
+    sd: float
+
+
+@dataclass(frozen=True)
+class VictimModel:
+    """Errors over all rows of one victim's model; the names are columns of a file."""
+
+    data_set: str
+    split: str
+    victim_model: str
+    rows: int
+    mae: float
+    bias: float  # mean of predicted - measured
+
+
+def worst_rows(results: Results) -> list[WorstRow]:
+    """The largest errors over all data sets, on held-out pairs and rows of files."""
+    found = [
+        row
+        for data_set in results.judged
+        for split, held in results.of_drawn(data_set)
+        if split == HELD_OUT_PAIRS or results.is_of_files(data_set, split)
+        for row in _worst(data_set, split, held)
+    ]
+    return sorted(found, key=lambda row: -abs(row.predicted - row.measured))[:MOST]
+
+
+def by_victim_model(results: Results) -> list[VictimModel]:
+    """Every data set, split and model, worst of each split first."""
+    found = []
+    for data_set in results.judged:
+        for split, held in results.of_drawn(data_set):
+            victims = objects([row[0] for row in models_of(held.rows, results.solos[data_set])])
+            error = held.told.norm_speed - held.rows.norm_speed
+            told = []
+            for name in sorted(set(victims)):
+                own = error[victims == name]
+                told.append(VictimModel(data_set, split, name, len(own),
+                                        float(np.abs(own).mean()), float(own.mean())))  # fmt: skip
+            found += sorted(told, key=lambda each: -each.mae)
+    return found
+
+
+def csv_of(rows: Sequence[WorstRow] | Sequence[VictimModel]) -> str:
+    """A header and a line a row, or nothing where there are none."""
+    return pd.DataFrame(rows).round(6).to_csv(index=False) if rows else ""
+
+
+def _worst(data_set: str, split: str, held: HeldOut) -> list[WorstRow]:
+    rows, told = held.rows, held.told
+    error = np.abs(told.norm_speed - rows.norm_speed)
+    return [
+        WorstRow(
+            data_set,
+            split,
+            rows.gpu_type[at],
+            rows.victim[at],
+            " + ".join(rows.aggressors[at]),
+            float(rows.norm_speed[at]),
+            float(told.norm_speed[at]),
+            float(told.sd[at]),
+        )
+        for at in np.argsort(-error, kind="stable")[:MOST].tolist()
+    ]

@@ -1,1 +1,0 @@
-"""From a resolved configuration to a cluster, jobs and schedulers."""

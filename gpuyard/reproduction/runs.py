@@ -1,0 +1,237 @@
+"""Runs of a reproduction: what is not stored yet is made side by side, each stored as it ends.
+
+A run is a small file named after what decides its result, with its row and what a page draws of it.
+"""
+
+import json
+import logging
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from joblib import cpu_count
+
+from gpuyard.evaluation.task import Outcome, Task, batches_of, run_batch
+from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.sweeps import in_processes, processes_of
+from gpuyard.launch.terminal import RunCount
+from gpuyard.pages.comparison_page import CURVES
+from gpuyard.pages.page import numbers
+from gpuyard.reproduction.plan import Planned
+from sim.errors import GpuYardError
+from sim.report.files import ComparisonRow, Labels, write_atomically
+
+log = logging.getLogger(__name__)
+
+
+PARTS = "parts"
+
+
+def write_part(path: Path, row: ComparisonRow, curves: Mapping[str, Any]) -> None:
+    """Store one finished run, and what its page draws of it, whole or not at all."""
+    content = {"labels": row.labels.as_dict(), "metrics": dict(row.metrics), "curves": curves}
+    write_atomically(path, json.dumps(content).encode())
+
+
+def write_frame(
+    path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None
+) -> None:
+    """A table as CSV, whole or not at all; what is missing is empty."""
+    frame = pd.DataFrame(rows, columns=None if columns is None else list(columns))
+    write_atomically(path, frame.to_csv(index=False).encode())
+
+
+def read_curves(path: Path) -> dict[str, Any]:
+    """What a page draws of a stored run; empty where it was stored without."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")).get("curves", {})
+    return found
+
+
+def read_part(path: Path, *, role: str) -> ComparisonRow | None:
+    """A stored run, under the role that it has now; None where there is none.
+
+    Raises:
+        ConfigError: the file is no result of a run.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    try:
+        found = json.loads(text)
+        return ComparisonRow(Labels(**{**found["labels"], "role": role}), found["metrics"])
+    except (ValueError, KeyError, TypeError):
+        raise ConfigError(f"{path} is no result of a run; remove it to run it again") from None
+
+
+Run = tuple[Task, Path]  # and where it is stored
+Play = Callable[[Sequence[Task]], Sequence[Outcome]]
+
+
+@dataclass(frozen=True)
+class Done:
+    """How one run ended."""
+
+    part: str  # name of its file
+    error: str | None  # a traceback; None: it is stored
+
+
+def run_missing(
+    planned: Sequence[Planned], folder: Path, *, jobs: int, play: Play = run_batch
+) -> tuple[list[ComparisonRow | None], list[str]]:
+    """Make every run that has no file in `folder/parts` yet; the others are read.
+
+    Windows of one scheduler are played together where that is cheaper. A run that fails does not
+    end the others; one that several cells ask for is made once. `play`: of a batch.
+
+    Returns:
+        Rows in the order of `planned`, None where the run failed; and what went wrong, in words.
+
+    Raises:
+        ConfigError: `jobs` is no whole number, or 0; or a stored file is broken.
+    """
+    processes = processes_of(jobs, cpu_count())
+    parts = folder / PARTS
+    parts.mkdir(parents=True, exist_ok=True)
+    found = [read_part(parts / p.part, role=p.task.contender.role) for p in planned]
+    places: dict[str, list[int]] = defaultdict(list)
+    for place in (place for place, row in enumerate(found) if row is None):
+        places[planned[place].part].append(place)
+    todo = {planned[first].task: parts / part for part, (first, *_) in places.items()}
+    missing = sum(map(len, places.values()))
+    log.info("%d runs, %d of them done before", len(planned), len(planned) - missing)
+    failures = []
+    with RunCount("reproducing", len(planned), done=len(planned) - missing) as count:
+        for done in _ended(todo, processes, play):
+            for place in places[done.part]:
+                run = planned[place]
+                count.tell(run.cell)
+                if done.error is None:
+                    found[place] = read_part(parts / run.part, role=run.task.contender.role)
+                else:
+                    failures.append(_told(run, done.error))
+    return found, failures
+
+
+def run_all(
+    planned: Sequence[Planned], folder: Path, *, jobs: int, play: Play = run_batch
+) -> list[ComparisonRow]:
+    """`run_missing` where no run may fail.
+
+    Raises:
+        GpuYardError: some did.
+    """
+    rows, failures = run_missing(planned, folder, jobs=jobs, play=play)
+    if failures:
+        raise GpuYardError("\n".join([f"{len(failures)} runs failed; the first:", failures[0]]))
+    return [row for row in rows if row is not None]
+
+
+def _told(run: Planned, error: str) -> str:
+    """A failure in words, which the log has in short."""
+    task, counted = run.task, run.task.contender.agents
+    agents = "" if counted is None else f"{counted} agents, "
+    where = f"{task.contender.place}, {agents}{run.cell}, {task.part} window {task.window}"
+    log.error("failed: %s: %s", where, error.strip().splitlines()[-1])
+    return f"{where}\n{error}"
+
+
+def _ended(todo: Mapping[Task, Path], processes: int, play: Play) -> Iterator[Done]:
+    """Runs as they end, in no particular order."""
+    batches = ([(task, todo[task]) for task in batch] for batch in batches_of([*todo], processes))
+    call = partial(_run_stored, play)
+    yield from chain.from_iterable(in_processes(call, batches, processes))
+
+
+def _run_stored(play: Play, batch: Sequence[Run]) -> list[Done]:
+    """Runs, each stored where it was made, so that only runs in flight are lost with the parent.
+
+    Where a batch of several fails they are made one by one, which tells the windows that fail.
+    """
+    try:
+        outcomes = play([task for task, _ in batch])
+        for outcome, (_, path) in zip(outcomes, batch, strict=True):
+            write_part(path, outcome.row, curves_of(outcome))
+    except Exception:  # whatever one scheduler does, the other runs go on
+        if len(batch) > 1:
+            return [done for run in batch for done in _run_stored(play, [run])]
+        return [Done(batch[0][1].name, traceback.format_exc())]
+    return [Done(path.name, None) for _, path in batch]
+
+
+QUANTILES, BINS = 100, 100  # of each run; of window 0
+MOST_CURVES = 6
+FIRST_ROLES = ("ours", "composite", "published", "global_queue")  # one each, then the best others
+
+Curves = dict[str, dict[str, list[tuple[Planned, ComparisonRow]]]]  # by title and scheduler
+
+
+def curves_of(outcome: Outcome) -> dict[str, Any]:
+    """What is kept of a run: quantiles of its completion times; of window 0 use and queue, too."""
+    times_s = outcome.jobs["jct_s"].dropna().to_numpy(dtype=float)
+    shares = (np.arange(QUANTILES) + 0.5) / QUANTILES
+    found: dict[str, Any] = {"jct_s": numbers(np.quantile(times_s, shares)) if len(times_s) else []}
+    timeline = outcome.timeline
+    if outcome.row.labels.window == 0 and len(timeline.time_s) > 1:
+        for key in ("time_s", "gpu_util_frac", "queue_jobs"):
+            parts = np.array_split(getattr(timeline, key), min(BINS, len(timeline.time_s)))
+            found[key] = numbers(each[0] if key == "time_s" else each.mean() for each in parts)
+    return found
+
+
+def write_curves(folder: Path, done: Iterable[tuple[Planned, ComparisonRow]]) -> None:
+    """Write curves.json: setting by setting, so many schedulers' curves, windows pooled."""
+    told = []
+    for title, runs in _settings(done).items():
+        curves = [_pooled(folder, name, runs[name]) for name in _shown(runs)]
+        told.append({"title": title, "curves": [each for each in curves if each["jct_s"]]})
+    write_atomically(
+        folder / CURVES, json.dumps([each for each in told if each["curves"]]).encode()
+    )
+
+
+def _settings(done: Iterable[tuple[Planned, ComparisonRow]]) -> Curves:
+    """Runs by cell and number of agents; a global queue stands beside every number."""
+    rows = [(planned, row) for planned, row in done if not planned.picks]
+    counts: dict[str, dict[int, None]] = {planned.cell: {} for planned, _ in rows}
+    for planned, row in rows:
+        if row.labels.role != "global_queue":
+            counts[planned.cell][row.labels.agents] = None
+    found: Curves = {}
+    for planned, row in rows:
+        here, alone = counts[planned.cell], row.labels.role == "global_queue"
+        for agents in here if alone else [row.labels.agents]:
+            title = f"{planned.cell}, {agents} agents" if len(here) > 1 else planned.cell
+            name = row.labels.scheduler + (", one queue" if alone else "")
+            found.setdefault(title, {}).setdefault(name, []).append((planned, row))
+    return found
+
+
+def _shown(runs: dict[str, list[tuple[Planned, ComparisonRow]]]) -> list[str]:
+    """The best of each role that counts, then the best others, all by mean JCT."""
+    mean_s = {
+        name: float(np.mean([row.metrics["jct_mean_s"] for _, row in each]))
+        for name, each in runs.items()
+    }
+    ordered = sorted(mean_s, key=lambda name: np.nan_to_num(mean_s[name], nan=np.inf))
+    roles = {name: runs[name][0][1].labels.role for name in ordered}
+    first = {next((name for name in ordered if roles[name] == role), "") for role in FIRST_ROLES}
+    rest = [name for name in ordered if name not in first][: MOST_CURVES - len(first - {""})]
+    return [name for name in ordered if name in first or name in rest]
+
+
+def _pooled(
+    folder: Path, name: str, runs: Sequence[tuple[Planned, ComparisonRow]]
+) -> dict[str, Any]:
+    found = [read_curves(folder / PARTS / planned.part) for planned, _ in runs]
+    timeline = next((each for each in found if "queue_jobs" in each), {})
+    pooled = [value for each in found for value in each.get("jct_s", [])]
+    windows = sum("jct_s" in each for each in found)
+    return {**timeline, "name": name, "windows": windows, "jct_s": pooled}

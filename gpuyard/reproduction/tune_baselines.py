@@ -1,0 +1,132 @@
+"""Chooses baselines' settings on validation windows: `python scripts/tune_baselines.py`.
+
+Finished runs are kept, as by `reproduce.py`.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig
+
+from gpuyard.evaluation.lineup import sweeps
+from gpuyard.launch.build import check_confidence
+from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.start import Launch, program, start
+from gpuyard.launch.terminal import table_console
+from gpuyard.reproduction.node import asked, reproduction_of
+from gpuyard.reproduction.plan import Cell, Planned, cells_of, plan_of
+from gpuyard.reproduction.runs import run_all, write_frame
+from sim.metrics.job_times import Interval, ratio_interval
+from sim.report.files import forget
+from sim.report.league import METRIC, LeagueRun, Place
+from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
+
+HEADERS = ("baseline", "setting", "mean JCT [h]", "over the best")
+
+
+def tuning_rows(
+    runs: Sequence[LeagueRun], *, between: str, confidence: float
+) -> list[dict[str, Any]]:
+    """Rows of `tuned.csv`: baselines in order of appearance, the best setting of each first.
+
+    Settings are ranked by their geometric mean JCT, so that every cell counts alike, however long
+    its jobs are. `ratio`: paired mean JCT over that of the best; `jct_mean_s`: arithmetic mean.
+
+    Args:
+        runs: of schedulers named `baseline<between>setting`; all ran at the same places.
+        between: what separates the two.
+        confidence: of the intervals.
+    """
+    times: dict[str, dict[str, dict[Place, float]]] = defaultdict(lambda: defaultdict(dict))
+    for run in runs:
+        baseline, _, setting = run.row.labels.scheduler.partition(between)
+        times[baseline][setting][run.place] = float(run.row.metrics[METRIC])
+    rows = []
+    for baseline, settings in times.items():
+        mean = {key: float(np.mean(np.log(list(v.values())))) for key, v in settings.items()}
+        order = sorted(settings, key=mean.__getitem__)  # equal ones as in the file
+        best = settings[order[0]]
+        for setting in order:
+            found = settings[setting]
+            ratio = Interval(1.0, 1.0, 1.0, len(found))
+            if setting != order[0]:
+                ratio = ratio_interval([found[p] for p in best], list(best.values()), confidence)
+            rows.append({
+                "baseline": baseline, "setting": setting, "best": int(setting == order[0]),
+                "ratio": ratio.centre, "ratio_low": ratio.low, "ratio_high": ratio.high,
+                "jct_mean_s": float(np.mean(list(found.values()))), "runs": len(found),
+            })  # fmt: skip
+    return rows
+
+
+def _text(rows: Sequence[Mapping[str, Any]]) -> TableText:
+    """The same for people."""
+    cells = tuple(
+        (row["baseline"], row["setting"], f"{row['jct_mean_s'] / 3600.0:.3g}",
+         "best" if row["best"] else ratio_text(Interval(*(
+             row[key] for key in ("ratio", "ratio_low", "ratio_high", "runs")))))
+        for row in rows
+    )  # fmt: skip
+    return TableText(HEADERS, (("Settings of each baseline", cells),), "")
+
+
+log = logging.getLogger(__name__)
+
+PROGRAM = "tune_baselines"
+CSV, MARKDOWN = "tuned.csv", "tuned.md"
+BETWEEN = ": "  # of an entry's name and its setting
+
+
+@program(PROGRAM)
+def main(cfg: DictConfig) -> None:
+    """Run every setting on every cell and validation window, write and print the best."""
+    launch = start(cfg, reproduces=True)
+    check_confidence(launch.config)
+    planned = _planned(launch)
+    forget(launch.folder, (CSV, MARKDOWN))
+    found = run_all(planned, launch.folder, jobs=launch.config["jobs"])
+    runs = [LeagueRun(p.cell, p.workload, row) for p, row in zip(planned, found, strict=True)]
+    rows = tuning_rows(runs, between=BETWEEN, confidence=launch.config["confidence"])
+    write_frame(launch.folder / CSV, rows)
+    write_markdown(launch.folder / MARKDOWN, _text(rows))
+    table_console().print(rich_tables(_text(rows)))
+    print(f"results in {launch.folder}")
+
+
+def _planned(launch: Launch) -> list[Planned]:
+    """Every run: the line-up's entries, one contender a setting, named after it."""
+    found = reproduction_of(launch.config.get("reproduce"), experiment=PROGRAM)
+    cells = cells_of(found, asked(), program=PROGRAM)
+    spread = [_spread(cell) for cell in cells[: launch.config["most_cells"]]]
+    planned = plan_of(spread, missing=launch.config["missing"])
+    log.info("%d cells, %d runs", len(spread), len(planned))
+    return planned
+
+
+def _spread(cell: Cell) -> Cell:
+    """The cell with one entry a setting instead of values with commas."""
+    entries: list[dict[str, object]] = []
+    for number, entry in enumerate(cell.config["lineup"]["entries"]):
+        name, words = entry.get("name"), entry["overrides"]
+        if not name:
+            raise ConfigError(f"lineup.entries[{number}] has no name; tuning needs one for it")
+        for chosen in sweeps(words):
+            entries.append(
+                {
+                    **entry,
+                    "overrides": list(chosen),
+                    "name": name + BETWEEN + _setting(chosen, words),
+                }
+            )
+    return replace(cell, config={**cell.config, "lineup": {"entries": entries}})
+
+
+def _setting(chosen: Sequence[str], words: Sequence[str]) -> str:
+    """What was swept, like `quantum_gpu_s=3600`."""
+    swept = [word for word, whole in zip(chosen, words, strict=True) if word != whole]
+    pairs = [word.partition("=") for word in swept]
+    return " ".join(f"{key.rpartition('.')[2]}={value}" for key, _, value in pairs)

@@ -1,1 +1,0 @@
-"""Weights and rules chosen on training windows."""

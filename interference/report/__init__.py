@@ -1,1 +1,0 @@
-"""What people see of a fit: tables, figures, a card."""
