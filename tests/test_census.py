@@ -8,9 +8,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 75_850,
-    "python_files": 384,
-    "arrows": 254,
+    "python_lines": 74_800,
+    "python_files": 337,
+    "arrows": 229,
     "arrows_in_sim": 40,
     "longest_function": 50,
     "readme_words": 700,
