@@ -26,6 +26,7 @@ from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
 from gpuyard.reproduction.curves import write_curves
 from gpuyard.reproduction.node import debug_overrides, last_of_each, reproduction_of
+from gpuyard.reproduction.page_node import PAGE_FILE, page_tables
 from gpuyard.reproduction.plan import Planned, cells_of, plan_of, with_policies
 from gpuyard.reproduction.store import PARTS
 from gpuyard.reproduction.work import run_missing
@@ -38,6 +39,8 @@ from sim.metrics.timeline import Interval, mean_interval
 from sim.physics.networks import YorkNetwork
 from sim.report.atomic import csv_text, write_atomically
 from sim.report.comparison import ComparisonRow, write_comparison_csv
+from sim.report.league import LeagueRun
+from sim.report.page_table import page_markdown
 from sim.report.standings import BASELINES, paired_tests
 from sim.report.table_text import markdown_table
 from sim.run import Run
@@ -56,7 +59,8 @@ def run(launch: Launch) -> None:
     Raises:
         GpuYardError: the node is wrong, or a training or a run failed.
     """
-    node = launch.config["reproduce"]
+    node, confidence = launch.config["reproduce"], launch.config["confidence"]
+    tables = page_tables("reproduce.page", node.get("page"))
     if launch.config["fresh"]:
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
     choices = HydraConfig.get().runtime.choices
@@ -71,9 +75,11 @@ def run(launch: Launch) -> None:
     write_curves(launch.folder, done)
     rows = [(planned.cell, row) for planned, row in done]
     report = write_report(
-        launch.folder, rows, node, ours=str(launch.config["ours"]),
-        confidence=launch.config["confidence"],
-    )  # fmt: skip
+        launch.folder, rows, node, ours=str(launch.config["ours"]), confidence=confidence
+    )
+    runs = [LeagueRun(planned.cell, planned.workload, row) for planned, row in done]
+    page = page_markdown(tables, runs, confidence=confidence)
+    write_atomically(launch.folder / PAGE_FILE, page.encode())
     table_console().print(report)
     print(f"results in {launch.folder}")
 
