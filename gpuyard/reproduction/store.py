@@ -18,7 +18,7 @@ PARTS = "parts"
 NOT_OF_A_RUN = (
     "lineup", "windows", "jobs", "ours", "confidence", "reproduce", "checkpoint", "untrained",
     "missing", "failed", "fresh", "part", "level", "most_cells", "agent_counts",
-    "page",
+    "page", "into",
 )  # fmt: skip
 MOST_READ_BYTES = 1 << 24  # of a file; a policy trained anew has the size of the old one
 
