@@ -150,7 +150,7 @@ SKIPPED = ("defaults", "hydra")
 NOT_OF_A_RUN = (
     "lineup", "windows", "jobs", "ours", "confidence", "reproduce", "checkpoint", "untrained",
     "missing", "failed", "fresh", "part", "level", "most_cells", "agent_counts",
-    "page",
+    "page", "into",
 )  # fmt: skip
 OF_NO_TRAINING = ("reproduce", "hydra", "seed", *NOT_OF_A_RUN)
 SIZES = ("topology", "workload.num_jobs", "workload.max_gang")  # what trainings take of `debug`

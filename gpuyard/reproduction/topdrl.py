@@ -23,6 +23,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
 from gpuyard.reproduction.node import Asked, asked, debug_overrides, key_of, reproduction_of
+from gpuyard.reproduction.page_node import PAGE_FILE, page_tables
 from gpuyard.reproduction.plan import Planned, cells_of, plan_of, policies_of, with_policies
 from gpuyard.reproduction.runs import PARTS, run_all, write_curves, write_frame
 from gpuyard.training.topdrl_training import bars
@@ -30,7 +31,9 @@ from sim.jobs import JobTable
 from sim.metrics.job_times import Interval, full_speed, mean_interval, spans, throughput
 from sim.metrics.summary import summarise
 from sim.physics.networks import YorkNetwork
-from sim.report.files import ComparisonRow, write_comparison_csv
+from sim.report.files import ComparisonRow, write_atomically, write_comparison_csv
+from sim.report.league import LeagueRun
+from sim.report.page_table import page_markdown
 from sim.report.standings import BASELINES, paired_tests
 from sim.report.table_text import TableText, rich_tables, write_markdown
 from sim.run import Run
@@ -47,7 +50,8 @@ def run(launch: Launch) -> None:
     Raises:
         GpuYardError: the node is wrong, or a training or a run failed.
     """
-    node = launch.config["reproduce"]
+    node, confidence = launch.config["reproduce"], launch.config["confidence"]
+    tables = page_tables("reproduce.page", node.get("page"))
     if launch.config["fresh"]:
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
     words = asked()
@@ -61,8 +65,11 @@ def run(launch: Launch) -> None:
     write_curves(launch.folder, done)
     text = write_report(
         launch.folder, [(each.cell, row) for each, row in done], node,
-        ours=str(launch.config["ours"]), confidence=launch.config["confidence"],
+        ours=str(launch.config["ours"]), confidence=confidence,
     )  # fmt: skip
+    runs = [LeagueRun(each.cell, each.workload, row) for each, row in done]
+    page = page_markdown(tables, runs, confidence=confidence)
+    write_atomically(launch.folder / PAGE_FILE, page.encode())
     table_console().print(rich_tables(text))
     print(f"results in {launch.folder}")
 

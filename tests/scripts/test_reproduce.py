@@ -60,8 +60,11 @@ def test_the_league_in_small_and_again(done):
     assert f"Use and queue over time: {curves[1]['title']}" in page
 
     before = parts(outcome.folder)
-    again = done("reproduce", *QUICK, FEW, "jobs=2")
+    told = outcome.folder / "told.md"
+    told.write_text("<!-- table: league -->\n<!-- end of table -->\n")
+    again = done("reproduce", *QUICK, FEW, "jobs=2", f"into={told}")
     assert parts(outcome.folder) == before
+    assert "| smallest_gang+consolidated+steal | " in told.read_text()
     assert "13 runs, 13 of them done before" in again.err
     pd.testing.assert_frame_equal(pd.read_csv(again.folder / "comparison.csv"), table)
 

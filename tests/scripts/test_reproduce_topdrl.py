@@ -50,6 +50,7 @@ def test_it_compares_all_and_goes_on_where_it_stopped(done, policies):
     tests = rows(first.folder, "tests.csv")
     assert sum(row["role"] == "published" for row in tests) == 6
     assert "claimed: up to 0.47 higher" in first.out
+    assert (first.folder / "page.md").read_text().startswith("| over | gen. 0.64 |")
     for name in ("throughput.md", "throughput.png", "jct_all_mean_s.png"):
         assert (first.folder / name).stat().st_size > 0
     stamps = {path.name: path.stat().st_mtime_ns for path in (first.folder / "parts").iterdir()}
