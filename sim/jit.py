@@ -132,12 +132,16 @@ class ReachLocator:
 
 
 def _sweep(folder: Path, path: str, names: dict[str, Any]) -> None:
-    """Remove kept code of one module that is of another naming, or of a function that is gone."""
-    module = Path(path).stem
-    for file in folder.glob(f"{module}.*.nb?"):
-        stem = _KEPT.sub("", file.name)
-        function, _, mark = stem[len(module) + 1 :].rpartition("-")
-        if mark != MARK or function.partition(".")[0] not in names:
+    """Remove kept code of another naming, of functions gone from this module, of modules gone."""
+    source = Path(path)
+    for file in folder.glob("*.nb?"):
+        module, _, rest = _KEPT.sub("", file.name).partition(".")
+        function, _, mark = rest.rpartition("-")
+        if module == source.stem:
+            gone = mark != MARK or function.partition(".")[0] not in names
+        else:
+            gone = not source.with_name(f"{module}.py").exists()
+        if gone:
             file.unlink(missing_ok=True)
 
 

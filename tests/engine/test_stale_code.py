@@ -46,10 +46,14 @@ def test_editing_a_callee_in_another_file_recompiles_its_callers(tmp_path: Path)
     old.write_bytes(b"")
     gone = kept / "gandiva.removed-reach.py311.1.nbc"
     gone.write_bytes(b"")
+    merged = kept / "no_such_module.some-reach.py311.1.nbc"
+    merged.write_bytes(b"")
+    of_another = kept / "heap.some-reach.py311.1.nbc"
+    of_another.write_bytes(b"")
 
     assert run(tmp_path) == (2.25, 0)
-    assert not old.exists()
-    assert not gone.exists()
+    assert [file.name for file in (old, gone, merged) if file.exists()] == []
+    assert of_another.exists()
     assert run(tmp_path) == (2.25, 1)
 
     laws = tmp_path / "sim" / "physics" / "laws.py"
