@@ -18,10 +18,7 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
     "marl.env.game": ("marl.env.reward",),
     "marl.env.plan_env": ("marl.dag.plan_env", "marl.dag.training_problems"),
     "marl.rllib.search": ("marl.rllib.search_spec",),
-    "marl.schedulers.rivals": (
-        "marl.schedulers.proximity", "marl.schedulers.topdrl", "marl.schedulers.topdrl_rule",
-        "marl.schedulers.worl_rtgs",
-    ),
+    "marl.schedulers.topdrl": ("marl.schedulers.proximity", "marl.schedulers.topdrl_rule"),
     "marl.topdrl.proximity": ("marl.topdrl.proximity.env", "marl.topdrl.proximity.ppo_spec"),
     "marl.training.spec": ("marl.rllib.ray_spec", "marl.topdrl.dqn_spec", "marl.topdrl.spec"),
     "sim.dag.families": ("sim.dag.sources.families",),
@@ -58,8 +55,6 @@ MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it too
         "sim.placers.least_interference", "sim.placers.least_loaded", "sim.placers.packed",
         "sim.placers.random", "sim.placers.skew", "sim.placers.worst_fit",
     ),
-    "sim.schedulers.fairness": ("sim.schedulers.drf", "sim.schedulers.themis"),
-    "sim.schedulers.network_aware": ("sim.schedulers.ada_srsf", "sim.schedulers.dally"),
     "sim.schedulers.orders": (
         "sim.schedulers.fifo", "sim.schedulers.las", "sim.schedulers.lif",
         "sim.schedulers.load_balance", "sim.schedulers.sjf", "sim.schedulers.smallest_gang",

@@ -24,8 +24,8 @@ from sim.kernel.layout import QUEUED, RUNNING
 from sim.protocols import PatientPlacer, Placer, Scheduler
 from sim.run import Kind, Run
 from sim.schedulers.a_srpt import ASrpt
+from sim.schedulers.dally import Dally
 from sim.schedulers.easy import Easy
-from sim.schedulers.network_aware import Dally
 from sim.sharing import place_alone
 from sim.view import ClusterView
 

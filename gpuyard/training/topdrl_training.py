@@ -21,7 +21,7 @@ from gpuyard.training.board import POLICY, adopted, training_bars, write_rows
 from marl.rllib.cluster import start_ray
 from marl.rllib.dqn import build_dqn, build_gpu_ppo
 from marl.rllib.trainer import PickerIteration, PickerTrainer, PickerTrainingError
-from marl.schedulers.rivals import Proximity, TopDrl
+from marl.schedulers.topdrl import Proximity, TopDrl
 from marl.topdrl.codec import NetworkSpec, SightSpec, on_cluster
 from marl.topdrl.env import ImitationSpec, PickJobEnv, RewardSpec, gathered, imitate, play_lessons
 from marl.topdrl.network import build_network, save_picker

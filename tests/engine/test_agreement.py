@@ -12,9 +12,9 @@ from sim.engine.composed import PartitionedScheduler, PreemptiveScheduler, Queue
 from sim.placers.by_job import CompactWait, HeavyEdge, Lwf
 from sim.placers.by_room import BestFit, Closest, Delay, Random, Skew
 from sim.protocols import Placer, Scheduler
+from sim.schedulers.ada_srsf import AdaSrsf
+from sim.schedulers.drf import Drf
 from sim.schedulers.easy import Easy
-from sim.schedulers.fairness import Drf
-from sim.schedulers.network_aware import AdaSrsf
 from sim.schedulers.orders import Spjf, Spwf, Srsf
 from sim.schedulers.tiresias import Tiresias, TiresiasGittins
 from sim.sharing import NoSharing

@@ -6,7 +6,7 @@ import pytest
 from sim.errors import GpuYardError
 from sim.placers.by_job import Lwf
 from sim.run import Run
-from sim.schedulers.network_aware import AdaSrsf
+from sim.schedulers.ada_srsf import AdaSrsf
 from sim.schedulers.orders import Sjf, Srsf
 from sim.sharing import NoSharing
 from tests.sim.placed import Held, comm_physics, view_with

@@ -10,7 +10,7 @@ from sim.physics.physics import Physics
 from sim.placers.by_room import Consolidated, FirstFit
 from sim.placers.tiers import Accepted, auto_patience, usual_leases
 from sim.run import Kind, Run
-from sim.schedulers.network_aware import Dally
+from sim.schedulers.dally import Dally
 from sim.schedulers.orders import Fifo, Las
 from sim.sharing import NoSharing
 from sim.topology.topology import Topology

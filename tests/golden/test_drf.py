@@ -8,7 +8,7 @@ import numpy as np
 
 from sim.jobs import ANY_TYPE, Demands, Identity
 from sim.placers.by_room import FirstFit
-from sim.schedulers.fairness import Drf
+from sim.schedulers.drf import Drf
 from sim.schedulers.orders import Fifo, SmallestGang
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, cluster, gantt, play, world

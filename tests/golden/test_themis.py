@@ -7,8 +7,8 @@ import pytest
 
 from sim.errors import GpuYardError
 from sim.placers.by_room import FirstFit
-from sim.schedulers.fairness import Themis, most_valuable
 from sim.schedulers.orders import Fifo, Las
+from sim.schedulers.themis import Themis, most_valuable
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, attempts, cluster, gantt, play, world
 

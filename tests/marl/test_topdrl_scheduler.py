@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from marl.schedulers.rivals import Proximity, TopDrl, TopDrlRule, best_action
+from marl.schedulers.topdrl import Proximity, TopDrl, TopDrlRule, best_action
 from marl.topdrl.codec import TopDrlError
 from marl.topdrl.network import build_network, load_picker, save_picker
 from marl.topdrl.proximity import GpuScores, ProximitySpec, save_proximity

@@ -22,7 +22,7 @@ from marl.env.plan_env import (
     place_by_value,
     save_plan_policy,
 )
-from marl.schedulers.rivals import DqnPlacerSearch, WorlDqnSearch
+from marl.schedulers.worl_rtgs import DqnPlacerSearch, WorlDqnSearch
 from sim.dag.list_scheduling import NEAREST, heft, new_lanes
 from sim.dag.plan import lower_bound_s, schedule
 from sim.dag.search import Meter, start_plans

@@ -1,0 +1,210 @@
+"""Dally: leases, delay scheduling over machine, rack and network, network-sensitive priority."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.decision import Decision, Start
+from sim.engine.occupancy import Occupancy
+from sim.errors import GpuYardError
+from sim.jobs import ask_of
+from sim.physics.published_profiles import compute_share
+from sim.placers.tiers import (
+    MACHINE,
+    MANUAL,
+    NETWORK,
+    RACK,
+    DelayTimers,
+    Patience,
+    needed_tier,
+    offer,
+)
+from sim.view import ClusterView, Signal
+
+RATE_DIGITS = 9  # rates that differ less are ties
+COMPACT, NO_NETWORK = "compact", "no_network"
+IDEALS = (COMPACT, NO_NETWORK)
+
+
+@dataclass
+class _Plan:
+    """What one decision has come to so far."""
+
+    view: ClusterView
+    occupancy: Occupancy
+    free: int  # empty GPUs left
+    starts: list[Start] = field(default_factory=list)
+    needed: dict[tuple[int, ...], int] = field(default_factory=dict)  # tier a kind of job needs
+    refused: dict[tuple[int, ...], int] = field(default_factory=dict)  # widest tier without room
+    patience: dict[int, Patience] = field(default_factory=dict)  # by gang, as the instant began
+
+
+class Dally:
+    """Leases, first to whom the network has slowed most; gangs wait for compact GPUs by timers.
+
+    Dally (Sharma et al., arXiv 2401.16492), after the description of its authors' simulator. GPUs
+    are leased for `lease_s`; then the job queues again, its work kept. At every decision the
+    waiting jobs are offered what is free, in order of network sensitivity: work done over running
+    time, queueing excluded, lowest first, since that job has been hurt most by the network; a new
+    job has 0. Ties go to the earlier last assignment, then to the lower row. A job accepts GPUs of
+    the first machine that has them; of the first rack once it has waited `rack_leases`, or if no
+    machine could hold it; any once it has waited `network_leases`, or if no rack could hold it.
+    Else it declines and waits. `timers` are `auto` (learned by demand from the waits of accepted
+    offers: `sim.placers.tiers`), `manual`, `no_wait` (both 0) or `consolidated` (both
+    infinite).
+
+    `ideal` is what a job's speed is compared with: `no_network`, as described, where models that
+    communicate much go first for ever, even on the best of places; or `compact`, the most compact
+    placement, where only who was spread does, and who was not takes turns.
+
+    A job whose lease ends bids like any other, as described: it is offered the first place with
+    room, accepts by the same timers, and this counts as a wait of a lease. So jobs drift to the
+    first machines, gangs find the others empty, and a spread gang tries for a better place after
+    every lease. Chosen here: on the servers it is offered a job keeps its own GPUs if it can, which
+    costs nothing; of a rack, or of the cluster, machines with most free GPUs go first; timers
+    change between instants only. Held GPUs, the first tie-breaker there, are always 0: a lease is
+    for the whole gang. It wakes when a timer runs out of a job for which enough is free.
+    """
+
+    order_name = "dally"
+    one_queue = True
+    preempts = True  # leases end
+
+    def __init__(
+        self,
+        *,
+        lease_s: float,
+        ideal: str,
+        timers: str,
+        rack_leases: float,
+        network_leases: float,
+        history_leases: float,
+    ) -> None:
+        """Set the lease and the timers, counted in leases; see conf/scheduler/dally.yaml.
+
+        Raises:
+            GpuYardError: the ideal or the rule of the timers is unknown, or a number is out of
+                range.
+        """
+        if not 0 < lease_s < math.inf:
+            raise GpuYardError(f"scheduler.lease_s is {lease_s}; it must be above 0 seconds")
+        if ideal not in IDEALS:
+            raise GpuYardError(
+                f"scheduler.ideal is {ideal!r}; it must be one of {', '.join(IDEALS)}"
+            )
+        manual = Patience(rack_leases, network_leases)
+        self.lease_s = float(lease_s)
+        self.timers = DelayTimers(
+            timers=timers, lease_s=self.lease_s, manual=manual, history_leases=history_leases
+        )
+        self.ideal = ideal
+        without = ideal == NO_NETWORK
+        self.needs = Signal.PROFILE | Signal.INTERFERENCE if without else Signal.NONE
+        by_hand = f"{rack_leases:g}-{network_leases:g}" if timers == MANUAL else ""
+        self.name = f"{self.order_name}+{timers}{by_hand}" + (f"+{ideal}" if without else "")
+        self.reset(0)
+
+    def reset(self, seed: int) -> None:
+        """Forget assignments and the history of accepted offers."""
+        del seed
+        self.timers.forget()
+        self._assigned_s: FloatArray = np.zeros(0)  # (J,) last assignment, or arrival
+        self._compute_share: FloatArray | None = None  # (J,) of a step on compact placements
+        self._leased: dict[int, tuple[float, IntArray]] = {}  # by job: end of its lease, its GPUs
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Offer the free GPUs to the waiting jobs in order."""
+        if len(self._assigned_s) != len(view.jobs.submit_s):
+            self._assigned_s = view.jobs.submit_s.copy()
+        plan = _Plan(view, Occupancy(view), int(view.server_free[view.servers].sum()))
+        parts = view.jobs.demands is not None  # parts of a GPU fit where none is empty
+        for job in self.order(view).tolist():
+            if parts or plan.free >= view.jobs.num_gpus[job]:
+                self._bid(plan, job)
+        return Decision(starts=tuple(plan.starts), wake_s=self._wake_s(plan, parts))
+
+    def order(self, view: ClusterView) -> IntArray:
+        """The waiting jobs, most sensitive first."""
+        jobs = view.queued
+        run_s = view.jobs.attained_gpu_s[jobs] / view.jobs.num_gpus[jobs]
+        rate = np.zeros(len(jobs))
+        np.divide(self._ideal_s(view)[jobs], run_s, out=rate, where=run_s > 0)
+        return jobs[np.lexsort((jobs, self._assigned_s[jobs], np.round(rate, RATE_DIGITS)))]
+
+    def _ideal_s(self, view: ClusterView) -> FloatArray:
+        """(J,) ideal seconds of the work done so far; work is counted on compact placements."""
+        if self.ideal == COMPACT:
+            return view.jobs.progress_s
+        if self._compute_share is None:
+            share = compute_share(view.jobs.num_gpus, view.topology, view.belief)
+            self._compute_share = share[view.jobs.profile, view.jobs.num_gpus]
+        return view.jobs.progress_s * self._compute_share
+
+    def _bid(self, plan: _Plan, job: int) -> None:
+        """Offer what is left to `job`; start it if it accepts."""
+        view, gang = plan.view, int(plan.view.jobs.num_gpus[job])
+        like = gang, *ask_of(view.jobs.demands, job)
+        if like not in plan.needed:
+            plan.needed[like] = needed_tier(plan.occupancy.exclusive(view, job), gang)
+        widest = self._widest(plan, job, gang, plan.needed[like])
+        if plan.refused.get(like, -1) >= widest:
+            return
+        slots = plan.occupancy.exclusive(view, job)
+        found = offer(slots, gang, widest)
+        if found is None:
+            plan.refused[like] = widest
+            return
+        tier, offered = found
+        self._record(view.now_s, job, gang, tier)
+        accepted = self._own(view, job, slots.usable, offered)
+        plan.occupancy.occupy(job, accepted)
+        plan.free -= gang
+        plan.starts.append(Start(job, accepted, self.lease_s))
+        self._assigned_s[job] = view.now_s
+        self._leased[job] = view.now_s + self.lease_s, accepted
+
+    def _own(self, view: ClusterView, job: int, usable: BoolArray, offered: IntArray) -> IntArray:
+        """The GPUs of the lease that ends now, if they are free on the servers offered."""
+        end_s, own = self._leased.get(job, (-math.inf, offered))
+        if end_s != view.now_s or not usable[own].all():
+            return offered
+        server = view.topology.gpu_server
+        return own if np.array_equal(np.sort(server[own]), np.sort(server[offered])) else offered
+
+    def _widest(self, plan: _Plan, job: int, gang: int, needed: int) -> int:
+        """The widest tier that the job accepts by now."""
+        if gang not in plan.patience:
+            plan.patience[gang] = self.timers.patience(gang, plan.view.now_s)
+        now_s, since_s = plan.view.now_s, self._assigned_s[job]
+        rack_leases, network_leases = plan.patience[gang]
+        if needed >= NETWORK or now_s >= since_s + network_leases * self.lease_s:
+            return NETWORK
+        if needed == RACK or now_s >= since_s + rack_leases * self.lease_s:
+            return RACK
+        return MACHINE
+
+    def _record(self, now_s: float, job: int, gang: int, tier: int) -> None:
+        """Remember how long the job waited for what it accepts."""
+        wait_leases = (now_s - float(self._assigned_s[job])) / self.lease_s
+        if tier == MACHINE:
+            self.timers.machine.record(gang, now_s, wait_leases)
+        elif tier == RACK:
+            self.timers.rack.record(gang, now_s, wait_leases)
+
+    def _wake_s(self, plan: _Plan, parts: bool) -> float | None:
+        """When the next timer of a waiting job runs out, if there is room for its gang."""
+        view = plan.view
+        started = [start.job for start in plan.starts]
+        waiting = view.queued[~np.isin(view.queued, started)]
+        gangs = view.jobs.num_gpus[waiting]
+        soonest_s = math.inf
+        for gang, (rack_leases, network_leases) in plan.patience.items():
+            if not parts and gang > plan.free:
+                continue
+            since_s = self._assigned_s[waiting[gangs == gang]]
+            for leases in (rack_leases, network_leases):
+                due_s = since_s + leases * self.lease_s
+                soonest_s = min(soonest_s, float(due_s[due_s > view.now_s].min(initial=math.inf)))
+        return soonest_s if soonest_s < math.inf else None
