@@ -28,7 +28,8 @@ $(STAMP): requirements.lock setup.cfg pyproject.toml $(PACKAGES)
 	    echo "Python 3.11 or newer is needed; name one with: make setup PYTHON=python3.11" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV); the first time takes a minute or two"
-	$(BIN)/python -m pip install -qq --requirement requirements.lock
+	$(BIN)/python -m pip install -qq --no-compile --requirement requirements.lock
+	-@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib  # pip would do it on one core
 	$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -39,10 +40,9 @@ reproduce: setup  ## list tables and figures of papers; ID=<id> runs one, and go
 	$(BIN)/python scripts/reproduce.py $(if $(ID),experiment=$(ID)) $(ARGS)
 
 # Compiling takes minutes, and two test processes that need the same function would both compile it:
-# so the event kernel is compiled beside the checks of types, then what is built on it, side by side.
+# so it is done before, the event kernel first and then what is built on it, beside the checks of types.
 test: setup  ## everything CI checks
-	$(MAKE) --no-print-directory -j2 --output-sync=target lint type arch warm-kernel browser
-	$(MAKE) --no-print-directory warm
+	$(MAKE) --no-print-directory -j2 --output-sync=target lint type arch browser warm
 	$(MAKE) --no-print-directory unit
 
 check: export PYTEST_MARKS := -m "not ray_cluster"
@@ -74,17 +74,16 @@ arch: setup  ## which package may import which
 
 WARM = $(BIN)/python scripts/simulate.py workload.num_jobs=50 hydra.run.dir=runs/$@ > /dev/null
 
-warm: warm-kernel  ## compile the simulator; the result is kept beside the sources
-	@$(MAKE) --no-print-directory -j2 warm-queues warm-scores
+warm: warm-queues warm-scores  ## compile the simulator; the result is kept beside the sources
 
 warm-kernel: setup
 	$(WARM) compiled=false
 
-warm-queues: setup  # one engine plays every queue scheduler, so any of them compiles it
+warm-queues: warm-kernel  # one engine plays every queue scheduler, so any of them compiles it
 	$(WARM) scheduler=sjf
 	$(WARM) scheduler=marl scheduler.checkpoint=pretrained agents.count=2
 
-warm-scores: setup
+warm-scores: warm-kernel
 	$(WARM) scheduler=linear_score agents.count=2
 	$(WARM) scheduler=linear_score agents.count=2 compiled=false
 

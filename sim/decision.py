@@ -1,6 +1,6 @@
 """What a scheduler may order: starts, preemptions, forwards, and when to be asked again.
 
-And words for the verdicts of the kernel: an illegal decision, jobs that wait for ever.
+And words for the verdicts of the kernel: an illegal decision, jobs that wait for ever or never end.
 """
 
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.errors import InvalidDecision, SimulationError
+from sim.errors import EndlessRun, InvalidDecision, SimulationError
 from sim.jobs import JobTable
 from sim.kernel import step as verdicts
-from sim.kernel.layout import BLOCKED, State
+from sim.kernel.layout import BLOCKED, QUEUED, RUNNING, State
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,18 @@ def stuck(state: State, jobs: JobTable) -> SimulationError:
         f"arrives, and the scheduler starts none. The first is job "
         f"{jobs.job_id[job]} ({jobs.num_gpus[job]} GPUs) in partition "
         f"{state.job[job]['partition']}; does it fit there, and may it be forwarded?{note}"
+    )
+
+
+def endless(state: State, jobs: JobTable, since_s: float) -> EndlessRun:
+    """The error for jobs that start and stop for ever: names the one that stopped most."""
+    here = np.isin(state.job["status"], (QUEUED, RUNNING))
+    job = int(np.argmax(np.where(here, state.job["restarts"], -1)))
+    return EndlessRun(
+        f"no job has ended or arrived from t={since_s:.1f} s to t={state.world['now_s'][0]:.1f} s, "
+        f"yet they start and stop without end: job {jobs.job_id[job]} has lost its GPUs "
+        f"{state.job[job]['restarts']} times. Let jobs keep their work (preempt_saves=true, "
+        "checkpoint_work_s), or give the scheduler a quantum or lease longer than a restart"
     )
 
 

@@ -32,6 +32,10 @@ class SimulationError(GpuYardError):
     """The run cannot go on (for example: every event is over and jobs still wait)."""
 
 
+class EndlessRun(SimulationError):
+    """Jobs start and stop for ever, and none of them ends."""
+
+
 def nearest(name: object, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the closest of `known`, or nothing."""
     close = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)

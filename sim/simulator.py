@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray, RowArray
-from sim.decision import Decision, Start, refusal, stuck
+from sim.decision import Decision, Start, endless, refusal, stuck
 from sim.engine.building import engine_loop
 from sim.engine.composed import Composed, rule_of
 from sim.errors import SimulationError
@@ -35,6 +35,8 @@ from sim.topology.outages import Outages
 from sim.topology.topology import Topology
 from sim.view import Signal, ViewMaker
 
+PATIENCE = 1000  # events a GPU and waiting job without an arrival or an end: then none will come
+
 
 class Recorder:
     """Copies what the kernel logged, before its buffers can run full."""
@@ -44,6 +46,8 @@ class Recorder:
         self._state = state
         self._rows: list[RowArray] = []
         self._gpus: list[IntArray] = []
+        self._told = (-1, -1)  # arrivals, and jobs that are left, when one of the two last changed
+        self._since_s, self._since_rows = 0.0, 0
 
     def fork(self, state: State) -> "Recorder":
         """A recorder with the same past that goes on with `state`."""
@@ -51,12 +55,22 @@ class Recorder:
         twin._rows, twin._gpus = self._rows.copy(), self._gpus.copy()
         return twin
 
-    def flush_if_half_full(self) -> None:
-        """Call between kernel calls: each writes less than half a buffer."""
+    def half_full(self) -> bool:
+        """Whether to flush before the next kernel call: each writes less than half a buffer."""
         state, world = self._state, self._state.world
         rows, gpus = int(world["num_logged"][0]), int(world["num_logged_gpus"][0])
-        if 2 * rows > len(state.log) or 2 * gpus > len(state.log_gpus):
-            self.flush()
+        return 2 * rows > len(state.log) or 2 * gpus > len(state.log_gpus)
+
+    def endless_since_s(self) -> float | None:
+        """Since when jobs only start and stop, if they have for long; call before each flush."""
+        world, rows = self._state.world[0], int(self._state.world["num_logged"][0])
+        now = int(world["next_arrival"]), int(world["num_left"])
+        if now != self._told:
+            self._told, self._since_s, self._since_rows = now, float(world["now_s"]), 0
+            return None
+        self._since_rows += rows
+        most = PATIENCE * (len(self._state.gpu) + int(world["num_queued"]))
+        return self._since_s if self._since_rows > most else None
 
     def flush(self) -> None:
         """Move the kernel's log here."""
@@ -178,7 +192,7 @@ class Simulator:
             if progress is not None:
                 progress(self.finished(), self.now_s)
 
-        verdict = drive(loop, self._recorder.flush, tell)
+        verdict = drive(loop, self.flush, tell)
         if verdict == STUCK:
             raise stuck(self.state, self.jobs)
         if verdict == ILLEGAL:
@@ -186,16 +200,24 @@ class Simulator:
 
     def advance(self) -> bool:
         """Let time pass until a decision is due; False when everything is over."""
-        self._recorder.flush_if_half_full()
+        if self._recorder.half_full():
+            self.flush()
         while (verdict := advance_until_decision(self.state)) == FULL:
-            self._recorder.flush()
+            self.flush()
         if verdict == STUCK:
             raise stuck(self.state, self.jobs)
         return verdict != OVER
 
     def flush(self) -> None:
-        """Move what compiled code has logged out of its way."""
+        """Move what compiled code has logged out of its way.
+
+        Raises:
+            EndlessRun: jobs have long only started and stopped, and none arrived or ended.
+        """
+        since_s = self._recorder.endless_since_s()
         self._recorder.flush()
+        if since_s is not None:
+            raise endless(self.state, self.jobs, since_s)
 
     def forget_log(self) -> None:
         """For runs whose log nobody reads: make room for what comes."""
@@ -223,7 +245,8 @@ class Simulator:
             np.array([np.nan if s.lease_s is None else s.lease_s for s in starts], np.float64),
             np.nan if decision.wake_s is None else wake_s,
         )
-        self._recorder.flush_if_half_full()
+        if self._recorder.half_full():
+            self.flush()
         if verdict != LEGAL:
             raise refusal(verdict, job, what, self.state, self.jobs)
 

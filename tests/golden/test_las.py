@@ -2,10 +2,11 @@
 
 import pytest
 
-from sim.errors import GpuYardError
+from sim.errors import EndlessRun, GpuYardError
 from sim.placers.by_room import FirstFit
 from sim.schedulers.orders import Fifo, Las, Srtf
 from sim.sharing import NoSharing
+from sim.simulator import simulate
 from tests.sim.worlds import Job, attempts, cluster, play, world
 
 TRACE = [Job(0, 1, 10), Job(1, 1, 3)]
@@ -75,3 +76,10 @@ def test_a_restart_just_short_of_a_quantum_is_no_rush_of_decisions():
     run = play(world(trace, cluster(1, 1), restart_s=60.0), Las(**RULES, quantum_gpu_s=2.0))
     assert attempts(run.log)["A"][:2] == [(0, 3.999, (0,)), (9.999, 70.0, (0,))]
     assert run.decisions < 100
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_jobs_that_keep_nothing_take_turns_for_ever_and_that_is_said(compiled):
+    endless = world([Job(0, 1, 6), Job(0, 1, 7)], cluster(1, 1), preempt_saves=False)
+    with pytest.raises(EndlessRun, match=r"job A has lost its GPUs .*preempt_saves=true"):
+        simulate(endless, Las(**RULES, quantum_gpu_s=2.0), 0, None, compiled=compiled)

@@ -133,26 +133,31 @@ def _jobs(
     most: int,
 ) -> JobTable:
     capacity = np.bincount(owner, weights=topology.gpus_per_server).astype(np.int64)
-    row = st.tuples(
-        st.integers(0, 4),  # gap to the job before: 0 makes ties
-        st.sampled_from([1, 1, 1, 2, 2, 3, 4, 6, 8]),
-        st.sampled_from([0, 0, 1, 2, 3, 5, 8, 8, 13, 40]),
-        st.integers(0, PROFILES - 1),
-        st.integers(0, len(capacity) - 1),
+    columns = (
+        range(5),  # gap to the job before: 0 makes ties
+        [1, 1, 1, 2, 2, 3, 4, 6, 8],
+        [0, 0, 1, 2, 3, 5, 8, 8, 13, 40],
+        range(PROFILES),
+        range(len(capacity)),
     )
-    count = draw(st.integers(1, most), label="count")  # lists alone would stay short
-    rows = draw(st.lists(row, min_size=count, max_size=count), label="jobs")
-    gap, gang, duration, profile, home = (np.array(column) for column in zip(*rows, strict=True))
+    count = draw(st.integers(1, most), label="count")  # drawn alone, sizes would stay small
+    size = count * len(columns)
+    # A byte a value, in one draw: a draw a value takes longer than playing the case.
+    drawn = np.frombuffer(draw(st.binary(min_size=size, max_size=size), label="jobs"), np.uint8)
+    gap, gang, duration, profile, home = (
+        np.array(column)[each % len(column)]
+        for column, each in zip(columns, drawn.reshape(count, -1).T, strict=True)
+    )
     grain = draw(st.sampled_from([1.0, 0.7]), label="grain")
     return JobTable(
-        job_id=np.array([f"j{i}" for i in range(len(rows))], dtype=object),
+        job_id=np.array([f"j{i}" for i in range(count)], dtype=object),
         submit_s=np.cumsum(gap) * 1.0,
         num_gpus=np.minimum(gang, capacity[home]),
         duration_s=duration * grain,
-        estimate_s=duration * grain * rng.choice([0.5, 1.0, 2.0], len(rows)),
+        estimate_s=duration * grain * rng.choice([0.5, 1.0, 2.0], count),
         profile=profile,
         home=home,
-        measured=np.ones(len(rows), dtype=np.bool_),
+        measured=np.ones(count, dtype=np.bool_),
     )
 
 
