@@ -268,6 +268,11 @@ class YorkWorkload(DrawnWorkload):
             raise TraceError(
                 f"workload.thin is {self.thin}; jobs are drawn one by one, so it must be null"
             )
+        if not isinstance(self.network, YorkNetwork):
+            raise TraceError(
+                f"workload {self.name} counts work by the placement costs of network=york, and the "
+                f"network is {type(self.network).__name__}; add network=york"
+            )
 
     def _table(self, draws: Streams, setting: Setting, measured: tuple[float, float]) -> JobTable:
         return prepare(

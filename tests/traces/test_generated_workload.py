@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
@@ -108,3 +109,10 @@ def test_windows_are_drawn_anew_and_work_is_the_time_on_compact_gpus():
     whole_servers = jobs.num_gpus == 8
     rows = jobs.duration_s[whole_servers] / (241.5 * 1.2)
     assert rows == pytest.approx(np.round(rows))
+
+
+def test_the_costs_of_another_network_are_refused():
+    told = config()
+    told.workload.network = OmegaConf.load(CONF / "network" / "none.yaml")
+    with pytest.raises(InstantiationException, match="add network=york"):
+        instantiate(told.workload, _convert_="all")
