@@ -14,7 +14,6 @@ PROGRAMS = {  # name: (module:function, what it does); without a function it is 
     "train": ("gpuyard.training.train:train_agents", "Train the agents"),
     "learn": ("gpuyard.learning.learn", "Learn the weights of the linear score by playing"),
     "reproduce": ("gpuyard.reproduction.reproduce", "Runs the tables and figures of papers again"),
-    "tune_linear_score": ("gpuyard.learning.tune_linear_score", "Tune the linear score"),
     "tune_baselines": (
         "gpuyard.reproduction.tune_baselines",
         "Chooses baselines' settings on validation windows",

@@ -194,7 +194,7 @@ def _beginnings(config: Mapping[str, Any]) -> list[Beginning]:
 
 
 def _beginning(contender: Contender) -> Beginning:
-    scheduler = scheduler_of(json.loads(contender.composition), None)
+    scheduler = scheduler_of(json.loads(contender.composition))
     return Beginning(contender, score_weights_of(scheduler.weights, contender.place))
 
 

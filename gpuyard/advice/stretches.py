@@ -89,7 +89,7 @@ def open_stretches(setting: str) -> StretchField:
         GpuYardError: as `scouted`.
     """
     config: dict[str, Any] = json.loads(setting)
-    scheduler = scheduler_of(config, None)
+    scheduler = scheduler_of(config)
     return StretchField(scheduler, scouted(json.dumps({**config, "scheduler": None})))
 
 

@@ -11,9 +11,6 @@ from gpuyard.launch.errors import ConfigError
 # fmt: off
 MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it took in
     "gnn.encoder": ("gnn.flat", "gnn.mlp"),
-    "gpuyard.learning.tune_linear_score": (
-        "gpuyard.tuning.search", "gpuyard.tuning.tune_linear_score",
-    ),
     "gpuyard.serving.serve": ("gpuyard.serving.client",),
     "marl.env.game": ("marl.env.reward",),
     "marl.env.plan_env": ("marl.dag.plan_env", "marl.dag.training_problems"),

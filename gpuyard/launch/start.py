@@ -95,7 +95,6 @@ def came_of_ctrl_c(error: BaseException | None) -> bool:
 RESUMED = {  # program -> what it must have left to be resumed
     "train": "",
     "train_topdrl": "checkpoint",
-    "tune_linear_score": "checkpoint.pickle",
     "learn": "checkpoint.npz",
 }
 AUTO = ("train",)  # resume=auto begins anew where nothing was left; the others name the folder
@@ -135,7 +134,7 @@ def going_on(record: Record | None, folder: Path | None, argv: Sequence[str]) ->
 log = logging.getLogger(__name__)
 
 OF_LEARNING = (  # packages of the extra `learn`
-    "cma", "gymnasium", "pettingzoo", "ray", "tensorboardX", "torch", "torch_geometric",
+    "gymnasium", "pettingzoo", "ray", "tensorboardX", "torch", "torch_geometric",
 )  # fmt: skip
 OF_SERVING = ("fastapi", "starlette", "uvicorn")  # of the extra `serve`
 OWN_FILE, SEARCH_KEY = "gpuyard.yaml", "hydra.searchpath"

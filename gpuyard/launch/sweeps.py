@@ -102,20 +102,13 @@ def processes_of(jobs: int, cores: int) -> int:
     return jobs if jobs > 0 else max(cores + 1 + jobs, 1)
 
 
-def in_processes(
-    call: Callable[[T], R],
-    items: Iterable[T],
-    processes: int,
-    *,
-    ordered: bool = False,
-) -> Iterator[R]:
+def in_processes(call: Callable[[T], R], items: Iterable[T], processes: int) -> Iterator[R]:
     """`call` of each item, as they come; one process is this one. Each has one thread.
 
     Args:
         call: a function of a module.
         items: what it gets, one at a time.
         processes: how many.
-        ordered: in the order of the items, instead.
     """
     from joblib import Parallel, delayed, parallel_config
 
@@ -123,9 +116,9 @@ def in_processes(
         yield from map(call, items)
         return
     remote = delayed(partial(_in_worker, call))
-    kind = "generator" if ordered else "generator_unordered"
     with parallel_config("loky", inner_max_num_threads=1):
-        yield from Parallel(n_jobs=processes, return_as=kind, batch_size=1)(map(remote, items))
+        workers = Parallel(n_jobs=processes, return_as="generator_unordered", batch_size=1)
+        yield from workers(map(remote, items))
 
 
 def _in_worker(call: Callable[[T], R], item: T) -> R:

@@ -4,7 +4,7 @@ Nothing here loads torch before a network plays.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, Self
 
@@ -252,6 +252,32 @@ def _layer(vector: FloatArray, part: Part) -> Layer:
         bias=vector[cut : cut + units],
         outer=vector[cut + units :],
     )
+
+
+def seen(form: Form, hide: Collection[str]) -> FloatArray:
+    """(size,) 0 for weights that read a column named in `hide`, 1 for all others.
+
+    Names are those of the features, or `pairs.NAME` of starts and `forwards.NAME` of forwards.
+
+    Raises:
+        ValueError: nothing that can be hidden has such a name.
+    """
+    names = {part.group: _hidden_as(part.group) for part in form.parts}
+    known = {name for each in names.values() for pair in each for name in pair}
+    if unknown := sorted(set(hide) - known):
+        raise ValueError(f"hide has {unknown[0]!r}; it takes {', '.join(sorted(known))}")
+    linear, layers = [], []
+    for part in form.parts:
+        kept = np.array([float(each.isdisjoint(hide)) for each in names[part.group]])
+        linear.append(kept)
+        layers += [np.tile(kept, part.units), np.ones(2 * part.units)]
+    return np.concatenate([*linear, *layers])
+
+
+def _hidden_as(group: str) -> list[set[str]]:
+    """How `hide` may name each feature of a group: as it is, and behind what the agents call it."""
+    agents = {"start": "pairs", "forward": "forwards"}.get(group, group)
+    return [{name, f"{agents}.{name}"} for name in ALL_GROUPS[group]]
 
 
 def form_of(weights: ScoreWeights) -> Form:

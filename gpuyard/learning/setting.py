@@ -21,6 +21,7 @@ from gpuyard.learning.form import (
     form_of,
     groups_of,
     linear_of,
+    seen,
     sigmas,
     zero_weights,
 )
@@ -65,16 +66,15 @@ def check_learns(config: Mapping[str, Any]) -> None:
         ConfigError: naming key, value and rule.
     """
     check_choice(config, "learns", (SCORE, NETWORK))
+    hide = config["hide"]
+    if not (isinstance(hide, list) and all(isinstance(name, str) for name in hide)):
+        raise ConfigError(f"hide is {hide!r}; it must be a list of columns, like [prolongs]")
     estimator = config["algo"].get("estimator")
     if estimator not in ESTIMATORS:
         raise ConfigError(f"algo is none of {', '.join(ESTIMATORS)}; train.py learns by others")
     if config["learns"] == SCORE:
         if estimator != ES:
             raise ConfigError(f"algo is {estimator}, which teaches a network; add learns={NETWORK}")
-        if config["hide"]:
-            raise ConfigError(
-                f"hide is {config['hide']!r}, but a score sees all; add learns=network"
-            )
         return
     check_plain(config, NETWORK_RULES)
     if not config["scheduler"].get("use_durations", True):
@@ -93,12 +93,10 @@ def first_of(
     """
     from gpuyard.learning.network import NetworkSizes, first_network  # torch
 
-    sizes, hide = NetworkSizes(**config["graph"]), config["hide"]
-    if not (isinstance(hide, list) and all(isinstance(name, str) for name in hide)):
-        raise ConfigError(f"hide is {hide!r}; it must be a list of columns, like [prolongs]")
+    sizes = NetworkSizes(**config["graph"])
     try:
         rules = CodecRules(**config["rules"])
-        return first_network(sizes, rules, prior, config["seed"], hide)
+        return first_network(sizes, rules, prior, config["seed"], config["hide"])
     except ValueError as error:
         raise ConfigError(str(error)) from error
 
@@ -153,7 +151,7 @@ def open_field(setting: str) -> ConfiguredField:
     mix, physics = config.pop("mix"), config.pop("train_physics")
     cells = [in_cell(config, cell) for cell in mix for _ in range(cell["windows"])] if mix else []
     return ConfiguredField(
-        scheduler_of(config, None),
+        scheduler_of(config),
         tuple(experiment_of(each) for each in cells or [config]),
         physics,
     )
@@ -173,10 +171,7 @@ def trainer_of(launch: Launch, ground: Ground | None = None) -> Trainer:
     _check(config)
     ground = ground or ground_of(config)
     rivals = Rivals(*(rival_of(config, config[key]) for key in ("begin", "reference")))
-    changing = {
-        "minutes", "updates", "jobs", "ray", "resume", "name", "held_out", "checkpoint_every"
-    }.union(OF_NETWORK if config["learns"] == SCORE else ())  # fmt: skip
-    setting = json.dumps({key: value for key, value in config.items() if key not in changing})
+    setting = _kept_setting(config)
     saved = (
         _beginning(config, ground, setting)
         if config["resume"] is None
@@ -208,6 +203,14 @@ def trainer_of(launch: Launch, ground: Ground | None = None) -> Trainer:
         form, vector, _ = first_of({**config, "hide": []}, _weights(config["algo"]["teacher"]))
         return DistilTrainer(distil_rounds(config), Teacher(form, vector), **given)
     return Trainer(**given)
+
+
+def _kept_setting(config: Mapping[str, Any]) -> str:
+    """What a search that goes on must have in common with the one that was stopped."""
+    free = {"minutes", "updates", "jobs", "ray", "resume", "name", "held_out", "checkpoint_every"}
+    if config["learns"] == SCORE:
+        free |= {key for key in OF_NETWORK if key != "hide" or not config["hide"]}
+    return json.dumps({key: value for key, value in config.items() if key not in free})
 
 
 def _crew(launch: Launch) -> Crew:
@@ -331,5 +334,9 @@ def _beginning(config: Mapping[str, Any], ground: Ground, setting: str) -> Saved
         named = zip(groups, standards, strict=True)
         form = Form(tuple(Part(name, config["units"][name], found) for name, found in named))
         vector = first_vector(form, linear, config["seed"])
-    climb = begin(vector, sigmas(form, linear), config["seed"])
+    try:
+        kept = seen(form, config["hide"])
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    climb = begin(vector * kept, sigmas(form, linear) * kept, config["seed"])
     return Saved(setting, climb, form, elapsed_s=0.0, curve=())

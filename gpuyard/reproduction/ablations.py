@@ -22,6 +22,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
 from gpuyard.reproduction.node import Asked, CellSpec, Reproduction, asked, last_of_each
+from gpuyard.reproduction.page_node import write_page
 from gpuyard.reproduction.plan import Cell, Planned, cells_of, plan_of
 from gpuyard.reproduction.runs import PARTS, run_all, write_curves, write_frame
 from sim.arrays import FloatArray
@@ -183,6 +184,7 @@ def write_report(
     write_frame(folder / "ablations.csv", [_numbers(each) for each in arms])
     text = _text(arms, whole, confidence)
     write_markdown(folder / "ablations.md", text, first=f"# {title}\n")
+    write_page(folder, text)
     curves_figure(_curves(trained), folder / "learning_curves.png")
     return rich_tables(text)
 

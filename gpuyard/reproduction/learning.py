@@ -25,6 +25,7 @@ from gpuyard.learning.learn import METRICS, draw_curves, ratio_of, read_curve, r
 from gpuyard.learning.setting import trainer_of
 from gpuyard.learning.strategies import CHECKPOINT
 from gpuyard.reproduction.node import asked, last_of_each
+from gpuyard.reproduction.page_node import PAGE_FILE, write_page
 from gpuyard.reproduction.runs import write_frame
 from sim.metrics.job_times import Interval, mean_interval
 from sim.report.files import forget, write_atomically
@@ -72,7 +73,7 @@ def run(launch: Launch) -> None:
     """
     node = launch.config["reproduce"]
     words, debug = _words(node), asked().debug
-    forget(launch.folder, (TABLE, TEXT, FIGURE))
+    forget(launch.folder, (TABLE, TEXT, FIGURE, PAGE_FILE))
     if launch.config["fresh"]:
         shutil.rmtree(launch.folder / LEARNED, ignore_errors=True)
     seeds = node["seeds"][:QUICK_SEEDS] if debug else node["seeds"]
@@ -86,6 +87,7 @@ def run(launch: Launch) -> None:
     write_frame(launch.folder / TABLE, [_plain(row) for each in rows.values() for row in each])
     text = _text(str(node["title"]), found, rows, confidence)
     write_markdown(launch.folder / TEXT, text)
+    write_page(launch.folder, text, [arm.replace("_", " ") for arm in rows if arm])
     every = [one for each in found.values() for one in each]
     first = every[0]
     curves = {

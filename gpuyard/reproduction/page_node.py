@@ -1,6 +1,6 @@
 """The tables of a page of results, as an experiment's `reproduce.page` lists them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from gpuyard.launch.build import check_keys
 from gpuyard.launch.errors import ConfigError
 from sim.report.files import write_atomically
 from sim.report.page_table import BEGIN, SHOWN, PageRow, PageTable, with_table
+from sim.report.table_text import TableText, markdown_table
 
 PAGE_FILE = "page.md"
 TABLE_KEYS = tuple(each.name for each in fields(PageTable))
@@ -26,6 +27,18 @@ def page_tables(place: str, node: Any) -> tuple[PageTable, ...]:
     if not isinstance(node, list):
         raise ConfigError(f"{place} is {node!r}; it must list tables, each with rows")
     return tuple(_table(f"{place}[{number}]", table) for number, table in enumerate(node))
+
+
+def write_page(folder: Path, text: TableText, arms: Sequence[str] = ()) -> None:
+    """Write page.md: the tables of `text` as one, the first column the names of the `arms`."""
+    headers = [*(["arm"] if arms else []), *text.headers]
+    names = [[arm] for arm in arms] or [[]] * len(text.settings)
+    rows = [
+        [*name, *row]
+        for name, (_, group) in zip(names, text.settings, strict=True)
+        for row in group
+    ]
+    write_atomically(folder / PAGE_FILE, "\n".join([*markdown_table(headers, rows), ""]).encode())
 
 
 def put_into(page: Path, *, name: str, table: str) -> None:

@@ -196,21 +196,11 @@ NAN = float("nan")
 MS_PER_S = 1000.0
 
 
-def decision_metrics(run: Run, samples_s: FloatArray | None) -> dict[str, float | int]:
-    """Number and latency of decisions.
-
-    Args:
-        run: the run.
-        samples_s: wall seconds of single decisions, all or a sample; None: only the mean is known,
-            and the percentiles are NaN.
-    """
-    known = samples_s is not None and len(samples_s) > 0
-    p50_s, p99_s = np.percentile(samples_s, [50, 99]) if known else (NAN, NAN)  # type: ignore[arg-type]
+def decision_metrics(run: Run) -> dict[str, float | int]:
+    """Number and mean latency of decisions."""
     return {
         "decisions": run.decisions,
         "decision_ms_mean": MS_PER_S * run.decision_s / run.decisions if run.decisions else NAN,
-        "decision_ms_p50": float(p50_s) * MS_PER_S,
-        "decision_ms_p99": float(p99_s) * MS_PER_S,
         "loop_wall_s": run.loop_wall_s,
     }
 
@@ -229,15 +219,11 @@ HEADLINE_KEYS = (
 )
 
 
-def summarise(run: Run, *, decision_samples_s: FloatArray | None = None) -> dict[str, float | int]:
+def summarise(run: Run) -> dict[str, float | int]:
     """All metrics of a run; `docs/metrics.md` defines each key.
 
     Metrics of jobs cover the finished jobs of the measured part; those of the cluster cover the
     whole run. NaN where nothing is there to measure.
-
-    Args:
-        run: the run.
-        decision_samples_s: wall seconds of single decisions, where they were taken.
 
     Raises:
         SimulationError: the run has no jobs, or its event log and its results disagree.
@@ -254,7 +240,7 @@ def summarise(run: Run, *, decision_samples_s: FloatArray | None = None) -> dict
         **outcome_metrics(run),
         **deadline_metrics(run),
         **workflow_metrics(run),
-        **decision_metrics(run, decision_samples_s),
+        **decision_metrics(run),
     }
     order = [*HEADLINE_KEYS, *(key for key in metrics if key not in HEADLINE_KEYS)]
     return {key: metrics[key] for key in order}

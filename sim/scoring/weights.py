@@ -256,7 +256,7 @@ def named(start: FloatArray, forward: FloatArray) -> dict[str, dict[str, float]]
 
 
 def read_weights(path: str) -> Mapping[str, Any]:
-    """What a file of `tune_linear_score.py` or `learn.py` holds, not checked yet.
+    """What a file of `learn.py` holds, not checked yet.
 
     Raises:
         GpuYardError: there is no such file, or it is no YAML mapping.

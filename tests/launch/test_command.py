@@ -13,7 +13,7 @@ import sys
 
 class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"torch", "ray", "pettingzoo", "gymnasium", "cma", "fastapi"}:
+        if name.partition(".")[0] in {"torch", "ray", "pettingzoo", "gymnasium", "fastapi"}:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Blocked())

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from gpuyard.launch.errors import ConfigError
 from gpuyard.learning.form import (
     Field,
     Form,
@@ -25,7 +26,7 @@ from gpuyard.learning.form import (
 from gpuyard.learning.learn import read_curve, write_curve
 from gpuyard.learning.strategies import CHECKPOINT, Climb, Saved, begin, load, members, noise, save
 from gpuyard.learning.trainer import Course, LearningStopped, Rivals, Trainer
-from gpuyard.learning.windows import FAILED, Alone, Crew, Ground
+from gpuyard.learning.windows import FAILED, Alone, Crew, Ground, check_cells
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError, InvalidDecision, SimulationError
 from sim.scoring.weights import ALL_GROUPS, GROUPS, ScoreWeights
@@ -326,3 +327,19 @@ def test_workers_share_pairs_out_whole():
         for count in (1, 5, 24):
             shares = Crew(players)._shares(count)
             assert [each for share in shares for each in share] == list(range(count))
+
+
+@pytest.mark.parametrize(
+    ("mix", "told"),
+    [
+        ([], r"mix is \[\]"),
+        ("both", "mix is 'both'"),
+        ([{"agents": 2, "load": 0.9}], "mix holds .*windows"),
+        ([{"agents": 2, "load": 0, "windows": 1}], "load: 0"),
+        ([{"agents": 0, "load": 1, "windows": 1}], "agents in mix is 0"),
+        ([{"agents": 2, "load": 1, "windows": 1, "gpu_type": 7}], "gpu_type: 7"),
+    ],
+)
+def test_a_mix_that_is_none_is_refused(mix, told):
+    with pytest.raises(ConfigError, match=told):
+        check_cells(mix)

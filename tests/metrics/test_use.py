@@ -5,7 +5,7 @@ import pytest
 
 from sim.metrics.balance import finish_time_rho
 from sim.metrics.gpu_use import fragmentation_metrics, unusable_free_over_time
-from sim.metrics.summary import WATTS, decision_metrics, energy_metrics, summarise
+from sim.metrics.summary import WATTS, energy_metrics, summarise
 from sim.metrics.timeline import unusable_changes
 from sim.run import Kind
 
@@ -114,12 +114,3 @@ def test_energy_of_an_unknown_gpu_is_not_guessed(hand):
 
 def test_every_gpu_draws_more_when_busy():
     assert all(0 < watts.idle < watts.busy for watts in WATTS.values())
-
-
-def test_latency_percentiles_need_samples(gantt):
-    assert np.isnan(summarise(gantt)["decision_ms_p99"])
-    samples_s = np.linspace(0.0, 0.1, 101)
-    metrics = summarise(gantt, decision_samples_s=samples_s)
-    assert metrics["decision_ms_p50"] == pytest.approx(50.0)
-    assert metrics["decision_ms_p99"] == pytest.approx(99.0)
-    assert np.isnan(decision_metrics(gantt, np.empty(0))["decision_ms_p50"])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
+from sim.scoring.weights import FORWARD_FEATURES
 from tests.marl.loopback import command_of, of_session
 from tests.marl.trainings import Training
 
@@ -49,13 +50,19 @@ def test_from_zero_it_climbs_in_seconds(done):
 def test_it_learns_to_suspend_in_several_settings_at_once(done):
     mix = MIX.replace("windows: 1", "windows: 2", 1)
     found = done(
-        "learn", *TINY, "begin=zero_suspending", "updates=6", mix, "name=mine", folder="suspend"
-    )
+        "learn", *TINY, "begin=zero_suspending", "updates=6", mix, "name=mine",
+        "hide=[forwards.prolongs]", folder="suspend",
+    )  # fmt: skip
     metrics = json.loads((found.folder / "metrics.json").read_text())
     assert metrics["ratio_of_mean_jct"]["zero_suspending"]["high"] < 1.0
     learned = yaml.safe_load((found.folder / "mine.yaml").read_text())
     assert np.shape(learned["layers"]["suspend"]["inner"]) == (8, 15)
     assert any(learned["suspend"].values())
+    assert learned["start"]["prolongs"] != 0.0
+    assert learned["forward"]["prolongs"] == 0.0
+    inner = np.array(learned["layers"]["forward"]["inner"])
+    hidden = FORWARD_FEATURES.index("prolongs")
+    assert not inner[:, hidden].any() and np.delete(inner, hidden, axis=1).all()
 
 
 BRANCHES = (
@@ -225,9 +232,12 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path):
         (("learns=nothing",), ("learns is 'nothing'",)),
         (("learns=network", "graph.hidden_dim=0"), ("graph.hidden_dim is 0",)),
         (("learns=network", "rules.granularity=some"), ("rules.granularity", "some")),
-        (("hide=[prolongs]",), ("hide is ['prolongs']", "learns=network")),
+        (("hide=prolongs",), ("hide is 'prolongs'",)),
+        (("hide=[speed]",), ("hide has 'speed'", "forwards.prolongs")),
         (("learns=network", "hide=[spread]"), ("hide has 'spread'", "holds_up")),
         (("learns=network", "scheduler.use_durations=false"), ("scheduler.use_durations",)),
+        (("scheduler=dally",), ("linear_score",)),
+        (("mix=[{agents: 2, load: 1, windows: 1, gpu_type: t1000}]",), ("t1000",)),
         (("begin=nobody",), ("nobody",)),
         (("resume=nowhere",), ("nowhere", "checkpoint.npz")),
     ],

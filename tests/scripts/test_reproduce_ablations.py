@@ -11,7 +11,8 @@ LEFT_OUT = [
     for arm in ("flat_graph", "no_graph", "nothing_seen_of_peers", "own_critic", "no_warm_start",
                 "no_interference_reward", "single_agents")
 ]  # fmt: skip
-FILES = ("comparison.csv", "ablations.csv", "ablations.md", "learning_curves.png", "report.html")
+FILES = ("comparison.csv", "ablations.csv", "ablations.md", "page.md", "learning_curves.png",
+         "report.html")  # fmt: skip
 
 
 def rows(folder: Path, name: str) -> dict[str, dict[str, str]]:

@@ -61,6 +61,11 @@ def test_every_arm_learns_from_every_seed(done):
     for arm in ("few", "more"):
         assert (found.folder / "learned" / arm / "seed_5" / "metrics.json").is_file()
         assert f": {arm}" in (found.folder / "seeds.md").read_text()
+    page = (found.folder / "page.md").read_text().splitlines()
+    assert page[0].startswith("| arm | seed | updates |")
+    assert [line.split("|")[1:4] for line in page[2:]] == [
+        [f" {arm} ", f" {seed} ", f" {updates} "] for arm, seed, updates in told
+    ]
 
 
 @pytest.mark.slow
