@@ -39,6 +39,7 @@ from gpuyard.learning.windows import (
 )
 from marl.codec.layout import CodecRules
 from marl.env.game import TRAIN_PHYSICS
+from marl.policy import policy_folder
 from marl.training.spec import ClusterRay, LocalRay
 from sim.arrays import FloatArray
 from sim.jobs import JobTable
@@ -288,10 +289,7 @@ def _policy_in(config: Mapping[str, Any], name: object) -> Path | None:
     """The folder of the policy of this name or path, where networks are learned."""
     if config["learns"] != NETWORK:
         return None
-    from marl.policy.build import (
-        SPEC,  # torch
-        policy_folder,
-    )
+    from marl.policy.build import SPEC  # torch
 
     folder = policy_folder(str(name))
     return folder if (folder / SPEC).is_file() else None

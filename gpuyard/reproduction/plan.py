@@ -29,7 +29,7 @@ from gpuyard.reproduction.node import (
     last_of_each,
     run_config,
 )
-from marl.policy.build import SHIPPED, policy_folder
+from marl.policy import SHIPPED, policy_folder
 from sim.report.files import Labels
 from sim.report.headline import PICKED_ROLES
 

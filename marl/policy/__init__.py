@@ -1,1 +1,12 @@
-"""The policy network: torch only, no RL framework."""
+"""The policy network: torch only, no RL framework. Where shipped ones lie needs no torch."""
+
+from pathlib import Path
+
+SHIPPED = ("pretrained", "pretrained_suspending", "pretrained_forest", "pretrained_alone")
+
+
+def policy_folder(checkpoint: str) -> Path:
+    """The folder of a shipped policy, or the path given."""
+    if checkpoint in SHIPPED:
+        return Path(__file__).resolve().parents[1] / checkpoint
+    return Path(checkpoint)

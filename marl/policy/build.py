@@ -17,6 +17,7 @@ from gnn.base import Encoder
 from gnn.encoder import FlatEncoder, HierarchicalEncoder, MlpEncoder
 from gnn.linked import LinkedEncoder
 from marl.codec.layout import CodecRules
+from marl.policy import SHIPPED
 from marl.policy.pair_score import PairScorePolicy
 from sim.errors import GpuYardError
 from sim.scoring.table import (
@@ -129,16 +130,6 @@ def build_policy(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
 # `pretrained`: the agents. `pretrained_suspending`: they suspend jobs for others, too.
 # `pretrained_forest`: tuned for predictions by a forest on finished jobs. `pretrained_alone`: each
 # agent as if no other were there.
-SHIPPED = ("pretrained", "pretrained_suspending", "pretrained_forest", "pretrained_alone")
-
-
-def policy_folder(checkpoint: str) -> Path:
-    """The folder of a shipped policy, or the path given."""
-    if checkpoint in SHIPPED:
-        return Path(__file__).resolve().parents[1] / checkpoint
-    return Path(checkpoint)
-
-
 FORMAT = 4
 WEIGHTS, SPEC = "policy.pt", "policy.json"
 BEST = "policy"  # in the folder of a training run

@@ -73,8 +73,9 @@ def test_what_the_base_install_lacks_is_said(tmp_path: Path, words, package: str
 def test_heuristics_need_neither_torch_nor_ray(tmp_path: Path):
     words = ("evaluate", "windows=1", "workload.num_jobs=30", "agents.count=2", "jobs=1",
              "lineup.entries=[{role: composite, overrides: ['scheduler=fifo']}]")  # fmt: skip
-    done = call("-c", BLOCKED, *words, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    for program in (words, ("reproduce",)):
+        done = call("-c", BLOCKED, *program, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
 
 
 def test_own_choices_lie_in_a_folder_that_a_file_names(tmp_path: Path):

@@ -13,12 +13,12 @@ import torch
 
 from marl.codec.layout import CodecRules
 from marl.env.scheduling_env import SchedulingEnv
+from marl.policy import policy_folder
 from marl.policy.build import (
     PolicyFileError,
     PolicySpec,
     build_policy,
     load_policy,
-    policy_folder,
     save_policy,
 )
 from marl.policy.pair_score import PairScorePolicy, best_action, stack

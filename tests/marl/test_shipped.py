@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from marl.env.game import Game
-from marl.policy.build import load_policy, policy_folder, read_spec
+from marl.policy import policy_folder
+from marl.policy.build import load_policy, read_spec
 from marl.policy.pair_score import stack
 from marl.schedulers.marl import MarlScheduler
 from sim.run import Run
