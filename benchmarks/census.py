@@ -38,8 +38,8 @@ def arrows() -> set[tuple[str, str]]:
     found = set()
     for path in sources(*PACKAGES):
         for module in _imported(path):
-            target = "/".join(module.split(".")[:-1]) or module
-            here, there = room_of(path), target if target in rooms else module.replace(".", "/")
+            whole = module.replace(".", "/")  # a room, where its own file is imported
+            here, there = room_of(path), whole if whole in rooms else whole.rpartition("/")[0]
             if there in rooms and there != here:
                 found.add((here, there))
     return found
