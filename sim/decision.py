@@ -94,11 +94,12 @@ def endless(state: State, jobs: JobTable, since_s: float) -> EndlessRun:
     """The error for jobs that start and stop for ever: names the one that stopped most."""
     here = np.isin(state.job["status"], (QUEUED, RUNNING))
     job = int(np.argmax(np.where(here, state.job["restarts"], -1)))
+    now_s, stops = float(state.world["now_s"][0]), int(state.job[job]["restarts"])
     return EndlessRun(
-        f"no job has ended or arrived from t={since_s:.1f} s to t={state.world['now_s'][0]:.1f} s, "
-        f"yet they start and stop without end: job {jobs.job_id[job]} has lost its GPUs "
-        f"{state.job[job]['restarts']} times. Let jobs keep their work (preempt_saves=true, "
-        "checkpoint_work_s), or give the scheduler a quantum or lease longer than a restart"
+        f"no job has arrived, ended or kept work from t={since_s:.1f} s to t={now_s:.1f} s, yet "
+        f"they start and stop without end: job {jobs.job_id[job]} has lost its GPUs {stops} times. "
+        "Let jobs keep their work (preempt_saves=true, checkpoint_work_s), or give the scheduler a "
+        "quantum or lease longer than a restart"
     )
 
 

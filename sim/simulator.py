@@ -30,12 +30,13 @@ from sim.kernel.step import (
 )
 from sim.physics.physics import Physics
 from sim.protocols import Loop, Looping, Scheduler, drive
-from sim.run import EventLog, GpuLists, Rules, Run
+from sim.run import EventLog, GpuLists, Kind, Rules, Run
 from sim.topology.outages import Outages
 from sim.topology.topology import Topology
 from sim.view import Signal, ViewMaker
 
-PATIENCE = 1000  # events a GPU and waiting job without an arrival or an end: then none will come
+# Starts a GPU and waiting job while no job arrives, ends or keeps work: then none ever will.
+PATIENCE = 1000
 
 
 class Recorder:
@@ -46,8 +47,8 @@ class Recorder:
         self._state = state
         self._rows: list[RowArray] = []
         self._gpus: list[IntArray] = []
-        self._told = (-1, -1)  # arrivals, and jobs that are left, when one of the two last changed
-        self._since_s, self._since_rows = 0.0, 0
+        self._told = (-1, -1, 0.0)  # arrivals, jobs left, work kept, when one of them last changed
+        self._since_s, self._starts = 0.0, 0
 
     def fork(self, state: State) -> "Recorder":
         """A recorder with the same past that goes on with `state`."""
@@ -63,14 +64,16 @@ class Recorder:
 
     def endless_since_s(self) -> float | None:
         """Since when jobs only start and stop, if they have for long; call before each flush."""
-        world, rows = self._state.world[0], int(self._state.world["num_logged"][0])
-        now = int(world["next_arrival"]), int(world["num_left"])
+        world = self._state.world[0]
+        kept_s = float(self._state.job["saved_s"].sum())
+        now = int(world["next_arrival"]), int(world["num_left"]), kept_s
         if now != self._told:
-            self._told, self._since_s, self._since_rows = now, float(world["now_s"]), 0
+            self._told, self._since_s, self._starts = now, float(world["now_s"]), 0
             return None
-        self._since_rows += rows
+        kinds = self._state.log["kind"][: int(world["num_logged"])]
+        self._starts += int(np.count_nonzero(kinds == Kind.START))
         most = PATIENCE * (len(self._state.gpu) + int(world["num_queued"]))
-        return self._since_s if self._since_rows > most else None
+        return self._since_s if self._starts > most else None
 
     def flush(self) -> None:
         """Move the kernel's log here."""
@@ -212,7 +215,7 @@ class Simulator:
         """Move what compiled code has logged out of its way.
 
         Raises:
-            EndlessRun: jobs have long only started and stopped, and none arrived or ended.
+            EndlessRun: jobs have long only started and stopped; none arrived, ended or kept work.
         """
         since_s = self._recorder.endless_since_s()
         self._recorder.flush()

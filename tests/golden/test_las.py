@@ -1,5 +1,6 @@
 """Least attained service in quanta."""
 
+import numpy as np
 import pytest
 
 from sim.errors import EndlessRun, GpuYardError
@@ -83,3 +84,12 @@ def test_jobs_that_keep_nothing_take_turns_for_ever_and_that_is_said(compiled):
     endless = world([Job(0, 1, 6), Job(0, 1, 7)], cluster(1, 1), preempt_saves=False)
     with pytest.raises(EndlessRun, match=r"job A has lost its GPUs .*preempt_saves=true"):
         simulate(endless, Las(**RULES, quantum_gpu_s=2.0), 0, None, compiled=compiled)
+
+
+def test_turns_that_keep_their_work_end_however_many():
+    # Turns of two quanta of 0.01 s: 50,000 of them before one of the jobs ends.
+    run = play(
+        world([Job(0, 1, 500), Job(0, 1, 500)], cluster(1, 1)), Las(**RULES, quantum_gpu_s=0.01)
+    )
+    assert run.preemptions.sum() > 49_000
+    assert np.isfinite(run.finish_s).all()
