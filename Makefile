@@ -23,13 +23,14 @@ setup: $(STAMP)  ## make .venv with the locked versions and this project (skippe
 # A package that is new since the installation has to be made known, hence the packages here.
 PACKAGES := $(wildcard $(addsuffix /__init__.py,sim interference gnn marl gpuyard))
 
+# pip would compile bytecode on one core; like pip, pass over files of other Pythons, which fail.
 $(STAMP): requirements.lock setup.cfg pyproject.toml $(PACKAGES)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "Python 3.11 or newer is needed; name one with: make setup PYTHON=python3.11" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV); the first time takes a minute or two"
 	$(BIN)/python -m pip install -qq --no-compile --requirement requirements.lock
-	$(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib || true  # pip would use one core
+	$(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib || true
 	$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 

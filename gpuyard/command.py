@@ -44,6 +44,7 @@ PROGRAMS = {  # name: (module:function, what it does); without a function it is 
     "serve": ("gpuyard.serving.serve", "Answer over HTTP: what next, for any scheduler"),
     "demo": ("gpuyard.demo", "The main job from end to end, small"),
 }
+GONE = {"tune_linear_score": "learn"}  # program of before -> what does it now
 BESIDE = ("sim", "gnn", "marl", "interference")  # the packages beside this one
 HELP = ("-h", "--help", "help")
 
@@ -63,7 +64,7 @@ def main() -> None:
     else:
         from gpuyard.launch.errors import nearest
 
-        hint = nearest(name, PROGRAMS)
+        hint = GONE.get(name) or nearest(name, PROGRAMS)
         fix = f"did you mean {hint}?" if hint else "`gpuyard help` lists them"
         print(f"error: gpuyard has no program {name!r}; {fix}", file=sys.stderr)
         sys.exit(2)

@@ -22,11 +22,7 @@ from sim.kernel.step import FULL, PAUSE
 from sim.protocols import Loop
 from sim.scoring.linear_score import LinearScore
 from sim.scoring.table import SuspendWeight
-from sim.scoring.weights import (
-    SUSPEND,
-    Layer,
-    ScoreWeights,
-)
+from sim.scoring.weights import SUSPEND, Layer, ScoreWeights
 from sim.simulator import Simulator
 
 

@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+# `pretrained`: the agents. `pretrained_suspending`: they suspend jobs for others, too.
+# `pretrained_forest`: tuned for predictions by a forest on finished jobs. `pretrained_alone`: each
+# agent as if no other were there.
 SHIPPED = ("pretrained", "pretrained_suspending", "pretrained_forest", "pretrained_alone")
 
 

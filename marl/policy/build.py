@@ -127,9 +127,6 @@ def build_policy(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
     )
 
 
-# `pretrained`: the agents. `pretrained_suspending`: they suspend jobs for others, too.
-# `pretrained_forest`: tuned for predictions by a forest on finished jobs. `pretrained_alone`: each
-# agent as if no other were there.
 FORMAT = 4
 WEIGHTS, SPEC = "policy.pt", "policy.json"
 BEST = "policy"  # in the folder of a training run

@@ -43,6 +43,9 @@ def test_an_unknown_program_gets_the_nearest(tmp_path: Path):
     done = call("-m", "gpuyard", "simulat", folder=tmp_path)
     assert done.returncode == 2
     assert done.stderr == "error: gpuyard has no program 'simulat'; did you mean simulate?\n"
+    assert (
+        "did you mean learn?" in call("-m", "gpuyard", "tune_linear_score", folder=tmp_path).stderr
+    )
 
 
 def test_a_file_of_the_users_that_hides_a_package_is_named(tmp_path: Path):
