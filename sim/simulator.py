@@ -47,7 +47,8 @@ class Recorder:
         self._state = state
         self._rows: list[RowArray] = []
         self._gpus: list[IntArray] = []
-        self._told = (-1, -1, 0.0)  # arrivals, jobs left, work kept, when one of them last changed
+        self._told = (-1, -1)  # arrivals and jobs left, when one of them or work kept last changed
+        self._kept_s: float | None = None  # work kept, summed over all jobs; None: not summed yet
         self._since_s, self._starts = 0.0, 0
 
     def fork(self, state: State) -> "Recorder":
@@ -65,10 +66,11 @@ class Recorder:
     def endless_since_s(self) -> float | None:
         """Since when jobs only start and stop, if they have for long; call before each flush."""
         world = self._state.world[0]
-        kept_s = float(self._state.job["saved_s"].sum())
-        now = int(world["next_arrival"]), int(world["num_left"]), kept_s
-        if now != self._told:
-            self._told, self._since_s, self._starts = now, float(world["now_s"]), 0
+        now = int(world["next_arrival"]), int(world["num_left"])
+        kept_s = None if now != self._told else float(self._state.job["saved_s"].sum())
+        if kept_s is None or kept_s != self._kept_s:
+            self._told, self._kept_s = now, kept_s
+            self._since_s, self._starts = float(world["now_s"]), 0
             return None
         kinds = self._state.log["kind"][: int(world["num_logged"])]
         self._starts += int(np.count_nonzero(kinds == Kind.START))
