@@ -134,9 +134,8 @@ class ConfiguredField:
     train_physics: str  # a key of `marl.env.game.TRAIN_PHYSICS`
 
     def window(self, part: str, index: int) -> JobTable:
-        """One window of a part of the workload."""
-        turn, at = divmod(index, len(self.experiments))
-        return self.experiments[at].window(part, turn)
+        """One window of a part of the workload; no two settings of a mix are played on one."""
+        return self.experiments[index % len(self.experiments)].window(part, index)
 
     def simulator(self, part: str, index: int, jobs: JobTable) -> Simulator:
         """The jobs of window `index` on its cluster; training windows in their own physics."""

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hydra import compose, initialize_config_dir
 from rich.console import Console
 
-from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.build import resolve
+from gpuyard.launch.errors import CONF, ConfigError
 from gpuyard.learning.form import (
     Field,
     Form,
@@ -24,6 +26,7 @@ from gpuyard.learning.form import (
     zero_weights,
 )
 from gpuyard.learning.learn import read_curve, write_curve
+from gpuyard.learning.setting import ground_of, open_field
 from gpuyard.learning.strategies import CHECKPOINT, Climb, Saved, begin, load, members, noise, save
 from gpuyard.learning.trainer import Course, LearningStopped, Rivals, Trainer
 from gpuyard.learning.windows import FAILED, Alone, Crew, Ground, check_cells
@@ -343,3 +346,14 @@ def test_workers_share_pairs_out_whole():
 def test_a_mix_that_is_none_is_refused(mix, told):
     with pytest.raises(ConfigError, match=told):
         check_cells(mix)
+
+
+def test_no_two_settings_of_a_mix_are_played_on_one_window():
+    mix = "mix=[{agents: 2, load: 0.9, windows: 2}, {agents: 4, load: 1.1, windows: 1}]"
+    with initialize_config_dir(str(CONF), version_base=None):
+        config, _ = resolve(compose("learn", overrides=[mix, "workload.num_jobs=40"]))
+    opened = open_field(ground_of(config).setting)
+    windows = [opened.window("validation", index) for index in range(6)]
+    assert len({tuple(jobs.duration_s) for jobs in windows}) == len(windows)
+    worlds = [opened.simulator("validation", n, jobs) for n, jobs in enumerate(windows)]
+    assert [len(world.state.partition) for world in worlds] == [2, 2, 4] * 2
