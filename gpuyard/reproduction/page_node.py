@@ -45,8 +45,13 @@ def put_into(page: Path, *, name: str, table: str) -> None:
     """Change the table of a page that lies between marks with the name of the experiment.
 
     Raises:
-        ConfigError: there is no such page, or it has no such marks.
+        ConfigError: there is no such page, it has no such marks, or there is nothing to put there.
     """
+    if not table.strip():
+        raise ConfigError(
+            f"{PAGE_FILE} is empty: nothing that a row of reproduce.page tells of was run; {page} "
+            "stays as it is"
+        )
     if not page.is_file():
         raise ConfigError(
             f"into is {page}, which is no file; name a page like docs/results/dally.md"

@@ -98,4 +98,7 @@ def test_a_table_is_put_between_its_marks(tmp_path: Path):
     assert "<!-- table: one -->\n\n| new |\n\n<!-- end of table -->" in page.read_text()
     assert page.read_text().startswith("Words.\n") and page.read_text().endswith("\nMore.\n")
     with pytest.raises(ConfigError, match="no line `<!-- table: two -->`"):
-        put_into(page, name="two", table="")
+        put_into(page, name="two", table="| new |\n")
+    with pytest.raises(ConfigError, match="nothing that a row"):
+        put_into(page, name="one", table="\n")
+    assert "| new |" in page.read_text()
