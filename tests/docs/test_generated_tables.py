@@ -17,7 +17,7 @@ RELATIVE, ABSOLUTE = 0.02, 1.01  # of the last figure's place where that is more
 PAGES = sorted((ROOT / "docs" / "results").glob("*.md"))
 FOUND = [(page, name) for page in PAGES for name in MARK.findall(page.read_text("utf-8"))]
 FOUND = [(page, name) for page, name in FOUND if name != "ID"]  # which reproducing.md explains
-LONG = {  # 3 minutes to two hours each
+LONG = {  # 3 to 40 minutes each
     "interference_arms", "marl_arms", "marl_forest", "marl_headline_full", "marl_paper",
     "marl_philly", "marl_real_traces", "marl_suspending", "marl_tables", "marl_topologies",
     "marl_zero_shot", "topdrl_main", "worl_online",
