@@ -324,6 +324,12 @@ def _kind_of(given: Any) -> Any:
 ask, count, tell = caller(types.boolean), caller(types.int64), caller(types.none)
 
 
+def signature_of(*handles: Handle, numbers: int) -> tuple[Any, ...]:
+    """Types of the arguments of what takes these handles and so many numbers."""
+    kinds: Any = handles
+    return (*(each._numba_type_ for each in kinds), *(types.int64,) * numbers)
+
+
 def address_of(function: Any, call: Any, *handles: Handle, numbers: int) -> int:
     """Where a compiled function stands that takes these handles and so many numbers.
 
@@ -332,8 +338,7 @@ def address_of(function: Any, call: Any, *handles: Handle, numbers: int) -> int:
     Raises:
         TypeError: it gives something else than that takes.
     """
-    kinds: Any = handles
-    signature = (*(each._numba_type_ for each in kinds), *(types.int64,) * numbers)
+    signature = signature_of(*handles, numbers=numbers)
     function.compile(signature)
     compiled = function.overloads[signature]
     wanted = {id(ask): types.boolean, id(count): types.int64, id(tell): types.none}[id(call)]

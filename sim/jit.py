@@ -193,7 +193,7 @@ def reach_of(dispatcher: Dispatcher) -> Reach:
             seen.add(name)
             if not isinstance(each, Dispatcher):
                 left.append(function)
-            elif each.signatures or _is_kept(each):
+            elif each.signatures or is_kept(each):
                 kept += 1
             else:
                 new += 1
@@ -215,8 +215,8 @@ def _called_by(function: FunctionType) -> Iterator[Any]:
             yield value
 
 
-def _is_kept(dispatcher: Dispatcher) -> bool:
-    """Whether compiled code of it, up to date, is on disk."""
+def is_kept(dispatcher: Dispatcher, signature: tuple[Any, ...] | None = None) -> bool:
+    """Whether compiled code of it, up to date, is on disk; for a `signature`, or for any."""
     folder, function = kept_in(dispatcher), cast(FunctionType, dispatcher.py_func)
     if folder is None:
         return False
@@ -228,7 +228,8 @@ def _is_kept(dispatcher: Dispatcher) -> bool:
                 stamp, kept = pickle.load(stream)
         except (OSError, EOFError, ImportError, AttributeError, pickle.UnpicklingError):
             return False  # cut off, or of types that are gone
-        return bool(kept) and stamp == reach_digest(function)
+        found = bool(kept) if signature is None else any(key[0] == signature for key in kept)
+        return found and stamp == reach_digest(function)
     return False
 
 

@@ -27,10 +27,11 @@ from marl.net.parts import (
     update,
 )
 from marl.turns.actions import FORWARD, MODES, SUSPEND, TIE, WAIT
-from marl.turns.playing import TURN, Play, act, play_on
+from marl.turns.playing import TURN, Play, act, play_on, routines
 from marl.turns.plays import blank_buffers, make_play
 from sim.arrays import FloatArray, IntArray
-from sim.handle import Handle, address_of, ask, count
+from sim.compiling import Routine, write_addresses
+from sim.handle import Handle, ask, count, signature_of
 from sim.jit import kernel
 from sim.kernel.step import ILLEGAL, PAUSE
 from sim.protocols import Fault
@@ -341,11 +342,18 @@ def _play(play: Play, net: Net, until: int) -> int:
             return PAUSE
 
 
-def link(net: Net, play: Play) -> None:
-    """Write down where what plays runs like `play` stands: it is compiled once, for all callers."""
-    net.routine[CHOOSE] = address_of(choose, count, play, net, numbers=0)
-    net.routine[PLAY_ON] = address_of(play_on, count, play, numbers=0)
-    net.routine[ACT] = address_of(act, ask, play, numbers=1)
+def link(net: Net, play: Play, *, plays: bool = False) -> None:
+    """Write down where what plays runs like `play` stands, and what fills the buffers of `play`.
+
+    It is compiled once, for all callers; `plays`: whole runs, in `NetLoop`.
+    """
+    here = [
+        Routine(CHOOSE, choose, count, (play, net)),
+        Routine(PLAY_ON, play_on, count, (play,)),
+        Routine(ACT, act, ask, (play,), 1),
+    ]
+    entry = (_play, signature_of(play, net, numbers=1)) if plays else None
+    write_addresses((play.routine, routines(play)), (net.routine, here), entry=entry)
 
 
 class NetLoop:
@@ -355,7 +363,7 @@ class NetLoop:
         """For a run that begins; `net` is used by one run at a time."""
         self._net = net
         self._turns = make_play(views.view(), layout, rules, blank_buffers(layout), gathers=False)
-        link(net, self._turns)
+        link(net, self._turns, plays=True)
 
     @property
     def decisions(self) -> int:

@@ -32,7 +32,8 @@ from marl.turns.actions import (
 )
 from marl.turns.memory import NOBODY, Memory, gather
 from sim.arrays import IntArray
-from sim.handle import Handle, address_of, at_address, count, tell
+from sim.compiling import Routine, write_addresses
+from sim.handle import Handle, at_address, count, tell
 from sim.jit import kernel
 from sim.kernel.layout import State
 from sim.kernel.records import log_half_full
@@ -228,15 +229,20 @@ def _look(play: Play, agent: int, silent: bool) -> bool:
     return True
 
 
-def link(play: Play) -> None:
-    """Write down where what fills the buffers stands: it is compiled once, for all who look."""
-    play.routine[SEE] = address_of(_see, count, play, numbers=2)
+def routines(play: Play) -> list[Routine]:
+    """What fills the buffers: it is compiled once, for all who look."""
+    found = [Routine(SEE, _see, count, (play,), 2)]
     if play.by_worker:
-        play.routine[NEXT_WORKER] = address_of(_see_next_worker, count, play, numbers=1)
+        found.append(Routine(NEXT_WORKER, _see_next_worker, count, (play,), 1))
     if play.numbers[SUSPEND, 2] > 0:
-        play.routine[SEE_ROOMS] = address_of(_see_rooms, count, play, numbers=1)
-        scratch, memory = play.scratch, play.memory
-        play.routine[MAKE_ROOM] = address_of(order_suspension, tell, scratch, memory, numbers=2)
+        found.append(Routine(SEE_ROOMS, _see_rooms, count, (play,), 1))
+        found.append(Routine(MAKE_ROOM, order_suspension, tell, (play.scratch, play.memory), 2))
+    return found
+
+
+def link(play: Play) -> None:
+    """Write down where what fills the buffers stands; before anybody looks."""
+    write_addresses((play.routine, routines(play)))
 
 
 @kernel

@@ -45,10 +45,13 @@ def blank_buffers(layout: Layout, *many: int) -> Buffers:
 def make_play(
     view: ClusterView, layout: Layout, rules: CodecRules, buffers: Buffers, *, gathers: bool
 ) -> Play:
-    """The play of a run in which nobody has acted; `view` needs `marl.codec.layout.NEEDS`."""
+    """The play of a run in which nobody has acted, to be linked (`marl.turns.playing.link`).
+
+    `view` needs `marl.codec.layout.NEEDS`.
+    """
     jobs = view.jobs.num_gpus
     scratch = _scratch(view, rules)
-    play = Play(
+    return Play(
         scratch=scratch,
         routine=np.zeros(4, dtype=np.int64),
         memory=make_memory(
@@ -71,8 +74,6 @@ def make_play(
         interval_s=float(rules.interval_s),
         gathers=gathers,
     )
-    link(play)
-    return play
 
 
 def _scratch(view: ClusterView, rules: CodecRules) -> Scratch:
@@ -179,6 +180,7 @@ class Rounds:
         if self._play is None:
             buffers = blank_buffers(self.layout)
             self._play = make_play(view, self.layout, self.rules, buffers, gathers=False)
+            link(self._play)
             self._links = LinkSight(view, self.layout) if self.layout.edges else None
         return self._play
 

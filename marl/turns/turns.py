@@ -9,7 +9,7 @@ import numpy as np
 from marl.codec.layout import NEEDS, CodecRules, Layout, LinkSight, Observation
 from marl.codec.observe import Buffers
 from marl.turns.memory import Gathered, take
-from marl.turns.playing import TURN, Play, act, play_all_on, play_on
+from marl.turns.playing import TURN, Play, act, link, play_all_on, play_on
 from marl.turns.plays import (
     FIXED,
     blank_buffers,
@@ -57,6 +57,7 @@ class Turns:
         self._buffers = blank_buffers(layout) if buffers is None else buffers
         view = self._views.view()
         self.play: Play = make_play(view, layout, rules, self._buffers, gathers=gathers)
+        link(self.play)
         self._links = LinkSight(view, layout) if layout.edges else None
 
     def fork(self, buffers: Buffers | None = None) -> "Turns":

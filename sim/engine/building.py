@@ -1,5 +1,6 @@
 """Which runs the engine plays, and its memory at their beginning."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from sim import codes
 from sim.arrays import IntArray, RowArray
 from sim.codes import NEVER
+from sim.compiling import Routine, write_addresses
 from sim.engine.acting import (
     joins_unknown,
     name_shared,
@@ -16,7 +18,7 @@ from sim.engine.acting import (
     start,
 )
 from sim.engine.composed import Composed, PartitionedScheduler, QueueScheduler, child_of, make_rule
-from sim.engine.filling import fill, fill_by_list, route_arrivals
+from sim.engine.filling import fill, fill_by_list, fill_by_score, route_arrivals
 from sim.engine.layout import (
     FILL,
     GAME,
@@ -43,13 +45,13 @@ from sim.engine.layout import (
     Memory,
     Workload,
 )
-from sim.engine.loop import EngineLoop, keys_of, order_is_idle
+from sim.engine.loop import EngineLoop, keys_of, order_is_idle, play
 from sim.engine.placing import RARE, place_by_edges, place_rarely
 from sim.engine.preempting import search_aside, serve
 from sim.engine.queues import note_quantum
 from sim.engine.searching import note_workload, place_by_workload, place_compactly
 from sim.forwarding import RandomForwarding
-from sim.handle import address_of, ask, count, tell
+from sim.handle import ask, count, signature_of, tell
 from sim.jobs import WHOLE_GPU_MILLI
 from sim.kernel.free_gpus import make_free_gpus
 from sim.kernel.layout import UNBOUNDED, State
@@ -109,38 +111,44 @@ def _linked_memory(
 
 def _link(memory: Memory, state: State, *, plays: bool) -> None:
     """Write down where the compiled functions are that this rule calls; `plays`: in a loop."""
-    rule, to = memory.rule[0], memory.routine
+    entry = (play, signature_of(state, memory, numbers=1)) if plays else None
+    write_addresses((memory.routine, _routines(memory, state, plays=plays)), entry=entry)
+
+
+def _routines(memory: Memory, state: State, *, plays: bool) -> Iterator[Routine]:
+    rule, handles = memory.rule[0], (state, memory)
     placing = place if rule["sharing"] != NEVER or memory.kind["picky"].any() else place_plainly
     if codes.IN_PYTHON in (rule["placer"], rule["sharing"]):
         placing = place_by_python
-    to[PLACE] = address_of(placing, ask, state, memory, numbers=2)
-    to[START] = address_of(start, tell, state, memory, numbers=1)
+    yield Routine(PLACE, placing, ask, handles, 2)
+    yield Routine(START, start, tell, handles, 1)
     if plays and (not rule["preempts"] or rule["listed"] or rule["forwarding"] == codes.STEAL):
         filling = fill_by_list if rule["listed"] or not rule["shrinks"] else fill
-        to[FILL] = address_of(filling, count, state, memory, numbers=2)
+        filling = fill_by_score if rule["order"] == codes.TETRIS else filling
+        yield Routine(FILL, filling, count, handles, 2)
     if plays and rule["preempts"] and not rule["listed"]:
-        to[SERVE] = address_of(serve, tell, state, memory, numbers=1)
+        yield Routine(SERVE, serve, tell, handles, 1)
     if rule["preempts"] and not rule["monotone"]:
-        to[SEARCH] = address_of(search_aside, ask, state, memory, numbers=2)
-    _link_parts(memory, state)
+        yield Routine(SEARCH, search_aside, ask, handles, 2)
+    yield from _parts(memory, state)
     if plays and rule["order"] == codes.ASKED:
-        to[IDLE] = address_of(order_is_idle, ask, state, memory, numbers=0)
+        yield Routine(IDLE, order_is_idle, ask, handles)
 
 
-def _link_parts(memory: Memory, state: State) -> None:
-    """The same of what belongs to one order, placer, sharing or forwarding rule."""
-    rule, to = memory.rule[0], memory.routine
+def _parts(memory: Memory, state: State) -> Iterator[Routine]:
+    """What belongs to one order, placer, sharing or forwarding rule."""
+    rule, handles = memory.rule[0], (state, memory)
     if rule["order"] == codes.QUANTA:
-        to[QUANTUM] = address_of(note_quantum, tell, state, memory, numbers=1)
+        yield Routine(QUANTUM, note_quantum, tell, handles, 1)
     if rule["forwarding"] in codes.ROUTES:
-        to[ROUTE] = address_of(route_arrivals, tell, state, memory, numbers=0)
+        yield Routine(ROUTE, route_arrivals, tell, handles)
     if rule["placer"] in RARE:
         judge = JUDGES.get(int(rule["placer"]), place_rarely)
-        to[JUDGE] = address_of(judge, ask, state, memory, numbers=3)
+        yield Routine(JUDGE, judge, ask, handles, 3)
     if rule["sharing"] != NEVER:
-        to[NAME] = address_of(name_shared, tell, state, memory, numbers=1)
+        yield Routine(NAME, name_shared, tell, handles, 1)
     if rule["placer"] == codes.LWF:
-        to[NOTE] = address_of(note_workload, tell, state, memory, numbers=1)
+        yield Routine(NOTE, note_workload, tell, handles, 1)
 
 
 def _memory(rule: RowArray, child: QueueScheduler, state: State, view: ClusterView) -> Memory:

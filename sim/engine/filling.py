@@ -8,7 +8,6 @@ from sim.codes import (
     DRAWN,
     IN_PYTHON,
     OWN_THEN_LEAST_LOADED,
-    TETRIS,
 )
 from sim.engine.acting import forward
 from sim.engine.layout import NOBODY, PLACE, PYTHON_ROUTE, RAISED, START, Memory
@@ -280,21 +279,19 @@ def tetris_order(state: State, memory: Memory, m: int, jobs: IntArray) -> IntArr
 
 
 @array_kernel
-def fill_by_list(state: State, memory: Memory, m: int, stealing: int) -> int:
-    """As `fill`, with everybody put in order first; for rules under which a start may make room."""
-    jobs = eligible(state, memory, m, stealing != 0)
-    if memory.rule[0].order == TETRIS:
-        jobs = tetris_order(state, memory, m, jobs)
-    else:
-        jobs = _by_key(memory, jobs)
+def fill_by_score(state: State, memory: Memory, m: int, stealing: int) -> int:
+    """As `fill`, with everybody put in the order of `tetris_score` first."""
+    jobs = tetris_order(state, memory, m, eligible(state, memory, m, stealing != 0))
     return fill_listed(state, memory, m, jobs, stealing != 0)
 
 
 @array_kernel
-def _by_key(memory: Memory, jobs: IntArray) -> IntArray:
+def fill_by_list(state: State, memory: Memory, m: int, stealing: int) -> int:
+    """As `fill`, with everybody put in order first; for rules under which a start may make room."""
+    jobs = eligible(state, memory, m, stealing != 0)
     keys = np.array([memory.waiter[job].key for job in jobs])
-    order: IntArray = jobs[np.argsort(keys, kind="mergesort")]
-    return order
+    order = np.argsort(keys, kind="mergesort")
+    return fill_listed(state, memory, m, jobs[order], stealing != 0)
 
 
 @kernel

@@ -36,7 +36,8 @@ def _usable_by_cost(state: State, memory: Memory, free_gpus: FreeGpus, servers: 
     first = np.zeros(len(free_gpus.usable) + 1, dtype=np.int64)
     for server in servers:
         first[server + 1] = free_gpus.usable[server]
-    first = np.cumsum(first)
+    for server in range(len(free_gpus.usable)):
+        first[server + 1] += first[server]
     gpus, cost = np.empty(first[-1], dtype=np.int64), np.empty(first[-1])
     usable, priced = (
         state.free_gpus.gpu if memory.game[0].whole != 0 else free_gpus.gpu,
@@ -71,7 +72,10 @@ def _floor_s(state: State, memory: Memory, m: int, profile: int, gang: int, law:
     known = memory.compact
     if np.isnan(known.fastest_s[m, profile]):
         own = own_servers(state, m)
-        known.fastest_s[m, profile] = memory.belief.compute_s[profile][own].min()
+        known.fastest_s[m, profile] = np.inf
+        for server in own:
+            own_s = memory.belief.compute_s[profile, server]
+            known.fastest_s[m, profile] = min(known.fastest_s[m, profile], own_s)
     if np.isnan(known.spread_s[profile, gang]):
         known.spread_s[profile, gang] = least_spread_s(gang, law)
     return float(known.fastest_s[m, profile] + known.spread_s[profile, gang])
@@ -147,10 +151,13 @@ def place_compactly(state: State, memory: Memory, free: int, m: int, job: int) -
             if within and own_s + comm_s <= floor_s:
                 return bool(fill_by_id(state, memory, free_gpus, server, gang, 0) == gang)
     offer = _usable_by_cost(state, memory, free_gpus, own_servers(state, m).copy())
-    gpus = np.sort(
-        cheapest_placement(gang, offer, free_gpus.most, site, law, least_s, limit, floor_s)
-    )
-    memory.gpus[: len(gpus)] = gpus
+    gpus = cheapest_placement(gang, offer, free_gpus.most, site, law, least_s, limit, floor_s)
+    for count in range(len(gpus)):  # by id
+        at = count
+        while at > 0 and memory.gpus[at - 1] > gpus[count]:
+            memory.gpus[at] = memory.gpus[at - 1]
+            at -= 1
+        memory.gpus[at] = gpus[count]
     return bool(len(gpus) == gang)
 
 

@@ -193,6 +193,21 @@ def fits_compactly(tally: IntArray, sizes: IntArray, gang: int) -> bool:
 
 
 @array_kernel
+def emptiest_first(servers: IntArray, usable: IntArray) -> IntArray:
+    """`servers`, those that can give most GPUs first; of equal ones in the order given."""
+    level, order, count = 0, np.empty(len(servers), dtype=np.int64), 0
+    for server in servers:
+        level = max(level, usable[server])
+    while count < len(servers):
+        for server in servers:
+            if usable[server] == level:
+                order[count] = server
+                count += 1
+        level -= 1
+    return order
+
+
+@array_kernel
 def fewest_servers(
     servers: IntArray,  # (s,) owned, ascending
     usable: IntArray,  # (S,) usable GPUs of each server
@@ -203,7 +218,9 @@ def fewest_servers(
 
     Of servers that can give the same the lowest index goes first. Empty if it is not there now.
     """
-    most = max(usable.max(), size.max())
+    most = 0
+    for server in servers:
+        most = max(most, usable[server], size[server])
     tally, sizes = np.zeros(most + 1, dtype=np.int64), np.zeros(most + 1, dtype=np.int64)
     for server in servers:
         tally[usable[server]] += 1
@@ -212,8 +229,7 @@ def fewest_servers(
         return servers[:0]
     largest = largest_of(sizes)
     if not fills_largest(sizes, largest, gang):
-        fullest = servers[np.argsort(-usable[servers], kind="mergesort")]
-        return fullest[: fewest_of_largest(sizes, gang)]
+        return emptiest_first(servers, usable)[: fewest_of_largest(sizes, gang)]
     level, whole = last_level(tally, largest, gang), gang // largest if gang > largest else 0
     chosen, last = np.empty(whole + 1, dtype=np.int64), NONE
     found = 0

@@ -7,7 +7,7 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.jit import array_kernel
 from sim.physics.laws import NetworkTables, Spread, busy_s, comm_of
-from sim.placers.filling import fewest_servers
+from sim.placers.filling import emptiest_first, fewest_servers
 from sim.view import Slots
 
 NONE = -1
@@ -87,37 +87,41 @@ def comm_on_one_s(gang: int, law: Law) -> float:
 
 
 @array_kernel
-def _fill(order: IntArray, usable: IntArray, gang: int) -> IntArray:
-    """Workers on each server of `order`, filled in this order."""
+def _fill(order: IntArray, usable: IntArray, gang: int) -> tuple[IntArray, int]:
+    """Workers on each server of `order`, filled in this order; how many in all."""
     take = np.zeros(len(order), dtype=np.int64)
-    left = gang
+    taken = 0
     for i in range(len(order)):
-        take[i] = min(left, usable[order[i]])
-        left -= take[i]
-    return take
+        take[i] = min(gang - taken, usable[order[i]])
+        taken += take[i]
+    return take, taken
 
 
 @array_kernel
-def _way(
-    way: int, gang: int, emptiest: IntArray, usable: IntArray, most: IntArray, rack: IntArray
+def _way(  # noqa: PLR0917 - arrays go by position into compiled code
+    way: int,
+    gang: int,
+    servers: IntArray,
+    emptiest: IntArray,
+    usable: IntArray,
+    most: IntArray,
+    rack: IntArray,
 ) -> IntArray:
     """Servers to fill in this order; the racks' ways come after those that are tied to none.
 
-    `emptiest` are the owned servers, most usable GPUs first. 0: the servers of the fewest ever
+    `emptiest` are the owned `servers`, most usable GPUs first. 0: the servers of the fewest ever
     (`fewest_servers`); 1: all, emptiest first; from 2 on: those of rack way - 2, emptiest first.
     """
     if way == 0:
-        return fewest_servers(np.sort(emptiest), usable, most, gang)
+        return fewest_servers(servers, usable, most, gang)
     if way == 1:
         return emptiest
-    here: IntArray = emptiest[rack[emptiest] == way - 2]
-    return here
-
-
-@array_kernel
-def _emptiest_first(servers: IntArray, usable: IntArray) -> IntArray:
-    order: IntArray = servers[np.argsort(-usable[servers], kind="mergesort")]
-    return order
+    here, count = np.empty(len(emptiest), dtype=np.int64), 0
+    for server in emptiest:
+        if rack[server] == way - 2:
+            here[count] = server
+            count += 1
+    return here[:count]
 
 
 @array_kernel
@@ -135,12 +139,12 @@ def least_comm_s(gang: int, servers: IntArray, most: IntArray, site: Site, law: 
     alone = Site(
         site.compute_s, site.rack, np.zeros_like(site.nic_jobs), np.zeros_like(site.uplink_jobs)
     )
-    emptiest = _emptiest_first(servers, most)
+    emptiest = emptiest_first(servers, most)
     least_s = np.inf
     for way in range(_ways(gang, servers, most, len(site.uplink_jobs))):
-        order = _way(way, gang, emptiest, most, most, site.rack)
-        take = _fill(order, most, gang)
-        if take.sum() == gang:
+        order = _way(way, gang, servers, emptiest, most, most, site.rack)
+        take, taken = _fill(order, most, gang)
+        if taken == gang:
             least_s = min(least_s, predicted_comm_s(order, take, alone, law))
     return least_s
 
@@ -181,19 +185,19 @@ def _best_server(gang: int, offer: Offer, site: Site) -> IntArray:
 
 @array_kernel
 def _cheapest_gpus(gang: int, offer: Offer, site: Site) -> IntArray:
-    """(s,) workers on each owned server where the cheapest GPUs are taken, wherever they are."""
-    count = 0
-    for server in offer.servers:
-        count += offer.usable[server]
-    at_s, place = np.empty(count), np.empty(count, dtype=np.int64)
-    n = 0
-    for i, server in enumerate(offer.servers):
-        for k in range(offer.first[server], offer.first[server + 1]):
-            at_s[n], place[n] = site.compute_s[server] * offer.cost[k], i
-            n += 1
+    """(s,) workers on each owned server where the cheapest GPUs are taken, wherever they are.
+
+    There are at least `gang`. Each server's are in order, so its next one is the first not taken.
+    """
     take = np.zeros(len(offer.servers), dtype=np.int64)
-    for k in np.argsort(at_s, kind="mergesort")[:gang]:
-        take[place[k]] += 1
+    for _ in range(gang):
+        best, best_s = NONE, np.inf
+        for i, server in enumerate(offer.servers):
+            if take[i] < offer.usable[server]:
+                at_s = site.compute_s[server] * offer.cost[offer.first[server] + take[i]]
+                if best == NONE or at_s < best_s:
+                    best, best_s = i, at_s
+        take[best] += 1
     return take
 
 
@@ -210,13 +214,12 @@ def _seconds(order: IntArray, take: IntArray, offer: Offer, site: Site) -> tuple
 
 
 @array_kernel
-def _gpus(order: IntArray, take: IntArray, offer: Offer) -> IntArray:
-    gpus = np.empty(take.sum(), dtype=np.int64)
-    n = 0
+def _gpus(order: IntArray, take: IntArray, taken: int, offer: Offer) -> IntArray:
+    gpus, n = np.empty(taken, dtype=np.int64), 0
     for i in range(len(order)):
-        first = offer.first[order[i]]
-        gpus[n : n + take[i]] = offer.gpu[first : first + take[i]]
-        n += take[i]
+        for k in range(take[i]):
+            gpus[n] = offer.gpu[offer.first[order[i]] + k]
+            n += 1
     return gpus
 
 
@@ -246,19 +249,19 @@ def cheapest_placement(  # noqa: PLR0917 - arrays go by position into compiled c
     Returns:
         The GPUs server by server; empty if no placement is within the limit.
     """
-    emptiest = _emptiest_first(offer.servers, offer.usable)
+    emptiest = emptiest_first(offer.servers, offer.usable)
     best_s = np.inf
-    best_order, best_take = emptiest[:0], emptiest[:0]
+    best_order, best_take, placed = emptiest[:0], emptiest[:0], 0
     for way in range(-2, _ways(gang, offer.servers, offer.usable, len(site.uplink_jobs))):
         if way == -2:  # noqa: PLR2004
             order = _best_server(gang, offer, site)
-            take = _fill(order, offer.usable, gang)
+            take, taken = _fill(order, offer.usable, gang)
         elif way == -1:
-            order, take = offer.servers, _cheapest_gpus(gang, offer, site)
+            order, take, taken = offer.servers, _cheapest_gpus(gang, offer, site), gang
         else:
-            order = _way(way, gang, emptiest, offer.usable, most, site.rack)
-            take = _fill(order, offer.usable, gang)
-        if take.sum() < gang:
+            order = _way(way, gang, offer.servers, emptiest, offer.usable, most, site.rack)
+            take, taken = _fill(order, offer.usable, gang)
+        if taken < gang:
             continue
         comm_s = predicted_comm_s(order, take, site, law)
         alone_s, slowed_s = _seconds(order, take, offer, site)
@@ -266,8 +269,8 @@ def cheapest_placement(  # noqa: PLR0917 - arrays go by position into compiled c
         if way == -2 and not within:  # noqa: PLR2004
             floor_s = -np.inf  # another single server may be within, at a cost that nobody knows
         if within and slowed_s + comm_s < best_s:
-            best_s, best_order, best_take = slowed_s + comm_s, order, take
+            best_s, best_order, best_take, placed = slowed_s + comm_s, order, take, gang
         # Nothing on one server costs less than the best server, which was looked at first.
         if best_s <= floor_s:
             break
-    return _gpus(best_order, best_take, offer)
+    return _gpus(best_order, best_take, placed, offer)

@@ -5,7 +5,8 @@ And the loop of whole runs.
 
 import numpy as np
 
-from sim.handle import address_of, tell
+from sim.compiling import Routine, write_addresses
+from sim.handle import signature_of, tell
 from sim.jit import array_kernel, kernel
 from sim.kernel.layout import QUEUED
 from sim.kernel.records import log_half_full
@@ -53,13 +54,14 @@ NOTHING, WAIT = -1e300, 0.0
 OUTSIDE = -1  # of the window
 
 
-def link(plan: Plan) -> None:
-    """Write down where scoring and starting a job stand: much is under them, compiled once."""
-    plan.routine[LOOK] = address_of(_look_at, tell, plan, numbers=3)
-    plan.routine[BEGIN] = address_of(start, tell, plan, numbers=2)
+def link(plan: Plan, *, plays: bool) -> None:
+    """Write down where scoring and starting a job stand; `plays`: whole runs, in `LinearLoop`."""
+    routines = [Routine(LOOK, _look_at, tell, (plan,), 3), Routine(BEGIN, start, tell, (plan,), 2)]
     if plan.orders["suspends"][0]:  # else these need not be compiled
-        plan.routine[CLEAR] = address_of(_look_at_victims, tell, plan, numbers=2)
-        plan.routine[MAKE_ROOM] = address_of(_suspend, tell, plan, numbers=0)
+        routines.append(Routine(CLEAR, _look_at_victims, tell, (plan,), 2))
+        routines.append(Routine(MAKE_ROOM, _suspend, tell, (plan,)))
+    entry = (_play, signature_of(plan, numbers=1)) if plays else None
+    write_addresses((plan.routine, routines), entry=entry)
 
 
 @kernel

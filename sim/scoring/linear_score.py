@@ -118,7 +118,8 @@ class LinearScore:
         mirror = self._mirror
         if mirror is None or not mirror.is_of(view):
             self._mirror = mirror = Mirror(view)
-            self._plan, self._of = self._made(replace(view, state=mirror.state)), view.state
+            copied = replace(view, state=mirror.state)
+            self._plan, self._of = self._made(copied, plays=False), view.state
         plan = self.plan(view)
         mirror.look(view)
         decide_all(plan)
@@ -138,17 +139,20 @@ class LinearScore:
         """The same decisions, a whole run at once."""
         del state  # that of the views
         self.reset(0)
-        return LinearLoop(self.plan(views.view()))
+        return LinearLoop(self.plan(views.view(), plays=True))
 
-    def plan(self, view: ClusterView) -> Plan:
-        """The plan of this run; where `decide` was asked, on its copy of the state."""
+    def plan(self, view: ClusterView, *, plays: bool = False) -> Plan:
+        """The plan of this run; where `decide` was asked, on its copy of the state.
+
+        `plays`: a whole run is going to be played with it.
+        """
         if self._plan is None or self._of is not view.state:
-            self._mirror, self._plan, self._of = None, self._made(view), view.state
+            self._mirror, self._plan, self._of = None, self._made(view, plays=plays), view.state
         return self._plan
 
-    def _made(self, view: ClusterView) -> Plan:
+    def _made(self, view: ClusterView, *, plays: bool) -> Plan:
         plan = plan_on(scratch_of(view, self._mind), self._weights)
-        link(plan)
+        link(plan, plays=plays)
         return plan
 
 

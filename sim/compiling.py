@@ -1,0 +1,129 @@
+"""Compiled functions that are called by address, made in several processes at once.
+
+numba compiles one function after the other, and a kind of run that is new waits for several that
+know nothing of each other: for 15 to 30 s on one core. So those that are not kept yet are shared
+out. The others are compiled by processes of their own, which leave them where compiled code is kept
+(`sim.jit`), and this one loads them from there. NUMBA_NUM_THREADS=1 says that this process has one
+core: then it does all by itself, as it does where nothing can be kept.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from numba import config
+from numba.core.event import trigger_event
+
+from sim.arrays import IntArray
+from sim.handle import Handle, address_of, signature_of
+from sim.jit import is_kept, kept_in, reach_of
+
+FEWEST = 4  # functions to be compiled in all for which another process pays: it takes 1 s to start
+
+
+class Routine(NamedTuple):
+    """A compiled function that another calls by its address, and what it is called with."""
+
+    slot: int  # of the table of addresses
+    function: Any
+    call: Any  # `ask`, `count` or `tell`
+    handles: tuple[Handle, ...]
+    numbers: int = 0
+
+
+class _Task(NamedTuple):
+    """A function to be compiled for arguments of these types."""
+
+    function: Any
+    signature: tuple[Any, ...]
+    work: int  # functions to be compiled for it
+
+
+def write_addresses(
+    *tables: tuple[IntArray, Iterable[Routine]], entry: tuple[Any, tuple[Any, ...]] | None = None
+) -> None:
+    """Compile routines, and write into tables of addresses where they stand.
+
+    Args:
+        tables: each table, and what stands in it.
+        entry: a function, and the signature with which Python is going to call it: compiled too.
+
+    Raises:
+        TypeError: a routine gives something else than its call takes.
+    """
+    rows = [(to, each) for to, routines in tables for each in routines]
+    wanted = [(row.function, signature_of(*row.handles, numbers=row.numbers)) for _, row in rows]
+    compile_together([*wanted, entry] if entry is not None else wanted)
+    for to, row in rows:
+        to[row.slot] = address_of(row.function, row.call, *row.handles, numbers=row.numbers)
+
+
+def compile_together(wanted: Sequence[tuple[Any, tuple[Any, ...]]]) -> None:
+    """Compile functions for these signatures, several at once where there are cores for it.
+
+    Where that makes no sense nothing happens: each is compiled when it is asked for. So it is where
+    a process fails: then this one meets the same error, and shows it.
+    """
+    settings: Any = config
+    cores = 1 if settings.DISABLE_JIT else settings.NUMBA_NUM_THREADS
+    if cores == 1:
+        return
+    tasks = [_task_of(*each) for each in wanted if each[1] not in each[0].overloads]
+    tasks = sorted((each for each in tasks if each.work > 0), key=lambda each: -each.work)
+    if sum(each.work for each in tasks[1:]) < FEWEST:
+        return
+    shares: list[list[_Task]] = [[] for _ in range(min(cores, len(tasks)))]
+    for task in tasks:
+        min(shares, key=lambda share: sum(each.work for each in share)).append(task)
+    mine, *others = shares
+    helpers = [(_start(share), share) for share in others]
+    try:
+        for task in mine:
+            task.function.compile(task.signature)
+        for process, share in helpers:
+            with trigger_event("numba:compile", data={"dispatcher": share[0].function}):
+                process.wait()
+    finally:
+        for process, _ in helpers:
+            process.kill()
+            process.wait()
+
+
+def _task_of(function: Any, signature: tuple[Any, ...]) -> _Task:
+    """What there is to do; no work where it is kept, or cannot be."""
+    is_new = kept_in(function) is not None and not is_kept(function, signature)
+    return _Task(function, signature, reach_of(function).new if is_new else 0)
+
+
+def _start(share: list[_Task]) -> "subprocess.Popen[bytes]":
+    """A process that compiles a share, and ends."""
+    names = [
+        (each.function.py_func.__module__, each.function.py_func.__qualname__) for each in share
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sim.compiling"],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "NUMBA_NUM_THREADS": "1"},
+    )  # fmt: skip
+    told = pickle.dumps((names, [each.signature for each in share]))
+    with suppress(BrokenPipeError):  # it has failed; so shall we, and say why
+        assert process.stdin is not None
+        process.stdin.write(told)
+        process.stdin.close()
+    return process
+
+
+def _main() -> None:
+    """Compile what standard input names."""
+    names, signatures = pickle.load(sys.stdin.buffer)
+    for (module, name), signature in zip(names, signatures, strict=True):
+        getattr(import_module(module), name).compile(signature)
+
+
+if __name__ == "__main__":
+    _main()
