@@ -8,7 +8,6 @@ PYTEST_FLAGS ?= -n 2 --dist worksteal
 # Equal runs everywhere: fixed hashes, one thread a process, nothing sent out.
 export PYTHONHASHSEED := 0
 export OMP_NUM_THREADS := 1
-export NUMBA_NUM_THREADS := 1
 export RAY_USAGE_STATS_ENABLED := 0
 
 .DEFAULT_GOAL := help
@@ -45,6 +44,7 @@ reproduce: setup  ## list tables and figures of papers; ID=<id> runs one, and go
 
 # Compiling takes minutes, and two test processes that need the same function would both compile it:
 # so it is done before, the event kernel first and then what is built on it, beside the checks of types.
+test check ray-test page-test unit warm-kernel warm-queues warm-scores: export NUMBA_NUM_THREADS := 1
 test: setup  ## everything CI checks
 	$(MAKE) --no-print-directory -j2 --output-sync=target lint type arch browser warm
 	$(MAKE) --no-print-directory unit
