@@ -10,7 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override
 from hydra.errors import MissingConfigException
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from sim.errors import GpuYardError
 
@@ -40,6 +40,9 @@ def explain(error: BaseException) -> str:
             lines.append(str(culprit).splitlines()[0])
         if culprit.full_key == "workload.path":
             lines.append(FOR_READERS)
+        elif isinstance(culprit, InterpolationKeyError):
+            group = culprit.full_key.partition(".")[0]
+            lines.append(f"this choice of {group} reads a key that the program does not have")
         else:
             lines += _suggestion(culprit.full_key, _keys_around(culprit))
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:

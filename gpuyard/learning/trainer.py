@@ -54,7 +54,7 @@ class Course:
         """Share that is done, from 0 to 1, of what is used up first."""
         shares = [0.0]
         if self.updates is not None:
-            shares.append(update / max(self.updates, 1))
+            shares.append(update / self.updates if self.updates > 0 else 1.0)
         if self.minutes is not None:
             shares.append(elapsed_s / (60.0 * self.minutes) if self.minutes > 0 else 1.0)
         return min(max(shares), 1.0)

@@ -175,6 +175,13 @@ def test_it_climbs_and_draws_a_curve(tmp_path: Path):
     assert curve[-1].minutes > curve[1].minutes > 0
 
 
+def test_no_updates_leave_the_beginning(tmp_path: Path):
+    found = trainer(tmp_path, 0, beginning())
+    found.run(QUIET)
+    assert [point.update for point in found.saved.curve] == [0]
+    assert np.array_equal(found.saved.climb.average, beginning().climb.average)
+
+
 @pytest.mark.parametrize("stop", [10, 13])
 def test_a_search_that_went_on_has_the_weights_of_one_that_never_stopped(tmp_path: Path, stop: int):
     # Ctrl-C at update `stop`: the step falls with the updates in all, so those are the same.

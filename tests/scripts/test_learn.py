@@ -237,6 +237,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path):
         (("learns=network", "hide=[spread]"), ("hide has 'spread'", "holds_up")),
         (("learns=network", "scheduler.use_durations=false"), ("scheduler.use_durations",)),
         (("scheduler=dally",), ("linear_score",)),
+        (("scheduler=sjf",), ("this choice of scheduler", "does not have")),
         (("mix=[{agents: 2, load: 1, windows: 1, gpu_type: t1000}]",), ("t1000",)),
         (("begin=nobody",), ("nobody",)),
         (("resume=nowhere",), ("nowhere", "checkpoint.npz")),
