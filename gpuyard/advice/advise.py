@@ -117,12 +117,16 @@ def advise(
     notes = _notes(config, ground)
     log.info("%d jobs; assumes %s", len(jobs), "; ".join(notes))
     waited_s, limits = waits_and_limits(ground)
-    mine = None
+    mine, choices = None, _choices(config, overrides)
     with _composing():
         if folder is not None and learns:
-            mine = learned(config, _known(config, limits=limits), folder / LEARNED)
+            mine = learned(
+                config, config["knows"][_first_known(config, limits=limits)], folder / LEARNED
+            )
         own = [] if mine is None else [mine.contender]
-        candidates, left_out = candidates_of(config, ground, limits=limits, own=own)
+        candidates, left_out = candidates_of(
+            config, ground, limits=limits, choices=choices, own=own
+        )
     for words in left_out:
         log.info("left out: %s", words)
     if misfits:
@@ -138,7 +142,7 @@ def advise(
     )
     if mine is None:
         return advice
-    told = _estimator_name(config, overrides, limits=limits)
+    told = choices[_first_known(config, limits=limits)]
     work_s = float(jobs.duration_s[jobs.measured].mean())
     return _with_learned(advice, mine, rows, work_s, playing(mine, overrides, ADVISE_ONLY, told))
 
@@ -164,19 +168,20 @@ def _ground(config: Mapping[str, Any], part: str | None) -> Ground:
     )
 
 
-def _known(config: Mapping[str, Any], *, limits: bool) -> Mapping[str, Any]:
-    """The estimator of the first of `knows` that these jobs have."""
-    knows = config["knows"]
-    names = [name for name in KNOWS if name in knows and (name != "limit" or limits)]
-    estimator: Mapping[str, Any] = knows[names[0]]
-    return estimator
+def _first_known(config: Mapping[str, Any], *, limits: bool) -> str:
+    """The first of `knows` that these jobs have."""
+    return next(name for name in KNOWS if name in config["knows"] and (name != "limit" or limits))
 
 
-def _estimator_name(config: Mapping[str, Any], overrides: Sequence[str], *, limits: bool) -> str:
-    """What `estimator=` is called by which the policy was learned."""
-    names = [name for name in KNOWS if name in config["knows"] and (name != "limit" or limits)]
-    given = [word for word in overrides if word.startswith(f"estimator@knows.{names[0]}=")]
-    return given[-1].partition("=")[2] if given else SHIPPED[names[0]]
+def _choices(config: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, str]:
+    """What `estimator=` calls each entry of `knows`."""
+    found = {name: SHIPPED[name] for name in config["knows"] if name in SHIPPED}
+    for word in overrides:
+        key, _, choice = word.partition("=")
+        name = key.removeprefix("estimator@knows.")
+        if name in found and name != key:
+            found[name] = choice
+    return found
 
 
 @contextmanager

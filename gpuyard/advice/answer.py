@@ -11,7 +11,15 @@ import numpy as np
 
 from gpuyard.advice.aims import AIMS
 from gpuyard.advice.playing import ELSEWHERE, Played
-from gpuyard.advice.sentences import interval_of, ranked, ratio_of, runnable, scale_of, sentences
+from gpuyard.advice.sentences import (
+    interval_of,
+    ranked,
+    ratio_of,
+    runnable,
+    scale_of,
+    sentences,
+    settings,
+)
 from gpuyard.launch.errors import ConfigError
 from gpuyard.pages.page import Cell, Figure, Page, Table, facts_of, label, write_page
 from gpuyard.pages.sections import text_cell
@@ -42,14 +50,15 @@ class Advice:
     confidence: float  # of the intervals
     left_out: tuple[str, ...]  # schedulers and jobs, with the reason and the key
     notes: tuple[str, ...]  # what the runs took for granted
+    settings: str = ""  # a sentence: the words that play what the others say to take
     learned: Path | None = None  # weights of a policy for this cluster
     about_learned: str = ""  # a sentence on it: how it was learned, how it stands, why it is behind
     plays_learned: tuple[str, ...] = ()  # the commands that play it
 
     @property
     def said(self) -> tuple[str, ...]:
-        """The sentences, with the one on what was learned."""
-        return (*self.sentences, *([self.about_learned] if self.about_learned else []))
+        """The sentences, with those on how to play it and on what was learned."""
+        return (*self.sentences, *filter(None, (self.settings, self.about_learned)))
 
     def __str__(self) -> str:
         """The sentences."""
@@ -89,6 +98,7 @@ def advice_of(
     return Advice(
         frame=frame,
         sentences=sentences(done, aim, confidence),
+        settings=settings(done, aim),
         aim=aim,
         confidence=confidence,
         left_out=(*left_out, *failed),
@@ -103,6 +113,7 @@ def _cells(row: Played, best: Played, aim: str, confidence: float) -> dict[str, 
     cells: dict[str, Any] = {
         "scheduler": row.name,
         "composition": row.scheduler,
+        "words": row.words,
         "information": row.information,
         "bound": row.information == "oracle",
         "needs": " ".join(row.needs),

@@ -31,8 +31,7 @@ from gpuyard.launch.sweeps import in_processes, processes_of
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.jobs import JobTable
-from sim.metrics.job_times import counted
-from sim.metrics.timeline import withdrawn
+from sim.metrics.job_times import counted, given_up
 from sim.protocols import Looping, Scheduler
 from sim.simulator import Simulator, simulate
 from sim.traces.setting import Setting
@@ -72,6 +71,7 @@ class Candidate:
     ground: Ground
     information: str  # none, limit, predicted, oracle
     slow: bool  # takes minutes where others take seconds
+    words: str = ""  # that play it in any program
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,7 @@ class Played:
     seconds: float  # that the simulation took
     role: str = ""
     failed: str = ""  # why there is no result
+    words: str = ""  # that play it in any program
 
 
 @lru_cache(maxsize=8)
@@ -141,7 +142,7 @@ def play(candidate: Candidate) -> Played:
         name=candidate.name, contender=_short(candidate), scheduler=scheduler.name,
         information=candidate.information, needs=needed(scheduler), preempts=False,
         stops_per_job=0.0, jobs=0, withdrawn=0, draws={}, seconds=0.0,
-        role=candidate.contender.role,
+        role=candidate.contender.role, words=candidate.words,
     )  # fmt: skip
     simulator = experiment.game.simulator(jobs)
     warm_up(experiment.game, scheduler, compiled=not simulator.python_decides(scheduler))
@@ -158,7 +159,7 @@ def play(candidate: Candidate) -> Played:
         preempts=stops > 0 or bool(getattr(_order_of(scheduler), "preempts", False)),
         stops_per_job=stops / int(jobs.measured.sum()),
         jobs=int(counted(run).sum()),
-        withdrawn=int((jobs.measured & withdrawn(run)).sum()),
+        withdrawn=int((jobs.measured & given_up(run)).sum()),
         draws=measured(told_of_run(run, blocks, large), draws_of(blocks.count)),
         seconds=time.perf_counter() - began,
     )
@@ -220,7 +221,12 @@ NO_LIMITS = (
 
 
 def candidates_of(
-    config: Mapping[str, Any], ground: Ground, *, limits: bool, own: Sequence[Contender] = ()
+    config: Mapping[str, Any],
+    ground: Ground,
+    *,
+    limits: bool,
+    choices: Mapping[str, str],
+    own: Sequence[Contender] = (),
 ) -> tuple[list[Candidate], list[str]]:
     """The rows to play, and what is left out with the reason and the key that brings it in.
 
@@ -230,6 +236,7 @@ def candidates_of(
         config: the resolved configuration of `conf/advise.yaml`.
         ground: of the jobs; each row gets one with the estimator that it is told by.
         limits: some job has a time limit.
+        choices: what `estimator=` calls each entry of `knows`.
         own: contenders beside the line-up.
 
     Raises:
@@ -258,7 +265,8 @@ def candidates_of(
             slow.setdefault(why, []).append(first.name)
             continue
         names = _told(scheduler, knows, limits=limits, all_of_them=few or not why)
-        found += [_row(config, first, scheduler, each, knows[each]) for each in names]
+        rows = [_row(config, first, scheduler, each, knows[each]) for each in names]
+        found += [_with_words(row, choices) for row in rows]
     left_out = _reasons(one_queue, slow, len(jobs))
     if not limits and "limit" in knows:
         left_out.append(NO_LIMITS)
@@ -315,6 +323,13 @@ def _row(
     if reads != "predicted":
         return replace(first, ground=ground, information=reads)
     return replace(first, ground=ground, information=name, name=f"{first.name}, {name}")
+
+
+def _with_words(row: Candidate, choices: Mapping[str, str]) -> Candidate:
+    """With the words that play it, the estimator's included where it is told durations by one."""
+    words = [row.contender.words] if row.contender.words else []
+    told = [f"estimator={choices[row.information]}"] if row.information in choices else []
+    return replace(row, words=" ".join([*words, *told]) if words else "")
 
 
 def known_of(config: Mapping[str, Any]) -> dict[str, Any]:

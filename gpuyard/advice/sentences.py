@@ -75,6 +75,14 @@ def sentences(rows: Sequence[Played], aim: str, confidence: float) -> tuple[str,
     )
 
 
+def settings(rows: Sequence[Played], aim: str) -> str:
+    """The words that play what the sentences say to take; nothing where there are none."""
+    order = [row for row in ranked(rows, aim) if not np.isnan(row.draws[aim][0]) and runnable(row)]
+    best = [next((row for row in order if row.preempts == moves), None) for moves in (False, True)]
+    told = [f"{row.name} by `{row.words}`" for row in best if row is not None and row.words]
+    return f"They are played by themselves with these words: {'; '.join(told)}." if told else ""
+
+
 def _without(
     order: Sequence[Played], still: Sequence[Played], aim: str, confidence: float
 ) -> str:  # fmt: skip

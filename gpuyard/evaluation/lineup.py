@@ -36,6 +36,7 @@ class Contender:
     role: str
     agents: int | None  # partitions of the same cluster; None: as the experiment says
     name: str | None  # in results; None: the composition's own
+    words: str = ""  # overrides that make it in any program; none for learned policies
 
 
 def lineup_of(config: Mapping[str, Any]) -> list[Contender]:
@@ -63,6 +64,7 @@ def lineup_of(config: Mapping[str, Any]) -> list[Contender]:
                     role=entry["role"],
                     agents=entry.get("agents"),
                     name=entry.get("name"),
+                    words=" ".join(overrides),
                 )
             )
     if not found:

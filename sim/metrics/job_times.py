@@ -23,10 +23,24 @@ JSSPP 1997)."""
 def counted(run: Run) -> BoolArray:
     """(J,) jobs that job metrics count: in the measured part of the window, and finished.
 
-    Finished means that all work was done: jobs that were withdrawn do not count, those that the
+    Finished means that all work was done: jobs that were given up do not count, those that the
     trace calls failed or cancelled after all their work do.
     """
-    return run.jobs.measured & finished(run)
+    return run.jobs.measured & finished(run) & ~given_up(run)
+
+
+def given_up(run: Run) -> BoolArray:
+    """(J,) jobs that were withdrawn, or would have been: without work, as their users gave up.
+
+    Of the latter those that wait are withdrawn and those that find a place finish at once, so that
+    a scheduler with little waiting would have many jobs of no time in its means.
+    """
+    fates = run.jobs.fates
+    if fates is None:
+        return withdrawn(run)
+    without_work = (run.jobs.duration_s == 0.0) & np.isfinite(fates.withdraw_s)
+    found: BoolArray = withdrawn(run) | without_work
+    return found
 
 
 def jct_s(run: Run) -> FloatArray:

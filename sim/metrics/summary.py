@@ -10,6 +10,7 @@ from sim.metrics.gpu_use import fragmentation_metrics
 from sim.metrics.job_times import (
     counted,
     deadline_metrics,
+    given_up,
     jct_s,
     outcome_metrics,
     queue_delay_s,
@@ -28,7 +29,6 @@ from sim.metrics.timeline import (
     gpus_over_time,
     queue_over_time,
     span_s,
-    withdrawn,
 )
 from sim.run import Kind, Run
 
@@ -250,7 +250,7 @@ def job_metrics(run: Run) -> dict[str, float | int]:
     """Times, slowdowns and counts of the measured jobs."""
     chosen, measured = counted(run), run.jobs.measured
     jct, delay, slow = jct_s(run)[chosen], queue_delay_s(run)[chosen], slowdown(run)[chosen]
-    stretch, gone = run_stretch(run)[chosen], measured & withdrawn(run)
+    stretch, gone = run_stretch(run)[chosen], measured & given_up(run)
     return {
         "jobs_finished": int(chosen.sum()),
         "jobs_unfinished": int(measured.sum() - chosen.sum() - gone.sum()),

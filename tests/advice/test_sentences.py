@@ -120,6 +120,18 @@ def test_the_frame_is_ranked_and_bounds_are_no_best(tmp_path):
     assert all(sentence in (tmp_path / "advice.md").read_text() for sentence in advice.sentences)
 
 
+def test_the_words_that_play_what_is_advised_are_told():
+    still = replace(ROWS[2], words="scheduler=sjf estimator=limit")
+    moving = replace(ROWS[5], words="scheduler=las scheduler.quantum_gpu_s=57600")
+    others = [replace(each, words="scheduler=other") for each in (ROWS[0], ROWS[4])]
+    advice = advice_of([*others, still, moving], aim="jct_mean_s", confidence=0.95)
+    assert advice.said[-1] == (
+        "They are played by themselves with these words: sjf, limit by `scheduler=sjf "
+        "estimator=limit`; las by `scheduler=las scheduler.quantum_gpu_s=57600`."
+    )
+    assert advice.frame.set_index("scheduler")["words"]["las"] == moving.words
+
+
 def test_who_fails_is_left_out_with_the_reason_and_an_aim_without_values_is_refused():
     broken = replace(ROWS[0], failed="12 jobs wait forever", draws={})
     advice = advice_of([*ROWS[1:], broken], aim="jct_mean_s", confidence=0.95)

@@ -8,6 +8,7 @@ import pytest
 from sim.errors import SimulationError
 from sim.jobs import CANCELLED, COMPLETED, FAILED, Fates, Precedence, Urgency
 from sim.metrics.balance import check_run, littles_law_gap
+from sim.metrics.job_times import counted, given_up
 from sim.metrics.summary import summarise
 from sim.metrics.timeline import available_over_time, left_s, outcomes, queue_over_time
 from sim.run import Kind
@@ -95,6 +96,16 @@ def test_counts_and_times_by_outcome(life):
     assert metrics["jct_failed_mean_s"] == 30.0
     own = dataclasses.replace(life, outcome=np.array([0, 0, 2, 1, 1, 2]))
     assert summarise(own)["jct_failed_mean_s"] == pytest.approx((30 + 10) / 2)
+
+
+def test_jobs_without_work_that_were_given_up_count_for_no_scheduler(life):
+    """Job 0 would have been withdrawn, had it waited: it found a place and ended at once."""
+    jobs = life.jobs
+    work_s = np.where(np.arange(6) == 0, 0.0, jobs.duration_s)
+    fates = Fates(np.zeros(6, dtype=np.int64), np.where(np.arange(6) < 2, 5.0, np.inf))
+    told = dataclasses.replace(life, jobs=dataclasses.replace(jobs, duration_s=work_s, fates=fates))
+    assert counted(told).tolist() == [False, True, False, True, True, False]
+    assert given_up(told).tolist() == [True, False, True, False, False, True]
 
 
 def test_the_balance_of_gpu_seconds(life):
