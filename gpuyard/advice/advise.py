@@ -117,12 +117,10 @@ def advise(
     notes = _notes(config, ground)
     log.info("%d jobs; assumes %s", len(jobs), "; ".join(notes))
     waited_s, limits = waits_and_limits(ground)
-    mine, choices = None, _choices(config, overrides)
+    mine, choices, first = None, _choices(config, overrides), _first_known(config, limits=limits)
     with _composing():
         if folder is not None and learns:
-            mine = learned(
-                config, config["knows"][_first_known(config, limits=limits)], folder / LEARNED
-            )
+            mine = learned(config, config["knows"][first], folder / LEARNED)
         own = [] if mine is None else [mine.contender]
         candidates, left_out = candidates_of(
             config, ground, limits=limits, choices=choices, own=own
@@ -142,9 +140,10 @@ def advise(
     )
     if mine is None:
         return advice
-    told = choices[_first_known(config, limits=limits)]
     work_s = float(jobs.duration_s[jobs.measured].mean())
-    return _with_learned(advice, mine, rows, work_s, playing(mine, overrides, ADVISE_ONLY, told))
+    return _with_learned(
+        advice, mine, rows, work_s, playing(mine, overrides, ADVISE_ONLY, choices[first])
+    )
 
 
 def _with_learned(

@@ -221,13 +221,9 @@ NO_LIMITS = (
 
 
 def candidates_of(
-    config: Mapping[str, Any],
-    ground: Ground,
-    *,
-    limits: bool,
-    choices: Mapping[str, str],
+    config: Mapping[str, Any], ground: Ground, *, limits: bool, choices: Mapping[str, str],
     own: Sequence[Contender] = (),
-) -> tuple[list[Candidate], list[str]]:
+) -> tuple[list[Candidate], list[str]]:  # fmt: skip
     """The rows to play, and what is left out with the reason and the key that brings it in.
 
     A scheduler that reads predictions is a row for every entry of `knows`.
