@@ -12,7 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpuyard import __version__
 from gpuyard.launch.errors import nearest
-from gpuyard.serving.board import Board, Decider, Verdict
+from gpuyard.serving.board import Board, Verdict
+from gpuyard.serving.decider import Decider
 from gpuyard.serving.forms import (
     MOST_SCORE,
     AnswerForm,

@@ -71,7 +71,8 @@ def main(cfg: DictConfig) -> None:
 
 def _app(config: Mapping[str, Any]) -> "FastAPI":
     from gpuyard.serving.app import make_app
-    from gpuyard.serving.board import Board, Decider
+    from gpuyard.serving.board import Board
+    from gpuyard.serving.decider import Decider
     from gpuyard.serving.instants import Defaults
 
     experiment = experiment_of(config)

@@ -243,7 +243,8 @@ def test_a_state_that_cannot_be_leaves_the_old_one(fresh: Service):
 
 
 def test_a_pod_that_waits_keeps_its_place_and_is_forgotten_in_time(configured: Callable[..., Any]):
-    from gpuyard.serving.board import Board, Decider
+    from gpuyard.serving.board import Board
+    from gpuyard.serving.decider import Decider
     from gpuyard.serving.instants import Defaults
 
     config = configured("topology=small_leaf_spine", "scheduler=fifo")
