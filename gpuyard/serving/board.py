@@ -32,7 +32,7 @@ class Held:
     pods: int
     slots: list[str]  # a server for each pod
     bound: dict[str, str]  # pod: its server
-    until_s: float  # on the clock of the told state
+    until_s: float  # on our clock: that of the told state may be another one each time
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Board:
         now_s = clock()
         self._told = Told(StateForm(time_s=now_s), now_s)
         self._held: dict[str, Held] = {}
-        self._waiting: dict[str, tuple[WaitingJob, float]] = {}  # job told to wait, until
+        self._waiting: dict[str, tuple[WaitingJob, float]] = {}  # told to wait, until
 
     def tell(self, form: StateForm) -> AnswerForm:
         """The cluster is like this; what would be decided for it alone.
@@ -73,7 +73,7 @@ class Board:
         answer = self._decider.decide(form)
         running = {job.id for job in form.running}
         named = {gpu for job in form.running for gpu in job.placement or ()}
-        self._forget(form.time_s)
+        self._forget()
         self._held = {
             name: each for name, each in self._held.items()
             if name not in running and not named & set(each.job.placement or ())
@@ -82,8 +82,9 @@ class Board:
         self._told = Told(self._placed(form), self._clock())
         return answer
 
-    def _forget(self, now_s: float) -> None:
+    def _forget(self) -> None:
         """Drop answers that are too old."""
+        now_s = self._clock()
         self._held = {key: each for key, each in self._held.items() if each.until_s > now_s}
         self._waiting = {key: each for key, each in self._waiting.items() if each[1] > now_s}
 
@@ -105,7 +106,7 @@ class Board:
         """The cluster as it is believed to be now: as told, and with what was answered since."""
         told = self._told
         now_s = told.form.time_s + max(0.0, self._clock() - told.at_s)
-        self._forget(now_s)
+        self._forget()
         form = told.form
         known = {job.id for job in form.running} | set(self._held)
         held = [_until(each.job, now_s) for each in self._held.values()]
@@ -143,7 +144,7 @@ class Board:
         closed = [at for at, name in enumerate(self._decider.places.names) if name not in offered]
         form = state.model_copy(update={"queue": [*queue, job]})
         answer = self._decider.decide(form, closed)
-        until_s = state.time_s + self._hold_s
+        until_s = self._clock() + self._hold_s
         orders = (each for each in answer.decisions if each.job == asked.job)
         start = next((each for each in orders if each.action == "start"), None)
         verdict = self._refused(answer, start, asked)
@@ -202,7 +203,7 @@ def _until(job: Job, now_s: float) -> Job:
 
 def _waiting(asked: Asked, now_s: float, first_s: float) -> WaitingJob:
     """`first_s`: when it was asked for first, for want of a better time of submission."""
-    submitted_s = first_s if asked.submitted_s is None else min(asked.submitted_s, now_s)
+    submitted_s = min(first_s if asked.submitted_s is None else asked.submitted_s, now_s)
     try:
         return WaitingJob(
             id=asked.job,

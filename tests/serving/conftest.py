@@ -82,7 +82,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture
 def fresh(service: Service) -> Service:
     """The service, told that the cluster is empty and that what it answered is over."""
-    service.ask("PUT", "/state", {"time_s": 1e12})  # long after
+    service.ask("PUT", "/state", {"time_s": 0})
+    told = service.ask("GET", "/state")
+    over = [
+        {"id": job["id"], "placement": [at], "started_s": 0, "estimate_s": 0}
+        for at, job in enumerate(told["running"] + told["queue"])
+    ]
+    service.ask("PUT", "/state", {"time_s": 0, "running": over})  # which confirms the answers
     service.ask("PUT", "/state", {"time_s": 0})
     told = service.ask("GET", "/state")
     assert (told["running"], told["queue"]) == ([], [])

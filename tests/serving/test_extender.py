@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gpuyard.evaluation.experiment import composition_of, experiment_of
-from gpuyard.serving.forms import Asked, Pod, read
+from gpuyard.serving.forms import Asked, Pod, StateForm, read
 from sim.jobs import JobTable
 from sim.run import Kind, Run
 from sim.simulator import simulate
@@ -242,20 +242,52 @@ def test_a_state_that_cannot_be_leaves_the_old_one(fresh: Service):
     assert [job["placement"] for job in fresh.ask("GET", "/state")["running"]] == [[0]]
 
 
-def test_a_pod_that_waits_keeps_its_place_and_is_forgotten_in_time(configured: Callable[..., Any]):
+@pytest.fixture
+def board_of(configured: Callable[..., Any]) -> Callable[..., Any]:
+    """A board on 64 GPUs whose answers hold 50 s, on the clock that is given."""
     from gpuyard.serving.board import Board
     from gpuyard.serving.decider import Decider
     from gpuyard.serving.instants import Defaults
 
-    config = configured("topology=small_leaf_spine", "scheduler=fifo")
-    game, now_s = experiment_of(config).game, [100.0]
-    decider = Decider(game, composition_of(config, 1), Defaults(None, None), 0)
-    board = Board(decider, hold_s=50.0, clock=lambda: now_s[0])
-    ask = lambda *told, **more: board.ask(read(Pod.model_validate(pod(*told, **more))), NODES)  # noqa: E731
+    def made(clock: Callable[[], float], *words: str) -> Board:
+        config = configured("topology=small_leaf_spine", *words)
+        scheduler, game = composition_of(config, 1), experiment_of(config).game
+        decider = Decider(game, scheduler, Defaults(None, None), 0)
+        return Board(decider, hold_s=50.0, clock=clock)
+
+    return made
+
+
+def asked_of(board: Any, *told: Any, nodes: list[str] = NODES, **more: str) -> Any:
+    return board.ask(read(Pod.model_validate(pod(*told, **more))), nodes)
+
+
+def test_a_pod_that_waits_keeps_its_place_and_is_forgotten_in_time(board_of: Callable[..., Any]):
+    now_s = [100.0]
+    board = board_of(lambda: now_s[0], "scheduler=fifo")
     for at in range(8):
-        assert ask(f"first {at}", 7).server is not None
-    assert ask("big", 8).server is None
+        assert asked_of(board, f"first {at}", 7).server is not None
+    assert asked_of(board, "big", 8).server is None
     now_s[0] = 120.0
-    assert "lets default/behind wait" in ask("behind", 1).reason  # first come, first served
+    assert "lets default/behind wait" in asked_of(board, "behind", 1).reason  # first come
     now_s[0] = 152.0
-    assert ask("behind", 1).server is not None  # nobody has asked for the others since
+    assert asked_of(board, "behind", 1).server is not None  # nobody asked for the others since
+
+
+def test_answers_hold_by_the_own_clock_whatever_the_clock_of_states(board_of: Callable[..., Any]):
+    now_s = [1.7e9]
+    board = board_of(lambda: now_s[0], "scheduler=sjf")
+    kept = asked_of(board, "early", 8)
+    assert asked_of(board, "waits", 8, nodes=[kept.server]).server is None
+    servers = dict.fromkeys([name for name in NODES if name != kept.server], 8)
+    others = {"id": "r", "servers": servers, "started_s": 1.0, "estimate_s": 60.0}
+    for told_s in (100.0, 1.7e12, 200.0):
+        board.tell(StateForm.model_validate({"time_s": told_s, "running": [others]}))
+        assert asked_of(board, "waits", 8).server is None
+        state = board.state()
+        times = [job.started_s for job in state.running] + [job.submitted_s for job in state.queue]
+        assert len(times) == 3 and max(times) <= state.time_s
+    now_s[0] += 49.0
+    assert asked_of(board, "waits", 8).server is None
+    now_s[0] += 2.0
+    assert asked_of(board, "waits", 8).server == kept.server
