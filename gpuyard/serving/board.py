@@ -36,6 +36,15 @@ class Held:
 
 
 @dataclass(frozen=True)
+class Waits:
+    """A job that we have told to wait."""
+
+    job: WaitingJob
+    nodes: frozenset[str]  # servers that it was offered last
+    until_s: float  # on our clock
+
+
+@dataclass(frozen=True)
 class Verdict:
     """Where a pod goes, or why nowhere."""
 
@@ -62,7 +71,7 @@ class Board:
         now_s = clock()
         self._told = Told(StateForm(time_s=now_s), now_s)
         self._held: dict[str, Held] = {}
-        self._waiting: dict[str, tuple[WaitingJob, float]] = {}  # told to wait, until
+        self._waiting: dict[str, Waits] = {}  # by job, the first to come first
 
     def tell(self, form: StateForm) -> AnswerForm:
         """The cluster is like this; what would be decided for it alone.
@@ -86,7 +95,7 @@ class Board:
         """Drop answers that are too old."""
         now_s = self._clock()
         self._held = {key: each for key, each in self._held.items() if each.until_s > now_s}
-        self._waiting = {key: each for key, each in self._waiting.items() if each[1] > now_s}
+        self._waiting = {key: each for key, each in self._waiting.items() if each.until_s > now_s}
 
     def _placed(self, form: StateForm) -> StateForm:
         """`form` with GPUs in place of servers, beside those of jobs that we answered for."""
@@ -112,7 +121,8 @@ class Board:
         held = [_until(each.job, now_s) for each in self._held.values()]
         queue = [job for job in form.queue if job.id not in known]
         known |= {job.id for job in queue}
-        queue += [_until(job, now_s) for job, _ in self._waiting.values() if job.id not in known]
+        waiting = [each.job for each in self._waiting.values() if each.job.id not in known]
+        queue += [_until(job, now_s) for job in waiting]
         return form.model_copy(
             update={"time_s": now_s, "running": [*form.running, *held], "queue": queue}
         )
@@ -137,19 +147,16 @@ class Board:
 
     def _decided(self, asked: Asked, nodes: Sequence[str], state: StateForm) -> Held | Verdict:
         """Ask the scheduler for the job of a pod."""
-        queue = [job for job in state.queue if job.id != asked.job]
         before = self._waiting.get(asked.job)
-        job = _waiting(asked, state.time_s, before[0].submitted_s if before else state.time_s)
-        offered = set(nodes)
-        closed = [at for at, name in enumerate(self._decider.places.names) if name not in offered]
-        form = state.model_copy(update={"queue": [*queue, job]})
-        answer = self._decider.decide(form, closed)
+        job = _waiting(asked, state.time_s, before.job.submitted_s if before else state.time_s)
+        offered = frozenset(self._decider.places.names) & frozenset(nodes)
+        answer = self._answer(state, job, offered)
         until_s = self._clock() + self._hold_s
         orders = (each for each in answer.decisions if each.job == asked.job)
         start = next((each for each in orders if each.action == "start"), None)
         verdict = self._refused(answer, start, asked)
         if verdict is not None:
-            self._waiting[asked.job] = job, until_s
+            self._waiting[asked.job] = Waits(job, offered, until_s)
             return verdict
         assert start is not None
         self._waiting.pop(asked.job, None)
@@ -168,6 +175,29 @@ class Board:
         held = Held(running, asked.gpus, asked.pods, slots, {}, until_s)
         self._held[asked.job] = held
         return held
+
+    def _answer(self, state: StateForm, asked: WaitingJob, offered: frozenset[str]) -> AnswerForm:
+        """What is decided for a job that may go to `offered`, beside those who compete for that.
+
+        The scheduler knows nothing of what others were offered: where it puts one of them on
+        another server, that one waits in truth, and we ask again without it.
+        """
+        names = self._decider.places.names
+        closed = [at for at, name in enumerate(names) if name not in offered]
+        kept = {name: each.nodes for name, each in self._waiting.items() if name != asked.id}
+        others = [job for job in state.queue if job.id != asked.id]
+        queue = [job for job in others if job.id not in kept or kept[job.id] & offered]
+        while True:
+            form = state.model_copy(update={"queue": [*queue, asked]})
+            answer = self._decider.decide(form, closed)
+            astray = {
+                each.job for each in answer.decisions
+                if each.action == "start" and each.job in kept
+                and not kept[each.job].issuperset(each.servers or ())
+            }  # fmt: skip
+            if not astray:
+                return answer
+            queue = [job for job in queue if job.id not in astray]
 
     def _refused(
         self, answer: AnswerForm, start: DecisionForm | None, asked: Asked

@@ -291,3 +291,26 @@ def test_answers_hold_by_the_own_clock_whatever_the_clock_of_states(board_of: Ca
     assert asked_of(board, "waits", 8).server is None
     now_s[0] += 2.0
     assert asked_of(board, "waits", 8).server == kept.server
+
+
+def full_but(*free: str) -> dict[str, Any]:
+    servers = dict.fromkeys([name for name in NODES if name not in free], 8)
+    run = {"id": "r", "servers": servers, "started_s": 0, "estimate_s": 9}
+    return {"time_s": 1, "running": [run]}
+
+
+@pytest.mark.parametrize("pool", [["0", "1"], ["0", "6"]])
+def test_who_may_not_go_to_a_free_server_keeps_nobody_from_it(fresh: Service, pool: list[str]):
+    fresh.ask("PUT", "/state", full_but("7"))
+    for _ in range(2):
+        assert verdict(fresh, pod("short", 8), pool)["NodeNames"] == []
+    assert verdict(fresh, pod("long", 8, estimate_s="600"), ["6", "7"])["NodeNames"] == ["7"]
+    assert verdict(fresh, pod("short", 8), pool)["NodeNames"] == []
+
+
+def test_who_may_go_to_a_free_server_goes_first_if_shorter(fresh: Service):
+    fresh.ask("PUT", "/state", full_but())
+    assert verdict(fresh, pod("short", 8), ["6", "7"])["NodeNames"] == []
+    fresh.ask("PUT", "/state", full_but("7"))
+    assert verdict(fresh, pod("long", 8, estimate_s="600"), ["5", "7"])["NodeNames"] == []
+    assert verdict(fresh, pod("short", 8), ["6", "7"])["NodeNames"] == ["7"]
