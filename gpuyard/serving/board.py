@@ -185,10 +185,12 @@ class Board:
         names = self._decider.places.names
         closed = [at for at, name in enumerate(names) if name not in offered]
         kept = {name: each.nodes for name, each in self._waiting.items() if name != asked.id}
-        others = [job for job in state.queue if job.id != asked.id]
-        queue = [job for job in others if job.id not in kept or kept[job.id] & offered]
+        places = [asked if job.id == asked.id else job for job in state.queue]
+        if asked not in places:
+            places.append(asked)  # of those submitted at one time, those who came first stay first
+        queue = [job for job in places if job.id not in kept or kept[job.id] & offered]
         while True:
-            form = state.model_copy(update={"queue": [*queue, asked]})
+            form = state.model_copy(update={"queue": queue})
             answer = self._decider.decide(form, closed)
             astray = {
                 each.job for each in answer.decisions

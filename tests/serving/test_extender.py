@@ -314,3 +314,11 @@ def test_who_may_go_to_a_free_server_goes_first_if_shorter(fresh: Service):
     fresh.ask("PUT", "/state", full_but("7"))
     assert verdict(fresh, pod("long", 8, estimate_s="600"), ["5", "7"])["NodeNames"] == []
     assert verdict(fresh, pod("short", 8), ["6", "7"])["NodeNames"] == ["7"]
+
+
+def test_of_pods_made_in_one_second_the_first_to_ask_goes_first(fresh: Service):
+    twins = [pod(name, 8, submitted_s="0") for name in ("one", "two")]
+    fresh.ask("PUT", "/state", full_but())
+    assert [verdict(fresh, each)["NodeNames"] for each in twins] == [[], []]
+    fresh.ask("PUT", "/state", full_but("7"))
+    assert [verdict(fresh, each)["NodeNames"] for each in reversed(twins)] == [[], ["7"]]
