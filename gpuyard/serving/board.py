@@ -9,6 +9,8 @@ from pydantic import ValidationError
 
 from gpuyard.serving.decider import Decider
 from gpuyard.serving.forms import (
+    GPU_RESOURCE,
+    GROUP,
     MOST_NAME,
     AnswerForm,
     Asked,
@@ -40,7 +42,7 @@ class Waits:
     """A job that we have told to wait."""
 
     job: WaitingJob
-    nodes: frozenset[str]  # servers that it was offered last
+    nodes: frozenset[str]  # servers that it was offered last; none: it competes with nobody
     until_s: float  # on our clock
 
 
@@ -138,6 +140,12 @@ class Board:
         if any(job.id == asked.job for job in state.running) and asked.job not in self._held:
             return Verdict(None, f"{asked.job} runs already, says the state that was told")
         held = self._held.get(asked.job)
+        largest = int(self._decider.game.topology.gpus_per_server.max())
+        if asked.gpus > largest:
+            raise RequestError(
+                f"pod {asked.pod}: limits['{GPU_RESOURCE}'] is {asked.gpus}; the largest server "
+                f"has {largest} GPUs: ask for fewer, or for several pods as a gang ({GROUP})"
+            )
         if held is None:
             decided = self._decided(asked, nodes, state)
             if isinstance(decided, Verdict):
@@ -156,7 +164,8 @@ class Board:
         start = next((each for each in orders if each.action == "start"), None)
         verdict = self._refused(answer, start, asked)
         if verdict is not None:
-            self._waiting[asked.job] = Waits(job, offered, until_s)
+            competes = start is None  # else its turn has come, and will in each question
+            self._waiting[asked.job] = Waits(job, offered if competes else frozenset(), until_s)
             return verdict
         assert start is not None
         self._waiting.pop(asked.job, None)

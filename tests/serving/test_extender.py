@@ -205,7 +205,7 @@ def test_init_containers_count_one_by_one():
         (pod("a", 8, group="g", group_size="9"), "gpus is 72"),
         (pod("a", 8, group="g", group_size="99999999"), "its gpus cannot be"),
         (pod("a", user=""), "its user cannot be"),
-        (pod("a", 65), "the largest partition has 64"),
+        (pod("a", 9), "limits['nvidia.com/gpu'] is 9; the largest server has 8 GPUs"),
     ],
 )
 def test_what_a_pod_cannot_say_is_told_as_the_error(fresh: Service, asked, words: str):
@@ -322,3 +322,14 @@ def test_of_pods_made_in_one_second_the_first_to_ask_goes_first(fresh: Service):
     assert [verdict(fresh, each)["NodeNames"] for each in twins] == [[], []]
     fresh.ask("PUT", "/state", full_but("7"))
     assert [verdict(fresh, each)["NodeNames"] for each in reversed(twins)] == [[], ["7"]]
+
+
+def test_who_waits_for_what_no_filter_expresses_keeps_its_age_and_nobody_from_gpus(fresh: Service):
+    gang = pod("g-0", 5, group="g", group_size="2")  # of 8 and 2 GPUs on two empty servers
+    fresh.ask("PUT", "/state", full_but("6", "7"))
+    assert "would spread the 5 GPUs" in verdict(fresh, gang)["FailedNodes"]["0"]
+    fresh.ask("PUT", "/state", full_but("6", "7") | {"time_s": 50})
+    assert verdict(fresh, pod("long", 8, estimate_s="900"))["NodeNames"] == ["6"]
+    assert "wait" in verdict(fresh, gang)["FailedNodes"]["0"]
+    (told,) = fresh.ask("GET", "/state")["queue"]
+    assert told["id"] == "default/g" and told["submitted_s"] < 30
