@@ -175,7 +175,7 @@ def _add_extender(app: FastAPI, board: Board) -> None:
         """The node that the pod should go to, if any."""
         try:
             nodes = candidates(args)
-            return _filtered(args, nodes, _verdict(board, args, nodes))
+            return _filtered(args, nodes, _verdict(board, args, nodes), board.unknown(nodes))
         except GpuYardError as error:
             return ExtenderFilterResult(Error=str(error))
 
@@ -195,17 +195,21 @@ def _verdict(board: Board, args: ExtenderArgs, nodes: Sequence[str]) -> Verdict 
 
 
 def _filtered(
-    args: ExtenderArgs, nodes: Sequence[str], verdict: Verdict | None
+    args: ExtenderArgs, nodes: Sequence[str], verdict: Verdict | None, unknown: dict[str, str]
 ) -> ExtenderFilterResult:
+    """`unknown`: nodes that take no pod that asks for GPUs, and why."""
     kept = [name for name in nodes if verdict is None or name == verdict.server]
     why = "" if verdict is None else verdict.reason or f"the pod goes to {verdict.server}"
-    failed = {name: why for name in nodes if name not in kept}
-    if args.Nodes is None:
-        return ExtenderFilterResult(NodeNames=kept, FailedNodes=failed)
-    items = [node for node, name in zip(args.Nodes.items, nodes, strict=True) if name not in failed]
-    return ExtenderFilterResult(
-        Nodes={**args.Nodes.model_dump(), "items": items}, FailedNodes=failed
+    chosen = set(kept)
+    refused = [name for name in nodes if name not in chosen]
+    result = ExtenderFilterResult(
+        FailedNodes={name: why for name in refused if name not in unknown},
+        FailedAndUnresolvableNodes={name: unknown[name] for name in refused if name in unknown},
     )
+    if args.Nodes is None:
+        return result.model_copy(update={"NodeNames": kept})
+    items = [node for node, name in zip(args.Nodes.items, nodes, strict=True) if name in chosen]
+    return result.model_copy(update={"Nodes": {**args.Nodes.model_dump(), "items": items}})
 
 
 def _add_errors(app: FastAPI) -> None:

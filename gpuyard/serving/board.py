@@ -129,6 +129,15 @@ class Board:
             update={"time_s": now_s, "running": [*form.running, *held], "queue": queue}
         )
 
+    def unknown(self, nodes: Sequence[str]) -> dict[str, str]:
+        """Those of `nodes` that are no servers of the cluster, and words that say so."""
+        topology = self._decider.game.topology.name
+        return {
+            name: f"there is no server {name!r} in {topology}, which is served: GET /cluster lists "
+            "them"
+            for name in set(nodes).difference(self._decider.places.names)
+        }
+
     def ask(self, asked: Asked, nodes: Sequence[str]) -> Verdict:
         """Where a pod goes that may go to `nodes`; a gang is decided whole, at its first pod.
 

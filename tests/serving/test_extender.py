@@ -32,9 +32,8 @@ def pod(name: str, gpus: object = 1, containers: Any = None, **annotations: str)
 def verdict(service: Service, asked: dict[str, Any], nodes: list[str] = NODES) -> Any:
     told = service.ask("POST", "/filter", {"Pod": asked, "NodeNames": nodes})
     assert service.status == 200
-    assert set(told["NodeNames"] or ()) | set(told["FailedNodes"]) == (
-        set() if told["Error"] else set(nodes)
-    )
+    failed = told["FailedNodes"] | told["FailedAndUnresolvableNodes"]
+    assert {*(told["NodeNames"] or ()), *failed} == (set() if told["Error"] else set(nodes))
     return told
 
 
@@ -141,7 +140,12 @@ def test_nodes_given_whole_come_back_whole(fresh: Service):
 
 def test_only_nodes_that_are_offered_are_chosen(fresh: Service):
     assert verdict(fresh, pod("here", 4), ["6", "elsewhere"])["NodeNames"] == ["6"]
-    assert verdict(fresh, pod("nowhere", 4), ["elsewhere"])["NodeNames"] == []
+    told = verdict(fresh, pod("nowhere", 4), ["elsewhere", "6"])
+    assert told["NodeNames"] == ["6"] and told["FailedNodes"] == {}
+    told = verdict(fresh, pod("whole", 8), ["elsewhere", "6"])
+    assert told["NodeNames"] == [] and "wait" in told["FailedNodes"]["6"]
+    (why,) = told["FailedAndUnresolvableNodes"].values()
+    assert "no server 'elsewhere' in small_leaf_spine" in why and "GET /cluster" in why
     assert verdict(fresh, pod("here", 4), ["1"])["FailedNodes"]["1"].startswith("it was given 6")
 
 
