@@ -43,7 +43,7 @@ class Guard:
     def __init__(self, app: ASGIApp, *, token: str | None, max_body_bytes: int) -> None:
         """`token` None: everybody may ask."""
         self._app = app
-        self._wanted = None if token is None else f"Bearer {token}".encode()
+        self._wanted = None if token is None else token.encode()
         self._most = max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,7 +66,9 @@ class Guard:
     def _may_ask(self, path: str, headers: dict[bytes, bytes]) -> bool:
         if self._wanted is None or path in OPEN_PATHS:
             return True
-        return hmac.compare_digest(headers.get(b"authorization", b""), self._wanted)
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        same = hmac.compare_digest(token.strip(b" "), self._wanted)
+        return same and scheme.lower() == b"bearer"  # HTTP's schemes are written in any case
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
         """The body; None: too large, whatever its headers say.

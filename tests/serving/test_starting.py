@@ -56,13 +56,14 @@ def test_with_a_token_requests_bear_it_and_ctrl_c_ends_it(tmp_path: Path):
     with served(tmp_path, *words) as service:
         service.url = service.url.replace("0.0.0.0", "127.0.0.1")
         assert service.ask("GET", "/healthz") == {"status": "ok"}
-        for given in ({}, {"Authorization": f"Bearer {SECRET}x"}, {"Authorization": SECRET}):
-            service.headers = given
+        for given in ("", f"Bearer {SECRET}x", SECRET, f"Basic {SECRET}", f"Bearer{SECRET}"):
+            service.headers = {"Authorization": given} if given else {}
             for path_asked in ("/cluster", "/openapi.json", "/nowhere"):
                 told = service.ask("GET", path_asked)
                 assert service.status == 401 and "Authorization: Bearer" in told["error"]
-        service.headers = {"Authorization": f"Bearer {SECRET}"}
-        assert service.ask("GET", "/cluster")["gpus"] == 64
+        for scheme in ("Bearer", "bearer", "BEARER "):
+            service.headers = {"Authorization": f"{scheme} {SECRET}"}
+            assert service.ask("GET", "/cluster")["gpus"] == 64
         service.process.send_signal(signal.SIGINT)
         assert service.process.wait(timeout=20) == 0
     told = (tmp_path / "err.txt").read_text()
