@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpuyard import __version__
@@ -220,6 +221,11 @@ def _add_errors(app: FastAPI) -> None:
         del request
         faults = sorted(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
         return _told(NOT_POSSIBLE, _words(faults[0], error.body))  # a wrong key is a missing one
+
+    @app.exception_handler(HTTPException)
+    async def no_route(request: Request, error: HTTPException) -> JSONResponse:
+        words = f"{request.method} {request.url.path}: {error.detail.lower()} (GET /docs)"
+        return JSONResponse({"error": words}, error.status_code, error.headers)
 
     @app.exception_handler(RequestError)
     async def impossible(request: Request, error: RequestError) -> JSONResponse:

@@ -107,6 +107,11 @@ def test_what_cannot_be_is_refused_in_words(service: Service, body: Any, words: 
     assert words in service.refusal("/decide", body)
 
 
+def test_where_there_is_no_such_route_is_told_in_the_same_form(service: Service):
+    assert service.refusal("/nosuch", {}, 404) == "POST /nosuch: not found (GET /docs)"
+    assert "GET /decide: method not allowed" in service.refusal("/decide", None, 405, "GET")
+
+
 def test_a_larger_body_is_refused_told_or_not(service: Service):
     body = state(*(waiting(f"job {at}") for at in range(1000)))
     assert "max_body_bytes" in service.refusal("/decide", body, status=413)
