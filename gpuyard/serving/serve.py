@@ -178,7 +178,7 @@ def _server(app: "FastAPI", config: Mapping[str, Any], token: str | None) -> "Se
             log_config=None,
             access_log=False,
             lifespan="off",
-            limit_concurrency=config["max_requests"],
+            limit_concurrency=config["max_requests"] + 1,  # refused from so many connections on
             timeout_graceful_shutdown=5,
         )
     )

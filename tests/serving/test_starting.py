@@ -4,7 +4,9 @@ import signal
 import socket
 import subprocess
 import sys
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -69,6 +71,19 @@ def test_with_a_token_requests_bear_it_and_ctrl_c_ends_it(tmp_path: Path):
     told = (tmp_path / "err.txt").read_text()
     assert "stopped" in told and "Traceback" not in told
     assert SECRET not in (tmp_path / "config.yaml").read_text() + told
+
+
+def test_as_many_connections_as_allowed_are_answered_and_no_more(tmp_path: Path):
+    with served(tmp_path, *CLUSTER, "max_requests=1") as service:
+        parts = urlsplit(service.url)
+        one, two = (HTTPConnection(str(parts.hostname), parts.port, timeout=60) for _ in range(2))
+        for http, status in ((one, 200), (two, 503)):
+            http.request("GET", "/healthz")
+            reply = http.getresponse()
+            assert reply.status == status
+            reply.read()
+        one.close()
+        two.close()
 
 
 @pytest.mark.parametrize(
