@@ -16,6 +16,7 @@ from sim.simulator import Instant, Simulator, set_to
 from sim.view import Signal
 
 SHOWN = 5  # names in one message
+MOST_SPEED = 100.0  # seconds of its work that a job may do in one, on any GPUs
 
 
 class Places:
@@ -185,6 +186,7 @@ class Setter:
             RequestError: naming what is wrong.
         """
         self._check_times(form)
+        self._check_progress(form)
         away = [self.places.server(name, f"away[{at}]") for at, name in enumerate(form.away)]
         placements = self.places.of(form.running)
         if not form.running and not form.queue:
@@ -229,10 +231,35 @@ class Setter:
                         "what has not happened yet"
                     )
         for at, job in enumerate(form.running):
+            where = _named("running", at, job)
             if job.submitted_s is not None and job.submitted_s > job.started_s:
                 raise RequestError(
-                    f"{_named('running', at, job)}: submitted_s is {job.submitted_s}, after "
-                    f"started_s, {job.started_s}"
+                    f"{where}: submitted_s is {job.submitted_s}, after started_s, {job.started_s}"
+                )
+            if job.resume_s is not None and job.resume_s < job.started_s:
+                raise RequestError(
+                    f"{where}: resume_s is {job.resume_s}, before started_s, {job.started_s}; it "
+                    "is when this attempt began to make progress, so leave it out if they are one"
+                )
+
+    def _check_progress(self, form: StateForm) -> None:
+        """Who never lost its GPUs has not done more than its estimate and than GPUs can since.
+
+        Either alone may be: jobs outlast their estimates, and one that goes on from a checkpoint of
+        an earlier job brings work with it.
+        """
+        for key in ("running", "queue"):
+            for at, job in enumerate(getattr(form, key)):
+                since_s = _submitted_s(job)
+                can_s = MOST_SPEED * (form.time_s - since_s)
+                if job.restarts > 0 or job.estimate_s is None:
+                    continue
+                if (job.progress_s or 0.0) <= max(job.estimate_s, can_s):
+                    continue
+                raise RequestError(
+                    f"{_named(key, at, job)}: progress_s is {job.progress_s}, above estimate_s, "
+                    f"{job.estimate_s}, and more than it can have done since it was submitted, at "
+                    f"{since_s}; send the seconds of its work that are done, or its restarts"
                 )
 
     def _table(

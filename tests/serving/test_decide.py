@@ -95,6 +95,10 @@ def test_it_describes_cluster_and_schema(service: Service):
          "GPU 5 is in the placements of jobs a, b, c; at most 2"),
         (state(runs=(running("r", 0, started_s=11),)), "started_s is 11.0, after time_s"),
         (state(runs=(running("r", 0, submitted_s=7),)), "submitted_s is 7.0, after started_s"),
+        (state(runs=(running("r", 0, resume_s=4),)), "resume_s is 4.0, before started_s, 5.0"),
+        (state(runs=(running("r", 0, progress_s=5000),)),
+         "running[0] (job r): progress_s is 5000.0, above estimate_s, 60.0"),
+        (state(waiting("a", submitted_s=9, progress_s=101)), "queue[0] (job a): progress_s is 101"),
         (state(runs=(running("r", 0, servers={"0": 1}),)), "give placement or servers"),
         (state(runs=({"id": "r", "servers": {"0": 9}, "started_s": 1},)),
          "running[0] (job r).servers: 9 GPUs of 0, which has 8"),
@@ -105,6 +109,17 @@ def test_it_describes_cluster_and_schema(service: Service):
 )  # fmt: skip
 def test_what_cannot_be_is_refused_in_words(service: Service, body: Any, words: str):
     assert words in service.refusal("/decide", body)
+
+
+def test_what_may_be_is_not_refused(service: Service):
+    runs = (
+        running("began", 0, resume_s=5), running("restarts", 1, resume_s=20, restarts=1),
+        running("from an older job", 2, progress_s=50), running("outlasts", 3, progress_s=400),
+        running("kept", 5, started_s=10, progress_s=61, restarts=1),
+        running("no estimate needed", 4, started_s=10, estimate_s=1e9, progress_s=1e9),
+    )  # fmt: skip
+    body = state(waiting("waits", submitted_s=10, progress_s=60), runs=runs)
+    assert service.ask("POST", "/decide", body)["decisions"][0]["job"] == "waits"
 
 
 def test_where_there_is_no_such_route_is_told_in_the_same_form(service: Service):
