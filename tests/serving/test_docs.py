@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from gpuyard.serving.forms import GROUP, GROUP_SIZE, KNOWN
+from gpuyard.serving.serve import SHORTEST_TOKEN
 from tests.serving.conftest import ROOT, Service
 
 PAGE = (ROOT / "docs" / "serve.md").read_text()
@@ -28,3 +29,10 @@ def test_it_is_short_and_names_every_annotation():
     assert len(PAGE.split()) <= 350
     assert [name for name in KNOWN if name.partition("/")[2] not in PAGE] == []
     assert {GROUP, GROUP_SIZE} <= set(KNOWN)
+
+
+def test_it_says_what_a_token_and_a_replay_need():
+    assert f"a token of {SHORTEST_TOKEN} letters or more" in PAGE
+    replay = PAGE[PAGE.index("**Replay.**") :]
+    for words in ("while `gpuyard serve` runs", "scheduler.url=", "scheduler.token_file="):
+        assert words in replay
