@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import yaml
-from hydra import compose
+from hydra import initialize_config_dir
 
 from gpuyard.evaluation.experiment import composition_of
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import CONF, ConfigError, nearest
+from gpuyard.launch.own import composed_of, own_folders, searching
 from sim.arrays import FloatArray
 from sim.engine.composed import PartitionedScheduler, QueueScheduler
 from sim.protocols import Placer, Scheduler, Sharing
@@ -46,17 +47,12 @@ def composed(
     Raises:
         ConfigError: naming the argument, its value and what there is.
     """
-    from hydra import compose, initialize_config_dir
-
-    from gpuyard.launch.build import resolve
-    from gpuyard.launch.start import own_groups
-
     with tempfile.TemporaryDirectory(prefix="gpuyard-") as place:
         words = [*_trace_words(trace, Path(place)), f"seed={seed}"]
         if isinstance(cluster, str):
             words.append(f"topology={known('topology', cluster, 'cluster')}")
-        with initialize_config_dir(str(CONF), version_base=None):
-            config, _ = resolve(compose(program, [*words, *overrides, *own_groups(Path.cwd())]))
+        with initialize_config_dir(str(CONF), version_base=None), searching(overrides):
+            config, _ = resolve(composed_of(program, [*words, *overrides]))
             if isinstance(cluster, Path):
                 config["topology"] = _described(cluster)
             elif isinstance(cluster, Topology):
@@ -70,8 +66,6 @@ def known(group: str, name: str, argument: str) -> str:
     Raises:
         ConfigError: it is none; with the nearest.
     """
-    from gpuyard.launch.start import own_folders
-
     folders = [CONF, *own_folders(Path.cwd())]
     names = [path.stem for folder in folders for path in (folder / group).glob("*.yaml")]
     if name in names:
@@ -168,7 +162,7 @@ def scheduler_of(asked: Asked, config: Mapping[str, Any], partitions: int) -> Sc
         ConfigError: it is none of these.
     """
     words: Sequence[str] = words_of(asked) if isinstance(asked, str) else ()
-    composition = {**resolve(compose("composition", list(words)))[0], "belief": config["belief"]}
+    composition = {**resolve(composed_of("composition", words))[0], "belief": config["belief"]}
     if isinstance(asked, str):
         return composition_of(composition, partitions)
     made = _made(asked, composition)

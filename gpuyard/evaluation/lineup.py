@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hydra import compose
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -16,6 +15,7 @@ from hydra.errors import HydraException
 from gpuyard.evaluation.experiment import Experiment, physics_name
 from gpuyard.launch.build import check_count, resolve
 from gpuyard.launch.errors import ConfigError, explain, instead, refuse_no_choice
+from gpuyard.launch.own import composed_of
 from marl.env.game import Game
 from sim.arrays import IntArray
 from sim.jobs import JobTable
@@ -173,7 +173,7 @@ def folder_override(key: str, folder: str | Path) -> str:
 def _composed(place: str, overrides: list[str]) -> str:
     try:
         refuse_no_choice(overrides, GlobalHydra.instance().config_loader().get_group_options)
-        plain, _ = resolve(compose("composition", overrides))
+        plain, _ = resolve(composed_of("composition", overrides))
     except (ConfigError, HydraException) as error:
         raise ConfigError(f"{place}: {explain(error)}") from error
     return json.dumps(plain)

@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import hydra as hydra_library
-import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
@@ -36,12 +35,12 @@ from omegaconf.errors import OmegaConfBaseException
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import (
     CONF,
-    ConfigError,
     explain,
     refuse_no_choice,
     refuse_reproduction,
     refuse_unread_additions,
 )
+from gpuyard.launch.own import SEARCH_KEY, own_groups
 from gpuyard.launch.sweeps import TaskFunction, once_a_point
 from gpuyard.launch.terminal import telling_what_compiles
 from sim.errors import GpuYardError
@@ -137,7 +136,6 @@ OF_LEARNING = (  # packages of the extra `learn`
     "gymnasium", "pettingzoo", "ray", "tensorboardX", "torch", "torch_geometric",
 )  # fmt: skip
 OF_SERVING = ("fastapi", "starlette", "uvicorn")  # of the extra `serve`
-OWN_FILE, SEARCH_KEY = "gpuyard.yaml", "hydra.searchpath"
 COMMAND = "gpuyard"  # the installed command
 FAILED = 1
 INTERRUPTED = 130
@@ -158,6 +156,12 @@ def _as_typed(argv: Sequence[str]) -> list[str]:
     """The command line, its first word split where it is the installed command and a program."""
     head, *words = argv
     return [*head.split(), *words] if head.startswith(COMMAND) else ["python", head, *words]
+
+
+def _after_words(argv: Sequence[str]) -> int:
+    """Where another override may stand: argparse wants all of them together, beside any `-m`."""
+    places = [at for at, word in enumerate(argv) if at and "=" in word and not word.startswith("-")]
+    return max(places, default=len(argv) - 1) + 1
 
 
 @dataclass(frozen=True)
@@ -195,7 +199,8 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
         @functools.wraps(task)
         def checked() -> Any:
             if not any(word.startswith(SEARCH_KEY) for word in sys.argv):
-                sys.argv += own_groups(Path.cwd())
+                at = _after_words(sys.argv)
+                sys.argv[at:at] = own_groups(Path.cwd())
             refuse_no_choice(
                 [word for word in sys.argv[1:] if "=" in word and not word.startswith("-")],
                 lambda group: sorted(path.stem for path in (conf / group).glob("*.yaml")),
@@ -205,36 +210,6 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
         return checked
 
     return decorate
-
-
-def own_folders(here: Path) -> list[Path]:
-    """Folders of a user's own choices: those that `gpuyard.yaml` in `here` names; none without it.
-
-    Raises:
-        ConfigError: the file is no list of folders under `search_path`, or one is not there.
-    """
-    own = here / OWN_FILE
-    if not own.is_file():
-        return []
-    try:
-        told = yaml.safe_load(own.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{own}: {' '.join(str(error).split())}") from error
-    folders = told.get("search_path") if isinstance(told, dict) else None
-    if not isinstance(folders, list) or not folders or set(told) != {"search_path"}:
-        raise ConfigError(f"{own}: holds {told!r}; it must be one list, `search_path: [FOLDER]`")
-    missing = [name for name in folders if not (here / str(name)).is_dir()]
-    if missing:
-        raise ConfigError(f"{own}: search_path names {missing[0]!r}, and {here} has no such folder")
-    return [here / str(name) for name in folders]
-
-
-def own_groups(here: Path) -> list[str]:
-    """The word that lets Hydra search the user's own folders; Python finds modules of `here`."""
-    if str(here) not in sys.path:
-        sys.path.append(str(here))  # behind everything installed
-    urls = ",".join(f"'file://{folder}'" for folder in own_folders(here))
-    return [f"{SEARCH_KEY}=[{urls}]"] if urls else []
 
 
 def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from hydra import compose
 
 from gpuyard.evaluation.lineup import folder_override
 from gpuyard.launch.build import build, check_training, resolve
 from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
 from gpuyard.reproduction.node import Asked, CellSpec, Reproduction, asked, last_of_each
@@ -117,7 +117,7 @@ def _trained(launch: Launch, arm: Arm, seed: int, words: Sequence[str]) -> Train
     folder = launch.folder / TRAINED / f"{arm.name}_{seed}"
     if not (folder / DONE).is_file():
         overrides = last_of_each([*words, f"seed={seed}", "resume=auto"])
-        config, text = resolve(compose("train", overrides))
+        config, text = resolve(composed_of("train", overrides))
         check_training(config)
         os.environ.update(build(config, "ray").environment())
         from gpuyard.training.session import train  # torch and ray

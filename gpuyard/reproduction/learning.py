@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from hydra import compose
 
 from gpuyard.launch.build import resolve
 from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import error_console, table_console
 from gpuyard.learning.learn import METRICS, draw_curves, ratio_of, read_curve, report
@@ -126,7 +126,7 @@ def _learned(launch: Launch, arm: str, seed: int, words: Sequence[str]) -> Learn
         shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / WORDS, json.dumps(overrides).encode())
-    config, text = resolve(compose("learn", overrides))
+    config, text = resolve(composed_of("learn", overrides))
     if not (folder / METRICS).is_file():
         begun = (folder / CHECKPOINT).is_file()
         config |= {"jobs": launch.config["jobs"], "resume": str(folder) if begun else None}

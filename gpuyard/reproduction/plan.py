@@ -11,7 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from hydra import compose
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -20,6 +19,7 @@ from gpuyard.evaluation.lineup import Contender, folder_override, lineup_of, pla
 from gpuyard.evaluation.task import Task, check_names, setting_text, windows_played
 from gpuyard.launch.build import check_count, resolve
 from gpuyard.launch.errors import ConfigError, nearest
+from gpuyard.launch.own import composed_of
 from gpuyard.reproduction.node import (
     Asked,
     CellSpec,
@@ -176,7 +176,7 @@ def cells_of(found: Reproduction, words: Asked, *more: str, program: str = PROGR
     specs = [spec for spec in found.cells if _there(spec)]
     later = words.later(*more)
     told = [last_of_each([*words.chosen, *each.overrides, *later]) for each in specs]
-    configs = [resolve(compose(program, overrides))[0] for overrides in told]
+    configs = [resolve(composed_of(program, overrides))[0] for overrides in told]
     together: dict[str, list[int]] = {}
     for place, config in enumerate(configs):
         key = json.dumps([run_config(config), *(config[each] for each in TOLD_APART)])

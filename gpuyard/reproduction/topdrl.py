@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hydra import compose
 
 from gpuyard.evaluation.experiment import Experiment, composition_of, opened
 from gpuyard.evaluation.lineup import folder_override
 from gpuyard.evaluation.task import Outcome, Task, outcome_of, task_labels
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
 from gpuyard.reproduction.node import Asked, asked, debug_overrides, key_of, reproduction_of
@@ -85,7 +85,7 @@ def _policy(launch: Launch, name: str, told: Mapping[str, Any], words: Asked) ->
         if (folder / CHECKPOINT).is_dir():
             overrides.append(folder_override("resume", folder))
         log.info("training %s in %s", name, folder)
-        train(resolve(compose("train_topdrl", overrides))[0], folder)
+        train(resolve(composed_of("train_topdrl", overrides))[0], folder)
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)  # of an earlier policy
     return folder / POLICY
 

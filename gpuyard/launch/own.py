@@ -1,0 +1,88 @@
+"""The user's own choices: folders searched beside `conf/`, and what is composed from both."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+import yaml
+from hydra import compose
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from gpuyard.launch.errors import ConfigError, explain
+
+OWN_FILE, SEARCH_KEY = "gpuyard.yaml", "hydra.searchpath"
+_searched: ContextVar[list[str] | None] = ContextVar("searched", default=None)
+
+
+def own_folders(here: Path) -> list[Path]:
+    """Folders of a user's own choices: those that `gpuyard.yaml` in `here` names; none without it.
+
+    Raises:
+        ConfigError: the file is no list of folders under `search_path`, or one is not there.
+    """
+    own = here / OWN_FILE
+    if not own.is_file():
+        return []
+    try:
+        told = yaml.safe_load(own.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{own}: {' '.join(str(error).split())}") from error
+    folders = told.get("search_path") if isinstance(told, dict) else None
+    if not isinstance(folders, list) or not folders or set(told) != {"search_path"}:
+        raise ConfigError(f"{own}: holds {told!r}; it must be one list, `search_path: [FOLDER]`")
+    missing = [name for name in folders if not (here / str(name)).is_dir()]
+    if missing:
+        raise ConfigError(f"{own}: search_path names {missing[0]!r}, and {here} has no such folder")
+    return [here / str(name) for name in folders]
+
+
+def own_groups(here: Path) -> list[str]:
+    """The word that lets Hydra search the user's own folders; Python finds modules of `here`."""
+    if str(here) not in sys.path:
+        sys.path.append(str(here))  # behind everything installed
+    return _words([f"file://{folder}" for folder in own_folders(here)])
+
+
+@contextmanager
+def searching(overrides: Sequence[str]) -> Iterator[None]:
+    """Within, `composed_of` searches where these overrides say, else where `gpuyard.yaml` does."""
+    own = own_groups(Path.cwd())
+    token = _searched.set([word for word in overrides if word.startswith(SEARCH_KEY)] or own)
+    try:
+        yield
+    finally:
+        _searched.reset(token)
+
+
+def composed_of(name: str, overrides: Sequence[str] = ()) -> DictConfig:
+    """`conf/<name>.yaml` with overrides, and with the search path of the program that runs.
+
+    Hydra's `compose` forgets `hydra.searchpath` of the command line.
+
+    Raises:
+        ConfigError: an override or a file does not fit; with the nearest name.
+    """
+    told = any(word.startswith(SEARCH_KEY) for word in overrides)
+    try:
+        return compose(name, [*overrides, *([] if told else _search_words())])
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
+        raise ConfigError(explain(error)) from error
+
+
+def _search_words() -> list[str]:
+    told = _searched.get()
+    if told is not None:
+        return told
+    if HydraConfig.initialized():
+        return _words(list(HydraConfig.get().searchpath))
+    return own_groups(Path.cwd())
+
+
+def _words(urls: Sequence[str]) -> list[str]:
+    listed = ",".join("'{}'".format(url.replace("'", "\\'")) for url in urls)
+    return [f"{SEARCH_KEY}=[{listed}]"] if urls else []

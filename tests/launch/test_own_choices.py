@@ -1,0 +1,112 @@
+"""A user's own orders and placers, in a folder of their own, through every way to run them."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from tests.forking import run_program
+
+ORDERS = """
+from sim.engine.composed import QueueScheduler
+from sim.placers.by_room import FirstFit
+from sim.view import Signal
+
+class Mine(QueueScheduler):
+    order_name = "mine"
+    order_needs = Signal.NONE
+
+    def keys(self, jobs):
+        return -jobs.num_gpus
+
+class Corner(FirstFit):
+    name = "corner"
+"""
+SCHEDULER = "_target_: my_orders.Mine\nplacer: ${placer}\nsharing: ${sharing}\nskip_blocked: true\n"
+FEW = ("workload.num_jobs=30", "topology=small_leaf_spine")
+ENTRIES = (
+    "lineup.entries=[{role: ours, overrides: ['scheduler=mine']},"
+    "{role: composite, overrides: ['scheduler=fifo', 'placer=corner']}]"
+)
+EVALUATE = ("evaluate", "windows=2", ENTRIES, *FEW)
+Call = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture
+def call(tmp_path: Path) -> Call:
+    """The command in a folder with an order and a placer that no file names yet."""
+    for group, name, text in (
+        ("scheduler", "mine", SCHEDULER),
+        ("placer", "corner", "_target_: my_orders.Corner\n"),
+    ):
+        (tmp_path / "own" / group).mkdir(parents=True)
+        (tmp_path / "own" / group / f"{name}.yaml").write_text(text)
+    (tmp_path / "my_orders.py").write_text(ORDERS)
+
+    def run(*words: str) -> CompletedProcess[str]:
+        return run_program(["-m", "gpuyard", *words], cwd=tmp_path)
+
+    return run
+
+
+@pytest.fixture(name="named")
+def _named(call: Call, tmp_path: Path) -> Call:
+    """The same, with the folder named."""
+    (tmp_path / "gpuyard.yaml").write_text("search_path: [own]\n")
+    return call
+
+
+@pytest.mark.parametrize("jobs", ["jobs=1", "jobs=2"])
+def test_line_ups_find_them_in_one_process_and_in_several(named: Call, jobs: str):
+    done = named(*EVALUATE, jobs)
+    assert done.returncode == 0, done.stderr
+    assert "mine+consolidated" in done.stdout and "fifo+corner" in done.stdout
+
+
+def test_line_ups_find_them_where_the_command_line_says(call: Call, tmp_path: Path):
+    refused = call(*EVALUATE, "jobs=1")
+    assert refused.returncode == 1
+    assert "lineup.entries[0]: " in refused.stderr and "scheduler/mine" in refused.stderr
+    done = call(*EVALUATE, "jobs=1", f"hydra.searchpath=['file://{tmp_path / 'own'}']")
+    assert done.returncode == 0, done.stderr
+    assert "mine+consolidated" in done.stdout
+
+
+def test_a_sweep_finds_them(named: Call):
+    for words in (("scheduler=mine,fifo", *FEW, "-m"), ("-m", "scheduler=mine,fifo", *FEW)):
+        done = named("simulate", *words)
+        assert done.returncode == 0, done.stderr
+
+
+def test_advise_finds_them(named: Call):
+    done = named("advise", ENTRIES, *FEW, "jobs=1")
+    assert done.returncode == 0, done.stderr
+    assert "mine" in done.stdout and "corner" in done.stdout
+
+
+ASKED = """
+import gpuyard
+from sim.errors import GpuYardError
+
+few = {"overrides": ["workload.num_jobs=30"]}
+print(gpuyard.simulate(cluster="small_leaf_spine", scheduler="mine placer=corner", **few))
+print(gpuyard.evaluate(cluster="small_leaf_spine", schedulers=["mine", "fifo"], windows=1, **few))
+for words in ("mine placer=cornr", "sjf sharing.x=1", "mine shring=off"):
+    try:
+        gpuyard.simulate(cluster="small_leaf_spine", scheduler=words, **few)
+    except GpuYardError as error:
+        print("refused:", " ".join(str(error).split()))
+"""
+
+
+@pytest.mark.usefixtures("named")
+def test_python_finds_them_and_refuses_what_is_not_there(tmp_path: Path):
+    (tmp_path / "asking.py").write_text(ASKED)
+    done = run_program([str(tmp_path / "asking.py")], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "mine+corner" in done.stdout and "mine+consolidated" in done.stdout
+    refused = re.findall("refused: (.*)", done.stdout)
+    assert len(refused) == 3, done.stdout
+    assert "did you mean placer=corner?" in refused[0] and "sharing" in refused[2]
