@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from gpuyard.launch.errors import ConfigError, instead, nearest
 from gpuyard.launch.moved import with_new_names
+from gpuyard.launch.targets import told_of
 from sim.errors import GpuYardError
 from sim.physics.gpu_table import GpuTable, plain_name
 
@@ -112,7 +113,7 @@ def build(config: Mapping[str, Any], key: str, **objects: Any) -> Any:
     except InstantiationException as error:
         if isinstance(error.__cause__, GpuYardError):
             raise error.__cause__ from error
-        raise ConfigError(f"{key}: {_told(error)}") from error
+        raise ConfigError(told_of(key, error)) from error
     bound = partial(made.func, *made.args, **{**made.keywords, **objects})
     if values.get("_partial_"):
         return bound
@@ -146,12 +147,6 @@ def _check_arguments(key: str, made: "partial[Any]") -> None:
         hint = nearest(unknown[0], parameters)
         fix = f"did you mean {key}.{hint}?" if hint else f"it takes {', '.join(parameters)}"
         raise ConfigError(f"{key}.{unknown[0]}: {target} has no such parameter; {fix}")
-
-
-def _told(error: InstantiationException) -> str:
-    """Hydra's message on one line, without its advice to set an environment variable."""
-    lines = str(error).replace(", set env var HYDRA_FULL_ERROR=1 to see chained exception.", "")
-    return " ".join(line.strip() for line in lines.splitlines())
 
 
 # key -> (whole number?, smallest legal value)
