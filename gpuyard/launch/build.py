@@ -129,6 +129,9 @@ def _check_arguments(key: str, made: "partial[Any]") -> None:
         return
     given = made.keywords
     target = f"{made.func.__module__}.{made.func.__qualname__}"
+    lacks = sorted(getattr(made.func, "__abstractmethods__", ()))
+    if lacks:
+        raise ConfigError(f"{key}: {target} has no method {', '.join(lacks)}; write it")
     required = [p.name for p in parameters.values() if p.default is p.empty and p.kind in NAMED]
     missing = [name for name in required if name not in given]
     if missing:

@@ -6,6 +6,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import NoReturn
 
+import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override
 from hydra.errors import MissingConfigException
@@ -33,6 +34,8 @@ def explain(error: BaseException) -> str:
     known = _gpuyard_cause(error)
     if known is not None:
         return str(known)
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return _unreadable(error, error.problem_mark)
     lines = _hydra_lines(error)
     culprit = error if isinstance(error, OmegaConfBaseException) else error.__cause__
     if isinstance(culprit, OmegaConfBaseException) and culprit.full_key:
@@ -50,6 +53,14 @@ def explain(error: BaseException) -> str:
         options = [f"{group}={option}" for option in error.options or ()]
         lines += _suggestion(f"{group}={wanted.removesuffix('.yaml')}", options)
     return "\n  ".join(lines + _whose_experiment(lines))
+
+
+def _unreadable(error: yaml.MarkedYAMLError, mark: yaml.Mark) -> str:
+    """The place in a file that is no YAML."""
+    told = f"{mark.name} line {mark.line + 1}: {error.problem}"
+    if error.context and error.context_mark is not None:
+        told += f" ({error.context} that begins in line {error.context_mark.line + 1})"
+    return f"{told}; mend the file"
 
 
 def _whose_experiment(lines: list[str]) -> list[str]:

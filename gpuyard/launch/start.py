@@ -31,6 +31,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import (
@@ -296,7 +297,7 @@ def _told(error: Exception) -> str | None:
     lacking = _lacking(error)
     if lacking is not None:
         return lacking
-    if isinstance(error, GpuYardError | HydraException | OmegaConfBaseException):
+    if isinstance(error, GpuYardError | HydraException | OmegaConfBaseException | YAMLError):
         return explain(error)
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"

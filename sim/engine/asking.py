@@ -29,6 +29,7 @@ from sim.engine.filling import (
     route_arrivals,
     wanted_gpus,
 )
+from sim.engine.given import numbers, rows
 from sim.engine.layout import PYTHON_PLACE, PYTHON_ROUTE, RAISED, ROUTE, Memory
 from sim.engine.occupancy import Occupancy
 from sim.engine.preempting import serve
@@ -150,7 +151,7 @@ class Asking:
         if self._priority is not None:
             self._here = here
             jobs = np.concatenate((here.running, here.queued))
-            self._key[jobs] = self._priority(here, jobs)
+            self._key[jobs] = numbers(self.child, "priority", self._priority(here, jobs), len(jobs))
             _serve_keyed(self._state, self._memory, m, here.queued)
         else:
             self._fill(here, m, takes=False)
@@ -158,7 +159,7 @@ class Asking:
     def _fill(self, here: ClusterView, m: int, *, takes: bool) -> None:
         """Start who has room in `m` of those that `here` shows waiting."""
         child = self.child
-        self._here, order = here, np.ascontiguousarray(child.order(here), dtype=np.int64)
+        self._here, order = here, rows(child, child.order(here))
         if not self._fills:
             fill_listed(self._state, self._memory, m, order, takes)
             return

@@ -14,6 +14,7 @@ from sim import codes
 from sim.arrays import FloatArray, IntArray, RowArray
 from sim.codes import NEVER, OWN_ONLY
 from sim.decision import Decision, Start
+from sim.engine.given import attribute, check_part, no_order, numbers
 from sim.engine.layout import RULE
 from sim.engine.occupancy import Occupancy
 from sim.jobs import ask_of
@@ -74,13 +75,15 @@ class QueueScheduler(Composed, ABC):
         self.sharing = sharing
         self.skip_blocked = skip_blocked
         self.patient = placer if isinstance(placer, PatientPlacer) else None
-        self.needs = self.order_needs | placer.needs | sharing.needs
+        check_part(placer, "placer", "name", "needs")
+        check_part(sharing, "sharing", "name", "needs", "shares")
+        self.needs = attribute(self, "order_needs") | placer.needs | sharing.needs
         self.rng = np.random.default_rng(0)
 
     @property
     def name(self) -> str:
         """`order+placer[+sharing]`."""
-        parts = [self.order_name, self.placer.name]
+        parts = [str(attribute(self, "order_name")), self.placer.name]
         return "+".join([*parts, self.sharing.name] if self.sharing.shares else parts)
 
     def reset(self, seed: int) -> None:
@@ -94,14 +97,16 @@ class QueueScheduler(Composed, ABC):
         The way to an own order at compiled speed: it is asked for once, before the run, and again
         when a job queues again; so it may say what is known of jobs, but not who else waits.
         """
-        raise NotImplementedError(f"{type(self).__name__} needs `keys` or `order`")
+        del jobs
+        raise no_order(self)
 
     def order(self, view: ClusterView) -> IntArray:
         """The waiting jobs of `view`, first to start first; ties end in the job row.
 
         Here by `keys`; an own order that looks at more is asked at each decision.
         """
-        return view.queued[np.argsort(self.keys(view.jobs)[view.queued], kind="stable")]
+        keys = numbers(self, "keys", self.keys(view.jobs), len(view.jobs.num_gpus))
+        return view.queued[np.argsort(keys[view.queued], kind="stable")]
 
     def asked_again_s(
         self, view: ClusterView, starts: list[Start], preempts: Sequence[int]
@@ -169,7 +174,8 @@ class PreemptiveScheduler(QueueScheduler):
 
     def order(self, view: ClusterView) -> IntArray:
         """Waiting jobs by priority, then by submission."""
-        return view.queued[np.argsort(self.priority(view, view.queued), kind="stable")]
+        keys = numbers(self, "priority", self.priority(view, view.queued), len(view.queued))
+        return view.queued[np.argsort(keys, kind="stable")]
 
 
 class PartitionedScheduler(Composed):

@@ -8,10 +8,10 @@ from sim.engine.acting import close_decision, open_decision
 from sim.engine.asking import Asking, begin
 from sim.engine.composed import Composed, QueueScheduler, child_of
 from sim.engine.filling import eligible, note_timers, order_counts
+from sim.engine.given import numbers
 from sim.engine.layout import FILL, IDLE, QUANTUM, ROUTE, SERVE, Memory
 from sim.engine.preempting import rejoin
 from sim.engine.queues import follow
-from sim.errors import GpuYardError
 from sim.handle import ask, count, tell
 from sim.jit import array_kernel, kernel
 from sim.kernel.layout import State
@@ -173,10 +173,4 @@ def keys_of(child: QueueScheduler, views: ViewMaker) -> FloatArray:
         GpuYardError: they are not one number a job.
     """
     jobs = views.view().jobs
-    keys = np.asarray(child.keys(jobs), dtype=np.float64)
-    if keys.shape != jobs.num_gpus.shape or np.isnan(keys).any():
-        raise GpuYardError(
-            f"{type(child).__name__}.keys gives {keys.shape} numbers, {int(np.isnan(keys).sum())} "
-            f"of them NaN; it must give one for each of the {len(jobs.num_gpus)} jobs"
-        )
-    return keys
+    return numbers(child, "keys", child.keys(jobs), len(jobs.num_gpus))

@@ -8,6 +8,7 @@ import pytest
 
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
+from tests.forking import run_program
 
 Told = Callable[..., str]
 
@@ -72,3 +73,26 @@ def test_the_section_inside_is_named(told: Told):
     assert told("mistake_deep.A", key="scheduler.placer").startswith(
         "scheduler.placer._target_ is 'mistake_deep.A'; there is no module 'mistake_deep'"
     )
+
+
+def test_a_method_that_has_to_be_written(told: Told):
+    text = (
+        "from sim.engine.composed import PreemptiveScheduler\nclass A(PreemptiveScheduler):\n  x=1"
+    )
+    assert told("mistake_abstract.A", "mistake_abstract", text) == (
+        "scheduler: mistake_abstract.A has no method priority; write it"
+    )
+
+
+@pytest.mark.parametrize("line_up", [False, True])
+def test_a_file_that_is_no_yaml(tmp_path: Path, line_up: bool):
+    (tmp_path / "mine" / "scheduler").mkdir(parents=True)
+    file = tmp_path / "mine" / "scheduler" / "broken.yaml"
+    file.write_text("_target_: sim.schedulers.orders.Fifo\npower: [\n")
+    (tmp_path / "gpuyard.yaml").write_text("search_path: [mine]\n")
+    entries = "lineup.entries=[{role: ours, overrides: ['scheduler=broken']}]"
+    words = ("evaluate", entries, "jobs=1") if line_up else ("simulate", "scheduler=broken")
+    done = run_program(["-m", "gpuyard", *words], cwd=tmp_path)
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    assert f"{file} line 3: " in done.stderr
+    assert "(while parsing a flow node that begins in line 3); mend the file" in done.stderr
