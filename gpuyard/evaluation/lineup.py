@@ -18,6 +18,7 @@ from gpuyard.launch.errors import ConfigError, explain, instead, refuse_no_choic
 from gpuyard.launch.own import composed_of
 from marl.env.game import Game
 from sim.arrays import IntArray
+from sim.errors import GpuYardError, SignalError
 from sim.jobs import JobTable
 from sim.protocols import Scheduler
 from sim.simulator import simulate
@@ -275,6 +276,10 @@ def warm_up(game: Game, scheduler: Scheduler, *, compiled: bool = True) -> None:
     They reach what a real trace reaches: gangs inside a server and across servers, a full cluster
     with a queue (so that jobs share, wait, are preempted, forwarded or taken over), every
     partition, and an empty one at the end.
+
+    Raises:
+        GpuYardError: the scheduler decides something illegal; the message says that these jobs are
+            made up.
     """
     gangs = _gangs(game)
     count = len(gangs)
@@ -291,7 +296,13 @@ def warm_up(game: Game, scheduler: Scheduler, *, compiled: bool = True) -> None:
         measured=np.ones(count, dtype=np.bool_),
     )
     whole = replace(game, outages=NO_OUTAGES)  # a gang may need every server
-    simulate(whole.simulator(jobs), scheduler, 0, None, compiled=compiled)
+    try:
+        simulate(whole.simulator(jobs), scheduler, 0, None, compiled=compiled)
+    except SignalError:  # speaks of columns, whatever the jobs
+        raise
+    except GpuYardError as error:
+        trial = f"{scheduler.name}, in a trial run of {count} made-up jobs before yours"
+        raise type(error)(f"{trial}: {error}") from error
 
 
 def _gangs(game: Game) -> IntArray:

@@ -1,6 +1,7 @@
 """Mistakes in a user's own modules and files: one line that says where, what and the fix."""
 
 import importlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -96,3 +97,20 @@ def test_a_file_that_is_no_yaml(tmp_path: Path, line_up: bool):
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
     assert f"{file} line 3: " in done.stderr
     assert "(while parsing a flow node that begins in line 3); mend the file" in done.stderr
+
+
+def test_a_trial_run_before_the_users_jobs_is_called_so(tmp_path: Path):
+    (tmp_path / "mine" / "placer").mkdir(parents=True)
+    (tmp_path / "mine" / "placer" / "never.yaml").write_text("_target_: my_placers.Never\n")
+    (tmp_path / "gpuyard.yaml").write_text("search_path: [mine]\n")
+    (tmp_path / "my_placers.py").write_text(
+        "from sim.view import Signal\n\nclass Never:\n    name, needs = 'never', Signal.NONE\n\n"
+        "    def place(self, gang, slots, rng):\n        return None\n"
+    )
+    words = ("workload.num_jobs=30", "topology=small_leaf_spine", "placer=never")
+    done = run_program(["-m", "gpuyard", "simulate", *words], cwd=tmp_path)
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    assert re.search(
+        r"error: fifo\+never, in a trial run of \d+ made-up jobs before yours: \d+ jobs wait for",
+        done.stderr,
+    )
