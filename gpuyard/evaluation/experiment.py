@@ -209,6 +209,12 @@ def _rules(config: Mapping[str, Any]) -> Rules:
 def _believed(config: Mapping[str, Any], physics: Physics, more: MoreTypes) -> PairTable:
     """The slow-downs that schedulers are told; what fits in memory is known to everyone."""
     belief = config["belief"]
+    for key in ("info", "model"):
+        if key not in belief:
+            raise ConfigError(
+                f"belief has no {key}; its yaml file holds `info: NAME` and `model:`, and under "
+                "that the _target_ and its keys (like conf/belief/linear.yaml)"
+            )
     if belief["info"] == "oracle":
         return physics.pairs
     model = NoInterference() if belief["model"] is None else build(config, "belief.model")

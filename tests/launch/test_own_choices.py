@@ -110,3 +110,30 @@ def test_python_finds_them_and_refuses_what_is_not_there(tmp_path: Path):
     refused = re.findall("refused: (.*)", done.stdout)
     assert len(refused) == 3, done.stdout
     assert "did you mean placer=corner?" in refused[0] and "sharing" in refused[2]
+
+
+MODEL = """
+import numpy as np
+from sim.physics.mix_table import PairTable
+
+class Flat:
+    def pair_table(self, catalogue):
+        shape = (len(catalogue.gpu_types), len(catalogue.names), len(catalogue.names))
+        return PairTable(slowdown=np.full(shape, 1.5), feasible=np.ones(shape, bool), source="flat")
+"""
+
+
+def test_a_belief_has_its_model_beside_its_name(named: Call, tmp_path: Path):
+    (tmp_path / "my_models.py").write_text(MODEL)
+    (tmp_path / "own" / "belief").mkdir()
+    plain, under = (tmp_path / "own" / "belief" / f"{name}.yaml" for name in ("plain", "under"))
+    plain.write_text("_target_: my_models.Flat\n")
+    under.write_text("info: flat\nmodel: {_target_: my_models.Flat}\n")
+    words = ("simulate", *FEW, "scheduler=lif", "sharing=always")
+    refused = named(*words, "belief=plain")
+    assert refused.returncode == 1 and "Traceback" not in refused.stderr
+    assert "error: belief has no info; its yaml file holds `info: NAME` and `model:`" in (
+        refused.stderr
+    )
+    done = named(*words, "belief=under")
+    assert done.returncode == 0, done.stderr
