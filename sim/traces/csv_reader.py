@@ -38,6 +38,7 @@ from sim.traces.text_table import (
     check_either,
     checked_columns,
     checked_delimiter,
+    mapping_word,
     read_text_table,
 )
 from sim.traces.trace import Trace, on_a_cycle, starts
@@ -128,15 +129,19 @@ DIGITS_OF_A_DATE = 4
 
 
 def tell_other_forms(
-    reader: ColumnReader, *, time_format: str | None, duration_format: str
+    reader: ColumnReader,
+    *,
+    seconds: str | Sequence[str] | None,
+    time_format: str | None,
+    duration_format: str,
 ) -> None:
     """Flag fields that another key of the workload would read, and name that key.
 
+    `seconds` is the file's column that is mapped as submit_s.
     To be called before the columns are read: of several rules that a row breaks the first is told.
     """
-    _tell(
-        reader, "submit_s", _is_date, DATE + "map the column as workload.columns.submit_time=NAME"
-    )
+    word = mapping_word("submit_time", seconds if isinstance(seconds, str) else "NAME")
+    _tell(reader, "submit_s", _is_date, f"{DATE}map the column as {word}")
     for key in ("deadline_s", "withdraw_s", "waited_s"):
         _tell(reader, key, _is_date, DATE + "give seconds from the submission on")
     for key in ("duration_s", "limit_s"):
@@ -237,7 +242,13 @@ class CsvReader:
         )
         _tell_unread(table, wanted)
         reader = ColumnReader(table)
-        tell_other_forms(reader, time_format=self.time_format, duration_format=self.duration_format)
+        seconds = wanted.get("submit_s")
+        tell_other_forms(
+            reader,
+            seconds=seconds,
+            time_format=self.time_format,
+            duration_format=self.duration_format,
+        )
         return reader.finish(self._trace(reader, name), strict=strict)
 
     def _trace(self, reader: ColumnReader, name: str) -> Trace:
@@ -285,9 +296,11 @@ def _one_submission(wanted: Columns, header: Sequence[str]) -> Columns:
     """The columns with one of submission: seconds under their own name, unless the file has none.
 
     Raises:
-        TraceError: both are given, or neither.
+        TraceError: two columns are given, or none.
     """
     given = dict(wanted)
+    if "submit_time" in given and given.get("submit_s") == given["submit_time"]:
+        del given["submit_s"]  # who names a column as timestamps need not unname it as seconds
     if given.get("submit_s") == "submit_s" and "submit_s" not in header:
         if "submit_time" in given:
             del given["submit_s"]

@@ -4,6 +4,8 @@ import csv
 import gzip
 import io
 import logging
+import re
+import shlex
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +15,7 @@ from sim.arrays import BoolArray
 from sim.errors import TraceError, check_keys, nearest
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "blank": " "}
+PLAIN_NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)  # needs no quotes on a command line
 Columns = Mapping[str, str | Sequence[str]]  # our name -> the file's, or several to be joined
 GivenColumns = Mapping[str, str | Sequence[str] | None]  # null: not in the file
 
@@ -93,6 +96,14 @@ def _position(key: str, name: str, header: list[str], path: str, delimiter: str)
             f"{path}, line 1: column '{name}' (for {key}) appears {count} times; rename one"
         )
     return header.index(name)
+
+
+def mapping_word(key: str, name: str) -> str:
+    """The word of a command line that maps a column, quoted for Hydra and the shell if need be."""
+    if PLAIN_NAME.fullmatch(name):
+        return f"workload.columns.{key}={name}"
+    escaped = name.replace('"', '\\"')
+    return shlex.quote(f'workload.columns.{key}="{escaped}"')
 
 
 def _absent(key: str, name: str, header: list[str], path: str, delimiter: str) -> str:

@@ -114,3 +114,19 @@ def test_other_forms_of_time_and_numbers_among_clocks(file: Path) -> None:
 def test_an_unknown_form(forms: dict[str, str], words: str) -> None:
     with pytest.raises(TraceError, match=words):
         csv_reader(**forms)
+
+
+@pytest.mark.parametrize("name", ["submit_s", "when"])
+def test_what_the_message_on_dates_says_works(name: str, file: Path) -> None:
+    rows = f"job_id,{name},num_gpus,duration_s\na,2020-03-18T04:00,1,1\nb,2020-03-18T05:00,1,1\n"
+    fix = f"is a date, not seconds; map the column as workload.columns.submit_time={name}"
+    with pytest.raises(TraceError, match=fix):
+        read(file, rows, more={"submit_s": name})
+    trace = read(file, rows, more={"submit_s": name, "submit_time": name})
+    assert trace.submit_s.tolist() == [0, 3600]
+
+
+def test_two_columns_of_submission_are_one_too_many(file: Path) -> None:
+    rows = "job_id,submit_s,when,num_gpus,duration_s\na,0,2020-03-18,1,1\n"
+    with pytest.raises(TraceError, match="either submit_s"):
+        read(file, rows, more={"submit_time": "when"})

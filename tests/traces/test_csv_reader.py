@@ -192,7 +192,7 @@ def test_an_absent_file_and_a_folder(tmp_path: Path) -> None:
     [
         ({"duration": "run"}, "columns.duration is not a key; did you mean 'duration_s'?"),
         ({"duration_s": None}, "columns.duration_s is missing"),
-        ({"submit_time": "t"}, "either submit_s"),
+        ({"submit_time": "run"}, "either submit_s"),
         ({"submit_s": None}, "either submit_s"),
     ],
 )
