@@ -111,6 +111,9 @@ def _absent(key: str, name: str, header: list[str], path: str, delimiter: str) -
         f"{path}, line 1: no column '{name}' for {key}{nearest(name, header)}; "
         f"the file has: {', '.join(header)}; set workload.columns.{key}=NAME"
     )
+    odd = next((each for each in header if not PLAIN_NAME.fullmatch(each)), None)
+    if odd is not None and len(header) > 1:
+        message += f", quoted where it has other signs than letters: {mapping_word(key, odd)}"
     if key == "submit_s":
         message += " (for timestamps workload.columns.submit_time=NAME)"
     other = next((word for word, mark in DELIMITERS.items() if mark in header[0]), None)

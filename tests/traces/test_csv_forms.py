@@ -1,9 +1,11 @@
 """Forms of the CSV file's fields, and what is said of a field in another form."""
 
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from sim.errors import TraceError
 from sim.traces.csv_reader import CsvReader
@@ -130,3 +132,19 @@ def test_two_columns_of_submission_are_one_too_many(file: Path) -> None:
     rows = "job_id,submit_s,when,num_gpus,duration_s\na,0,2020-03-18,1,1\n"
     with pytest.raises(TraceError, match="either submit_s"):
         read(file, rows, more={"submit_time": "when"})
+
+
+@pytest.mark.parametrize("name", ["#GPUs", "GPUs, all", 'a"b', "it's", "a\\b", "GPU count", "gpus"])
+def test_a_message_quotes_a_column_as_hydra_and_the_shell_read_it(name: str, file: Path) -> None:
+    header = '"' + name.replace('"', '""') + '"'
+    rows = f"job_id,submit_s,{header},duration_s\na,0,2,1\n"
+    with pytest.raises(TraceError) as error:
+        read(file, rows)
+    told = str(error.value)
+    if name == "gpus":
+        assert told.endswith("set workload.columns.num_gpus=NAME")
+        return
+    words = shlex.split(told.partition("other signs than letters: ")[2])
+    (override,) = OverridesParser.create().parse_overrides(words)
+    assert override.key_or_group == "workload.columns.num_gpus"
+    assert read(file, rows, more={"num_gpus": override.value()}).num_gpus.tolist() == [2]
