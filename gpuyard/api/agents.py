@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 import numpy as np
 
-from gpuyard.api.asking import Cluster, Trace, composed
+from gpuyard.api.asking import Cluster, Trace, composed, listed
 from gpuyard.evaluation.experiment import experiment_of
 from gpuyard.launch.build import build
 from marl.codec.layout import CodecRules, Observation
@@ -36,7 +36,7 @@ def make_env(
     Raises:
         GpuYardError: an argument or a row of the trace is wrong.
     """
-    words = [f"agents.count={agents}", *overrides]
+    words = [f"agents.count={agents}", *listed(overrides)]
     with composed("train", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
         experiment = experiment_of(config)
         plan = Plan(

@@ -75,8 +75,20 @@ def known(group: str, name: str, argument: str) -> str:
     raise ConfigError(f"{argument} is {name!r}; {fix}")
 
 
+def listed(overrides: Sequence[str]) -> list[str]:
+    """The overrides of a caller.
+
+    Raises:
+        ConfigError: they are one text, or no texts.
+    """
+    if isinstance(overrides, str) or not all(isinstance(word, str) for word in overrides):
+        fix = f"[{overrides!r}]" if isinstance(overrides, str) else '["workload.num_jobs=30"]'
+        raise ConfigError(f"overrides is {overrides!r}; it must be a list of texts, like {fix}")
+    return list(overrides)
+
+
 def _trace_words(trace: Trace, place: Path) -> list[str]:
-    if isinstance(trace, str) and not Path(trace).is_file():
+    if isinstance(trace, str) and not (Path(trace).is_file() or Path(trace).suffix or "/" in trace):
         return [f"workload={known('workload', trace, 'trace')}"]
     if isinstance(trace, str | Path):
         return _file_words(Path(trace))
@@ -96,7 +108,7 @@ def _trace_words(trace: Trace, place: Path) -> list[str]:
 def _file_words(path: Path) -> list[str]:
     """The reader for a file: by its name or its first line."""
     if not path.is_file():
-        raise ConfigError(f"trace is {str(path)!r}, and there is no such file")
+        raise ConfigError(f"trace is {str(path)!r}, and there is no such file in {Path.cwd()}")
     plain = path.suffix != ".gz"
     with path.open("rb") as file:
         first = file.readline().decode("utf-8", errors="replace") if plain else ""

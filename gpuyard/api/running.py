@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.advice.answer import Advice
-from gpuyard.api.asking import Asked, Cluster, Trace, composed, scheduler_of
+from gpuyard.api.asking import Asked, Cluster, Trace, composed, listed, scheduler_of
 from gpuyard.evaluation.experiment import Experiment, experiment_of, labels_of, warn_without_users
 from gpuyard.evaluation.lineup import assumptions
+from gpuyard.launch.build import check_count
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.terminal import RunCount
 from sim.jobs import JobTable
@@ -159,7 +160,7 @@ def simulate(
     Raises:
         GpuYardError: an argument, a row of the trace or a decision is wrong; the message names it.
     """
-    words = [f"agents.count={agents}", *overrides]
+    words = [f"agents.count={agents}", *listed(overrides)]
     with composed("simulate", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
         experiment = experiment_of(config)
         made = scheduler_of(scheduler, config, experiment.game.partitions)
@@ -195,7 +196,8 @@ def evaluate(
     Raises:
         GpuYardError: an argument, a row of the trace or a decision is wrong; the message names it.
     """
-    words = [f"agents.count={agents}", *overrides]
+    check_count("windows", windows, null=True)
+    words = [f"agents.count={agents}", *listed(overrides)]
     with composed("simulate", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
         experiment = experiment_of(config)
         made = [scheduler_of(each, config, experiment.game.partitions) for each in schedulers]
@@ -260,6 +262,6 @@ def advise(
     if isinstance(cluster, Topology):
         raise ConfigError("cluster is a Topology; processes read their own: give a yaml file")
     learns = "null" if learn_minutes is None else learn_minutes
-    words = [f"aim={aim}", f"learn_minutes={learns}", f"agents.count={agents}", *overrides]
+    words = [f"aim={aim}", f"learn_minutes={learns}", f"agents.count={agents}", *listed(overrides)]
     with composed("advise", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
         return answer(config, folder=None if folder is None else Path(folder))

@@ -203,10 +203,10 @@ def report(launch: Launch, trainer: Trainer) -> str:
     config, saved = launch.config, trainer.saved
     first, count = config["held_out"]["first"], config["held_out"]["windows"]
     windows, crew, ground = range(first, first + count), trainer.crew, ground_of(config)
-    named = {str(config["begin"]): config["begin"], str(config["reference"]): config["reference"]}
+    named = {str(config[key]): key for key in ("begin", "reference")}
     logs = {
-        name: crew.windows(ground, rival_of(config, given), "validation", windows)
-        for name, given in named.items()
+        name: crew.windows(ground, rival_of(config, key), "validation", windows)
+        for name, key in named.items()
     }
     learned = crew.windows(ground, _learned(trainer), "validation", windows)
     _refuse_failed(launch, trainer, {**logs, "what was learned": learned})

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.evaluation.experiment import Experiment, experiment_of
-from gpuyard.launch.build import AGENTS, SEED, Rules, check_choice, check_plain
-from gpuyard.launch.errors import CONF, ConfigError
+from gpuyard.launch.build import AGENTS, SEED, Rules, check_choice, check_plain, section
+from gpuyard.launch.errors import CONF, ConfigError, instead
 from gpuyard.launch.start import Launch
 from gpuyard.learning.form import (
     Form,
@@ -170,7 +170,7 @@ def trainer_of(launch: Launch, ground: Ground | None = None) -> Trainer:
     config = launch.config
     _check(config)
     ground = ground or ground_of(config)
-    rivals = Rivals(*(rival_of(config, config[key]) for key in ("begin", "reference")))
+    rivals = Rivals(*(rival_of(config, key) for key in ("begin", "reference")))
     setting = _kept_setting(config)
     saved = (
         _beginning(config, ground, setting)
@@ -200,7 +200,7 @@ def trainer_of(launch: Launch, ground: Ground | None = None) -> Trainer:
     if config["algo"]["estimator"] == DISTIL:
         from gpuyard.learning.teaching import DistilTrainer, Teacher, distil_rounds  # torch
 
-        form, vector, _ = first_of({**config, "hide": []}, _weights(config["algo"]["teacher"]))
+        form, vector, _ = first_of({**config, "hide": []}, _weights(config, "algo.teacher"))
         return DistilTrainer(distil_rounds(config), Teacher(form, vector), **given)
     return Trainer(**given)
 
@@ -269,15 +269,15 @@ def ground_of(config: Mapping[str, Any]) -> Ground:
     return Ground(open_field, json.dumps(played))
 
 
-def rival_of(config: Mapping[str, Any], name: object) -> Player:
+def rival_of(config: Mapping[str, Any], key: str) -> Player:
     """Who plays as `begin` or `reference` says: weights by name, or a policy where one is named.
 
     Raises:
         GpuYardError: neither can be read.
     """
-    folder = _policy_in(config, name)
+    folder = _policy_in(config, config[key])
     if folder is None:
-        return ScorePlayer(_weights(name))
+        return ScorePlayer(_weights(config, key))
     from gpuyard.learning.network import network_in  # torch
 
     form, vector, _ = network_in(folder)
@@ -294,13 +294,25 @@ def _policy_in(config: Mapping[str, Any], name: object) -> Path | None:
     return folder if (folder / SPEC).is_file() else None
 
 
-def _weights(name: object) -> ScoreWeights:
-    """By name in conf/linear_weights, by path, or all zero."""
+def _weights(config: Mapping[str, Any], key: str) -> ScoreWeights:
+    """By name in conf/linear_weights, by path, or all zero, as `key` says.
+
+    Raises:
+        GpuYardError: it is none of these; with the nearest name.
+    """
+    name = section(config, key)
     if name in {ZERO, ZERO_SUSPENDING}:
         return zero_weights(suspends=name == ZERO_SUSPENDING)
     known = WEIGHTS / f"{name}.yaml"
-    path = str(known if known.is_file() else name)
-    return score_weights_of(read_weights(path), path)
+    path = known if known.is_file() else Path(str(name))
+    if not path.is_file():
+        names = [ZERO, ZERO_SUSPENDING, *sorted(each.stem for each in WEIGHTS.glob("*.yaml"))]
+        policy = ", the name or folder of a policy" if config["learns"] == NETWORK else ""
+        raise ConfigError(
+            f"{key} is {name!r}; it must be zero, zero_suspending, a name in conf/linear_weights"
+            f"{policy} or a file of weights that is there; {instead(name, names)}"
+        )
+    return score_weights_of(read_weights(str(path), key), str(path))
 
 
 def _beginning(config: Mapping[str, Any], ground: Ground, setting: str) -> Saved:
@@ -317,7 +329,7 @@ def _beginning(config: Mapping[str, Any], ground: Ground, setting: str) -> Saved
         except ValueError as error:
             raise ConfigError(str(error)) from error
         return Saved(setting, begin(vector, far, config["seed"]), network, elapsed_s=0.0, curve=())
-    weights = _weights(config["begin"])
+    weights = _weights(config, "begin")
     if config["learns"] == NETWORK:
         network, vector, far = first_of(config, weights)
         return Saved(setting, begin(vector, far, config["seed"]), network, elapsed_s=0.0, curve=())
@@ -327,7 +339,7 @@ def _beginning(config: Mapping[str, Any], ground: Ground, setting: str) -> Saved
         vector = form.vector(weights)
     else:
         windows = tuple(range(config["standard_windows"]))
-        standards = standards_of(field_of(ground), _weights(config["standards"]), groups, windows)
+        standards = standards_of(field_of(ground), _weights(config, "standards"), groups, windows)
         named = zip(groups, standards, strict=True)
         form = Form(tuple(Part(name, config["units"][name], found) for name, found in named))
         vector = first_vector(form, linear, config["seed"])

@@ -255,8 +255,8 @@ def named(start: FloatArray, forward: FloatArray) -> dict[str, dict[str, float]]
     }
 
 
-def read_weights(path: str) -> Mapping[str, Any]:
-    """What a file of `learn.py` holds, not checked yet.
+def read_weights(path: str, key: str = "scheduler.weights_file") -> Mapping[str, Any]:
+    """What a file of `learn.py` holds, not checked yet; `key` is what names it.
 
     Raises:
         GpuYardError: there is no such file, or it is no YAML mapping.
@@ -266,9 +266,7 @@ def read_weights(path: str) -> Mapping[str, Any]:
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise GpuYardError(
-            f"scheduler.weights_file is {path}, which cannot be read: {error}"
-        ) from error
+        raise GpuYardError(f"{key} is {path}, which cannot be read: {error}") from error
     if not isinstance(values, Mapping):
         raise GpuYardError(f"{path} holds no mapping of start and forward to weights")
     return values

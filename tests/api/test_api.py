@@ -122,6 +122,13 @@ def test_a_gymnasium_agent_ends_an_episode_and_illegal_actions_are_refused():
         ({"scheduler": "sjff"}, "scheduler is 'sjff'; did you mean 'sjf'?"),
         ({"scheduler": 3}, "scheduler is 3; it must be a name"),
         ({"trace": Path("nowhere.csv")}, "there is no such file"),
+        ({"trace": "nowhere.csv"}, "trace is 'nowhere.csv', and there is no such file in "),
+        ({"trace": "nowhere/jobs"}, "there is no such file"),
+        ({"overrides": "workload.num_jobs=3"}, "it must be a list of texts, like ['workload.num_"),
+        ({"overrides": [3]}, "overrides is [3]; it must be a list of texts"),
+        ({"overrides": ["workload.num_job=3"]}, "did you mean workload.num_jobs?"),
+        ({"overrides": ["workload.num_jobs"]}, "workload.num_jobs"),
+        ({"overrides": ["interference=nonee"]}, "did you mean interference=none?"),
         ({"cluster": Path("nowhere.yaml")}, "must be a yaml file"),
         ({"trace": JOBS.drop(columns="num_gpus")}, "no column 'num_gpus'"),
     ],
@@ -129,6 +136,12 @@ def test_a_gymnasium_agent_ends_an_episode_and_illegal_actions_are_refused():
 def test_a_wrong_argument_is_named(words, told: str):
     with pytest.raises(ConfigError, match=re.escape(told)):
         gpuyard.simulate(**words)
+
+
+@pytest.mark.parametrize("windows", [0, -1, 1.5])
+def test_a_number_of_windows_is_at_least_1(windows):
+    with pytest.raises(ConfigError, match=re.escape(f"windows is {windows}; it must be a whole")):
+        gpuyard.evaluate(schedulers=["fifo"], windows=windows)
 
 
 def test_two_schedulers_of_one_name_are_refused():

@@ -239,7 +239,10 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path):
         (("scheduler=dally",), ("linear_score",)),
         (("scheduler=sjf",), ("this choice of scheduler", "does not have")),
         (("mix=[{agents: 2, load: 1, windows: 1, gpu_type: t1000}]",), ("t1000",)),
-        (("begin=nobody",), ("nobody",)),
+        (("begin=nobody",), ("begin is 'nobody'", "conf/linear_weights")),
+        (("begin=headlin",), ("begin is 'headlin'", "did you mean headline?")),
+        (("reference=look_ahed",), ("reference is 'look_ahed'", "did you mean look_ahead?")),
+        (("begin=conf/learn.yaml",), ("conf/learn.yaml",)),
         (("resume=nowhere",), ("nowhere", "checkpoint.npz")),
     ],
 )
