@@ -1,6 +1,7 @@
 """From the configuration of `learn.py` to a trainer, and from a trainer to files."""
 
 import json
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ from sim.jobs import JobTable
 from sim.scoring.linear_score import LinearScore
 from sim.scoring.weights import ScoreWeights, read_weights, score_weights_of
 from sim.simulator import Simulator
+
+log = logging.getLogger(__name__)
 
 SCORE, NETWORK = "score", "network"  # what is learned
 ES, BRANCHES, PPO, DISTIL = "es", "branches", "paired_ppo", "distil"
@@ -339,6 +342,7 @@ def _beginning(config: Mapping[str, Any], ground: Ground, setting: str) -> Saved
         vector = form.vector(weights)
     else:
         windows = tuple(range(config["standard_windows"]))
+        log.info("%s plays %d windows, for what the layer reads", config["standards"], len(windows))
         standards = standards_of(field_of(ground), _weights(config, "standards"), groups, windows)
         named = zip(groups, standards, strict=True)
         form = Form(tuple(Part(name, config["units"][name], found) for name, found in named))

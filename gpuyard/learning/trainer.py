@@ -130,6 +130,10 @@ class Trainer:
     def _prepare(self) -> None:
         """Play the rivals; workers compile or load their code here, before time counts."""
         windows = self._course.validation
+        log.info(
+            "first the beginning and the reference play %d validation windows each; "
+            "minutes count from then on", len(windows),
+        )  # fmt: skip
         begin, reference = (
             self.crew.windows(self._ground, player, "validation", windows)
             for player in (self._rivals.begin, self._rivals.reference)

@@ -30,6 +30,9 @@ def curve(folder: Path) -> list[dict[str, str]]:
 
 def test_from_zero_it_climbs_in_seconds(done):
     found = done("learn", *TINY, "updates=30", "name=mine", folder="climb")
+    first = "first the beginning and the reference play 6 validation windows each"
+    assert found.err.index("untuned plays 1 windows") < found.err.index(first)
+    assert found.err.index(first) < found.err.index("update 0, ")
     metrics = json.loads((found.folder / "metrics.json").read_text())
     assert metrics["ratio_of_mean_jct"]["zero"]["high"] < 0.9
     assert metrics["updates"] == 30
