@@ -10,6 +10,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision, Start
+from sim.engine.given import attribute, check_part
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.jobs import WHOLE_GPU_MILLI, ask_of
@@ -120,14 +121,15 @@ class RoundScheduler(ABC):
         self.placer = placer
         self.round_s = round_s
         self.patient = placer if isinstance(placer, PatientPlacer) else None
-        self.needs = self.order_needs | placer.needs
+        check_part(placer, "placer", "name", "needs")
+        self.needs = attribute(self, "order_needs") | placer.needs
         self._rng = np.random.default_rng(0)
         self._due_s = -np.inf
 
     @property
     def name(self) -> str:
         """`order+placer`."""
-        return f"{self.order_name}+{self.placer.name}"
+        return f"{attribute(self, 'order_name')}+{self.placer.name}"
 
     def reset(self, seed: int) -> None:
         """Begin with a round at the first job."""

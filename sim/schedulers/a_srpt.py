@@ -7,6 +7,7 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.decision import Decision, Start
+from sim.engine.given import check_part
 from sim.engine.occupancy import Occupancy
 from sim.errors import GpuYardError
 from sim.jobs import ask_of
@@ -156,6 +157,7 @@ class ASrpt:
         self.theta, self.delta, self.tau = theta, delta, tau
         self.skip_blocked = skip_blocked
         judges = Signal.NONE if theta is None else Signal.PROFILE | Signal.INTERFERENCE
+        check_part(placer, "placer", "name", "needs")
         self.needs = Signal.PREDICTION | judges | placer.needs
         self.reset(0)
 

@@ -8,6 +8,7 @@ import pytest
 from sim.engine.composed import PreemptiveScheduler, QueueScheduler
 from sim.errors import GpuYardError
 from sim.placers.by_room import FirstFit
+from sim.schedulers.gavel import Gavel
 from sim.sharing import NoSharing
 from sim.simulator import simulate
 from sim.view import Signal
@@ -68,6 +69,8 @@ def test_parts_are_what_their_role_asks_for():
 
     add = "has no `needs`; add needs = Signal.NONE (from sim.view) to the class"
     assert refused(Own, placer=NoNeeds()) == f"NoNeeds {add}"
+    with pytest.raises(GpuYardError, match="has no `needs`"):
+        Gavel(placer=NoNeeds(), round_s=60.0, policy="max_min")
     assert refused(Own, placer=NoName()) == 'NoName.name is 3; write name = "mine"'
     assert refused(Own, sharing="off").startswith(
         "sharing is 'off' (builtins.str), which has no method `place`; name one of conf/sharing"
