@@ -26,7 +26,7 @@ WEIGHTS = Path(__file__).resolve().parents[2] / "conf" / "linear_weights"
     ("checkpoint", "weights", "rest_share"),
     [
         ("pretrained", "look_ahead", 0.0), ("pretrained_forest", "forest", 1.0),
-        ("pretrained_suspending", "suspending", 0.0),
+        ("pretrained_suspending", "suspending", 1.0),
     ],
 )  # fmt: skip
 def test_a_shipped_policy_scores_as_its_weights_file(checkpoint, weights, rest_share):
