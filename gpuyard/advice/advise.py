@@ -141,9 +141,8 @@ def advise(
     if mine is None:
         return advice
     work_s = float(jobs.duration_s[jobs.measured].mean())
-    return _with_learned(
-        advice, mine, rows, work_s, playing(mine, overrides, ADVISE_ONLY, choices[first])
-    )
+    plays = playing(mine, overrides, ADVISE_ONLY, choices[first])
+    return _with_learned(advice, mine, rows, work_s, plays)
 
 
 def _with_learned(
