@@ -1,10 +1,13 @@
 """Makes the state of a run at time 0."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray, RowArray
+from sim.compiling import Routine, write_addresses
 from sim.errors import PhysicsError, SimulationError
-from sim.handle import address_of, tell
+from sim.handle import tell
 from sim.heap import HEAP, OUT
 from sim.jobs import ANY_TYPE, NEVER_S, WHOLE_GPU_MILLI, JobTable
 from sim.kernel.attempts import change_server, free_children, open_server, withdraw
@@ -122,23 +125,22 @@ def make_state(
         log_gpus=np.zeros(gpus, dtype=np.int64),
     )
     _open_all(state, server_partition)
-    _link(state, physics)
+    write_addresses((state.routine, _routines(state, physics)))
     return state
 
 
-def _link(state: State, physics: Physics) -> None:
+def _routines(state: State, physics: Physics) -> Iterator[Routine]:
     """What few runs need the kernel calls by address: the others need not compile it."""
-    to = state.routine
     if physics.links is not None:
-        to[ENTER_LINKS] = address_of(enter_links, tell, state, numbers=1)
-        to[LEAVE_LINKS] = address_of(leave_links, tell, state, numbers=1)
-        to[MARK_RESETTLED] = address_of(mark_resettled, tell, state, numbers=0)
+        yield Routine(ENTER_LINKS, enter_links, tell, (state,), 1)
+        yield Routine(LEAVE_LINKS, leave_links, tell, (state,), 1)
+        yield Routine(MARK_RESETTLED, mark_resettled, tell, (state,))
     if len(state.outages) > 0:
-        to[CHANGE_SERVER] = address_of(change_server, tell, state, numbers=2)
+        yield Routine(CHANGE_SERVER, change_server, tell, (state,), 2)
     if len(state.children) > 0:
-        to[FREE_CHILDREN] = address_of(free_children, tell, state, numbers=1)
+        yield Routine(FREE_CHILDREN, free_children, tell, (state,), 1)
     if len(state.children) > 0 or len(state.withdrawals) > 0:
-        to[WITHDRAW] = address_of(withdraw, tell, state, numbers=1)
+        yield Routine(WITHDRAW, withdraw, tell, (state,), 1)
 
 
 def _free_gpus(topology: Topology, partitions: int) -> FreeGpus:
