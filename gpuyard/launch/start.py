@@ -20,7 +20,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,6 +176,14 @@ class Launch:
     def build(self, key: str, **objects: Any) -> Any:
         """Make the object that section `key` describes (see `launch_build.build`)."""
         return build(self.config, key, **objects)
+
+
+def as_typed(config: Mapping[str, Any], key: str, overrides: Sequence[str]) -> Any:
+    """The value of `key` as `overrides` have it: Hydra makes a number of the id 49999_4."""
+    typed = [word for word in overrides if word.startswith(f"{key}=")]
+    if not typed or config[key] is None:
+        return config[key]
+    return typed[-1].partition("=")[2].strip("'\"")
 
 
 def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Callable[[], Any]]:

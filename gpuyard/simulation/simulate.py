@@ -28,7 +28,7 @@ from gpuyard.evaluation.experiment import (
 from gpuyard.evaluation.lineup import assumed_line, assumptions, warm_up
 from gpuyard.launch.build import check_checkpoint, check_count, check_flags, check_seconds, resolve
 from gpuyard.launch.errors import ConfigError, nearest, refuse_unread_additions
-from gpuyard.launch.start import Launch, program, start
+from gpuyard.launch.start import Launch, as_typed, program, start
 from gpuyard.launch.terminal import run_with_progress
 from gpuyard.pages.page import PAGE_FILE, Table
 from gpuyard.pages.run_page import write_run_page
@@ -69,14 +69,15 @@ def main(cfg: DictConfig) -> None:
     check_outputs(config)
     experiment = experiment_of(config)
     scheduler = composition_of(config, experiment.game.partitions)
-    jobs = _jobs(experiment, config["part"], config["window"], config["explain"])
+    wondered = as_typed(config, "explain", launch.record.overrides)
+    jobs = _jobs(experiment, config["part"], config["window"], wondered)
     labels = _labels(experiment, scheduler, config)
     assumed = assumptions(config, experiment, labels.information)
     line = assumed_line(experiment, assumed)
     log.info("%s", line)
     warn_without_users(scheduler, jobs)
     run, compiled = _played(experiment, scheduler, jobs, config["compiled"])
-    found = _explained(run, experiment, scheduler, config["explain"], compiled)
+    found = _explained(run, experiment, scheduler, wondered, compiled)
     record = replace(launch.record, labels=labels, assumed=assumed)
     metrics = _write(launch, run, record, found)
     title = f"{labels.scheduler} on {labels.workload}, {labels.topology}"
@@ -237,8 +238,10 @@ def replay_log(cfg: DictConfig) -> None:
     """Read, replay, print; the whole log is checked, whatever is printed of it."""
     from hydra.core.hydra_config import HydraConfig
 
-    refuse_unread_additions(list(HydraConfig.get().overrides.task), set())
+    words = list(HydraConfig.get().overrides.task)
+    refuse_unread_additions(words, set())
     config, _ = resolve(cfg)
+    config["job"] = as_typed(config, "job", words)
     _check_stops(config)
     folder = Path(str(config["path"]))
     replay = Replay(read_recorded(folder), max_tenants=_max_tenants(folder))

@@ -47,6 +47,14 @@ def short(rows):
     return [(r["reason"], r["time_s"], r["until_s"], r["decisions"]) for r in rows]
 
 
+def test_an_id_that_hydra_reads_as_a_number_is_that_job(told, done):
+    outcome, rows = told(QUEUE.replace("\nd,", "\n41_7,"), "41_7", "log_decisions=true")
+    assert [row["reason"] for row in rows][-1] == "finished"
+    seen = done("replay", f"path={outcome.folder}", "job=41_7", "heatmap=false", folder="again").out
+    assert "41_7" in seen
+    assert "consistent" in seen
+
+
 def test_the_head_of_the_line_blocks(told):
     outcome, rows = told(QUEUE, "d")
     assert short(rows) == [
