@@ -15,7 +15,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.terminal import RunCount
 from sim.jobs import JobTable
 from sim.metrics.job_times import Interval
-from sim.metrics.summary import HEADLINE_KEYS, summarise
+from sim.metrics.summary import headline, summarise
 from sim.protocols import Scheduler
 from sim.report.files import ComparisonRow, Labels
 from sim.run import Run as RawRun
@@ -61,11 +61,15 @@ class Run:
     def __repr__(self) -> str:
         """The headline metrics, as `gpuyard simulate` prints them."""
         title = f"{self.labels.scheduler} on {self.labels.workload}, {self.labels.topology}"
-        return f"{title}\n{self.metrics[list(HEADLINE_KEYS)].to_string()}"
+        told = headline(self.metrics.to_dict())
+        return "\n".join([title, *(f"  {key:20} {words}" for key, words in told.items())])
 
     def _repr_html_(self) -> str:
         """The same for a notebook."""
-        table: str = self.metrics[list(HEADLINE_KEYS)].to_frame().to_html()
+        import pandas as pd
+
+        told = pd.Series(headline(self.metrics.to_dict()), name=self.labels.scheduler)
+        table: str = told.to_frame().to_html()
         return table
 
 

@@ -5,7 +5,6 @@
 """
 
 import logging
-import math
 import os
 import shutil
 import sys
@@ -37,7 +36,7 @@ from gpuyard.simulation.explain import explain, row_of
 from gpuyard.simulation.explanation import EXPLAIN_FILES, Explanation
 from sim.arrays import IntArray
 from sim.jobs import JobTable
-from sim.metrics.summary import HEADLINE_KEYS, summarise
+from sim.metrics.summary import headline, summarise
 from sim.protocols import Scheduler
 from sim.report.files import Labels, forget, write_atomically
 from sim.report.perfetto import TRACE_FILE, write_perfetto
@@ -55,9 +54,6 @@ from sim.report.run_tables import (
 from sim.run import Run
 
 log = logging.getLogger(__name__)
-
-
-HOUR_S = 3600.0
 
 
 @program("simulate")
@@ -155,21 +151,9 @@ def _jobs(
 
 
 def _print_headline(metrics: Mapping[str, float | int], folder: Path) -> None:
-    for key in HEADLINE_KEYS:
-        print(f"  {key:20} {_cell(key, metrics[key])}")
+    for key, words in headline(metrics).items():
+        print(f"  {key:20} {words}")
     print(f"results in {folder}")
-
-
-def _cell(key: str, value: float | int) -> str:
-    """Counts as they are, simulated times in hours too, and words where nothing was measured."""
-    if math.isnan(value):
-        return "-  (compiled: not timed one by one)" if key == "decision_ms_mean" else "-"
-    if isinstance(value, int):
-        return f"{value:,}"
-    text = f"{value:,.4g}" if abs(value) < 1 else f"{value:,.1f}"
-    hours = f"{value / HOUR_S:,.2f}"
-    simulated = key.endswith("_s") and key != "loop_wall_s" and hours != "0.00"
-    return f"{text:12}  {hours} h" if simulated else text
 
 
 DECISIONS_FILE = "decisions.parquet"

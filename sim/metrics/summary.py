@@ -1,5 +1,7 @@
 """The summary of a run: every number of `metrics.json`, in its order."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -217,6 +219,23 @@ HEADLINE_KEYS = (
     "decision_ms_mean",
     "loop_wall_s",
 )
+
+
+def headline(metrics: Mapping[str, float | int]) -> dict[str, str]:
+    """The headline metrics as words, without a nan."""
+    return {key: _words(key, metrics[key]) for key in HEADLINE_KEYS}
+
+
+def _words(key: str, value: float | int) -> str:
+    """Counts as they are, simulated times in hours too, and words where nothing was measured."""
+    if math.isnan(value):
+        return "-  (compiled: not timed one by one)" if key == "decision_ms_mean" else "-"
+    if isinstance(value, int):
+        return f"{value:,}"
+    text = f"{value:,.4g}" if abs(value) < 1 else f"{value:,.1f}"
+    hours = f"{value / HOUR_S:,.2f}"
+    simulated = key.endswith("_s") and key != "loop_wall_s" and hours != "0.00"
+    return f"{text:12}  {hours} h" if simulated else text
 
 
 def summarise(run: Run) -> dict[str, float | int]:

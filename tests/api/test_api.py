@@ -84,6 +84,7 @@ def test_a_frame_a_file_and_a_topology_are_the_same_as_names(tmp_path: Path):
     assert by_file.labels.topology == "own"
     assert by_file.metrics["jobs_finished"] == 4
     assert "jct_mean_s" in repr(by_file) and "<table" in by_file._repr_html_()
+    assert "nan" not in (repr(by_file) + by_file._repr_html_()).lower()
 
 
 def test_a_comparison_has_a_row_a_scheduler_and_a_run_a_window(tmp_path: Path):
