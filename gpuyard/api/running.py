@@ -61,14 +61,14 @@ class Run:
     def __repr__(self) -> str:
         """The headline metrics, as `gpuyard simulate` prints them."""
         title = f"{self.labels.scheduler} on {self.labels.workload}, {self.labels.topology}"
-        told = headline(self.metrics.to_dict())
+        told = headline(dict(self.metrics))
         return "\n".join([title, *(f"  {key:20} {words}" for key, words in told.items())])
 
     def _repr_html_(self) -> str:
         """The same for a notebook."""
         import pandas as pd
 
-        told = pd.Series(headline(self.metrics.to_dict()), name=self.labels.scheduler)
+        told = pd.Series(headline(dict(self.metrics)), name=self.labels.scheduler)
         table: str = told.to_frame().to_html()
         return table
 
