@@ -6,7 +6,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -223,11 +223,8 @@ def types_of(table: type[CoRows] | type[SoloProfiles]) -> dict[str, type]:
     return {name: _innermost(kind) for name, kind in get_type_hints(table).items()}
 
 
-def _innermost(kind: Any) -> type:
-    """The scalar type in NDArray[type], which is an alias of its own since numpy 2.5."""
-    while inner := get_args(kind):
-        kind = inner[-1]
-    return cast("type", kind)
+def _innermost(kind: Any) -> type:  # NDArray[kind] is an alias of its own since numpy 2.5
+    return _innermost(get_args(kind)[-1]) if get_args(kind) else kind
 
 
 CO_TYPES, SOLO_TYPES = types_of(CoRows), types_of(SoloProfiles)

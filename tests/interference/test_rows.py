@@ -1,6 +1,6 @@
 """The schema: what a table takes, what it refuses, and that files give it back."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from interference.rows import (
     mix_numbers,
     stacked_profiles,
     stacked_rows,
+    types_of,
 )
 from sim.arrays import objects
 from sim.errors import PhysicsError
@@ -174,6 +175,15 @@ def test_the_earliest_bad_row_is_told():
             norm_speed=np.array([3.0, 0.5]),
             sharing=objects(["gpu", "gqu"]),
         )
+
+
+def test_types_of_columns_come_from_either_form_of_an_array():
+    @dataclass
+    class Table:
+        numpy_2_4: np.ndarray[tuple[int], np.dtype[np.float64]]
+        numpy_2_5: list[np.int64]  # NDArray[np.int64] has one argument there
+
+    assert types_of(Table) == {"numpy_2_4": np.float64, "numpy_2_5": np.int64}
 
 
 def test_columns_have_their_type_and_length():
