@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.errors import TraceError
+from sim.errors import TraceError, check_numbers
 from sim.traces.estimators import NAMES, SHORTEST_S, checked_prior_s, recurrence_features
 from sim.traces.trace import Trace
 
@@ -67,10 +67,8 @@ class RandomForestEstimator:
             value = getattr(self, key)
             if type(value) is not int or value < 1:
                 raise TraceError(f"estimator.{key} is {value}; it must be a whole number from 1")
-        if not 0.0 < self.features_frac <= 1.0:
-            raise TraceError(
-                f"estimator.features_frac is {self.features_frac}; it must be above 0, at most 1"
-            )
+        frac = {"features_frac": self.features_frac}
+        check_numbers("estimator", "above 0, at most 1", TraceError, **frac)
         checked_prior_s(self.prior_s)
 
     def estimate(self, trace: Trace, rng: np.random.Generator) -> FloatArray:

@@ -1,7 +1,9 @@
 """Every error a user can cause, one class a kind; messages name place, value and fix."""
 
 import difflib
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
+from numbers import Real
 
 
 class GpuYardError(Exception):
@@ -40,6 +42,38 @@ def nearest(name: object, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the closest of `known`, or nothing."""
     close = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
     return f"; did you mean '{close[0]}'?" if close else ""
+
+
+RULES: dict[str, Callable[[float], bool]] = {  # of a number, as messages word them
+    "above 0": lambda x: x > 0,
+    "below 0": lambda x: x < 0,
+    "0 or more": lambda x: x >= 0,
+    "1 or more": lambda x: x >= 1,
+    "2 or more": lambda x: x >= 2,  # noqa: PLR2004
+    "from 0 to 1": lambda x: 0 <= x <= 1,
+    "from -1 to 1": lambda x: -1 <= x <= 1,
+    "from 0 to below 1": lambda x: 0 <= x < 1,
+    "above 0, at most 1": lambda x: 0 < x <= 1,
+}
+OR_NULL = "null, or "
+
+
+def check_numbers(
+    at: str, rule: str, error: type[GpuYardError] = GpuYardError, /, **values: object
+) -> None:
+    """Refuse what is no finite number by one of `RULES`; after `OR_NULL` it may be None.
+
+    Raises:
+        GpuYardError: or `error`, naming the key under `at`, as `scheduler`, the value, the rule.
+    """
+    holds = RULES[rule.removeprefix(OR_NULL)]
+    for key, value in values.items():
+        if value is None and rule.startswith(OR_NULL):
+            continue
+        finite = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+        if not (finite and holds(float(value))):  # type: ignore[arg-type]
+            words = f"{rule}{'' if finite else ', a finite number'}"
+            raise error(f"{at}{'.' if at else ''}{key} is {value!r}; it must be {words}")
 
 
 def check_keys(

@@ -12,7 +12,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision, Start
 from sim.engine.given import attribute, check_part
 from sim.engine.occupancy import Occupancy
-from sim.errors import GpuYardError
+from sim.errors import check_numbers
 from sim.jobs import WHOLE_GPU_MILLI, ask_of
 from sim.physics.catalogue import throughputs
 from sim.physics.physics import Physics
@@ -116,8 +116,7 @@ class RoundScheduler(ABC):
         Raises:
             GpuYardError: it is not above 0.
         """
-        if not 0 < round_s < float("inf"):
-            raise GpuYardError(f"scheduler.round_s is {round_s}; it must be above 0")
+        check_numbers("scheduler", "above 0", round_s=round_s)
         self.placer = placer
         self.round_s = round_s
         self.patient = placer if isinstance(placer, PatientPlacer) else None

@@ -3,14 +3,13 @@
 The log is what happened, in order: the one record that metrics, figures and tests read.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import overload
 
 from sim.arrays import FloatArray, IntArray
-from sim.errors import SimulationError
+from sim.errors import SimulationError, check_numbers
 from sim.jobs import JobTable
 from sim.topology.topology import Topology
 
@@ -34,18 +33,13 @@ class Rules:
         Raises:
             SimulationError: naming the key, the value and the rule.
         """
-        over, every_s = self.gpu_oversubscription, self.checkpoint_work_s
-        for key, good, rule in (
-            ("max_tenants", self.max_tenants >= 1, "1 or more"),
-            ("gpu_oversubscription", over is None or 1 <= over < math.inf, "null, or 1 or more"),
-            ("restart_s", 0 <= self.restart_s < math.inf, "0 or more seconds"),
-            ("restart_s_per_gpu", 0 <= self.restart_s_per_gpu < math.inf, "0 or more seconds"),
-            ("checkpoint_work_s", every_s is None or 0 < every_s < math.inf, "null, or above 0"),
-            ("checkpoint_s", 0 <= self.checkpoint_s < math.inf, "0 or more seconds"),
-            ("max_forwards", self.max_forwards >= 0, "0 or more"),
+        for rule, keys in (
+            ("1 or more", ("max_tenants",)),
+            ("null, or 1 or more", ("gpu_oversubscription",)),
+            ("0 or more", ("restart_s", "restart_s_per_gpu", "checkpoint_s", "max_forwards")),
+            ("null, or above 0", ("checkpoint_work_s",)),
         ):
-            if not good:
-                raise SimulationError(f"{key} is {getattr(self, key)}; it must be {rule}")
+            check_numbers("", rule, SimulationError, **{key: getattr(self, key) for key in keys})
 
 
 class Kind(IntEnum):

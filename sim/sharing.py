@@ -5,7 +5,7 @@ import numpy as np
 from sim.arrays import IntArray
 from sim.codes import ALIKE, IF_NOTHING_IS_EMPTY, NEVER
 from sim.engine.occupancy import ANY_SPEED, SHARING_NEEDS, Occupancy
-from sim.errors import GpuYardError
+from sim.errors import check_numbers
 from sim.protocols import Placer
 from sim.view import ClusterView, Signal
 
@@ -76,10 +76,7 @@ class SelectiveSharing(FallbackSharing):
         Raises:
             GpuYardError: it is no finite number of 0 or more.
         """
-        if not (isinstance(threshold, int | float) and 0 <= threshold < float("inf")):
-            raise GpuYardError(
-                f"sharing.threshold is {threshold!r}; it must be a finite number, 0 or more"
-            )
+        check_numbers("sharing", "0 or more", threshold=threshold)
         self.threshold = self.least_speed = threshold
         self.name = f"selective{threshold:g}"
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sim.arrays import FloatArray, IntArray
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
-from sim.errors import GpuYardError
+from sim.errors import GpuYardError, check_numbers
 from sim.jobs import ask_of
 from sim.physics.catalogue import GangCatalogue
 from sim.physics.laws import Spread, told_s
@@ -84,9 +84,8 @@ class NetworkSpec:
             raise TopDrlError(
                 f"network.branches is {self.branches!r}; it must be {' or '.join(BRANCHES)}"
             )
-        for key in ("channels", "hidden", "racks", "rack_servers", "server_gpus"):
-            if getattr(self, key) < 1:
-                raise TopDrlError(f"network.{key} is {getattr(self, key)}; it must be 1 or more")
+        sizes = {key: size for key, size in vars(self).items() if key != "branches"}
+        check_numbers("network", "1 or more", TopDrlError, **sizes)
 
 
 def on_cluster(network: NetworkSpec, topology: Topology) -> NetworkSpec:

@@ -27,6 +27,7 @@ from marl.topdrl.codec import (
 )
 from sim.arrays import FloatArray, IntArray
 from sim.decision import Decision
+from sim.errors import check_numbers
 from sim.jobs import JobTable
 from sim.kernel.layout import RUNNING
 from sim.view import ClusterView
@@ -50,8 +51,7 @@ class RewardSpec:
         """
         if self.kind not in KINDS:
             raise TopDrlError(f"reward.kind is {self.kind!r}; it must be {' or '.join(KINDS)}")
-        if not 0 <= self.price <= 1:
-            raise TopDrlError(f"reward.price is {self.price}; it must be from 0 to 1")
+        check_numbers("reward", "from 0 to 1", TopDrlError, price=self.price)
 
 
 class Reward:

@@ -22,6 +22,7 @@ from marl.topdrl.network import SPEC, load_weights, read_sizes, write_policy
 from sim.arrays import BoolArray, IntArray
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
+from sim.errors import check_numbers
 from sim.jobs import JobTable
 from sim.simulator import Simulator
 from sim.topology.topology import Topology
@@ -46,12 +47,10 @@ class ProximitySpec:
         Raises:
             TopDrlError: naming the key, the value and the rule.
         """
-        for key in ("row_s", "most_rows", "most_gang", "hidden", "gpus"):
-            if not getattr(self, key) > 0:
-                raise TopDrlError(f"proximity.{key} is {getattr(self, key)}; it must be above 0")
-        for key in ("server_weight", "rack_weight"):
-            if not getattr(self, key) >= 0:
-                raise TopDrlError(f"proximity.{key} is {getattr(self, key)}; it must be 0 or more")
+        weights = {"server_weight": self.server_weight, "rack_weight": self.rack_weight}
+        check_numbers("proximity", "0 or more", TopDrlError, **weights)
+        sizes = {key: size for key, size in vars(self).items() if key not in weights}
+        check_numbers("proximity", "above 0", TopDrlError, **sizes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.errors import PhysicsError
+from sim.errors import PhysicsError, check_numbers
 from sim.topology.topology import Topology
 
 
@@ -133,12 +133,8 @@ class StatedModel:
 
     def __post_init__(self) -> None:
         """Check ranges; PhysicsError names the key, the value and the rule."""
-        if not 0.0 < self.step_s < np.inf:
-            raise PhysicsError(f"profiles step_s is {self.step_s}; it must be above 0")
-        if not 0.0 <= self.gradient_bytes < np.inf:
-            raise PhysicsError(
-                f"profiles gradient_bytes is {self.gradient_bytes}; it must be 0 or more"
-            )
+        check_numbers("profiles", "above 0", PhysicsError, step_s=self.step_s)
+        check_numbers("profiles", "0 or more", PhysicsError, gradient_bytes=self.gradient_bytes)
 
 
 class StatedProfiles(Catalogue):
@@ -201,12 +197,8 @@ class SharedHost:
         Raises:
             PhysicsError: one is no finite number above 0.
         """
-        for key, value in (
-            ("cores_per_gpu", cores_per_gpu),
-            ("pcie_gbs_per_gpu", pcie_gbs_per_gpu),
-        ):
-            if not 0.0 < value < float("inf"):
-                raise PhysicsError(f"host.{key} is {value}; it must be a finite number above 0")
+        given = {"cores_per_gpu": cores_per_gpu, "pcie_gbs_per_gpu": pcie_gbs_per_gpu}
+        check_numbers("host", "above 0", PhysicsError, **given)
         self._milli_per_gpu = round(cores_per_gpu * 1000)
         self._mbs_per_gpu = round(pcie_gbs_per_gpu * 1000)
 

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.errors import PhysicsError
+from sim.errors import PhysicsError, check_numbers
 from sim.handle import Handle
 from sim.jit import kernel
 
@@ -257,8 +257,7 @@ class PowerLaw:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        if not 0.0 < self.power < float("inf"):
-            raise PhysicsError(f"mixes.power is {self.power}; it must be a finite number above 0")
+        check_numbers("mixes", "above 0", PhysicsError, power=self.power)
         if not FEWEST <= self.most_aggressors <= MOST_AGGRESSORS:
             raise PhysicsError(
                 f"mixes.most_aggressors is {self.most_aggressors}; it must be {FEWEST} to "

@@ -21,7 +21,7 @@ center: one edge a GPU, a server and a rack. A weight is one over the bandwidth 
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.errors import PhysicsError
+from sim.errors import PhysicsError, check_numbers
 from sim.physics.catalogue import Catalogue, GangCatalogue, LayeredCatalogue
 from sim.physics.laws import NetworkTables, ring_share, transfer_s
 from sim.physics.reference import compact_spread
@@ -162,12 +162,8 @@ class TieredRings(_ByTables):
             alpha_local_s=alpha_local_s, alpha_server_s=alpha_server_s, alpha_rack_s=alpha_rack_s,
             contention=contention,
         )  # fmt: skip
-        if not 0 <= overlap_frac <= 1:
-            raise PhysicsError(f"network.overlap_frac is {overlap_frac}; it must be from 0 to 1")
-        if layers_in_flight < 1:
-            raise PhysicsError(
-                f"network.layers_in_flight is {layers_in_flight}; it must be 1 or more"
-            )
+        check_numbers("network", "from 0 to 1", PhysicsError, overlap_frac=overlap_frac)
+        check_numbers("network", "1 or more", PhysicsError, layers_in_flight=layers_in_flight)
         self._alphas_s = alpha_local_s, alpha_server_s, alpha_rack_s
         self._layers_in_flight = layers_in_flight
         self._exposed_frac = 1.0 - overlap_frac

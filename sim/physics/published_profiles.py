@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.errors import PhysicsError
+from sim.errors import PhysicsError, check_numbers
 from sim.physics.catalogue import Catalogue, GangCatalogue, LayeredCatalogue
 from sim.physics.physics import Physics
 from sim.physics.reference import reference_steps_s
@@ -114,9 +114,7 @@ class LabModel:
 
     def __post_init__(self) -> None:
         """Check ranges; PhysicsError names the key, the value and the rule."""
-        for key, value in vars(self).items():
-            if not 0.0 < value < np.inf:
-                raise PhysicsError(f"profiles {key} is {value}; it must be above 0")
+        check_numbers("profiles", "above 0", PhysicsError, **vars(self))
 
     def exchanged_bytes(self, volumes: str, nic_gbps: float) -> float:
         """Gradient bytes of an iteration: the model's size, or what its speed apart amounts to."""
@@ -156,8 +154,7 @@ class LabProfiles(Catalogue):
             raise PhysicsError("profiles: gpu_types or models is empty; name at least one")
         if volumes not in VOLUMES:
             raise PhysicsError(f"profiles.volumes is {volumes!r}; use {' or '.join(VOLUMES)}")
-        if not 0.0 < nic_gbps < np.inf:
-            raise PhysicsError(f"profiles.nic_gbps is {nic_gbps}; it must be above 0")
+        check_numbers("profiles", "above 0", PhysicsError, nic_gbps=nic_gbps)
         rows = list(product(models.items(), ARCHITECTURES))
         compute_s = np.array([model.compute_s for (_, model), _ in rows])
         super().__init__(
@@ -238,13 +235,8 @@ def _check(
 ) -> None:
     if not gpu_types or not models or not batches:
         raise PhysicsError("profiles: gpu_types, models or batches is empty; name at least one")
-    for key, value, good in (
-        ("tflops", tflops, 0 < tflops < np.inf),
-        ("most_gpus", most_gpus, most_gpus >= 1),
-        ("batches", list(batches), min(batches) >= 1),
-    ):
-        if not good:
-            raise PhysicsError(f"profiles.{key} is {value}; it must be above 0")
+    numbers = {"tflops": tflops, "most_gpus": most_gpus, "batches": min(batches)}
+    check_numbers("profiles", "above 0", PhysicsError, **numbers)
     for name, model in models.items():
         if set(model) != {"param_mb", "gflops"}:
             raise PhysicsError(

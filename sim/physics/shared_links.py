@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.errors import PhysicsError
+from sim.errors import PhysicsError, check_numbers
 from sim.physics.catalogue import Catalogue
 from sim.physics.laws import NetworkTables
 from sim.physics.link_load import make_load_scratch, measure_placement
@@ -53,15 +53,10 @@ class Pattern:
             raise PhysicsError(
                 f"network traffic pattern is {self.pattern!r}; use one of {', '.join(PATTERNS)}"
             )
-        for key in ("ps_count", "stages", "tensor_width"):
-            if getattr(self, key) < 1:
-                raise PhysicsError(
-                    f"network traffic {key} is {getattr(self, key)}; it must be at least 1"
-                )
-        for key in ("activation_frac", "tensor_frac"):
-            value = getattr(self, key)
-            if not 0.0 <= value < np.inf:
-                raise PhysicsError(f"network traffic {key} is {value}; it must be 0 or more")
+        counts = {key: getattr(self, key) for key in ("ps_count", "stages", "tensor_width")}
+        check_numbers("network.traffic", "1 or more", PhysicsError, **counts)
+        shares = {key: getattr(self, key) for key in ("activation_frac", "tensor_frac")}
+        check_numbers("network.traffic", "0 or more", PhysicsError, **shares)
 
     def traffic(self, catalogue: Catalogue) -> Traffic:
         """The same pattern for every profile."""
@@ -211,10 +206,7 @@ class _SharedLinks:
             overlap_frac: share of the communication hidden behind compute.
         """
         check_not_negative(alpha_local_s=alpha_local_s, alpha_server_s=alpha_server_s)
-        if not 0.0 <= overlap_frac < 1.0:
-            raise PhysicsError(
-                f"network.overlap_frac is {overlap_frac}; it must be from 0 to below 1"
-            )
+        check_numbers("network", "from 0 to below 1", PhysicsError, overlap_frac=overlap_frac)
         self._traffic = traffic
         self._constants = {"alpha_local_s": alpha_local_s, "alpha_server_s": alpha_server_s,
                            "overlap_frac": overlap_frac}  # fmt: skip

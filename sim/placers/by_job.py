@@ -4,7 +4,7 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.codes import COMPACT_WAIT, HEAVY_EDGE, LWF
-from sim.errors import GpuYardError
+from sim.errors import GpuYardError, check_numbers
 from sim.jit import array_kernel
 from sim.physics.heavy_edge import mapping_of_job
 from sim.placers.filling import filled, workload_s
@@ -41,10 +41,7 @@ class CompactWait:
         Raises:
             GpuYardError: it is below 1, which nothing could reach.
         """
-        if not 1 <= most_slowdown < float("inf"):
-            raise GpuYardError(
-                f"placer.most_slowdown is {most_slowdown}; it must be a finite number, 1 or more"
-            )
+        check_numbers("placer", "1 or more", most_slowdown=most_slowdown)
         self.most_slowdown = most_slowdown
         self.name = "compact_wait"
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.errors import GpuYardError
+from sim.errors import GpuYardError, check_numbers
 from sim.jit import array_kernel
 from sim.placers.filling import filled
 from sim.view import Slots
@@ -204,12 +204,8 @@ class DelayTimers:
             raise GpuYardError(
                 f"scheduler.timers is {timers!r}; it must be one of {', '.join(TIMERS)}"
             )
-        for key, value in (*manual._asdict().items(), ("history_leases", history_leases)):
-            least = 1.0 if key == "history_leases" else 0.0
-            if not least <= value < math.inf:
-                raise GpuYardError(
-                    f"scheduler.{key} is {value}; it must be {least:g} or more, and finite"
-                )
+        check_numbers("scheduler", "0 or more", **manual._asdict())
+        check_numbers("scheduler", "1 or more", history_leases=history_leases)
         if manual.network_leases < manual.rack_leases:
             raise GpuYardError(
                 f"scheduler.network_leases is {manual.network_leases}; it must be at least "

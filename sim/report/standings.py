@@ -19,6 +19,7 @@ from sim.metrics.job_times import (
     mean_interval,
     ratio_interval,
 )
+from sim.metrics.summary import HEADLINE_KEYS
 from sim.report.files import ComparisonRow, Labels, ReportError, check_distinct
 
 Values = Mapping[int, float]  # unit -> value
@@ -96,15 +97,7 @@ def _unit(row: ComparisonRow, over_windows: bool) -> int:
 
 Key = tuple[str, str, float | None, int, str]  # of a setting: see `setting_of`
 
-METRICS = (
-    "jct_mean_s",
-    "jct_p50_s",
-    "jct_p95_s",
-    "jct_p99_s",
-    "queue_delay_mean_s",
-    "makespan_s",
-    "gpu_util_frac",
-)
+METRICS = HEADLINE_KEYS[1:8]  # from jct_mean_s to gpu_util_frac
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from sim.arrays import IntArray
 from sim.decision import Decision, Start
 from sim.engine.given import check_part
 from sim.engine.occupancy import Occupancy
-from sim.errors import GpuYardError
+from sim.errors import check_numbers
 from sim.jobs import ask_of
 from sim.physics.reference import AloneStep
 from sim.protocols import PatientPlacer, Placer
@@ -143,14 +143,9 @@ class ASrpt:
         Raises:
             GpuYardError: naming the key, the value and the rule.
         """
-        for key, value, good, rule in (
-            ("efficiency", efficiency, 0 < efficiency <= 1, "above 0, at most 1"),
-            ("theta", theta, theta is None or theta >= 1, "null, or 1 or more"),
-            ("delta", delta, 0 <= delta < math.inf, "0 or more"),
-            ("tau", tau, 0 <= tau < math.inf, "0 or more"),
-        ):
-            if not good:
-                raise GpuYardError(f"scheduler.{key} is {value}; it must be {rule}")
+        check_numbers("scheduler", "above 0, at most 1", efficiency=efficiency)
+        check_numbers("scheduler", "null, or 1 or more", theta=theta)
+        check_numbers("scheduler", "0 or more", delta=delta, tau=tau)
         self.placer = placer
         self.patient = placer if isinstance(placer, PatientPlacer) else None
         self.efficiency = efficiency

@@ -6,7 +6,7 @@ from sim.arrays import BoolArray, IntArray
 from sim.decision import Start
 from sim.engine.composed import QueueScheduler
 from sim.engine.occupancy import Occupancy
-from sim.errors import GpuYardError
+from sim.errors import check_numbers
 from sim.protocols import Placer, Sharing
 from sim.view import ClusterView, Signal, Slots
 
@@ -43,10 +43,7 @@ class AdaSrsf(QueueScheduler):
             GpuYardError: it is not a finite number of 0 or more.
         """
         super().__init__(placer=placer, sharing=sharing, skip_blocked=skip_blocked)
-        if not 0 <= eta_frac < float("inf"):
-            raise GpuYardError(
-                f"scheduler.eta_frac is {eta_frac}; it must be a finite number, 0 or more"
-            )
+        check_numbers("scheduler", "0 or more", eta_frac=eta_frac)
         self.eta_frac = eta_frac
 
     def order(self, view: ClusterView) -> IntArray:

@@ -8,7 +8,7 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Decision, Start
 from sim.engine.occupancy import Occupancy
-from sim.errors import GpuYardError
+from sim.errors import GpuYardError, check_numbers
 from sim.jobs import ask_of
 from sim.physics.published_profiles import compute_share
 from sim.placers.tiers import (
@@ -88,8 +88,7 @@ class Dally:
             GpuYardError: the ideal or the rule of the timers is unknown, or a number is out of
                 range.
         """
-        if not 0 < lease_s < math.inf:
-            raise GpuYardError(f"scheduler.lease_s is {lease_s}; it must be above 0 seconds")
+        check_numbers("scheduler", "above 0", lease_s=lease_s)
         if ideal not in IDEALS:
             raise GpuYardError(
                 f"scheduler.ideal is {ideal!r}; it must be one of {', '.join(IDEALS)}"

@@ -8,7 +8,7 @@ from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Start
 from sim.engine.composed import QueueScheduler
 from sim.engine.occupancy import Occupancy
-from sim.errors import GpuYardError
+from sim.errors import check_numbers
 from sim.protocols import Placer, Sharing
 from sim.view import ClusterView, Signal
 
@@ -123,8 +123,7 @@ class Easy(QueueScheduler):
             GpuYardError: it is not above 0.
         """
         super().__init__(placer=placer, sharing=sharing, skip_blocked=False)
-        if not 0 < overrun_s < float("inf"):
-            raise GpuYardError(f"scheduler.overrun_s is {overrun_s}; it must be above 0")
+        check_numbers("scheduler", "above 0", overrun_s=overrun_s)
         self.overrun_s = overrun_s
         self._kept: Kinds | None = None
 

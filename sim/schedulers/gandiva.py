@@ -9,7 +9,7 @@ import numpy as np
 from sim.arrays import IntArray
 from sim.decision import Decision
 from sim.engine.occupancy import Occupancy
-from sim.errors import GpuYardError
+from sim.errors import check_numbers
 from sim.gandiva import PAIR, Affinity, Orders, Packs
 from sim.jobs import ask_of
 from sim.placers.filling import filled
@@ -183,13 +183,10 @@ class Gandiva:
         Raises:
             GpuYardError: a time is not above 0, or `least_speed` below 0.
         """
-        for key, value in (("slice_s", slice_s), ("migrate_every_s", migrate_every_s)):
-            if value is not None and not 0 < value < np.inf:
-                raise GpuYardError(f"scheduler.{key} is {value}; it must be null, or above 0")
-        if not 0 < trial_s < np.inf:
-            raise GpuYardError(f"scheduler.trial_s is {trial_s}; it must be above 0")
-        if not 0 <= least_speed < np.inf:
-            raise GpuYardError(f"scheduler.least_speed is {least_speed}; it must be 0 or more")
+        times = {"slice_s": slice_s, "migrate_every_s": migrate_every_s}
+        check_numbers("scheduler", "null, or above 0", **times)
+        check_numbers("scheduler", "above 0", trial_s=trial_s)
+        check_numbers("scheduler", "0 or more", least_speed=least_speed)
         self.slice_s = slice_s
         self.packing = packing
         self.least_speed = least_speed

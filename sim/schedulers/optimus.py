@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.errors import GpuYardError
+from sim.errors import check_numbers
 from sim.jit import array_kernel
 from sim.jobs import WHOLE_GPU_MILLI
 from sim.protocols import Placer
@@ -139,10 +139,7 @@ class Optimus(RoundScheduler):
             GpuYardError: `round_s` is not above 0, or the fraction not from 0 to below 1.
         """
         super().__init__(placer=placer, round_s=round_s)
-        if not 0 <= hysteresis_frac < 1:
-            raise GpuYardError(
-                f"scheduler.hysteresis_frac is {hysteresis_frac}; it must be from 0 to below 1"
-            )
+        check_numbers("scheduler", "from 0 to below 1", hysteresis_frac=hysteresis_frac)
         self.hysteresis_frac = hysteresis_frac
         self._scaling = ToldScaling()
 

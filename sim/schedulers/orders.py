@@ -7,7 +7,7 @@ from sim.codes import ARRIVAL, LEFT, QUANTA, SERVICE, SMALLEST_GANG, TETRIS, TRU
 from sim.decision import Start
 from sim.engine.composed import PreemptiveScheduler, QueueScheduler
 from sim.engine.filling import tetris_score
-from sim.errors import GpuYardError
+from sim.errors import check_numbers
 from sim.protocols import Placer, Sharing
 from sim.view import ClusterView, Signal
 
@@ -97,8 +97,7 @@ class Las(PreemptiveScheduler):
     def __init__(self, *, placer: Placer, sharing: Sharing, quantum_gpu_s: float) -> None:
         """`quantum_gpu_s`: GPU-seconds a step."""
         super().__init__(placer=placer, sharing=sharing)
-        if quantum_gpu_s <= 0:
-            raise GpuYardError(f"scheduler.quantum_gpu_s is {quantum_gpu_s}; it must be above 0")
+        check_numbers("scheduler", "above 0", quantum_gpu_s=quantum_gpu_s)
         self.quantum_gpu_s = quantum_gpu_s
 
     def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
@@ -164,8 +163,8 @@ class Srsf(PreemptiveScheduler):
 class Spjf(_ByTimeLeft):
     """Shortest predicted duration first; whoever does not fit blocks the rest.
 
-    Baseline SPJF of A-SRPT (Luo et al., INFOCOM 2025), which leaves the details open; chosen
-    here: the order counts what is left of a job that queues again; ties go to the earlier job.
+    Baseline SPJF of A-SRPT (Luo et al., INFOCOM 2025). Chosen where that is silent: what is
+    left of a job that queues again counts; ties go to the earlier job.
     `sjf` is the same order that lets others pass unless told otherwise.
     """
 
@@ -176,9 +175,8 @@ class Spjf(_ByTimeLeft):
 class Spwf(_ByWorkLeft):
     """Least predicted duration x GPUs first; whoever does not fit blocks the rest.
 
-    Baseline SPWF of A-SRPT (Luo et al., INFOCOM 2025), which leaves the details open; chosen
-    here: the workload counts what is left of a job that queues again; ties go to the earlier
-    job.
+    Baseline SPWF of A-SRPT (Luo et al., INFOCOM 2025). Chosen where that is silent: what is
+    left of a job that queues again counts; ties go to the earlier job.
     """
 
     order_name = "spwf"
@@ -188,9 +186,8 @@ class Spwf(_ByWorkLeft):
 class WcsDuration(_ByTimeLeft):
     """Shortest predicted duration first; starts every job that fits.
 
-    Baseline WCS-Duration of A-SRPT (Luo et al., INFOCOM 2025), which leaves the details open;
-    chosen here: the order counts what is left of a job that queues again; ties go to the
-    earlier job.
+    Baseline WCS-Duration of A-SRPT (Luo et al., INFOCOM 2025). Chosen where that is silent: what is
+    left of a job that queues again counts; ties go to the earlier job.
     """
 
     order_name = "wcs_duration"
@@ -212,9 +209,8 @@ class WcsSubtime(_ByArrival):
 class WcsWorkload(_ByWorkLeft):
     """Least predicted duration x GPUs first; starts every job that fits.
 
-    Baseline WCS-Workload of A-SRPT (Luo et al., INFOCOM 2025), which leaves the details open;
-    chosen here: the workload counts what is left of a job that queues again; ties go to the
-    earlier job.
+    Baseline WCS-Workload of A-SRPT (Luo et al., INFOCOM 2025). Chosen where that is silent: what is
+    left of a job that queues again counts; ties go to the earlier job.
     """
 
     order_name = "wcs_workload"

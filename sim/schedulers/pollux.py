@@ -7,7 +7,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.engine.occupancy import Occupancy
-from sim.errors import GpuYardError
+from sim.errors import check_numbers
 from sim.jit import array_kernel
 from sim.jobs import WHOLE_GPU_MILLI
 from sim.protocols import Placer
@@ -201,15 +201,10 @@ class Pollux(RoundScheduler):
             GpuYardError: a value is out of its range.
         """
         super().__init__(placer=placer, round_s=round_s)
-        for key, value, good, rule in (
-            ("population", population, population >= 2, "2 or more"),  # noqa: PLR2004 - parents
-            ("generations", generations, generations >= 0, "0 or more"),
-            ("power", power, -np.inf < power < 0, "below 0"),
-            ("idle_speedup", idle_speedup, 0 < idle_speedup <= 1, "above 0 and at most 1"),
-            ("restart_s", restart_s, 0 <= restart_s < np.inf, "0 or more seconds"),
-        ):
-            if not good:
-                raise GpuYardError(f"scheduler.{key} is {value}; it must be {rule}")
+        check_numbers("scheduler", "2 or more", population=population)  # parents
+        check_numbers("scheduler", "0 or more", generations=generations, restart_s=restart_s)
+        check_numbers("scheduler", "below 0", power=power)
+        check_numbers("scheduler", "above 0, at most 1", idle_speedup=idle_speedup)
         self.effort = Effort(population, generations)
         self.power = power
         self.idle_speedup = idle_speedup

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.errors import GpuYardError
+from sim.errors import check_numbers
 from sim.jit import array_kernel
 from sim.protocols import Placer
 from sim.rounds import RoundScheduler, Share, gang_gpus, gpus_up, present
@@ -85,10 +85,7 @@ class Themis(RoundScheduler):
             GpuYardError: `round_s` is not above 0, or the knob not from 0 to below 1.
         """
         super().__init__(placer=placer, round_s=round_s)
-        if not 0 <= fairness_knob < 1:
-            raise GpuYardError(
-                f"scheduler.fairness_knob is {fairness_knob}; it must be from 0 to below 1"
-            )
+        check_numbers("scheduler", "from 0 to below 1", fairness_knob=fairness_knob)
         self.fairness_knob = fairness_knob
 
     def allot(self, view: ClusterView) -> list[Share]:

@@ -8,7 +8,7 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.decision import Decision, Start
 from sim.engine.composed import PreemptiveScheduler
-from sim.errors import GpuYardError
+from sim.errors import GpuYardError, check_numbers
 from sim.jit import array_kernel
 from sim.protocols import Placer, Sharing
 from sim.view import ClusterView, Signal
@@ -72,10 +72,7 @@ class Tiresias(PreemptiveScheduler):
                 f"scheduler.thresholds_gpu_s is {list(thresholds_gpu_s)}; it must be one or more "
                 "ascending numbers above 0"
             )
-        if promote_knob is not None and not 0 <= promote_knob < math.inf:
-            raise GpuYardError(
-                f"scheduler.promote_knob is {promote_knob}; it must be null, 0 (never) or above"
-            )
+        check_numbers("scheduler", "null, or 0 or more", promote_knob=promote_knob)
         self.ends_gpu_s = ends_gpu_s
         self.promote_knob = promote_knob or None
 
@@ -316,13 +313,9 @@ class TiresiasGittins(PreemptiveScheduler):
             GpuYardError: a quantum that is not above 0, a history below 1 or a growth below 0.
         """
         super().__init__(placer=placer, sharing=sharing)
-        for key, value, good, rule in (
-            ("quantum_gpu_s", quantum_gpu_s, 0 < quantum_gpu_s < np.inf, "above 0"),
-            ("least_history", least_history, least_history >= 1, "1 or more"),
-            ("refit_growth_frac", refit_growth_frac, 0 <= refit_growth_frac < np.inf, "0 or more"),
-        ):
-            if not good:
-                raise GpuYardError(f"scheduler.{key} is {value}; it must be {rule}")
+        check_numbers("scheduler", "above 0", quantum_gpu_s=quantum_gpu_s)
+        check_numbers("scheduler", "1 or more", least_history=least_history)
+        check_numbers("scheduler", "0 or more", refit_growth_frac=refit_growth_frac)
         self.quantum_gpu_s = float(quantum_gpu_s)  # one type, compiled once
         self.least_history = least_history
         self.refit_growth_frac = refit_growth_frac

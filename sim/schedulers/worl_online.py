@@ -1,7 +1,5 @@
 """WORL online: workflows planned together as they come, ready tasks started as GPUs free."""
 
-import math
-
 import numpy as np
 
 from sim.arrays import IntArray
@@ -21,7 +19,7 @@ from sim.dag.online_search import (
 from sim.dag.online_tasks import Presence, Site, capacity_of, left_s, site_of, slowness, tasks_of
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
-from sim.errors import GpuYardError
+from sim.errors import check_numbers
 from sim.placers.filling import filled
 from sim.view import ClusterView, Signal, Slots
 
@@ -71,15 +69,10 @@ class WorlOnline:
             GpuYardError: naming the key, the value and the rule.
         """
         check_rule(workflows)
-        for key, value, good, rule in (
-            ("plans", plans, plans >= 0, "0 or more"),
-            ("patience", patience, 0 <= patience < math.inf, "0 or more"),
-            ("makespan_weight", makespan_weight, 0 <= makespan_weight < math.inf, "0 or more"),
-            ("overrun_frac", overrun_frac, 0 < overrun_frac < math.inf, "above 0"),
-            ("most_tasks", most_tasks, most_tasks >= 1, "1 or more"),
-        ):
-            if not good:
-                raise GpuYardError(f"scheduler.{key} is {value}; it must be {rule}")
+        given = {"plans": plans, "patience": patience, "makespan_weight": makespan_weight}
+        check_numbers("scheduler", "0 or more", **given)
+        check_numbers("scheduler", "above 0", overrun_frac=overrun_frac)
+        check_numbers("scheduler", "1 or more", most_tasks=most_tasks)
         self.workflows, self.plans = workflows, plans
         self.patience, self.holds = patience, holds
         self.makespan_weight, self.overrun_frac = makespan_weight, overrun_frac

@@ -9,7 +9,7 @@ import numpy as np
 
 from sim.decision import Decision, Start
 from sim.engine.trial import Mirror
-from sim.errors import GpuYardError, SimulationError
+from sim.errors import SimulationError, check_numbers
 from sim.kernel.layout import State
 from sim.kernel.step import ILLEGAL, LEGAL, STUCK
 from sim.protocols import drive
@@ -66,12 +66,8 @@ class LinearScore:
         Raises:
             GpuYardError: a value is out of range, or a weight is missing.
         """
-        if window < 1:
-            raise GpuYardError(f"scheduler.window is {window}; it must be 1 or more")
-        if not 0 <= patience_s < np.inf:
-            raise GpuYardError(f"scheduler.patience_s is {patience_s}; it must be 0 or more")
-        if not 0 <= rest_share < np.inf:
-            raise GpuYardError(f"scheduler.rest_share is {rest_share}; it must be 0 or more")
+        check_numbers("scheduler", "1 or more", window=window)
+        check_numbers("scheduler", "0 or more", patience_s=patience_s, rest_share=rest_share)
         place = "scheduler.weights" if weights_file is None else str(weights_file)
         given: Mapping[str, Any] = weights if weights_file is None else read_weights(weights_file)
         self._weights = score_weights_of(given, place)

@@ -1,13 +1,12 @@
 """Servers before they are wired: shapes and types, and even layouts of GPUs inside."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray, TextArray
-from sim.errors import TopologyError, check_keys
+from sim.errors import TopologyError, check_keys, check_numbers
 from sim.topology.links import LinkGraph
 from sim.topology.topology import NO_ISLAND, GpuKind, Inside, Topology
 
@@ -28,9 +27,7 @@ def check_counts(counts: Mapping[str, int]) -> None:
 
 def check_rates(rates: Mapping[str, float]) -> None:
     """Raise TopologyError unless every rate is a finite number above 0."""
-    for key, value in rates.items():
-        if not (value > 0 and math.isfinite(value)):
-            raise TopologyError(f"topology.{key} is {value}; it must be above 0 and finite")
+    check_numbers("topology", "above 0", TopologyError, **rates)
 
 
 def check_ports(key: str, ports: int) -> None:
@@ -267,8 +264,5 @@ def _sizes(servers: int, gpus_per_server: int | list[int]) -> list[int]:
 
 
 def _same(servers: int, amount: int | None, key: str) -> IntArray | None:
-    if amount is None:
-        return None
-    if amount < 0:
-        raise TopologyError(f"topology.{key} is {amount}; it must be 0 or more")
-    return np.full(servers, amount, dtype=np.int64)
+    check_numbers("topology", "null, or 0 or more", TopologyError, **{key: amount})
+    return None if amount is None else np.full(servers, amount, dtype=np.int64)

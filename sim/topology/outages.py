@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.errors import SimulationError
+from sim.errors import SimulationError, check_numbers
 from sim.topology.topology import Topology
 
 
@@ -113,10 +113,7 @@ def check_seconds(owner: str, zero_ok: bool = False, **values: float) -> None:
     Raises:
         SimulationError: naming `owner` and key, value and rule.
     """
-    for key, value in values.items():
-        if not (0 < value < np.inf or (zero_ok and value == 0)):
-            rule = "0 or more" if zero_ok else "above 0"
-            raise SimulationError(f"{owner}.{key} is {value}; it must be a finite number {rule}")
+    check_numbers(owner, "0 or more" if zero_ok else "above 0", SimulationError, **values)
 
 
 COLUMNS = ("time_s", "server", "change")
@@ -359,10 +356,8 @@ class RollingMaintenance:
         """
         check_seconds("outages", every_s=every_s, duration_s=duration_s, horizon_s=horizon_s)
         check_seconds("outages", zero_ok=True, first_s=first_s)
-        if servers_at_once < 1:
-            raise SimulationError(
-                f"outages.servers_at_once is {servers_at_once}; it must be 1 or more"
-            )
+        at_once = {"servers_at_once": servers_at_once}
+        check_numbers("outages", "1 or more", SimulationError, **at_once)
         self._first_s, self._every_s, self._duration_s = first_s, every_s, duration_s
         self._at_once, self._horizon_s = servers_at_once, horizon_s
 

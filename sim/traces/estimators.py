@@ -5,7 +5,6 @@ know the queue. One that finishes at the very instant of a submission does not c
 """
 
 import heapq
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.errors import TraceError
+from sim.errors import TraceError, check_numbers
 from sim.jobs import codes_of
 from sim.traces.setting import check_number
 from sim.traces.trace import Trace
@@ -69,8 +68,7 @@ class NoisyEstimator:
         Raises:
             TraceError: if sigma is negative or not finite.
         """
-        if not (math.isfinite(sigma) and sigma >= 0):
-            raise TraceError(f"estimator.sigma is {sigma}; it must be a finite number, 0 or more")
+        check_numbers("estimator", "0 or more", TraceError, sigma=sigma)
         self._sigma = float(sigma)
 
     def estimate(self, trace: Trace, rng: np.random.Generator) -> FloatArray:
@@ -104,8 +102,7 @@ def checked_prior_s(prior_s: float) -> float:
     Raises:
         TraceError: it is not a finite number above 0.
     """
-    if not (math.isfinite(prior_s) and prior_s > 0):
-        raise TraceError(f"estimator.prior_s is {prior_s}; it must be a finite number above 0")
+    check_numbers("estimator", "above 0", TraceError, prior_s=prior_s)
     return float(prior_s)
 
 

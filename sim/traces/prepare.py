@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.errors import TraceError
+from sim.errors import TraceError, check_numbers
 from sim.jobs import WHOLE_GPU_MILLI, Attempts, JobTable
 from sim.protocols import DurationEstimator, HistoryEstimator
 from sim.traces.job_traits import JobRules, ProfileRule, TypeWords, traits_of
@@ -119,8 +119,7 @@ def scale_load(trace: Trace, load: float, gpus: int) -> Trace:
     Raises:
         TraceError: if the load is not above 0, or the jobs have no work or one submission time.
     """
-    if not (np.isfinite(load) and load > 0):
-        raise TraceError(f"workload.load is {load}; it must be a finite number above 0")
+    check_numbers("workload", "above 0", TraceError, load=load)
     now = offered_load(trace, gpus)
     if not (np.isfinite(now) and now > 0):
         raise TraceError(

@@ -11,7 +11,7 @@ from statistics import NormalDist
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray, objects
-from sim.errors import TraceError
+from sim.errors import TraceError, check_numbers
 from sim.jobs import JobTable
 from sim.physics.networks import YorkNetwork
 from sim.physics.physics import Physics
@@ -58,17 +58,14 @@ class PublishedMix:
                     f"workload.mix: {len(numbers)} numbers {list(numbers)} for {len(names)} "
                     f"{key}s; each needs one, 0 or more, and not all may be 0"
                 )
-        gap_s = self.mean_gap_s
-        for key, good, rule in (
-            ("gang_sizes", min(self.gang_sizes) >= 1, "whole numbers, 1 or more"),
-            ("median_s", 0 < self.median_s < np.inf, "above 0"),
-            ("sigma", 0 <= self.sigma < np.inf, "0 or more"),
-            ("bend", 0 <= self.bend < np.inf, "0 or more"),
-            ("gang_correlation", -1 <= self.gang_correlation <= 1, "from -1 to 1"),
-            ("mean_gap_s", gap_s is None or 0 < gap_s < np.inf, "null, or above 0"),
+        for rule, given in (
+            ("1 or more", {"gang_sizes": min(self.gang_sizes)}),
+            ("above 0", {"median_s": self.median_s}),
+            ("0 or more", {"sigma": self.sigma, "bend": self.bend}),
+            ("from -1 to 1", {"gang_correlation": self.gang_correlation}),
+            ("null, or above 0", {"mean_gap_s": self.mean_gap_s}),
         ):
-            if not good:
-                raise TraceError(f"workload.mix.{key} is {getattr(self, key)}; it must be {rule}")
+            check_numbers("workload.mix", rule, TraceError, **given)
 
     @property
     def num_jobs(self) -> int:

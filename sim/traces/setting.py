@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sim.errors import TraceError, nearest
+from sim.errors import TraceError, check_numbers, nearest
 from sim.physics.catalogue import Catalogue
 
 if TYPE_CHECKING:
@@ -135,8 +135,7 @@ class Setting:
             raise TraceError(f"the cluster has {self.gpus} GPUs; it needs at least 1")
         if self.partitions < 1:
             raise TraceError(f"agents.count is {self.partitions}; it must be at least 1")
-        if not (math.isfinite(self.skew) and self.skew >= 0):
-            raise TraceError(f"agents.skew is {self.skew}; it must be a finite number, 0 or more")
+        check_numbers("agents", "0 or more", TraceError, skew=self.skew)
 
 
 RANDOM, DISJOINT, AUTO = KINDS = ("random", "disjoint", "auto")

@@ -104,5 +104,5 @@ def test_one_beside_another_is_all_that_a_nic_bears():
 
 @pytest.mark.parametrize("eta", [-0.1, np.nan, np.inf])
 def test_a_wrong_eta_is_refused(eta):
-    with pytest.raises(GpuYardError, match=r"scheduler.eta_frac is .*finite number, 0 or more"):
+    with pytest.raises(GpuYardError, match=r"scheduler.eta_frac is .*0 or more"):
         AdaSrsf(**LWF, skip_blocked=True, eta_frac=eta)

@@ -138,5 +138,5 @@ def test_where_all_is_free_there_is_nothing_to_wait_for():
 
 @pytest.mark.parametrize("limit", [0.9, math.nan, math.inf, -1])
 def test_a_wrong_limit_is_refused(limit):
-    with pytest.raises(GpuYardError, match=r"placer.most_slowdown is .*finite number, 1 or more"):
+    with pytest.raises(GpuYardError, match=r"placer.most_slowdown is .*1 or more"):
         CompactWait(most_slowdown=limit)

@@ -153,8 +153,8 @@ def test_cutting_keeps_every_limit():
         ("population", 1, "2 or more"),
         ("generations", -1, "0 or more"),
         ("power", 1.0, "below 0"),
-        ("idle_speedup", 0.0, "above 0 and at most 1"),
-        ("restart_s", -1.0, "0 or more seconds"),
+        ("idle_speedup", 0.0, "above 0, at most 1"),
+        ("restart_s", -1.0, "0 or more"),
     ],
 )
 def test_bad_values_are_refused(key, value, rule):
