@@ -37,6 +37,7 @@ LEARNED, WORDS = "learned", "words.json"
 TABLE, TEXT, FIGURE = "seeds.csv", "seeds.md", "curves.png"
 NODE_KEYS = ("program", "title", "seeds", "begin", "minutes", "updates", "training", "quick")
 ARMS = "arms"  # a key that a node may have
+PAIRED = "paired"  # another; false: arms play in settings of their own, and are not compared
 QUICK_SEEDS = 2
 NONE = Interval(float("nan"), float("nan"), float("nan"), 0)
 
@@ -85,7 +86,9 @@ def run(launch: Launch) -> None:
             found[arm].append(_learned(launch, arm, seed, [*words, *more]))
     rows = {arm: _rows(each, next(iter(found.values())), confidence) for arm, each in found.items()}
     write_frame(launch.folder / TABLE, [_plain(row) for each in rows.values() for row in each])
-    text = _text(str(node["title"]), found, rows, confidence)
+    text = _text(
+        str(node["title"]), found, rows, confidence, ARMS in node and node.get(PAIRED, True)
+    )
     write_markdown(launch.folder / TEXT, text)
     write_page(launch.folder, text, [arm.replace("_", " ") for arm in rows if arm])
     every = [one for each in found.values() for one in each]
@@ -105,7 +108,7 @@ def _words(node: Mapping[str, Any]) -> list[str]:
     Raises:
         ConfigError: a key of the node is missing or unknown, or there is no seed.
     """
-    if set(node) - {ARMS} != set(NODE_KEYS):
+    if set(node) - {ARMS, PAIRED} != set(NODE_KEYS):
         raise ConfigError(f"reproduce has {', '.join(node)}; it needs {', '.join(NODE_KEYS)}")
     if not isinstance(node.get(ARMS) or {}, Mapping):
         raise ConfigError(f"reproduce.arms is {node[ARMS]!r}; give names and their overrides")
@@ -203,28 +206,37 @@ def _text(
     found: Mapping[str, Sequence[Learned]],
     rows: Mapping[str, Sequence[Mapping[str, Any]]],
     confidence: float,
+    paired: bool,
 ) -> TableText:
-    """A table an arm."""
+    """A table an arm; `paired`: with ratios to the first arm."""
     first, *others = next(iter(found.values()))
-    headers = ("seed", "updates", "minutes", f"to {first.begin}", f"to {first.reference}",
-               "share of the gap closed", *([f"to {first.arm}"] if first.arm else []))  # fmt: skip
+    gap = (
+        "" if first.begin == first.reference
+        else f" Gap: from {first.begin} to {first.reference}, in ln mean JCT."
+    )  # fmt: skip
+    headers = ["seed", "updates", "minutes", f"to {first.begin}"]
+    headers += [f"to {first.reference}", "share of the gap closed"] if gap else []
+    headers += [f"to {first.arm}"] if paired else []
     groups = tuple(
-        (f"{title}: {arm}" if arm else title, tuple(_told_of(row) for row in each))
+        (f"{title}: {arm}" if arm else title,
+         tuple(_told_of(row, bool(gap), paired) for row in (each if others else each[:1])))
         for arm, each in rows.items()
-    )
+    )  # fmt: skip
     note = (
         f"Ratios of mean JCT on {first.ratio(first.begin).count} held-out windows a seed, each "
         "seed with windows of its own; below 1 is better. Rows of seeds: 95 % t intervals over "
-        f"windows. Last row: {100 * confidence:g} % t intervals over the {1 + len(others)} seeds, "
-        "of the logarithms for ratios. Gap: in ln mean JCT."
+        "windows."
     )
-    return TableText(headers, groups, note)
+    if others:
+        note += (
+            f" Last row: {100 * confidence:g} % t intervals over the {1 + len(others)} seeds, "
+            "of the logarithms for ratios."
+        )
+    return TableText(tuple(headers), groups, note + gap)
 
 
-def _told_of(row: Mapping[str, Any]) -> tuple[str, ...]:
-    gap, arms = row["gap_closed"], [row["to_first"]] if row["arm"] else []
-    return (
-        str(row["seed"]), str(row["updates"]), f"{row['minutes']:.1f}",
-        ratio_text(row["to_begin"]), ratio_text(row["to_reference"]),
-        *("-" if np.isnan(each.centre) else ratio_text(each) for each in (gap, *arms)),
-    )  # fmt: skip
+def _told_of(row: Mapping[str, Any], gap: bool, paired: bool) -> tuple[str, ...]:
+    told = [str(row["seed"]), str(row["updates"]), f"{row['minutes']:.1f}"]
+    shown = ["to_begin", *(["to_reference", "gap_closed"] if gap else []),
+             *(["to_first"] if paired else [])]  # fmt: skip
+    return (*told, *("-" if np.isnan(row[key].centre) else ratio_text(row[key]) for key in shown))

@@ -141,5 +141,5 @@ def test_impossible_settings_are_refused(change, rule):
 
 
 def test_figures_must_be_above_zero():
-    with pytest.raises(PhysicsError, match="profiles.batch is 0; it must be above 0"):
+    with pytest.raises(PhysicsError, match=r"profiles\.batch is 0; it must be above 0"):
         LabModel(size_mb=1.0, batch=0, compute_s=1.0, apart=0.5, together=0.8, local=1.0)

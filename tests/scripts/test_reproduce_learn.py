@@ -64,8 +64,11 @@ def test_every_arm_learns_from_every_seed(done):
     page = (found.folder / "page.md").read_text().splitlines()
     assert page[0].startswith("| arm | seed | updates |")
     assert [line.split("|")[1:4] for line in page[2:]] == [
-        [f" {arm} ", f" {seed} ", f" {updates} "] for arm, seed, updates in told
+        [f" {arm} ", f" {seed} ", f" {updates} "] for arm, seed, updates in told if seed != "all"
     ]
+    assert page[0].endswith("| to few |")
+    alone = done("reproduce", *QUICK, "reproduce.seeds=[5]", arms, "+reproduce.paired=false")
+    assert "to few" not in (alone.folder / "page.md").read_text()
 
 
 @pytest.mark.slow
