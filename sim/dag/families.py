@@ -4,7 +4,6 @@ Families are what configuration describes: each draws its graphs from a seed. Ne
 `graph.txt` of PipeDream and JSON of dnn-partitioning.
 """
 
-import gzip
 import json
 import re
 from pathlib import Path
@@ -16,6 +15,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.dag.problem import DagError, Edge, TaskGraph, task_graph
 from sim.jobs import Precedence
 from sim.traces.alibaba import AlibabaDag
+from sim.traces.text_table import read_text
 from sim.traces.trace import Trace
 
 WORK_SPREAD = 1.0  # sigma of the log-normal works
@@ -295,10 +295,10 @@ def dnn_partitioning_graph(path: Path) -> TaskGraph:
 
     Raises:
         DagError: no such JSON, or a key is missing; or as `task_graph`.
+        TraceError: the file cannot be read or unpacked.
     """
     try:
-        content = path.read_bytes()
-        found = json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
+        found = json.loads(read_text(str(path)))
         nodes, edges = found["nodes"], found["edges"]
         mb_per_cost = MB_PER_COST["layer" if path.name.startswith("layer") else "operator"]
         name_of = {node["id"]: f"{node['id']} {node['name']}" for node in nodes}

@@ -19,6 +19,7 @@ from sim.dag.families import (
     side_by_side,
 )
 from sim.dag.problem import DagError
+from sim.errors import TraceError
 from sim.traces.alibaba import AlibabaDag
 
 PROFILE = """node1 -- Input0 -- forward_compute_time=900.0, backward_compute_time=0.0, \
@@ -97,6 +98,12 @@ def test_a_broken_json_is_refused(tmp_path):
     (tmp_path / "op.json").write_text('{"nodes": []}')
     with pytest.raises(DagError, match=r"op\.json: is no graph"):
         dnn_partitioning_graph(tmp_path / "op.json")
+
+
+def test_a_gzip_file_that_is_cut_off_is_refused(tmp_path):
+    (tmp_path / "op.json.gz").write_bytes(gzip.compress(b"x" * 999)[:-9])
+    with pytest.raises(TraceError, match=r"op\.json\.gz: is not a whole gzip file"):
+        dnn_partitioning_graph(tmp_path / "op.json.gz")
 
 
 def test_copies_are_side_by_side(diamond):
