@@ -18,7 +18,7 @@ PAGES = sorted((ROOT / "docs" / "results").glob("*.md"))
 FOUND = [(page, name) for page in PAGES for name in MARK.findall(page.read_text("utf-8"))]
 FOUND = [(page, name) for page, name in FOUND if name != "ID"]  # which reproducing.md explains
 LONG = {  # 3 to 40 minutes each
-    "interference_arms", "marl_arms", "marl_headline_full", "marl_paper", "marl_philly",
+    "interference_arms", "learn_sizes", "marl_arms", "marl_headline_full", "marl_paper", "marl_philly",
     "marl_real_traces", "marl_suspending", "marl_tables", "marl_topologies", "marl_zero_shot",
     "topdrl_main", "worl_online",
 }  # fmt: skip
@@ -80,7 +80,8 @@ def test_the_table_is_what_the_experiment_gives(page: Path, name: str, tmp_path:
     copy = tmp_path / page.name
     copy.write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
     words = [f"experiment={name}", f"into={copy}", "page=false", f"hydra.run.dir={tmp_path}/run"]
-    words += ["windows=1"] if name in LONG else []
+    quick = "debug=quick" if name.startswith("learn_") else "windows=1"
+    words += [quick] if name in LONG else []
     done = subprocess.run(
         [sys.executable, "-m", "gpuyard", "reproduce", *words], cwd=tmp_path, env=environment,
         capture_output=True, text=True, timeout=1800,
