@@ -86,9 +86,8 @@ def run(launch: Launch) -> None:
             found[arm].append(_learned(launch, arm, seed, [*words, *more]))
     rows = {arm: _rows(each, next(iter(found.values())), confidence) for arm, each in found.items()}
     write_frame(launch.folder / TABLE, [_plain(row) for each in rows.values() for row in each])
-    text = _text(
-        str(node["title"]), found, rows, confidence, ARMS in node and node.get(PAIRED, True)
-    )
+    paired = bool(node.get(ARMS)) and bool(node.get(PAIRED, True))
+    text = _text(str(node["title"]), found, rows, confidence, paired)
     write_markdown(launch.folder / TEXT, text)
     write_page(launch.folder, text, [arm.replace("_", " ") for arm in rows if arm])
     every = [one for each in found.values() for one in each]
