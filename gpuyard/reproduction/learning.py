@@ -59,9 +59,9 @@ class Learned:
         return Interval(told["ratio"], told["low"], told["high"], told["windows"])
 
     def ratio_to(self, other: Self, confidence: float) -> Interval:
-        """The same, over what another arm learned; none over itself or what tells no windows."""
+        """The same, over what another arm learned; none over itself or on other windows."""
         logs = [each.metrics["held_out"].get("ln_mean_jct_s") for each in (self, other)]
-        if other is self or None in logs:
+        if other is self or None in logs or len(logs[0]) != len(logs[1]):
             return NONE
         return ratio_of(np.subtract(*logs), confidence)
 
