@@ -67,7 +67,7 @@ def test_every_arm_learns_from_every_seed(done):
         [f" {arm} ", f" {seed} ", f" {updates} "] for arm, seed, updates in told if seed != "all"
     ]
     assert page[0].endswith("| to few |")
-    fewer = arms.replace("updates=2'", "updates=2', held_out.windows=2")
+    fewer = arms.replace("updates=2'", "updates=2', 'held_out.windows=2'")
     alone = done("reproduce", *QUICK, "reproduce.seeds=[5]", fewer, "+reproduce.paired=false")
     assert "to few" not in (alone.folder / "page.md").read_text()
 
