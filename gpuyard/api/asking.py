@@ -1,6 +1,7 @@
 """From arguments in Python to a configuration as a program composes it, and to schedulers."""
 
 import inspect
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import yaml
 from hydra import initialize_config_dir
 
 from gpuyard.evaluation.experiment import composition_of
+from gpuyard.evaluation.lineup import folder_override
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import CONF, ConfigError, nearest
 from gpuyard.launch.own import composed_of, own_folders, searching
@@ -93,7 +95,8 @@ def _trace_words(trace: Trace, place: Path) -> list[str]:
     if isinstance(trace, str | Path):
         return _file_words(Path(trace))
     path = place / "jobs.csv"
-    missing = [name for name in GIVEN if name not in trace.columns]
+    there = {*trace.columns, *(["submit_s"] if "submit_time" in trace.columns else [])}
+    missing = [name for name in GIVEN if name not in there]
     if missing:
         raise ConfigError(
             f"trace has no column {missing[0]!r}; rename yours: it needs {', '.join(GIVEN)}"
@@ -150,13 +153,18 @@ class ByKeys(QueueScheduler):
         return self._function(jobs)
 
 
+WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")  # blanks in quotes are part of it
+
+
 def words_of(asked: str) -> list[str]:
     """Overrides for a text like `sjf` or `sjf placer=best_fit sharing=selective`.
 
     Raises:
         ConfigError: there is no such scheduler.
     """
-    name, *further = asked.split() or [""]
+    name, *further = WORD.findall(asked) or [""]
+    # The key of the command line, which a composition alone does not have.
+    further = [f"++{word}" if word.startswith("checkpoint=") else word for word in further]
     return [f"scheduler={known('scheduler', name, 'scheduler')}", *further]
 
 
@@ -173,7 +181,9 @@ def scheduler_of(asked: Asked, config: Mapping[str, Any], partitions: int) -> Sc
     Raises:
         ConfigError: it is none of these.
     """
-    words: Sequence[str] = words_of(asked) if isinstance(asked, str) else ()
+    words = words_of(asked) if isinstance(asked, str) else []
+    if words and config.get("checkpoint") is not None:
+        words.insert(1, folder_override("++checkpoint", config["checkpoint"]))
     composition = {**resolve(composed_of("composition", words))[0], "belief": config["belief"]}
     if isinstance(asked, str):
         return composition_of(composition, partitions)

@@ -82,9 +82,24 @@ def test_a_frame_a_file_and_a_topology_are_the_same_as_names(tmp_path: Path):
     by_file = gpuyard.simulate(path, cluster, "fifo", overrides=OFF)
     assert by_file.jobs["start_s"].tolist() == starts(scheduler="fifo")
     assert by_file.labels.topology == "own"
+    dated = JOBS.drop(columns="submit_s").assign(
+        submit_time=pd.to_datetime(JOBS["submit_s"], unit="s").astype(str)
+    )
+    told = gpuyard.simulate(dated, cluster, "fifo", overrides=OFF)
+    assert told.jobs["jct_s"].tolist() == by_file.jobs["jct_s"].tolist()
     assert by_file.metrics["jobs_finished"] == 4
     assert "jct_mean_s" in repr(by_file) and "<table" in by_file._repr_html_()
     assert "nan" not in (repr(by_file) + by_file._repr_html_()).lower()
+
+
+def test_a_policy_is_named_as_on_the_command_line():
+    two = {"trace": "venus_like", "cluster": "small_leaf_spine", "agents": 2}
+    few, policy = ["workload.num_jobs=20"], "checkpoint=pretrained"
+    loaded = gpuyard.simulate(**two, scheduler=gpuyard.load_policy("pretrained"), overrides=few)
+    behind = gpuyard.simulate(**two, scheduler=f"marl {policy}", overrides=few)
+    beside = gpuyard.simulate(**two, scheduler="marl", overrides=[*few, policy])
+    for run in (behind, beside):
+        assert run.jobs["finish_s"].tolist() == loaded.jobs["finish_s"].tolist()
 
 
 def test_a_comparison_has_a_row_a_scheduler_and_a_run_a_window(tmp_path: Path):
