@@ -180,7 +180,7 @@ def check_outputs(config: Mapping[str, Any]) -> None:
             raise ConfigError(f"figures has {name!r}; did you mean {hint}?")
     check_seconds(config, "figure_at_s")
     job = config["explain"]
-    if job is not None and (isinstance(job, bool) or not isinstance(job, str | int)):
+    if job is not None and (isinstance(job, bool) or not isinstance(job, str | int | float)):
         raise ConfigError(f"explain is {job!r}; it must be the id of a job, or null")
     check_flags(config, "compiled", "log_decisions", "perfetto", "page")
     check_checkpoint(config)
