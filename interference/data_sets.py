@@ -277,6 +277,11 @@ def data_sets(
     """
     found = _found(None if data_dir is None else Path(data_dir))
     if not found and (data_dir is None or Path(data_dir).suffix != ".csv"):
+        if measured := set(names or ()) - {GENERATED}:
+            raise PhysicsError(
+                f"data_sets names {min(measured)!r}, and there are no measured rows in {data_dir}; "
+                "set GPUYARD_DATA or data_dir to a folder that has them"
+            )
         rows, solos = generated_rows(np.random.default_rng(seed))
         found = {GENERATED: lambda: DataSet(rows, solos, GENERATED)}
     for name in names or ():

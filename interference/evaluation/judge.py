@@ -23,6 +23,8 @@ def pair_folds(rows: CoRows, folds: int, rng: np.random.Generator) -> Iterator[F
     """Hold out mixes: no fitted row has the same jobs, on whatever GPU type."""
     mix = mix_numbers(rows)
     every = np.unique(mix)
+    if len(every) == 1:
+        raise PhysicsError("the rows have 1 mix; folds need at least 2 to hold one out: add rows")
     if not 1 < folds <= len(every):
         raise PhysicsError(f"folds is {folds}; the rows have {len(every)} mixes: use 2 to that")
     dealt = rng.permutation(every)

@@ -70,6 +70,13 @@ def test_impossible_folds_are_refused(folds):
         list(pair_folds(rows, folds, np.random.default_rng(0)))
 
 
+def test_rows_of_one_mix_have_no_folds():
+    rows, _ = generated_rows(np.random.default_rng(0))
+    one = rows.take(mix_numbers(rows) == 0)
+    with pytest.raises(PhysicsError, match=r"1 mix; .* at least 2"):
+        list(pair_folds(one, 2, np.random.default_rng(0)))
+
+
 def test_measures_by_hand():
     rows = rows_of_world(np.full((TYPES, PROFILES, PROFILES), 0.5)).take(np.array([0, 1, 2, 3]))
     rows.norm_speed[:] = [0.4, 0.5, 0.8, 0.7]
@@ -166,7 +173,7 @@ def test_data_sets_are_generated_where_there_are_none(tmp_path):
     found = data_sets(tmp_path, seed=0)
     assert list(found) == ["generated"]
     assert found["generated"].source == "generated"
-    with pytest.raises(PhysicsError, match=r"'gavel'.*generated"):
+    with pytest.raises(PhysicsError, match=r"'gavel'.* no measured rows .*set GPUYARD_DATA"):
         data_sets(None, seed=0, names=["gavel"])
 
 
