@@ -121,6 +121,7 @@ class Trainer:
                     self._look_up(bar, task)
                 if self.saved.curve[-1].update != self.saved.climb.update:
                     self._validate()
+                    self._tell(bar, task)
             finally:
                 self._save()
 
@@ -173,8 +174,11 @@ class Trainer:
             self._validate()
         if update % self._course.checkpoint_every == 0:
             self._save()
+        self._tell(bar, task)
+
+    def _tell(self, bar: Progress, task: TaskID) -> None:
         last = self.saved.curve[-1]
-        note = f"update {update}: {last.to_reference:.3f} of the reference's mean JCT"
+        note = f"update {last.update}: {last.to_reference:.3f} of the reference's mean JCT"
         bar.update(task, completed=self._progress(), note=note)
         if not bar.console.is_terminal and time.monotonic() - self._told_s >= LINE_EVERY_S:
             minutes = self.saved.elapsed_s / 60.0

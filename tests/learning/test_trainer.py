@@ -3,6 +3,7 @@
 import resource
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -173,6 +174,14 @@ def test_it_climbs_and_draws_a_curve(tmp_path: Path):
     assert curve[-1].to_begin < 0.6
     assert curve[-1].runs == 60 * 16
     assert curve[-1].minutes > curve[1].minutes > 0
+
+
+def test_the_bar_ends_with_the_last_validation_and_its_own_update(tmp_path: Path):
+    console = Console(file=StringIO(), force_terminal=True, width=200)
+    found = trainer(tmp_path, 7, beginning())
+    found.run(console)
+    shown = console.file.getvalue().rpartition("update ")[2]
+    assert shown.startswith(f"7: {found.saved.curve[-1].to_reference:.3f} of")
 
 
 def test_no_updates_leave_the_beginning(tmp_path: Path):
