@@ -74,6 +74,11 @@ def adopted(earlier: Path, folder: Path) -> list[dict[str, Any]] | None:
         return [{key: _number(cell) for key, cell in row.items()} for row in csv.DictReader(file)]
 
 
+def spent_s(rows: Sequence[Mapping[str, Any]]) -> float:
+    """Wall time of an earlier run's curve, which a resume goes on from."""
+    return max((row["wall_s"] or 0.0 for row in rows), default=0.0)
+
+
 def _number(cell: str) -> float | None:
     """What `write_rows` wrote."""
     if not cell:

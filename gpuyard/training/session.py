@@ -26,6 +26,7 @@ from gpuyard.training.board import (
     adopted,
     jct_text,
     logger_of,
+    spent_s,
     training_bars,
     write_rows,
 )
@@ -217,6 +218,8 @@ class Training:
             judged = [row["eval_jct_mean_s"] for row in rows if row["eval_jct_mean_s"]]
             self.best_s = min(judged, default=math.inf)
             self.rows = [row for row in rows if (row["iteration"] or 0) <= iteration]
+            self.began -= spent_s(self.rows)
+            write_rows(self.folder, COLUMNS, self.rows)
 
     def summarise(self, record: Record) -> None:
         """Draw the curve; the kept policy's metrics and jobs on validation window 0."""
@@ -232,13 +235,14 @@ class Training:
     def iterate(self, trainer: Trainer, progress: Progress, told: Told | None) -> None:
         """PPO until the iterations or the time are used up; validates and saves on the way.
 
-        Where the time was up before, for the teacher or for compiling, one iteration is made.
+        Where the time was up before, for the teacher or for compiling, one iteration is made; none
+        on a resume.
         """
         budget_s, made = self.ppo.time_budget_s, trainer.iterations_done
         until = None if budget_s is None else self.began + budget_s
         count = Iterations(progress, made=made, total=self.ppo.iterations, until=until)
         every = self.config["validate_every"]
-        last = made >= self.ppo.iterations
+        last = made >= self.ppo.iterations or (made > 0 and bool(self.rows) and self.spent())
         while not last:
             done = trainer.iterate()
             last = done.number >= self.ppo.iterations or self.spent()

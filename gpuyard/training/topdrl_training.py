@@ -17,7 +17,7 @@ from torch import Tensor
 from gpuyard.evaluation.experiment import Experiment, experiment_of
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
-from gpuyard.training.board import POLICY, adopted, training_bars, write_rows
+from gpuyard.training.board import POLICY, adopted, spent_s, training_bars, write_rows
 from marl.rllib.cluster import start_ray
 from marl.rllib.dqn import build_dqn, build_gpu_ppo
 from marl.rllib.trainer import PickerIteration, PickerTrainer, PickerTrainingError
@@ -291,6 +291,7 @@ class Training:
         rows = adopted(earlier, self.folder)
         if rows is not None:
             self.rows = rows
+            self.began -= spent_s(rows)
             judged = [row["validation"] for row in rows if row["validation"] is not None]
             self.best = max(judged, default=-math.inf)
 

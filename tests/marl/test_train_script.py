@@ -112,6 +112,8 @@ def test_resuming_goes_on_and_finishes(interrupted: Interrupted, tmp_path: Path)
     assert done.returncode == 0, done.stderr
     whole = curve(tmp_path / "second")
     assert whole[: len(before)] == before  # the curve goes on
+    walls_s = [float(row["wall_s"]) for row in whole]
+    assert walls_s == sorted(walls_s)
     after = whole[len(before) :]
     # The interrupt may have hit between an iteration's end and its row in the curve.
     assert int(after[0]["iteration"]) in (last + 1, last + 2)
@@ -123,6 +125,14 @@ def test_resuming_goes_on_and_finishes(interrupted: Interrupted, tmp_path: Path)
     assert len(list((tmp_path / "second" / "tensorboard").iterdir())) == 1
     assert (tmp_path / "second" / "policy" / "policy.pt").is_file()
     assert str(tmp_path / "second" / "policy") in done.stdout
+
+
+def test_a_time_budget_that_is_spent_is_not_given_again(interrupted: Interrupted, tmp_path: Path):
+    folder, before = tmp_path / "second", curve(interrupted.folder)
+    spent = f"algo.time_budget_s={before[0]['wall_s']}"
+    done = TRAINING.run(folder, f"resume={interrupted.folder}", spent)
+    assert done.returncode == 0, done.stderr
+    assert curve(folder) == before
 
 
 @pytest.mark.slow
