@@ -29,6 +29,7 @@ from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.report.run_folder import collect_record
 from sim.scoring.weights import ScoreWeights, score_weights_of
+from sim.traces.text_table import override
 
 log = logging.getLogger(__name__)
 
@@ -255,7 +256,7 @@ def playing(
     cluster = [word for word in kept if _key(word) not in OF_JOBS]
     section = found.beginning.section
     score = [
-        "scheduler=linear_score", f"scheduler.weights_file={found.path}",
+        "scheduler=linear_score", override("scheduler.weights_file", found.path),
         *(f"scheduler.{key}={json.dumps(section[key])}" for key in OF_PLAYING),
     ]  # fmt: skip
     simulate = ["gpuyard", "simulate", *kept, f"estimator={told}", *score]

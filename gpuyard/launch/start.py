@@ -46,6 +46,7 @@ from gpuyard.launch.sweeps import TaskFunction, once_a_point
 from gpuyard.launch.terminal import telling_what_compiles
 from sim.errors import GpuYardError
 from sim.report.run_folder import Record, collect_record, write_record
+from sim.traces.text_table import override
 
 AGAIN_S = 0.1
 
@@ -114,7 +115,7 @@ def going_on(record: Record | None, folder: Path | None, argv: Sequence[str]) ->
         words = list(argv)
         if folder is not None:  # before the first point has begun nobody knows it but who typed it
             words = [word for word in words if not word.startswith("hydra.sweep.dir=")]
-            words.append(f"hydra.sweep.dir={folder.parent}")
+            words.append(override("hydra.sweep.dir", folder.parent))
         command = shlex.join(_as_typed(words))
         return f"to go on without the points that are finished: {command}"
     if record is None or folder is None:
@@ -125,9 +126,9 @@ def going_on(record: Record | None, folder: Path | None, argv: Sequence[str]) ->
     if left and not (folder / left).exists():
         return "there is no checkpoint yet: start it again"
     words = [word for word in record.overrides if not word.startswith("resume=")]
-    own = [f"hydra.run.dir={folder}"]
+    own = [override("hydra.run.dir", folder)]
     if left is not None:
-        own.append(f"resume={'auto' if record.program in AUTO else folder}")
+        own.append(override("resume", "auto" if record.program in AUTO else folder))
     return "to go on: " + shlex.join([*_called(record.program), *words, *own])
 
 

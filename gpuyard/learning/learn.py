@@ -29,6 +29,7 @@ from sim.report.figures import GREY, heading, line_look, new_figure, save_png, t
 from sim.report.files import csv_text, write_atomically
 from sim.report.run_folder import Record
 from sim.scoring.weights import Layer, ScoreWeights
+from sim.traces.text_table import override
 
 CURVE_CSV, CURVE_PNG, METRICS = "curve.csv", "curve.png", "metrics.json"
 CONFIDENCE = 0.95
@@ -168,11 +169,12 @@ def keep(launch: Launch, trainer: Trainer, verdict: str) -> str:
     config, saved = launch.config, trainer.saved
     if isinstance(saved.form, NetworkForm):
         path = write_policy(launch.folder, saved.form, saved.climb.average)
-        where = f"policy in {path}; play it with scheduler=marl checkpoint={path}"
+        words = ["scheduler=marl", override("checkpoint", path)]
+        where = f"policy in {path}; play it with {shlex.join(words)}"
     else:
         path = _write_scores(launch, trainer, verdict)
-        playing = f"scheduler=linear_score scheduler.weights_file={path}"
-        where = f"weights in {path}; play them with {playing}"
+        words = ["scheduler=linear_score", override("scheduler.weights_file", path)]
+        where = f"weights in {path}; play them with {shlex.join(words)}"
     write_curve(launch.folder, saved.curve, str(config["begin"]), str(config["reference"]))
     return where
 

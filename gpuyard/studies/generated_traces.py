@@ -1,6 +1,7 @@
 """Generated traces: `scripts/generate_trace.py` writes one, `fit_generator.py` fits their spec."""
 
 import gzip
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -26,6 +27,7 @@ from sim.traces.likeness import JobSample
 from sim.traces.prepare import cap, offered_load, scale_load
 from sim.traces.setting import check_count, check_number, whole_streams
 from sim.traces.spec import WorkloadSpec, workload_yaml
+from sim.traces.text_table import override
 from sim.traces.trace import Trace, thinned_window
 
 NO_LIMIT = 1 << 60  # GPUs where no cluster is named
@@ -103,7 +105,7 @@ def _reading(path: Path, text: str) -> str:
     """Overrides that read all columns of a trace."""
     header = text.partition("\n")[0].split(",")
     optional = [f"workload.columns.{name}={name}" for name in header if name in TRAITS]
-    return " ".join(["workload=csv", f"workload.path={path}", *optional])
+    return shlex.join(["workload=csv", override("workload.path", path), *optional])
 
 
 def trace_of(config: Mapping[str, Any]) -> Trace:

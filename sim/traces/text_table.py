@@ -15,7 +15,7 @@ from sim.arrays import BoolArray
 from sim.errors import TraceError, check_keys, nearest
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "blank": " "}
-PLAIN_NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)  # needs no quotes on a command line
+PLAIN_NAME = re.compile(r"[A-Za-z_/.][\w/.-]*", re.ASCII)  # needs no quotes on a command line
 Columns = Mapping[str, str | Sequence[str]]  # our name -> the file's, or several to be joined
 GivenColumns = Mapping[str, str | Sequence[str] | None]  # null: not in the file
 
@@ -100,10 +100,13 @@ def _position(key: str, name: str, header: list[str], path: str, delimiter: str)
 
 def mapping_word(key: str, name: str) -> str:
     """The word of a command line that maps a column, quoted for Hydra and the shell if need be."""
-    if PLAIN_NAME.fullmatch(name):
-        return f"workload.columns.{key}={name}"
-    escaped = name.replace('"', '\\"')
-    return shlex.quote(f'workload.columns.{key}="{escaped}"')
+    return shlex.quote(override(f"workload.columns.{key}", name))
+
+
+def override(key: str, value: object) -> str:
+    """The word that sets `key` to a name or a path, quoted for Hydra alone if need be."""
+    escaped = str(value).replace('"', '\\"')
+    return f"{key}={value}" if PLAIN_NAME.fullmatch(str(value)) else f'{key}="{escaped}"'
 
 
 def _absent(key: str, name: str, header: list[str], path: str, delimiter: str) -> str:

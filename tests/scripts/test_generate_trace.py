@@ -1,20 +1,21 @@
 """`generate_trace.py`: a file that the reader takes back, raw unless asked."""
 
 import gzip
+import shlex
 
 import pandas as pd
 import pytest
 
 
 def test_the_file_is_read_back_by_simulate(done, tmp_path):
-    path = tmp_path / "made" / "trace.csv.gz"
-    made = done("generate_trace", "workload=philly_like", "workload.num_jobs=300", f"out={path}")
+    path = tmp_path / "made, here" / "trace.csv.gz"
+    made = done("generate_trace", "workload=philly_like", "workload.num_jobs=300", f"out='{path}'")
     table = pd.read_csv(path)
     assert list(table.columns) == ["job_id", "submit_s", "num_gpus", "duration_s", "user", "vc"]
     assert len(table) == 300
     assert table["submit_s"].is_monotonic_increasing
     assert "duration p50" in made.out
-    words = made.out.split("play them with ")[1].split()
+    words = shlex.split(made.out.split("play them with ")[1])
     read = done("simulate", *words, "topology=medium_leaf_spine", folder="read")
     assert "is not read" not in read.out + read.err
     jobs = pd.read_parquet(read.folder / "jobs.parquet")

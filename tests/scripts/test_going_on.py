@@ -1,10 +1,12 @@
 """What is said after Ctrl-C."""
 
 import importlib
+import shlex
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 
 @pytest.fixture
@@ -21,6 +23,13 @@ def test_a_training_goes_on_in_its_folder(going_on, tmp_path: Path):
     assert told == (
         f"to go on: python scripts/train.py seed=3 hydra.run.dir={tmp_path} resume=auto"
     )
+
+
+def test_a_folder_of_odd_signs_survives_shell_and_hydra(going_on):
+    folder = Path("/a b, (c)/seed=1/it's")
+    told = going_on.going_on(record("train"), folder, ["train.py"])
+    word = shlex.split(told.removeprefix("to go on: "))[2]
+    assert OverridesParser.create().parse_override(word).value() == str(folder)
 
 
 def test_a_program_that_needs_a_checkpoint_says_when_there_is_none(going_on, tmp_path: Path):
