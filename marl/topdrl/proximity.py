@@ -19,6 +19,7 @@ from marl.env.scheduling_env import LegalActions
 from marl.topdrl.codec import Observation, TopDrlError
 from marl.topdrl.env import MOST_SEED, Step
 from marl.topdrl.network import SPEC, load_weights, read_sizes, write_policy
+from marl.training.spec import check_knobs
 from sim.arrays import BoolArray, IntArray
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
@@ -72,6 +73,10 @@ class GpuPpoSpec:
     grad_clip: float
     checkpoint_every: int  # iterations
     validate_every: int
+
+    def __post_init__(self) -> None:
+        """Check the knobs."""
+        check_knobs("picker.learner", self)
 
 
 GPU_NEEDS = Signal.PREDICTION

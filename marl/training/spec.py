@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from sim.errors import GpuYardError
+from sim.errors import GpuYardError, check_numbers
 
 
 class TrainingError(GpuYardError):
@@ -18,6 +18,25 @@ class TrainingError(GpuYardError):
 
 class CheckpointError(TrainingError):
     """A checkpoint is missing, truncated or foreign; the message names file, fault and fix."""
+
+
+def check_knobs(at: str, spec: object) -> None:
+    """Refuse, of the knobs under `at`, those with which learning ends in NaN after minutes.
+
+    Raises:
+        TrainingError: naming the key, the value and the rule.
+    """
+    for rule, keys in KNOBS.items():
+        told = {key: value for key, value in vars(spec).items() if key in keys}
+        check_numbers(at, rule, TrainingError, **told)
+
+
+KNOBS = {  # of any learner, by rule
+    "above 0, at most 1": ("gamma",),
+    "from 0 to 1": ("gae_lambda",),
+    "from 0 to below 1": ("average_decay",),
+    "above 0": ("learning_rate", "clip", "value_clip", "grad_clip"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +62,10 @@ class PpoSpec:
     checkpoint_every: int  # iterations
     array_runner: bool  # sample in arrays; False: by RLlib's own runner, the slow reference
 
+    def __post_init__(self) -> None:
+        """Check the knobs."""
+        check_knobs("algo", self)
+
 
 @dataclass(frozen=True, kw_only=True)
 class QSpec:
@@ -62,6 +85,10 @@ class QSpec:
     epsilon_first: float
     epsilon_last: float
     epsilon_steps: int
+
+    def __post_init__(self) -> None:
+        """Check the knobs."""
+        check_knobs("", self)
 
 
 @dataclass(frozen=True, kw_only=True)

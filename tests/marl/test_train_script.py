@@ -170,6 +170,7 @@ def test_a_wrong_name_fails_before_any_work(tmp_path: Path):
         ("seed=x", "seed is 'x'"),
         ("train_physics=bleief", "it must be belief or truth"),
         ("rules.window=0", "rules.window is 0"),
+        ("algo.gamma=2", "algo.gamma is 2; it must be above 0, at most 1"),
         ("algo.minibatch_agent_steps=1000000", "above algo.batch_agent_steps"),
         pytest.param(
             "+policy.prior.layers={start: {}}",
