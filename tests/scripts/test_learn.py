@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -29,7 +30,7 @@ def curve(folder: Path) -> list[dict[str, str]]:
 
 
 def test_from_zero_it_climbs_in_seconds(done):
-    found = done("learn", *TINY, "updates=30", "name=mine", folder="climb")
+    found = done("learn", *TINY, "updates=30", "name=mine", folder="a climb. it")
     first = "first the beginning and the reference play 6 validation windows each"
     assert found.err.index("untuned plays 1 windows") < found.err.index(first)
     assert found.err.index(first) < found.err.index("update 0, ")
@@ -43,10 +44,8 @@ def test_from_zero_it_climbs_in_seconds(done):
     assert text.startswith("# python scripts/learn.py topology=small_leaf_spine")
     assert np.shape(yaml.safe_load(text)["layers"]["start"]["inner"]) == (16, 20)
 
-    run = done(
-        "simulate", "scheduler=linear_score", *SMALL, "workload.num_jobs=40",
-        f"scheduler.weights_file={found.folder / 'mine.yaml'}", folder="run",
-    )  # fmt: skip
+    words = shlex.split(found.out.split("play them with ")[1].splitlines()[0])
+    run = done("simulate", *SMALL, "workload.num_jobs=40", *words, folder="run")
     assert "linear_score" in run.out
 
 
