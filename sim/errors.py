@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import re
 from collections.abc import Callable, Iterable
 from numbers import Real
 
@@ -84,3 +85,12 @@ def check_keys(
     for key in given:
         if key not in names:
             raise error(f"{at}.{key} is not a key{nearest(key, names)}; keys: {', '.join(names)}")
+
+
+PLAIN_NAME = re.compile(r"[A-Za-z_/.][\w/.-]*", re.ASCII)  # needs no quotes on a command line
+
+
+def override(key: str, value: object) -> str:
+    """The word that sets `key` to a name or a path, quoted for Hydra alone if need be."""
+    escaped = str(value).replace('"', '\\"')
+    return f"{key}={value}" if PLAIN_NAME.fullmatch(str(value)) else f'{key}="{escaped}"'

@@ -26,10 +26,9 @@ from gpuyard.learning.learn import rounded, write_curve, write_weights
 from gpuyard.learning.setting import OF_LEARNING, trainer_of
 from gpuyard.learning.windows import Alone, Crew, Ground, scheduler_of
 from sim.arrays import FloatArray
-from sim.errors import GpuYardError
+from sim.errors import GpuYardError, override
 from sim.report.run_folder import collect_record
 from sim.scoring.weights import ScoreWeights, score_weights_of
-from sim.traces.text_table import override
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ import yaml
 from hydra import initialize_config_dir
 
 from gpuyard.evaluation.experiment import composition_of
-from gpuyard.evaluation.lineup import folder_override
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import CONF, ConfigError, nearest
 from gpuyard.launch.own import composed_of, own_folders, searching
 from sim.arrays import FloatArray
 from sim.engine.composed import PartitionedScheduler, QueueScheduler
+from sim.errors import override
 from sim.protocols import Placer, Scheduler, Sharing
 from sim.topology.topology import Topology
 from sim.view import JobColumns, Signal
@@ -183,7 +183,7 @@ def scheduler_of(asked: Asked, config: Mapping[str, Any], partitions: int) -> Sc
     """
     words = words_of(asked) if isinstance(asked, str) else []
     if words and config.get("checkpoint") is not None:
-        words.insert(1, folder_override("++checkpoint", config["checkpoint"]))
+        words.insert(1, override("++checkpoint", config["checkpoint"]))
     composition = {**resolve(composed_of("composition", words))[0], "belief": config["belief"]}
     if isinstance(asked, str):
         return composition_of(composition, partitions)

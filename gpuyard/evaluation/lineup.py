@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from gpuyard.launch.errors import ConfigError, explain, instead, refuse_no_choic
 from gpuyard.launch.own import composed_of
 from marl.env.game import Game
 from sim.arrays import IntArray
-from sim.errors import GpuYardError, SignalError
+from sim.errors import GpuYardError, SignalError, override
 from sim.jobs import JobTable
 from sim.protocols import Scheduler
 from sim.simulator import simulate
@@ -119,7 +118,7 @@ def _learned(config: Mapping[str, Any]) -> list[Contender]:
     variants = [("ours", "false")]
     if config["untrained"]:
         variants.append(("ablation", "true"))
-    policy = folder_override("++checkpoint", folder)
+    policy = override("++checkpoint", folder)
     return [
         Contender(
             place="checkpoint",
@@ -156,19 +155,13 @@ def _check(place: str, entry: Any) -> None:
 def sweeps(overrides: Sequence[str]) -> list[tuple[str, ...]]:
     """Every choice of one value from each override, the last changing fastest."""
     choices = []
-    for override in OverridesParser.create().parse_overrides(list(overrides)):
-        if override.is_sweep_override():
-            key = override.get_key_element()
-            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+    for each in OverridesParser.create().parse_overrides(list(overrides)):
+        if each.is_sweep_override():
+            key = each.get_key_element()
+            choices.append([f"{key}={value}" for value in each.sweep_string_iterator()])
         else:
-            choices.append([str(override.input_line)])
+            choices.append([str(each.input_line)])
     return list(product(*choices))
-
-
-def folder_override(key: str, folder: str | Path) -> str:
-    """`key='folder'` as Hydra reads it back, whatever the folder is called."""
-    quoted = str(folder).replace("\\", "\\\\").replace("'", "\\'")
-    return f"{key}='{quoted}'"
 
 
 def _composed(place: str, overrides: list[str]) -> str:

@@ -44,9 +44,8 @@ from gpuyard.launch.errors import (
 from gpuyard.launch.own import SEARCH_KEY, own_groups
 from gpuyard.launch.sweeps import TaskFunction, once_a_point
 from gpuyard.launch.terminal import telling_what_compiles
-from sim.errors import GpuYardError
+from sim.errors import GpuYardError, override
 from sim.report.run_folder import Record, collect_record, write_record
-from sim.traces.text_table import override
 
 AGAIN_S = 0.1
 

@@ -23,13 +23,12 @@ from gpuyard.learning.setting import ground_of, rival_of, trainer_of
 from gpuyard.learning.strategies import Point
 from gpuyard.learning.trainer import LearningStopped, Trainer
 from sim.arrays import FloatArray
-from sim.errors import GpuYardError
+from sim.errors import GpuYardError, override
 from sim.metrics.job_times import Interval, mean_interval
 from sim.report.figures import GREY, heading, line_look, new_figure, save_png, tidy
 from sim.report.files import csv_text, write_atomically
 from sim.report.run_folder import Record
 from sim.scoring.weights import Layer, ScoreWeights
-from sim.traces.text_table import override
 
 CURVE_CSV, CURVE_PNG, METRICS = "curve.csv", "curve.png", "metrics.json"
 CONFIDENCE = 0.95

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from gpuyard.evaluation.lineup import folder_override
 from gpuyard.launch.build import build, check_training, resolve
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.own import composed_of
@@ -26,6 +25,7 @@ from gpuyard.reproduction.page_node import write_page
 from gpuyard.reproduction.plan import Cell, Planned, cells_of, plan_of
 from gpuyard.reproduction.runs import PARTS, run_all, write_curves, write_frame
 from sim.arrays import FloatArray
+from sim.errors import override
 from sim.report.arms import SeedArm, seed_arms
 from sim.report.figures import heading, line_look, new_figure, save_png, tidy
 from sim.report.files import ComparisonRow, write_comparison_csv
@@ -150,7 +150,7 @@ def _entry(trained: Trained, cell: int, whole: str) -> dict[str, Any]:
     return {
         "role": "ours" if trained.arm == whole else "ablation",
         "name": trained.name,
-        "overrides": ["scheduler=marl", folder_override("++checkpoint", trained.folder / POLICY)],
+        "overrides": ["scheduler=marl", override("++checkpoint", trained.folder / POLICY)],
         "cells": [cell],
     }
 

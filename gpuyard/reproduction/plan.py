@@ -15,7 +15,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from gpuyard.evaluation.lineup import Contender, folder_override, lineup_of, plain_entry
+from gpuyard.evaluation.lineup import Contender, lineup_of, plain_entry
 from gpuyard.evaluation.task import Task, check_names, setting_text, windows_played
 from gpuyard.launch.build import check_count, resolve
 from gpuyard.launch.errors import ConfigError, nearest
@@ -30,6 +30,7 @@ from gpuyard.reproduction.node import (
     run_config,
 )
 from marl.policy import SHIPPED, policy_folder
+from sim.errors import override
 from sim.report.files import Labels
 from sim.report.headline import PICKED_ROLES
 
@@ -86,13 +87,13 @@ def _absent(entry: Any) -> str:
         return ""  # told by lineup_of
     loader = GlobalHydra.instance().config_loader()
     lacking = []
-    for override in OverridesParser.create().parse_overrides(entry["overrides"]):
-        group = override.key_or_group
+    for each in OverridesParser.create().parse_overrides(entry["overrides"]):
+        group = each.key_or_group
         if "." in group or group not in ("scheduler", "placer", "sharing", "forwarding"):
             continue
         options = loader.get_group_options(group, ObjectType.CONFIG)
-        swept = override.is_sweep_override()
-        values = override.sweep_string_iterator() if swept else [str(override.value())]
+        swept = each.is_sweep_override()
+        values = each.sweep_string_iterator() if swept else [str(each.value())]
         for value in values:
             if value not in options:
                 hint = nearest(value, options)
@@ -336,7 +337,7 @@ def with_policies(cell: Cell, folders: Mapping[str, str], key: str) -> Cell:
 
 def _entry(entry: Mapping[str, Any], folders: Mapping[str, str], key: str) -> dict[str, Any]:
     folder = folders.get(str(entry.get("name")))
-    words = [] if folder is None else [folder_override(key, folder)]
+    words = [] if folder is None else [override(key, folder)]
     return {**entry, "overrides": [*entry["overrides"], *words]}
 
 

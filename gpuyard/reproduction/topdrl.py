@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from gpuyard.evaluation.experiment import Experiment, composition_of, opened
-from gpuyard.evaluation.lineup import folder_override
 from gpuyard.evaluation.task import Outcome, Task, outcome_of, task_labels
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import ConfigError
@@ -27,6 +26,7 @@ from gpuyard.reproduction.page_node import PAGE_FILE, page_tables
 from gpuyard.reproduction.plan import Planned, cells_of, plan_of, policies_of, with_policies
 from gpuyard.reproduction.runs import PARTS, run_all, write_curves, write_frame
 from gpuyard.training.topdrl_training import bars
+from sim.errors import override
 from sim.jobs import JobTable
 from sim.metrics.job_times import Interval, full_speed, mean_interval, spans, throughput
 from sim.metrics.summary import summarise
@@ -83,7 +83,7 @@ def _policy(launch: Launch, name: str, told: Mapping[str, Any], words: Asked) ->
         folder.mkdir(parents=True, exist_ok=True)
         overrides = [*told["overrides"], *_quick(told, words.debug)]
         if (folder / CHECKPOINT).is_dir():
-            overrides.append(folder_override("resume", folder))
+            overrides.append(override("resume", folder))
         log.info("training %s in %s", name, folder)
         train(resolve(composed_of("train_topdrl", overrides))[0], folder)
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)  # of an earlier policy

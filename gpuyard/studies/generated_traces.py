@@ -17,6 +17,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
 from gpuyard.studies.compare_traces import is_generated, jobs_of
+from sim.errors import override
 from sim.jobs import JobTable
 from sim.report.files import write_atomically
 from sim.traces.csv_reader import TRAITS, trace_csv
@@ -27,7 +28,6 @@ from sim.traces.likeness import JobSample
 from sim.traces.prepare import cap, offered_load, scale_load
 from sim.traces.setting import check_count, check_number, whole_streams
 from sim.traces.spec import WorkloadSpec, workload_yaml
-from sim.traces.text_table import override
 from sim.traces.trace import Trace, thinned_window
 
 NO_LIMIT = 1 << 60  # GPUs where no cluster is named

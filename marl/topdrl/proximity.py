@@ -19,7 +19,6 @@ from marl.env.scheduling_env import LegalActions
 from marl.topdrl.codec import Observation, TopDrlError
 from marl.topdrl.env import MOST_SEED, Step
 from marl.topdrl.network import SPEC, load_weights, read_sizes, write_policy
-from marl.training.spec import check_knobs
 from sim.arrays import BoolArray, IntArray
 from sim.decision import WAIT, Decision, Start
 from sim.engine.occupancy import Occupancy
@@ -76,7 +75,7 @@ class GpuPpoSpec:
 
     def __post_init__(self) -> None:
         """Check the knobs."""
-        check_knobs("picker.learner", self)
+        check_numbers("picker.learner", "above 0, at most 1", TopDrlError, gamma=self.gamma)
 
 
 GPU_NEEDS = Signal.PREDICTION

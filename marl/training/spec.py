@@ -20,23 +20,19 @@ class CheckpointError(TrainingError):
     """A checkpoint is missing, truncated or foreign; the message names file, fault and fix."""
 
 
-def check_knobs(at: str, spec: object) -> None:
-    """Refuse, of the knobs under `at`, those with which learning ends in NaN after minutes.
-
-    Raises:
-        TrainingError: naming the key, the value and the rule.
-    """
-    for rule, keys in KNOBS.items():
-        told = {key: value for key, value in vars(spec).items() if key in keys}
-        check_numbers(at, rule, TrainingError, **told)
-
-
 KNOBS = {  # of any learner, by rule
     "above 0, at most 1": ("gamma",),
     "from 0 to 1": ("gae_lambda",),
     "from 0 to below 1": ("average_decay",),
     "above 0": ("learning_rate", "clip", "value_clip", "grad_clip"),
 }
+
+
+def check_knobs(at: str, spec: object) -> None:
+    """Refuse knobs under `at` with which learning would end in NaN, as TrainingError."""
+    for rule, keys in KNOBS.items():
+        told = {key: value for key, value in vars(spec).items() if key in keys}
+        check_numbers(at, rule, TrainingError, **told)
 
 
 @dataclass(frozen=True, kw_only=True)

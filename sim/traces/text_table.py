@@ -4,7 +4,6 @@ import csv
 import gzip
 import io
 import logging
-import re
 import shlex
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sim.arrays import BoolArray
-from sim.errors import TraceError, check_keys, nearest
+from sim.errors import PLAIN_NAME, TraceError, check_keys, nearest, override
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "blank": " "}
-PLAIN_NAME = re.compile(r"[A-Za-z_/.][\w/.-]*", re.ASCII)  # needs no quotes on a command line
 Columns = Mapping[str, str | Sequence[str]]  # our name -> the file's, or several to be joined
 GivenColumns = Mapping[str, str | Sequence[str] | None]  # null: not in the file
 
@@ -101,12 +99,6 @@ def _position(key: str, name: str, header: list[str], path: str, delimiter: str)
 def mapping_word(key: str, name: str) -> str:
     """The word of a command line that maps a column, quoted for Hydra and the shell if need be."""
     return shlex.quote(override(f"workload.columns.{key}", name))
-
-
-def override(key: str, value: object) -> str:
-    """The word that sets `key` to a name or a path, quoted for Hydra alone if need be."""
-    escaped = str(value).replace('"', '\\"')
-    return f"{key}={value}" if PLAIN_NAME.fullmatch(str(value)) else f'{key}="{escaped}"'
 
 
 def _absent(key: str, name: str, header: list[str], path: str, delimiter: str) -> str:
