@@ -42,7 +42,7 @@ from gpuyard.launch.errors import (
     refuse_unread_additions,
 )
 from gpuyard.launch.own import SEARCH_KEY, own_groups
-from gpuyard.launch.sweeps import TaskFunction, once_a_point
+from gpuyard.launch.sweeps import TaskFunction, once_a_point, sweep_folder
 from gpuyard.launch.terminal import telling_what_compiles
 from sim.errors import GpuYardError, override
 from sim.report.run_folder import Record, collect_record, write_record
@@ -195,7 +195,11 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
 
     def decorate(task: TaskFunction) -> Callable[[], Any]:
         def point(cfg: DictConfig) -> Any:
-            return once_a_point(task, cfg)
+            try:
+                return once_a_point(task, cfg)
+            except Exception as error:  # Hydra tells of a sweep's first, joblib without a traceback
+                _log_failed_point(error)
+                raise
 
         point.__module__ = (
             f"{task.__module__}.{config_name}"  # Hydra calls the job by the last word
@@ -289,6 +293,15 @@ def _of_run(*, _root_: Any) -> str:
     choices = OmegaConf.select(_root_, "hydra.runtime.choices") or {}
     chosen = (choices.get(group) for group in NAMING)
     return "".join(f"_{name}" for name in chosen if name not in {None, "null"})
+
+
+def _log_failed_point(error: Exception) -> None:
+    """Tell of a sweep's point that failed, on the screen and in its own log."""
+    if sweep_folder() is None or came_of_ctrl_c(error):
+        return
+    told = _told(error)
+    folder = HydraConfig.get().runtime.output_dir
+    log.error("%s failed: %s", folder, told or repr(error), exc_info=told is None)
 
 
 def _leave_interrupted(why: str) -> NoReturn:

@@ -130,6 +130,18 @@ def test_a_failing_point_of_a_sweep_is_named_and_the_others_are_done(tiny: Calla
     assert [(f / "gpus.txt").is_file() for f in outcome.folders] == [False, True]
 
 
+@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+def test_every_failed_point_of_a_sweep_is_told_and_logged(tiny: Callable, launcher: str):
+    outcome = tiny("-m", "mode=fine,bad_trace,fault", f"hydra/launcher={launcher}")
+    assert outcome.status == 1
+    fine, bad_trace, fault = ((folder / "tiny.log").read_text() for folder in outcome.folders)
+    assert "ERROR" not in fine
+    assert "1 failed: jobs.csv line 3: num_gpus is 0" in bad_trace
+    assert "Traceback" not in bad_trace
+    assert 'tiny.py", line 15, in main' in fault
+    assert fault.splitlines()[-1] in outcome.err and bad_trace.splitlines()[-1] in outcome.err
+
+
 def test_a_wrong_name_in_a_sweep_fails_before_any_point(tiny: Callable):
     outcome = tiny("-m", "topology=small,medum")
     assert "did you mean topology=medium?" in said(outcome)
