@@ -1,5 +1,6 @@
 """The command `gpuyard PROGRAM [overrides]`, and the same as `python scripts/PROGRAM.py`."""
 
+import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -58,9 +59,9 @@ def main() -> None:
     elif name == "--version":
         from gpuyard import __version__
 
-        print(__version__)
+        _say(__version__)
     elif name in HELP:
-        print(_help())
+        _say(_help())
     else:
         from gpuyard.launch.errors import nearest
 
@@ -101,6 +102,19 @@ def foreign_package() -> str:
                 f"or start from another folder"
             )
     return ""
+
+
+def nobody_reads() -> None:
+    """Print nowhere from here on: who reads what is printed has seen enough, like `head`."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _say(words: str) -> None:
+    try:
+        print(words, flush=True)
+    except BrokenPipeError:
+        nobody_reads()
+        sys.exit(1)
 
 
 def _help() -> str:

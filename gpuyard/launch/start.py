@@ -33,6 +33,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from gpuyard.command import nobody_reads
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import (
     CONF,
@@ -198,7 +199,7 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
             try:
                 return once_a_point(task, cfg)
             except Exception as error:  # Hydra tells of a sweep's first, joblib without a traceback
-                _log_failed_point(error)
+                _before_hydra(error)
                 raise
 
         point.__module__ = (
@@ -271,11 +272,11 @@ def run_main(main: Callable[[], None]) -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach us as they are, not printed by Hydra
     try:
         with insisting_on_ctrl_c(), telling_what_compiles():
-            main()
+            _print_all_of(main)
     except KeyboardInterrupt:
         _leave_interrupted("")
-    except BrokenPipeError:  # who reads what is printed has seen enough, like `head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        nobody_reads()
         sys.exit(FAILED)
     except Exception as error:
         told, stopped = _told(error), came_of_ctrl_c(error)
@@ -288,6 +289,16 @@ def run_main(main: Callable[[], None]) -> None:
         sys.exit(FAILED)
 
 
+def _print_all_of(main: Callable[[], None]) -> None:
+    """Run it; a pipe that nobody reads shows here, not while Python ends."""
+    try:
+        main()
+    except SystemExit:  # Hydra's, after its help
+        sys.stdout.flush()
+        raise
+    sys.stdout.flush()
+
+
 def _of_run(*, _root_: Any) -> str:
     """`${of_run:}` of `conf/hydra/default.yaml`, like `_sjf_venus_like`: what was chosen."""
     choices = OmegaConf.select(_root_, "hydra.runtime.choices") or {}
@@ -295,8 +306,15 @@ def _of_run(*, _root_: Any) -> str:
     return "".join(f"_{name}" for name in chosen if name not in {None, "null"})
 
 
-def _log_failed_point(error: Exception) -> None:
-    """Tell of a sweep's point that failed, on the screen and in its own log."""
+def _before_hydra(error: Exception) -> None:
+    """Tell of a sweep's point that failed, on the screen and in its own log.
+
+    A run whose output nobody reads any more ends here: Hydra would print the overrides.
+    """
+    if isinstance(error, BrokenPipeError):
+        nobody_reads()
+        if sweep_folder() is None:
+            sys.exit(FAILED)
     if sweep_folder() is None or came_of_ctrl_c(error):
         return
     told = _told(error)

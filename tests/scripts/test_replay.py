@@ -75,6 +75,21 @@ def test_some_of_it(done, logged):
     assert numbers == ["#4", "#6", "#8"]
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])  # noticed at the end, or by the first print
+@pytest.mark.parametrize("words", [("--help",), ("replay", "--help"), ("replay", "path=LOG")])
+def test_who_has_read_enough_hears_nothing_more(logged, words, unbuffered):
+    """As with `| head -1`; here nobody reads from the first."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuyard", *(w.replace("LOG", str(logged)) for w in words)],
+        cwd=ROOT, stdout=writes, stderr=subprocess.PIPE, timeout=120,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": unbuffered},
+    )  # fmt: skip
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
