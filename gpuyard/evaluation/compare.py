@@ -3,16 +3,20 @@
 import json
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml
 from omegaconf import DictConfig
 
 from gpuyard.launch.build import check_confidence, check_flags
 from gpuyard.launch.start import Launch, program, start
+from gpuyard.launch.sweeps import CONFIG
 from gpuyard.launch.terminal import table_console
 from gpuyard.pages.page import PAGE_FILE
 from sim.arrays import FloatArray
@@ -35,13 +39,34 @@ RESUMED = "resume="  # says how a run went on, not what it was
 
 
 @dataclass(frozen=True)
+class Given:
+    """What a single run was told, and what held then."""
+
+    folder: Path
+    said: Mapping[str, str]  # key -> value, without quotes
+
+    @cached_property
+    def _config(self) -> Any:
+        path = self.folder / CONFIG
+        return yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+    def value(self, key: str) -> str:
+        """What held for a key, said or not; one value is one text, however it was said."""
+        at = self._config
+        for name in key.lstrip("+").split("."):
+            if not isinstance(at, dict) or name not in at:
+                return self.said.get(key, "")
+            at = at[name]
+        return str(at)
+
+
+@dataclass(frozen=True)
 class Found:
     """Results in one folder."""
 
     folder: Path
     rows: list[ComparisonRow]
-    single: bool  # a run of one scheduler; False: a comparison
-    overrides: tuple[str, ...] = ()  # of a single run's command
+    given: Given | None = None  # of a run of one scheduler; None: a comparison
     assumed: tuple[str, ...] = ()  # what its runs took for granted
 
 
@@ -99,21 +124,23 @@ def _read(folder: Path) -> Found | None:
     assumed = tuple(map(str, record.get("assumed", ())))
     if (folder / COMPARISON).is_file():
         rows = read_comparison_csv(folder / COMPARISON)
-        return Found(folder, rows, single=False, assumed=assumed)
+        return Found(folder, rows, assumed=assumed)
     if (folder / METRICS_FILE).is_file() and "scheduler" in record:
-        given = map(str, record.get("overrides", ()))
-        words = tuple(word for word in given if not word.startswith(RESUMED))
-        return Found(folder, [read_row(folder)], single=True, overrides=words, assumed=assumed)
+        words = map(str, record.get("overrides", ()))
+        pairs = (word.partition("=") for word in words if not word.startswith(RESUMED))
+        given = Given(folder, {key: value.strip("'\"") for key, _, value in pairs})
+        return Found(folder, [read_row(folder)], given, assumed=assumed)
     return None
 
 
 def _named(results: Sequence[Found]) -> list[Found]:
     """The results, single runs told apart by what was swept."""
-    singles = [result for result in results if result.single]
-    labels = told_apart([(single.rows[0].labels, single.overrides) for single in singles])
+    singles = [(each.rows[0].labels, each.given) for each in results if each.given is not None]
+    labels = dict(zip((given.folder for _, given in singles), told_apart(singles), strict=True))
     renamed = {
-        single.folder: replace(single, rows=[replace(single.rows[0], labels=each)])
-        for single, each in zip(singles, labels, strict=True)
+        each.folder: replace(each, rows=[replace(each.rows[0], labels=labels[each.folder])])
+        for each in results
+        if each.given is not None
     }
     return [renamed.get(result.folder, result) for result in results]
 
@@ -135,7 +162,7 @@ def _check_distinct(results: Sequence[Found]) -> None:
 def _times(result: Found) -> list[tuple[Labels, FloatArray]]:
     if not (result.folder / "jobs.parquet").is_file():
         return []
-    if result.single:
+    if result.given is not None:
         return [(result.rows[0].labels, read_jct_s(result.folder))]
     columns = ["scheduler", "window", "jct_s"]
     frame = pd.read_parquet(result.folder / "jobs.parquet", columns=columns).dropna()
@@ -152,37 +179,41 @@ def _setting(labels: Labels) -> tuple[str, ...]:
     return labels.topology, labels.workload, load, agents, labels.physics
 
 
-Overrides = Sequence[str]  # `key=value` each, as on the command line
-
-
-def told_apart(runs: Sequence[tuple[Labels, Overrides]]) -> list[Labels]:
+def told_apart(runs: Sequence[tuple[Labels, Given]]) -> list[Labels]:
     """Labels whose scheduler says what was swept, where several runs would have the same.
 
-    `marl` in a sweep over learning rates becomes `marl [algo.learning_rate=0.0003]`. Runs that
-    differ in no override stay equal.
+    `marl` in a sweep over learning rates becomes `marl [algo.learning_rate=0.0003]`. Runs of one
+    configuration stay equal.
     """
     counts = Counter(labels for labels, _ in runs)
     keys: dict[str, set[str]] = {}  # scheduler -> keys in which runs of equal labels differ
     for labels, count in counts.items():
         if count > 1:
-            given = [set(overrides) for each, overrides in runs if each == labels]
-            differing = set[str]().union(*given) - given[0].intersection(*given)
-            keys.setdefault(labels.scheduler, set()).update(map(_key, differing))
+            given = [each for other, each in runs if other == labels]
+            keys.setdefault(labels.scheduler, set()).update(_differing(given))
+    swept = [(labels, given, sorted(keys.get(labels.scheduler, ()))) for labels, given in runs]
+    words = {
+        (key, given.value(key)): f"{key}={given.said[key]}"
+        for _, given, differing in swept
+        for key in differing
+        if key in given.said
+    }
     return [
-        _with_keys(labels, overrides, keys.get(labels.scheduler, set()))
-        for labels, overrides in runs
+        _with_words(labels, [words.get((key, given.value(key)), "") for key in differing])
+        for labels, given, differing in swept
     ]
 
 
-def _with_keys(labels: Labels, overrides: Overrides, keys: set[str]) -> Labels:
-    words = sorted(word for word in overrides if _key(word) in keys)
-    if not words:
-        return labels
-    return replace(labels, scheduler=f"{labels.scheduler} [{' '.join(words)}]")
+def _differing(given: Sequence[Given]) -> set[str]:
+    """Keys that were not said alike, and did not come to the same."""
+    every = set[str]().union(*(each.said for each in given))
+    unlike = {key for key in every if len({each.said.get(key) for each in given}) > 1}
+    return {key for key in unlike if len({each.value(key) for each in given}) > 1}
 
 
-def _key(override: str) -> str:
-    return override.partition("=")[0]
+def _with_words(labels: Labels, words: Sequence[str]) -> Labels:
+    told = " ".join(filter(None, words))
+    return replace(labels, scheduler=f"{labels.scheduler} [{told}]") if told else labels
 
 
 @program("compare")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -98,7 +99,8 @@ def _apart(standing: Standing) -> tuple[str, str]:
 def _values(setting: Setting, standing: Standing) -> dict[str, str]:
     """Key -> value, of the setting and of what stands behind the scheduler's name."""
     found = {key: _text(getattr(setting, key)) for key in OF_SETTINGS}
-    for word in standing.scheduler.partition(" [")[2].removesuffix("]").split():
+    swept = standing.scheduler.partition(" [")[2].removesuffix("]")
+    for word in filter(None, re.split(r" (?=[^\s=]+=)", swept)):  # values may hold spaces
         key, _, value = word.partition("=")
         found[key] = value
     return found

@@ -154,3 +154,16 @@ def test_a_table_tells_what_was_swept_where_no_column_does(done: Callable):
     shutil.rmtree(swept_gangs.folder / "3_sjf_venus_like")
     table = done("compare", f"sweep={swept_gangs.folder}", folder="table").folder
     assert sorted(schedulers(table)) == names[:3]
+
+
+def test_a_value_said_in_two_ways_is_one_setting(done: Callable, trace: Path):
+    spaced = trace.with_name("my jobs.csv")
+    spaced.write_text(trace.read_text().replace("c,2,8,0", "c,2,8,90"))
+    told = ((f"'{spaced}'",), (spaced, "placer=consolidated"), (trace,), (f"'{trace}'",))
+    for at, (path, *default) in enumerate(told):
+        words = ("workload=csv", f"workload.path={path}", f"seed={at % 2}", *default)
+        done("simulate", SMALL[1], "scheduler=sjf", *words, folder=f"all/{at}")
+    table = done("compare", f"sweep={trace.parent / 'all'}", folder="table").folder
+    names = [f"sjf+consolidated [workload.path={path}]" for path in (trace, spaced)]
+    assert sorted(schedulers(table)) == [names[0], names[0], names[1], names[1]]
+    assert f"| scheduler | {trace} | {spaced} |" in (table / "comparison.md").read_text()
