@@ -1,6 +1,5 @@
 """The command `gpuyard PROGRAM [overrides]`, and the same as `python scripts/PROGRAM.py`."""
 
-import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -104,15 +103,12 @@ def foreign_package() -> str:
     return ""
 
 
-def nobody_reads() -> None:
-    """Print nowhere from here on: who reads what is printed has seen enough, like `head`."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _say(words: str) -> None:
     try:
         print(words, flush=True)
     except BrokenPipeError:
+        from gpuyard.launch.start import nobody_reads
+
         nobody_reads()
         sys.exit(1)
 

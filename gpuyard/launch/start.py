@@ -33,7 +33,6 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from gpuyard.command import nobody_reads
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import (
     CONF,
@@ -287,6 +286,11 @@ def run_main(main: Callable[[], None]) -> None:
         print(f"error: {told}", file=sys.stderr)
         print("(DEBUG=1 shows the traceback)", file=sys.stderr)
         sys.exit(FAILED)
+
+
+def nobody_reads() -> None:
+    """Print nowhere from here on: who reads what is printed has seen enough, like `head`."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_all_of(main: Callable[[], None]) -> None:

@@ -43,10 +43,12 @@ def once_a_point(task: TaskFunction, cfg: DictConfig) -> Any:
     if found == (program, digest):
         log.info("%s is finished and skipped (remove it to run it again)", folder)
         return None
-    if found is not None:
+    twins = [each for each in folder.parent.glob(f"{hydra.job.num}_*") if _finished(each)]
+    if found is not None or twins:
         raise ConfigError(
-            f"{folder} holds a finished point of another configuration; give this sweep a "
-            f"folder of its own (hydra.sweep.dir=DIR), and compare.py both (sweep=[DIR,DIR])"
+            f"{folder if found else twins[0]} holds a finished point of another configuration; "
+            "give this sweep a folder of its own (hydra.sweep.dir=DIR), and compare.py both "
+            "(sweep=[DIR,DIR])"
         )
     (folder / FINISHED).unlink(missing_ok=True)
     result = task(cfg)

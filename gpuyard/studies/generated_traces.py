@@ -17,7 +17,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
 from gpuyard.studies.compare_traces import is_generated, jobs_of
-from sim.errors import override
+from sim.errors import TraceError, check_numbers, override
 from sim.jobs import JobTable
 from sim.report.files import write_atomically
 from sim.traces.csv_reader import TRAITS, trace_csv
@@ -26,7 +26,7 @@ from sim.traces.fit_spec import fit_spec
 from sim.traces.generator import generate
 from sim.traces.likeness import JobSample
 from sim.traces.prepare import cap, offered_load, scale_load
-from sim.traces.setting import check_count, check_number, whole_streams
+from sim.traces.setting import check_count, whole_streams
 from sim.traces.spec import WorkloadSpec, workload_yaml
 from sim.traces.trace import Trace, thinned_window
 
@@ -121,7 +121,7 @@ def trace_of(config: Mapping[str, Any]) -> Trace:
         check_count(key, options[key])
     if options["num_jobs"] is None:
         raise ConfigError("workload.num_jobs is null; a generated trace needs a number of jobs")
-    check_number("load", options["load"], above_zero=True)
+    check_numbers("workload", "null, or above 0", TraceError, load=options["load"])
     if gpus is None and (options["load"] is not None or options["drop_too_large"]):
         raise ConfigError("gpus is null; workload.load and drop_too_large need it: add gpus=N")
     draws = whole_streams(seed=config["seed"])

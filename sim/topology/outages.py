@@ -107,15 +107,6 @@ def joined(one: Outages, other: Outages) -> Outages:
     )
 
 
-def check_seconds(owner: str, zero_ok: bool = False, **values: float) -> None:
-    """Refuse a number that is no length of time.
-
-    Raises:
-        SimulationError: naming `owner` and key, value and rule.
-    """
-    check_numbers(owner, "0 or more" if zero_ok else "above 0", SimulationError, **values)
-
-
 COLUMNS = ("time_s", "server", "change")
 WORDS = {"fail": Change.FAIL, "close": Change.CLOSE, "remove": Change.CLOSE, "open": Change.OPEN,
          "add": Change.OPEN}  # fmt: skip
@@ -276,11 +267,10 @@ class ServerFailures:
         Raises:
             SimulationError: naming the key, the value and the rule.
         """
-        check_seconds("outages", mtbf_s=mtbf_s, repair_median_s=repair_median_s, shape=shape,
-                      horizon_s=horizon_s)  # fmt: skip
-        check_seconds("outages", zero_ok=True, repair_sigma=repair_sigma)
-        if rack_mtbf_s is not None:
-            check_seconds("outages", rack_mtbf_s=rack_mtbf_s)
+        check_numbers("outages", "above 0", SimulationError, mtbf_s=mtbf_s, shape=shape,
+                      repair_median_s=repair_median_s, horizon_s=horizon_s)  # fmt: skip
+        check_numbers("outages", "0 or more", SimulationError, repair_sigma=repair_sigma)
+        check_numbers("outages", "null, or above 0", SimulationError, rack_mtbf_s=rack_mtbf_s)
         self._mtbf_s, self._shape, self._rack_mtbf_s = mtbf_s, shape, rack_mtbf_s
         self._repair = (math.log(repair_median_s), repair_sigma)
         self._horizon_s = horizon_s
@@ -354,8 +344,9 @@ class RollingMaintenance:
         Raises:
             SimulationError: naming the key, the value and the rule.
         """
-        check_seconds("outages", every_s=every_s, duration_s=duration_s, horizon_s=horizon_s)
-        check_seconds("outages", zero_ok=True, first_s=first_s)
+        spans = {"every_s": every_s, "duration_s": duration_s, "horizon_s": horizon_s}
+        check_numbers("outages", "above 0", SimulationError, **spans)
+        check_numbers("outages", "0 or more", SimulationError, first_s=first_s)
         at_once = {"servers_at_once": servers_at_once}
         check_numbers("outages", "1 or more", SimulationError, **at_once)
         self._first_s, self._every_s, self._duration_s = first_s, every_s, duration_s

@@ -14,7 +14,6 @@ import numpy as np
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import TraceError, check_numbers
 from sim.jobs import codes_of
-from sim.traces.setting import check_number
 from sim.traces.trace import Trace
 
 
@@ -33,7 +32,7 @@ class LimitEstimator:
         Raises:
             TraceError: it is no finite number above 0.
         """
-        check_number("unlimited_s", unlimited_s, above_zero=True, group="estimator")
+        check_numbers("estimator", "null, or above 0", TraceError, unlimited_s=unlimited_s)
         self._unlimited_s = unlimited_s
 
     def estimate(self, trace: Trace, rng: np.random.Generator) -> FloatArray:  # noqa: ARG002

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.errors import TraceError
+from sim.errors import TraceError, check_numbers
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S
 from sim.traces.column_reader import LARGEST_AMOUNT, ColumnReader, Notes
-from sim.traces.setting import check_count, check_number
+from sim.traces.setting import check_count
 from sim.traces.text_table import (
     GivenColumns,
     Layout,
@@ -102,8 +102,7 @@ class Sia:
         Raises:
             TraceError: naming an application whose time is no number above 0.
         """
-        for application, hours in gpu_hours.items():
-            check_number(f"reader.gpu_hours.{application}", hours, above_zero=True)
+        check_numbers("workload.reader.gpu_hours", "above 0", TraceError, **gpu_hours)
         self._gpu_hours = gpu_hours
         self._draw = None if draw is None else str(draw)
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from sim.arrays import FloatArray, objects
-from sim.errors import TraceError
+from sim.errors import TraceError, check_numbers
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S, Attempts
 from sim.traces.column_reader import Notes, nothing_usable, shown
 from sim.traces.json_stream import Located, read_objects
-from sim.traces.setting import check_count, check_number
+from sim.traces.setting import check_count
 from sim.traces.text_table import GivenColumns
 from sim.traces.trace import Trace, starts, take
 
@@ -192,7 +192,8 @@ class PhillyJson:
             TraceError: naming an option out of range.
         """
         check_count("reader.never_ran_gpus", never_ran_gpus)
-        check_number("reader.never_ran_withdraw_s", never_ran_withdraw_s)
+        waits = {"never_ran_withdraw_s": never_ran_withdraw_s}
+        check_numbers("workload.reader", "null, or 0 or more", TraceError, **waits)
         self._gpus, self._withdraw_s = never_ran_gpus, never_ran_withdraw_s
 
     def read(

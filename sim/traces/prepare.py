@@ -11,7 +11,7 @@ from sim.errors import TraceError, check_numbers
 from sim.jobs import WHOLE_GPU_MILLI, Attempts, JobTable
 from sim.protocols import DurationEstimator, HistoryEstimator
 from sim.traces.job_traits import JobRules, ProfileRule, TypeWords, traits_of
-from sim.traces.setting import Setting, Streams, check_count, check_number
+from sim.traces.setting import Setting, Streams, check_count
 from sim.traces.trace import Trace, owners, starts, take
 
 
@@ -208,9 +208,9 @@ class Preparation:
             TraceError: naming the key, the value and the rule.
         """
         check_count("max_gang", self.max_gang)
-        check_number("min_duration_s", self.min_duration_s)
-        check_number("max_duration_s", self.max_duration_s)
-        check_number("load", self.load, above_zero=True)
+        cuts = {"min_duration_s": self.min_duration_s, "max_duration_s": self.max_duration_s}
+        check_numbers("workload", "null, or 0 or more", TraceError, **cuts)
+        check_numbers("workload", "null, or above 0", TraceError, load=self.load)
         low = 0.0 if self.min_duration_s is None else self.min_duration_s
         high = np.inf if self.max_duration_s is None else self.max_duration_s
         if low > high:

@@ -6,7 +6,6 @@ streams of one window, independent of each other and of every other window.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,19 +27,6 @@ def check_count(key: str, value: object) -> None:
         raise TraceError(
             f"workload.{key} is {value!r}; it must be null or a whole number, 1 or more"
         )
-
-
-def check_number(
-    key: str, value: object, *, above_zero: bool = False, group: str = "workload"
-) -> None:
-    """Raise a TraceError unless `value` is None or a finite number, 0 or more (or above 0)."""
-    if value is None:
-        return
-    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if isinstance(value, int | float) and good and (value > 0 or (value == 0 and not above_zero)):
-        return
-    rule = "above 0" if above_zero else "0 or more"
-    raise TraceError(f"{group}.{key} is {value!r}; it must be null or a finite number, {rule}")
 
 
 def check_choice(key: str, value: object, known: Sequence[str]) -> None:
@@ -173,8 +159,8 @@ class Measured:
         Raises:
             TraceError: naming the key and the value.
         """
-        check_number("measured_start_frac", self.start_frac)
-        check_number("measured_end_frac", self.end_frac)
+        fracs = {"measured_start_frac": self.start_frac, "measured_end_frac": self.end_frac}
+        check_numbers("workload", "null, or 0 or more", TraceError, **fracs)
         if len(self.window_frac) != PAIR:
             raise TraceError(
                 f"workload.window_measured_frac is {list(self.window_frac)}; "

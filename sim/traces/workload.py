@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from sim.errors import TraceError, check_keys
+from sim.errors import TraceError, check_keys, check_numbers
 from sim.jobs import JobTable
 from sim.traces.column_reader import TraceReader
 from sim.traces.generator import generate
@@ -23,7 +23,6 @@ from sim.traces.setting import (
     Streams,
     check_count,
     check_drawn_windows,
-    check_number,
     check_windows_from,
     whole_streams,
     window_streams,
@@ -357,8 +356,7 @@ def _check_windows(
     window: Mapping[str, float | None], num_jobs: int | None, thin: int | None, windows_from: str
 ) -> None:
     check_keys(window, WINDOW_KEYS, "workload.window", TraceError)
-    for key, limit in window.items():
-        check_number(f"window.{key}", limit)
+    check_numbers("workload.window", "null, or 0 or more", TraceError, **window)
     check_count("num_jobs", num_jobs)
     check_count("thin", thin)
     if thin is not None and num_jobs is None:

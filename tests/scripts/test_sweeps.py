@@ -73,6 +73,8 @@ def test_another_sweep_does_not_overwrite_what_is_finished(swept: Path, start: C
     assert other.status == 1
     assert "sweep/0_fifo_venus_like holds a finished point of another configuration" in other.err
     assert "hydra.sweep.dir=DIR" in other.err
+    turned = start("simulate", *SMALL, "scheduler=las", "seed=1,2", folder="sweep", sweep=True)
+    assert turned.status == 1 and "0_fifo_venus_like holds a finished point" in turned.err
     assert stamps(swept) == before
 
 
