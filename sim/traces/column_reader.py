@@ -235,13 +235,9 @@ class ColumnReader:
 
     def _numbers(self, key: str, given: BoolArray) -> FloatArray:
         """(N,) numbers, 1 where there is none (so that no other rule fires as well)."""
-        texts, unreadable = self.raw(key), np.zeros(len(self), dtype=np.bool_)
-        try:
-            values = np.array([_number(text) for text in texts], dtype=np.float64)
-        except ValueError:
-            parsed = [_float(text) for text in texts]
-            unreadable = _mask(value is None for value in parsed)
-            values = np.array([1.0 if value is None else value for value in parsed])
+        parsed = [_float(text) for text in self.raw(key)]
+        unreadable = _mask(value is None for value in parsed)
+        values = np.array([1.0 if value is None else value for value in parsed])
         finite = np.isfinite(values)
         self.flag(key, unreadable & given,
                   "is not a number; write it plainly, like 3600 or 3600.5")  # fmt: skip
@@ -366,16 +362,10 @@ def shown(value: object) -> str:
     return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}..."
 
 
-def _number(text: str) -> float:
-    """As `float`, but neither 12_3, which is an id, nor digits of other scripts."""
-    if "_" in text or not text.isascii():
-        raise ValueError(text)
-    return float(text)
-
-
 def _float(text: str) -> float | None:
+    """As `float`, but None for 12_3, which is an id, and for digits of other scripts."""
     try:
-        return _number(text)
+        return float(text) if "_" not in text and text.isascii() else None
     except ValueError:
         return None
 
