@@ -1,5 +1,6 @@
 """The command `gpuyard PROGRAM [overrides]`, and the same as `python scripts/PROGRAM.py`."""
 
+import signal
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -58,9 +59,10 @@ def main() -> None:
     elif name == "--version":
         from gpuyard import __version__
 
-        _say(__version__)
+        print(__version__)
     elif name in HELP:
-        _say(_help())
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # no error where `head` has left
+        print(_help())
     else:
         from gpuyard.launch.errors import nearest
 
@@ -101,16 +103,6 @@ def foreign_package() -> str:
                 f"or start from another folder"
             )
     return ""
-
-
-def _say(words: str) -> None:
-    try:
-        print(words, flush=True)
-    except BrokenPipeError:
-        from gpuyard.launch.start import nobody_reads
-
-        nobody_reads()
-        sys.exit(1)
 
 
 def _help() -> str:

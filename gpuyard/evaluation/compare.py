@@ -135,14 +135,12 @@ def _read(folder: Path) -> Found | None:
 
 def _named(results: Sequence[Found]) -> list[Found]:
     """The results, single runs told apart by what was swept."""
-    singles = [(each.rows[0].labels, each.given) for each in results if each.given is not None]
-    labels = dict(zip((given.folder for _, given in singles), told_apart(singles), strict=True))
-    renamed = {
-        each.folder: replace(each, rows=[replace(each.rows[0], labels=labels[each.folder])])
+    singles = [(each.rows[0].labels, each.given) for each in results if each.given]
+    labels = iter(told_apart(singles))
+    return [
+        replace(each, rows=[replace(each.rows[0], labels=next(labels))]) if each.given else each
         for each in results
-        if each.given is not None
-    }
-    return [renamed.get(result.folder, result) for result in results]
+    ]
 
 
 def _check_distinct(results: Sequence[Found]) -> None:
@@ -162,7 +160,7 @@ def _check_distinct(results: Sequence[Found]) -> None:
 def _times(result: Found) -> list[tuple[Labels, FloatArray]]:
     if not (result.folder / "jobs.parquet").is_file():
         return []
-    if result.given is not None:
+    if result.given:
         return [(result.rows[0].labels, read_jct_s(result.folder))]
     columns = ["scheduler", "window", "jct_s"]
     frame = pd.read_parquet(result.folder / "jobs.parquet", columns=columns).dropna()
@@ -189,8 +187,8 @@ def told_apart(runs: Sequence[tuple[Labels, Given]]) -> list[Labels]:
     keys: dict[str, set[str]] = {}  # scheduler -> keys in which runs of equal labels differ
     for labels, count in counts.items():
         if count > 1:
-            given = [each for other, each in runs if other == labels]
-            keys.setdefault(labels.scheduler, set()).update(_differing(given))
+            alike = [each for other, each in runs if other == labels]
+            keys.setdefault(labels.scheduler, set()).update(_differing(alike))
     swept = [(labels, given, sorted(keys.get(labels.scheduler, ()))) for labels, given in runs]
     words = {
         (key, given.value(key)): f"{key}={given.said[key]}"
@@ -198,10 +196,12 @@ def told_apart(runs: Sequence[tuple[Labels, Given]]) -> list[Labels]:
         for key in differing
         if key in given.said
     }
-    return [
-        _with_words(labels, [words.get((key, given.value(key)), "") for key in differing])
-        for labels, given, differing in swept
-    ]
+    told = []
+    for labels, given, differing in swept:
+        shown = " ".join(filter(None, (words.get((key, given.value(key))) for key in differing)))
+        name = f"{labels.scheduler} [{shown}]" if shown else labels.scheduler
+        told.append(replace(labels, scheduler=name))
+    return told
 
 
 def _differing(given: Sequence[Given]) -> set[str]:
@@ -209,11 +209,6 @@ def _differing(given: Sequence[Given]) -> set[str]:
     every = set[str]().union(*(each.said for each in given))
     unlike = {key for key in every if len({each.said.get(key) for each in given}) > 1}
     return {key for key in unlike if len({each.value(key) for each in given}) > 1}
-
-
-def _with_words(labels: Labels, words: Sequence[str]) -> Labels:
-    told = " ".join(filter(None, words))
-    return replace(labels, scheduler=f"{labels.scheduler} [{told}]") if told else labels
 
 
 @program("compare")

@@ -271,11 +271,16 @@ def run_main(main: Callable[[], None]) -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach us as they are, not printed by Hydra
     try:
         with insisting_on_ctrl_c(), telling_what_compiles():
-            _print_all_of(main)
+            try:
+                main()
+            except SystemExit:  # Hydra's, after its help
+                sys.stdout.flush()
+                raise
+            sys.stdout.flush()  # a pipe that nobody reads shows here, not while Python ends
     except KeyboardInterrupt:
         _leave_interrupted("")
-    except BrokenPipeError:
-        nobody_reads()
+    except BrokenPipeError:  # who reads what is printed has seen enough, like `head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
     except Exception as error:
         told, stopped = _told(error), came_of_ctrl_c(error)
@@ -288,21 +293,6 @@ def run_main(main: Callable[[], None]) -> None:
         sys.exit(FAILED)
 
 
-def nobody_reads() -> None:
-    """Print nowhere from here on: who reads what is printed has seen enough, like `head`."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _print_all_of(main: Callable[[], None]) -> None:
-    """Run it; a pipe that nobody reads shows here, not while Python ends."""
-    try:
-        main()
-    except SystemExit:  # Hydra's, after its help
-        sys.stdout.flush()
-        raise
-    sys.stdout.flush()
-
-
 def _of_run(*, _root_: Any) -> str:
     """`${of_run:}` of `conf/hydra/default.yaml`, like `_sjf_venus_like`: what was chosen."""
     choices = OmegaConf.select(_root_, "hydra.runtime.choices") or {}
@@ -311,19 +301,12 @@ def _of_run(*, _root_: Any) -> str:
 
 
 def _before_hydra(error: Exception) -> None:
-    """Tell of a sweep's point that failed, on the screen and in its own log.
-
-    A run whose output nobody reads any more ends here: Hydra would print the overrides.
-    """
-    if isinstance(error, BrokenPipeError):
-        nobody_reads()
-        if sweep_folder() is None:
-            sys.exit(FAILED)
-    if sweep_folder() is None or came_of_ctrl_c(error):
-        return
-    told = _told(error)
-    folder = HydraConfig.get().runtime.output_dir
-    log.error("%s failed: %s", folder, told or repr(error), exc_info=told is None)
+    """Tell of a sweep's point that failed, in its own log too; end a run that nobody reads."""
+    if sweep_folder() is not None and not came_of_ctrl_c(error):
+        told, folder = _told(error), HydraConfig.get().runtime.output_dir
+        log.error("%s failed: %s", folder, told or repr(error), exc_info=told is None)
+    elif isinstance(error, BrokenPipeError):
+        sys.exit(FAILED)  # Hydra would print the overrides
 
 
 def _leave_interrupted(why: str) -> NoReturn:
