@@ -25,3 +25,11 @@ def read_only(array: npt.NDArray[T]) -> npt.NDArray[T]:
 def objects(values: Sequence[object]) -> TextArray:
     """(N,) any values, such as texts or tuples, as an array of objects."""
     return np.fromiter(values, dtype=np.object_, count=len(values))
+
+
+def plain_number(text: str) -> float | None:
+    """As `float`, but None for no number, for 12_3, which is an id, and digits of other scripts."""
+    try:
+        return float(text) if "_" not in text and text.isascii() else None
+    except ValueError:
+        return None

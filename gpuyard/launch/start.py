@@ -15,6 +15,7 @@ fails with an AttributeError where it is interrupted in its own clean-up.
 """
 
 import functools
+import io
 import logging
 import os
 import shlex
@@ -268,6 +269,8 @@ def run_main(main: Callable[[], None]) -> None:
     """
     debug = any(os.environ.get(name, "0") not in {"", "0"} for name in TRACEBACK_WANTED)
     OmegaConf.register_new_resolver("of_run", _of_run, replace=True)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without ± still gets its table
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach us as they are, not printed by Hydra
     try:
         with insisting_on_ctrl_c(), telling_what_compiles():

@@ -209,10 +209,8 @@ def _text(
 ) -> TableText:
     """A table an arm; `paired`: with ratios to the first arm."""
     first, *others = next(iter(found.values()))
-    gap = (
-        "" if first.begin == first.reference
-        else f" Gap: from {first.begin} to {first.reference}, in ln mean JCT."
-    )  # fmt: skip
+    same = first.begin == first.reference
+    gap = "" if same else f" Gap: from {first.begin} to {first.reference}, in ln mean JCT."
     headers = ["seed", "updates", "minutes", f"to {first.begin}"]
     headers += [f"to {first.reference}", "share of the gap closed"] if gap else []
     headers += [f"to {first.arm}"] if paired else []

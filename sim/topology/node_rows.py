@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from sim.arrays import plain_number
 from sim.errors import TopologyError, nearest
 
 # Plain values; dates and bytes come through as they are and are refused where they are read.
@@ -142,11 +143,9 @@ class NodeRows:
 
     def number(self, row: int, column: int, *, high: float) -> float:
         """A number from 0 to `high`."""
-        text = self.text(row, column)
-        try:
-            value = float(text)
-        except ValueError:
-            raise self.refusal(row, column, "is not a number") from None
+        value = plain_number(self.text(row, column))
+        if value is None:
+            raise self.refusal(row, column, "is not a number")
         if math.isnan(value) or not 0 <= value <= high:
             raise self.refusal(row, column, f"is not from 0 to {high:g}")
         return value

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray, IntArray, TextArray, objects
+from sim.arrays import BoolArray, FloatArray, IntArray, TextArray, objects, plain_number
 from sim.errors import TraceError
 from sim.traces.text_table import GivenColumns, TextTable
 from sim.traces.trace import Trace, take
@@ -235,7 +235,7 @@ class ColumnReader:
 
     def _numbers(self, key: str, given: BoolArray) -> FloatArray:
         """(N,) numbers, 1 where there is none (so that no other rule fires as well)."""
-        parsed = [_float(text) for text in self.raw(key)]
+        parsed = [plain_number(text) for text in self.raw(key)]
         unreadable = _mask(value is None for value in parsed)
         values = np.array([1.0 if value is None else value for value in parsed])
         finite = np.isfinite(values)
@@ -360,14 +360,6 @@ def shown(value: object) -> str:
     """A value as messages quote it, cut where it is long."""
     text = repr(value)
     return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}..."
-
-
-def _float(text: str) -> float | None:
-    """As `float`, but None for 12_3, which is an id, and for digits of other scripts."""
-    try:
-        return float(text) if "_" not in text and text.isascii() else None
-    except ValueError:
-        return None
 
 
 def moment(text: str) -> datetime | None:

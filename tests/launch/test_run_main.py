@@ -1,12 +1,16 @@
 """The launch layer as seen from a shell: statuses, messages, files."""
 
 import json
+import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 
 import pytest
 import yaml
+
+from tests.launch.conftest import ROOT
 
 
 def said(outcome) -> str:
@@ -146,3 +150,13 @@ def test_a_wrong_name_in_a_sweep_fails_before_any_point(tiny: Callable):
     outcome = tiny("-m", "topology=small,medum")
     assert "did you mean topology=medium?" in said(outcome)
     assert outcome.folders == []
+
+
+def test_a_terminal_without_a_sign_gets_another():
+    program = "from gpuyard.launch.start import run_main; run_main(lambda: print(chr(177)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        cwd=ROOT, capture_output=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, b"?\n"), done.stderr

@@ -122,6 +122,7 @@ def test_rows_that_stand_for_several_servers(tmp_path: Path):
         ("s1,64000,2048,2", "s1,64000,2048,1e99", "line 3, column 'gpu': '1e99' is not from 0"),
         ("s1,64000,2048,2", "s1,64000,2048,2.5", "line 3, column 'gpu': '2.5' is not a whole"),
         ("s1,64000,2048,2", "s1,64000,2048,two", "line 3, column 'gpu': 'two' is not a number"),
+        ("s1,64000,2048,2", "s1,64000,2048,1_2", "line 3, column 'gpu': '1_2' is not a number"),
         ("8,V", "8,", "line 4, column 'model': '' is blank; give the GPU type"),
         ("model", "modle", "line 1: no column 'model'; did you mean 'modle'"),
         ("mem", "sn", "line 1: two columns are called 'sn'"),
