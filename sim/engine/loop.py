@@ -45,7 +45,7 @@ def _decide(state: State, memory: Memory) -> None:
     if routine[ROUTE] != 0:
         tell(routine[ROUTE], state, memory)
     for m in range(len(state.partition)):
-        if memory.num_live[m] == 0 and rule.listed == 0:
+        if (memory.num_live[m] if rule.listed == 0 else state.world[0].num_queued) == 0:
             continue
         if rule.preempts != 0 and rule.listed == 0:
             tell(routine[SERVE], state, memory, m)
@@ -54,7 +54,7 @@ def _decide(state: State, memory: Memory) -> None:
         else:
             count(routine[FILL], state, memory, m, 0)
     note_timers(state, memory)
-    if rule.forwarding == STEAL:
+    if rule.forwarding == STEAL and state.world[0].num_queued > 0:
         for m in range(len(state.partition)):
             if count(routine[FILL], state, memory, m, 1) > 0 and rule.order == QUANTA:
                 memory.game[0].lost_wake_s = np.inf
@@ -119,6 +119,8 @@ def order_is_idle(state: State, memory: Memory) -> bool:
     rule, several = memory.rule[0], len(state.partition) > 1
     if rule.judges_job != 0 or (several and memory.routine[ROUTE] != 0):
         return False
+    if state.world[0].num_queued < (1 if rule.preempts != 0 else 2):
+        return True  # nobody to put in an order
     for m in range(len(state.partition)):
         if order_counts(state, memory, m, eligible(state, memory, m, False), False):
             return False
