@@ -87,10 +87,13 @@ def check_keys(
             raise error(f"{at}.{key} is not a key{nearest(key, names)}; keys: {', '.join(names)}")
 
 
-PLAIN_NAME = re.compile(r"[A-Za-z_/.][\w/.-]*", re.ASCII)  # needs no quotes on a command line
+PLAIN_NAME = re.compile(r"(?!(?:null|true|false|nan|inf)$)[a-z_/][\w/.-]*", re.ASCII | re.I)
 
 
 def override(key: str, value: object) -> str:
-    """The word that sets `key` to a name or a path, quoted for Hydra alone if need be."""
-    escaped = str(value).replace('"', '\\"')
-    return f"{key}={value}" if PLAIN_NAME.fullmatch(str(value)) else f'{key}="{escaped}"'
+    """The word that sets `key` to a name or a path, in quotes where Hydra needs them."""
+    if PLAIN_NAME.fullmatch(text := str(value)):
+        return f"{key}={text}"
+    # Backslashes count before a quote only, the last one included.
+    escaped = re.sub(r'(\\*)("|$)', r"\1\1\2", text).replace('"', '\\"')
+    return f'{key}="{escaped}"'

@@ -8,6 +8,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from sim.errors import override
+
 
 @pytest.fixture
 def going_on() -> ModuleType:
@@ -53,3 +55,10 @@ def test_a_sweep_skips_what_is_finished(going_on, tmp_path: Path):
 def test_what_cannot_go_on_says_so(going_on, tmp_path: Path):
     told = going_on.going_on(record("simulate"), tmp_path, ["simulate.py"])
     assert told == "simulate keeps nothing half-done: start it again"
+
+
+@pytest.mark.parametrize(
+    "name", ["runs/a.b", "null", "TRUE", "nan", ".5", "1_2", 'a\\"b', "a\\b", "a\\"]
+)
+def test_any_name_survives_hydra(name: str):
+    assert OverridesParser.create().parse_override(override("key", name)).value() == name
