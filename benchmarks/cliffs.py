@@ -79,6 +79,18 @@ class SmallestAreaLeft(PreemptiveScheduler):
         return left
 
 
+class SmallestAreaFirst(PreemptiveScheduler):
+    """The same by keys that stay: GPU-seconds in all."""
+
+    order_name = "smallest_area_first"
+    order_needs = Signal.DURATION
+
+    def keys(self, jobs: JobColumns) -> FloatArray:
+        """True GPU-seconds at speed 1."""
+        area: FloatArray = jobs.duration_s * jobs.num_gpus
+        return area
+
+
 @dataclass(frozen=True)
 class Setting:
     """The trace and the cluster that all pairs start from."""
@@ -147,6 +159,14 @@ def orders(setting: Setting) -> Iterator[tuple[str, Pair]]:
     preempting = setting.bench("scheduler=srtf")
     pushing = SmallestAreaLeft(placer=child.placer, sharing=child.sharing)
     yield "own_preemption", Pair(preempting, replace(preempting, scheduler=pushing))
+    by_keys = SmallestAreaFirst(placer=child.placer, sharing=child.sharing)
+    yield "own_preemption_by_keys", Pair(preempting, replace(preempting, scheduler=by_keys))
+    preempting = setting.bench("scheduler=srtf", "agents.count=8", "forwarding=steal")
+    divided = PartitionedScheduler(child=by_keys, forwarding=Steal())
+    yield (
+        "own_preemption_by_keys_stealing",
+        Pair(preempting, replace(preempting, scheduler=divided)),
+    )
     blocking = setting.bench("scheduler.skip_blocked=false")
     yield "spjf", Pair(blocking, setting.bench("scheduler=spjf"))
 

@@ -5,9 +5,9 @@
 Both train the main job's network on the main job's environment with its knobs, in one process on
 one thread, taking turns iteration by iteration; the ratio of their speeds is what counts.
 `--runners N` adds RLlib with N processes that sample, on cores of their own. `--gpu` adds it with
-its learner on a CUDA device, and is passed over where there is none. Beside them, agent turns a
-second that one core plays greedily in compiled code (`marl.net`), which is how evolution strategies
-would learn: the main job's network, and a small one; `--played`: only these.
+its learner on a CUDA device (and so many runners), and is passed over where there is none. Beside
+them, agent turns a second that one core plays greedily in compiled code (`marl.net`), which is how
+evolution strategies would learn: the main job's network, and a small one; `--played`: only these.
 
 PPO with nothing around it: the reference that training through RLlib is measured against. One file
 in the manner of CleanRL: the same environment, network and loss, no connectors, actors, checkpoints
@@ -266,7 +266,7 @@ def speeds(agents: int, iterations: int, *, runners: int, gpu: bool) -> dict[str
         algorithms[f"rllib_{runners}_runners"] = through_rllib(plan, config, runners=runners)
     algorithms["rllib"] = through_rllib(plan, config)
     if gpu:
-        algorithms["rllib_gpu"] = through_rllib(plan, config, gpus=1)
+        algorithms["rllib_gpu"] = through_rllib(plan, config, runners=runners, gpus=1)
     found: dict[str, list[float]] = {name: [] for name in ("bare", *algorithms)}
     for _ in range(iterations + 1):
         (steps, _), took_s = timed(reference.iterate)

@@ -294,6 +294,7 @@ class ViewMaker:
     ) -> None:
         """Prepare windows on `state`."""
         self._live, self._now_s = _Live(state), state.world["now_s"]
+        self._state, self._table, self._granted = state, jobs, granted
         self._fixed = {
             "state": state,
             **held_in(state),
@@ -314,6 +315,15 @@ class ViewMaker:
             "server_closed": read_only(state.server["closed"]),
             "gpu_limit_milli": int(state.world["gpu_limit_milli"][0]),
         }
+
+    def half_done(self) -> JobColumns:
+        """The columns as they would be if each job had been preempted with half its work done."""
+        state = self._state.copied(shared=State.FIXED)
+        row = state.job
+        row["seen_progress_s"] = row["work_s"] / 2.0
+        row["attained_gpu_s"] = row["seen_progress_s"] * row["num_gpus"]
+        row["preemptions"] = row["restarts"] = 1
+        return JobColumns(state=state, jobs=self._table, granted=self._granted)
 
     def view(self) -> ClusterView:
         """The view of this instant."""

@@ -51,13 +51,23 @@ def begin(state: State, memory: Memory) -> None:
 
 
 @array_kernel
-def _serve_keyed(state: State, memory: Memory, m: int, jobs: IntArray) -> None:
-    """Serve `jobs`, those that wait in partition `m`, by the keys that are written."""
-    for job in jobs:
-        join(state, memory, job)
+def _serve_keyed(
+    state: State, memory: Memory, m: int, jobs: IntArray, running: int, keys: FloatArray
+) -> bool:
+    """Serve partition `m`: the first `running` of `jobs` run there, the others wait.
+
+    False, and nothing is served, where a key is NaN.
+    """
+    for at in range(len(jobs)):
+        if np.isnan(keys[at]):
+            return False
+        memory.waiter[jobs[at]].key = keys[at]
+    for at in range(running, len(jobs)):
+        join(state, memory, jobs[at])
     serve(state, memory, m)
     memory.num_live[m] = 0
     memory.queue[m]["size"][:] = 0
+    return True
 
 
 def has_times(child: QueueScheduler) -> bool:
@@ -67,6 +77,13 @@ def has_times(child: QueueScheduler) -> bool:
         for name in ("wake_s", "asked_again_s")
     )
     return own or (child.patient is not None and own_code(child.placer) is None)
+
+
+def _are_numbers(given: object, count: int) -> bool:
+    """Whether compiled code can take them as they are; NaN it finds itself."""
+    if type(given) is not np.ndarray or given.dtype != np.float64 or given.shape != (count,):
+        return False
+    return given.flags.carray
 
 
 Priority = Callable[[ClusterView, IntArray], FloatArray]
@@ -89,7 +106,7 @@ class Asking:
         tries = IN_PYTHON not in (rule["placer"], rule["sharing"])
         self._orders_count = not tries or bool(rule["judges_job"]) or self._has_times or self._fills
         # Looked up once: a field of a record array costs as much as a short copy.
-        self._key, self._verdict = memory.waiter["key"], memory.game["verdict"]
+        self._verdict = memory.game["verdict"]
         self._priority: Priority | None = None
         if isinstance(self.child, PreemptiveScheduler) and not self._fills:
             self._priority = self.child.priority
@@ -151,8 +168,11 @@ class Asking:
         if self._priority is not None:
             self._here = here
             jobs = np.concatenate((here.running, here.queued))
-            self._key[jobs] = numbers(self.child, "priority", self._priority(here, jobs), len(jobs))
-            _serve_keyed(self._state, self._memory, m, here.queued)
+            keys = self._priority(here, jobs)
+            if not _are_numbers(keys, len(jobs)):
+                keys = numbers(self.child, "priority", keys, len(jobs)).copy()
+            if not _serve_keyed(self._state, self._memory, m, jobs, len(here.running), keys):
+                numbers(self.child, "priority", keys, len(jobs))  # which says what is wrong
         else:
             self._fill(here, m, takes=False)
 

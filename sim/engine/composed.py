@@ -4,7 +4,7 @@ What they decide is the engine's: `sim.engine.loop` plays whole runs, `sim.engin
 decision for whoever asks. Compiled code goes by RULE, the composition in numbers.
 """
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -98,7 +98,7 @@ class QueueScheduler(Composed, ABC):
         when a job queues again; so it may say what is known of jobs, but not who else waits.
         """
         del jobs
-        raise no_order(self)
+        raise no_order(self, "priority" if self.preempts else "order")
 
     def order(self, view: ClusterView) -> IntArray:
         """The waiting jobs of `view`, first to start first; ties end in the job row.
@@ -168,9 +168,14 @@ class PreemptiveScheduler(QueueScheduler):
         """Compose a priority with a placement and a sharing rule."""
         super().__init__(placer=placer, sharing=sharing, skip_blocked=True)
 
-    @abstractmethod
     def priority(self, view: ClusterView, jobs: IntArray) -> FloatArray:
-        """(len(jobs),) key of waiting or running jobs; smaller runs first, ties by job row."""
+        """(len(jobs),) key of waiting or running jobs; smaller runs first, ties by job row.
+
+        Here by `keys`, which then must not change as a job gets on: they are asked for once, and
+        the run stays compiled. An own priority is asked for at each decision.
+        """
+        given = self.keys(view.jobs)
+        return numbers(self, "keys", given, len(view.jobs.num_gpus))[jobs]
 
     def order(self, view: ClusterView) -> IntArray:
         """Waiting jobs by priority, then by submission."""
@@ -216,6 +221,7 @@ def child_of(scheduler: Composed) -> QueueScheduler:
 
 MONOTONE = (*codes.NEVER_WAIT, codes.CONSOLIDATED)  # one GPU more never takes a place away
 JUDGES_JOB = (codes.DELAY,)
+BY_VIEW = ("order", "priority")  # ways to say who comes first that are asked at each decision
 OWN_RULES = ("decide", "orders", "kind_of", "asked_again_s", "wake_s")
 
 
@@ -245,9 +251,14 @@ def _order_of(child: QueueScheduler) -> int | str:
     for name in OWN_RULES:
         if getattr(type(child), name) is not getattr(base, name):
             return f"{type(child).__name__} has a `{name}` of its own"
-    if getattr(type(child), "keys") is not QueueScheduler.keys:  # noqa: B009 - the function itself
-        return codes.FIXED
-    return codes.ASKED
+    has_keys = not _inherits(child, QueueScheduler, "keys")
+    return codes.FIXED if has_keys and _inherits(child, base, *BY_VIEW) else codes.ASKED
+
+
+def _inherits(child: QueueScheduler, base: type[QueueScheduler], *names: str) -> bool:
+    """Whether these methods, where `base` has them, are those of `base`."""
+    own = vars(QueueScheduler) | vars(base)
+    return all(getattr(type(child), name) is own[name] for name in names if name in own)
 
 
 def make_rule(scheduler: Composed, order: int, state: State) -> RowArray:

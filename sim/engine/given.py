@@ -24,12 +24,17 @@ def called(part: object) -> str:
     return f"{type(part).__module__}.{type(part).__qualname__}"
 
 
-def no_order(owner: object) -> GpuYardError:
-    """The error for an order that says in neither way who comes first."""
+OTHERWISE = {  # what an order may have instead of `keys`
+    "order": "order(self, view), the jobs of view.queued, first to start first",
+    "priority": "priority(self, view, jobs), one for each of these jobs as of now",
+}
+
+
+def no_order(owner: object, other: str) -> GpuYardError:
+    """The error for an order that says in neither way who comes first; `other` of OTHERWISE."""
     return GpuYardError(
-        f"{called(owner)} has neither `keys` nor `order`; give it keys(self, jobs), one number for "
-        "each job, the least to start first, or order(self, view), the jobs of view.queued, first "
-        "to start first"
+        f"{called(owner)} has neither `keys` nor `{other}`; give it keys(self, jobs), one number "
+        f"for each job, the least to start first, or {OTHERWISE[other]}"
     )
 
 
@@ -83,6 +88,22 @@ def numbers(owner: object, method: str, given: object, count: int) -> FloatArray
         f"{called(owner)}.{method} gives {told}; it must give one number for each of the {count} "
         "jobs it is given, as an array"
     )
+
+
+def check_stay(owner: object, before: FloatArray, later: FloatArray) -> None:
+    """Refuse keys by which running jobs are preempted and that change as a job gets on.
+
+    Raises:
+        GpuYardError: naming class, job and fix.
+    """
+    changed = np.flatnonzero(before != later)
+    if len(changed) > 0:
+        job = int(changed[0])
+        raise GpuYardError(
+            f"{called(owner)}.keys of job row {job} is {before[job]:g} at first and {later[job]:g} "
+            "once it has run, and running jobs are preempted by it: give it "
+            "priority(self, view, jobs) instead, which is asked at each decision"
+        )
 
 
 def rows(owner: object, given: object) -> IntArray:

@@ -8,7 +8,7 @@ from sim.engine.acting import close_decision, open_decision
 from sim.engine.asking import Asking, begin
 from sim.engine.composed import Composed, QueueScheduler, child_of
 from sim.engine.filling import eligible, note_timers, order_counts
-from sim.engine.given import numbers
+from sim.engine.given import check_stay, numbers
 from sim.engine.layout import FILL, IDLE, QUANTUM, ROUTE, SERVE, Memory
 from sim.engine.preempting import rejoin
 from sim.engine.queues import follow
@@ -172,7 +172,12 @@ def keys_of(child: QueueScheduler, views: ViewMaker) -> FloatArray:
     """(J,) keys of an own order, as of now.
 
     Raises:
-        GpuYardError: they are not one number a job.
+        GpuYardError: they are not one number a job, or running jobs are preempted by them and they
+            change as a job gets on.
     """
     jobs = views.view().jobs
-    return numbers(child, "keys", child.keys(jobs), len(jobs.num_gpus))
+    keys = numbers(child, "keys", child.keys(jobs), len(jobs.num_gpus))
+    if child.preempts:
+        later = numbers(child, "keys", child.keys(views.half_done()), len(keys))
+        check_stay(child, keys, later)
+    return keys

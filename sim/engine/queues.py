@@ -163,10 +163,10 @@ def take_out(state: State, memory: Memory, job: int) -> None:
 def follow(state: State, memory: Memory) -> bool:
     """Let those wait who began to since the last look; False: keys of some are to be told first.
 
-    A FIXED key may be another once a job has run.
+    A FIXED key may be another once a job has run, unless it is preempted by such keys.
     """
-    world, game = state.world[0], memory.game[0]
-    if memory.rule[0].order == FIXED and game.told == 0:
+    world, game, rule = state.world[0], memory.game[0], memory.rule[0]
+    if rule.order == FIXED and rule.preempts == 0 and game.told == 0:
         for at in range(world.num_joined):
             if state.job[state.joined[at]].restarts > 0:
                 return False

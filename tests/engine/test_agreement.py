@@ -60,6 +60,15 @@ class LeastDone(PreemptiveScheduler):
         return np.floor(view.jobs.attained_gpu_s[jobs] / 3.0)
 
 
+class ClassFirst(PreemptiveScheduler):
+    """An own order with preemption by keys that stay: classes of priority."""
+
+    order_name, order_needs = "class_first", Signal.NONE
+
+    def keys(self, jobs):
+        return (np.arange(len(jobs.num_gpus)) * 5) % 3
+
+
 QUEUES: dict[str, Make] = {
     **{name: ORDERS[name] for name in ORDERS.keys() - {"srtf", "las"}},
     "spjf": lambda p, s: Spjf(placer=p, sharing=s, skip_blocked=False),
@@ -73,6 +82,7 @@ PREEMPTIVE: dict[str, Make] = {
     "las": ORDERS["las"],
     "srsf": lambda p, s: Srsf(placer=p, sharing=s),
     "least_done": lambda p, s: LeastDone(placer=p, sharing=s),
+    "class_first": lambda p, s: ClassFirst(placer=p, sharing=s),
 }
 PLAIN: dict[str, Callable[[], Placer]] = {
     **{name: make for name, make in PLACERS.items() if name != "random"},

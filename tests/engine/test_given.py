@@ -41,6 +41,15 @@ def test_an_order_has_keys_or_order(compiled: bool):
     assert told.startswith("Neither has neither `keys` nor `order`; give it keys(self, jobs), one")
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_one_that_preempts_has_keys_or_priority(compiled: bool):
+    class Neither(PreemptiveScheduler):
+        order_name, order_needs = "own", Signal.NONE
+
+    told = refused(Neither, compiled=compiled)
+    assert told.startswith("Neither has neither `keys` nor `priority`; give it keys(self, jobs), o")
+
+
 def test_an_order_has_a_name_and_needs():
     class NoName(QueueScheduler):
         order_needs = Signal.NONE

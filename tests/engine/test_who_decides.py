@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sim.engine.composed import PartitionedScheduler, QueueScheduler
+from sim.engine.composed import PartitionedScheduler, PreemptiveScheduler, QueueScheduler
 from sim.errors import GpuYardError, InvalidDecision, SignalError
 from sim.jobs import ANY_TYPE, Demands
 from sim.placers.by_job import CompactWait
@@ -21,6 +21,16 @@ from tests.oracle.catalogue import FORWARDINGS, ORDERS, PLACERS, SHARINGS
 from tests.sim.worlds import Job, attempts, changes, cluster, physics_of, world
 
 JOBS = [Job(0.0, 2, 10.0), Job(1.0, 1, 5.0), Job(1.0, 2, 0.0)]
+
+
+PARTS = {"placer": Packed(), "sharing": NoSharing()}
+
+
+class ByGang(QueueScheduler):
+    order_name, order_needs = "by_gang", Signal.NONE
+
+    def keys(self, jobs):
+        return jobs.num_gpus + 0.0
 
 
 def fifo(placer=Packed, sharing=NoSharing) -> Fifo:
@@ -199,6 +209,50 @@ def test_a_subclass_may_decide_otherwise_so_its_parents_code_is_void():
     ]  # fmt: skip
     assert [run["B"][0].start_s for run in runs] == [5.0, 8.0]
     assert [run["C"][0].start_s for run in runs] == [7.0, 5.0]
+
+
+class Classes(PreemptiveScheduler):
+    """Jobs of higher classes push off those of lower ones."""
+
+    order_name, order_needs = "classes", Signal.NONE
+    of_job = np.array([2.0, 1.0, 0.0, 1.0])
+
+    def keys(self, jobs):
+        return self.of_job[: len(jobs.num_gpus)]
+
+
+def test_classes_of_priority_preempt_in_compiled_code():
+    #  A (lowest) runs 0-1; B pushes it off and runs 1-2; C pushes off B and runs 2-5; B goes on
+    #  till 8; D, of B's class, came later: 8-10. Then A has 9 s left, till 19.
+    jobs = [Job(0.0, 1, 10.0), Job(1.0, 1, 4.0), Job(2.0, 1, 3.0), Job(3.0, 1, 2.0)]
+    run = simulate(world(jobs, cluster(1, 1)), Classes(**PARTS), 0, None)
+    ends = {name: [(each.start_s, each.end_s) for each in all_]
+            for name, all_ in attempts(run.log).items()}  # fmt: skip
+    assert ends == {
+        "A": [(0.0, 1.0), (10.0, 19.0)], "B": [(1.0, 2.0), (5.0, 8.0)],
+        "C": [(2.0, 5.0)], "D": [(8.0, 10.0)],
+    }  # fmt: skip
+    assert why(Classes(**PARTS)) == ""
+
+
+def test_keys_by_which_running_jobs_are_preempted_must_stay():
+    class Drifting(Classes):
+        def keys(self, jobs):
+            return jobs.attained_gpu_s + 0.0
+
+    with pytest.raises(GpuYardError, match=r"keys of job row 0 is 0 at first and 10 once it "):
+        simulate(world(JOBS, cluster(2, 2)), Drifting(**PARTS), 0, None)
+
+
+def test_an_order_by_view_goes_before_keys_that_were_inherited():
+    class Backwards(ByGang):
+        def order(self, view):
+            return view.queued[::-1]
+
+    jobs = [Job(0.0, 1, 5.0), Job(1.0, 1, 2.0), Job(2.0, 1, 3.0)]
+    made = Backwards(**PARTS, skip_blocked=True)
+    run = attempts(simulate(world(jobs, cluster(1, 1)), made, 0, None).log)
+    assert [run["B"][0].start_s, run["C"][0].start_s] == [8.0, 5.0]
 
 
 def test_keys_that_are_no_numbers_are_refused():

@@ -77,11 +77,9 @@ def test_the_section_inside_is_named(told: Told):
 
 
 def test_a_method_that_has_to_be_written(told: Told):
-    text = (
-        "from sim.engine.composed import PreemptiveScheduler\nclass A(PreemptiveScheduler):\n  x=1"
-    )
+    text = "from sim.rounds import RoundScheduler\nclass A(RoundScheduler):\n  x=1"
     assert told("mistake_abstract.A", "mistake_abstract", text) == (
-        "scheduler: mistake_abstract.A has no method priority; write it"
+        "scheduler: mistake_abstract.A has no method allot; write it"
     )
 
 
