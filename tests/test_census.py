@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 75_117,
+    "python_lines": 75_135,
     "python_files": 344,
     "arrows": 229,
     "arrows_in_sim": 40,

@@ -123,8 +123,7 @@ def _learned(config: Mapping[str, Any]) -> list[Contender]:
         Contender(
             place="checkpoint",
             composition=_composed(
-                "checkpoint",
-                ["scheduler=marl", policy, f"scheduler.untrained={untrained}"],
+                "checkpoint", ["scheduler=marl", policy, f"scheduler.untrained={untrained}"]
             ),
             role=role,
             agents=None,

@@ -154,9 +154,7 @@ def open_field(setting: str) -> ConfiguredField:
     mix, physics = config.pop("mix"), config.pop("train_physics")
     cells = [in_cell(config, cell) for cell in mix for _ in range(cell["windows"])] if mix else []
     return ConfiguredField(
-        scheduler_of(config),
-        tuple(experiment_of(each) for each in cells or [config]),
-        physics,
+        scheduler_of(config), tuple(experiment_of(each) for each in cells or [config]), physics
     )
 
 

@@ -116,10 +116,7 @@ def _shared_script(sweep: Path, folder: Path) -> str:
 
 
 def rendered(
-    page: Page,
-    downloads: tuple[tuple[str, str, str], ...] = (),
-    *,
-    script_link: str | None = None,
+    page: Page, downloads: tuple[tuple[str, str, str], ...] = (), *, script_link: str | None = None
 ) -> str:
     """The HTML of a page; it needs no other file.
 

@@ -39,11 +39,7 @@ def metrics_table(metrics: Mapping[str, float | int | str]) -> Table:
 
 
 def comparison_tables(
-    settings: Sequence[Setting],
-    *,
-    ours: str | None,
-    confidence: float,
-    opened: int = 3,
+    settings: Sequence[Setting], *, ours: str | None, confidence: float, opened: int = 3
 ) -> tuple[Table, ...]:
     """One table a setting, as in comparison.md, with intervals; the note stands below the last.
 

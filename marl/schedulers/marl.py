@@ -10,13 +10,7 @@ from marl.codec.layout import NEEDS, CodecRules, Layout, layout_for
 from marl.net.from_torch import net_of, why_torch
 from marl.net.network import Net, NetLoop, choose
 from marl.policy import policy_folder
-from marl.policy.build import (
-    PolicyFileError,
-    PolicySpec,
-    build_policy,
-    load_policy,
-    read_spec,
-)
+from marl.policy.build import PolicyFileError, PolicySpec, build_policy, load_policy, read_spec
 from marl.policy.pair_score import PairScorePolicy, best_action, stack
 from marl.training.plan import play_greedily
 from marl.turns.plays import Rounds

@@ -22,13 +22,7 @@ from sim.engine.composed import (
     child_of,
     own_code,
 )
-from sim.engine.filling import (
-    fill_listed,
-    first_to_ask,
-    note_timers,
-    route_arrivals,
-    wanted_gpus,
-)
+from sim.engine.filling import fill_listed, first_to_ask, note_timers, route_arrivals, wanted_gpus
 from sim.engine.given import numbers, rows
 from sim.engine.layout import PYTHON_PLACE, PYTHON_ROUTE, RAISED, ROUTE, Memory
 from sim.engine.occupancy import Occupancy

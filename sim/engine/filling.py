@@ -3,12 +3,7 @@
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.codes import (
-    DELAY,
-    DRAWN,
-    IN_PYTHON,
-    OWN_THEN_LEAST_LOADED,
-)
+from sim.codes import DELAY, DRAWN, IN_PYTHON, OWN_THEN_LEAST_LOADED
 from sim.engine.acting import forward
 from sim.engine.layout import NOBODY, PLACE, PYTHON_ROUTE, RAISED, START, Memory
 from sim.engine.queues import drop_first, first_of, join, queue_number, take_out

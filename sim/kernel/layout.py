@@ -138,13 +138,11 @@ PARTITION = np.dtype(
 )
 
 RACK = np.dtype(
-    [("first_server", INT), ("last_server", INT), ("uplink_jobs", INT), ("stamp", INT)],
-    align=True,
+    [("first_server", INT), ("last_server", INT), ("uplink_jobs", INT), ("stamp", INT)], align=True
 )
 
 LOG = np.dtype(
-    [("time_s", FLOAT), ("kind", INT), ("job", INT), ("partition", INT), ("gpus", INT)],
-    align=True,
+    [("time_s", FLOAT), ("kind", INT), ("job", INT), ("partition", INT), ("gpus", INT)], align=True
 )
 
 OUTAGE = np.dtype([("at_s", FLOAT), ("server", INT), ("kind", INT)], align=True)

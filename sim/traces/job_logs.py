@@ -19,13 +19,7 @@ from sim.errors import TraceError, check_numbers
 from sim.jobs import CANCELLED, COMPLETED, FAILED, NEVER_S
 from sim.traces.column_reader import LARGEST_AMOUNT, ColumnReader, Notes
 from sim.traces.setting import check_count
-from sim.traces.text_table import (
-    GivenColumns,
-    Layout,
-    TextTable,
-    checked_columns,
-    read_text_table,
-)
+from sim.traces.text_table import GivenColumns, Layout, TextTable, checked_columns, read_text_table
 from sim.traces.trace import Trace
 
 HELIOS_REQUIRED = ("job_id", "gpu_num", "state", "submit_time", "duration")

@@ -47,8 +47,7 @@ def test_small_and_again(tmp_path):
     later = {path: path.stat().st_mtime_ns for path in (tmp_path / "parts").iterdir()}
     assert len(later) == 20 and sum(later[p] == parts[p] for p in later) == 19
     pd.testing.assert_frame_equal(
-        pd.read_csv(tmp_path / "comparison.csv").drop(columns="cpu_s"),
-        table.drop(columns="cpu_s"),
+        pd.read_csv(tmp_path / "comparison.csv").drop(columns="cpu_s"), table.drop(columns="cpu_s")
     )
 
 

@@ -21,10 +21,7 @@ SHORT = {  # programs that take seconds once they are made small
     "compare_traces", "serve", "help",
 }  # fmt: skip
 LISTS = re.compile(r"reproduce(?: experiment=\w+ debug=quick)?$")
-SMALL = {
-    "simulate": ["workload.num_jobs=60"],
-    "evaluate": ["windows=1", "workload.num_jobs=40"],
-}
+SMALL = {"simulate": ["workload.num_jobs=60"], "evaluate": ["windows=1", "workload.num_jobs=40"]}
 OWN_JOBS = ("workload=", "workload.num_jobs=", "experiment=")
 OF_A_FILE = ["windows=1", "workload.num_jobs=15"]  # the file of 120 jobs has eight such windows
 ELSEWHERE = [  # where others are run

@@ -104,10 +104,7 @@ def test_a_pair_that_is_slower_than_taking_turns_is_undone():
     told = physics_of(topology, slowdown=((1.25,),))
     yard = {"physics": truth, "belief": told, "max_tenants": 2}
     run = play(world(trace, topology, **yard), gandiva(packing=True, trial_s=2.0, slice_s=None))
-    assert attempts(run.log) == {
-        "A": [(0, 11.5, (0,))],
-        "B": [(1, 3, (0,)), (11.5, 14, (0,))],
-    }
+    assert attempts(run.log) == {"A": [(0, 11.5, (0,))], "B": [(1, 3, (0,)), (11.5, 14, (0,))]}
     # Fallback sharing keeps the pair: B takes 12 s for its 3, A has 6 of 10 left at 13.
     run = play(world(trace, topology, **yard), fifo(FallbackSharing()))
     assert gantt(run) == {"A": (0, 19, (0,)), "B": (1, 13, (0,))}

@@ -133,12 +133,7 @@ def test_who_waits_elsewhere_counts_if_it_is_shorter(weight, stay):
 
 @pytest.mark.parametrize(
     ("forward", "gpu"),
-    [
-        ({}, 5),
-        ({"prolongs": -1.0}, 9),
-        ({"fragments": -1.0}, 15),
-        ({"puts_off": -1.0}, 9),
-    ],
+    [({}, 5), ({"prolongs": -1.0}, 9), ({"fragments": -1.0}, 15), ({"puts_off": -1.0}, 9)],
 )
 def test_what_a_job_would_do_to_the_place_it_would_have_elsewhere_counts(forward, gpu):
     # F has no room at home (GPUs 0 to 3). Of the others, the first falls empty at 1000, the second

@@ -34,8 +34,4 @@ def test_it_believes_the_prediction_and_leaves_alone_who_outran_it():
     # GPU 0   AAAAAAAAAACBBBBB
     trace = [Job(0, 1, 10, estimate_s=2), Job(1, 1, 5), Job(3, 1, 1)]
     run = play(world(trace, cluster(1, 1)), Srsf(**RULES))
-    assert attempts(run.log) == {
-        "A": [(0, 10, (0,))],
-        "B": [(11, 16, (0,))],
-        "C": [(10, 11, (0,))],
-    }
+    assert attempts(run.log) == {"A": [(0, 10, (0,))], "B": [(11, 16, (0,))], "C": [(10, 11, (0,))]}

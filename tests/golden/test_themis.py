@@ -44,10 +44,7 @@ def test_fifo_and_las_differ():
     fifo = play(world(TRACE, cluster(1, 1)), Fifo(**RULES, skip_blocked=True))
     assert gantt(fifo) == {"A": (0, 12, (0,)), "B": (12, 32, (0,))}
     las = play(world(TRACE, cluster(1, 1)), Las(**RULES, quantum_gpu_s=10.0))
-    assert attempts(las.log) == {
-        "A": [(0, 10, (0,)), (30, 32, (0,))],
-        "B": [(10, 30, (0,))],
-    }
+    assert attempts(las.log) == {"A": [(0, 10, (0,)), (30, 32, (0,))], "B": [(10, 30, (0,))]}
 
 
 def test_two_gangs_that_fill_the_cluster_beat_one_that_does_not():

@@ -21,14 +21,7 @@ from interference.models.linear import CrowdModel
 from interference.readers.miso import DUMMY, rows_of_miso
 from interference.rows import CoRows, mix_numbers, stacked_rows
 from sim.errors import PhysicsError
-from tests.interference.mix_worlds import (
-    NAMES,
-    UTIL,
-    crowded,
-    drawn,
-    rows_of_mixes,
-    solos_of_mixes,
-)
+from tests.interference.mix_worlds import NAMES, UTIL, crowded, drawn, rows_of_mixes, solos_of_mixes
 
 LEVELS = (1.0, 0.5, PROTECTED)
 SOLOS = solos_of_mixes()

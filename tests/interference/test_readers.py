@@ -202,10 +202,7 @@ def test_files_that_are_not_there_or_hold_nothing(tmp_path):
         rows_of_csv(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "read",
-    [rows_of_gavel, rows_of_lucid, rows_of_deepshare, rows_of_miso],
-)
+@pytest.mark.parametrize("read", [rows_of_gavel, rows_of_lucid, rows_of_deepshare, rows_of_miso])
 def test_a_folder_without_the_files_is_named(tmp_path, read):
     with pytest.raises(PhysicsError, match=r"no such file; give the folder that holds throughput/"):
         read(tmp_path)

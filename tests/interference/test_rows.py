@@ -170,11 +170,7 @@ def test_counts_of_a_solo_profile():
 
 def test_the_earliest_bad_row_is_told():
     with pytest.raises(RowFault, match=r"row 0: norm_speed is 3.0"):
-        replace(
-            rows_of(*PAIR),
-            norm_speed=np.array([3.0, 0.5]),
-            sharing=objects(["gpu", "gqu"]),
-        )
+        replace(rows_of(*PAIR), norm_speed=np.array([3.0, 0.5]), sharing=objects(["gpu", "gqu"]))
 
 
 def test_types_of_columns_come_from_either_form_of_an_array():

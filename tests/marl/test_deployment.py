@@ -14,13 +14,7 @@ import torch
 from marl.codec.layout import CodecRules
 from marl.env.scheduling_env import SchedulingEnv
 from marl.policy import policy_folder
-from marl.policy.build import (
-    PolicyFileError,
-    PolicySpec,
-    build_policy,
-    load_policy,
-    save_policy,
-)
+from marl.policy.build import PolicyFileError, PolicySpec, build_policy, load_policy, save_policy
 from marl.policy.pair_score import PairScorePolicy, best_action, stack
 from marl.schedulers.marl import MarlScheduler
 from sim.run import Run

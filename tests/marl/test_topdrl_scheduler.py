@@ -12,14 +12,7 @@ from marl.topdrl.network import build_network, load_picker, save_picker
 from marl.topdrl.proximity import GpuScores, ProximitySpec, save_proximity
 from sim.run import Kind
 from sim.simulator import simulate
-from tests.marl.topdrl_games import (
-    env_of,
-    job,
-    many_jobs,
-    network_of,
-    sight_of,
-    york_game,
-)
+from tests.marl.topdrl_games import env_of, job, many_jobs, network_of, sight_of, york_game
 from tests.sim.worlds import gantt, job_table, play
 
 

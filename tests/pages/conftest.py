@@ -9,11 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gpuyard.pages.comparison_page import (
-    sweep_sections,
-    write_comparison_page,
-    write_folder_page,
-)
+from gpuyard.pages.comparison_page import sweep_sections, write_comparison_page, write_folder_page
 from gpuyard.pages.run_page import write_run_page
 from gpuyard.pages.sections import table_of_rows
 from sim.metrics.summary import summarise

@@ -173,10 +173,7 @@ def test_exact_terms_are_recovered_and_unseen_cells_filled():
     truth = -0.5 + victim_term[:, None] + aggressor_term[None, :]
     victim, aggressor = np.nonzero(~np.eye(3, dtype=bool))  # the diagonal was never measured
     fit = fit_additive(
-        victim=victim,
-        aggressor=aggressor,
-        norm=np.exp(truth[victim, aggressor]),
-        profiles=3,
+        victim=victim, aggressor=aggressor, norm=np.exp(truth[victim, aggressor]), profiles=3
     )
     np.testing.assert_allclose(fit.log_norm(), truth, atol=1e-9)
     assert fit.residual_sd < 1e-9

@@ -7,12 +7,7 @@ import pytest
 
 from interference.data_sets import write_csv
 from tests.interference.pair_worlds import rows_of_world, smooth_norm, solos_of_world
-from tests.interference.published_files import (
-    GAVEL_HEADER,
-    gavel_folder,
-    gavel_pairs,
-    write_rows,
-)
+from tests.interference.published_files import GAVEL_HEADER, gavel_folder, gavel_pairs, write_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = (

@@ -41,10 +41,7 @@ def test_rows_become_scalars_by_iteration_and_gaps_stay_gaps(training_board, tmp
     board.write({"iteration": 0, "eval_jct_mean_s": 9000.0, "return_mean": None})
     board.write({"iteration": 1, "eval_jct_mean_s": math.nan, "return_mean": -2.5})
     board.close()
-    assert scalars(tmp_path) == [
-        (0, "eval_jct_mean_s", 9000.0),
-        (1, "return_mean", -2.5),
-    ]
+    assert scalars(tmp_path) == [(0, "eval_jct_mean_s", 9000.0), (1, "return_mean", -2.5)]
 
 
 def test_a_later_start_says_from_where_it_replaces(training_board, tmp_path: Path):

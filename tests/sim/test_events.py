@@ -104,8 +104,7 @@ def test_again_asks_once_more_after_the_orders_took_effect():
 def test_migration_keeps_the_work_and_pays_the_restart():
     # A 0-4 on GPU 0, moved to GPU 1 at 4: 2 s of restart, 6 s of work left: ends at 12.
     scripted = Scripted(
-        Decision(starts=(start(0, 0),), wake_s=4.0),
-        Decision(preempts=(0,), starts=(start(0, 1),)),
+        Decision(starts=(start(0, 0),), wake_s=4.0), Decision(preempts=(0,), starts=(start(0, 1),))
     )
     run = play(world([Job(0, 1, 10)], cluster(1, 2), restart_s=2.0), scripted)
     assert attempts(run.log) == {"A": [(0, 4, (0,)), (4, 12, (1,))]}

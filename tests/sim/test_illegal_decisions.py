@@ -123,9 +123,7 @@ ASKS = [(700, 3000, 60, -1), (400, 0, 0, -1), (1000, 1500, 0, -1), (1000, 0, 50,
 def demanding() -> Simulator:
     topology = cluster(2, 2, types=("x", "y"))
     topology = dataclasses.replace(
-        topology,
-        server_cpu_milli=np.array([4000, 4000]),
-        server_memory_mib=np.array([100, 100]),
+        topology, server_cpu_milli=np.array([4000, 4000]), server_memory_mib=np.array([100, 100])
     )
     gangs = [1, 1, 1, 1, 1, 2]
     least, most = [1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 3]

@@ -223,8 +223,7 @@ def test_a_preemption_that_saves_nothing_falls_back_to_the_checkpoint():
     # Stopped at 6 with checkpoints every 4: 2 s are lost, also where it goes on in its place,
     # and that is a restart (of 1 s): 6 + 1 + 6 = 13.
     scripted = Scripted(
-        Decision(starts=(start(0, 0),), wake_s=6.0),
-        Decision(preempts=(0,), starts=(start(0, 0),)),
+        Decision(starts=(start(0, 0),), wake_s=6.0), Decision(preempts=(0,), starts=(start(0, 0),))
     )
     yard = world([Job(0, 1, 10)], cluster(1, 1), checkpoint_work_s=4.0, preempt_saves=False,
                  restart_s=1.0)  # fmt: skip

@@ -15,10 +15,7 @@ COLUMNS: dict[str, tuple[Signal, Callable[[ClusterView], object]]] = {
     "jobs.duration_s": (Signal.DURATION, lambda view: view.jobs.duration_s),
     "jobs.remaining_s": (Signal.DURATION, lambda view: view.jobs.remaining_s),
     "jobs.estimate_s": (Signal.PREDICTION, lambda view: view.jobs.estimate_s),
-    "jobs.predicted_remaining_s": (
-        Signal.PREDICTION,
-        lambda view: view.jobs.predicted_remaining_s,
-    ),
+    "jobs.predicted_remaining_s": (Signal.PREDICTION, lambda view: view.jobs.predicted_remaining_s),
     "jobs.profile": (Signal.PROFILE, lambda view: view.jobs.profile),
     "view.belief": (Signal.INTERFERENCE, lambda view: view.belief),
 }
@@ -50,8 +47,7 @@ def test_the_columns_say_what_they_are_named():
 
 
 @pytest.mark.parametrize(
-    "window",
-    ["tenants", "tenant", "server_free", "partition_of_server", "nic_jobs", "uplink_jobs"],
+    "window", ["tenants", "tenant", "server_free", "partition_of_server", "nic_jobs", "uplink_jobs"]
 )
 def test_windows_cannot_be_written_through(window: str):
     def write(view: ClusterView) -> None:

@@ -26,12 +26,7 @@ PAIRED = Layout(
     socket_gbps=80.0,
 )
 PLAIN = Layout(
-    sockets=2,
-    pcie_switches=2,
-    nvlink_islands=0,
-    nvlink_gbps=1.0,
-    pcie_gbps=100.0,
-    socket_gbps=50.0,
+    sockets=2, pcie_switches=2, nvlink_islands=0, nvlink_gbps=1.0, pcie_gbps=100.0, socket_gbps=50.0
 )
 INSIDE = inside_of([PAIRED, PLAIN], np.array([0, 1]), np.array([8, 4]))
 

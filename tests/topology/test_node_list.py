@@ -148,10 +148,7 @@ def test_errors_say_line_and_column(tmp_path: Path, old: str, new: str, words: s
         ({"columns": {"server": "sn"}, "gpu_type": "p"}, "topology.gpus is null and no column"),
         ({"columns": {"server": "sn"}, "gpus": 0, "gpu_type": "p"}, "topology.gpus is 0"),
         ({"columns": {"server": "sn", "gpus": "gpu"}}, "topology.gpu_type is null and no column"),
-        (
-            {"pod_oversubscription": 2.0},
-            "topology.columns.pod go together",
-        ),
+        ({"pod_oversubscription": 2.0}, "topology.columns.pod go together"),
         ({"servers_per_rack": None}, "topology.servers_per_rack is null"),
         ({"servers_per_rack": 0}, "topology.servers_per_rack is 0"),
         ({"intra_gbps": None}, "topology.intra_gbps and topology.inside"),

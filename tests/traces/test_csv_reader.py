@@ -238,9 +238,7 @@ def test_lenient_reading_of_nothing_usable(file: Path, rows: str) -> None:
     )
 
 
-@given(
-    submits=st.lists(st.integers(0, 20), min_size=1, max_size=40),
-)
+@given(submits=st.lists(st.integers(0, 20), min_size=1, max_size=40))
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

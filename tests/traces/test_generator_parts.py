@@ -83,8 +83,7 @@ def spec_of(name: str) -> WorkloadSpec:
 
 
 @pytest.mark.parametrize(
-    ("name", "digest"),
-    [("venus_like", "b4de773091695372"), ("philly_like", "5dbb5a1dbfeb3858")],
+    ("name", "digest"), [("venus_like", "b4de773091695372"), ("philly_like", "5dbb5a1dbfeb3858")]
 )
 def test_windows_of_recorded_results_stay_as_they_were(name: str, digest: str) -> None:
     """Results in docs/results/ were made with these jobs: a change here changes them."""
