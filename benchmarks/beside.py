@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import gpuyard
-from sim.metrics.gpu_use import tenancy_of
-from sim.metrics.timeline import queue_over_time, utilisation_over_time
+from sim.files import MINUTES
 from sim.report.figure_gpus import draw_bars
-from sim.report.files import MINUTES
+from sim.report.gpu_use import tenancy_of
+from sim.report.timeline import queue_over_time, utilisation_over_time
 from sim.run import Run
 
 PATH = Path(__file__).resolve().parents[1] / "docs" / "figures" / "beside.png"

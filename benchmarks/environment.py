@@ -4,7 +4,7 @@
 
 A step is one round of `SchedulingEnv` (simulator, codec, masks, rewards); an agent step is one
 agent's observation and action in it; turns are those of 16 windows side by side in compiled calls
-(`marl.turns`), which is what environments stand on. No network decides: this is the ceiling of
+(`marl.env`), which is what environments stand on. No network decides: this is the ceiling of
 sampling. Last, milliseconds of a fork of a run amid it, and of one into an earlier fork's arrays.
 """
 
@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from setup_run import compose_config, experiment_of
 
-from marl.codec.layout import CodecRules
 from marl.env.game import DelayReward
+from marl.env.layout import CodecRules
 from marl.env.scheduling_env import SchedulingEnv
+from marl.env.turns import SideBySide, Turns
 from marl.training.plan import Plan, Windows
-from marl.turns.turns import SideBySide, Turns
 
 SEED, BUDGET_S, WINDOWS = 0, 5.0, 16
 

@@ -6,8 +6,9 @@ Both train the main job's network on the main job's environment with its knobs, 
 one thread, taking turns iteration by iteration; the ratio of their speeds is what counts.
 `--runners N` adds RLlib with N processes that sample, on cores of their own. `--gpu` adds it with
 its learner on a CUDA device (and so many runners), and is passed over where there is none. Beside
-them, agent turns a second that one core plays greedily in compiled code (`marl.net`), which is how
-evolution strategies would learn: the main job's network, and a small one; `--played`: only these.
+them, agent turns a second that one core plays greedily in compiled code (`marl.policy`), which is
+how evolution strategies would learn: the main job's network, and a small one; `--played`: only
+these.
 
 PPO with nothing around it: the reference that training through RLlib is measured against. One file
 in the manner of CleanRL: the same environment, network and loss, no connectors, actors, checkpoints
@@ -30,10 +31,10 @@ from environment import plan_of
 from ray.rllib.algorithms.ppo import PPO
 from setup_run import compose_config
 
-from marl.codec.layout import NEEDS
-from marl.net.from_torch import net_of
-from marl.net.network import NetLoop
+from marl.env.layout import NEEDS
 from marl.policy.build import PolicySpec, build_policy
+from marl.policy.from_torch import net_of
+from marl.policy.network import NetLoop
 from marl.policy.pair_score import PairScorePolicy, stack
 from marl.rllib.algorithm import ALL, RllibSchedulingEnv, build_ppo
 from marl.rllib.cluster import connect

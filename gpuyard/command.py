@@ -7,13 +7,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 PROGRAMS = {  # name: (module:function, what it does); without a function it is `main`
-    "simulate": ("gpuyard.simulation.simulate", "Replay a trace"),
+    "simulate": ("gpuyard.evaluation.simulate", "Replay a trace"),
     "evaluate": ("gpuyard.evaluation.evaluate", "Compare schedulers on paired windows"),
     "advise": ("gpuyard.advice.advise", "Which scheduler suits a cluster and its jobs"),
     "compare": ("gpuyard.evaluation.compare", "One table and figures from the folders of a sweep"),
-    "replay": ("gpuyard.simulation.simulate:replay_log", "Step through a run's event log"),
+    "replay": ("gpuyard.evaluation.simulate:replay_log", "Step through a run's event log"),
     "train": ("gpuyard.training.train:train_agents", "Train the agents"),
-    "learn": ("gpuyard.learning.learn", "Learn the weights of the linear score by playing"),
+    "learn": ("gpuyard.training.learn", "Learn the weights of the linear score by playing"),
     "reproduce": ("gpuyard.reproduction.reproduce", "Runs the tables and figures of papers again"),
     "tune_baselines": (
         "gpuyard.reproduction.tune_baselines",

@@ -22,8 +22,8 @@ from interference.readers.miso import DUMMY, JOBS, LEVELS, WHOLE_GPU_G, rows_of_
 from interference.readers.table import file_of, read_table
 from interference.rows import CoRows
 from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.files import csv_text
 from sim.physics.shipped_files import SHIPPED_DIR
-from sim.report.files import csv_text
 
 SIA_FILE = "throughput/sia_placements.csv.gz"
 SIA_COLUMNS = ("app", "gpu_type", "placement", "local_bsz", "step_time")

@@ -24,8 +24,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 IMPORTED = (  # not Ray: it has threads, and takes the ports of the child before
     "torch", "numba", "pandas", "rich.console", "sim.simulator", "sim.scoring.linear_score",
-    "gpuyard.simulation.simulate", "gpuyard.evaluation.evaluate", "gpuyard.advice.advise",
-    "gpuyard.reproduction.reproduce", "gpuyard.learning.learn", "marl.policy.build",
+    "gpuyard.evaluation.simulate", "gpuyard.evaluation.evaluate", "gpuyard.advice.advise",
+    "gpuyard.reproduction.reproduce", "gpuyard.training.learn", "marl.policy.build",
     "scipy.stats", "matplotlib.backends.backend_agg",
 )  # fmt: skip
 TIMED_OUT = "timed out"

@@ -8,10 +8,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {  # a larger figure needs a reason, in the commit that raises it
-    "python_lines": 75_135,
-    "python_files": 344,
-    "arrows": 229,
-    "arrows_in_sim": 40,
+    "python_lines": 75_129,
+    "python_files": 338,
+    "arrows": 172,
+    "arrows_in_sim": 37,
     "longest_function": 50,
     "readme_words": 700,
     "docs_words": 30_000,
@@ -36,6 +36,6 @@ def test_arrows_and_words_are_counted(census: ModuleType, tmp_path: Path):
     page = tmp_path / "page.md"
     page.write_text("| a | 2 % |\n| --- | --- |\n")
     assert census.words(page) == 2
-    assert ("gpuyard/simulation", "sim") in census.arrows()
+    assert ("gpuyard/evaluation", "sim") in census.arrows()
     assert all(here != there for here, there in census.arrows())
     assert not any(there.startswith("gpuyard") for here, there in census.arrows() if here == "sim")

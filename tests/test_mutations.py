@@ -84,7 +84,7 @@ MUTATIONS = {
         "tests/physics/test_link_loads.py",
     ),
     "what is left to do counts in a branch": Mutation(
-        "marl/net/branching.py",
+        "marl/policy/branching.py",
         "total += at_s - job.submit_s + max(job.work_s - done_s, 0.0)",
         "total += at_s - job.submit_s",
         "tests/marl/test_branching.py",

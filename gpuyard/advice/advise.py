@@ -52,7 +52,7 @@ from gpuyard.launch.errors import CONF, ConfigError, instead
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
 from gpuyard.pages.page import PAGE_FILE
-from sim.report.files import forget
+from sim.files import forget
 from sim.report.run_folder import write_record
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.jobs import JobTable
-from sim.metrics.job_times import SLOWDOWN_BOUND_S, counted, jct_s, queue_delay_s, slowdown
-from sim.metrics.timeline import Steps, gpu_changes, gpus_over_time, steps_of_changes
+from sim.report.job_times import SLOWDOWN_BOUND_S, counted, jct_s, queue_delay_s, slowdown
+from sim.report.timeline import Steps, gpu_changes, gpus_over_time, steps_of_changes
 from sim.run import Kind, Run
 from sim.topology.topology import Topology
 

@@ -23,8 +23,8 @@ from gpuyard.advice.sentences import (
 from gpuyard.launch.errors import ConfigError
 from gpuyard.pages.page import Cell, Figure, Page, Table, facts_of, label, write_page
 from gpuyard.pages.sections import text_cell
+from sim.files import write_atomically
 from sim.report.figures import COLOURS, GREY, heading, new_figure, save_png, tidy
-from sim.report.files import write_atomically
 from sim.report.run_folder import Record
 from sim.report.table_text import TableText, rich_tables, write_markdown
 

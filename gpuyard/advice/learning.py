@@ -21,10 +21,10 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import error_console
-from gpuyard.learning.form import ScorePlayer
-from gpuyard.learning.learn import rounded, write_curve, write_weights
-from gpuyard.learning.setting import OF_LEARNING, trainer_of
-from gpuyard.learning.windows import Alone, Crew, Ground, scheduler_of
+from gpuyard.training.form import ScorePlayer
+from gpuyard.training.learn import rounded, write_curve, write_weights
+from gpuyard.training.setting import OF_LEARNING, trainer_of
+from gpuyard.training.windows import Alone, Crew, Ground, scheduler_of
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError, override
 from sim.report.run_folder import collect_record

@@ -31,8 +31,8 @@ from gpuyard.launch.sweeps import in_processes, processes_of
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.jobs import JobTable
-from sim.metrics.job_times import counted, given_up
 from sim.protocols import Looping, Scheduler
+from sim.report.job_times import counted, given_up
 from sim.simulator import Simulator, simulate
 from sim.traces.setting import Setting
 from sim.traces.trace import Trace

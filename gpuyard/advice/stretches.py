@@ -18,7 +18,7 @@ from gpuyard.advice.room import picked_jobs
 from gpuyard.evaluation.experiment import Experiment, composition_of, opened
 from gpuyard.evaluation.lineup import warm_up
 from gpuyard.launch.errors import ConfigError
-from gpuyard.learning.windows import scheduler_of
+from gpuyard.training.windows import scheduler_of
 from sim.arrays import FloatArray, IntArray
 from sim.jobs import JobTable
 from sim.run import Run

@@ -10,7 +10,7 @@ import numpy as np
 from gpuyard.api.asking import Cluster, Trace, composed, listed
 from gpuyard.evaluation.experiment import experiment_of
 from gpuyard.launch.build import build
-from marl.codec.layout import CodecRules, Observation
+from marl.env.layout import CodecRules, Observation
 from marl.env.scheduling_env import SchedulingEnv, agent_name
 from marl.training.plan import Plan, Windows
 

@@ -13,11 +13,11 @@ from gpuyard.evaluation.lineup import assumptions
 from gpuyard.launch.build import check_count
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.terminal import RunCount
+from sim.files import ComparisonRow, Labels
 from sim.jobs import JobTable
-from sim.metrics.job_times import Interval
-from sim.metrics.summary import headline, summarise
 from sim.protocols import Scheduler
-from sim.report.files import ComparisonRow, Labels
+from sim.report.job_times import Interval
+from sim.report.summary import headline, summarise
 from sim.run import Run as RawRun
 from sim.simulator import simulate as play
 from sim.topology.topology import Topology

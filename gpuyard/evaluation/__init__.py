@@ -1,1 +1,1 @@
-"""From a configuration to a cluster, jobs and schedulers; several of them on paired windows."""
+"""From a configuration to runs: one and stepping through it, several on paired windows."""

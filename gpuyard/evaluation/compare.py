@@ -20,9 +20,9 @@ from gpuyard.launch.sweeps import CONFIG
 from gpuyard.launch.terminal import table_console
 from gpuyard.pages.page import PAGE_FILE
 from sim.arrays import FloatArray
+from sim.files import ComparisonRow, Labels, ReportError, forget, read_comparison_csv
 from sim.report.comparison_report import write_comparison
 from sim.report.figures import Run, jct_cdf
-from sim.report.files import ComparisonRow, Labels, ReportError, forget, read_comparison_csv
 from sim.report.run_folder import METRICS_FILE, read_jct_s, read_row
 
 log = logging.getLogger(__name__)

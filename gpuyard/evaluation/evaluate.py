@@ -30,9 +30,9 @@ from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
 from gpuyard.pages.page import PAGE_FILE
 from sim.arrays import FloatArray
+from sim.files import forget, run_names, write_atomically
 from sim.report.comparison_report import write_comparison
 from sim.report.figures import jct_cdf, utilisation_queue
-from sim.report.files import forget, run_names, write_atomically
 from sim.report.headline import FILES as HEADLINE_FILES
 from sim.report.headline import headline_cells, write_headline
 from sim.report.run_folder import Record, write_metrics, write_record

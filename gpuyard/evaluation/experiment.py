@@ -16,6 +16,7 @@ from gpuyard.launch.build import RULES, build, check_choice, check_plain, check_
 from gpuyard.launch.errors import ConfigError
 from marl.env.game import Game
 from sim.errors import TraceError
+from sim.files import Labels
 from sim.jobs import JobTable
 from sim.physics.gpu_table import MoreTypes, gpu_table, more_types
 from sim.physics.mix_table import PairTable
@@ -23,7 +24,6 @@ from sim.physics.networks import NoNetwork
 from sim.physics.physics import Physics
 from sim.physics.shipped_files import NoInterference
 from sim.protocols import Scheduler
-from sim.report.files import Labels
 from sim.run import Rules
 from sim.topology.topology import GpuKind, Topology, contiguous_partitions, group_partitions
 from sim.traces.setting import Setting

@@ -21,13 +21,13 @@ from gpuyard.evaluation.lineup import Contender, assumed_line, assumptions, warm
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.sweeps import in_processes, processes_of
 from sim.errors import GpuYardError
+from sim.files import ComparisonRow, Labels
 from sim.jobs import JobTable
-from sim.metrics.summary import summarise
-from sim.metrics.timeline import Timeline, timeline_of
 from sim.protocols import Scheduler
-from sim.report.files import ComparisonRow, Labels
 from sim.report.run_folder import TIMELINE_BINS
 from sim.report.run_tables import job_frame
+from sim.report.summary import summarise
+from sim.report.timeline import Timeline, timeline_of
 from sim.run import Run
 from sim.simulator import Simulator, simulate
 

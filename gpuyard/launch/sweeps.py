@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 
 from gpuyard.launch.build import resolve
 from gpuyard.launch.errors import ConfigError
-from sim.report.files import write_atomically
+from sim.files import write_atomically
 
 log = logging.getLogger(__name__)
 

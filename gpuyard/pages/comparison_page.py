@@ -25,7 +25,7 @@ from gpuyard.pages.sections import (
     use_figure,
 )
 from sim.arrays import FloatArray
-from sim.metrics.timeline import Timeline
+from sim.files import LABEL_COLUMNS, ComparisonRow, read_comparison_csv
 from sim.report.comparison_report import (
     LinePoint,
     Sweep,
@@ -35,9 +35,9 @@ from sim.report.comparison_report import (
     sweep_title,
 )
 from sim.report.figure_studies import read_learning_curve
-from sim.report.files import LABEL_COLUMNS, ComparisonRow, read_comparison_csv
 from sim.report.run_folder import METRICS_FILE, Record, read_metrics
 from sim.report.standings import Setting, beside_agents, standings
+from sim.report.timeline import Timeline
 
 MOST_FIGURES = 12  # settings with a figure of their own
 TIMELINE = ("time_s", "gpu_util_frac", "queue_jobs")

@@ -7,11 +7,11 @@ import numpy as np
 
 from gpuyard.pages.page import Figure, label, numbers, percents
 from sim.arrays import FloatArray, IntArray
-from sim.metrics.gpu_use import busy_frac_by_server, tenancy_of
-from sim.metrics.timeline import down_changes, queue_over_time, span_s
+from sim.files import TimeUnit, axis_unit_for
 from sim.report.figures import JOB_COLOURS
-from sim.report.files import TimeUnit, axis_unit_for
+from sim.report.gpu_use import busy_frac_by_server, tenancy_of
 from sim.report.run_tables import server_names
+from sim.report.timeline import down_changes, queue_over_time, span_s
 from sim.run import Kind, Run
 from sim.topology.topology import Topology
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from gpuyard.launch.sweeps import sweep_folder
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
-from sim.report.files import write_atomically
+from sim.files import write_atomically
 from sim.report.run_folder import Record
 
 PAGE_FILE = "report.html"

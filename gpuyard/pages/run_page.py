@@ -11,12 +11,12 @@ from gpuyard.pages.gantt import gantt_figures
 from gpuyard.pages.page import Figure, Page, Slider, Table, facts_of, label, percents, write_page
 from gpuyard.pages.sections import jct_figure, looks, metrics_table, use_figure
 from sim.arrays import FloatArray, IntArray
-from sim.metrics.gpu_use import busy_frac_by_server, down_frac_by_server
-from sim.metrics.job_times import counted, jct_s
-from sim.metrics.timeline import span_s, timeline_of
-from sim.report.files import Labels, axis_unit_for
+from sim.files import Labels, axis_unit_for
+from sim.report.gpu_use import busy_frac_by_server, down_frac_by_server
+from sim.report.job_times import counted, jct_s
 from sim.report.run_folder import TIMELINE_BINS, Record
 from sim.report.run_tables import server_names
+from sim.report.timeline import span_s, timeline_of
 from sim.run import Run
 from sim.topology.topology import Topology
 

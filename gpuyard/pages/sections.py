@@ -12,11 +12,11 @@ import numpy as np
 
 from gpuyard.pages.page import Cell, Figure, Table, label, numbers
 from sim.arrays import FloatArray
-from sim.metrics.timeline import Timeline
+from sim.files import axis_unit_for, unit_for
 from sim.report.figure_studies import LearningCurve
-from sim.report.files import axis_unit_for, unit_for
 from sim.report.standings import Setting
 from sim.report.table_text import table_text
+from sim.report.timeline import Timeline
 
 HOUR_S = 3600.0
 WORDS = 3  # columns of a comparison that hold words come first there

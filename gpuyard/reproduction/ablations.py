@@ -26,9 +26,9 @@ from gpuyard.reproduction.plan import Cell, Planned, cells_of, plan_of
 from gpuyard.reproduction.runs import PARTS, run_all, write_curves, write_frame
 from sim.arrays import FloatArray
 from sim.errors import override
+from sim.files import ComparisonRow, write_comparison_csv
 from sim.report.arms import SeedArm, seed_arms
 from sim.report.figures import heading, line_look, new_figure, save_png, tidy
-from sim.report.files import ComparisonRow, write_comparison_csv
 from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
 
 if TYPE_CHECKING:

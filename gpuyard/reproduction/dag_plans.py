@@ -26,7 +26,7 @@ from sim.dag.list_scheduling import heft
 from sim.dag.plan import gap_correlation, lower_bound_s, schedule
 from sim.dag.problem import DagProblem, GpuKind, dag_problem, drawn_machines
 from sim.dag.search import Meter, Search, random_start, start_plans
-from sim.report.files import forget, write_atomically
+from sim.files import forget, write_atomically
 
 KEYS = (
     "title", "program", "seeded", "budget", "starts", "ours", "learned", "per_server",

@@ -11,9 +11,9 @@ from rich.console import Group
 
 from gpuyard.reproduction.page_node import PAGE_FILE
 from gpuyard.reproduction.runs import write_frame
-from sim.metrics.job_times import mean_interval
+from sim.files import write_atomically
 from sim.report.figures import COLOURS, GREY, heading, line_look, new_figure, save_png, tidy
-from sim.report.files import write_atomically
+from sim.report.job_times import mean_interval
 from sim.report.standings import Ranking, ranking
 from sim.report.table_text import TableText, markdown, markdown_table, rich_tables
 

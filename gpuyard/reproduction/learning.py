@@ -21,14 +21,14 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import error_console, table_console
-from gpuyard.learning.learn import METRICS, draw_curves, ratio_of, read_curve, report
-from gpuyard.learning.setting import trainer_of
-from gpuyard.learning.strategies import CHECKPOINT
 from gpuyard.reproduction.node import asked, last_of_each
 from gpuyard.reproduction.page_node import PAGE_FILE, write_page
 from gpuyard.reproduction.runs import write_frame
-from sim.metrics.job_times import Interval, mean_interval
-from sim.report.files import forget, write_atomically
+from gpuyard.training.learn import METRICS, draw_curves, ratio_of, read_curve, report
+from gpuyard.training.setting import trainer_of
+from gpuyard.training.strategies import CHECKPOINT
+from sim.files import forget, write_atomically
+from sim.report.job_times import Interval, mean_interval
 from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
 
 log = logging.getLogger(__name__)

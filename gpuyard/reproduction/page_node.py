@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuyard.launch.build import check_keys
 from gpuyard.launch.errors import ConfigError
-from sim.report.files import write_atomically
+from sim.files import write_atomically
 from sim.report.page_table import BEGIN, SHOWN, PageRow, PageTable, with_table
 from sim.report.table_text import TableText, markdown_table
 

@@ -31,7 +31,7 @@ from gpuyard.reproduction.node import (
 )
 from marl.policy import SHIPPED, policy_folder
 from sim.errors import override
-from sim.report.files import Labels
+from sim.files import Labels
 from sim.report.headline import PICKED_ROLES
 
 log = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from gpuyard.reproduction.plan import PROGRAM, Cell, Planned, cells_of, plan_of
 from gpuyard.reproduction.report import RESULT_FILES, write_reproduction
 from gpuyard.reproduction.runs import PARTS, run_missing, write_curves
 from sim.errors import GpuYardError
-from sim.report.files import ComparisonRow, forget
+from sim.files import ComparisonRow, forget
 from sim.report.headline import headline_cells, write_headline
 from sim.report.league import LeagueRun
 from sim.report.run_folder import write_record

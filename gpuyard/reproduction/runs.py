@@ -26,7 +26,7 @@ from gpuyard.pages.comparison_page import CURVES
 from gpuyard.pages.page import numbers
 from gpuyard.reproduction.plan import Planned
 from sim.errors import GpuYardError
-from sim.report.files import ComparisonRow, Labels, write_atomically
+from sim.files import ComparisonRow, Labels, write_atomically
 
 log = logging.getLogger(__name__)
 

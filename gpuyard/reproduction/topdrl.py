@@ -27,14 +27,14 @@ from gpuyard.reproduction.plan import Planned, cells_of, plan_of, policies_of, w
 from gpuyard.reproduction.runs import PARTS, run_all, write_curves, write_frame
 from gpuyard.training.topdrl_training import bars
 from sim.errors import override
+from sim.files import ComparisonRow, write_atomically, write_comparison_csv
 from sim.jobs import JobTable
-from sim.metrics.job_times import Interval, full_speed, mean_interval, spans, throughput
-from sim.metrics.summary import summarise
 from sim.physics.networks import YorkNetwork
-from sim.report.files import ComparisonRow, write_atomically, write_comparison_csv
+from sim.report.job_times import Interval, full_speed, mean_interval, spans, throughput
 from sim.report.league import LeagueRun
 from sim.report.page_table import page_markdown
 from sim.report.standings import BASELINES, paired_tests
+from sim.report.summary import summarise
 from sim.report.table_text import TableText, rich_tables, write_markdown
 from sim.run import Run
 from sim.simulator import simulate

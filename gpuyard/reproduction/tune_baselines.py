@@ -20,8 +20,8 @@ from gpuyard.launch.terminal import table_console
 from gpuyard.reproduction.node import asked, reproduction_of
 from gpuyard.reproduction.plan import Cell, Planned, cells_of, plan_of
 from gpuyard.reproduction.runs import run_all, write_frame
-from sim.metrics.job_times import Interval, ratio_interval
-from sim.report.files import forget
+from sim.files import forget
+from sim.report.job_times import Interval, ratio_interval
 from sim.report.league import METRIC, LeagueRun, Place
 from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
 

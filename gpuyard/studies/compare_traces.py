@@ -19,10 +19,10 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
 from sim.arrays import FloatArray
+from sim.files import write_atomically
 from sim.jobs import JobTable
 from sim.physics.shipped_files import ShippedProfiles
 from sim.report.figures import COLOURS, GREY, heading, new_figure, save_png, tidy
-from sim.report.files import write_atomically
 from sim.traces.estimators import NoEstimator
 from sim.traces.likeness import (
     ALIKE_LAGS,

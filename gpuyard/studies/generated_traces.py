@@ -18,8 +18,8 @@ from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import table_console
 from gpuyard.studies.compare_traces import is_generated, jobs_of
 from sim.errors import TraceError, check_numbers, override
+from sim.files import write_atomically
 from sim.jobs import JobTable
-from sim.report.files import write_atomically
 from sim.traces.csv_reader import TRAITS, trace_csv
 from sim.traces.fit_parts import OutcomeShares, Owners, fit_owners, shares_in
 from sim.traces.fit_spec import fit_spec

@@ -43,7 +43,7 @@ from interference.learned import save_model
 from interference.models.linear import CrowdModel
 from interference.readers.miso import rows_of_miso
 from interference.rows import CoRows, SoloProfiles
-from sim.report.files import write_atomically
+from sim.files import write_atomically
 
 RULES: Rules = SEED | {"folds": (True, 2)}  # one fold holds nothing out
 

@@ -38,7 +38,7 @@ from interference.measuring.table import (
     write_table,
 )
 from interference.measuring.together import Timing, run_together
-from sim.report.files import forget
+from sim.files import forget
 
 log = logging.getLogger(__name__)
 

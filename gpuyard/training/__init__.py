@@ -1,1 +1,1 @@
-"""Training by gradients, and the two systems that bring their own."""
+"""Learning: by playing whole windows, by gradients, and the systems that bring their own."""

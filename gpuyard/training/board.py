@@ -15,7 +15,7 @@ from rich.progress import Progress
 from gpuyard.launch.errors import ConfigError, instead
 from gpuyard.launch.terminal import clock_text, error_console, phase_bars
 from marl.rllib.trainer import Iteration
-from sim.report.files import csv_text, write_atomically
+from sim.files import csv_text, write_atomically
 
 log = logging.getLogger(__name__)
 

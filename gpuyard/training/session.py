@@ -30,8 +30,8 @@ from gpuyard.training.board import (
     training_bars,
     write_rows,
 )
-from marl.codec.layout import CodecRules
 from marl.env.game import TRAIN_PHYSICS
+from marl.env.layout import CodecRules
 from marl.policy.build import PolicySpec, build_policy, encoder_name, save_policy
 from marl.policy.pair_score import PairScorePolicy
 from marl.rllib.algorithm import build_ppo
@@ -48,9 +48,9 @@ from marl.schedulers.marl import MarlScheduler
 from marl.training.plan import Plan, RuleTeacher, Windows, greedy, imitate, play, validation_jct_s
 from marl.training.spec import PpoSpec, RaySpec, WarmStartSpec
 from sim.errors import GpuYardError
-from sim.metrics.summary import summarise
 from sim.report.figure_studies import learning_curve, read_learning_curve
 from sim.report.run_folder import Record, write_run
+from sim.report.summary import summarise
 from sim.scoring.weights import ALL_GROUPS, score_weights_of
 from sim.simulator import simulate
 

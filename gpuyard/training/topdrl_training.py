@@ -28,9 +28,9 @@ from marl.topdrl.network import build_network, save_picker
 from marl.topdrl.proximity import GpuPpoSpec, PickGpuEnv, ProximitySpec, save_proximity
 from marl.training.plan import Windows
 from marl.training.spec import DqnSpec
-from sim.metrics.job_times import Interval, full_speed, throughput
 from sim.protocols import Scheduler
 from sim.report.figures import COLOURS, GREY, heading, line_look, new_figure, save_png, tidy
+from sim.report.job_times import Interval, full_speed, throughput
 from sim.simulator import simulate
 
 Weights = dict[str, Tensor]

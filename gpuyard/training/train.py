@@ -18,7 +18,7 @@ from gpuyard.launch.start import Launch, program, start
 from gpuyard.pages.page import PAGE_FILE
 from gpuyard.training.board import check_logger
 from marl.training.spec import RaySpec
-from sim.report.files import write_atomically
+from sim.files import write_atomically
 
 log = logging.getLogger(__name__)
 

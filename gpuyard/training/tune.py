@@ -18,7 +18,7 @@ from gpuyard.training.session import AUTO, Training, learn
 from marl.rllib.cluster import connect
 from marl.rllib.search import SearchSpec, TrialResult, report, search, trial_name
 from marl.training.spec import RaySpec, TrainingError
-from sim.report.files import csv_text, write_atomically
+from sim.files import csv_text, write_atomically
 from sim.report.table_text import TableText, rich_tables
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import pandas as pd
 from interference.evaluation.judge import MEASURES, HeldOut, models_of
 from interference.evaluation.score_file import HELD_OUT_PAIRS, Counts, Results
 from sim.arrays import objects
-from sim.report.files import csv_text
+from sim.files import csv_text
 from sim.report.table_text import markdown_table
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from interference.evaluation.score_file import HELD_OUT_PAIRS, Results
 from interference.fit import LEARNED
 from interference.rows import SoloProfiles
 from sim.arrays import FloatArray
+from sim.files import forget, write_atomically
 from sim.report.figures import COLOURS, GREY, heading, line_look, new_figure, save_png, tidy
-from sim.report.files import forget, write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

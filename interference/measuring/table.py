@@ -14,7 +14,7 @@ from typing import Literal
 from interference.measuring.device import Device, LoopTask, MeasureError, Use
 from interference.measuring.together import Timing, Together
 from sim.errors import nearest
-from sim.report.files import csv_text, write_atomically
+from sim.files import csv_text, write_atomically
 
 PAIR = 2
 Groups = Sequence[Sequence[str]]

@@ -1,1 +1,1 @@
-"""The scheduling game as a PettingZoo parallel environment."""
+"""The game of agents: what they see, whose turn it is, what they may do; as an environment."""

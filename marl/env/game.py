@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from marl.turns.memory import Gathered
+from marl.env.memory import Gathered
 from sim.arrays import FloatArray, IntArray
 from sim.jobs import JobTable
 from sim.physics.physics import Physics

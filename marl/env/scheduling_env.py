@@ -9,9 +9,9 @@ import numpy.typing as npt
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
-from marl.codec.layout import CodecRules, Layout, Observation
 from marl.env.game import Game, Reward
-from marl.turns.turns import Turns
+from marl.env.layout import CodecRules, Layout, Observation
+from marl.env.turns import Turns
 from sim.jobs import JobTable
 
 

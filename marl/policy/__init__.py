@@ -1,4 +1,4 @@
-"""The policy network: torch only, no RL framework. Where shipped ones lie needs no torch."""
+"""The policy network, in torch and compiled; no RL framework. This file needs no torch."""
 
 from pathlib import Path
 

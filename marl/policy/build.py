@@ -16,7 +16,7 @@ from torch import Tensor
 from gnn.base import Encoder
 from gnn.encoder import FlatEncoder, HierarchicalEncoder, MlpEncoder
 from gnn.linked import LinkedEncoder
-from marl.codec.layout import CodecRules
+from marl.env.layout import CodecRules
 from marl.policy import SHIPPED
 from marl.policy.pair_score import PairScorePolicy
 from sim.errors import GpuYardError

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from gnn.base import ClusterBatch, Encoder, Links
-from marl.codec.layout import Observation
+from marl.env.actions import MODES, TIE
+from marl.env.layout import Observation
 from marl.policy.linear_prior import LinearPrior
-from marl.turns.actions import MODES, TIE
 from sim.scoring.table import (
     CONTEXT_OF_OTHERS,
     OfContext,

@@ -17,7 +17,7 @@ from ray.rllib.env.multi_agent_env import MultiAgentEnv
 from ray.tune.registry import register_env
 from torch import Tensor
 
-from marl.codec.layout import Observation
+from marl.env.layout import Observation
 from marl.env.scheduling_env import SchedulingEnv
 from marl.policy.build import PolicySpec, build_policy
 from marl.rllib.array_runner import ArrayEnvRunner

@@ -26,7 +26,7 @@ from ray.rllib.utils.metrics import (
     WEIGHTS_SEQ_NO,
 )
 
-from marl.codec.layout import Observation
+from marl.env.layout import Observation
 from marl.policy.pair_score import stack
 from marl.rllib.cluster import RETURN_WINDOW, SHARED, WHOLE_RETURN
 

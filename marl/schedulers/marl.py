@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from marl.codec.layout import NEEDS, CodecRules, Layout, layout_for
-from marl.net.from_torch import net_of, why_torch
-from marl.net.network import Net, NetLoop, choose
+from marl.env.layout import NEEDS, CodecRules, Layout, layout_for
+from marl.env.plays import Rounds
 from marl.policy import policy_folder
 from marl.policy.build import PolicyFileError, PolicySpec, build_policy, load_policy, read_spec
+from marl.policy.from_torch import net_of, why_torch
+from marl.policy.network import Net, NetLoop, choose
 from marl.policy.pair_score import PairScorePolicy, best_action, stack
 from marl.training.plan import play_greedily
-from marl.turns.plays import Rounds
 from sim.decision import Decision
 from sim.kernel.layout import State
 from sim.protocols import Loop
@@ -104,7 +104,7 @@ class MarlScheduler:
         return rounds.decide(view, dict(zip(seen, chosen, strict=True)))
 
     def why_python(self) -> str:
-        """A loop plays what is compiled (`marl.net`)."""
+        """A loop plays what is compiled (`marl.policy`)."""
         return why_torch(*read_spec(self._folder))
 
     def loop(self, state: State, views: ViewMaker) -> Loop:

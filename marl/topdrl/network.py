@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from marl.topdrl.codec import MULTI, NetworkSpec, SightSpec, TopDrlError
-from sim.report.files import write_atomically
+from sim.files import write_atomically
 
 CANVAS_CHANNELS, BLOCK_CHANNELS, MAP_CHANNELS = 2, 4, 3
 

@@ -14,18 +14,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from marl.codec.layout import NEEDS, CodecRules, Layout, Observation, layout_for
+from marl.env.actions import EXCLUSIVE, FORWARD, MODES, SHARED, START
 from marl.env.game import Game, Reward
+from marl.env.layout import NEEDS, CodecRules, Layout, Observation, layout_for
 from marl.env.scheduling_env import SchedulingEnv
-from marl.net.from_torch import net_of
-from marl.net.network import Net, NetLoop, choose, link
+from marl.env.turns import SideBySide, Turns
+from marl.policy.from_torch import net_of
+from marl.policy.network import Net, NetLoop, choose, link
 from marl.policy.pair_score import PairScorePolicy, best_action, stack
 from marl.training.spec import WarmStartSpec
-from marl.turns.actions import EXCLUSIVE, FORWARD, MODES, SHARED, START
-from marl.turns.turns import SideBySide, Turns
 from sim.arrays import FloatArray
 from sim.jobs import JobTable
-from sim.metrics.job_times import counted, jct_s
+from sim.report.job_times import counted, jct_s
 from sim.run import Run
 from sim.scoring.table import OfForward, OfPair
 from sim.simulator import Simulator
@@ -303,7 +303,7 @@ def watch(
         None if no turn was drawn.
 
     Raises:
-        ValueError: the player is not compiled (`marl.net.from_torch.why_torch`).
+        ValueError: the player is not compiled (`marl.policy.from_torch.why_torch`).
         SimulationError: jobs wait for ever.
         InvalidDecision: the simulator refused an action.
     """

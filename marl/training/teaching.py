@@ -24,8 +24,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marl.codec.layout import Observation
-from marl.net.branching import Contrasts
+from marl.env.layout import Observation
+from marl.policy.branching import Contrasts
 from marl.policy.pair_score import MASKED, UNREAD, PairScorePolicy
 from marl.training.plan import Shown
 from sim.arrays import IntArray

@@ -1,1 +1,1 @@
-"""Reports: the folder of a run, comparison tables and figures."""
+"""Metrics of a `Run`, intervals over repeated ones, the folder of a run, tables, figures."""

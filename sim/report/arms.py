@@ -8,8 +8,8 @@ from itertools import groupby, product
 import numpy as np
 
 from sim.arrays import FloatArray
-from sim.metrics.job_times import UNKNOWN, Interval, mean_interval, ratio_interval
-from sim.report.files import ReportError, csv_text, known_cells
+from sim.files import ReportError, csv_text, known_cells
+from sim.report.job_times import UNKNOWN, Interval, mean_interval, ratio_interval
 from sim.report.league import METRIC, LeagueRun, Place
 from sim.report.table_text import TableText, interval_text, markdown, ratio_text
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sim.metrics.job_times import Interval
+from sim.files import ComparisonRow, TimeUnit, check_distinct, unit_for, write_comparison_csv
 from sim.report.figures import heading, jct_bars, looks, new_figure, save_png, tidy
-from sim.report.files import ComparisonRow, TimeUnit, check_distinct, unit_for, write_comparison_csv
+from sim.report.job_times import Interval
 from sim.report.standings import Setting, Standing, beside_agents, standings
 from sim.report.table_text import (
     interval_text,

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.metrics.gpu_use import (
-    Tenancy,
-    busy_frac_by_gpu,
-    busy_frac_by_server,
-    down_frac_by_gpu,
-    queue_by_partition,
-    tenancy_of,
-)
-from sim.metrics.timeline import down_changes, queue_over_time, span_s
+from sim.files import TimeUnit, axis_unit_for
 from sim.report.figures import (
     COLOURS,
     GREY,
@@ -28,8 +20,16 @@ from sim.report.figures import (
     save_png,
     tidy,
 )
-from sim.report.files import TimeUnit, axis_unit_for
+from sim.report.gpu_use import (
+    Tenancy,
+    busy_frac_by_gpu,
+    busy_frac_by_server,
+    down_frac_by_gpu,
+    queue_by_partition,
+    tenancy_of,
+)
 from sim.report.run_tables import server_names
+from sim.report.timeline import down_changes, queue_over_time, span_s
 from sim.run import Run
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim.arrays import FloatArray
+from sim.files import ReportError, unit_for
 from sim.report.figures import COLOURS, GREY, STROKES, USE_MAP, heading, new_figure, save_png, tidy
-from sim.report.files import ReportError, unit_for
 from sim.report.league import METRIC, League
 from sim.report.standings import Ranking, not_told_apart
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sim.arrays import FloatArray
-from sim.metrics.timeline import Timeline
-from sim.report.files import (
+from sim.files import (
     DAYS,
     HOURS,
     MINUTES,
@@ -27,6 +26,7 @@ from sim.report.files import (
     write_atomically,
 )
 from sim.report.standings import Setting, Standing
+from sim.report.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sim.metrics.job_times import UNKNOWN, Interval
-from sim.report.files import (
+from sim.files import (
     ComparisonRow,
     Labels,
     ReportError,
@@ -25,6 +24,7 @@ from sim.report.files import (
     unit_for,
     write_atomically,
 )
+from sim.report.job_times import UNKNOWN, Interval
 from sim.report.standings import Key, Units, beside_agents, setting_of, units_of
 from sim.report.table_text import TableText, interval_text, mark, markdown, ratio_text, rich_tables
 

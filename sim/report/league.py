@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim.arrays import FloatArray
-from sim.metrics.job_times import UNKNOWN, Interval, mean_interval, ratio_interval
-from sim.report.files import ComparisonRow, Labels, ReportError, csv_text, known_cells, run_names
+from sim.files import ComparisonRow, Labels, ReportError, csv_text, known_cells, run_names
+from sim.report.job_times import UNKNOWN, Interval, mean_interval, ratio_interval
 from sim.report.standings import LEAST_COMPARED, Ranking, ranking
 from sim.report.table_text import TableText, interval_text, markdown, plain_table, ratio_text
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from sim.metrics.job_times import UNKNOWN, Interval, mean_interval, ratio_interval
-from sim.report.files import ReportError, csv_text, known_cells
+from sim.files import ReportError, csv_text, known_cells
 from sim.report.headline import KINDS
+from sim.report.job_times import UNKNOWN, Interval, mean_interval, ratio_interval
 from sim.report.league import METRIC, Block, LeagueRun, Place
 from sim.report.table_text import interval_text, markdown_table
 

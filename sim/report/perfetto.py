@@ -16,10 +16,10 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.metrics.gpu_use import Attempts, attempts_of
-from sim.metrics.timeline import Steps, gpu_changes, gpus_over_time, queue_over_time
-from sim.report.files import atomic_file
+from sim.files import atomic_file
+from sim.report.gpu_use import Attempts, attempts_of
 from sim.report.run_tables import server_names
+from sim.report.timeline import Steps, gpu_changes, gpus_over_time, queue_over_time
 from sim.run import Kind, Run
 
 TRACE_FILE = "trace.json.gz"

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from sim.arrays import IntArray
-from sim.metrics.timeline import QUEUES_AGAIN, STOPS
-from sim.report.files import ReportError
+from sim.files import ReportError
 from sim.report.run_tables import Recorded
+from sim.report.timeline import QUEUES_AGAIN, STOPS
 from sim.run import Kind
 
 ABSENT, BLOCKED, WAITING, RUNNING, GONE = "absent", "blocked", "waiting", "running", "gone"

@@ -10,8 +10,7 @@ from pathlib import Path
 from platform import python_version
 
 from sim.arrays import FloatArray
-from sim.metrics.timeline import timeline_of
-from sim.report.files import (
+from sim.files import (
     LABEL_COLUMNS,
     LATER_COLUMNS,
     ComparisonRow,
@@ -20,6 +19,7 @@ from sim.report.files import (
     write_atomically,
 )
 from sim.report.run_tables import job_columns, parquet_bytes
+from sim.report.timeline import timeline_of
 from sim.run import Run
 
 PACKAGES = (

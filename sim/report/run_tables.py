@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.arrays import BoolArray, IntArray, T, TextArray
-from sim.metrics.job_times import NAMES, jct_s, queue_delay_s
-from sim.metrics.timeline import IN_SYSTEM, blocked_at_arrival, outcomes
-from sim.report.files import ReportError
+from sim.files import ReportError
+from sim.report.job_times import NAMES, jct_s, queue_delay_s
+from sim.report.timeline import IN_SYSTEM, blocked_at_arrival, outcomes
 from sim.run import EventLog, GpuLists, Kind, Run
 from sim.topology.topology import Topology
 

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from sim.arrays import FloatArray
-from sim.metrics.job_times import (
+from sim.files import ComparisonRow, Labels, ReportError, check_distinct
+from sim.report.job_times import (
     Interval,
     clustered_mean_interval,
     clustered_ratio_interval,
     mean_interval,
     ratio_interval,
 )
-from sim.metrics.summary import HEADLINE_KEYS
-from sim.report.files import ComparisonRow, Labels, ReportError, check_distinct
+from sim.report.summary import HEADLINE_KEYS
 
 Values = Mapping[int, float]  # unit -> value
 

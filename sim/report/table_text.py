@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from sim.metrics.job_times import Interval, most_coverage
-from sim.report.files import TimeUnit, axis_unit_for, unit_for, write_atomically
+from sim.files import TimeUnit, axis_unit_for, unit_for, write_atomically
+from sim.report.job_times import Interval, most_coverage
 from sim.report.standings import Setting, Standing
 
 if TYPE_CHECKING:

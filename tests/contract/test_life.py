@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sim.errors import SimulationError
 from sim.jobs import ANY_TYPE, Demands
-from sim.metrics.balance import check_run
+from sim.report.balance import check_run
 from sim.run import Kind
 from sim.simulator import Simulator, simulate
 from sim.topology.outages import ServerFailures

@@ -20,8 +20,8 @@ from sim.dag.online_tasks import (
     times_to_go_s,
 )
 from sim.jobs import Fates, Precedence
-from sim.metrics.balance import check_run
-from sim.metrics.job_times import workflow_metrics
+from sim.report.balance import check_run
+from sim.report.job_times import workflow_metrics
 from sim.run import Kind
 from sim.schedulers.worl_online import WorlOnline
 from tests.sim.worlds import Job, attempts, cluster, physics_of, play, world

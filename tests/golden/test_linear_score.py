@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sim.errors import GpuYardError, SignalError, SimulationError
 from sim.jobs import ANY_TYPE, Demands
-from sim.metrics.job_times import counted, jct_s, mean_jct_s
 from sim.placers.by_room import Consolidated
+from sim.report.job_times import counted, jct_s, mean_jct_s
 from sim.schedulers.orders import Sjf
 from sim.scoring.linear_score import LinearScore, unlogged
 from sim.scoring.weights import FORWARD_FEATURES, START_FEATURES

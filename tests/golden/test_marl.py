@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from marl.codec.layout import CodecRules
+from marl.env.layout import CodecRules
 from marl.policy.build import PolicySpec, build_policy, save_policy
 from marl.schedulers.marl import MarlScheduler
 from sim.engine.composed import PartitionedScheduler

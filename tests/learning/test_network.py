@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from gpuyard.learning.form import NetworkForm, linear_of, linear_sigmas, zero_weights
-from gpuyard.learning.network import (
+from gpuyard.training.form import NetworkForm, linear_of, linear_sigmas, zero_weights
+from gpuyard.training.network import (
     LAST,
     OUTER,
     NetworkSizes,
@@ -21,12 +21,12 @@ from gpuyard.learning.network import (
     searched,
     vector_of,
 )
-from gpuyard.learning.strategies import Saved, ascend, begin, load, members, noise, save
+from gpuyard.training.strategies import Saved, ascend, begin, load, members, noise, save
 from marl.policy.build import PolicySpec, save_policy
 from marl.policy.pair_score import stack
 from marl.schedulers.marl import MarlScheduler
 from sim.arrays import FloatArray
-from sim.metrics.summary import summarise
+from sim.report.summary import summarise
 from sim.scoring.table import ForwardWeight, OfForward, OfPair, StartWeight, SuspendWeight
 from sim.scoring.weights import ScoreWeights
 from sim.simulator import simulate
@@ -166,8 +166,8 @@ def test_a_checkpoint_holds_the_form(tmp_path):
 
 LOADED = """
 import sys
-import gpuyard.learning.setting, gpuyard.learning.trainer
-from gpuyard.learning.windows import play_pairs, play_windows
+import gpuyard.training.setting, gpuyard.training.trainer
+from gpuyard.training.windows import play_pairs, play_windows
 assert not {"torch", "ray"} & set(sys.modules)
 """
 

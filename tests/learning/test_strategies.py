@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpuyard.learning.strategies import (
+from gpuyard.training.strategies import (
     CLIP,
     FIRST_STEP,
     LAST_STEP,

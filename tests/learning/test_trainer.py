@@ -13,7 +13,7 @@ from rich.console import Console
 
 from gpuyard.launch.build import resolve
 from gpuyard.launch.errors import CONF, ConfigError
-from gpuyard.learning.form import (
+from gpuyard.training.form import (
     Field,
     Form,
     Part,
@@ -26,11 +26,11 @@ from gpuyard.learning.form import (
     sigmas,
     zero_weights,
 )
-from gpuyard.learning.learn import read_curve, write_curve
-from gpuyard.learning.setting import ground_of, open_field
-from gpuyard.learning.strategies import CHECKPOINT, Climb, Saved, begin, load, members, noise, save
-from gpuyard.learning.trainer import Course, LearningStopped, Rivals, Trainer
-from gpuyard.learning.windows import FAILED, Alone, Crew, Ground, check_cells
+from gpuyard.training.learn import read_curve, write_curve
+from gpuyard.training.setting import ground_of, open_field
+from gpuyard.training.strategies import CHECKPOINT, Climb, Saved, begin, load, members, noise, save
+from gpuyard.training.trainer import Course, LearningStopped, Rivals, Trainer
+from gpuyard.training.windows import FAILED, Alone, Crew, Ground, check_cells
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError, InvalidDecision, SimulationError
 from sim.scoring.weights import ALL_GROUPS, GROUPS, ScoreWeights

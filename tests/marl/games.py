@@ -9,8 +9,8 @@ import numpy as np
 import torch
 import yaml
 
-from marl.codec.layout import CodecRules, Observation, layout_for
 from marl.env.game import DelayReward, Game, Reward
+from marl.env.layout import CodecRules, Observation, layout_for
 from marl.env.scheduling_env import SchedulingEnv
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy

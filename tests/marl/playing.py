@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marl.codec.layout import NEEDS, CodecRules, Observation, layout_for
+from marl.env.actions import FORWARD, MODES, SUSPEND
 from marl.env.game import Game
-from marl.turns.actions import FORWARD, MODES, SUSPEND
-from marl.turns.plays import Rounds
+from marl.env.layout import NEEDS, CodecRules, Observation, layout_for
+from marl.env.plays import Rounds
 from sim.decision import Decision
 from sim.jobs import JobTable
 from sim.simulator import Simulator

@@ -9,8 +9,8 @@ import pytest
 import torch
 import yaml
 
-from marl.codec.layout import Observation
 from marl.env.game import without_interference
+from marl.env.layout import Observation
 from marl.policy.build import (
     ENCODERS,
     PolicyFileError,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from marl.codec.layout import Observation
+from marl.env.layout import Observation
 from marl.env.scheduling_env import SchedulingEnv
 from sim.jobs import JobTable
 from tests.marl.games import MIXED_JOBS, RULES, any_legal, env_of, mixed_game

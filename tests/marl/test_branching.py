@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from marl.codec.layout import layout_for
-from marl.net.branching import Brancher, Contrasts, Sampling, cost_at, joined
+from marl.env.actions import FORWARD, KINDS, WAIT
+from marl.env.layout import layout_for
+from marl.env.turns import Turns
+from marl.policy.branching import Brancher, Contrasts, Sampling, cost_at, joined
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.pair_score import PairScorePolicy, best_action
 from marl.training.teaching import Clipping, Teaching, improved, taught
-from marl.turns.actions import FORWARD, KINDS, WAIT
-from marl.turns.turns import Turns
 from sim.simulator import Simulator
 from tests.marl.games import RULES, RandomJobs, loud_policy, mixed_game
 

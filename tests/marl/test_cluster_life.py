@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from marl.codec.layout import NEEDS, CodecRules, Observation
-from marl.codec.observe import begin_turn
+from marl.env.actions import MODES
 from marl.env.game import Game
+from marl.env.layout import NEEDS, CodecRules, Observation
+from marl.env.observe import begin_turn
 from marl.env.scheduling_env import SchedulingEnv
 from marl.rllib.algorithm import RllibSchedulingEnv
-from marl.turns.actions import MODES
 from sim.errors import SimulationError
 from sim.jobs import ANY_TYPE, Attempts, Demands, Fates, JobTable, Precedence
 from sim.run import Kind

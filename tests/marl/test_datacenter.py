@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from marl.codec.layout import Observation
+from marl.env.actions import MODES
+from marl.env.layout import Observation
 from marl.policy.build import PolicySpec
 from marl.policy.pair_score import stack
-from marl.turns.actions import MODES
 from sim.scoring.table import OfGpu, OfServer
 from tests.marl.games import RULES, RandomJobs, loud_policy, mixed_game
 from tests.marl.playing import play

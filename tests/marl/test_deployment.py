@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from marl.codec.layout import CodecRules
+from marl.env.layout import CodecRules
 from marl.env.scheduling_env import SchedulingEnv
 from marl.policy import policy_folder
 from marl.policy.build import PolicyFileError, PolicySpec, build_policy, load_policy, save_policy

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from marl.codec.layout import WORKER, CodecRules
+from marl.env.layout import WORKER, CodecRules
+from marl.env.memory import make_memory
+from marl.env.playing import pause_s
 from marl.policy.build import PolicyFileError, build_policy, load_policy, read_spec, save_policy
 from marl.schedulers.marl import MarlScheduler
 from marl.training.plan import greedy
-from marl.turns.memory import make_memory
-from marl.turns.playing import pause_s
 from sim.simulator import simulate
 from tests.marl.games import MIXED_JOBS, RULES, env_of, game_of, loud_policy, mixed_game
 from tests.marl.test_lockstep import SPEC, events

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from marl.codec.layout import CodecRules, Observation
 from marl.env.game import Game
+from marl.env.layout import CodecRules, Observation
 from marl.env.scheduling_env import SchedulingEnv
 from marl.policy.build import PolicySpec, build_policy, save_policy
 from marl.policy.pair_score import PairScorePolicy, stack

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from marl.env.actions import MODES
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.linear_prior import LinearPrior
 from marl.policy.pair_score import stack
-from marl.turns.actions import MODES
 from sim.scoring.ahead import FRAGMENTS_WORTH
 from sim.scoring.linear_score import LinearScore
 from sim.scoring.plan import LEAST_DUE, Plan, forward_score, start_score, weigh_job, weigh_partition

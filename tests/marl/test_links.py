@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marl.codec.layout import NEEDS, Layout, Observation, inside_graph, layout_for
 from marl.env.game import Game
+from marl.env.layout import NEEDS, Layout, Observation, inside_graph, layout_for
+from marl.env.plays import Rounds
 from marl.policy.build import PolicySpec, load_policy, save_policy
 from marl.schedulers.marl import MarlScheduler
-from marl.turns.plays import Rounds
 from sim.decision import Decision, Start
 from sim.simulator import simulate
 from sim.topology.generators import leaf_spine

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marl.codec.layout import NEEDS, CodecRules, layout_for
 from marl.env.game import Game
-from marl.turns.plays import Rounds
+from marl.env.layout import NEEDS, CodecRules, layout_for
+from marl.env.plays import Rounds
 from tests.marl.games import RULES, RandomJobs, game_of, mixed_game
 from tests.marl.playing import Round, forwards_of, play, starts_of, tried
 from tests.sim.worlds import Job, cluster, job_table, physics_of

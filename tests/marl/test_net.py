@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from marl.net.from_torch import net_of
-from marl.net.network import best_action
+from marl.env.actions import TIE
 from marl.policy.build import PolicySpec, build_policy
+from marl.policy.from_torch import net_of
+from marl.policy.network import best_action
 from marl.policy.pair_score import stack
-from marl.turns.actions import TIE
 from sim.scoring.table import ForwardWeight, StartWeight, SuspendWeight
 from sim.scoring.weights import ScoreWeights
 from tests.marl.games import RULES, RandomJobs, mixed_game

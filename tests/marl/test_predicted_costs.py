@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from marl.turns.actions import MODES
+from marl.env.actions import MODES
 from sim.physics.mix_table import PowerLaw
 from sim.scoring.table import OfPair
 from tests.marl.games import RULES, RandomJobs, game_of, mixed_game, rich_physics

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from marl.env.game import DelayReward, ProgressReward
+from marl.env.memory import Gathered
 from marl.env.scheduling_env import SchedulingEnv
-from marl.turns.memory import Gathered
 from sim.jobs import COMPLETED, NEVER_S, Fates, JobTable
 from tests.marl.games import (
     MIXED_JOBS,

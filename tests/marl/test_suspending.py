@@ -8,10 +8,10 @@ import pytest
 import torch
 from pettingzoo.test import parallel_api_test
 
+from marl.env.actions import SUSPEND
 from marl.policy.build import PolicySpec, build_policy, load_policy, save_policy
 from marl.policy.linear_prior import LinearPrior
 from marl.policy.pair_score import stack
-from marl.turns.actions import SUSPEND
 from sim.run import Kind
 from sim.scoring.linear_score import LinearScore
 from sim.scoring.plan import Plan, suspend_score, weigh_newcomer

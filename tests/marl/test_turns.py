@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marl.codec.layout import WORKER, CodecRules, layout_for
+from marl.env.actions import FORWARD, KINDS, START, WAIT, Sizes, decode
 from marl.env.game import Game
+from marl.env.layout import WORKER, CodecRules, layout_for
 from marl.env.scheduling_env import SchedulingEnv
-from marl.turns.actions import FORWARD, KINDS, START, WAIT, Sizes, decode
-from marl.turns.turns import SideBySide, Turns
+from marl.env.turns import SideBySide, Turns
 from sim.errors import InvalidDecision, SimulationError
 from sim.jobs import JobTable
 from sim.run import Run

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from marl.codec.layout import Layout, Observation
+from marl.env.layout import Layout, Observation
 from marl.policy.build import PolicySpec, build_policy
 from marl.training.plan import RuleTeacher, imitate, play
 from marl.training.spec import WarmStartSpec

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
-from marl.codec.layout import NEEDS, WORKER, CodecRules, layout_for
+from marl.env.actions import MODES, SHARED
 from marl.env.game import Game
-from marl.turns.actions import MODES, SHARED
-from marl.turns.plays import Rounds
+from marl.env.layout import NEEDS, WORKER, CodecRules, layout_for
+from marl.env.plays import Rounds
 from sim.decision import Decision, Start
 from sim.jobs import JobTable
 from tests.marl.games import MIXED_JOBS, RULES, RandomJobs, any_legal, env_of, game_of, mixed_game

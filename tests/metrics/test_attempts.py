@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sim.metrics.gpu_use import attempts_of, busy_frac_by_gpu, down_frac_by_gpu, queue_by_partition
-from sim.metrics.timeline import queue_over_time
+from sim.report.gpu_use import attempts_of, busy_frac_by_gpu, down_frac_by_gpu, queue_by_partition
+from sim.report.timeline import queue_over_time
 
 
 def test_attempts_of_the_gantt_chart(gantt):

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from sim.metrics.job_times import (
+from sim.report.job_times import (
     clustered_mean_interval,
     clustered_ratio_interval,
     effective_count,

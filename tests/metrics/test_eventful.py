@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from sim.errors import SimulationError
-from sim.metrics.balance import balance_of, check_run
-from sim.metrics.gpu_use import attempts_of, queue_by_partition, tenancy_of
-from sim.metrics.summary import summarise
-from sim.metrics.timeline import (
+from sim.report.balance import balance_of, check_run
+from sim.report.gpu_use import attempts_of, queue_by_partition, tenancy_of
+from sim.report.summary import summarise
+from sim.report.timeline import (
     available_over_time,
     jobs_over_time,
     left_s,

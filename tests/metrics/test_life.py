@@ -7,10 +7,10 @@ import pytest
 
 from sim.errors import SimulationError
 from sim.jobs import CANCELLED, COMPLETED, FAILED, Fates, Precedence, Urgency
-from sim.metrics.balance import check_run, littles_law_gap
-from sim.metrics.job_times import counted, given_up
-from sim.metrics.summary import summarise
-from sim.metrics.timeline import available_over_time, left_s, outcomes, queue_over_time
+from sim.report.balance import check_run, littles_law_gap
+from sim.report.job_times import counted, given_up
+from sim.report.summary import summarise
+from sim.report.timeline import available_over_time, left_s, outcomes, queue_over_time
 from sim.run import Kind
 
 DOWN, UP = Kind.SERVER_DOWN, Kind.SERVER_UP

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.metrics.balance import littles_law_gap
-from sim.metrics.summary import summarise
-from sim.metrics.timeline import (
+from sim.report.balance import littles_law_gap
+from sim.report.summary import summarise
+from sim.report.timeline import (
     Steps,
     gpu_changes,
     queue_over_time,

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from sim.errors import SimulationError
-from sim.metrics.job_times import full_speed, mean_interval, ratio_interval, spans, throughput
-from sim.metrics.summary import HEADLINE_KEYS, summarise
 from sim.placers.by_room import FirstFit
+from sim.report.job_times import full_speed, mean_interval, ratio_interval, spans, throughput
+from sim.report.summary import HEADLINE_KEYS, summarise
 from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from tests.sim.worlds import Job, cluster, physics_of, play, world

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from sim.metrics.balance import finish_time_rho
-from sim.metrics.gpu_use import fragmentation_metrics, unusable_free_over_time
-from sim.metrics.summary import WATTS, energy_metrics, summarise
-from sim.metrics.timeline import unusable_changes
+from sim.report.balance import finish_time_rho
+from sim.report.gpu_use import fragmentation_metrics, unusable_free_over_time
+from sim.report.summary import WATTS, energy_metrics, summarise
+from sim.report.timeline import unusable_changes
 from sim.run import Kind
 
 

@@ -12,9 +12,9 @@ import pytest
 from gpuyard.pages.comparison_page import sweep_sections, write_comparison_page, write_folder_page
 from gpuyard.pages.run_page import write_run_page
 from gpuyard.pages.sections import table_of_rows
-from sim.metrics.summary import summarise
-from sim.report.files import ComparisonRow, Labels, write_comparison_csv
+from sim.files import ComparisonRow, Labels, write_comparison_csv
 from sim.report.run_folder import collect_record, write_record
+from sim.report.summary import summarise
 
 BUILDER = Path(__file__).parents[1] / "metrics" / "run_builder.py"
 MARKUP = "<b>bold</b><script>alert(1)</script>&amp;"

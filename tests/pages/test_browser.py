@@ -158,7 +158,7 @@ def test_100_000_jobs_are_below_10_mb_and_drawn_in_three_seconds(
     opened, huge_run, record, tmp_path
 ):
     from gpuyard.pages.run_page import write_run_page
-    from sim.metrics.summary import summarise
+    from sim.report.summary import summarise
 
     path = write_run_page(tmp_path, huge_run, summarise(huge_run), record)
     assert path.stat().st_size < MOST_BYTES

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from sim.metrics.summary import summarise
-from sim.report.files import ComparisonRow, Labels
+from sim.files import ComparisonRow, Labels
 from sim.report.run_folder import collect_record
+from sim.report.summary import summarise
 
 BUILDER = Path(__file__).parents[1] / "metrics" / "run_builder.py"
 

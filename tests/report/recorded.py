@@ -1,7 +1,7 @@
 """What the files of a run hold, without files."""
 
-from sim.metrics.timeline import blocked_at_arrival
 from sim.report.run_tables import Recorded, server_names
+from sim.report.timeline import blocked_at_arrival
 from sim.run import Run
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from pytest import approx
 
-from sim.metrics.job_times import mean_interval
+from sim.files import ReportError
 from sim.report.arms import arm_rows, arms_csv, arms_markdown, seed_arms
-from sim.report.files import ReportError
+from sim.report.job_times import mean_interval
 from sim.report.league import LeagueRun
 
 HOURS = {  # one window's mean JCT by GPU type

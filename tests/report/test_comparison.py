@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.report.files import (
+from sim.files import (
     ROLES,
     ComparisonRow,
     Labels,

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from sim.metrics.timeline import Timeline
+from sim.files import ReportError
 from sim.report.figure_studies import learning_curve, read_learning_curve
 from sim.report.figures import jct_bars, jct_cdf, line_look, utilisation_queue
-from sim.report.files import ReportError
 from sim.report.standings import standings
+from sim.report.timeline import Timeline
 
 
 def colours_in(path):
@@ -52,7 +52,7 @@ def test_at_most_four_timelines_are_drawn(tmp_path):
 
 
 def test_the_timeline_of_a_run_can_be_drawn(tmp_path, run):
-    from sim.metrics.timeline import timeline_of
+    from sim.report.timeline import timeline_of
 
     utilisation_queue({"by_hand": timeline_of(run, bins=50)}, path=tmp_path / "u.png")
     assert line_look(0)["color"] in colours_in(tmp_path / "u.png")
@@ -108,7 +108,7 @@ def test_reports_load_no_heavy_library_before_they_draw():
     import subprocess
 
     code = (
-        "import sys, sim.report.comparison_report, sim.report.run_folder, sim.metrics.summary\n"
+        "import sys, sim.report.comparison_report, sim.report.run_folder, sim.report.summary\n"
         "import sim.report.figure_studies, sim.report.figures\n"
         "import sim.report.figure_gpus, sim.report.figure_gpus, sim.report.perfetto\n"
         "import sim.report.replay\n"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from pytest import approx
 
-from sim.report.files import ReportError
+from sim.files import ReportError
 from sim.report.headline import (
     headline_cells,
     headline_csv,

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sim.report.files import ReportError
+from sim.files import ReportError
 from sim.report.run_tables import (
     decision_columns,
     event_columns,

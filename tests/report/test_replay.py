@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from sim.metrics.timeline import queue_over_time, unusable_changes
-from sim.report.files import ReportError
+from sim.files import ReportError
 from sim.report.replay import Replay, clock, event_line, heat_map, ranges
+from sim.report.timeline import queue_over_time, unusable_changes
 from sim.run import Kind
 from tests.report.recorded import recorded_of
 

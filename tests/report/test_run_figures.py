@@ -5,9 +5,9 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.image import imread
 
-from sim.metrics.gpu_use import busy_frac_by_server
 from sim.report.figure_gpus import MOST_BARS, gantt, heatmap
 from sim.report.figures import GREY, JOB_COLOURS
+from sim.report.gpu_use import busy_frac_by_server
 from sim.run import Kind
 
 

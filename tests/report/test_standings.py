@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from sim.files import HOURS, MINUTES, SECONDS, ComparisonRow, Labels, ReportError, unit_for
 from sim.report.comparison_report import write_comparison
 from sim.report.figure_studies import league_heat, rank_figure
-from sim.report.files import HOURS, MINUTES, SECONDS, ComparisonRow, Labels, ReportError, unit_for
 from sim.report.league import (
     LeagueRun,
     default_reference,
@@ -137,7 +137,7 @@ def test_what_was_assumed_stands_below_the_tables(tmp_path, three_schedulers):
 
 
 def test_numbers_are_short_and_never_powers_of_ten():
-    from sim.metrics.job_times import Interval
+    from sim.report.job_times import Interval
 
     assert interval_text(Interval(123456.0, 120000.0, 126912.0, 5), 1 / 3600) == "34.3 ± 1.0"
     assert interval_text(Interval(7.2e6, math.nan, math.nan, 1), 1 / 3600) == "2000"

@@ -2,8 +2,8 @@
 
 import pytest
 
+from sim.files import ReportError, read_comparison_csv, write_comparison_csv
 from sim.report.comparison_report import write_comparison
-from sim.report.files import ReportError, read_comparison_csv, write_comparison_csv
 from sim.report.run_folder import read_labels, write_record
 from sim.report.standings import standings
 from sim.report.table_text import table_text

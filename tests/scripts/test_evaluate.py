@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from marl.codec.layout import CodecRules
+from marl.env.layout import CodecRules
 from marl.policy.build import PolicySpec, build_policy, save_policy
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gpuyard.simulation.explain import explain_folder
+from gpuyard.evaluation.explain import explain_folder
 
 HEAD = "job_id,submit_s,num_gpus,duration_s\n"
 # b leaves 2 + 0 GPUs; c wants 12 and waits for both a and b, which end at 100 and 101.
@@ -199,7 +199,7 @@ def test_wrong_questions(start, tmp_path: Path, word, told_of):
 
 
 def test_places_in_an_order_that_lasts_are_those_of_sorting_anew(told, monkeypatch):
-    from gpuyard.simulation import reasons
+    from gpuyard.evaluation import reasons
 
     rows = "".join(f"j{at},{at},{1 + 3 * at % 8},{40 + 17 * at % 90}\n" for at in range(120))
     words = ("scheduler=sjf", "scheduler.skip_blocked=true", "estimator=oracle")
@@ -212,7 +212,7 @@ def test_in_a_long_queue_decisions_are_passed_over_and_it_says_so(told, monkeypa
     rows = "".join(f"j{at},{at},{1 + 3 * at % 8},{40 + 17 * at % 90}\n" for at in range(120))
     outcome, first = told(HEAD + rows, "j110", "scheduler.skip_blocked=true")
     assert "not every decision" not in outcome.out
-    monkeypatch.setattr("gpuyard.simulation.explain.ENTRIES_A_STRIDE", 400)
+    monkeypatch.setattr("gpuyard.evaluation.explain.ENTRIES_A_STRIDE", 400)
     found = explain_folder(outcome.folder, "j110")
     assert found.one_in >= 4
     assert f"not every decision was looked at, in the end one in {found.one_in}" in found.text()
@@ -225,7 +225,7 @@ def test_decisions_passed_over_leave_no_hole_in_the_seconds_by_reason(told, monk
     rows = "".join(f"j{at},{at},{1 + 3 * at % 8},{40 + 17 * at % 90}\n" for at in range(120))
     outcome, _ = told(HEAD + rows, "j110")
     every = explain_folder(outcome.folder, "j110")
-    monkeypatch.setattr("gpuyard.simulation.explain.ENTRIES_A_STRIDE", 400)
+    monkeypatch.setattr("gpuyard.evaluation.explain.ENTRIES_A_STRIDE", 400)
     some = explain_folder(outcome.folder, "j110")
     assert some.one_in > 1
     assert sum(some.waited_s.values()) == pytest.approx(sum(every.waited_s.values()))

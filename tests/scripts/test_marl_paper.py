@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from marl.codec.layout import WORKER, CodecRules
+from marl.env.layout import WORKER, CodecRules
 from marl.policy.build import PolicySpec, build_policy, save_policy
 
 QUICK = ("experiment=marl_paper", "debug=quick", "windows=1", "workload.num_jobs=40")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim.metrics.job_times import mean_interval
+from sim.report.job_times import mean_interval
 from tests.marl.trainings import Training
 
 SMALL = ["agents.count=4", "minutes=null", "pairs=6", "validation_windows=2", "standard_windows=1",

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from marl.codec.layout import CodecRules
+from marl.env.layout import CodecRules
 from marl.policy.build import PolicySpec, build_policy, save_policy
 from sim.report.headline import AT_ARRIVAL
 

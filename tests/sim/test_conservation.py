@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sim.decision import Decision
 from sim.errors import SimulationError
-from sim.metrics.balance import check_run
+from sim.report.balance import check_run
 from sim.run import Kind, Run
 from sim.simulator import Simulator, simulate
 from sim.topology.outages import NO_OUTAGES

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from sim.errors import GpuYardError
-from sim.metrics.job_times import mean_jct_s
+from sim.report.job_times import mean_jct_s
 from sim.scoring.linear_score import LinearScore, unlogged
 from sim.scoring.plan import score_of
 from sim.scoring.weights import (

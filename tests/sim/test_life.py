@@ -23,8 +23,8 @@ from sim.jobs import (
     Fates,
     Precedence,
 )
-from sim.metrics.balance import balance_of
 from sim.placers.by_room import FirstFit
+from sim.report.balance import balance_of
 from sim.run import Kind, Run
 from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing

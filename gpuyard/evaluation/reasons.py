@@ -1,0 +1,326 @@
+"""The first reason for which a job still waits after a decision, by the rules that were in force.
+
+A judge sees the state just after a decision, and which jobs that decision started. Taking back the
+starts of jobs that come after the one asked for gives what it was offered at its turn.
+"""
+
+import copy
+from typing import Protocol
+
+import numpy as np
+
+from gpuyard.evaluation.explanation import Look, Reason
+from sim.arrays import IntArray
+from sim.codes import ARRIVAL, LEFT, SERVICE, SMALLEST_GANG
+from sim.engine.composed import (
+    Filling,
+    PartitionedScheduler,
+    PreemptiveScheduler,
+    QueueScheduler,
+    own_code,
+)
+from sim.engine.occupancy import ANY_SPEED, Occupancy
+from sim.kernel.layout import QUEUED, RUNNING
+from sim.protocols import PatientPlacer, Placer, Scheduler
+from sim.run import Kind, Run
+from sim.schedulers.a_srpt import ASrpt
+from sim.schedulers.dally import Dally
+from sim.schedulers.easy import Easy
+from sim.sharing import place_alone
+from sim.view import ClusterView
+
+OWN_RANK = "place in the scheduler's own order among those who waited at the decision"
+BY_SUBMISSION = "place by submission, for this scheduler keeps no order of its own"
+MOST_NAMED = 3  # jobs
+LASTING = (ARRIVAL, SMALLEST_GANG, LEFT, SERVICE)  # orders in which nobody overtakes by waiting
+Told = tuple[Reason, str, bool]  # reason, details, certain
+
+
+class Judge(Protocol):
+    """Says why a job waits."""
+
+    rank_rule: str
+    sorts: bool  # it puts the whole queue in order at each look
+
+    def look(self, view: ClusterView, job: int) -> Look:
+        """Of a job that waits in `view`, which shows the state just after a decision."""
+
+
+def judge_of(scheduler: Scheduler, run: Run) -> Judge:
+    """The judge who knows most of the rules of `scheduler`."""
+    inner = getattr(scheduler, "scheduler", scheduler)  # of one whose belief is updated
+    if isinstance(inner, PartitionedScheduler):
+        return QueueJudge(inner.child, run, steals=inner.forwarding.steals)
+    if isinstance(inner, QueueScheduler):
+        return QueueJudge(inner, run, steals=False)
+    if isinstance(inner, ASrpt):
+        return ASrptJudge(inner, run)
+    return PolicyJudge(run, declines=isinstance(inner, Dally))
+
+
+class _Instant:
+    """A partition's side of a state just after a decision, and what the decision started there."""
+
+    def __init__(self, run: Run, view: ClusterView, job: int, *, steals: bool) -> None:
+        """Look at the partition of `job`."""
+        self.run, self.job = run, job
+        self.partition = int(view.jobs.partition[job])
+        self.gang = int(run.jobs.num_gpus[job])
+        several = view.num_partitions > 1
+        at = view.jobs.partition
+        self.left: IntArray = (
+            view.queued[at[view.queued] == self.partition] if several else view.queued
+        )
+        starts, forwarded = _orders(run, view)
+        self.starts: IntArray = starts[at[starts] == self.partition]
+        own = self.starts  # those of the queue of this partition
+        if len(forwarded):
+            fresh = run.jobs.submit_s[own] == view.now_s
+            own = own[~(np.isin(own, forwarded) & (steals | ~fresh))]
+        self.own: IntArray = own
+        queue, here = self.left, view
+        if len(own):  # two rising pieces, which a stable sort merges
+            queue = np.sort(np.concatenate([self.left, np.sort(own)]), kind="stable")
+        if several:
+            here = view.narrowed(self.partition, queue)
+        running = here.running
+        if len(starts):
+            running = running[~np.isin(running, starts)]
+        self.view = ClusterView(**{**here.__dict__, "queued": queue, "running": running})
+
+    def waiting(self, jobs: IntArray) -> IntArray:
+        """Those of `jobs` who still wait."""
+        return jobs[self.view.state.job["status"][jobs] == QUEUED]
+
+    def occupancy(self, before: set[int]) -> Occupancy:
+        """Who holds what once those of the started who are not in `before` are taken out."""
+        occupancy = Occupancy(self.view)
+        left = (job for job in self.starts.tolist() if job not in before)
+        occupancy.vacate_all((job, self.view.gpus_of(job)) for job in left)
+        return occupancy
+
+    def room(self, tenants: IntArray) -> IntArray:
+        """(S,) GPUs without a tenant on servers of the partition that are up."""
+        topology = self.view.topology
+        empty = np.bincount(topology.gpu_server[tenants == 0], minlength=topology.num_servers)
+        mine = np.zeros(topology.num_servers, dtype=np.bool_)
+        mine[self.view.servers] = self.view.server_closed[self.view.servers] == 0
+        return np.where(mine, empty, 0)
+
+    def lacking(self, room: IntArray) -> Told:
+        """Why fewer GPUs are free than the gang wants."""
+        view = self.view
+        size = view.topology.gpus_per_server[view.servers]
+        closed = view.server_closed[view.servers] > 0
+        if size.sum() < self.gang:
+            return Reason.CAP, f"it has {size.sum()} GPUs, the job wants {self.gang}", True
+        away = int(size[closed].sum())
+        if away and room.sum() + away >= self.gang:
+            servers = np.count_nonzero(closed)
+            words = f"{away} GPUs of {servers} server{'s' if servers > 1 else ''}"
+            return Reason.DOWN, words, True
+        return Reason.NO_GPUS, "", True
+
+    def seen(self, rank: int, room: IntArray, told: Told) -> Look:
+        """The look with its numbers."""
+        racks = np.bincount(self.view.topology.server_rack, weights=room)
+        reason, words, certain = told
+        return Look(
+            time_s=self.view.now_s,
+            partition=self.partition,
+            rank=rank,
+            waiting=len(self.view.queued),
+            free_gpus=int(room.sum()),
+            server_gpus=int(room.max()),
+            rack_gpus=int(racks.max()),
+            reason=reason,
+            words=words,
+            certain=certain,
+        )
+
+
+def _orders(run: Run, view: ClusterView) -> tuple[IntArray, IntArray]:
+    """Jobs that were started at this instant, in order, and still run; jobs that were forwarded."""
+    log = run.log
+    first, last = (int(np.searchsorted(log.time_s, view.now_s, side)) for side in ("left", "right"))
+    kind, job = log.kind[first:last], log.job[first:last]
+    started, forwarded = job[kind == Kind.START], job[kind == Kind.FORWARD]
+    if len(started) > 1:
+        _, where = np.unique(started, return_index=True)
+        started = started[np.sort(where)]
+    return started[view.state.job["status"][started] == RUNNING], forwarded
+
+
+def named(run: Run, jobs: IntArray) -> str:
+    """Jobs by their ids, a few of them."""
+    ids = [str(run.jobs.job_id[job]) for job in jobs[:MOST_NAMED].tolist()]
+    more = len(jobs) - MOST_NAMED
+    return f"job{'s' if len(jobs) > 1 else ''} {', '.join(ids)}" + (
+        f" and {more} more" if more > 0 else ""
+    )
+
+
+class QueueJudge:
+    """For orders with a placer and a sharing rule: its own order, placer and rule are asked."""
+
+    def __init__(self, child: QueueScheduler, run: Run, *, steals: bool) -> None:
+        """`child` serves each partition; it is asked, and nothing of it changes."""
+        self._child = copy.copy(child)
+        self._child.rng = np.random.default_rng(0)
+        self._fills = isinstance(child, Filling)
+        self._run, self._steals = run, steals
+        # Whose turn it is under DRF changes with every start: nobody has a place in an order.
+        self._by_shares = bool(getattr(child, "between_users", False))
+        self.rank_rule = BY_SUBMISSION if self._by_shares else OWN_RANK
+        # Work left changes when a job queues again; where nobody does, neither does the order.
+        again = run.preemptions.any() or (run.restarts is not None and run.restarts.any())
+        self._lasts = not again and (own_code(child) in LASTING or _by_keys(child))
+        self.sorts = not self._lasts
+        self._places: IntArray | None = None  # (J,) in an order that lasts
+
+    def look(self, view: ClusterView, job: int) -> Look:
+        """Its place in the order, and why it was passed over there."""
+        now = _Instant(self._run, view, job, steals=self._steals)
+        ahead, started, rank = self._before(now)
+        occupancy = now.occupancy(set(started.tolist()))
+        room = now.room(occupancy.tenants)
+        return now.seen(rank, room, self._told(now, occupancy, ahead, room))
+
+    def _before(self, now: _Instant) -> tuple[IntArray, IntArray, int]:
+        """Of the jobs before the one asked for: who waits, the first of all first; who started.
+
+        And its rank. Where the order lasts nothing is sorted: a queue may be long.
+        """
+        if self._lasts:
+            places = self._placed(now.view)
+            mine = places[now.job]
+            ahead, started = (jobs[places[jobs] < mine] for jobs in (now.left, now.own))
+            rank = len(ahead) + len(started) + 1
+            if len(ahead):
+                at = int(np.argmin(places[ahead]))
+                ahead[0], ahead[at] = ahead[at], ahead[0]
+            return ahead, started, rank
+        order = self._child.order(now.view)
+        at = int(np.flatnonzero(order == now.job)[0])
+        first = order[:0] if self._by_shares else order[:at]
+        waits = now.view.state.job["status"][first] == QUEUED
+        return first[waits], first[~waits], at + 1
+
+    def _placed(self, view: ClusterView) -> IntArray:
+        """(J,) the place of each job that may still come to wait, asked for once."""
+        if self._places is None:
+            jobs = np.arange(len(self._run.jobs))
+            order = self._child.order(ClusterView(**{**view.__dict__, "queued": jobs}))
+            self._places = np.empty(len(jobs), dtype=np.int64)
+            self._places[order] = jobs
+        return self._places
+
+    def _told(self, now: _Instant, occupancy: Occupancy, ahead: IntArray, room: IntArray) -> Told:
+        child = self._child
+        if len(ahead) and not child.skip_blocked and not isinstance(child, Easy):
+            head = int(ahead[0])
+            gang = self._run.jobs.num_gpus[head]
+            return Reason.BEHIND, f"{named(self._run, ahead[:1])} of {gang} GPUs blocks it", True
+        if child.sharing.shares:
+            slots = occupancy.shared(
+                now.view, now.job, getattr(child.sharing, "least_speed", ANY_SPEED)
+            )
+        else:
+            slots = occupancy.exclusive(now.view, now.job)
+        if slots.usable_per_server.sum() < now.gang:
+            if room.sum() >= now.gang:
+                return Reason.ROOM, "", True
+            reason, words, certain = now.lacking(room)
+            if reason is Reason.NO_GPUS and isinstance(child, PreemptiveScheduler):
+                words = "those who run come before it, or would give too few"
+            return reason, words, certain
+        gpus = child.sharing.place(now.view, occupancy, now.job, child.placer, child.rng)
+        if gpus is None:
+            return _no_place(now, child.placer, child.patient)
+        if isinstance(child, Easy) and len(ahead):
+            held = f"starting it now would delay {named(self._run, ahead[:1])}"
+            return Reason.RESERVATION, held, True
+        words = "its rule passed over it" if self._fills else "there was room for it at its rank"
+        others = f": it started {named(self._run, now.starts)}" if len(now.starts) else ""
+        return Reason.CHOSEN, words + others, False
+
+
+def _by_keys(child: QueueScheduler) -> bool:
+    """Whether the order is that of `keys`, which say nothing of time or of who else waits."""
+    return type(child).order is QueueScheduler.order
+
+
+def _no_place(now: _Instant, placer: Placer, patient: PatientPlacer | None) -> Told:
+    """Enough is free, and the placer takes none of it."""
+    if patient is None:
+        return Reason.FRAGMENTS, f"not where {placer.name} would put {now.gang}", True
+    again_s = patient.wake_s(now.view, now.job)
+    until = "" if again_s is None else f" until t={again_s:,.0f} s at most"
+    return Reason.COMPACT, f"{placer.name} takes no place as spread as what is free{until}", True
+
+
+class ASrptJudge:
+    """For A-SRPT: its virtual machine, its queue in order, its delay rule."""
+
+    rank_rule = OWN_RANK
+    sorts = True
+
+    def __init__(self, scheduler: ASrpt, run: Run) -> None:
+        """`scheduler` is the one that plays."""
+        self._scheduler, self._run = scheduler, run
+
+    def look(self, view: ClusterView, job: int) -> Look:
+        """Where it stands: in the virtual machine, behind somebody, or at its turn."""
+        scheduler = self._scheduler
+        now = _Instant(self._run, view, job, steals=False)
+        order = scheduler.standing(now.view)
+        at = int(np.flatnonzero(order == job)[0])
+        occupancy = now.occupancy(set(order[:at].tolist()))
+        room = now.room(occupancy.tenants)
+        left = now.waiting(order[:at]).tolist()
+        ahead = np.array([each for each in left if not scheduler.delays(each)], dtype=np.int64)
+        return now.seen(at + 1, room, self._told(now, occupancy, ahead, room))
+
+    def _told(self, now: _Instant, occupancy: Occupancy, ahead: IntArray, room: IntArray) -> Told:
+        scheduler, view, job = self._scheduler, now.view, now.job
+        if scheduler.is_virtual(job):
+            return Reason.VIRTUAL, "its virtual machine has not completed the job yet", True
+        if len(ahead) and not scheduler.skip_blocked:
+            return Reason.BEHIND, f"{named(self._run, ahead[:1])} blocks it", True
+        if room.sum() < now.gang:
+            return now.lacking(room)
+        rng = np.random.default_rng(0)
+        if place_alone(view, occupancy, job, scheduler.placer, rng) is None:
+            return _no_place(now, scheduler.placer, scheduler.patient)
+        return Reason.COMPACT, "by its delay rule: the place there is would slow it", True
+
+
+class PolicyJudge:
+    """For all others: what can be seen without knowing the rule."""
+
+    rank_rule = BY_SUBMISSION
+    sorts = False
+
+    def __init__(self, run: Run, *, declines: bool) -> None:
+        """With `declines` a job is offered all that is free, and may decline it."""
+        self._run, self._declines = run, declines
+
+    def look(self, view: ClusterView, job: int) -> Look:
+        """What was free when the decision began, and what it made of it."""
+        now = _Instant(self._run, view, job, steals=True)
+        if self._run.jobs.elastic is not None:  # it may run on fewer
+            now.gang = int(self._run.jobs.elastic.least_gpus[job])
+        rank = int(np.searchsorted(now.view.queued, job)) + 1
+        before, after = now.room(now.occupancy(set()).tenants), now.room(view.tenants)
+        return now.seen(rank, before, self._told(now, before, after))
+
+    def _told(self, now: _Instant, before: IntArray, after: IntArray) -> Told:
+        if before.sum() < now.gang:
+            return now.lacking(before)
+        others = f"it started {named(self._run, now.starts)}" if len(now.starts) else ""
+        if after.sum() < now.gang:
+            return Reason.CHOSEN, others, False
+        spread = f"{after.sum()} GPUs stayed free, at most {after.max()} on one server"
+        if self._declines:
+            return Reason.COMPACT, f"it declined what was free: {spread}", True
+        return Reason.CHOSEN, "; ".join(filter(None, [others, spread])), False

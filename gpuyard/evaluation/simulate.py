@@ -1,0 +1,337 @@
+"""Programs about one run: `scripts/simulate.py` replays a trace, `replay.py` steps through its log.
+
+`python scripts/simulate.py workload=csv workload.path=FILE scheduler=sjf`, then
+`python scripts/replay.py path=runs/simulate/FOLDER every=10`.
+"""
+
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig
+
+from gpuyard.evaluation.experiment import (
+    Experiment,
+    composition_of,
+    experiment_of,
+    labels_of,
+    warn_without_users,
+)
+from gpuyard.evaluation.explain import explain, row_of
+from gpuyard.evaluation.explanation import EXPLAIN_FILES, Explanation
+from gpuyard.evaluation.lineup import assumed_line, assumptions, warm_up
+from gpuyard.launch.build import check_checkpoint, check_count, check_flags, check_seconds, resolve
+from gpuyard.launch.errors import ConfigError, nearest, refuse_unread_additions
+from gpuyard.launch.start import Launch, as_typed, program, start
+from gpuyard.launch.terminal import run_with_progress
+from gpuyard.pages.page import PAGE_FILE, Table
+from gpuyard.pages.run_page import write_run_page
+from gpuyard.pages.sections import table_of_rows
+from sim.arrays import IntArray
+from sim.files import Labels, forget, write_atomically
+from sim.jobs import JobTable
+from sim.protocols import Scheduler
+from sim.report.perfetto import TRACE_FILE, write_perfetto
+from sim.report.replay import Replay, event_line, heat_map
+from sim.report.run_folder import Record, write_run
+from sim.report.run_tables import (
+    EVENTS_FILE,
+    SERVERS_FILE,
+    decision_columns,
+    event_columns,
+    parquet_bytes,
+    read_recorded,
+    server_columns,
+)
+from sim.report.summary import headline, summarise
+from sim.run import Run
+
+log = logging.getLogger(__name__)
+
+
+@program("simulate")
+def main(cfg: DictConfig) -> None:
+    """Compose, simulate, write."""
+    launch = start(cfg)
+    config = launch.config
+    forget(launch.folder, OUTPUTS)
+    check_outputs(config)
+    experiment = experiment_of(config)
+    scheduler = composition_of(config, experiment.game.partitions)
+    wondered = as_typed(config, "explain", launch.record.overrides)
+    jobs = _jobs(experiment, config["part"], config["window"], wondered)
+    labels = _labels(experiment, scheduler, config)
+    assumed = assumptions(config, experiment, labels.information)
+    line = assumed_line(experiment, assumed)
+    log.info("%s", line)
+    warn_without_users(scheduler, jobs)
+    run, compiled = _played(experiment, scheduler, jobs, config["compiled"])
+    found = _explained(run, experiment, scheduler, wondered, compiled)
+    record = replace(launch.record, labels=labels, assumed=assumed)
+    metrics = _write(launch, run, record, found)
+    title = f"{labels.scheduler} on {labels.workload}, {labels.topology}"
+    print("\n".join([title, *(f"  {words}" for words in (line, *experiment.gpu_notes))]))
+    _print_headline(metrics, launch.folder)
+    if found is not None:
+        print(f"\n{found.text()}")
+
+
+def _labels(experiment: Experiment, scheduler: Scheduler, config: Mapping[str, Any]) -> Labels:
+    part, window = config["part"], config["window"]
+    labels = labels_of(experiment, scheduler, window=window, role=config["role"])
+    return labels if part is None else replace(labels, stretch=experiment.stretch(part, window))
+
+
+def _played(
+    experiment: Experiment, scheduler: Scheduler, jobs: JobTable, wanted: bool
+) -> tuple[Run, bool]:
+    """The run, and whether it was compiled."""
+    simulator = experiment.game.simulator(jobs)
+    why = simulator.python_decides(scheduler)
+    compiled = wanted and not why
+    log.info("decides: %s", "compiled" if compiled else f"python ({why or 'compiled=false'})")
+    warm_up(experiment.game, scheduler, compiled=compiled)
+    return run_with_progress(simulator, scheduler, experiment.seed, compiled=compiled), compiled
+
+
+def _write(
+    launch: Launch, run: Run, record: Record, found: Explanation | None
+) -> Mapping[str, float | int]:
+    """Every file; the metrics."""
+    metrics = summarise(run)
+    write_outputs(launch.folder, run, launch.config)
+    write_run(launch.folder, run, metrics, record)
+    if found is not None:
+        found.write(launch.folder)
+    if launch.config["page"]:
+        more = [] if found is None else [_waits(found)]
+        write_run_page(launch.folder, run, metrics, record, more=more)
+    return metrics
+
+
+def _explained(
+    run: Run, experiment: Experiment, scheduler: Scheduler, job: str | int | None, compiled: bool
+) -> Explanation | None:
+    """Why `job` waited, where one is named."""
+    if job is None:
+        return None
+    return explain(
+        run, experiment.game, scheduler, str(job), seed=experiment.seed, compiled=compiled
+    )
+
+
+def _waits(found: Explanation) -> Table:
+    """The rows of an explanation, for the page."""
+    return table_of_rows(
+        f"Why job {found.job_id} waited",
+        found.record()["rows"],
+        note="A row is an event, or consecutive decisions with one reason; explain.csv has all.",
+    )
+
+
+def _jobs(
+    experiment: Experiment, part: str | None, window: int, asked: str | int | None
+) -> JobTable:
+    """The whole workload, or one window of a part; the job that is `asked` about is in it."""
+    if part is None and window != 0:
+        raise ConfigError(
+            f"window is {window} but part is null; add part=test (or train, validation)"
+        )
+    jobs = experiment.whole() if part is None else experiment.window(part, window)
+    if asked is not None:
+        row_of(jobs.job_id, str(asked))
+    return jobs
+
+
+def _print_headline(metrics: Mapping[str, float | int], folder: Path) -> None:
+    for key, words in headline(metrics).items():
+        print(f"  {key:20} {words}")
+    print(f"results in {folder}")
+
+
+DECISIONS_FILE = "decisions.parquet"
+FIGURES = {"gantt": "gantt.png", "heatmap": "heatmap.png", "utilisation": "utilisation_queue.png"}
+OUTPUTS = (
+    DECISIONS_FILE, EVENTS_FILE, SERVERS_FILE, TRACE_FILE, PAGE_FILE, *FIGURES.values(),
+    *EXPLAIN_FILES,
+)  # fmt: skip
+TIMELINE_BINS = 500
+
+
+def check_outputs(config: Mapping[str, Any]) -> None:
+    """Refuse wishes that nothing fulfils, before anything is simulated.
+
+    Raises:
+        ConfigError: naming key, value and what is there to choose from.
+    """
+    figures = config["figures"]
+    if not isinstance(figures, list):
+        raise ConfigError(f"figures is {figures!r}; it must be a list, like figures=[gantt]")
+    for name in figures:
+        if name not in FIGURES:
+            hint = nearest(str(name), FIGURES) or f"one of {', '.join(FIGURES)}"
+            raise ConfigError(f"figures has {name!r}; did you mean {hint}?")
+    check_seconds(config, "figure_at_s")
+    job = config["explain"]
+    if job is not None and (isinstance(job, bool) or not isinstance(job, str | int | float)):
+        raise ConfigError(f"explain is {job!r}; it must be the id of a job, or null")
+    check_flags(config, "compiled", "log_decisions", "perfetto", "page")
+    check_checkpoint(config)
+
+
+def write_outputs(folder: Path, run: Run, config: Mapping[str, Any]) -> None:
+    """Write logs, trace and figures, each whole or not at all."""
+    if config["log_decisions"]:
+        write_atomically(folder / DECISIONS_FILE, parquet_bytes(decision_columns(run)))
+        write_atomically(folder / EVENTS_FILE, parquet_bytes(event_columns(run)))
+        write_atomically(folder / SERVERS_FILE, parquet_bytes(server_columns(run)))
+    if config["perfetto"]:
+        write_perfetto(run, folder / TRACE_FILE)
+    for name in config["figures"]:
+        _draw(name, run, folder / FIGURES[name], config["figure_at_s"])
+
+
+def _draw(name: str, run: Run, path: Path, at_s: float | None) -> None:
+    if name == "gantt":
+        from sim.report.figure_gpus import gantt
+
+        gantt(run, path=path)
+    elif name == "heatmap":
+        from sim.report.figure_gpus import heatmap
+
+        heatmap(run, path=path, at_s=at_s)
+    else:
+        from sim.report.figures import utilisation_queue
+        from sim.report.timeline import timeline_of
+
+        utilisation_queue({run.scheduler: timeline_of(run, bins=TIMELINE_BINS)}, path=path)
+
+
+NARROWEST = 100  # columns where standard output is no terminal
+
+
+@program("replay")
+def replay_log(cfg: DictConfig) -> None:
+    """Read, replay, print; the whole log is checked, whatever is printed of it."""
+    from hydra.core.hydra_config import HydraConfig
+
+    words = list(HydraConfig.get().overrides.task)
+    refuse_unread_additions(words, set())
+    config, _ = resolve(cfg)
+    config["job"] = as_typed(config, "job", words)
+    _check_stops(config)
+    folder = Path(str(config["path"]))
+    replay = Replay(read_recorded(folder), max_tenants=_max_tenants(folder))
+    stops = _chosen(replay, config)
+    if config["interactive"] and sys.stdin.isatty():
+        walk(replay, stops, lambda event: _show(replay, event, config["heatmap"]))
+    else:
+        for event in stops.tolist():
+            replay.go_to(event + 1)
+            _show(replay, event, config["heatmap"])
+    replay.finish()
+    jobs = len(replay.recorded.job_id)
+    print(f"{len(replay)} events of {jobs} jobs: consistent, every GPU was given back")
+
+
+def _chosen(replay: Replay, config: Mapping[str, Any]) -> IntArray:
+    """(n,) numbers of the events to print.
+
+    Raises:
+        ConfigError: no job has the id that is asked for.
+    """
+    events = replay.recorded.log
+    wanted = np.ones(len(events.kind), dtype=np.bool_)
+    if config["from_s"] is not None:
+        wanted &= events.time_s >= config["from_s"]
+    if config["to_s"] is not None:
+        wanted &= events.time_s <= config["to_s"]
+    if config["job"] is not None:
+        rows = np.flatnonzero(replay.recorded.job_id == str(config["job"]))
+        if not len(rows):
+            names = ", ".join(map(str, replay.recorded.job_id[:3]))
+            raise ConfigError(f"job is {config['job']!r}; no job has that id, only like {names}")
+        wanted &= np.isin(events.job, rows)
+    chosen: IntArray = np.flatnonzero(wanted)[:: config["every"]]
+    return chosen
+
+
+def _show(replay: Replay, event: int, with_map: bool) -> None:
+    print(event_line(replay, event))
+    if with_map:
+        size = shutil.get_terminal_size((NARROWEST, 50))
+        print(heat_map(replay, width=size.columns, height=max(size.lines - 5, 10)))
+        print()
+
+
+def _max_tenants(folder: Path) -> int:
+    """How many jobs a GPU of that run could hold, from its config.yaml."""
+    from omegaconf import OmegaConf
+
+    path = folder / "config.yaml"
+    if not path.is_file():
+        raise ConfigError(f"{path} is not there; path must name the folder of a simulated run")
+    value = OmegaConf.select(OmegaConf.load(path), "max_tenants")
+    if not isinstance(value, int):
+        raise ConfigError(f"{path}: max_tenants is {value!r}; path must name a simulated run")
+    return value
+
+
+def _check_stops(config: Mapping[str, Any]) -> None:
+    """Refuse values of the wrong kind.
+
+    Raises:
+        ConfigError: naming key, value and rule.
+    """
+    check_count("every", config["every"])
+    check_seconds(config, "from_s", "to_s")
+    check_flags(config, "heatmap", "interactive")
+
+
+NEXT, PREVIOUS, QUIT = ("n", " ", "\n", "\r"), ("p",), ("q", "\x04", "")
+HELP = "n next, p previous, q quit"
+
+
+def walk(replay: Replay, stops: IntArray, show: Callable[[int], None]) -> None:
+    """Show the event at each stop; keys move between stops until the end or `q`."""
+    at = 0
+    with single_keys() as handle:
+        while at < len(stops):
+            event = int(stops[at])
+            replay.go_to(event + 1)
+            show(event)
+            print(f"{at + 1}/{len(stops)}: {HELP}", flush=True)
+            key = _key(handle)
+            if key in QUIT:
+                return
+            at = max(at - 1, 0) if key in PREVIOUS else at + 1
+
+
+@contextmanager
+def single_keys() -> Iterator[int]:
+    """The terminal on standard input, giving keys without waiting for a line."""
+    import termios  # not on Windows
+    import tty
+
+    handle = sys.stdin.fileno()
+    before = termios.tcgetattr(handle)
+    try:
+        tty.setcbreak(handle, termios.TCSADRAIN)  # keys typed ahead stay
+        yield handle
+    finally:
+        termios.tcsetattr(handle, termios.TCSADRAIN, before)
+
+
+def _key(handle: int) -> str:
+    """The next key that means something; "" at the end of input."""
+    key = os.read(handle, 1).decode(errors="replace")
+    while key not in (*NEXT, *PREVIOUS, *QUIT):
+        key = os.read(handle, 1).decode(errors="replace")
+    return key

@@ -1,1 +1,0 @@
-"""Evolution strategies that climb by playing whole windows: docs/agents.md."""

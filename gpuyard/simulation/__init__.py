@@ -1,1 +1,0 @@
-"""One scheduler on one trace, and stepping through what it did."""

@@ -1,0 +1,268 @@
+"""Learn the weights of the linear score by playing: `python scripts/learn.py begin=zero`."""
+
+import csv
+import errno
+import json
+import math
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import astuple, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from omegaconf import DictConfig
+
+from gpuyard.launch.start import Launch, going_on, program, start
+from gpuyard.launch.terminal import error_console
+from gpuyard.training.form import NetworkForm, Player, ScorePlayer
+from gpuyard.training.setting import ground_of, rival_of, trainer_of
+from gpuyard.training.strategies import Point
+from gpuyard.training.trainer import LearningStopped, Trainer
+from sim.arrays import FloatArray
+from sim.errors import GpuYardError, override
+from sim.files import csv_text, write_atomically
+from sim.report.figures import GREY, heading, line_look, new_figure, save_png, tidy
+from sim.report.job_times import Interval, mean_interval
+from sim.report.run_folder import Record
+from sim.scoring.weights import Layer, ScoreWeights
+
+CURVE_CSV, CURVE_PNG, METRICS = "curve.csv", "curve.png", "metrics.json"
+CONFIDENCE = 0.95
+POLICY = "policy"  # the folder of a network
+DIGITS = 6  # of a weight in a file
+WIDE = 3.0  # a beginning so far above the reference is drawn on a logarithmic axis
+
+
+def rounded(weights: ScoreWeights) -> ScoreWeights:
+    """The weights as a file holds them."""
+    return ScoreWeights(
+        start=weights.start.round(DIGITS),
+        forward=weights.forward.round(DIGITS),
+        suspend=None if weights.suspend is None else weights.suspend.round(DIGITS),
+        start_layer=_rounded_layer(weights.start_layer),
+        forward_layer=_rounded_layer(weights.forward_layer),
+        suspend_layer=_rounded_layer(weights.suspend_layer),
+    )
+
+
+def _rounded_layer(layer: Layer) -> Layer:
+    return replace(
+        layer, **{each.name: getattr(layer, each.name).round(DIGITS) for each in fields(Layer)}
+    )
+
+
+def write_weights(path: Path, weights: ScoreWeights, words: Sequence[str]) -> None:
+    """A file for conf/linear_weights/ or `scheduler.weights_file`; `words` become comments."""
+    body = yaml.safe_dump(weights.as_mapping(), sort_keys=False, default_flow_style=None, width=100)
+    write_atomically(path, "".join(f"# {line}\n" for line in words).encode() + body.encode())
+
+
+def made_by(program: str, record: Record) -> list[str]:
+    """Lines that say which command found weights, and what code."""
+    commit = "no commit" if record.git_commit is None else f"commit {record.git_commit[:12]}"
+    return [
+        shlex.join(["python", f"scripts/{program}.py", *record.overrides]),
+        f"Made by {commit}{' and changes beside it' if record.git_dirty else ''},",
+    ]
+
+
+def write_curve(folder: Path, curve: Sequence[Point], begin: str, reference: str) -> None:
+    """The curve as CSV, one row a validation, and as a figure."""
+    text = csv_text([each.name for each in fields(Point)], map(astuple, curve))
+    write_atomically(folder / CURVE_CSV, text.encode())
+    if curve:
+        draw_curves(folder / CURVE_PNG, {"learned": curve}, begin, reference)
+
+
+def read_curve(folder: Path) -> list[Point]:
+    """The curve that `write_curve` wrote."""
+    with (folder / CURVE_CSV).open(newline="", encoding="utf-8") as file:
+        return [
+            Point(
+                int(row["update"]), float(row["minutes"]), int(row["runs"]),
+                float(row["to_begin"]), float(row["to_reference"]),
+            )
+            for row in csv.DictReader(file)
+        ]  # fmt: skip
+
+
+def draw_curves(
+    path: Path, curves: Mapping[str, Sequence[Point]], begin: str, reference: str
+) -> None:
+    """Curves by name, none of them empty, with the reference and the beginning as lines."""
+    figure = new_figure(6.5, 4.0)
+    axes = figure.subplots()
+    for place, (name, curve) in enumerate(curves.items()):
+        look = line_look(place) | {"marker": "o", "markersize": 4}
+        axes.plot([p.minutes for p in curve], [p.to_reference for p in curve], **look, label=name)
+    axes.axhline(1.0, color="black", linestyle="--", label=reference)
+    firsts = [curve[0].to_reference / curve[0].to_begin for curve in curves.values()]
+    first = math.exp(
+        sum(map(math.log, firsts)) / len(firsts)
+    )  # curves may have windows of their own
+    axes.axhline(first, color=GREY, linestyle=":", label=f"{begin}: {first:.3f}")
+    if first > WIDE:
+        axes.set_yscale("log")
+        for tell in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            tell("{x:g}")
+    axes.set_xlabel("minutes of learning")
+    axes.set_ylabel(f"mean JCT / that of {reference}")
+    axes.legend(fontsize=9, frameon=False)
+    heading(axes, "Validation windows: lower is better")
+    tidy(axes, grid="y")
+    save_png(figure, path)
+
+
+def ratio_of(logs: FloatArray, confidence: float) -> Interval:
+    """Geometric mean of ratios whose logarithms are given (n,), with the t interval of the logs."""
+    told = mean_interval(logs, confidence)
+    centre, low, high = np.exp([told.centre, told.low, told.high]).tolist()
+    return Interval(centre, low, high, told.count)
+
+
+def ratios_of(learned: FloatArray, rivals: Mapping[str, FloatArray]) -> dict[str, Any]:
+    """Geometric means of paired ratios of mean JCT, learned / rival, with t intervals of the logs.
+
+    Args:
+        learned: (W,) ln mean JCT on held-out windows.
+        rivals: name -> (W,) the same of others.
+    """
+    found = {}
+    for name, logs in rivals.items():
+        told = ratio_of(learned - logs, CONFIDENCE)
+        found[name] = {
+            "ratio": told.centre, "low": told.low, "high": told.high, "windows": told.count,
+        }  # fmt: skip
+    return found
+
+
+def write_metrics(folder: Path, values: Mapping[str, Any]) -> None:
+    """`metrics.json`."""
+    text = json.dumps(values, indent=2, allow_nan=False)
+    write_atomically(folder / METRICS, (text + "\n").encode())
+
+
+def write_policy(folder: Path, form: NetworkForm, vector: FloatArray) -> Path:
+    """Write what a vector stands for as a policy; its folder.
+
+    Raises:
+        OSError: it cannot be written, on a full disk for example.
+    """
+    from gpuyard.training.network import policy_of  # torch
+    from marl.policy.build import PolicySpec, save_policy
+
+    path = folder / POLICY
+    try:
+        save_policy(path, policy_of(form, vector), PolicySpec(**form.spec), form.rules)
+    except RuntimeError as error:  # torch's, of a full disk
+        raise OSError(errno.EIO, f"cannot be written ({error})", str(path)) from error
+    return path
+
+
+def keep(launch: Launch, trainer: Trainer, verdict: str) -> str:
+    """Write weights and curve; where the weights are, and how to play them."""
+    config, saved = launch.config, trainer.saved
+    if isinstance(saved.form, NetworkForm):
+        path = write_policy(launch.folder, saved.form, saved.climb.average)
+        words = ["scheduler=marl", override("checkpoint", path)]
+        where = f"policy in {path}; play it with {shlex.join(words)}"
+    else:
+        path = _write_scores(launch, trainer, verdict)
+        words = ["scheduler=linear_score", override("scheduler.weights_file", path)]
+        where = f"weights in {path}; play them with {shlex.join(words)}"
+    write_curve(launch.folder, saved.curve, str(config["begin"]), str(config["reference"]))
+    return where
+
+
+def _write_scores(launch: Launch, trainer: Trainer, verdict: str) -> Path:
+    config, record, saved = launch.config, launch.record, trainer.saved
+    words = [
+        *made_by("learn", record),
+        f"seed {config['seed']}: the average of {saved.climb.update} updates of "
+        f"{config['pairs']} pairs, {saved.elapsed_s / 60:.1f} minutes.",
+        verdict,
+    ]
+    path = launch.folder / f"{config['name']}.yaml"
+    player = _learned(trainer)
+    assert isinstance(player, ScorePlayer)
+    write_weights(path, player.weights, words)
+    return path
+
+
+def _learned(trainer: Trainer) -> Player:
+    """What was learned, as files hold it."""
+    player = trainer.player
+    return ScorePlayer(rounded(player.weights)) if isinstance(player, ScorePlayer) else player
+
+
+def report(launch: Launch, trainer: Trainer) -> str:
+    """Play the held-out windows, write everything; what the user is told."""
+    config, saved = launch.config, trainer.saved
+    first, count = config["held_out"]["first"], config["held_out"]["windows"]
+    windows, crew, ground = range(first, first + count), trainer.crew, ground_of(config)
+    named = {str(config[key]): key for key in ("begin", "reference")}
+    logs = {
+        name: crew.windows(ground, rival_of(config, key), "validation", windows)
+        for name, key in named.items()
+    }
+    learned = crew.windows(ground, _learned(trainer), "validation", windows)
+    _refuse_failed(launch, trainer, {**logs, "what was learned": learned})
+    ratios = ratios_of(learned, logs)
+    told = ", ".join(
+        f"{each['ratio']:.4f} [{each['low']:.4f}, {each['high']:.4f}] of {name}"
+        for name, each in ratios.items()
+    )
+    verdict = f"Mean JCT on {count} held-out windows (from {first} on): {told}."
+    where = keep(launch, trainer, verdict)
+    values = {
+        "updates": saved.climb.update, "minutes": saved.elapsed_s / 60,
+        "runs": trainer.runs, "seed": config["seed"],
+        "held_out": {"part": "validation", "first": first, "windows": count,
+                     "ln_mean_jct_s": learned.tolist()},
+        "ratio_of_mean_jct": ratios,
+    }  # fmt: skip
+    gap = logs[str(config["reference"])] - logs[str(config["begin"])]
+    if gap.mean() < 0:
+        closed = (learned - logs[str(config["begin"])]).mean() / gap.mean()
+        values["share_of_gap_closed"] = float(closed)
+    write_metrics(launch.folder, values)
+    return f"{verdict}\n{where}"
+
+
+def _refuse_failed(launch: Launch, trainer: Trainer, logs: Mapping[str, FloatArray]) -> None:
+    """Keep what was learned, then say who failed on a held-out window.
+
+    Args:
+        launch: the run.
+        trainer: at its end.
+        logs: of each (W,) ln mean JCT, or FAILED.
+
+    Raises:
+        GpuYardError: somebody did, so there are no figures.
+    """
+    for name, each in logs.items():
+        if not np.all(np.isfinite(each)):
+            window = launch.config["held_out"]["first"] + int(np.argmin(np.isfinite(each)))
+            verdict = f"No figures: {name} fails on held-out window {window} of part=validation."
+            where = keep(launch, trainer, verdict)
+            raise GpuYardError(f"{verdict} See why with simulate.py; {where}")
+
+
+@program("learn")
+def main(cfg: DictConfig) -> None:
+    """Learn, write, meet the held-out windows."""
+    launch = start(cfg)
+    trainer = trainer_of(launch)
+    try:
+        trainer.run(error_console())
+    except (KeyboardInterrupt, LearningStopped) as error:
+        if isinstance(error, LearningStopped):  # after Ctrl-C every program is told
+            print(going_on(launch.record, launch.folder, sys.argv))
+        with suppress(OSError):  # a full disk is told already
+            keep(launch, trainer, "Stopped on the way: no held-out window was played.")
+        raise
+    print(report(launch, trainer))

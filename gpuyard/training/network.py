@@ -1,0 +1,199 @@
+"""Policies from vectors and back: which tensors are searched, and how far."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gpuyard.training.form import SIGMA_INNER, NetworkForm, linear_sigmas
+from gpuyard.training.strategies import Climb
+from marl.env.layout import CodecRules
+from marl.policy.build import PolicySpec, build_policy, load_policy
+from marl.policy.pair_score import UNREAD, PairScorePolicy
+from sim.arrays import FloatArray
+from sim.scoring.table import FORWARD_OF_ROW, START_OF_PAIR, Column, OfPair
+from sim.scoring.weights import ALL_GROUPS, ScoreWeights
+
+LINEAR = ("prior.start", "prior.forward_to", "prior.suspend")
+# What begins as 0: it is searched like the outer weights of a layer.
+LAST = ("key.", "start.score.", "forward_to.score.", "suspend_for.score.", "wait.2.")
+OUTER = tuple(f"prior.{group}_layer.outer" for group in ALL_GROUPS)
+# Head, prior and its layer that read columns of `pairs` and `forwards`, and (weight, column) there.
+READERS = (
+    ("start.of_pair.weight", "prior.start", "prior.start_layer.inner", START_OF_PAIR),
+    ("forward_to.of_pair.weight", "prior.forward_to", "prior.forward_layer.inner", FORWARD_OF_ROW),
+)
+PRIOR_SCALE = 1.0
+RACKS = 1  # no weight depends on how many there are, and compiled code counts itself
+
+
+@dataclass(frozen=True)
+class NetworkSizes:
+    """Widths of GPUs' embeddings, of all others, and of the heads."""
+
+    gpu_dim: int
+    hidden_dim: int
+    head_dim: int
+
+
+def searched(policy: PairScorePolicy) -> dict[str, Tensor]:
+    """Name -> tensor of what is searched, as the policy has them, not copies."""
+    return {
+        name: parameter.data
+        for name, parameter in policy.named_parameters()
+        if not name.startswith(UNREAD)
+    }
+
+
+def _others(policy: PairScorePolicy) -> list[Tensor]:
+    names = searched(policy)
+    return [each for name, each in policy.state_dict().items() if name not in names]
+
+
+def first_network(
+    sizes: NetworkSizes, rules: CodecRules, prior: ScoreWeights, seed: int, hide: Sequence[str] = ()
+) -> tuple[NetworkForm, FloatArray, FloatArray]:
+    """Form, first vector and sigmas, (n,) each, of a network that plays as its prior at first.
+
+    Weights are drawn as torch draws them, from `seed`; last layers are 0. All weights that read a
+    column named in `hide`, of `pairs` and `forwards`, the prior's too, are 0 and stay so.
+
+    Raises:
+        ValueError: the prior suspends and the rules do not, or the other way round; or nothing that
+            can be hidden has such a name.
+    """
+    spec = PolicySpec(
+        gpu_dim=sizes.gpu_dim, hidden_dim=sizes.hidden_dim, head_dim=sizes.head_dim, rounds=1,
+        prior_scale=PRIOR_SCALE, suspends=rules.suspends, datacenter=rules.datacenter,
+        **{f"{group}_units": getattr(prior, f"{group}_layer").size for group in ALL_GROUPS},
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        policy = build_policy(spec, RACKS)
+    assert policy.prior is not None
+    policy.prior.take(prior)
+    form = NetworkForm(spec.as_dict(), rules, _flat(_others(policy)))
+    seen = _seen(policy, hide)
+    return form, vector_of(policy) * seen, _sigmas(policy) * seen
+
+
+def network_in(
+    folder: Path, hide: Sequence[str] = ()
+) -> tuple[NetworkForm, FloatArray, FloatArray]:
+    """The same of the policy in a folder, as it is but for what is hidden.
+
+    Raises:
+        PolicyFileError: no policy can be read there.
+        ValueError: nothing that can be hidden has such a name.
+    """
+    policy, spec, rules = load_policy(folder, RACKS)
+    seen = _seen(policy, hide)
+    form = NetworkForm(spec.as_dict(), rules, _flat(_others(policy)))
+    return form, vector_of(policy) * seen, _sigmas(policy) * seen
+
+
+def vector_of(policy: PairScorePolicy) -> FloatArray:
+    """(n,) what is searched of a policy."""
+    return _flat(list(searched(policy).values()))
+
+
+def shaped(like: Mapping[str, Tensor], numbers: FloatArray) -> dict[str, Tensor]:
+    """Numbers (n,), one for each that is searched, in tensors as `searched` gives them."""
+    found = {name: torch.empty_like(each) for name, each in like.items()}
+    _fill(list(found.values()), numbers)
+    return found
+
+
+def policy_of(form: NetworkForm, vector: FloatArray) -> PairScorePolicy:
+    """The policy that a vector (n,) stands for; a process has one at a time, the last asked for.
+
+    Raises:
+        ValueError: the vector has another length.
+    """
+    policy = _blank(PolicySpec(**form.spec))
+    _fill(list(searched(policy).values()), vector)
+    _fill(_others(policy), form.fixed)
+    return policy
+
+
+def refitted(
+    form: NetworkForm, climb: Climb, fit: Callable[[PairScorePolicy, dict[str, Tensor]], float]
+) -> tuple[FloatArray, float]:
+    """The vector (n,) after `fit` has changed the policy of the mean, and what `fit` returns.
+
+    Args:
+        form: of the vector.
+        climb: its mean, and sigmas, which are 0 for what must not change.
+        fit: changes a policy in place, given name of a parameter -> 1 where it may, 0 where not.
+    """
+    torch.set_num_threads(1)
+    policy = policy_of(form, climb.mean)
+    masks = shaped(searched(policy), (climb.sigma > 0).astype(np.float64))
+    said = fit(policy, masks)
+    return vector_of(policy), said
+
+
+@lru_cache(maxsize=2)
+def _blank(spec: PolicySpec) -> PairScorePolicy:
+    """All weights are written before it plays; building it takes longer than that."""
+    return build_policy(spec, RACKS).eval()
+
+
+def _flat(tensors: list[Tensor]) -> FloatArray:
+    return np.concatenate([np.zeros(0), *(each.double().numpy().ravel() for each in tensors)])
+
+
+def _fill(tensors: list[Tensor], numbers: FloatArray) -> None:
+    size = sum(each.numel() for each in tensors)
+    if numbers.shape != (size,):
+        raise ValueError(f"a vector of shape {numbers.shape}; expected ({size},)")
+    at = 0
+    for each in tensors:
+        part = numbers[at : at + each.numel()]
+        each.copy_(torch.from_numpy(np.ascontiguousarray(part)).view(each.shape))
+        at += each.numel()
+
+
+def _sigmas(policy: PairScorePolicy) -> FloatArray:
+    """(n,) how far members are from the mean, as for linear scores."""
+    tensors = searched(policy)
+    names = [name for name in LINEAR if name in tensors]
+    first, outer = linear_sigmas(_flat([tensors[name] for name in names]))
+    ends = np.cumsum([tensors[name].numel() for name in names])[:-1]
+    known = dict(zip(names, np.split(first, ends), strict=True))
+    return np.concatenate(
+        [
+            known.get(name, np.full(each.numel(), outer if _is_last(name) else SIGMA_INNER))
+            for name, each in tensors.items()
+        ]
+    )
+
+
+def _seen(policy: PairScorePolicy, hide: Sequence[str]) -> FloatArray:
+    """(n,) 0 for weights that read a hidden column, 1 for all others."""
+    masks = {name: np.ones(tuple(each.shape)) for name, each in searched(policy).items()}
+    names = {name for *_, pairs in READERS for _, column in pairs for name in _names(column)}
+    if unknown := sorted(set(hide) - names):
+        raise ValueError(f"hide has {unknown[0]!r}; it takes {', '.join(sorted(names))}")
+    for head, linear, layer, pairs in READERS:
+        for weight, column in pairs:
+            if not _names(column).isdisjoint(hide):
+                masks[head][:, column] = 0.0
+                masks[linear][weight] = 0.0
+                if layer in masks:
+                    masks[layer][:, weight] = 0.0
+    return np.concatenate([each.ravel() for each in masks.values()])
+
+
+def _names(column: Column) -> set[str]:
+    """Of a column in `hide`: its own, which two arrays may have, and with its array's before it."""
+    name = column.name.lower()
+    return {name, f"{'pairs' if isinstance(column, OfPair) else 'forwards'}.{name}"}
+
+
+def _is_last(name: str) -> bool:
+    return name.startswith(LAST) or name in OUTER

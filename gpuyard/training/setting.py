@@ -1,0 +1,353 @@
+"""From the configuration of `learn.py` to a trainer, and from a trainer to files."""
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuyard.evaluation.experiment import Experiment, experiment_of
+from gpuyard.launch.build import AGENTS, SEED, Rules, check_choice, check_plain, section
+from gpuyard.launch.errors import CONF, ConfigError, instead
+from gpuyard.launch.start import Launch
+from gpuyard.training.form import (
+    Form,
+    NetworkForm,
+    Part,
+    Player,
+    ScorePlayer,
+    first_vector,
+    form_of,
+    groups_of,
+    linear_of,
+    seen,
+    sigmas,
+    zero_weights,
+)
+from gpuyard.training.strategies import Saved, begin, load
+from gpuyard.training.trainer import Course, Rivals, Trainer
+from gpuyard.training.windows import (
+    Alone,
+    Crew,
+    Ground,
+    check_cells,
+    field_of,
+    in_cell,
+    scheduler_of,
+    standards_of,
+)
+from marl.env.game import TRAIN_PHYSICS
+from marl.env.layout import CodecRules
+from marl.policy import policy_folder
+from marl.training.spec import ClusterRay, LocalRay
+from sim.arrays import FloatArray
+from sim.jobs import JobTable
+from sim.scoring.linear_score import LinearScore
+from sim.scoring.weights import ScoreWeights, read_weights, score_weights_of
+from sim.simulator import Simulator
+
+log = logging.getLogger(__name__)
+
+SCORE, NETWORK = "score", "network"  # what is learned
+ES, BRANCHES, PPO, DISTIL = "es", "branches", "paired_ppo", "distil"
+ESTIMATORS = (ES, BRANCHES, PPO, DISTIL)  # values of algo.estimator
+OF_NETWORK = ("learns", "graph", "rules", "hide", "algo")  # keys a score does not have
+TRAIN = "train"  # part of a workload
+NETWORK_RULES: Rules = {
+    "graph.gpu_dim": (True, 1),
+    "graph.hidden_dim": (True, 1),
+    "graph.head_dim": (True, 1),
+    **AGENTS,
+}
+
+
+def check_learns(config: Mapping[str, Any]) -> None:
+    """Refuse what would fail late.
+
+    Raises:
+        ConfigError: naming key, value and rule.
+    """
+    check_choice(config, "learns", (SCORE, NETWORK))
+    hide = config["hide"]
+    if not (isinstance(hide, list) and all(isinstance(name, str) for name in hide)):
+        raise ConfigError(f"hide is {hide!r}; it must be a list of columns, like [prolongs]")
+    estimator = config["algo"].get("estimator")
+    if estimator not in ESTIMATORS:
+        raise ConfigError(f"algo is none of {', '.join(ESTIMATORS)}; train.py learns by others")
+    if config["learns"] == SCORE:
+        if estimator != ES:
+            raise ConfigError(f"algo is {estimator}, which teaches a network; add learns={NETWORK}")
+        return
+    check_plain(config, NETWORK_RULES)
+    if not config["scheduler"].get("use_durations", True):
+        raise ConfigError(
+            f"scheduler.use_durations is false, but agents read predictions; use learns={SCORE}"
+        )
+
+
+def first_of(
+    config: Mapping[str, Any], prior: ScoreWeights
+) -> tuple[NetworkForm, FloatArray, FloatArray]:
+    """Form, first vector and sigmas of the configured network.
+
+    Raises:
+        ConfigError: a value of `rules` or `hide` is none of its choices.
+    """
+    from gpuyard.training.network import NetworkSizes, first_network  # torch
+
+    sizes = NetworkSizes(**config["graph"])
+    try:
+        rules = CodecRules(**config["rules"])
+        return first_network(sizes, rules, prior, config["seed"], config["hide"])
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+WEIGHTS = CONF / "linear_weights"
+ZERO, ZERO_SUSPENDING = "zero", "zero_suspending"
+EVERY_CORE = -1
+# What says how to learn, not what is played.
+OF_LEARNING = (
+    "name", "begin", "reference", "standards", "standard_windows", "units", "pairs", "minutes",
+    "updates", "validate_every", "checkpoint_every", "validation_windows", "held_out", "jobs",
+    "ray", "resume", *OF_NETWORK,
+)  # fmt: skip
+RULES: Rules = SEED | {
+    "units.start": (True, 0),
+    "units.forward": (True, 0),
+    "units.suspend": (True, 0),
+    "pairs": (True, 2),
+    "standard_windows": (True, 1),
+    "validate_every": (True, 1),
+    "checkpoint_every": (True, 1),
+    "validation_windows": (True, 1),
+    "held_out.first": (True, 0),
+    "held_out.windows": (True, 2),
+}
+
+
+@dataclass(frozen=True)
+class ConfiguredField:
+    """What windows are played on: settings in turn, if there is a mix of them."""
+
+    scheduler: LinearScore
+    experiments: tuple[Experiment, ...]
+    train_physics: str  # a key of `marl.env.game.TRAIN_PHYSICS`
+
+    def window(self, part: str, index: int) -> JobTable:
+        """One window of a part of the workload; no two settings of a mix are played on one."""
+        return self.experiments[index % len(self.experiments)].window(part, index)
+
+    def simulator(self, part: str, index: int, jobs: JobTable) -> Simulator:
+        """The jobs of window `index` on its cluster; training windows in their own physics."""
+        game = self.experiments[index % len(self.experiments)].game
+        if part == TRAIN:
+            game = TRAIN_PHYSICS[self.train_physics](game)
+        return game.simulator(jobs)
+
+
+def open_field(setting: str) -> ConfiguredField:
+    """The field of a resolved configuration, given as JSON."""
+    config = json.loads(setting)
+    mix, physics = config.pop("mix"), config.pop("train_physics")
+    cells = [in_cell(config, cell) for cell in mix for _ in range(cell["windows"])] if mix else []
+    return ConfiguredField(
+        scheduler_of(config), tuple(experiment_of(each) for each in cells or [config]), physics
+    )
+
+
+def trainer_of(launch: Launch, ground: Ground | None = None) -> Trainer:
+    """A trainer at its beginning, or at the checkpoint of `resume`.
+
+    Args:
+        launch: with the configuration of `learn.yaml`.
+        ground: what windows are played on; None: what the configuration says.
+
+    Raises:
+        GpuYardError: a value is illegal, weights cannot be read, or the checkpoint does not fit.
+    """
+    config = launch.config
+    _check(config)
+    ground = ground or ground_of(config)
+    rivals = Rivals(*(rival_of(config, key) for key in ("begin", "reference")))
+    setting = _kept_setting(config)
+    saved = (
+        _beginning(config, ground, setting)
+        if config["resume"] is None
+        else load(Path(str(config["resume"])), setting)
+    )
+    course = Course(
+        pairs=config["pairs"],
+        updates=config["updates"],
+        minutes=config["minutes"],
+        validate_every=config["validate_every"],
+        checkpoint_every=config["checkpoint_every"],
+        validation=tuple(range(config["validation_windows"])),
+    )
+    given: dict[str, Any] = {
+        "ground": ground, "saved": saved, "course": course, "rivals": rivals,
+        "crew": _crew(launch), "folder": launch.folder,
+    }  # fmt: skip
+    if config["algo"]["estimator"] == BRANCHES:
+        from gpuyard.training.teaching import BranchTrainer, branch_rounds  # torch
+
+        return BranchTrainer(branch_rounds(config), **given)
+    if config["algo"]["estimator"] == PPO:
+        from gpuyard.training.teaching import PpoTrainer, ppo_rounds  # torch
+
+        return PpoTrainer(ppo_rounds(config), **given)
+    if config["algo"]["estimator"] == DISTIL:
+        from gpuyard.training.teaching import DistilTrainer, Teacher, distil_rounds  # torch
+
+        form, vector, _ = first_of({**config, "hide": []}, _weights(config, "algo.teacher"))
+        return DistilTrainer(distil_rounds(config), Teacher(form, vector), **given)
+    return Trainer(**given)
+
+
+def _kept_setting(config: Mapping[str, Any]) -> str:
+    """What a search that goes on must have in common with the one that was stopped."""
+    free = {"minutes", "updates", "jobs", "ray", "resume", "name", "held_out", "checkpoint_every"}
+    if config["learns"] == SCORE:
+        free |= {key for key in OF_NETWORK if key != "hide" or not config["hide"]}
+    return json.dumps({key: value for key, value in config.items() if key not in free})
+
+
+def _crew(launch: Launch) -> Crew:
+    """This process if it is to play alone, else workers on Ray.
+
+    Raises:
+        RayError: a key of `ray` is wrong, or no cluster answers at its address.
+    """
+    jobs, spec = launch.config["jobs"], launch.build("ray")
+    if jobs == EVERY_CORE and isinstance(spec, LocalRay):
+        from joblib import cpu_count  # what other programs call a core
+
+        jobs = cpu_count()
+    if jobs == 1:
+        return Crew(Alone())
+    if isinstance(spec, ClusterRay) and spec.code != "checkout":
+        raise ConfigError(
+            f"ray.code is {spec.code}; workers of learn.py need its folder scripts/, too, so give "
+            "every node the checkout, at the same path, and ray.code=checkout"
+        )
+    os.environ.update(spec.environment())
+    spec.check_answer()
+    from marl.rllib.cluster import Pool  # ray
+
+    return Crew(Pool(spec, jobs))
+
+
+def _check(config: Mapping[str, Any]) -> None:
+    """Refuse numbers that would fail late.
+
+    Raises:
+        ConfigError: naming key, value and rule.
+    """
+    check_plain(config, RULES)
+    check_choice(config, "train_physics", tuple(TRAIN_PHYSICS))
+    check_cells(config["mix"])
+    check_learns(config)
+    if config["minutes"] is None and config["updates"] is None:
+        raise ConfigError("minutes and updates are both null; give one, or both")
+    for key, whole in (("minutes", False), ("updates", True)):
+        if config[key] is not None:
+            check_plain(config, {key: (whole, 0)})
+    jobs = config["jobs"]
+    if type(jobs) is not int or (jobs < 1 and jobs != EVERY_CORE):
+        raise ConfigError(f"jobs is {jobs!r}; use 1 or more, or -1 for one worker a core")
+    if config["held_out"]["first"] < config["validation_windows"]:
+        raise ConfigError(
+            f"held_out.first is {config['held_out']['first']}, one of the "
+            f"{config['validation_windows']} validation windows; take a later one"
+        )
+
+
+def ground_of(config: Mapping[str, Any]) -> Ground:
+    """What is played, without how it is learned."""
+    played = {key: value for key, value in config.items() if key not in OF_LEARNING}
+    return Ground(open_field, json.dumps(played))
+
+
+def rival_of(config: Mapping[str, Any], key: str) -> Player:
+    """Who plays as `begin` or `reference` says: weights by name, or a policy where one is named.
+
+    Raises:
+        GpuYardError: neither can be read.
+    """
+    folder = _policy_in(config, config[key])
+    if folder is None:
+        return ScorePlayer(_weights(config, key))
+    from gpuyard.training.network import network_in  # torch
+
+    form, vector, _ = network_in(folder)
+    return form.player(vector)
+
+
+def _policy_in(config: Mapping[str, Any], name: object) -> Path | None:
+    """The folder of the policy of this name or path, where networks are learned."""
+    if config["learns"] != NETWORK:
+        return None
+    from marl.policy.build import SPEC  # torch
+
+    folder = policy_folder(str(name))
+    return folder if (folder / SPEC).is_file() else None
+
+
+def _weights(config: Mapping[str, Any], key: str) -> ScoreWeights:
+    """By name in conf/linear_weights, by path, or all zero, as `key` says.
+
+    Raises:
+        GpuYardError: it is none of these; with the nearest name.
+    """
+    name = section(config, key)
+    if name in {ZERO, ZERO_SUSPENDING}:
+        return zero_weights(suspends=name == ZERO_SUSPENDING)
+    known = WEIGHTS / f"{name}.yaml"
+    path = known if known.is_file() else Path(str(name))
+    if not path.is_file():
+        names = [ZERO, ZERO_SUSPENDING, *sorted(each.stem for each in WEIGHTS.glob("*.yaml"))]
+        policy = ", the name or folder of a policy" if config["learns"] == NETWORK else ""
+        raise ConfigError(
+            f"{key} is {name!r}; it must be zero, zero_suspending, a name in conf/linear_weights"
+            f"{policy} or a file of weights that is there; {instead(name, names)}"
+        )
+    return score_weights_of(read_weights(str(path), key), str(path))
+
+
+def _beginning(config: Mapping[str, Any], ground: Ground, setting: str) -> Saved:
+    """Nothing learned yet; layers that the weights bring along are kept.
+
+    A policy goes on as it is: sizes, rules and prior are its own.
+    """
+    folder = _policy_in(config, config["begin"])
+    if folder is not None:
+        from gpuyard.training.network import network_in  # torch
+
+        try:
+            network, vector, far = network_in(folder, config["hide"])
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+        return Saved(setting, begin(vector, far, config["seed"]), network, elapsed_s=0.0, curve=())
+    weights = _weights(config, "begin")
+    if config["learns"] == NETWORK:
+        network, vector, far = first_of(config, weights)
+        return Saved(setting, begin(vector, far, config["seed"]), network, elapsed_s=0.0, curve=())
+    linear, groups = linear_of(weights), groups_of(weights)
+    if any(getattr(weights, f"{group}_layer").size for group in groups):
+        form = form_of(weights)
+        vector = form.vector(weights)
+    else:
+        windows = tuple(range(config["standard_windows"]))
+        log.info("%s plays %d windows, for what the layer reads", config["standards"], len(windows))
+        standards = standards_of(field_of(ground), _weights(config, "standards"), groups, windows)
+        named = zip(groups, standards, strict=True)
+        form = Form(tuple(Part(name, config["units"][name], found) for name, found in named))
+        vector = first_vector(form, linear, config["seed"])
+    try:
+        kept = seen(form, config["hide"])
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    climb = begin(vector * kept, sigmas(form, linear) * kept, config["seed"])
+    return Saved(setting, climb, form, elapsed_s=0.0, curve=())

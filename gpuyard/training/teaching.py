@@ -1,0 +1,372 @@
+"""Learning from paired branches: rounds of playing, branching, regression, and a test by playing.
+
+A round plays training windows under the network as it is, tries other actions in branches
+(`marl.policy.branching`), and regresses what the network adds to its prior on what they cost
+(`marl.training.teaching`). How far to go towards the new weights is chosen by playing other
+training windows, staying where it is included.
+
+PPO by branches: smaller rounds of the same kind, whose contrasts are the advantages of PPO's
+clipped objective. It says itself how far to go, so nothing is tried by playing; what plays in the
+end is the average of the iterates, as with evolution strategies.
+
+Learning from a teacher: rounds in which the network plays and is shown what to do instead. The
+teacher is a linear score that reads all columns; the network may be kept from some (`hide`). In the
+first round the teacher plays every second window, later the network plays all.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gpuyard.launch.build import Rules, check_plain
+from gpuyard.launch.errors import ConfigError
+from gpuyard.training.form import NetworkForm
+from gpuyard.training.strategies import moved
+from gpuyard.training.trainer import TRAIN_WINDOWS, Trainer
+from gpuyard.training.windows import Ground, field_of
+from marl.policy.branching import Contrasts, Sampling, by_shape
+from marl.policy.branching import joined as joined_contrasts
+from marl.training.plan import Shown, joined
+from marl.training.teaching import Clipping, Fitting, Teaching
+from sim.arrays import FloatArray
+from sim.errors import InvalidDecision, SimulationError
+
+log = logging.getLogger(__name__)
+
+SHARES = (0.4, 0.7, 1.0, 1.4)  # of the way to what was regressed, tried by playing
+FALLS_FROM, LAST_RATE = 0.5, 0.1
+HOUR_S = 3600.0
+FIT_RULES: Rules = {
+    "algo.windows": (True, 1),
+    "algo.epochs": (True, 1),
+    "algo.batch": (True, 1),
+    "algo.learning_rate": (False, 0),
+    "algo.weight_decay": (False, 0),
+}
+SAMPLING_RULES: Rules = FIT_RULES | {
+    "algo.points": (True, 1),
+    "algo.alternatives": (True, 1),
+    "algo.horizon_h": (False, 0),
+    "algo.temperature": (False, 0),
+    "algo.uniform": (False, 0),
+    "algo.unit_s": (False, 0),
+}
+BRANCH_RULES = SAMPLING_RULES | {"algo.search_windows": (True, 2), "algo.step": (False, 0)}
+PPO_RULES = SAMPLING_RULES | {"algo.clip": (False, 0)}
+DISTIL_RULES = FIT_RULES | {"algo.share": (False, 0)}
+
+
+@dataclass(frozen=True)
+class BranchRounds:
+    """What one round of branches does."""
+
+    windows: int  # training windows that are branched
+    search_windows: int  # others, that say how far to go
+    sampling: Sampling
+    teaching: Teaching
+
+
+def branch_rounds(config: Mapping[str, Any]) -> BranchRounds:
+    """From the key `algo`.
+
+    Raises:
+        ConfigError: naming key, value and rule.
+    """
+    given = _given(config, BRANCH_RULES, "unit_s", "step")
+    teaching = Teaching(
+        **_fit(given), **{key: given[key] for key in ("unit_s", "step", "temperature")}
+    )
+    return BranchRounds(given["windows"], given["search_windows"], _sampling_of(given), teaching)
+
+
+def _given(config: Mapping[str, Any], rules: Rules, *above: str) -> Mapping[str, Any]:
+    """The key `algo`, by its rules; numbers `above` 0 and the learning rate are more than that."""
+    check_plain(config, rules)
+    given: Mapping[str, Any] = config["algo"]
+    _check_above(given, "learning_rate", *above)
+    return given
+
+
+def _fit(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: given[key] for key in ("epochs", "batch", "learning_rate", "weight_decay")}
+
+
+def _check_above(given: Mapping[str, Any], *keys: str) -> None:
+    for key in keys:
+        if not given[key] > 0:
+            raise ConfigError(f"algo.{key} is {given[key]}; it must be above 0")
+
+
+def _sampling_of(given: Mapping[str, Any]) -> Sampling:
+    _check_above(given, "horizon_h", "temperature")
+    if given["uniform"] > 1:
+        raise ConfigError(f"algo.uniform is {given['uniform']}; it is a share, at most 1")
+    return Sampling(
+        points=given["points"],
+        alternatives=given["alternatives"],
+        horizon_s=HOUR_S * given["horizon_h"],
+        temperature=given["temperature"],
+        uniform=given["uniform"],
+    )
+
+
+@dataclass(frozen=True)
+class PpoRounds:
+    """What one round of PPO by branches does."""
+
+    windows: int  # training windows that are branched
+    sampling: Sampling
+    clipping: Clipping
+
+
+def ppo_rounds(config: Mapping[str, Any]) -> PpoRounds:
+    """As `branch_rounds`."""
+    given = _given(config, PPO_RULES, "unit_s", "clip")
+    clipping = Clipping(**_fit(given), unit_s=given["unit_s"], clip=given["clip"])
+    return PpoRounds(given["windows"], _sampling_of(given), clipping)
+
+
+@dataclass(frozen=True, eq=False)
+class BranchTask:
+    """A window of the part `train` that a network plays, and branches."""
+
+    ground: Ground
+    form: NetworkForm
+    vector: FloatArray
+    sampling: Sampling
+    window: int
+
+
+def play_branches(task: BranchTask) -> tuple[Contrasts | None, bool]:
+    """What was tried in this window, and whether its run failed."""
+    from gpuyard.training.network import policy_of  # torch
+    from marl.policy.branching import Brancher
+
+    field = field_of(task.ground)
+    brancher = Brancher(policy_of(task.form, task.vector), task.form.rules, task.sampling)
+    simulator = field.simulator("train", task.window, field.window("train", task.window))
+    try:
+        return brancher.contrasts(simulator, task.window), False
+    except (SimulationError, InvalidDecision):
+        return None, True
+
+
+class _RoundsTrainer(Trainer):
+    """Rounds instead of updates of evolution strategies; all else is the same."""
+
+    def __init__(self, rounds: Any, **given: Any) -> None:
+        """`given`: as `Trainer` takes it; what is saved has the form of a network."""
+        super().__init__(**given)
+        self._rounds = rounds
+
+    @property
+    def runs(self) -> int:
+        """Windows played to learn so far; their branches are not counted."""
+        return self.saved.climb.update * self._rounds.windows
+
+    @property
+    def _form(self) -> NetworkForm:
+        form = self.saved.form
+        assert isinstance(form, NetworkForm)
+        return form
+
+    def _windows(self, count: int, stream: int) -> list[int]:
+        """Training windows of this round; each kind of rounds has a stream of its own."""
+        climb = self.saved.climb
+        rng = np.random.default_rng([climb.seed, climb.update, stream])
+        drawn: list[int] = rng.integers(TRAIN_WINDOWS, size=count).tolist()
+        return drawn
+
+    def _fitted(self, fit: Callable[[Any, Mapping[str, Any], int], float]) -> tuple[Any, float]:
+        """(n,) the weights after `fit` of a policy, masks and seed; and what that gave."""
+        from gpuyard.training.network import refitted  # torch
+
+        climb = self.saved.climb
+        vector, gave = refitted(
+            self._form, climb, lambda policy, masks: fit(policy, masks, climb.seed + climb.update)
+        )
+        if not np.isfinite(vector).all():
+            raise self._stopped("the fit gave a weight that is not finite")
+        return vector, gave
+
+    def _branched(self, sampling: Sampling, windows: list[int]) -> list[Contrasts]:
+        """What is tried in these windows, by the shape of what was observed."""
+        mean = self.saved.climb.mean
+        tasks = [
+            BranchTask(self._ground, self._form, mean, sampling, window)
+            for window in windows  # one by one: it takes seconds, and nobody waits for the slowest
+        ]
+        return list(map(joined_contrasts, by_shape(self._found(play_branches, tasks, windows))))
+
+    def _end_round(self, mean: FloatArray) -> None:
+        """What is saved changes at the end, as a whole."""
+        climb = replace(moved(self.saved.climb, mean), average=mean)
+        self.saved = replace(self.saved, climb=climb)
+
+
+def _sizes(contrasts: list[Contrasts]) -> tuple[int, int]:
+    """Branches and turns."""
+    turns = [len(each.observations["jobs"]) for each in contrasts]
+    return sum(map(len, contrasts)), sum(turns)
+
+
+class BranchTrainer(_RoundsTrainer):
+    """Plays, branches, regresses, and goes as far as playing says."""
+
+    @property
+    def runs(self) -> int:
+        """Windows played to learn so far; their branches are not counted."""
+        played = self._rounds.windows + (1 + len(SHARES)) * self._rounds.search_windows
+        return self.saved.climb.update * played
+
+    def _update(self) -> None:
+        """One round."""
+        from marl.training.teaching import taught  # torch
+
+        climb, count = self.saved.climb, self._rounds.windows
+        windows = self._windows(count + self._rounds.search_windows, 2)
+        contrasts = self._branched(self._rounds.sampling, windows[:count])
+        how = self._rounds.teaching
+        vector, explained = self._fitted(
+            lambda policy, masks, seed: taught(policy, contrasts, how, masks, seed)
+        )
+        share = self._share(vector, windows[count:])
+        log.info(
+            "round %d: %d branches from %d turns; scores explain %.1f %% of their costs; %s",
+            climb.update + 1, *_sizes(contrasts), 100 * explained,
+            f"{share:g} of the way" if share > 0 else "no step was better than none",
+        )  # fmt: skip
+        self._end_round(climb.mean + share * (vector - climb.mean))
+
+    def _share(self, vector: FloatArray, windows: list[int]) -> float:
+        """How far to go towards a vector: what plays best; 0: stay."""
+        form, mean = self.saved.form, self.saved.climb.mean
+        logs = {
+            share: float(
+                self.crew.windows(
+                    self._ground, form.player(mean + share * (vector - mean)), "train", windows
+                ).mean()
+            )
+            for share in (0.0, *SHARES)
+        }
+        return min(logs, key=lambda share: logs[share])
+
+
+def rate_at(progress: float) -> float:
+    """Of PPO's learning rate: 1, then falling linearly while `progress` goes on to 1."""
+    fallen = max(progress - FALLS_FROM, 0.0) / (1.0 - FALLS_FROM)
+    return 1.0 + (LAST_RATE - 1.0) * min(fallen, 1.0)
+
+
+class PpoTrainer(_RoundsTrainer):
+    """Plays, branches, climbs PPO's objective."""
+
+    def _update(self) -> None:
+        """One round."""
+        from marl.training.teaching import improved  # torch
+
+        windows, how = self._windows(self._rounds.windows, 4), self._rounds.clipping
+        how = replace(how, learning_rate=how.learning_rate * rate_at(self._progress()))
+        contrasts = self._branched(self._rounds.sampling, windows)
+        vector, saves_s = self._fitted(
+            lambda policy, masks, seed: improved(policy, contrasts, how, masks, seed)
+        )
+        log.info(
+            "round %d: %d branches from %d turns; its new chances save %.0f job-seconds a turn",
+            self.saved.climb.update + 1, *_sizes(contrasts), saves_s,
+        )  # fmt: skip
+        self.saved = replace(self.saved, climb=moved(self.saved.climb, vector))
+
+
+@dataclass(frozen=True, eq=False)
+class Teacher:
+    """A network that is nothing but its prior."""
+
+    form: NetworkForm
+    vector: FloatArray
+
+
+@dataclass(frozen=True)
+class DistilRounds:
+    """What one round with a teacher does."""
+
+    windows: int
+    share: float  # of their turns
+    fit: Fitting
+
+
+def distil_rounds(config: Mapping[str, Any]) -> DistilRounds:
+    """As `branch_rounds`."""
+    given = _given(config, DISTIL_RULES, "share")
+    if given["share"] > 1:
+        raise ConfigError(f"algo.share is {given['share']}; it is a share, at most 1")
+    return DistilRounds(given["windows"], given["share"], Fitting(**_fit(given)))
+
+
+@dataclass(frozen=True, eq=False)
+class WatchTask:
+    """A window of the part `train` that is played and scored."""
+
+    ground: Ground
+    form: NetworkForm
+    vector: FloatArray
+    teacher: Teacher
+    led: bool  # by the teacher
+    share: float
+    window: int
+
+
+def watch_window(task: WatchTask) -> tuple[Shown | None, bool]:
+    """What was shown in this window, and whether its run failed."""
+    from gpuyard.training.network import policy_of  # torch
+    from marl.training.plan import watch
+
+    field = field_of(task.ground)
+    # A copy: the next call of `policy_of` may write on the same network.
+    teacher = deepcopy(policy_of(task.teacher.form, task.teacher.vector))
+    player = teacher if task.led else policy_of(task.form, task.vector)
+    simulator = field.simulator("train", task.window, field.window("train", task.window))
+    try:
+        rules = task.form.rules
+        return watch(player, teacher, rules, simulator, task.share, task.window), False
+    except (SimulationError, InvalidDecision):
+        return None, True
+
+
+class DistilTrainer(_RoundsTrainer):
+    """Plays, is shown what its teacher would have done, and fits that."""
+
+    def __init__(self, rounds: DistilRounds, teacher: Teacher, **given: Any) -> None:
+        """`given`: as `Trainer` takes it; what is saved has the form of a network."""
+        super().__init__(rounds, **given)
+        self._teacher = teacher
+
+    def _update(self) -> None:
+        """One round."""
+        from marl.training.teaching import distil
+
+        shown, how = self._shown(), self._rounds.fit
+        vector, alike = self._fitted(
+            lambda policy, masks, seed: distil(policy, shown, how, masks, seed)
+        )
+        log.info(
+            "round %d: %d turns; it chooses as its teacher at %.1f %% of them",
+            self.saved.climb.update + 1, sum(map(len, shown)), 100 * alike,
+        )  # fmt: skip
+        self._end_round(vector)
+
+    def _shown(self) -> list[Shown]:
+        """What the teacher says of this round's windows, by the shape of what was observed."""
+        climb, windows = self.saved.climb, self._windows(self._rounds.windows, 3)
+        tasks = [
+            WatchTask(
+                self._ground, self._form, climb.mean, self._teacher,
+                climb.update == 0 and at % 2 == 0, self._rounds.share, window,
+            )
+            for at, window in enumerate(windows)
+        ]  # fmt: skip
+        return list(map(joined, by_shape(self._found(watch_window, tasks, windows))))

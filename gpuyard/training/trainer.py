@@ -1,0 +1,244 @@
+"""Updates until they or the minutes are used up: play, climb, look at the validation windows."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress, TaskID
+
+from gpuyard.launch.terminal import phase_bars
+from gpuyard.training.form import Player
+from gpuyard.training.strategies import (
+    CHECKPOINT,
+    Point,
+    Saved,
+    ascend,
+    drawn_window,
+    gradient,
+    save,
+    step_at,
+)
+from gpuyard.training.windows import Crew, Ground
+from sim.arrays import FloatArray
+from sim.errors import GpuYardError
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+R = TypeVar("R")
+
+TRAIN_WINDOWS = 1_000_000  # that may be drawn; a generator never runs out of them
+LINE_EVERY_S = 60.0  # where there is no bar
+
+
+class LearningStopped(GpuYardError):
+    """Nothing can be learned, or kept, any more; the last good checkpoint is there."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """How long to learn, and how often to look up."""
+
+    pairs: int  # of members an update
+    updates: int | None  # in all; None: the minutes decide
+    minutes: float | None  # in all, validation included; None: the updates decide
+    validate_every: int  # updates
+    checkpoint_every: int  # updates
+    validation: tuple[int, ...]  # windows of the part `validation`; they choose nothing
+
+    def progress(self, update: int, elapsed_s: float) -> float:
+        """Share that is done, from 0 to 1, of what is used up first."""
+        shares = [0.0]
+        if self.updates is not None:
+            shares.append(update / self.updates if self.updates > 0 else 1.0)
+        if self.minutes is not None:
+            shares.append(elapsed_s / (60.0 * self.minutes) if self.minutes > 0 else 1.0)
+        return min(max(shares), 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Rivals:
+    """What the curve is held against."""
+
+    begin: Player
+    reference: Player
+
+
+class Trainer:
+    """One search in one folder."""
+
+    def __init__(
+        self,
+        *,
+        ground: Ground,
+        saved: Saved,
+        course: Course,
+        rivals: Rivals,
+        crew: Crew,
+        folder: Path,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """From what is saved, or from a beginning with update 0 and no curve."""
+        self.saved, self.crew = saved, crew
+        self._ground, self._course = ground, course
+        self._rivals, self._folder, self._clock_s = rivals, folder, clock_s
+        self._logs: tuple[FloatArray, FloatArray] | None = None
+        self._told_s = time.monotonic()
+
+    @property
+    def player(self) -> Player:
+        """What is learned so far: the averaged iterates."""
+        return self.saved.form.player(self.saved.climb.average)
+
+    @property
+    def runs(self) -> int:
+        """Windows played to learn so far."""
+        return 2 * self._course.pairs * self.saved.climb.update
+
+    def run(self, console: Console) -> None:
+        """Learn; the checkpoint is written every few updates, at the end and on the way out.
+
+        Raises:
+            LearningStopped: a rival fails, all runs of an update fail, or the disk is full.
+            KeyboardInterrupt: Ctrl-C, after the checkpoint is written.
+        """
+        with phase_bars("{task.completed:.0%}", console=console) as bar:
+            task = bar.add_task("learning", total=1.0, note="")
+            bar.update(task, completed=self._progress())
+            try:
+                self._prepare()
+                before_s, began_s = self.saved.elapsed_s, self._clock_s()
+                if not self.saved.curve:
+                    self._validate()
+                while self._progress() < 1.0:
+                    self._update()
+                    elapsed_s = before_s + self._clock_s() - began_s
+                    self.saved = replace(self.saved, elapsed_s=elapsed_s)
+                    self._look_up(bar, task)
+                if self.saved.curve[-1].update != self.saved.climb.update:
+                    self._validate()
+                    self._tell(bar, task)
+            finally:
+                self._save()
+
+    def _progress(self) -> float:
+        return self._course.progress(self.saved.climb.update, self.saved.elapsed_s)
+
+    def _prepare(self) -> None:
+        """Play the rivals; workers compile or load their code here, before time counts."""
+        windows = self._course.validation
+        log.info(
+            "first the beginning and the reference play %d validation windows each; "
+            "minutes count from then on", len(windows),
+        )  # fmt: skip
+        begin, reference = (
+            self.crew.windows(self._ground, player, "validation", windows)
+            for player in (self._rivals.begin, self._rivals.reference)
+        )
+        for name, logs in (("the beginning", begin), ("the reference", reference)):
+            if not np.all(np.isfinite(logs)):
+                failed = windows[int(np.argmin(np.isfinite(logs)))]
+                raise self._stopped(f"{name} fails on validation window {failed}; take another")
+        self._logs = begin, reference
+
+    def _update(self) -> None:
+        """One step of the mean; the state changes at the end, as a whole.
+
+        A member whose run fails loses its pair. If all fail the mean stays where it is, and a
+        search that goes on draws others.
+        """
+        climb, pairs = self.saved.climb, range(self._course.pairs)
+        windows = [drawn_window(climb, pair, TRAIN_WINDOWS) for pair in pairs]
+        scores = np.array(self.crew.pairs(self._ground, self.saved.form, climb, windows))
+        failed = ~np.isfinite(scores)
+        if failed.all():
+            self.saved = replace(self.saved, climb=ascend(climb, np.zeros_like(climb.mean), 0.0))
+            raise self._stopped(f"all runs failed; see why with part=train window={windows[0]}")
+        if failed.any():
+            log.warning(
+                "update %d: %d of %d runs failed, the first on training window %d; they lose",
+                climb.update + 1, failed.sum(), failed.size, windows[int(failed.any(1).argmax())],
+            )  # fmt: skip
+        with np.errstate(invalid="ignore"):  # both members failed: no number, which tells nothing
+            differences = scores[:, 1] - scores[:, 0]
+        along = gradient(climb, list(pairs), differences.tolist())
+        self.saved = replace(self.saved, climb=ascend(climb, along, step_at(self._progress())))
+
+    def _look_up(self, bar: Progress, task: TaskID) -> None:
+        update = self.saved.climb.update
+        if update % self._course.validate_every == 0:
+            self._validate()
+        if update % self._course.checkpoint_every == 0:
+            self._save()
+        self._tell(bar, task)
+
+    def _tell(self, bar: Progress, task: TaskID) -> None:
+        last = self.saved.curve[-1]
+        note = f"update {last.update}: {last.to_reference:.3f} of the reference's mean JCT"
+        bar.update(task, completed=self._progress(), note=note)
+        if not bar.console.is_terminal and time.monotonic() - self._told_s >= LINE_EVERY_S:
+            minutes = self.saved.elapsed_s / 60.0
+            log.info("%s, %.1f minutes, %.0f%% done", note, minutes, 100 * self._progress())
+            self._told_s = time.monotonic()
+
+    def _validate(self) -> None:
+        """Add a point to the curve."""
+        assert self._logs is not None
+        logs = self.crew.windows(self._ground, self.player, "validation", self._course.validation)
+        begin, reference = (float(np.exp(np.mean(logs - each))) for each in self._logs)
+        update = self.saved.climb.update
+        point = Point(update, self.saved.elapsed_s / 60.0, self.runs, begin, reference)
+        self.saved = replace(self.saved, curve=(*self.saved.curve, point))
+        self._told_s = time.monotonic()
+        log.info(
+            "update %d, %.1f minutes: %.4f of the reference, %.4f of the beginning",
+            update, point.minutes, reference, begin,
+        )  # fmt: skip
+
+    def _found(
+        self, play: Callable[[T], tuple[R | None, bool]], tasks: Sequence[T], windows: Sequence[int]
+    ) -> list[R]:
+        """What a round finds in its training windows: at least one; windows that fail are told.
+
+        Args:
+            play: what it found in a window, if anything, and whether the run failed.
+            tasks: one a window.
+            windows: their numbers.
+
+        Raises:
+            LearningStopped: nothing was found.
+        """
+        found, number = self.crew.each(play, tasks), self.saved.climb.update + 1
+        parts = [part for part, _ in found if part is not None]
+        failed = sum(each for _, each in found)
+        if failed:
+            log.warning("round %d: %d of %d windows failed", number, failed, len(windows))
+        if not parts:
+            raise self._stopped(
+                f"no window gave anything to learn; see why with part=train window={windows[0]}"
+            )
+        return parts
+
+    def _stopped(self, why: str) -> LearningStopped:
+        update = self.saved.climb.update
+        return LearningStopped(f"{why}; {self._folder / CHECKPOINT} holds update {update}")
+
+    def _save(self) -> None:
+        """Write the checkpoint.
+
+        Raises:
+            LearningStopped: it cannot be written.
+        """
+        path = self._folder / CHECKPOINT
+        try:
+            save(self.saved, self._folder)
+        except OSError as error:
+            kept = "the one before it stays" if path.is_file() else "there is none yet"
+            raise LearningStopped(
+                f"update {self.saved.climb.update}: {path} cannot be written "
+                f"({error.strerror or error}); {kept}"
+            ) from error

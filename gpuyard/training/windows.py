@@ -1,0 +1,262 @@
+"""The windows that weights are learned on, and what they are worth there.
+
+What a worker process plays is made from what it is sent: seeds go in, scores come out.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from gpuyard.launch.build import build, check_count
+from gpuyard.launch.errors import ConfigError
+from gpuyard.training.form import Field, Player, Standard, VectorForm
+from gpuyard.training.strategies import Climb, members
+from sim.arrays import FloatArray
+from sim.errors import InvalidDecision, SimulationError
+from sim.jobs import JobTable
+from sim.kernel.step import FULL, PAUSE
+from sim.protocols import Loop
+from sim.scoring.linear_score import LinearScore
+from sim.scoring.table import SuspendWeight
+from sim.scoring.weights import SUSPEND, Layer, ScoreWeights
+from sim.simulator import Simulator
+
+
+def scheduler_of(config: Mapping[str, Any]) -> LinearScore:
+    """The scheduler of the configuration.
+
+    Raises:
+        ConfigError: it is another one than the linear score.
+    """
+    scheduler = build({"scheduler": config["scheduler"]}, "scheduler")
+    if not isinstance(scheduler, LinearScore):
+        raise ConfigError("scheduler must be linear_score: its weights are what is learned")
+    return scheduler
+
+
+KEYS = {"agents", "load", "windows"}
+OPTIONAL = {"gpu_type"}  # of all servers; what sharing costs depends on it
+
+
+def check_cells(mix: object) -> None:
+    """Refuse a list of settings that is none; None is no list and fine.
+
+    Raises:
+        ConfigError: naming key, value and rule.
+    """
+    if mix is None:
+        return
+    if not isinstance(mix, list) or not mix:
+        raise ConfigError(f"mix is {mix!r}; give a list of {{agents, load, windows}}, or null")
+    for cell in mix:
+        if not isinstance(cell, Mapping) or set(cell) - OPTIONAL != KEYS:
+            raise ConfigError(
+                f"mix holds {cell!r}; give agents, load and windows, and gpu_type if you like"
+            )
+        for key in ("agents", "windows"):
+            check_count(f"{key} in mix", cell[key])
+        load = cell["load"]
+        if type(load) not in {int, float} or not 0 < load < np.inf:
+            raise ConfigError(f"mix has load: {load!r}; it must be a number above 0")
+        gpu_type = cell.get("gpu_type", "")
+        if type(gpu_type) is not str:
+            raise ConfigError(f"mix has gpu_type: {gpu_type!r}; it must be a name, as p100")
+
+
+def in_cell(plain: Mapping[str, Any], cell: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration in one setting of a mix."""
+    agents = plain["agents"] | {"count": cell["agents"]}
+    workload = plain["workload"] | {"load": cell["load"]}
+    setting = {**plain, "agents": agents, "workload": workload}
+    if "gpu_type" in cell:  # durations are run times on it, so that the load is the same
+        topology = plain["topology"] | {"gpu_types": [cell["gpu_type"]]}
+        setting |= {"topology": topology, "reference_gpu": cell["gpu_type"]}
+    return setting
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+NEVER = -1e6  # a score that loses to any
+LEAST_SCALE = 0.1  # of an input: one that hardly moves must not be blown up
+FAILED = math.inf  # ln mean JCT of a run that never ends, or in which a rule was broken
+TURNS = 3  # tasks a worker gets in an update: runs are not equally long
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A field that every process opens for itself, once."""
+
+    opener: Callable[[str], Field]  # a function of a module
+    setting: str
+
+
+@dataclass(frozen=True, eq=False)
+class PairTask:
+    """Pairs of one update, each with its window of the part `train`."""
+
+    ground: Ground
+    form: VectorForm
+    climb: Climb  # before the update
+    pairs: tuple[int, ...]
+    windows: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class WindowTask:
+    """A player on windows of one part."""
+
+    ground: Ground
+    player: Player
+    part: str
+    windows: tuple[int, ...]
+
+
+@lru_cache(maxsize=2)
+def field_of(ground: Ground) -> Field:
+    """The field, as this process has it."""
+    return ground.opener(ground.setting)
+
+
+@lru_cache(maxsize=256)
+def _kept_window(ground: Ground, part: str, index: int) -> JobTable:
+    return field_of(ground).window(part, index)
+
+
+def play_pairs(task: PairTask) -> list[tuple[float, float]]:
+    """Ln mean JCT in seconds, or FAILED, of both members of each pair, on the pair's window."""
+    field, found = field_of(task.ground), []
+    for pair, window in zip(task.pairs, task.windows, strict=True):
+        jobs = field.window("train", window)
+        one, other = (
+            _log_jct(field, task.form.player(member), "train", window, jobs)
+            for member in members(task.climb, pair)
+        )
+        found.append((one, other))
+    return found
+
+
+def play_windows(task: WindowTask) -> list[float]:
+    """Ln mean JCT in seconds, or FAILED, window by window."""
+    field = field_of(task.ground)
+    return [
+        _log_jct(
+            field, task.player, task.part, window, _kept_window(task.ground, task.part, window)
+        )
+        for window in task.windows
+    ]
+
+
+def _log_jct(field: Field, player: Player, part: str, window: int, jobs: JobTable) -> float:
+    try:
+        found = float(np.log(player.jct_s(field, field.simulator(part, window, jobs))))
+    except (SimulationError, InvalidDecision):
+        return FAILED
+    return found if math.isfinite(found) else FAILED
+
+
+class Players(Protocol):
+    """Who plays: this process, or workers elsewhere (`marl.rllib.cluster`)."""
+
+    @property
+    def size(self) -> int:
+        """How many tasks are played at once."""
+
+    def each(self, play: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        """(len(tasks),) `play`, a function of a module, of each task."""
+
+
+class Alone:
+    """This process."""
+
+    size = 1
+
+    def each(self, play: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        """One after the other."""
+        return [play(task) for task in tasks]
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Plays members and others; results do not depend on who the players are."""
+
+    players: Players
+
+    def pairs(
+        self, ground: Ground, form: VectorForm, climb: Climb, windows: Sequence[int]
+    ) -> list[tuple[float, float]]:
+        """Ln mean JCT, or FAILED, of both members of pairs 0, 1, ...; pair i plays `windows[i]`."""
+        tasks = [
+            PairTask(ground, form, climb, tuple(pairs), tuple(windows[pair] for pair in pairs))
+            for pairs in self._shares(len(windows))
+        ]
+        return [scores for found in self.players.each(play_pairs, tasks) for scores in found]
+
+    def windows(
+        self, ground: Ground, player: Player, part: str, windows: Sequence[int]
+    ) -> FloatArray:
+        """(W,) ln mean JCT, or FAILED, of a player on windows of a part."""
+        tasks = [
+            WindowTask(ground, player, part, tuple(windows[at] for at in share))
+            for share in self._shares(len(windows))
+        ]
+        return np.array([e for found in self.players.each(play_windows, tasks) for e in found])
+
+    def each(self, play: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        """(len(tasks),) what the players find, in the order of the tasks."""
+        return self.players.each(play, tasks)
+
+    def _shares(self, count: int) -> list[list[int]]:
+        """Numbers from 0 to `count` - 1, in so many parts as there are turns for players."""
+        size = self.players.size
+        parts = min(count, 1 if size == 1 else size * TURNS)
+        return [share.tolist() for share in np.array_split(np.arange(count), max(parts, 1))]
+
+
+def standards_of(
+    field: Field, weights: ScoreWeights, groups: Sequence[str], windows: Sequence[int]
+) -> tuple[Standard, ...]:
+    """What the features of each of `groups` are on the whole while `weights` play.
+
+    The sample is the last candidate of each decision, on windows of the part `train`. Where the
+    weights suspend nothing, such candidates are weighed and lose.
+    """
+    asking = _asking_for_all(weights, groups)
+    rows: dict[str, list[FloatArray]] = {group: [] for group in groups}
+    for window in windows:
+        simulator = field.simulator("train", window, field.window("train", window))
+        scheduler = field.scheduler.weighing(asking)
+        view_maker = simulator.views(scheduler.needs)
+        loop = scheduler.loop(simulator.state, view_maker)
+        plan = scheduler.plan(view_maker.view())
+        while _one_more(loop, simulator):
+            for group, found in rows.items():
+                found.append(getattr(plan, f"{group}_x").copy())
+    return tuple(_standard(np.array(found)) for found in rows.values())
+
+
+def _one_more(loop: Loop, simulator: Simulator) -> bool:
+    """Make one decision more; False at the end of the run."""
+    while (verdict := loop.play(loop.decisions + 1)) == FULL:
+        simulator.forget_log()
+    return verdict == PAUSE
+
+
+def _asking_for_all(weights: ScoreWeights, groups: Sequence[str]) -> ScoreWeights:
+    """The same scores, by features that look ahead too: a unit reads all and adds nothing."""
+    features, none = len(weights.start), np.zeros(1)
+    layer = Layer(np.zeros(features), np.ones(features), np.ones((1, features)), none, none)
+    suspend = weights.suspend
+    if SUSPEND in groups and suspend is None:
+        suspend = np.zeros(len(SuspendWeight))
+        suspend[SuspendWeight.BIAS] = NEVER
+    return replace(weights, start_layer=layer, suspend=suspend)
+
+
+def _standard(rows: FloatArray) -> Standard:
+    """Of rows (n, F)."""
+    return Standard(rows.mean(axis=0), np.maximum(rows.std(axis=0), LEAST_SCALE))

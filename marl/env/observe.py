@@ -1,0 +1,252 @@
+"""One agent's observation, written into arrays that the caller owns."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from marl.env.actions import EXCLUSIVE, MODES, SHARED
+from sim.arrays import FloatArray, IntArray
+from sim.handle import Handle
+from sim.jit import kernel
+from sim.scoring.features import (
+    MOST_LOAD,
+    context_row,
+    hide_others,
+    job_row,
+    log_work_ahead,
+    measure_work_ahead,
+    peer_row,
+    server_rows,
+    weigh_forward,
+    weigh_placement,
+)
+from sim.scoring.room import (
+    ALONE,
+    BESIDE,
+    could_run,
+    count_usable,
+    fewest_servers,
+    fill_outwards,
+    is_old,
+    load_of,
+    placeable_now,
+)
+from sim.scoring.scratch import Scratch
+from sim.scoring.suspending import best_room, may_make_room
+from sim.scoring.table import FORWARD_OF_OTHERS, OfForward, OfJob, OfPair, OfSuspension
+from sim.scoring.window import choose_window, look_at_window, put_off_the_homeless
+
+OF_OTHERS = tuple(map(int, FORWARD_OF_OTHERS))
+
+
+class Limits(NamedTuple):
+    """What may be done now."""
+
+    max_forwards: int
+    only_placeable: bool
+    sharing: bool
+    pressed: bool  # nothing runs in the partition, and it has waited: it has to start a job
+    alone: bool  # nothing is seen of other partitions, and no job sent there
+
+
+class Begun(NamedTuple):
+    """A gang of which some workers have a place already, where agents place worker by worker."""
+
+    row: int  # of its job in the window
+    mode: int
+    gpus: IntArray  # of its workers so far
+
+
+@dataclass(frozen=True, eq=False)
+class Buffers(Handle):
+    """The observation's arrays, all zero before; shapes in `Layout.shapes`."""
+
+    jobs: FloatArray
+    gpus: FloatArray
+    servers: FloatArray
+    server_rack: IntArray
+    pairs: FloatArray
+    peers: FloatArray
+    forwards: FloatArray
+    suspensions: FloatArray  # empty where agents may not suspend
+    context: FloatArray
+    action_mask: IntArray
+    all_gpus: FloatArray  # these three are empty but for agents that see the whole datacenter
+    all_servers: FloatArray
+    all_racks: IntArray
+
+
+@kernel
+def begin_turn(scratch: Scratch, own: int) -> None:
+    """Fill the window of partition `own`, and what is foreseen of it."""
+    put_off_the_homeless(scratch, own)
+    choose_window(scratch, own)
+    look_at_window(scratch, own)
+
+
+@kernel
+def copy_to(features: FloatArray, row: FloatArray) -> None:
+    """Element by element: assigning a whole slice would make an array."""
+    for k in range(len(features)):
+        row[k] = features[k]
+
+
+@kernel
+def _pair_rows(
+    scratch: Scratch, m: int, job: int, first_mode: int, last_mode: int, pairs: FloatArray,
+    mask: IntArray,
+) -> bool:  # fmt: skip
+    """Fill pairs (S, MODES, OfPair) and mask (S * MODES,); whether any start is legal.
+
+    Where workers of the gang have a place already (`begin_gang`), a start is one of the next.
+    """
+    any_legal, room = False, count_usable(scratch, job, m)
+    part, here, fewest = (
+        scratch.state.partition[m],
+        scratch.here[0],
+        fewest_servers(scratch, job, m),
+    )
+    for mode in range(first_mode, last_mode + 1):
+        if room < (BESIDE if mode == SHARED else ALONE):
+            continue
+        for i in range(part.last_own - part.first_own):
+            here.server = scratch.state.own[part.first_own + i]
+            here.shared = mode == SHARED
+            if not fill_outwards(scratch, job, m):
+                continue
+            any_legal = True
+            weigh_placement(scratch, job, m)
+            scratch.pair[OfPair.LEGAL] = 1.0
+            scratch.pair[OfPair.COMPACT] = scratch.game[0].num_used <= fewest
+            copy_to(scratch.pair, pairs[i, mode])
+            mask[i * MODES + mode] = 1
+    return any_legal
+
+
+@kernel
+def _forward_rows(
+    scratch: Scratch, i: int, own: int, limits: Limits, rows: FloatArray, mask: IntArray
+) -> None:
+    """Fill rows (M, OfForward) and mask (M,) for place `i` of the window."""
+    x, job = scratch.forward, scratch.waiting[scratch.window[i]].job
+    hops_left = limits.max_forwards - scratch.state.job[job].forwards
+    stuck = not could_run(scratch, job, own)
+    measure_work_ahead(scratch, job)
+    for m in range(len(scratch.partition)):
+        weigh_forward(scratch, i, own, m)
+        legal = m != own and hops_left > 0 and could_run(scratch, job, m)
+        if limits.only_placeable and not stuck:
+            legal = legal and x[OfForward.PLACEABLE] > 0.0
+        difference = load_of(scratch, m) - load_of(scratch, own)
+        x[OfForward.LEGAL] = legal
+        x[OfForward.LOAD_DIFFERENCE] = min(max(difference, -MOST_LOAD), MOST_LOAD)
+        x[OfForward.WORK_AHEAD] = log_work_ahead(scratch, m)
+        x[OfForward.WORK_AHEAD_HERE] = log_work_ahead(scratch, own)
+        x[OfForward.HOPS_LEFT] = hops_left / 3.0
+        copy_to(x, rows[m])
+        mask[m] = legal
+
+
+@kernel
+def _state_rows(scratch: Scratch, own: int, alone: bool, buffers: Buffers) -> None:
+    """Fill what does not depend on the waiting jobs one by one."""
+    server_rows(scratch, own, buffers.gpus, buffers.servers)
+    for m in range(len(scratch.partition)):
+        peer_row(scratch, own, m, buffers.peers[m])
+        if len(buffers.all_gpus) > 0 and (m == own or not alone):
+            server_rows(scratch, m, buffers.all_gpus[m], buffers.all_servers[m])
+    context_row(scratch, own, buffers.context)
+    if alone:
+        hide_others(own, buffers.peers, buffers.context)
+
+
+@kernel
+def observe_agent(scratch: Scratch, own: int, limits: Limits, buffers: Buffers) -> int:
+    """Fill the observation of partition `own`; the number of legal actions besides *wait*.
+
+    `begin_turn` comes first. Where `limits.pressed` and a start is legal, only starts are; where a
+    job older than the patience fits compactly on empty GPUs, *wait* is not legal: waiting cannot
+    starve anyone. Servers that are away are no part of any of it.
+    """
+    width, room = buffers.jobs.shape[0], buffers.servers.shape[0]
+    starts = buffers.action_mask[: width * room * MODES].reshape(width, room * MODES)
+    first, last = width * room * MODES, width * (room * MODES + buffers.forwards.shape[1])
+    sends = buffers.action_mask[first:last].reshape(width, -1)
+    _state_rows(scratch, own, limits.alone, buffers)
+    can_start, overdue = False, False
+    last_mode = SHARED if limits.sharing else EXCLUSIVE
+    for w in range(scratch.game[0].num_window):
+        job = scratch.waiting[scratch.window[w]].job
+        legal = _pair_rows(scratch, own, job, EXCLUSIVE, last_mode, buffers.pairs[w], starts[w])
+        can_start = can_start or legal
+        overdue = overdue or (placeable_now(scratch, job, own) and is_old(scratch, job))
+        job_row(scratch, w, own, buffers.jobs[w])
+        buffers.jobs[w, OfJob.CAN_START] = legal
+        if not limits.alone:
+            _forward_rows(scratch, w, own, limits, buffers.forwards[w], sends[w])
+    if limits.pressed and can_start:
+        sends[:] = 0
+    elif not overdue:
+        buffers.action_mask[-1] = 1
+    return int(buffers.action_mask[:-1].sum())
+
+
+@kernel
+def observe_rooms(scratch: Scratch, own: int, limits: Limits, buffers: Buffers) -> int:
+    """Fill `suspensions` and their part of the mask; the number of legal ones.
+
+    `observe_agent` comes first. None are legal where only starts are.
+    """
+    width, partitions = buffers.suspensions.shape[0], buffers.suspensions.shape[1]
+    first, legal = len(buffers.action_mask) - 1 - width * partitions, 0
+    for w in range(scratch.game[0].num_window):
+        if limits.pressed and buffers.jobs[w, OfJob.CAN_START] > 0.0:
+            return 0
+    scratch.here[0].shared = EXCLUSIVE
+    for w in range(scratch.game[0].num_window):
+        job = scratch.waiting[scratch.window[w]].job
+        may_go = not limits.alone and scratch.state.job[job].forwards < limits.max_forwards
+        for m in range(len(scratch.partition)):
+            if may_make_room(scratch, job, own, m, may_go) and best_room(scratch, job, own, m) >= 0:
+                copy_to(scratch.suspension, buffers.suspensions[w, m])
+                buffers.action_mask[first + w * partitions + m] = 1
+                legal += 1
+    return legal
+
+
+@kernel
+def observe_next_worker(
+    scratch: Scratch, own: int, limits: Limits, begun: Begun, buffers: Buffers
+) -> int:
+    """Fill the observation of partition `own` amid a gang; how many places its next worker has.
+
+    A place is a server from which the rest of the gang can be completed; its row of `pairs` is
+    that of the whole gang, if the workers after this one go outwards from here. Nothing else is
+    legal: whoever has begun a gang completes it.
+    """
+    width, room = buffers.jobs.shape[0], buffers.servers.shape[0]
+    starts = buffers.action_mask[: width * room * MODES].reshape(width, room * MODES)
+    _state_rows(scratch, own, limits.alone, buffers)
+    for w in range(scratch.game[0].num_window):
+        job, legal = scratch.waiting[scratch.window[w]].job, False
+        if w == begun.row:
+            legal = _pair_rows(
+                scratch, own, job, begun.mode, begun.mode, buffers.pairs[w], starts[w]
+            )
+        job_row(scratch, w, own, buffers.jobs[w])
+        buffers.jobs[w, OfJob.CAN_START] = legal
+    return int(buffers.action_mask.sum())
+
+
+@kernel
+def hide_peers(own: int, seen: Buffers) -> None:
+    """Leave of other partitions that jobs may be sent there, and no more: an ablation."""
+    hide_others(own, seen.peers, seen.context)
+    for column in OF_OTHERS:
+        seen.forwards[:, :, column] = 0.0
+    for m in range(len(seen.all_gpus)):
+        if m != own:
+            seen.all_gpus[m] = 0.0
+            seen.all_servers[m] = 0.0
+    for m in range(seen.suspensions.shape[1]):
+        if m != own:
+            seen.suspensions[:, m, OfSuspension.LEGAL + 1 :] = 0.0

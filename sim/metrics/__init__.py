@@ -1,1 +1,0 @@
-"""Metrics: pure functions of a `Run`, and intervals over repeated runs."""
