@@ -17,7 +17,7 @@ from gpuyard.launch.errors import CONF, ConfigError, nearest
 from gpuyard.launch.own import composed_of, own_folders, searching
 from sim.arrays import FloatArray
 from sim.engine.composed import PartitionedScheduler, QueueScheduler
-from sim.errors import override
+from sim.errors import TraceError, override
 from sim.protocols import Placer, Scheduler, Sharing
 from sim.topology.topology import Topology
 from sim.view import JobColumns, Signal
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Trace: TypeAlias = "str | Path | pd.DataFrame"
 Cluster: TypeAlias = str | Path | Topology
 YAML = {".yaml", ".yml"}
+FRAME = "jobs.csv"  # what a frame is written to; its first row stands in line 2
 SACCT_KEY = "JobID"  # what begins a header that `sacct --parsable2` wrote
 GIVEN = ("job_id", "submit_s", "num_gpus", "duration_s")  # columns that workload=csv expects
 
@@ -59,7 +60,17 @@ def composed(
                 config["topology"] = _described(cluster)
             elif isinstance(cluster, Topology):
                 config["topology"] = cluster
-            yield config
+            try:
+                yield config
+            except TraceError as error:
+                raise _of_frame(error, place) from None
+
+
+def _of_frame(error: TraceError, place: str) -> TraceError:
+    """The same, but lines of the file that a frame was written to are rows of the frame."""
+    said = str(error).replace(str(Path(place) / FRAME), "trace")
+    rows = re.sub(r"\bline (\d+)", lambda at: f"row {int(at[1]) - 2}", said)
+    return error if said == str(error) else TraceError(rows)
 
 
 def known(group: str, name: str, argument: str) -> str:
@@ -94,7 +105,7 @@ def _trace_words(trace: Trace, place: Path) -> list[str]:
         return [f"workload={known('workload', trace, 'trace')}"]
     if isinstance(trace, str | Path):
         return _file_words(Path(trace))
-    path = place / "jobs.csv"
+    path = place / FRAME
     there = {*trace.columns, *(["submit_s"] if "submit_time" in trace.columns else [])}
     missing = [name for name in GIVEN if name not in there]
     if missing:

@@ -44,6 +44,7 @@ from gpuyard.launch.errors import (
 )
 from gpuyard.launch.own import SEARCH_KEY, own_groups
 from gpuyard.launch.sweeps import TaskFunction, once_a_point, sweep_folder
+from gpuyard.launch.targets import fault_of_own
 from gpuyard.launch.terminal import telling_what_compiles
 from sim.errors import GpuYardError, override
 from sim.report.run_folder import Record, collect_record, write_record
@@ -262,10 +263,10 @@ def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:
 def run_main(main: Callable[[], None]) -> None:
     """Run the `main` of a program, then leave the process as a program should.
 
-    An error that the user can mend, a file that cannot be read or written included, prints one
-    message on stderr and exits with status 1; Ctrl-C exits with 130, whatever became of it on
-    its way. With DEBUG=1 or HYDRA_FULL_ERROR=1 the traceback is shown. Any other error
-    is a fault of the program and keeps its traceback.
+    An error that the user can mend, a file that cannot be read or written and what an order or
+    placer of his own raises included, prints one message on stderr and exits with status 1; Ctrl-C
+    exits with 130, whatever became of it on its way. With DEBUG=1 or HYDRA_FULL_ERROR=1 the
+    traceback is shown. Any other error is a fault of the program and keeps its traceback.
     """
     debug = any(os.environ.get(name, "0") not in {"", "0"} for name in TRACEBACK_WANTED)
     OmegaConf.register_new_resolver("of_run", _of_run, replace=True)
@@ -330,7 +331,7 @@ def _told(error: Exception) -> str | None:
         return explain(error)
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return None
+    return fault_of_own(error)
 
 
 def _lacking(error: BaseException | None) -> str | None:

@@ -12,6 +12,9 @@ from gpuyard.launch.errors import nearest
 
 LOCATING = re.compile(r"Error locating target '([^']*)'")
 INSIDE = re.compile(r"^full_key: (.+)$", re.MULTILINE)
+PROJECT = Path(__file__).resolve().parents[2]
+ROOMS = [PROJECT / name for name in ("sim", "interference", "gnn", "marl", "gpuyard", "scripts")]
+LIBRARIES = (sys.prefix, sys.base_prefix, "<")
 IMPORTING = ("<frozen", "importlib", "hydra")  # of files that only pass an import on
 
 
@@ -31,6 +34,21 @@ def origin(error: BaseException) -> str:
     frames = extract_tb(error.__traceback__)
     own = [each for each in frames if not any(part in each.filename for part in IMPORTING)]
     return f"{own[-1].filename} line {own[-1].lineno}: " if own else ""
+
+
+def fault_of_own(error: BaseException) -> str | None:
+    """The line of a user's own file that failed, a library it called included; None: ours did."""
+    frames = extract_tb(error.__traceback__)
+    ours = [any(Path(each.filename).is_relative_to(room) for room in ROOMS) for each in frames]
+    last = max((at for at, mine in enumerate(ours) if mine), default=-1)
+    own = [each for each in frames[last + 1 :] if not each.filename.startswith(LIBRARIES)]
+    if last < 0 or not own:
+        return None
+    at = own[-1]
+    return (
+        f"{at.filename} line {at.lineno}, in {at.name}: "
+        f"{type(error).__name__}: {_on_one_line(str(error))}; mend that line"
+    )
 
 
 def _first_cause(error: BaseException) -> BaseException:

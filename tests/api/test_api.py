@@ -12,7 +12,7 @@ import pytest
 
 import gpuyard
 from gpuyard.launch.errors import ConfigError
-from sim.errors import GpuYardError
+from sim.errors import GpuYardError, TraceError
 from sim.schedulers.orders import Sjf
 from sim.topology.generators import leaf_spine
 from tests.forking import run_program
@@ -152,6 +152,22 @@ def test_a_gymnasium_agent_ends_an_episode_and_illegal_actions_are_refused():
 def test_a_wrong_argument_is_named(words, told: str):
     with pytest.raises(ConfigError, match=re.escape(told)):
         gpuyard.simulate(**words)
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "told"),
+    [
+        ("num_gpus", [1, -1, 1], "trace, row 1, column 'num_gpus': '-1' is below 1; "),
+        ("job_id", ["a", "b", "a"], "trace, row 2, column 'job_id': 'a' is the job of row 0 again"),
+        ("num_gpus", [1, 1, 999], "trace, row 2, column 'num_gpus', job c: a gang of 999 GPUs"),
+    ],
+)
+def test_a_wrong_row_of_a_frame_is_named_as_the_frame_has_it(column, cells, told: str):
+    frame = pd.DataFrame(
+        {"job_id": list("abc"), "submit_s": [0, 1, 2], "num_gpus": 1, "duration_s": 10.0}
+    )
+    with pytest.raises(TraceError, match=f"^{re.escape(told)}"):
+        gpuyard.simulate(frame.assign(**{column: cells}))
 
 
 @pytest.mark.parametrize("windows", [0, -1, 1.5])

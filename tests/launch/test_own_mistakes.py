@@ -112,3 +112,47 @@ def test_a_trial_run_before_the_users_jobs_is_called_so(tmp_path: Path):
         r"error: fifo\+never, in a trial run of \d+ made-up jobs before yours: \d+ jobs wait for",
         done.stderr,
     )
+
+
+OWN_PARTS = """\
+import numpy as np
+from sim.engine.composed import QueueScheduler
+from sim.view import Signal
+
+class Order(QueueScheduler):
+    order_name, order_needs = "mine", Signal.NONE
+    def keys(self, jobs):
+        return helper(jobs)
+
+def helper(jobs):
+    return np.reshape(jobs.num_gpus, (7, 7, 7))
+
+class Place:
+    name, needs = "mine", Signal.NONE
+    def place(self, gang, slots, rng):
+        return slots.nothing
+"""
+
+
+@pytest.mark.parametrize(
+    ("word", "line"),
+    [
+        ("scheduler=mine", "line 11, in helper: ValueError: cannot reshape array of size "),
+        ("placer=mine", "line 16, in place: AttributeError: 'Slots' object has no attribute 'no"),
+    ],
+)
+def test_what_an_order_or_a_placer_of_ones_own_raises(tmp_path: Path, word: str, line: str):
+    parts = "placer: ${placer}\nsharing: ${sharing}\nskip_blocked: true\n"
+    for group, text in (("scheduler", f"_target_: my_own.Order\n{parts}"),
+                        ("placer", "_target_: my_own.Place\n")):  # fmt: skip
+        (tmp_path / "mine" / group).mkdir(parents=True)
+        (tmp_path / "mine" / group / "mine.yaml").write_text(text)
+    (tmp_path / "gpuyard.yaml").write_text("search_path: [mine]\n")
+    (tmp_path / "my_own.py").write_text(OWN_PARTS)
+    words = ["-m", "gpuyard", "simulate", "workload.num_jobs=30", word]
+    done = run_program(words, cwd=tmp_path)
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    assert f"error: {tmp_path / 'my_own.py'} {line}" in done.stderr
+    assert done.stderr.rstrip().endswith("; mend that line\n(DEBUG=1 shows the traceback)")
+    shown = run_program(words, cwd=tmp_path, env={"DEBUG": "1"})
+    assert "Traceback" in shown.stderr and "in decorated_main" in shown.stderr
