@@ -219,6 +219,7 @@ class ClusterView:
     partition: int | None  # None: the whole cluster
     partition_of_server: IntArray  # (S,)
     num_partitions: int
+    own_servers: tuple[IntArray, ...]  # by partition, ascending
     tenants: IntArray  # (G,) jobs on each GPU
     tenant: IntArray  # (G, C) those jobs; entries from `tenants` on are -1
     server_free: IntArray  # (S,) GPUs without a tenant; 0 while the server is away
@@ -251,9 +252,8 @@ class ClusterView:
 
     def narrowed(self, partition: int, queued: IntArray) -> "ClusterView":
         """The view of one partition's scheduler, with the given queue."""
-        owned: BoolArray = self.partition_of_server == partition
         here = self.running[self.jobs.partition[self.running] == partition]
-        servers = owned.nonzero()[0]
+        servers = self.own_servers[partition]
         return _view_of(
             self.__dict__, queued=queued, running=here, partition=partition, servers=servers
         )
@@ -295,6 +295,7 @@ class ViewMaker:
         """Prepare windows on `state`."""
         self._live, self._now_s = _Live(state), state.world["now_s"]
         self._state, self._table, self._granted = state, jobs, granted
+        divided, count = state.server["partition"], int(state.world["num_partitions"][0])
         self._fixed = {
             "state": state,
             **held_in(state),
@@ -303,7 +304,8 @@ class ViewMaker:
             "servers": np.arange(topology.num_servers),
             "partition": None,
             "partition_of_server": _fixed(state.server["partition"]),
-            "num_partitions": int(state.world["num_partitions"][0]),
+            "num_partitions": count,
+            "own_servers": tuple(read_only(np.flatnonzero(divided == m)) for m in range(count)),
             "nic_jobs": read_only(state.server["nic_jobs"]),
             "uplink_jobs": read_only(state.rack["uplink_jobs"]),
             "max_forwards": max_forwards,

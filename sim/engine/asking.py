@@ -100,7 +100,8 @@ class Asking:
         tries = IN_PYTHON not in (rule["placer"], rule["sharing"])
         self._orders_count = not tries or bool(rule["judges_job"]) or self._has_times or self._fills
         # Looked up once: a field of a record array costs as much as a short copy.
-        self._verdict = memory.game["verdict"]
+        self._verdict, job = memory.game["verdict"], state.job
+        self._home, self._status, self._forwards = job["partition"], job["status"], job["forwards"]
         self._priority: Priority | None = None
         if isinstance(self.child, PreemptiveScheduler) and not self._fills:
             self._priority = self.child.priority
@@ -126,8 +127,9 @@ class Asking:
             if len(view.queued) > 0:
                 self._serve(view, 0)
         else:
+            homes = self._home[view.queued]
             for m in self._to_ask(view, takes=False):
-                queue = view.queued[state.job["partition"][view.queued] == m]
+                queue = view.queued[homes == m]
                 if len(queue) > 0:
                     self._serve(view.narrowed(m, queue), m)
         if self._has_timers:
@@ -194,10 +196,9 @@ class Asking:
         start(state, memory, job)
 
     def _steal(self, view: ClusterView) -> None:
-        row = self._state.job
         for m in self._to_ask(view, takes=True):
-            queued = view.queued[row["status"][view.queued] == QUEUED]
-            free = (row["forwards"][queued] < view.max_forwards) & (row["partition"][queued] != m)
+            queued = view.queued[self._status[view.queued] == QUEUED]
+            free = (self._forwards[queued] < view.max_forwards) & (self._home[queued] != m)
             if not free.any():
                 continue
             here, first = view.narrowed(m, queued[free]), self._logged()
@@ -205,7 +206,7 @@ class Asking:
             if self._has_times and self._logged() > first:
                 kinds, jobs = self._orders_since(0)
                 jobs = jobs[kinds == records.START]
-                self._wake(self.child.wake_s(here, self._starts(jobs[row["partition"][jobs] == m])))
+                self._wake(self.child.wake_s(here, self._starts(jobs[self._home[jobs] == m])))
 
     def _as_now(self, view: ClusterView) -> ClusterView:
         """`view` with who holds what after the orders given so far."""

@@ -3,14 +3,17 @@
 import numpy as np
 
 from sim.arrays import FloatArray, IntArray
-from sim.codes import DELAY, DRAWN, IN_PYTHON, OWN_THEN_LEAST_LOADED
+from sim.codes import DELAY, DRAWN, IN_PYTHON, NEVER, OWN_THEN_LEAST_LOADED
 from sim.engine.acting import forward
 from sim.engine.layout import NOBODY, PLACE, PYTHON_ROUTE, RAISED, START, Memory
 from sim.engine.queues import drop_first, first_of, join, queue_number, take_out
 from sim.handle import ask, call_python, tell
 from sim.jit import array_kernel, kernel
+from sim.kernel.free_gpus import usable_in
 from sim.kernel.layout import QUEUED, RUNNING, State
 from sim.kernel.step import FOREIGN_GPU, LEGAL, NO_SUCH_JOB, NOT_QUEUED
+
+MANY = 1 << 62  # more GPUs than there are
 
 
 @array_kernel
@@ -188,52 +191,80 @@ def fill_listed(state: State, memory: Memory, m: int, jobs: IntArray, takes: boo
     return started
 
 
-@array_kernel
-def eligible(state: State, memory: Memory, m: int, takes: bool) -> IntArray:
-    """Waiting jobs of partition `m`, or those that it may take from others, by row.
+@kernel
+def _waits_for(state: State, memory: Memory, m: int, job: int, takes: bool) -> bool:
+    """Whether a waiting job is one of partition `m`, or one that `m` may take from another.
 
     Nobody takes a job in the decision that preempted it.
     """
-    world, decision = state.world[0], memory.game[0].decisions
-    jobs, count = np.empty(world.num_queued, dtype=np.int64), 0
-    for at in range(world.queue_first, world.queue_first + world.num_queued):
-        row = state.job[state.queue[at]]
-        if (row.partition == m) == takes or (takes and row.forwards >= world.max_forwards):
-            continue
-        if takes and memory.waiter[state.queue[at]].stopped_in == decision:
-            continue
-        jobs[count] = state.queue[at]
-        count += 1
-    return jobs[:count]
+    row = state.job[job]
+    if not takes:
+        return bool(row.partition == m)
+    stopped = memory.waiter[job].stopped_in == memory.game[0].decisions
+    return bool(row.partition != m and row.forwards < state.world[0].max_forwards and not stopped)
 
 
 @array_kernel
-def order_counts(state: State, memory: Memory, m: int, jobs: IntArray, takes: bool) -> bool:
-    """Whether it counts in which order `jobs` are served in partition `m`.
+def eligible(state: State, memory: Memory, m: int, takes: bool) -> IntArray:
+    """Waiting jobs of partition `m`, or those that it may take from others, by row."""
+    world = state.world[0]
+    jobs, count = np.empty(world.num_queued, dtype=np.int64), 0
+    for at in range(world.queue_first, world.queue_first + world.num_queued):
+        if _waits_for(state, memory, m, state.queue[at], takes):
+            jobs[count] = state.queue[at]
+            count += 1
+    return jobs[:count]
+
+
+@kernel
+def least_gang(state: State) -> int:
+    """GPUs of the smallest gang that waits."""
+    world, least = state.world[0], MANY
+    for at in range(world.queue_first, world.queue_first + world.num_queued):
+        least = min(least, state.job[state.queue[at]].num_gpus)
+    return least
+
+
+@kernel
+def _is_full(state: State, memory: Memory, m: int, least: int) -> bool:
+    """Whether partition `m` has no `least` empty GPUs, and none may be shared."""
+    alone = memory.rule[0].sharing == NEVER and state.world[0].demands_matter == 0
+    return bool(alone and usable_in(state.free_gpus, m) < least)
+
+
+@array_kernel
+def order_counts(state: State, memory: Memory, m: int, takes: bool, least: int) -> bool:
+    """Whether it counts in which order those who wait for partition `m` are served.
 
     Where what is offered only shrinks it does not if none has room, or one alone and the others
-    let it pass. Where jobs may be preempted it does not for one job with room.
+    let it pass. Where jobs may be preempted it does not for one job with room. `least`: GPUs of
+    the smallest gang that waits anywhere.
     """
-    rule, several = memory.rule[0], len(jobs) > 1
-    if not takes and rule.preempts != 0:
-        return several or (
-            len(jobs) == 1 and not ask(memory.routine[PLACE], state, memory, m, jobs[0])
-        )
-    if not several or rule.shrinks == 0:
-        return several
+    rule, world = memory.rule[0], state.world[0]
+    shrinks, preempts = rule.shrinks != 0, rule.preempts != 0 and not takes
+    if shrinks and not preempts and _is_full(state, memory, m, least):
+        return False
     memory.game[0].pass_ += 1
-    room, strict = 0, rule.skip_blocked == 0 and not takes
-    for job in jobs:
-        number = memory.waiter[job].kind
-        if is_refused(state, memory, m, number):
+    waiting, room, strict = 0, 0, rule.skip_blocked == 0 and not takes
+    for at in range(world.queue_first, world.queue_first + world.num_queued):
+        job = state.queue[at]
+        if not _waits_for(state, memory, m, job, takes):
             continue
-        if not ask(memory.routine[PLACE], state, memory, m, job):
-            refuse(state, memory, m, number)
-            continue
-        room += 1
-        if room > 1 or strict:
+        waiting += 1
+        if waiting > 1 and (preempts or not shrinks):
             return True
-    return False
+        if not preempts and not shrinks:
+            continue
+        number = memory.waiter[job].kind
+        if not preempts and is_refused(state, memory, m, number):
+            continue
+        if ask(memory.routine[PLACE], state, memory, m, job):
+            room += 1
+        elif not preempts:
+            refuse(state, memory, m, number)
+        if waiting > 1 and (room > 1 or (strict and room > 0)):
+            return True
+    return bool(waiting == 1 and room == 0 if preempts else strict and waiting > 1 and room > 0)
 
 
 @array_kernel
@@ -242,14 +273,13 @@ def first_to_ask(state: State, memory: Memory, m: int, takes: bool) -> int:
 
     Those before it are served. The number of partitions if there is none, or nothing goes on.
     """
+    least = least_gang(state)
     while m < len(state.partition):
-        jobs = eligible(state, memory, m, takes)
         if memory.game[0].verdict != LEGAL:
             return len(state.partition)
-        if len(jobs) > 0:
-            if order_counts(state, memory, m, jobs, takes):
-                return m
-            fill_listed(state, memory, m, jobs, takes)
+        if order_counts(state, memory, m, takes, least):
+            return m
+        fill_listed(state, memory, m, eligible(state, memory, m, takes), takes)
         m += 1
     return m
 
@@ -283,6 +313,10 @@ def fill_by_score(state: State, memory: Memory, m: int, stealing: int) -> int:
 @array_kernel
 def fill_by_list(state: State, memory: Memory, m: int, stealing: int) -> int:
     """As `fill`, with everybody put in order first; for rules under which a start may make room."""
+    rule = memory.rule[0]
+    plain = rule.shrinks != 0 and rule.judges_job == 0 and rule.placer != IN_PYTHON
+    if plain and _is_full(state, memory, m, least_gang(state)):
+        return 0
     jobs = eligible(state, memory, m, stealing != 0)
     keys = np.array([memory.waiter[job].key for job in jobs])
     order = np.argsort(keys, kind="mergesort")

@@ -7,7 +7,7 @@ from sim.codes import ASKED, FIXED, QUANTA, STEAL
 from sim.engine.acting import close_decision, open_decision
 from sim.engine.asking import Asking, begin
 from sim.engine.composed import Composed, QueueScheduler, child_of
-from sim.engine.filling import eligible, note_timers, order_counts
+from sim.engine.filling import least_gang, note_timers, order_counts
 from sim.engine.given import check_stay, numbers
 from sim.engine.layout import FILL, IDLE, QUANTUM, ROUTE, SERVE, Memory
 from sim.engine.preempting import rejoin
@@ -121,12 +121,13 @@ def order_is_idle(state: State, memory: Memory) -> bool:
         return False
     if state.world[0].num_queued < (1 if rule.preempts != 0 else 2):
         return True  # nobody to put in an order
+    least = least_gang(state)
     for m in range(len(state.partition)):
-        if order_counts(state, memory, m, eligible(state, memory, m, False), False):
+        if order_counts(state, memory, m, False, least):
             return False
     if rule.forwarding == STEAL:
         for m in range(len(state.partition)):
-            if order_counts(state, memory, m, eligible(state, memory, m, True), True):
+            if order_counts(state, memory, m, True, least):
                 return False
     return True
 
