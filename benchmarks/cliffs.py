@@ -153,7 +153,7 @@ def orders(setting: Setting) -> Iterator[tuple[str, Pair]]:
     yield "own_order", Pair(plain, replace(plain, scheduler=own))
     keyed = SmallestAreaByKeys(placer=child.placer, sharing=child.sharing, skip_blocked=True)
     yield "own_keys", Pair(plain, replace(plain, scheduler=keyed))
-    stealing = setting.bench("agents.count=2", "forwarding=steal")
+    stealing = setting.bench("agents.count=8", "forwarding=steal")
     divided = PartitionedScheduler(child=own, forwarding=Steal())
     yield "own_order_stealing", Pair(stealing, replace(stealing, scheduler=divided))
     preempting = setting.bench("scheduler=srtf")
