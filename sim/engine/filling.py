@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from sim.arrays import FloatArray, IntArray
+from sim.arrays import IntArray
 from sim.codes import DELAY, DRAWN, IN_PYTHON, NEVER, OWN_THEN_LEAST_LOADED
 from sim.engine.acting import forward
 from sim.engine.layout import NOBODY, PLACE, PYTHON_ROUTE, RAISED, START, Memory
-from sim.engine.queues import drop_first, first_of, join, queue_number, take_out
+from sim.engine.queues import drop_first, first_of, join, queue_number, take_out, tetris_order
 from sim.handle import ask, call_python, tell
 from sim.jit import array_kernel, kernel
 from sim.kernel.free_gpus import usable_in
@@ -14,29 +14,6 @@ from sim.kernel.layout import QUEUED, RUNNING, State
 from sim.kernel.step import FOREIGN_GPU, LEGAL, NO_SUCH_JOB, NOT_QUEUED
 
 MANY = 1 << 62  # more GPUs than there are
-
-
-@array_kernel
-def tetris_score(
-    gang: IntArray, left_s: FloatArray, free_share: float, largest: float
-) -> FloatArray:
-    """Alignment plus shortness, the highest first.
-
-    Args:
-        gang: (q,) GPUs of each job, q at least 1.
-        left_s: (q,) predicted work left.
-        free_share: largest share of free GPUs on one server.
-        largest: GPUs of the largest server.
-
-    Returns:
-        (q,) scores.
-    """
-    alignment = np.minimum(gang.astype(np.float64), largest) / largest * free_share
-    work_gpu_s = left_s * gang
-    mean = work_gpu_s.mean()
-    short = work_gpu_s / mean if mean > 0 else np.zeros_like(work_gpu_s)
-    score: FloatArray = alignment - alignment.mean() * short
-    return score
 
 
 @kernel
@@ -282,25 +259,6 @@ def first_to_ask(state: State, memory: Memory, m: int, takes: bool) -> int:
         fill_listed(state, memory, m, eligible(state, memory, m, takes), takes)
         m += 1
     return m
-
-
-@array_kernel
-def tetris_order(state: State, memory: Memory, m: int, jobs: IntArray) -> IntArray:
-    """`jobs` by falling score, which depends on who they are and on what was free."""
-    if len(jobs) == 0:
-        return jobs
-    largest = 0
-    for i in range(state.partition[m].first_own, state.partition[m].last_own):
-        where = state.server[state.own[i]]
-        largest = max(largest, where.last_gpu - where.first_gpu)
-    left_s = np.empty(len(jobs))
-    for i, job in enumerate(jobs):
-        done_s = state.job[job].seen_progress_s
-        left_s[i] = max(memory.waiter[job].estimate_s - done_s, 0.0)
-    gang = np.array([state.job[job].num_gpus for job in jobs])
-    score = tetris_score(gang, left_s, memory.free_share[m], float(largest))
-    order: IntArray = jobs[np.argsort(-score, kind="mergesort")]
-    return order
 
 
 @array_kernel

@@ -7,10 +7,10 @@ together and is worked out anew only for jobs that may have crossed a quantum.
 
 import numpy as np
 
-from sim.arrays import RowArray
+from sim.arrays import FloatArray, IntArray, RowArray
 from sim.codes import ASKED, FIXED, LEFT, QUANTA, SERVICE, SMALLEST_GANG, TRUE_LEFT
 from sim.engine.layout import NOBODY, Memory
-from sim.jit import kernel
+from sim.jit import array_kernel, kernel
 from sim.kernel.layout import QUEUED, Row, State
 
 QUANTUM_ROUNDING = 1e-9  # of a quantum: a job woken at its boundary counts as past it
@@ -307,3 +307,45 @@ def note_quantum(state: State, memory: Memory, m: int) -> None:
             least_s = min(least_s, running_wait_s(state, memory, job))
     if least_s < np.inf:
         game.wake_s = min(game.wake_s, max(now_s + least_s, np.nextafter(now_s, np.inf)))
+
+
+@array_kernel
+def tetris_score(
+    gang: IntArray, left_s: FloatArray, free_share: float, largest: float
+) -> FloatArray:
+    """Alignment plus shortness, the highest first.
+
+    Args:
+        gang: (q,) GPUs of each job, q at least 1.
+        left_s: (q,) predicted work left.
+        free_share: largest share of free GPUs on one server.
+        largest: GPUs of the largest server.
+
+    Returns:
+        (q,) scores.
+    """
+    alignment = np.minimum(gang.astype(np.float64), largest) / largest * free_share
+    work_gpu_s = left_s * gang
+    mean = work_gpu_s.mean()
+    short = work_gpu_s / mean if mean > 0 else np.zeros_like(work_gpu_s)
+    score: FloatArray = alignment - alignment.mean() * short
+    return score
+
+
+@array_kernel
+def tetris_order(state: State, memory: Memory, m: int, jobs: IntArray) -> IntArray:
+    """`jobs` by falling score, which depends on who they are and on what was free."""
+    if len(jobs) == 0:
+        return jobs
+    largest = 0
+    for i in range(state.partition[m].first_own, state.partition[m].last_own):
+        where = state.server[state.own[i]]
+        largest = max(largest, where.last_gpu - where.first_gpu)
+    left_s = np.empty(len(jobs))
+    for i, job in enumerate(jobs):
+        done_s = state.job[job].seen_progress_s
+        left_s[i] = max(memory.waiter[job].estimate_s - done_s, 0.0)
+    gang = np.array([state.job[job].num_gpus for job in jobs])
+    score = tetris_score(gang, left_s, memory.free_share[m], float(largest))
+    order: IntArray = jobs[np.argsort(-score, kind="mergesort")]
+    return order

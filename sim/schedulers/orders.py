@@ -6,7 +6,7 @@ from sim.arrays import FloatArray, IntArray
 from sim.codes import ARRIVAL, LEFT, QUANTA, SERVICE, SMALLEST_GANG, TETRIS, TRUE_LEFT
 from sim.decision import Start
 from sim.engine.composed import PreemptiveScheduler, QueueScheduler
-from sim.engine.filling import tetris_score
+from sim.engine.queues import tetris_score
 from sim.errors import check_numbers
 from sim.protocols import Placer, Sharing
 from sim.view import ClusterView, Signal
