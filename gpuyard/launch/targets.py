@@ -37,12 +37,15 @@ def origin(error: BaseException) -> str:
 
 
 def fault_of_own(error: BaseException) -> str | None:
-    """The line of a user's own file that failed, a library it called included; None: ours did."""
+    """The line of a user's own order or placer that failed, a library it called included.
+
+    None: the program did, be it of the user's own.
+    """
     frames = extract_tb(error.__traceback__)
     ours = [any(Path(each.filename).is_relative_to(room) for room in ROOMS) for each in frames]
     last = max((at for at, mine in enumerate(ours) if mine), default=-1)
     own = [each for each in frames[last + 1 :] if not each.filename.startswith(LIBRARIES)]
-    if last < 0 or not own:
+    if last < 0 or not own or Path(frames[last].filename).parent == Path(__file__).parent:
         return None
     at = own[-1]
     return (

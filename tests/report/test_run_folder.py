@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sim import files
 from sim.files import ReportError, run_names, write_atomically
-from sim.report import files, run_folder
+from sim.report import run_folder
 from sim.report.run_folder import git_state, read_jct_s, read_row, write_run
 
 FILES = {"metrics.json", "record.json", "config.yaml", "jobs.parquet", "timeline.parquet"}
