@@ -51,7 +51,7 @@ class SavedModel:
             if name not in known:
                 raise PhysicsError(
                     f"interference model: {what} {name!r} is not among {', '.join(known)}; fit one "
-                    "on rows that hold it (scripts/fit_interference.py) and set its path"
+                    "on rows that hold it (gpuyard fit_interference) and set its path"
                 )
         return [known.index(name) for name in wanted]
 
@@ -76,7 +76,7 @@ def load_model(path: Path) -> SavedModel:
     """Read and check; PhysicsError names the file and what is wrong with it."""
     if not path.is_file():
         raise PhysicsError(
-            f"{path}: no interference model; name one that scripts/fit_interference.py wrote "
+            f"{path}: no interference model; name one that gpuyard fit_interference wrote "
             f"(belief.model.path=FILE), or say belief=none"
         )
     try:

@@ -80,13 +80,17 @@ def stuck(state: State, jobs: JobTable) -> SimulationError:
             "wait for it; cut that circle"
         )
     job = int(state.queue[world["queue_first"]])
+    home, gang = int(state.job[job]["partition"]), int(jobs.num_gpus[job])
+    size = int(state.partition[home]["gpus"])
+    fix = "does it fit there, and may it be forwarded?"
+    if gang > size:
+        fix = f"that has {size} GPUs in all, so let it go elsewhere, as by forwarding=steal."
     away = int(np.count_nonzero(state.server["closed"] > 0))
     note = f" {away} servers are away for good." if away else ""
     return SimulationError(
         f"{waiting} jobs wait forever from t={now_s:.1f} s on: nothing runs, nothing "
         f"arrives, and the scheduler starts none. The first is job "
-        f"{jobs.job_id[job]} ({jobs.num_gpus[job]} GPUs) in partition "
-        f"{state.job[job]['partition']}; does it fit there, and may it be forwarded?{note}"
+        f"{jobs.job_id[job]} ({gang} GPUs) in partition {home}; {fix}{note}"
     )
 
 

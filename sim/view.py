@@ -172,8 +172,8 @@ class JobColumns:
         self._require(Signal.PREDICTION, "estimate_s")
         if not self._is_predicted and np.isnan(self._estimate_s).any():
             raise SignalError(
-                "this run has no duration predictions; choose estimator=noisy or estimator=oracle, "
-                "or a scheduler that needs none"
+                "this run has no duration predictions; choose estimator=group_median or limit "
+                "(noisy and oracle look at the truth), or a scheduler that needs none"
             )
         self._is_predicted = True
         return self._estimate_s

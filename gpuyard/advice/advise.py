@@ -36,11 +36,11 @@ from gpuyard.advice.playing import (
     played,
     waits_and_limits,
 )
-from gpuyard.advice.room import HOMES
 from gpuyard.advice.sentences import of_learned
 from gpuyard.advice.stretches import JUDGED
 from gpuyard.evaluation.experiment import opened, physics_name
 from gpuyard.evaluation.lineup import assumptions
+from gpuyard.evaluation.room import HOMES
 from gpuyard.launch.build import (
     check_choice,
     check_confidence,

@@ -22,9 +22,9 @@ from gpuyard.advice.aims import (
     told_of_run,
     told_of_trace,
 )
-from gpuyard.advice.room import BY_VC, homes_by_vc, without_misfits
 from gpuyard.evaluation.experiment import OneQueueError, opened
 from gpuyard.evaluation.lineup import Contender, lineup_of, warm_up, without_limits
+from gpuyard.evaluation.room import BY_VC, homes_by_vc, without_misfits
 from gpuyard.evaluation.task import Task, distinct, scheduler_of, setting_text
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.sweeps import in_processes, processes_of

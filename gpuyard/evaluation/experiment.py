@@ -12,6 +12,7 @@ import numpy as np
 import yaml
 from hydra.core.hydra_config import HydraConfig
 
+from gpuyard.evaluation.room import fit_somewhere, misfits_told
 from gpuyard.launch.build import RULES, build, check_choice, check_plain, check_reference_gpu
 from gpuyard.launch.errors import ConfigError
 from marl.env.game import Game
@@ -93,7 +94,7 @@ class Experiment:
         return None if stretches is None else stretches.stretch(window)
 
     def _placeable(self, jobs: JobTable) -> JobTable:
-        """The jobs, unless a gang is larger than every partition: gangs stay inside one.
+        """The jobs, unless one has no room in any partition, even an empty one.
 
         Raises:
             TraceError: naming the first such job.
@@ -107,6 +108,12 @@ class Experiment:
                 f"job {jobs.job_id[row]}: a gang of {jobs.num_gpus[row]} GPUs fits none of the "
                 f"{self.game.partitions} partitions, of at most {largest} GPUs ({len(rows)} such "
                 f"jobs); set workload.max_gang={largest}, or use fewer agents"
+            )
+        fits = fit_somewhere(jobs, self.game)
+        if jobs.elastic is None and not fits.all():
+            raise TraceError(
+                f"{misfits_told(jobs, fits, self.game)}; 'workload.rules.ignore=[demands]' forgets "
+                "what jobs ask for beside GPUs, `gpuyard advise leave_out=true` passes over such"
             )
         return jobs
 

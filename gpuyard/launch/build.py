@@ -2,7 +2,9 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from functools import partial
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, cast, get_args, get_origin
 
@@ -16,17 +18,19 @@ from gpuyard.launch.targets import told_of
 from sim.errors import GpuYardError
 from sim.physics.gpu_table import GpuTable, plain_name
 
+MAPPINGS = (dict, Mapping)
+CONTAINERS = (list, Sequence, *MAPPINGS)
 PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
 def misfit(value: object, annotation: Any) -> str | None:
     """What the parameter asks for, if `value` is not that; None if it fits or cannot be judged.
 
-    Only numbers, texts, truth values, lists and unions of these are judged; a whole number is also
-    a number.
+    Only numbers, texts, truth values, lists, mappings and unions of these are judged, and numbers
+    where an object is asked for; a whole number is also a number.
     """
     kinds = get_args(annotation) if get_origin(annotation) in {Union, UnionType} else (annotation,)
-    asked = [_asked(kind) for kind in kinds]
+    asked = [_asked(kind, value) for kind in kinds]
     if None in asked or any(_fits(value, kind) for kind in kinds):
         return None
     return " or ".join(str(words) for words in asked)
@@ -37,17 +41,22 @@ def whole(value: object) -> str:
     return f"; write {int(value)}" if isinstance(value, float) and value.is_integer() else ""
 
 
-def _asked(kind: Any) -> str | None:
+def _asked(kind: Any, value: object) -> str | None:
     if kind is NoneType:
         return "null"
-    return "a list" if get_origin(kind) is list else PLAIN.get(kind)
+    if get_origin(kind) in CONTAINERS:
+        return "a mapping" if get_origin(kind) in MAPPINGS else "a list"
+    number = isinstance(value, int | float)
+    if number and isinstance(kind, type) and not issubclass(kind, (*PLAIN, Path, Enum)):
+        return "a section with a _target_, or a choice of its group"
+    return PLAIN.get(kind)
 
 
 def _fits(value: object, kind: Any) -> bool:
     if kind is NoneType:
         return value is None
-    if get_origin(kind) is list:
-        return isinstance(value, list | tuple)
+    if get_origin(kind) in CONTAINERS:
+        return isinstance(value, Mapping if get_origin(kind) in MAPPINGS else list | tuple)
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     return type(value) is kind

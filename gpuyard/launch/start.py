@@ -24,6 +24,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -201,7 +202,12 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
                 return once_a_point(task, cfg)
             except Exception as error:  # Hydra tells of a sweep's first, joblib without a traceback
                 _before_hydra(error)
-                raise
+                if sweep_folder() is not None:
+                    raise
+                failed.append(error)  # Hydra would print all overrides before it
+                return None
+
+        failed: list[Exception] = []
 
         point.__module__ = (
             f"{task.__module__}.{config_name}"  # Hydra calls the job by the last word
@@ -220,7 +226,10 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
                 [word for word in sys.argv[1:] if "=" in word and not word.startswith("-")],
                 lambda group: sorted(path.stem for path in (conf / group).glob("*.yaml")),
             )
-            return run()
+            result = run()
+            if failed:
+                raise failed.pop()
+            return result
 
         return checked
 
@@ -329,8 +338,10 @@ def _told(error: Exception) -> str | None:
         return lacking
     if isinstance(error, GpuYardError | HydraException | OmegaConfBaseException | YAMLError):
         return explain(error)
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and (error.filename or error.errno == ENOSPC):
+        return f"{error.filename or 'what is printed to'}: {error.strerror}"
+    if isinstance(error, ValueError) and str(error).startswith("Only one of --run"):
+        return f"{error}; leave one of them out"  # Hydra's own
     return fault_of_own(error)
 
 

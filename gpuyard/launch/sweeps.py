@@ -47,7 +47,7 @@ def once_a_point(task: TaskFunction, cfg: DictConfig) -> Any:
     if found is not None or twins:
         raise ConfigError(
             f"{folder if found else twins[0]} holds a finished point of another configuration; "
-            "give this sweep a folder of its own (hydra.sweep.dir=DIR), and compare.py both "
+            "give this sweep a folder of its own (hydra.sweep.dir=DIR), and gpuyard compare both "
             "(sweep=[DIR,DIR])"
         )
     (folder / FINISHED).unlink(missing_ok=True)

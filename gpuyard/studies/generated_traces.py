@@ -1,6 +1,7 @@
 """Generated traces: `scripts/generate_trace.py` writes one, `fit_generator.py` fits their spec."""
 
 import gzip
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -170,6 +171,8 @@ def fit_generator(cfg: DictConfig) -> None:
         raise ConfigError("workload has a spec: it is generated; fit one that is read from a file")
     jobs = jobs_of(config, "workload", part=config["part"], seed=config["seed"])
     spec = spec_of(config, jobs)
+    if not re.fullmatch(r"[\w.-]+", str(config["name"])):
+        raise ConfigError(f"name is {config['name']!r}; it must be one word, like mine_like")
     out = Path(config["out"] or launch.folder / f"{config['name']}.yaml")
     if out.suffix != ".yaml":
         raise ConfigError(f"out is {out}; its name must end in .yaml")
@@ -179,7 +182,7 @@ def fit_generator(cfg: DictConfig) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, text.encode())
     print(f"{len(jobs):,} jobs fitted; parameters written to {out}")
-    print(f"use: put it into conf/workload/ and run with workload={out.stem}")
+    print(f"use: put it into workload/ of your own folder (gpuyard.yaml); workload={out.stem}")
 
 
 def spec_of(config: Mapping[str, Any], jobs: JobTable) -> WorkloadSpec:

@@ -67,7 +67,8 @@ def fit_interference(cfg: DictConfig) -> None:
     launch = start(cfg)
     config = launch.config
     remove_report(launch.folder)
-    choice = _choice(config)
+    given = any(word.startswith("data_dir=") for word in launch.record.overrides)
+    choice = _choice(config, given=given)
     fresh_models(choice.seed, choice.models)  # refuses unknown names before minutes of work
     sets = data_sets(choice.data_dir, seed=choice.seed, names=choice.data_sets)
     asked = read_files(choice.files, sets, folder=choice.data_dir)
@@ -87,11 +88,13 @@ def fit_interference(cfg: DictConfig) -> None:
     _print_fit(results, launch.folder)
 
 
-def _choice(config: dict[str, Any]) -> Choice:
+def _choice(config: dict[str, Any], *, given: bool) -> Choice:
+    """`given`: the user names `data_dir`; else made-up rows may stand in for it."""
     check_plain(config, RULES)
     check_flags(config, "figures", "eval.only")
     data_dir = None if config["data_dir"] is None else Path(str(config["data_dir"]))
-    if data_dir is not None and data_dir.suffix == ".csv" and not data_dir.is_file():
+    named = given or (data_dir is not None and data_dir.suffix == ".csv")
+    if data_dir is not None and named and not data_dir.exists():
         raise ConfigError(f"data_dir is {data_dir}, which is not there; name a file or a folder")
     files = config["eval"]["rows"]
     files = [files] if isinstance(files, str) else _names("eval.rows", files) or []

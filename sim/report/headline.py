@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sim.errors import nearest
 from sim.files import (
     ComparisonRow,
     Labels,
@@ -125,7 +126,8 @@ def headline_cells(
     ]
     if not cells:
         names = dict.fromkeys(row.labels.scheduler for row in rows)
-        raise ReportError(f"ours is {ours!r}; the schedulers here are {', '.join(names)}")
+        known = f"the schedulers here are {', '.join(names)}"
+        raise ReportError(f"ours is {ours!r}; {known}{nearest(ours, names)}")
     return cells
 
 

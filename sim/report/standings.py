@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sim.arrays import FloatArray
+from sim.errors import nearest
 from sim.files import ComparisonRow, Labels, ReportError, check_distinct
 from sim.report.job_times import (
     Interval,
@@ -152,7 +153,8 @@ def standings(
     check_distinct(rows)
     names = list(dict.fromkeys(row.labels.scheduler for row in rows))
     if ours is not None and ours not in names:
-        raise ReportError(f"ours is {ours!r}; the schedulers here are {', '.join(names)}")
+        known = f"the schedulers here are {', '.join(names)}"
+        raise ReportError(f"ours is {ours!r}; {known}{nearest(ours, names)}")
     groups: dict[Key, list[ComparisonRow]] = defaultdict(list)
     for row in rows:
         groups[setting_of(row.labels)].append(row)

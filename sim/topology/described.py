@@ -124,8 +124,10 @@ class Section:
         return marked.value
 
     def _refusal(self, marked: Marked, name: str, rule: str) -> TopologyError:
-        shown = "" if isinstance(marked.value, dict | list) else f" is {str(marked.value)[:60]!r};"
-        return TopologyError(f"{self._path}, line {marked.line}: {name}{shown} it {rule}")
+        value = marked.value
+        shown = f" is a {type(value).__name__}" if isinstance(value, dict | list) else (
+            f" is {str(value)[:60]!r}")  # fmt: skip
+        return TopologyError(f"{self._path}, line {marked.line}: {name}{shown}; it {rule}")
 
 
 SHAPE = (

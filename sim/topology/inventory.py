@@ -234,8 +234,8 @@ def _amounts(source: str, what: str, amounts: Sequence[int | None]) -> IntArray 
         return None
     if len(given) < len(amounts):
         raise TopologyError(
-            f"{source}: {len(given)} of {len(amounts)} servers say how much {what} they have; "
-            f"say it of all or of none"
+            f"{source}: {len(given)} of {len(amounts)} servers tell their {what}; "
+            f"tell it of all or of none"
         )
     return np.array(given, dtype=np.int64)
 

@@ -15,8 +15,10 @@ from typing import Protocol
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.errors import SimulationError, check_numbers
+from sim.errors import SimulationError, check_numbers, nearest
 from sim.topology.topology import Topology
+
+MOST_NAMED = 8  # servers in a message
 
 
 class Change(IntEnum):
@@ -196,8 +198,8 @@ class OutageFile:
         if not 0 <= at_s < math.inf:
             raise self._error(line, "time_s", time, "expected 0 or more seconds")
         if server not in servers:
-            raise self._error(line, "server", server, f"the cluster has {len(servers)} names and "
-                              "numbers of servers, and this is none")  # fmt: skip
+            known = f"known are {', '.join(list(servers)[-MOST_NAMED:])}{nearest(server, servers)}"
+            raise self._error(line, "server", server, f"the cluster has no such server; {known}")
         if word not in WORDS:
             raise self._error(line, "change", word, f"expected one of {', '.join(WORDS)}")
         return _Row(line, at_s, servers[server], word)

@@ -80,6 +80,7 @@ class ColumnReader:
         self.lines: Sequence[int] = table.lines  # (N,) of the file, at which each row starts
         self._sieved = {reason: rows for reason, rows in (sieved or {}).items() if rows}
         self._problems: list[Problem] = []
+        self._named_rows: dict[str, Sequence[str]] = {}  # names that must be unique
         self._left_out: dict[str, BoolArray] = {}
         self._gang_keys: tuple[str, ...] = ()
 
@@ -116,11 +117,23 @@ class ColumnReader:
     def unique(self, key: str, names: Sequence[str]) -> None:
         """Note rows whose name (made of `key` and other columns) is empty, or an earlier row's."""
         self.flag(key, _mask(not name for name in names), "is empty; every job needs a name")
-        first: dict[str, int] = {}
-        again = [first.setdefault(name, row) != row for row, name in enumerate(names)]
-        if any(again):
-            line = self.lines[first[names[again.index(True)]]]
-            self.flag(key, _mask(again), f"is the job of line {line} again; names must be unique")
+        self._named_rows[key] = names
+
+    def _flag_twins(self) -> None:
+        """Note, before all else, rows whose name an earlier row has that is kept."""
+        bad = self._bad().tolist()
+        for key, names in self._named_rows.items():
+            first: dict[str, int] = {}
+            again = np.zeros(len(self), dtype=np.bool_)
+            for row, name in enumerate(names):
+                again[row] = name in first
+                if not bad[row]:
+                    first.setdefault(name, row)
+            if again.any():
+                line = self.lines[first[names[int(np.argmax(again))]]]
+                rule = f"is the job of line {line} again; names must be unique"
+                self._problems.insert(0, Problem(key, again, rule))
+        self._named_rows.clear()
 
     def times(self, key: str, *, blank_s: float | None = None, unit_s: float = 1.0) -> FloatArray:
         """(N,) seconds, 0 or more; an empty field is `blank_s`, or a fault if that is None."""
@@ -239,6 +252,8 @@ class ColumnReader:
         unreadable = _mask(value is None for value in parsed)
         values = np.array([1.0 if value is None else value for value in parsed])
         finite = np.isfinite(values)
+        empty = _mask(text == "" for text in self.raw(key))
+        self.flag(key, empty & given, "is empty; give a number or leave the row out")
         self.flag(key, unreadable & given,
                   "is not a number; write it plainly, like 3600 or 3600.5")  # fmt: skip
         self.flag(key, ~finite & given,
@@ -294,6 +309,7 @@ class ColumnReader:
         Raises:
             TraceError: the first fault, if `strict`; otherwise faults are counted and logged.
         """
+        self._flag_twins()
         bad = self._bad()
         if bad.any():
             row = int(np.argmax(bad))

@@ -316,5 +316,10 @@ class JobRules:
         """
         check_choice("rules.profile_rule", self.profile_rule, RULES)
         check_choice("rules.unknown_gpu_types", self.unknown_gpu_types, UNKNOWN)
+        if isinstance(self.ignore, str):
+            raise TraceError(f"rules.ignore is {self.ignore!r}; give a list, like [demands]")
+        for name, target in self.models.items():
+            if not isinstance(target, str):
+                raise TraceError(f"rules.models.{name} is {target!r}; give one name of a model")
         for trait in self.ignore:
             check_choice("rules.ignore", trait, TRAITS)

@@ -10,9 +10,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from gpuyard.advice.learning import judging
-from gpuyard.advice.room import homes_by_vc
 from gpuyard.advice.sentences import of_learned
 from gpuyard.advice.stretches import StretchField, from_state, scouted
+from gpuyard.evaluation.room import homes_by_vc
 from gpuyard.launch.build import resolve
 from gpuyard.launch.errors import CONF, ConfigError
 from sim.topology.generators import leaf_spine

@@ -155,4 +155,4 @@ def test_what_an_order_or_a_placer_of_ones_own_raises(tmp_path: Path, word: str,
     assert f"error: {tmp_path / 'my_own.py'} {line}" in done.stderr
     assert done.stderr.rstrip().endswith("; mend that line\n(DEBUG=1 shows the traceback)")
     shown = run_program(words, cwd=tmp_path, env={"DEBUG": "1"})
-    assert "Traceback" in shown.stderr and "in decorated_main" in shown.stderr
+    assert "Traceback" in shown.stderr and "in checked" in shown.stderr

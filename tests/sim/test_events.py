@@ -159,8 +159,9 @@ def test_jobs_that_wait_for_ever_are_named():
     message = (
         r"2 jobs wait forever from t=5\.0 s on: .*The first is job B \(4 GPUs\) in partition 0"
     )
-    with pytest.raises(SimulationError, match=message):
+    with pytest.raises(SimulationError, match=message) as error:
         play(world(jobs, cluster(1, 2)), fifo())
+    assert "; that has 2 GPUs in all, so let it go elsewhere" in str(error.value)
 
 
 def test_no_jobs_is_an_error():

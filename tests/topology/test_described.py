@@ -128,7 +128,7 @@ def test_servers_of_a_rack_are_brought_together(tmp_path: Path):
         ("  oversubscription: 2\n", "", ", line 2: fabric.oversubscription is missing"),
         ("gpus: 4", "gpus: 4000", ", line 6: shapes.box.gpus is '4000'; it must be at least 1"),
         ("gpus: 4", "gpus: '4'", ", line 6: shapes.box.gpus is '4'; it must be a whole number"),
-        ("gpus: 4", "gpus: [4]", ", line 6: shapes.box.gpus it must be a whole number"),
+        ("gpus: 4", "gpus: [4]", ", line 6: shapes.box.gpus is a list; it must be a whole number"),
         ("gpu_type: p100", "gpu_type: 100", "shapes.box.gpu_type is '100'; it must be a text"),
         ("gpu_type: p100", "gpu_type: ' '", "shapes.box.gpu_type is ' '; it must be a text"),
         ("count: 2, gbps: 10", "count: 2", ", line 8: shapes.box.nics.gbps is missing"),
@@ -165,7 +165,7 @@ def test_copies_by_anchor_are_refused(tmp_path: Path):
 
 def test_other_files_are_refused(tmp_path: Path):
     assert ": the file is empty" in refused(tmp_path, "")
-    assert ", line 1: the file it must be a mapping" in refused(tmp_path, "- a\n")
+    assert ", line 1: the file is a list; it must be a mapping" in refused(tmp_path, "- a\n")
     assert ", line 5: byte 0xff is not UTF-8" in refused(
         tmp_path, SMALL.encode().replace(b"  box", b"  b\xffx")
     )
@@ -179,7 +179,7 @@ def test_only_some_servers_with_memory_is_refused(tmp_path: Path):
     text = SMALL.replace("racks:", "  more:\n    gpus: 1\n    gpu_type: a\n    intra_gbps: 1\n"
                          "    nics: {count: 1, gbps: 1}\n    memory_gib: 4\nracks:")  # fmt: skip
     text += "      - {shape: more, count: 1}\n"
-    assert "1 of 3 servers say how much memory they have" in refused(tmp_path, text)
+    assert "1 of 3 servers tell their memory" in refused(tmp_path, text)
 
 
 NODES = "server,rack,shape,pod,group\na,r1,box,,x\nb,r1,box,,y\n"

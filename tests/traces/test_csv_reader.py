@@ -94,7 +94,7 @@ def test_unsorted_rows_are_sorted_stably_and_counted(file: Path) -> None:
     ("row", "column", "value", "words"),
     [
         ("b,x,1,1", "t", "x", "not a number"),
-        ("b,,1,1", "t", "", "not a number"),
+        ("b,,1,1", "t", "", "is empty"),
         ("b,1,1_6,1", "gpus", "1_6", "not a number"),  # Python's float takes both
         ("b,1,1,٣", "run", "٣", "not a number"),
         ("b,nan,1,1", "t", "nan", "not a finite number"),

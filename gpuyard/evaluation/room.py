@@ -26,10 +26,10 @@ def without_misfits(jobs: JobTable, game: Game, *, leave_out: bool) -> tuple[Job
         return jobs, 0
     misfits = int((~fits).sum())
     if not fits.any():
-        raise ConfigError(f"{_told(jobs, fits, game)}; no job would be left")
+        raise ConfigError(f"{misfits_told(jobs, fits, game)}; no job would be left")
     if not leave_out:
         raise ConfigError(
-            f"{_told(jobs, fits, game)}; leave_out=true leaves such jobs out, "
+            f"{misfits_told(jobs, fits, game)}; leave_out=true leaves such jobs out, "
             f"'workload.rules.ignore=[demands]' forgets what jobs ask for beside GPUs"
         )
     return picked_jobs(jobs, np.flatnonzero(fits)), misfits
@@ -74,7 +74,8 @@ def picked_jobs(jobs: JobTable, rows: IntArray, **changed: Any) -> JobTable:
     return JobTable(**{**columns, **changed})
 
 
-def _told(jobs: JobTable, fits: BoolArray, game: Game) -> str:
+def misfits_told(jobs: JobTable, fits: BoolArray, game: Game) -> str:
+    """How many jobs have no room, and what the first of them asks for."""
     row = int(np.argmin(fits))
     asks = f"{jobs.num_gpus[row]} GPUs"
     if jobs.demands is not None:

@@ -1,0 +1,93 @@
+"""What an operator mistypes: one line with place, value and fix, status 1, no traceback."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.forking import run_program
+
+TRACE = "job_id,submit_s,num_gpus,duration_s\n"
+JOBS = f"{TRACE}a,0,1,100\nb,10,2,5\n"
+ASKING = "job_id,submit_s,num_gpus,duration_s,cpu_milli\na,0,1,100,500\nb,10,1,5,999000\n"
+
+
+def told(folder: Path, *words: str) -> str:
+    """What is said of a run with these words on the jobs of jobs.csv, on one line."""
+    given = ["workload=csv", "workload.path=jobs.csv", "topology=small_leaf_spine", *words[1:]]
+    done = run_program(["-m", "gpuyard", words[0], *given], cwd=folder)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr and "Error executing job" not in done.stderr, done.stderr
+    (line,) = [each for each in done.stderr.splitlines() if each.startswith("error: ")]
+    return line
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("workload.columns=5", "workload.columns is 5; it must be a mapping"),
+        ("workload.window=5", "workload.window is 5; it must be a mapping"),
+        ("workload.rules=5", "workload.rules is 5; it must be a section with a _target_"),
+        ("workload.reader=5", "workload.reader is 5; it must be a section with a _target_"),
+        ("workload.exclude_vcs=lang", "workload.exclude_vcs is 'lang'; it must be a list"),
+        ("workload.rules.ignore=demands", "rules.ignore is 'demands'; give a list, like [demands]"),
+        ("+workload.rules.models.a=[b]", "rules.models.a is ['b']; give one name of a model"),
+        ("estimator=none scheduler=sjf", "choose estimator=group_median or limit"),
+    ],
+)
+def test_a_value_of_the_wrong_kind(tmp_path: Path, word: str, message: str):
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    assert message in told(tmp_path, "simulate", *word.split())
+
+
+def test_a_job_that_fits_nowhere_is_told_before_it_is_played(tmp_path: Path):
+    (tmp_path / "jobs.csv").write_text(ASKING)
+    cores = "+topology.cpu_milli=64000"
+    words = ("workload.columns.cpu_milli=cpu_milli", cores)
+    line = told(tmp_path, "simulate", *words)
+    assert (
+        "1 of 2 jobs fit nowhere on small_leaf_spine, even when it is empty; the first is" in line
+    )
+    assert "job b: 1 GPUs, each with 999 cores" in line and "rules.ignore=[demands]" in line
+    done = run_program(
+        ["-m", "gpuyard", "simulate", "workload=csv", "workload.path=jobs.csv", *words,
+         "topology=small_leaf_spine", "workload.rules.ignore=[demands]", "page=false"],
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_twin_of_a_row_that_is_left_out_stays(tmp_path: Path):
+    (tmp_path / "jobs.csv").write_text(f"{TRACE}c,-1,1,3\nc,2,1,3\nd,3,1,3\nd,4,1,3\n")
+    words = ["workload=csv", "workload.path=jobs.csv", "workload.strict=false", "page=false"]
+    done = run_program(["-m", "gpuyard", "simulate", *words], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "2 rows skipped" in done.stderr and "job of line 4 again" in done.stderr
+
+
+def test_a_folder_of_pairs_that_is_not_there(tmp_path: Path):
+    done = run_program(["-m", "gpuyard", "fit_interference", "data_dir=nothere"], cwd=tmp_path)
+    assert done.returncode == 1 and "data_dir is nothere, which is not there" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_device_that_is_full(tmp_path: Path):
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    code = (
+        "import sys; sys.stdout = open('/dev/full', 'w'); sys.argv[0] = 'gpuyard'\n"
+        "from gpuyard.command import main; main()"
+    )
+    words = ["simulate", "workload=csv", "workload.path=jobs.csv", "page=false"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+    )  # fmt: skip
+    assert "error: what is printed to: No space left on device" in done.stderr, done.stderr
+
+
+def test_two_flags_of_hydra_that_exclude_each_other(tmp_path: Path):
+    done = run_program(["-m", "gpuyard", "simulate", "-m", "--cfg", "job"], cwd=tmp_path)
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    assert "can be specified; leave one of them out" in done.stderr
