@@ -13,9 +13,18 @@ if TYPE_CHECKING:
     from gpuyard.api.running import advise, evaluate, simulate
 
 __version__ = version("gpuyard")
-__all__ = ["advise", "evaluate", "load_policy", "make_env", "make_single_agent_env", "simulate"]
+__all__ = [
+    "GpuYardError",
+    "advise",
+    "evaluate",
+    "load_policy",
+    "make_env",
+    "make_single_agent_env",
+    "simulate",
+]
 
 _HOMES = {  # imported when first asked for: `gpuyard help` loads no simulator
+    "GpuYardError": "sim.errors",
     "advise": "gpuyard.api.running",
     "evaluate": "gpuyard.api.running",
     "load_policy": "gpuyard.api.agents",

@@ -151,7 +151,7 @@ class JobColumns:
         if signal not in self._granted:
             raise SignalError(
                 f"column jobs.{column} needs {signal.name}, which this scheduler did not ask for; "
-                f"add Signal.{signal.name} to its `needs`"
+                f"add Signal.{signal.name} to its `order_needs` (an order's; else `needs`)"
             )
 
     @property

@@ -10,6 +10,7 @@ import numpy as np
 from gpuyard.api.asking import Cluster, Trace, composed, listed
 from gpuyard.evaluation.experiment import experiment_of
 from gpuyard.launch.build import build
+from gpuyard.launch.errors import ConfigError
 from marl.env.layout import CodecRules, Observation
 from marl.env.scheduling_env import SchedulingEnv, agent_name
 from marl.training.plan import Plan, Windows
@@ -99,9 +100,10 @@ def make_single_agent_env(
 
     `gymnasium.make("gpuyard.gym:gpuyard/Scheduling-v0", ...)` is the same.
     """
-    return SingleAgentEnv(
-        make_env(trace, cluster, agents=1, part=part, seed=seed, overrides=overrides)
-    )
+    env = make_env(trace, cluster, agents=1, part=part, seed=seed, overrides=overrides)
+    if len(env.possible_agents) != 1:
+        raise ConfigError(f"agents.count is {len(env.possible_agents)}; this form has one agent")
+    return SingleAgentEnv(env)
 
 
 def load_policy(folder: str | Path) -> "MarlScheduler":
@@ -114,6 +116,10 @@ def load_policy(folder: str | Path) -> "MarlScheduler":
     Raises:
         PolicyFileError: it is missing, truncated or foreign.
     """
+    from marl.policy import policy_folder
+    from marl.policy.build import load_policy as read_policy
     from marl.schedulers.marl import MarlScheduler
 
-    return MarlScheduler(checkpoint=str(folder), untrained=False)
+    made = MarlScheduler(checkpoint=str(folder), untrained=False)
+    read_policy(policy_folder(str(folder)), 1)  # its weights, too, are whole
+    return made

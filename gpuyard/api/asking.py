@@ -88,15 +88,20 @@ def known(group: str, name: str, argument: str) -> str:
     raise ConfigError(f"{argument} is {name!r}; {fix}")
 
 
-def listed(overrides: Sequence[str]) -> list[str]:
-    """The overrides of a caller.
+def listed(overrides: Sequence[str], refused: Mapping[str, str] | None = None) -> list[str]:
+    """The overrides of a caller; `refused`: keys that would not be read, and what to use.
 
     Raises:
-        ConfigError: they are one text, or no texts.
+        ConfigError: they are one text, no texts, or one of them would not be read.
     """
     if isinstance(overrides, str) or not all(isinstance(word, str) for word in overrides):
         fix = f"[{overrides!r}]" if isinstance(overrides, str) else '["workload.num_jobs=30"]'
         raise ConfigError(f"overrides is {overrides!r}; it must be a list of texts, like {fix}")
+    for word in overrides:
+        key = word.lstrip("+~").partition("=")[0]
+        use = (refused or {}).get(key if "." not in key else key.partition(".run.")[0])
+        if use:
+            raise ConfigError(f"overrides has {word!r}, which is not read here; use {use}")
     return list(overrides)
 
 
@@ -157,6 +162,7 @@ class ByKeys(QueueScheduler):
         """Who finds no place lets the ones behind it try."""
         super().__init__(placer=placer, sharing=sharing, skip_blocked=True)
         self.order_name = function.__name__
+        self.called = f"{function.__module__}.{function.__qualname__}"  # in errors
         self._function = function
 
     def keys(self, jobs: JobColumns) -> FloatArray:

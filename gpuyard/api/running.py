@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 
 CONFIDENCE = 0.95
+UNREAD = {  # keys of the program simulate that functions do not read -> what to use
+    "scheduler": "the argument scheduler or schedulers", "part": "evaluate(part=...)",
+    "window": "evaluate(windows=...)", "compiled": "sim.simulator.simulate(compiled=False)",
+    "explain": "the program `gpuyard simulate`", "log_decisions": "the program `gpuyard simulate`",
+    "hydra": "what the call gives back, which needs no folder",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -164,7 +170,7 @@ def simulate(
     Raises:
         GpuYardError: an argument, a row of the trace or a decision is wrong; the message names it.
     """
-    words = [f"agents.count={agents}", *listed(overrides)]
+    words = [f"agents.count={agents}", *listed(overrides, refused=UNREAD)]
     with composed("simulate", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
         experiment = experiment_of(config)
         made = scheduler_of(scheduler, config, experiment.game.partitions)
@@ -201,7 +207,7 @@ def evaluate(
         GpuYardError: an argument, a row of the trace or a decision is wrong; the message names it.
     """
     check_count("windows", windows, null=True)
-    words = [f"agents.count={agents}", *listed(overrides)]
+    words = [f"agents.count={agents}", *listed(overrides, refused=UNREAD)]
     with composed("simulate", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
         experiment = experiment_of(config)
         made = [scheduler_of(each, config, experiment.game.partitions) for each in schedulers]

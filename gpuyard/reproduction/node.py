@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
@@ -11,6 +12,7 @@ from omegaconf import OmegaConf
 from gpuyard.evaluation.lineup import sweeps
 from gpuyard.launch.build import check_count, check_keys
 from gpuyard.launch.errors import CONF, ConfigError
+from gpuyard.launch.own import own_folders
 from gpuyard.reproduction.page_node import page_tables
 from sim.report.page_table import Claim, PageTable
 
@@ -86,13 +88,13 @@ def reproduction_of(node: Any, *, experiment: str) -> Reproduction:
 
 
 def titles() -> dict[str, str]:
-    """Experiment -> title, of those with the node, in order of names."""
-    top = CONF / "experiment"
+    """Experiment -> title, of those with the node, own ones last, in order of names."""
     found = {}
-    for path in sorted(top.rglob("*.yaml")):
-        title = OmegaConf.select(OmegaConf.load(path), "reproduce.title")
-        if title is not None:
-            found[path.relative_to(top).with_suffix("").as_posix()] = str(title)
+    for top in (folder / "experiment" for folder in (CONF, *own_folders(Path.cwd()))):
+        for path in sorted(top.rglob("*.yaml")):
+            title = OmegaConf.select(OmegaConf.load(path), "reproduce.title")
+            if title is not None:
+                found[path.relative_to(top).with_suffix("").as_posix()] = str(title)
     return found
 
 

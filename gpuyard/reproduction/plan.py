@@ -19,7 +19,7 @@ from gpuyard.evaluation.lineup import Contender, lineup_of, plain_entry
 from gpuyard.evaluation.task import Task, check_names, setting_text, windows_played
 from gpuyard.launch.build import check_count, resolve
 from gpuyard.launch.errors import ConfigError, nearest
-from gpuyard.launch.own import composed_of
+from gpuyard.launch.own import composed_of, own_folders
 from gpuyard.reproduction.node import (
     Asked,
     CellSpec,
@@ -86,12 +86,13 @@ def _absent(entry: Any) -> str:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("overrides"), list):
         return ""  # told by lineup_of
     loader = GlobalHydra.instance().config_loader()
-    lacking = []
+    lacking, folders = [], own_folders(Path.cwd())
     for each in OverridesParser.create().parse_overrides(entry["overrides"]):
         group = each.key_or_group
         if "." in group or group not in ("scheduler", "placer", "sharing", "forwarding"):
             continue
-        options = loader.get_group_options(group, ObjectType.CONFIG)
+        own = [path.stem for folder in folders for path in (folder / group).glob("*.yaml")]
+        options = [*loader.get_group_options(group, ObjectType.CONFIG), *own]
         swept = each.is_sweep_override()
         values = each.sweep_string_iterator() if swept else [str(each.value())]
         for value in values:

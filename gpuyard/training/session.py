@@ -2,6 +2,8 @@
 
 import logging
 import math
+import signal
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
@@ -37,9 +39,11 @@ from marl.policy.pair_score import PairScorePolicy
 from marl.rllib.algorithm import build_ppo
 from marl.rllib.checkpoint import (
     add_checkpoint,
+    check_setting,
     checkpoints,
     drop_checkpoints,
     last_whole,
+    note_setting,
     read_manifest,
 )
 from marl.rllib.cluster import connect
@@ -119,7 +123,7 @@ class Training:
             windows=self._windows("train"),
             max_rounds=config["max_rounds"],
         )
-        self.resumed = _resumed(config["resume"], self.folder)
+        self.resumed = _resumed(config["resume"], self.folder, config)
         self.best_s = math.inf
         self.rows: list[dict[str, Any]] = []
         self.board: Logger | None = None
@@ -204,6 +208,7 @@ class Training:
             self._adopt(self.resumed.parent.parent, read_manifest(self.resumed).iteration)
             return build_policy(self.spec, self.plan.layout.racks)
         drop_checkpoints(self.folder)
+        note_setting(self.folder, _setting_of(self.config))
         policy = self.warm_start(progress)
         self.record(None, self.validate(policy))
         return policy
@@ -265,13 +270,19 @@ def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
     """Sizes of the network that `encoder` and `policy` describe."""
     encoder, policy = config["encoder"], config["policy"]
     scale = float(policy["prior_scale"])
+    sizes = {key: value for key, value in encoder.items() if not key.startswith("_")}
+    if unknown := sorted(set(sizes) - set(PolicySpec.__dataclass_fields__)):
+        raise ConfigError(
+            f"encoder.{unknown[0]} is no key of an encoder; those of policy files are "
+            "gpu_dim, hidden_dim, rounds and inner_rounds"
+        )
     prior = score_weights_of(policy["prior"], "policy.prior") if scale > 0.0 else None
     units = {
         f"{group}_units": 0 if prior is None else getattr(prior, f"{group}_layer").size
         for group in ALL_GROUPS
     }
     return PolicySpec(
-        **{key: value for key, value in encoder.items() if not key.startswith("_")},
+        **sizes,
         encoder=encoder_name(new_name(encoder["_target_"])),
         head_dim=policy["head_dim"],
         prior_scale=scale,
@@ -282,20 +293,35 @@ def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
     )
 
 
-def _resumed(wanted: str | None, own: Path) -> Path | None:
+# What is trained on; the rest, like learning rate or iterations, may change on a resume.
+SETTING = (
+    "topology", "workload", "agents", "rules", "reward", "interference", "network", "belief",
+    "estimator", "profiles", "train_physics", "max_tenants", "validation_windows", "seed",
+)  # fmt: skip
+
+
+def _setting_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: config[key] for key in SETTING if key in config}
+
+
+def _resumed(wanted: str | None, own: Path, config: Mapping[str, Any]) -> Path | None:
     """The checkpoint to go on with: of the folder `wanted`, of this run's own if `wanted` is auto.
 
     Raises:
-        CheckpointError: there is none that is whole.
+        CheckpointError: there is none that is whole, or auto finds one of another setting.
     """
     if wanted is None or (wanted == AUTO and not checkpoints(own)):
         return None
+    if wanted == AUTO:
+        check_setting(own, _setting_of(config))
     return last_whole(own if wanted == AUTO else Path(wanted))
 
 
 def train(launch: Launch) -> Path:
     """Warm start, PPO, figures; the folder of the best policy on validation windows."""
     connect(launch.build("ray"))
+    if threading.current_thread() is threading.main_thread():  # Slurm's; Ray takes it otherwise
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
     run = Training(launch)
     assumed = assumptions(run.config, run.experiment, "predicted")
     log.info("%s", assumed_line(run.experiment, assumed))
@@ -318,6 +344,7 @@ def learn(run: Training, progress: Progress, told: Told | None) -> None:
             weights=policy.state_dict(),
             seed=run.experiment.seed,
             ray=run.ray,
+            behind=0 if run.resumed is None else read_manifest(run.resumed).iteration,
         ),
         average_decay=run.ppo.average_decay,
     )

@@ -12,6 +12,8 @@ from pettingzoo import ParallelEnv
 from marl.env.game import Game, Reward
 from marl.env.layout import CodecRules, Layout, Observation
 from marl.env.turns import Turns
+from sim.arrays import FloatArray
+from sim.errors import GpuYardError, InvalidDecision
 from sim.jobs import JobTable
 
 
@@ -140,7 +142,7 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         self._steps += 1
         alive = turns.next()
         observations = self._seen(turns) if alive else {}
-        rewards = self.reward(turns.take())
+        rewards = self._rewards(turns)
         over = turns.over
         cut = not over and self._steps >= self._most_rounds
         infos: Infos = {agent: {} for agent in agents}
@@ -161,12 +163,31 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         """Carry out the action of the agent whose turn it is; all have to be legal."""
         acting = turns.layout.wait
         for agent, action in actions.items():
+            if agent not in self.possible_agents:
+                raise InvalidDecision(
+                    f"{agent!r} is no agent; there are {', '.join(self.possible_agents)}"
+                )
             partition = self.possible_agents.index(agent)
             turns.check(partition, int(action))
             if partition == turns.agent:
                 acting = int(action)
         if turns.agent >= 0:
             turns.act(acting)
+
+    def _rewards(self, turns: Turns) -> FloatArray:
+        """(M,) what the reward makes of the time since the turn before.
+
+        Raises:
+            GpuYardError: it is not one finite number an agent.
+        """
+        given = self.reward(turns.take())
+        agents = len(self.agents)
+        if np.shape(given) != (agents,) or not np.all(np.isfinite(given)):
+            raise GpuYardError(
+                f"{type(self.reward).__qualname__} gives {given!r}; a reward must give one finite "
+                f"number for each of the {agents} agents"
+            )
+        return given
 
     def _seen(self, turns: Turns) -> dict[str, Observation]:
         """What the agent of this turn sees; with `everyone`, what all see."""

@@ -89,12 +89,12 @@ def encoder_name(target: str) -> str:
     """The name under which policy files know the class at the dotted path `target`.
 
     Raises:
-        ValueError: they know none of this path.
+        PolicyFileError: they know none of this path.
     """
     for name, encoder in ENCODERS.items():
         if f"{encoder.__module__}.{encoder.__qualname__}" == target:
             return name
-    raise ValueError(
+    raise PolicyFileError(
         f"encoder._target_ is {target!r}, which policy files do not know; "
         f"use encoder={' or encoder='.join(ENCODERS)}, or add it to marl.policy.build.ENCODERS"
     )
@@ -265,6 +265,7 @@ def load_policy(folder: Path, num_racks: int) -> tuple[PairScorePolicy, PolicySp
         policy.load_state_dict(_widened(weights, policy))
     except Exception as error:  # torch raises many kinds for a truncated or foreign file
         raise PolicyFileError(
-            f"{path}: cannot be read as this policy's weights ({error})"
+            f"{path}: cannot be read as this policy's weights ({error}); copy the folder anew, or "
+            "train another"
         ) from error
     return policy.eval(), spec, rules

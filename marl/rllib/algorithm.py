@@ -5,6 +5,7 @@ from functools import cached_property
 from itertools import count
 from typing import Any
 
+import numpy as np
 import torch
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
@@ -224,17 +225,18 @@ def _learners(ppo: PpoSpec, ray: RaySpec | None) -> int:
 
 
 def _creator(
-    make_env: Callable[[], SchedulingEnv], ppo: PpoSpec, seed: int
+    make_env: Callable[[], SchedulingEnv], ppo: PpoSpec, seed: int, behind: int
 ) -> Callable[[Any], RllibSchedulingEnv]:
-    """Makes the copies of every runner, each with a stream of its own."""
+    """Makes the copies of every runner, each with a stream of its own, other ones on a resume."""
     copies = count()  # RLlib gives all copies of a runner one context: tell them apart here
 
     def create(context: Any) -> RllibSchedulingEnv:
         copy = next(copies) % ppo.envs_per_runner
+        first = seed * 1_000_003 + 1000 * int(context.worker_index) + copy
+        if behind:
+            first = int(np.random.SeedSequence((first, behind)).generate_state(1)[0])
         return RllibSchedulingEnv(
-            make_env(),
-            seed=seed * 1_000_003 + 1000 * int(context.worker_index) + copy,
-            first_cut_frac=(copy + 0.5) / ppo.envs_per_runner,
+            make_env(), seed=first, first_cut_frac=(copy + 0.5) / ppo.envs_per_runner
         )
 
     return create
@@ -249,15 +251,17 @@ def build_ppo(
     weights: dict[str, Any] | None,
     seed: int,
     ray: RaySpec | None = None,
+    behind: int = 0,
 ) -> PPO:
     """The algorithm, ready to train; `weights` start the policy, None draws them.
 
+    `behind`: iterations of the checkpoint that it is to go on from, which plays other windows.
     `ray` says what its processes may use and how lost ones are replaced; None leaves it to RLlib.
 
     Raises:
         RayError: several learners are to share what RLlib's own runner samples.
     """
-    register_env(ENV_NAME, _creator(make_env, ppo, seed))
+    register_env(ENV_NAME, _creator(make_env, ppo, seed, behind))
     model = {"spec": policy.as_dict(), "num_racks": num_racks, "weights": weights}
     config = (
         PPOConfig()

@@ -164,6 +164,45 @@ def checkpoints(run: Path) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
+SETTING = "setting.json"
+
+
+def note_setting(run: Path, setting: Mapping[str, Any]) -> None:
+    """Write beside the checkpoints of `run` what is trained on, in plain values."""
+    (run / FOLDER).mkdir(parents=True, exist_ok=True)
+    (run / FOLDER / SETTING).write_text(json.dumps(setting, indent=1), encoding="utf-8")
+
+
+def check_setting(run: Path, setting: Mapping[str, Any]) -> None:
+    """Refuse to go on with a training of another setting; older runs have noted none.
+
+    Raises:
+        CheckpointError: naming the first key that differs.
+    """
+    path = run / FOLDER / SETTING
+    if not path.is_file():
+        return
+    mine = json.loads(json.dumps(setting))
+    theirs = json.loads(path.read_text(encoding="utf-8"))
+    at = first_difference(theirs, mine)
+    if at is not None:
+        raise CheckpointError(
+            f"resume=auto: {run} holds a training of another setting: {at}; give this one a folder "
+            f"of its own, or say resume={run} to go on from that one all the same"
+        )
+
+
+def first_difference(before: Any, now: Any, key: str = "") -> str | None:
+    """`KEY was A, is B` for the first value that differs in two plain containers."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        for name in (*before, *now):
+            place = f"{key}.{name}" if key else str(name)
+            if told := first_difference(before.get(name), now.get(name), place):
+                return told
+        return None
+    return None if before == now else f"{key} was {before!r}, is {now!r}"
+
+
 def drop_checkpoints(run: Path) -> None:
     """Remove what an earlier run in the same folder left."""
     shutil.rmtree(run / FOLDER, ignore_errors=True)

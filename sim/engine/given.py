@@ -20,8 +20,8 @@ MOST_SHOWN = 60  # characters of a value
 
 
 def called(part: object) -> str:
-    """The class of an object, with its module."""
-    return f"{type(part).__module__}.{type(part).__qualname__}"
+    """The class of an object, with its module; or what it stands for, as it says."""
+    return str(getattr(part, "called", f"{type(part).__module__}.{type(part).__qualname__}"))
 
 
 OTHERWISE = {  # what an order may have instead of `keys`

@@ -130,6 +130,24 @@ def test_a_gymnasium_agent_ends_an_episode_and_illegal_actions_are_refused():
         env.step(illegal)
 
 
+def test_one_agent_is_one():
+    with pytest.raises(ConfigError, match=r"agents.count is 2; this form has one agent"):
+        gpuyard.make_single_agent_env(
+            cluster="small_leaf_spine", overrides=["workload.num_jobs=10", "agents.count=2"]
+        )
+
+
+def test_a_policy_that_was_cut_off_is_refused_where_it_is_loaded(tmp_path: Path):
+    whole = ROOT / "marl" / "pretrained"
+    for path in whole.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    assert gpuyard.load_policy(tmp_path).name == "marl"
+    weights = (whole / "policy.pt").read_bytes()
+    (tmp_path / "policy.pt").write_bytes(weights[: len(weights) // 2])
+    with pytest.raises(gpuyard.GpuYardError, match=r"policy.pt: cannot be read as .* anew, or"):
+        gpuyard.load_policy(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -147,6 +165,10 @@ def test_a_gymnasium_agent_ends_an_episode_and_illegal_actions_are_refused():
         ({"overrides": ["interference=nonee"]}, "did you mean interference=none?"),
         ({"cluster": Path("nowhere.yaml")}, "must be a yaml file"),
         ({"trace": JOBS.drop(columns="num_gpus")}, "no column 'num_gpus'"),
+        ({"overrides": ["compiled=false"]}, "overrides has 'compiled=false', which is not read h"),
+        ({"overrides": ["window=3"]}, "use evaluate(windows=...)"),
+        ({"overrides": ["+scheduler=sjf"]}, "use the argument scheduler"),
+        ({"overrides": ["hydra.run.dir=x"]}, "overrides has 'hydra.run.dir=x', which is not read"),
     ],
 )
 def test_a_wrong_argument_is_named(words, told: str):

@@ -1,6 +1,7 @@
 """What an operator mistypes: one line with place, value and fix, status 1, no traceback."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -91,3 +92,41 @@ def test_two_flags_of_hydra_that_exclude_each_other(tmp_path: Path):
     done = run_program(["-m", "gpuyard", "simulate", "-m", "--cfg", "job"], cwd=tmp_path)
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
     assert "can be specified; leave one of them out" in done.stderr
+
+
+def test_a_key_that_no_encoder_has(tmp_path: Path):
+    words = ["train", "+encoder.foo=3", "workload.num_jobs=40", "topology=small_leaf_spine"]
+    done = run_program(["-m", "gpuyard", *words], cwd=tmp_path)
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    assert "encoder.foo is no key of an encoder; those of policy files are gpu_dim" in done.stderr
+
+
+OWN_EXPERIMENT = """\
+# @package _global_
+defaults:
+  - override /topology: small_leaf_spine
+windows: 1
+workload: {num_jobs: 30}
+lineup:
+  entries:
+    - {role: composite, overrides: ["scheduler=sjf,my_order"]}
+reproduce:
+  title: Mine
+  cells: [[]]
+"""
+
+
+def test_experiments_and_schedulers_of_ones_own_are_reproduced(tmp_path: Path):
+    for group in ("scheduler", "experiment"):
+        (tmp_path / "mine" / group).mkdir(parents=True)
+    order = "_target_: sim.schedulers.orders.Fifo\nplacer: ${placer}\nsharing: ${sharing}\n"
+    (tmp_path / "mine" / "scheduler" / "my_order.yaml").write_text(f"{order}skip_blocked: true\n")
+    (tmp_path / "mine" / "experiment" / "mine.yaml").write_text(OWN_EXPERIMENT)
+    (tmp_path / "gpuyard.yaml").write_text("search_path: [mine]\n")
+    listed = run_program(["-m", "gpuyard", "reproduce"], cwd=tmp_path)
+    assert "mine" in listed.stdout.split() and "Mine" in listed.stdout
+    words = ["reproduce", "experiment=mine", "jobs=1", "page=false", "agents.count=1"]
+    done = run_program(["-m", "gpuyard", *words], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    played = (tmp_path / "runs" / "reproduce" / "mine" / "comparison.csv").read_text()
+    assert {"fifo_skip+consolidated", "sjf+consolidated"} <= set(re.split(r"[,\n]", played))

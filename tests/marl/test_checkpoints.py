@@ -19,9 +19,11 @@ from marl.rllib.checkpoint import (
     MANIFEST,
     Maker,
     add_checkpoint,
+    check_setting,
     checked,
     checkpoints,
     last_whole,
+    note_setting,
     seal,
 )
 from marl.training.spec import CheckpointError
@@ -224,3 +226,13 @@ def test_a_trainer_refuses_what_another_made(trainer_of: Callable[..., Any], tmp
         other.restore(tmp_path)
     after = other.policy().state_dict()
     assert all(torch.equal(before[key], value) for key, value in after.items())
+
+
+def test_auto_goes_on_only_with_the_same_setting(tmp_path: Path):
+    check_setting(tmp_path, {"agents": {"count": 4}})  # an older run has noted none
+    note_setting(tmp_path, {"agents": {"count": 2, "skew": 0.5}, "seed": 0})
+    check_setting(tmp_path, {"agents": {"count": 2, "skew": 0.5}, "seed": 0})
+    with pytest.raises(CheckpointError, match=r"another setting: agents.count was 2, is 4; give"):
+        check_setting(tmp_path, {"agents": {"count": 4, "skew": 0.5}, "seed": 0})
+    with pytest.raises(CheckpointError, match=r"reward was None, is 'mine'; "):
+        check_setting(tmp_path, {"agents": {"count": 2, "skew": 0.5}, "seed": 0, "reward": "mine"})

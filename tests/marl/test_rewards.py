@@ -8,6 +8,7 @@ import pytest
 from marl.env.game import DelayReward, ProgressReward
 from marl.env.memory import Gathered
 from marl.env.scheduling_env import SchedulingEnv
+from sim.errors import GpuYardError, InvalidDecision
 from sim.jobs import COMPLETED, NEVER_S, Fates, JobTable
 from tests.marl.games import (
     MIXED_JOBS,
@@ -154,3 +155,21 @@ def test_a_withdrawn_job_is_worth_what_it_had_done():
     env = env_of(game, lambda _: trace, reward=ProgressReward(own_weight=1.0, scale_jobs=1.0))
     returns, _ = total_rewards(env, lambda _, o: int(np.argmax(o["action_mask"])), 0)
     assert returns.sum() == pytest.approx(0.4 + 1.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [(np.zeros(5), "array"), (np.array([0.0, np.nan]), "nan"), (1.5, "gives 1.5")],
+)
+def test_a_reward_gives_one_finite_number_an_agent(given: object, told: str):
+    env = env_of(mixed_game(2), RandomJobs(count=8, partitions=2, most_gpus=2, span_s=100.0))
+    env.reward = lambda _: given
+    seen, _ = env.reset(seed=0)
+    rng = np.random.default_rng(0)
+    with pytest.raises(
+        GpuYardError, match=r"must give one finite number for each of the 2"
+    ) as error:
+        env.step({agent: any_legal(rng, each) for agent, each in seen.items()})
+    assert told in str(error.value)
+    with pytest.raises(InvalidDecision, match=r"'nobody' is no agent; there are agent_0, agent_1"):
+        env.step({"nobody": 0})

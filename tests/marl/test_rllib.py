@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 from marl.env.scheduling_env import SchedulingEnv
 from marl.policy.build import PolicySpec
 from marl.policy.pair_score import stack
-from marl.rllib.algorithm import ALL, RllibSchedulingEnv
+from marl.rllib.algorithm import ALL, RllibSchedulingEnv, _creator
 from marl.rllib.cluster import SHARED
 from marl.training.spec import TrainingError
 from tests.marl.games import MIXED_JOBS, any_legal, env_of, mixed_game, ppo_spec
@@ -256,3 +257,13 @@ def test_the_reported_return_is_that_of_whole_episodes(trainer_of: Callable[...,
     told = [value for value in reported if np.isfinite(value)]
     assert len(told) in {len(whole) - 1, len(whole)}
     assert told == pytest.approx(whole[-len(told) :])
+
+
+def test_a_training_that_goes_on_plays_other_windows():
+    def first_jobs(behind: int, worker: int = 0) -> bytes:
+        create = _creator(make_env, replace(PPO, envs_per_runner=1), 0, behind)
+        seen, _ = create(SimpleNamespace(worker_index=worker)).reset()
+        return b"".join(np.asarray(each["jobs"]).tobytes() for each in seen.values())
+
+    assert first_jobs(0) == first_jobs(0)
+    assert len({first_jobs(0), first_jobs(0, worker=1), first_jobs(5), first_jobs(6)}) == 4
