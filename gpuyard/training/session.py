@@ -321,7 +321,8 @@ def train(launch: Launch) -> Path:
     """Warm start, PPO, figures; the folder of the best policy on validation windows."""
     connect(launch.build("ray"))
     if threading.current_thread() is threading.main_thread():  # Slurm's; Ray takes it otherwise
-        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+        ctrl_c = signal.getsignal(signal.SIGINT)  # ignored in a script's `command &`
+        signal.signal(signal.SIGTERM, ctrl_c if callable(ctrl_c) else signal.default_int_handler)
     run = Training(launch)
     assumed = assumptions(run.config, run.experiment, "predicted")
     log.info("%s", assumed_line(run.experiment, assumed))
