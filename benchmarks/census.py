@@ -10,6 +10,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,7 +33,8 @@ def room_of(path: Path) -> str:
     return path.relative_to(ROOT).parent.as_posix()
 
 
-def arrows() -> set[tuple[str, str]]:
+@cache
+def arrows() -> frozenset[tuple[str, str]]:
     """(importing room, imported room), no room to itself; imports inside functions count."""
     rooms = {room_of(path) for path in sources(*PACKAGES)}
     found = set()
@@ -42,7 +44,7 @@ def arrows() -> set[tuple[str, str]]:
             here, there = room_of(path), whole if whole in rooms else whole.rpartition("/")[0]
             if there in rooms and there != here:
                 found.add((here, there))
-    return found
+    return frozenset(found)
 
 
 def _imported(path: Path) -> Iterator[str]:
