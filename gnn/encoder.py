@@ -6,9 +6,16 @@ from typing import Self
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch_geometric.utils import scatter
 
 from gnn.base import ClusterBatch, Embeddings, Encoder, Nodes, Sizes, Sweep, Tree, Update
+
+
+def _sums(values: Tensor, row: Tensor, rows: int) -> Tensor:
+    """(rows, ...) of rows of `values` that go to each row."""
+    from torch_geometric.utils import scatter  # loads as long as torch; compiled code needs none
+
+    found: Tensor = scatter(values, row, dim=0, dim_size=rows, reduce="sum")
+    return found
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ class ScatterTree:
         gpu = (batch.gpu_mask & batch.server_mask.unsqueeze(2)).reshape(-1, gpus, 1)  # (N, K, 1)
         rack_row = _rack_rows(batch)
         one, each = server.to(dtype), gpu.to(dtype)
-        in_rack = scatter(one, rack_row, dim=0, dim_size=parts * racks, reduce="sum")  # (B * R, 1)
+        in_rack = _sums(one, rack_row, parts * racks)  # (B * R, 1)
         rack = in_rack > 0
         present = rack.to(dtype).view(parts, racks, 1)
         return cls(
@@ -73,7 +80,7 @@ class ScatterTree:
         """(N, D) -> (B * R, D), mean over the rack's servers."""
         share = server * self.server_share
         racks = len(self.no_rack)
-        pooled: Tensor = scatter(share, self.rack_row, dim=0, dim_size=racks, reduce="sum")
+        pooled = _sums(share, self.rack_row, racks)
         return pooled
 
     def racks_to_clusters(self, rack: Tensor) -> Tensor:

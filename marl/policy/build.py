@@ -7,6 +7,7 @@ names that `checkpoint=` takes for them.
 import json
 import re
 from dataclasses import asdict, dataclass, fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,8 +15,6 @@ import torch
 from torch import Tensor
 
 from gnn.base import Encoder
-from gnn.encoder import FlatEncoder, HierarchicalEncoder, MlpEncoder
-from gnn.linked import LinkedEncoder
 from marl.env.layout import CodecRules
 from marl.policy import SHIPPED
 from marl.policy.pair_score import PairScorePolicy
@@ -38,12 +37,13 @@ from sim.scoring.table import (
 )
 
 HIERARCHICAL, LINKED = "hierarchical", "linked"
-# All that a policy file may name: reading one must run no other code.
-ENCODERS: dict[str, type[Encoder]] = {
-    HIERARCHICAL: HierarchicalEncoder,
-    "flat": FlatEncoder,
-    "mlp": MlpEncoder,
-    LINKED: LinkedEncoder,
+# All that a policy file may name: reading one must run no other code. PyG, which some load, takes
+# as long to load as torch.
+ENCODERS = {
+    HIERARCHICAL: "gnn.encoder.HierarchicalEncoder",
+    "flat": "gnn.encoder.FlatEncoder",
+    "mlp": "gnn.encoder.MlpEncoder",
+    LINKED: "gnn.linked.LinkedEncoder",
 }
 SHARED_CRITIC, OWN_CRITIC = "shared", "own"
 CRITICS = (SHARED_CRITIC, OWN_CRITIC)
@@ -91,13 +91,19 @@ def encoder_name(target: str) -> str:
     Raises:
         PolicyFileError: they know none of this path.
     """
-    for name, encoder in ENCODERS.items():
-        if f"{encoder.__module__}.{encoder.__qualname__}" == target:
+    for name, path in ENCODERS.items():
+        if path == target:
             return name
     raise PolicyFileError(
         f"encoder._target_ is {target!r}, which policy files do not know; "
         f"use encoder={' or encoder='.join(ENCODERS)}, or add it to marl.policy.build.ENCODERS"
     )
+
+
+def encoder_class(name: str) -> type[Encoder]:
+    """One of ENCODERS."""
+    module, _, found = ENCODERS[name].rpartition(".")
+    return cast(type[Encoder], getattr(import_module(module), found))
 
 
 def build_policy(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
@@ -116,7 +122,7 @@ def build_policy(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
             "inner_rounds": spec.inner_rounds,
         }
     return PairScorePolicy(
-        encoder=ENCODERS[spec.encoder](**sizes),
+        encoder=encoder_class(spec.encoder)(**sizes),
         num_racks=num_racks,
         hidden=spec.head_dim,
         prior_scale=spec.prior_scale,

@@ -10,7 +10,7 @@ from gnn.base import Update as TorchUpdate
 from gnn.encoder import HierarchicalEncoder
 from marl.env.actions import MODES
 from marl.env.layout import CodecRules, Layout
-from marl.policy.build import ENCODERS, PolicySpec
+from marl.policy.build import PolicySpec, encoder_class
 from marl.policy.linear_prior import LinearPrior, PriorLayer
 from marl.policy.network import Net
 from marl.policy.pair_score import JointScore, PairScorePolicy
@@ -39,7 +39,7 @@ GROUPS = {
 
 def why_torch(spec: PolicySpec, rules: CodecRules) -> str:
     """Why a policy of these sizes and rules is not compiled; empty if it is."""
-    return _why_torch(ENCODERS[spec.encoder], spec.rounds, rules.links)
+    return _why_torch(encoder_class(spec.encoder), spec.rounds, rules.links)
 
 
 def _why_torch(encoder: type[Encoder], rounds: int, links: bool) -> str:

@@ -16,6 +16,7 @@ from marl.policy.build import (
     PolicyFileError,
     PolicySpec,
     build_policy,
+    encoder_class,
     encoder_name,
     load_policy,
     read_spec,
@@ -94,7 +95,7 @@ def test_without_interference_neighbours_cost_nothing_and_memory_stays():
 
 @pytest.mark.parametrize("name", ENCODERS)
 def test_every_encoder_is_found_by_its_class_and_kept_by_a_file(name: str, tmp_path: Path):
-    found = ENCODERS[name]
+    found = encoder_class(name)
     assert encoder_name(f"{found.__module__}.{found.__qualname__}") == name
     spec = replace(SPEC, encoder=name, critic="own")
     policy = build_policy(spec, 2)
@@ -117,7 +118,7 @@ def test_every_encoder_of_the_configuration_is_known_by_the_name_of_its_file():
 
 
 def test_a_class_that_files_do_not_know_is_refused():
-    with pytest.raises(ValueError, match=r"os\.system.*use encoder=hierarchical"):
+    with pytest.raises(PolicyFileError, match=r"os\.system.*use encoder=hierarchical"):
         encoder_name("os.system")
 
 
