@@ -26,6 +26,7 @@ from sim.physics.physics import Physics
 from sim.physics.shipped_files import NoInterference
 from sim.protocols import Scheduler
 from sim.run import Rules
+from sim.simulator import Simulator
 from sim.topology.topology import GpuKind, Topology, contiguous_partitions, group_partitions
 from sim.traces.setting import Setting
 from sim.traces.trace import Stretches
@@ -94,7 +95,7 @@ class Experiment:
         return None if stretches is None else stretches.stretch(window)
 
     def _placeable(self, jobs: JobTable) -> JobTable:
-        """The jobs, unless one has no room in any partition, even an empty one.
+        """The jobs, unless a gang is larger than every partition: gangs stay inside one.
 
         Raises:
             TraceError: naming the first such job.
@@ -109,13 +110,21 @@ class Experiment:
                 f"{self.game.partitions} partitions, of at most {largest} GPUs ({len(rows)} such "
                 f"jobs); set workload.max_gang={largest}, or use fewer agents"
             )
+        return jobs
+
+    def simulator(self, jobs: JobTable) -> Simulator:
+        """A fresh run of jobs that all have room somewhere.
+
+        Raises:
+            TraceError: one asks for more than the empty servers of any partition have.
+        """
         fits = fit_somewhere(jobs, self.game)
         if jobs.elastic is None and not fits.all():
             raise TraceError(
                 f"{misfits_told(jobs, fits, self.game)}; 'workload.rules.ignore=[demands]' forgets "
                 "what jobs ask for beside GPUs, `gpuyard advise leave_out=true` passes over such"
             )
-        return jobs
+        return self.game.simulator(jobs)
 
 
 @lru_cache(maxsize=16)

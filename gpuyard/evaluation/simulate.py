@@ -93,7 +93,7 @@ def _played(
     experiment: Experiment, scheduler: Scheduler, jobs: JobTable, wanted: bool
 ) -> tuple[Run, bool]:
     """The run, and whether it was compiled."""
-    simulator = experiment.game.simulator(jobs)
+    simulator = experiment.simulator(jobs)
     why = simulator.python_decides(scheduler)
     compiled = wanted and not why
     log.info("decides: %s", "compiled" if compiled else f"python ({why or 'compiled=false'})")

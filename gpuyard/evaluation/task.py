@@ -103,7 +103,7 @@ def run_task(task: Task) -> Outcome:
     experiment = opened(task.setting)
     jobs = _window(task.setting, task.part, task.window)
     try:
-        simulator = experiment.game.simulator(jobs)
+        simulator = experiment.simulator(jobs)
         compiled = not simulator.python_decides(scheduler_of(task.setting, task.contender))
         scheduler = _warm_scheduler(task.setting, task.contender, compiled)
         run = simulate(simulator, scheduler, experiment.seed, None, compiled=compiled)
@@ -215,8 +215,7 @@ def run_together(tasks: Sequence[Task]) -> list[Outcome]:
         scheduler = _warm_scheduler(first.setting, first.contender, False)
         assert isinstance(scheduler, PlaysTogether)
         simulators = [
-            experiment.game.simulator(_window(task.setting, task.part, task.window))
-            for task in tasks
+            experiment.simulator(_window(task.setting, task.part, task.window)) for task in tasks
         ]
         runs = scheduler.play_together(simulators, experiment.seed)
         placed = map(_in_time, labels, tasks)

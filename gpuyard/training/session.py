@@ -123,7 +123,8 @@ class Training:
             windows=self._windows("train"),
             max_rounds=config["max_rounds"],
         )
-        self.resumed = _resumed(config["resume"], self.folder, config)
+        self._setting = {key: config[key] for key in SETTING if key in config}
+        self.resumed = _resumed(config["resume"], self.folder, self._setting)
         self.best_s = math.inf
         self.rows: list[dict[str, Any]] = []
         self.board: Logger | None = None
@@ -205,10 +206,11 @@ class Training:
     def first_policy(self, progress: Progress) -> PairScorePolicy:
         """What PPO starts from: the warm start, or on a resume whatever the checkpoint will say."""
         if self.resumed is not None:
+            note_setting(self.folder, self._setting)
             self._adopt(self.resumed.parent.parent, read_manifest(self.resumed).iteration)
             return build_policy(self.spec, self.plan.layout.racks)
         drop_checkpoints(self.folder)
-        note_setting(self.folder, _setting_of(self.config))
+        note_setting(self.folder, self._setting)
         policy = self.warm_start(progress)
         self.record(None, self.validate(policy))
         return policy
@@ -300,11 +302,7 @@ SETTING = (
 )  # fmt: skip
 
 
-def _setting_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: config[key] for key in SETTING if key in config}
-
-
-def _resumed(wanted: str | None, own: Path, config: Mapping[str, Any]) -> Path | None:
+def _resumed(wanted: str | None, own: Path, setting: Mapping[str, Any]) -> Path | None:
     """The checkpoint to go on with: of the folder `wanted`, of this run's own if `wanted` is auto.
 
     Raises:
@@ -313,7 +311,7 @@ def _resumed(wanted: str | None, own: Path, config: Mapping[str, Any]) -> Path |
     if wanted is None or (wanted == AUTO and not checkpoints(own)):
         return None
     if wanted == AUTO:
-        check_setting(own, _setting_of(config))
+        check_setting(own, setting)
     return last_whole(own if wanted == AUTO else Path(wanted))
 
 

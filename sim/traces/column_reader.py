@@ -121,19 +121,14 @@ class ColumnReader:
 
     def _flag_twins(self) -> None:
         """Note, before all else, rows whose name an earlier row has that is kept."""
-        bad = self._bad().tolist()
+        good = np.flatnonzero(~self._bad()).tolist()
         for key, names in self._named_rows.items():
-            first: dict[str, int] = {}
-            again = np.zeros(len(self), dtype=np.bool_)
-            for row, name in enumerate(names):
-                again[row] = name in first
-                if not bad[row]:
-                    first.setdefault(name, row)
+            first = {names[row]: row for row in reversed(good)}
+            again = _mask(first.get(name, row) < row for row, name in enumerate(names))
             if again.any():
                 line = self.lines[first[names[int(np.argmax(again))]]]
                 rule = f"is the job of line {line} again; names must be unique"
                 self._problems.insert(0, Problem(key, again, rule))
-        self._named_rows.clear()
 
     def times(self, key: str, *, blank_s: float | None = None, unit_s: float = 1.0) -> FloatArray:
         """(N,) seconds, 0 or more; an empty field is `blank_s`, or a fault if that is None."""
@@ -254,10 +249,10 @@ class ColumnReader:
         finite = np.isfinite(values)
         empty = _mask(text == "" for text in self.raw(key))
         self.flag(key, empty & given, "is empty; give a number or leave the row out")
-        self.flag(key, unreadable & given,
-                  "is not a number; write it plainly, like 3600 or 3600.5")  # fmt: skip
-        self.flag(key, ~finite & given,
-                  "is not a finite number; give a value or leave the row out")  # fmt: skip
+        rule = "is not a number; write it plainly, like 3600 or 3600.5"
+        self.flag(key, unreadable & given, rule)
+        rule = "is not a finite number; give a value or leave the row out"
+        self.flag(key, ~finite & given, rule)
         return np.where(finite & given, values, 1.0)
 
     def _bad(self, before: int = 0) -> BoolArray:

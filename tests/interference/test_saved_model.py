@@ -104,7 +104,7 @@ def test_broken_file_is_named(tmp_path, change, message):
 
 
 def test_missing_file_names_the_fix(tmp_path):
-    with pytest.raises(PhysicsError, match=r"scripts/fit_interference.py wrote"):
+    with pytest.raises(PhysicsError, match=r"gpuyard fit_interference wrote"):
         load_model(tmp_path / "none.json")
 
 
