@@ -184,7 +184,7 @@ def check_setting(run: Path, setting: Mapping[str, Any]) -> None:
         return
     mine = json.loads(json.dumps(setting))
     theirs = json.loads(path.read_text(encoding="utf-8"))
-    at = first_difference(theirs, mine)
+    at = _first_difference(theirs, mine)
     if at is not None:
         raise CheckpointError(
             f"resume=auto: {run} holds a training of another setting: {at}; give this one a folder "
@@ -192,12 +192,12 @@ def check_setting(run: Path, setting: Mapping[str, Any]) -> None:
         )
 
 
-def first_difference(before: Any, now: Any, key: str = "") -> str | None:
+def _first_difference(before: Any, now: Any, key: str = "") -> str | None:
     """`KEY was A, is B` for the first value that differs in two plain containers."""
     if isinstance(before, dict) and isinstance(now, dict):
         for name in (*before, *now):
             place = f"{key}.{name}" if key else str(name)
-            if told := first_difference(before.get(name), now.get(name), place):
+            if told := _first_difference(before.get(name), now.get(name), place):
                 return told
         return None
     return None if before == now else f"{key} was {before!r}, is {now!r}"

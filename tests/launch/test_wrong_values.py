@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import gpuyard
+from gpuyard.launch.errors import ConfigError
+from sim.errors import GpuYardError
 from tests.forking import run_program
 
 TRACE = "job_id,submit_s,num_gpus,duration_s\n"
@@ -35,12 +38,14 @@ def told(folder: Path, *words: str) -> str:
         ("workload.exclude_vcs=lang", "workload.exclude_vcs is 'lang'; it must be a list"),
         ("workload.rules.ignore=demands", "rules.ignore is 'demands'; give a list, like [demands]"),
         ("+workload.rules.models.a=[b]", "rules.models.a is ['b']; give one name of a model"),
-        ("estimator=none scheduler=sjf", "choose estimator=group_median or limit"),
+        ("estimator=none", "choose estimator=group_median or limit"),
     ],
 )
 def test_a_value_of_the_wrong_kind(tmp_path: Path, word: str, message: str):
     (tmp_path / "jobs.csv").write_text(JOBS)
-    assert message in told(tmp_path, "simulate", *word.split())
+    small = {"trace": tmp_path / "jobs.csv", "cluster": "small_leaf_spine", "scheduler": "sjf"}
+    with pytest.raises(GpuYardError, match=re.escape(message)):
+        gpuyard.simulate(**small, overrides=[word])
 
 
 def test_a_job_that_fits_nowhere_is_told_before_it_is_played(tmp_path: Path):
@@ -94,11 +99,13 @@ def test_two_flags_of_hydra_that_exclude_each_other(tmp_path: Path):
     assert "can be specified; leave one of them out" in done.stderr
 
 
-def test_a_key_that_no_encoder_has(tmp_path: Path):
-    words = ["train", "+encoder.foo=3", "workload.num_jobs=40", "topology=small_leaf_spine"]
-    done = run_program(["-m", "gpuyard", *words], cwd=tmp_path)
-    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
-    assert "encoder.foo is no key of an encoder; those of policy files are gpu_dim" in done.stderr
+def test_a_key_that_no_encoder_has():
+    from gpuyard.training.session import policy_spec  # torch and Ray
+
+    encoder = {"_target_": "gnn.encoder.HierarchicalEncoder", "gpu_dim": 4, "foo": 3}
+    config = {"encoder": encoder, "policy": {"prior_scale": 0.0, "prior": None}}
+    with pytest.raises(ConfigError, match=r"encoder.foo is no key of an encoder; those of policy"):
+        policy_spec(config)
 
 
 OWN_EXPERIMENT = """\
