@@ -201,16 +201,15 @@ class Training:
     def save(self, trainer: Trainer) -> None:
         """Add a resumable checkpoint; the last few stay."""
         keep = self.config["keep_checkpoints"]
+        note_setting(self.folder, self._setting)
         add_checkpoint(self.folder, trainer.iterations_done, trainer.save, keep=keep)
 
     def first_policy(self, progress: Progress) -> PairScorePolicy:
         """What PPO starts from: the warm start, or on a resume whatever the checkpoint will say."""
         if self.resumed is not None:
-            note_setting(self.folder, self._setting)
             self._adopt(self.resumed.parent.parent, read_manifest(self.resumed).iteration)
             return build_policy(self.spec, self.plan.layout.racks)
         drop_checkpoints(self.folder)
-        note_setting(self.folder, self._setting)
         policy = self.warm_start(progress)
         self.record(None, self.validate(policy))
         return policy
