@@ -218,7 +218,8 @@ def bare(plan: Plan, ppo: PpoSpec, policy: PolicySpec) -> BarePpo:
 def through_rllib(plan: Plan, config: dict[str, Any], *, runners: int = 0, gpus: int = 0) -> PPO:
     """What `scripts/train.py` trains with; the copies are divided among the runners."""
     ppo, policy = specs(config)
-    ppo = replace(ppo, env_runners=runners, envs_per_runner=ppo.envs_per_runner // max(1, runners))
+    copies = max(1, ppo.envs_per_runner // max(1, runners))
+    ppo = replace(ppo, env_runners=runners, envs_per_runner=copies)
     given = {key: value for key, value in config["ray"].items() if key != "_target_"}
     ray = LocalRay(**given | {"num_env_runners": runners, "num_gpus_per_learner": gpus})
     connect(ray)

@@ -14,7 +14,7 @@ from hydra import initialize_config_dir
 from gpuyard.evaluation.experiment import composition_of
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import CONF, ConfigError, nearest
-from gpuyard.launch.own import composed_of, own_folders, searching
+from gpuyard.launch.own import choices_of, composed_of, searching
 from sim.arrays import FloatArray
 from sim.engine.composed import PartitionedScheduler, QueueScheduler
 from sim.errors import TraceError, override
@@ -79,8 +79,7 @@ def known(group: str, name: str, argument: str) -> str:
     Raises:
         ConfigError: it is none; with the nearest.
     """
-    folders = [CONF, *own_folders(Path.cwd())]
-    names = [path.stem for folder in folders for path in (folder / group).glob("*.yaml")]
+    names = choices_of(group)
     if name in names:
         return name
     hint = nearest(name, [each for each in names if not each.startswith("_")])
@@ -99,8 +98,7 @@ def listed(overrides: Sequence[str], refused: Mapping[str, str] | None = None) -
         raise ConfigError(f"overrides is {overrides!r}; it must be a list of texts, like {fix}")
     for word in overrides:
         key = word.lstrip("+~").partition("=")[0]
-        use = (refused or {}).get(key if "." not in key else key.partition(".run.")[0])
-        if use:
+        if use := (refused or {}).get(key):
             raise ConfigError(f"overrides has {word!r}, which is not read here; use {use}")
     return list(overrides)
 

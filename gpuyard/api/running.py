@@ -31,7 +31,7 @@ UNREAD = {  # keys of the program simulate that functions do not read -> what to
     "scheduler": "the argument scheduler or schedulers", "part": "evaluate(part=...)",
     "window": "evaluate(windows=...)", "compiled": "sim.simulator.simulate(compiled=False)",
     "explain": "the program `gpuyard simulate`", "log_decisions": "the program `gpuyard simulate`",
-    "hydra": "what the call gives back, which needs no folder",
+    "hydra.run.dir": "what the call gives back, which needs no folder",
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from gpuyard.launch.errors import ConfigError, explain
+from gpuyard.launch.errors import CONF, ConfigError, explain
 
 OWN_FILE, SEARCH_KEY = "gpuyard.yaml", "hydra.searchpath"
 _searched: ContextVar[list[str] | None] = ContextVar("searched", default=None)
@@ -39,6 +39,12 @@ def own_folders(here: Path) -> list[Path]:
     if missing:
         raise ConfigError(f"{own}: search_path names {missing[0]!r}, and {here} has no such folder")
     return [here / str(name) for name in folders]
+
+
+def choices_of(group: str) -> list[str]:
+    """Names of the files of a configuration group, the user's own ones last."""
+    folders = [CONF, *own_folders(Path.cwd())]
+    return [path.stem for folder in folders for path in sorted((folder / group).glob("*.yaml"))]
 
 
 def own_groups(here: Path) -> list[str]:

@@ -3,6 +3,7 @@
 import pkgutil
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from traceback import extract_tb
 
@@ -14,7 +15,7 @@ LOCATING = re.compile(r"Error locating target '([^']*)'")
 INSIDE = re.compile(r"^full_key: (.+)$", re.MULTILINE)
 PROJECT = Path(__file__).resolve().parents[2]
 ROOMS = [PROJECT / name for name in ("sim", "interference", "gnn", "marl", "gpuyard", "scripts")]
-LIBRARIES = (sys.prefix, sys.base_prefix, "<")
+LIBRARIES = [Path(sys.prefix), Path(sys.base_prefix)]
 IMPORTING = ("<frozen", "importlib", "hydra")  # of files that only pass an import on
 
 
@@ -42,9 +43,10 @@ def fault_of_own(error: BaseException) -> str | None:
     None: the program did, be it of the user's own.
     """
     frames = extract_tb(error.__traceback__)
-    ours = [any(Path(each.filename).is_relative_to(room) for room in ROOMS) for each in frames]
-    last = max((at for at, mine in enumerate(ours) if mine), default=-1)
-    own = [each for each in frames[last + 1 :] if not each.filename.startswith(LIBRARIES)]
+    ours = [at for at, each in enumerate(frames) if _lies_in(each.filename, ROOMS)]
+    last = max(ours, default=-1)
+    made = [each for each in frames[last + 1 :] if not each.filename.startswith("<")]
+    own = [each for each in made if not _lies_in(each.filename, LIBRARIES)]
     if last < 0 or not own or Path(frames[last].filename).parent == Path(__file__).parent:
         return None
     at = own[-1]
@@ -52,6 +54,10 @@ def fault_of_own(error: BaseException) -> str | None:
         f"{at.filename} line {at.lineno}, in {at.name}: "
         f"{type(error).__name__}: {_on_one_line(str(error))}; mend that line"
     )
+
+
+def _lies_in(file: str, folders: Sequence[Path]) -> bool:
+    return any(Path(file).is_relative_to(each) for each in folders)
 
 
 def _first_cause(error: BaseException) -> BaseException:

@@ -11,15 +11,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from gpuyard.evaluation.lineup import Contender, lineup_of, plain_entry
 from gpuyard.evaluation.task import Task, check_names, setting_text, windows_played
 from gpuyard.launch.build import check_count, resolve
 from gpuyard.launch.errors import ConfigError, nearest
-from gpuyard.launch.own import composed_of, own_folders
+from gpuyard.launch.own import choices_of, composed_of
 from gpuyard.reproduction.node import (
     Asked,
     CellSpec,
@@ -85,14 +83,12 @@ def _absent(entry: Any) -> str:
     """The group options of an entry that have no file, in words; empty where all are there."""
     if not isinstance(entry, Mapping) or not isinstance(entry.get("overrides"), list):
         return ""  # told by lineup_of
-    loader = GlobalHydra.instance().config_loader()
-    lacking, folders = [], own_folders(Path.cwd())
+    lacking = []
     for each in OverridesParser.create().parse_overrides(entry["overrides"]):
         group = each.key_or_group
         if "." in group or group not in ("scheduler", "placer", "sharing", "forwarding"):
             continue
-        own = [path.stem for folder in folders for path in (folder / group).glob("*.yaml")]
-        options = [*loader.get_group_options(group, ObjectType.CONFIG), *own]
+        options = choices_of(group)
         swept = each.is_sweep_override()
         values = each.sweep_string_iterator() if swept else [str(each.value())]
         for value in values:

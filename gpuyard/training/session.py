@@ -123,7 +123,7 @@ class Training:
             windows=self._windows("train"),
             max_rounds=config["max_rounds"],
         )
-        self._setting = {key: config[key] for key in SETTING if key in config}
+        self._setting = {key: value for key, value in config.items() if key not in FREE}
         self.resumed = _resumed(config["resume"], self.folder, self._setting)
         self.best_s = math.inf
         self.rows: list[dict[str, Any]] = []
@@ -294,11 +294,11 @@ def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
     )
 
 
-# What is trained on; the rest, like learning rate or iterations, may change on a resume.
-SETTING = (
-    "topology", "workload", "agents", "rules", "reward", "interference", "network", "belief",
-    "estimator", "profiles", "train_physics", "max_tenants", "validation_windows", "seed",
-)  # fmt: skip
+# What may change on a resume; what else the configuration says is the setting.
+FREE = {
+    "algo", "keep_checkpoints", "logger", "page", "ray", "resume", "rivals", "tune",
+    "validate_every", "warm_start",
+}  # fmt: skip
 
 
 def _resumed(wanted: str | None, own: Path, setting: Mapping[str, Any]) -> Path | None:

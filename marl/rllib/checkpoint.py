@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from marl.training.spec import CheckpointError
+from sim.files import write_atomically
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -170,7 +171,7 @@ SETTING = "setting.json"
 def note_setting(run: Path, setting: Mapping[str, Any]) -> None:
     """Write beside the checkpoints of `run` what is trained on, in plain values."""
     (run / FOLDER).mkdir(parents=True, exist_ok=True)
-    (run / FOLDER / SETTING).write_text(json.dumps(setting, indent=1), encoding="utf-8")
+    write_atomically(run / FOLDER / SETTING, json.dumps(setting, indent=1).encode())
 
 
 def check_setting(run: Path, setting: Mapping[str, Any]) -> None:
