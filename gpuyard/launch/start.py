@@ -29,6 +29,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import hydra as hydra_library
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
@@ -189,14 +191,14 @@ def as_typed(config: Mapping[str, Any], key: str, overrides: Sequence[str]) -> A
     return typed[-1].partition("=")[2].strip("'\"")
 
 
-def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Callable[[], Any]]:
+def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Callable[[], None]]:
     """Make a task a Hydra program over `<conf>/<config_name>.yaml`, which names the job, too.
 
     Raises (when called):
         ConfigError: a group is given null or a number instead of a choice.
     """
 
-    def decorate(task: TaskFunction) -> Callable[[], Any]:
+    def decorate(task: TaskFunction) -> Callable[[], None]:
         def point(cfg: DictConfig) -> Any:
             try:
                 return once_a_point(task, cfg)
@@ -218,7 +220,7 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
         run: Callable[[], Any] = entry(point)
 
         @functools.wraps(task)
-        def checked() -> Any:
+        def checked() -> None:
             if not any(word.startswith(SEARCH_KEY) for word in sys.argv):
                 at = _after_words(sys.argv)
                 sys.argv[at:at] = own_groups(Path.cwd())
@@ -226,14 +228,33 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
                 [word for word in sys.argv[1:] if "=" in word and not word.startswith("-")],
                 lambda group: sorted(path.stem for path in (conf / group).glob("*.yaml")),
             )
-            result = run()
+            if not _run_alone(config_name, conf, point):
+                run()
             if failed:
                 raise failed.pop()
-            return result
 
         return checked
 
     return decorate
+
+
+def _run_alone(config_name: str, conf: Path, task: TaskFunction) -> bool:
+    """Do what `hydra.main` does where the words are overrides alone; False: it has to do it.
+
+    It would compose everything twice, first to see whether a file has `hydra.mode=MULTIRUN`, which
+    is a quarter of a second: here that is found on the way.
+    """
+    words = sys.argv[1:]
+    if any(word.startswith(("-", "hydra.mode=")) for word in words):
+        return False
+    with initialize_config_dir(str(conf), job_name=config_name, version_base=None):
+        hydra = GlobalHydra.instance().hydra
+        assert hydra is not None
+        try:
+            hydra.run(config_name=config_name, task_function=task, overrides=words)
+        except AssertionError:  # what `task` raises does not come here
+            return False
+    return True
 
 
 def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:

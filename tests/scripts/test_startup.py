@@ -50,6 +50,18 @@ def test_a_sweep_is_still_a_sweep(start, trace, mode):
     assert len(list(outcome.folder.rglob("metrics.json"))) == 2
 
 
+def test_a_file_may_say_that_it_is_a_sweep(start, trace, tmp_path):
+    (tmp_path / "own/experiment").mkdir(parents=True)
+    (tmp_path / "own/experiment/seeds.yaml").write_text(
+        "# @package _global_\nhydra:\n  mode: MULTIRUN\n  sweeper:\n    params:\n      seed: 1,2\n"
+    )
+    given = [w for w in words(trace, Path("unused")) if not w.startswith("hydra.run")]
+    own = ["experiment=seeds", f"hydra.searchpath=[file://{tmp_path / 'own'}]"]
+    outcome = start("simulate", *given, *own, folder="sweep", sweep=True)
+    assert outcome.status == 0, outcome.err
+    assert len(list(outcome.folder.rglob("metrics.json"))) == 2
+
+
 def test_values_to_sweep_without_a_sweep_are_refused(start, trace):
     given = [w for w in words(trace, Path("unused")) if not w.startswith("hydra.run")]
     start("simulate", *given, "seed=1,2").failed_with("seed=1,2")
