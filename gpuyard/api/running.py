@@ -223,7 +223,8 @@ def evaluate(
                     labels = labels_of(experiment, each, window=index, role=None)
                     rows.append(ComparisonRow(labels, summarise(run)))
                     count.tell(f"{each.name} window {index}")
-        return Comparison(rows=tuple(rows), assumed=assumptions(config, experiment))
+        asked = {**config, "part": None if windows is None else part, "windows": windows}
+        return Comparison(rows=tuple(rows), assumed=assumptions(asked, experiment))
 
 
 def _played(experiment: Experiment, scheduler: Scheduler, jobs: JobTable) -> RawRun:

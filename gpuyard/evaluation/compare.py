@@ -34,6 +34,12 @@ MOST_CURVES = 14  # of the distribution figure
 OURS = "marl"
 
 
+WORLD = (  # first words of keys that make what all schedulers of a table have to share
+    "checkpoint_s", "checkpoint_work_s", "gpus", "gpu_oversubscription", "host", "interference",
+    "max_tenants", "mixes", "network", "outages", "preempt_saves", "profiles", "reference_gpu",
+    "restart_s", "restart_s_per_gpu", "topology", "workload", "agents",
+)  # fmt: skip
+COLUMNS = ("topology", "workload", "workload.load", "agents.count", "gpus")
 COMPARISON, RECORD = "comparison.csv", "record.json"
 RESUMED = "resume="  # says how a run went on, not what it was
 
@@ -180,7 +186,8 @@ def _setting(labels: Labels) -> tuple[str, ...]:
 def told_apart(runs: Sequence[tuple[Labels, Given]]) -> list[Labels]:
     """Labels whose scheduler says what was swept, where several runs would have the same.
 
-    `marl` in a sweep over learning rates becomes `marl [algo.learning_rate=0.0003]`. Runs of one
+    `marl` in a sweep over learning rates becomes `marl [algo.learning_rate=0.0003]`. So do runs of
+    all schedulers where jobs, cluster or physics differ in what no column tells. Runs of one
     configuration stay equal.
     """
     counts = Counter(labels for labels, _ in runs)
@@ -189,6 +196,11 @@ def told_apart(runs: Sequence[tuple[Labels, Given]]) -> list[Labels]:
         if count > 1:
             alike = [each for other, each in runs if other == labels]
             keys.setdefault(labels.scheduler, set()).update(_differing(alike))
+    for setting in {_setting(labels) for labels, _ in runs}:
+        there = [run for run in runs if _setting(run[0]) == setting]
+        unlike = {key for key in _differing([given for _, given in there]) if _of_world(key)}
+        for labels, _ in there:
+            keys.setdefault(labels.scheduler, set()).update(unlike)
     swept = [(labels, given, sorted(keys.get(labels.scheduler, ()))) for labels, given in runs]
     words = {
         (key, given.value(key)): f"{key}={given.said[key]}"
@@ -202,6 +214,12 @@ def told_apart(runs: Sequence[tuple[Labels, Given]]) -> list[Labels]:
         name = f"{labels.scheduler} [{shown}]" if shown else labels.scheduler
         told.append(replace(labels, scheduler=name))
     return told
+
+
+def _of_world(key: str) -> bool:
+    """Whether a key makes the jobs, the cluster or the physics, and is in no column."""
+    head = key.lstrip("+").partition("@")[0]
+    return head.partition(".")[0] in WORLD and head not in COLUMNS
 
 
 def _differing(given: Sequence[Given]) -> set[str]:

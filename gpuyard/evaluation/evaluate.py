@@ -26,6 +26,7 @@ from gpuyard.evaluation.task import (
     windows_played,
 )
 from gpuyard.launch.build import check_confidence, check_count, check_flags
+from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
 from gpuyard.pages.page import PAGE_FILE
@@ -55,6 +56,8 @@ def main(cfg: DictConfig) -> None:
     check_flags(config, "page")
     tasks = _tasks(config)
     ours = ours_of(tasks, config["ours"])
+    if config["rivals"] and ours is None:
+        raise ConfigError("rivals=true sets kinds of rivals beside one scheduler; add ours=NAME")
     assumed = assumed_of(tasks[0].setting)
     record = replace(launch.record, assumed=assumed)
     write_record(launch.folder, record)

@@ -57,6 +57,9 @@ class CutsStretches(Protocol):
     def stretches(self, *, part: str, setting: Setting) -> Stretches | None:
         """How the windows of a part are cut; None where they are random."""
 
+    def kept(self, *, part: str, setting: Setting) -> tuple[int, int, int]:
+        """Jobs of a window, how many in a row they are taken from, and jobs of the part."""
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -88,6 +91,12 @@ class Experiment:
         if not isinstance(self.workload, CutsStretches):
             return None
         return self.workload.stretches(part=part, setting=self.setting)
+
+    def kept(self, part: str) -> tuple[int, int, int] | None:
+        """Of a file, jobs of a window, how many in a row they are taken from, jobs of the part."""
+        if not isinstance(self.workload, CutsStretches):
+            return None
+        return self.workload.kept(part=part, setting=self.setting)
 
     def stretch(self, part: str, window: int) -> int | None:
         """The stretch of time that a window shares with others; None where it is its own."""

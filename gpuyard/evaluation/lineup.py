@@ -163,7 +163,23 @@ def sweeps(overrides: Sequence[str]) -> list[tuple[str, ...]]:
     return list(product(*choices))
 
 
+OF_ENTRIES = ("scheduler", "placer", "sharing", "forwarding", "belief", "checkpoint")
+
+
+def _refuse_for_all(place: str, overrides: list[str]) -> None:
+    """Refuse what is the same for all entries: nobody would read it here."""
+    for each in OverridesParser.create().parse_overrides(overrides):
+        key = each.key_or_group
+        named = each.package or key  # linear_weights@scheduler.weights
+        if each.is_add() and named.partition(".")[0] not in OF_ENTRIES:
+            raise ConfigError(
+                f"{place}: an entry does not read {key!r}, only {', '.join(OF_ENTRIES)}; give "
+                f"{str(each.input_line).lstrip('+')} to the whole program, for all of its entries"
+            )
+
+
 def _composed(place: str, overrides: list[str]) -> str:
+    _refuse_for_all(place, overrides)
     try:
         refuse_no_choice(overrides, GlobalHydra.instance().config_loader().get_group_options)
         plain, _ = resolve(composed_of("composition", overrides))
@@ -175,7 +191,7 @@ def _composed(place: str, overrides: list[str]) -> str:
 ESTIMATES = {  # class of `conf/estimator` -> what schedulers are told of durations
     "NoisyEstimator": "noisy predictions, sigma {sigma:g}",
     "OracleEstimator": "the true ones",
-    "LimitEstimator": "users' time limits",
+    "LimitEstimator": "users' time limits, which end no job",
     "NoEstimator": "none predicted",
     "GroupMedian": "predicted as the median of the group's finished runs",
     "LastOfGroup": "predicted as the group's last finished run",
@@ -196,7 +212,9 @@ def assumptions(
         experiment: built from it.
         information: that the one scheduler has of durations; None: several may read predictions.
     """
-    parts = [_durations(config, information), _models(config, experiment), *_cuts(config)]
+    parts = [_durations(config, information), _measured_on(config, experiment)]
+    parts += [_models(config, experiment), *_cuts(config["workload"])]
+    parts += [*_left_out(config["workload"]), *_windows(config, experiment)]
     return (*filter(None, [*parts, _partitions(experiment)]), *experiment.gpu_notes)
 
 
@@ -221,6 +239,14 @@ def _durations(config: Mapping[str, Any], information: str | None) -> str:
     return "durations: " + ESTIMATES.get(name, f"predicted by {name}").format(**given)
 
 
+def _measured_on(config: Mapping[str, Any], experiment: Experiment) -> str | None:
+    """The GPU type that the trace's durations are of, where it could be another."""
+    if len(set(experiment.game.topology.gpu_types)) == 1:
+        return None
+    said = "" if config["reference_gpu"] else ", the topology's first: see reference_gpu"
+    return f"durations as on {experiment.game.physics.reference_gpu}{said}"
+
+
 def _models(config: Mapping[str, Any], experiment: Experiment) -> str | None:
     """Who says what a job trains; without physics it is all the same."""
     workload = config["workload"]
@@ -231,9 +257,8 @@ def _models(config: Mapping[str, Any], experiment: Experiment) -> str | None:
     return "models of the published mix" if "mix" in workload else "models drawn"
 
 
-def _cuts(config: Mapping[str, Any]) -> Iterator[str]:
+def _cuts(workload: Mapping[str, Any]) -> Iterator[str]:
     """How the jobs were changed."""
-    workload = config["workload"]
     gang = workload.get("max_gang")
     low_s, high_s = (workload.get(f"{end}_duration_s") for end in ("min", "max"))
     if gang is not None:
@@ -244,8 +269,34 @@ def _cuts(config: Mapping[str, Any]) -> Iterator[str]:
         yield f"durations raised to {_time(low_s)}"
     elif high_s is not None:
         yield f"durations cut to {_time(high_s)}"
-    if (workload.get("thin") or 1) > 1 and config.get("part", "train") is not None:
-        yield f"1 job in {workload['thin']} kept"
+
+
+def _left_out(workload: Mapping[str, Any]) -> Iterator[str]:
+    """Jobs of the trace that are not played, and wishes that are not kept, if there are any."""
+    window = workload.get("window") or {}
+    start_s, end_s = (window.get(f"{end}_s") for end in ("start", "end"))
+    if start_s or end_s is not None:
+        until = "its end" if end_s is None else f"{end_s:g} s"
+        yield f"the trace from {start_s or 0:g} s to {until}"
+    if workload.get("strict") is False:
+        yield "rows with faults left out"
+    if workload.get("drop_too_large"):
+        yield "jobs larger than the cluster left out"
+    if "path" in workload and workload["rules"]["unknown_gpu_types"] == "any":
+        yield "jobs that want a GPU type that is not there run on any"
+
+
+def _windows(config: Mapping[str, Any], experiment: Experiment) -> Iterator[str]:
+    """How windows were taken from a file, and that they are one where they are."""
+    part = config.get("part")
+    kept = None if part is None else experiment.kept(part)
+    if kept is None:
+        return
+    jobs, among, all_of = kept
+    if among > jobs:
+        yield f"1 job in {among / jobs:.3g} kept"
+    if jobs == all_of and config.get("windows", 1) != 1:
+        yield f"every window holds the same {jobs} jobs: only what is drawn for them differs"
 
 
 def _time(seconds: float) -> str:
@@ -304,4 +355,4 @@ def _gangs(game: Game) -> IntArray:
     largest, server = int(partitions.min()), int(servers.max())  # every gang fits every partition
     fill = [largest] * (game.rules.max_tenants * game.partitions + 1)
     small = [min(gang, largest) for gang in (1, 2, server, server + 1, 1, 2)]
-    return np.array([*small, *fill, 1, 2], dtype=np.int64)
+    return np.array([*small, *fill, 1, min(2, largest)], dtype=np.int64)

@@ -8,14 +8,14 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from gpuyard.evaluation.experiment import (
     Experiment,
@@ -66,6 +66,7 @@ def main(cfg: DictConfig) -> None:
     experiment = experiment_of(config)
     scheduler = composition_of(config, experiment.game.partitions)
     wondered = as_typed(config, "explain", launch.record.overrides)
+    _warn_of_unread(cfg, launch.record.overrides)
     jobs = _jobs(experiment, config["part"], config["window"], wondered)
     labels = _labels(experiment, scheduler, config)
     assumed = assumptions(config, experiment, labels.information)
@@ -148,6 +149,25 @@ def _jobs(
     if asked is not None:
         row_of(jobs.job_id, str(asked))
     return jobs
+
+
+def _warn_of_unread(cfg: DictConfig, overrides: Sequence[str]) -> None:
+    """Say which choices of the command line the scheduler leaves to its own rule.
+
+    Raises:
+        ConfigError: a number of jobs is asked of a file that is played as a whole.
+    """
+    rule = str(OmegaConf.to_container(cfg["scheduler"], resolve=False))
+    for group in ("placer", "sharing"):
+        words = [word for word in overrides if word.startswith((f"{group}=", f"{group}."))]
+        if words and f"${{{group}" not in rule:
+            log.warning("%s is not read: the scheduler has a rule of its own", words[0])
+    cut = [word for word in overrides if word.startswith("workload.num_jobs=")]
+    if cut and cfg["part"] is None and "path" in cfg["workload"]:
+        raise ConfigError(
+            f"{cut[0]} is the size of a window; add part=test (or train, validation), or cut the "
+            "trace in time by workload.window.end_s"
+        )
 
 
 def _print_headline(metrics: Mapping[str, float | int], folder: Path) -> None:

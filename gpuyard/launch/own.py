@@ -23,7 +23,8 @@ def own_folders(here: Path) -> list[Path]:
     """Folders of a user's own choices: those that `gpuyard.yaml` in `here` names; none without it.
 
     Raises:
-        ConfigError: the file is no list of folders under `search_path`, or one is not there.
+        ConfigError: the file is no list of folders under `search_path`, one is not there, or holds
+            a choice that `conf/` has as well.
     """
     own = here / OWN_FILE
     if not own.is_file():
@@ -38,7 +39,14 @@ def own_folders(here: Path) -> list[Path]:
     missing = [name for name in folders if not (here / str(name)).is_dir()]
     if missing:
         raise ConfigError(f"{own}: search_path names {missing[0]!r}, and {here} has no such folder")
-    return [here / str(name) for name in folders]
+    found = [here / str(name) for name in folders]
+    for folder in found:
+        for path in sorted(folder.glob("*/*.yaml")):
+            shipped = CONF / path.relative_to(folder)
+            if shipped.is_file():
+                group, name = path.parent.name, path.stem
+                raise ConfigError(f"{path}: {group}={name} is shipped, and comes first; rename it")
+    return found
 
 
 def choices_of(group: str) -> list[str]:

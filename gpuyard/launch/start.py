@@ -40,6 +40,7 @@ from yaml import YAMLError
 from gpuyard.launch.build import build, resolve
 from gpuyard.launch.errors import (
     CONF,
+    ConfigError,
     explain,
     refuse_no_choice,
     refuse_reproduction,
@@ -224,6 +225,7 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
             if not any(word.startswith(SEARCH_KEY) for word in sys.argv):
                 at = _after_words(sys.argv)
                 sys.argv[at:at] = own_groups(Path.cwd())
+            _refuse_folder(sys.argv[1:])
             refuse_no_choice(
                 [word for word in sys.argv[1:] if "=" in word and not word.startswith("-")],
                 lambda group: sorted(path.stem for path in (conf / group).glob("*.yaml")),
@@ -236,6 +238,16 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
         return checked
 
     return decorate
+
+
+def _refuse_folder(words: Sequence[str]) -> None:
+    """Refuse a folder that Hydra would not write to: sweeps and single runs have a key each."""
+    sweeps = bool(SWEEP.intersection(words)) or "hydra.mode=MULTIRUN" in words
+    other, key = ("run", "sweep") if sweeps else ("sweep", "run")
+    for word in words:
+        if word.startswith(f"hydra.{other}.dir="):
+            what = "a sweep (-m)" if sweeps else "a run without -m"
+            raise ConfigError(f"{word} is not read by {what}; use hydra.{key}.dir")
 
 
 def _run_alone(config_name: str, conf: Path, task: TaskFunction) -> bool:

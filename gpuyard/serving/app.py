@@ -178,7 +178,10 @@ def _add_extender(app: FastAPI, board: Board) -> None:
         """The node that the pod should go to, if any."""
         try:
             nodes = candidates(args)
-            return _filtered(args, nodes, _verdict(board, args, nodes), board.unknown(nodes))
+            verdict, refused = _verdict(board, args, nodes), board.unknown(nodes)
+            waits = verdict is not None and verdict.server is None
+            full = board.full(nodes, read(args.Pod).gpus) if waits else {}
+            return _filtered(args, nodes, verdict, refused, full)
         except GpuYardError as error:
             return ExtenderFilterResult(Error=str(error))
 
@@ -198,15 +201,20 @@ def _verdict(board: Board, args: ExtenderArgs, nodes: Sequence[str]) -> Verdict 
 
 
 def _filtered(
-    args: ExtenderArgs, nodes: Sequence[str], verdict: Verdict | None, unknown: dict[str, str]
-) -> ExtenderFilterResult:
-    """`unknown`: nodes that take no pod that asks for GPUs, and why."""
+    args: ExtenderArgs, nodes: Sequence[str], verdict: Verdict | None, unknown: dict[str, str],
+    full: dict[str, str],
+) -> ExtenderFilterResult:  # fmt: skip
+    """`unknown`: nodes that take no pod that asks for GPUs, and why; `full`: those without room."""
     kept = [name for name in nodes if verdict is None or name == verdict.server]
     why = "" if verdict is None else verdict.reason or f"the pod goes to {verdict.server}"
     chosen = set(kept)
     refused = [name for name in nodes if name not in chosen]
     result = ExtenderFilterResult(
-        FailedNodes={name: why for name in refused if name not in unknown},
+        FailedNodes={
+            name: f"{why}; {full[name]}" if name in full else why
+            for name in refused
+            if name not in unknown
+        },
         FailedAndUnresolvableNodes={name: unknown[name] for name in refused if name in unknown},
     )
     if args.Nodes is None:

@@ -1,5 +1,6 @@
 """What an extender has to remember: the cluster as last told, and what it answered since."""
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from gpuyard.serving.forms import (
     WaitingJob,
 )
 
+log = logging.getLogger(__name__)
+
 Clock = Callable[[], float]
 Job = TypeVar("Job", RunningJob, WaitingJob)
 
@@ -35,6 +38,10 @@ class Held:
     slots: list[str]  # a server for each pod
     bound: dict[str, str]  # pod: its server
     until_s: float  # on our clock: that of the told state may be another one each time
+
+    def has_whole_pods(self, gpus: Sequence[int]) -> bool:
+        """Whether some of its pods run on these GPUs, and others do not yet."""
+        return 0 < len(gpus) < self.gpus * self.pods and len(gpus) % self.gpus == 0
 
 
 @dataclass(frozen=True)
@@ -82,15 +89,23 @@ class Board:
             RequestError: it cannot be; what was told before stays.
         """
         answer = self._decider.decide(form)
-        running = {job.id for job in form.running}
-        named = {gpu for job in form.running for gpu in job.placement or ()}
         self._forget()
-        self._held = {
-            name: each for name, each in self._held.items()
-            if name not in running and not named & set(each.job.placement or ())
+        begun = {
+            job.id: self._decider.places.part_of(job, self._held[job.id].job)
+            for job in form.running if job.id in self._held
         }  # fmt: skip
+        begun = {key: gpus for key, gpus in begun.items() if self._held[key].has_whole_pods(gpus)}
+        others = [job for job in form.running if job.id not in begun]
+        running = {job.id for job in others}
+        self._held = {key: each for key, each in self._held.items() if key not in running}
         self._waiting = {key: each for key, each in self._waiting.items() if key not in running}
-        self._told = Told(self._placed(form), self._clock())
+        placed = self._placed(form.model_copy(update={"running": others}))
+        parts = [
+            job.model_copy(update={"placement": begun[job.id], "servers": None})
+            for job in form.running if job.id in begun
+        ]  # fmt: skip
+        placed = placed.model_copy(update={"running": [*placed.running, *parts]})
+        self._told = Told(placed, self._clock())
         return answer
 
     def _forget(self) -> None:
@@ -100,13 +115,21 @@ class Board:
         self._waiting = {key: each for key, each in self._waiting.items() if each.until_s > now_s}
 
     def _placed(self, form: StateForm) -> StateForm:
-        """`form` with GPUs in place of servers, beside those of jobs that we answered for."""
-        held = [each.job for each in self._held.values()]
-        try:
-            found = self._decider.places.of([*form.running, *held])
-        except RequestError:  # what is told is the truth
-            self._held = {}
-            found = self._decider.places.of(form.running)
+        """`form` with GPUs in place of servers, beside those of jobs that we answered for.
+
+        What is told is the truth: an answer that it leaves no room for is dropped.
+        """
+        kept: dict[str, Held] = {}
+        found = self._decider.places.of(form.running)
+        for name, each in self._held.items():
+            try:
+                beside = [other.job for other in (*kept.values(), each)]
+                found = self._decider.places.of([*form.running, *beside])
+            except RequestError:
+                log.warning("the state leaves no room for %s: its answer is dropped", name)
+            else:
+                kept[name] = each
+        self._held = kept
         running = [
             job.model_copy(update={"placement": gpus.tolist(), "servers": None})
             for job, gpus in zip(form.running, found, strict=False)  # the rest is `held`
@@ -119,14 +142,15 @@ class Board:
         now_s = told.form.time_s + max(0.0, self._clock() - told.at_s)
         self._forget()
         form = told.form
-        known = {job.id for job in form.running} | set(self._held)
+        running = [job for job in form.running if job.id not in self._held]  # gangs begun in part
+        known = {job.id for job in running} | set(self._held)
         held = [_until(each.job, now_s) for each in self._held.values()]
         queue = [job for job in form.queue if job.id not in known]
         known |= {job.id for job in queue}
         waiting = [each.job for each in self._waiting.values() if each.job.id not in known]
         queue += [_until(job, now_s) for job in waiting]
         return form.model_copy(
-            update={"time_s": now_s, "running": [*form.running, *held], "queue": queue}
+            update={"time_s": now_s, "running": [*running, *held], "queue": queue}
         )
 
     def unknown(self, nodes: Sequence[str]) -> dict[str, str]:
@@ -137,6 +161,18 @@ class Board:
             "them"
             for name in set(nodes).difference(self._decider.places.names)
         }
+
+    def full(self, nodes: Sequence[str], gpus: int) -> dict[str, str]:
+        """Those of `nodes` that have no room for a pod of so many GPUs now, and why."""
+        state = self.state()
+        free = self._decider.places.free(state.running)
+        away = set(state.away)
+        return {
+            name: f"{name} takes nobody new (away)" if name in away
+            else f"{name} has {free[name]} free GPUs, the pod asks for {gpus}"
+            for name in nodes
+            if name in away or free.get(name, gpus) < gpus
+        }  # fmt: skip
 
     def ask(self, asked: Asked, nodes: Sequence[str]) -> Verdict:
         """Where a pod goes that may go to `nodes`; a gang is decided whole, at its first pod.

@@ -57,6 +57,31 @@ class Places:
             self._one_partition(running, found)
         return found
 
+    def free(self, running: Sequence[RunningJob]) -> dict[str, int]:
+        """How many GPUs of each server nobody holds."""
+        free = np.ones(self._topology.num_gpus, dtype=np.int64)
+        for gpus in self.of(running):
+            free[gpus] = 0
+        counts = np.add.reduceat(free, self._topology.server_first_gpu[:-1])
+        return dict(zip(self.names, counts.tolist(), strict=True))
+
+    def part_of(self, begun: RunningJob, gang: RunningJob) -> list[int]:
+        """GPUs of a job that runs on a part of what `gang` was given; none: it does not."""
+        given = list(gang.placement or ())
+        if begun.placement is not None:
+            part = list(begun.placement)
+        else:
+            servers = self._topology.gpu_server[given].tolist()
+            part = [
+                gpu
+                for name, count in (begun.servers or {}).items()
+                for gpu in [gpu for gpu, at in zip(given, servers, strict=True)
+                            if at == self._server_of.get(name)][:count]
+            ]  # fmt: skip
+        asked = len(part) if begun.servers is None else sum(begun.servers.values())
+        inside = set(part) < set(given) and len(part) == asked
+        return part if inside else []
+
     def _few_enough(
         self, tenants: IntArray, running: Sequence[RunningJob], found: Sequence[IntArray]
     ) -> None:

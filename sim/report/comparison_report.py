@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -223,6 +224,22 @@ def sweep_lines(sweep: Sweep, *, path: Path) -> bool:
 SWEEP = "sweep.png"
 
 
+def _fewer_told(rows: Sequence[ComparisonRow]) -> str:
+    """Which schedulers have fewer runs than another of their setting; empty where none has."""
+    runs: dict[tuple[object, ...], Counter[str]] = {}
+    for row in rows:
+        name, _, swept = row.labels.scheduler.partition(" [")
+        setting = (*(getattr(row.labels, key) for key in OF_SETTINGS), swept)
+        runs.setdefault(setting, Counter())[name] += 1
+    fewer = {
+        f"{name} ({count} of {max(counts.values())})": None
+        for counts in runs.values()
+        for name, count in sorted(counts.items())
+        if count < max(counts.values())
+    }
+    return f"Fewer runs than others, so not on the same windows: {', '.join(fewer)}." * bool(fewer)
+
+
 def write_comparison(
     folder: Path,
     rows: Sequence[ComparisonRow],
@@ -251,6 +268,8 @@ def write_comparison(
     check_distinct(rows)
     settings = standings(beside_agents(rows), ours=ours, confidence=confidence)
     text = table_text(settings, ours=ours, confidence=confidence)
+    if few := _fewer_told(rows):
+        text = replace(text, note=f"{text.note} {few}".strip())
     if assumed:
         told = f"{text.note} Assumed: {'; '.join(assumed)}."
         text = replace(text, note=told.strip())

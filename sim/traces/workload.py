@@ -304,6 +304,20 @@ class TraceWorkload:
             return None
         return self._cut(self._part(part, setting), part)
 
+    def kept(self, *, part: str, setting: Setting) -> tuple[int, int, int]:
+        """Jobs of a window, how many in a row they are taken from, and jobs of the part.
+
+        Raises:
+            TraceError: if the part is unknown or too short, or the file cannot be read.
+        """
+        trace = self._part(part, setting)
+        jobs = len(trace)
+        stretches = self._cut(trace, part)
+        if stretches is not None:
+            return stretches.num_jobs, stretches.num_jobs * stretches.thin, jobs
+        asked = jobs if self._num_jobs is None else min(self._num_jobs, jobs)
+        return asked, min(asked * self._thin, jobs), jobs
+
     def trace(self, *, part: str | None, setting: Setting) -> Trace:
         """The jobs of a part, after caps, with all that the file says; None: of the whole.
 

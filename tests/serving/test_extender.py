@@ -297,6 +297,41 @@ def test_answers_hold_by_the_own_clock_whatever_the_clock_of_states(board_of: Ca
     assert asked_of(board, "waits", 8).server == kept.server
 
 
+def test_a_gang_that_runs_in_part_gets_the_rest_of_what_it_was_given(board_of: Callable[..., Any]):
+    now_s = [100.0]
+    board = board_of(lambda: now_s[0], "scheduler=sjf")
+    gang = {"group": "g", "group_size": "2"}
+    first = asked_of(board, "g-0", 8, **gang).server
+    half = {"id": "default/g", "servers": {first: 8}, "started_s": 100.0, "estimate_s": 60.0}
+    board.tell(StateForm.model_validate({"time_s": 101.0, "running": [half]}))
+    (job,) = board.state().running
+    assert job.id == "default/g" and len(job.placement) == 16
+    second = asked_of(board, "g-1", 8, **gang).server
+    assert second not in {None, first}
+    whole = half | {"servers": {first: 8, second: 8}}
+    board.tell(StateForm.model_validate({"time_s": 102.0, "running": [whole]}))
+    assert "runs already" in asked_of(board, "g-1", 8, **gang).reason
+    now_s[0] = 200.0
+    (job,) = board.state().running
+    assert len(job.placement) == 16
+
+
+def test_a_state_drops_only_the_answers_that_it_leaves_no_room_for(board_of: Callable[..., Any]):
+    board = board_of(lambda: 100.0, "scheduler=sjf")
+    first, second = (asked_of(board, name, 8).server for name in ("a", "b"))
+    other = {"id": "x", "servers": {first: 8}, "started_s": 1.0, "estimate_s": 60.0}
+    board.tell(StateForm.model_validate({"time_s": 100.0, "running": [other]}))
+    assert {job.id for job in board.state().running} == {"x", "default/b"}
+    assert asked_of(board, "c", 8).server not in {None, first, second}
+
+
+def test_a_node_without_room_is_told_so(fresh: Service):
+    fresh.ask("PUT", "/state", full_but("3") | {"away": ["3"]})
+    told = verdict(fresh, pod("late", 4))["FailedNodes"]
+    assert told["0"].endswith("wait at this instant; 0 has 0 free GPUs, the pod asks for 4")
+    assert told["3"].endswith("; 3 takes nobody new (away)")
+
+
 def full_but(*free: str) -> dict[str, Any]:
     servers = dict.fromkeys([name for name in NODES if name not in free], 8)
     run = {"id": "r", "servers": servers, "started_s": 0, "estimate_s": 9}
