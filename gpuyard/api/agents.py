@@ -9,14 +9,17 @@ import numpy as np
 
 from gpuyard.api.asking import Cluster, Trace, composed, listed
 from gpuyard.evaluation.experiment import experiment_of
-from gpuyard.launch.build import build
+from gpuyard.launch.build import build, check_training
 from gpuyard.launch.errors import ConfigError
+from marl.env.game import TRAIN_PHYSICS
 from marl.env.layout import CodecRules, Observation
 from marl.env.scheduling_env import SchedulingEnv, agent_name
 from marl.training.plan import Plan, Windows
 
 if TYPE_CHECKING:
     from marl.schedulers.marl import MarlScheduler
+
+LINKED = "gnn.linked.LinkedEncoder"  # reads links, which others are not shown
 
 
 def make_env(
@@ -39,10 +42,13 @@ def make_env(
     """
     words = [f"agents.count={agents}", *listed(overrides)]
     with composed("train", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
+        check_training(config)
         experiment = experiment_of(config)
+        experiment.window(part, 0)  # its gangs fit the partitions
+        links = config["encoder"]["_target_"] == LINKED
         plan = Plan(
-            game=experiment.game,
-            rules=CodecRules(**config["rules"]),
+            game=TRAIN_PHYSICS[config["train_physics"]](experiment.game),
+            rules=CodecRules(**config["rules"], links=links),
             reward=build(config, "reward"),
             windows=Windows(
                 workload=experiment.workload, setting=experiment.setting, part=part, seed=seed

@@ -42,6 +42,8 @@ def whole(value: object) -> str:
 
 
 def _asked(kind: Any, value: object) -> str | None:
+    if kind is inspect.Parameter.empty:  # no hint
+        return None
     if kind is NoneType:
         return "null"
     if get_origin(kind) in CONTAINERS:
@@ -191,6 +193,10 @@ TRAINING: Rules = {
     "validation_windows": (True, 1),
     "validate_every": (True, 1),
     "keep_checkpoints": (True, 1),
+    "algo.batch_agent_steps": (True, 1),
+    "algo.minibatch_agent_steps": (True, 1),
+    "algo.epochs": (True, 1),
+    "policy.prior_scale": (False, 0),
 }
 GRANULARITIES = ("gang", "worker")
 CRITICS = ("shared", "own")
@@ -219,12 +225,16 @@ def check_training(config: Mapping[str, Any]) -> None:
     """
     from marl.env.game import TRAIN_PHYSICS  # numba
 
+    if "batch_agent_steps" not in config["algo"]:
+        raise ConfigError("algo: `train` takes algo=ppo; others are for `gpuyard learn`")
     check_plain(config, TRAINING)
     if "inner_rounds" in config["encoder"]:
         check_plain(config, {"encoder.inner_rounds": (True, 1)})
     check_choice(config, "train_physics", tuple(TRAIN_PHYSICS))
     check_choice(config, "policy.critic", CRITICS)
     check_choice(config, "rules.granularity", GRANULARITIES)
+    if config["reward"].get("scale_jobs") and config["algo"]["gamma"] == 1:
+        raise ConfigError("algo.gamma is 1: reward=progress pays a job whenever it ends; lower it")
     batch, part = (section(config, f"algo.{key}_agent_steps") for key in ("batch", "minibatch"))
     if isinstance(batch, int) and isinstance(part, int) and part > batch:
         raise ConfigError(

@@ -16,10 +16,11 @@ import numpy as np
 import yaml
 from omegaconf import DictConfig
 
+from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch, going_on, program, start
 from gpuyard.launch.terminal import error_console
 from gpuyard.training.form import NetworkForm, Player, ScorePlayer
-from gpuyard.training.setting import ground_of, rival_of, trainer_of
+from gpuyard.training.setting import SCORE, ground_of, rival_of, trainer_of
 from gpuyard.training.strategies import Point
 from gpuyard.training.trainer import LearningStopped, Trainer
 from sim.arrays import FloatArray
@@ -256,6 +257,9 @@ def _refuse_failed(launch: Launch, trainer: Trainer, logs: Mapping[str, FloatArr
 def main(cfg: DictConfig) -> None:
     """Learn, write, meet the held-out windows."""
     launch = start(cfg)
+    rules = [word for word in launch.record.overrides if word.startswith("rules.")]
+    if rules and launch.config["learns"] == SCORE:
+        raise ConfigError(f"{rules[0]} is of a network; add learns=network, or leave it out")
     trainer = trainer_of(launch)
     try:
         trainer.run(error_console())

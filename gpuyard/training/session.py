@@ -45,6 +45,7 @@ from marl.rllib.checkpoint import (
     last_whole,
     note_setting,
     read_manifest,
+    setting_difference,
 )
 from marl.rllib.cluster import connect
 from marl.rllib.trainer import Iteration, Trainer
@@ -112,6 +113,7 @@ class Training:
         self.folder = launch.folder
         self.config = config
         self.experiment: Experiment = experiment_of(config)
+        self.experiment.window("train", 0)  # its gangs fit the partitions
         self.spec = policy_spec(config)
         self.rules = CodecRules(**config["rules"], links=self.spec.reads_links)
         self.ppo: PpoSpec = build(config, "algo")
@@ -222,7 +224,11 @@ class Training:
         rows = adopted(earlier, self.folder)
         if rows is not None:
             judged = [row["eval_jct_mean_s"] for row in rows if row["eval_jct_mean_s"]]
-            self.best_s = min(judged, default=math.inf)
+            other = setting_difference(earlier, self._setting)
+            if other is None:
+                self.best_s = min(judged, default=math.inf)
+            else:  # what was best there says nothing here
+                log.warning("%s holds a training of another setting: %s", earlier, other)
             self.rows = [row for row in rows if (row["iteration"] or 0) <= iteration]
             self.began -= spent_s(self.rows)
             write_rows(self.folder, COLUMNS, self.rows)
@@ -326,7 +332,8 @@ def train(launch: Launch) -> Path:
     with training_bars() as progress:
         learn(run, progress, None)
     run.summarise(replace(launch.record, assumed=assumed))
-    print(f"best validation JCT {jct_text(run.best_s)}; policy in {run.folder / 'policy'}")
+    mean = f"geometric mean over {run.config['validation_windows']} windows"
+    print(f"best validation JCT {jct_text(run.best_s)} ({mean}); policy in {run.folder / 'policy'}")
     return run.folder / "policy"
 
 

@@ -64,6 +64,10 @@ class DelayReward:
     own_weight: float
     scale_s: float
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for a weight that is no share, or a scale that is not above 0."""
+        _check("scale_s", self.scale_s, self.own_weight)
+
     def __call__(self, gathered: Gathered) -> FloatArray:
         """(M,) rewards for the seconds of delay gathered in each partition."""
         return _blended(gathered.delay_s, self.own_weight) / -self.scale_s
@@ -81,9 +85,20 @@ class ProgressReward:
     own_weight: float
     scale_jobs: float
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for a weight that is no share, or a scale that is not above 0."""
+        _check("scale_jobs", self.scale_jobs, self.own_weight)
+
     def __call__(self, gathered: Gathered) -> FloatArray:
         """(M,) rewards for the progress made in each partition."""
         return _blended(gathered.progress, self.own_weight) / self.scale_jobs
+
+
+def _check(key: str, scale: float, own_weight: float) -> None:
+    if not 0.0 < scale < float("inf"):
+        raise ValueError(f"reward.{key} is {scale}; it must be above 0")
+    if not 0.0 <= own_weight <= 1.0:
+        raise ValueError(f"reward.own_weight is {own_weight}; it must be from 0 to 1")
 
 
 def _blended(each: FloatArray, own_weight: float) -> FloatArray:

@@ -133,6 +133,11 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
         twin._action_space = copy.deepcopy(self._action_space)
         return twin
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A fork: what compiled code holds is shared by several objects, which copy as one."""
+        memo[id(self)] = twin = self.fork()
+        return twin
+
     def step(self, actions: dict[str, int]) -> Step:
         """One turn: the agent whose turn it is acts, the others wait."""
         turns, agents = self.turns, self.agents

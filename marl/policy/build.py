@@ -274,4 +274,7 @@ def load_policy(folder: Path, num_racks: int) -> tuple[PairScorePolicy, PolicySp
             f"{path}: cannot be read as this policy's weights ({error}); copy the folder anew, or "
             "train another"
         ) from error
+    for name, weight in policy.state_dict().items():
+        if not torch.isfinite(weight).all():
+            raise PolicyFileError(f"{path}: {name} holds NaN or infinity; train another")
     return policy.eval(), spec, rules

@@ -180,17 +180,21 @@ def check_setting(run: Path, setting: Mapping[str, Any]) -> None:
     Raises:
         CheckpointError: naming the first key that differs.
     """
-    path = run / FOLDER / SETTING
-    if not path.is_file():
-        return
-    mine = json.loads(json.dumps(setting))
-    theirs = json.loads(path.read_text(encoding="utf-8"))
-    at = _first_difference(theirs, mine)
+    at = setting_difference(run, setting)
     if at is not None:
         raise CheckpointError(
             f"resume=auto: {run} holds a training of another setting: {at}; give this one a folder "
             f"of its own, or say resume={run} to go on from that one all the same"
         )
+
+
+def setting_difference(run: Path, setting: Mapping[str, Any]) -> str | None:
+    """`KEY was A, is B`: how the training in `run` differs; older ones have noted no setting."""
+    path = run / FOLDER / SETTING
+    if not path.is_file():
+        return None
+    mine = json.loads(json.dumps(setting))
+    return _first_difference(json.loads(path.read_text(encoding="utf-8")), mine)
 
 
 def _first_difference(before: Any, now: Any, key: str = "") -> str | None:

@@ -1,5 +1,6 @@
 """`import gpuyard`: the page of examples, and what is refused."""
 
+import copy
 import json
 import re
 import subprocess
@@ -213,3 +214,67 @@ def test_importing_loads_nothing_heavy():
 
 def test_the_functions_are_listed_before_they_are_imported():
     assert {*gpuyard.__all__, "__version__"} <= set(dir(gpuyard))
+
+
+ENV = {"agents": 2, "overrides": ["workload.num_jobs=40", "workload.thin=1"]}
+
+
+def env_of(*words: str, **more):
+    told = {**ENV, **more}
+    return gpuyard.make_env(
+        "venus_like", "small_leaf_spine", **{**told, "overrides": [*ENV["overrides"], *words]}
+    )
+
+
+def delays(env) -> list[float]:
+    """What is paid for an episode in which everybody does the first thing that is legal."""
+    seen, _ = env.reset(seed=1)
+    paid = []
+    while env.agents:
+        acts = {name: int(np.argmax(seen[name]["action_mask"])) for name in env.agents}
+        seen, rewards, *_ = env.step(acts)
+        paid.append(sum(rewards.values()))
+    return paid
+
+
+def test_an_environment_pays_by_the_physics_that_is_trained_in():
+    paid = {name: sum(delays(env_of(f"train_physics={name}"))) for name in ("truth", "belief")}
+    assert paid["belief"] == sum(delays(env_of())) != paid["truth"]
+    with pytest.raises(ConfigError, match="train_physics is 'foo'"):
+        env_of("train_physics=foo")
+    with pytest.raises(ConfigError, match=r"rules\.window"):
+        env_of("rules.window=0")
+    with pytest.raises(TraceError, match=r"a gang of 16 GPUs fits none .* workload.max_gang=8"):
+        env_of(agents=8)
+
+
+def test_an_environment_shows_links_to_an_encoder_that_reads_them():
+    assert "link_ends" in env_of("encoder=linked").reset(seed=1)[0]["agent_0"]
+    assert "link_ends" not in env_of().reset(seed=1)[0]["agent_0"]
+
+
+def test_a_copy_of_an_environment_plays_on_as_the_environment_does():
+    env = env_of()
+    seen, _ = env.reset(seed=1)
+    for _ in range(5):
+        seen, *_ = env.step({n: int(np.argmax(seen[n]["action_mask"])) for n in env.agents})
+    twin = copy.deepcopy(env)
+    acts = {name: int(np.argmax(seen[name]["action_mask"])) for name in env.agents}
+    mine, theirs = env.step(acts), twin.step(acts)
+    assert mine[1] == theirs[1]
+    assert all(
+        np.array_equal(mine[0]["agent_0"][k], theirs[0]["agent_0"][k]) for k in mine[0]["agent_0"]
+    )
+
+
+def test_windows_that_are_one_are_told():
+    words = ["workload.num_jobs=null", "workload.thin=null"]
+    jobs = JOBS.assign(submit_s=[0, 10, 20, 30], num_gpus=8)
+    found = gpuyard.evaluate(jobs, "small_leaf_spine", ["sjf"], windows=2, overrides=[*OFF, *words])
+    assert (
+        "every window holds the same 2 jobs: only what is drawn for them differs" in found.assumed
+    )
+    once = gpuyard.evaluate(
+        jobs, "small_leaf_spine", ["sjf"], windows=None, overrides=[*OFF, *words]
+    )
+    assert not any("every window" in each for each in once.assumed)

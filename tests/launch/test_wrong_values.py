@@ -1,5 +1,6 @@
 """What an operator mistypes: one line with place, value and fix, status 1, no traceback."""
 
+import inspect
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import gpuyard
+from gpuyard.launch.build import misfit
 from gpuyard.launch.errors import ConfigError
 from sim.errors import GpuYardError
 from tests.forking import run_program
@@ -137,3 +139,47 @@ def test_experiments_and_schedulers_of_ones_own_are_reproduced(tmp_path: Path):
     assert done.returncode == 0, done.stderr
     played = (tmp_path / "runs" / "reproduce" / "mine" / "comparison.csv").read_text()
     assert {"fifo_skip+consolidated", "sjf+consolidated"} <= set(re.split(r"[,\n]", played))
+
+
+ENTRY = "lineup.entries=[{role: published, overrides: ['scheduler=sjf', '%s']}]"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("simulate", "workload.num_jobs=2"), "workload.num_jobs=2 is the size of a window"),
+        (("simulate", "hydra.sweep.dir=x"), "is not read by a run without -m; use hydra.run.dir"),
+        (("simulate", "-m", "hydra.run.dir=x"), "is not read by a sweep (-m); use hydra.sweep.dir"),
+        (("evaluate", "rivals=true", ENTRY % "placer=packed"), "add ours=NAME"),
+        (("evaluate", ENTRY % "+estimator=oracle"), "an entry does not read 'estimator'"),
+        (("learn", "rules.suspends=true"), "rules.suspends=true is of a network; add learns="),
+        (("train", "algo=es"), "`train` takes algo=ppo; others are for `gpuyard learn`"),
+        (("train", "algo.epochs=0"), "algo.epochs is 0; it must be a whole number from 1"),
+        (("train", "reward=progress", "algo.gamma=1"), "reward=progress pays a job whenever it"),
+    ],
+)
+def test_what_nobody_would_read(tmp_path: Path, words: tuple[str, ...], message: str):
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    assert message in told(tmp_path, *words)
+
+
+def test_a_choice_with_a_shipped_name_is_refused_since_the_shipped_one_would_run(tmp_path: Path):
+    (tmp_path / "mine" / "scheduler").mkdir(parents=True)
+    (tmp_path / "mine" / "scheduler" / "sjf.yaml").write_text("_target_: my.Own\n")
+    (tmp_path / "gpuyard.yaml").write_text("search_path: [mine]\n")
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    line = told(tmp_path, "simulate", "scheduler=sjf")
+    assert "mine/scheduler/sjf.yaml: scheduler=sjf is shipped, and comes first; rename it" in line
+
+
+def test_a_placer_that_the_scheduler_does_not_ask_is_told(tmp_path: Path):
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    words = ["workload=csv", "workload.path=jobs.csv", "topology=small_leaf_spine", "page=false"]
+    done = run_program(
+        ["-m", "gpuyard", "simulate", *words, "scheduler=dally", "placer=packed"], cwd=tmp_path
+    )
+    assert done.returncode == 0 and "placer=packed is not read: the scheduler" in done.stderr
+
+
+def test_a_parameter_without_a_hint_takes_any_number():
+    assert misfit(3.5, inspect.Parameter.empty) is None

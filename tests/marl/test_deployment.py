@@ -131,6 +131,14 @@ def test_missing_and_truncated_weights_are_named(folder: Path):
     assert str(folder / "policy.pt") in refused(folder)
 
 
+def test_weights_that_are_no_numbers_are_named(folder: Path):
+    weights = torch.load(folder / "policy.pt", weights_only=True)
+    first = next(iter(weights))
+    weights[first] = weights[first] * float("nan")
+    torch.save(weights, folder / "policy.pt")
+    assert f"{first} holds NaN" in refused(folder)
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "[]", "{}", "null", "3", '{"format": 4}', '{"format": 4, "policy": {}, "rules": {}}',

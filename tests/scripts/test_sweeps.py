@@ -169,3 +169,17 @@ def test_a_value_said_in_two_ways_is_one_setting(done: Callable, trace: Path):
     names = [f"sjf+consolidated [workload.path={path}]" for path in (trace, spaced)]
     assert sorted(schedulers(table)) == [names[0], names[0], names[1], names[1]]
     assert f"| scheduler | {trace} | {spaced} |" in (table / "comparison.md").read_text()
+
+
+def test_schedulers_that_met_other_jobs_stand_apart_and_missing_runs_are_told(
+    done: Callable, trace: Path
+):
+    told = (("scheduler=sjf",), ("scheduler=fifo",), ("scheduler=fifo", "seed=1"),
+            ("scheduler=las", "workload.window.end_s=2"))  # fmt: skip
+    for at, words in enumerate(told):
+        given = ("workload=csv", f"workload.path={trace}", "workload.strict=false", *words)
+        done("simulate", SMALL[1], *given, folder=f"all/{at}")
+    table = done("compare", f"sweep={trace.parent / 'all'}", folder="table").folder
+    text = (table / "comparison.md").read_text()
+    assert "| scheduler | 2 | - |" in text
+    assert "Fewer runs than others, so not on the same windows: sjf+consolidated (1 of 2)." in text
