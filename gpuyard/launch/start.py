@@ -33,6 +33,7 @@ from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
@@ -225,7 +226,6 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
             if not any(word.startswith(SEARCH_KEY) for word in sys.argv):
                 at = _after_words(sys.argv)
                 sys.argv[at:at] = own_groups(Path.cwd())
-            _refuse_folder(sys.argv[1:])
             refuse_no_choice(
                 [word for word in sys.argv[1:] if "=" in word and not word.startswith("-")],
                 lambda group: sorted(path.stem for path in (conf / group).glob("*.yaml")),
@@ -240,13 +240,13 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
     return decorate
 
 
-def _refuse_folder(words: Sequence[str]) -> None:
-    """Refuse a folder that Hydra would not write to: sweeps and single runs have a key each."""
-    sweeps = bool(SWEEP.intersection(words)) or "hydra.mode=MULTIRUN" in words
+def _refuse_folder(hydra: Any) -> None:
+    """Refuse a folder that Hydra does not write to: sweeps and single runs have a key each."""
+    sweeps = hydra.mode == RunMode.MULTIRUN
     other, key = ("run", "sweep") if sweeps else ("sweep", "run")
-    for word in words:
+    for word in hydra.overrides.hydra:
         if word.startswith(f"hydra.{other}.dir="):
-            what = "a sweep (-m)" if sweeps else "a run without -m"
+            what = "a sweep" if sweeps else "a run without -m"
             raise ConfigError(f"{word} is not read by {what}; use hydra.{key}.dir")
 
 
@@ -280,6 +280,7 @@ def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:
             experiment is one of another program.
     """
     hydra = HydraConfig.get()
+    _refuse_folder(hydra)
     overrides = list(hydra.overrides.task)
     refuse_unread_additions(overrides, set(hydra.runtime.choices))
     experiment = hydra.runtime.choices.get("experiment")

@@ -67,20 +67,13 @@ class Places:
 
     def part_of(self, begun: RunningJob, gang: RunningJob) -> list[int]:
         """GPUs of a job that runs on a part of what `gang` was given; none: it does not."""
-        given = list(gang.placement or ())
-        if begun.placement is not None:
-            part = list(begun.placement)
-        else:
-            servers = self._topology.gpu_server[given].tolist()
-            part = [
-                gpu
-                for name, count in (begun.servers or {}).items()
-                for gpu in [gpu for gpu, at in zip(given, servers, strict=True)
-                            if at == self._server_of.get(name)][:count]
-            ]  # fmt: skip
-        asked = len(part) if begun.servers is None else sum(begun.servers.values())
-        inside = set(part) < set(given) and len(part) == asked
-        return part if inside else []
+        given = np.array(gang.placement, dtype=np.int64)
+        server = self._topology.gpu_server[given]
+        asked = (begun.servers or {}).items()
+        there = [given[server == self._server_of.get(name, -1)][:count] for name, count in asked]
+        part = begun.placement or np.concatenate(there).tolist()
+        full = begun.servers is None or len(part) == sum(begun.servers.values())
+        return part if full and set(part) < set(given.tolist()) else []
 
     def _few_enough(
         self, tenants: IntArray, running: Sequence[RunningJob], found: Sequence[IntArray]

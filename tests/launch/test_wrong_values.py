@@ -149,7 +149,6 @@ ENTRY = "lineup.entries=[{role: published, overrides: ['scheduler=sjf', '%s']}]"
     [
         (("simulate", "workload.num_jobs=2"), "workload.num_jobs=2 is the size of a window"),
         (("simulate", "hydra.sweep.dir=x"), "is not read by a run without -m; use hydra.run.dir"),
-        (("simulate", "-m", "hydra.run.dir=x"), "is not read by a sweep (-m); use hydra.sweep.dir"),
         (("evaluate", "rivals=true", ENTRY % "placer=packed"), "add ours=NAME"),
         (("evaluate", ENTRY % "+estimator=oracle"), "an entry does not read 'estimator'"),
         (("learn", "rules.suspends=true"), "rules.suspends=true is of a network; add learns="),
@@ -161,6 +160,13 @@ ENTRY = "lineup.entries=[{role: published, overrides: ['scheduler=sjf', '%s']}]"
 def test_what_nobody_would_read(tmp_path: Path, words: tuple[str, ...], message: str):
     (tmp_path / "jobs.csv").write_text(JOBS)
     assert message in told(tmp_path, *words)
+
+
+def test_a_sweep_reads_another_folder_than_a_run(tmp_path: Path):
+    words = ["simulate", "workload.num_jobs=20", "hydra.run.dir=x", "-m"]
+    done = run_program(["-m", "gpuyard", *words], cwd=tmp_path)
+    assert done.returncode == 1
+    assert "error: hydra.run.dir=x is not read by a sweep; use hydra.sweep.dir" in done.stderr
 
 
 def test_a_choice_with_a_shipped_name_is_refused_since_the_shipped_one_would_run(tmp_path: Path):
