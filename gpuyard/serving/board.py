@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from gpuyard.serving.forms import (
     StateForm,
     WaitingJob,
 )
+from sim.arrays import IntArray
 
 log = logging.getLogger(__name__)
 
@@ -95,16 +96,12 @@ class Board:
             for job in form.running if job.id in self._held
         }  # fmt: skip
         begun = {key: gpus for key, gpus in begun.items() if self._held[key].has_whole_pods(gpus)}
-        others = [job for job in form.running if job.id not in begun]
-        running = {job.id for job in others}
-        self._held = {key: each for key, each in self._held.items() if key not in running}
+        placed = self._placed(form, begun)
+        while not begun.keys() <= self._held.keys():  # the state leaves no room for the rest
+            begun = {key: gpus for key, gpus in begun.items() if key in self._held}
+            placed = self._placed(form, begun)
+        running = {job.id for job in form.running}
         self._waiting = {key: each for key, each in self._waiting.items() if key not in running}
-        placed = self._placed(form.model_copy(update={"running": others}))
-        parts = [
-            job.model_copy(update={"placement": begun[job.id], "servers": None})
-            for job in form.running if job.id in begun
-        ]  # fmt: skip
-        placed = placed.model_copy(update={"running": [*placed.running, *parts]})
         self._told = Told(placed, self._clock())
         return answer
 
@@ -114,27 +111,47 @@ class Board:
         self._held = {key: each for key, each in self._held.items() if each.until_s > now_s}
         self._waiting = {key: each for key, each in self._waiting.items() if each.until_s > now_s}
 
-    def _placed(self, form: StateForm) -> StateForm:
+    def _placed(self, form: StateForm, begun: Mapping[str, list[int]]) -> StateForm:
         """`form` with GPUs in place of servers, beside those of jobs that we answered for.
 
-        What is told is the truth: an answer that it leaves no room for is dropped.
+        What is told is the truth: an answer that it leaves no room for is dropped. `begun`: gangs
+        of which it shows some pods, and their GPUs; they keep what they were given.
         """
-        kept: dict[str, Held] = {}
-        found = self._decider.places.of(form.running)
+        others = [job for job in form.running if job.id not in begun]
+        over = {job.id for job in others}
+        named = {gpu for job in others for gpu in job.placement or ()}
+        self._held = {
+            name: each for name, each in self._held.items()
+            if name not in over and not named & set(each.job.placement or ())
+        }  # fmt: skip
+        found = self._beside_held(others)
+        running = [
+            job.model_copy(update={"placement": gpus.tolist(), "servers": None})
+            for job, gpus in zip(others, found, strict=False)  # the rest is `held`
+        ]
+        running += [
+            job.model_copy(update={"placement": begun[job.id], "servers": None})
+            for job in form.running if job.id in begun
+        ]  # fmt: skip
+        return form.model_copy(update={"running": running})
+
+    def _beside_held(self, others: Sequence[RunningJob]) -> list[IntArray]:
+        """GPUs of these jobs and of those answered for; which stay as far as there is room."""
+        places = self._decider.places
+        try:
+            return places.of([*others, *(each.job for each in self._held.values())])
+        except RequestError:
+            kept: dict[str, Held] = {}
+            found = places.of(others)
         for name, each in self._held.items():
             try:
-                beside = [other.job for other in (*kept.values(), each)]
-                found = self._decider.places.of([*form.running, *beside])
-            except RequestError:
-                log.warning("the state leaves no room for %s: its answer is dropped", name)
+                found = places.of([*others, *(other.job for other in (*kept.values(), each))])
+            except RequestError as error:
+                log.warning("the answer for %s is dropped: %s", name, error)
             else:
                 kept[name] = each
         self._held = kept
-        running = [
-            job.model_copy(update={"placement": gpus.tolist(), "servers": None})
-            for job, gpus in zip(form.running, found, strict=False)  # the rest is `held`
-        ]
-        return form.model_copy(update={"running": running})
+        return found
 
     def state(self) -> StateForm:
         """The cluster as it is believed to be now: as told, and with what was answered since."""

@@ -327,7 +327,7 @@ def train(launch: Launch) -> Path:
         ctrl_c = signal.getsignal(signal.SIGINT)  # ignored in a script's `command &`
         signal.signal(signal.SIGTERM, ctrl_c if callable(ctrl_c) else signal.default_int_handler)
     run = Training(launch)
-    assumed = assumptions(run.config, run.experiment, "predicted")
+    assumed = assumptions({**run.config, "part": "train"}, run.experiment, "predicted")
     log.info("%s", assumed_line(run.experiment, assumed))
     with training_bars() as progress:
         learn(run, progress, None)

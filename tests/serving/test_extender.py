@@ -316,6 +316,20 @@ def test_a_gang_that_runs_in_part_gets_the_rest_of_what_it_was_given(board_of: C
     assert len(job.placement) == 16
 
 
+def test_a_gang_whose_rest_is_taken_runs_as_the_state_says(board_of: Callable[..., Any]):
+    board = board_of(lambda: 100.0, "scheduler=sjf")
+    gang = {"group": "g", "group_size": "2"}
+    first, second = (asked_of(board, name, 8, **gang).server for name in ("g-0", "g-1"))
+    running = [
+        {"id": name, "servers": {server: 8}, "started_s": 1.0, "estimate_s": 60.0}
+        for name, server in (("default/g", first), ("x", second))
+    ]
+    board.tell(StateForm.model_validate({"time_s": 100.0, "running": running}))
+    held = {job.id: len(job.placement) for job in board.state().running}
+    assert held == {"default/g": 8, "x": 8}
+    assert "runs already" in asked_of(board, "g-1", 8, **gang).reason
+
+
 def test_a_state_drops_only_the_answers_that_it_leaves_no_room_for(board_of: Callable[..., Any]):
     board = board_of(lambda: 100.0, "scheduler=sjf")
     first, second = (asked_of(board, name, 8).server for name in ("a", "b"))
