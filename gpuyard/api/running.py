@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gpuyard.advice.answer import Advice
 from gpuyard.api.asking import Asked, Cluster, Trace, composed, listed, scheduler_of
 from gpuyard.evaluation.experiment import Experiment, experiment_of, labels_of, warn_without_users
-from gpuyard.evaluation.lineup import assumptions
+from gpuyard.evaluation.lineup import assumptions, refuse_size_of_window
 from gpuyard.launch.build import check_count
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.terminal import RunCount
@@ -174,6 +174,7 @@ def simulate(
     with composed("simulate", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
         experiment = experiment_of(config)
         made = scheduler_of(scheduler, config, experiment.game.partitions)
+        refuse_size_of_window(config["workload"], words)
         run = _played(experiment, made, experiment.whole())
         labels = labels_of(experiment, made, window=0, role=None)
         assumed = assumptions(config, experiment, labels.information)
@@ -212,6 +213,8 @@ def evaluate(
         experiment = experiment_of(config)
         made = [scheduler_of(each, config, experiment.game.partitions) for each in schedulers]
         _check_names([each.name for each in made])
+        if windows is None:
+            refuse_size_of_window(config["workload"], words)
         indices = [0] if windows is None else list(range(windows))
         rows = []
         with RunCount("evaluating", len(indices) * len(made)) as count:

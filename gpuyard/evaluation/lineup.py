@@ -188,6 +188,20 @@ def _composed(place: str, overrides: list[str]) -> str:
     return json.dumps(plain)
 
 
+def refuse_size_of_window(workload: Mapping[str, Any], overrides: Sequence[str]) -> None:
+    """Refuse a number of jobs of a file that is played as a whole.
+
+    Raises:
+        ConfigError: naming the override.
+    """
+    sizes = [word for word in overrides if word.startswith("workload.num_jobs=")]
+    if sizes and "path" in workload and workload["num_jobs"] is not None:
+        raise ConfigError(
+            f"{sizes[0]} is the size of a window; play windows of a part (part=test), or cut the "
+            "trace in time by workload.window.end_s"
+        )
+
+
 ESTIMATES = {  # class of `conf/estimator` -> what schedulers are told of durations
     "NoisyEstimator": "noisy predictions, sigma {sigma:g}",
     "OracleEstimator": "the true ones",

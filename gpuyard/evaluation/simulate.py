@@ -26,7 +26,7 @@ from gpuyard.evaluation.experiment import (
 )
 from gpuyard.evaluation.explain import explain, row_of
 from gpuyard.evaluation.explanation import EXPLAIN_FILES, Explanation
-from gpuyard.evaluation.lineup import assumed_line, assumptions, warm_up
+from gpuyard.evaluation.lineup import assumed_line, assumptions, refuse_size_of_window, warm_up
 from gpuyard.launch.build import check_checkpoint, check_count, check_flags, check_seconds, resolve
 from gpuyard.launch.errors import ConfigError, nearest, refuse_unread_additions
 from gpuyard.launch.start import Launch, as_typed, program, start
@@ -67,6 +67,8 @@ def main(cfg: DictConfig) -> None:
     scheduler = composition_of(config, experiment.game.partitions)
     wondered = as_typed(config, "explain", launch.record.overrides)
     _warn_of_unread(cfg, launch.record.overrides)
+    if config["part"] is None:
+        refuse_size_of_window(config["workload"], launch.record.overrides)
     jobs = _jobs(experiment, config["part"], config["window"], wondered)
     labels = _labels(experiment, scheduler, config)
     assumed = assumptions(config, experiment, labels.information)
@@ -152,22 +154,12 @@ def _jobs(
 
 
 def _warn_of_unread(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Say which choices of the command line the scheduler leaves to its own rule.
-
-    Raises:
-        ConfigError: a number of jobs is asked of a file that is played as a whole.
-    """
+    """Say which choices of the command line the scheduler leaves to its own rule."""
     rule = str(OmegaConf.to_container(cfg["scheduler"], resolve=False))
     for group in ("placer", "sharing"):
         words = [word for word in overrides if word.startswith((f"{group}=", f"{group}."))]
         if words and f"${{{group}" not in rule:
             log.warning("%s is not read: the scheduler has a rule of its own", words[0])
-    cut = [word for word in overrides if word.startswith("workload.num_jobs=")]
-    if cut and cfg["part"] is None and "path" in cfg["workload"]:
-        raise ConfigError(
-            f"{cut[0]} is the size of a window; add part=test (or train, validation), or cut the "
-            "trace in time by workload.window.end_s"
-        )
 
 
 def _print_headline(metrics: Mapping[str, float | int], folder: Path) -> None:

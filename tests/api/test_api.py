@@ -267,6 +267,14 @@ def test_a_copy_of_an_environment_plays_on_as_the_environment_does():
     )
 
 
+def test_a_size_of_windows_is_refused_where_a_file_is_played_whole():
+    words = [*OFF, "workload.num_jobs=2"]
+    with pytest.raises(ConfigError, match=r"workload.num_jobs=2 is the size of a window"):
+        gpuyard.simulate(JOBS, "small_leaf_spine", "sjf", overrides=words)
+    with pytest.raises(ConfigError, match=r"the size of a window"):
+        gpuyard.evaluate(JOBS, "small_leaf_spine", ["sjf"], windows=None, overrides=words)
+
+
 def test_windows_that_are_one_are_told():
     words = ["workload.num_jobs=null", "workload.thin=null"]
     jobs = JOBS.assign(submit_s=[0, 10, 20, 30], num_gpus=8)

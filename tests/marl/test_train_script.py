@@ -127,6 +127,19 @@ def test_resuming_goes_on_and_finishes(interrupted: Interrupted, tmp_path: Path)
     assert str(tmp_path / "second" / "policy") in done.stdout
 
 
+@pytest.mark.slow
+def test_what_was_best_in_another_setting_is_not_kept_in_this_one(
+    interrupted: Interrupted, tmp_path: Path
+):
+    last, folder = int(curve(interrupted.folder)[-1]["iteration"]), tmp_path / "second"
+    words = (f"resume={interrupted.folder}", "agents.count=4", f"algo.iterations={last + 4}")
+    done = TRAINING.run(folder, *words)
+    assert done.returncode == 0, done.stderr
+    assert "holds a training of another setting: agents.count was 2, is 4" in done.stderr
+    best, before = (each / "policy" / "policy.pt" for each in (folder, interrupted.folder))
+    assert best.read_bytes() != before.read_bytes()
+
+
 def test_a_time_budget_that_is_spent_is_not_given_again(interrupted: Interrupted, tmp_path: Path):
     folder, before = tmp_path / "second", curve(interrupted.folder)
     spent = f"algo.time_budget_s={before[0]['wall_s']}"
