@@ -9,17 +9,14 @@ import numpy as np
 
 from gpuyard.api.asking import Cluster, Trace, composed, listed
 from gpuyard.evaluation.experiment import experiment_of
-from gpuyard.launch.build import build, check_training
+from gpuyard.launch.build import check_training
 from gpuyard.launch.errors import ConfigError
-from marl.env.game import TRAIN_PHYSICS
-from marl.env.layout import CodecRules, Observation
+from gpuyard.training.setting import plan_of
+from marl.env.layout import Observation
 from marl.env.scheduling_env import SchedulingEnv, agent_name
-from marl.training.plan import Plan, Windows
 
 if TYPE_CHECKING:
     from marl.schedulers.marl import MarlScheduler
-
-LINKED = "gnn.linked.LinkedEncoder"  # reads links, which others are not shown
 
 
 def make_env(
@@ -43,19 +40,7 @@ def make_env(
     words = [f"agents.count={agents}", *listed(overrides)]
     with composed("train", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
         check_training(config)
-        experiment = experiment_of(config)
-        experiment.window(part, 0)  # its gangs fit the partitions
-        links = config["encoder"]["_target_"] == LINKED
-        plan = Plan(
-            game=TRAIN_PHYSICS[config["train_physics"]](experiment.game),
-            rules=CodecRules(**config["rules"], links=links),
-            reward=build(config, "reward"),
-            windows=Windows(
-                workload=experiment.workload, setting=experiment.setting, part=part, seed=seed
-            ),
-            max_rounds=config["max_rounds"],
-        )
-        env = plan.env(everyone=True)
+        env = plan_of(config, experiment_of(config), part).env(everyone=True)
         env.reset(seed=seed)  # a file is read while it is there
         return env
 

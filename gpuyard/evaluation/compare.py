@@ -5,7 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import yaml
 from omegaconf import DictConfig
 
 from gpuyard.launch.build import check_confidence, check_flags
+from gpuyard.launch.errors import CONF
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.sweeps import CONFIG
 from gpuyard.launch.terminal import table_console
@@ -34,11 +35,7 @@ MOST_CURVES = 14  # of the distribution figure
 OURS = "marl"
 
 
-WORLD = (  # first words of keys that make what all schedulers of a table have to share
-    "checkpoint_s", "checkpoint_work_s", "gpus", "gpu_oversubscription", "host", "interference",
-    "max_tenants", "mixes", "network", "outages", "preempt_saves", "profiles", "reference_gpu",
-    "restart_s", "restart_s_per_gpu", "topology", "workload", "agents",
-)  # fmt: skip
+OF_SCHEDULERS = {"hydra", "seed", "belief", "estimator"}  # of base.yaml: what each is told
 COLUMNS = ("topology", "workload", "workload.load", "agents.count", "gpus")
 COMPARISON, RECORD = "comparison.csv", "record.json"
 RESUMED = "resume="  # says how a run went on, not what it was
@@ -219,7 +216,16 @@ def told_apart(runs: Sequence[tuple[Labels, Given]]) -> list[Labels]:
 def _of_world(key: str) -> bool:
     """Whether a key makes the jobs, the cluster or the physics, and is in no column."""
     head = key.lstrip("+").partition("@")[0]
-    return head.partition(".")[0] in WORLD and head not in COLUMNS
+    return head.partition(".")[0] in _shared_keys() and head not in COLUMNS
+
+
+@cache
+def _shared_keys() -> frozenset[str]:
+    """Sections and keys of `conf/base.yaml` that all schedulers of a table have to share."""
+    base = yaml.safe_load((CONF / "base.yaml").read_text(encoding="utf-8"))
+    groups = [name for each in base.pop("defaults") if each != "_self_" for name in each]
+    sections = {name.rpartition("@")[2] for name in groups}
+    return frozenset((sections | base.keys()) - OF_SCHEDULERS)
 
 
 def _differing(given: Sequence[Given]) -> set[str]:

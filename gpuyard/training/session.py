@@ -32,8 +32,7 @@ from gpuyard.training.board import (
     training_bars,
     write_rows,
 )
-from marl.env.game import TRAIN_PHYSICS
-from marl.env.layout import CodecRules
+from gpuyard.training.setting import plan_of
 from marl.policy.build import PolicySpec, build_policy, encoder_name, save_policy
 from marl.policy.pair_score import PairScorePolicy
 from marl.rllib.algorithm import build_ppo
@@ -50,7 +49,7 @@ from marl.rllib.checkpoint import (
 from marl.rllib.cluster import connect
 from marl.rllib.trainer import Iteration, Trainer
 from marl.schedulers.marl import MarlScheduler
-from marl.training.plan import Plan, RuleTeacher, Windows, greedy, imitate, play, validation_jct_s
+from marl.training.plan import RuleTeacher, greedy, imitate, play, validation_jct_s
 from marl.training.spec import PpoSpec, RaySpec, WarmStartSpec
 from sim.errors import GpuYardError
 from sim.report.figure_studies import learning_curve, read_learning_curve
@@ -113,28 +112,17 @@ class Training:
         self.folder = launch.folder
         self.config = config
         self.experiment: Experiment = experiment_of(config)
-        self.experiment.window("train", 0)  # its gangs fit the partitions
         self.spec = policy_spec(config)
-        self.rules = CodecRules(**config["rules"], links=self.spec.reads_links)
         self.ppo: PpoSpec = build(config, "algo")
         self.ray: RaySpec = build(config, "ray")
-        self.plan = Plan(
-            game=TRAIN_PHYSICS[config["train_physics"]](self.experiment.game),
-            rules=self.rules,
-            reward=build(config, "reward"),
-            windows=self._windows("train"),
-            max_rounds=config["max_rounds"],
-        )
+        self.plan = plan_of(config, self.experiment, "train")
+        self.rules = self.plan.rules
         self._setting = {key: value for key, value in config.items() if key not in FREE}
         self.resumed = _resumed(config["resume"], self.folder, self._setting)
         self.best_s = math.inf
         self.rows: list[dict[str, Any]] = []
         self.board: Logger | None = None
         self.began = time.monotonic()
-
-    def _windows(self, part: str) -> Windows:
-        e = self.experiment
-        return Windows(workload=e.workload, setting=e.setting, part=part, seed=e.seed)
 
     def warm_start(self, progress: Progress) -> PairScorePolicy:
         """A network that imitates the teacher, or a fresh one."""
@@ -180,7 +168,7 @@ class Training:
             policy,
             self.experiment.game,
             self.rules,
-            self._windows("validation"),
+            replace(self.plan.windows, part="validation"),
             self.config["validation_windows"],
         )
         if jct_s < self.best_s:

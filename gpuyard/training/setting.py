@@ -1,4 +1,4 @@
-"""From the configuration of `learn.py` to a trainer, and from a trainer to files."""
+"""From a configuration to what agents train in; of `learn.py` to a trainer, and to files."""
 
 import json
 import logging
@@ -6,11 +6,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuyard.evaluation.experiment import Experiment, experiment_of
-from gpuyard.launch.build import AGENTS, SEED, Rules, check_choice, check_plain, section
+from gpuyard.launch.build import AGENTS, SEED, Rules, build, check_choice, check_plain, section
 from gpuyard.launch.errors import CONF, ConfigError, instead
+from gpuyard.launch.moved import new_name
 from gpuyard.launch.start import Launch
 from gpuyard.training.form import (
     Form,
@@ -47,6 +48,9 @@ from sim.jobs import JobTable
 from sim.scoring.linear_score import LinearScore
 from sim.scoring.weights import ScoreWeights, read_weights, score_weights_of
 from sim.simulator import Simulator
+
+if TYPE_CHECKING:
+    from marl.training.plan import Plan
 
 log = logging.getLogger(__name__)
 
@@ -126,6 +130,26 @@ RULES: Rules = SEED | {
     "held_out.first": (True, 0),
     "held_out.windows": (True, 2),
 }
+
+
+def plan_of(config: Mapping[str, Any], experiment: Experiment, part: str) -> "Plan":
+    """The game on windows of a part, as `train.py` configures it.
+
+    Raises:
+        TraceError: a gang of its first window fits no partition.
+    """
+    from marl.policy.build import LINKED, encoder_name  # torch
+    from marl.training.plan import Plan, Windows
+
+    experiment.window(part, 0)
+    links = encoder_name(new_name(config["encoder"]["_target_"])) == LINKED
+    return Plan(
+        game=TRAIN_PHYSICS[config["train_physics"]](experiment.game),
+        rules=CodecRules(**config["rules"], links=links),
+        reward=build(config, "reward"),
+        windows=Windows(experiment.workload, experiment.setting, part, experiment.seed),
+        max_rounds=config["max_rounds"],
+    )
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import numpy as np
 
 from marl.env.memory import Gathered
 from sim.arrays import FloatArray, IntArray
+from sim.errors import check_numbers
 from sim.jobs import JobTable
 from sim.physics.physics import Physics
 from sim.physics.shipped_files import NoInterference
@@ -65,8 +66,9 @@ class DelayReward:
     scale_s: float
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a weight that is no share, or a scale that is not above 0."""
-        _check("scale_s", self.scale_s, self.own_weight)
+        """Raise GpuYardError for a weight that is no share, or a scale that is not above 0."""
+        check_numbers("reward", "from 0 to 1", own_weight=self.own_weight)
+        check_numbers("reward", "above 0", scale_s=self.scale_s)
 
     def __call__(self, gathered: Gathered) -> FloatArray:
         """(M,) rewards for the seconds of delay gathered in each partition."""
@@ -86,19 +88,13 @@ class ProgressReward:
     scale_jobs: float
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a weight that is no share, or a scale that is not above 0."""
-        _check("scale_jobs", self.scale_jobs, self.own_weight)
+        """Raise GpuYardError for a weight that is no share, or a scale that is not above 0."""
+        check_numbers("reward", "from 0 to 1", own_weight=self.own_weight)
+        check_numbers("reward", "above 0", scale_jobs=self.scale_jobs)
 
     def __call__(self, gathered: Gathered) -> FloatArray:
         """(M,) rewards for the progress made in each partition."""
         return _blended(gathered.progress, self.own_weight) / self.scale_jobs
-
-
-def _check(key: str, scale: float, own_weight: float) -> None:
-    if not 0.0 < scale < float("inf"):
-        raise ValueError(f"reward.{key} is {scale}; it must be above 0")
-    if not 0.0 <= own_weight <= 1.0:
-        raise ValueError(f"reward.own_weight is {own_weight}; it must be from 0 to 1")
 
 
 def _blended(each: FloatArray, own_weight: float) -> FloatArray:

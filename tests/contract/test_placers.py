@@ -64,7 +64,7 @@ def offers(case: Case, rng: np.random.Generator) -> Iterator[tuple[Slots, int]]:
         simulator.apply(Decision())
 
 
-@settings(max_examples=10)
+@settings(max_examples=15)
 @given(case=cases(most_partitions=3, most_jobs=12, life=True), seed=st.integers(0, 99))
 def test_answers_are_legal(case: Case, seed: int) -> None:
     for slots, job in offers(case, np.random.default_rng(seed)):

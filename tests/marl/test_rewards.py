@@ -178,5 +178,5 @@ def test_a_reward_gives_one_finite_number_an_agent(given: object, told: str):
 @pytest.mark.parametrize("made", [DelayReward, ProgressReward])
 @pytest.mark.parametrize(("own", "scale"), [(2.0, 1.0), (0.5, 0.0), (0.5, -1.0), (-0.1, 1.0)])
 def test_rewards_that_turn_round_or_divide_by_nothing_are_refused(made, own: float, scale: float):
-    with pytest.raises(ValueError, match=r"reward\.(own_weight|scale)"):
+    with pytest.raises(GpuYardError, match=r"reward\.(own_weight|scale)"):
         made(own, scale)

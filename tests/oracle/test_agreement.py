@@ -34,14 +34,13 @@ def test_anything_legal_through_all_of_life(case: Case, seed: int) -> None:
 
 @pytest.mark.parametrize("placer", PLACERS)
 @pytest.mark.parametrize("order", ORDERS)
-@settings(max_examples=12)
-@given(
-    case=plain_or_full_life(1), seed=st.integers(0, 9), sharing=st.sampled_from(sorted(SHARINGS))
-)
+@settings(max_examples=4)
+@given(case=plain_or_full_life(1), seed=st.integers(0, 9))
 def test_every_order_with_every_placer_and_sharing(
-    order: str, placer: str, case: Case, seed: int, sharing: str
+    order: str, placer: str, case: Case, seed: int
 ) -> None:
-    assert_agreement(case, lambda: ORDERS[order](PLACERS[placer](), SHARINGS[sharing]()), seed)
+    for sharing in SHARINGS.values():
+        assert_agreement(case, lambda s=sharing: ORDERS[order](PLACERS[placer](), s()), seed)
 
 
 @pytest.mark.parametrize("forwarding", FORWARDINGS)
