@@ -235,7 +235,7 @@ def replay_log(cfg: DictConfig) -> None:
     from hydra.core.hydra_config import HydraConfig
 
     words = list(HydraConfig.get().overrides.task)
-    refuse_unread_additions(words, set())
+    refuse_unread_additions(words, [], cfg)
     config, _ = resolve(cfg)
     config["job"] = as_typed(config, "job", words)
     _check_stops(config)

@@ -97,17 +97,45 @@ def instead(wanted: object, known: Iterable[str], otherwise: str = "") -> str:
     return f"did you mean {hint}?" if hint else otherwise or f"it must be one of {', '.join(names)}"
 
 
-def refuse_unread_additions(overrides: list[str], groups: set[str]) -> None:
-    """Refuse `+name=value` where `name` is no configuration group: nobody would read it.
+OPEN = {"gpus", "hydra", "knows", "lineup", "makers", "policy.prior", "reproduce"}
+
+
+def refuse_unread_additions(
+    overrides: list[str], groups: Iterable[str], config: DictConfig
+) -> None:
+    """Refuse what `+` adds to `config` and nobody reads.
+
+    A section with a `_target_` refuses unknown keys when it is built; one of OPEN takes names of a
+    user's own, or checks them itself.
 
     Raises:
-        ConfigError: naming the addition and the nearest group.
+        ConfigError: naming the addition and the nearest key or group.
     """
     for override in OverridesParser.create().parse_overrides(overrides):
         name = override.key_or_group
-        if override.is_add() and "." not in name and name not in groups:
-            hint = " ".join(_suggestion(name, sorted(groups)))
-            raise ConfigError(f"{override.input_line}: nothing reads the key {name!r}. {hint}")
+        key = override.package or name
+        if not override.is_add() or key.startswith("_"):
+            continue
+        if "." in key:
+            unread = _unread(config, key.split(".")[:-1])
+        else:  # a choice may set keys that are there; of a program's own groups Hydra takes no `+`
+            unread = name not in groups or key in config
+        if unread:
+            known = [*groups, *_dotted(config)]
+            own = re.compile(rf"{re.escape(key)}(\.|$)")
+            hint = " ".join(_suggestion(key, [other for other in known if not own.match(other)]))
+            raise ConfigError(f"{override.input_line}: nothing reads the key {key!r}. {hint}")
+
+
+def _unread(config: DictConfig, path: list[str]) -> bool:
+    """Whether the section at `path` neither is one of OPEN nor refuses keys itself, as a whole."""
+    section = config
+    for at, name in enumerate(path, 1):
+        section = section[name]
+        open_ = ".".join(path[:at]) in OPEN
+        if open_ or not isinstance(section, DictConfig) or "_target_" in section:
+            return False
+    return True
 
 
 def refuse_no_choice(overrides: Sequence[str], options: Callable[[str], list[str]]) -> None:

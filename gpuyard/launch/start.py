@@ -282,7 +282,7 @@ def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:
     hydra = HydraConfig.get()
     _refuse_folder(hydra)
     overrides = list(hydra.overrides.task)
-    refuse_unread_additions(overrides, set(hydra.runtime.choices))
+    refuse_unread_additions(overrides, list(hydra.runtime.choices), cfg)
     experiment = hydra.runtime.choices.get("experiment")
     if experiment is not None and "reproduce" in cfg and not reproduces:
         refuse_reproduction(experiment)

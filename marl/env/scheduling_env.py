@@ -1,6 +1,7 @@
 """The scheduling game as a PettingZoo parallel environment: one agent a partition."""
 
 import copy
+import operator
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
@@ -166,18 +167,24 @@ class SchedulingEnv(ParallelEnv[str, Observation, int]):
 
     def _act(self, turns: Turns, actions: dict[str, int]) -> None:
         """Carry out the action of the agent whose turn it is; all have to be legal."""
-        acting = turns.layout.wait
+        chosen: dict[int, int] = {}
         for agent, action in actions.items():
             if agent not in self.possible_agents:
                 raise InvalidDecision(
                     f"{agent!r} is no agent; there are {', '.join(self.possible_agents)}"
                 )
             partition = self.possible_agents.index(agent)
-            turns.check(partition, int(action))
-            if partition == turns.agent:
-                acting = int(action)
+            try:
+                chosen[partition] = operator.index(action)
+            except TypeError:
+                raise InvalidDecision(
+                    f"{agent} gives {action!r}; an action is a whole number"
+                ) from None
+            turns.check(partition, chosen[partition])
         if turns.agent >= 0:
-            turns.act(acting)
+            if turns.agent not in chosen:
+                raise InvalidDecision(f"no action of {agent_name(turns.agent)}, whose turn it is")
+            turns.act(chosen[turns.agent])
 
     def _rewards(self, turns: Turns) -> FloatArray:
         """(M,) what the reward makes of the time since the turn before.

@@ -279,11 +279,24 @@ def job_columns(run: Run) -> dict[str, Any]:
     }
     parts = {name: getattr(run, name) for name in MEASURED_PARTS}
     columns |= {name: part for name, part in parts.items() if part is not None}
+    if len(run.topology.gpu_types) > 1:
+        columns["ran_on"] = _ran_on(run)
     if jobs.elastic is not None:
         columns |= {"least_gpus": jobs.elastic.least_gpus, "most_gpus": jobs.elastic.most_gpus}
     if jobs.precedence is not None:
         columns |= {"workflow": jobs.precedence.workflow, "blocked": blocked_at_arrival(run)}
     return columns
+
+
+def _ran_on(run: Run) -> TextArray:
+    """(J,) GPU types of each job's last start, like `k80+v100`; None where it never started."""
+    log, topology = run.log, run.topology
+    type_of_gpu = np.repeat(topology.server_gpu_type, topology.gpus_per_server)
+    names = np.full(len(run.jobs), None, dtype=object)
+    for row in np.flatnonzero(log.kind == Kind.START).tolist():
+        kinds = sorted(set(type_of_gpu[log.gpus[row]].tolist()))
+        names[log.job[row]] = "+".join(topology.gpu_types[kind] for kind in kinds)
+    return names
 
 
 def job_frame(run: Run) -> pd.DataFrame:

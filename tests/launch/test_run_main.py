@@ -50,6 +50,8 @@ def test_success_writes_the_resolved_config_the_record_and_a_log(tiny: Callable)
         ("+experiment=bigg", "experiment=big"),
         ("+experimnt=big", "experiment"),
         ("+topology.servrs=3", "topology.servers"),
+        ("+workload.max_gan=3", "workload.max_gang"),
+        ("+worklod.gang=3", "workload.max_gang"),
     ],
 )
 def test_a_wrong_name_is_followed_by_the_nearest_right_one(

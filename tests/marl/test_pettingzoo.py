@@ -70,6 +70,18 @@ def test_an_illegal_action_is_refused_by_name(kind: str):
         env.step({"agent_0": action[kind]})
 
 
+@pytest.mark.parametrize(
+    ("actions", "told"),
+    [({"agent_0": 1.9}, "agent_0 gives 1.9; an action is a whole number"),
+     ({}, "no action of agent_[01], whose turn it is")],
+)  # fmt: skip
+def test_an_action_that_is_no_number_or_is_not_given_is_refused(actions: dict, told: str):
+    env = make()
+    env.reset(seed=3)
+    with pytest.raises(InvalidDecision, match=told):
+        env.step(actions)
+
+
 def test_seeds_make_the_stream_of_episodes():
     def first_jobs(env: SchedulingEnv, seed: int | None) -> bytes:
         observations, _ = env.reset(seed=seed)

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from sim.files import ReportError
+from sim.placers.by_room import FirstFit
 from sim.report.run_tables import (
     decision_columns,
     event_columns,
@@ -17,7 +18,10 @@ from sim.report.run_tables import (
     read_recorded,
     server_columns,
 )
+from sim.schedulers.orders import Fifo
+from sim.sharing import NoSharing
 from tests.report.recorded import recorded_of
+from tests.sim.worlds import Job, cluster, physics_of, play, world
 
 COLUMNS = {
     "whole": np.array([3, -1, 2]),
@@ -101,6 +105,16 @@ def test_a_log_of_other_jobs_is_refused(tmp_path, eventful):
     (tmp_path / "jobs.parquet").write_bytes(parquet_bytes(few))
     with pytest.raises(ReportError, match="different runs; run it again with log_decisions=true"):
         read_recorded(tmp_path)
+
+
+def test_the_types_that_a_job_ran_on_are_a_column_of_a_mixed_cluster_only():
+    jobs = [Job(0, 1, 9), Job(0, 3, 4), Job(0, 1, 5)]
+    fifo = Fifo(placer=FirstFit(), sharing=NoSharing(), skip_blocked=True)
+    mixed = cluster(2, 2, types=("x", "y"))
+    physics = physics_of(mixed, compute_s=(1.0, 0.5))
+    state = world(jobs, mixed, physics=physics)
+    assert job_columns(play(state, fifo))["ran_on"].tolist() == ["x", "x+y", "x"]
+    assert "ran_on" not in job_columns(play(world(jobs, cluster(2, 2)), fifo))
 
 
 def test_decisions_are_orders_only(run):
