@@ -37,7 +37,7 @@ class Bench:
 def compose_config(program: str, *overrides: str) -> dict[str, Any]:
     """The resolved configuration of a program."""
     with initialize_config_dir(str(ROOT / "conf"), version_base=None):
-        return resolve(compose(program, overrides=list(overrides)))[0]
+        return resolve(compose(program, overrides=list(overrides)))
 
 
 def bench(*overrides: str) -> Bench:

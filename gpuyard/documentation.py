@@ -160,7 +160,7 @@ def _reads(group: str, name: str, rule: Any) -> str:
         return "as what is served"
     if needs is None:
         with initialize_config_dir(str(CONF), version_base=None):
-            config, _ = resolve(compose("simulate", [f"{group}={name}"]))
+            config = resolve(compose("simulate", [f"{group}={name}"]))
         needs = build(config, group).needs
     told = {"DURATION": "oracle", "PREDICTION": "predicted", "PROFILE": "profiles"}
     return ", ".join(told[signal.name] for signal in needs if signal.name in told)

@@ -26,7 +26,9 @@ IMPORTED = (  # not Ray: it has threads, and takes the ports of the child before
     "torch", "numba", "pandas", "rich.console", "sim.simulator", "sim.scoring.linear_score",
     "gpuyard.evaluation.simulate", "gpuyard.evaluation.evaluate", "gpuyard.advice.advise",
     "gpuyard.reproduction.reproduce", "gpuyard.training.learn", "marl.policy.build",
-    "scipy.stats", "matplotlib.backends.backend_agg",
+    "scipy.stats", "matplotlib.backends.backend_agg", "matplotlib.figure", "pyarrow.parquet",
+    "pyarrow.pandas_compat", "torch_geometric", "gnn.encoder", "marl.schedulers.marl",
+    "joblib.externals.loky", "gpuyard.command",
 )  # fmt: skip
 TIMED_OUT = "timed out"
 

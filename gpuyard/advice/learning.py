@@ -150,7 +150,7 @@ def learned(config: Mapping[str, Any], estimator: Mapping[str, Any], folder: Pat
         GpuYardError: the first part has too few jobs, or nothing can be learned.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    scout, _ = resolve(composed_of("composition", [f"scheduler={SCOUT}"]))
+    scout = resolve(composed_of("composition", [f"scheduler={SCOUT}"]))
     world = {**config, "estimator": dict(estimator), "scout": scout}
     past = scouted(json.dumps({**world, "scheduler": None}))
     beginnings = _beginnings(config)
@@ -188,7 +188,7 @@ def _beginnings(config: Mapping[str, Any]) -> list[Beginning]:
             found.append(_beginning(each))
     if found:
         return found
-    plain, _ = resolve(composed_of("composition", ["scheduler=linear_score"]))
+    plain = resolve(composed_of("composition", ["scheduler=linear_score"]))
     shipped = Contender(LEARNED, json.dumps(plain), role="ours", agents=None, name="linear_score")
     return [_beginning(shipped)]
 
@@ -228,7 +228,7 @@ def _learning(config: Mapping[str, Any], begin: Path, held_out: int) -> dict[str
         f"validate_every={VALIDATE_EVERY}", f"pairs={PAIRS}", "standard_windows=1",
         "units={start: 0, forward: 0, suspend: 0}",
     ]  # fmt: skip
-    base, _ = resolve(composed_of("learn", words))
+    base = resolve(composed_of("learn", words))
     world = {key: config[key] for key in base if key in config and key not in OWN}
     return {**base, **world}
 

@@ -55,7 +55,7 @@ def composed(
         if isinstance(cluster, str):
             words.append(f"topology={known('topology', cluster, 'cluster')}")
         with initialize_config_dir(str(CONF), version_base=None), searching(overrides):
-            config, _ = resolve(composed_of(program, [*words, *overrides]))
+            config = resolve(composed_of(program, [*words, *overrides]))
             if isinstance(cluster, Path):
                 config["topology"] = _described(cluster)
             elif isinstance(cluster, Topology):
@@ -199,7 +199,7 @@ def scheduler_of(asked: Asked, config: Mapping[str, Any], partitions: int) -> Sc
     words = words_of(asked) if isinstance(asked, str) else []
     if words and config.get("checkpoint") is not None:
         words.insert(1, override("++checkpoint", config["checkpoint"]))
-    composition = {**resolve(composed_of("composition", words))[0], "belief": config["belief"]}
+    composition = {**resolve(composed_of("composition", words)), "belief": config["belief"]}
     if isinstance(asked, str):
         return composition_of(composition, partitions)
     made = _made(asked, composition)

@@ -182,7 +182,7 @@ def _composed(place: str, overrides: list[str]) -> str:
     _refuse_for_all(place, overrides)
     try:
         refuse_no_choice(overrides, GlobalHydra.instance().config_loader().get_group_options)
-        plain, _ = resolve(composed_of("composition", overrides))
+        plain = resolve(composed_of("composition", overrides))
     except (ConfigError, HydraException) as error:
         raise ConfigError(f"{place}: {explain(error)}") from error
     return json.dumps(plain)

@@ -236,7 +236,7 @@ def replay_log(cfg: DictConfig) -> None:
 
     words = list(HydraConfig.get().overrides.task)
     refuse_unread_additions(words, [], cfg)
-    config, _ = resolve(cfg)
+    config = resolve(cfg)
     config["job"] = as_typed(config, "job", words)
     _check_stops(config)
     folder = Path(str(config["path"]))

@@ -67,8 +67,8 @@ def _fits(value: object, kind: Any) -> bool:
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
-def resolve(cfg: DictConfig) -> tuple[dict[str, Any], str]:
-    """The configuration in plain containers with every reference followed, and as YAML text.
+def resolve(cfg: DictConfig) -> dict[str, Any]:
+    """The configuration in plain containers with every reference followed.
 
     Raises:
         ConfigError: naming every required key that was given no value.
@@ -77,8 +77,12 @@ def resolve(cfg: DictConfig) -> tuple[dict[str, Any], str]:
     if missing:
         fix = " ".join(f"{key}=VALUE" for key in missing)
         raise ConfigError(f"{', '.join(missing)}: required, and has no default; add {fix}")
-    plain = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True))
-    return plain, OmegaConf.to_yaml(cfg, resolve=True)
+    return cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True))
+
+
+def yaml_text(cfg: DictConfig) -> str:
+    """The same as YAML; of one that can be resolved."""
+    return OmegaConf.to_yaml(cfg, resolve=True)
 
 
 def section(config: Mapping[str, Any], key: str) -> Any:

@@ -38,7 +38,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from gpuyard.launch.build import build, resolve
+from gpuyard.launch.build import build, resolve, yaml_text
 from gpuyard.launch.errors import (
     CONF,
     ConfigError,
@@ -286,7 +286,7 @@ def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:
     experiment = hydra.runtime.choices.get("experiment")
     if experiment is not None and "reproduce" in cfg and not reproduces:
         refuse_reproduction(experiment)
-    config, text = resolve(cfg)
+    config = resolve(cfg)
     folder = Path(hydra.runtime.output_dir)
     record = collect_record(
         labels=None,
@@ -294,7 +294,7 @@ def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:
         command=sys.argv,
         overrides=overrides,
         seed=config.get("seed"),
-        config_yaml=text,
+        config_yaml=yaml_text(cfg),
     )
     write_record(folder, record)
     log.info("writing to %s", folder)

@@ -14,7 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from gpuyard.launch.build import resolve
+from gpuyard.launch.build import yaml_text
 from gpuyard.launch.errors import ConfigError
 from sim.files import write_atomically
 
@@ -38,7 +38,7 @@ def once_a_point(task: TaskFunction, cfg: DictConfig) -> Any:
     if hydra.mode != RunMode.MULTIRUN:
         return task(cfg)
     folder, program = Path(hydra.runtime.output_dir), str(hydra.job.name)
-    digest = _digest(resolve(cfg)[1])
+    digest = _digest(yaml_text(cfg))
     found = _finished(folder)
     if found == (program, digest):
         log.info("%s is finished and skipped (remove it to run it again)", folder)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from gpuyard.launch.build import build, check_training, resolve
+from gpuyard.launch.build import build, check_training, resolve, yaml_text
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
@@ -117,7 +117,8 @@ def _trained(launch: Launch, arm: Arm, seed: int, words: Sequence[str]) -> Train
     folder = launch.folder / TRAINED / f"{arm.name}_{seed}"
     if not (folder / DONE).is_file():
         overrides = last_of_each([*words, f"seed={seed}", "resume=auto"])
-        config, text = resolve(composed_of("train", overrides))
+        cfg = composed_of("train", overrides)
+        config, text = resolve(cfg), yaml_text(cfg)
         check_training(config)
         os.environ.update(build(config, "ray").environment())
         from gpuyard.training.session import train  # torch and ray

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from gpuyard.launch.build import resolve
+from gpuyard.launch.build import resolve, yaml_text
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
@@ -128,7 +128,8 @@ def _learned(launch: Launch, arm: str, seed: int, words: Sequence[str]) -> Learn
         shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / WORDS, json.dumps(overrides).encode())
-    config, text = resolve(composed_of("learn", overrides))
+    cfg = composed_of("learn", overrides)
+    config, text = resolve(cfg), yaml_text(cfg)
     if not (folder / METRICS).is_file():
         begun = (folder / CHECKPOINT).is_file()
         config |= {"jobs": launch.config["jobs"], "resume": str(folder) if begun else None}

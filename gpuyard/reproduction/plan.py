@@ -174,7 +174,7 @@ def cells_of(found: Reproduction, words: Asked, *more: str, program: str = PROGR
     specs = [spec for spec in found.cells if _there(spec)]
     later = words.later(*more)
     told = [last_of_each([*words.chosen, *each.overrides, *later]) for each in specs]
-    configs = [resolve(composed_of(program, overrides))[0] for overrides in told]
+    configs = [resolve(composed_of(program, overrides)) for overrides in told]
     together: dict[str, list[int]] = {}
     for place, config in enumerate(configs):
         key = json.dumps([run_config(config), *(config[each] for each in TOLD_APART)])

@@ -85,7 +85,7 @@ def _policy(launch: Launch, name: str, told: Mapping[str, Any], words: Asked) ->
         if (folder / CHECKPOINT).is_dir():
             overrides.append(override("resume", folder))
         log.info("training %s in %s", name, folder)
-        train(resolve(composed_of("train_topdrl", overrides))[0], folder)
+        train(resolve(composed_of("train_topdrl", overrides)), folder)
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)  # of an earlier policy
     return folder / POLICY
 

@@ -221,6 +221,8 @@ class Board:
         job = _waiting(asked, state.time_s, before.job.submitted_s if before else state.time_s)
         offered = frozenset(self._decider.places.names) & frozenset(nodes)
         answer = self._answer(state, job, offered)
+        if asked.job in answer.impossible:
+            raise RequestError(f"pod {asked.pod}: {answer.impossible[asked.job]}")
         until_s = self._clock() + self._hold_s
         orders = (each for each in answer.decisions if each.job == asked.job)
         start = next((each for each in orders if each.action == "start"), None)

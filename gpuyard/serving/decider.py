@@ -9,10 +9,19 @@ from gpuyard.serving.forms import (
     AssumedForm,
     ClusterForm,
     DecisionForm,
+    RequestError,
     ServerForm,
     StateForm,
 )
-from gpuyard.serving.instants import OF_DURATION, OF_PROFILE, Defaults, Set, Setter
+from gpuyard.serving.instants import (
+    OF_DURATION,
+    OF_PROFILE,
+    Defaults,
+    Set,
+    Setter,
+    named,
+    submitted_s,
+)
 from marl.env.game import Game
 from sim.decision import Decision
 from sim.errors import GpuYardError, SimulationError
@@ -48,7 +57,14 @@ class Decider:
             RequestError: the request is impossible.
             GpuYardError: the scheduler's decision is.
         """
-        answer = partial(AnswerForm, scheduler=self.scheduler.name, time_s=form.time_s)
+        _check_times(form)
+        _check_progress(form)
+        never = {job.id: why for job in form.queue if (why := self._setter.never(job))}
+        if never:
+            queue = [job for job in form.queue if job.id not in never]
+            form = form.model_copy(update={"queue": queue})
+        who, now_s = self.scheduler.name, form.time_s
+        answer = partial(AnswerForm, scheduler=who, time_s=now_s, impossible=never)
         world = self._setter.set(form, closed)
         if world is None:
             return answer(decisions=[], waiting=[], ask_again_s=None, turns=0, assumed=NOTHING)
@@ -141,3 +157,54 @@ class Decider:
             profiles=list(self.game.physics.catalogue.names),
             servers=servers,
         )
+
+
+MOST_SPEED = 100.0  # seconds of its work that a job may do in one, on any GPUs
+
+
+def _check_times(form: StateForm) -> None:
+    """Names once, and nothing from the future."""
+    seen = set[str]()
+    for key, field in (("running", "started_s"), ("queue", "submitted_s")):
+        for at, job in enumerate(getattr(form, key)):
+            where, told_s = named(key, at, job), getattr(job, field)
+            if job.id in seen:
+                raise RequestError(f"{where}: the id is given twice; each job has its own")
+            seen.add(job.id)
+            if told_s > form.time_s:
+                raise RequestError(
+                    f"{where}: {field} is {told_s}, after time_s, {form.time_s}; leave out "
+                    "what has not happened yet"
+                )
+    for at, job in enumerate(form.running):
+        where = named("running", at, job)
+        if job.submitted_s is not None and job.submitted_s > job.started_s:
+            raise RequestError(
+                f"{where}: submitted_s is {job.submitted_s}, after started_s, {job.started_s}"
+            )
+        if job.resume_s is not None and job.resume_s < job.started_s:
+            raise RequestError(
+                f"{where}: resume_s is {job.resume_s}, before started_s, {job.started_s}; it "
+                "is when this attempt began to make progress, so leave it out if they are one"
+            )
+
+
+def _check_progress(form: StateForm) -> None:
+    """Who never lost its GPUs has not done more than its estimate and than GPUs can since.
+
+    Either alone may be: jobs outlast their estimates, and one that goes on from a checkpoint of
+    an earlier job brings work with it.
+    """
+    for key in ("running", "queue"):
+        for at, job in enumerate(getattr(form, key)):
+            since_s = submitted_s(job)
+            can_s = MOST_SPEED * (form.time_s - since_s)
+            if job.restarts > 0 or job.estimate_s is None:
+                continue
+            if (job.progress_s or 0.0) <= max(job.estimate_s, can_s):
+                continue
+            raise RequestError(
+                f"{named(key, at, job)}: progress_s is {job.progress_s}, above estimate_s, "
+                f"{job.estimate_s}, and more than it can have done since it was submitted, at "
+                f"{since_s}; send the seconds of its work that are done, or its restarts"
+            )

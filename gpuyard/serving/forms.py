@@ -47,6 +47,14 @@ class JobForm(Form):
         default=None,
         description="GPU seconds of service so far; null: none before the attempt that runs",
     )
+    gpu_types: list[Name] | None = Field(
+        default=None, min_length=1, description="those that will do; null: any (GET /cluster)"
+    )
+    gpu_milli: int = Field(
+        default=1000, ge=1, le=1000, description="thousandths of a GPU; below, others may share it"
+    )
+    cores_per_gpu: Span = Field(default=0.0, description="where the topology has cores")
+    memory_gib_per_gpu: Span = Field(default=0.0, description="where the topology has memory")
     restarts: Times = Field(default=0, description="times that it lost its GPUs")
     forwards: Times = Field(default=0, description="times that it was handed to a partition")
 
@@ -127,6 +135,9 @@ class AnswerForm(BaseModel):
     time_s: float
     decisions: list[DecisionForm]
     waiting: list[str] = Field(description="jobs that wait after these orders")
+    impossible: dict[str, str] = Field(
+        description="waiting jobs that can never start here, and why: they were left out"
+    )
     ask_again_s: float | None = Field(
         description="ask then even if nothing happens; null: at the next arrival or end of a job"
     )

@@ -10,13 +10,12 @@ from gpuyard.serving.forms import AssumedForm, RequestError, RunningJob, StateFo
 from marl.env.game import Game
 from sim.arrays import IntArray
 from sim.errors import InvalidDecision
-from sim.jobs import Identity, JobTable, codes_of
+from sim.jobs import ANY_TYPE, Demands, Identity, JobTable, codes_of
 from sim.report.run_tables import server_names
 from sim.simulator import Instant, Simulator, set_to
 from sim.view import Signal
 
 SHOWN = 5  # names in one message
-MOST_SPEED = 100.0  # seconds of its work that a job may do in one, on any GPUs
 
 
 class Places:
@@ -40,7 +39,7 @@ class Places:
         for at, job in enumerate(running):
             if (job.placement is None) == (job.servers is None):
                 raise RequestError(
-                    f"{_named('running', at, job)}: give placement or servers, one of the two"
+                    f"{named('running', at, job)}: give placement or servers, one of the two"
                 )
             if job.placement is not None:
                 found.append(self._given(job.placement, at, job))
@@ -50,7 +49,7 @@ class Places:
             np.add.at(tenants, np.concatenate(found), 1)
         for at, job in enumerate(running):
             if job.servers is not None:
-                found[at] = self._lowest_free(job.servers, tenants, _named("running", at, job))
+                found[at] = self._lowest_free(job.servers, tenants, named("running", at, job))
                 tenants[found[at]] += 1
         self._few_enough(tenants, running, found)
         if self._game.partitions > 1 and found:
@@ -92,14 +91,12 @@ class Places:
         if min(placement) < 0 or max(placement) >= count:
             gpu = next(gpu for gpu in placement if not 0 <= gpu < count)
             raise RequestError(
-                f"{_named('running', at, job)}.placement: there is no GPU {gpu}; "
+                f"{named('running', at, job)}.placement: there is no GPU {gpu}; "
                 f"{self._topology.name} has GPUs 0 to {count - 1} (GET /cluster)"
             )
         if len(set(placement)) < len(placement):
             twice = next(gpu for gpu in placement if placement.count(gpu) > 1)
-            raise RequestError(
-                f"{_named('running', at, job)}.placement: GPU {twice} is named twice"
-            )
+            raise RequestError(f"{named('running', at, job)}.placement: GPU {twice} is named twice")
         return np.array(placement, dtype=np.int64)
 
     def _lowest_free(self, servers: dict[str, int], tenants: IntArray, where: str) -> IntArray:
@@ -127,7 +124,7 @@ class Places:
         at = int(np.searchsorted(np.cumsum(sizes), int(np.argmin(same)), side="right"))
         told = ", ".join(map(str, np.unique(self.owner[found[at]]).tolist()))
         raise RequestError(
-            f"{_named('running', at, running[at])}: its GPUs lie in partitions {told}; a job "
+            f"{named('running', at, running[at])}: its GPUs lie in partitions {told}; a job "
             "stays inside one (agents.count is the number of partitions)"
         )
 
@@ -145,13 +142,14 @@ class Places:
         return found
 
 
-def _named(key: str, at: int, job: RunningJob | WaitingJob) -> str:
+def named(key: str, at: int, job: RunningJob | WaitingJob) -> str:
     """Where a job stands in the request, for messages."""
     return f"{key}[{at}] (job {job.id})"
 
 
 OF_DURATION = Signal.PREDICTION | Signal.DURATION
 OF_PROFILE = Signal.PROFILE | Signal.INTERFERENCE
+MILLI, MIB = 1000, 1024  # of a core or GPU, and of a GiB
 UNKNOWN_WORK_S = 3600.0  # of a job whose duration nobody reads; its value changes nothing
 
 
@@ -203,14 +201,12 @@ class Setter:
         Raises:
             RequestError: naming what is wrong.
         """
-        self._check_times(form)
-        self._check_progress(form)
         away = [self.places.server(name, f"away[{at}]") for at, name in enumerate(form.away)]
         placements = self.places.of(form.running)
         if not form.running and not form.queue:
             return None
         jobs: list[RunningJob | WaitingJob] = [*form.running, *form.queue]
-        submit_s = np.array([_submitted_s(job) for job in jobs])
+        submit_s = np.array([submitted_s(job) for job in jobs])
         order = np.argsort(submit_s, kind="stable")
         row_of = np.empty(len(jobs), dtype=np.int64)
         row_of[order] = np.arange(len(jobs))
@@ -234,52 +230,6 @@ class Setter:
         done_s = np.minimum(ran_s * row["rate"][rows], row["work_s"][rows])
         row["progress_s"][rows] = row["seen_progress_s"][rows] = done_s
 
-    def _check_times(self, form: StateForm) -> None:
-        """Names once, and nothing from the future."""
-        seen = set[str]()
-        for key, field in (("running", "started_s"), ("queue", "submitted_s")):
-            for at, job in enumerate(getattr(form, key)):
-                where, told_s = _named(key, at, job), getattr(job, field)
-                if job.id in seen:
-                    raise RequestError(f"{where}: the id is given twice; each job has its own")
-                seen.add(job.id)
-                if told_s > form.time_s:
-                    raise RequestError(
-                        f"{where}: {field} is {told_s}, after time_s, {form.time_s}; leave out "
-                        "what has not happened yet"
-                    )
-        for at, job in enumerate(form.running):
-            where = _named("running", at, job)
-            if job.submitted_s is not None and job.submitted_s > job.started_s:
-                raise RequestError(
-                    f"{where}: submitted_s is {job.submitted_s}, after started_s, {job.started_s}"
-                )
-            if job.resume_s is not None and job.resume_s < job.started_s:
-                raise RequestError(
-                    f"{where}: resume_s is {job.resume_s}, before started_s, {job.started_s}; it "
-                    "is when this attempt began to make progress, so leave it out if they are one"
-                )
-
-    def _check_progress(self, form: StateForm) -> None:
-        """Who never lost its GPUs has not done more than its estimate and than GPUs can since.
-
-        Either alone may be: jobs outlast their estimates, and one that goes on from a checkpoint of
-        an earlier job brings work with it.
-        """
-        for key in ("running", "queue"):
-            for at, job in enumerate(getattr(form, key)):
-                since_s = _submitted_s(job)
-                can_s = MOST_SPEED * (form.time_s - since_s)
-                if job.restarts > 0 or job.estimate_s is None:
-                    continue
-                if (job.progress_s or 0.0) <= max(job.estimate_s, can_s):
-                    continue
-                raise RequestError(
-                    f"{_named(key, at, job)}: progress_s is {job.progress_s}, above estimate_s, "
-                    f"{job.estimate_s}, and more than it can have done since it was submitted, at "
-                    f"{since_s}; send the seconds of its work that are done, or its restarts"
-                )
-
     def _table(
         self,
         form: StateForm,
@@ -288,8 +238,8 @@ class Setter:
         order: IntArray,
     ) -> tuple[JobTable, AssumedForm]:
         """The job table, rows in `order` of `jobs`, and what was assumed."""
-        waits = [_named("queue", at, job) for at, job in enumerate(form.queue)]
-        where = [*(_named("running", at, job) for at, job in enumerate(form.running)), *waits]
+        waits = [named("queue", at, job) for at, job in enumerate(form.queue)]
+        where = [*(named("running", at, job) for at, job in enumerate(form.running)), *waits]
         told_s = [self._estimate_s(job, place) for job, place in zip(jobs, where, strict=True)]
         kinds = [self._profile(job, place) for job, place in zip(jobs, where, strict=True)]
         gang = [*map(len, placements), *(job.gpus for job in form.queue)]
@@ -302,7 +252,7 @@ class Setter:
         work_s = np.maximum(np.where(np.isnan(estimate_s), UNKNOWN_WORK_S, estimate_s), done_s)
         table = JobTable(
             job_id=np.array([job.id for job in jobs], dtype=object)[order],
-            submit_s=np.array([_submitted_s(job) for job in jobs])[order],
+            submit_s=np.array([submitted_s(job) for job in jobs])[order],
             num_gpus=np.array(gang, dtype=np.int64)[order],
             duration_s=work_s,
             estimate_s=estimate_s,
@@ -310,6 +260,7 @@ class Setter:
             home=np.array(home, dtype=np.int64)[order],
             measured=np.ones(given, dtype=np.bool_),
             identity=Identity(codes_of(users), unknown, unknown) if any(users) else None,
+            demands=self._demands([jobs[at] for at in order]),
         )
         assumed = AssumedForm(
             estimate_s=sum(job.estimate_s is None for job in jobs),
@@ -345,12 +296,50 @@ class Setter:
             raise RequestError(f"{where} is {name!r}, which is no profile; {hint} (GET /cluster)")
         return row
 
-    def _home(self, job: WaitingJob, where: str) -> int:
+    def never(self, job: WaitingJob) -> str:
+        """Why it could not start on the whole cluster if that were empty; nothing if it could."""
         if job.gpus > self.largest:
-            raise RequestError(
-                f"{where}: gpus is {job.gpus}; the largest partition has {self.largest} GPUs, and "
-                "a gang stays inside one: it would wait for ever"
+            return (
+                f"gpus is {job.gpus}; the largest partition has {self.largest} GPUs, and a gang "
+                "stays inside one"
             )
+        if not _more_than_gpus(job):
+            return ""
+        topology = self.game.topology
+        fits = self._types(job.gpu_types) >> topology.server_gpu_type & 1 > 0
+        if not fits.any():
+            return (
+                f"gpu_types is {', '.join(job.gpu_types or ())}; {topology.name} has "
+                f"{', '.join(topology.gpu_types)}"
+            )
+        for key, asked, there in (
+            ("cores_per_gpu", job.cores_per_gpu * MILLI, topology.server_cpu_milli),
+            ("memory_gib_per_gpu", job.memory_gib_per_gpu * MIB, topology.server_memory_mib),
+        ):
+            if there is not None and asked > there[fits].max():
+                return f"{key} is {getattr(job, key):g}, more than any such server has"
+        return ""
+
+    def _types(self, names: Sequence[str] | None) -> int:
+        """Bits of the GPU types that will do."""
+        if names is None:
+            return ANY_TYPE
+        wanted = [name.lower() for name in names]
+        known = self.game.topology.gpu_types
+        return sum(1 << t for t, name in enumerate(known) if name.lower() in wanted)
+
+    def _demands(self, jobs: Sequence[RunningJob | WaitingJob]) -> Demands | None:
+        """What each GPU's worker asks for; None where nobody asks for more than GPUs."""
+        if not any(map(_more_than_gpus, jobs)):
+            return None
+        return Demands(
+            gpu_milli=np.array([job.gpu_milli for job in jobs]),
+            cpu_milli=np.array([round(job.cores_per_gpu * MILLI) for job in jobs]),
+            memory_mib=np.array([round(job.memory_gib_per_gpu * MIB) for job in jobs]),
+            type_mask=np.array([self._types(job.gpu_types) for job in jobs]),
+        )
+
+    def _home(self, job: WaitingJob, where: str) -> int:
         count = self.game.partitions
         if job.partition is None and count > 1:
             raise RequestError(
@@ -393,7 +382,13 @@ def _instant(
     )
 
 
-def _submitted_s(job: RunningJob | WaitingJob) -> float:
+def _more_than_gpus(job: RunningJob | WaitingJob) -> bool:
+    part = job.gpu_milli < MILLI
+    return bool(part or job.gpu_types or job.cores_per_gpu or job.memory_gib_per_gpu)
+
+
+def submitted_s(job: RunningJob | WaitingJob) -> float:
+    """When it was submitted; of a running job that does not tell, when it started."""
     if isinstance(job, RunningJob) and job.submitted_s is None:
         return job.started_s
     assert job.submitted_s is not None

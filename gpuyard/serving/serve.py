@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from http.client import HTTPConnection, HTTPException
@@ -28,6 +28,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from sim.decision import Decision, Forward, Start
 from sim.errors import GpuYardError
+from sim.jobs import ANY_TYPE, Ask, ask_of
 from sim.report.run_tables import server_names
 from sim.topology.outages import NO_OUTAGES
 from sim.view import ClusterView, Signal
@@ -345,9 +346,23 @@ class ServedScheduler:
             told["estimate_s"] = float(jobs.estimate_s[job])
         if self._tells_profile:
             told["profile"] = self._profiles[int(jobs.profile[job])]
+        if jobs.demands is not None:
+            told |= _demands(ask_of(jobs.demands, job), view.topology.gpu_types)
         if jobs.identity is not None and jobs.identity.user[job] >= 0:
             told["user"] = str(jobs.identity.user[job])
         return told
+
+
+def _demands(ask: Ask, types: Sequence[str]) -> dict[str, Any]:
+    """What a worker asks for, as /decide takes it."""
+    told: dict[str, Any] = {
+        "gpu_milli": ask.gpu_milli,
+        "cores_per_gpu": ask.cpu_milli / 1000.0,
+        "memory_gib_per_gpu": ask.memory_mib / 1024.0,
+    }
+    if ask.type_mask != ANY_TYPE:
+        told["gpu_types"] = [name for t, name in enumerate(types) if ask.type_mask >> t & 1]
+    return told
 
 
 def _start(order: dict[str, Any]) -> Start:

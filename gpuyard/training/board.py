@@ -8,14 +8,16 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.progress import Progress
 
 from gpuyard.launch.errors import ConfigError, instead
 from gpuyard.launch.terminal import clock_text, error_console, phase_bars
-from marl.rllib.trainer import Iteration
 from sim.files import csv_text, write_atomically
+
+if TYPE_CHECKING:
+    from marl.rllib.trainer import Iteration  # torch and Ray, which take seconds
 
 log = logging.getLogger(__name__)
 
@@ -216,7 +218,7 @@ class Iterations:
         self._began = time.monotonic()
         self._task = progress.add_task("PPO", total=total, note="")
 
-    def tell(self, done: Iteration, judged_s: float | None, best_s: float) -> None:
+    def tell(self, done: "Iteration", judged_s: float | None, best_s: float) -> None:
         """One more is made; `judged_s`: validation JCT, if the policy was judged."""
         words = return_text(done.return_mean)
         best = f"best validation JCT {jct_text(best_s)}"

@@ -34,6 +34,7 @@ def train_agents(cfg: DictConfig) -> None:
     ray: RaySpec = launch.build("ray")
     os.environ.update(ray.environment())
     ray.check_answer()
+    launch.build("algo")  # checks its knobs
     # torch and ray load only once the configuration is known to be good
     if launch.config.get("tune") is not None:
         from gpuyard.training.tune import tune

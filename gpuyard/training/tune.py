@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.progress import Progress
 
-from gpuyard.launch.build import resolve
+from gpuyard.launch.build import resolve, yaml_text
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
@@ -69,7 +69,7 @@ def _trial(values: dict[str, Any], *, launch: Launch, base: Any) -> None:
     cfg = OmegaConf.create(base)
     for key, value in values.items():
         OmegaConf.update(cfg, key, value)
-    config, text = resolve(cfg)
+    config, text = resolve(cfg), yaml_text(cfg)
     folder = launch.folder / TRIALS / trial_name()
     folder.mkdir(parents=True, exist_ok=True)
     record = replace(

@@ -31,8 +31,8 @@ def config_of(path: Path, text: str, *words: str) -> dict:
     """That of advise for a trace on 16 GPUs, with a first come, first served scout."""
     path.write_text(HEAD + text)
     with initialize_config_dir(str(CONF), version_base=None):
-        config, _ = resolve(compose("advise", [*WORDS, f"workload.path={path}", *words]))
-        scout, _ = resolve(compose("composition", ["scheduler=fifo"]))
+        config = resolve(compose("advise", [*WORDS, f"workload.path={path}", *words]))
+        scout = resolve(compose("composition", ["scheduler=fifo"]))
     return {**config, "estimator": config["knows"]["oracle"], "scheduler": None, "scout": scout}
 
 

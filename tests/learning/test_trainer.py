@@ -367,7 +367,7 @@ def test_a_mix_that_is_none_is_refused(mix, told):
 def test_no_two_settings_of_a_mix_are_played_on_one_window():
     mix = "mix=[{agents: 2, load: 0.9, windows: 2}, {agents: 4, load: 1.1, windows: 1}]"
     with initialize_config_dir(str(CONF), version_base=None):
-        config, _ = resolve(compose("learn", overrides=[mix, "workload.num_jobs=40"]))
+        config = resolve(compose("learn", overrides=[mix, "workload.num_jobs=40"]))
     opened = open_field(ground_of(config).setting)
     windows = [opened.window("validation", index) for index in range(6)]
     assert len({tuple(jobs.duration_s) for jobs in windows}) == len(windows)

@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("experiment=league", "debug=quick")
+ONE = (*QUICK, "reproduce.cells=[[]]")  # entries are told of once all cells are composed
 FEW = (
     "lineup.entries=["
     "{role: published, overrides: ['scheduler=fifo'], windows: 1, cells: [0]},"
@@ -148,15 +149,15 @@ def test_the_list_names_every_experiment_with_the_node():
     [
         (("experiment=headline",), ("headline has no node `reproduce`", "league")),
         (("experiment=leage",), ("did you mean experiment=league?",)),
-        ((*QUICK, "lineup.entries=[{role: published, overrides: ['scheduler=nobody,sjff']},"
+        ((*ONE, "lineup.entries=[{role: published, overrides: ['scheduler=nobody,sjff']},"
           "{role: published, overrides: ['scheduler=fifo', 'placer=nowhere']}]"),
          ("entries[0] needs scheduler=nobody, scheduler=sjff", "did you mean sjf",
           "entries[1] needs placer=nowhere", "missing=skip")),
-        ((*QUICK, "lineup.entries=[{role: published, overrides: ['scheduler=fifo'], windows: 0}]"),
+        ((*ONE, "lineup.entries=[{role: published, overrides: ['scheduler=fifo'], windows: 0}]"),
          ("entries[0].windows is 0",)),
-        ((*QUICK, "lineup.entries=[{role: published, overrides: ['scheduler=fifo'], cells: 3}]"),
+        ((*ONE, "lineup.entries=[{role: published, overrides: ['scheduler=fifo'], cells: 3}]"),
          ("entries[0].cells is 3",)),
-        ((*QUICK, "lineup.entries=[{role: published, overrides: ['scheduler=fifo'], name: a},"
+        ((*ONE, "lineup.entries=[{role: published, overrides: ['scheduler=fifo'], name: a},"
           "{role: published, overrides: ['scheduler=sjf'], name: a}]"),
          ("entries[0]", "entries[1]", "same scheduler a")),
         ((*QUICK, FEW, "jobs=0"), ("jobs is 0",)),

@@ -42,6 +42,14 @@ def test_a_run_loads_no_heavy_library(trace, tmp_path):
     assert [name for name in HEAVY if name in loaded] == []
 
 
+def test_a_wrong_value_of_a_training_is_told_before_torch_and_ray_load(tmp_path):
+    code = LOADING.replace('run("simulate")', 'try: run("train")\nexcept SystemExit: pass')
+    done = run(code.replace("simulate", "train"), "algo.gamma=2", f"hydra.run.dir={tmp_path}")
+    assert "algo.gamma is 2" in done.stderr
+    loaded = json.loads(done.stdout.splitlines()[-1])
+    assert [name for name in ("torch", "ray", "pandas") if name in loaded] == []
+
+
 @pytest.mark.parametrize("mode", [("-m",), ("hydra.mode=MULTIRUN",)])
 def test_a_sweep_is_still_a_sweep(start, trace, mode):
     given = [w for w in words(trace, Path("unused")) if not w.startswith("hydra.run")]

@@ -102,6 +102,6 @@ def configured() -> Callable[..., dict[str, Any]]:
 
     def made(*words: str) -> dict[str, Any]:
         with initialize_config_dir(str(ROOT / "conf"), version_base=None):
-            return resolve(compose("simulate", overrides=list(words)))[0]
+            return resolve(compose("simulate", overrides=list(words)))
 
     return made

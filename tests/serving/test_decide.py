@@ -6,6 +6,11 @@ from typing import Any
 
 import pytest
 
+from gpuyard.evaluation.experiment import composition_of, experiment_of
+from gpuyard.serving.decider import Decider
+from gpuyard.serving.forms import StateForm
+from gpuyard.serving.instants import Defaults, Setter
+from sim.view import Signal
 from tests.serving.conftest import Service
 
 
@@ -78,7 +83,6 @@ def test_it_describes_cluster_and_schema(service: Service):
         (state(waiting("a"), waiting("b", 0)), "queue[1].gpus (job b) is 0"),
         (state(waiting("a", "four")), "queue[0].gpus (job a) is four"),
         (state(waiting("a", True)), "queue[0].gpus (job a) is True"),
-        (state(waiting("a", 65)), "queue[0] (job a): gpus is 65; the largest partition has 64"),
         (state(waiting("a", estimate_s=-1)), "queue[0].estimate_s (job a) is -1"),
         (state(waiting("a", estimate_s=None)), "queue[0] (job a): estimate_s is missing"),
         (json.dumps(state(waiting("a"))).replace("60", "NaN"), "queue[0].estimate_s (job a)"),
@@ -109,6 +113,32 @@ def test_it_describes_cluster_and_schema(service: Service):
 )  # fmt: skip
 def test_what_cannot_be_is_refused_in_words(service: Service, body: Any, words: str):
     assert words in service.refusal("/decide", body)
+
+
+def test_jobs_that_can_never_start_are_told_and_the_others_decided(service: Service):
+    body = state(waiting("huge", 65), waiting("a", 8, gpu_types=["P100", "H900"]),
+                 waiting("alien", gpu_types=["h900"]))  # fmt: skip
+    told = service.ask("POST", "/decide", body)
+    assert [each["job"] for each in told["decisions"]] == ["a"]
+    assert told["impossible"]["huge"].startswith("gpus is 65; the largest partition has 64")
+    assert "gpu_types is h900; small_leaf_spine has p100" in told["impossible"]["alien"]
+    assert service.ask("POST", "/decide", state(waiting("huge", 65)))["waiting"] == []
+
+
+def test_types_cores_and_memory_decide_where_a_job_starts(configured: Callable[..., Any]):
+    words = ("topology=small_leaf_spine", "topology.gpu_types=[p100,v100]", "scheduler=fifo")
+    config = configured(*words, "+topology.cpu_milli=8000")
+    decider = Decider(
+        experiment_of(config).game, composition_of(config, 1), Defaults(None, None), 0
+    )
+    fast = waiting("fast", 8, gpu_types=["v100"], cores_per_gpu=1.0)
+    body = state(fast, waiting("many", cores_per_gpu=9.0))
+    told = decider.decide(StateForm.model_validate(body))
+    assert [each.servers for each in told.decisions] == [{"1": 8}]
+    assert told.impossible == {"many": "cores_per_gpu is 9, more than any such server has"}
+    busy = running("r", 8, cores_per_gpu=1.0)
+    told = decider.decide(StateForm.model_validate(state(fast, runs=(busy,))))
+    assert [each.servers for each in told.decisions] == [{"3": 8}]
 
 
 def test_what_may_be_is_not_refused(service: Service):
@@ -142,11 +172,6 @@ def test_equal_requests_get_equal_answers(service: Service):
 
 
 def test_a_job_without_progress_has_done_what_its_speed_makes(configured: Callable[..., Any]):
-    from gpuyard.evaluation.experiment import experiment_of
-    from gpuyard.serving.forms import StateForm
-    from gpuyard.serving.instants import Defaults, Setter
-    from sim.view import Signal
-
     game = experiment_of(configured("topology=small_leaf_spine")).game
     setter = Setter(game, Signal.PREDICTION, Defaults(None, None))
     runs = (running("r", 0, 1), running("s", 8, progress_s=4.0, restarts=1))

@@ -59,7 +59,7 @@ def simulated() -> Run:
     from tests.serving.conftest import ROOT
 
     with initialize_config_dir(str(ROOT / "conf"), version_base=None):
-        config = resolve(compose("simulate", overrides=list(CLUSTER)))[0]
+        config = resolve(compose("simulate", overrides=list(CLUSTER)))
     game = experiment_of(config).game
     jobs = jobs_of([read(Pod.model_validate(each)) for each in PODS])
     return simulate(game.simulator(jobs), composition_of(config, 1), 0, None)

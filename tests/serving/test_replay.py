@@ -58,6 +58,15 @@ def test_sjf_decides_as_in_the_simulator(service: Service, configured: Callable[
     assert played(configured(*CLUSTER, *JOBS), service.url).orders >= 40
 
 
+def test_parts_of_gpus_cores_and_memory_reach_the_service(tmp_path: Path, configured: Any):
+    words = ("topology=dgx_leaf_spine", "topology.servers=2", "scheduler=fifo")
+    jobs = ("workload=openb_like", "workload.num_jobs=40", "workload.load=1.5")
+    config = configured(*words, *jobs, "workload.rules.unknown_gpu_types=any")
+    assert experiment_of(config).whole().demands is not None
+    with served(tmp_path, *words) as service:
+        assert played(config, service.url).orders >= 40
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
