@@ -297,16 +297,22 @@ def ground_of(config: Mapping[str, Any]) -> Ground:
 def rival_of(config: Mapping[str, Any], key: str) -> Player:
     """Who plays as `begin` or `reference` says: weights by name, or a policy where one is named.
 
+    A network begins as itself: where its prior leaves actions equal it takes others than the score.
+
     Raises:
         GpuYardError: neither can be read.
     """
     folder = _policy_in(config, config[key])
-    if folder is None:
-        return ScorePlayer(_weights(config, key))
-    from gpuyard.training.network import network_in  # torch
+    if folder is not None:
+        from gpuyard.training.network import network_in  # torch
 
-    form, vector, _ = network_in(folder)
-    return form.player(vector)
+        form, vector, _ = network_in(folder)
+        return form.player(vector)
+    weights = _weights(config, key)
+    if key == "begin" and config["learns"] == NETWORK:
+        form, vector, _ = first_of(config, weights)
+        return form.player(vector)
+    return ScorePlayer(weights)
 
 
 def _policy_in(config: Mapping[str, Any], name: object) -> Path | None:

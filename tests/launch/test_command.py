@@ -60,7 +60,7 @@ def test_a_file_of_the_users_that_hides_a_package_is_named(tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "package", "extra"),
     [
-        (("train",), "ray", "learn"),
+        (("train",), "torch", "learn"),
         (("simulate", "scheduler=marl"), "torch", "learn"),
         (("learn",), "ray", "learn"),
         (("serve", "port=0"), "fastapi", "serve"),
