@@ -11,14 +11,7 @@ from sim.report.figure_studies import learning_curve, read_learning_curve
 from sim.report.figures import jct_bars, jct_cdf, line_look, utilisation_queue
 from sim.report.standings import standings
 from sim.report.timeline import Timeline
-
-
-def colours_in(path):
-    """Distinct colours of a PNG that some tens of pixels have; white paper has one."""
-    assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    pixels = (imread(path)[..., :3] * 255).astype(np.uint8).reshape(-1, 3)
-    found, counts = np.unique(pixels, axis=0, return_counts=True)
-    return {"#{:02X}{:02X}{:02X}".format(*c) for c in found[counts > 30]}
+from tests.report.test_run_figures import colours_in
 
 
 def test_every_scheduler_has_a_curve_of_its_colour(tmp_path):
