@@ -1,7 +1,7 @@
 """Runs and comparisons from Python, and the pandas frames that they give back."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -184,7 +184,7 @@ def simulate(
 def evaluate(
     trace: Trace = "venus_like",
     cluster: Cluster = "headline_leaf_spine",
-    schedulers: Sequence[Asked] = ("fifo", "sjf", "las"),
+    schedulers: Sequence[Asked] | Mapping[str, Asked] = ("fifo", "sjf", "las"),
     *,
     agents: int = 1,
     windows: int | None = 5,
@@ -197,7 +197,8 @@ def evaluate(
     Args:
         trace: as for `simulate`.
         cluster: as for `simulate`.
-        schedulers: each as for `simulate`, no two of one name.
+        schedulers: each as for `simulate`, no two of one name; or by names of your own, as two
+            policies need: {"mine": load_policy("a/policy"), "theirs": load_policy("b/policy")}.
         agents: partitions of the cluster.
         windows: of the part, each one run a scheduler; None: the whole trace, once.
         part: train, validation or test; a trace is split by time.
@@ -211,8 +212,11 @@ def evaluate(
     words = [f"agents.count={agents}", *listed(overrides, refused=UNREAD)]
     with composed("simulate", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
         experiment = experiment_of(config)
-        made = [scheduler_of(each, config, experiment.game.partitions) for each in schedulers]
-        _check_names([each.name for each in made])
+        named = list(schedulers) if isinstance(schedulers, Mapping) else None
+        given = schedulers.values() if isinstance(schedulers, Mapping) else schedulers
+        made = [scheduler_of(each, config, experiment.game.partitions) for each in given]
+        names = named or [each.name for each in made]
+        _check_names(names)
         if windows is None:
             refuse_size_of_window(config["workload"], words)
         indices = [0] if windows is None else list(range(windows))
@@ -221,11 +225,11 @@ def evaluate(
             for index in indices:
                 whole = windows is None
                 jobs = experiment.whole() if whole else experiment.window(part, index)
-                for each in made:
+                for name, each in zip(names, made, strict=True):
                     run = _played(experiment, each, jobs)
                     labels = labels_of(experiment, each, window=index, role=None)
-                    rows.append(ComparisonRow(labels, summarise(run)))
-                    count.tell(f"{each.name} window {index}")
+                    rows.append(ComparisonRow(replace(labels, scheduler=name), summarise(run)))
+                    count.tell(f"{name} window {index}")
         asked = {**config, "part": None if windows is None else part, "windows": windows}
         return Comparison(rows=tuple(rows), assumed=assumptions(asked, experiment))
 
@@ -242,7 +246,10 @@ def _check_names(names: Sequence[str]) -> None:
         raise ConfigError("schedulers is empty; name one")
     double = next((name for name in names if names.count(name) > 1), None)
     if double is not None:
-        raise ConfigError(f"schedulers has {double} twice; leave one out")
+        raise ConfigError(
+            f"schedulers has {double} twice; leave one out, or give them names: "
+            '{"a": ..., "b": ...}'
+        )
 
 
 def advise(

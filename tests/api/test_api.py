@@ -199,7 +199,12 @@ def test_a_number_of_windows_is_at_least_1(windows):
         gpuyard.evaluate(schedulers=["fifo"], windows=windows)
 
 
-def test_two_schedulers_of_one_name_are_refused():
+def test_two_schedulers_of_one_name_are_refused_unless_they_are_given_others():
+    found = gpuyard.evaluate(
+        schedulers={"few": lambda jobs: jobs.num_gpus, "all": lambda jobs: -jobs.num_gpus},
+        windows=1, overrides=["workload.num_jobs=40"],
+    )  # fmt: skip
+    assert found.table["scheduler"].tolist() == ["few", "all"]
     with pytest.raises(ConfigError, match=re.escape("fifo+consolidated twice")):
         gpuyard.evaluate(schedulers=["fifo", "fifo"])
 
