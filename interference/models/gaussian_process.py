@@ -99,7 +99,8 @@ def _side(left: object, right: object) -> Tensor:
     """Mean squared distance of features, (N, M) or (N, M, A, B) for A and B jobs a row."""
     a, b = torch.as_tensor(left), torch.as_tensor(right)
     (n, many, width), (m, others, _) = a.shape, b.shape
-    square = torch.cdist(a.reshape(-1, width), b.reshape(-1, width)).square() / max(width, 1)
+    a, b = a.reshape(n * many, width), b.reshape(m * others, width)  # width may be 0
+    square = torch.cdist(a, b).square() / max(width, 1)
     return square.reshape(n, many, m, others).permute(0, 2, 1, 3)
 
 

@@ -244,18 +244,25 @@ class MeasuredInterference:
         pairs = [p for p in self._pairs if p.gpu_type == gpu_type]
         if not pairs:
             raise PhysicsError(f"GPU type {gpu_type!r} has no measured pair; use {GPU_TYPES}")
-        norm, tried = measured_norm(pairs, catalogue.names)
-        victim, aggressor = np.nonzero(np.isfinite(norm))
-        fit = fit_additive(
-            victim=victim,
-            aggressor=aggressor,
-            norm=norm[victim, aggressor],
-            profiles=len(catalogue.names),
-        )
-        filled = np.where(np.isfinite(norm), norm, np.exp(fit.log_norm()))
-        failed = tried & np.isnan(norm)
-        infeasible = np.where(tried, failed, probably_infeasible(tried, failed))
-        return np.maximum(1.0, 1.0 / filled), ~infeasible
+        return filled(*measured_norm(pairs, catalogue.names))
+
+
+def filled(norm: FloatArray, tried: BoolArray) -> tuple[FloatArray, BoolArray]:
+    """(P, P) slow-down and feasibility; pairs without a speed get the additive fit of the others.
+
+    Args:
+        norm: (P, P) normalised speed [victim, aggressor], one at least; NaN where none is known.
+        tried: (P, P) symmetric; a pair that was tried and has no speed did not fit.
+    """
+    known = np.isfinite(norm)
+    victim, aggressor = np.nonzero(known)
+    fit = fit_additive(
+        victim=victim, aggressor=aggressor, norm=norm[victim, aggressor], profiles=len(norm)
+    )
+    speed = np.where(known, norm, np.exp(fit.log_norm()))
+    failed = tried & ~known & ~known.T
+    infeasible = np.where(tried, failed, probably_infeasible(tried, failed))
+    return np.maximum(1.0, 1.0 / speed), ~infeasible
 
 
 def measured_norm(

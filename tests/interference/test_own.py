@@ -1,0 +1,83 @@
+"""Measurements of one's own as the physics of a run, from files to decisions."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpuyard
+from interference.own import OwnInterference, OwnProfiles
+from sim.errors import PhysicsError
+from tests.forking import run_program
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = """source,gpu_type,sharing,group,victim,aggressors,norm_speed,feasible
+own,t4,gpu,0,a/1,a/1,0.5,1
+own,t4,gpu,0,a/1,a/1,0.6,1
+own,t4,gpu,1,a/1,b/2,0.8,1
+own,t4,gpu,1,b/2,a/1,0.4,1
+own,t4,gpu,2,b/2,b/2,,0
+own,t4,gpu,2,b/2,b/2,,0
+own,t4,gpu,3,c/4,a/1,0.9,1
+own,t4,gpu,3,a/1,c/4,0.9,1
+own,t4,gpu,5,c/4,c/4,0.7,1
+own,t4,gpu,5,c/4,c/4,0.7,1
+own,t4,gpu,4,c/4,a/1+b/2,0.3,1
+own,t4,gpu,4,a/1,b/2+c/4,0.3,1
+own,t4,gpu,4,b/2,a/1+c/4,0.3,1
+"""
+SOLOS = """source,gpu_type,profile,model,batch,step_s
+own,t4,a/1,a,1,0.5
+own,t4,b/2,b,2,0.25
+own,t4,c/4,c,4,2.0
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "colocation.csv").write_text(ROWS)
+    (tmp_path / "solo_profiles.csv").write_text(SOLOS)
+    return tmp_path
+
+
+def test_what_was_measured_stands_and_the_rest_is_fitted(folder: Path):
+    profiles = OwnProfiles(path=folder, gradient_bytes={"b": 1e6})
+    assert (profiles.names, profiles.gpu_types) == (("a/1", "b/2", "c/4"), ("t4",))
+    assert profiles.compute_s.tolist() == [[0.5], [0.25], [2.0]]
+    assert profiles.sync_bytes.tolist() == [0.0, 1e6, 0.0]
+    table = OwnInterference(path=folder).pair_table(profiles)
+    (slowdown,), (feasible,) = table.slowdown, table.feasible
+    assert slowdown[0, 0] == pytest.approx(1 / 0.55)  # the median
+    assert slowdown[0, 1] == pytest.approx(1 / 0.8) and slowdown[1, 0] == pytest.approx(1 / 0.4)
+    assert not feasible[1, 1] and feasible[0, 1] and feasible[1, 0]
+    assert np.isfinite(slowdown).all() and (slowdown >= 1.0).all()
+    assert feasible[1, 2] == feasible[2, 1]  # nobody tried these two
+
+
+def test_what_is_missing_is_named(folder: Path):
+    with pytest.raises(PhysicsError, match=r"profiles\.path is null"):
+        OwnProfiles(path=None, gradient_bytes={})
+    with pytest.raises(PhysicsError, match=r"gradient_bytes: no model 'bb' .* did you mean 'b'"):
+        OwnProfiles(path=folder, gradient_bytes={"bb": 1.0})
+    (folder / "solo_profiles.csv").write_text(SOLOS + "own,h9,a/1,a,1,0.1\n")
+    with pytest.raises(PhysicsError, match="profile 'b/2' has no step_s on 'h9'"):
+        OwnProfiles(path=folder, gradient_bytes={})
+    (folder / "solo_profiles.csv").write_text(SOLOS + SOLOS.replace("t4", "h9").split("\n", 1)[1])
+    profiles = OwnProfiles(path=folder, gradient_bytes={})
+    with pytest.raises(PhysicsError, match=r"no pair of a/1, .* was measured on 'h9'"):
+        OwnInterference(path=folder).pair_table(profiles)
+
+
+def test_they_are_the_physics_of_a_run_and_a_model_of_them_is_believed(folder: Path):
+    fit = ["data_dir=" + str(folder), "models=[linear,learned]", "folds=2", "figures=false"]
+    done = run_program(
+        ["scripts/fit_interference.py", *fit, f"hydra.run.dir={folder / 'fit'}"], cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    words = [
+        "profiles=own", f"profiles.path={folder}", "interference=own", "topology.gpu_types=[t4]",
+        "workload.num_jobs=60", "sharing=selective", f"belief.model.path={folder}/fit/model.json",
+    ]  # fmt: skip
+    run = gpuyard.simulate("venus_like", "small_leaf_spine", "sjf", overrides=words)
+    assert run.metrics["jobs_finished"] == 60
+    assert "physics on (own)" in run.assumed
