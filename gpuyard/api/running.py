@@ -223,8 +223,7 @@ def evaluate(
         rows = []
         with RunCount("evaluating", len(indices) * len(made)) as count:
             for index in indices:
-                whole = windows is None
-                jobs = experiment.whole() if whole else experiment.window(part, index)
+                jobs = experiment.whole() if windows is None else experiment.window(part, index)
                 for name, each in zip(names, made, strict=True):
                     run = _played(experiment, each, jobs)
                     labels = labels_of(experiment, each, window=index, role=None)

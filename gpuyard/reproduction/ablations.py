@@ -20,8 +20,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
-from gpuyard.reproduction.node import Asked, CellSpec, Reproduction, asked, last_of_each
-from gpuyard.reproduction.page_node import write_page
+from gpuyard.reproduction.node import Asked, CellSpec, Reproduction, asked, last_of_each, write_page
 from gpuyard.reproduction.plan import Cell, Planned, cells_of, plan_of
 from gpuyard.reproduction.runs import PARTS, run_all, write_curves, write_frame
 from sim.arrays import FloatArray

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Group
 
-from gpuyard.reproduction.page_node import PAGE_FILE
+from gpuyard.reproduction.node import PAGE_FILE
 from gpuyard.reproduction.runs import write_frame
 from sim.files import write_atomically
 from sim.report.figures import COLOURS, GREY, heading, line_look, new_figure, save_png, tidy

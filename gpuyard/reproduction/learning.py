@@ -21,8 +21,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import error_console, table_console
-from gpuyard.reproduction.node import asked, last_of_each
-from gpuyard.reproduction.page_node import PAGE_FILE, write_page
+from gpuyard.reproduction.node import PAGE_FILE, asked, last_of_each, write_page
 from gpuyard.reproduction.runs import write_frame
 from gpuyard.training.learn import METRICS, draw_curves, ratio_of, read_curve, report
 from gpuyard.training.setting import trainer_of

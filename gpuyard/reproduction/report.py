@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuyard.pages.comparison_page import CURVES
-from gpuyard.reproduction.node import Reproduction
-from gpuyard.reproduction.page_node import PAGE_FILE
+from gpuyard.reproduction.node import PAGE_FILE, Reproduction
 from sim.files import check_distinct, write_atomically, write_comparison_csv
 from sim.report.arms import arm_rows, arms_csv, arms_markdown
 from sim.report.figure_studies import league_heat, rank_figure

@@ -23,9 +23,8 @@ from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.sweeps import processes_of
 from gpuyard.launch.terminal import table_console
 from gpuyard.pages.page import PAGE_FILE
-from gpuyard.reproduction.node import Reproduction, asked, reproduction_of, titles
-from gpuyard.reproduction.page_node import PAGE_FILE as TABLES
-from gpuyard.reproduction.page_node import put_into
+from gpuyard.reproduction.node import PAGE_FILE as TABLES
+from gpuyard.reproduction.node import Reproduction, asked, put_into, reproduction_of, titles
 from gpuyard.reproduction.plan import PROGRAM, Cell, Planned, cells_of, plan_of
 from gpuyard.reproduction.report import RESULT_FILES, write_reproduction
 from gpuyard.reproduction.runs import PARTS, run_missing, write_curves

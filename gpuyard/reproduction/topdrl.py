@@ -21,8 +21,15 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.launch.terminal import table_console
-from gpuyard.reproduction.node import Asked, asked, debug_overrides, key_of, reproduction_of
-from gpuyard.reproduction.page_node import PAGE_FILE, page_tables
+from gpuyard.reproduction.node import (
+    PAGE_FILE,
+    Asked,
+    asked,
+    debug_overrides,
+    key_of,
+    page_tables,
+    reproduction_of,
+)
 from gpuyard.reproduction.plan import Planned, cells_of, plan_of, policies_of, with_policies
 from gpuyard.reproduction.runs import PARTS, run_all, write_curves, write_frame
 from gpuyard.training.topdrl_training import bars

@@ -1,7 +1,7 @@
 """Measure co-location on this machine: `python scripts/measure_colocation.py`."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,7 @@ from gpuyard.launch.build import SEED, Rules, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
-from interference.measuring.device import (
-    Device,
-    LoopTask,
-    MeasureError,
-    find_device,
-    memory_held_mib,
-)
+from interference.measuring.device import Device, MeasureError, find_device, memory_held_mib
 from interference.measuring.table import (
     ROWS_FILE,
     SOLOS_FILE,
@@ -27,8 +21,7 @@ from interference.measuring.table import (
     Result,
     Row,
     Solo,
-    batch_of,
-    model_of,
+    model_and_batch,
     part_name,
     plan,
     read_part,
@@ -37,7 +30,7 @@ from interference.measuring.table import (
     write_part,
     write_table,
 )
-from interference.measuring.together import Timing, run_together
+from interference.measuring.together import LoopTask, Timing, run_together
 from sim.files import forget
 
 log = logging.getLogger(__name__)
@@ -51,12 +44,10 @@ HELD_MIB = 1024.0  # on a GPU that somebody else uses
 class Campaign:
     """All that decides what is measured."""
 
-    groups: Sequence[Group]
-    makers: Mapping[str, str]  # model -> dotted path of the function that makes it
+    groups: Mapping[Group, tuple[LoopTask, ...]]  # in the order in which they are measured
     device: Device
     timing: Timing
     repeats: int  # rounds over all groups, so that a machine that drifts shows
-    seed: int
 
 
 def measure_all(campaign: Campaign, folder: Path) -> Iterator[Result]:
@@ -65,9 +56,8 @@ def measure_all(campaign: Campaign, folder: Path) -> Iterator[Result]:
     A group is passed over if one of its profiles does not even fit alone.
 
     Raises:
-        MeasureError: a model without a maker, a loop that died, or a stored file that is none.
+        MeasureError: a loop that died, or a stored file that is none.
     """
-    tasks = {group: _tasks(campaign, group) for group in campaign.groups}
     uuid = campaign.device.uuid
     before_mib = 0.0 if uuid is None else memory_held_mib(uuid)
     if before_mib > HELD_MIB:
@@ -78,63 +68,29 @@ def measure_all(campaign: Campaign, folder: Path) -> Iterator[Result]:
             if too_large & set(group.members):
                 log.warning("%s: not run, one does not fit alone", " + ".join(group.members))
                 continue
-            result = _measured_or_read(campaign, group, tasks[group], round_, folder, before_mib)
-            if group.alone and not result.together.feasible:
+            result = _measured_or_read(campaign, group, round_, folder / PARTS, before_mib)
+            if len(group.members) == 1 and not result.together.feasible:
                 log.warning("does not fit alone, left out: %s", result.together.words)
                 too_large |= set(group.members)
             yield result
 
 
 def _measured_or_read(
-    campaign: Campaign,
-    group: Group,
-    tasks: tuple[LoopTask, ...],
-    round_: int,
-    folder: Path,
-    before_mib: float,
+    campaign: Campaign, group: Group, round_: int, parts: Path, before_mib: float
 ) -> Result:
-    device, timing = campaign.device, campaign.timing
-    name = part_name(tasks, timing, gpu_type=device.gpu_type, how=device.how, round_=round_)
-    found = read_part(folder / PARTS / name, group.number)
+    tasks, device, timing = campaign.groups[group], campaign.device, campaign.timing
+    part = parts / part_name(tasks, timing, device, round_)
+    found = read_part(part, group.number)
     if found is not None:
         return found
     together = run_together(tasks, timing, uuid=device.uuid, before_mib=before_mib)
     result = Result(group.number, group.members, round_, together)
-    write_part(folder / PARTS / name, result)
-    _warn_if_busy(result, device)
-    return result
-
-
-def _warn_if_busy(result: Result, device: Device) -> None:
-    """One loop alone on its cores leaves them idle only while it waits for others."""
-    busy = result.together.busy
-    if device.form == "cpu" and len(busy) == 1 and busy[0] < IDLE:
+    write_part(part, result)
+    # One loop alone on its cores leaves them idle only while it waits for others.
+    if device.form == "cpu" and len(together.busy) == 1 and together.busy[0] < IDLE:
         words = "%s alone got only %.0f %% of a core: others use this machine, speeds are rough"
-        log.warning(words, result.members[0], 100.0 * busy[0])
-
-
-def _tasks(campaign: Campaign, group: Group) -> tuple[LoopTask, ...]:
-    """One a member; equal ones draw different data."""
-    return tuple(
-        LoopTask(
-            profile=profile,
-            make=_maker(campaign.makers, model_of(profile)),
-            batch=batch_of(profile),
-            form=campaign.device.form,
-            cores=campaign.device.cores,
-            seed=campaign.seed + number,
-        )
-        for number, profile in enumerate(group.members)
-    )
-
-
-def _maker(makers: Mapping[str, str], model: str) -> str:
-    if model not in makers:
-        raise MeasureError(
-            f"profiles: no makers.{model}; there are {', '.join(makers)}. One of your own: "
-            f"+makers.{model}=module.function"
-        )
-    return makers[model]
+        log.warning(words, group.members[0], 100.0 * together.busy[0])
+    return result
 
 
 RULES: Rules = SEED | {
@@ -168,8 +124,8 @@ def main(cfg: DictConfig) -> None:
     with RunCount("measuring", total, unit="groups") as count:
         for result in measure_all(campaign, launch.folder):
             results.append(result)
-            write_table(launch.folder / ROWS_FILE, Row, rows_of(results, device))
-            write_table(launch.folder / SOLOS_FILE, Solo, solos_of(results, device))
+            write_table(launch.folder / ROWS_FILE, Row._fields, rows_of(results, device))
+            write_table(launch.folder / SOLOS_FILE, Solo._fields, solos_of(results, device))
             count.tell(" + ".join(result.members))
     table_console().print(_table(rows_of(results, device)))
     print(f"results in {launch.folder}")
@@ -184,16 +140,28 @@ def _campaign(config: dict[str, Any], device: Device) -> Campaign:
         raise ConfigError(f"{device.form}.pairs is {chosen['pairs']!r}; use all or a list of pairs")
     if not chosen["profiles"]:
         raise ConfigError(f"{device.form}.profiles is empty; name one at least, like mlp/32")
+    groups = plan(chosen["profiles"], chosen["pairs"], chosen["mixes"])
+    keys = ("warmup_s", "measure_s", "least_steps", "patience_s")
     return Campaign(
-        groups=plan(chosen["profiles"], chosen["pairs"], chosen["mixes"]),
-        makers=config["makers"],
+        groups={group: _tasks(config, device, group) for group in groups},
         device=device,
-        timing=Timing(
-            **{key: config[key] for key in ("warmup_s", "measure_s", "least_steps", "patience_s")}
-        ),
+        timing={key: config[key] for key in keys},
         repeats=config["repeats"],
-        seed=config["seed"],
     )
+
+
+def _tasks(config: dict[str, Any], device: Device, group: Group) -> tuple[LoopTask, ...]:
+    """One a member; equal ones draw different data."""
+    tasks, makers = [], config["makers"]
+    for seed, profile in enumerate(group.members, config["seed"]):
+        model, batch = model_and_batch(profile)
+        if model not in makers:
+            raise MeasureError(
+                f"profiles: no makers.{model}; there are {', '.join(makers)}. One of your own: "
+                f"+makers.{model}=module.function"
+            )
+        tasks.append(LoopTask(profile, makers[model], batch, device.form, device.cores, seed))
+    return tuple(tasks)
 
 
 def _table(rows: list[Row]) -> Table:

@@ -3,16 +3,17 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from itertools import combinations_with_replacement
 from pathlib import Path
 from statistics import fmean, median
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
-from interference.measuring.device import Device, LoopTask, MeasureError, Use
-from interference.measuring.together import Timing, Together
+from interference.measuring.device import Device, MeasureError, Use
+from interference.measuring.together import LoopTask, Timing, Together
+from interference.rows import JOIN
 from sim.errors import nearest
 from sim.files import csv_text, write_atomically
 
@@ -20,67 +21,41 @@ PAIR = 2
 Groups = Sequence[Sequence[str]]
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Profiles that run at the same time; one alone is measured to compare with."""
 
     number: int  # as in the rows
     members: tuple[str, ...]  # "model/batch", in the order of their names
 
-    @property
-    def alone(self) -> bool:
-        """Whether there is nobody else."""
-        return len(self.members) == 1
-
 
 def plan(profiles: Sequence[str], pairs: Groups | Literal["all"], mixes: Groups) -> list[Group]:
-    """Every profile alone, then pairs, then larger mixes; each once.
-
-    Args:
-        profiles: "model/batch".
-        pairs: of profiles, or "all" of them, each profile beside itself included.
-        mixes: of three profiles or more.
+    """Every profile alone, then pairs (or "all" of them), then mixes of three and more; each once.
 
     Raises:
         MeasureError: naming the key and the profile or the group that cannot be.
     """
     for name in profiles:
-        batch_of(name)
+        model_and_batch(name)
     chosen = list(combinations_with_replacement(profiles, PAIR)) if pairs == "all" else pairs
-    for members in chosen:
-        if len(members) != PAIR:
-            raise MeasureError(f"pairs: {list(members)} has not two profiles; see mixes")
-    for members in mixes:
-        if len(members) <= PAIR:
-            raise MeasureError(f"mixes: {list(members)} has fewer than three profiles; see pairs")
+    if wrong := [list(members) for members in chosen if len(members) != PAIR]:
+        raise MeasureError(f"pairs: {wrong[0]} has not two profiles; see mixes")
+    if wrong := [list(members) for members in mixes if len(members) <= PAIR]:
+        raise MeasureError(f"mixes: {wrong[0]} has fewer than three profiles; see pairs")
     for members in (*chosen, *mixes):
-        _check_known(members, profiles)
+        for name in members:
+            if name not in profiles:
+                hint = nearest(name, profiles) or f"; there are {', '.join(profiles)}"
+                raise MeasureError(f"{list(members)}: {name!r} is not among profiles{hint}")
     groups = [*((name,) for name in profiles), *(tuple(sorted(m)) for m in (*chosen, *mixes))]
     return [Group(number, members) for number, members in enumerate(dict.fromkeys(groups))]
 
 
-def batch_of(profile: str) -> int:
-    """The batch size in "model/batch".
-
-    Raises:
-        MeasureError: there is none.
-    """
-    model, slash, batch = profile.rpartition("/")
-    if not (model and slash and batch.isdigit() and int(batch) > 0) or "+" in model:
+def model_and_batch(profile: str) -> tuple[str, int]:
+    """The two sides of "model/batch"; a MeasureError if it has none."""
+    model, _, batch = profile.rpartition("/")
+    if not (model and batch.isdigit() and int(batch) > 0) or JOIN in model:
         raise MeasureError(f"profiles: {profile!r} is no model/batch without a +, like mlp/32")
-    return int(batch)
-
-
-def model_of(profile: str) -> str:
-    """The model in "model/batch"."""
-    return profile.rpartition("/")[0]
-
-
-def _check_known(members: Sequence[str], profiles: Sequence[str]) -> None:
-    for name in members:
-        if name not in profiles:
-            hint = nearest(name, profiles) or f"; there are {', '.join(profiles)}"
-            raise MeasureError(f"{list(members)}: {name!r} is not among profiles{hint}")
+    return model, int(batch)
 
 
 @dataclass(frozen=True)
@@ -93,16 +68,13 @@ class Result:
     together: Together
 
 
-def part_name(
-    tasks: tuple[LoopTask, ...], timing: Timing, *, gpu_type: str, how: str, round_: int
-) -> str:
+def part_name(tasks: Sequence[LoopTask], timing: Timing, device: Device, round_: int) -> str:
     """A name that two measurements share if they are the same one.
 
     The code of a model does not count; the version of PyTorch does.
     """
-    decides = [
-        [asdict(task) for task in tasks], asdict(timing), gpu_type, how, round_, version("torch"),
-    ]  # fmt: skip
+    loops, shared = [asdict(task) for task in tasks], (device.gpu_type, device.how)
+    decides = [loops, timing, *shared, round_, version("torch")]
     return f"{hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:32]}.json"
 
 
@@ -113,33 +85,24 @@ def write_part(path: Path, result: Result) -> None:
 
 
 def read_part(path: Path, number: int) -> Result | None:
-    """A stored group under the number that it has now; None where there is none.
-
-    Raises:
-        MeasureError: the file is no measured group.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    """A stored group under its number of now, or None; a MeasureError if the file is no group."""
+    if not path.exists():
         return None
     try:
-        held = json.loads(text)
+        held = json.loads(path.read_text(encoding="utf-8"))
         found = held["together"]
-        use = None if found["use"] is None else Use(**found["use"])
-        speeds, busy = tuple(found["steps_per_s"]), tuple(found["busy"])
-        together = Together(**{**found, "use": use, "steps_per_s": speeds, "busy": busy})
-        return Result(number, tuple(held["members"]), held["round"], together)
+        found["use"] = None if found["use"] is None else Use(**found["use"])
+        found |= {key: tuple(found[key]) for key in ("steps_per_s", "busy")}
+        return Result(number, tuple(held["members"]), held["round"], Together(**found))
     except (ValueError, KeyError, TypeError):
         raise MeasureError(f"{path} is no measured group; remove it to measure again") from None
 
 
-SHARING = "gpu"  # loops that have one whole device between them
-Alone = Mapping[tuple[int, str], float]  # (round, profile) -> steps a second
+ROWS_FILE, SOLOS_FILE = "colocation.csv", "solo_profiles.csv"
 
 
-@dataclass(frozen=True)
-class Row:
-    """One loop of one group; the names are the columns of the file."""
+class Row(NamedTuple):
+    """One loop of one group; the names are the columns of the file (`interference.rows`)."""
 
     source: str
     gpu_type: str
@@ -154,8 +117,7 @@ class Row:
     measured: bool  # False for a loop alone: 1 by definition
 
 
-@dataclass(frozen=True)
-class Solo:
+class Solo(NamedTuple):
     """One profile alone; the names are the columns of the file."""
 
     source: str
@@ -171,122 +133,84 @@ class Solo:
     nodes: int
 
 
-def rows_of(results: Sequence[Result], device: Device) -> list[Row]:
+def rows_of(results: Iterable[Result], device: Device) -> list[Row]:
     """One row a loop of each group: the median over rounds of its speed together over alone.
 
     A group is feasible if it fitted in every round. What does not fit alone has no rows, and
-    nothing beside it has any: a reader could not look up its solo profile.
+    nothing beside it has any: a reader could not look up its solo profile. Each round is compared
+    with itself: a machine that drifts does so in both.
     """
-    alone = _alone(results)
-    return [
-        Row(
-            source=_source(device),
-            gpu_type=device.gpu_type,
-            sharing=SHARING,
-            group=rounds[0].number,
-            split="",
-            victim=victim,
-            aggressors=members[:place] + members[place + 1 :],
-            share=1.0,
-            norm_speed=_norm_speed(rounds, place, alone),
-            feasible=_feasible(rounds),
-            measured=len(members) > 1,
-        )
-        for rounds in _by_group(results)
-        for members in [rounds[0].members]
-        for place, victim in enumerate(members)
-        if all((rounds[0].round, member) in alone for member in members)
-    ]
+    fitting = _fitting(results)
+    alone = {
+        group.members[0]: rounds
+        for group, rounds in fitting.items()
+        if rounds and len(group.members) == 1
+    }
+    rows = []
+    for (number, members), rounds in fitting.items():
+        if any(member not in alone for member in members):
+            continue
+        for place, victim in enumerate(members):
+            speeds = [
+                together.steps_per_s[place] / alone[victim][round_].steps_per_s[0]
+                for round_, together in rounds.items()
+            ] or [math.nan]
+            rows.append(
+                Row(
+                    f"own_{device.how}", device.gpu_type, "gpu", number, "",
+                    victim, members[:place] + members[place + 1 :], 1.0, median(speeds),
+                    feasible=bool(rounds), measured=len(members) > 1,
+                )
+            )  # fmt: skip
+    return rows
 
 
-def solos_of(results: Sequence[Result], device: Device) -> list[Solo]:
+def solos_of(results: Iterable[Result], device: Device) -> list[Solo]:
     """The profiles that fit alone, medians over rounds."""
-    return [
-        Solo(
-            source=_source(device),
-            gpu_type=device.gpu_type,
-            profile=name,
-            model=model_of(name),
-            batch=batch_of(name),
-            step_s=median(1.0 / result.together.steps_per_s[0] for result in rounds),
-            gpus=1,
-            nodes=1,
-            **_use(rounds, device),
-        )
-        for rounds in _by_group(results)
-        for name in rounds[0].members[:1]
-        if len(rounds[0].members) == 1 and _feasible(rounds)
-    ]
+    solos = []
+    for (_, (profile, *others)), rounds in _fitting(results).items():
+        if rounds and not others:
+            step_s = median(1.0 / each.steps_per_s[0] for each in rounds.values())
+            use = _use(list(rounds.values()), device)
+            solos.append(
+                Solo(
+                    f"own_{device.how}", device.gpu_type, profile, *model_and_batch(profile),
+                    step_s, use.gpu_util, use.gmem_util, use.gmem_mib, gpus=1, nodes=1,
+                )
+            )  # fmt: skip
+    return solos
 
 
-def _source(device: Device) -> str:
-    """Says that the rows are one's own, and what made the loops share."""
-    return f"own_{device.how}"
-
-
-def _alone(results: Sequence[Result]) -> Alone:
-    """Speeds of the profiles that fit alone in every round."""
-    return {
-        (result.round, result.members[0]): result.together.steps_per_s[0]
-        for rounds in _by_group(results)
-        for result in rounds
-        if len(result.members) == 1 and _feasible(rounds)
+def _fitting(results: Iterable[Result]) -> dict[Group, dict[int, Together]]:
+    """The rounds of each group, in order of number; none of a group that once did not fit."""
+    groups: dict[Group, dict[int, Together]] = {}
+    for each in sorted(results, key=lambda each: each.number):
+        groups.setdefault(Group(each.number, each.members), {})[each.round] = each.together
+    fits = {
+        group: all(each.feasible for each in rounds.values()) for group, rounds in groups.items()
     }
+    return {group: rounds if fits[group] else {} for group, rounds in groups.items()}
 
 
-def _norm_speed(rounds: Sequence[Result], place: int, alone: Alone) -> float:
-    """Each round is compared with itself: a machine that drifts does so in both."""
-    if not _feasible(rounds):
-        return math.nan
-    victim = rounds[0].members[place]
-    return median(r.together.steps_per_s[place] / alone[r.round, victim] for r in rounds)
-
-
-def _use(rounds: Sequence[Result], device: Device) -> dict[str, float]:
-    """Use of the device by a loop alone, mean over rounds; NaN where unknown."""
+def _use(rounds: Sequence[Together], device: Device) -> Use:
+    """Of the device by a loop alone, over all rounds."""
     if device.form == "cpu":
-        cores = max(len(device.cores), 1)
-        busy = fmean(result.together.busy[0] for result in rounds) / cores
-        return {"gpu_util": min(busy, 1.0), "gmem_util": math.nan, "gmem_mib": math.nan}
-    uses = [result.together.use for result in rounds if result.together.use is not None]
-    if not uses:
-        return dict.fromkeys(("gpu_util", "gmem_util", "gmem_mib"), math.nan)
-    return {
-        "gpu_util": fmean(use.gpu_util for use in uses),
-        "gmem_util": fmean(use.gmem_util for use in uses),
-        "gmem_mib": max(use.gmem_mib for use in uses),
-    }
+        busy = fmean(each.busy[0] for each in rounds) / max(len(device.cores), 1)
+        return Use(min(busy, 1.0), math.nan, math.nan)
+    uses = [each.use for each in rounds if each.use is not None]
+    gpu, memory = fmean(use.gpu_util for use in uses), fmean(use.gmem_util for use in uses)
+    return Use(gpu, memory, max(use.gmem_mib for use in uses))
 
 
-def _feasible(rounds: Sequence[Result]) -> bool:
-    return all(result.together.feasible for result in rounds)
+def write_table(path: Path, columns: Sequence[str], lines: Iterable[Iterable[Any]]) -> None:
+    """One of the two files; the columns are there always."""
+    write_atomically(path, csv_text(columns, (map(_cell, line) for line in lines)).encode())
 
 
-def _by_group(results: Sequence[Result]) -> list[list[Result]]:
-    """The rounds of each group, in the order of the groups' numbers."""
-    groups: dict[int, list[Result]] = {}
-    for result in results:
-        groups.setdefault(result.number, []).append(result)
-    return [groups[number] for number in sorted(groups)]
-
-
-ROWS_FILE, SOLOS_FILE = "colocation.csv", "solo_profiles.csv"
-JOIN = "+"
-
-
-def write_table(path: Path, kind: type[Row | Solo], records: Sequence[Row | Solo]) -> None:
-    """Records of one kind, rows of co-location or solo profiles; the columns are there always."""
-    columns = [each.name for each in fields(kind)]
-    rows = ([_cell(getattr(each, name)) for name in columns] for each in records)
-    write_atomically(path, csv_text(columns, rows).encode())
-
-
-def _cell(value: object) -> str:
+def _cell(value: Any) -> str:
     """Booleans as 1 and 0, nothing for a number that is not known."""
-    if isinstance(value, bool):
-        return str(int(value))
     if isinstance(value, tuple):
         return JOIN.join(value)
     if isinstance(value, float):
         return "" if math.isnan(value) else f"{value:.6g}"
-    return str(value)
+    return str(int(value) if isinstance(value, bool) else value)

@@ -1,200 +1,40 @@
 """Runs one group of training loops side by side, each in a process of its own."""
 
-import importlib
 import math
 import multiprocessing
 import os
+import pkgutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from ctypes import c_bool, c_long
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import c_bool, c_double, c_long
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnContext, SpawnProcess
-from typing import Any, NamedTuple
+from multiprocessing.context import SpawnProcess
+from multiprocessing.synchronize import Barrier
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from interference.measuring.device import (
-    Began,
-    Failed,
-    Line,
-    LoopTask,
-    MeasureError,
-    Ran,
-    Signals,
-    Use,
-    watching,
-)
+from interference.measuring.device import Form, MeasureError, Use, watching
 from sim.arrays import FloatArray
 
 NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
-
-
-def enter(task: LoopTask, signals: Signals, line: Line) -> None:
-    """Train until told to stop, and answer what came of it."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    try:
-        _one_thread_if_pinned(task)
-        from interference.measuring.training_loops import run_loop
-
-        make = found(task.make)
-        if task.cores:
-            # Not before the imports, which would wait for each other on one core.
-            os.sched_setaffinity(0, task.cores)
-        line.pipe.send(run_loop(task, make, signals, line))
-    except Exception as error:
-        words = f"{type(error).__name__}: {error}"
-        line.pipe.send(Failed(out_of_memory=is_out_of_memory(error), words=words))
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """PyTorch has a class for a full GPU, but a bare RuntimeError for host memory and libraries."""
-    if isinstance(error, MemoryError):
-        return True
-    return type(error).__name__ == "OutOfMemoryError" or (
-        isinstance(error, RuntimeError) and any(words in str(error) for words in NO_MEMORY)
-    )
-
-
-def found(path: str) -> Any:
-    """What a dotted path names.
-
-    Raises:
-        MeasureError: there is no such module or name.
-    """
-    module, _, name = path.rpartition(".")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise MeasureError(f"makers: {path!r} cannot be imported ({error})") from error
-
-
-def _one_thread_if_pinned(task: LoopTask) -> None:
-    """Libraries read the number of their threads when they are imported."""
-    if task.form == "cpu":
-        os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-
-
-def _end_with_parent() -> None:
-    """A loop whose parent was killed would train for ever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-class OutOfMemory(Exception):
-    """A loop found no memory: the group does not fit together."""
-
-
-@dataclass
-class LoopHandle:
-    """A running loop and what it has said so far."""
-
-    profile: str
-    beside: str  # the others, in words
-    process: SpawnProcess
-    pipe: "Connection[Any, Any]"
-    began_s: float | None = None
-    ran: Ran | None = None
-
-    @classmethod
-    def start(
-        cls,
-        task: LoopTask,
-        number: int,
-        others: Sequence[str],
-        signals: Signals,
-        spawn: SpawnContext,
-    ) -> "LoopHandle":
-        """Start its process, which ends with this one."""
-        ours, theirs = spawn.Pipe()
-        line = Line(number=number, pipe=theirs)
-        process = spawn.Process(target=enter, args=(task, signals, line), daemon=True)
-        process.start()
-        theirs.close()  # so that a loop that dies is noticed: nobody else holds its end
-        beside = f" beside {' and '.join(others)}" if others else " alone"
-        return cls(profile=task.profile, beside=beside, process=process, pipe=ours)
-
-    def listen(self) -> None:
-        """Take in one message.
-
-        Raises:
-            OutOfMemory: the loop found none.
-            MeasureError: the loop died.
-        """
-        try:
-            said = self.pipe.recv()
-        except EOFError:
-            self.process.join()
-            raise self._died(_exit_words(self.process.exitcode)) from None
-        if isinstance(said, Began):
-            self.began_s = said.at_s
-        elif isinstance(said, Ran):
-            self.ran = said
-        elif isinstance(said, Failed) and said.out_of_memory:
-            raise OutOfMemory(f"{self.profile}: {said.words}")
-        elif isinstance(said, Failed):
-            raise self._died(said.words)
-
-    def end(self) -> None:
-        """End the process if it still runs."""
-        self.process.terminate()
-        self.process.join()
-        self.pipe.close()
-
-    def _died(self, words: str) -> MeasureError:
-        return MeasureError(
-            f"{self.profile}{self.beside} died: {words}; mend it or leave it out of profiles. "
-            "Finished groups are kept: the same command goes on with the others"
-        )
-
-
-def _exit_words(code: int | None) -> str:
-    if code is not None and code < 0:
-        return f"killed by signal {-code} (9 is what a full memory of the machine sends)"
-    return f"it left with status {code} and no word"
-
-
-class Speeds(NamedTuple):
-    """Of every loop of a group, over the same window."""
-
-    window_s: float
-    steps_per_s: tuple[float, ...]
-    busy: tuple[float, ...]  # CPU time over wall time
-
-
-def common_speeds(loops: Sequence[Ran], warmup_s: float) -> Speeds:
-    """From `warmup_s` after the last loop began until the first loop ended.
-
-    A step that is cut by the window's border counts by the part inside, so that slow loops are not
-    rounded to whole steps.
-    """
-    begin_s = max(float(ran.stamps_s[0]) for ran in loops) + warmup_s
-    end_s = min(float(ran.stamps_s[-1]) for ran in loops)
-
-    def rate(ran: Ran, count: FloatArray) -> float:
-        before, after = np.interp([begin_s, end_s], ran.stamps_s, count)
-        return float(after - before) / (end_s - begin_s)
-
-    steps_per_s = tuple(rate(ran, np.arange(len(ran.stamps_s), dtype=float)) for ran in loops)
-    return Speeds(end_s - begin_s, steps_per_s, tuple(rate(ran, ran.cpu_s) for ran in loops))
-
-
 POLL_S = 0.05
+Timing = Mapping[str, float]  # warmup_s, measure_s, least_steps, patience_s, as configured
 
 
 @dataclass(frozen=True)
-class Timing:
-    """How long a group is measured."""
+class LoopTask:
+    """One training loop."""
 
-    warmup_s: float  # after all loops began, left out
-    measure_s: float
-    least_steps: int  # of every loop, if the time would not do for them
-    patience_s: float  # longest a group may take beyond warm-up and measuring
+    profile: str  # "model/batch"
+    make: str  # dotted path of the function that makes the model
+    batch: int
+    form: Form
+    cores: tuple[int, ...]  # to be pinned to; empty: to none
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -209,100 +49,174 @@ class Together:
     words: str  # what the loop that found no memory said
 
 
+class Shared(NamedTuple):
+    """What the loops share with the process that measures.
+
+    Nothing locks once they train: a loop put aside while holding a lock would stop the others.
+    """
+
+    barrier: Barrier
+    began_s: Any  # array of c_double, one a loop: when it passed the barrier; 0 before
+    steps: Any  # array of c_long, one a loop: steps done so far
+    stop: Any  # c_bool: set when everything is measured
+
+
+class Ran(NamedTuple):
+    """What a loop answers when it is stopped."""
+
+    stamps_s: FloatArray  # (steps + 1,) monotonic: when it began, then the end of each step
+    cpu_s: FloatArray  # (steps + 1,) CPU time of the process at each stamp
+
+
+class OutOfMemory(Exception):
+    """A loop found no memory: the group does not fit together."""
+
+
+Pipe: TypeAlias = "Connection[Any, Any]"
+Loops = dict[Pipe, SpawnProcess]  # each by the pipe on which it answers, named after its profile
+
+
 def run_together(
     tasks: Sequence[LoopTask], timing: Timing, *, uuid: str | None, before_mib: float
 ) -> Together:
-    """Start the loops together, let them run, and tell their speeds.
+    """Start the loops together, let them run, and tell their speeds; all have ended then.
 
-    Args:
-        tasks: one loop each.
-        timing: how long.
-        uuid: of the GPU; sampled where one loop is alone on it.
-        before_mib: memory that was held on the GPU before.
+    A loop alone is also watched on the GPU of this `uuid`, where others held `before_mib` before.
 
     Raises:
         MeasureError: a loop died, or the group takes too long.
     """
-    spawn = multiprocessing.get_context("spawn")
-    signals = Signals(
-        barrier=spawn.Barrier(len(tasks)),
-        stop=spawn.RawValue(c_bool, False),
-        steps=spawn.RawArray(c_long, len(tasks)),
-    )
-    with _started(tasks, signals, spawn) as loops:
-        try:
-            use = _play(loops, signals, timing, uuid if len(tasks) == 1 else None, before_mib)
-        except OutOfMemory as error:
-            return Together(False, math.nan, (), (), None, str(error))
-    speeds = common_speeds([loop.ran for loop in loops if loop.ran], timing.warmup_s)
-    return Together(True, *speeds, use, "")
+    spawn, count = multiprocessing.get_context("spawn"), len(tasks)
+    began_s, steps = spawn.RawArray(c_double, count), spawn.RawArray(c_long, count)
+    shared = Shared(spawn.Barrier(count), began_s, steps, spawn.RawValue(c_bool, False))
+    loops: Loops = {}
+    # Ctrl-C reaches every process of the terminal. Those started here never see it: they inherit
+    # what is blocked, and this process ends them.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        for number, task in enumerate(tasks):
+            ours, theirs = spawn.Pipe()
+            given = (task, number, theirs, shared)
+            process = spawn.Process(target=enter, args=given, name=task.profile, daemon=True)
+            process.start()
+            theirs.close()  # so that a loop that dies is noticed: nobody else holds its end
+            loops[ours] = process
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        ran, use = _play(loops, shared, timing, uuid if count == 1 else None, before_mib)
+    except OutOfMemory as error:
+        return Together(False, math.nan, (), (), None, str(error))
+    finally:
+        for pipe, process in loops.items():
+            process.terminate()
+            process.join()
+            pipe.close()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return common_speeds(ran, timing["warmup_s"], use)
 
 
 def _play(
-    loops: list[LoopHandle], signals: Signals, timing: Timing, uuid: str | None, before_mib: float
-) -> Use | None:
+    loops: Loops, shared: Shared, timing: Timing, uuid: str | None, before_mib: float
+) -> tuple[list[Ran], Use | None]:
     """All begin, warm up, run for the time of measuring, are stopped and answer."""
-    last_s = time.monotonic() + timing.patience_s + timing.warmup_s + timing.measure_s
-    _follow(loops, lambda: all(loop.began_s is not None for loop in loops), last_s)
-    warm_s = max(loop.began_s or 0.0 for loop in loops) + timing.warmup_s
-    _follow(loops, lambda: time.monotonic() >= warm_s, last_s)
-    wanted = [steps + timing.least_steps for steps in signals.steps]
-    until_s = warm_s + timing.measure_s
+    last_s = time.monotonic() + timing["patience_s"] + timing["warmup_s"] + timing["measure_s"]
+    ran: dict[Pipe, Ran] = {}
 
-    def measured() -> bool:
-        enough = all(now >= least for now, least in zip(signals.steps, wanted, strict=True))
-        return enough and time.monotonic() >= until_s
+    def follow(until: Callable[[], bool]) -> None:
+        while not until():
+            if time.monotonic() > last_s:
+                raise MeasureError(
+                    f"{' beside '.join(loop.name for loop in loops.values())}: not done in time; "
+                    "raise patience_s, or leave the slow one out of profiles"
+                )
+            said = wait([pipe for pipe in loops if pipe not in ran], timeout=POLL_S)
+            ran.update({pipe: _answer(pipe, loops) for pipe in loops if pipe in said})
 
+    follow(lambda: all(shared.began_s))
+    warm_s = max(shared.began_s) + timing["warmup_s"]
+    follow(lambda: time.monotonic() >= warm_s)
+    end_s, wanted = warm_s + timing["measure_s"], np.array(shared.steps) + timing["least_steps"]
     with watching(uuid, before_mib) as watch:
-        _follow(loops, measured, last_s)
-    signals.stop.value = True
-    _follow(loops, lambda: all(loop.ran is not None for loop in loops), last_s)
-    return None if uuid is None else watch.use()
+        follow(lambda: time.monotonic() >= end_s and all(np.array(shared.steps) >= wanted))
+    shared.stop.value = True
+    follow(lambda: len(ran) == len(loops))
+    return [ran[pipe] for pipe in loops], None if uuid is None else watch.use()
 
 
-def _follow(loops: list[LoopHandle], until: Callable[[], bool], last_s: float) -> None:
-    """Take in what the loops say until something holds."""
-    while not until():
-        if time.monotonic() > last_s:
-            raise MeasureError(
-                f"{' beside '.join(loop.profile for loop in loops)}: not done in time; raise "
-                "patience_s, or leave the slow one out of profiles"
-            )
-        said = wait([loop.pipe for loop in loops if loop.ran is None], timeout=POLL_S)
-        for loop in loops:
-            if loop.pipe in said:
-                loop.listen()
-
-
-@contextmanager
-def _started(
-    tasks: Sequence[LoopTask], signals: Signals, spawn: SpawnContext
-) -> Iterator[list[LoopHandle]]:
-    """The processes of the loops, which are ended with the block whatever happens in it."""
-    loops: list[LoopHandle] = []
-    profiles = [task.profile for task in tasks]
+def _answer(pipe: Pipe, loops: Loops) -> Ran:
+    """What a loop says at its end; raises if that is no result, or nothing."""
+    loop = loops[pipe]
     try:
-        with _interrupts_held():
-            for number, task in enumerate(tasks):
-                others = profiles[:number] + profiles[number + 1 :]
-                loops.append(LoopHandle.start(task, number, others, signals, spawn))
-        yield loops
-    finally:
-        for loop in loops:
-            loop.end()
+        said = pipe.recv()
+    except EOFError:
+        loop.join()
+        code = loop.exitcode or 0
+        said = f"it left with status {code} and no word"
+        if code < 0:
+            said = f"killed by signal {-code} (9 is what a full memory of the machine sends)"
+    if isinstance(said, Ran):
+        return said
+    if isinstance(said, OutOfMemory):
+        raise OutOfMemory(f"{loop.name}: {said}")
+    others = " and ".join(other.name for other in loops.values() if other is not loop)
+    raise MeasureError(
+        f"{loop.name} {f'beside {others}' if others else 'alone'} died: {said}; mend it or leave "
+        "it out of profiles. Finished groups are kept: the same command goes on with the others"
+    )
 
 
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Ctrl-C reaches every process of the terminal; those started here never see it.
+def enter(task: LoopTask, number: int, pipe: Pipe, shared: Shared) -> None:
+    """In a process of its own: train until told to stop, and answer what came of it."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        if task.form == "cpu":  # libraries read the number of their threads when imported
+            os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        from interference.measuring.training_loops import run_loop
 
-    They inherit what is blocked, and the process that measures ends them.
+        make = found(task.make)
+        if task.cores:
+            # Not before the imports, which would wait for each other on one core.
+            os.sched_setaffinity(0, task.cores)
+        pipe.send(run_loop(task, make, number, shared))
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"
+        pipe.send(OutOfMemory(words) if is_out_of_memory(error) else words)
+
+
+def _end_with_parent() -> None:
+    """A loop whose parent was killed would train for ever."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
+
+
+def found(path: str) -> Any:
+    """What a dotted path names; a MeasureError if there is no such module or name."""
+    try:
+        return pkgutil.resolve_name(path)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise MeasureError(f"makers: {path!r} cannot be imported ({error})") from error
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """PyTorch has a class for a full GPU, but a bare RuntimeError for host memory and libraries."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in NO_MEMORY)
+
+
+def common_speeds(loops: Sequence[Ran], warmup_s: float, use: Use | None = None) -> Together:
+    """Speeds from `warmup_s` after the last loop began until the first loop ended.
+
+    A step that is cut by the window's border counts by the part inside, so that slow loops are not
+    rounded to whole steps.
     """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    begin_s = max(float(ran.stamps_s[0]) for ran in loops) + warmup_s
+    end_s = min(float(ran.stamps_s[-1]) for ran in loops)
+
+    def rate(ran: Ran, count: FloatArray) -> float:
+        before, after = np.interp([begin_s, end_s], ran.stamps_s, count)
+        return float(after - before) / (end_s - begin_s)
+
+    steps_per_s = tuple(rate(ran, np.arange(len(ran.stamps_s), dtype=float)) for ran in loops)
+    busy = tuple(rate(ran, ran.cpu_s) for ran in loops)
+    return Together(True, end_s - begin_s, steps_per_s, busy, use, "")

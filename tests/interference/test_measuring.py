@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from interference.measuring import device
-from interference.measuring.device import Device, MeasureError, Ran, Use, mps_runs, use_of, watching
+from interference.measuring.device import Device, MeasureError, Use, mps_runs, use_of, watching
 from interference.measuring.table import Result, plan, read_part, rows_of, solos_of, write_part
-from interference.measuring.together import Together, common_speeds, found, is_out_of_memory
+from interference.measuring.together import Ran, Together, common_speeds, found, is_out_of_memory
 from interference.measuring.training_loops import (
     cnn,
     gpu_finished,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.launch.errors import ConfigError
-from gpuyard.reproduction.page_node import page_tables, put_into
+from gpuyard.reproduction.node import page_tables, put_into
 from sim.report.league import LeagueRun
 from sim.report.page_table import page_markdown
 
