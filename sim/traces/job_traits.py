@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TypedDict
 
 import numpy as np
@@ -183,6 +184,7 @@ def _fates(trace: Trace) -> Fates | None:
     )
 
 
+SHOWN = 3  # names in one message
 UNIFORM, BY_SIZE = "uniform", "by_size"
 RULES = (UNIFORM, BY_SIZE)
 # Job classes of Pollux (Qiao et al., OSDI 2021) and Sia (Jayaram Subramanya et al., SOSP 2023):
@@ -220,6 +222,8 @@ class ProfileRule:
                 f"job {trace.job_id[int(np.argmax(gangs))]}: no profile may be given to multi-GPU "
                 f"jobs; add one with gang_ok to workload.profiles or to the catalogue"
             )
+        if trace.model is not None:
+            self._tell_unknown(trace.model, catalogue)
         draw = rng.random(len(trace))
         profile = np.empty(len(trace), dtype=np.int64)
         for some, allowed in _by_gang(trace, rows, gang_rows, catalogue):
@@ -227,6 +231,18 @@ class ProfileRule:
             if trace.model is not None:
                 self._by_model(trace, catalogue, allowed, draw, np.flatnonzero(some), profile)
         return profile
+
+    def _tell_unknown(self, named: TextArray, catalogue: Catalogue) -> None:
+        """Log how many jobs name a model that the catalogue lacks."""
+        known = {_plain(name.rpartition("/")[0]) for name in catalogue.names}
+        words = [word for word in dict.fromkeys(named) if word]
+        unknown = [word for word in words if _plain(self.models.get(word, word)) not in known]
+        if unknown:
+            _warn_once(
+                f"{np.isin(named, unknown).sum()} of {len(named)} jobs name models that profiles "
+                f"lack ({', '.join(unknown[:SHOWN])}); theirs are drawn. "
+                f"+workload.rules.models.{unknown[0]}=MODEL says which one it is like"
+            )
 
     def _by_rule(
         self, trace: Trace, catalogue: Catalogue, rows: IntArray, draw: FloatArray
@@ -257,6 +273,12 @@ class ProfileRule:
             if len(own):
                 some = jobs[trace.model[jobs] == word]
                 profile[some] = own[(draw[some] * len(own)).astype(np.int64)]
+
+
+@cache
+def _warn_once(words: str) -> None:
+    """Windows of one trace say it once."""
+    log.warning("%s", words)
 
 
 def _by_gang(

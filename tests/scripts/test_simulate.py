@@ -190,3 +190,15 @@ def test_equal_runs_are_refused_with_both_folders(done, start, trace):
         done("simulate", *csv(trace), *PLAIN, folder=f"same/{name}")
     top = trace.parent / "same"
     start("compare", f"sweep={top}", folder="no").failed_with("same/one", "same/two")
+
+
+def test_models_that_no_profile_is_of_are_counted(done, trace):
+    models = ["model", "bert", "resnet50", "bert", "gpt2"]
+    rows = zip(trace.read_text().splitlines(), models, strict=True)
+    trace.write_text("".join(f"{row},{model}\n" for row, model in rows))
+    outcome = done("simulate", *csv(trace), "workload.columns.model=model", "scheduler=fifo")
+    said = "3 of 4 jobs name models that profiles lack (bert, gpt2); theirs are drawn"
+    assert outcome.err.count(said) == 1
+    mapped = "+workload.rules.models={bert: Transformer, gpt2: LM}"
+    outcome = done("simulate", *csv(trace), "workload.columns.model=model", mapped, folder="all")
+    assert "theirs are drawn" not in outcome.err
