@@ -245,7 +245,7 @@ def _draw_evaluation(axes: Axes, curve: LearningCurve, references_s: Mapping[str
             value_s / unit.length_s, label=name, linewidth=1.5,
             color=COLOURS[(place + 2) % len(COLOURS)], linestyle=STROKES[place % 3 + 1],
         )  # fmt: skip
-    axes.set_ylabel(f"mean JCT on evaluation windows [{unit.name}]")
+    axes.set_ylabel(f"mean JCT, geometric mean over windows [{unit.name}]")
     axes.legend(fontsize=8.5, frameon=False, loc="best")
     heading(axes, "Evaluation: lower is better")
 
