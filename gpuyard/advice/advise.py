@@ -40,14 +40,7 @@ from gpuyard.advice.sentences import of_learned
 from gpuyard.advice.stretches import JUDGED
 from gpuyard.evaluation.experiment import opened, physics_name
 from gpuyard.evaluation.lineup import assumptions
-from gpuyard.evaluation.room import HOMES
-from gpuyard.launch.build import (
-    check_choice,
-    check_confidence,
-    check_count,
-    check_flags,
-    check_plain,
-)
+from gpuyard.launch.build import check_confidence, check_count, check_flags, check_plain
 from gpuyard.launch.errors import CONF, ConfigError, instead
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
@@ -63,7 +56,7 @@ log = logging.getLogger(__name__)
 FEWEST_BLOCKS = 2
 SHIPPED = {"limit": "limit", "predicted": "group_median", "oracle": "oracle"}  # as in the yaml file
 ADVISE_ONLY = (
-    "aim", "homes", "large_gang", "leave_out", "blocks", "confidence", "jobs", "slow_jobs",
+    "aim", "large_gang", "leave_out", "blocks", "confidence", "jobs", "slow_jobs",
     "slow_kept", "learn_minutes", "learn_frac", "learn_jobs", "checkpoint", "untrained",
     "agent_counts", "lineup", "knows", "page",
 )  # fmt: skip
@@ -249,7 +242,6 @@ def _check(config: Mapping[str, Any]) -> None:
     if config["aim"] not in AIMS:
         raise ConfigError(f"aim is {config['aim']!r}; {instead(config['aim'], AIMS)}")
     check_count("large_gang", config["large_gang"], null=True)
-    check_choice(config, "homes", HOMES)
     check_flags(config, "leave_out")
     kept = config["slow_kept"]
     if not (isinstance(kept, list) and all(isinstance(name, str) for name in kept)):

@@ -1,6 +1,5 @@
 """The rows of an answer, and each scheduler on the whole trace, in a worker process."""
 
-import json
 import logging
 import multiprocessing
 import time
@@ -24,7 +23,7 @@ from gpuyard.advice.aims import (
 )
 from gpuyard.evaluation.experiment import OneQueueError, opened
 from gpuyard.evaluation.lineup import Contender, lineup_of, warm_up, without_limits
-from gpuyard.evaluation.room import BY_VC, homes_by_vc, without_misfits
+from gpuyard.evaluation.room import without_misfits
 from gpuyard.evaluation.task import Task, distinct, scheduler_of, setting_text
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.sweeps import in_processes, processes_of
@@ -103,8 +102,6 @@ def jobs_of(ground: Ground) -> tuple[JobTable, int]:
     """
     experiment = opened(ground.setting)
     jobs = experiment.whole() if ground.part is None else experiment.window(ground.part, 0)
-    if json.loads(ground.setting)["homes"] == BY_VC:
-        jobs = replace(jobs, home=homes_by_vc(jobs, experiment.game, _trace(ground)))
     return without_misfits(jobs, experiment.game, leave_out=ground.leave_out)
 
 

@@ -11,7 +11,7 @@ from sim.errors import TraceError, check_numbers
 from sim.jobs import WHOLE_GPU_MILLI, Attempts, JobTable
 from sim.protocols import DurationEstimator, HistoryEstimator
 from sim.traces.job_traits import JobRules, ProfileRule, TypeWords, traits_of
-from sim.traces.setting import Setting, Streams, check_count
+from sim.traces.setting import Owners, Setting, Streams, check_count
 from sim.traces.trace import Trace, owners, starts, take
 
 
@@ -284,18 +284,48 @@ def prepare(
         duration_s=trace.duration_s,
         estimate_s=estimate_s,
         profile=profile_rule.draw(trace, setting.catalogue, draws.profiles),
-        home=_homes(len(trace), setting, draws.homes),
+        home=_homes(trace, setting, draws.homes),
         measured=_measured(len(trace), measured_frac),
         **traits_of(trace, submit_s, words, rules.ignore),
     )
 
 
-def _homes(jobs: int, setting: Setting, rng: np.random.Generator) -> IntArray:
+def _homes(trace: Trace, setting: Setting, rng: np.random.Generator) -> IntArray:
     """(J,) partitions at which the jobs arrive."""
+    if setting.owners is not None and setting.partitions > 1:
+        return homes_by_vc(trace, setting.owners)
     rank = np.arange(1.0, setting.partitions + 1.0, dtype=np.float64)
     weights: FloatArray = rank ** -float(setting.skew)
     edges = np.cumsum(weights[:-1]) / weights.sum()
-    return np.searchsorted(edges, rng.random(jobs), side="right").astype(np.int64)
+    return np.searchsorted(edges, rng.random(len(trace)), side="right").astype(np.int64)
+
+
+def homes_by_vc(trace: Trace, owners: Owners) -> IntArray:
+    """(J,) the partition of each job's virtual cluster.
+
+    A virtual cluster that is a group of servers is at the partition of that group. The others are
+    dealt out, from the one with most work to the one with least, each to the partition with least
+    work for its GPUs so far.
+
+    Raises:
+        TraceError: the jobs name no virtual cluster.
+    """
+    if not any(trace.vc):
+        raise TraceError(
+            "agents.homes is vc, and no job names its virtual cluster; map the column (Partition "
+            "of sacct, workload.columns.vc of a CSV), or set agents.homes=drawn"
+        )
+    names, vc = np.unique(trace.vc.astype(str), return_inverse=True)
+    work = np.bincount(vc, weights=trace.num_gpus * trace.duration_s)
+    gpus = owners.partition_gpus
+    home = np.array([owners.of_group.get(name, -1) for name in names], dtype=np.int64)
+    held = np.bincount(home[home >= 0], weights=work[home >= 0], minlength=len(gpus))
+    for each in np.argsort(-work, kind="stable"):
+        if home[each] < 0:
+            home[each] = int(np.argmin(held / gpus))
+            held[home[each]] += work[each]
+    found: IntArray = home[vc]
+    return found
 
 
 def _measured(jobs: int, measured_frac: tuple[float, float]) -> BoolArray:

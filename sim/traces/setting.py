@@ -6,12 +6,13 @@ streams of one window, independent of each other and of every other window.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sim.arrays import IntArray
 from sim.errors import TraceError, check_numbers, nearest
 from sim.physics.catalogue import Catalogue
 
@@ -101,12 +102,21 @@ def _root(seed: int, *key: int) -> np.random.SeedSequence:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Owners:
+    """How virtual clusters find their partitions."""
+
+    partition_gpus: IntArray  # (M,)
+    of_group: Mapping[str, int]  # a group of servers -> its partition
+
+
+@dataclass(frozen=True, kw_only=True)
 class Setting:
     """Cluster, partitions, profiles and predictor that jobs are prepared for."""
 
     gpus: int  # capacity of the cluster
     partitions: int  # partitions at which jobs arrive
     skew: float  # partition p receives a share proportional to (p + 1) ** -skew
+    owners: Owners | None = None  # jobs arrive at the partition of their virtual cluster
     catalogue: Catalogue
     estimator: DurationEstimator
     gpu_types: tuple[str, ...] = ()  # of the topology; () where no job asks for a type

@@ -1,0 +1,48 @@
+"""Jobs that arrive at the partition of their virtual cluster."""
+
+import numpy as np
+import pytest
+
+import gpuyard
+from sim.errors import TraceError
+from sim.traces.prepare import homes_by_vc
+from sim.traces.setting import Owners
+from sim.traces.trace import Trace
+
+TWO = np.array([8, 8])
+
+
+def trace(gangs: list[int], vc: list[str]) -> Trace:
+    count = len(gangs)
+    names = np.array([str(job) for job in range(count)], dtype=object)
+    return Trace(
+        name="made", job_id=names, submit_s=np.arange(count, dtype=float),
+        num_gpus=np.array(gangs), duration_s=np.ones(count), user=names,
+        vc=np.array(vc, dtype=object),
+    )  # fmt: skip
+
+
+def test_virtual_clusters_are_dealt_by_their_work():
+    made = trace([4, 1, 2, 1], ["a", "b", "c", "b"])  # a: 4 GPUs, b: 1 + 1, c: 2
+    found = homes_by_vc(made, Owners(partition_gpus=TWO, of_group={}))
+    assert found.tolist() == [0, 1, 1, 1]
+
+
+def test_a_group_of_servers_takes_the_virtual_cluster_of_its_name():
+    made = trace([4, 1, 2, 1], ["a", "b", "c", "b"])
+    found = homes_by_vc(made, Owners(partition_gpus=TWO, of_group={"b": 0, "a": 1}))
+    assert found.tolist() == [1, 0, 0, 0]
+
+
+def test_jobs_that_name_none_are_refused():
+    with pytest.raises(TraceError, match=r"agents\.homes=drawn"):
+        homes_by_vc(trace([1], [""]), Owners(partition_gpus=TWO, of_group={}))
+
+
+def test_any_run_can_have_them(tmp_path):
+    path = tmp_path / "jobs.csv"
+    rows = [f"{job},{job},1,60,{'ab'[job % 2]}" for job in range(8)]
+    path.write_text("\n".join(["job_id,submit_s,num_gpus,duration_s,vc", *rows]) + "\n")
+    words = ["agents.count=2", "agents.homes=vc", "workload.columns.vc=vc"]
+    run = gpuyard.simulate(path, "small_leaf_spine", "fifo", overrides=words)
+    assert run.jobs["home"].tolist() == [0, 1] * 4
