@@ -296,6 +296,8 @@ def _found(data_dir: Path | None) -> dict[str, Callable[[], DataSet]]:
     if data_dir.suffix == ".csv" or (data_dir / ROWS_FILE).is_file():
         rows, solos = rows_of_csv(data_dir)
         return {name: _part(rows, solos, name) for name in sorted(set(rows.source))}
+    if (data_dir / SOLOS_FILE).is_file():  # rows of one's own, under another name
+        file_of(data_dir, ROWS_FILE)
     return {
         each.source: _read_later(each, data_dir)
         for each in PUBLISHED

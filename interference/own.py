@@ -31,8 +31,9 @@ class OwnProfiles(Catalogue):
         """
         _, solos = _read(path)
         steps_s = _steps_s(solos)
-        gpu_types = tuple(dict.fromkeys(kind for kind, _ in steps_s))
-        names = tuple(dict.fromkeys(name for _, name in steps_s))
+        one = solos.gpus == 1
+        gpu_types = tuple(dict.fromkeys(solos.gpu_type[one].tolist()))
+        names = tuple(dict.fromkeys(solos.profile[one].tolist()))
         model_of = dict(zip(solos.profile, solos.model, strict=True))
         for model, size in gradient_bytes.items():
             if model not in model_of.values():
@@ -42,8 +43,8 @@ class OwnProfiles(Catalogue):
         for kind, name in ((kind, name) for kind in gpu_types for name in names):
             if (kind, name) not in steps_s:
                 raise PhysicsError(
-                    f"{path}: profile {name!r} has no step_s on {kind!r}, others have; measure it "
-                    "there, or take its rows out"
+                    f"{path}: profile {name!r} has no step_s on {kind!r}; measure it there, or "
+                    "take its rows out of both files"
                 )
         super().__init__(
             names=names,

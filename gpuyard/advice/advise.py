@@ -150,8 +150,11 @@ def _with_learned(
 
 
 def _ground(config: Mapping[str, Any], part: str | None) -> Ground:
+    told, workload = {**config, "estimator": config["knows"]["oracle"]}, config["workload"]
+    if config["leave_out"] and "drop_too_large" in workload:
+        told["workload"] = {**workload, "drop_too_large": True}
     return Ground(
-        setting=json.dumps({**config, "estimator": config["knows"]["oracle"]}),
+        setting=json.dumps(told),
         part=part,
         leave_out=config["leave_out"],
         large=config["large_gang"],

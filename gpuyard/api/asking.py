@@ -197,8 +197,9 @@ def scheduler_of(asked: Asked, config: Mapping[str, Any], partitions: int) -> Sc
         ConfigError: it is none of these.
     """
     words = words_of(asked) if isinstance(asked, str) else []
-    if words and config.get("checkpoint") is not None:
-        words.insert(1, override("++checkpoint", config["checkpoint"]))
+    if words:
+        told = config.get("checkpoint")
+        words.insert(1, "++checkpoint=null" if told is None else override("++checkpoint", told))
     composition = {**resolve(composed_of("composition", words)), "belief": config["belief"]}
     if isinstance(asked, str):
         return composition_of(composition, partitions)

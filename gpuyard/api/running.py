@@ -212,8 +212,7 @@ def evaluate(
     words = [f"agents.count={agents}", *listed(overrides, refused=UNREAD)]
     with composed("simulate", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
         experiment = experiment_of(config)
-        named = list(schedulers) if isinstance(schedulers, Mapping) else None
-        given = schedulers.values() if isinstance(schedulers, Mapping) else schedulers
+        named, given = _asked(schedulers)
         made = [scheduler_of(each, config, experiment.game.partitions) for each in given]
         names = named or [each.name for each in made]
         _check_names(names)
@@ -238,6 +237,17 @@ def _played(experiment: Experiment, scheduler: Scheduler, jobs: JobTable) -> Raw
     simulator = experiment.simulator(jobs)
     compiled = not simulator.python_decides(scheduler)
     return play(simulator, scheduler, experiment.seed, None, compiled=compiled)
+
+
+def _asked(
+    schedulers: Sequence[Asked] | Mapping[str, Asked],
+) -> tuple[list[str] | None, list[Asked]]:
+    """Names, where a caller gives them, and schedulers."""
+    if isinstance(schedulers, str):
+        raise ConfigError(f"schedulers is {schedulers!r}; give a list, like [{schedulers!r}]")
+    if isinstance(schedulers, Mapping):
+        return list(schedulers), list(schedulers.values())
+    return None, list(schedulers)
 
 
 def _check_names(names: Sequence[str]) -> None:

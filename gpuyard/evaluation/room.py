@@ -1,5 +1,6 @@
 """Jobs that no partition has room for, even when it is empty."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from gpuyard.launch.errors import ConfigError
 from marl.env.game import Game
-from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.arrays import BoolArray, IntArray
 from sim.jobs import Attempts, JobTable, Precedence
 from sim.traces.trace import picked_column
 
@@ -47,17 +48,20 @@ def fit_somewhere(jobs: JobTable, game: Game) -> BoolArray:
         axis=0,
         return_inverse=True,
     )
-    room = np.array(
-        [_most_workers(ask, game, gpus.astype(np.float64)) for ask in asks], dtype=np.float64
-    )
+    room = np.array([most_workers(ask, game) for ask in asks.tolist()], dtype=np.float64)
     fits: BoolArray = jobs.num_gpus <= room[kind.ravel()]
     return fits
 
 
-def _most_workers(ask: IntArray, game: Game, gpus: FloatArray) -> float:
-    """Of one kind of worker, in the partition that holds most of them."""
-    topology, (cpu, memory, mask) = game.topology, (int(each) for each in ask)
-    workers = np.where((mask >> topology.server_gpu_type) & 1, gpus, 0.0)
+def most_workers(ask: Sequence[int], game: Game) -> float:
+    """Of one kind of worker, in the partition that holds most of them.
+
+    Args:
+        ask: thousandths of a core, MiB, and bits of GPU types.
+        game: whose servers are empty.
+    """
+    topology, (cpu, memory, mask) = game.topology, ask
+    workers = np.where((mask >> topology.server_gpu_type) & 1, topology.gpus_per_server, 0.0)
     for each, has in ((cpu, topology.server_cpu_milli), (memory, topology.server_memory_mib)):
         if each > 0 and has is not None:
             workers = np.minimum(workers, has // each)

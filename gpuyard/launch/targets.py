@@ -1,5 +1,6 @@
 """Why a `_target_` could not be found or made, told in words: the place in the user's module."""
 
+import os
 import pkgutil
 import re
 import sys
@@ -46,7 +47,8 @@ def fault_of_own(error: BaseException) -> str | None:
     ours = [at for at, each in enumerate(frames) if _lies_in(each.filename, ROOMS)]
     last = max(ours, default=-1)
     made = [each for each in frames[last + 1 :] if not each.filename.startswith("<")]
-    own = [each for each in made if not _lies_in(each.filename, LIBRARIES)]
+    python = Path(os.__file__).parent  # what Python raises is the fault of who called it
+    own = [each for each in made if not _lies_in(each.filename, (*LIBRARIES, python))]
     if last < 0 or not own or Path(frames[last].filename).parent == Path(__file__).parent:
         return None
     at = own[-1]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpuyard.evaluation.room import most_workers
 from gpuyard.launch.errors import nearest
 from gpuyard.serving.forms import AssumedForm, RequestError, RunningJob, StateForm, WaitingJob
 from marl.env.game import Game
@@ -312,12 +313,12 @@ class Setter:
                 f"gpu_types is {', '.join(job.gpu_types or ())}; {topology.name} has "
                 f"{', '.join(topology.gpu_types)}"
             )
-        for key, asked, there in (
-            ("cores_per_gpu", job.cores_per_gpu * MILLI, topology.server_cpu_milli),
-            ("memory_gib_per_gpu", job.memory_gib_per_gpu * MIB, topology.server_memory_mib),
-        ):
-            if there is not None and asked > there[fits].max():
-                return f"{key} is {getattr(job, key):g}, more than any such server has"
+        room = most_workers((*_milli_and_mib(job), self._types(job.gpu_types)), self.game)
+        if job.gpus > room:
+            return (
+                f"gpus is {job.gpus}, each with {job.cores_per_gpu:g} cores and "
+                f"{job.memory_gib_per_gpu:g} GiB; no partition has room for more than {room:.0f}"
+            )
         return ""
 
     def _types(self, names: Sequence[str] | None) -> int:
@@ -334,8 +335,8 @@ class Setter:
             return None
         return Demands(
             gpu_milli=np.array([job.gpu_milli for job in jobs]),
-            cpu_milli=np.array([round(job.cores_per_gpu * MILLI) for job in jobs]),
-            memory_mib=np.array([round(job.memory_gib_per_gpu * MIB) for job in jobs]),
+            cpu_milli=np.array([_milli_and_mib(job)[0] for job in jobs]),
+            memory_mib=np.array([_milli_and_mib(job)[1] for job in jobs]),
             type_mask=np.array([self._types(job.gpu_types) for job in jobs]),
         )
 
@@ -385,6 +386,10 @@ def _instant(
 def _more_than_gpus(job: RunningJob | WaitingJob) -> bool:
     part = job.gpu_milli < MILLI
     return bool(part or job.gpu_types or job.cores_per_gpu or job.memory_gib_per_gpu)
+
+
+def _milli_and_mib(job: RunningJob | WaitingJob) -> tuple[int, int]:
+    return round(job.cores_per_gpu * MILLI), round(job.memory_gib_per_gpu * MIB)
 
 
 def submitted_s(job: RunningJob | WaitingJob) -> float:

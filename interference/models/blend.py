@@ -28,6 +28,9 @@ class _Trees(ScaledModel):
         return tree_inputs(encoded, len(self._encoder.gpu_types))
 
 
+FEW_ROWS = 10  # below, a draw may leave no row to judge by
+
+
 class BoostingModel(_Trees):
     """Stochastic gradient boosting (Friedman 2002)."""
 
@@ -40,7 +43,7 @@ class BoostingModel(_Trees):
             n_estimators=300,
             max_depth=4,
             learning_rate=0.05,
-            subsample=0.6,
+            subsample=0.6 if len(target) >= FEW_ROWS else 1.0,
             max_features=0.3,
             min_samples_leaf=3,
             random_state=self._seed,

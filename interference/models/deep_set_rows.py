@@ -149,7 +149,10 @@ def division(mix: IntArray, encoded: Encoded, models: int, rng: np.random.Genera
     """
     mixes = int(mix.max()) + 1
     if mixes < 2:  # noqa: PLR2004  (one to learn from, one to judge by)
-        raise PhysicsError("the rows are of 1 mix of jobs; a deep set needs 2 or more")
+        raise PhysicsError(
+            "the rows are of 1 mix of jobs; a deep set needs 2 or more: add rows, or leave it out, "
+            "as models=[linear,learned] does"
+        )
     folds = min(FOLDS, mixes)
     dealt = [rng.permutation(mixes)[mix] % folds for _ in range(TIMES)]
     outside = [fold == number for fold in dealt for number in range(folds)]

@@ -242,12 +242,13 @@ class StandIns:
         where = "topology.gpu_types" if stated is None else stated.where
         plain, first = plain_name(name), self._known[-1]
         missing = f"GPU type {name!r}" if at == name else f"GPU type {name!r} is like {at!r}, which"
+        add = "" if plain in self._table else "+"  # Hydra's, for what is new
         others = [each for each in (*self._plain, *self._table) if each != plain_name(at)]
         return PhysicsError(
             f"{where}: {missing} has neither profiles nor a stand-in"
             f"{nearest(plain_name(at), dict.fromkeys(others))}; say how fast it is with "
-            f"+gpus.{plain}.like={first} +gpus.{plain}.speed=2 (in a description gpu_like and "
-            f"gpu_speed), or switch physics off with interference=none network=none; known are "
+            f"{add}gpus.{plain}.like={first} {add}gpus.{plain}.speed=2 (in a description gpu_like "
+            f"and gpu_speed), or switch physics off with interference=none network=none; known are "
             f"{', '.join(self._known)} and those of conf/gpu_table/shipped.yaml"
         )
 

@@ -234,14 +234,18 @@ class ProfileRule:
 
     def _tell_unknown(self, named: TextArray, catalogue: Catalogue) -> None:
         """Log how many jobs name a model that the catalogue lacks."""
-        known = {_plain(name.rpartition("/")[0]) for name in catalogue.names}
+        models = dict.fromkeys(name.rpartition("/")[0] for name in catalogue.names)
+        known = {_plain(model) for model in models}
         words = [word for word in dict.fromkeys(named) if word]
         unknown = [word for word in words if _plain(self.models.get(word, word)) not in known]
         if unknown:
+            first, like = unknown[0], self.models.get(unknown[0])
+            told = "" if like is None else f" ({like!r} is none{nearest(like, models)})"
             _warn_once(
                 f"{np.isin(named, unknown).sum()} of {len(named)} jobs name models that profiles "
                 f"lack ({', '.join(unknown[:SHOWN])}); theirs are drawn. "
-                f"+workload.rules.models.{unknown[0]}=MODEL says which one it is like"
+                f"+workload.rules.models.{first}=MODEL says which one it is like{told}: "
+                f"{', '.join(models)}"
             )
 
     def _by_rule(

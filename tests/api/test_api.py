@@ -205,6 +205,10 @@ def test_two_schedulers_of_one_name_are_refused_unless_they_are_given_others():
         windows=1, overrides=["workload.num_jobs=40"],
     )  # fmt: skip
     assert found.table["scheduler"].tolist() == ["few", "all"]
+    with pytest.raises(ConfigError, match=re.escape("give a list, like ['sjf']")):
+        gpuyard.evaluate(schedulers="sjf")
+    with pytest.raises(GpuYardError, match="add checkpoint=pretrained"):
+        gpuyard.simulate("venus_like", "small_leaf_spine", "marl")
     with pytest.raises(ConfigError, match=re.escape("fifo+consolidated twice")):
         gpuyard.evaluate(schedulers=["fifo", "fifo"])
 

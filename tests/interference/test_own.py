@@ -59,6 +59,9 @@ def test_what_is_missing_is_named(folder: Path):
         OwnProfiles(path=None, gradient_bytes={})
     with pytest.raises(PhysicsError, match=r"gradient_bytes: no model 'bb' .* did you mean 'b'"):
         OwnProfiles(path=folder, gradient_bytes={"bb": 1.0})
+    (folder / "solo_profiles.csv").write_text(SOLOS.replace("c,4,2.0", "c,4,"))
+    with pytest.raises(PhysicsError, match="profile 'c/4' has no step_s on 't4'"):
+        OwnProfiles(path=folder, gradient_bytes={})
     (folder / "solo_profiles.csv").write_text(SOLOS + "own,h9,a/1,a,1,0.1\n")
     with pytest.raises(PhysicsError, match="profile 'b/2' has no step_s on 'h9'"):
         OwnProfiles(path=folder, gradient_bytes={})
@@ -69,7 +72,12 @@ def test_what_is_missing_is_named(folder: Path):
 
 
 def test_they_are_the_physics_of_a_run_and_a_model_of_them_is_believed(folder: Path):
-    fit = ["data_dir=" + str(folder), "models=[linear,learned]", "folds=2", "figures=false"]
+    fit = [
+        "data_dir=" + str(folder),
+        "models=[linear,boosting,learned]",
+        "folds=2",
+        "figures=false",
+    ]
     done = run_program(
         ["scripts/fit_interference.py", *fit, f"hydra.run.dir={folder / 'fit'}"], cwd=ROOT
     )

@@ -199,6 +199,9 @@ def test_models_that_no_profile_is_of_are_counted(done, trace):
     outcome = done("simulate", *csv(trace), "workload.columns.model=model", "scheduler=fifo")
     said = "3 of 4 jobs name models that profiles lack (bert, gpt2); theirs are drawn"
     assert outcome.err.count(said) == 1
+    wrong = "+workload.rules.models={bert: Tranformer, gpt2: LM}"
+    outcome = done("simulate", *csv(trace), "workload.columns.model=model", wrong, folder="wrong")
+    assert "('Tranformer' is none; did you mean 'Transformer'?)" in outcome.err
     mapped = "+workload.rules.models={bert: Transformer, gpt2: LM}"
     outcome = done("simulate", *csv(trace), "workload.columns.model=model", mapped, folder="all")
     assert "theirs are drawn" not in outcome.err

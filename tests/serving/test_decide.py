@@ -135,7 +135,12 @@ def test_types_cores_and_memory_decide_where_a_job_starts(configured: Callable[.
     body = state(fast, waiting("many", cores_per_gpu=9.0))
     told = decider.decide(StateForm.model_validate(body))
     assert [each.servers for each in told.decisions] == [{"1": 8}]
-    assert told.impossible == {"many": "cores_per_gpu is 9, more than any such server has"}
+    assert told.impossible["many"] == (
+        "gpus is 1, each with 9 cores and 0 GiB; no partition has room for more than 0"
+    )
+    body = state(waiting("wide", 60, cores_per_gpu=2.0))  # 8 servers of 8 cores
+    told = decider.decide(StateForm.model_validate(body)).impossible
+    assert "no partition has room for more than 32" in told["wide"]
     busy = running("r", 8, cores_per_gpu=1.0)
     told = decider.decide(StateForm.model_validate(state(fast, runs=(busy,))))
     assert [each.servers for each in told.decisions] == [{"3": 8}]
