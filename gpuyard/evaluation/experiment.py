@@ -16,7 +16,6 @@ from gpuyard.evaluation.room import fit_somewhere, misfits_told
 from gpuyard.launch.build import RULES, build, check_choice, check_plain, check_reference_gpu
 from gpuyard.launch.errors import ConfigError
 from marl.env.game import Game
-from sim.arrays import IntArray
 from sim.errors import TraceError
 from sim.files import Labels
 from sim.jobs import JobTable
@@ -140,21 +139,6 @@ class Experiment:
 DRAWN, BY_VC = "drawn", "vc"
 
 
-def _owners(
-    config: Mapping[str, Any], topology: Topology, partition_of_server: IntArray
-) -> Owners | None:
-    """Where virtual clusters are; None where the partitions of jobs are drawn."""
-    if "homes" not in config["agents"]:  # a file of before
-        return None
-    check_choice(config, "agents.homes", (DRAWN, BY_VC))
-    if config["agents"]["homes"] == DRAWN:
-        return None
-    gpus = np.bincount(partition_of_server, weights=topology.gpus_per_server)
-    names = [] if topology.server_group is None else topology.server_group.tolist()
-    of_group = dict(zip(names, partition_of_server.tolist(), strict=False))
-    return Owners(partition_gpus=gpus.astype(np.int64), of_group=of_group)
-
-
 @lru_cache(maxsize=16)
 def opened(setting: str) -> Experiment:
     """The experiment of a resolved configuration that is given as JSON, kept in this process."""
@@ -176,11 +160,14 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
     _tell(notes)
     agents = config["agents"]
     partition_of_server = DIVISIONS[agents["division"]](topology, agents["count"])
+    if "homes" in agents:  # older files have none
+        check_choice(config, "agents.homes", (DRAWN, BY_VC))
+    by_vc = agents.get("homes") == BY_VC
     setting = Setting(
         gpus=topology.num_gpus,
         partitions=agents["count"],
         skew=agents["skew"],
-        owners=_owners(config, topology, partition_of_server),
+        owners=Owners.of(topology, partition_of_server) if by_vc else None,
         catalogue=physics.catalogue,
         estimator=build(config, "estimator"),
         gpu_types=topology.gpu_types,

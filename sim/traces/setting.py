@@ -15,6 +15,7 @@ import numpy as np
 from sim.arrays import IntArray
 from sim.errors import TraceError, check_numbers, nearest
 from sim.physics.catalogue import Catalogue
+from sim.topology.topology import Topology
 
 if TYPE_CHECKING:
     from sim.protocols import DurationEstimator
@@ -107,6 +108,14 @@ class Owners:
 
     partition_gpus: IntArray  # (M,)
     of_group: Mapping[str, int]  # a group of servers -> its partition
+
+    @classmethod
+    def of(cls, topology: Topology, partition_of_server: IntArray) -> Owners:
+        """Those of a cluster's servers (S,)."""
+        gpus = np.bincount(partition_of_server, weights=topology.gpus_per_server)
+        names = [] if topology.server_group is None else topology.server_group.tolist()
+        of_group = dict(zip(names, partition_of_server.tolist(), strict=False))
+        return cls(partition_gpus=gpus.astype(np.int64), of_group=of_group)
 
 
 @dataclass(frozen=True, kw_only=True)
