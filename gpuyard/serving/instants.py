@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuyard.evaluation.room import most_workers
+from gpuyard.evaluation.room import MIB_PER_GIB, MILLI, most_workers
 from gpuyard.launch.errors import nearest
 from gpuyard.serving.forms import AssumedForm, RequestError, RunningJob, StateForm, WaitingJob
 from marl.env.game import Game
 from sim.arrays import IntArray
 from sim.errors import InvalidDecision
-from sim.jobs import ANY_TYPE, Demands, Identity, JobTable, codes_of
+from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI, Demands, Identity, JobTable, codes_of
 from sim.report.run_tables import server_names
 from sim.simulator import Instant, Simulator, set_to
 from sim.view import Signal
@@ -150,7 +150,6 @@ def named(key: str, at: int, job: RunningJob | WaitingJob) -> str:
 
 OF_DURATION = Signal.PREDICTION | Signal.DURATION
 OF_PROFILE = Signal.PROFILE | Signal.INTERFERENCE
-MILLI, MIB = 1000, 1024  # of a core or GPU, and of a GiB
 UNKNOWN_WORK_S = 3600.0  # of a job whose duration nobody reads; its value changes nothing
 
 
@@ -384,12 +383,12 @@ def _instant(
 
 
 def _more_than_gpus(job: RunningJob | WaitingJob) -> bool:
-    part = job.gpu_milli < MILLI
+    part = job.gpu_milli < WHOLE_GPU_MILLI
     return bool(part or job.gpu_types or job.cores_per_gpu or job.memory_gib_per_gpu)
 
 
 def _milli_and_mib(job: RunningJob | WaitingJob) -> tuple[int, int]:
-    return round(job.cores_per_gpu * MILLI), round(job.memory_gib_per_gpu * MIB)
+    return round(job.cores_per_gpu * MILLI), round(job.memory_gib_per_gpu * MIB_PER_GIB)
 
 
 def submitted_s(job: RunningJob | WaitingJob) -> float:

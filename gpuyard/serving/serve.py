@@ -23,6 +23,7 @@ from omegaconf import DictConfig
 
 from gpuyard.evaluation.experiment import composition_of, experiment_of
 from gpuyard.evaluation.lineup import warm_up
+from gpuyard.evaluation.room import MIB_PER_GIB, MILLI
 from gpuyard.launch.build import Rules, check_checkpoint, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
@@ -357,8 +358,8 @@ def _demands(ask: Ask, types: Sequence[str]) -> dict[str, Any]:
     """What a worker asks for, as /decide takes it."""
     told: dict[str, Any] = {
         "gpu_milli": ask.gpu_milli,
-        "cores_per_gpu": ask.cpu_milli / 1000.0,
-        "memory_gib_per_gpu": ask.memory_mib / 1024.0,
+        "cores_per_gpu": ask.cpu_milli / MILLI,
+        "memory_gib_per_gpu": ask.memory_mib / MIB_PER_GIB,
     }
     if ask.type_mask != ANY_TYPE:
         told["gpu_types"] = [name for t, name in enumerate(types) if ask.type_mask >> t & 1]

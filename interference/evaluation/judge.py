@@ -27,7 +27,7 @@ def pair_folds(rows: CoRows, folds: int, rng: np.random.Generator) -> Iterator[F
         raise PhysicsError("the rows have 1 mix; folds need at least 2 to hold one out: add rows")
     if not 1 < folds <= len(every):
         raise PhysicsError(
-            f"folds is {folds}; the rows have {len(every)} mixes: set folds=2 to that"
+            f"folds is {folds}; the rows have {len(every)} mixes: set folds=2, or up to that"
         )
     dealt = rng.permutation(every)
     for fold in range(folds):
