@@ -44,9 +44,6 @@ from gpuyard.launch.build import check_confidence, check_count, check_flags, che
 from gpuyard.launch.errors import CONF, ConfigError, instead
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
-from gpuyard.pages.page import PAGE_FILE
-from sim.files import forget
-from sim.report.run_folder import write_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,12 +64,11 @@ def main(cfg: DictConfig) -> None:
     """Play, rank, write, print."""
     launch = start(cfg)
     check_flags(launch.config, "page")
-    forget(launch.folder, (*FILES, PAGE_FILE))
     advice = advise(launch.config, folder=launch.folder, overrides=launch.record.overrides)
-    write_record(launch.folder, replace(launch.record, assumed=advice.notes))
+    record = launch.begin(FILES, assumed=advice.notes)
     write_advice(launch.folder, advice)
     if launch.config["page"]:
-        write_advice_page(launch.folder, advice, replace(launch.record, assumed=advice.notes))
+        write_advice_page(launch.folder, advice, record)
     table_console().print(printed(advice))
     print()
     for sentence in advice.said:

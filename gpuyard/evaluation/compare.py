@@ -19,9 +19,8 @@ from gpuyard.launch.errors import CONF
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.sweeps import CONFIG
 from gpuyard.launch.terminal import table_console
-from gpuyard.pages.page import PAGE_FILE
 from sim.arrays import FloatArray
-from sim.files import ComparisonRow, Labels, ReportError, forget, read_comparison_csv
+from sim.files import ComparisonRow, Labels, ReportError, read_comparison_csv
 from sim.report.comparison_report import write_comparison
 from sim.report.figures import Run, jct_cdf
 from sim.report.run_folder import METRICS_FILE, read_jct_s, read_row
@@ -29,7 +28,7 @@ from sim.report.run_folder import METRICS_FILE, read_jct_s, read_row
 log = logging.getLogger(__name__)
 
 RESULT_FILES = (
-    "comparison.csv", "comparison.md", "jct_bars.png", "jct_cdf.png", "sweep.png", PAGE_FILE,
+    "comparison.csv", "comparison.md", "jct_bars.png", "jct_cdf.png", "sweep.png",
 )  # fmt: skip
 MOST_CURVES = 14  # of the distribution figure
 OURS = "marl"
@@ -239,7 +238,6 @@ def _differing(given: Sequence[Given]) -> set[str]:
 def main(cfg: DictConfig) -> None:
     """Gather, write, print."""
     launch = start(cfg)
-    forget(launch.folder, RESULT_FILES)
     check_confidence(launch.config)
     check_flags(launch.config, "page")
     sweep = launch.config["sweep"]
@@ -250,6 +248,7 @@ def main(cfg: DictConfig) -> None:
     ours = launch.config["ours"] or (OURS if OURS in known else None)
     confidence = launch.config["confidence"]
     assumed = tuple(dict.fromkeys(line for result in results for line in result.assumed))
+    launch.begin(RESULT_FILES)
     tables = write_comparison(
         launch.folder, rows, ours=ours, confidence=confidence, sweeps=True, assumed=assumed
     )

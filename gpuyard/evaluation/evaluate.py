@@ -29,14 +29,13 @@ from gpuyard.launch.build import check_confidence, check_count, check_flags
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
-from gpuyard.pages.page import PAGE_FILE
 from sim.arrays import FloatArray
-from sim.files import forget, run_names, write_atomically
+from sim.files import run_names, write_atomically
 from sim.report.comparison_report import write_comparison
 from sim.report.figures import jct_cdf, utilisation_queue
 from sim.report.headline import FILES as HEADLINE_FILES
 from sim.report.headline import headline_cells, write_headline
-from sim.report.run_folder import Record, write_metrics, write_record
+from sim.report.run_folder import Record, write_metrics
 from sim.report.run_tables import as_parquet
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ def main(cfg: DictConfig) -> None:
     """Compose the line-up, run every scheduler on every window, write, print."""
     launch = start(cfg)
     config = launch.config
-    forget(launch.folder, RESULT_FILES)
     check_confidence(config)
     check_flags(config, "page")
     tasks = _tasks(config)
@@ -59,8 +57,7 @@ def main(cfg: DictConfig) -> None:
     if config["rivals"] and ours is None:
         raise ConfigError("rivals=true sets kinds of rivals beside one scheduler; add ours=NAME")
     assumed = assumed_of(tasks[0].setting)
-    record = replace(launch.record, assumed=assumed)
-    write_record(launch.folder, record)
+    record = launch.begin(RESULT_FILES, assumed=assumed)
     outcomes = _counted(outcomes_of(tasks, config["jobs"]), len(tasks))
     tables, focus = write_evaluation(
         launch.folder, outcomes, ours=ours, confidence=config["confidence"], assumed=assumed
@@ -121,7 +118,7 @@ def _tasks(config: dict[str, Any]) -> list[Task]:
 
 RESULT_FILES = (
     "comparison.csv", "comparison.md", "jct_bars.png", "jct_cdf.png", "utilisation_queue.png",
-    "jobs.parquet", "metrics.json", PAGE_FILE, *HEADLINE_FILES,
+    *HEADLINE_FILES,
 )  # fmt: skip
 MOST_CURVES = 12  # of the distribution figure
 FIRST_ROLES = ("ours", "composite", "published", "global_queue")  # one each, over time

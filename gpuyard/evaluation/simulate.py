@@ -31,11 +31,11 @@ from gpuyard.launch.build import check_checkpoint, check_count, check_flags, che
 from gpuyard.launch.errors import ConfigError, nearest, refuse_unread_additions
 from gpuyard.launch.start import Launch, as_typed, program, start
 from gpuyard.launch.terminal import run_with_progress
-from gpuyard.pages.page import PAGE_FILE, Table
+from gpuyard.pages.page import Table
 from gpuyard.pages.run_page import write_run_page
 from gpuyard.pages.sections import table_of_rows
 from sim.arrays import IntArray
-from sim.files import Labels, forget, write_atomically
+from sim.files import Labels, write_atomically
 from sim.jobs import JobTable
 from sim.protocols import Scheduler
 from sim.report.perfetto import TRACE_FILE, write_perfetto
@@ -61,7 +61,6 @@ def main(cfg: DictConfig) -> None:
     """Compose, simulate, write."""
     launch = start(cfg)
     config = launch.config
-    forget(launch.folder, OUTPUTS)
     check_outputs(config)
     experiment = experiment_of(config)
     scheduler = composition_of(config, experiment.game.partitions)
@@ -75,6 +74,7 @@ def main(cfg: DictConfig) -> None:
     line = assumed_line(experiment, assumed)
     log.info("%s", line)
     warn_without_users(scheduler, jobs)
+    launch.begin(OUTPUTS)
     run, compiled = _played(experiment, scheduler, jobs, config["compiled"])
     found = _explained(run, experiment, scheduler, wondered, compiled)
     record = replace(launch.record, labels=labels, assumed=assumed)
@@ -171,7 +171,7 @@ def _print_headline(metrics: Mapping[str, float | int], folder: Path) -> None:
 DECISIONS_FILE = "decisions.parquet"
 FIGURES = {"gantt": "gantt.png", "heatmap": "heatmap.png", "utilisation": "utilisation_queue.png"}
 OUTPUTS = (
-    DECISIONS_FILE, EVENTS_FILE, SERVERS_FILE, TRACE_FILE, PAGE_FILE, *FIGURES.values(),
+    DECISIONS_FILE, EVENTS_FILE, SERVERS_FILE, TRACE_FILE, *FIGURES.values(),
     *EXPLAIN_FILES,
 )  # fmt: skip
 TIMELINE_BINS = 500

@@ -21,9 +21,9 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from errno import ENOSPC
 from pathlib import Path
 from typing import Any, NoReturn
@@ -52,6 +52,7 @@ from gpuyard.launch.sweeps import TaskFunction, once_a_point, sweep_folder
 from gpuyard.launch.targets import fault_of_own
 from gpuyard.launch.terminal import telling_what_compiles
 from sim.errors import GpuYardError, override
+from sim.files import forget
 from sim.report.run_folder import Record, collect_record, write_record
 
 AGAIN_S = 0.1
@@ -180,6 +181,21 @@ class Launch:
     config: dict[str, Any]  # the resolved configuration in plain containers
     record: Record  # without labels: those belong to the run of one scheduler
 
+    def begin(self, names: Iterable[str] = (), *, assumed: tuple[str, ...] = ()) -> Record:
+        """Write `config.yaml` and `record.json`, and drop what an earlier run left in the folder.
+
+        Call it once everything that was asked is known to be possible: until then the results of
+        before stay.
+
+        Args:
+            names: of files that this program writes, beside those of one simulated run.
+            assumed: what was taken for granted.
+        """
+        record = replace(self.record, assumed=assumed)
+        forget(self.folder, names)
+        write_record(self.folder, record)
+        return record
+
     def build(self, key: str, **objects: Any) -> Any:
         """Make the object that section `key` describes (see `launch_build.build`)."""
         return build(self.config, key, **objects)
@@ -270,9 +286,8 @@ def _run_alone(config_name: str, conf: Path, task: TaskFunction) -> bool:
 
 
 def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:
-    """Check and resolve the configuration, and write it beside versions and commit.
+    """Check and resolve the configuration; what `Launch.begin` writes is made here.
 
-    Writes `config.yaml` and `record.json` to the run's folder; the log file is there too.
     `reproduces`: the program reads the section `reproduce`.
 
     Raises:
@@ -296,7 +311,6 @@ def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:
         seed=config.get("seed"),
         config_yaml=yaml_text(cfg),
     )
-    write_record(folder, record)
     log.info("writing to %s", folder)
     launch = Launch(folder=folder, config=config, record=record)
     _started.append(launch)

@@ -17,9 +17,8 @@ from gpuyard.launch.sweeps import sweep_folder
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.files import write_atomically
-from sim.report.run_folder import Record
+from sim.report.run_folder import PAGE_FILE, Record
 
-PAGE_FILE = "report.html"
 TEMPLATE = "page.html.j2"
 PLOTLY_JS = Path("package_data") / "plotly.min.js"
 SIZE_STEP = 1024.0

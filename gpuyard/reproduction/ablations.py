@@ -73,6 +73,7 @@ def run(launch: Launch) -> None:
     """
     node = launch.config["reproduce"]
     arms = _arms(node)
+    launch.begin()
     if launch.config["fresh"]:
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
     words = asked()

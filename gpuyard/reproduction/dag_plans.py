@@ -26,7 +26,7 @@ from sim.dag.list_scheduling import heft
 from sim.dag.plan import gap_correlation, lower_bound_s, schedule
 from sim.dag.problem import DagProblem, GpuKind, dag_problem, drawn_machines
 from sim.dag.search import Meter, Search, random_start, start_plans
-from sim.files import forget, write_atomically
+from sim.files import write_atomically
 
 KEYS = (
     "title", "program", "seeded", "budget", "starts", "ours", "learned", "per_server",
@@ -129,7 +129,7 @@ def run(launch: Launch) -> None:
         DagError: a problem cannot be made.
     """
     settings = settings_of(launch)
-    forget(launch.folder, RESULT_FILES)
+    launch.begin(RESULT_FILES)
     if launch.config["fresh"]:
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
     rows = run_missing_searches(launch, settings)

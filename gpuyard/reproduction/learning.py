@@ -26,7 +26,7 @@ from gpuyard.reproduction.runs import write_frame
 from gpuyard.training.learn import METRICS, draw_curves, ratio_of, read_curve, report
 from gpuyard.training.setting import trainer_of
 from gpuyard.training.strategies import CHECKPOINT
-from sim.files import forget, write_atomically
+from sim.files import write_atomically
 from sim.report.job_times import Interval, mean_interval
 from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
 
@@ -73,7 +73,7 @@ def run(launch: Launch) -> None:
     """
     node = launch.config["reproduce"]
     words, debug = _words(node), asked().debug
-    forget(launch.folder, (TABLE, TEXT, FIGURE, PAGE_FILE))
+    launch.begin((TABLE, TEXT, FIGURE, PAGE_FILE))
     if launch.config["fresh"]:
         shutil.rmtree(launch.folder / LEARNED, ignore_errors=True)
     seeds = node["seeds"][:QUICK_SEEDS] if debug else node["seeds"]

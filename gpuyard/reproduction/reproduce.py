@@ -8,7 +8,6 @@ import logging
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,17 +21,15 @@ from gpuyard.launch.errors import ConfigError, instead
 from gpuyard.launch.start import Launch, program, start
 from gpuyard.launch.sweeps import processes_of
 from gpuyard.launch.terminal import table_console
-from gpuyard.pages.page import PAGE_FILE
 from gpuyard.reproduction.node import PAGE_FILE as TABLES
 from gpuyard.reproduction.node import Reproduction, asked, put_into, reproduction_of, titles
 from gpuyard.reproduction.plan import PROGRAM, Cell, Planned, cells_of, plan_of
 from gpuyard.reproduction.report import RESULT_FILES, write_reproduction
 from gpuyard.reproduction.runs import PARTS, run_missing, write_curves
 from sim.errors import GpuYardError
-from sim.files import ComparisonRow, forget
+from sim.files import ComparisonRow
 from sim.report.headline import headline_cells, write_headline
 from sim.report.league import LeagueRun
-from sim.report.run_folder import write_record
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -58,7 +55,6 @@ def reproduce(cfg: DictConfig) -> None:
     launch = start(cfg, reproduces=True)
     check_confidence(launch.config)
     check_flags(launch.config, "page")
-    (launch.folder / PAGE_FILE).unlink(missing_ok=True)
     experiment = HydraConfig.get().runtime.choices["experiment"]
     program = program_of(launch.config.get("reproduce"), experiment=str(experiment))
     run = run_league if program is None else program
@@ -101,12 +97,10 @@ def run_league(launch: Launch, prepared: Callable[[Cell], Cell] = _as_it_is) -> 
     processes_of(config["jobs"], 1)
     found, planned = _planned(launch, prepared)
     ours = ours_of([each.task for each in planned], config["ours"])
-    forget(launch.folder, RESULT_FILES)
     if config["fresh"]:
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
     # What the first cell takes for granted; names tell the other cells.
-    record = replace(launch.record, assumed=assumed_of(planned[0].task.setting))
-    write_record(launch.folder, record)
+    launch.begin(RESULT_FILES, assumed=assumed_of(planned[0].task.setting))
     rows, failures = run_missing(planned, launch.folder, jobs=config["jobs"])
     _tell_failures(launch, failures)
     if failures and (failed != "skip" or not any(rows)):

@@ -59,6 +59,7 @@ def run(launch: Launch) -> None:
     """
     node, confidence = launch.config["reproduce"], launch.config["confidence"]
     tables = page_tables("reproduce.page", node.get("page"))
+    launch.begin((PAGE_FILE,))
     if launch.config["fresh"]:
         shutil.rmtree(launch.folder / PARTS, ignore_errors=True)
     words = asked()

@@ -20,7 +20,6 @@ from gpuyard.launch.terminal import table_console
 from gpuyard.reproduction.node import asked, reproduction_of
 from gpuyard.reproduction.plan import Cell, Planned, cells_of, plan_of
 from gpuyard.reproduction.runs import run_all, write_frame
-from sim.files import forget
 from sim.report.job_times import Interval, ratio_interval
 from sim.report.league import METRIC, LeagueRun, Place
 from sim.report.table_text import TableText, ratio_text, rich_tables, write_markdown
@@ -87,7 +86,7 @@ def main(cfg: DictConfig) -> None:
     launch = start(cfg, reproduces=True)
     check_confidence(launch.config)
     planned = _planned(launch)
-    forget(launch.folder, (CSV, MARKDOWN))
+    launch.begin((CSV, MARKDOWN))
     found = run_all(planned, launch.folder, jobs=launch.config["jobs"])
     runs = [LeagueRun(p.cell, p.workload, row) for p, row in zip(planned, found, strict=True)]
     rows = tuning_rows(runs, between=BETWEEN, confidence=launch.config["confidence"])

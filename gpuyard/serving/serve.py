@@ -61,6 +61,7 @@ def main(cfg: DictConfig) -> None:
     token = token_of(config)
     listening = _listen(config["address"], config["port"])
     app = _app(config)
+    launch.begin()
     server = _server(app, config, token)
     gc.freeze()  # what is here stays: collections pass it by, so they are short and come often
     host, port = listening.getsockname()[:2]

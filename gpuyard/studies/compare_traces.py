@@ -214,6 +214,7 @@ def main(cfg: DictConfig) -> None:
     names = config["real"]["name"], config["generated"]["name"]
     real = JobSample.of(jobs_of(config, "real", part=config["part"], seed=config["seed"]), names[0])
     draws = _draws(config, len(real))
+    launch.begin()
     distances = likeness(real, draws)
     about = {
         "real": names[0], "generated": names[1], "jobs": len(real), "draws": len(draws),

@@ -91,6 +91,7 @@ def generate_trace(cfg: DictConfig) -> None:
     if not out.name.endswith(SUFFIXES):
         raise ConfigError(f"out is {out}; its name must end in {' or '.join(SUFFIXES)}")
     trace = trace_of(config)
+    launch.begin()
     out.parent.mkdir(parents=True, exist_ok=True)
     text = trace_csv(trace)
     data = text.encode()
@@ -176,6 +177,7 @@ def fit_generator(cfg: DictConfig) -> None:
     out = Path(config["out"] or launch.folder / f"{config['name']}.yaml")
     if out.suffix != ".yaml":
         raise ConfigError(f"out is {out}; its name must end in .yaml")
+    launch.begin()
     text = workload_yaml(
         spec, name=config["name"], heading=_heading(config, jobs), num_jobs=config["default_jobs"]
     )

@@ -66,13 +66,14 @@ def fit_interference(cfg: DictConfig) -> None:
     """Fit, judge, write, print."""
     launch = start(cfg)
     config = launch.config
-    remove_report(launch.folder)
     given = any(word.startswith("data_dir=") for word in launch.record.overrides)
     choice = _choice(config, given=given)
     fresh_models(choice.seed, choice.models)  # refuses unknown names before minutes of work
     sets = data_sets(choice.data_dir, seed=choice.seed, names=choice.data_sets)
     asked = read_files(choice.files, sets, folder=choice.data_dir)
     fitted = sets if choice.with_folds else {name: sets[name] for name in asked}
+    launch.begin()
+    remove_report(launch.folder)
     print(_source(fitted, choice))
     with RunCount("fitting", _steps(sets, asked, choice), unit="steps") as count:
         report = _held_out(choice, count.tell) if choice.with_folds else None
@@ -206,6 +207,7 @@ def judge_mixes(cfg: DictConfig) -> None:
     check_plain(config, RULES)
     rows, solos = rows_of_miso(Path(config["data_dir"]))
     mixes = mps_rows(rows)
+    launch.begin()
     found: dict[str, Told] = {"laws": _laws(mixes, solos)}  # of all rows: a draw is too few
     _print_mixes(
         "laws fitted on at most two tenants: time at 100 % over that at 14 %", found["laws"]

@@ -31,7 +31,6 @@ from interference.measuring.table import (
     write_table,
 )
 from interference.measuring.together import LoopTask, Timing, run_together
-from sim.files import forget
 
 log = logging.getLogger(__name__)
 
@@ -115,9 +114,9 @@ def main(cfg: DictConfig) -> None:
     launch = start(cfg)
     config = launch.config
     check_plain(config, RULES)
-    forget(launch.folder, (ROWS_FILE, SOLOS_FILE))
     device = find_device(config["device"], config["cpu"]["cores"])
     campaign = _campaign(config, device)
+    launch.begin((ROWS_FILE, SOLOS_FILE))
     print(f"{device.gpu_type}, shared by {SHARED_BY[device.how]}")
     results: list[Result] = []
     total = campaign.repeats * len(campaign.groups)

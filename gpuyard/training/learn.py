@@ -261,6 +261,7 @@ def main(cfg: DictConfig) -> None:
     if rules and launch.config["learns"] == SCORE:
         raise ConfigError(f"{rules[0]} is of a network; add learns=network, or leave it out")
     trainer = trainer_of(launch)
+    launch.begin()
     try:
         trainer.run(error_console())
     except (KeyboardInterrupt, LearningStopped) as error:

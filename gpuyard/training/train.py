@@ -15,7 +15,6 @@ from omegaconf import DictConfig
 from gpuyard.launch.build import SEED, Rules, check_flags, check_plain, check_training
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch, program, start
-from gpuyard.pages.page import PAGE_FILE
 from gpuyard.training.board import check_logger
 from marl.training.spec import RaySpec
 from sim.files import write_atomically
@@ -29,12 +28,12 @@ def train_agents(cfg: DictConfig) -> None:
     launch = start(cfg)
     check_training(launch.config)
     check_flags(launch.config, "page")
-    (launch.folder / PAGE_FILE).unlink(missing_ok=True)
     check_logger(launch.config["logger"])
     ray: RaySpec = launch.build("ray")
     os.environ.update(ray.environment())
     ray.check_answer()
     launch.build("algo")  # checks its knobs
+    launch.begin()
     # torch and ray load only once the configuration is known to be good
     if launch.config.get("tune") is not None:
         from gpuyard.training.tune import tune
@@ -58,6 +57,7 @@ def train_picker(cfg: DictConfig) -> None:
     """Compose, imitate, train, keep the best policy on validation windows."""
     launch = start(cfg)
     check_plain(launch.config, PICKER_RULES)
+    launch.begin()
     from gpuyard.training.topdrl_training import (
         train,  # torch and ray load only once the configuration is good
     )
@@ -83,6 +83,7 @@ def train_plans(cfg: DictConfig) -> None:
     """Train, or go on."""
     launch = start(cfg)
     check_plain(launch.config, PLAN_RULES)
+    launch.begin()
     if launch.config["fresh"]:
         for name in (CHECKPOINT, POLICY):
             shutil.rmtree(launch.folder / name, ignore_errors=True)

@@ -126,6 +126,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 METRICS_FILE = "metrics.json"
+PAGE_FILE = "report.html"
 TIMELINE_BINS = 500  # bins of timeline.parquet: about the width of a figure
 
 
@@ -148,7 +149,7 @@ def write_run(folder: Path, run: Run, metrics: Mapping[str, float | int], record
 def write_record(folder: Path, record: Record) -> None:
     """Begin a run's folder: drop an older run's results, write config.yaml and record.json."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (METRICS_FILE, "jobs.parquet", "timeline.parquet"):
+    for name in (METRICS_FILE, PAGE_FILE, "jobs.parquet", "timeline.parquet"):
         (folder / name).unlink(missing_ok=True)
     write_atomically(folder / "config.yaml", record.config_yaml.encode())
     write_atomically(folder / "record.json", _json(record.as_dict()))

@@ -20,6 +20,7 @@ from sim.errors import TraceError
 @program("tiny", Path(__file__).resolve().parent / "conf")
 def main(cfg: DictConfig) -> None:
     launch = start(cfg)
+    launch.begin()
     topology = launch.build("topology")
     if launch.config["mode"] == "bad_trace":
         raise TraceError("jobs.csv line 3: num_gpus is 0; a gang needs at least one GPU")

@@ -244,11 +244,12 @@ def test_a_policy_plays_the_same_in_one_process_and_in_three(done, policy):
     pd.testing.assert_frame_equal(*tables)
 
 
-def test_a_failure_removes_an_older_comparison(start, tmp_path):
+def test_a_wrong_word_leaves_an_older_comparison(start, tmp_path):
     (tmp_path / "run").mkdir()
-    for name in ("comparison.csv", "metrics.json", "jobs.parquet"):
-        (tmp_path / "run" / name).write_text("old")
-    start("evaluate", *TINY, FEW, "windows=1", "jobs=1", "agents.count=99").failed_with("99")
+    (tmp_path / "run" / "comparison.csv").write_text("old")
+    failed = start("evaluate", *TINY, FEW, "windows=1", "jobs=1", "agents.count=99")
+    assert failed.status == 1 and "99" in failed.err
+    assert (failed.folder / "comparison.csv").read_text() == "old"
 
 
 def test_one_process_can_be_interrupted(tmp_path):

@@ -153,13 +153,26 @@ def test_what_cannot_be_is_one_message(start, trace, words, told):
     start("simulate", *csv(trace), *PLAIN, *words).failed_with(*told)
 
 
-def test_a_bad_row_removes_an_older_result(start, done, trace):
-    done("simulate", *csv(trace), *PLAIN)
-    trace.write_text(trace.read_text() + "e,40,1,-5\n")
+def test_a_bad_row_or_word_leaves_an_older_result(start, done, trace):
+    before = contents(done("simulate", *csv(trace), *PLAIN, "explain=d").folder)
+    wrong = start("simulate", *csv(trace), *PLAIN, "explain=z")
+    assert wrong.status == 1 and "explain is 'z'" in wrong.err
+    assert contents(wrong.folder) == before
+    rows = trace.read_text()
+    trace.write_text(rows + "e,40,1,-5\n")
     outcome = start("simulate", *csv(trace), *PLAIN)
     assert outcome.status == 1
     assert [word for word in ("jobs.csv", "6", "duration_s", "-5") if word not in outcome.err] == []
-    assert not (outcome.folder / "metrics.json").exists()
+    assert contents(outcome.folder) == before
+    trace.write_text(rows)
+    after = contents(done("simulate", *csv(trace), *PLAIN, "scheduler=sjf").folder)
+    assert after["record.json"] != before["record.json"] and "explain.json" not in after
+
+
+def contents(folder):
+    """Every file but the log."""
+    return {path.name: path.read_bytes() for path in folder.glob("*.*")
+            if path.is_file() and path.suffix != ".log"}  # fmt: skip
 
 
 def test_a_sweep_and_its_comparison(done, start):
