@@ -54,7 +54,7 @@ check: test  ## the same with the slow tests
 
 ray-test: setup  ## train on a real cluster of loopback nodes: one is killed, one joins, the driver dies and resumes
 	$(BIN)/python -m pytest -m ray_cluster tests/marl/test_ray_cluster.py \
-	    tests/learning/test_learn_cluster.py
+	    tests/training/test_learn_cluster.py
 
 page-test: browser  ## open report.html in a headless Chromium, large ones too
 	$(BIN)/python -m pytest -m browser tests/pages/test_browser.py

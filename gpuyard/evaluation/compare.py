@@ -27,9 +27,7 @@ from sim.report.run_folder import METRICS_FILE, read_jct_s, read_row
 
 log = logging.getLogger(__name__)
 
-RESULT_FILES = (
-    "comparison.csv", "comparison.md", "jct_bars.png", "jct_cdf.png", "sweep.png",
-)  # fmt: skip
+RESULT_FILES = ("comparison.csv", "comparison.md", "jct_bars.png", "jct_cdf.png", "sweep.png")
 MOST_CURVES = 14  # of the distribution figure
 OURS = "marl"
 

@@ -23,6 +23,8 @@ LIKE_ENOUGH = 0.6  # share of equal letters from which a name is worth proposing
 TAIL_WEIGHT = 0.95  # of a match in the last word only
 MOST_NAMES = 20  # in one message
 FOR_READERS = "add workload=csv, or another workload that reads files (docs/workloads.md)"
+FOR_OWN = "add profiles=own profiles.path=DIR (docs/interference.md)"
+NEEDED = {"workload.path": FOR_READERS, "profiles.path": FOR_OWN, "interference.path": FOR_OWN}
 
 
 class ConfigError(GpuYardError):
@@ -41,8 +43,8 @@ def explain(error: BaseException) -> str:
     if isinstance(culprit, OmegaConfBaseException) and culprit.full_key:
         if culprit is not error:
             lines.append(str(culprit).splitlines()[0])
-        if culprit.full_key == "workload.path":
-            lines.append(FOR_READERS)
+        if culprit.full_key in NEEDED:
+            lines.append(NEEDED[culprit.full_key])
         elif isinstance(culprit, InterpolationKeyError):
             group = culprit.full_key.partition(".")[0]
             lines.append(f"this choice of {group} reads a key that the program does not have")
@@ -155,6 +157,7 @@ def refuse_no_choice(overrides: Sequence[str], options: Callable[[str], list[str
             if known:
                 off = next((name for name in ("none", "off") if name in known), None)
                 fix = f"{group}={off} switches it off" if off else "leave it out for the default"
+                fix = "the number of agents is agents.count" if group == "agents" else fix
                 names = f" ({', '.join(known)})" if len(known) <= MOST_NAMES else ""
                 raise ConfigError(
                     f"{override.input_line}: {group} is one of the files of conf/{group}{names}; "

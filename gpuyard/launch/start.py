@@ -182,14 +182,9 @@ class Launch:
     record: Record  # without labels: those belong to the run of one scheduler
 
     def begin(self, names: Iterable[str] = (), *, assumed: tuple[str, ...] = ()) -> Record:
-        """Write `config.yaml` and `record.json`, and drop what an earlier run left in the folder.
+        """Write `config.yaml` and `record.json`, drop an earlier run's results, `names` among them.
 
-        Call it once everything that was asked is known to be possible: until then the results of
-        before stay.
-
-        Args:
-            names: of files that this program writes, beside those of one simulated run.
-            assumed: what was taken for granted.
+        To be called once all that is asked is known to be possible: till then they stay.
         """
         record = replace(self.record, assumed=assumed)
         forget(self.folder, names)
@@ -304,13 +299,9 @@ def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:
     config = resolve(cfg)
     folder = Path(hydra.runtime.output_dir)
     record = collect_record(
-        labels=None,
-        program=str(hydra.job.name),
-        command=sys.argv,
-        overrides=overrides,
-        seed=config.get("seed"),
-        config_yaml=yaml_text(cfg),
-    )
+        labels=None, program=str(hydra.job.name), command=sys.argv, overrides=overrides,
+        seed=config.get("seed"), config_yaml=yaml_text(cfg),
+    )  # fmt: skip
     log.info("writing to %s", folder)
     launch = Launch(folder=folder, config=config, record=record)
     _started.append(launch)

@@ -1,10 +1,7 @@
 """Pages of runs made by hand, with names that would be markup if nobody escaped them."""
 
 import json
-import runpy
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,8 +12,8 @@ from gpuyard.pages.sections import table_of_rows
 from sim.files import ComparisonRow, Labels, write_comparison_csv
 from sim.report.run_folder import collect_record, write_record
 from sim.report.summary import summarise
+from tests.report import run_builder
 
-BUILDER = Path(__file__).parents[1] / "metrics" / "run_builder.py"
 MARKUP = "<b>bold</b><script>alert(1)</script>&amp;"
 
 
@@ -40,7 +37,7 @@ def record():
 
 @pytest.fixture(scope="session")
 def hand():
-    return SimpleNamespace(**runpy.run_path(str(BUILDER)))
+    return run_builder
 
 
 @pytest.fixture(scope="session")

@@ -18,5 +18,5 @@ def test_simulate_writes_its_page_last_and_links_the_rest(tmp_path: Path):
     assert 'href="jobs.parquet"' in text
     assert "fifo+consolidated on " in text
     failed = call(*words, "page=maybe", folder=tmp_path / "run")
-    failed.failed_with("page is 'maybe'", "true or false")
-    assert not (failed.folder / "report.html").exists()
+    assert failed.status == 1 and "page is 'maybe'; it must be true or false" in failed.err
+    assert (failed.folder / "report.html").read_text(encoding="utf-8") == text

@@ -140,6 +140,8 @@ def test_a_window_of_a_part_counts_its_middle_only(done):
         (("topology.gpus_per_server=4", "topology.servers=1", "topology.servers_per_rack=1"),
          ("job c", "8 GPUs", "workload.max_gang=4", "workload.drop_too_large=true")),
         (("agents.division=group",), ("agents.division is 'group'", "contiguous or groups")),
+        (("interference=own",), ("add profiles=own profiles.path=DIR",)),
+        (("agents=2",), ("the number of agents is agents.count",)),
         (("agents.division=groups",), ("has no groups", "agents.division=contiguous")),
         (("workload.path=nowhere.csv",), ("nowhere.csv",)),
         (("experiment=headlin",), ("did you mean experiment=headline?",)),

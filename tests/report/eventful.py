@@ -1,8 +1,5 @@
 """Runs of the real kernel in which everything happens: failures, leases, outages, DAGs, sharing."""
 
-import runpy
-from pathlib import Path
-
 import numpy as np
 
 from sim.decision import Decision, Start
@@ -12,8 +9,8 @@ from sim.simulator import Simulator, simulate
 from sim.topology.outages import Change, Outages
 from sim.topology.topology import contiguous_partitions
 from sim.view import Signal
+from tests.sim.worlds import cluster, physics_of, rules_of
 
-WORLDS = runpy.run_path(str(Path(__file__).parents[1] / "sim" / "worlds.py"))
 SERVERS, GPUS, TENANTS = 4, 4, 2
 
 
@@ -109,8 +106,8 @@ def outages_of(rng: np.random.Generator, count: int) -> Outages:
 def eventful_run(seed: int, jobs: int = 30) -> Run:
     """One run; equal seeds give equal runs."""
     rng = np.random.default_rng(seed)
-    topology = WORLDS["cluster"](SERVERS, GPUS, servers_per_rack=2)
-    physics = WORLDS["physics_of"](
+    topology = cluster(SERVERS, GPUS, servers_per_rack=2)
+    physics = physics_of(
         topology, slowdown=((1.2, 1.5), (1.1, 1.3)), server_s=(0.0, 0.0, 0.1, 0.2, 0.3)
     )
     simulator = Simulator(
@@ -119,7 +116,7 @@ def eventful_run(seed: int, jobs: int = 30) -> Run:
         physics=physics,
         belief=physics,
         partition_of_server=contiguous_partitions(topology, 1),
-        rules=WORLDS["rules_of"](
+        rules=rules_of(
             max_tenants=TENANTS, restart_s=3.0, checkpoint_work_s=20.0, checkpoint_s=1.0,
             preempt_saves=bool(rng.integers(0, 2)),
         ),
