@@ -235,15 +235,10 @@ def _add_errors(app: FastAPI) -> None:
         words = f"{request.method} {request.url.path}: {error.detail.lower()} (GET /docs)"
         return JSONResponse({"error": words}, error.status_code, error.headers)
 
-    @app.exception_handler(RequestError)
-    async def impossible(request: Request, error: RequestError) -> JSONResponse:
-        del request
-        return _told(NOT_POSSIBLE, str(error))
-
     @app.exception_handler(GpuYardError)
     async def fault(request: Request, error: GpuYardError) -> JSONResponse:
         del request
-        return _told(FAULT, str(error))
+        return _told(NOT_POSSIBLE if isinstance(error, RequestError) else FAULT, str(error))
 
 
 def _told(status: int, words: str) -> JSONResponse:
@@ -257,6 +252,8 @@ def _words(fault: dict[str, Any], body: Any) -> str:
     where = f"{where.lstrip('.') or 'the body'}{_whose(path, body)}"
     if kind == "json_invalid":
         return f"the body is no JSON: {fault['ctx']['error']} at byte {path[-1]}"
+    if isinstance(fault["input"], bytes):
+        return "the body came without the header content-type: application/json; send it"
     if kind == "extra_forbidden":
         near = nearest(str(path[-1]), FIELDS)
         return f"{where}: nobody reads this key" + (f"; did you mean {near}?" if near else "")

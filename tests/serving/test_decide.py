@@ -115,6 +115,11 @@ def test_what_cannot_be_is_refused_in_words(service: Service, body: Any, words: 
     assert words in service.refusal("/decide", body)
 
 
+def test_the_header_that_clients_forget_is_named(service: Service):
+    told = service.ask("POST", "/decide", state(waiting("a")), **{"Content-Type": "text/plain"})
+    assert service.status == 422 and "the header content-type: application/json" in told["error"]
+
+
 def test_jobs_that_can_never_start_are_told_and_the_others_decided(service: Service):
     body = state(waiting("huge", 65), waiting("a", 8, gpu_types=["P100", "H900"]),
                  waiting("alien", gpu_types=["h900"]))  # fmt: skip
