@@ -40,6 +40,8 @@ class Rules:
             ("null, or above 0", ("checkpoint_work_s",)),
         ):
             check_numbers("", rule, SimulationError, **{key: getattr(self, key) for key in keys})
+        if not isinstance(self.preempt_saves, bool):
+            raise SimulationError(f"preempt_saves is {self.preempt_saves!r}; it is true or false")
 
 
 class Kind(IntEnum):

@@ -26,6 +26,7 @@ from gpuyard.advice.learning import Learned, check_learning, judging, learned, p
 from gpuyard.advice.playing import (
     KNOWS,
     LEARNED,
+    WHAT_HAPPENED,
     Candidate,
     Ground,
     Played,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FEWEST_BLOCKS = 2
+STRETCHED = f"{WHAT_HAPPENED}: workload.load stretches times; it had another load"
 SHIPPED = {"limit": "limit", "predicted": "group_median", "oracle": "oracle"}  # as in the yaml file
 ADVISE_ONLY = (
     "aim", "large_gang", "leave_out", "blocks", "confidence", "jobs", "slow_jobs",
@@ -96,6 +98,7 @@ def advise(
         GpuYardError: the trace cannot be read, a job fits nowhere, or a key has a wrong value.
     """
     _check(config)
+    config = _without_too_large(config)
     learns = config["learn_minutes"] is not None
     if learns:
         check_learning(config, folder)
@@ -116,10 +119,11 @@ def advise(
         )
     for words in left_out:
         log.info("left out: %s", words)
-    if misfits:
-        left_out.append(f"{misfits} jobs that fit nowhere on the cluster")
+    left_out += [f"{misfits} jobs that fit nowhere on the cluster"] * bool(misfits)
     rows = _counted(played(candidates, config["jobs"]), candidates)
-    past = None if waited_s is None else happened(ground, waited_s)
+    stretched = waited_s is not None and config["workload"].get("load") is not None
+    left_out += [STRETCHED] * stretched
+    past = None if waited_s is None or stretched else happened(ground, waited_s)
     advice = advice_of(
         [*rows, *([] if past is None else [past])],
         aim=config["aim"],
@@ -130,8 +134,14 @@ def advise(
     if mine is None:
         return advice
     work_s = float(jobs.duration_s[jobs.measured].mean())
-    plays = playing(mine, overrides, ADVISE_ONLY, choices[first])
+    plays = playing(mine, overrides, ADVISE_ONLY, choices[_best_told(advice) or first])
     return _with_learned(advice, mine, rows, work_s, plays)
+
+
+def _best_told(advice: Advice) -> str | None:
+    """What the best row of the learned weights that a user can play is told of durations."""
+    rows = advice.frame[advice.frame["scheduler"].str.startswith(LEARNED)]
+    return next((told for told in rows["information"] if told in KNOWS and told != "oracle"), None)
 
 
 def _with_learned(
@@ -145,12 +155,17 @@ def _with_learned(
     return replace(advice, learned=mine.path, about_learned=about, plays_learned=plays)
 
 
+def _without_too_large(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With `leave_out` readers leave out gangs larger than the cluster, for every row alike."""
+    workload = config["workload"]
+    if not config["leave_out"] or "drop_too_large" not in workload:
+        return config
+    return {**config, "workload": {**workload, "drop_too_large": True}}
+
+
 def _ground(config: Mapping[str, Any], part: str | None) -> Ground:
-    told, workload = {**config, "estimator": config["knows"]["oracle"]}, config["workload"]
-    if config["leave_out"] and "drop_too_large" in workload:
-        told["workload"] = {**workload, "drop_too_large": True}
     return Ground(
-        setting=json.dumps(told),
+        setting=json.dumps({**config, "estimator": config["knows"]["oracle"]}),
         part=part,
         leave_out=config["leave_out"],
         large=config["large_gang"],

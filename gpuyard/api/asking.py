@@ -43,7 +43,8 @@ def composed(
         program: a file of `conf/`, like simulate.
         trace: name of a workload of `conf/workload`; file of jobs (CSV, SWF or what
             `sacct --parsable2` wrote); or a frame with the columns of `workload=csv`.
-        cluster: name of a topology of `conf/topology`; yaml file like those; or a topology.
+        cluster: name of a topology of `conf/topology`; yaml file like those, or that describes one
+            (docs/clusters.md); or a topology.
         overrides: further words, as on the command line.
         seed: of generated jobs, predictions and schedulers.
 
@@ -51,15 +52,14 @@ def composed(
         ConfigError: naming the argument, its value and what there is.
     """
     with tempfile.TemporaryDirectory(prefix="gpuyard-") as place:
-        words = [*_trace_words(trace, Path(place)), f"seed={seed}"]
-        if isinstance(cluster, str):
-            words.append(f"topology={known('topology', cluster, 'cluster')}")
+        where = _cluster_words(cluster)
+        words = [*_trace_words(trace, Path(place)), f"seed={seed}", *where]
         with initialize_config_dir(str(CONF), version_base=None), searching(overrides):
             config = resolve(composed_of(program, [*words, *overrides]))
-            if isinstance(cluster, Path):
-                config["topology"] = _described(cluster)
-            elif isinstance(cluster, Topology):
+            if isinstance(cluster, Topology):
                 config["topology"] = cluster
+            elif not where:
+                config["topology"] = _section(Path(cluster))
             try:
                 yield config
             except TraceError as error:
@@ -98,7 +98,7 @@ def listed(overrides: Sequence[str], refused: Mapping[str, str] | None = None) -
         raise ConfigError(f"overrides is {overrides!r}; it must be a list of texts, like {fix}")
     for word in overrides:
         key = word.lstrip("+~").partition("=")[0]
-        if use := (refused or {}).get(key):
+        if use := (refused or {}).get(key) or (refused or {}).get(f"{key.partition('.')[0]}."):
             raise ConfigError(f"overrides has {word!r}, which is not read here; use {use}")
     return list(overrides)
 
@@ -108,6 +108,9 @@ def _trace_words(trace: Trace, place: Path) -> list[str]:
         return [f"workload={known('workload', trace, 'trace')}"]
     if isinstance(trace, str | Path):
         return _file_words(Path(trace))
+    if not hasattr(trace, "columns"):
+        what = type(trace).__name__
+        raise ConfigError(f"trace is a {what}; it must be a pandas frame, a file, or a name")
     path = place / FRAME
     there = {*trace.columns, *(["submit_s"] if "submit_time" in trace.columns else [])}
     missing = [name for name in GIVEN if name not in there]
@@ -135,14 +138,22 @@ def _file_words(path: Path) -> list[str]:
     return [f"workload={reader}", f"workload.path='{path.resolve()}'"]
 
 
-def _described(path: Path) -> dict[str, Any]:
-    """The section `topology` that a yaml file holds."""
-    if path.suffix not in YAML or not path.is_file():
-        raise ConfigError(f"cluster is {str(path)!r}; it must be a yaml file that is there")
+def _cluster_words(cluster: Cluster) -> list[str]:
+    """What names or describes the cluster; nothing for a topology and a section of its own."""
+    if isinstance(cluster, Topology):
+        return []
+    if isinstance(cluster, str) and Path(cluster).suffix not in YAML:
+        return [f"topology={known('topology', cluster, 'cluster')}"]
+    if Path(cluster).suffix not in YAML or not Path(cluster).is_file():
+        raise ConfigError(f"cluster is {str(cluster)!r}; it must be a yaml file that is there")
+    if "_target_" in _section(Path(cluster)):
+        return []
+    return ["topology=described", override("topology.path", Path(cluster).resolve())]
+
+
+def _section(path: Path) -> dict[str, Any]:
     told = yaml.safe_load(path.read_text(encoding="utf-8"))
-    if not isinstance(told, dict) or "_target_" not in told:
-        raise ConfigError(f"{path}: has no _target_; begin with a copy of a file of conf/topology")
-    return told
+    return told if isinstance(told, dict) else {}
 
 
 Keys: TypeAlias = Callable[[JobColumns], FloatArray]
@@ -168,6 +179,7 @@ class ByKeys(QueueScheduler):
         return self._function(jobs)
 
 
+RULES = re.compile(r"(placer|sharing|forwarding)[.=]")
 WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")  # blanks in quotes are part of it
 
 
@@ -183,7 +195,9 @@ def words_of(asked: str) -> list[str]:
     return [f"scheduler={known('scheduler', name, 'scheduler')}", *further]
 
 
-def scheduler_of(asked: Asked, config: Mapping[str, Any], partitions: int) -> Scheduler:
+def scheduler_of(
+    asked: Asked, config: Mapping[str, Any], partitions: int, overrides: Sequence[str] = ()
+) -> Scheduler:
     """The scheduler that is named or handed in; call it where Hydra is composing.
 
     Args:
@@ -192,6 +206,7 @@ def scheduler_of(asked: Asked, config: Mapping[str, Any], partitions: int) -> Sc
             table of jobs to one key a job, the least to start first.
         config: of the experiment; its belief is what the scheduler is told.
         partitions: of the cluster; several queues get the forwarding rule of the composition.
+        overrides: of the experiment; those of RULES hold where `asked` says nothing else.
 
     Raises:
         ConfigError: it is none of these.
@@ -200,6 +215,9 @@ def scheduler_of(asked: Asked, config: Mapping[str, Any], partitions: int) -> Sc
     if words:
         told = config.get("checkpoint")
         words.insert(1, "++checkpoint=null" if told is None else override("++checkpoint", told))
+    said = {word.partition("=")[0] for word in words}
+    rules = [word for word in overrides if RULES.match(word) and word.partition("=")[0] not in said]
+    words = [*rules, *words]
     composition = {**resolve(composed_of("composition", words)), "belief": config["belief"]}
     if isinstance(asked, str):
         return composition_of(composition, partitions)

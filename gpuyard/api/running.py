@@ -28,8 +28,12 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 UNREAD = {  # keys of the program simulate that functions do not read -> what to use
-    "scheduler": "the argument scheduler or schedulers", "part": "evaluate(part=...)",
-    "window": "evaluate(windows=...)", "compiled": "sim.simulator.simulate(compiled=False)",
+    "scheduler": "the argument scheduler or schedulers", "seed": "the argument seed",
+    "scheduler.": "words behind its name, like scheduler='fifo scheduler.skip_blocked=true'",
+    "agents": "the argument agents", "agents.count": "the argument agents",
+    "topology": "the argument cluster", "workload": "the argument trace",
+    "part": "evaluate(part=...)", "window": "evaluate(windows=...)",
+    "compiled": "sim.simulator.simulate(compiled=False)",
     "explain": "the program `gpuyard simulate`", "log_decisions": "the program `gpuyard simulate`",
     "hydra.run.dir": "what the call gives back, which needs no folder",
 }  # fmt: skip
@@ -173,7 +177,7 @@ def simulate(
     words = [f"agents.count={agents}", *listed(overrides, refused=UNREAD)]
     with composed("simulate", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
         experiment = experiment_of(config)
-        made = scheduler_of(scheduler, config, experiment.game.partitions)
+        made = scheduler_of(scheduler, config, experiment.game.partitions, words)
         refuse_size_of_window(config["workload"], words)
         run = _played(experiment, made, experiment.whole())
         labels = labels_of(experiment, made, window=0, role=None)
@@ -213,7 +217,7 @@ def evaluate(
     with composed("simulate", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
         experiment = experiment_of(config)
         named, given = _asked(schedulers)
-        made = [scheduler_of(each, config, experiment.game.partitions) for each in given]
+        made = [scheduler_of(each, config, experiment.game.partitions, words) for each in given]
         names = named or [each.name for each in made]
         _check_names(names)
         if windows is None:

@@ -55,6 +55,11 @@ def gpu_table(values: Mapping[str, Any]) -> GpuTable:
     Raises:
         PhysicsError: naming key, value and rule.
     """
+    if not isinstance(values, Mapping):
+        raise PhysicsError(
+            f"gpus is {values!r}; it is the table of GPU types. GPUs of the cluster: "
+            "topology.servers x topology.gpus_per_server"
+        )
     table: dict[str, GpuFacts] = {}
     for name, entry in values.items():
         if entry is None:

@@ -5,6 +5,7 @@ import io
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import pairwise
 
 import numpy as np
@@ -206,6 +207,7 @@ NUMBERS = ("priority", "deadline_s", "cpu_milli", "memory_mib", "gpu_milli", "le
 LISTS = ("attempts", "parents", "workflow")
 TRAITS = (*TEXTS, *NUMBERS, "outcome", *LISTS)
 OPTIONAL = (*SUBMIT, *TRAITS)
+SPELT_ALIKE = 0.75  # share of equal letters from which a column may be meant for another
 OUTCOMES = {"completed": COMPLETED, "failed": FAILED, "cancelled": CANCELLED}
 
 
@@ -314,8 +316,9 @@ def _one_submission(wanted: Columns, header: Sequence[str]) -> Columns:
 def _tell_unread(table: TextTable, wanted: Columns) -> None:
     """Fairness by user, deadlines or DAGs would mean little if their columns were not read."""
     for name in table.unread:
-        if name in TRAITS and name not in wanted:
-            fix = f"workload.columns.{name}={name}"
+        spare = [trait for trait in TRAITS if trait not in wanted]
+        for trait in get_close_matches(name.lower(), spare, n=1, cutoff=SPELT_ALIKE):
+            fix = f"workload.columns.{trait}={name}"
             log.warning("%s: column '%s' is not read; to read it say %s", table.path, name, fix)
 
 

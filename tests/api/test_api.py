@@ -93,6 +93,29 @@ def test_a_frame_a_file_and_a_topology_are_the_same_as_names(tmp_path: Path):
     assert "nan" not in (repr(by_file) + by_file._repr_html_()).lower()
 
 
+def test_rules_of_placement_and_sharing_hold_for_orders_of_all_kinds():
+    jobs = JOBS.assign(num_gpus=64)
+    words = ["sharing=always", "placer=first_fit"]
+    for order in ("fifo", lambda jobs: jobs.submit_s):
+        alone = gpuyard.simulate(jobs, "small_leaf_spine", order, overrides=OFF)
+        beside = gpuyard.simulate(jobs, "small_leaf_spine", order, overrides=[*OFF, *words])
+        assert alone.jobs["start_s"].tolist() == [0, 100, 400, 420]
+        assert beside.jobs["start_s"].tolist()[:2] == [0, 1]
+        assert "first_fit" in beside.labels.scheduler
+    asked = gpuyard.simulate(
+        jobs, "small_leaf_spine", "fifo sharing=off", overrides=[*OFF, "sharing=always"]
+    )
+    assert asked.jobs["start_s"].tolist() == [0, 100, 400, 420]
+
+
+def test_a_cluster_may_be_described_in_a_file(tmp_path: Path):
+    source = ROOT / "docs" / "examples" / "cluster.yaml"
+    path = tmp_path / "mine.yaml"
+    path.write_text(source.read_text())
+    run = gpuyard.simulate(JOBS.assign(num_gpus=1), str(path), "fifo", overrides=OFF)
+    assert run.raw.topology.name == "mine" and run.metrics["jobs_finished"] == len(JOBS)
+
+
 def test_a_policy_is_named_as_on_the_command_line():
     two = {"trace": "venus_like", "cluster": "small_leaf_spine", "agents": 2}
     few, policy = ["workload.num_jobs=20"], "checkpoint=pretrained"
@@ -169,11 +192,17 @@ def test_a_policy_that_was_cut_off_is_refused_where_it_is_loaded(tmp_path: Path)
         ({"overrides": ["compiled=false"]}, "overrides has 'compiled=false', which is not read h"),
         ({"overrides": ["window=3"]}, "use evaluate(windows=...)"),
         ({"overrides": ["+scheduler=sjf"]}, "use the argument scheduler"),
+        ({"overrides": ["scheduler.skip_blocked=true"]}, "use words behind its name"),
+        ({"overrides": ["agents=2"]}, "use the argument agents"),
+        ({"overrides": ["seed=2"]}, "use the argument seed"),
+        ({"trace": {"job_id": ["a"]}}, "trace is a dict; it must be a pandas frame"),
+        ({"overrides": ["gpus=64"]}, "gpus is 64; it is the table of GPU types"),
+        ({"overrides": ["preempt_saves=maybe"]}, "preempt_saves is 'maybe'"),
         ({"overrides": ["hydra.run.dir=x"]}, "overrides has 'hydra.run.dir=x', which is not read"),
     ],
 )
 def test_a_wrong_argument_is_named(words, told: str):
-    with pytest.raises(ConfigError, match=re.escape(told)):
+    with pytest.raises(gpuyard.GpuYardError, match=re.escape(told)):
         gpuyard.simulate(**words)
 
 

@@ -172,6 +172,20 @@ def test_jobs_that_fit_nowhere_stop_it_or_are_left_out(start, tmp_path):
     assert set(pd.read_csv(kept.folder / "advice.csv")["jobs"]) == {2}
 
 
+def test_gangs_above_the_cluster_are_left_out_and_a_load_of_ones_own_is_not_the_past(
+    done, tmp_path
+):
+    path = tmp_path / "jobs.csv"
+    rows = ["a,0,4,10,1", "b,1,100,10,2", "c,2,3,5,3", "d,3,1,5,4"]
+    path.write_text("job_id,submit_s,num_gpus,duration_s,waited_s\n" + "\n".join(rows) + "\n")
+    words = ("workload=csv", f"workload.path={path}", "workload.columns.waited_s=waited_s", *SMALL)
+    kept = done("advise", *words, FOUR, "jobs=1", "leave_out=true", "workload.load=0.5")
+    frame = pd.read_csv(kept.folder / "advice.csv")
+    assert set(frame["jobs"]) == {3}
+    assert "what_happened" not in set(frame["scheduler"])
+    assert "left out: what_happened: workload.load stretches times" in kept.out
+
+
 @pytest.mark.slow  # two programs, and compiled code of the linear score
 def test_a_policy_of_ones_own_is_judged_on_the_rest_and_plays(done, tmp_path):
     path = jobs_csv(tmp_path / "jobs.csv", 300)

@@ -204,12 +204,13 @@ def test_a_wrong_mapping(file: Path, change: dict[str, str | None], words: str) 
 
 
 def test_an_unread_column_that_has_one_of_our_names_is_warned_of(file: Path, caplog) -> None:
-    text = "id,t,gpus,run,user,vc,colour\na,0,1,1,ann,x,red\n"
+    text = "id,t,gpus,run,user,vc,colour,Modle\na,0,1,1,ann,x,red,vgg\n"
     with caplog.at_level(logging.WARNING):
         read(file, text, columns={**PLAIN, "vc": "user", "deadline_s": None})
     assert "column 'vc'" not in caplog.text  # vc is read, from another column
     assert "column 'user'" not in caplog.text  # it is read, as vc
-    assert caplog.text == ""
+    assert caplog.text.count("is not read") == 1
+    assert "column 'Modle' is not read; to read it say workload.columns.model=Modle" in caplog.text
     with caplog.at_level(logging.WARNING):
         trace, _ = read(file, text, columns={**PLAIN, "user": None})
     assert f"{file}: column 'user' is not read; to read it say workload.columns.user=user" in (
