@@ -114,9 +114,8 @@ def advise(
         if folder is not None and learns:
             mine = learned(config, config["knows"][first], folder / LEARNED)
         own = [] if mine is None else [mine.contender]
-        candidates, left_out = candidates_of(
-            config, ground, limits=limits, choices=choices, own=own
-        )
+        found = candidates_of(config, ground, limits=limits, choices=choices, own=own)
+    candidates, left_out = found
     for words in left_out:
         log.info("left out: %s", words)
     left_out += [f"{misfits} jobs that fit nowhere on the cluster"] * bool(misfits)
@@ -125,12 +124,9 @@ def advise(
     left_out += [STRETCHED] * stretched
     past = None if waited_s is None or stretched else happened(ground, waited_s)
     advice = advice_of(
-        [*rows, *([] if past is None else [past])],
-        aim=config["aim"],
-        confidence=config["confidence"],
-        left_out=left_out,
-        notes=notes,
-    )
+        [*rows, *([] if past is None else [past])], aim=config["aim"],
+        confidence=config["confidence"], left_out=left_out, notes=notes,
+    )  # fmt: skip
     if mine is None:
         return advice
     work_s = float(jobs.duration_s[jobs.measured].mean())
