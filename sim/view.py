@@ -7,13 +7,13 @@ part of its type, granted by the view, printed with every result.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from sim.arrays import BoolArray, FloatArray, IntArray, read_only
-from sim.errors import SignalError
+from sim.errors import SignalError, nearest
 from sim.jit import kernel
 from sim.jobs import JobTable
 from sim.kernel.allocation import Spares
@@ -146,6 +146,14 @@ class JobColumns:
         self.identity = jobs.identity
         self.urgency = jobs.urgency
         self.precedence = jobs.precedence
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Only a column that is not there comes here."""
+            known = sorted(key for key in {*vars(self), *vars(type(self))} if key[0] != "_")
+            hint = nearest(name, known) or f"; it has {', '.join(known)}"
+            raise AttributeError(f"jobs has no column {name!r}{hint}")
 
     def _require(self, signal: Signal, column: str) -> None:
         if signal not in self._granted:

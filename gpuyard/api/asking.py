@@ -233,6 +233,12 @@ def _made(asked: object, composition: Mapping[str, Any]) -> Scheduler:
         parts = {name: build(composition, name) for name in PARTS if name in takes}
         if "skip_blocked" in takes:
             parts["skip_blocked"] = True
+        lacking = [n for n, each in takes.items() if each.default is each.empty and n not in parts]
+        if lacking and not any(each.kind == each.VAR_KEYWORD for each in takes.values()):
+            name = asked.__name__
+            raise ConfigError(
+                f"scheduler {name} needs {lacking[0]}; hand in what {name}(...) gives"
+            )
         return cast(Scheduler, asked(**parts))
     if hasattr(asked, "decide"):
         return cast(Scheduler, asked)

@@ -108,6 +108,24 @@ def test_rules_of_placement_and_sharing_hold_for_orders_of_all_kinds():
     assert asked.jobs["start_s"].tolist() == [0, 100, 400, 420]
 
 
+def test_a_column_that_is_not_there_is_named_with_the_nearest():
+    for order, told in (
+        (lambda jobs: jobs.gpus, "jobs has no column 'gpus'; did you mean 'num_gpus'?"),
+        (lambda jobs: jobs.owner, "jobs has no column 'owner'; it has attained_gpu_s, demands"),
+    ):
+        with pytest.raises(AttributeError, match=re.escape(told)):
+            gpuyard.simulate(JOBS, "small_leaf_spine", order, overrides=OFF)
+
+
+def test_a_class_that_needs_more_is_to_be_handed_in_made():
+    class Weighted:
+        def __init__(self, *, placer, weight):
+            self.placer, self.weight = placer, weight
+
+    with pytest.raises(ConfigError, match=r"scheduler Weighted needs weight; hand in what Weigh"):
+        gpuyard.simulate(JOBS, "small_leaf_spine", Weighted, overrides=OFF)
+
+
 def test_a_cluster_may_be_described_in_a_file(tmp_path: Path):
     source = ROOT / "docs" / "examples" / "cluster.yaml"
     path = tmp_path / "mine.yaml"
