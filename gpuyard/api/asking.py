@@ -53,6 +53,9 @@ def composed(
     """
     with tempfile.TemporaryDirectory(prefix="gpuyard-") as place:
         where = _cluster_words(cluster)
+        unread = [word for word in overrides if not where and word.startswith("topology.")]
+        if unread:
+            raise ConfigError(f"overrides has {unread[0]!r}, but cluster is described as a whole")
         words = [*_trace_words(trace, Path(place)), f"seed={seed}", *where]
         with initialize_config_dir(str(CONF), version_base=None), searching(overrides):
             config = resolve(composed_of(program, [*words, *overrides]))
@@ -158,6 +161,7 @@ def _section(path: Path) -> dict[str, Any]:
 
 Keys: TypeAlias = Callable[[JobColumns], FloatArray]
 Asked: TypeAlias = "str | Scheduler | type[Scheduler] | Keys"
+SPREAD = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 PARTS = ("placer", "sharing")  # of a composition, which a class may ask for
 EVERYTHING_REAL = Signal.PREDICTION | Signal.PROFILE | Signal.INTERFERENCE | Signal.SPEED
 
@@ -233,8 +237,9 @@ def _made(asked: object, composition: Mapping[str, Any]) -> Scheduler:
         parts = {name: build(composition, name) for name in PARTS if name in takes}
         if "skip_blocked" in takes:
             parts["skip_blocked"] = True
-        lacking = [n for n, each in takes.items() if each.default is each.empty and n not in parts]
-        if lacking and not any(each.kind == each.VAR_KEYWORD for each in takes.values()):
+        asks = [n for n, each in takes.items() if each.default is each.empty]
+        spread = {n for n, each in takes.items() if each.kind in SPREAD}
+        if lacking := [name for name in asks if name not in {*parts, *spread}]:
             name = asked.__name__
             raise ConfigError(
                 f"scheduler {name} needs {lacking[0]}; hand in what {name}(...) gives"

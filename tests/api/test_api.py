@@ -119,8 +119,8 @@ def test_a_column_that_is_not_there_is_named_with_the_nearest():
 
 def test_a_class_that_needs_more_is_to_be_handed_in_made():
     class Weighted:
-        def __init__(self, *, placer, weight):
-            self.placer, self.weight = placer, weight
+        def __init__(self, *, placer, weight, **more):
+            self.placer, self.weight, self.more = placer, weight, more
 
     with pytest.raises(ConfigError, match=r"scheduler Weighted needs weight; hand in what Weigh"):
         gpuyard.simulate(JOBS, "small_leaf_spine", Weighted, overrides=OFF)
@@ -131,6 +131,8 @@ def test_a_cluster_may_be_described_in_a_file(tmp_path: Path):
     path = tmp_path / "mine.yaml"
     path.write_text(source.read_text())
     run = gpuyard.simulate(JOBS.assign(num_gpus=1), str(path), "fifo", overrides=OFF)
+    with pytest.raises(ConfigError, match=r"'topology.servers=4', but cluster is described"):
+        gpuyard.simulate(JOBS, run.raw.topology, "fifo", overrides=["topology.servers=4"])
     assert run.raw.topology.name == "mine" and run.metrics["jobs_finished"] == len(JOBS)
 
 
