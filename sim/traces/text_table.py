@@ -114,9 +114,10 @@ def _absent(key: str, name: str, header: list[str], path: str, delimiter: str) -
     other = next((word for word, mark in DELIMITERS.items() if mark in header[0]), None)
     if len(header) == 1 and other is not None:
         wanted = next((f"{word}s" for word, mark in DELIMITERS.items() if mark == delimiter), "")
+        better = "sacct --parsable2 writes them; " if delimiter == DELIMITERS["pipe"] else ""
         message += (
-            f"; fields must be separated by {wanted or repr(delimiter)} (workload=csv and sacct "
-            f"take workload.reader.delimiter={other})"
+            f"; fields must be separated by {wanted or repr(delimiter)} ({better}workload=csv and "
+            f"sacct take workload.reader.delimiter={other})"
         )
     return message
 
