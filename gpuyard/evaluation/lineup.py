@@ -213,6 +213,7 @@ ESTIMATES = {  # class of `conf/estimator` -> what schedulers are told of durati
 }
 MODEL_COLUMNS = ("model", "application")  # of `workload.columns`
 OFF = "none"
+MOST_LOAD = 3.0  # above it somebody may have meant percent
 HOUR_S = 3600.0
 
 
@@ -283,6 +284,9 @@ def _cuts(workload: Mapping[str, Any]) -> Iterator[str]:
         yield f"durations raised to {_time(low_s)}"
     elif high_s is not None:
         yield f"durations cut to {_time(high_s)}"
+    load = workload.get("load")
+    if load is not None and load > MOST_LOAD:
+        yield f"jobs ask for {load:g} times the GPUs there are (0.9: for 90 % of them)"
 
 
 def _left_out(workload: Mapping[str, Any]) -> Iterator[str]:

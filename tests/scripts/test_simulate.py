@@ -70,6 +70,11 @@ def test_a_run_says_in_one_line_what_it_takes_for_granted(done, trace):
     ) in plain.out
 
 
+def test_a_load_in_percent_is_told(done, trace):
+    outcome = done("simulate", *csv(trace), *PLAIN, "workload.load=90")
+    assert "jobs ask for 90 times the GPUs there are (0.9: for 90 % of them)" in outcome.out
+
+
 def test_the_table_has_whole_counts_hours_and_no_nan(done, trace):
     outcome = done("simulate", *csv(trace), *ONE_SERVER, "workload.min_duration_s=3600")
     table = dict(line.split(maxsplit=1) for line in outcome.out.splitlines() if line[:2] == "  ")
