@@ -32,6 +32,8 @@ UNREAD = {  # keys of the program simulate that functions do not read -> what to
     "scheduler.": "words behind its name, like scheduler='fifo scheduler.skip_blocked=true'",
     "agents": "the argument agents", "agents.count": "the argument agents",
     "topology": "the argument cluster", "workload": "the argument trace",
+    "workload.path": "the argument trace", "experiment": "its settings, or the program",
+    "figures": "Run.gantt", "role": "a name for it: evaluate(schedulers={name: ...})",
     "part": "evaluate(part=...)", "window": "evaluate(windows=...)",
     "compiled": "sim.simulator.simulate(compiled=False)",
     "explain": "the program `gpuyard simulate`", "log_decisions": "the program `gpuyard simulate`",

@@ -215,6 +215,7 @@ def test_a_policy_that_was_cut_off_is_refused_where_it_is_loaded(tmp_path: Path)
         ({"overrides": ["scheduler.skip_blocked=true"]}, "use words behind its name"),
         ({"overrides": ["agents=2"]}, "use the argument agents"),
         ({"overrides": ["seed=2"]}, "use the argument seed"),
+        ({"overrides": ["experiment=headline"]}, "use its settings, or the program"),
         ({"trace": {"job_id": ["a"]}}, "trace is a dict; it must be a pandas frame"),
         ({"overrides": ["gpus=64"]}, "gpus is 64; it is the table of GPU types"),
         ({"overrides": ["preempt_saves=maybe"]}, "preempt_saves is 'maybe'"),
