@@ -64,7 +64,11 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: the folder cannot be written or is full.
     """
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    except OSError as error:
+        error.filename = str(path)  # it would name the hidden file
+        raise
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -73,7 +73,7 @@ def explain(
     )
 
 
-def explain_folder(folder: Path, job: str) -> Explanation:
+def explain_folder(folder: Path | str, job: str) -> Explanation:
     """The same of the run that `simulate` has left in `folder`, which is played again.
 
     Raises:
@@ -84,7 +84,7 @@ def explain_folder(folder: Path, job: str) -> Explanation:
     from gpuyard.evaluation.experiment import composition_of, experiment_of
     from sim.simulator import simulate
 
-    path = folder / "config.yaml"
+    path = Path(folder) / "config.yaml"
     if not path.is_file():
         raise ConfigError(f"{path} is not there; the folder must be that of a simulated run")
     config: Any = OmegaConf.to_container(OmegaConf.load(path))

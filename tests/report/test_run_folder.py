@@ -98,6 +98,12 @@ def test_a_cut_off_run_has_no_metrics_not_even_old_ones(
         read_row(tmp_path)
 
 
+def test_a_folder_that_is_not_there_is_told_by_the_name_that_was_given(tmp_path):
+    with pytest.raises(FileNotFoundError) as error:
+        write_atomically(tmp_path / "none" / "file", b"x")
+    assert error.value.filename == str(tmp_path / "none" / "file")
+
+
 def test_others_may_read_what_was_written(tmp_path):
     path = tmp_path / "file"
     write_atomically(path, b"x")

@@ -159,7 +159,7 @@ def test_nothing_else_changes(done, tmp_path):
     plain = done("simulate", *words, folder="plain").folder
     assert (asked / "jobs.parquet").read_bytes() == (plain / "jobs.parquet").read_bytes()
     assert not list(plain.glob("explain.*"))
-    again = explain_folder(asked, "a")
+    again = explain_folder(str(asked), "a")
     assert json.loads((asked / "explain.json").read_text()) == json.loads(
         json.dumps(again.record())
     )
