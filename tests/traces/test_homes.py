@@ -43,6 +43,6 @@ def test_any_run_can_have_them(tmp_path):
     path = tmp_path / "jobs.csv"
     rows = [f"{job},{job},1,60,{'ab'[job % 2]}" for job in range(8)]
     path.write_text("\n".join(["job_id,submit_s,num_gpus,duration_s,vc", *rows]) + "\n")
-    words = ["agents.count=2", "agents.homes=vc", "workload.columns.vc=vc"]
-    run = gpuyard.simulate(path, "small_leaf_spine", "fifo", overrides=words)
+    words = ["agents.homes=vc", "workload.columns.vc=vc"]
+    run = gpuyard.simulate(path, "small_leaf_spine", "fifo", agents=2, overrides=words)
     assert run.jobs["home"].tolist() == [0, 1] * 4
