@@ -53,8 +53,8 @@ def composed(
     """
     with tempfile.TemporaryDirectory(prefix="gpuyard-") as place:
         where = _cluster_words(cluster)
-        unread = [word for word in overrides if not where and word.startswith("topology.")]
-        if unread:
+        unread = [word for word in overrides if word.lstrip("+~").startswith("topology.")]
+        if unread and not where:
             raise ConfigError(f"overrides has {unread[0]!r}, but cluster is described as a whole")
         words = [*_trace_words(trace, Path(place)), f"seed={seed}", *where]
         with initialize_config_dir(str(CONF), version_base=None), searching(overrides):

@@ -131,8 +131,8 @@ def test_a_cluster_may_be_described_in_a_file(tmp_path: Path):
     path = tmp_path / "mine.yaml"
     path.write_text(source.read_text())
     run = gpuyard.simulate(JOBS.assign(num_gpus=1), str(path), "fifo", overrides=OFF)
-    with pytest.raises(ConfigError, match=r"'topology.servers=4', but cluster is described"):
-        gpuyard.simulate(JOBS, run.raw.topology, "fifo", overrides=["topology.servers=4"])
+    with pytest.raises(ConfigError, match=r"'.topology.cpu_milli=4', but cluster is described"):
+        gpuyard.simulate(JOBS, run.raw.topology, "fifo", overrides=["+topology.cpu_milli=4"])
     assert run.raw.topology.name == "mine" and run.metrics["jobs_finished"] == len(JOBS)
 
 
