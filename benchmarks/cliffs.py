@@ -116,7 +116,7 @@ def all_pairs(setting: Setting) -> dict[str, Pair]:
 def demands(setting: Setting) -> Iterator[tuple[str, Pair]]:
     """What jobs ask for beside GPUs: cores, memory, parts of GPUs, a type of GPU."""
     roomy = setting.bench(
-        f"+topology.cpu_milli={SERVER_CORES_MILLI}", f"+topology.memory_mib={SERVER_MEMORY_MIB}"
+        f"topology.cpu_milli={SERVER_CORES_MILLI}", f"topology.memory_mib={SERVER_MEMORY_MIB}"
     )
     count, rng = len(roomy.jobs), np.random.default_rng(SEED)
     cores = rng.choice(CORES_MILLI, count, p=CORES_SHARES)

@@ -49,6 +49,8 @@ from gpuyard.launch.terminal import RunCount, table_console
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sim.arrays import FloatArray
+
 log = logging.getLogger(__name__)
 
 FEWEST_BLOCKS = 2
@@ -104,7 +106,7 @@ def advise(
         check_learning(config, folder)
         config = judging(config, jobs_of(_ground(config, None))[0].submit_s)
     ground = _ground(config, JUDGED if learns else None)
-    jobs, misfits = jobs_of(ground)
+    jobs, _ = jobs_of(ground)
     _check_aim(config["aim"], ground)
     notes = _notes(config, ground)
     log.info("%d jobs; assumes %s", len(jobs), "; ".join(notes))
@@ -118,20 +120,35 @@ def advise(
     candidates, left_out = found
     for words in left_out:
         log.info("left out: %s", words)
-    left_out += [f"{misfits} jobs that fit nowhere on the cluster"] * bool(misfits)
     rows = _counted(played(candidates, config["jobs"]), candidates)
-    stretched = waited_s is not None and config["workload"].get("load") is not None
-    left_out += [STRETCHED] * stretched
-    past = None if waited_s is None or stretched else happened(ground, waited_s)
+    past, why = _past(config, ground, waited_s)
     advice = advice_of(
-        [*rows, *([] if past is None else [past])], aim=config["aim"],
-        confidence=config["confidence"], left_out=left_out, notes=notes,
+        [*rows, *past], aim=config["aim"], confidence=config["confidence"],
+        left_out=[*left_out, *_misfits(ground), *why], notes=notes,
     )  # fmt: skip
     if mine is None:
         return advice
     work_s = float(jobs.duration_s[jobs.measured].mean())
     plays = playing(mine, overrides, ADVISE_ONLY, choices[_best_told(advice) or first])
     return _with_learned(advice, mine, rows, work_s, plays)
+
+
+def _misfits(ground: Ground) -> list[str]:
+    """Of jobs that are in no row."""
+    _, misfits = jobs_of(ground)
+    return [f"{misfits} jobs that fit nowhere on the cluster"] if misfits else []
+
+
+def _past(
+    config: Mapping[str, Any], ground: Ground, waited_s: FloatArray | None
+) -> tuple[list[Played], list[str]]:
+    """The row of what happened, where the file says; or why there is none."""
+    if waited_s is None:
+        return [], []
+    if config["workload"].get("load") is not None:
+        return [], [STRETCHED]
+    row = happened(ground, waited_s)
+    return ([] if row is None else [row]), []
 
 
 def _best_told(advice: Advice) -> str | None:

@@ -86,8 +86,17 @@ class Learned:
         composition["scheduler"] |= {"weights_file": str(self.path)}
         return replace(
             self.beginning.contender, place=LEARNED, composition=json.dumps(composition),
-            role="ours", agents=None, name=LEARNED,
+            role="ours", agents=None, name=LEARNED, words=shlex.join(self.score),
         )  # fmt: skip
+
+    @property
+    def score(self) -> list[str]:
+        """The words of the score with these weights, without what it is told."""
+        section = self.beginning.section
+        return [
+            "scheduler=linear_score", override("scheduler.weights_file", self.path),
+            *(f"scheduler.{key}={json.dumps(section[key])}" for key in OF_PLAYING),
+        ]  # fmt: skip
 
     def told(self) -> str:
         """Where it comes from, in words."""
@@ -253,13 +262,8 @@ def playing(
     """
     kept = [word for word in overrides if _key(word) not in advise_only]
     cluster = [word for word in kept if _key(word) not in OF_JOBS]
-    section = found.beginning.section
-    score = [
-        "scheduler=linear_score", override("scheduler.weights_file", found.path),
-        *(f"scheduler.{key}={json.dumps(section[key])}" for key in OF_PLAYING),
-    ]  # fmt: skip
-    simulate = ["gpuyard", "simulate", *kept, f"estimator={told}", *score]
-    return shlex.join(simulate), shlex.join(["gpuyard", "serve", *cluster, *score])
+    simulate = ["gpuyard", "simulate", *kept, f"estimator={told}", *found.score]
+    return shlex.join(simulate), shlex.join(["gpuyard", "serve", *cluster, *found.score])
 
 
 def _key(override: str) -> str:

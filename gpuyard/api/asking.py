@@ -52,17 +52,15 @@ def composed(
         ConfigError: naming the argument, its value and what there is.
     """
     with tempfile.TemporaryDirectory(prefix="gpuyard-") as place:
-        where = _cluster_words(cluster)
+        where, whole = _cluster(cluster)
         unread = [word for word in overrides if word.lstrip("+~").startswith("topology.")]
-        if unread and not where:
+        if unread and whole is not None:
             raise ConfigError(f"overrides has {unread[0]!r}, but cluster is described as a whole")
         words = [*_trace_words(trace, Path(place)), f"seed={seed}", *where]
         with initialize_config_dir(str(CONF), version_base=None), searching(overrides):
             config = resolve(composed_of(program, [*words, *overrides]))
-            if isinstance(cluster, Topology):
-                config["topology"] = cluster
-            elif not where:
-                config["topology"] = _section(Path(cluster))
+            if whole is not None:
+                config["topology"] = whole
             try:
                 yield config
             except TraceError as error:
@@ -141,22 +139,18 @@ def _file_words(path: Path) -> list[str]:
     return [f"workload={reader}", f"workload.path='{path.resolve()}'"]
 
 
-def _cluster_words(cluster: Cluster) -> list[str]:
-    """What names or describes the cluster; nothing for a topology and a section of its own."""
+def _cluster(cluster: Cluster) -> tuple[list[str], Topology | dict[str, Any] | None]:
+    """The words that name or describe it; else the whole section `topology`, or what is built."""
     if isinstance(cluster, Topology):
-        return []
+        return [], cluster
     if isinstance(cluster, str) and Path(cluster).suffix not in YAML:
-        return [f"topology={known('topology', cluster, 'cluster')}"]
+        return [f"topology={known('topology', cluster, 'cluster')}"], None
     if Path(cluster).suffix not in YAML or not Path(cluster).is_file():
         raise ConfigError(f"cluster is {str(cluster)!r}; it must be a yaml file that is there")
-    if "_target_" in _section(Path(cluster)):
-        return []
-    return ["topology=described", override("topology.path", Path(cluster).resolve())]
-
-
-def _section(path: Path) -> dict[str, Any]:
-    told = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return told if isinstance(told, dict) else {}
+    section = yaml.safe_load(Path(cluster).read_text(encoding="utf-8"))
+    if isinstance(section, dict) and "_target_" in section:
+        return [], section
+    return ["topology=described", override("topology.path", Path(cluster).resolve())], None
 
 
 Keys: TypeAlias = Callable[[JobColumns], FloatArray]

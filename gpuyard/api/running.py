@@ -27,17 +27,24 @@ if TYPE_CHECKING:
 
 
 CONFIDENCE = 0.95
-UNREAD = {  # keys of the program simulate that functions do not read -> what to use
-    "scheduler": "the argument scheduler or schedulers", "seed": "the argument seed",
+SAID = {  # keys that arguments say -> what to use
+    "seed": "the argument seed", "agents": "the argument agents",
+    "agents.count": "the argument agents", "topology": "the argument cluster",
+    "workload": "the argument trace", "workload.path": "the argument trace",
+}  # fmt: skip
+UNREAD = SAID | {  # and those of the program simulate that functions do not read
+    "scheduler": "the argument scheduler or schedulers",
     "scheduler.": "words behind its name, like scheduler='fifo scheduler.skip_blocked=true'",
-    "agents": "the argument agents", "agents.count": "the argument agents",
-    "topology": "the argument cluster", "workload": "the argument trace",
-    "workload.path": "the argument trace", "experiment": "its settings, or the program",
-    "figures": "Run.gantt", "role": "a name for it: evaluate(schedulers={name: ...})",
+    "experiment": "its settings, or the program", "figures": "Run.gantt",
+    "role": "a name for it: evaluate(schedulers={name: ...})",
     "part": "evaluate(part=...)", "window": "evaluate(windows=...)",
     "compiled": "sim.simulator.simulate(compiled=False)",
     "explain": "the program `gpuyard simulate`", "log_decisions": "the program `gpuyard simulate`",
     "hydra.run.dir": "what the call gives back, which needs no folder",
+}  # fmt: skip
+UNREAD_BY_ADVISE = SAID | {
+    "aim": "the argument aim", "learn_minutes": "the argument learn_minutes",
+    "page": "the program `gpuyard advise`", "hydra.run.dir": "the argument folder",
 }  # fmt: skip
 
 
@@ -298,6 +305,7 @@ def advise(
     if isinstance(cluster, Topology):
         raise ConfigError("cluster is a Topology; processes read their own: give a yaml file")
     learns = "null" if learn_minutes is None else learn_minutes
-    words = [f"aim={aim}", f"learn_minutes={learns}", f"agents.count={agents}", *listed(overrides)]
+    asked = listed(overrides, refused=UNREAD_BY_ADVISE)
+    words = [f"aim={aim}", f"learn_minutes={learns}", f"agents.count={agents}", *asked]
     with composed("advise", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
         return answer(config, folder=None if folder is None else Path(folder))

@@ -23,7 +23,7 @@ from sim.arrays import FloatArray
 from sim.files import ComparisonRow, Labels, ReportError, read_comparison_csv
 from sim.report.comparison_report import write_comparison
 from sim.report.figures import Run, jct_cdf
-from sim.report.run_folder import METRICS_FILE, read_jct_s, read_row
+from sim.report.run_folder import METRICS_FILE, RECORD, read_jct_s, read_row
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ OURS = "marl"
 
 OF_SCHEDULERS = {"hydra", "seed", "belief", "estimator"}  # of base.yaml: what each is told
 COLUMNS = ("topology", "workload", "workload.load", "agents.count", "gpus")
-COMPARISON, RECORD = "comparison.csv", "record.json"
+COMPARISON = "comparison.csv"
 RESUMED = "resume="  # says how a run went on, not what it was
 
 

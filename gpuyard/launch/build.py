@@ -20,14 +20,16 @@ from sim.physics.gpu_table import GpuTable, plain_name
 
 MAPPINGS = (dict, Mapping)
 CONTAINERS = (list, Sequence, *MAPPINGS)
-PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+PLAIN = {
+    int: "a whole number", float: "a number", bool: "true or false", str: "a text", Path: "a path",
+}  # fmt: skip
 
 
 def misfit(value: object, annotation: Any) -> str | None:
     """What the parameter asks for, if `value` is not that; None if it fits or cannot be judged.
 
-    Only numbers, texts, truth values, lists, mappings and unions of these are judged, and numbers
-    where an object is asked for; a whole number is also a number.
+    Only numbers, texts, paths, truth values, lists, mappings and unions of these are judged, and
+    numbers where an object is asked for; a whole number is also a number.
     """
     kinds = get_args(annotation) if get_origin(annotation) in {Union, UnionType} else (annotation,)
     asked = [_asked(kind, value) for kind in kinds]
@@ -49,7 +51,7 @@ def _asked(kind: Any, value: object) -> str | None:
     if get_origin(kind) in CONTAINERS:
         return "a mapping" if get_origin(kind) in MAPPINGS else "a list"
     number = isinstance(value, int | float)
-    if number and isinstance(kind, type) and not issubclass(kind, (*PLAIN, Path, Enum)):
+    if number and isinstance(kind, type) and not issubclass(kind, (*PLAIN, Enum)):
         return "a section with a _target_, or a choice of its group"
     return PLAIN.get(kind)
 
@@ -61,6 +63,8 @@ def _fits(value: object, kind: Any) -> bool:
         return isinstance(value, Mapping if get_origin(kind) in MAPPINGS else list | tuple)
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
+    if kind is Path:
+        return isinstance(value, str | Path)
     return type(value) is kind
 
 

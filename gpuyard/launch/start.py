@@ -53,7 +53,7 @@ from gpuyard.launch.targets import fault_of_own
 from gpuyard.launch.terminal import telling_what_compiles
 from sim.errors import GpuYardError, override
 from sim.files import forget
-from sim.report.run_folder import Record, collect_record, write_record
+from sim.report.run_folder import RECORD, Record, collect_record, write_record
 
 AGAIN_S = 0.1
 
@@ -213,8 +213,12 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
 
     def decorate(task: TaskFunction) -> Callable[[], None]:
         def point(cfg: DictConfig) -> Any:
+            before = len(_started)
             try:
-                return once_a_point(task, cfg)
+                result = once_a_point(task, cfg)
+                for launch in _started[before:]:
+                    assert (launch.folder / RECORD).is_file(), f"{config_name} began no folder"
+                return result
             except Exception as error:  # Hydra tells of a sweep's first, joblib without a traceback
                 _before_hydra(error)
                 if sweep_folder() is not None:

@@ -35,14 +35,14 @@ from sim.report.comparison_report import (
     sweep_title,
 )
 from sim.report.figure_studies import read_learning_curve
-from sim.report.run_folder import METRICS_FILE, Record, read_metrics
+from sim.report.run_folder import METRICS_FILE, RECORD, Record, read_metrics
 from sim.report.standings import Setting, beside_agents, standings
 from sim.report.timeline import Timeline
 
 MOST_FIGURES = 12  # settings with a figure of their own
 TIMELINE = ("time_s", "gpu_util_frac", "queue_jobs")
 OPENED = 3  # settings that are not folded
-COMPARISON, CURVE, RECORD = "comparison.csv", "learning_curve.csv", "record.json"
+COMPARISON, CURVE = "comparison.csv", "learning_curve.csv"
 PLAYED = "curve.csv"  # of a search by playing
 CURVES = "curves.json"  # of a reproduction
 RESULT = "page.md"  # of a reproduction: the tables of its page of results

@@ -20,7 +20,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import Launch, going_on, program, start
 from gpuyard.launch.terminal import error_console
 from gpuyard.training.form import NetworkForm, Player, ScorePlayer
-from gpuyard.training.setting import SCORE, ground_of, rival_of, trainer_of
+from gpuyard.training.setting import SCORE, rival_of, trainer_of
 from gpuyard.training.strategies import Point
 from gpuyard.training.trainer import LearningStopped, Trainer
 from sim.arrays import FloatArray
@@ -204,7 +204,7 @@ def report(launch: Launch, trainer: Trainer) -> str:
     """Play the held-out windows, write everything; what the user is told."""
     config, saved = launch.config, trainer.saved
     first, count = config["held_out"]["first"], config["held_out"]["windows"]
-    windows, crew, ground = range(first, first + count), trainer.crew, ground_of(config)
+    windows, crew, ground = range(first, first + count), trainer.crew, trainer.ground
     named = {str(config[key]): key for key in ("begin", "reference")}
     logs = {
         name: crew.windows(ground, rival_of(config, key), "validation", windows)

@@ -3,15 +3,25 @@
 import json
 import logging
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuyard.evaluation.experiment import Experiment, experiment_of
-from gpuyard.launch.build import AGENTS, SEED, Rules, build, check_choice, check_plain, section
+from gpuyard.evaluation.experiment import Experiment
+from gpuyard.launch.build import (
+    AGENTS,
+    SEED,
+    Rules,
+    build,
+    check_choice,
+    check_count,
+    check_plain,
+    resolve,
+    section,
+)
 from gpuyard.launch.errors import CONF, ConfigError, instead
 from gpuyard.launch.moved import new_name
+from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.training.form import (
     Form,
@@ -30,13 +40,13 @@ from gpuyard.training.form import (
 from gpuyard.training.strategies import Saved, begin, load
 from gpuyard.training.trainer import Course, Rivals, Trainer
 from gpuyard.training.windows import (
+    GROUPS,
     Alone,
     Crew,
     Ground,
     check_cells,
     field_of,
-    in_cell,
-    scheduler_of,
+    open_field,
     standards_of,
 )
 from marl.env.game import TRAIN_PHYSICS
@@ -44,10 +54,8 @@ from marl.env.layout import CodecRules
 from marl.policy import policy_folder
 from marl.training.spec import ClusterRay, LocalRay
 from sim.arrays import FloatArray
-from sim.jobs import JobTable
-from sim.scoring.linear_score import LinearScore
+from sim.errors import override
 from sim.scoring.weights import ScoreWeights, read_weights, score_weights_of
-from sim.simulator import Simulator
 
 if TYPE_CHECKING:
     from marl.training.plan import Plan
@@ -58,7 +66,6 @@ SCORE, NETWORK = "score", "network"  # what is learned
 ES, BRANCHES, PPO, DISTIL = "es", "branches", "paired_ppo", "distil"
 ESTIMATORS = (ES, BRANCHES, PPO, DISTIL)  # values of algo.estimator
 OF_NETWORK = ("learns", "graph", "rules", "hide", "algo")  # keys a score does not have
-TRAIN = "train"  # part of a workload
 NETWORK_RULES: Rules = {
     "graph.gpu_dim": (True, 1),
     "graph.hidden_dim": (True, 1),
@@ -152,36 +159,6 @@ def plan_of(config: Mapping[str, Any], experiment: Experiment, part: str) -> "Pl
     )
 
 
-@dataclass(frozen=True)
-class ConfiguredField:
-    """What windows are played on: settings in turn, if there is a mix of them."""
-
-    scheduler: LinearScore
-    experiments: tuple[Experiment, ...]
-    train_physics: str  # a key of `marl.env.game.TRAIN_PHYSICS`
-
-    def window(self, part: str, index: int) -> JobTable:
-        """One window of a part of the workload; no two settings of a mix are played on one."""
-        return self.experiments[index % len(self.experiments)].window(part, index)
-
-    def simulator(self, part: str, index: int, jobs: JobTable) -> Simulator:
-        """The jobs of window `index` on its cluster; training windows in their own physics."""
-        game = self.experiments[index % len(self.experiments)].game
-        if part == TRAIN:
-            game = TRAIN_PHYSICS[self.train_physics](game)
-        return game.simulator(jobs)
-
-
-def open_field(setting: str) -> ConfiguredField:
-    """The field of a resolved configuration, given as JSON."""
-    config = json.loads(setting)
-    mix, physics = config.pop("mix"), config.pop("train_physics")
-    cells = [in_cell(config, cell) for cell in mix for _ in range(cell["windows"])] if mix else []
-    return ConfiguredField(
-        scheduler_of(config), tuple(experiment_of(each) for each in cells or [config]), physics
-    )
-
-
 def trainer_of(launch: Launch, ground: Ground | None = None) -> Trainer:
     """A trainer at its beginning, or at the checkpoint of `resume`.
 
@@ -194,7 +171,7 @@ def trainer_of(launch: Launch, ground: Ground | None = None) -> Trainer:
     """
     config = launch.config
     _check(config)
-    ground = ground or ground_of(config)
+    ground = ground or ground_of(config, launch.record.overrides)
     rivals = Rivals(*(rival_of(config, key) for key in ("begin", "reference")))
     setting = _kept_setting(config)
     saved = (
@@ -272,6 +249,7 @@ def _check(config: Mapping[str, Any]) -> None:
     check_plain(config, RULES)
     check_choice(config, "train_physics", tuple(TRAIN_PHYSICS))
     check_cells(config["mix"])
+    check_count("train_windows", config["train_windows"], null=True)
     check_learns(config)
     if config["minutes"] is None and config["updates"] is None:
         raise ConfigError("minutes and updates are both null; give one, or both")
@@ -288,10 +266,27 @@ def _check(config: Mapping[str, Any]) -> None:
         )
 
 
-def ground_of(config: Mapping[str, Any]) -> Ground:
-    """What is played, without how it is learned."""
+def ground_of(config: Mapping[str, Any], overrides: Sequence[str] = ()) -> Ground:
+    """What is played, without how it is learned; call it where Hydra is composing.
+
+    Args:
+        config: of `learn.yaml`, resolved.
+        overrides: that made it; they hold for what settings of a mix name, too.
+    """
     played = {key: value for key, value in config.items() if key not in OF_LEARNING}
-    return Ground(open_field, json.dumps(played))
+    cells = [_with_sections(cell, overrides) for cell in config["mix"] or ()]
+    return Ground(open_field, json.dumps({**played, "mix": cells or None}))
+
+
+def _with_sections(cell: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """A setting of a mix with the sections of the choices that it names."""
+    named = {group: cell[group] for group in GROUPS if group in cell}
+    if not named:
+        return dict(cell)
+    others = [word for word in overrides if word.partition("=")[0] not in named]
+    words = [override(group, name) for group, name in named.items()]
+    made = resolve(composed_of("learn", [*others, *words]))
+    return {**cell, **{group: made[group] for group in named}}
 
 
 def rival_of(config: Mapping[str, Any], key: str) -> Player:

@@ -197,7 +197,7 @@ class _RoundsTrainer(Trainer):
         """What is tried in these windows, by the shape of what was observed."""
         mean = self.saved.climb.mean
         tasks = [
-            BranchTask(self._ground, self._form, mean, sampling, window)
+            BranchTask(self.ground, self._form, mean, sampling, window)
             for window in windows  # one by one: it takes seconds, and nobody waits for the slowest
         ]
         return list(map(joined_contrasts, by_shape(self._found(play_branches, tasks, windows))))
@@ -248,7 +248,7 @@ class BranchTrainer(_RoundsTrainer):
         logs = {
             share: float(
                 self.crew.windows(
-                    self._ground, form.player(mean + share * (vector - mean)), "train", windows
+                    self.ground, form.player(mean + share * (vector - mean)), "train", windows
                 ).mean()
             )
             for share in (0.0, *SHARES)
@@ -364,7 +364,7 @@ class DistilTrainer(_RoundsTrainer):
         climb, windows = self.saved.climb, self._windows(self._rounds.windows, 3)
         tasks = [
             WatchTask(
-                self._ground, self._form, climb.mean, self._teacher,
+                self.ground, self._form, climb.mean, self._teacher,
                 climb.update == 0 and at % 2 == 0, self._rounds.share, window,
             )
             for at, window in enumerate(windows)

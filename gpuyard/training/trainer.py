@@ -84,7 +84,7 @@ class Trainer:
     ) -> None:
         """From what is saved, or from a beginning with update 0 and no curve."""
         self.saved, self.crew = saved, crew
-        self._ground, self._course = ground, course
+        self.ground, self._course = ground, course
         self._rivals, self._folder, self._clock_s = rivals, folder, clock_s
         self._logs: tuple[FloatArray, FloatArray] | None = None
         self._told_s = time.monotonic()
@@ -136,7 +136,7 @@ class Trainer:
             "minutes count from then on", len(windows),
         )  # fmt: skip
         begin, reference = (
-            self.crew.windows(self._ground, player, "validation", windows)
+            self.crew.windows(self.ground, player, "validation", windows)
             for player in (self._rivals.begin, self._rivals.reference)
         )
         for name, logs in (("the beginning", begin), ("the reference", reference)):
@@ -153,7 +153,7 @@ class Trainer:
         """
         climb, pairs = self.saved.climb, range(self._course.pairs)
         windows = [drawn_window(climb, pair, TRAIN_WINDOWS) for pair in pairs]
-        scores = np.array(self.crew.pairs(self._ground, self.saved.form, climb, windows))
+        scores = np.array(self.crew.pairs(self.ground, self.saved.form, climb, windows))
         failed = ~np.isfinite(scores)
         if failed.all():
             self.saved = replace(self.saved, climb=ascend(climb, np.zeros_like(climb.mean), 0.0))
@@ -188,7 +188,7 @@ class Trainer:
     def _validate(self) -> None:
         """Add a point to the curve."""
         assert self._logs is not None
-        logs = self.crew.windows(self._ground, self.player, "validation", self._course.validation)
+        logs = self.crew.windows(self.ground, self.player, "validation", self._course.validation)
         begin, reference = (float(np.exp(np.mean(logs - each))) for each in self._logs)
         update = self.saved.climb.update
         point = Point(update, self.saved.elapsed_s / 60.0, self.runs, begin, reference)

@@ -3,18 +3,21 @@
 What a worker process plays is made from what it is sent: seeds go in, scores come out.
 """
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from gpuyard.evaluation.experiment import Experiment, experiment_of
 from gpuyard.launch.build import build, check_count
 from gpuyard.launch.errors import ConfigError
 from gpuyard.training.form import Field, Player, Standard, VectorForm
 from gpuyard.training.strategies import Climb, members
+from marl.env.game import TRAIN_PHYSICS
 from sim.arrays import FloatArray
 from sim.errors import InvalidDecision, SimulationError
 from sim.jobs import JobTable
@@ -38,8 +41,11 @@ def scheduler_of(config: Mapping[str, Any]) -> LinearScore:
     return scheduler
 
 
+TRAIN = "train"  # part of a workload
 KEYS = {"agents", "load", "windows"}
-OPTIONAL = {"gpu_type"}  # of all servers; what sharing costs depends on it
+NAMED = {"gpu_type": "p100", "workload": "philly_like", "estimator": "random_forest"}
+GROUPS = ("workload", "estimator")  # of which a setting may name another choice
+OPTIONAL = {"gpu_type", *GROUPS}  # gpu_type: of all servers; what sharing costs depends on it
 
 
 def check_cells(mix: object) -> None:
@@ -55,27 +61,69 @@ def check_cells(mix: object) -> None:
     for cell in mix:
         if not isinstance(cell, Mapping) or set(cell) - OPTIONAL != KEYS:
             raise ConfigError(
-                f"mix holds {cell!r}; give agents, load and windows, and gpu_type if you like"
+                f"mix holds {cell!r}; give agents, load and windows, and, if you like, "
+                f"{', '.join(sorted(OPTIONAL))}"
             )
         for key in ("agents", "windows"):
             check_count(f"{key} in mix", cell[key])
         load = cell["load"]
         if type(load) not in {int, float} or not 0 < load < np.inf:
             raise ConfigError(f"mix has load: {load!r}; it must be a number above 0")
-        gpu_type = cell.get("gpu_type", "")
-        if type(gpu_type) is not str:
-            raise ConfigError(f"mix has gpu_type: {gpu_type!r}; it must be a name, as p100")
+        for key, like in NAMED.items():
+            if type(name := cell.get(key, "")) is not str:
+                raise ConfigError(f"mix has {key}: {name!r}; it must be a name, as {like}")
 
 
 def in_cell(plain: Mapping[str, Any], cell: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration in one setting of a mix."""
-    agents = plain["agents"] | {"count": cell["agents"]}
-    workload = plain["workload"] | {"load": cell["load"]}
-    setting = {**plain, "agents": agents, "workload": workload}
+    """A configuration in one setting of a mix, in which groups are sections."""
+    setting = {**plain, **{group: cell[group] for group in GROUPS if group in cell}}
+    setting["agents"] = plain["agents"] | {"count": cell["agents"]}
+    setting["workload"] = setting["workload"] | {"load": cell["load"]}
     if "gpu_type" in cell:  # durations are run times on it, so that the load is the same
         topology = plain["topology"] | {"gpu_types": [cell["gpu_type"]]}
         setting |= {"topology": topology, "reference_gpu": cell["gpu_type"]}
     return setting
+
+
+@dataclass(frozen=True)
+class ConfiguredField:
+    """What windows are played on: settings in turn, if there is a mix of them."""
+
+    scheduler: LinearScore
+    experiments: tuple[Experiment, ...]
+    train_physics: str  # a key of `marl.env.game.TRAIN_PHYSICS`
+    train_windows: int | None = None  # so many are kept and played again; None: each is drawn anew
+    kept: dict[int, JobTable] = field(default_factory=dict, compare=False, repr=False)
+
+    def window(self, part: str, index: int) -> JobTable:
+        """One window of a part of the workload; no two settings of a mix are played on one."""
+        if part != TRAIN or self.train_windows is None:
+            return self._drawn(part, index)
+        place = index % (self.train_windows * len(self.experiments))
+        if place not in self.kept:
+            self.kept[place] = self._drawn(part, place)
+        return self.kept[place]
+
+    def _drawn(self, part: str, index: int) -> JobTable:
+        return self.experiments[index % len(self.experiments)].window(part, index)
+
+    def simulator(self, part: str, index: int, jobs: JobTable) -> Simulator:
+        """The jobs of window `index` on its cluster; training windows in their own physics."""
+        game = self.experiments[index % len(self.experiments)].game
+        if part == TRAIN:
+            game = TRAIN_PHYSICS[self.train_physics](game)
+        return game.simulator(jobs)
+
+
+def open_field(setting: str) -> ConfiguredField:
+    """The field of a resolved configuration, given as JSON."""
+    config = json.loads(setting)
+    mix, physics, kept = (config.pop(key) for key in ("mix", "train_physics", "train_windows"))
+    cells = [in_cell(config, cell) for cell in mix for _ in range(cell["windows"])] if mix else []
+    return ConfiguredField(
+        scheduler_of(config), tuple(experiment_of(each) for each in cells or [config]), physics,
+        kept,
+    )  # fmt: skip
 
 
 T = TypeVar("T")
@@ -131,9 +179,9 @@ def play_pairs(task: PairTask) -> list[tuple[float, float]]:
     """Ln mean JCT in seconds, or FAILED, of both members of each pair, on the pair's window."""
     field, found = field_of(task.ground), []
     for pair, window in zip(task.pairs, task.windows, strict=True):
-        jobs = field.window("train", window)
+        jobs = field.window(TRAIN, window)
         one, other = (
-            _log_jct(field, task.form.player(member), "train", window, jobs)
+            _log_jct(field, task.form.player(member), TRAIN, window, jobs)
             for member in members(task.climb, pair)
         )
         found.append((one, other))
@@ -228,7 +276,7 @@ def standards_of(
     asking = _asking_for_all(weights, groups)
     rows: dict[str, list[FloatArray]] = {group: [] for group in groups}
     for window in windows:
-        simulator = field.simulator("train", window, field.window("train", window))
+        simulator = field.simulator(TRAIN, window, field.window(TRAIN, window))
         scheduler = field.scheduler.weighing(asking)
         view_maker = simulator.views(scheduler.needs)
         loop = scheduler.loop(simulator.state, view_maker)

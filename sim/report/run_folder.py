@@ -127,6 +127,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 METRICS_FILE = "metrics.json"
 PAGE_FILE = "report.html"
+RECORD = "record.json"
 TIMELINE_BINS = 500  # bins of timeline.parquet: about the width of a figure
 
 
@@ -152,7 +153,7 @@ def write_record(folder: Path, record: Record) -> None:
     for name in (METRICS_FILE, PAGE_FILE, "jobs.parquet", "timeline.parquet"):
         (folder / name).unlink(missing_ok=True)
     write_atomically(folder / "config.yaml", record.config_yaml.encode())
-    write_atomically(folder / "record.json", _json(record.as_dict()))
+    write_atomically(folder / RECORD, _json(record.as_dict()))
 
 
 def write_metrics(folder: Path, metrics: Mapping[str, float | int | str]) -> None:
@@ -169,7 +170,7 @@ def read_metrics(folder: Path) -> dict[str, float | int]:
 
 def read_labels(folder: Path) -> Labels:
     """What the run in `folder` was, from its record.json."""
-    path = folder / "record.json"
+    path = folder / RECORD
     loaded = _read_json(path)
     missing = [name for name in LABEL_COLUMNS if name not in (*loaded, *LATER_COLUMNS)]
     if missing:

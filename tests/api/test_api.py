@@ -228,6 +228,16 @@ def test_a_wrong_argument_is_named(words, told: str):
 
 
 @pytest.mark.parametrize(
+    ("word", "use"),
+    [("aim=jct_p95_s", "aim"), ("agents=2", "agents"), ("+seed=3", "seed"),
+     ("learn_minutes=1", "learn_minutes"), ("topology=small_vl2", "cluster")],
+)  # fmt: skip
+def test_what_arguments_of_advise_say_is_no_override(word: str, use: str):
+    with pytest.raises(ConfigError, match=f"which is not read here; use the argument {use}"):
+        gpuyard.advise("venus_like", "small_leaf_spine", overrides=[word])
+
+
+@pytest.mark.parametrize(
     ("column", "cells", "told"),
     [
         ("num_gpus", [1, -1, 1], "trace, row 1, column 'num_gpus': '-1' is below 1; "),

@@ -40,6 +40,7 @@ def told(folder: Path, *words: str) -> str:
         ("workload.exclude_vcs=lang", "workload.exclude_vcs is 'lang'; it must be a list"),
         ("workload.rules.ignore=demands", "rules.ignore is 'demands'; give a list, like [demands]"),
         ("+workload.rules.models.a=[b]", "rules.models.a is ['b']; give one name of a model"),
+        ("belief.model.path=-1", "belief.model.path is -1; it must be a path or a text or null"),
         ("estimator=none", "choose estimator=group_median or limit"),
     ],
 )
@@ -52,7 +53,7 @@ def test_a_value_of_the_wrong_kind(tmp_path: Path, word: str, message: str):
 
 def test_a_job_that_fits_nowhere_is_told_before_it_is_played(tmp_path: Path):
     (tmp_path / "jobs.csv").write_text(ASKING)
-    cores = "+topology.cpu_milli=64000"
+    cores = "topology.cpu_milli=64000"
     words = ("workload.columns.cpu_milli=cpu_milli", cores)
     line = told(tmp_path, "simulate", *words)
     assert (

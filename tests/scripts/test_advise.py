@@ -198,6 +198,7 @@ def test_a_policy_of_ones_own_is_judged_on_the_rest_and_plays(done, tmp_path):
     assert "- Learned: begun as linear_score, of 1 beginnings the best there; " in outcome.out
     served = re.search(r"gpuyard (serve .*)", outcome.out)
     assert served is not None and "workload" not in served[1] and str(weights) in served[1]
+    assert str(weights) in table.loc["learned, limit", "words"]
     command = re.search(r"gpuyard (simulate .*)", outcome.out)
     assert command is not None
     words = command[1].split()[1:]

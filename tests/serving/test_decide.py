@@ -132,7 +132,7 @@ def test_jobs_that_can_never_start_are_told_and_the_others_decided(service: Serv
 
 def test_types_cores_and_memory_decide_where_a_job_starts(configured: Callable[..., Any]):
     words = ("topology=small_leaf_spine", "topology.gpu_types=[p100,v100]", "scheduler=fifo")
-    config = configured(*words, "+topology.cpu_milli=8000")
+    config = configured(*words, "topology.cpu_milli=8000")
     decider = Decider(
         experiment_of(config).game, composition_of(config, 1), Defaults(None, None), 0
     )
