@@ -146,8 +146,7 @@ OF_LEARNING = (  # packages of the extra `learn`
 )  # fmt: skip
 OF_SERVING = ("fastapi", "starlette", "uvicorn")  # of the extra `serve`
 COMMAND = "gpuyard"  # the installed command
-FAILED = 1
-INTERRUPTED = 130
+FAILED, INTERRUPTED = 1, 130
 STOPPED = "interrupted; what was written so far stays in the run's folder"
 NAMING = ("experiment", "lineup", "scheduler", "workload")  # groups that name a run's folder
 TRACEBACK_WANTED = ("DEBUG", "HYDRA_FULL_ERROR")

@@ -20,7 +20,8 @@ from sim.errors import TraceError
 @program("tiny", Path(__file__).resolve().parent / "conf")
 def main(cfg: DictConfig) -> None:
     launch = start(cfg)
-    launch.begin()
+    if launch.config["mode"] != "never_begun":
+        launch.begin()
     topology = launch.build("topology")
     if launch.config["mode"] == "bad_trace":
         raise TraceError("jobs.csv line 3: num_gpus is 0; a gang needs at least one GPU")

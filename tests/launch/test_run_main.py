@@ -74,6 +74,11 @@ def test_a_required_value_is_named_before_any_work(tiny: Callable):
     assert outcome.folders == []
 
 
+def test_a_program_that_never_begins_its_folder_is_a_fault(tiny: Callable):
+    outcome = tiny("mode=never_begun")
+    assert outcome.status == 1 and "AssertionError: tiny began no folder" in outcome.err
+
+
 def test_an_error_of_the_task_is_one_message(tiny: Callable):
     assert "error: jobs.csv line 3: num_gpus is 0" in said(tiny("mode=bad_trace"))
 
