@@ -149,7 +149,7 @@ def test_every_failed_point_of_a_sweep_is_told_and_logged(tiny: Callable, launch
     assert "ERROR" not in fine
     assert "1 failed: jobs.csv line 3: num_gpus is 0" in bad_trace
     assert "Traceback" not in bad_trace
-    assert 'tiny.py", line 16, in main' in fault
+    assert 'tiny.py", line 17, in main' in fault
     assert fault.splitlines()[-1] in outcome.err and bad_trace.splitlines()[-1] in outcome.err
 
 
