@@ -128,3 +128,4 @@ class Run:
     run_gpu_s: FloatArray | None = None  # (J,) run_s times the GPUs held; elastic gangs vary
     decides: str = ""  # `compiled`, or `python (why)`
     served_gpu_s: FloatArray | None = None  # (J,) of run_gpu_s: not spent in restarts
+    models: tuple[str, ...] = ()  # of the jobs' profiles, "model/batch"; none: not known

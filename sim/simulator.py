@@ -284,6 +284,7 @@ class Simulator:
             restarts=state.job["restarts"].copy(),
             run_gpu_s=state.job["run_gpu_s"].copy(),
             served_gpu_s=state.job["served_gpu_s"].copy(),
+            models=self.physics.catalogue.names,
         )
 
     def _outcomes(self) -> IntArray:

@@ -279,6 +279,8 @@ def job_columns(run: Run) -> dict[str, Any]:
     }
     parts = {name: getattr(run, name) for name in MEASURED_PARTS}
     columns |= {name: part for name, part in parts.items() if part is not None}
+    if run.models:
+        columns["model"] = np.array(run.models, dtype=object)[jobs.profile]
     if len(run.topology.gpu_types) > 1:
         columns["ran_on"] = _ran_on(run)
     if jobs.elastic is not None:
