@@ -5,9 +5,33 @@ import numpy as np
 from sim.arrays import IntArray
 from sim.codes import ALIKE, IF_NOTHING_IS_EMPTY, NEVER
 from sim.engine.occupancy import ANY_SPEED, SHARING_NEEDS, Occupancy
-from sim.errors import check_numbers
+from sim.errors import InvalidDecision, check_numbers
 from sim.protocols import Placer
-from sim.view import ClusterView, Signal
+from sim.view import ClusterView, Signal, Slots
+
+
+def placed(placer: Placer, gang: int, slots: Slots, rng: np.random.Generator) -> IntArray | None:
+    """The placer's choice; None if the job should wait.
+
+    Raises:
+        InvalidDecision: it is no list of GPUs, or one of them was not offered.
+    """
+    given = placer.place(gang, slots, rng)
+    if given is None:
+        return None
+    gpus = np.asarray(given, dtype=None if isinstance(given, np.ndarray | list) else object)
+    if gpus.ndim != 1 or gpus.dtype.kind not in "iu":
+        raise InvalidDecision(
+            f"placer {placer.name} gave {given!r:.60} for a gang of {gang}; it must be an array of "
+            "whole numbers, the GPUs, or None"
+        )
+    inside = (gpus >= 0) & (gpus < len(slots.usable))
+    if not slots.usable[gpus[inside]].all():  # others are no GPUs, of which the engine tells
+        gpu = int(gpus[inside][np.argmin(slots.usable[gpus[inside]])])
+        raise InvalidDecision(
+            f"placer {placer.name} gave GPU {gpu}, which was not offered; take GPUs of slots.usable"
+        )
+    return gpus
 
 
 def place_alone(
@@ -20,8 +44,8 @@ def place_alone(
     """
     gang = int(view.jobs.num_gpus[job])
     tight = occupancy.tightest(view, job)
-    gpus = None if tight is None else placer.place(gang, tight, rng)
-    return placer.place(gang, occupancy.exclusive(view, job), rng) if gpus is None else gpus
+    gpus = None if tight is None else placed(placer, gang, tight, rng)
+    return placed(placer, gang, occupancy.exclusive(view, job), rng) if gpus is None else gpus
 
 
 class NoSharing:
@@ -58,7 +82,7 @@ class FallbackSharing:
         if gpus is not None:
             return gpus
         gang = int(view.jobs.num_gpus[job])
-        return placer.place(gang, occupancy.shared(view, job, self.least_speed), rng)
+        return placed(placer, gang, occupancy.shared(view, job, self.least_speed), rng)
 
 
 class SelectiveSharing(FallbackSharing):
@@ -95,6 +119,5 @@ class AlwaysShare:
         rng: np.random.Generator,
     ) -> IntArray | None:  # fmt: skip
         """The placer's choice among all GPUs that fit."""
-        return placer.place(
-            int(view.jobs.num_gpus[job]), occupancy.shared(view, job, ANY_SPEED), rng
-        )
+        gang = int(view.jobs.num_gpus[job])
+        return placed(placer, gang, occupancy.shared(view, job, ANY_SPEED), rng)

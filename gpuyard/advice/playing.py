@@ -22,8 +22,8 @@ from gpuyard.advice.aims import (
     told_of_trace,
 )
 from gpuyard.evaluation.experiment import OneQueueError, opened
-from gpuyard.evaluation.lineup import Contender, lineup_of, warm_up, without_limits
-from gpuyard.evaluation.room import without_misfits
+from gpuyard.evaluation.jobs import warm_up, without_misfits
+from gpuyard.evaluation.lineup import Contender, lineup_of, without_limits
 from gpuyard.evaluation.task import Task, distinct, scheduler_of, setting_text
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.sweeps import in_processes, processes_of

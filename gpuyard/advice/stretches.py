@@ -15,8 +15,7 @@ import numpy as np
 
 from gpuyard.advice.playing import Ground, jobs_of
 from gpuyard.evaluation.experiment import Experiment, composition_of, opened
-from gpuyard.evaluation.lineup import warm_up
-from gpuyard.evaluation.room import picked_jobs
+from gpuyard.evaluation.jobs import picked_jobs, warm_up
 from gpuyard.launch.errors import ConfigError
 from gpuyard.training.windows import scheduler_of
 from sim.arrays import FloatArray, IntArray

@@ -3,7 +3,7 @@
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -40,7 +40,7 @@ RESUMED = "resume="  # says how a run went on, not what it was
 
 @dataclass(frozen=True)
 class Given:
-    """What a single run was told, and what held then."""
+    """What a run or an evaluation was told, and what held then."""
 
     folder: Path
     said: Mapping[str, str]  # key -> value, without quotes
@@ -66,16 +66,18 @@ class Found:
 
     folder: Path
     rows: list[ComparisonRow]
-    given: Given | None = None  # of a run of one scheduler; None: a comparison
+    given: Given
+    single: bool  # of one scheduler; else an evaluation
     assumed: tuple[str, ...] = ()  # what its runs took for granted
+    plain: tuple[str, ...] = ()  # (rows,) the schedulers as their folder names them
 
 
 def gather(folders: Sequence[Path], *, leave_out: Path) -> list[Found]:
     """Every comparison and every finished run in or below `folders`, in order of their paths.
 
     A folder with a comparison is read as that, and nothing else in it. Folders that this program
-    wrote before, and `leave_out`, are passed over: they repeat others' rows. Single runs that
-    differ only in what no column tells get it into their scheduler's name (`gather_names`).
+    wrote before, and `leave_out`, are passed over: they repeat others' rows. Runs that differ only
+    in what no column tells get it into their scheduler's name (`told_apart`).
 
     Raises:
         ReportError: a folder is not there or holds no result, a file cannot be read, or two
@@ -122,25 +124,30 @@ def _read(folder: Path) -> Found | None:
     if record.get("program") == "compare":
         return None
     assumed = tuple(map(str, record.get("assumed", ())))
+    words = map(str, record.get("overrides", ()))
+    pairs = (word.partition("=") for word in words if not word.startswith(RESUMED))
+    said = {key: value.strip("'\"") for key, _, value in pairs}
     if (folder / COMPARISON).is_file():
         rows = read_comparison_csv(folder / COMPARISON)
-        return Found(folder, rows, assumed=assumed)
+        # What else it was told made the line-up and the windows, which rows tell.
+        told = {key: value for key, value in said.items() if _of_world(key) or _of_schedulers(key)}
+        return Found(folder, rows, Given(folder, told), single=False, assumed=assumed)
     if (folder / METRICS_FILE).is_file() and "scheduler" in record:
-        words = map(str, record.get("overrides", ()))
-        pairs = (word.partition("=") for word in words if not word.startswith(RESUMED))
-        given = Given(folder, {key: value.strip("'\"") for key, _, value in pairs})
-        return Found(folder, [read_row(folder)], given, assumed=assumed)
+        return Found(folder, [read_row(folder)], Given(folder, said), single=True, assumed=assumed)
     return None
 
 
 def _named(results: Sequence[Found]) -> list[Found]:
-    """The results, single runs told apart by what was swept."""
-    singles = [(each.rows[0].labels, each.given) for each in results if each.given]
-    labels = iter(told_apart(singles))
+    """The results, told apart by what was swept."""
+    runs = [(row.labels, each.given) for each in results for row in each.rows]
+    labels = iter(told_apart(runs))
     return [
-        replace(each, rows=[replace(each.rows[0], labels=next(labels))]) if each.given else each
+        replace(
+            each, rows=[replace(row, labels=next(labels)) for row in each.rows],
+            plain=tuple(row.labels.scheduler for row in each.rows),
+        )
         for each in results
-    ]
+    ]  # fmt: skip
 
 
 def _check_distinct(results: Sequence[Found]) -> None:
@@ -160,14 +167,14 @@ def _check_distinct(results: Sequence[Found]) -> None:
 def _times(result: Found) -> list[tuple[Labels, FloatArray]]:
     if not (result.folder / "jobs.parquet").is_file():
         return []
-    if result.given:
+    if result.single:
         return [(result.rows[0].labels, read_jct_s(result.folder))]
     columns = ["scheduler", "window", "jct_s"]
     frame = pd.read_parquet(result.folder / "jobs.parquet", columns=columns).dropna()
     by_run = {key: part["jct_s"].to_numpy(float) for key, part in frame.groupby(columns[:2])}
     empty: FloatArray = np.empty(0)
-    labels = [row.labels for row in result.rows]
-    return [(each, by_run.get((each.scheduler, each.window), empty)) for each in labels]
+    named = zip((row.labels for row in result.rows), result.plain, strict=True)
+    return [(labels, by_run.get((plain, labels.window), empty)) for labels, plain in named]
 
 
 def _setting(labels: Labels) -> tuple[str, ...]:
@@ -216,6 +223,11 @@ def _of_world(key: str) -> bool:
     return head.partition(".")[0] in _shared_keys() and head not in COLUMNS
 
 
+def _of_schedulers(key: str) -> bool:
+    """Whether a key says what all schedulers are told."""
+    return key.lstrip("+").partition("@")[0].partition(".")[0] in {"belief", "estimator"}
+
+
 @cache
 def _shared_keys() -> frozenset[str]:
     """Sections and keys of `conf/base.yaml` that all schedulers of a table have to share."""
@@ -225,8 +237,9 @@ def _shared_keys() -> frozenset[str]:
     return frozenset((sections | base.keys()) - OF_SCHEDULERS)
 
 
-def _differing(given: Sequence[Given]) -> set[str]:
+def _differing(given: Iterable[Given]) -> set[str]:
     """Keys that were not said alike, and did not come to the same."""
+    given = list({each.folder: each for each in given}.values())
     every = set[str]().union(*(each.said for each in given))
     unlike = {key for key in every if len({each.said.get(key) for each in given}) > 1}
     return {key for key in unlike if len({each.value(key) for each in given}) > 1}

@@ -12,7 +12,7 @@ import numpy as np
 import yaml
 from hydra.core.hydra_config import HydraConfig
 
-from gpuyard.evaluation.room import fit_somewhere, misfits_told
+from gpuyard.evaluation.jobs import fit_somewhere, misfits_told
 from gpuyard.launch.build import RULES, build, check_choice, check_plain, check_reference_gpu
 from gpuyard.launch.errors import ConfigError
 from marl.env.game import Game

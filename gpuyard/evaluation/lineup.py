@@ -1,6 +1,7 @@
 """What an evaluation compares (`conf/lineup/`), what its runs assume, and warming up."""
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -15,13 +16,9 @@ from gpuyard.evaluation.experiment import Experiment, physics_name
 from gpuyard.launch.build import check_count, resolve
 from gpuyard.launch.errors import ConfigError, explain, instead, refuse_no_choice
 from gpuyard.launch.own import composed_of
-from marl.env.game import Game
-from sim.arrays import IntArray
-from sim.errors import GpuYardError, SignalError, override
-from sim.jobs import JobTable
-from sim.protocols import Scheduler
-from sim.simulator import simulate
-from sim.topology.outages import NO_OUTAGES
+from sim.errors import override
+
+log = logging.getLogger(__name__)
 
 KEYS = ("role", "overrides", "agents", "name")
 LIMITS = ("windows", "cells")  # of an entry, in line-ups of reproduce.py
@@ -217,6 +214,20 @@ MOST_LOAD = 3.0  # above it somebody may have meant percent
 HOUR_S = 3600.0
 
 
+FABRIC = ("topology.oversubscription", "topology.spines", "topology.fabric_gbps")
+
+
+def warn_of_unread_links(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
+    """Say so where links of the fabric are set and the network has none of them."""
+    if config["network"]["_target_"].endswith(".AlphaBetaRing"):
+        for word in overrides:
+            if word.lstrip("+").startswith(FABRIC):
+                log.warning(
+                    "%s changes no time: network=alpha_beta has the smallest NIC and asks whether "
+                    "a gang spans racks; network=max_min has all links", word,
+                )  # fmt: skip
+
+
 def assumptions(
     config: Mapping[str, Any], experiment: Experiment, information: str | None = None
 ) -> tuple[str, ...]:
@@ -228,7 +239,8 @@ def assumptions(
         information: that the one scheduler has of durations; None: several may read predictions.
     """
     parts = [_durations(config, information), _measured_on(config, experiment)]
-    parts += [_models(config, experiment), *_cuts(config["workload"])]
+    parts += [_models(config, experiment), *_unlike_shipped(config, experiment)]
+    parts += _cuts(config["workload"])
     parts += [*_left_out(config["workload"]), *_windows(config, experiment)]
     return (*filter(None, [*parts, _partitions(experiment)]), *experiment.gpu_notes)
 
@@ -270,6 +282,30 @@ def _models(config: Mapping[str, Any], experiment: Experiment) -> str | None:
     if any((workload.get("columns") or {}).get(name) for name in MODEL_COLUMNS):
         return "models as the file names them, others drawn"
     return "models of the published mix" if "mix" in workload else "models drawn"
+
+
+UNLIKE_SHIPPED = {  # group -> its class, where that is not what `conf/base.yaml` has -> in words
+    "interference": {"NoInterference": "neighbours on a GPU slow nobody"},
+    "network": {
+        "NoNetwork": "communication is free", "MaxMin": "jobs share links by max-min",
+        "KWay": "jobs share links evenly", "DutyCycle": "jobs share links by duty cycle",
+    },
+    "host": {"SharedHost": "jobs share cores and PCIe"},
+    "outages": {
+        "ServerFailures": "servers fail", "RollingMaintenance": "servers are closed in turn",
+        "FailuresAndMaintenance": "servers fail and are closed in turn",
+        "OutageFile": "servers go and come as a file says",
+    },
+}  # fmt: skip
+
+
+def _unlike_shipped(config: Mapping[str, Any], experiment: Experiment) -> Iterator[str]:
+    """What of the world was switched; of physics nothing where all of it is off."""
+    off = physics_name(experiment.game.physics) == OFF
+    for group, words in UNLIKE_SHIPPED.items():
+        name = config[group]["_target_"].rpartition(".")[2]
+        if name in words and not (off and group in {"interference", "network"}):
+            yield words[name]
 
 
 def _cuts(workload: Mapping[str, Any]) -> Iterator[str]:
@@ -329,48 +365,3 @@ def _partitions(experiment: Experiment) -> str | None:
     if sizes.min() == sizes.max():
         return None
     return f"{len(sizes)} partitions of unequal size: {', '.join(map(str, sizes))} GPUs"
-
-
-def warm_up(game: Game, scheduler: Scheduler, *, compiled: bool = True) -> None:
-    """Run a few jobs through `scheduler`, or its compiled form, on this cluster, and forget them.
-
-    They reach what a real trace reaches: gangs inside a server and across servers, a full cluster
-    with a queue (so that jobs share, wait, are preempted, forwarded or taken over), every
-    partition, and an empty one at the end.
-
-    Raises:
-        GpuYardError: the scheduler decides something illegal; the message says that these jobs are
-            made up.
-    """
-    gangs = _gangs(game)
-    count = len(gangs)
-    profile = int(np.argmax(game.physics.catalogue.gang_ok))
-    duration_s = np.linspace(20.0, 10.0, count)  # later jobs are shorter: they may preempt
-    jobs = JobTable(
-        job_id=np.array([str(row) for row in range(count)], dtype=object),
-        submit_s=np.arange(count, dtype=np.float64),
-        num_gpus=gangs,
-        duration_s=duration_s,
-        estimate_s=duration_s,
-        profile=np.full(count, profile, dtype=np.int64),
-        home=np.arange(count, dtype=np.int64) % game.partitions,
-        measured=np.ones(count, dtype=np.bool_),
-    )
-    whole = replace(game, outages=NO_OUTAGES)  # a gang may need every server
-    try:
-        simulate(whole.simulator(jobs), scheduler, 0, None, compiled=compiled)
-    except SignalError:  # speaks of columns, whatever the jobs
-        raise
-    except GpuYardError as error:
-        trial = f"{scheduler.name}, in a trial run of {count} made-up jobs before yours"
-        raise type(error)(f"{trial}: {error}") from error
-
-
-def _gangs(game: Game) -> IntArray:
-    """Small, one server and a little more, then whole partitions until nothing is left."""
-    servers = np.bincount(game.topology.gpu_server)  # (S,) GPUs
-    partitions = np.bincount(game.partition_of_server, weights=servers)  # (P,) GPUs
-    largest, server = int(partitions.min()), int(servers.max())  # every gang fits every partition
-    fill = [largest] * (game.rules.max_tenants * game.partitions + 1)
-    small = [min(gang, largest) for gang in (1, 2, server, server + 1, 1, 2)]
-    return np.array([*small, *fill, 1, min(2, largest)], dtype=np.int64)

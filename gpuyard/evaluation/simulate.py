@@ -26,7 +26,13 @@ from gpuyard.evaluation.experiment import (
 )
 from gpuyard.evaluation.explain import explain, row_of
 from gpuyard.evaluation.explanation import EXPLAIN_FILES, Explanation
-from gpuyard.evaluation.lineup import assumed_line, assumptions, refuse_size_of_window, warm_up
+from gpuyard.evaluation.jobs import warm_up
+from gpuyard.evaluation.lineup import (
+    assumed_line,
+    assumptions,
+    refuse_size_of_window,
+    warn_of_unread_links,
+)
 from gpuyard.launch.build import check_checkpoint, check_count, check_flags, check_seconds, resolve
 from gpuyard.launch.errors import ConfigError, nearest, refuse_unread_additions
 from gpuyard.launch.start import Launch, as_typed, program, start
@@ -66,6 +72,7 @@ def main(cfg: DictConfig) -> None:
     scheduler = composition_of(config, experiment.game.partitions)
     wondered = as_typed(config, "explain", launch.record.overrides)
     _warn_of_unread(cfg, launch.record.overrides)
+    warn_of_unread_links(config, launch.record.overrides)
     if config["part"] is None:
         refuse_size_of_window(config["workload"], launch.record.overrides)
     jobs = _jobs(experiment, config["part"], config["window"], wondered)

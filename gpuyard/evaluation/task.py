@@ -17,7 +17,8 @@ from gpuyard.evaluation.experiment import (
     shares_between_users,
     warn_without_users,
 )
-from gpuyard.evaluation.lineup import Contender, assumed_line, assumptions, warm_up
+from gpuyard.evaluation.jobs import warm_up
+from gpuyard.evaluation.lineup import Contender, assumed_line, assumptions
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.sweeps import in_processes, processes_of
 from sim.errors import GpuYardError

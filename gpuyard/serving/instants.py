@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuyard.evaluation.room import MIB_PER_GIB, MILLI, most_workers
+from gpuyard.evaluation.jobs import MIB_PER_GIB, MILLI, most_workers
 from gpuyard.launch.errors import nearest
 from gpuyard.serving.forms import AssumedForm, RequestError, RunningJob, StateForm, WaitingJob
 from marl.env.game import Game

@@ -22,8 +22,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from gpuyard.evaluation.experiment import composition_of, experiment_of
-from gpuyard.evaluation.lineup import warm_up
-from gpuyard.evaluation.room import MIB_PER_GIB, MILLI
+from gpuyard.evaluation.jobs import MIB_PER_GIB, MILLI, warm_up
 from gpuyard.launch.build import Rules, check_checkpoint, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start

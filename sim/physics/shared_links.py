@@ -51,7 +51,7 @@ class Pattern:
         """Check names and ranges; PhysicsError names the key, the value and the rule."""
         if self.pattern not in PATTERNS:
             raise PhysicsError(
-                f"network traffic pattern is {self.pattern!r}; use one of {', '.join(PATTERNS)}"
+                f"network.traffic.pattern is {self.pattern!r}; use one of {', '.join(PATTERNS)}"
             )
         counts = {key: getattr(self, key) for key in ("ps_count", "stages", "tensor_width")}
         check_numbers("network.traffic", "1 or more", PhysicsError, **counts)

@@ -5,7 +5,7 @@ import gzip
 import io
 import math
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ Value = Any
 
 @dataclass(frozen=True)
 class Marked:
-    """A value and its line: a scalar, a list of `Marked`, or a dict of text to `Marked`."""
+    """A value and the line of its key, else its own: a scalar, a list of `Marked`, or a dict of text to `Marked`."""
 
     value: Value
     line: int  # from 1
@@ -106,7 +106,7 @@ def _entries(
             raise TopologyError(f"{path}, line {line}: a key must be a plain word")
         if key in entries:
             raise TopologyError(f"{path}, line {line}: the key {key} stands there twice")
-        entries[key] = _marked(loader, value_node, path, seen)
+        entries[key] = replace(_marked(loader, value_node, path, seen), line=line)
     return entries
 
 

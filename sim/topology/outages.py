@@ -198,8 +198,10 @@ class OutageFile:
         if not 0 <= at_s < math.inf:
             raise self._error(line, "time_s", time, "expected 0 or more seconds")
         if server not in servers:
-            known = f"known are {', '.join(list(servers)[-MOST_NAMED:])}{nearest(server, servers)}"
-            raise self._error(line, "server", server, f"the cluster has no such server; {known}")
+            names = list(servers)[-len(set(servers.values())) :]
+            some = ", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
+            known = f"the cluster has no such server; its {len(names)} are {some}"
+            raise self._error(line, "server", server, known + nearest(server, servers))
         if word not in WORDS:
             raise self._error(line, "change", word, f"expected one of {', '.join(WORDS)}")
         return _Row(line, at_s, servers[server], word)

@@ -15,7 +15,9 @@ import gpuyard
 from gpuyard.launch.errors import ConfigError
 from sim.errors import GpuYardError, TraceError
 from sim.schedulers.orders import Sjf
+from sim.sharing import NoSharing
 from sim.topology.generators import leaf_spine
+from sim.view import Signal
 from tests.forking import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,6 +108,32 @@ def test_rules_of_placement_and_sharing_hold_for_orders_of_all_kinds():
         jobs, "small_leaf_spine", "fifo sharing=off", overrides=[*OFF, "sharing=always"]
     )
     assert asked.jobs["start_s"].tolist() == [0, 100, 400, 420]
+
+
+def test_a_placer_may_take_what_it_was_offered_and_nothing_else():
+    class Own:
+        name, needs = "own", Signal.NONE
+
+        def __init__(self, choose):
+            self.choose = choose
+
+        def place(self, gang, slots, rng):
+            return self.choose(np.flatnonzero(slots.usable)[:gang], gang)
+
+    given = {
+        "gave GPU 0, which was not offered": lambda gpus, gang: np.arange(gang),
+        "must be an array of whole numbers": lambda gpus, gang: gpus + 0.5,
+        "the decision names 0": lambda gpus, gang: gpus[:0],
+        "gave {": lambda gpus, gang: set(gpus.tolist()),
+    }
+    jobs = JOBS.assign(num_gpus=2)
+    for told, choose in given.items():
+        scheduler = Sjf(placer=Own(choose), sharing=NoSharing(), skip_blocked=True)
+        with pytest.raises(GpuYardError, match=re.escape(told)):
+            gpuyard.simulate(jobs, "small_leaf_spine", scheduler, overrides=OFF)
+    right = Sjf(placer=Own(lambda gpus, gang: gpus), sharing=NoSharing(), skip_blocked=True)
+    run = gpuyard.simulate(jobs, "small_leaf_spine", right, overrides=OFF)
+    assert run.jobs["start_s"].tolist() == [0, 1, 2, 3]
 
 
 def test_a_column_that_is_not_there_is_named_with_the_nearest():

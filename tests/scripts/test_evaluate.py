@@ -252,6 +252,26 @@ def test_a_wrong_word_leaves_an_older_comparison(start, tmp_path):
     assert (failed.folder / "comparison.csv").read_text() == "old"
 
 
+def test_evaluations_in_other_worlds_are_told_apart(done, start, tmp_path):
+    for name, words in {
+        "shared": ("network=max_min", "outages=failures"), "free": ("network=none",),
+    }.items():  # fmt: skip
+        entries = "lineup.entries=[{role: composite, overrides: ['scheduler=sjf,fifo']}]"
+        words = (*TINY, *words, entries, "windows=2", "jobs=1", "page=false")
+        one = done("evaluate", *words, folder=f"worlds/{name}")
+    told = (one.folder / "comparison.md").read_text()
+    assert "communication is free" in told and "servers fail" not in told
+    both = done("compare", f"sweep={one.folder.parent}", "page=false", folder="both")
+    table = pd.read_csv(both.folder / "comparison.csv")
+    assert sorted(set(table["scheduler"].str.partition(" ")[2])) == [
+        "[network=max_min outages=failures]", "[network=none]",
+    ]  # fmt: skip
+    assert len(table) == 8 and (both.folder / "jct_cdf.png").is_file()
+    again = done("evaluate", *words, folder="worlds/again")
+    failed = start("compare", f"sweep=[{one.folder},{again.folder}]", folder="twice")
+    failed.failed_with("hold the same run")
+
+
 def test_one_process_can_be_interrupted(tmp_path):
     folder = tmp_path / "run"
     words = [*TINY, FEW, "windows=400", "jobs=1", f"hydra.run.dir={folder}"]

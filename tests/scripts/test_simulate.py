@@ -44,7 +44,11 @@ def test_a_whole_trace_with_the_defaults(done, trace):
 
 
 def test_a_cluster_of_today_runs_with_physics_and_says_what_it_assumes(done):
-    outcome = done("simulate", "topology=h100_rails", "scheduler=sjf", "workload.num_jobs=60")
+    fabric = "topology.oversubscription=8"
+    outcome = done(
+        "simulate", "topology=h100_rails", fabric, "scheduler=sjf", "workload.num_jobs=60"
+    )
+    assert f"{fabric} changes no time: network=alpha_beta" in outcome.err
     line = "h100: a100's profile x 1.9 (assumed); in 80 GiB any two jobs fit"
     assert line in outcome.out and line in outcome.err
     record = json.loads((outcome.folder / "record.json").read_text())

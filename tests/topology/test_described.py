@@ -118,6 +118,7 @@ def test_servers_of_a_rack_are_brought_together(tmp_path: Path):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
+        ("fabric:", "fabrik:", ", line 1: fabrik is not a key; did you mean 'fabric'"),
         ("spines", "spnies", ", line 2: fabric.spnies is not a key; did you mean 'spines'"),
         ("spines: 1", "spines: 0", ", line 2: fabric.spines is '0'; it must be at least 1"),
         ("spines: 1", "spines: 1.5", ", line 2: fabric.spines is '1.5'; it must be a whole"),
@@ -125,7 +126,7 @@ def test_servers_of_a_rack_are_brought_together(tmp_path: Path):
         ("oversubscription: 2", "oversubscription: .nan", ", line 3: fabric.oversubscription is"),
         ("oversubscription: 2", "oversubscription: .inf", ", line 3: fabric.oversubscription is"),
         ("oversubscription: 2", "oversubscription: -2", "must be above 0"),
-        ("  oversubscription: 2\n", "", ", line 2: fabric.oversubscription is missing"),
+        ("  oversubscription: 2\n", "", ", line 1: fabric.oversubscription is missing"),
         ("gpus: 4", "gpus: 4000", ", line 6: shapes.box.gpus is '4000'; it must be at least 1"),
         ("gpus: 4", "gpus: '4'", ", line 6: shapes.box.gpus is '4'; it must be a whole number"),
         ("gpus: 4", "gpus: [4]", ", line 6: shapes.box.gpus is a list; it must be a whole number"),
@@ -134,7 +135,7 @@ def test_servers_of_a_rack_are_brought_together(tmp_path: Path):
         ("count: 2, gbps: 10", "count: 2", ", line 8: shapes.box.nics.gbps is missing"),
         ("gbps: 10", "gbps: 1e999", "shapes.box.nics.gbps"),
         ("intra_gbps: 80", "intra_gbps: 1.0e+20", "it must be above 0 and at most 1e+06"),
-        ("    intra_gbps: 80\n", "", ", line 6: shapes.box.intra_gbps is missing"),
+        ("    intra_gbps: 80\n", "", ", line 5: shapes.box.intra_gbps is missing"),
         ("shape: box", "shape: bix", "is 'bix'; it is not known; did you mean 'box'"),
         ("count: 2}", "count: -2}", ", line 13: racks[0].servers[0].count is '-2'"),
         (", count: 2}", "}", ", line 13: racks[0].servers[0] needs either count or names"),
