@@ -23,9 +23,10 @@ class OwnOnly:
 
 
 class LeastLoadedForwarding:
-    """A job goes where the fewest GPUs are wanted for each GPU there is, once, as it arrives.
+    """A job goes where the fewest GPUs are wanted for each GPU there is, once, as it first queues.
 
-    Only partitions large enough for the gang count; home wins ties, then the lowest index.
+    Only partitions that could hold it if they were empty count; home wins ties, then the lowest
+    index.
     """
 
     name = "least_loaded"
@@ -66,7 +67,7 @@ class OwnThenLeastLoaded:
 
 
 class RandomForwarding:
-    """Any partition large enough for the gang, home included, all alike."""
+    """Any partition that could hold the job if it were empty, home included, all alike."""
 
     name = "random"
     steals = False
@@ -77,15 +78,15 @@ class RandomForwarding:
     ) -> int:
         """A partition drawn at random; home if the gang fits in none."""
         del fits_at_home
-        return int(self.drawn(np.array([gang]), np.array([home]), loads.capacity, rng)[0])
+        return int(self.drawn(np.array([gang]), np.array([home]), loads.capacity[None], rng)[0])
 
     def drawn(
         self, gang: IntArray, home: IntArray, capacity: IntArray, rng: np.random.Generator
     ) -> IntArray:
-        """(J,) the same for many jobs, in their order; `capacity` (M,) are the partitions' GPUs."""
+        """(J,) the same for many jobs, in their order; `capacity` is (J, M), as in `Loads`."""
         target = home.copy()
         for job, gpus in enumerate(gang.tolist()):
-            large_enough = np.flatnonzero(capacity >= gpus)
+            large_enough = np.flatnonzero(capacity[job] >= gpus)
             if len(large_enough) > 0:
                 target[job] = rng.choice(large_enough)
         return target

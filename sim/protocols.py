@@ -95,10 +95,10 @@ class Sharing(Protocol):
 
 @dataclass(frozen=True)
 class Loads:
-    """Per partition, jobs that arrived earlier in this instant included."""
+    """What one job meets in each partition, jobs routed earlier in this instant included."""
 
     wanted: IntArray  # (M,) GPUs that its waiting and running jobs want
-    capacity: IntArray  # (M,) GPUs it has
+    capacity: IntArray  # (M,) GPUs it has; 0 where the job does not fit even if all are empty
 
     def moved(self, gang: int, source: int, target: int) -> "Loads":
         """The loads once `gang` GPUs' worth of work has changed partition."""

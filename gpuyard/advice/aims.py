@@ -34,7 +34,7 @@ AIMS = {  # column of advice.csv
     "large_gang_wait_s": Aim("mean wait of large gangs", "time"),
     "user_fairness": Aim("fairness among users", "index", more_is_better=True),
     "gpu_util_frac": Aim("GPU use", "share", more_is_better=True),
-    "lost_gpu_h": Aim("GPU-hours lost to preemption", "gpu_h"),
+    "lost_gpu_h": Aim("GPU-hours lost to stops", "gpu_h"),
 }
 
 
@@ -232,9 +232,18 @@ def users_of(jobs: JobTable) -> IntArray:
 
 
 def stops_of(run: Run) -> int:
-    """How often measured jobs lost their GPUs to others, leases that ran out included."""
-    stopped = np.isin(run.log.kind, (Kind.PREEMPT, Kind.EXPIRE))
-    return int(np.count_nonzero(run.jobs.measured[run.log.job[stopped]]))
+    """How often measured jobs lost their GPUs to others; leases renewed at once are no stops."""
+    log, stops = run.log, (Kind.PREEMPT, Kind.EXPIRE)
+    rows = np.flatnonzero(np.isin(log.kind, (*stops, Kind.START)))
+    rows = rows[run.jobs.measured[log.job[rows]]]
+    rows = rows[np.argsort(log.job[rows], kind="stable")]
+    stopped = np.isin(log.kind[rows], stops)
+    this, after = rows[:-1], rows[1:]
+    again = stopped[:-1] & ~stopped[1:] & (log.job[this] == log.job[after])
+    again &= log.time_s[this] == log.time_s[after]
+    pairs = zip(this[again].tolist(), after[again].tolist(), strict=True)
+    renewed = sum(np.array_equal(log.gpus[stop], log.gpus[start]) for stop, start in pairs)
+    return int(stopped.sum()) - renewed
 
 
 def _lost_gpu_h(run: Run, blocks: Blocks) -> FloatArray:

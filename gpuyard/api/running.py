@@ -239,6 +239,8 @@ def evaluate(
                 for name, each in zip(names, made, strict=True):
                     run = _played(experiment, each, jobs)
                     labels = labels_of(experiment, each, window=index, role=None)
+                    if windows is not None:
+                        labels = replace(labels, stretch=experiment.stretch(part, index))
                     rows.append(ComparisonRow(replace(labels, scheduler=name), summarise(run)))
                     count.tell(f"{name} window {index}")
         asked = {**config, "part": None if windows is None else part, "windows": windows}

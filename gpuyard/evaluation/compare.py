@@ -169,12 +169,15 @@ def _times(result: Found) -> list[tuple[Labels, FloatArray]]:
         return []
     if result.single:
         return [(result.rows[0].labels, read_jct_s(result.folder))]
-    columns = ["scheduler", "window", "jct_s"]
+    columns = ["scheduler", "agents", "window", "jct_s"]
     frame = pd.read_parquet(result.folder / "jobs.parquet", columns=columns).dropna()
-    by_run = {key: part["jct_s"].to_numpy(float) for key, part in frame.groupby(columns[:2])}
+    by_run = {key: part["jct_s"].to_numpy(float) for key, part in frame.groupby(columns[:3])}
     empty: FloatArray = np.empty(0)
     named = zip((row.labels for row in result.rows), result.plain, strict=True)
-    return [(labels, by_run.get((plain, labels.window), empty)) for labels, plain in named]
+    return [
+        (labels, by_run.get((plain, labels.agents, labels.window), empty))
+        for labels, plain in named
+    ]
 
 
 def _setting(labels: Labels) -> tuple[str, ...]:

@@ -292,8 +292,9 @@ UNLIKE_SHIPPED = {  # group -> its class, where that is not what `conf/base.yaml
     },
     "host": {"SharedHost": "jobs share cores and PCIe"},
     "outages": {
-        "ServerFailures": "servers fail", "RollingMaintenance": "servers are closed in turn",
-        "FailuresAndMaintenance": "servers fail and are closed in turn",
+        "ServerFailures": "servers fail, in all windows alike",
+        "RollingMaintenance": "servers are closed in turn",
+        "FailuresAndMaintenance": "servers fail, in all windows alike, and are closed in turn",
         "OutageFile": "servers go and come as a file says",
     },
 }  # fmt: skip

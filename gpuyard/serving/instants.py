@@ -9,7 +9,7 @@ from gpuyard.evaluation.jobs import MIB_PER_GIB, MILLI, most_workers
 from gpuyard.launch.errors import nearest
 from gpuyard.serving.forms import AssumedForm, RequestError, RunningJob, StateForm, WaitingJob
 from marl.env.game import Game
-from sim.arrays import IntArray
+from sim.arrays import BoolArray, IntArray
 from sim.errors import InvalidDecision
 from sim.jobs import ANY_TYPE, WHOLE_GPU_MILLI, Demands, Identity, JobTable, codes_of
 from sim.report.run_tables import server_names
@@ -46,12 +46,17 @@ class Places:
                 found.append(self._given(job.placement, at, job))
             else:
                 found.append(np.zeros(0, dtype=np.int64))
-        if found:
-            np.add.at(tenants, np.concatenate(found), 1)
+        held_milli = np.zeros_like(tenants)
+        for job, gpus in zip(running, found, strict=True):
+            tenants[gpus] += 1
+            held_milli[gpus] += job.gpu_milli
         for at, job in enumerate(running):
             if job.servers is not None:
-                found[at] = self._lowest_free(job.servers, tenants, named("running", at, job))
+                most = np.where(tenants < self._game.rules.max_tenants, WHOLE_GPU_MILLI, 0)
+                room = held_milli + job.gpu_milli <= most
+                found[at] = self._lowest(job.servers, room, named("running", at, job))
                 tenants[found[at]] += 1
+                held_milli[found[at]] += job.gpu_milli
         self._few_enough(tenants, running, found)
         if self._game.partitions > 1 and found:
             self._one_partition(running, found)
@@ -100,18 +105,18 @@ class Places:
             raise RequestError(f"{named('running', at, job)}.placement: GPU {twice} is named twice")
         return np.array(placement, dtype=np.int64)
 
-    def _lowest_free(self, servers: dict[str, int], tenants: IntArray, where: str) -> IntArray:
-        """The first GPUs without a tenant on each server."""
+    def _lowest(self, servers: dict[str, int], room: BoolArray, where: str) -> IntArray:
+        """The first GPUs with room for the job, or its part of one, on each server."""
         chosen: list[int] = []
         first = self._topology.server_first_gpu
         for name, wanted in servers.items():
             server = self.server(name, f"{where}.servers")
             gpus = np.arange(first[server], first[server + 1])
-            free = gpus[tenants[gpus] == 0]
+            free = gpus[room[gpus]]
             if len(free) < wanted:
                 raise RequestError(
-                    f"{where}.servers: {wanted} GPUs of {name}, which has {len(free)} that no "
-                    "other job of the request holds"
+                    f"{where}.servers: {wanted} GPUs of {name}, which has {len(free)} that other "
+                    "jobs of the request leave to it"
                 )
             chosen += free[:wanted].tolist()
         return np.array(chosen, dtype=np.int64)

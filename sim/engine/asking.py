@@ -22,7 +22,14 @@ from sim.engine.composed import (
     child_of,
     own_code,
 )
-from sim.engine.filling import fill_listed, first_to_ask, note_timers, route_arrivals, wanted_gpus
+from sim.engine.filling import (
+    fill_listed,
+    first_to_ask,
+    note_timers,
+    room_of,
+    route_arrivals,
+    wanted_gpus,
+)
 from sim.engine.given import numbers, rows
 from sim.engine.layout import PYTHON_PLACE, PYTHON_ROUTE, RAISED, ROUTE, Memory
 from sim.engine.occupancy import Occupancy
@@ -271,7 +278,8 @@ class Asking:
         try:
             scheduler, row = self._scheduler, self._state.job[job]
             assert isinstance(scheduler, PartitionedScheduler)
-            loads = Loads(wanted_gpus(self._state), self._state.partition["gpus"].copy())
+            rooms = [room_of(self._state, m, job) for m in range(len(self._state.partition))]
+            loads = Loads(wanted_gpus(self._state), np.array(rooms))
             home, rng = int(row["partition"]), scheduler.rng
             gang = int(row["num_gpus"])
             target = int(scheduler.forwarding.route(gang, home, bool(fits), loads, rng))

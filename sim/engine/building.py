@@ -18,7 +18,7 @@ from sim.engine.acting import (
     start,
 )
 from sim.engine.composed import Composed, PartitionedScheduler, QueueScheduler, child_of, make_rule
-from sim.engine.filling import fill, fill_by_list, fill_by_score, route_arrivals
+from sim.engine.filling import fill, fill_by_list, fill_by_score, rooms_of, route_arrivals
 from sim.engine.layout import (
     FILL,
     GAME,
@@ -259,7 +259,7 @@ def _draw(memory: Memory, scheduler: PartitionedScheduler, state: State) -> None
         return
     rng: Any = np.random.default_rng(scheduler.router_seed)
     memory.waiter["drawn"] = scheduler.forwarding.drawn(
-        state.job["num_gpus"], state.job["partition"], state.partition["gpus"], rng
+        state.job["num_gpus"], state.job["partition"], rooms_of(state), rng
     )
 
 

@@ -9,7 +9,7 @@ from sim.engine.layout import NOBODY, PLACE, PYTHON_ROUTE, RAISED, START, Memory
 from sim.engine.queues import drop_first, first_of, join, queue_number, take_out, tetris_order
 from sim.handle import ask, call_python, tell
 from sim.jit import array_kernel, kernel
-from sim.kernel.free_gpus import usable_in
+from sim.kernel.free_gpus import usable_in, workers_for
 from sim.kernel.layout import QUEUED, RUNNING, State
 from sim.kernel.step import FOREIGN_GPU, LEGAL, NO_SUCH_JOB, NOT_QUEUED
 
@@ -309,35 +309,68 @@ def wanted_gpus(state: State) -> IntArray:
     return wanted
 
 
+@kernel
+def room_of(state: State, m: int, job: int) -> int:
+    """GPUs of partition `m`; 0 where its servers could not hold the job even if all were empty."""
+    row, part, workers = state.job[job], state.partition[m], 0
+    if part.gpus < row.num_gpus:
+        return 0
+    if state.world[0].demands_matter == 0:
+        return int(part.gpus)
+    for at in range(part.first_own, part.last_own):
+        server = state.server[state.own[at]]
+        size = server.last_gpu - server.first_gpu
+        workers += workers_for(row, size, server.gpu_type, server.cpu_milli, server.memory_mib)
+    return int(part.gpus) if workers >= row.num_gpus else 0
+
+
 @array_kernel
-def _least_loaded(state: State, gang: int, home: int, wanted: IntArray) -> int:
+def rooms_of(state: State) -> IntArray:
+    """(J, M) `room_of` every job."""
+    rooms = np.zeros((len(state.job), len(state.partition)), dtype=np.int64)
+    for job in range(len(rooms)):
+        for m in range(len(state.partition)):
+            rooms[job, m] = room_of(state, m, job)
+    return rooms
+
+
+@array_kernel
+def _least_loaded(state: State, job: int, home: int, wanted: IntArray) -> int:
     """Rule of `sim.forwarding`."""
     best, least = home, np.inf
-    if state.partition[home].gpus >= gang:
-        least = (wanted[home] - gang) / state.partition[home].gpus
+    if room_of(state, home, job) > 0:
+        least = (wanted[home] - state.job[job].num_gpus) / state.partition[home].gpus
     for m in range(len(wanted)):
-        if state.partition[m].gpus >= gang and m != home:
+        if m != home and room_of(state, m, job) > 0:
             share = wanted[m] / state.partition[m].gpus
             if share < least:
                 best, least = m, share
     return best
 
 
+@kernel
+def _is_routed(state: State, memory: Memory, job: int) -> bool:
+    return bool(state.job[job].forwards > 0 or memory.waiter[job].routed != 0)
+
+
 @array_kernel
 def route_arrivals(state: State, memory: Memory) -> None:
-    """Send jobs that arrived at this instant where the rule wants them."""
+    """Send jobs that queue for the first time where the rule wants them."""
     world = state.world[0]
     last = world.queue_first + world.num_queued
     if world.max_forwards < 1:
         return
-    first = last
+    # Those who arrive stand last; children that became ready stand where they were submitted.
+    first = world.queue_first if len(state.children) > 0 else last
     while first > world.queue_first and state.job[state.queue[first - 1]].submit_s == world.now_s:
         first -= 1
+    while first < last and _is_routed(state, memory, state.queue[first]):
+        first += 1
     wanted = wanted_gpus(state) if first < last else np.zeros(0, dtype=np.int64)
     for at in range(first, last):
         job = state.queue[at]
         home, gang = state.job[job].partition, state.job[job].num_gpus
-        if state.job[job].forwards > 0 or memory.waiter[job].routed != 0:
+        if _is_routed(state, memory, job):
             continue
         memory.waiter[job].routed = 1
         target = _target(state, memory, job, wanted)
@@ -361,7 +394,7 @@ def _target(state: State, memory: Memory, job: int, wanted: IntArray) -> int:
         return int(memory.waiter[job].drawn)
     if rule == OWN_THEN_LEAST_LOADED and ask(memory.routine[PLACE], state, memory, home, job):
         return int(home)
-    return _least_loaded(state, state.job[job].num_gpus, home, wanted)
+    return _least_loaded(state, job, home, wanted)
 
 
 @kernel

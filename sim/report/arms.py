@@ -9,8 +9,8 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.files import ReportError, csv_text, known_cells
-from sim.report.job_times import UNKNOWN, Interval, mean_interval, ratio_interval
-from sim.report.league import METRIC, LeagueRun, Place
+from sim.report.job_times import UNKNOWN, Interval, mean_interval
+from sim.report.league import METRIC, Cluster, LeagueRun, Place, mean_over, ratio_over
 from sim.report.table_text import TableText, interval_text, markdown, ratio_text
 
 AT = "@"  # a name in results is SCHEDULER@ARM
@@ -45,7 +45,7 @@ def arm_rows(
     Raises:
         ReportError: a reference is no arm of any scheduler.
     """
-    found = _by_arm(runs)
+    found, cluster_of = _by_arm(runs), {run.place: run.cluster for run in runs}
     arms = dict.fromkeys(arm for _, _, arm in found)
     for reference in references:
         if reference not in arms:
@@ -56,11 +56,11 @@ def arm_rows(
             cell=cell,
             scheduler=scheduler,
             arm=arm,
-            jct_s=mean_interval(list(ours.values()), confidence),
+            jct_s=mean_over(ours, cluster_of, confidence),
             ratios={
                 each: None
                 if each == arm
-                else _ratio(ours, found.get((cell, scheduler, each), {}), confidence)
+                else _ratio(ours, found.get((cell, scheduler, each), {}), cluster_of, confidence)
                 for each in references
             },
         )
@@ -108,12 +108,11 @@ def _by_arm(runs: Sequence[LeagueRun]) -> dict[Key, dict[Place, float]]:
 
 
 def _ratio(
-    ours: dict[Place, float], theirs: dict[Place, float], confidence: float
-) -> Interval | None:
-    both = [place for place in ours if place in theirs]
-    if not both:
-        return None
-    return ratio_interval([ours[p] for p in both], [theirs[p] for p in both], confidence)
+    ours: Mapping[Place, float], theirs: Mapping[Place, float],
+    cluster_of: Mapping[Place, Cluster], confidence: float,
+) -> Interval | None:  # fmt: skip
+    logs = {p: float(np.log(ours[p] / theirs[p])) for p in ours if p in theirs}
+    return ratio_over(logs, cluster_of, confidence) if logs else None
 
 
 def _line(row: ArmRow) -> tuple[str, ...]:

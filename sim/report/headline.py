@@ -26,8 +26,16 @@ from sim.files import (
     write_atomically,
 )
 from sim.report.job_times import UNKNOWN, Interval
-from sim.report.standings import Key, Units, beside_agents, setting_of, units_of
-from sim.report.table_text import TableText, interval_text, mark, markdown, ratio_text, rich_tables
+from sim.report.standings import Key, Units, beside_agents, setting_of, uncounted, units_of
+from sim.report.table_text import (
+    UNCOUNTED,
+    TableText,
+    interval_text,
+    mark,
+    markdown,
+    ratio_text,
+    rich_tables,
+)
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -73,7 +81,7 @@ class Line:
     scheduler: str
     means: dict[str, Interval]  # of `METRICS`; one without values is not there
     ratio: Interval | None  # paired mean JCT, ours / its; None for ours, or where nothing pairs
-    unfinished: int  # measured jobs that never finished, in all its runs
+    uncounted: int  # measured jobs that are in no mean, in all its runs
 
 
 @dataclass(frozen=True)
@@ -207,14 +215,14 @@ def _line(
     one_queue = rows[0].labels.role == "global_queue"
     keys = [key for key in METRICS if not (one_queue and key in OF_PARTITIONS)]
     means = {key: units.mean(units.values(rows, key)) for key in keys}
-    ratio = units.ratio(units.values(our_rows, JCT), units.values(rows, JCT))
+    ratio = units.ratio(our_rows, rows, JCT)
     return Line(
         against=against,
         picked_on=picked_on,
         scheduler=rows[0].labels.scheduler,
         means={key: mean for key, mean in means.items() if mean is not None},
         ratio=None if against == "ours" else ratio,
-        unfinished=int(sum(row.metrics.get("jobs_unfinished", 0) for row in rows)),
+        uncounted=uncounted(rows),
     )
 
 
@@ -254,7 +262,7 @@ def headline_csv(cells: Sequence[HeadlineCell]) -> bytes:
     header = (
         ["topology", "workload", "load", "agents", "physics", "against", "picked_on", "scheduler",
          "windows", "stretches", "effective_windows", *(f"ratio{end}" for end in ends),
-         *(f"{key}{end}" for key in METRICS for end in ends), "jobs_unfinished"]
+         *(f"{key}{end}" for key in METRICS for end in ends), "jobs_uncounted"]
     )  # fmt: skip
     rows = []
     for cell in cells:
@@ -264,7 +272,7 @@ def headline_csv(cells: Sequence[HeadlineCell]) -> bytes:
             numbers = [value for each in told for value in each.numbers]
             who = [line.against, line.picked_on, line.scheduler]
             counts = [_windows(line), _stretches(line), told[0].effective]
-            rows.append(known_cells([*setting, *who, *counts, *numbers, line.unfinished]))
+            rows.append(known_cells([*setting, *who, *counts, *numbers, line.uncounted]))
     return csv_text(header, rows).encode()
 
 
@@ -307,13 +315,13 @@ def whole_text(cells: Sequence[HeadlineCell], *, confidence: float) -> TableText
         "Mean ± half width of the interval over windows. Jain's index is of the home partitions' "
         "mean queueing delays (1: all equal), the longest wait the largest of these."
     )
-    if any(line.unfinished for cell in cells for line in cell.lines):
-        note += " * left measured jobs unfinished, which its means do not count."
+    if any(line.uncounted for cell in cells for line in cell.lines):
+        note += f" {UNCOUNTED}"
     return TableText(("against", "picked on", "scheduler", "ours / theirs", *names), settings, note)
 
 
 def _cells_of(line: Line, unit: TimeUnit, confidence: float) -> tuple[str, ...]:
-    name = line.scheduler + (" *" if line.unfinished else "")
+    name = line.scheduler + (" *" if line.uncounted else "")
     ratio = "(ours)" if line.against == "ours" else _ratio(line, confidence)
     told = [
         interval_text(line.means.get(key), 1.0 / unit.length_s if factor is None else factor)

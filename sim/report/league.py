@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from sim.arrays import FloatArray
 from sim.files import ComparisonRow, Labels, ReportError, csv_text, known_cells, run_names
-from sim.report.job_times import UNKNOWN, Interval, mean_interval, ratio_interval
+from sim.report.job_times import (
+    UNKNOWN,
+    Interval,
+    clustered_mean_interval,
+    clustered_ratio_interval,
+    mean_interval,
+    ratio_interval,
+)
 from sim.report.standings import LEAST_COMPARED, Ranking, ranking
 from sim.report.table_text import TableText, interval_text, markdown, plain_table, ratio_text
 
@@ -24,6 +31,8 @@ LEAST_BLOCKS = 2
 
 Place = tuple[str, int, int]  # cell, seed, window: what one run of a scheduler is paired by
 Block = tuple[str, int, int]  # workload, seed, window
+Cluster = Block | tuple[str, int]  # workload, stretch of its time
+K = TypeVar("K", Place, Block)
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,12 @@ class LeagueRun:
     def block(self) -> Block:
         """The jobs: runs of one block are not independent of each other."""
         return self.workload, self.row.labels.seed, self.row.labels.window
+
+    @property
+    def cluster(self) -> Cluster:
+        """What others are independent of: the block, or the stretch of time that it is from."""
+        stretch = self.row.labels.stretch
+        return self.block if stretch is None else (self.workload, stretch)
 
 
 @dataclass(frozen=True)
@@ -88,16 +103,43 @@ def league_of(runs: Sequence[LeagueRun]) -> League:
     return League(kept)
 
 
+def mean_over(
+    values: Mapping[K, float], cluster_of: Mapping[K, Cluster], confidence: float
+) -> Interval:
+    """The mean; whole clusters are drawn where some have several values (`standings.Units`)."""
+    clusters = _numbered([cluster_of[key] for key in values])
+    numbers = list(values.values())
+    if len(set(clusters)) == len(numbers):
+        return mean_interval(numbers, confidence)
+    return clustered_mean_interval(numbers, clusters, confidence)
+
+
+def ratio_over(
+    logs: Mapping[K, float], cluster_of: Mapping[K, Cluster], confidence: float
+) -> Interval:
+    """The same of ln ratios, as a ratio."""
+    clusters = _numbered([cluster_of[key] for key in logs])
+    ratios, ones = np.exp(list(logs.values())), np.ones(len(logs))
+    if len(set(clusters)) == len(ratios):
+        return ratio_interval(ratios, ones, confidence)
+    return clustered_ratio_interval(ratios, ones, clusters, confidence)
+
+
+def _numbered(clusters: Sequence[Cluster]) -> list[int]:
+    numbers = {each: at for at, each in enumerate(dict.fromkeys(clusters))}
+    return [numbers[each] for each in clusters]
+
+
 def block_scores(
     league: League, names: Sequence[str], places: set[Place]
-) -> tuple[list[Block], FloatArray]:
-    """Blocks, and the (N, k) mean of ln(mean JCT) over the places of each; all `names` ran there.
+) -> tuple[list[Cluster], FloatArray]:
+    """Clusters, and the (N, k) mean of ln(mean JCT) over the places of each; all `names` ran there.
 
-    Cells that differ in load or topology alone play the same jobs, so they make one block.
+    Cells that differ in load or topology alone play the same jobs, so they are in one.
     """
-    members: dict[Block, list[Place]] = defaultdict(list)
+    members: dict[Cluster, list[Place]] = defaultdict(list)
     for place in sorted(places):
-        members[league.runs[names[0]][place].block].append(place)
+        members[league.runs[names[0]][place].cluster].append(place)
     blocks = sorted(members)
     scores = [
         [
@@ -223,7 +265,8 @@ def _over_blocks(runs: Sequence[LeagueRun], key: str, confidence: float) -> Inte
     values: dict[Block, list[float]] = defaultdict(list)
     for run in runs:
         values[run.block].append(run.row.metrics[key])
-    return mean_interval([float(np.mean(found)) for found in values.values()], confidence)
+    means = {block: float(np.mean(found)) for block, found in values.items()}
+    return mean_over(means, {run.block: run.cluster for run in runs}, confidence)
 
 
 def _known_mean(values: Sequence[float]) -> float:
@@ -241,8 +284,9 @@ def _ratio(league: League, name: str, reference: str, confidence: float) -> Inte
             logs[run.block].append(float(np.log(ratio)))
     if not logs:
         return None
-    ratios = [float(np.exp(np.mean(found))) for found in logs.values()]
-    return ratio_interval(ratios, [1.0] * len(ratios), confidence)
+    cluster_of = {run.block: run.cluster for run in league.runs[name].values()}
+    means = {block: float(np.mean(found)) for block, found in logs.items()}
+    return ratio_over(means, cluster_of, confidence)
 
 
 def league_csv(rows: Sequence[LeagueRow]) -> bytes:

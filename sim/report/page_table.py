@@ -11,8 +11,8 @@ import numpy as np
 
 from sim.files import ReportError, csv_text, known_cells
 from sim.report.headline import KINDS
-from sim.report.job_times import UNKNOWN, Interval, mean_interval, ratio_interval
-from sim.report.league import METRIC, Block, LeagueRun, Place
+from sim.report.job_times import UNKNOWN, Interval
+from sim.report.league import METRIC, Block, LeagueRun, Place, mean_over, ratio_over
 from sim.report.table_text import interval_text, markdown_table
 
 COLUMNS = ("what", "scheduler", "against", "metric", "claim", "cell", "measured", "low", "high",
@@ -52,7 +52,7 @@ def measured(
         ReportError: no run of a scheduler named, or no such metric.
     """
     cells = list(dict.fromkeys(run.cell for run in runs))
-    blocks = {run.place: run.block for run in runs}
+    at = {run.place: run for run in runs}
     found = []
     for claim in claims:
         ours, theirs = _values(claim, claim.scheduler, runs), {}
@@ -60,9 +60,7 @@ def measured(
             theirs = _values(claim, claim.against, runs)
         for cell in ["all", *(cells if len(cells) > 1 else [])]:
             here = {p: v for p, v in ours.items() if cell in ("all", p[0])}
-            found.append(
-                Measured(claim, cell, _interval(claim, (here, theirs), blocks, confidence))
-            )
+            found.append(Measured(claim, cell, _interval(claim, (here, theirs), at, confidence)))
     return found
 
 
@@ -104,33 +102,33 @@ def _values(claim: Claim, name: str, runs: Sequence[LeagueRun]) -> dict[Place, f
 def _interval(
     claim: Claim,
     values: tuple[dict[Place, float], dict[Place, float]],
-    blocks: dict[Place, Block],
+    at: Mapping[Place, LeagueRun],
     confidence: float,
 ) -> Interval | None:
     ours, theirs = values
+    cluster_of = {run.block: run.cluster for run in at.values()}
     if claim.against is None:
-        means = _by_block(ours, blocks)
-        return mean_interval(means, confidence) if means else None
+        means = _by_block(ours, at)
+        return mean_over(means, cluster_of, confidence) if means else None
     both = [place for place in ours if place in theirs]
     if not both:
         return None
     top, bottom = [ours[p] for p in both], [theirs[p] for p in both]
     if min(*top, *bottom) > 0:
         logs = {p: float(np.log(ours[p] / theirs[p])) for p in both}
-        ratios = np.exp(_by_block(logs, blocks))
-        ratio = ratio_interval(ratios, np.ones(len(ratios)), confidence)
+        ratio = ratio_over(_by_block(logs, at), cluster_of, confidence)
         return Interval(1 - ratio.centre, 1 - ratio.high, 1 - ratio.low, ratio.count)
     if sum(bottom) == 0:
         return None
     return Interval(1 - sum(top) / sum(bottom), np.nan, np.nan, len(both))
 
 
-def _by_block(values: dict[Place, float], blocks: dict[Place, Block]) -> list[float]:
+def _by_block(values: Mapping[Place, float], at: Mapping[Place, LeagueRun]) -> dict[Block, float]:
     """Means over the places of each block."""
     found: dict[Block, list[float]] = defaultdict(list)
     for place, value in values.items():
-        found[blocks[place]].append(value)
-    return [float(np.mean(each)) for each in found.values()]
+        found[at[place].block].append(value)
+    return {block: float(np.mean(each)) for block, each in found.items()}
 
 
 def _words(row: Measured) -> str:
@@ -182,7 +180,7 @@ def page_markdown(
     """Every table; without one, mean JCT of each scheduler in each cell, in hours.
 
     Columns of cells that were not run are left out, and rows of schedulers that were not.
-    Intervals are those of `paper.csv`: t over paired windows.
+    Intervals are those of `paper.csv`: t over paired windows, by stretch where they have one.
     """
     shown = [_table(table, runs, confidence) for table in tables or [_every(runs)]]
     return "\n".join(text for text in shown if text)

@@ -5,7 +5,7 @@ And ranks over blocks (Friedman, Nemenyi; Demsar, JMLR 2006), and paired ratios 
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,16 +59,23 @@ class Units:
         stretches = [self.stretch_of[unit] for unit in values]
         return clustered_mean_interval(numbers, stretches, self.confidence)
 
-    def ratio(self, ours: Values, theirs: Values) -> Interval | None:
-        """The paired ratio over the units that both have; None where there are none."""
-        both = [unit for unit in ours if theirs.get(unit, 0.0) > 0 and ours[unit] > 0]
+    def ratio(
+        self, ours: Sequence[ComparisonRow], theirs: Sequence[ComparisonRow], key: str
+    ) -> Interval | None:
+        """The ratio of a metric over the windows and seeds that both ran; None where none are."""
+        mine, its = (
+            {row.labels.unit: row for row in rows if row.metrics.get(key, 0.0) > 0}
+            for rows in (ours, theirs)
+        )
+        both = [unit for unit in mine if unit in its]
         if not both:
             return None
-        top, bottom = [ours[unit] for unit in both], [theirs[unit] for unit in both]
+        top, bottom = (self.values([ran[unit] for unit in both], key) for ran in (mine, its))
+        pairs = [*top.values()], [*bottom.values()]
         if self.stretch_of is None:
-            return ratio_interval(top, bottom, self.confidence)
-        stretches = [self.stretch_of[unit] for unit in both]
-        return clustered_ratio_interval(top, bottom, stretches, self.confidence)
+            return ratio_interval(*pairs, self.confidence)
+        stretches = [self.stretch_of[unit] for unit in top]
+        return clustered_ratio_interval(*pairs, stretches, self.confidence)
 
 
 def units_of(rows: Sequence[ComparisonRow], confidence: float) -> Units:
@@ -110,7 +117,7 @@ class Standing:
     information: str
     intervals: dict[str, Interval]  # of `METRICS`; a metric without values is not there
     ratio: Interval | None  # paired mean JCT, ours / theirs; None for ours itself, or no pairs
-    unfinished: int  # measured jobs that never finished, in all runs together
+    uncounted: int  # measured jobs that are in no mean, in all runs together
 
 
 @dataclass(frozen=True)
@@ -172,20 +179,24 @@ def _setting(key: Key, rows: list[ComparisonRow], ours: str | None, units: Units
     by_scheduler: dict[tuple[str, str, str], list[ComparisonRow]] = defaultdict(list)
     for row in rows:
         by_scheduler[row.labels.scheduler, row.labels.role, row.labels.information].append(row)
-    our_jct = units.values([row for row in rows if row.labels.scheduler == ours], "jct_mean_s")
+    our_rows = [row for row in rows if row.labels.scheduler == ours]
     found = [
         Standing(
             *name,
             intervals=_intervals(group, units),
-            ratio=units.ratio(our_jct, units.values(group, "jct_mean_s"))
-            if name[0] != ours
-            else None,
-            unfinished=int(sum(row.metrics.get("jobs_unfinished", 0) for row in group)),
+            ratio=units.ratio(our_rows, group, METRICS[0]) if name[0] != ours else None,
+            uncounted=uncounted(group),
         )
         for name, group in by_scheduler.items()
     ]
     ordered = tuple(sorted(found, key=_mean_jct))
     return Setting(*key, standings=ordered, windows=units.windows, stretches=units.stretches)
+
+
+def uncounted(rows: Iterable[ComparisonRow]) -> int:
+    """Measured jobs that never finished, or whose users gave up first."""
+    keys = ("jobs_unfinished", "jobs_withdrawn")
+    return int(sum(row.metrics.get(key, 0) for row in rows for key in keys))
 
 
 def _mean_jct(standing: Standing) -> float:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
+UNCOUNTED = "* has measured jobs that never finished or gave up, which its means do not count."
+
 
 FEW = " †"  # marks intervals over fewer stretches of time than their confidence needs
 
@@ -48,8 +50,8 @@ def table_note(
             "below 1 ours is faster."
         )
     parts += _stretch_notes(stretches, with_ratio, confidence)
-    if any(s.unfinished for s in every):
-        parts.append("* left measured jobs unfinished, which its means do not count.")
+    if any(s.uncounted for s in every):
+        parts.append(UNCOUNTED)
     return " ".join(parts)
 
 
@@ -147,7 +149,7 @@ def _windows(setting: Setting, confidence: float) -> str:
 def _cells(standing: Standing, units: tuple[TimeUnit, TimeUnit]) -> tuple[str, ...]:
     found = standing.intervals
     unit, span = units
-    name = standing.scheduler + (" *" if standing.unfinished else "")
+    name = standing.scheduler + (" *" if standing.uncounted else "")
     cells = [name, standing.role, standing.information]
     cells += [interval_text(found.get(key), 1.0 / unit.length_s) for key in _TIMES]
     cells.append(interval_text(found.get("makespan_s"), 1.0 / span.length_s))

@@ -20,7 +20,7 @@ Value = Any
 
 @dataclass(frozen=True)
 class Marked:
-    """A value and the line of its key, else its own: a scalar, a list of `Marked`, or a dict of text to `Marked`."""
+    """A value and its line, or its key's: a scalar, a list of `Marked`, or a dict of them."""
 
     value: Value
     line: int  # from 1

@@ -117,8 +117,11 @@ def _joined(links: Precedence) -> Precedence:
 
 
 DATE = "is a date, not seconds; "
-CLOCK_HINT = "is hours and minutes, not a number; set workload.reader.duration_format=clock"
-NUMBER_HINT = "is a number, not hours and minutes; set workload.reader.duration_format=seconds"
+CLOCK_HINT = (
+    "is a time on a clock, not a number; set workload.reader.duration_format=clock, which reads "
+    "MM:SS, HH:MM:SS and D-HH:MM:SS"
+)
+NUMBER_HINT = "is a number, not a time on a clock; set workload.reader.duration_format=seconds"
 EMPTY = "is empty; a job needs its run time: leave out jobs that have not ended"
 PART = (
     "is a fraction of a GPU; a worker on a part of a GPU has num_gpus 1, and the part in "

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import gpuyard
 from gpuyard.advice.aims import (
     Told,
     blocks_of,
@@ -12,11 +14,14 @@ from gpuyard.advice.aims import (
     large_gang,
     measured,
     peak_gpus,
+    stops_of,
     told_of_trace,
 )
 from sim.jobs import Identity, JobTable
+from sim.run import Kind
 from sim.topology.generators import leaf_spine
 
+OFF = ["interference=none", "network=none"]
 ONCE = np.ones((1, 2))
 TOLD = Told(
     block=np.array([0, 0, 1, 1]),
@@ -85,6 +90,16 @@ def test_blocks_hold_equally_many_measured_jobs():
     assert blocks.of_job.tolist() == [-1, 0, 0, 0, 1, 1]
     assert blocks.edge_s.tolist() == [1.0, 51.0, 99.0]
     assert blocks_of(submit_s, some, 20).count == 5
+
+
+def test_a_lease_that_is_renewed_at_once_is_no_stop():
+    """One long job alone under Dally, whose leases end; LAS makes two take turns."""
+    jobs = pd.DataFrame({"job_id": ["a"], "submit_s": [0], "num_gpus": [1], "duration_s": [9e4]})
+    run = gpuyard.simulate(jobs, "small_leaf_spine", "dally", overrides=OFF).raw
+    assert (run.log.kind == Kind.EXPIRE).sum() > 1 and stops_of(run) == 0
+    both = pd.concat([jobs, jobs.assign(job_id="b", submit_s=1)]).assign(num_gpus=64)
+    turns = gpuyard.simulate(both, "small_leaf_spine", "las", overrides=OFF).raw
+    assert stops_of(turns) == (turns.log.kind == Kind.PREEMPT).sum() > 0
 
 
 def test_what_happened_by_hand():

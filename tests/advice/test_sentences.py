@@ -92,7 +92,7 @@ def test_preemption_that_costs_or_cannot_be_told_says_so():
 
 def test_an_aim_of_which_nothing_can_be_lost_is_told_in_differences():
     still, moving, _ = sentences(ROWS, "lost_gpu_h", 0.95)
-    assert "GPU-hours lost to preemption 0 GPU h [0, 0], as much as what_happened" in still
+    assert "GPU-hours lost to stops 0 GPU h [0, 0], as much as what_happened" in still
     assert "120 GPU h more than fifo" in moving
 
 

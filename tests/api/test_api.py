@@ -118,20 +118,21 @@ def test_a_placer_may_take_what_it_was_offered_and_nothing_else():
             self.choose = choose
 
         def place(self, gang, slots, rng):
+            del rng
             return self.choose(np.flatnonzero(slots.usable)[:gang], gang)
 
     given = {
-        "gave GPU 0, which was not offered": lambda gpus, gang: np.arange(gang),
-        "must be an array of whole numbers": lambda gpus, gang: gpus + 0.5,
-        "the decision names 0": lambda gpus, gang: gpus[:0],
-        "gave {": lambda gpus, gang: set(gpus.tolist()),
+        "gave GPU 0, which was not offered": lambda _, gang: np.arange(gang),
+        "must be an array of whole numbers": lambda gpus, _: gpus + 0.5,
+        "the decision names 0": lambda gpus, _: gpus[:0],
+        "gave {": lambda gpus, _: set(gpus.tolist()),
     }
     jobs = JOBS.assign(num_gpus=2)
     for told, choose in given.items():
         scheduler = Sjf(placer=Own(choose), sharing=NoSharing(), skip_blocked=True)
         with pytest.raises(GpuYardError, match=re.escape(told)):
             gpuyard.simulate(jobs, "small_leaf_spine", scheduler, overrides=OFF)
-    right = Sjf(placer=Own(lambda gpus, gang: gpus), sharing=NoSharing(), skip_blocked=True)
+    right = Sjf(placer=Own(lambda gpus, _: gpus), sharing=NoSharing(), skip_blocked=True)
     run = gpuyard.simulate(jobs, "small_leaf_spine", right, overrides=OFF)
     assert run.jobs["start_s"].tolist() == [0, 1, 2, 3]
 

@@ -1,6 +1,11 @@
 """Routing between partitions, on FIFO with first fit: one server a partition."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
 
 from sim.engine.composed import PartitionedScheduler
 from sim.forwarding import (
@@ -10,6 +15,7 @@ from sim.forwarding import (
     RandomForwarding,
     Steal,
 )
+from sim.jobs import Demands, Precedence
 from sim.placers.by_room import FirstFit
 from sim.protocols import Forwarding
 from sim.run import Kind, Run
@@ -21,13 +27,16 @@ TRACE = [Job(0, 1, 10), Job(1, 1, 4), Job(2, 1, 4)]  # all arrive at partition 0
 
 
 def run_with(
-    forwarding: Forwarding, trace: list[Job], gpus_per_server: int = 1, max_forwards: int = 3,
-    seed: int = 0,
+    forwarding: Forwarding, trace: list[Job], *, gpus_per_server: int = 1, max_forwards: int = 3,
+    seed: int = 0, types: Sequence[str] = ("x",), traits: Mapping[str, Any] | None = None,
 ) -> Run:  # fmt: skip
     child = Fifo(placer=FirstFit(), sharing=NoSharing(), skip_blocked=False)
     scheduler = PartitionedScheduler(child=child, forwarding=forwarding)
-    yard = world(trace, cluster(2, gpus_per_server), partitions=2, max_forwards=max_forwards)
-    return play(yard, scheduler, seed)
+    simulator = world(
+        trace, cluster(2, gpus_per_server, types=types), partitions=2, max_forwards=max_forwards,
+        traits=traits,
+    )  # fmt: skip
+    return play(simulator, scheduler, seed)
 
 
 def test_own_leaves_the_other_partition_idle():
@@ -87,3 +96,27 @@ def test_random_uses_both_partitions_evenly_and_repeats_with_its_seed():
         for partition in run_with(RandomForwarding(), trace, seed=seed).partition.tolist()
     )
     assert abs(counts[0] - 200) < 40 and counts[0] + counts[1] == 400  # 4 sigma
+
+
+def test_children_are_routed_when_their_parents_are_done():
+    # B, which A is the parent of, is ready at 10: D waits at home since 5, the other is empty.
+    #         0 2    7  10        20
+    # GPU 0   AAAAAAAAAADDDDDDDDDD
+    # GPU 1     CCCCC   BBBB
+    trace = [Job(0, 1, 10), Job(1, 1, 4), Job(2, 1, 5), Job(5, 1, 10)]
+    of_b = Precedence(np.array([0, 0, 1, 1, 1]), np.array([0]), np.array([0, 0, -1, -1]))
+    run = run_with(LeastLoadedForwarding(), trace, traits={"precedence": of_b})
+    assert gantt(run) == {
+        "A": (0, 10, (0,)), "B": (10, 14, (1,)), "C": (2, 7, (1,)), "D": (10, 20, (0,)),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "forwarding", [LeastLoadedForwarding, OwnThenLeastLoaded, RandomForwarding]
+)
+def test_jobs_go_nowhere_they_could_never_run(forwarding):
+    # All ask for type x, which only the home has.
+    x = Demands(*(np.full(3, n) for n in (1000, 0, 0, 1)))
+    run = run_with(forwarding(), TRACE, types=("x", "y"), traits={"demands": x})
+    assert gantt(run) == {"A": (0, 10, (0,)), "B": (10, 14, (0,)), "C": (14, 18, (0,))}
+    assert not run.forwards.any()

@@ -6,6 +6,7 @@ by one, and who holds what is tried out on an `Occupancy`.
 
 import heapq
 from bisect import bisect_left
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -163,20 +164,21 @@ class _Partitions:
         )
 
     def _route_arrivals(self, view: ClusterView, at: IntArray) -> list[Forward]:
-        """Send jobs that arrived at this instant where the rule wants them; updates `at`."""
-        fresh = (view.jobs.submit_s[view.queued] == view.now_s) & (
-            view.jobs.forwards[view.queued] == 0
-        )
-        if self._scheduler.forwarding.steals or view.max_forwards < 1 or not fresh.any():
+        """Send jobs that queue for the first time where the rule wants them; updates `at`."""
+        if self._scheduler.forwarding.steals or view.max_forwards < 1:
             return []
         if view.now_s < self._now_s:  # another run
             self._routed, self._drawn = set(), None
         self._now_s = view.now_s
+        seen = np.isin(view.queued, list(self._routed))
+        fresh = ~seen & (view.jobs.forwards[view.queued] == 0)
+        if not fresh.any():
+            return []
         loads, forwards = loads_of(view), []
         for row in np.flatnonzero(fresh).tolist():
             job, home = int(view.queued[row]), int(at[row])
             if job in self._routed:
-                continue  # once, as it arrives
+                continue
             self._routed.add(job)
             target = self._target(view, job, home, loads)
             if target != home:
@@ -190,8 +192,10 @@ class _Partitions:
         if isinstance(forwarding, RandomForwarding):  # once for all jobs, in their order
             if self._drawn is None:
                 gangs, homes = view.jobs.num_gpus, view.jobs.partition
-                self._drawn = forwarding.drawn(gangs, homes, loads.capacity, rng)
+                rooms = np.array([rooms_for(view, row) for row in range(len(gangs))])
+                self._drawn = forwarding.drawn(gangs, homes, rooms, rng)
             return int(self._drawn[job])
+        loads = replace(loads, capacity=rooms_for(view, job))
         asks = not isinstance(forwarding, OwnOnly | LeastLoadedForwarding)
         fits = asks and self._fits(view, job, home)
         return forwarding.route(int(view.jobs.num_gpus[job]), home, fits, loads, rng)
@@ -224,6 +228,30 @@ class _Partitions:
             own = [s for s in starts if view.partition_of_server[server_of[s.gpus[0]]] == partition]
             wakes += [child.wake_s(here, own)] if taken else []
             free &= ~np.isin(view.queued, [start.job for start in taken])
+
+
+def rooms_for(view: ClusterView, job: int) -> IntArray:
+    """(M,) GPUs of each partition; 0 where it could not hold the job if all servers were empty."""
+    topology, demands = view.topology, view.jobs.demands
+    rooms = np.zeros(view.num_partitions, dtype=np.int64)
+    for m in range(view.num_partitions):
+        workers = 0
+        servers = np.flatnonzero(view.partition_of_server == m).tolist()
+        for server in servers:
+            most = int(topology.gpus_per_server[server])
+            if demands is not None:
+                allowed = (int(demands.type_mask[job]) >> int(topology.server_gpu_type[server])) & 1
+                most *= allowed
+                for ask, has in (
+                    (demands.cpu_milli[job], topology.server_cpu_milli),
+                    (demands.memory_mib[job], topology.server_memory_mib),
+                ):
+                    if ask > 0 and has is not None:
+                        most = min(most, int(has[server]) // int(ask))
+            workers += most
+        if workers >= view.jobs.num_gpus[job]:
+            rooms[m] = topology.gpus_per_server[servers].sum()
+    return rooms
 
 
 def loads_of(view: ClusterView) -> Loads:

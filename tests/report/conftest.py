@@ -27,6 +27,7 @@ def row(scheduler="fifo", jct_h=1.0, **changes):
         "jobs_finished": 10, "jct_mean_s": jct_s, "jct_p50_s": jct_s / 2, "jct_p95_s": jct_s * 3,
         "jct_p99_s": jct_s * 5, "queue_delay_mean_s": jct_s / 4, "makespan_s": 9e5,
         "gpu_util_frac": 0.75, "decision_ms_mean": 0.1, "loop_wall_s": 0.2, "jobs_unfinished": 0,
+        "jobs_withdrawn": 0,
     }  # fmt: skip
     extra = {key: changes.pop(key) for key in list(changes) if key in metrics}
     return ComparisonRow(labels(scheduler, **changes), metrics | extra)

@@ -54,6 +54,16 @@ def test_seeds_of_one_window_are_not_counted_as_windows(make):
     assert setting.standings[0].intervals["jct_mean_s"].count == 3
 
 
+def test_ratios_pair_what_both_ran_seed_by_seed(make):
+    slow = [
+        make.row("fifo", jct_h=1 + seed, seed=seed, window=w) for seed in range(3) for w in (0, 1)
+    ]
+    twin = [make.row("twin", jct_h=1.0, seed=0, window=w) for w in (0, 1)]
+    (setting,) = standings([*slow, *twin], ours="fifo", confidence=0.95)
+    (ratio,) = [each.ratio for each in setting.standings if each.ratio is not None]
+    assert ratio.centre == pytest.approx(1.0)
+
+
 def test_one_window_takes_intervals_over_seeds(make):
     rows = [make.row("fifo", jct_h=1 + seed, seed=seed) for seed in range(4)]
     (setting,) = standings(rows, ours=None, confidence=0.95)
@@ -77,12 +87,13 @@ def test_each_setting_stands_alone(make):
 
 
 def test_a_scheduler_without_a_finished_job_stands_last(make):
-    rows = [make.row("stuck", jct_h=math.nan, jobs_unfinished=10), make.row("fine", jct_h=3)]
+    gone = make.row("gone", jct_h=2, jobs_withdrawn=3)
+    rows = [make.row("stuck", jct_h=math.nan, jobs_unfinished=10), make.row("fine", jct_h=3), gone]
     (setting,) = standings(rows, ours="fine", confidence=0.95)
-    assert [s.scheduler for s in setting.standings] == ["fine", "stuck"]
+    assert [s.scheduler for s in setting.standings] == ["gone", "fine", "stuck"]
     text = table_text([setting], ours="fine", confidence=0.95)
-    assert text.settings[0][1][1][0] == "stuck *"
-    assert "unfinished" in text.note
+    assert [line[0] for line in text.settings[0][1]] == ["gone *", "fine", "stuck *"]
+    assert "never finished or gave up" in text.note
 
 
 @pytest.mark.parametrize("jct_h", [math.nan, 0.0])

@@ -1,9 +1,14 @@
 """Comparisons whose windows share stretches of time: intervals, words, files."""
 
+from dataclasses import replace
+
 import pytest
 
 from sim.files import ReportError, read_comparison_csv, write_comparison_csv
+from sim.report.arms import arm_rows
 from sim.report.comparison_report import write_comparison
+from sim.report.league import LeagueRun, league_of, league_rows
+from sim.report.page_table import Claim, measured
 from sim.report.run_folder import read_labels, write_record
 from sim.report.standings import standings
 from sim.report.table_text import table_text
@@ -86,3 +91,19 @@ def test_results_of_earlier_versions_have_no_stretch(tmp_path, make, record):
     assert '"stretch": null' in kept
     (tmp_path / "record.json").write_text(kept.replace('  "stretch": null,\n', ""))
     assert read_labels(tmp_path) == make.labels("by_hand")
+
+
+def test_leagues_pages_and_arms_go_by_stretch_too(make):
+    """Windows of a stretch are all alike: two values, whose range is the interval."""
+    rows = rows_of(make, [0, 1] * 4, {0: 0.5, 1: 0.8})
+    runs = [LeagueRun("cell", "trace", row) for row in rows]
+    told = {"everywhere": None, "common": None, "reference": "sjf", "confidence": 0.95}
+    found = {each.scheduler: each.ratio for each in league_rows(league_of(runs), **told)}
+    assert found["agents"].numbers == pytest.approx((0.4**0.5, 0.5, 0.8))
+    claim = Claim("saved", "agents", "sjf", "jct_mean_s", "")
+    saved = measured([claim], runs, confidence=0.95)[0].interval
+    assert saved is not None and saved.numbers == pytest.approx((1 - 0.4**0.5, 0.2, 0.5))
+    arms = [replace(run, row=replace(run.row, labels=replace(
+        run.row.labels, scheduler=f"x@{run.row.labels.scheduler}"))) for run in runs]  # fmt: skip
+    first = arm_rows(arms, references=["sjf"], confidence=0.95)[0]
+    assert first.ratios["sjf"].numbers == pytest.approx((0.4**0.5, 0.5, 0.8))

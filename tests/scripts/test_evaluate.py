@@ -252,7 +252,7 @@ def test_a_wrong_word_leaves_an_older_comparison(start, tmp_path):
     assert (failed.folder / "comparison.csv").read_text() == "old"
 
 
-def test_evaluations_in_other_worlds_are_told_apart(done, start, tmp_path):
+def test_evaluations_in_other_worlds_are_told_apart(done, start):
     for name, words in {
         "shared": ("network=max_min", "outages=failures"), "free": ("network=none",),
     }.items():  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 from gpuyard.evaluation.experiment import composition_of, experiment_of
 from gpuyard.serving.decider import Decider
-from gpuyard.serving.forms import StateForm
+from gpuyard.serving.forms import RequestError, StateForm
 from gpuyard.serving.instants import Defaults, Setter
 from sim.view import Signal
 from tests.serving.conftest import Service
@@ -149,6 +149,21 @@ def test_types_cores_and_memory_decide_where_a_job_starts(configured: Callable[.
     busy = running("r", 8, cores_per_gpu=1.0)
     told = decider.decide(StateForm.model_validate(state(fast, runs=(busy,))))
     assert [each.servers for each in told.decisions] == [{"3": 8}]
+
+
+def test_parts_of_gpus_are_told_by_servers(configured: Callable[..., Any]):
+    config = configured("topology=small_leaf_spine", "scheduler=fifo", "placer=packed")
+    game = experiment_of(config).game
+    decider = Decider(game, composition_of(config, 1), Defaults(None, None), 0)
+    runs = [
+        {"id": f"r{at}", "servers": {"0": 1}, "started_s": 0, "estimate_s": 100, "gpu_milli": 500}
+        for at in range(17)
+    ]
+    body = {"time_s": 10, "running": runs[:16], "queue": [waiting("q", 8)]}
+    told = decider.decide(StateForm.model_validate(body))
+    assert [each.servers for each in told.decisions] == [{"1": 8}]
+    with pytest.raises(RequestError, match="which has 0 that other jobs of the request leave"):
+        decider.decide(StateForm.model_validate(body | {"running": runs}))
 
 
 def test_what_may_be_is_not_refused(service: Service):

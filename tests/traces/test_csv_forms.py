@@ -83,7 +83,7 @@ def test_submissions_in_milliseconds(file: Path) -> None:
         ("0,1,", "column 'duration_s': '' is empty; a job needs its run time"),
         (
             "0,1,01:30:00",
-            "is hours and minutes, not a number; set workload.reader.duration_format=",
+            "is a time on a clock, not a number; set workload.reader.duration_format=clock, which",
         ),
         ("0,1,2020-03-18 04:00", "is a date, not seconds; a run time is the end minus the start"),
         ("0,0.25,1", "'0.25' is a fraction of a GPU; a worker on a part of a GPU has num_gpus 1"),
@@ -101,7 +101,7 @@ def test_other_forms_of_time_and_numbers_among_clocks(file: Path) -> None:
     rows = "job_id,when,num_gpus,duration_s\na,18.03.2020 04:00,1,5\n"
     with pytest.raises(TraceError, match=r"is not ISO 8601; give its form.*time_format="):
         read(file, rows, more={"submit_time": "when"})
-    with pytest.raises(TraceError, match=r"'5' is a number, not hours and minutes; set"):
+    with pytest.raises(TraceError, match=r"'5' is a number, not a time on a clock; set"):
         read(file, rows, more={"submit_time": "when"}, time_format="%d.%m.%Y %H:%M",
              duration_format="clock")  # fmt: skip
 
