@@ -2,8 +2,8 @@
 
 One agent acts at a time: it goes on until it waits, then the next does, and so on around until
 all have waited since they last got a job. So it sees what the others have done in this epoch, and
-two agents never send their jobs to the same empty GPUs (docs/agents.md says what acting all at once
-cost). A job is sent once an epoch: whoever gets jobs chooses among all of them.
+two agents never send their jobs to the same empty GPUs. A job is sent once an epoch: whoever gets
+jobs chooses among all of them.
 """
 
 from dataclasses import dataclass

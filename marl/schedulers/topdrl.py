@@ -140,9 +140,10 @@ class TopDrlRule(_Picker):
 class Proximity:
     """A network trained by PPO picks the GPUs of the job that came first, one by one.
 
-    Source: Deng et al., "Proximity-DRL" (Canadian AI 2024), as in its authors' code; see
-    docs/policies/topdrl.md. One queue for the cluster; it fits the number of GPUs that it was
-    trained for.
+    After Deng et al., "Proximity-DRL" (Canadian AI 2024): what it observes and the reward of a
+    placement are those of its authors' code; two tanh layers, clipped PPO, masked actions and the
+    penalty of an idle step are ours (docs/policies/topdrl.md). One queue for the cluster; it fits
+    the number of GPUs that it was trained for.
     """
 
     needs = GPU_NEEDS

@@ -202,9 +202,9 @@ class WorlRtgsSearch:
     """Whales swim in running times to go; a plan is made of the hoped ones (`gap_plan`).
 
     After Du, Wu, Hou, Nie, Song (Big Data Cogn. Comput. 9(11):284, 2025), whose code knows no
-    transfers and no order of tasks. As published: ten whales, fifty rounds, the steps, the hope =
-    target + factor (target - current), GPUs with a small gap between hoped-for and actual load.
-    Chosen here:
+    transfers and no order of tasks. As published: ten whales, about fifty rounds, the steps, the
+    hope = target + factor (target - current), GPUs with a small gap between hoped-for and actual
+    load. Chosen here:
 
     - the position is the running time from a task's start to the end of the plan, which decides
       what is placed first; the hoped-for load of a task's GPU is its finish in the target's plan;

@@ -23,8 +23,9 @@ class Tiresias(PreemptiveScheduler):
     Source: discretised 2D-LAS of Tiresias (Gu et al., NSDI 2019, section 3.2). A job starts in the
     first queue and sinks to the next whenever its attained service (GPUs x time) passes a
     threshold. Jobs of a higher queue preempt those of lower ones. A job that has waited
-    `promote_knob` times as long as it has run is promoted to the first queue. The thresholds of
-    `conf/` and promotion switched off are those of the authors' simulator.
+    `promote_knob` times as long as it has run is promoted to the first queue. The first two
+    thresholds of `conf/` and promotion switched off are those of the authors' simulator; the third
+    is chosen here.
 
     Chosen here where the paper leaves room: first in means first submitted, for promoted jobs too,
     and a waiting job may take the GPUs of one of its queue that was submitted later: who sinks into

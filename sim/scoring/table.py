@@ -171,7 +171,7 @@ FORWARD_OF_OTHERS = (
 
 
 class StartWeight(Column):
-    """What the linear score weighs of a start; docs/policies/linear_score.md is exact."""
+    """What the linear score weighs of a start; offsets and scales: `sim.scoring.ahead`."""
 
     BIAS = "1"
     SPREAD = "ln(step, NICs and uplinks as busy as they are / most compact step)"

@@ -62,12 +62,14 @@ def runs(worlds: list[dict[str, Any]], *overrides: str) -> list[Run]:
     return [simulate(Simulator(**each), scheduler, 0, None) for each in worlds]
 
 
+@pytest.mark.parametrize("ideal", ["no_network", "compact"])  # as published, and ours
 def test_dally_ends_no_later_than_consolidation_and_communicates_less_than_without_waiting(
-    worlds: list[dict[str, Any]],
+    worlds: list[dict[str, Any]], ideal: str
 ):
-    dally = runs(worlds, "scheduler=dally")
+    words = ("scheduler=dally", f"scheduler.ideal={ideal}")
+    dally = runs(worlds, *words)
     waits = runs(worlds, *CONSOLIDATION)
-    hasty = runs(worlds, "scheduler=dally", "scheduler.timers=no_wait")
+    hasty = runs(worlds, *words, "scheduler.timers=no_wait")
     end_s, other_s = ([run.finish_s.max() for run in each] for each in (dally, waits))
     assert np.mean(end_s) <= np.mean(other_s)
     comm_s, hasty_s = ([run.comm_s.sum() for run in each] for each in (dally, hasty))

@@ -88,7 +88,7 @@ def test_tables_are_exact_in_one_rack_and_near_elsewhere():
 
 def test_a_job_on_two_racks_takes_as_much_longer_as_the_law_says():
     topology = leaf_spine(
-        name="two", servers=2, gpus_per_server=1, servers_per_rack=1, gpu_types=["x"],
+        name="two", servers=4, gpus_per_server=1, servers_per_rack=2, gpu_types=["x"],
         intra_gbps=400.0, nic_gbps=40.0, oversubscription=2.0,
     )  # fmt: skip
     catalogue = profiles()
@@ -96,10 +96,11 @@ def test_a_job_on_two_racks_takes_as_much_longer_as_the_law_says():
         catalogue=catalogue, pairs=NoInterference().pair_table(catalogue),
         network=network().tables(catalogue, topology), reference_gpu="x",
     )  # fmt: skip
-    row = catalogue.names.index("a x2/100")
+    row, alone = catalogue.names.index("a x2/100"), catalogue.names.index("a x1/100")
+    # The first job holds a GPU of the first rack, so that first fit puts the other over both.
     told = dict(
-        jobs=job_table([Job(0, 2, 10.0, profile=row)]), topology=topology, physics=physics,
-        belief=physics, partition_of_server=np.zeros(2, dtype=np.int64), rules=rules_of(),
+        jobs=job_table([Job(0, 1, 99.0, profile=alone), Job(1, 2, 10.0, profile=row)]), topology=topology, physics=physics,
+        belief=physics, partition_of_server=np.zeros(4, dtype=np.int64), rules=rules_of(),
         outages=NO_OUTAGES,
     )  # fmt: skip
     fifo = instantiate(
@@ -107,10 +108,12 @@ def test_a_job_on_two_racks_takes_as_much_longer_as_the_law_says():
          "placer": {"_target_": "sim.placers.by_room.FirstFit"},
          "sharing": {"_target_": "sim.sharing.NoSharing"}}
     )  # fmt: skip
-    # The only place there is, and so the most compact one: two servers in two racks.
-    assert play(Simulator(**told), fifo).finish_s.tolist() == pytest.approx([10.0])
-    wide = network().cost(np.array([2]), np.array([2]), np.array([2]))
-    assert wide == pytest.approx([1.55])
+    two, one, rows = np.array([2]), np.array([1]), np.array([row])
+    longer = network().step_s(catalogue, rows, two, two) / network().step_s(
+        catalogue, rows, two, one
+    )
+    run = play(Simulator(**told), fifo)
+    assert run.finish_s[1] == pytest.approx(1.0 + 10.0 * longer[0], rel=0.051) and longer > 1.5
 
 
 def test_a_job_draws_among_the_rows_of_its_gang():
