@@ -70,7 +70,8 @@ def _later(found: re.Match[str]) -> str:
 def _bring_scheduler(folder: Path) -> None:
     """The order that CONTRIBUTING shows, in files of the reader's own."""
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    shown = dict(re.findall(r"^```(python|yaml)\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    blocks = re.findall(r"^```(python|yaml)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    shown = dict(reversed(blocks))  # the first of each
     (folder / "largest_gang.py").write_text(shown["python"])
     (folder / "mine" / "scheduler").mkdir(parents=True)
     text = shown["yaml"].replace("sim.schedulers.largest_gang.", "largest_gang.")

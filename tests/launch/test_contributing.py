@@ -5,15 +5,19 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
+import gpuyard
 from sim.jobs import JobTable
 from sim.physics.catalogue import Catalogue
 from sim.physics.networks import NoNetwork
 from sim.physics.physics import Physics
 from sim.physics.shipped_files import NoInterference
 from sim.placers.by_room import FirstFit
+from sim.run import Kind
+from sim.schedulers.orders import Fifo
 from sim.sharing import NoSharing
 from sim.simulator import Simulator, simulate
 from sim.topology.generators import leaf_spine
@@ -24,12 +28,13 @@ from tests.sim.worlds import rules_of
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def shown(language: str) -> tuple[str, str]:
-    """File name and text of the first block in that language."""
+def shown(language: str, number: int = 0) -> tuple[str, str]:
+    """File name and text of a block in that language."""
     pattern = rf"`([\w/]+\.\w+)`\n\n```{language}\n(.*?)```"
-    found = re.search(pattern, (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
-    assert found, f"CONTRIBUTING.md shows no {language} file"
-    return found.group(1), found.group(2)
+    found = re.findall(pattern, (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    assert len(found) > number, f"CONTRIBUTING.md shows no {language} file"
+    name, text = found[number]
+    return name, text
 
 
 def one_server(gpus: int) -> Topology:
@@ -96,3 +101,23 @@ def test_the_scheduler_shown_starts_large_gangs_first(largest_gang):
     assert run.scheduler == "largest_gang+first_fit"
     assert run.start_s.tolist() == [5.0, 5.0, 0.0]
     assert run.finish_s.tolist() == [15.0, 8.0, 5.0]
+
+
+def test_the_placer_shown_takes_the_tightest_rack():
+    """Racks of 4 GPUs: A takes 3 of one, so that B fits there and C does not; D takes both."""
+    path, code = shown("python", 1)
+    module = ModuleType("shown_placer")
+    exec(compile(code, path, "exec"), module.__dict__)
+    jobs = pd.DataFrame({"job_id": list("ABCD"), "submit_s": range(4), "duration_s": 100.0})
+    topology = leaf_spine(
+        name="racks", servers=4, gpus_per_server=2, servers_per_rack=2, gpu_types=["p100"],
+        intra_gbps=80.0, nic_gbps=10.0, oversubscription=1.0,
+    )  # fmt: skip
+    order = Fifo(placer=module.TightestRack(), sharing=NoSharing(), skip_blocked=False)
+    run = gpuyard.simulate(
+        jobs.assign(num_gpus=[3, 1, 2, 8]), topology, order,
+        overrides=["interference=none", "network=none"],
+    ).raw  # fmt: skip
+    starts = {int(run.log.job[at]): run.log.gpus[at].tolist() for at in np.flatnonzero(
+        run.log.kind == Kind.START)}  # fmt: skip
+    assert starts == {0: [0, 1, 2], 1: [3], 2: [4, 5], 3: list(range(8))}

@@ -99,9 +99,9 @@ def test_a_job_on_two_racks_takes_as_much_longer_as_the_law_says():
     row, alone = catalogue.names.index("a x2/100"), catalogue.names.index("a x1/100")
     # The first job holds a GPU of the first rack, so that first fit puts the other over both.
     told = dict(
-        jobs=job_table([Job(0, 1, 99.0, profile=alone), Job(1, 2, 10.0, profile=row)]), topology=topology, physics=physics,
-        belief=physics, partition_of_server=np.zeros(4, dtype=np.int64), rules=rules_of(),
-        outages=NO_OUTAGES,
+        jobs=job_table([Job(0, 1, 99.0, profile=alone), Job(1, 2, 10.0, profile=row)]),
+        topology=topology, physics=physics, belief=physics, rules=rules_of(),
+        partition_of_server=np.zeros(4, dtype=np.int64), outages=NO_OUTAGES,
     )  # fmt: skip
     fifo = instantiate(
         {"_target_": "sim.schedulers.orders.Fifo", "skip_blocked": False,
@@ -109,9 +109,8 @@ def test_a_job_on_two_racks_takes_as_much_longer_as_the_law_says():
          "sharing": {"_target_": "sim.sharing.NoSharing"}}
     )  # fmt: skip
     two, one, rows = np.array([2]), np.array([1]), np.array([row])
-    longer = network().step_s(catalogue, rows, two, two) / network().step_s(
-        catalogue, rows, two, one
-    )
+    over_two, in_one = (network().step_s(catalogue, rows, two, racks) for racks in (two, one))
+    longer = over_two / in_one
     run = play(Simulator(**told), fifo)
     assert run.finish_s[1] == pytest.approx(1.0 + 10.0 * longer[0], rel=0.051) and longer > 1.5
 
