@@ -37,6 +37,8 @@ UNREAD = SAID | {  # and those of the program simulate that functions do not rea
     "scheduler.": "words behind its name, like scheduler='fifo scheduler.skip_blocked=true'",
     "experiment": "its settings, or the program", "figures": "Run.gantt",
     "role": "a name for it: evaluate(schedulers={name: ...})",
+    "jobs": "the program `gpuyard evaluate`", "confidence": "the program `gpuyard evaluate`",
+    "rivals": "the program `gpuyard evaluate`",
     "part": "evaluate(part=...)", "window": "evaluate(windows=...)",
     "compiled": "sim.simulator.simulate(compiled=False)",
     "explain": "the program `gpuyard simulate`", "log_decisions": "the program `gpuyard simulate`",

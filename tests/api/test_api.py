@@ -239,6 +239,7 @@ def test_a_policy_that_was_cut_off_is_refused_where_it_is_loaded(tmp_path: Path)
         ({"cluster": Path("nowhere.yaml")}, "must be a yaml file"),
         ({"trace": JOBS.drop(columns="num_gpus")}, "no column 'num_gpus'"),
         ({"overrides": ["compiled=false"]}, "overrides has 'compiled=false', which is not read h"),
+        ({"overrides": ["jobs=2"]}, "not read here; use the program `gpuyard evaluate`"),
         ({"overrides": ["window=3"]}, "use evaluate(windows=...)"),
         ({"overrides": ["+scheduler=sjf"]}, "use the argument scheduler"),
         ({"overrides": ["scheduler.skip_blocked=true"]}, "use words behind its name"),

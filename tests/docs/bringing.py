@@ -68,7 +68,7 @@ def _later(found: re.Match[str]) -> str:
 
 
 def _bring_scheduler(folder: Path) -> None:
-    """The order that CONTRIBUTING shows, in files of the reader's own."""
+    """The order and the placer that CONTRIBUTING shows, in files of the reader's own."""
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(python|yaml)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     shown = dict(reversed(blocks))  # the first of each
@@ -76,4 +76,9 @@ def _bring_scheduler(folder: Path) -> None:
     (folder / "mine" / "scheduler").mkdir(parents=True)
     text = shown["yaml"].replace("sim.schedulers.largest_gang.", "largest_gang.")
     (folder / "mine" / "scheduler" / "largest_gang.yaml").write_text(text)
+    (folder / "mine" / "placer").mkdir()
+    (folder / "my_placers.py").write_text(dict(blocks)["python"])  # the last
+    (folder / "mine" / "placer" / "tightest_rack.yaml").write_text(
+        "_target_: my_placers.TightestRack\n"
+    )
     (folder / "gpuyard.yaml").write_text("search_path: [mine]\n")
