@@ -9,7 +9,7 @@ from typing import NoReturn
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override
-from hydra.errors import MissingConfigException
+from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
@@ -186,6 +186,10 @@ def refuse_reproduction(experiment: str) -> NoReturn:
 
 def _hydra_lines(error: BaseException) -> list[str]:
     """Hydra's message without its search path and its advice to add the wrong name."""
+    if isinstance(error, OverrideParseException):
+        first = str(error).splitlines()[0]
+        return [f"{error.override!r} is no override: {first}; put a value that holds =, blanks or "
+                """brackets in quotes within quotes, like 'key="a=b (2)"'"""]  # fmt: skip
     kept: list[str] = []
     for line in str(error).splitlines():
         if line.startswith("Config search path"):

@@ -60,6 +60,12 @@ def test_a_wrong_name_is_followed_by_the_nearest_right_one(
     assert f"did you mean {nearest}?" in said(tiny(words))
 
 
+def test_a_value_that_wants_quotes_is_named(tiny: Callable):
+    message = said(tiny("trace=jobs (2).csv"))
+    assert "'trace=jobs (2).csv' is no override" in message and "in quotes within quotes" in message
+    assert tiny('trace="jobs (2).csv"').status == 0
+
+
 def test_a_name_like_no_other_gets_no_guess(tiny: Callable):
     message = said(tiny("zzqqxx=4"))
     assert "zzqqxx" in message
