@@ -49,7 +49,8 @@ def explain(error: BaseException) -> str:
             group = culprit.full_key.partition(".")[0]
             lines.append(f"this choice of {group} reads a key that the program does not have")
         else:
-            lines += _suggestion(culprit.full_key, _keys_around(culprit))
+            there = _choices_with(culprit.full_key)
+            lines += there or _suggestion(culprit.full_key, _keys_around(culprit))
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, wanted = error.missing_cfg_file.rpartition("/")
         options = [f"{group}={option}" for option in error.options or ()]
@@ -208,6 +209,19 @@ def _likeness(wanted: str, key: str) -> float:
 def _suggestion(wanted: str, known: Iterable[str]) -> list[str]:
     found = nearest(wanted, known)
     return [] if found is None else [f"did you mean {found}?"]
+
+
+MOST_CHOICES = 3
+
+
+def _choices_with(key: str) -> list[str]:
+    """Which choices of the key's group have it, if it is a group and some do."""
+    group, _, name = key.rpartition(".")
+    files = sorted((CONF / group.replace(".", "/")).glob("[!_]*.yaml")) if group else []
+    line = re.compile(rf"^{re.escape(name)}:", re.MULTILINE)
+    having = [each.stem for each in files if line.search(each.read_text(encoding="utf-8"))]
+    more = ", ..." if len(having) > MOST_CHOICES else ""
+    return [f"{group}={', '.join(having[:MOST_CHOICES])}{more} has it"] if having else []
 
 
 def _keys_around(error: OmegaConfBaseException) -> list[str]:

@@ -40,6 +40,7 @@ def told(folder: Path, *words: str) -> str:
         ("workload.exclude_vcs=lang", "workload.exclude_vcs is 'lang'; it must be a list"),
         ("workload.rules.ignore=demands", "rules.ignore is 'demands'; give a list, like [demands]"),
         ("+workload.rules.models.a=[b]", "rules.models.a is ['b']; give one name of a model"),
+        ("outages.mtbf_s=5", "outages=failures has it"),
         ("belief.model.path=-1", "belief.model.path is -1; it must be a path or a text or null"),
         ("estimator=none", "choose estimator=group_median or limit"),
     ],
