@@ -238,12 +238,12 @@ def evaluate(
         with RunCount("evaluating", len(indices) * len(made)) as count:
             for index in indices:
                 jobs = experiment.whole() if windows is None else experiment.window(part, index)
+                stretch = None if windows is None else experiment.stretch(part, index)
                 for name, each in zip(names, made, strict=True):
                     run = _played(experiment, each, jobs)
                     labels = labels_of(experiment, each, window=index, role=None)
-                    if windows is not None:
-                        labels = replace(labels, stretch=experiment.stretch(part, index))
-                    rows.append(ComparisonRow(replace(labels, scheduler=name), summarise(run)))
+                    labels = replace(labels, scheduler=name, stretch=stretch)
+                    rows.append(ComparisonRow(labels, summarise(run)))
                     count.tell(f"{name} window {index}")
         asked = {**config, "part": None if windows is None else part, "windows": windows}
         return Comparison(rows=tuple(rows), assumed=assumptions(asked, experiment))

@@ -95,6 +95,16 @@ def test_a_frame_a_file_and_a_topology_are_the_same_as_names(tmp_path: Path):
     assert "nan" not in (repr(by_file) + by_file._repr_html_()).lower()
 
 
+def test_windows_that_share_a_stretch_of_time_are_known_to():
+    rows = [(f"j{k}", 97 * k, (1, 2, 8)[k % 3], 60 + k * k % 7919) for k in range(240)]
+    frame = pd.DataFrame(rows, columns=["job_id", "submit_s", "num_gpus", "duration_s"])
+    words = ["workload.num_jobs=60", "workload.thin=2", "workload.windows_from=disjoint"]
+    found = gpuyard.evaluate(
+        frame, "small_leaf_spine", ["sjf", "fifo"], windows=4, part="all", overrides=words
+    )
+    assert [row.labels.stretch for row in found.rows[::2]] == [0, 1, 0, 1]
+
+
 def test_rules_of_placement_and_sharing_hold_for_orders_of_all_kinds():
     jobs = JOBS.assign(num_gpus=64)
     words = ["sharing=always", "placer=first_fit"]
