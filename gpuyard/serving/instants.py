@@ -42,18 +42,15 @@ class Places:
                 raise RequestError(
                     f"{named('running', at, job)}: give placement or servers, one of the two"
                 )
-            if job.placement is not None:
-                found.append(self._given(job.placement, at, job))
-            else:
-                found.append(np.zeros(0, dtype=np.int64))
+            told = None if job.placement is None else self._given(job.placement, at, job)
+            found.append(np.zeros(0, dtype=np.int64) if told is None else told)
         held_milli = np.zeros_like(tenants)
         for job, gpus in zip(running, found, strict=True):
             tenants[gpus] += 1
             held_milli[gpus] += job.gpu_milli
         for at, job in enumerate(running):
             if job.servers is not None:
-                most = np.where(tenants < self._game.rules.max_tenants, WHOLE_GPU_MILLI, 0)
-                room = held_milli + job.gpu_milli <= most
+                room = held_milli + job.gpu_milli <= WHOLE_GPU_MILLI
                 found[at] = self._lowest(job.servers, room, named("running", at, job))
                 tenants[found[at]] += 1
                 held_milli[found[at]] += job.gpu_milli
@@ -108,11 +105,9 @@ class Places:
     def _lowest(self, servers: dict[str, int], room: BoolArray, where: str) -> IntArray:
         """The first GPUs with room for the job, or its part of one, on each server."""
         chosen: list[int] = []
-        first = self._topology.server_first_gpu
         for name, wanted in servers.items():
             server = self.server(name, f"{where}.servers")
-            gpus = np.arange(first[server], first[server + 1])
-            free = gpus[room[gpus]]
+            free = np.flatnonzero(room & (self._topology.gpu_server == server))
             if len(free) < wanted:
                 raise RequestError(
                     f"{where}.servers: {wanted} GPUs of {name}, which has {len(free)} that other "

@@ -22,14 +22,7 @@ from sim.engine.composed import (
     child_of,
     own_code,
 )
-from sim.engine.filling import (
-    fill_listed,
-    first_to_ask,
-    note_timers,
-    room_of,
-    route_arrivals,
-    wanted_gpus,
-)
+from sim.engine.filling import fill_listed, first_to_ask, note_timers, route_arrivals, wanted_gpus
 from sim.engine.given import numbers, rows
 from sim.engine.layout import PYTHON_PLACE, PYTHON_ROUTE, RAISED, ROUTE, Memory
 from sim.engine.occupancy import Occupancy
@@ -39,7 +32,7 @@ from sim.handle import PYTHON, address_in_c
 from sim.jit import array_kernel, kernel
 from sim.kernel import records
 from sim.kernel.layout import QUEUED, State
-from sim.kernel.step import LEGAL, observe
+from sim.kernel.step import LEGAL, capacity_for, observe
 from sim.protocols import Loads
 from sim.view import ClusterView
 
@@ -278,8 +271,9 @@ class Asking:
         try:
             scheduler, row = self._scheduler, self._state.job[job]
             assert isinstance(scheduler, PartitionedScheduler)
-            rooms = [room_of(self._state, m, job) for m in range(len(self._state.partition))]
-            loads = Loads(wanted_gpus(self._state), np.array(rooms))
+            count = len(self._state.partition)
+            capacity = np.array([capacity_for(self._state, m, job) for m in range(count)])
+            loads = Loads(wanted_gpus(self._state), capacity)
             home, rng = int(row["partition"]), scheduler.rng
             gang = int(row["num_gpus"])
             target = int(scheduler.forwarding.route(gang, home, bool(fits), loads, rng))

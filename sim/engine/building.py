@@ -18,7 +18,7 @@ from sim.engine.acting import (
     start,
 )
 from sim.engine.composed import Composed, PartitionedScheduler, QueueScheduler, child_of, make_rule
-from sim.engine.filling import fill, fill_by_list, fill_by_score, rooms_of, route_arrivals
+from sim.engine.filling import fill, fill_by_list, fill_by_score, route_arrivals
 from sim.engine.layout import (
     FILL,
     GAME,
@@ -55,6 +55,7 @@ from sim.handle import ask, count, signature_of, tell
 from sim.jobs import WHOLE_GPU_MILLI
 from sim.kernel.free_gpus import make_free_gpus
 from sim.kernel.layout import UNBOUNDED, State
+from sim.kernel.step import capacities
 from sim.physics.heavy_edge import KnownGraphs, graphs_of, no_graphs
 from sim.physics.mix_table import empty_tenants, pairs_alone
 from sim.physics.physics import Physics
@@ -259,7 +260,7 @@ def _draw(memory: Memory, scheduler: PartitionedScheduler, state: State) -> None
         return
     rng: Any = np.random.default_rng(scheduler.router_seed)
     memory.waiter["drawn"] = scheduler.forwarding.drawn(
-        state.job["num_gpus"], state.job["partition"], rooms_of(state), rng
+        state.job["num_gpus"], state.job["partition"], capacities(state), rng
     )
 
 

@@ -9,9 +9,9 @@ from sim.engine.layout import NOBODY, PLACE, PYTHON_ROUTE, RAISED, START, Memory
 from sim.engine.queues import drop_first, first_of, join, queue_number, take_out, tetris_order
 from sim.handle import ask, call_python, tell
 from sim.jit import array_kernel, kernel
-from sim.kernel.free_gpus import usable_in, workers_for
+from sim.kernel.free_gpus import usable_in
 from sim.kernel.layout import QUEUED, RUNNING, State
-from sim.kernel.step import FOREIGN_GPU, LEGAL, NO_SUCH_JOB, NOT_QUEUED
+from sim.kernel.step import FOREIGN_GPU, LEGAL, NO_SUCH_JOB, NOT_QUEUED, capacity_for
 
 MANY = 1 << 62  # more GPUs than there are
 
@@ -309,39 +309,14 @@ def wanted_gpus(state: State) -> IntArray:
     return wanted
 
 
-@kernel
-def room_of(state: State, m: int, job: int) -> int:
-    """GPUs of partition `m`; 0 where its servers could not hold the job even if all were empty."""
-    row, part, workers = state.job[job], state.partition[m], 0
-    if part.gpus < row.num_gpus:
-        return 0
-    if state.world[0].demands_matter == 0:
-        return int(part.gpus)
-    for at in range(part.first_own, part.last_own):
-        server = state.server[state.own[at]]
-        size = server.last_gpu - server.first_gpu
-        workers += workers_for(row, size, server.gpu_type, server.cpu_milli, server.memory_mib)
-    return int(part.gpus) if workers >= row.num_gpus else 0
-
-
-@array_kernel
-def rooms_of(state: State) -> IntArray:
-    """(J, M) `room_of` every job."""
-    rooms = np.zeros((len(state.job), len(state.partition)), dtype=np.int64)
-    for job in range(len(rooms)):
-        for m in range(len(state.partition)):
-            rooms[job, m] = room_of(state, m, job)
-    return rooms
-
-
 @array_kernel
 def _least_loaded(state: State, job: int, home: int, wanted: IntArray) -> int:
     """Rule of `sim.forwarding`."""
     best, least = home, np.inf
-    if room_of(state, home, job) > 0:
+    if capacity_for(state, home, job) > 0:
         least = (wanted[home] - state.job[job].num_gpus) / state.partition[home].gpus
     for m in range(len(wanted)):
-        if m != home and room_of(state, m, job) > 0:
+        if m != home and capacity_for(state, m, job) > 0:
             share = wanted[m] / state.partition[m].gpus
             if share < least:
                 best, least = m, share

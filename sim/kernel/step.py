@@ -4,9 +4,9 @@ import numpy as np
 
 from sim.arrays import FloatArray, IntArray
 from sim.handle import tell
-from sim.jit import kernel
+from sim.jit import array_kernel, kernel
 from sim.kernel.attempts import begin_run, reach_target, requeue
-from sim.kernel.free_gpus import may_join
+from sim.kernel.free_gpus import may_join, workers_for
 from sim.kernel.layout import (
     BLOCKED,
     CHANGE_SERVER,
@@ -343,3 +343,28 @@ def apply_decision(
         return PAST_WAKE, -1, -1
     state.world[0].wake_s = np.inf if np.isnan(wake_s) else wake_s
     return LEGAL, -1, -1
+
+
+@kernel
+def capacity_for(state: State, m: int, job: int) -> int:
+    """GPUs of partition `m`; 0 where its servers could not hold the job even if all were empty."""
+    row, part, workers = state.job[job], state.partition[m], 0
+    if part.gpus < row.num_gpus:
+        return 0
+    if state.world[0].demands_matter == 0:
+        return int(part.gpus)
+    for at in range(part.first_own, part.last_own):
+        server = state.server[state.own[at]]
+        size = server.last_gpu - server.first_gpu
+        workers += workers_for(row, size, server.gpu_type, server.cpu_milli, server.memory_mib)
+    return int(part.gpus) if workers >= row.num_gpus else 0
+
+
+@array_kernel
+def capacities(state: State) -> IntArray:
+    """(J, M) `capacity_for` every job."""
+    found = np.zeros((len(state.job), len(state.partition)), dtype=np.int64)
+    for job in range(len(found)):
+        for m in range(len(state.partition)):
+            found[job, m] = capacity_for(state, m, job)
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -15,9 +15,8 @@ from sim.report.job_times import (
     UNKNOWN,
     Interval,
     clustered_mean_interval,
-    clustered_ratio_interval,
     mean_interval,
-    ratio_interval,
+    most_coverage,
 )
 from sim.report.standings import LEAST_COMPARED, Ranking, ranking
 from sim.report.table_text import TableText, interval_text, markdown, plain_table, ratio_text
@@ -106,28 +105,29 @@ def league_of(runs: Sequence[LeagueRun]) -> League:
 def mean_over(
     values: Mapping[K, float], cluster_of: Mapping[K, Cluster], confidence: float
 ) -> Interval:
-    """The mean; whole clusters are drawn where some have several values (`standings.Units`)."""
-    clusters = _numbered([cluster_of[key] for key in values])
-    numbers = list(values.values())
-    if len(set(clusters)) == len(numbers):
-        return mean_interval(numbers, confidence)
-    return clustered_mean_interval(numbers, clusters, confidence)
+    """The mean; whole clusters are drawn where some have several values.
+
+    Few clusters cannot reach the confidence: the interval then also spans that of Student's t over
+    the values, and says nothing of other times.
+    """
+    numbers, ids = list(values.values()), dict[Cluster, int]()
+    clusters = [ids.setdefault(cluster_of[key], len(ids)) for key in values]
+    plain = mean_interval(numbers, confidence)
+    if len(ids) == len(numbers):
+        return plain
+    drawn = clustered_mean_interval(numbers, clusters, confidence)
+    if most_coverage(len(ids)) >= confidence:
+        return drawn
+    return replace(drawn, low=min(drawn.low, plain.low), high=max(drawn.high, plain.high))
 
 
 def ratio_over(
     logs: Mapping[K, float], cluster_of: Mapping[K, Cluster], confidence: float
 ) -> Interval:
     """The same of ln ratios, as a ratio."""
-    clusters = _numbered([cluster_of[key] for key in logs])
-    ratios, ones = np.exp(list(logs.values())), np.ones(len(logs))
-    if len(set(clusters)) == len(ratios):
-        return ratio_interval(ratios, ones, confidence)
-    return clustered_ratio_interval(ratios, ones, clusters, confidence)
-
-
-def _numbered(clusters: Sequence[Cluster]) -> list[int]:
-    numbers = {each: at for at, each in enumerate(dict.fromkeys(clusters))}
-    return [numbers[each] for each in clusters]
+    mean = mean_over(logs, cluster_of, confidence)
+    centre, low, high = (float(np.exp(each)) for each in mean.numbers)
+    return replace(mean, centre=centre, low=low, high=high)
 
 
 def block_scores(

@@ -7,7 +7,8 @@ import pytest
 from sim.files import ReportError, read_comparison_csv, write_comparison_csv
 from sim.report.arms import arm_rows
 from sim.report.comparison_report import write_comparison
-from sim.report.league import LeagueRun, league_of, league_rows
+from sim.report.job_times import mean_interval
+from sim.report.league import LeagueRun, league_of, league_rows, mean_over
 from sim.report.page_table import Claim, measured
 from sim.report.run_folder import read_labels, write_record
 from sim.report.standings import standings
@@ -94,7 +95,7 @@ def test_results_of_earlier_versions_have_no_stretch(tmp_path, make, record):
 
 
 def test_leagues_pages_and_arms_go_by_stretch_too(make):
-    """Windows of a stretch are all alike: two values, whose range is the interval."""
+    """Two stretches cover half at most: their range, or t over the windows where that is wider."""
     rows = rows_of(make, [0, 1] * 4, {0: 0.5, 1: 0.8})
     runs = [LeagueRun("cell", "trace", row) for row in rows]
     told = {"everywhere": None, "common": None, "reference": "sjf", "confidence": 0.95}
@@ -107,3 +108,6 @@ def test_leagues_pages_and_arms_go_by_stretch_too(make):
         run.row.labels, scheduler=f"x@{run.row.labels.scheduler}"))) for run in runs]  # fmt: skip
     first = arm_rows(arms, references=["sjf"], confidence=0.95)[0]
     assert first.ratios["sjf"].numbers == pytest.approx((0.4**0.5, 0.5, 0.8))
+    alike = [1.0, 1.2, 1.4, 1.0, 1.2, 1.4]  # both stretches have the same mean
+    wide = mean_over(dict(enumerate(alike)), {at: ("trace", at // 3) for at in range(6)}, 0.95)
+    assert wide.numbers == pytest.approx(mean_interval(alike, 0.95).numbers) and wide.clusters == 2
