@@ -240,10 +240,9 @@ def evaluate(
                 jobs = experiment.whole() if windows is None else experiment.window(part, index)
                 stretch = None if windows is None else experiment.stretch(part, index)
                 for name, each in zip(names, made, strict=True):
-                    run = _played(experiment, each, jobs)
-                    labels = labels_of(experiment, each, window=index, role=None)
-                    labels = replace(labels, scheduler=name, stretch=stretch)
-                    rows.append(ComparisonRow(labels, summarise(run)))
+                    got = summarise(_played(experiment, each, jobs))
+                    told = labels_of(experiment, each, window=index, role=None)
+                    rows.append(ComparisonRow(replace(told, scheduler=name, stretch=stretch), got))
                     count.tell(f"{name} window {index}")
         asked = {**config, "part": None if windows is None else part, "windows": windows}
         return Comparison(rows=tuple(rows), assumed=assumptions(asked, experiment))
