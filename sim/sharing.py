@@ -19,7 +19,10 @@ def placed(placer: Placer, gang: int, slots: Slots, rng: np.random.Generator) ->
     given = placer.place(gang, slots, rng)
     if given is None:
         return None
-    gpus = np.asarray(given, dtype=None if isinstance(given, np.ndarray | list) else object)
+    try:
+        gpus = np.asarray(given, dtype=None if isinstance(given, np.ndarray | list) else object)
+    except ValueError:  # lists in a list
+        gpus = np.array([None])
     if gpus.ndim != 1 or gpus.dtype.kind not in "iu":
         raise InvalidDecision(
             f"placer {placer.name} gave {given!r:.60} for a gang of {gang}; it must be an array of "

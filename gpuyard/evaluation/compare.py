@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -35,6 +35,7 @@ OURS = "marl"
 OF_SCHEDULERS = {"hydra", "seed", "belief", "estimator"}  # of base.yaml: what each is told
 COLUMNS = ("topology", "workload", "workload.load", "agents.count", "gpus")
 COMPARISON = "comparison.csv"
+EXPERIMENT = "experiment"
 RESUMED = "resume="  # says how a run went on, not what it was
 
 
@@ -49,6 +50,12 @@ class Given:
     def _config(self) -> Any:
         path = self.folder / CONFIG
         return yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+    @cached_property
+    def world(self) -> dict[str, Any]:
+        """The sections that make jobs, cluster and physics, without what columns tell."""
+        columns = {name for name in COLUMNS if "." not in name}
+        return {key: self._config.get(key) for key in _shared_keys() - columns}
 
     def value(self, key: str) -> str:
         """What held for a key, said or not; one value is one text, however it was said."""
@@ -130,7 +137,7 @@ def _read(folder: Path) -> Found | None:
     if (folder / COMPARISON).is_file():
         rows = read_comparison_csv(folder / COMPARISON)
         # What else it was told made the line-up and the windows, which rows tell.
-        told = {key: value for key, value in said.items() if _of_world(key) or _of_schedulers(key)}
+        told = {key: said[key] for key in said if _of_world(key) or _of_all(key)}
         return Found(folder, rows, Given(folder, told), single=False, assumed=assumed)
     if (folder / METRICS_FILE).is_file() and "scheduler" in record:
         return Found(folder, [read_row(folder)], Given(folder, said), single=True, assumed=assumed)
@@ -194,30 +201,38 @@ def told_apart(runs: Sequence[tuple[Labels, Given]]) -> list[Labels]:
     all schedulers where jobs, cluster or physics differ in what no column tells. Runs of one
     configuration stay equal.
     """
-    counts = Counter(labels for labels, _ in runs)
-    keys: dict[str, set[str]] = {}  # scheduler -> keys in which runs of equal labels differ
-    for labels, count in counts.items():
-        if count > 1:
-            alike = [each for other, each in runs if other == labels]
-            keys.setdefault(labels.scheduler, set()).update(_differing(alike))
-    for setting in {_setting(labels) for labels, _ in runs}:
-        there = [run for run in runs if _setting(run[0]) == setting]
-        unlike = {key for key in _differing([given for _, given in there]) if _of_world(key)}
-        for labels, _ in there:
-            keys.setdefault(labels.scheduler, set()).update(unlike)
+    alike: dict[Labels, list[Given]] = defaultdict(list)
+    there: dict[tuple[str, ...], list[Given]] = defaultdict(list)
+    for labels, given in runs:
+        alike[labels].append(given)
+        there[_setting(labels)].append(given)
+    worlds = {setting: _worlds_apart(found) for setting, found in there.items()}
+    keys: dict[str, set[str]] = defaultdict(set)  # scheduler -> keys that tell its runs apart
+    for labels, found in alike.items():
+        differing = _differing(found) if len(found) > 1 else set()
+        keys[labels.scheduler] |= differing | worlds[_setting(labels)]
     swept = [(labels, given, sorted(keys.get(labels.scheduler, ()))) for labels, given in runs]
     words = {
         (key, given.value(key)): f"{key}={given.said[key]}"
-        for _, given, differing in swept
-        for key in differing
+        for _, given, unlike in swept
+        for key in unlike
         if key in given.said
     }
     told = []
-    for labels, given, differing in swept:
-        shown = " ".join(filter(None, (words.get((key, given.value(key))) for key in differing)))
+    for labels, given, unlike in swept:
+        shown = " ".join(filter(None, (words.get((key, given.value(key))) for key in unlike)))
         name = f"{labels.scheduler} [{shown}]" if shown else labels.scheduler
         told.append(replace(labels, scheduler=name))
     return told
+
+
+def _worlds_apart(given: Sequence[Given]) -> set[str]:
+    """Keys in which jobs, cluster or physics differ, in what no column tells."""
+    every = list({each.folder: each for each in given}.values())
+    unlike = {key for key in _differing(every) if _of_world(key)}
+    if unlike or all(each.world == every[0].world for each in every):
+        return unlike
+    return {EXPERIMENT} & _differing(every)
 
 
 def _of_world(key: str) -> bool:
@@ -226,9 +241,10 @@ def _of_world(key: str) -> bool:
     return head.partition(".")[0] in _shared_keys() and head not in COLUMNS
 
 
-def _of_schedulers(key: str) -> bool:
-    """Whether a key says what all schedulers are told."""
-    return key.lstrip("+").partition("@")[0].partition(".")[0] in {"belief", "estimator"}
+def _of_all(key: str) -> bool:
+    """Whether a key says what all schedulers are told, or all of the setting."""
+    head = key.lstrip("+").partition("@")[0].partition(".")[0]
+    return head in {"belief", "estimator", EXPERIMENT}
 
 
 @cache

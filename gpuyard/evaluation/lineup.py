@@ -289,6 +289,7 @@ UNLIKE_SHIPPED = {  # group -> its class, where that is not what `conf/base.yaml
     "network": {
         "NoNetwork": "communication is free", "MaxMin": "jobs share links by max-min",
         "KWay": "jobs share links evenly", "DutyCycle": "jobs share links by duty cycle",
+        "TieredRings": "rings of three tiers", "YorkNetwork": "communication by the tree's weights",
     },
     "host": {"SharedHost": "jobs share cores and PCIe"},
     "outages": {

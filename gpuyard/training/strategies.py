@@ -6,6 +6,7 @@ along which noise to climb. Everything is drawn from (seed, update, pair), so a 
 mean makes its members itself, and a search that goes on draws what it would have drawn.
 """
 
+import json
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -188,7 +189,7 @@ def load(folder: Path, setting: str) -> Saved:
         raise GpuYardError(f"{folder} holds no {CHECKPOINT}; give the folder of a run") from None
     except UNREADABLE as error:
         raise GpuYardError(f"{path} cannot be read: {error}") from error
-    if saved.setting != setting:
+    if saved.setting != setting and not _alike(saved.setting, setting):
         raise GpuYardError(f"{path} belongs to another setting; repeat the overrides of its run")
     return saved
 
@@ -207,3 +208,18 @@ def _saved(arrays: dict[str, Any]) -> Saved:
 
 def _row(point: Point) -> list[float]:
     return [float(getattr(point, each.name)) for each in fields(Point)]
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two settings differ in keys that are null alone: later ones were not there before."""
+    try:
+        return bool(_given(json.loads(one)) == _given(json.loads(other)))
+    except ValueError:
+        return False
+
+
+def _given(setting: Any) -> Any:
+    """Without keys that are null."""
+    if not isinstance(setting, dict):
+        return setting
+    return {key: _given(value) for key, value in setting.items() if value is not None}

@@ -323,16 +323,18 @@ def league_note(
     """How to read the table."""
     parts = [
         f"Mean JCT ± half width of the {confidence:.0%} t interval over windows of jobs (a "
-        f"window's value is its mean over the cells that play it). JCT ratio: geometric mean over "
-        f"paired runs of mean JCT over that of {reference}; below 1 is faster. Decision: mean wall "
-        f"time of one, unless the whole loop is compiled."
+        "window's value is its mean over the cells that play it), at least as wide as stretches of "
+        f"time that windows share tell. JCT ratio: geometric mean over paired runs of mean JCT "
+        f"over that of {reference}; below 1 is faster. Decision: mean wall time of one, unless the "
+        "whole loop is compiled."
     ]
     for found, words in zip(rankings, ("every cell", "the runs that all have"), strict=True):
         if found is not None:
             parts.append(
-                f"Ranks over {words}: {len(found.names)} schedulers, {found.blocks} windows, "
-                f"Friedman chi2 = {found.friedman_chi2:.1f} (p = {found.friedman_p:.2g}), Nemenyi "
-                f"critical difference {found.critical_difference:.2f} at {found.level:g}."
+                f"Ranks over {words}: {len(found.names)} schedulers, {found.blocks} windows or "
+                f"stretches, Friedman chi2 = {found.friedman_chi2:.1f} "
+                f"(p = {found.friedman_p:.2g}), Nemenyi critical difference "
+                f"{found.critical_difference:.2f} at {found.level:g}."
             )
     if any(row.fewer for row in rows):
         parts.append(

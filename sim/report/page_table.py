@@ -180,7 +180,8 @@ def page_markdown(
     """Every table; without one, mean JCT of each scheduler in each cell, in hours.
 
     Columns of cells that were not run are left out, and rows of schedulers that were not.
-    Intervals are those of `paper.csv`: t over paired windows, by stretch where they have one.
+    Intervals are those of `paper.csv`: t over paired windows, at least as wide as shared
+    stretches of time tell (`league.mean_over`).
     """
     shown = [_table(table, runs, confidence) for table in tables or [_every(runs)]]
     return "\n".join(text for text in shown if text)

@@ -136,6 +136,7 @@ def test_a_placer_may_take_what_it_was_offered_and_nothing_else():
         "must be an array of whole numbers": lambda gpus, _: gpus + 0.5,
         "the decision names 0": lambda gpus, _: gpus[:0],
         "gave {": lambda gpus, _: set(gpus.tolist()),
+        "gave [[": lambda gpus, _: [gpus.tolist(), 1],
     }
     jobs = JOBS.assign(num_gpus=2)
     for told, choose in given.items():

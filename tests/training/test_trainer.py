@@ -292,6 +292,13 @@ def test_a_checkpoint_of_another_setting_or_none_is_refused(tmp_path: Path):
         load(tmp_path, "elsewhere")
 
 
+def test_a_key_that_came_later_and_is_null_does_not_part_settings(tmp_path: Path):
+    save(replace(beginning(), setting='{"mix": null, "pairs": 2}'), tmp_path)
+    assert load(tmp_path, '{"train_windows": null, "pairs": 2}').climb.update == 0
+    with pytest.raises(GpuYardError, match="another setting"):
+        load(tmp_path, '{"train_windows": 3, "pairs": 2}')
+
+
 def test_a_checkpoint_that_is_cut_off_or_no_numbers_is_one_message(tmp_path: Path):
     trainer(tmp_path, 2, beginning()).run(QUIET)
     path, whole = tmp_path / CHECKPOINT, (tmp_path / CHECKPOINT).read_bytes()
