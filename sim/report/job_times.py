@@ -279,6 +279,7 @@ def clustered_mean_interval(
     Whole clusters are drawn with replacement (Davison and Hinkley, *Bootstrap Methods and their
     Application*, 1997, 3.8): values of one are not independent. With a single cluster there is
     nothing to draw; the interval is then Student's t over its values and says nothing of others.
+    Clusters that are too few for the confidence span that one, too.
 
     Args:
         values: n >= 1.
@@ -292,14 +293,16 @@ def clustered_mean_interval(
     array = np.asarray(values, dtype=np.float64)
     place, sizes = _grouped(array, clusters)
     count, effective = len(sizes), effective_count(array, clusters)
+    alone = mean_interval(array, confidence)
     if count < FEWEST:
-        alone = mean_interval(array, confidence)
         return replace(alone, clusters=count, effective=effective)
     sums = np.bincount(place, weights=array)
     draws = np.random.default_rng(SEED).multinomial(count, [1 / count] * count, RESAMPLES)
     tail = (1 - confidence) / 2
-    low, high = np.quantile((draws @ sums) / (draws @ sizes), [tail, 1 - tail])
-    return Interval(float(array.mean()), float(low), float(high), len(array), count, effective)
+    low, high = map(float, np.quantile((draws @ sums) / (draws @ sizes), [tail, 1 - tail]))
+    if most_coverage(count) < confidence:
+        low, high = min(low, alone.low), max(high, alone.high)
+    return Interval(float(array.mean()), low, high, len(array), count, effective)
 
 
 def clustered_ratio_interval(

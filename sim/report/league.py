@@ -11,13 +11,7 @@ import numpy as np
 
 from sim.arrays import FloatArray
 from sim.files import ComparisonRow, Labels, ReportError, csv_text, known_cells, run_names
-from sim.report.job_times import (
-    UNKNOWN,
-    Interval,
-    clustered_mean_interval,
-    mean_interval,
-    most_coverage,
-)
+from sim.report.job_times import UNKNOWN, Interval, clustered_mean_interval, mean_interval
 from sim.report.standings import LEAST_COMPARED, Ranking, ranking
 from sim.report.table_text import TableText, interval_text, markdown, plain_table, ratio_text
 
@@ -105,20 +99,12 @@ def league_of(runs: Sequence[LeagueRun]) -> League:
 def mean_over(
     values: Mapping[K, float], cluster_of: Mapping[K, Cluster], confidence: float
 ) -> Interval:
-    """The mean; whole clusters are drawn where some have several values.
-
-    Few clusters cannot reach the confidence: the interval then also spans that of Student's t over
-    the values, and says nothing of other times.
-    """
+    """The mean; whole clusters are drawn where some have several values."""
     numbers, ids = list(values.values()), dict[Cluster, int]()
     clusters = [ids.setdefault(cluster_of[key], len(ids)) for key in values]
-    plain = mean_interval(numbers, confidence)
     if len(ids) == len(numbers):
-        return plain
-    drawn = clustered_mean_interval(numbers, clusters, confidence)
-    if most_coverage(len(ids)) >= confidence:
-        return drawn
-    return replace(drawn, low=min(drawn.low, plain.low), high=max(drawn.high, plain.high))
+        return mean_interval(numbers, confidence)
+    return clustered_mean_interval(numbers, clusters, confidence)
 
 
 def ratio_over(

@@ -37,18 +37,21 @@ def test_the_interval_is_the_quantiles_of_all_resamples():
     sums, sizes = np.array([3.0, 17.0, 7.0]), np.array([2, 3, 1])
     draws = [list(each) for each in product(range(3), repeat=3)]
     means = sorted(sums[each].sum() / sizes[each].sum() for each in draws)
-    interval = clustered_mean_interval(values, clusters, 0.8)
-    low, high = np.quantile(means, [0.1, 0.9], method="inverted_cdf")
+    interval = clustered_mean_interval(values, clusters, 0.6)  # three can reach 0.75
+    low, high = np.quantile(means, [0.2, 0.8], method="inverted_cdf")
     assert interval.centre == pytest.approx(4.5)
     assert (interval.low, interval.high) == (pytest.approx(low), pytest.approx(high))
     assert (interval.count, interval.clusters) == (6, 3)
-    assert interval == clustered_mean_interval(values, clusters, 0.8)  # seeded
+    assert interval == clustered_mean_interval(values, clusters, 0.6)  # seeded
 
 
-def test_two_clusters_give_the_range_of_their_means():
+def test_two_clusters_span_the_range_of_their_means_and_t_over_values():
     interval = clustered_ratio_interval([1, 1, 2, 2], [2, 2, 2, 2], [0, 0, 1, 1], 0.95)
     assert interval.centre == pytest.approx(math.sqrt(0.5))
-    assert (interval.low, interval.high) == (pytest.approx(0.5), pytest.approx(1.0))
+    logs = mean_interval(np.log([0.5, 0.5, 1.0, 1.0]), 0.95)
+    assert (interval.low, interval.high) == pytest.approx((math.exp(logs.low), math.exp(logs.high)))
+    many = clustered_ratio_interval([1] * 6 + [2] * 6, [2] * 12, [0] * 6 + [1] * 6, 0.95)
+    assert (many.low, many.high) == (pytest.approx(0.5), pytest.approx(1.0))  # t is narrower
     assert interval.effective == pytest.approx(2)
 
 

@@ -132,9 +132,10 @@ def test_windows_of_one_stretch_are_no_independent_evidence(make):
     cells = headline_cells(rows, [], ours="marl", parts=PARTS, confidence=0.95)
     ratio = cells[0].lines[1].ratio
     assert ratio.centre == approx(8.0**-0.5)
-    assert (ratio.low, ratio.high) == (approx(0.25), approx(0.5))  # a stretch drawn twice
+    # A stretch drawn twice: 0.25 to 0.5; t over the four windows is wider, 0.354 / and x 1.89.
+    assert (ratio.low, ratio.high) == (approx(0.18703, rel=1e-4), approx(0.66836, rel=1e-4))
     short = summary_text(cells, confidence=0.95).settings[0][1][0]
-    assert short[1] == "4 of 2 stretches" and short[3] == "0.354 [0.250, 0.500] †"
+    assert short[1] == "4 of 2 stretches" and short[3] == "0.354 [0.187, 0.668] †"
     table = list(csv.DictReader(io.StringIO(headline_csv(cells).decode())))
     assert [row["stretches"] for row in table] == ["2", "2"]
     assert float(table[1]["effective_windows"]) == approx(2.0)
