@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from gpuyard.advice.answer import Advice
 from gpuyard.api.asking import Asked, Cluster, Trace, composed, listed, scheduler_of
+from gpuyard.evaluation.assumed import assumptions
 from gpuyard.evaluation.experiment import Experiment, experiment_of, labels_of, warn_without_users
-from gpuyard.evaluation.lineup import assumptions, refuse_size_of_window
+from gpuyard.evaluation.lineup import refuse_size_of_window
 from gpuyard.launch.build import check_count
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.terminal import RunCount
@@ -74,9 +75,10 @@ class Run:
         return pd.Series(dict(summarise(self.raw)), name=self.labels.scheduler, dtype=object)
 
     def gantt(self, path: str | Path) -> None:
-        """Draw who held which GPU when, as a PNG."""
+        """Draw who held which GPU when, as a PNG; folders on the way are made."""
         from sim.report.figure_gpus import gantt
 
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         gantt(self.raw, path=Path(path))
 
     def __repr__(self) -> str:

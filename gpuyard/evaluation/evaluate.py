@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 from omegaconf import DictConfig
 
-from gpuyard.evaluation.lineup import lineup_of, warn_of_unread_links, without_limits
+from gpuyard.evaluation.assumed import warn_of_idle_words
+from gpuyard.evaluation.lineup import lineup_of, without_limits
 from gpuyard.evaluation.task import (
     Outcome,
     Task,
@@ -52,7 +53,7 @@ def main(cfg: DictConfig) -> None:
     config = launch.config
     check_confidence(config)
     check_flags(config, "page")
-    warn_of_unread_links(config, launch.record.overrides)
+    warn_of_idle_words(config, launch.record.overrides)
     tasks = _tasks(config)
     ours = ours_of(tasks, config["ours"])
     if config["rivals"] and ours is None:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
+from gpuyard.evaluation.assumed import assumed_line, assumptions, warn_of_idle_words
 from gpuyard.evaluation.experiment import (
     Experiment,
     composition_of,
@@ -27,12 +28,7 @@ from gpuyard.evaluation.experiment import (
 from gpuyard.evaluation.explain import explain, row_of
 from gpuyard.evaluation.explanation import EXPLAIN_FILES, Explanation
 from gpuyard.evaluation.jobs import warm_up
-from gpuyard.evaluation.lineup import (
-    assumed_line,
-    assumptions,
-    refuse_size_of_window,
-    warn_of_unread_links,
-)
+from gpuyard.evaluation.lineup import refuse_size_of_window
 from gpuyard.launch.build import check_checkpoint, check_count, check_flags, check_seconds, resolve
 from gpuyard.launch.errors import ConfigError, nearest, refuse_unread_additions
 from gpuyard.launch.start import Launch, as_typed, program, start
@@ -72,7 +68,7 @@ def main(cfg: DictConfig) -> None:
     scheduler = composition_of(config, experiment.game.partitions)
     wondered = as_typed(config, "explain", launch.record.overrides)
     _warn_of_unread(cfg, launch.record.overrides)
-    warn_of_unread_links(config, launch.record.overrides)
+    warn_of_idle_words(config, launch.record.overrides)
     if config["part"] is None:
         refuse_size_of_window(config["workload"], launch.record.overrides)
     jobs = _jobs(experiment, config["part"], config["window"], wondered)

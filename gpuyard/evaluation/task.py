@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from joblib import cpu_count
 
+from gpuyard.evaluation.assumed import assumed_line, assumptions
 from gpuyard.evaluation.experiment import (
     composition_of,
     labels_of,
@@ -18,7 +19,7 @@ from gpuyard.evaluation.experiment import (
     warn_without_users,
 )
 from gpuyard.evaluation.jobs import warm_up
-from gpuyard.evaluation.lineup import Contender, assumed_line, assumptions
+from gpuyard.evaluation.lineup import Contender
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.sweeps import in_processes, processes_of
 from sim.errors import GpuYardError

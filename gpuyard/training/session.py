@@ -15,8 +15,9 @@ import torch
 from hydra.core.global_hydra import GlobalHydra
 from rich.progress import Progress
 
+from gpuyard.evaluation.assumed import assumed_line, assumptions
 from gpuyard.evaluation.experiment import Experiment, experiment_of, labels_of
-from gpuyard.evaluation.lineup import assumed_line, assumptions, lineup_of
+from gpuyard.evaluation.lineup import lineup_of
 from gpuyard.evaluation.task import Task, run_task, setting_text
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError

@@ -43,12 +43,22 @@ def test_a_whole_trace_with_the_defaults(done, trace):
     assert (outcome.folder / "simulate.log").is_file()
 
 
+def test_words_that_change_nothing_beside_others_are_told(done):
+    words = ("max_tenants=1", "sharing=always", "checkpoint_s=30", "preempt_saves=false")
+    outcome = done("simulate", "scheduler=sjf", "workload.num_jobs=20", *words)
+    told = [line for line in outcome.err.splitlines() if "changes nothing" in line]
+    assert [word for word in words if any(f"{word} changes" in line for line in told)] == [
+        *words[1:3]
+    ]
+
+
 def test_a_cluster_of_today_runs_with_physics_and_says_what_it_assumes(done):
     fabric = "topology.oversubscription=8"
     outcome = done(
         "simulate", "topology=h100_rails", fabric, "scheduler=sjf", "workload.num_jobs=60"
     )
     assert f"{fabric} changes no time: network=alpha_beta" in outcome.err
+    assert "changes nothing" not in outcome.err
     line = "h100: a100's profile x 1.9 (assumed); in 80 GiB any two jobs fit"
     assert line in outcome.out and line in outcome.err
     record = json.loads((outcome.folder / "record.json").read_text())

@@ -1,0 +1,188 @@
+"""What runs take for granted that no label of a result tells, and settings that change nothing."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpuyard.evaluation.experiment import Experiment, physics_name
+
+log = logging.getLogger(__name__)
+
+ESTIMATES = {  # class of `conf/estimator` -> what schedulers are told of durations
+    "NoisyEstimator": "noisy predictions, sigma {sigma:g}",
+    "OracleEstimator": "the true ones",
+    "LimitEstimator": "users' time limits, which end no job",
+    "NoEstimator": "none predicted",
+    "GroupMedian": "predicted as the median of the group's finished runs",
+    "LastOfGroup": "predicted as the group's last finished run",
+    "RandomForestEstimator": "predicted by a random forest on finished jobs",
+}
+MODEL_COLUMNS = ("model", "application")  # of `workload.columns`
+OFF = "none"
+MOST_LOAD = 3.0  # above it somebody may have meant percent
+HOUR_S = 3600.0
+
+
+OFF_WORDS = ("sharing=off", "interference=none", "checkpoint_s=0")
+FABRIC = ("topology.oversubscription", "topology.spines", "topology.fabric_gbps")
+
+
+def warn_of_idle_words(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
+    """Say so of words of the command line that change nothing beside the others."""
+    idle: list[tuple[tuple[str, ...], str]] = []  # what words begin with, why they do nothing
+    if config["network"]["_target_"].endswith(".AlphaBetaRing"):
+        idle.append((FABRIC, "changes no time: network=alpha_beta has the smallest NIC and asks "
+                     "whether a gang spans racks; network=max_min has all links"))  # fmt: skip
+    if config["max_tenants"] == 1:
+        idle.append((("sharing=", "sharing.", "interference=", "interference.", "mixes="),
+                     "changes nothing: max_tenants=1 lets nobody share a GPU"))  # fmt: skip
+    if config["checkpoint_work_s"] is None:
+        idle.append((("checkpoint_s=",), "changes nothing: it is what a periodic checkpoint takes, "
+                     "and checkpoint_work_s=null takes none"))  # fmt: skip
+    for word in overrides:
+        for starts, why in idle:
+            if word.lstrip("+").startswith(starts) and word not in OFF_WORDS:
+                log.warning("%s %s", word, why)
+
+
+def assumptions(
+    config: Mapping[str, Any], experiment: Experiment, information: str | None = None
+) -> tuple[str, ...]:
+    """What no label of a result tells, for `record.json` and below tables; GPU types come last.
+
+    Args:
+        config: the resolved configuration.
+        experiment: built from it.
+        information: that the one scheduler has of durations; None: several may read predictions.
+    """
+    parts = [_durations(config, information), _measured_on(config, experiment)]
+    parts += [_models(config, experiment), *_unlike_shipped(config, experiment)]
+    parts += _cuts(config["workload"])
+    parts += [*_left_out(config["workload"]), *_windows(config, experiment)]
+    return (*filter(None, [*parts, _partitions(experiment)]), *experiment.gpu_notes)
+
+
+def assumed_line(experiment: Experiment, assumed: tuple[str, ...]) -> str:
+    """One line: what was assumed, then physics and load, which tables have in their titles."""
+    physics, load = physics_name(experiment.game.physics), experiment.load
+    words = [
+        *(part for part in assumed if part not in experiment.gpu_notes),
+        "physics off" if physics == OFF else f"physics on ({physics})",
+        "load as it comes" if load is None else f"times stretched to load {load:g}",
+    ]
+    return "assumes " + "; ".join(words)
+
+
+def _durations(config: Mapping[str, Any], information: str | None) -> str:
+    if information == OFF:
+        return "durations unknown to the scheduler"
+    if information == "oracle":
+        return "durations: the true ones"
+    given = config["estimator"]
+    name = given["_target_"].rpartition(".")[2]
+    return "durations: " + ESTIMATES.get(name, f"predicted by {name}").format(**given)
+
+
+def _measured_on(config: Mapping[str, Any], experiment: Experiment) -> str | None:
+    """The GPU type that the trace's durations are of, where it could be another."""
+    if len(set(experiment.game.topology.gpu_types)) == 1:
+        return None
+    said = "" if config["reference_gpu"] else ", the topology's first: see reference_gpu"
+    return f"durations as on {experiment.game.physics.reference_gpu}{said}"
+
+
+def _models(config: Mapping[str, Any], experiment: Experiment) -> str | None:
+    """Who says what a job trains; without physics it is all the same."""
+    workload = config["workload"]
+    if physics_name(experiment.game.physics) == OFF:
+        return None
+    if any((workload.get("columns") or {}).get(name) for name in MODEL_COLUMNS):
+        return "models as the file names them, others drawn"
+    return "models of the published mix" if "mix" in workload else "models drawn"
+
+
+UNLIKE_SHIPPED = {  # group -> its class, where that is not what `conf/base.yaml` has -> in words
+    "interference": {"NoInterference": "neighbours on a GPU slow nobody"},
+    "network": {
+        "NoNetwork": "communication is free", "MaxMin": "jobs share links by max-min",
+        "KWay": "jobs share links evenly", "DutyCycle": "jobs share links by duty cycle",
+        "TieredRings": "rings of three tiers", "YorkNetwork": "communication by the tree's weights",
+    },
+    "host": {"SharedHost": "jobs share cores and PCIe"},
+    "outages": {
+        "ServerFailures": "servers fail, in all windows alike",
+        "RollingMaintenance": "servers are closed in turn",
+        "FailuresAndMaintenance": "servers fail, in all windows alike, and are closed in turn",
+        "OutageFile": "servers go and come as a file says",
+    },
+}  # fmt: skip
+
+
+def _unlike_shipped(config: Mapping[str, Any], experiment: Experiment) -> Iterator[str]:
+    """What of the world was switched; of physics nothing where all of it is off."""
+    off = physics_name(experiment.game.physics) == OFF
+    for group, words in UNLIKE_SHIPPED.items():
+        name = config[group]["_target_"].rpartition(".")[2]
+        if name in words and not (off and group in {"interference", "network"}):
+            yield words[name]
+
+
+def _cuts(workload: Mapping[str, Any]) -> Iterator[str]:
+    """How the jobs were changed."""
+    gang = workload.get("max_gang")
+    low_s, high_s = (workload.get(f"{end}_duration_s") for end in ("min", "max"))
+    if gang is not None:
+        yield f"gangs cut to {gang} GPUs"
+    if low_s is not None and high_s is not None:
+        yield f"durations kept within {_time(low_s)} and {_time(high_s)}"
+    elif low_s is not None:
+        yield f"durations raised to {_time(low_s)}"
+    elif high_s is not None:
+        yield f"durations cut to {_time(high_s)}"
+    load = workload.get("load")
+    if load is not None and load > MOST_LOAD:
+        yield f"jobs ask for {load:g} times the GPUs there are (0.9: for 90 % of them)"
+
+
+def _left_out(workload: Mapping[str, Any]) -> Iterator[str]:
+    """Jobs of the trace that are not played, and wishes that are not kept, if there are any."""
+    window = workload.get("window") or {}
+    start_s, end_s = (window.get(f"{end}_s") for end in ("start", "end"))
+    if start_s or end_s is not None:
+        until = "its end" if end_s is None else f"{end_s:g} s"
+        yield f"the trace from {start_s or 0:g} s to {until}"
+    if workload.get("strict") is False:
+        yield "rows with faults left out"
+    if workload.get("drop_too_large"):
+        yield "jobs larger than the cluster left out"
+    if "path" in workload and workload["rules"]["unknown_gpu_types"] == "any":
+        yield "jobs that want a GPU type that is not there run on any"
+
+
+def _windows(config: Mapping[str, Any], experiment: Experiment) -> Iterator[str]:
+    """How windows were taken from a file, and that they are one where they are."""
+    part = config.get("part")
+    kept = None if part is None else experiment.kept(part)
+    if kept is None:
+        return
+    jobs, among, all_of = kept
+    if among > jobs:
+        yield f"1 job in {among / jobs:.3g} kept"
+    if jobs == all_of and config.get("windows", 1) != 1:
+        yield f"every window holds the same {jobs} jobs: only what is drawn for them differs"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / HOUR_S:g} h" if seconds >= HOUR_S else f"{seconds:g} s"
+
+
+def _partitions(experiment: Experiment) -> str | None:
+    """That partitions are not of one size, where they are not."""
+    game = experiment.game
+    servers = np.bincount(game.topology.gpu_server)
+    sizes = np.bincount(game.partition_of_server, weights=servers).astype(int)
+    if sizes.min() == sizes.max():
+        return None
+    return f"{len(sizes)} partitions of unequal size: {', '.join(map(str, sizes))} GPUs"
