@@ -28,8 +28,8 @@ from gpuyard.advice.playing import (
     LEARNED,
     WHAT_HAPPENED,
     Candidate,
-    Ground,
     Played,
+    Scenario,
     candidates_of,
     happened,
     jobs_of,
@@ -104,27 +104,27 @@ def advise(
     learns = config["learn_minutes"] is not None
     if learns:
         check_learning(config, folder)
-        config = judging(config, jobs_of(_ground(config, None))[0].submit_s)
-    ground = _ground(config, JUDGED if learns else None)
-    jobs, _ = jobs_of(ground)
-    _check_aim(config["aim"], ground)
-    notes = _notes(config, ground)
+        config = judging(config, jobs_of(_scenario(config, None))[0].submit_s)
+    scenario = _scenario(config, JUDGED if learns else None)
+    jobs, _ = jobs_of(scenario)
+    _check_aim(config["aim"], scenario)
+    notes = _notes(config, scenario)
     log.info("%d jobs; assumes %s", len(jobs), "; ".join(notes))
-    waited_s, limits = waits_and_limits(ground)
+    waited_s, limits = waits_and_limits(scenario)
     mine, choices, first = None, _choices(config, overrides), _first_known(config, limits=limits)
     with _composing():
         if folder is not None and learns:
             mine = learned(config, config["knows"][first], folder / LEARNED)
         own = [] if mine is None else [mine.contender]
-        found = candidates_of(config, ground, limits=limits, choices=choices, own=own)
+        found = candidates_of(config, scenario, limits=limits, choices=choices, own=own)
     candidates, left_out = found
     for words in left_out:
         log.info("left out: %s", words)
     rows = _counted(played(candidates, config["jobs"]), candidates)
-    past, why = _past(config, ground, waited_s)
+    past, why = _past(config, scenario, waited_s)
     advice = advice_of(
         [*rows, *past], aim=config["aim"], confidence=config["confidence"],
-        left_out=[*left_out, *_misfits(ground), *why], notes=notes,
+        left_out=[*left_out, *_misfits(scenario), *why], notes=notes,
     )  # fmt: skip
     if mine is None:
         return advice
@@ -133,21 +133,21 @@ def advise(
     return _with_learned(advice, mine, rows, work_s, plays)
 
 
-def _misfits(ground: Ground) -> list[str]:
+def _misfits(scenario: Scenario) -> list[str]:
     """Of jobs that are in no row."""
-    _, misfits = jobs_of(ground)
+    _, misfits = jobs_of(scenario)
     return [f"{misfits} jobs that fit nowhere on the cluster"] if misfits else []
 
 
 def _past(
-    config: Mapping[str, Any], ground: Ground, waited_s: FloatArray | None
+    config: Mapping[str, Any], scenario: Scenario, waited_s: FloatArray | None
 ) -> tuple[list[Played], list[str]]:
     """The row of what happened, where the file says; or why there is none."""
     if waited_s is None:
         return [], []
     if config["workload"].get("load") is not None:
         return [], [STRETCHED]
-    row = happened(ground, waited_s)
+    row = happened(scenario, waited_s)
     return ([] if row is None else [row]), []
 
 
@@ -176,8 +176,8 @@ def _without_too_large(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**config, "workload": {**workload, "drop_too_large": True}}
 
 
-def _ground(config: Mapping[str, Any], part: str | None) -> Ground:
-    return Ground(
+def _scenario(config: Mapping[str, Any], part: str | None) -> Scenario:
+    return Scenario(
         setting=json.dumps({**config, "estimator": config["knows"]["oracle"]}),
         part=part,
         leave_out=config["leave_out"],
@@ -227,12 +227,12 @@ def _counted(found: Iterable[Played], candidates: Sequence[Candidate]) -> list[P
     return rows
 
 
-def _notes(config: Mapping[str, Any], ground: Ground) -> tuple[str, ...]:
+def _notes(config: Mapping[str, Any], scenario: Scenario) -> tuple[str, ...]:
     """What is taken for granted; what is told of durations the rows say."""
-    experiment = opened(ground.setting)
+    experiment = opened(scenario.setting)
     assumed = assumptions({**config, "estimator": config["knows"]["oracle"]}, experiment, "oracle")
     physics, load = physics_name(experiment.game.physics), experiment.load
-    large = large_gang(jobs_of(ground)[0], experiment.game.topology, ground.large)
+    large = large_gang(jobs_of(scenario)[0], experiment.game.topology, scenario.large)
     return (
         *assumed[1:],
         "physics off" if physics == "none" else f"physics on ({physics})",
@@ -241,14 +241,14 @@ def _notes(config: Mapping[str, Any], ground: Ground) -> tuple[str, ...]:
     )
 
 
-def _check_aim(aim: str, ground: Ground) -> None:
+def _check_aim(aim: str, scenario: Scenario) -> None:
     """Refuse an aim of which these jobs can have no value, before anything is played.
 
     Raises:
         ConfigError: naming the aim and what to do.
     """
-    jobs, _ = jobs_of(ground)
-    large = large_gang(jobs, opened(ground.setting).game.topology, ground.large)
+    jobs, _ = jobs_of(scenario)
+    large = large_gang(jobs, opened(scenario.setting).game.topology, scenario.large)
     lacking = {
         "user_fairness": not (users_of(jobs) >= 0).any(),
         "large_gang_wait_s": int(jobs.num_gpus.max()) < large,

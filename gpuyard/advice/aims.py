@@ -63,7 +63,7 @@ def blocks_of(submit_s: FloatArray, measured: BoolArray, count: int) -> Blocks:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class FinishedJobs:
     """What is known of n finished, measured jobs, and of B blocks."""
 
     block: IntArray  # (n,)
@@ -77,7 +77,7 @@ class Told:
     lost_gpu_h: FloatArray  # (B,) NaN: not known
 
 
-Measure = Callable[[Told, FloatArray], FloatArray]
+Measure = Callable[[FinishedJobs, FloatArray], FloatArray]
 
 
 def draws_of(blocks: int) -> FloatArray:
@@ -87,34 +87,36 @@ def draws_of(blocks: int) -> FloatArray:
     return np.concatenate([np.ones((1, blocks)), drawn.astype(np.float64)])
 
 
-def measured(told: Told, weights: FloatArray) -> dict[str, FloatArray]:
+def measured(finished: FinishedJobs, weights: FloatArray) -> dict[str, FloatArray]:
     """Each aim under each row of `weights` (R, B); NaN where nothing is there to measure."""
-    whole = np.ones(len(told.block), dtype=np.bool_)
+    whole = np.ones(len(finished.block), dtype=np.bool_)
     with np.errstate(invalid="ignore", divide="ignore"):
         return {
-            "jct_mean_s": _mean(told, told.jct_s, whole, weights),
-            "jct_p95_s": _percentile(told, told.jct_s, weights),
-            "large_gang_wait_s": _mean(told, told.wait_s, told.large, weights),
-            "user_fairness": _fairness(told, weights),
-            "gpu_util_frac": (weights @ told.busy_gpu_s) / (weights @ told.offered_gpu_s),
-            "lost_gpu_h": weights @ told.lost_gpu_h,
+            "jct_mean_s": _mean(finished, finished.jct_s, whole, weights),
+            "jct_p95_s": _percentile(finished, finished.jct_s, weights),
+            "large_gang_wait_s": _mean(finished, finished.wait_s, finished.large, weights),
+            "user_fairness": _fairness(finished, weights),
+            "gpu_util_frac": (weights @ finished.busy_gpu_s) / (weights @ finished.offered_gpu_s),
+            "lost_gpu_h": weights @ finished.lost_gpu_h,
         }
 
 
-def _mean(told: Told, values: FloatArray, chosen: BoolArray, weights: FloatArray) -> FloatArray:
+def _mean(
+    finished: FinishedJobs, values: FloatArray, chosen: BoolArray, weights: FloatArray
+) -> FloatArray:
     blocks = weights.shape[1]
-    sums = np.bincount(told.block[chosen], weights=values[chosen], minlength=blocks)
-    counts = np.bincount(told.block[chosen], minlength=blocks)
+    sums = np.bincount(finished.block[chosen], weights=values[chosen], minlength=blocks)
+    counts = np.bincount(finished.block[chosen], minlength=blocks)
     means: FloatArray = (weights @ sums) / (weights @ counts)
     return means
 
 
-def _percentile(told: Told, values: FloatArray, weights: FloatArray) -> FloatArray:
+def _percentile(finished: FinishedJobs, values: FloatArray, weights: FloatArray) -> FloatArray:
     """p95: of the jobs as they are as everywhere, of draws the order statistic at that share."""
     if not len(values):
         return np.full(len(weights), NAN)
     order = np.argsort(values, kind="stable")
-    ranked, block = values[order], told.block[order]
+    ranked, block = values[order], finished.block[order]
     found = np.full(len(weights), NAN)
     for row, weight in enumerate(weights):
         passed = np.cumsum(weight[block])
@@ -124,17 +126,17 @@ def _percentile(told: Told, values: FloatArray, weights: FloatArray) -> FloatArr
     return found
 
 
-def _fairness(told: Told, weights: FloatArray) -> FloatArray:
+def _fairness(finished: FinishedJobs, weights: FloatArray) -> FloatArray:
     """Jain's index of the users' mean slowdowns: 1 if all are equal, 1 / users at worst."""
-    known = told.user >= 0
+    known = finished.user >= 0
     if not known.any():
         return np.full(len(weights), NAN)
-    names, user = np.unique(told.user[known], return_inverse=True)
+    names, user = np.unique(finished.user[known], return_inverse=True)
     blocks, users = weights.shape[1], len(names)
-    cell = told.block[known] * users + user
+    cell = finished.block[known] * users + user
     shape = (blocks, users)
     counts = np.bincount(cell, minlength=blocks * users).reshape(shape).astype(np.float64)
-    slow = told.slowdown[known]
+    slow = finished.slowdown[known]
     sums = np.bincount(cell, slow, blocks * users).reshape(shape).astype(np.float64)
     parts = [_jain(weights[at : at + CHUNK], sums, counts) for at in range(0, len(weights), CHUNK)]
     return np.concatenate(parts)
@@ -164,11 +166,11 @@ def large_gang(jobs: JobTable, topology: Topology, given: int | None) -> int:
     return server + 1 if most > server else min(server, most)
 
 
-def told_of_run(run: Run, blocks: Blocks, large: int) -> Told:
+def finished_of_run(run: Run, blocks: Blocks, large: int) -> FinishedJobs:
     """Of the finished, measured jobs."""
     chosen = counted(run)
     busy = gpus_over_time(gpu_changes(run.log), tenants=1)
-    return Told(
+    return FinishedJobs(
         block=blocks.of_job[chosen],
         jct_s=jct_s(run)[chosen],
         wait_s=queue_delay_s(run)[chosen],
@@ -181,22 +183,22 @@ def told_of_run(run: Run, blocks: Blocks, large: int) -> Told:
     )
 
 
-def told_of_trace(
+def finished_of_trace(
     jobs: JobTable, waited_s: FloatArray, topology: Topology, blocks: Blocks, large: int
-) -> Told:
+) -> FinishedJobs:
     """Of the measured jobs as the trace has them.
 
     Args:
         jobs: J jobs.
         waited_s: (J,) from submission to start as it was; NaN: the job never began.
-        topology: the cluster that GPU use is told of.
+        topology: the cluster that GPU use is of.
         blocks: of the submissions.
         large: GPUs from which a gang is large.
     """
     chosen = jobs.measured & ~np.isnan(waited_s)
     jct = waited_s + jobs.duration_s
     busy = _busy_as_it_was(jobs, waited_s)
-    return Told(
+    return FinishedJobs(
         block=blocks.of_job[chosen],
         jct_s=jct[chosen],
         wait_s=waited_s[chosen],

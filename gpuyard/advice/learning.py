@@ -24,7 +24,7 @@ from gpuyard.launch.terminal import error_console
 from gpuyard.training.form import ScorePlayer
 from gpuyard.training.learn import rounded, write_curve, write_weights
 from gpuyard.training.setting import OF_LEARNING, trainer_of
-from gpuyard.training.windows import Alone, Crew, Ground, scheduler_of
+from gpuyard.training.windows import Evaluator, InProcess, SourceSpec, scheduler_of
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError, override
 from sim.report.run_folder import collect_record
@@ -168,7 +168,7 @@ def learned(config: Mapping[str, Any], estimator: Mapping[str, Any], folder: Pat
     write_weights(at, best.weights, [f"Weights of {best.name}, with which learning begins."])
     settings = _learning(config, at, len(past.waits_s[VALIDATION]))
     launch = Launch(folder=folder, config=settings, record=_record(config))
-    trainer = trainer_of(launch, ground=_ground(world, best))
+    trainer = trainer_of(launch, source_spec=_source_spec(world, best))
     trainer.run(error_console())
     saved, player = trainer.saved, trainer.player
     assert isinstance(player, ScorePlayer)
@@ -215,18 +215,18 @@ def _best(world: Mapping[str, Any], beginnings: Sequence[Beginning]) -> Beginnin
     Raises:
         GpuYardError: none of them can play these jobs.
     """
-    crew, logs = Crew(Alone()), []
+    evaluator, logs = Evaluator(InProcess()), []
     for each in beginnings:
-        ground = _ground(world, each)
-        logs.append(float(crew.windows(ground, ScorePlayer(each.weights), WHOLE, [0])[0]))
+        source_spec = _source_spec(world, each)
+        logs.append(float(evaluator.windows(source_spec, ScorePlayer(each.weights), WHOLE, [0])[0]))
         log.info("beginning %s: mean JCT %.0f s on the first part", each.name, np.exp(logs[-1]))
     if not np.isfinite(logs).any():
         raise GpuYardError("learn_minutes: no linear score of the line-up plays these jobs")
     return beginnings[int(np.argmin(logs))]
 
 
-def _ground(world: Mapping[str, Any], beginning: Beginning) -> Ground:
-    return Ground(open_stretches, json.dumps({**world, "scheduler": beginning.section}))
+def _source_spec(world: Mapping[str, Any], beginning: Beginning) -> SourceSpec:
+    return SourceSpec(open_stretches, json.dumps({**world, "scheduler": beginning.section}))
 
 
 def _learning(config: Mapping[str, Any], begin: Path, held_out: int) -> dict[str, Any]:

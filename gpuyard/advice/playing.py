@@ -14,12 +14,12 @@ from joblib import cpu_count
 from gpuyard.advice.aims import (
     blocks_of,
     draws_of,
+    finished_of_run,
+    finished_of_trace,
     large_gang,
     measured,
     peak_gpus,
     stops_of,
-    told_of_run,
-    told_of_trace,
 )
 from gpuyard.evaluation.experiment import OneQueueError, opened
 from gpuyard.evaluation.jobs import warm_up, without_misfits
@@ -51,7 +51,7 @@ class KeepsTrace(Protocol):
 
 
 @dataclass(frozen=True)
-class Ground:
+class Scenario:
     """The jobs and the cluster; texts and numbers only, so that it can be sent and hashed."""
 
     setting: str  # JSON of the resolved configuration
@@ -67,7 +67,7 @@ class Candidate:
 
     name: str  # in the table
     contender: Contender
-    ground: Ground
+    scenario: Scenario
     information: str  # none, limit, predicted, oracle
     slow: bool  # takes minutes where others take seconds
     words: str = ""  # that play it in any program
@@ -94,31 +94,31 @@ class Played:
 
 
 @lru_cache(maxsize=8)
-def jobs_of(ground: Ground) -> tuple[JobTable, int]:
+def jobs_of(scenario: Scenario) -> tuple[JobTable, int]:
     """The jobs that are played, and how many were left out as they fit nowhere.
 
     Raises:
         GpuYardError: the workload cannot be read, or a job fits nowhere and may not be left out.
     """
-    experiment = opened(ground.setting)
-    jobs = experiment.whole() if ground.part is None else experiment.window(ground.part, 0)
-    return without_misfits(jobs, experiment.game, leave_out=ground.leave_out)
+    experiment = opened(scenario.setting)
+    jobs = experiment.whole() if scenario.part is None else experiment.window(scenario.part, 0)
+    return without_misfits(jobs, experiment.game, leave_out=scenario.leave_out)
 
 
-def _trace(ground: Ground) -> Trace | None:
+def _trace(scenario: Scenario) -> Trace | None:
     """The trace behind the jobs, row by row, misfits included; None: they are generated."""
-    experiment = opened(ground.setting)
+    experiment = opened(scenario.setting)
     if not isinstance(experiment.workload, KeepsTrace):
         return None
-    return experiment.workload.trace(part=ground.part, setting=experiment.setting)
+    return experiment.workload.trace(part=scenario.part, setting=experiment.setting)
 
 
-def waits_and_limits(ground: Ground) -> tuple[FloatArray | None, bool]:
+def waits_and_limits(scenario: Scenario) -> tuple[FloatArray | None, bool]:
     """(J,) how long the jobs waited as the file has it, None if it does not say; any time limit?"""
-    trace = _trace(ground)
+    trace = _trace(scenario)
     if trace is None:
         return None, False
-    jobs, left_out = jobs_of(ground)
+    jobs, left_out = jobs_of(scenario)
     limited = trace.limit_s is not None and bool(np.isfinite(trace.limit_s).any())
     waited_s = trace.waited_s
     if waited_s is None or np.isnan(waited_s).all():
@@ -132,9 +132,9 @@ def play(candidate: Candidate) -> Played:
     """Simulate to the end and measure; a scheduler that fails comes back with the reason."""
     if multiprocessing.current_process().name != "MainProcess":  # that has told its warnings
         logging.getLogger("sim.traces").setLevel(logging.ERROR)
-    ground = candidate.ground
-    experiment, (jobs, _) = opened(ground.setting), jobs_of(ground)
-    scheduler = scheduler_of(ground.setting, candidate.contender)
+    scenario = candidate.scenario
+    experiment, (jobs, _) = opened(scenario.setting), jobs_of(scenario)
+    scheduler = scheduler_of(scenario.setting, candidate.contender)
     row = Played(
         name=candidate.name, contender=_short(candidate), scheduler=scheduler.name,
         information=candidate.information, needs=needed(scheduler), preempts=False,
@@ -148,8 +148,8 @@ def play(candidate: Candidate) -> Played:
         run = simulate(simulator, scheduler, experiment.seed, None)
     except GpuYardError as error:
         return replace(row, failed=str(error))
-    blocks = blocks_of(jobs.submit_s, jobs.measured, ground.blocks)
-    large = large_gang(jobs, experiment.game.topology, ground.large)
+    blocks = blocks_of(jobs.submit_s, jobs.measured, scenario.blocks)
+    large = large_gang(jobs, experiment.game.topology, scenario.large)
     stops = stops_of(run)
     return replace(
         row,
@@ -157,23 +157,23 @@ def play(candidate: Candidate) -> Played:
         stops_per_job=stops / int(jobs.measured.sum()),
         jobs=int(counted(run).sum()),
         withdrawn=int((jobs.measured & given_up(run)).sum()),
-        draws=measured(told_of_run(run, blocks, large), draws_of(blocks.count)),
+        draws=measured(finished_of_run(run, blocks, large), draws_of(blocks.count)),
         seconds=time.perf_counter() - began,
     )
 
 
-def happened(ground: Ground, waited_s: FloatArray) -> Played | None:
+def happened(scenario: Scenario, waited_s: FloatArray) -> Played | None:
     """The row of the trace itself; None where no measured job began.
 
     Args:
-        ground: jobs and cluster.
+        scenario: jobs and cluster.
         waited_s: (J,) from submission to start as it was; NaN: the job never began.
     """
-    experiment, (jobs, _) = opened(ground.setting), jobs_of(ground)
-    blocks = blocks_of(jobs.submit_s, jobs.measured, ground.blocks)
+    experiment, (jobs, _) = opened(scenario.setting), jobs_of(scenario)
+    blocks = blocks_of(jobs.submit_s, jobs.measured, scenario.blocks)
     topology = experiment.game.topology
-    large = large_gang(jobs, topology, ground.large)
-    told = told_of_trace(jobs, waited_s, topology, blocks, large)
+    large = large_gang(jobs, topology, scenario.large)
+    told = finished_of_trace(jobs, waited_s, topology, blocks, large)
     if not len(told.block):
         return None
     name = WHAT_HAPPENED if peak_gpus(jobs, waited_s) <= topology.num_gpus else ELSEWHERE
@@ -218,7 +218,7 @@ NO_LIMITS = (
 
 
 def candidates_of(
-    config: Mapping[str, Any], ground: Ground, *, limits: bool, choices: Mapping[str, str],
+    config: Mapping[str, Any], scenario: Scenario, *, limits: bool, choices: Mapping[str, str],
     own: Sequence[Contender] = (),
 ) -> tuple[list[Candidate], list[str]]:  # fmt: skip
     """The rows to play, and what is left out with the reason and the key that brings it in.
@@ -227,7 +227,7 @@ def candidates_of(
 
     Args:
         config: the resolved configuration of `conf/advise.yaml`.
-        ground: of the jobs; each row gets one with the estimator that it is told by.
+        scenario: of the jobs; each row gets one with the estimator that it is told by.
         limits: some job has a time limit.
         choices: what `estimator=` calls each entry of `knows`.
         own: contenders beside the line-up.
@@ -236,17 +236,17 @@ def candidates_of(
         GpuYardError: an entry of the line-up is wrong.
     """
     knows = known_of(config)
-    jobs, _ = jobs_of(ground)
+    jobs, _ = jobs_of(scenario)
     few = len(jobs) <= config["slow_jobs"]
-    simulator = opened(ground.setting).game.simulator(jobs)
+    simulator = opened(scenario.setting).game.simulator(jobs)
     found: list[Candidate] = []
     one_queue: list[str] = []
     slow: dict[str, list[str]] = {}  # reason -> names
     for contender in _unlike(config, [*lineup_of(without_limits(config)[1]), *own]):
         name = contender.name or contender.place
-        first = Candidate(name, contender, ground, "none", slow=False)
+        first = Candidate(name, contender, scenario, "none", slow=False)
         try:
-            scheduler = scheduler_of(ground.setting, contender)
+            scheduler = scheduler_of(scenario.setting, contender)
         except GpuYardError as error:
             if not isinstance(error.__cause__, OneQueueError):
                 raise
@@ -312,10 +312,10 @@ def _row(
 ) -> Candidate:
     reads = information_of(scheduler.needs)
     setting = setting_text({**config, "estimator": estimator}, first.contender)
-    ground = replace(first.ground, setting=setting)
+    scenario = replace(first.scenario, setting=setting)
     if reads != "predicted":
-        return replace(first, ground=ground, information=reads)
-    return replace(first, ground=ground, information=name, name=f"{first.name}, {name}")
+        return replace(first, scenario=scenario, information=reads)
+    return replace(first, scenario=scenario, information=name, name=f"{first.name}, {name}")
 
 
 def _with_words(row: Candidate, choices: Mapping[str, str]) -> Candidate:

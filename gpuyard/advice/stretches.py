@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuyard.advice.playing import Ground, jobs_of
+from gpuyard.advice.playing import Scenario, jobs_of
 from gpuyard.evaluation.experiment import Experiment, composition_of, opened
 from gpuyard.evaluation.jobs import picked_jobs, warm_up
 from gpuyard.launch.errors import ConfigError
@@ -82,7 +82,7 @@ class StretchField:
 
 
 def open_stretches(setting: str) -> StretchField:
-    """The field of a configuration of advise with a `scheduler`, a linear score, given as JSON.
+    """The windows of a configuration of advise with a `scheduler`, a linear score, given as JSON.
 
     Raises:
         GpuYardError: as `scouted`.
@@ -101,8 +101,8 @@ def scouted(setting: str) -> Scouted:
         GpuYardError: a job fits nowhere.
     """
     config: dict[str, Any] = json.loads(setting)
-    ground = Ground(setting, FIRST, leave_out=config["leave_out"], large=None, blocks=2)
-    experiment, (jobs, _) = opened(setting), jobs_of(ground)
+    scenario = Scenario(setting, FIRST, leave_out=config["leave_out"], large=None, blocks=2)
+    experiment, (jobs, _) = opened(setting), jobs_of(scenario)
     cut = round(len(jobs) * (1.0 - FOR_VALIDATION))
     if min(cut, len(jobs) - cut) < FEWEST_JOBS:
         raise ConfigError(

@@ -63,7 +63,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Told:
+class LastState:
     """What a control plane has told last, and when by our clock."""
 
     form: StateForm
@@ -79,7 +79,7 @@ class Board:
         self._hold_s = hold_s
         self._clock = clock
         now_s = clock()
-        self._told = Told(StateForm(time_s=now_s), now_s)
+        self._last = LastState(StateForm(time_s=now_s), now_s)
         self._held: dict[str, Held] = {}
         self._waiting: dict[str, Waits] = {}  # by job, the first to come first
 
@@ -102,7 +102,7 @@ class Board:
             placed = self._placed(form, begun)
         running = {job.id for job in form.running}
         self._waiting = {key: each for key, each in self._waiting.items() if key not in running}
-        self._told = Told(placed, self._clock())
+        self._last = LastState(placed, self._clock())
         return answer
 
     def _forget(self) -> None:
@@ -155,10 +155,10 @@ class Board:
 
     def state(self) -> StateForm:
         """The cluster as it is believed to be now: as told, and with what was answered since."""
-        told = self._told
-        now_s = told.form.time_s + max(0.0, self._clock() - told.at_s)
+        last = self._last
+        now_s = last.form.time_s + max(0.0, self._clock() - last.at_s)
         self._forget()
-        form = told.form
+        form = last.form
         running = [job for job in form.running if job.id not in self._held]  # gangs begun in part
         known = {job.id for job in running} | set(self._held)
         held = [_until(each.job, now_s) for each in self._held.values()]

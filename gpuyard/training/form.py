@@ -19,7 +19,7 @@ from sim.scoring.weights import ALL_GROUPS, GROUPS, SUSPEND, Layer, ScoreWeights
 from sim.simulator import Simulator
 
 
-class Field(Protocol):
+class WindowSource(Protocol):
     """What windows are played on."""
 
     @property
@@ -36,8 +36,8 @@ class Field(Protocol):
 class Player(Protocol):
     """Plays whole windows; it is sent to workers."""
 
-    def jct_s(self, field: Field, simulator: Simulator) -> float:
-        """Mean JCT of the measured jobs of a fresh simulator of the field.
+    def jct_s(self, source: WindowSource, simulator: Simulator) -> float:
+        """Mean JCT of the measured jobs of a fresh simulator of the source.
 
         Raises:
             SimulationError: jobs wait for ever.
@@ -65,9 +65,9 @@ class ScorePlayer:
 
     weights: ScoreWeights
 
-    def jct_s(self, field: Field, simulator: Simulator) -> float:
+    def jct_s(self, source: WindowSource, simulator: Simulator) -> float:
         """As `Player.jct_s`."""
-        return mean_jct_s(unlogged(simulator, field.scheduler.weighing(self.weights)))
+        return mean_jct_s(unlogged(simulator, source.scheduler.weighing(self.weights)))
 
 
 SPEC, RULES, FIXED = "network_spec", "network_rules", "network_fixed"  # in files
@@ -112,12 +112,12 @@ class NetworkPlayer:
     form: NetworkForm
     vector: FloatArray
 
-    def jct_s(self, field: Field, simulator: Simulator) -> float:
+    def jct_s(self, source: WindowSource, simulator: Simulator) -> float:
         """As `Player.jct_s`."""
         from gpuyard.training.network import policy_of  # torch
         from marl.training.plan import play_greedily
 
-        del field  # its scheduler is a linear score
+        del source  # its scheduler is a linear score
         policy = policy_of(self.form, self.vector)
         (run,) = play_greedily(policy, [simulator], self.form.rules, name="marl")
         return mean_jct_s(run)

@@ -204,13 +204,17 @@ def report(launch: Launch, trainer: Trainer) -> str:
     """Play the held-out windows, write everything; what the user is told."""
     config, saved = launch.config, trainer.saved
     first, count = config["held_out"]["first"], config["held_out"]["windows"]
-    windows, crew, ground = range(first, first + count), trainer.crew, trainer.ground
+    windows, evaluator, source_spec = (
+        range(first, first + count),
+        trainer.evaluator,
+        trainer.source_spec,
+    )
     named = {str(config[key]): key for key in ("begin", "reference")}
     logs = {
-        name: crew.windows(ground, rival_of(config, key), "validation", windows)
+        name: evaluator.windows(source_spec, rival_of(config, key), "validation", windows)
         for name, key in named.items()
     }
-    learned = crew.windows(ground, _learned(trainer), "validation", windows)
+    learned = evaluator.windows(source_spec, _learned(trainer), "validation", windows)
     _refuse_failed(launch, trainer, {**logs, "what was learned": learned})
     ratios = ratios_of(learned, logs)
     told = ", ".join(

@@ -38,15 +38,15 @@ from gpuyard.training.form import (
     zero_weights,
 )
 from gpuyard.training.strategies import Saved, begin, load
-from gpuyard.training.trainer import Course, Rivals, Trainer
+from gpuyard.training.trainer import Budget, Rivals, Trainer
 from gpuyard.training.windows import (
     GROUPS,
-    Alone,
-    Crew,
-    Ground,
+    Evaluator,
+    InProcess,
+    SourceSpec,
     check_cells,
-    field_of,
-    open_field,
+    open_source,
+    source_of,
     standards_of,
 )
 from marl.env.game import TRAIN_PHYSICS
@@ -159,27 +159,27 @@ def plan_of(config: Mapping[str, Any], experiment: Experiment, part: str) -> "Pl
     )
 
 
-def trainer_of(launch: Launch, ground: Ground | None = None) -> Trainer:
+def trainer_of(launch: Launch, source_spec: SourceSpec | None = None) -> Trainer:
     """A trainer at its beginning, or at the checkpoint of `resume`.
 
     Args:
         launch: with the configuration of `learn.yaml`.
-        ground: what windows are played on; None: what the configuration says.
+        source_spec: what windows are played on; None: what the configuration says.
 
     Raises:
         GpuYardError: a value is illegal, weights cannot be read, or the checkpoint does not fit.
     """
     config = launch.config
     _check(config)
-    ground = ground or ground_of(config, launch.record.overrides)
+    source_spec = source_spec or source_spec_of(config, launch.record.overrides)
     rivals = Rivals(*(rival_of(config, key) for key in ("begin", "reference")))
     setting = _kept_setting(config)
     saved = (
-        _beginning(config, ground, setting)
+        _beginning(config, source_spec, setting)
         if config["resume"] is None
         else load(Path(str(config["resume"])), setting)
     )
-    course = Course(
+    budget = Budget(
         pairs=config["pairs"],
         updates=config["updates"],
         minutes=config["minutes"],
@@ -188,8 +188,8 @@ def trainer_of(launch: Launch, ground: Ground | None = None) -> Trainer:
         validation=tuple(range(config["validation_windows"])),
     )
     given: dict[str, Any] = {
-        "ground": ground, "saved": saved, "course": course, "rivals": rivals,
-        "crew": _crew(launch), "folder": launch.folder,
+        "source_spec": source_spec, "saved": saved, "budget": budget, "rivals": rivals,
+        "evaluator": _evaluator(launch), "folder": launch.folder,
     }  # fmt: skip
     if config["algo"]["estimator"] == BRANCHES:
         from gpuyard.training.teaching import BranchTrainer, branch_rounds  # torch
@@ -215,7 +215,7 @@ def _kept_setting(config: Mapping[str, Any]) -> str:
     return json.dumps({key: value for key, value in config.items() if key not in free})
 
 
-def _crew(launch: Launch) -> Crew:
+def _evaluator(launch: Launch) -> Evaluator:
     """This process if it is to play alone, else workers on Ray.
 
     Raises:
@@ -227,7 +227,7 @@ def _crew(launch: Launch) -> Crew:
 
         jobs = cpu_count()
     if jobs == 1:
-        return Crew(Alone())
+        return Evaluator(InProcess())
     if isinstance(spec, ClusterRay) and spec.code != "checkout":
         raise ConfigError(
             f"ray.code is {spec.code}; workers of learn.py need its folder scripts/, too, so give "
@@ -237,7 +237,7 @@ def _crew(launch: Launch) -> Crew:
     spec.check_answer()
     from marl.rllib.cluster import Pool  # ray
 
-    return Crew(Pool(spec, jobs))
+    return Evaluator(Pool(spec, jobs))
 
 
 def _check(config: Mapping[str, Any]) -> None:
@@ -266,7 +266,7 @@ def _check(config: Mapping[str, Any]) -> None:
         )
 
 
-def ground_of(config: Mapping[str, Any], overrides: Sequence[str] = ()) -> Ground:
+def source_spec_of(config: Mapping[str, Any], overrides: Sequence[str] = ()) -> SourceSpec:
     """What is played, without how it is learned; call it where Hydra is composing.
 
     Args:
@@ -275,7 +275,7 @@ def ground_of(config: Mapping[str, Any], overrides: Sequence[str] = ()) -> Groun
     """
     played = {key: value for key, value in config.items() if key not in OF_LEARNING}
     cells = [_with_sections(cell, overrides) for cell in config["mix"] or ()]
-    return Ground(open_field, json.dumps({**played, "mix": cells or None}))
+    return SourceSpec(open_source, json.dumps({**played, "mix": cells or None}))
 
 
 def _with_sections(cell: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -341,7 +341,7 @@ def _weights(config: Mapping[str, Any], key: str) -> ScoreWeights:
     return score_weights_of(read_weights(str(path), key), str(path))
 
 
-def _beginning(config: Mapping[str, Any], ground: Ground, setting: str) -> Saved:
+def _beginning(config: Mapping[str, Any], source_spec: SourceSpec, setting: str) -> Saved:
     """Nothing learned yet; layers that the weights bring along are kept.
 
     A policy goes on as it is: sizes, rules and prior are its own.
@@ -366,7 +366,9 @@ def _beginning(config: Mapping[str, Any], ground: Ground, setting: str) -> Saved
     else:
         windows = tuple(range(config["standard_windows"]))
         log.info("%s plays %d windows, for what the layer reads", config["standards"], len(windows))
-        standards = standards_of(field_of(ground), _weights(config, "standards"), groups, windows)
+        standards = standards_of(
+            source_of(source_spec), _weights(config, "standards"), groups, windows
+        )
         named = zip(groups, standards, strict=True)
         form = Form(tuple(Part(name, config["units"][name], found) for name, found in named))
         vector = first_vector(form, linear, config["seed"])

@@ -27,7 +27,7 @@ from gpuyard.launch.errors import ConfigError
 from gpuyard.training.form import NetworkForm
 from gpuyard.training.strategies import moved
 from gpuyard.training.trainer import TRAIN_WINDOWS, Trainer
-from gpuyard.training.windows import Ground, field_of
+from gpuyard.training.windows import SourceSpec, source_of
 from marl.policy.branching import Contrasts, Sampling, by_shape
 from marl.policy.branching import joined as joined_contrasts
 from marl.training.plan import Shown, joined
@@ -134,7 +134,7 @@ def ppo_rounds(config: Mapping[str, Any]) -> PpoRounds:
 class BranchTask:
     """A window of the part `train` that a network plays, and branches."""
 
-    ground: Ground
+    source_spec: SourceSpec
     form: NetworkForm
     vector: FloatArray
     sampling: Sampling
@@ -146,9 +146,9 @@ def play_branches(task: BranchTask) -> tuple[Contrasts | None, bool]:
     from gpuyard.training.network import policy_of  # torch
     from marl.policy.branching import Brancher
 
-    field = field_of(task.ground)
+    source = source_of(task.source_spec)
     brancher = Brancher(policy_of(task.form, task.vector), task.form.rules, task.sampling)
-    simulator = field.simulator("train", task.window, field.window("train", task.window))
+    simulator = source.simulator("train", task.window, source.window("train", task.window))
     try:
         return brancher.contrasts(simulator, task.window), False
     except (SimulationError, InvalidDecision):
@@ -197,7 +197,7 @@ class _RoundsTrainer(Trainer):
         """What is tried in these windows, by the shape of what was observed."""
         mean = self.saved.climb.mean
         tasks = [
-            BranchTask(self.ground, self._form, mean, sampling, window)
+            BranchTask(self.source_spec, self._form, mean, sampling, window)
             for window in windows  # one by one: it takes seconds, and nobody waits for the slowest
         ]
         return list(map(joined_contrasts, by_shape(self._found(play_branches, tasks, windows))))
@@ -247,8 +247,8 @@ class BranchTrainer(_RoundsTrainer):
         form, mean = self.saved.form, self.saved.climb.mean
         logs = {
             share: float(
-                self.crew.windows(
-                    self.ground, form.player(mean + share * (vector - mean)), "train", windows
+                self.evaluator.windows(
+                    self.source_spec, form.player(mean + share * (vector - mean)), "train", windows
                 ).mean()
             )
             for share in (0.0, *SHARES)
@@ -311,7 +311,7 @@ def distil_rounds(config: Mapping[str, Any]) -> DistilRounds:
 class WatchTask:
     """A window of the part `train` that is played and scored."""
 
-    ground: Ground
+    source_spec: SourceSpec
     form: NetworkForm
     vector: FloatArray
     teacher: Teacher
@@ -325,11 +325,11 @@ def watch_window(task: WatchTask) -> tuple[Shown | None, bool]:
     from gpuyard.training.network import policy_of  # torch
     from marl.training.plan import watch
 
-    field = field_of(task.ground)
+    source = source_of(task.source_spec)
     # A copy: the next call of `policy_of` may write on the same network.
     teacher = deepcopy(policy_of(task.teacher.form, task.teacher.vector))
     player = teacher if task.led else policy_of(task.form, task.vector)
-    simulator = field.simulator("train", task.window, field.window("train", task.window))
+    simulator = source.simulator("train", task.window, source.window("train", task.window))
     try:
         rules = task.form.rules
         return watch(player, teacher, rules, simulator, task.share, task.window), False
@@ -364,7 +364,7 @@ class DistilTrainer(_RoundsTrainer):
         climb, windows = self.saved.climb, self._windows(self._rounds.windows, 3)
         tasks = [
             WatchTask(
-                self.ground, self._form, climb.mean, self._teacher,
+                self.source_spec, self._form, climb.mean, self._teacher,
                 climb.update == 0 and at % 2 == 0, self._rounds.share, window,
             )
             for at, window in enumerate(windows)

@@ -23,7 +23,7 @@ from gpuyard.training.strategies import (
     save,
     step_at,
 )
-from gpuyard.training.windows import Crew, Ground
+from gpuyard.training.windows import Evaluator, SourceSpec
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 
@@ -40,7 +40,7 @@ class LearningStopped(GpuYardError):
 
 
 @dataclass(frozen=True)
-class Course:
+class Budget:
     """How long to learn, and how often to look up."""
 
     pairs: int  # of members an update
@@ -74,17 +74,17 @@ class Trainer:
     def __init__(
         self,
         *,
-        ground: Ground,
+        source_spec: SourceSpec,
         saved: Saved,
-        course: Course,
+        budget: Budget,
         rivals: Rivals,
-        crew: Crew,
+        evaluator: Evaluator,
         folder: Path,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """From what is saved, or from a beginning with update 0 and no curve."""
-        self.saved, self.crew = saved, crew
-        self.ground, self._course = ground, course
+        self.saved, self.evaluator = saved, evaluator
+        self.source_spec, self._budget = source_spec, budget
         self._rivals, self._folder, self._clock_s = rivals, folder, clock_s
         self._logs: tuple[FloatArray, FloatArray] | None = None
         self._told_s = time.monotonic()
@@ -97,7 +97,7 @@ class Trainer:
     @property
     def runs(self) -> int:
         """Windows played to learn so far."""
-        return 2 * self._course.pairs * self.saved.climb.update
+        return 2 * self._budget.pairs * self.saved.climb.update
 
     def run(self, console: Console) -> None:
         """Learn; the checkpoint is written every few updates, at the end and on the way out.
@@ -126,17 +126,17 @@ class Trainer:
                 self._save()
 
     def _progress(self) -> float:
-        return self._course.progress(self.saved.climb.update, self.saved.elapsed_s)
+        return self._budget.progress(self.saved.climb.update, self.saved.elapsed_s)
 
     def _prepare(self) -> None:
         """Play the rivals; workers compile or load their code here, before time counts."""
-        windows = self._course.validation
+        windows = self._budget.validation
         log.info(
             "first the beginning and the reference play %d validation windows each; "
             "minutes count from then on", len(windows),
         )  # fmt: skip
         begin, reference = (
-            self.crew.windows(self.ground, player, "validation", windows)
+            self.evaluator.windows(self.source_spec, player, "validation", windows)
             for player in (self._rivals.begin, self._rivals.reference)
         )
         for name, logs in (("the beginning", begin), ("the reference", reference)):
@@ -151,9 +151,9 @@ class Trainer:
         A member whose run fails loses its pair. If all fail the mean stays where it is, and a
         search that goes on draws others.
         """
-        climb, pairs = self.saved.climb, range(self._course.pairs)
+        climb, pairs = self.saved.climb, range(self._budget.pairs)
         windows = [drawn_window(climb, pair, TRAIN_WINDOWS) for pair in pairs]
-        scores = np.array(self.crew.pairs(self.ground, self.saved.form, climb, windows))
+        scores = np.array(self.evaluator.pairs(self.source_spec, self.saved.form, climb, windows))
         failed = ~np.isfinite(scores)
         if failed.all():
             self.saved = replace(self.saved, climb=ascend(climb, np.zeros_like(climb.mean), 0.0))
@@ -170,9 +170,9 @@ class Trainer:
 
     def _look_up(self, bar: Progress, task: TaskID) -> None:
         update = self.saved.climb.update
-        if update % self._course.validate_every == 0:
+        if update % self._budget.validate_every == 0:
             self._validate()
-        if update % self._course.checkpoint_every == 0:
+        if update % self._budget.checkpoint_every == 0:
             self._save()
         self._tell(bar, task)
 
@@ -188,7 +188,9 @@ class Trainer:
     def _validate(self) -> None:
         """Add a point to the curve."""
         assert self._logs is not None
-        logs = self.crew.windows(self.ground, self.player, "validation", self._course.validation)
+        logs = self.evaluator.windows(
+            self.source_spec, self.player, "validation", self._budget.validation
+        )
         begin, reference = (float(np.exp(np.mean(logs - each))) for each in self._logs)
         update = self.saved.climb.update
         point = Point(update, self.saved.elapsed_s / 60.0, self.runs, begin, reference)
@@ -212,7 +214,7 @@ class Trainer:
         Raises:
             LearningStopped: nothing was found.
         """
-        found, number = self.crew.each(play, tasks), self.saved.climb.update + 1
+        found, number = self.evaluator.each(play, tasks), self.saved.climb.update + 1
         parts = [part for part, _ in found if part is not None]
         failed = sum(each for _, each in found)
         if failed:

@@ -15,7 +15,7 @@ import numpy as np
 from gpuyard.evaluation.experiment import Experiment, experiment_of
 from gpuyard.launch.build import build, check_count
 from gpuyard.launch.errors import ConfigError
-from gpuyard.training.form import Field, Player, Standard, VectorForm
+from gpuyard.training.form import Player, Standard, VectorForm, WindowSource
 from gpuyard.training.strategies import Climb, members
 from marl.env.game import TRAIN_PHYSICS
 from sim.arrays import FloatArray
@@ -86,7 +86,7 @@ def in_cell(plain: Mapping[str, Any], cell: Mapping[str, Any]) -> dict[str, Any]
 
 
 @dataclass(frozen=True)
-class ConfiguredField:
+class ConfiguredSource:
     """What windows are played on: settings in turn, if there is a mix of them."""
 
     scheduler: LinearScore
@@ -115,12 +115,12 @@ class ConfiguredField:
         return game.simulator(jobs)
 
 
-def open_field(setting: str) -> ConfiguredField:
-    """The field of a resolved configuration, given as JSON."""
+def open_source(setting: str) -> ConfiguredSource:
+    """The windows of a resolved configuration, given as JSON."""
     config = json.loads(setting)
     mix, physics, kept = (config.pop(key) for key in ("mix", "train_physics", "train_windows"))
     cells = [in_cell(config, cell) for cell in mix for _ in range(cell["windows"])] if mix else []
-    return ConfiguredField(
+    return ConfiguredSource(
         scheduler_of(config), tuple(experiment_of(each) for each in cells or [config]), physics,
         kept,
     )  # fmt: skip
@@ -136,10 +136,10 @@ TURNS = 3  # tasks a worker gets in an update: runs are not equally long
 
 
 @dataclass(frozen=True)
-class Ground:
-    """A field that every process opens for itself, once."""
+class SourceSpec:
+    """A source of windows that every process opens for itself, once."""
 
-    opener: Callable[[str], Field]  # a function of a module
+    opener: Callable[[str], WindowSource]  # a function of a module
     setting: str
 
 
@@ -147,7 +147,7 @@ class Ground:
 class PairTask:
     """Pairs of one update, each with its window of the part `train`."""
 
-    ground: Ground
+    source_spec: SourceSpec
     form: VectorForm
     climb: Climb  # before the update
     pairs: tuple[int, ...]
@@ -158,30 +158,30 @@ class PairTask:
 class WindowTask:
     """A player on windows of one part."""
 
-    ground: Ground
+    source_spec: SourceSpec
     player: Player
     part: str
     windows: tuple[int, ...]
 
 
 @lru_cache(maxsize=2)
-def field_of(ground: Ground) -> Field:
-    """The field, as this process has it."""
-    return ground.opener(ground.setting)
+def source_of(source_spec: SourceSpec) -> WindowSource:
+    """The source, as this process has it."""
+    return source_spec.opener(source_spec.setting)
 
 
 @lru_cache(maxsize=256)
-def _kept_window(ground: Ground, part: str, index: int) -> JobTable:
-    return field_of(ground).window(part, index)
+def _kept_window(source_spec: SourceSpec, part: str, index: int) -> JobTable:
+    return source_of(source_spec).window(part, index)
 
 
 def play_pairs(task: PairTask) -> list[tuple[float, float]]:
     """Ln mean JCT in seconds, or FAILED, of both members of each pair, on the pair's window."""
-    field, found = field_of(task.ground), []
+    source, found = source_of(task.source_spec), []
     for pair, window in zip(task.pairs, task.windows, strict=True):
-        jobs = field.window(TRAIN, window)
+        jobs = source.window(TRAIN, window)
         one, other = (
-            _log_jct(field, task.form.player(member), TRAIN, window, jobs)
+            _log_jct(source, task.form.player(member), TRAIN, window, jobs)
             for member in members(task.climb, pair)
         )
         found.append((one, other))
@@ -190,24 +190,28 @@ def play_pairs(task: PairTask) -> list[tuple[float, float]]:
 
 def play_windows(task: WindowTask) -> list[float]:
     """Ln mean JCT in seconds, or FAILED, window by window."""
-    field = field_of(task.ground)
+    source = source_of(task.source_spec)
     return [
         _log_jct(
-            field, task.player, task.part, window, _kept_window(task.ground, task.part, window)
+            source,
+            task.player,
+            task.part,
+            window,
+            _kept_window(task.source_spec, task.part, window),
         )
         for window in task.windows
     ]
 
 
-def _log_jct(field: Field, player: Player, part: str, window: int, jobs: JobTable) -> float:
+def _log_jct(source: WindowSource, player: Player, part: str, window: int, jobs: JobTable) -> float:
     try:
-        found = float(np.log(player.jct_s(field, field.simulator(part, window, jobs))))
+        found = float(np.log(player.jct_s(source, source.simulator(part, window, jobs))))
     except (SimulationError, InvalidDecision):
         return FAILED
     return found if math.isfinite(found) else FAILED
 
 
-class Players(Protocol):
+class Workers(Protocol):
     """Who plays: this process, or workers elsewhere (`marl.rllib.cluster`)."""
 
     @property
@@ -218,7 +222,7 @@ class Players(Protocol):
         """(len(tasks),) `play`, a function of a module, of each task."""
 
 
-class Alone:
+class InProcess:
     """This process."""
 
     size = 1
@@ -229,44 +233,44 @@ class Alone:
 
 
 @dataclass(frozen=True)
-class Crew:
+class Evaluator:
     """Plays members and others; results do not depend on who the players are."""
 
-    players: Players
+    workers: Workers
 
     def pairs(
-        self, ground: Ground, form: VectorForm, climb: Climb, windows: Sequence[int]
+        self, source_spec: SourceSpec, form: VectorForm, climb: Climb, windows: Sequence[int]
     ) -> list[tuple[float, float]]:
         """Ln mean JCT, or FAILED, of both members of pairs 0, 1, ...; pair i plays `windows[i]`."""
         tasks = [
-            PairTask(ground, form, climb, tuple(pairs), tuple(windows[pair] for pair in pairs))
+            PairTask(source_spec, form, climb, tuple(pairs), tuple(windows[pair] for pair in pairs))
             for pairs in self._shares(len(windows))
         ]
-        return [scores for found in self.players.each(play_pairs, tasks) for scores in found]
+        return [scores for found in self.workers.each(play_pairs, tasks) for scores in found]
 
     def windows(
-        self, ground: Ground, player: Player, part: str, windows: Sequence[int]
+        self, source_spec: SourceSpec, player: Player, part: str, windows: Sequence[int]
     ) -> FloatArray:
         """(W,) ln mean JCT, or FAILED, of a player on windows of a part."""
         tasks = [
-            WindowTask(ground, player, part, tuple(windows[at] for at in share))
+            WindowTask(source_spec, player, part, tuple(windows[at] for at in share))
             for share in self._shares(len(windows))
         ]
-        return np.array([e for found in self.players.each(play_windows, tasks) for e in found])
+        return np.array([e for found in self.workers.each(play_windows, tasks) for e in found])
 
     def each(self, play: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
         """(len(tasks),) what the players find, in the order of the tasks."""
-        return self.players.each(play, tasks)
+        return self.workers.each(play, tasks)
 
     def _shares(self, count: int) -> list[list[int]]:
         """Numbers from 0 to `count` - 1, in so many parts as there are turns for players."""
-        size = self.players.size
+        size = self.workers.size
         parts = min(count, 1 if size == 1 else size * TURNS)
         return [share.tolist() for share in np.array_split(np.arange(count), max(parts, 1))]
 
 
 def standards_of(
-    field: Field, weights: ScoreWeights, groups: Sequence[str], windows: Sequence[int]
+    source: WindowSource, weights: ScoreWeights, groups: Sequence[str], windows: Sequence[int]
 ) -> tuple[Standard, ...]:
     """What the features of each of `groups` are on the whole while `weights` play.
 
@@ -276,8 +280,8 @@ def standards_of(
     asking = _asking_for_all(weights, groups)
     rows: dict[str, list[FloatArray]] = {group: [] for group in groups}
     for window in windows:
-        simulator = field.simulator(TRAIN, window, field.window(TRAIN, window))
-        scheduler = field.scheduler.weighing(asking)
+        simulator = source.simulator(TRAIN, window, source.window(TRAIN, window))
+        scheduler = source.scheduler.weighing(asking)
         view_maker = simulator.views(scheduler.needs)
         loop = scheduler.loop(simulator.state, view_maker)
         plan = scheduler.plan(view_maker.view())

@@ -8,14 +8,14 @@ import pytest
 
 import gpuyard
 from gpuyard.advice.aims import (
-    Told,
+    FinishedJobs,
     blocks_of,
     draws_of,
+    finished_of_trace,
     large_gang,
     measured,
     peak_gpus,
     stops_of,
-    told_of_trace,
 )
 from sim.jobs import Identity, JobTable
 from sim.run import Kind
@@ -23,7 +23,7 @@ from sim.topology.generators import leaf_spine
 
 OFF = ["interference=none", "network=none"]
 ONCE = np.ones((1, 2))
-TOLD = Told(
+TOLD = FinishedJobs(
     block=np.array([0, 0, 1, 1]),
     jct_s=np.array([10.0, 20.0, 30.0, 100.0]),
     wait_s=np.array([0.0, 5.0, 10.0, 50.0]),
@@ -108,7 +108,7 @@ def test_what_happened_by_hand():
     jobs = replace(jobs, identity=identity)
     waited_s = np.array([0.0, 10.0, np.nan])  # the last never began
     blocks = blocks_of(jobs.submit_s, jobs.measured, 1)
-    told = told_of_trace(jobs, waited_s, cluster(2), blocks, large_gang(jobs, cluster(2), None))
+    told = finished_of_trace(jobs, waited_s, cluster(2), blocks, large_gang(jobs, cluster(2), None))
     assert told.jct_s.tolist() == [20.0, 30.0]
     assert told.large.tolist() == [False, True]  # more than a server of four
     assert told.slowdown.tolist() == [1.0, 1.5]

@@ -6,8 +6,8 @@ from hydra import compose, initialize_config_dir
 
 from gpuyard.launch.build import resolve
 from gpuyard.launch.errors import CONF, ConfigError
-from gpuyard.training.setting import ground_of
-from gpuyard.training.windows import check_cells, open_field
+from gpuyard.training.setting import source_spec_of
+from gpuyard.training.windows import check_cells, open_source
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_no_two_settings_of_a_mix_are_played_on_one_window():
     mix = "mix=[{agents: 2, load: 0.9, windows: 2}, {agents: 4, load: 1.1, windows: 1}]"
     with initialize_config_dir(str(CONF), version_base=None):
         config = resolve(compose("learn", overrides=[mix, "workload.num_jobs=40"]))
-    opened = open_field(ground_of(config).setting)
+    opened = open_source(source_spec_of(config).setting)
     windows = [opened.window("validation", index) for index in range(6)]
     assert len({tuple(jobs.duration_s) for jobs in windows}) == len(windows)
     worlds = [opened.simulator("validation", n, jobs) for n, jobs in enumerate(windows)]
@@ -44,10 +44,10 @@ def test_settings_of_a_mix_may_have_jobs_and_predictions_of_their_own():
     words = [f"mix=[{{agents: 2, load: 0.9, windows: 1}}, {own}]", "workload.num_jobs=40"]
     with initialize_config_dir(str(CONF), version_base=None):
         config = resolve(compose("learn", overrides=words))
-        opened = open_field(ground_of(config, words).setting)
+        opened = open_source(source_spec_of(config, words).setting)
         with pytest.raises(ConfigError, match="philly_lik"):
             cell = {"agents": 2, "load": 1.1, "windows": 1, "workload": "philly_lik"}
-            ground_of({**config, "mix": [cell]}, words)
+            source_spec_of({**config, "mix": [cell]}, words)
     venus, philly = opened.experiments
     assert (venus.workload.name, philly.workload.name) == ("venus_like", "philly_like")
     assert (venus.load, philly.load) == (0.9, 1.1)
@@ -61,7 +61,7 @@ def test_so_many_training_windows_are_drawn_once_and_played_again():
     mix = "mix=[{agents: 2, load: 0.9, windows: 1}, {agents: 2, load: 1.1, windows: 1}]"
     words = [mix, "workload.num_jobs=40", "train_windows=3"]
     with initialize_config_dir(str(CONF), version_base=None):
-        opened = open_field(ground_of(resolve(compose("learn", overrides=words))).setting)
+        opened = open_source(source_spec_of(resolve(compose("learn", overrides=words))).setting)
     windows = [opened.window("train", index) for index in range(8)]
     assert windows[6] is windows[0] and windows[7] is windows[1]
     assert len({tuple(jobs.duration_s) for jobs in windows}) == 6

@@ -11,12 +11,12 @@ import pytest
 from rich.console import Console
 
 from gpuyard.training.form import (
-    Field,
     Form,
     Part,
     Player,
     ScorePlayer,
     Standard,
+    WindowSource,
     first_vector,
     form_of,
     linear_of,
@@ -25,8 +25,8 @@ from gpuyard.training.form import (
 )
 from gpuyard.training.learn import read_curve, write_curve
 from gpuyard.training.strategies import CHECKPOINT, Climb, Saved, begin, load, members, noise, save
-from gpuyard.training.trainer import Course, LearningStopped, Rivals, Trainer
-from gpuyard.training.windows import FAILED, Alone, Crew, Ground
+from gpuyard.training.trainer import Budget, LearningStopped, Rivals, Trainer
+from gpuyard.training.windows import FAILED, Evaluator, InProcess, SourceSpec
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError, InvalidDecision, SimulationError
 from sim.scoring.weights import ALL_GROUPS, GROUPS, ScoreWeights
@@ -61,21 +61,21 @@ def test_a_form_with_suspensions_reads_what_it_wrote():
     assert form().weights(vector[: form().size]).suspend is None
 
 
-def no_field(setting: str) -> Field:
+def no_source(setting: str) -> WindowSource:
     raise AssertionError(setting)  # the hill needs none
 
 
 @dataclass(frozen=True)
-class Hill(Crew):
+class Hill(Evaluator):
     """Scores are the distance of the linear weights to 1; at one update something happens."""
 
     happens: BaseException | float = 0.0
     at: int = -1
 
     def pairs(
-        self, ground: Ground, form: Form, climb: Climb, windows: Sequence[int]
+        self, source_spec: SourceSpec, form: Form, climb: Climb, windows: Sequence[int]
     ) -> list[tuple[float, float]]:
-        del ground, form
+        del source_spec, form
         if climb.update == self.at and isinstance(self.happens, BaseException):
             raise self.happens
         scores = []
@@ -88,9 +88,9 @@ class Hill(Crew):
         return scores
 
     def windows(
-        self, ground: Ground, player: Player, part: str, windows: Sequence[int]
+        self, source_spec: SourceSpec, player: Player, part: str, windows: Sequence[int]
     ) -> FloatArray:
-        del ground
+        del source_spec
         assert part == "validation"
         assert isinstance(player, ScorePlayer)
         return np.full(len(windows), _far(linear_of(player.weights)))
@@ -101,11 +101,11 @@ class Broken(Hill):
     """At one update all runs fail."""
 
     def pairs(
-        self, ground: Ground, form: Form, climb: Climb, windows: Sequence[int]
+        self, source_spec: SourceSpec, form: Form, climb: Climb, windows: Sequence[int]
     ) -> list[tuple[float, float]]:
         if climb.update == self.at:
             return [(FAILED, FAILED)] * len(windows)
-        return super().pairs(ground, form, climb, windows)
+        return super().pairs(source_spec, form, climb, windows)
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,9 @@ class Stuck(Hill):
     played: list[int] = field(default_factory=list)
 
     def windows(
-        self, ground: Ground, player: Player, part: str, windows: Sequence[int]
+        self, source_spec: SourceSpec, player: Player, part: str, windows: Sequence[int]
     ) -> FloatArray:
-        logs = super().windows(ground, player, part, windows)
+        logs = super().windows(source_spec, player, part, windows)
         if len(self.played) >= self.after:
             logs[1] = FAILED
         self.played.append(1)
@@ -133,12 +133,12 @@ class Filling(Hill):
     folder: Path = Path()
 
     def pairs(
-        self, ground: Ground, form: Form, climb: Climb, windows: Sequence[int]
+        self, source_spec: SourceSpec, form: Form, climb: Climb, windows: Sequence[int]
     ) -> list[tuple[float, float]]:
         if climb.update == self.update:
             hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
             resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
-        return super().pairs(ground, form, climb, windows)
+        return super().pairs(source_spec, form, climb, windows)
 
 
 def _far(x: FloatArray) -> float:
@@ -150,14 +150,17 @@ def beginning() -> Saved:
     return Saved(SETTING, begin(vector, sigmas(form(), np.zeros(LINEAR)), 1), form(), 0.0, ())
 
 
-def trainer(folder: Path, updates: int, saved: Saved, crew: Crew | None = None) -> Trainer:
+def trainer(
+    folder: Path, updates: int, saved: Saved, evaluator: Evaluator | None = None
+) -> Trainer:
     folder.mkdir(exist_ok=True)
     ticks = iter(range(10**6))
     return Trainer(
-        ground=Ground(no_field, ""), saved=saved,
-        course=Course(8, updates, None, 5, 4, validation=(0, 1)),
-        rivals=Rivals(ScorePlayer(ZERO), ScorePlayer(ZERO)), crew=crew or Hill(Alone()),
-        folder=folder, clock_s=lambda: float(next(ticks)),
+        source_spec=SourceSpec(no_source, ""), saved=saved,
+        budget=Budget(8, updates, None, 5, 4, validation=(0, 1)),
+        rivals=Rivals(ScorePlayer(ZERO), ScorePlayer(ZERO)),
+        evaluator=evaluator or Hill(InProcess()), folder=folder,
+        clock_s=lambda: float(next(ticks)),
     )  # fmt: skip
 
 
@@ -192,7 +195,9 @@ def test_a_search_that_went_on_has_the_weights_of_one_that_never_stopped(tmp_pat
     # Ctrl-C at update `stop`: the step falls with the updates in all, so those are the same.
     whole = trainer(tmp_path / "whole", 30, beginning())
     whole.run(QUIET)
-    broken = trainer(tmp_path / "broken", 30, beginning(), Hill(Alone(), KeyboardInterrupt(), stop))
+    broken = trainer(
+        tmp_path / "broken", 30, beginning(), Hill(InProcess(), KeyboardInterrupt(), stop)
+    )
     with pytest.raises(KeyboardInterrupt):
         broken.run(QUIET)
     saved = load(tmp_path / "broken", SETTING)
@@ -208,7 +213,7 @@ def test_a_search_that_went_on_has_the_weights_of_one_that_never_stopped(tmp_pat
 
 @pytest.mark.parametrize("happens", [float("nan"), FAILED])
 def test_a_member_that_fails_loses_its_pair(tmp_path: Path, happens: float, caplog):
-    found = trainer(tmp_path, 8, beginning(), Hill(Alone(), happens, 7))
+    found = trainer(tmp_path, 8, beginning(), Hill(InProcess(), happens, 7))
     found.run(QUIET)
     assert found.saved.climb.update == 8
     assert np.all(np.isfinite(found.saved.climb.mean))
@@ -216,7 +221,7 @@ def test_a_member_that_fails_loses_its_pair(tmp_path: Path, happens: float, capl
 
 
 class NoGame:
-    """A field on which no run ends well."""
+    """A source on which no run ends well."""
 
     def __init__(self, setting: str) -> None:
         self.setting, self.scheduler = setting, self
@@ -236,38 +241,38 @@ class NoGame:
 
 @pytest.mark.parametrize("setting", ["stuck", "illegal"])
 def test_a_run_that_never_ends_has_a_score(setting: str):
-    ground, saved = Ground(NoGame, setting), beginning()
-    crew = Crew(Alone())
-    assert crew.pairs(ground, saved.form, saved.climb, [0, 1]) == [(FAILED, FAILED)] * 2
-    assert crew.windows(ground, ScorePlayer(ZERO), "validation", [0]).tolist() == [FAILED]
+    source_spec, saved = SourceSpec(NoGame, setting), beginning()
+    evaluator = Evaluator(InProcess())
+    assert evaluator.pairs(source_spec, saved.form, saved.climb, [0, 1]) == [(FAILED, FAILED)] * 2
+    assert evaluator.windows(source_spec, ScorePlayer(ZERO), "validation", [0]).tolist() == [FAILED]
 
 
 def test_where_all_fail_it_stops_and_goes_on_with_other_draws(tmp_path: Path):
-    found = trainer(tmp_path, 30, beginning(), Broken(Alone(), at=7))
+    found = trainer(tmp_path, 30, beginning(), Broken(InProcess(), at=7))
     with pytest.raises(LearningStopped, match=r"all runs failed; .*checkpoint.npz holds update 8"):
         found.run(QUIET)
     saved = load(tmp_path, SETTING)
     assert saved.climb.update == 8
     assert not np.any(noise(saved.climb, 0) == noise(replace(saved.climb, update=7), 0))
-    going_on = trainer(tmp_path / "on", 30, saved, Broken(Alone(), at=7))
+    going_on = trainer(tmp_path / "on", 30, saved, Broken(InProcess(), at=7))
     going_on.run(QUIET)
     assert going_on.saved.climb.update == 30
 
 
 def test_windows_that_fail_are_a_point_of_the_curve_but_no_rival(tmp_path: Path):
     # Numbers 0 and 1 are the rivals, 2 the beginning.
-    found = trainer(tmp_path, 10, beginning(), Stuck(Alone(), after=3))
+    found = trainer(tmp_path, 10, beginning(), Stuck(InProcess(), after=3))
     found.run(QUIET)
     assert [point.to_begin for point in found.saved.curve[1:]] == [FAILED, FAILED]
     write_curve(tmp_path, found.saved.curve, "zero", "other")
     assert read_curve(tmp_path) == list(found.saved.curve)
-    refused = trainer(tmp_path, 10, beginning(), Stuck(Alone(), after=0))
+    refused = trainer(tmp_path, 10, beginning(), Stuck(InProcess(), after=0))
     with pytest.raises(LearningStopped, match="the beginning fails on validation window 1"):
         refused.run(QUIET)
 
 
 def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path):
-    found = trainer(tmp_path, 30, beginning(), Filling(Alone(), update=9, folder=tmp_path))
+    found = trainer(tmp_path, 30, beginning(), Filling(InProcess(), update=9, folder=tmp_path))
     was = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         with pytest.raises(LearningStopped, match=r"cannot be written \(.*\); the one before it"):
@@ -318,9 +323,9 @@ def test_a_checkpoint_that_is_cut_off_or_no_numbers_is_one_message(tmp_path: Pat
 
 
 def test_a_course_of_minutes_ends_with_them():
-    course = Course(8, None, 2.0, 5, 4, (0,))
-    assert [course.progress(9, s) for s in (0.0, 60.0, 120.0, 500.0)] == [0.0, 0.5, 1.0, 1.0]
-    both = Course(8, 10, 2.0, 5, 4, (0,))
+    budget = Budget(8, None, 2.0, 5, 4, (0,))
+    assert [budget.progress(9, s) for s in (0.0, 60.0, 120.0, 500.0)] == [0.0, 0.5, 1.0, 1.0]
+    both = Budget(8, 10, 2.0, 5, 4, (0,))
     assert both.progress(9, 60.0) == 0.9
 
 
@@ -344,8 +349,8 @@ def test_layers_add_nothing_at_the_beginning():
 
 def test_workers_share_pairs_out_whole():
     for size in (1, 2, 3):
-        players = Alone()
-        players.size = size
+        workers = InProcess()
+        workers.size = size
         for count in (1, 5, 24):
-            shares = Crew(players)._shares(count)
+            shares = Evaluator(workers)._shares(count)
             assert [each for share in shares for each in share] == list(range(count))
