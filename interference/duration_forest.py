@@ -47,6 +47,8 @@ class RandomForestEstimator:
     `sim.traces.estimators`.
     """
 
+    assumed = "predicted by a random forest on finished jobs"
+
     trees: int
     min_leaf: int  # jobs in a leaf, at least
     features_frac: float  # share of the features that a split chooses from

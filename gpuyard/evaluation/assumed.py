@@ -5,20 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from hydra.utils import get_object
 
 from gpuyard.evaluation.experiment import Experiment, physics_name
 
 log = logging.getLogger(__name__)
 
-ESTIMATES = {  # class of `conf/estimator` -> what schedulers are told of durations
-    "NoisyEstimator": "noisy predictions, sigma {sigma:g}",
-    "OracleEstimator": "the true ones",
-    "LimitEstimator": "users' time limits, which end no job",
-    "NoEstimator": "none predicted",
-    "GroupMedian": "predicted as the median of the group's finished runs",
-    "LastOfGroup": "predicted as the group's last finished run",
-    "RandomForestEstimator": "predicted by a random forest on finished jobs",
-}
 MODEL_COLUMNS = ("model", "application")  # of `workload.columns`
 OFF = "none"
 MOST_LOAD = 3.0  # above it somebody may have meant percent
@@ -82,7 +74,13 @@ def _durations(config: Mapping[str, Any], information: str | None) -> str:
         return "durations: the true ones"
     given = config["estimator"]
     name = given["_target_"].rpartition(".")[2]
-    return "durations: " + ESTIMATES.get(name, f"predicted by {name}").format(**given)
+    return f"durations: {_words_of(given) or f'predicted by {name}'}"
+
+
+def _words_of(section: Mapping[str, Any]) -> str:
+    """What the class of a section says that it takes for granted, its `assumed`; maybe nothing."""
+    words: str = getattr(get_object(section["_target_"]), "assumed", "")
+    return words.format(**section)
 
 
 def _measured_on(config: Mapping[str, Any], experiment: Experiment) -> str | None:
@@ -103,30 +101,17 @@ def _models(config: Mapping[str, Any], experiment: Experiment) -> str | None:
     return "models of the published mix" if "mix" in workload else "models drawn"
 
 
-UNLIKE_SHIPPED = {  # group -> its class, where that is not what `conf/base.yaml` has -> in words
-    "interference": {"NoInterference": "neighbours on a GPU slow nobody"},
-    "network": {
-        "NoNetwork": "communication is free", "MaxMin": "jobs share links by max-min",
-        "KWay": "jobs share links evenly", "DutyCycle": "jobs share links by duty cycle",
-        "TieredRings": "rings of three tiers", "YorkNetwork": "communication by the tree's weights",
-    },
-    "host": {"SharedHost": "jobs share cores and PCIe"},
-    "outages": {
-        "ServerFailures": "servers fail, in all windows alike",
-        "RollingMaintenance": "servers are closed in turn",
-        "FailuresAndMaintenance": "servers fail, in all windows alike, and are closed in turn",
-        "OutageFile": "servers go and come as a file says",
-    },
-}  # fmt: skip
+WORLD = ("interference", "network", "host", "outages")
+OFF_WITH_PHYSICS = ("interference", "network")
 
 
 def _unlike_shipped(config: Mapping[str, Any], experiment: Experiment) -> Iterator[str]:
     """What of the world was switched; of physics nothing where all of it is off."""
     off = physics_name(experiment.game.physics) == OFF
-    for group, words in UNLIKE_SHIPPED.items():
-        name = config[group]["_target_"].rpartition(".")[2]
-        if name in words and not (off and group in {"interference", "network"}):
-            yield words[name]
+    for group in WORLD:
+        words = _words_of(config[group])
+        if words and not (off and group in OFF_WITH_PHYSICS):
+            yield words
 
 
 def _cuts(workload: Mapping[str, Any]) -> Iterator[str]:

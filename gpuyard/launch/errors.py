@@ -1,7 +1,11 @@
-"""Errors in a configuration, told in words: what is wrong, and the nearest valid name."""
+"""Errors in a configuration, told in words: what is wrong, and the nearest valid name; Ctrl-C."""
 
 import re
+import signal
+import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import NoReturn
@@ -244,3 +248,53 @@ def _gpuyard_cause(error: BaseException | None) -> GpuYardError | None:
     while error is not None and not isinstance(error, GpuYardError):
         error = error.__cause__
     return error
+
+
+_pressed = threading.Event()
+
+
+@contextmanager
+def heeding_ctrl_c() -> Iterator[None]:
+    """Within, Ctrl-C raises KeyboardInterrupt as ever; if a library drops it, `heed_ctrl_c` does.
+
+    For the main thread. Where Ctrl-C is ignored (a script's `command &`), it stays ignored.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        yield
+        return
+
+    def press(*_: object) -> None:
+        _pressed.set()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        _pressed.clear()
+
+
+def heed_ctrl_c() -> None:
+    """Called wherever progress is told.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed, and dropped on its way, by a callback from compiled
+            code for one. Not while anything is done because of it, as a clean-up is.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if main and _pressed.is_set() and not came_of_ctrl_c(sys.exc_info()[1]):
+        raise KeyboardInterrupt
+
+
+def came_of_ctrl_c(error: BaseException | None) -> bool:
+    """Whether `error` is a KeyboardInterrupt, or came up while one was on its way."""
+    left, seen = [error], set[int]()  # OmegaConf's errors can be their own causes' causes
+    while left:
+        each = left.pop()
+        if isinstance(each, KeyboardInterrupt):
+            return True
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            left += [each.__cause__, each.__context__]
+    return False

@@ -19,10 +19,8 @@ import io
 import logging
 import os
 import shlex
-import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from errno import ENOSPC
 from pathlib import Path
@@ -42,7 +40,10 @@ from gpuyard.launch.build import build, resolve, yaml_text
 from gpuyard.launch.errors import (
     CONF,
     ConfigError,
+    came_of_ctrl_c,
     explain,
+    heed_ctrl_c,
+    heeding_ctrl_c,
     refuse_no_choice,
     refuse_reproduction,
     refuse_unread_additions,
@@ -54,51 +55,6 @@ from gpuyard.launch.terminal import telling_what_compiles
 from sim.errors import GpuYardError, override
 from sim.files import forget
 from sim.report.run_folder import RECORD, Record, collect_record, write_record
-
-AGAIN_S = 0.1
-
-
-@contextmanager
-def insisting_on_ctrl_c(again_s: float = AGAIN_S) -> Iterator[None]:
-    """Within, Ctrl-C raises KeyboardInterrupt as ever, and every `again_s` anew while it is lost.
-
-    It is not lost while anything is done because of it: a clean-up inside `except`, `finally` or
-    `__exit__` takes the time it takes. For the main thread; SIGALRM is used meanwhile. Where
-    Ctrl-C is ignored (a script's `command &`), it stays ignored.
-    """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        yield
-        return
-
-    def interrupt(*_: object) -> None:
-        signal.setitimer(signal.ITIMER_REAL, again_s, again_s)
-        raise KeyboardInterrupt
-
-    def look(*_: object) -> None:
-        if not came_of_ctrl_c(sys.exc_info()[1]):
-            raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, look), signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        for number, handler in zip((signal.SIGALRM, signal.SIGINT), before, strict=True):
-            signal.signal(number, handler)
-
-
-def came_of_ctrl_c(error: BaseException | None) -> bool:
-    """Whether `error` is a KeyboardInterrupt, or came up while one was on its way."""
-    left, seen = [error], set[int]()  # OmegaConf's errors can be their own causes' causes
-    while left:
-        each = left.pop()
-        if isinstance(each, KeyboardInterrupt):
-            return True
-        if each is not None and id(each) not in seen:
-            seen.add(id(each))
-            left += [each.__cause__, each.__context__]
-    return False
-
 
 RESUMED = {  # program -> what it must have left to be resumed
     "train": "",
@@ -305,6 +261,7 @@ def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:
         labels=None, program=str(hydra.job.name), command=sys.argv, overrides=overrides,
         seed=config.get("seed"), config_yaml=yaml_text(cfg),
     )  # fmt: skip
+    heed_ctrl_c()  # of the point before, in a sweep
     log.info("writing to %s", folder)
     launch = Launch(folder=folder, config=config, record=record)
     _started.append(launch)
@@ -325,7 +282,7 @@ def run_main(main: Callable[[], None]) -> None:
         sys.stdout.reconfigure(errors="replace")  # a terminal without ± still gets its table
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach us as they are, not printed by Hydra
     try:
-        with insisting_on_ctrl_c(), telling_what_compiles():
+        with heeding_ctrl_c(), telling_what_compiles():
             try:
                 main()
             except SystemExit:  # Hydra's, after its help

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from numba.core.dispatcher import Dispatcher
 from numba.core.event import Event, Listener, install_listener
 
+from gpuyard.launch.errors import heed_ctrl_c
 from sim.jit import Reach, is_of_project, kept_in, name_of, reach_of
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ class RunCount:
 
     def tell(self, last: str) -> None:
         """One more run has ended: `last`."""
+        heed_ctrl_c()
         self._done += 1
         self._last = last
         self._bar.update(self._task, completed=self._done, last=last)
@@ -341,6 +343,7 @@ class Lines:
 
     def tell(self, done: int, now_s: float) -> None:
         """Called by the simulation about every 1,000 decisions."""
+        heed_ctrl_c()
         if self._meter.due():
             share = done / self._meter.total
             words = f"{done:,}/{self._meter.total:,} jobs ({share:.0%})"
@@ -359,6 +362,7 @@ class Bar:
 
     def tell(self, done: int, now_s: float) -> None:
         """Called by the simulation about every 1,000 decisions."""
+        heed_ctrl_c()
         if self._meter.due():
             words = self._meter.words(done, now_s)
             self._bar.update(self._task, completed=done, words=words, refresh=True)

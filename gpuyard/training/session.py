@@ -20,7 +20,7 @@ from gpuyard.evaluation.experiment import Experiment, experiment_of, labels_of
 from gpuyard.evaluation.lineup import lineup_of
 from gpuyard.evaluation.task import Task, run_task, setting_text
 from gpuyard.launch.build import build
-from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.errors import ConfigError, heed_ctrl_c
 from gpuyard.launch.moved import new_name
 from gpuyard.launch.start import Launch
 from gpuyard.training.board import (
@@ -245,6 +245,7 @@ class Training:
         every = self.config["validate_every"]
         last = made >= self.ppo.iterations or (made > 0 and bool(self.rows) and self.spent())
         while not last:
+            heed_ctrl_c()
             done = trainer.iterate()
             last = done.number >= self.ppo.iterations or self.spent()
             due = last or done.number % every == 0

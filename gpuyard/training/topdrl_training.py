@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gpuyard.evaluation.experiment import Experiment, experiment_of
 from gpuyard.launch.build import build
-from gpuyard.launch.errors import ConfigError
+from gpuyard.launch.errors import ConfigError, heed_ctrl_c
 from gpuyard.training.board import POLICY, adopted, spent_s, training_bars, write_rows
 from marl.rllib.cluster import start_ray
 from marl.rllib.dqn import build_dqn, build_gpu_ppo
@@ -300,6 +300,7 @@ class Training:
         spec = self.picker.learner
         last = False
         while not last:
+            heed_ctrl_c()
             done = trainer.iterate()
             last = done.steps >= spec.steps or self._spent(spec.time_budget_s)
             due = last or done.number % spec.validate_every == 0

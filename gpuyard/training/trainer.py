@@ -11,6 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
+from gpuyard.launch.errors import heed_ctrl_c
 from gpuyard.launch.terminal import phase_bars
 from gpuyard.training.form import Player
 from gpuyard.training.strategies import (
@@ -177,6 +178,7 @@ class Trainer:
         self._tell(bar, task)
 
     def _tell(self, bar: Progress, task: TaskID) -> None:
+        heed_ctrl_c()
         last = self.saved.curve[-1]
         note = f"update {last.update}: {last.to_reference:.3f} of the reference's mean JCT"
         bar.update(task, completed=self._progress(), note=note)

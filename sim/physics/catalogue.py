@@ -187,6 +187,8 @@ class NoHost:
 class SharedHost:
     """All workers on a server share its cores and its PCIe."""
 
+    assumed = "jobs share cores and PCIe"
+
     def __init__(self, *, cores_per_gpu: float, pcie_gbs_per_gpu: float) -> None:
         """Give what a server has for each of its GPUs.
 

@@ -47,6 +47,8 @@ class _ByTables:
 class NoNetwork(_ByTables):
     """Zero seconds however far a gang spreads."""
 
+    assumed = "communication is free"
+
     def tables(self, catalogue: Catalogue, topology: Topology) -> NetworkTables:
         """Zero times, factors of 1."""
         profiles = len(catalogue.names)
@@ -134,6 +136,8 @@ class TieredRings(_ByTables):
     is as fast as alone, which is what the authors simulate.
     """
 
+    assumed = "rings of three tiers"
+
     def __init__(
         self,
         *,
@@ -212,6 +216,8 @@ class YorkNetwork(_ByTables):
     share of the all-reduce that `rack_slow_frac` adds is charged at a middle number of servers,
     which tests hold within 6 % of the step. Nobody disturbs anybody: links are not shared.
     """
+
+    assumed = "communication by the tree's weights"
 
     def __init__(
         self, *, gpu_weight: float, server_weight: float, rack_weight: float, rack_slow_frac: float

@@ -230,12 +230,14 @@ class _SharedLinks:
 class MaxMin(_SharedLinks):
     """Jobs share every link max-min fairly (see `sim.physics.max_min`)."""
 
+    assumed = "jobs share links by max-min"
     sharing = MAX_MIN
 
 
 class KWay(_SharedLinks):
     """k jobs on a link take a + k b M + (k - 1) eta M each (see `sim.physics.max_min`)."""
 
+    assumed = "jobs share links evenly"
     sharing = K_WAY
 
     def __init__(
@@ -263,4 +265,5 @@ class DutyCycle(_SharedLinks):
     Our own model, since it fits measured pairs of jobs far better (docs/clusters.md).
     """
 
+    assumed = "jobs share links by duty cycle"
     sharing = DUTY

@@ -167,6 +167,8 @@ def _miso_profile(name: str, known: list[tuple[str, int]]) -> tuple[str, int]:
 class NoInterference:
     """Every pair fits and runs at full speed."""
 
+    assumed = "neighbours on a GPU slow nobody"
+
     def pair_table(self, catalogue: Catalogue) -> PairTable:
         """All ones, feasible everywhere, source "none"."""
         shape = (len(catalogue.gpu_types), len(catalogue.names), len(catalogue.names))

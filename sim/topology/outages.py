@@ -132,6 +132,8 @@ class OutageFile:
     or `add`: the server is not there before. Rows of one instant apply in the order of the file.
     """
 
+    assumed = "servers go and come as a file says"
+
     def __init__(self, *, path: str) -> None:
         """Read from `path` when a topology is known."""
         self._path = Path(path)
@@ -232,6 +234,8 @@ class FailuresAndMaintenance:
     instant failures come first.
     """
 
+    assumed = "servers fail, in all windows alike, and are closed in turn"
+
     def __init__(self, *, failures: Source, maintenance: Source) -> None:
         """Two sources, as in `conf/outages/failures.yaml` and `conf/outages/maintenance.yaml`."""
         self._failures, self._maintenance = failures, maintenance
@@ -261,6 +265,8 @@ class ServerFailures:
     that nothing fails any more, and what is being repaired comes back. What lies beyond the last
     job is never played.
     """
+
+    assumed = "servers fail, in all windows alike"
 
     def __init__(
         self, *, mtbf_s: float, shape: float, repair_median_s: float, repair_sigma: float,
@@ -338,6 +344,8 @@ class RollingMaintenance:
     then the next ones. Jobs on them write a checkpoint and queue again. Rounds begin up to
     `horizon_s`; a run that lasts longer sees no more of them.
     """
+
+    assumed = "servers are closed in turn"
 
     def __init__(
         self, *, first_s: float, every_s: float, duration_s: float, servers_at_once: int,

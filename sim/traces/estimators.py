@@ -24,6 +24,7 @@ class LimitEstimator:
     among the jobs at hand: nobody may count on it to be shorter.
     """
 
+    assumed = "users' time limits, which end no job"
     information = "limit"
 
     def __init__(self, *, unlimited_s: float | None) -> None:
@@ -59,6 +60,7 @@ class NoisyEstimator:
     A job of 0 seconds is predicted as 0 seconds.
     """
 
+    assumed = "noisy predictions, sigma {sigma:g}"
     information = "predicted"
 
     def __init__(self, *, sigma: float) -> None:
@@ -78,6 +80,7 @@ class NoisyEstimator:
 class NoEstimator:
     """Predicts nothing."""
 
+    assumed = "none predicted"
     information = "none"
 
     def estimate(self, trace: Trace, rng: np.random.Generator) -> FloatArray:  # noqa: ARG002
@@ -88,6 +91,7 @@ class NoEstimator:
 class OracleEstimator:
     """Knows every duration."""
 
+    assumed = "the true ones"
     information = "oracle"
 
     def estimate(self, trace: Trace, rng: np.random.Generator) -> FloatArray:  # noqa: ARG002
@@ -318,6 +322,8 @@ class PastOfGroup(ABC):
 class GroupMedian(PastOfGroup):
     """Predicts the median duration of the same group's finished runs (see `PastOfGroup`)."""
 
+    assumed = "predicted as the median of the group's finished runs"
+
     def of_group(self, past: Past) -> FloatArray:
         """Their median."""
         return past.median_s
@@ -325,6 +331,8 @@ class GroupMedian(PastOfGroup):
 
 class LastOfGroup(PastOfGroup):
     """Predicts how long the same group's run took that finished last (see `PastOfGroup`)."""
+
+    assumed = "predicted as the group's last finished run"
 
     def of_group(self, past: Past) -> FloatArray:
         """The last one."""

@@ -4,18 +4,17 @@ import ctypes
 import importlib
 import signal
 import sys
-import time
 from contextlib import suppress
 from types import ModuleType
 
 import pytest
 
-AGAIN_S = 0.05
+from gpuyard.launch.terminal import RunCount
 
 
 @pytest.fixture
 def ctrl_c() -> ModuleType:
-    return importlib.import_module("gpuyard.launch.start")
+    return importlib.import_module("gpuyard.launch.errors")
 
 
 @pytest.fixture
@@ -25,64 +24,68 @@ def launch(monkeypatch) -> ModuleType:
 
 
 def handlers():
-    return signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGALRM)
+    return signal.getsignal(signal.SIGINT)
 
 
-def test_one_dropped_in_silence_comes_again(ctrl_c):
-    before = handlers()
-    with pytest.raises(KeyboardInterrupt), ctrl_c.insisting_on_ctrl_c(AGAIN_S):
-        for _ in range(3):
-            with suppress(KeyboardInterrupt):
-                signal.raise_signal(signal.SIGINT)
-        time.sleep(60)
+def test_one_dropped_in_silence_is_heeded_at_the_next_progress(ctrl_c):
+    before, told = handlers(), []
+    with pytest.raises(KeyboardInterrupt), ctrl_c.heeding_ctrl_c():
+        ctrl_c.heed_ctrl_c()
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        with RunCount("playing", 2) as count:
+            told.append(True)
+            count.tell("first")
+            told.append(True)
+    assert len(told) == 1
     assert handlers() == before
-    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    ctrl_c.heed_ctrl_c()  # the next program in the process begins anew
+
+
+def test_the_first_raises_at_once(ctrl_c):
+    with pytest.raises(KeyboardInterrupt), ctrl_c.heeding_ctrl_c():
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("it went on")
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_one_dropped_by_a_callback_from_compiled_code_comes_again(ctrl_c):
+def test_one_dropped_by_a_callback_from_compiled_code_is_heeded(ctrl_c):
     pressed = []
 
     def press() -> None:
         pressed.append(True)
         signal.raise_signal(signal.SIGINT)
 
-    with pytest.raises(KeyboardInterrupt), ctrl_c.insisting_on_ctrl_c(AGAIN_S):
+    with ctrl_c.heeding_ctrl_c():
         ctypes.CFUNCTYPE(None)(press)()
         assert pressed
-        time.sleep(60)
+        with pytest.raises(KeyboardInterrupt):
+            ctrl_c.heed_ctrl_c()
 
 
-def test_a_clean_up_takes_the_time_it_takes(ctrl_c):
+def test_a_clean_up_is_not_interrupted_by_its_own_cause(ctrl_c):
     """Though errors come and go in it."""
     saved = []
-    with pytest.raises(KeyboardInterrupt), ctrl_c.insisting_on_ctrl_c(AGAIN_S):
+    with pytest.raises(KeyboardInterrupt), ctrl_c.heeding_ctrl_c():
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:
             try:
                 saved.index("checkpoint")
             except ValueError:
-                time.sleep(4 * AGAIN_S)
-            time.sleep(4 * AGAIN_S)
+                ctrl_c.heed_ctrl_c()
+            ctrl_c.heed_ctrl_c()
             saved.append("checkpoint")
             raise
     assert saved == ["checkpoint"]
 
 
-def test_without_it_nothing_is_raised(ctrl_c):
-    before = handlers()
-    with ctrl_c.insisting_on_ctrl_c(AGAIN_S):
-        time.sleep(3 * AGAIN_S)
-    assert handlers() == before
-
-
 def test_in_the_background_it_stays_ignored(ctrl_c):
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with ctrl_c.insisting_on_ctrl_c(AGAIN_S):
+        with ctrl_c.heeding_ctrl_c():
             signal.raise_signal(signal.SIGINT)
-            time.sleep(3 * AGAIN_S)
+            ctrl_c.heed_ctrl_c()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
