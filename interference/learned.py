@@ -77,7 +77,7 @@ def load_model(path: Path) -> SavedModel:
     if not path.is_file():
         raise PhysicsError(
             f"{path}: no interference model; name one that gpuyard fit_interference wrote "
-            f"(belief.model.path=FILE), or say belief=none"
+            f"(belief.model.path=FILE), or say belief=oracle, the physics itself, or belief=none"
         )
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

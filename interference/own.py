@@ -1,6 +1,8 @@
 """Measurements of one's own as the physics: the files that `gpuyard measure_colocation` writes."""
 
+import logging
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +15,23 @@ from sim.physics.catalogue import Catalogue
 from sim.physics.measured import filled
 from sim.physics.mix_table import PairTable
 
+log = logging.getLogger(__name__)
+
+CLEARLY_FASTER = 1.05  # above it a speed is no matter of noise
+
 
 class OwnProfiles(Catalogue):
     """The profiles that were measured alone on one GPU, on the GPU types of the files."""
 
-    def __init__(self, *, path: Path | str | None, gradient_bytes: Mapping[str, float]) -> None:
+    def __init__(
+        self, *, path: Path | str | None, gradient_bytes: Mapping[str, float],
+        source: str | None = None,
+    ) -> None:  # fmt: skip
         """Read them.
 
         Args:
             path: folder of `colocation.csv` and `solo_profiles.csv`, or the former.
+            source: whose rows; None: the files' only one.
             gradient_bytes: model -> bytes that the workers of a gang exchange an iteration and that
                 compute does not hide; nothing where a model is not named.
 
@@ -29,7 +39,7 @@ class OwnProfiles(Catalogue):
             PhysicsError: naming file, line, column and value; a profile without a time on a type;
                 or a model that was not measured.
         """
-        _, solos = _read(path)
+        _, solos = _read(path, source)
         steps_s = _steps_s(solos)
         one = solos.gpus == 1
         gpu_types = tuple(dict.fromkeys(solos.gpu_type[one].tolist()))
@@ -56,13 +66,26 @@ class OwnProfiles(Catalogue):
         )
 
 
-def _read(path: Path | str | None) -> tuple[CoRows, SoloProfiles]:
+def _read(path: Path | str | None, source: str | None) -> tuple[CoRows, SoloProfiles]:
+    """The rows of one source: time slicing and MPS, say, are not pooled."""
     if path is None:
         raise PhysicsError(
             "profiles.path is null; profiles.path=DIR names the folder in which gpuyard "
             "measure_colocation wrote colocation.csv and solo_profiles.csv"
         )
-    return rows_of_csv(path)
+    rows, solos = rows_of_csv(path)
+    sources = sorted({*rows.source.tolist(), *solos.source.tolist()})
+    if source is None and len(sources) == 1:
+        return rows, solos
+    if source not in sources:
+        wrong = "none is named" if source is None else f"none is {source!r}"
+        raise PhysicsError(
+            f"{path}: holds rows of the sources {', '.join(sources)}, and {wrong}; "
+            f"profiles.source={sources[0]} takes those of one"
+        )
+    mine = solos.source == source
+    kept = {each.name: getattr(solos, each.name)[mine] for each in fields(solos)}
+    return rows.take(rows.source == source), SoloProfiles(**kept)
 
 
 def _steps_s(solos: SoloProfiles) -> dict[tuple[str, str], float]:
@@ -75,12 +98,31 @@ def _steps_s(solos: SoloProfiles) -> dict[tuple[str, str], float]:
 class OwnInterference:
     """Pairs on whole GPUs; those that nobody measured get the additive fit of their GPU type."""
 
-    def __init__(self, *, path: Path | str | None) -> None:
-        """Read the files, as for `OwnProfiles`."""
-        rows, _ = _read(path)
-        pairs = np.array([len(each) == 1 for each in rows.aggressors], dtype=np.bool_)
+    def __init__(self, *, path: Path | str | None, source: str | None = None) -> None:
+        """Read the files, as for `OwnProfiles`; what cannot be used is told.
+
+        Raises:
+            PhysicsError: as there, or a pair fitted in one group and not in another.
+        """
+        rows, _ = _read(path, source)
+        beside = np.array([len(each) for each in rows.aggressors])
         whole = (rows.sharing == "gpu") & (rows.share == 1.0) & (rows.relative_to == "solo")
-        self._path, self._rows = path, rows.take(pairs & whole)
+        used = (beside == 1) & whole & rows.measured
+        self._path, self._rows = path, rows.take(used)
+        unused = {
+            "of mixes of three and more": beside > 1,
+            "of parts of GPUs, networks or relative to the best": (beside == 1) & ~whole,
+            "not measured": (beside == 1) & whole & ~rows.measured,
+        }
+        told = [f"{each.sum()} {why}" for why, each in unused.items() if each.any()]
+        if told:
+            log.warning("%s: rows that are no physics: %s", path, ", ".join(told))
+        fast = int((self._rows.norm_speed > CLEARLY_FASTER).sum())
+        if fast:
+            log.warning(
+                "%s: %d speeds of pairs are above 1 and count as 1: norm_speed is speed together "
+                "over speed alone, not a slow-down", path, fast,
+            )  # fmt: skip
 
     def pair_table(self, catalogue: Catalogue) -> PairTable:
         """Slow-downs over the catalogue.
@@ -90,28 +132,37 @@ class OwnInterference:
         """
         tables = []
         for kind in catalogue.gpu_types:
-            norm, tried = _norm(self._rows.take(self._rows.gpu_type == kind), catalogue.names)
+            rows = self._rows.take(self._rows.gpu_type == kind)
+            norm, tried = _norm(rows, catalogue.names, f"{self._path}, {kind}")
             if not np.isfinite(norm).any():
                 raise PhysicsError(
-                    f"{self._path}: no pair of {', '.join(catalogue.names[:3])}, ... was measured "
-                    f"on {kind!r}; use profiles=own with the same path, or interference=none"
+                    f"{self._path}: no row that can be physics (two jobs on a whole GPU, relative "
+                    f"to solo) has a speed of {', '.join(catalogue.names[:3])}, ... on {kind!r}; "
+                    "use profiles=own with the same path, or interference=none"
                 )
             tables.append(filled(norm, tried))
-        slowdown, feasible = zip(*tables, strict=True)
-        return PairTable(slowdown=np.stack(slowdown), feasible=np.stack(feasible), source="own")
+        slowdown, feasible, guessed = zip(*tables, strict=True)
+        return PairTable(np.stack(slowdown), np.stack(feasible), "own", guessed=sum(guessed))
 
 
-def _norm(rows: CoRows, names: tuple[str, ...]) -> tuple[FloatArray, BoolArray]:
+def _norm(rows: CoRows, names: tuple[str, ...], place: str) -> tuple[FloatArray, BoolArray]:
     """(P, P) median speed over that alone [victim, aggressor], NaN where unknown; (P, P) tried."""
+    fits: dict[frozenset[str], bool] = {}
+    for victim, others, fitted in zip(rows.victim, rows.aggressors, rows.feasible, strict=True):
+        if fits.setdefault(frozenset((victim, *others)), bool(fitted)) != bool(fitted):
+            raise PhysicsError(
+                f"{place}: {victim} beside {others[0]} fits (feasible 1) in one row and does not "
+                "in another; keep one of them"
+            )
     at = {name: place for place, name in enumerate(names)}
     speeds: dict[tuple[int, int], list[float]] = {}
     tried = np.zeros((len(names), len(names)), dtype=np.bool_)
     for victim, others, speed in zip(rows.victim, rows.aggressors, rows.norm_speed, strict=True):
         if victim in at and others[0] in at:
-            place = at[victim], at[others[0]]
-            speeds.setdefault(place, []).append(speed)
-            tried[place] = tried[place[::-1]] = True
+            pair = at[victim], at[others[0]]
+            speeds.setdefault(pair, []).append(speed)
+            tried[pair] = tried[pair[::-1]] = True
     norm = np.full(tried.shape, np.nan)
-    for place, found in speeds.items():
-        norm[place] = float(np.median(found))  # NaN where one did not fit
+    for pair, found in speeds.items():
+        norm[pair] = float(np.median(found))  # NaN: the pair did not fit
     return norm, tried

@@ -359,8 +359,8 @@ def _speed_fault(rows: CoRows) -> Fault | None:
 def _group_fault(rows: CoRows) -> Fault | None:
     """A row that cannot be of the measurement that its group names."""
     first: dict[int, tuple[object, ...]] = {}
-    told = ("source", "gpu_type", "sharing", "split")
-    columns = [getattr(rows, name) for name in told]
+    told = ("source", "gpu_type", "sharing", "split", "feasible")
+    columns = [getattr(rows, name).tolist() for name in told]
     for row, (group, jobs, *facts) in enumerate(
         zip(rows.group.tolist(), jobs_of(rows), *columns, strict=True)
     ):

@@ -40,7 +40,8 @@ from gpuyard.advice.playing import (
 from gpuyard.advice.sentences import of_learned
 from gpuyard.advice.stretches import JUDGED
 from gpuyard.evaluation.assumed import assumptions
-from gpuyard.evaluation.experiment import opened, physics_name
+from gpuyard.evaluation.experiment import opened
+from gpuyard.evaluation.physics import physics_name
 from gpuyard.launch.build import check_confidence, check_count, check_flags, check_plain
 from gpuyard.launch.errors import CONF, ConfigError, instead
 from gpuyard.launch.start import program, start

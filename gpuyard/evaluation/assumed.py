@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from hydra.utils import get_object
 
-from gpuyard.evaluation.experiment import Experiment, physics_name
+from gpuyard.evaluation.experiment import Experiment
+from gpuyard.evaluation.physics import physics_name
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,8 @@ def assumptions(
     """
     parts = [_durations(config, information), _measured_on(config, experiment)]
     parts += [_models(config, experiment), *_unlike_shipped(config, experiment)]
+    guessed = experiment.game.physics.pairs.guessed
+    parts += [f"{guessed} slow-downs of pairs nobody measured by an additive fit"] * (guessed > 0)
     parts += _cuts(config["workload"])
     parts += [*_left_out(config["workload"]), *_windows(config, experiment)]
     return (*filter(None, [*parts, _partitions(experiment)]), *experiment.gpu_notes)
@@ -97,7 +100,7 @@ def _models(config: Mapping[str, Any], experiment: Experiment) -> str | None:
     if physics_name(experiment.game.physics) == OFF:
         return None
     if any((workload.get("columns") or {}).get(name) for name in MODEL_COLUMNS):
-        return "models as the file names them, others drawn"
+        return "models as the file names them, others and batch sizes drawn"
     return "models of the published mix" if "mix" in workload else "models drawn"
 
 

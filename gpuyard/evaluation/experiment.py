@@ -2,32 +2,25 @@
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import yaml
-from hydra.core.hydra_config import HydraConfig
 
 from gpuyard.evaluation.jobs import fit_somewhere, misfits_told
-from gpuyard.launch.build import RULES, build, check_choice, check_plain, check_reference_gpu
+from gpuyard.evaluation.physics import believed, physics_name, physics_of
+from gpuyard.launch.build import RULES, build, check_choice, check_plain
 from gpuyard.launch.errors import ConfigError
 from marl.env.game import Game
 from sim.errors import TraceError
 from sim.files import Labels
 from sim.jobs import JobTable
-from sim.physics.gpu_table import MoreTypes, gpu_table, more_types
-from sim.physics.mix_table import PairTable
-from sim.physics.networks import NoNetwork
-from sim.physics.physics import Physics
-from sim.physics.shipped_files import NoInterference
 from sim.protocols import Scheduler
 from sim.run import Rules
 from sim.simulator import Simulator
-from sim.topology.topology import GpuKind, Topology, contiguous_partitions, group_partitions
+from sim.topology.topology import Topology, contiguous_partitions, group_partitions
 from sim.traces.setting import Owners, Setting
 from sim.traces.trace import Stretches
 from sim.view import Signal, information_of
@@ -155,7 +148,7 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
     check_choice(config, "agents.division", tuple(DIVISIONS))
     given = config["topology"]
     topology = given if isinstance(given, Topology) else build(config, "topology")
-    physics, more = _physics(config, topology)
+    physics, more = physics_of(config, topology)
     notes = more.notes(physics.pairs)
     _tell(notes)
     agents = config["agents"]
@@ -175,7 +168,7 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
     game = Game(
         topology=topology,
         physics=physics,
-        belief=replace(physics, pairs=_believed(config, physics, more)),
+        belief=replace(physics, pairs=believed(config, physics, more)),
         partition_of_server=partition_of_server,
         rules=_rules(config),
         outages=build(config, "outages").outages(topology, config["seed"]),
@@ -199,36 +192,6 @@ def _tell(notes: tuple[str, ...]) -> None:
         log.info("%s", note)
 
 
-def _physics(config: Mapping[str, Any], topology: Topology) -> tuple[Physics, MoreTypes]:
-    """The physics over all GPU types of the cluster, and how they came into it."""
-    base = build(config, "profiles")
-    if hasattr(base, "catalogue"):
-        base = base.catalogue()
-    table = build(config, "interference").pair_table(base)
-    network = build(config, "network")
-    gpus = gpu_table(config.get("gpus") or {})
-    reference = str(config["reference_gpu"] or topology.gpu_types[0])
-    check_reference_gpu(reference, (*topology.gpu_types, *base.gpu_types), gpus)
-    more = more_types(
-        base,
-        (*topology.gpu_types, reference),
-        table=gpus,
-        kinds=gpu_kinds(config, topology),
-        physics_off=table.source == "none" and isinstance(network, NoNetwork),
-    )
-    catalogue, pairs = more.catalogue(), more.pairs(table)
-    physics = Physics(
-        catalogue=catalogue,
-        pairs=pairs,
-        network=network.tables(catalogue, topology),
-        reference_gpu=reference,
-        links=network.links(catalogue, topology),
-        host=build(config, "host").tables(catalogue, topology),
-        mix_law=build(config, "mixes"),
-    )
-    return physics, more
-
-
 def _rules(config: Mapping[str, Any]) -> Rules:
     keys = (
         "max_tenants", "gpu_oversubscription", "restart_s", "restart_s_per_gpu",
@@ -237,22 +200,6 @@ def _rules(config: Mapping[str, Any]) -> Rules:
     return Rules(
         **{key: config[key] for key in keys}, max_forwards=config["agents"]["max_forwards"]
     )
-
-
-def _believed(config: Mapping[str, Any], physics: Physics, more: MoreTypes) -> PairTable:
-    """The slow-downs that schedulers are told; what fits in memory is known to everyone."""
-    belief = config["belief"]
-    for key in ("info", "model"):
-        if key not in belief:
-            raise ConfigError(
-                f"belief has no {key}; its yaml file holds `info: NAME` and `model:`, and under "
-                "that the _target_ and its keys (like conf/belief/linear.yaml)"
-            )
-    if belief["info"] == "oracle":
-        return physics.pairs
-    model = NoInterference() if belief["model"] is None else build(config, "belief.model")
-    told = more.believed(model.pair_table(more.base), physics.catalogue.gpu_types)
-    return replace(told, feasible=physics.pairs.feasible)
 
 
 def composition_of(config: Mapping[str, Any], partitions: int) -> Scheduler:
@@ -291,18 +238,6 @@ def warn_without_users(scheduler: Scheduler, jobs: JobTable) -> None:
         )  # fmt: skip
 
 
-def physics_name(physics: Physics) -> str:
-    """`measured` where profiles and pairs both are, else `shipped`; `none` if switched off.
-
-    With `interference=none` the profiles alone decide.
-    """
-    pairs = physics.pairs.source
-    if pairs == "none":
-        silent = not (physics.network.server_s.any() or physics.network.local_s.any())
-        return "none" if silent else physics.catalogue.source
-    return pairs if pairs == physics.catalogue.source else "shipped"
-
-
 def labels_of(
     experiment: Experiment, scheduler: Scheduler, *, window: int, role: str | None
 ) -> Labels:
@@ -332,69 +267,3 @@ def role_of(scheduler: Scheduler) -> str:
     if order in ROLES_BY_ORDER:
         return ROLES_BY_ORDER[order]
     return "reference" if Signal.DURATION in scheduler.needs else "composite"
-
-
-KEYS = ("gpu_types", "gpu_type", "type_names")  # of `conf/topology` that name types
-GROUPS = ("topology", "experiment")  # whose files may hold them
-
-
-def gpu_kinds(config: Mapping[str, Any], topology: Topology) -> dict[str, GpuKind]:
-    """What is said of each GPU type of the cluster: by its description, else where it was named."""
-    kinds = topology.gpu_kinds or (GpuKind(where=""),) * len(topology.gpu_types)
-    return {
-        name: kind if kind.where else replace(kind, where=_place(config, name))
-        for name, kind in zip(topology.gpu_types, kinds, strict=True)
-    }
-
-
-def _place(config: Mapping[str, Any], gpu_type: str) -> str:
-    """Key, with the file and line of the configuration or as a word of the command line."""
-    if isinstance(config["topology"], Topology):
-        return "cluster.gpu_types"
-    key = next((key for key in KEYS if gpu_type in _names(config["topology"].get(key))), KEYS[0])
-    if not HydraConfig.initialized():  # in a worker; its starter has told more
-        return f"topology.{key}"
-    for word in reversed(HydraConfig.get().overrides.task):
-        if word.lstrip("+").startswith(f"topology.{key}"):
-            return f"{word} (command line)"
-    for path in _files():
-        line = _line(yaml.compose(path.read_text(encoding="utf-8")), gpu_type)
-        if line is not None:
-            return f"{path}, line {line}: {key}"
-    return f"topology.{key}"
-
-
-def _names(value: object) -> tuple[object, ...]:
-    if isinstance(value, Mapping):
-        return tuple(value.values())
-    return tuple(value) if isinstance(value, list) else (value,)
-
-
-def _files() -> Iterator[Path]:
-    """The chosen files, those of the user's own folders (`--config-dir`) included."""
-    runtime = HydraConfig.get().runtime
-    folders = [Path(source.path) for source in runtime.config_sources if source.schema == "file"]
-    for group in GROUPS:
-        for folder in folders:
-            path = folder / group / f"{runtime.choices.get(group)}.yaml"
-            if path.is_file():
-                yield path
-
-
-def _line(node: yaml.Node | None, gpu_type: str, *, named: bool = False) -> int | None:
-    """Line, from 1, of the type below one of `KEYS`; None: it is not there.
-
-    Args:
-        node: where to look.
-        gpu_type: the type.
-        named: `node` stands below such a key.
-    """
-    if isinstance(node, yaml.ScalarNode):
-        return node.start_mark.line + 1 if named and node.value == gpu_type else None
-    parts: list[tuple[yaml.Node, bool]] = []
-    if isinstance(node, yaml.SequenceNode):
-        parts = [(part, named) for part in node.value]
-    elif isinstance(node, yaml.MappingNode):
-        parts = [(part, named or key.value in KEYS) for key, part in node.value]
-    found = (_line(part, gpu_type, named=below) for part, below in parts)
-    return next((line for line in found if line is not None), None)

@@ -14,6 +14,7 @@ does so while cached machine code is loaded), a bare `except` drops it in silenc
 fails with an AttributeError where it is interrupted in its own clean-up.
 """
 
+import fcntl
 import functools
 import io
 import logging
@@ -135,6 +136,7 @@ class Launch:
     folder: Path  # absolute, exists; one per run and per point of a sweep
     config: dict[str, Any]  # the resolved configuration in plain containers
     record: Record  # without labels: those belong to the run of one scheduler
+    lock: int | None = None  # file descriptor that keeps other runs out of the folder
 
     def begin(self, names: Iterable[str] = (), *, assumed: tuple[str, ...] = ()) -> Record:
         """Write `config.yaml` and `record.json`, drop an earlier run's results, `names` among them.
@@ -180,12 +182,12 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
                     raise
                 failed.append(error)  # Hydra would print all overrides before it
                 return None
+            finally:
+                _unlock(_started[before:])
 
         failed: list[Exception] = []
 
-        point.__module__ = (
-            f"{task.__module__}.{config_name}"  # Hydra calls the job by the last word
-        )
+        point.__module__ = f"{task.__module__}.{config_name}"  # Hydra's name of the job ends so
         entry = hydra_library.main(
             version_base=None, config_path=str(conf), config_name=config_name
         )
@@ -263,9 +265,35 @@ def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:
     )  # fmt: skip
     heed_ctrl_c()  # of the point before, in a sweep
     log.info("writing to %s", folder)
-    launch = Launch(folder=folder, config=config, record=record)
+    launch = Launch(folder=folder, config=config, record=record, lock=_lock(folder))
     _started.append(launch)
     return launch
+
+
+def _lock(folder: Path) -> int:
+    """A descriptor of the folder, locked until it is closed or the process ends, however it does.
+
+    Raises:
+        ConfigError: another run has it, like one that was queued twice.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise ConfigError(
+            f"{folder}: another run writes there now; wait for its end, or give this one a folder "
+            "of its own (hydra.run.dir=DIR)"
+        ) from None
+    except OSError:  # a file system without locks
+        log.debug("%s cannot be locked", folder)
+    return descriptor
+
+
+def _unlock(launches: Iterable[Launch]) -> None:
+    for launch in launches:
+        if launch.lock is not None:
+            os.close(launch.lock)
 
 
 def run_main(main: Callable[[], None]) -> None:

@@ -97,7 +97,7 @@ def _tiles(metrics: Mapping[str, float | int]) -> tuple[tuple[str, str], ...]:
 def _physics(labels: Labels | None) -> Iterator[str]:
     """What the labels tell of the run's physics and load."""
     if labels is not None:
-        off = labels.physics == "off"
+        off = labels.physics == "none"
         yield "physics off" if off else f"physics on ({labels.physics})"
         load = labels.load
         yield "load as it comes" if load is None else f"times stretched to load {load:g}"

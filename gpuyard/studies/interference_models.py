@@ -122,7 +122,9 @@ def _names(key: str, value: object) -> list[str] | None:
 def _source(sets: dict[str, DataSet], choice: Choice) -> str:
     """Whether the rows were measured, said plainly."""
     if all(data.source == "measured" for data in sets.values()):
-        return f"fitted on MEASURED rows from {choice.data_dir}: {', '.join(sets)}"
+        first = next(iter(sets))
+        saved = "" if len(sets) == 1 else f"; model.json, for schedulers, on {first} alone"
+        return f"fitted on MEASURED rows from {choice.data_dir}: {', '.join(sets)}{saved}"
     where = (
         "data_dir is null"
         if choice.data_dir is None

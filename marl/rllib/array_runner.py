@@ -3,6 +3,7 @@
 import copy
 import time
 import uuid
+from collections.abc import KeysView
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +41,12 @@ class Fragment(MultiAgentEpisode):
     that is cut has its next turn's observation in the first piece, so that both parts keep the
     value of what follows.
     """
+
+    @property
+    def agent_ids(self) -> KeysView[str]:
+        """In one order: RLlib's set of names, of which it makes batches, has one a process."""
+        ids: KeysView[str] = self.agent_episodes.keys()
+        return ids
 
     def __len__(self) -> int:
         """Turns of all agents."""

@@ -303,7 +303,9 @@ class MoreTypes:
             slowdown.append(a100_slowdown(self.base.names) if of_a100 else slowdown[at])
             tried.append(tried[at])
             feasible.append(fits)
-        return PairTable(np.stack(slowdown), np.stack(feasible), table.source)
+        return PairTable(
+            np.stack(slowdown), np.stack(feasible), table.source, guessed=table.guessed
+        )
 
     def believed(self, table: PairTable, gpu_types: Sequence[str]) -> PairTable:
         """A belief over `base` as one over `gpu_types`: further types get their stand-in's rows."""

@@ -339,9 +339,8 @@ def joining_cost(
             return NO_COST
     own, victim, speed = slow_in(slowing, kind, tenants, last + 1, last), 1.0, 0.0
     for k in range(last):
-        hit = hit_of(slowing, kind, tenants, last + 1, k)
-        victim = max(victim, hit)
-        speed += 1.0 / hit
+        victim = max(victim, hit_of(slowing, kind, tenants, last + 1, k))
+        speed += 1.0 / slow_in(slowing, kind, tenants, last + 1, k)  # old neighbours cost it, too
     if last > 0 and speed + 1.0 / own <= least_speed:
         return NO_COST
     return float(own * victim)

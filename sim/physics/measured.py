@@ -1,7 +1,7 @@
 """Profiles and co-location measured by Gavel (Narayanan et al., OSDI 2020), from its files."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,53 +42,97 @@ class ColocatedPair:
     feasible: bool
 
 
-def profile_name(model: str, batch: str) -> str:
-    """The catalogue's name of a model with a batch size: "model/batch"."""
-    return f"{model}/{int(batch)}"
-
-
 def profile_key(name: str) -> tuple[str, int]:
     """Sort key of a profile name: model, then batch as a number."""
     model, _, batch = name.rpartition("/")
     return model, int(batch)
 
 
+MOST_SPEED_UP = 2.0  # above it a speed is percent, or steps a second
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A line of a table as text; PhysicsError names file, line, column and value."""
+
+    place: str
+    text: Mapping[str, str | None]
+
+    def word(self, column: str) -> str:
+        word = self.text.get(column)
+        if not word:
+            raise PhysicsError(f"{self.place}: {column} is {word!r}; the file needs it")
+        return word
+
+    def number(self, column: str, *, least: float = 0.0, most: float = np.inf) -> float:
+        """At least `least`, or above 0 if that is larger."""
+        word = self.word(column)
+        try:
+            value = float(word)
+        except ValueError:
+            value = np.nan
+        if not least <= value <= most or np.isinf(value):
+            limit = "" if np.isinf(most) else f" and {most:g} at most"
+            bound = f"{least:g} or more" if least == 0.0 else "above 0"
+            raise PhysicsError(
+                f"{self.place}: {column} is {word!r}; it must be a number, {bound}{limit}"
+            )
+        return value
+
+    def flag(self, column: str) -> bool:
+        word = self.word(column)
+        if word not in {"0", "1"}:
+            raise PhysicsError(f"{self.place}: {column} is {word!r}; it must be 0 or 1")
+        return word == "1"
+
+    def profile(self, model: str, batch: str) -> str:
+        return f"{self.word(model)}/{int(self.number(batch))}"
+
+
+ABOVE_0 = float(np.finfo(np.float64).tiny)
+
+
 def read_isolated(data_dir: Path | str) -> list[IsolatedSpeed]:
     """All isolated speeds below `data_dir`; PhysicsError names file, line and value."""
     return [
         IsolatedSpeed(
-            gpu_type=row["gpu_type"],
-            profile=profile_name(row["model"], row["batch_size"]),
-            num_gpus=int(row["num_gpus"]),
-            consolidated=row["consolidated"] == "1",
-            steps_per_s=float(row["steps_per_s"]),
+            gpu_type=row.word("gpu_type"),
+            profile=row.profile("model", "batch_size"),
+            num_gpus=int(row.number("num_gpus")),
+            consolidated=row.flag("consolidated"),
+            steps_per_s=row.number("steps_per_s"),
         )
-        for row in _checked_rows(Path(data_dir) / ISOLATED_FILE, "steps_per_s")
+        for row in _rows(Path(data_dir) / ISOLATED_FILE)
     ]
 
 
 def read_pairs(data_dir: Path | str) -> list[ColocatedPair]:
     """All co-located pairs below `data_dir`; PhysicsError names file, line and value."""
-    pairs = []
-    for row in _checked_rows(Path(data_dir) / PAIRS_FILE, "iso_a", "iso_b"):
-        feasible = row["feasible"] == "1"
-        pairs.append(
-            ColocatedPair(
-                gpu_type=row["gpu_type"],
-                profile_a=profile_name(row["model_a"], row["batch_a"]),
-                profile_b=profile_name(row["model_b"], row["batch_b"]),
-                solo_a_s=1.0 / float(row["iso_a"]),
-                solo_b_s=1.0 / float(row["iso_b"]),
-                norm_a=float(row["norm_a"]) if feasible else float("nan"),
-                norm_b=float(row["norm_b"]) if feasible else float("nan"),
-                feasible=feasible,
-            )
+    pairs, places = [], dict[tuple[str, ...], str]()
+    for row in _rows(Path(data_dir) / PAIRS_FILE):
+        feasible = row.flag("feasible")
+        norm_a, norm_b = (
+            row.number(name, least=ABOVE_0, most=MOST_SPEED_UP) if feasible else np.nan
+            for name in ("norm_a", "norm_b")
         )
+        pair = ColocatedPair(
+            gpu_type=row.word("gpu_type"),
+            profile_a=row.profile("model_a", "batch_a"),
+            profile_b=row.profile("model_b", "batch_b"),
+            solo_a_s=1.0 / row.number("iso_a", least=ABOVE_0),
+            solo_b_s=1.0 / row.number("iso_b", least=ABOVE_0),
+            norm_a=norm_a,
+            norm_b=norm_b,
+            feasible=feasible,
+        )
+        key = (pair.gpu_type, *sorted((pair.profile_a, pair.profile_b)))
+        if places.setdefault(key, row.place) != row.place:
+            raise PhysicsError(f"{row.place}: {places[key]} has this pair, too; keep one")
+        pairs.append(pair)
     return pairs
 
 
-def _checked_rows(path: Path, *speeds: str) -> Iterator[dict[str, str]]:
-    """Rows of `path` as text by column; the columns `speeds` must hold numbers of 0 or more."""
+def _rows(path: Path) -> Iterator[_Row]:
     if not path.is_file():
         raise PhysicsError(
             f"{path}: no such file; set data_dir (or GPUYARD_DATA) to the folder of the measured "
@@ -96,18 +140,7 @@ def _checked_rows(path: Path, *speeds: str) -> Iterator[dict[str, str]]:
         )
     with path.open(newline="", encoding="utf-8") as stream:
         for line, row in enumerate(csv.DictReader(stream), start=2):
-            for column in speeds:
-                _check_speed(row.get(column), f"{path}:{line}: {column}")
-            yield row
-
-
-def _check_speed(text: str | None, place: str) -> None:
-    try:
-        value = float(text) if text is not None else float("nan")
-    except ValueError:
-        value = float("nan")
-    if not value >= 0.0:
-        raise PhysicsError(f"{place} is {text!r}; expected a speed of 0 or more steps a second")
+            yield _Row(f"{path}:{line}", row)
 
 
 FIT_NIC_GBPS = 10.0
@@ -233,22 +266,21 @@ class MeasuredInterference:
                     "interference=measured"
                 )
         tables = [self._one_type(gpu_type, catalogue) for gpu_type in catalogue.gpu_types]
-        return PairTable(
-            slowdown=np.stack([slowdown for slowdown, _ in tables]),
-            feasible=np.stack([feasible for _, feasible in tables]),
-            source="measured",
-        )
+        slowdown, feasible, guessed = zip(*tables, strict=True)
+        return PairTable(np.stack(slowdown), np.stack(feasible), "measured", guessed=sum(guessed))
 
-    def _one_type(self, gpu_type: str, catalogue: Catalogue) -> tuple[FloatArray, BoolArray]:
-        """(P, P) slow-down and feasibility on one GPU type."""
+    def _one_type(self, gpu_type: str, catalogue: Catalogue) -> tuple[FloatArray, BoolArray, int]:
+        """(P, P) slow-down and feasibility on one GPU type, and how many nobody measured."""
         pairs = [p for p in self._pairs if p.gpu_type == gpu_type]
         if not pairs:
             raise PhysicsError(f"GPU type {gpu_type!r} has no measured pair; use {GPU_TYPES}")
         return filled(*measured_norm(pairs, catalogue.names))
 
 
-def filled(norm: FloatArray, tried: BoolArray) -> tuple[FloatArray, BoolArray]:
+def filled(norm: FloatArray, tried: BoolArray) -> tuple[FloatArray, BoolArray, int]:
     """(P, P) slow-down and feasibility; pairs without a speed get the additive fit of the others.
+
+    Last: of the slow-downs of pairs that fit, those that came so.
 
     Args:
         norm: (P, P) normalised speed [victim, aggressor], one at least; NaN where none is known.
@@ -262,7 +294,7 @@ def filled(norm: FloatArray, tried: BoolArray) -> tuple[FloatArray, BoolArray]:
     speed = np.where(known, norm, np.exp(fit.log_norm()))
     failed = tried & ~known & ~known.T
     infeasible = np.where(tried, failed, probably_infeasible(tried, failed))
-    return np.maximum(1.0, 1.0 / speed), ~infeasible
+    return np.maximum(1.0, 1.0 / speed), ~infeasible, int((~infeasible & ~known).sum())
 
 
 def measured_norm(

@@ -29,13 +29,24 @@ class PairTable:
     slowdown: FloatArray  # (T, P, P) [gpu type, victim, aggressor], time ratio >= 1
     feasible: BoolArray  # (T, P, P) False where the pair does not fit in memory; symmetric
     source: str  # "none", "measured", "shipped", or the predicting model's name
+    guessed: int = 0  # of all slow-downs, those that stand in for a pair that nobody measured
 
     def __post_init__(self) -> None:
         """Check shapes, finiteness, the floor of 1 and symmetric feasibility."""
-        if self.slowdown.shape != self.feasible.shape or len(self.slowdown.shape) != AXES:
-            raise PhysicsError(f"pair table: shapes {self.slowdown.shape}, {self.feasible.shape}")
+        shapes = np.shape(self.slowdown), np.shape(self.feasible)
+        arrays = isinstance(self.slowdown, np.ndarray) and isinstance(self.feasible, np.ndarray)
+        square = len(shapes[0]) == AXES and shapes[0][1] == shapes[0][2]
+        if not (arrays and square and shapes[0] == shapes[1]):
+            raise PhysicsError(
+                f"pair table of {self.source!r}: slowdown and feasible have the shapes {shapes[0]} "
+                f"and {shapes[1]}; they must be arrays (GPU types, victims, aggressors)"
+            )
         if not np.all(np.isfinite(self.slowdown)) or np.any(self.slowdown < 1.0):
-            raise PhysicsError("pair table: a slow-down is below 1 or not finite")
+            bad = np.argwhere(~(self.slowdown >= 1.0) | np.isinf(self.slowdown))[0].tolist()
+            raise PhysicsError(
+                f"pair table of {self.source!r}: slowdown{bad} is {self.slowdown[tuple(bad)]:g} "
+                "(GPU type, victim, aggressor); it must be a finite number of 1 or more"
+            )
         if np.any(self.feasible != self.feasible.transpose(0, 2, 1)):
             raise PhysicsError("pair table: feasible(a, b) differs from feasible(b, a)")
 

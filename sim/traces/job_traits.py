@@ -200,7 +200,8 @@ class ProfileRule:
     their time an iteration (geometric mean over GPU types) are cut into as many equal classes as
     there are size classes, and a job draws from the class of its GPU time: large jobs train heavy
     models. A job whose model the trace names, and the catalogue has, draws among the profiles of
-    that model (they differ in batch size) under either rule. Multi-GPU jobs draw from `gang_ok`
+    that model (they differ in batch size) under either rule; where it names a whole profile, like
+    `ResNet-50/32`, it gets that one. Multi-GPU jobs draw from `gang_ok`
     profiles only; where rows are for one gang each (`GangCatalogue`), a job draws among its own.
     """
 
@@ -235,7 +236,7 @@ class ProfileRule:
     def _tell_unknown(self, named: TextArray, catalogue: Catalogue) -> None:
         """Log how many jobs name a model that the catalogue lacks."""
         models = dict.fromkeys(name.rpartition("/")[0] for name in catalogue.names)
-        known = {_plain(model) for model in models}
+        known = {_plain(name) for name in (*models, *catalogue.names)}
         words = [word for word in dict.fromkeys(named) if word]
         unknown = [word for word in words if _plain(self.models.get(word, word)) not in known]
         if unknown:
@@ -271,9 +272,12 @@ class ProfileRule:
     ) -> None:  # fmt: skip
         """Overwrite the profiles of those `jobs` whose model is among `rows`."""
         assert trace.model is not None
-        models = np.array([_plain(catalogue.names[row].rpartition("/")[0]) for row in rows])
-        for word in dict.fromkeys(trace.model[jobs]):
-            own = rows[models == _plain(self.models.get(word, word))] if word else rows[:0]
+        names = [catalogue.names[row] for row in rows]
+        whole = np.array([_plain(name) for name in names])
+        models = np.array([_plain(name.rpartition("/")[0]) for name in names])
+        for word in filter(None, dict.fromkeys(trace.model[jobs])):
+            like = _plain(self.models.get(word, word))
+            own = rows[whole == like] if np.any(whole == like) else rows[models == like]
             if len(own):
                 some = jobs[trace.model[jobs] == word]
                 profile[some] = own[(draw[some] * len(own)).astype(np.int64)]

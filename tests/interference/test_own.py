@@ -67,8 +67,38 @@ def test_what_is_missing_is_named(folder: Path):
         OwnProfiles(path=folder, gradient_bytes={})
     (folder / "solo_profiles.csv").write_text(SOLOS + SOLOS.replace("t4", "h9").split("\n", 1)[1])
     profiles = OwnProfiles(path=folder, gradient_bytes={})
-    with pytest.raises(PhysicsError, match=r"no pair of a/1, .* was measured on 'h9'"):
+    with pytest.raises(PhysicsError, match=r"no row that can be physics .* a/1, .* on 'h9'"):
         OwnInterference(path=folder).pair_table(profiles)
+
+
+def test_what_is_no_physics_is_told_and_left_out(folder: Path, caplog):
+    (folder / "colocation.csv").write_text(
+        "measured,relative_to," + ROWS.replace("own,", "1,solo,own,")
+        + "0,solo,own,t4,gpu,6,b/2,c/4,0.2,1\n0,solo,own,t4,gpu,6,c/4,b/2,0.2,1\n"
+        + "1,solo,own,t4,gpu,7,a/1,c/4,1.8,1\n1,solo,own,t4,gpu,7,c/4,a/1,1.8,1\n"
+    )  # fmt: skip
+    profiles = OwnProfiles(path=folder, gradient_bytes={})
+    table = OwnInterference(path=folder).pair_table(profiles)
+    assert table.slowdown[0, 1, 2] < 5.0
+    assert table.guessed == 2 * table.feasible[0, 1, 2]  # b beside c, and c beside b
+    assert "no physics: 3 of mixes of three and more, 2 not measured" in caplog.text
+    assert "2 speeds of pairs are above 1 and count as 1" in caplog.text
+
+
+def test_two_sources_are_not_pooled_nor_what_contradicts(folder: Path):
+    theirs = "".join(f"mps{line[3:]}\n" for line in ROWS.replace("0.8", "0.9").splitlines()[1:])
+    (folder / "colocation.csv").write_text(ROWS + theirs.replace("gpu,", "gpu,1"))
+    (folder / "solo_profiles.csv").write_text(SOLOS + SOLOS.replace("own", "mps").split("\n", 1)[1])
+    with pytest.raises(PhysicsError, match=r"sources mps, own, and none .*profiles\.source=mps"):
+        OwnProfiles(path=folder, gradient_bytes={})
+    profiles = OwnProfiles(path=folder, gradient_bytes={}, source="mps")
+    for source, speed in (("mps", 0.9), ("own", 0.8)):
+        table = OwnInterference(path=folder, source=source).pair_table(profiles)
+        assert table.slowdown[0, 0, 1] == pytest.approx(1 / speed)
+    failed = "own,t4,gpu,9,a/1,b/2,,0\nown,t4,gpu,9,b/2,a/1,,0\n"
+    (folder / "colocation.csv").write_text(ROWS + failed)
+    with pytest.raises(PhysicsError, match=r"t4: a/1 beside b/2 fits .* and does not in another"):
+        OwnInterference(path=folder, source="own").pair_table(profiles)
 
 
 def test_they_are_the_physics_of_a_run_and_a_model_of_them_is_believed(folder: Path):

@@ -85,8 +85,11 @@ def tables(draw) -> tuple[CoRows, SoloProfiles]:
             "sharing": draw(st.sampled_from(["gpu", "mig", "network"])),
             "split": draw(st.sampled_from(["", "held"])),
         }
+        speed = draw(
+            st.sampled_from([speeds.filter(np.isfinite), unknown])
+        )  # the group fits or not
         for i, victim in enumerate(jobs):
-            rows.append((group, victim, tuple(sorted(jobs[:i] + jobs[i + 1 :])), draw(speeds)))
+            rows.append((group, victim, tuple(sorted(jobs[:i] + jobs[i + 1 :])), draw(speed)))
             facts.append(fact)
     table = rows_of(*rows, measured=draw(st.booleans()))
     table = replace(

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 from ray.rllib.core.columns import Columns
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
-from marl.rllib.array_runner import _drawn
+from marl.rllib.array_runner import Fragment, _drawn
 from tests.marl.test_rllib import PPO, arguments, sampled
 
 ONE = replace(PPO, envs_per_runner=1)
@@ -84,3 +85,11 @@ def test_actions_are_drawn_by_their_probabilities():
     assert shares[1].tolist() == [1.0, 0.0, 0.0, 0.0]
     assert shares[0, 0] == 0.0
     assert shares[0].tolist() == pytest.approx(p[0].tolist(), abs=0.03)  # four standard errors
+
+
+def test_agents_come_in_their_own_order_in_every_process():
+    """Names in a set have another order with every hash seed, and minibatches with them."""
+    names = [f"agent_{number}" for number in range(20)]
+    fragment = Fragment()
+    fragment.agent_episodes = {name: SingleAgentEpisode() for name in names}
+    assert list(fragment.agent_ids) == names

@@ -21,7 +21,7 @@ def labels(scheduler: str = "by_hand", **changes) -> Labels:
     values = {
         "scheduler": scheduler, "topology": "leaf_spine", "workload": "by hand", "load": 0.9,
         "agents": 1, "seed": 0, "window": 0, "information": "none", "interference_info": "none",
-        "physics": "off", "role": "composite",
+        "physics": "none", "role": "composite",
     }  # fmt: skip
     return Labels(**(values | changes))
 

@@ -49,6 +49,32 @@ def write_data(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.parametrize(
+    ("column", "word", "told"),
+    [
+        ("norm_a", "52.9", r"above 0 and 2 at most"), ("norm_a", "abc", "must be a number"),
+        ("norm_a", "nan", "must be a number"), ("norm_b", "", "the file needs it"),
+        ("feasible", "true", "must be 0 or 1"), ("iso_a", "0", "above 0"),
+        ("batch_b", "x", "must be a number"),
+    ],
+)  # fmt: skip
+def test_a_wrong_cell_is_named(tmp_path, column, word, told):
+    path = write_data(tmp_path) / "colocation" / "gavel_pairs.csv"
+    lines = path.read_text().splitlines()
+    cells = lines[2].split(",")
+    cells[PAIR_HEADER.split(",").index(column)] = word
+    path.write_text("\n".join([*lines[:2], ",".join(cells), *lines[3:]]) + "\n")
+    with pytest.raises(PhysicsError, match=rf"gavel_pairs\.csv:3: {column} is '{word}'; .*{told}"):
+        MeasuredInterference(data_dir=tmp_path)
+
+
+def test_a_pair_that_stands_twice_is_named(tmp_path):
+    path = write_data(tmp_path) / "colocation" / "gavel_pairs.csv"
+    path.write_text(path.read_text() + "k80,Net,8,Net,16,10,5,8,2.5,1,0.9,0.9\n")
+    with pytest.raises(PhysicsError, match=r"csv:14: .*csv:2 has this pair, too"):
+        MeasuredInterference(data_dir=tmp_path)
+
+
 def test_profiles_from_files(tmp_path):
     catalogue = MeasuredProfiles(data_dir=write_data(tmp_path))
     assert catalogue.names == ("Net/8", "Net/16", "Recommendation/4")  # batches as numbers

@@ -7,7 +7,7 @@ import pytest
 
 from sim.arrays import FloatArray, IntArray
 from sim.errors import PhysicsError
-from sim.physics.laws import hit_of, slow_in
+from sim.physics.laws import NO_COST, hit_of, joining_cost, slow_in
 from sim.physics.mix_table import (
     MixTable,
     PairSum,
@@ -51,6 +51,17 @@ def slow(tables: Slowing, *tenants: tuple[int, int]) -> float:
     for k, (profile, milli) in enumerate(tenants):
         put_tenant(rows, k, profile, milli)
     return slow_in(tables, 0, rows, len(tenants), 0)
+
+
+def test_a_newcomer_counts_what_tenants_cost_each_other_already():
+    """A and B slow each other by 0.6, C slows them by 1.5; they slow C by 0.5 each."""
+    slowing = slowing_of(pairs_of(np.array([[0.0, 0.6, 1.5], [0.6, 0, 1.5], [0.5, 0.5, 0]])), None)
+    rows, fits = empty_tenants(3), np.ones((1, 3, 3), dtype=np.bool_)
+    for tenant in range(3):
+        put_tenant(rows, tenant, tenant, 1000)
+    together = 2 / (1 + 0.6 + 1.5) + 1 / (1 + 0.5 + 0.5)
+    assert joining_cost(slowing, fits, 0, rows, 2, together - 0.001) == pytest.approx(2.0 * 2.5)
+    assert joining_cost(slowing, fits, 0, rows, 2, together + 0.001) == NO_COST
 
 
 def test_every_multiset_has_its_own_column():

@@ -1,6 +1,8 @@
 """`simulate.py`: defaults, files, errors, sweeps."""
 
+import fcntl
 import json
+import os
 from pathlib import Path
 
 import pandas as pd
@@ -41,6 +43,19 @@ def test_a_whole_trace_with_the_defaults(done, trace):
     assert set(orders["order"]) == {"start"}
     assert orders["gpus"].map(len).tolist() == [4, 4, 8, 1]
     assert (outcome.folder / "simulate.log").is_file()
+
+
+def test_a_folder_that_another_run_writes_to_is_refused_until_that_ends(start, tmp_path):
+    words = ("simulate", "scheduler=sjf", "workload.num_jobs=20")
+    (tmp_path / "run").mkdir()
+    held = os.open(tmp_path / "run", os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    refused = start(*words)
+    assert refused.status == 1 and "another run writes there now" in refused.err
+    assert not (tmp_path / "run" / "metrics.json").exists()
+    os.close(held)
+    for _ in range(2):
+        assert start(*words).status == 0
 
 
 def test_words_that_change_nothing_beside_others_are_told(done):

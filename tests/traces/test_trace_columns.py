@@ -287,6 +287,16 @@ def test_a_named_model_gets_its_profiles_under_either_rule(tmp_path: Path) -> No
         assert set(jobs.profile[~named].tolist()) == others
 
 
+def test_a_named_profile_is_the_jobs_own(tmp_path: Path, caplog) -> None:
+    names = SETTING.catalogue.names
+    rows = "".join(f"{row},{row},1,60,{names[row % 8]}\n" for row in range(80))
+    path = tmp_path / "jobs.csv"
+    path.write_text("job_id,submit_s,num_gpus,duration_s,model\n" + rows)
+    jobs = preset("csv", f"path={path}", "columns.model=model").whole(setting=SETTING, seed=0)
+    assert jobs.profile.tolist() == [row % 8 for row in range(80)]
+    assert "profiles lack" not in caplog.text
+
+
 def sized(tmp_path: Path, rule: str, gang: int = 1):
     """Profiles of 400 jobs, 100 of each size class in turn."""
     hours = (0.5, 5.0, 50.0, 500.0)
