@@ -1,7 +1,11 @@
 """Training runs of agents and of pickers: iterations, health checks, checkpoints."""
 
 import copy
+import io
+import logging
 import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +22,14 @@ from marl.rllib.cluster import SHARED, WHOLE_RETURN
 from marl.topdrl.codec import TopDrlError
 from marl.training.spec import TrainingError
 from sim.errors import GpuYardError
+from sim.files import write_atomically
+
+log = logging.getLogger(__name__)
 
 AVERAGE = "average.pt"  # averaged weights, beside RLlib's own files
 RUNAWAY = 1e6  # a weight that large makes no sense of any feature
+LEAST_TRIES = 3  # at a batch, however long each of them takes
+SLOWER = "a lower algo.learning_rate or algo.grad_clip"
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,21 @@ class Iteration:
     restarts: int  # of lost env runners so far, in this process's life
 
 
+class Update:
+    """RLlib's update of the learner, with its times: RLlib's own timers are means over updates."""
+
+    def __init__(self, update: Callable[..., Any]) -> None:
+        """Take what is to be timed."""
+        self._update, self.began_s, self.ended_s = update, 0.0, 0.0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Update."""
+        self.began_s = time.monotonic()
+        results = self._update(*args, **kwargs)
+        self.ended_s = time.monotonic()
+        return results
+
+
 class Trainer:
     """Wraps the algorithm; everything the entry point needs of it."""
 
@@ -48,11 +72,19 @@ class Trainer:
         self._algorithm = algorithm
         self._average_decay = average_decay
         self._average = copy.deepcopy(self.policy().state_dict())
+        self._update = algorithm.learner_group.update = Update(algorithm.learner_group.update)
+        self._before: dict[str, Any] | None = None  # state, while an iteration is under way
+        self._kept = False  # whether there is a checkpoint
 
     def iterate(self) -> Iteration:
-        """One PPO iteration; raises TrainingError if a loss is not finite or weights run away."""
+        """One PPO iteration.
+
+        Raises:
+            TrainingError: a loss is not finite, weights run away, or no env runner samples.
+        """
+        self._before = copy.deepcopy(self._algorithm.get_state())
         self._check_weights("before")
-        result = self._algorithm.train()
+        began_s, result = self._train()
         learned = result.get("learners", {}).get(SHARED, {})
         iteration = Iteration(
             number=int(result["training_iteration"]),
@@ -62,29 +94,52 @@ class Trainer:
             policy_loss=_number(learned, "policy_loss"),
             value_loss=_number(learned, "vf_loss"),
             value_explained=_number(learned, "vf_explained_var"),
-            sample_s=_number(result.get("timers", {}), "env_runner_sampling_timer"),
-            learn_s=_number(result.get("timers", {}), "learner_update_timer"),
+            sample_s=self._update.began_s - began_s,
+            learn_s=self._update.ended_s - self._update.began_s,
             env_runners=int(result["fault_tolerance"]["num_healthy_workers"]),
             restarts=int(result["fault_tolerance"]["num_remote_worker_restarts"]),
         )
         for key in ("policy_loss", "value_loss", "entropy"):
             if not math.isfinite(getattr(iteration, key)):
-                raise TrainingError(
-                    f"iteration {iteration.number}: {key} is {getattr(iteration, key)}; resume "
-                    "from the last checkpoint with a lower algo.learning_rate or algo.grad_clip"
-                )
+                told = f"iteration {iteration.number}: {key} is {getattr(iteration, key)}"
+                raise self._stopped(told)
         self._check_weights("after")
         self._update_average()
+        self._before = None
         return iteration
+
+    def _train(self) -> tuple[float, dict[str, Any]]:
+        """When sampling began, and the results of an iteration that learned.
+
+        Where all env runners are lost RLlib's is empty: it starts them again in the next ones.
+        """
+        assert self._algorithm.config is not None
+        until_s = time.monotonic() + self._algorithm.config.env_runner_restore_timeout_s
+        tries, number = 0, self.iterations_done + 1
+        while tries < LEAST_TRIES or time.monotonic() < until_s:
+            began_s, tries = time.monotonic(), tries + 1
+            result = self._algorithm.train()
+            if self._update.began_s >= began_s:
+                return began_s, result
+            self._algorithm._iteration -= 1  # nothing was done
+            if tries == 1:
+                log.warning("iteration %d: all env runners are lost; waiting for new ones", number)
+        raise self._stopped(
+            f"iteration {number}: all env runners were lost, or did not answer, {tries} times one "
+            "after the other",
+            "fewer ray.num_env_runners or ray.num_envs_per_env_runner if memory is short, or a "
+            "longer ray.sample_timeout_s or ray.restore_timeout_s",
+        )
+
+    def _stopped(self, told: str, change: str = SLOWER) -> TrainingError:
+        on = "resume from the last checkpoint" if self._kept else "begin anew, nothing is kept yet,"
+        return TrainingError(f"{told}; {on} with {change}")
 
     def _check_weights(self, when: str) -> None:
         largest = max(float(weights.detach().abs().max()) for weights in self.policy().parameters())
         if not largest < RUNAWAY:
-            raise TrainingError(
-                f"{when} iteration {self._algorithm.iteration + (when == 'before')}: the largest "
-                f"weight is {largest:.3g}; resume from the last checkpoint with a lower "
-                "algo.learning_rate or algo.grad_clip"
-            )
+            number = self.iterations_done + 1
+            raise self._stopped(f"{when} iteration {number}: the largest weight is {largest:.3g}")
 
     def policy(self) -> PairScorePolicy:
         """The network as it stands."""
@@ -104,8 +159,9 @@ class Trainer:
 
     @property
     def iterations_done(self) -> int:
-        """PPO iterations behind this state, over resumes."""
-        return int(self._algorithm.iteration)
+        """Whole PPO iterations behind this state, over resumes."""
+        before = self._before
+        return int(self._algorithm.iteration if before is None else before["training_iteration"])
 
     def _maker(self) -> Maker:
         """What a checkpoint must have been made by to be resumed here."""
@@ -114,10 +170,17 @@ class Trainer:
         return Maker(type(self._algorithm).__name__, dict(model["spec"]), ray.__version__)
 
     def save(self, folder: Path) -> None:
-        """Write everything that resuming needs, and seal it."""
-        self._algorithm.save_to_path(str(folder.resolve()))
-        torch.save(self._average, folder / AVERAGE)
+        """Write everything that resuming needs, and seal it.
+
+        Of an iteration that was interrupted nothing is kept: its update may be half done.
+        """
+        state = copy.deepcopy(self._before)  # RLlib takes it apart
+        self._algorithm.save_to_path(str(folder.resolve()), state=state)
+        average = io.BytesIO()
+        torch.save(self._average, average)
+        write_atomically(folder / AVERAGE, average.getvalue())  # torch names no full disk
         seal(folder, self._maker(), self.iterations_done)
+        self._kept = True
 
     def restore(self, folder: Path) -> None:
         """Go on from what `save` wrote; weights, optimiser and counters.
@@ -132,7 +195,7 @@ class Trainer:
         except Exception as error:  # RLlib raises whatever its parts raise
             raise TrainingError(f"resume={folder}: cannot be read ({error})") from error
         self._use_given_rate()
-        self._average = average
+        self._average, self._before, self._kept = average, None, True
 
     def _use_given_rate(self) -> None:
         """Have the next update use this run's learning rate, not the checkpoint's."""

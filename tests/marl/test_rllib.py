@@ -1,5 +1,6 @@
 """What RLlib samples is what the environment did, and PPO goes on where it was saved."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
+from ray.rllib.algorithms.ppo import ppo
 from ray.rllib.core.columns import Columns
 from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 
@@ -17,8 +20,8 @@ from marl.policy.build import PolicySpec
 from marl.policy.pair_score import stack
 from marl.rllib.algorithm import ALL, RllibSchedulingEnv, _creator
 from marl.rllib.cluster import SHARED
-from marl.training.spec import TrainingError
-from tests.marl.games import MIXED_JOBS, any_legal, env_of, mixed_game, ppo_spec
+from marl.training.spec import LocalRay, TrainingError
+from tests.marl.games import CONF, MIXED_JOBS, any_legal, env_of, mixed_game, ppo_spec
 
 pytestmark = pytest.mark.ray
 
@@ -267,3 +270,75 @@ def test_a_training_that_goes_on_plays_other_windows():
 
     assert first_jobs(0) == first_jobs(0)
     assert len({first_jobs(0), first_jobs(0, worker=1), first_jobs(5), first_jobs(6)}) == 4
+
+
+def adam_steps(trainer: Any) -> set[int]:
+    (optimizer,) = trainer._algorithm.learner_group._learner._named_optimizers.values()
+    return {int(state["step"]) for state in optimizer.state.values()}
+
+
+def test_an_interrupted_update_is_no_part_of_what_is_saved(
+    trainer_of: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    trainer = trainer_of(**arguments(ppo=replace(PPO, epochs=3)))
+    done = trainer.iterate()
+    whole = {key: value.clone() for key, value in trainer.policy().state_dict().items()}
+    taken = adam_steps(trainer)
+    learner = trainer._algorithm.learner_group._learner
+    steps, apply = [], learner.apply_gradients
+
+    def interrupted(gradients: Any) -> None:
+        apply(gradients)
+        steps.append(1)
+        if len(steps) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(learner, "apply_gradients", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.iterate()
+    assert trainer.iterations_done == 1
+    trainer.save(tmp_path / "checkpoint")
+    resumed = trainer_of(**arguments(ppo=replace(PPO, epochs=3)))
+    resumed.restore(tmp_path / "checkpoint")
+    assert resumed.iterations_done == 1
+    kept = resumed.policy().state_dict()
+    assert all(torch.equal(value, kept[key]) for key, value in whole.items())
+    assert adam_steps(resumed) == taken
+    assert resumed.iterate().agent_steps < done.agent_steps + 2 * PPO.batch_agent_steps
+
+
+def test_the_times_of_a_row_are_its_own(
+    trainer_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+):
+    trainer = trainer_of(**arguments())
+    trainer.iterate()
+    learner = trainer._algorithm.learner_group._learner
+    apply = learner.apply_gradients
+
+    def slowly(gradients: Any) -> None:
+        time.sleep(0.5)
+        apply(gradients)
+
+    with monkeypatch.context() as slow:
+        slow.setattr(learner, "apply_gradients", slowly)
+        assert trainer.iterate().learn_s > 0.5
+    last = trainer.iterate()
+    assert 0 < last.learn_s < 0.5
+    assert last.sample_s > 0
+
+
+def test_lost_env_runners_are_waited_for_and_then_told(
+    trainer_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+):
+    given = yaml.safe_load((CONF / "ray" / "_base.yaml").read_text()) | {"restore_timeout_s": 0}
+    trainer = trainer_of(**arguments(ray=LocalRay(**given, object_store_bytes=100_000_000)))
+    sample = ppo.synchronous_parallel_sample
+    lost = iter([True, True, False])
+    monkeypatch.setattr(
+        ppo, "synchronous_parallel_sample",
+        lambda **given: ([], []) if next(lost, True) else sample(**given),
+    )  # fmt: skip
+    assert trainer.iterate().number == 1
+    with pytest.raises(TrainingError, match=r"2: all env runners were lost.* 3 times.*begin anew"):
+        trainer.iterate()
+    assert trainer.iterations_done == 1
