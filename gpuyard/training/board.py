@@ -14,6 +14,7 @@ from rich.progress import Progress
 
 from gpuyard.launch.errors import ConfigError, instead
 from gpuyard.launch.terminal import clock_text, error_console, phase_bars
+from marl.training.spec import CheckpointError
 from sim.files import csv_text, write_atomically
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ def adopted(earlier: Path, folder: Path) -> list[dict[str, Any]] | None:
 
     Returns:
         None, told in a warning, where it has no curve or no policy.
+
+    Raises:
+        CheckpointError: a line of the curve cannot be read.
     """
     curve, best = earlier / CURVE, earlier / POLICY
     if not (curve.is_file() and best.is_dir()):
@@ -73,7 +77,16 @@ def adopted(earlier: Path, folder: Path) -> list[dict[str, Any]] | None:
     if best.resolve() != (folder / POLICY).resolve():
         shutil.copytree(best, folder / POLICY, dirs_exist_ok=True)
     with curve.open(newline="", encoding="utf-8") as file:
-        return [{key: _number(cell) for key, cell in row.items()} for row in csv.DictReader(file)]
+        lines, rows = csv.DictReader(file), []
+        for row in lines:
+            try:
+                rows.append({key: _number(cell) for key, cell in row.items()})
+            except (AttributeError, ValueError):  # of a short line, or a long one
+                raise CheckpointError(
+                    f"{curve}, line {lines.line_num}: has what is no number, or not as many cells "
+                    "as line 1; mend or remove the line, or begin anew in another folder"
+                ) from None
+    return rows
 
 
 def spent_s(rows: Sequence[Mapping[str, Any]]) -> float:
@@ -83,7 +96,7 @@ def spent_s(rows: Sequence[Mapping[str, Any]]) -> float:
 
 def _number(cell: str) -> float | None:
     """What `write_rows` wrote."""
-    if not cell:
+    if cell == "":
         return None
     return int(cell) if cell.isdigit() else float(cell)
 
@@ -221,13 +234,14 @@ class Iterations:
     def tell(self, done: "Iteration", judged_s: float | None, best_s: float) -> None:
         """One more is made; `judged_s`: validation JCT, if the policy was judged."""
         words = return_text(done.return_mean)
-        best = f"best validation JCT {jct_text(best_s)}"
-        self._progress.update(self._task, completed=done.number, note=f"{words}, {best}")
+        # After a resume from another setting there is no best one until the next is judged.
+        best = f", best validation JCT {jct_text(best_s)}" if math.isfinite(best_s) else ""
+        self._progress.update(self._task, completed=done.number, note=f"{words}{best}")
         if self._progress.disable:
-            judged = "" if judged_s is None else f"validation JCT {jct_text(judged_s)}, "
+            judged = "" if judged_s is None else f", validation JCT {jct_text(judged_s)}"
             left = clock_text(self._left_s(done.number))
             log.info(
-                "iteration %d/%d: %s, %s%s, %s left",
+                "iteration %d/%d: %s%s%s, %s left",
                 done.number, self._total, words, judged, best, left,
             )  # fmt: skip
 

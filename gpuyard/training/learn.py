@@ -1,7 +1,6 @@
 """Learn the weights of the linear score by playing: `python scripts/learn.py begin=zero`."""
 
 import csv
-import errno
 import json
 import math
 import shlex
@@ -157,10 +156,7 @@ def write_policy(folder: Path, form: NetworkForm, vector: FloatArray) -> Path:
     from marl.policy.build import PolicySpec, save_policy
 
     path = folder / POLICY
-    try:
-        save_policy(path, policy_of(form, vector), PolicySpec(**form.spec), form.rules)
-    except RuntimeError as error:  # torch's, of a full disk
-        raise OSError(errno.EIO, f"cannot be written ({error})", str(path)) from error
+    save_policy(path, policy_of(form, vector), PolicySpec(**form.spec), form.rules)
     return path
 
 

@@ -24,6 +24,7 @@ from gpuyard.launch.errors import ConfigError, heed_ctrl_c
 from gpuyard.launch.moved import new_name
 from gpuyard.launch.start import Launch
 from gpuyard.training.board import (
+    POLICY,
     Iterations,
     Logger,
     adopted,
@@ -42,7 +43,9 @@ from marl.rllib.checkpoint import (
     check_setting,
     checkpoints,
     drop_checkpoints,
+    judgement_s,
     last_whole,
+    note_judgement,
     note_setting,
     read_manifest,
     setting_difference,
@@ -99,7 +102,7 @@ COLUMNS = ("iteration", "return_mean", "eval_jct_mean_s", "agent_steps", "entrop
            "value_loss", "value_explained", "sample_s", "learn_s", "env_runners", "restarts",
            "wall_s")  # fmt: skip
 AUTO = "auto"  # resume=auto: the same command goes on in the same folder
-Told = Callable[[Iteration, float | None], None]
+Told = Callable[[int, float | None], None]  # number and validation JCT of an iteration
 
 
 class Training:
@@ -174,7 +177,10 @@ class Training:
         )
         if jct_s < self.best_s:
             self.best_s = jct_s
-            save_policy(self.folder / "policy", policy, self.spec, self.rules)
+            save_policy(self.folder / POLICY, policy, self.spec, self.rules)
+            note_judgement(
+                self.folder / POLICY, jct_s, self._setting
+            )  # last: too high does no harm
         return jct_s
 
     def record(self, iteration: Iteration | None, eval_jct_s: float | None) -> None:
@@ -200,6 +206,11 @@ class Training:
         if self.resumed is not None:
             self._adopt(self.resumed.parent.parent, read_manifest(self.resumed).iteration)
             return build_policy(self.spec, self.plan.layout.racks)
+        if checkpoints(self.folder):
+            log.warning(
+                "%s holds a training, which is dropped and begun anew; resume=auto would go on",
+                self.folder,
+            )
         drop_checkpoints(self.folder)
         policy = self.warm_start(progress)
         self.record(None, self.validate(policy))
@@ -212,12 +223,14 @@ class Training:
         """
         rows = adopted(earlier, self.folder)
         if rows is not None:
-            judged = [row["eval_jct_mean_s"] for row in rows if row["eval_jct_mean_s"]]
             other = setting_difference(earlier, self._setting)
-            if other is None:
-                self.best_s = min(judged, default=math.inf)
-            else:  # what was best there says nothing here
+            if other is not None:  # what was best there says nothing here
                 log.warning("%s holds a training of another setting: %s", earlier, other)
+            best_s = judgement_s(self.folder / POLICY, self._setting)
+            if best_s is None and other is None:  # an older run has noted none
+                judged = [row["eval_jct_mean_s"] for row in rows if row["eval_jct_mean_s"]]
+                best_s = min(judged, default=None)
+            self.best_s = math.inf if best_s is None else best_s
             self.rows = [row for row in rows if (row["iteration"] or 0) <= iteration]
             self.began -= spent_s(self.rows)
             write_rows(self.folder, COLUMNS, self.rows)
@@ -244,18 +257,36 @@ class Training:
         count = Iterations(progress, made=made, total=self.ppo.iterations, until=until)
         every = self.config["validate_every"]
         last = made >= self.ppo.iterations or (made > 0 and bool(self.rows) and self.spent())
+        if made > 0 and (last or made % every == 0):
+            self.judge_restored(trainer, told)
         while not last:
             heed_ctrl_c()
             done = trainer.iterate()
             last = done.number >= self.ppo.iterations or self.spent()
             due = last or done.number % every == 0
-            judged = self.validate(trainer.averaged_policy()) if due else None
-            self.record(done, judged)
+            judged = None
+            try:
+                judged = self.validate(trainer.averaged_policy()) if due else None
+            finally:  # of one that is interrupted the row stays; a resume judges it
+                self.record(done, judged)
             if last or done.number % self.ppo.checkpoint_every == 0:
                 self.save(trainer)
             count.tell(done, judged, self.best_s)
             if told is not None:
-                told(done, judged)
+                told(done.number, judged)
+
+    def judge_restored(self, trainer: Trainer, told: Told | None) -> None:
+        """Judge a checkpoint's policy if an interruption, or another setting, left that out."""
+        made = trainer.iterations_done
+        row = next((row for row in self.rows if row["iteration"] == made), None)
+        if row is None:
+            row = {"iteration": made}
+            self.rows.append(row)
+        if row.get("eval_jct_mean_s") is None or math.isinf(self.best_s):
+            row["eval_jct_mean_s"] = self.validate(trainer.averaged_policy())
+            write_rows(self.folder, COLUMNS, self.rows)
+        if told is not None:
+            told(made, row["eval_jct_mean_s"])
 
     def spent(self) -> bool:
         """Whether the time budget is used up."""
@@ -317,6 +348,7 @@ def train(launch: Launch) -> Path:
         ctrl_c = signal.getsignal(signal.SIGINT)  # ignored in a script's `command &`
         signal.signal(signal.SIGTERM, ctrl_c if callable(ctrl_c) else signal.default_int_handler)
     run = Training(launch)
+    launch.begin()
     assumed = assumptions({**run.config, "part": "train"}, run.experiment, "predicted")
     log.info("%s", assumed_line(run.experiment, assumed))
     with training_bars() as progress:

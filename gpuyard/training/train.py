@@ -33,7 +33,6 @@ def train_agents(cfg: DictConfig) -> None:
     os.environ.update(ray.environment())
     ray.check_answer()
     launch.build("algo")  # checks its knobs
-    launch.begin()
     # torch and ray load only once the configuration is known to be good
     if launch.config.get("tune") is not None:
         from gpuyard.training.tune import tune

@@ -39,6 +39,7 @@ def tune(launch: Launch, cfg: DictConfig) -> None:
     _check_keys(spec, cfg)
     ray: RaySpec = launch.build("ray")
     connect(ray, trials=spec.max_concurrent or 1)
+    launch.begin()
     trial = partial(_trial, launch=launch, base=OmegaConf.to_container(cfg))
     results = search(
         trial,
@@ -77,7 +78,7 @@ def _trial(values: dict[str, Any], *, launch: Launch, base: Any) -> None:
     )
     run = Training(Launch(folder=folder, config={**config, "resume": AUTO}, record=record))
     with Progress(console=Console(stderr=True, quiet=True)) as quiet:
-        learn(run, quiet, lambda done, judged: _tell(run, done.number, judged))
+        learn(run, quiet, partial(_tell, run))
     run.summarise(record)
 
 

@@ -8,6 +8,7 @@ import json
 import re
 from dataclasses import asdict, dataclass, fields
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from marl.env.layout import CodecRules
 from marl.policy import SHIPPED
 from marl.policy.pair_score import PairScorePolicy
 from sim.errors import GpuYardError
+from sim.files import write_atomically
 from sim.scoring.table import (
     Column,
     ForwardWeight,
@@ -146,13 +148,11 @@ def save_policy(folder: Path, policy: PairScorePolicy, spec: PolicySpec, rules: 
     """Write weights, then sizes; each file appears whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     weights = {key: value.detach().cpu() for key, value in policy.state_dict().items()}
-    part = folder / f"{WEIGHTS}.part"
-    torch.save(weights, part)
-    part.replace(folder / WEIGHTS)
+    file = BytesIO()
+    torch.save(weights, file)
+    write_atomically(folder / WEIGHTS, file.getvalue())
     text = json.dumps({"format": FORMAT, "policy": spec.as_dict(), "rules": asdict(rules)})
-    part = folder / f"{SPEC}.part"
-    part.write_text(text, encoding="utf-8")
-    part.replace(folder / SPEC)
+    write_atomically(folder / SPEC, text.encode())
 
 
 def read_spec(folder: Path) -> tuple[PolicySpec, CodecRules]:

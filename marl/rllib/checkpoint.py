@@ -7,6 +7,7 @@ some of them late. Nothing of a folder is unpickled before its manifest agrees w
 import hashlib
 import json
 import logging
+import math
 import os
 import re
 import shutil
@@ -142,8 +143,12 @@ def add_checkpoint(run: Path, iteration: int, fill: Callable[[Path], None], *, k
     store = run / FOLDER
     part = store / f"{name_of(iteration)}{PART}"
     shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    fill(part)
+    try:
+        part.mkdir(parents=True)
+        fill(part)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)  # a full disk would stay full
+        raise
     target = store / name_of(iteration)
     shutil.rmtree(target, ignore_errors=True)  # of a run that was resumed before it
     part.rename(target)
@@ -166,6 +171,7 @@ def checkpoints(run: Path) -> dict[int, Path]:
 
 
 SETTING = "setting.json"
+JUDGED = "judged.json"  # beside the best policy
 
 
 def note_setting(run: Path, setting: Mapping[str, Any]) -> None:
@@ -189,20 +195,61 @@ def check_setting(run: Path, setting: Mapping[str, Any]) -> None:
 
 
 def setting_difference(run: Path, setting: Mapping[str, Any]) -> str | None:
-    """`KEY was A, is B`: how the training in `run` differs; older ones have noted no setting."""
-    path = run / FOLDER / SETTING
-    if not path.is_file():
+    """`KEY was A, is B`: how the training in `run` differs; older ones have noted no setting.
+
+    Raises:
+        CheckpointError: what it has noted cannot be read.
+    """
+    noted = _noted(run / FOLDER / SETTING)
+    return None if noted is None else first_difference(noted, json.loads(json.dumps(setting)))
+
+
+def note_judgement(policy: Path, jct_s: float, setting: Mapping[str, Any]) -> None:
+    """Write beside a policy its validation JCT, and the setting in which it was judged."""
+    text = json.dumps({"validation_jct_s": jct_s, "setting": setting}, indent=1)
+    write_atomically(policy / JUDGED, text.encode())
+
+
+def judgement_s(policy: Path, setting: Mapping[str, Any]) -> float | None:
+    """The validation JCT of the policy in a folder, infinite where it is of another setting.
+
+    Returns:
+        None, if none is noted, as in older runs.
+
+    Raises:
+        CheckpointError: it cannot be read.
+    """
+    noted = _noted(policy / JUDGED)
+    if noted is None:
         return None
-    mine = json.loads(json.dumps(setting))
-    return _first_difference(json.loads(path.read_text(encoding="utf-8")), mine)
+    other = first_difference(noted.get("setting"), json.loads(json.dumps(setting)))
+    return math.inf if other is not None else float(noted["validation_jct_s"])
 
 
-def _first_difference(before: Any, now: Any, key: str = "") -> str | None:
-    """`KEY was A, is B` for the first value that differs in two plain containers."""
+def _noted(path: Path) -> dict[str, Any] | None:
+    """What is noted in a file; None if it is not there."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(found, dict):
+            return found
+        raise ValueError(f"it holds {found!r}")
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise CheckpointError(
+            f"{path}: was cut off or changed ({error}); remove it to go on without what it said"
+        ) from None
+
+
+def first_difference(before: Any, now: Any, key: str = "") -> str | None:
+    """`KEY was A, is B` for the first value that differs in two plain containers.
+
+    A key that is null is as good as none: later versions have more of them.
+    """
     if isinstance(before, dict) and isinstance(now, dict):
         for name in (*before, *now):
             place = f"{key}.{name}" if key else str(name)
-            if told := _first_difference(before.get(name), now.get(name), place):
+            if told := first_difference(before.get(name), now.get(name), place):
                 return told
         return None
     return None if before == now else f"{key} was {before!r}, is {now!r}"

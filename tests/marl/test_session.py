@@ -1,0 +1,148 @@
+"""What a training keeps and judges over interruptions and other settings, in one process."""
+
+import json
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import initialize_config_dir
+from rich.console import Console
+from rich.progress import Progress
+
+from gpuyard.launch.build import resolve, yaml_text
+from gpuyard.launch.errors import CONF
+from gpuyard.launch.own import composed_of
+from gpuyard.launch.start import Launch
+from gpuyard.training import session
+from marl.rllib.checkpoint import FOLDER, JUDGED, SETTING, checkpoints
+from marl.training.spec import CheckpointError
+from sim.report.run_folder import collect_record
+from tests.marl.test_train_script import TINY
+from tests.marl.trainings import curve
+
+pytestmark = pytest.mark.ray
+
+OTHER = "validation_windows=2"  # a setting of its own
+Train = Callable[..., Any]
+
+
+def launched(folder: Path, *words: str) -> Launch:
+    folder.mkdir(exist_ok=True)
+    given = [*TINY, "warm_start=none", "validate_every=1", "resume=auto", *words]
+    with initialize_config_dir(str(CONF), job_name="train", version_base=None):
+        cfg = composed_of("train", given)
+        record = collect_record(
+            labels=None, program="train", command=["train.py"], overrides=given, seed=0,
+            config_yaml=yaml_text(cfg),
+        )  # fmt: skip
+        return Launch(folder, resolve(cfg), record)
+
+
+@pytest.fixture
+def train(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Train:
+    """Trains in a folder; validations find what is given, None is a Ctrl-C in one."""
+    request.getfixturevalue("one_ray")
+
+    def run(folder: Path, finds: list[float | None], *words: str) -> Any:
+        def judge(*_: object) -> float:
+            found = finds.pop(0)
+            if found is None:
+                raise KeyboardInterrupt
+            return found
+
+        monkeypatch.setattr(session, "validation_jct_s", judge)
+        training, stops = session.Training(launched(folder, *words)), None in finds
+        with Progress(console=Console(quiet=True), disable=True) as progress:
+            try:
+                session.learn(training, progress, None)
+                assert not stops
+            except KeyboardInterrupt:
+                assert stops
+        assert finds == []
+        return training
+
+    return run
+
+
+def kill(folder: Path, kept: int) -> None:
+    """As if it had not come to later checkpoints."""
+    for number, path in checkpoints(folder).items():
+        if number > kept:
+            shutil.rmtree(path)
+
+
+def judged(folder: Path) -> list[str]:
+    return [row["eval_jct_mean_s"] for row in curve(folder)]
+
+
+def test_what_is_best_is_known_though_its_row_was_cut(train: Train, tmp_path: Path):
+    train(tmp_path, [900, 800, 750, 700, None], "algo.checkpoint_every=2", "algo.iterations=9")
+    best = (tmp_path / "policy" / "policy.pt").read_bytes()
+    kill(tmp_path, 2)
+    train(tmp_path, [None], "algo.iterations=9", "algo.checkpoint_every=9")
+    kill(tmp_path, 2)
+    assert judged(tmp_path) == ["900", "800", "750", ""]
+    assert train(tmp_path, [720], "algo.iterations=3").best_s == 700
+    assert (tmp_path / "policy" / "policy.pt").read_bytes() == best
+
+
+def test_what_was_judged_in_another_setting_never_counts(
+    train: Train, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    first, second = tmp_path / "first", tmp_path / "second"
+    train(first, [500, 400], "algo.iterations=1")
+    words = (OTHER, "validate_every=2")
+    with caplog.at_level(logging.INFO):
+        train(second, [900], *words, f"resume={first}", "algo.iterations=2")
+        train(second, [None], *words, "algo.iterations=3")
+    assert "inf" not in caplog.text
+    assert train(second, [800], *words, "algo.iterations=3").best_s == 800
+    assert json.loads((second / "policy" / JUDGED).read_text())["validation_jct_s"] == 800
+
+
+def test_an_iteration_whose_judgement_was_interrupted_is_judged_on_a_resume(
+    train: Train, tmp_path: Path
+):
+    train(tmp_path, [900, None], "algo.iterations=1")
+    assert judged(tmp_path) == ["900", ""]
+    assert train(tmp_path, [700], "algo.iterations=1").best_s == 700
+    assert judged(tmp_path) == ["900", "700"]
+    assert train(tmp_path, [], "algo.iterations=1").best_s == 700
+
+
+def test_a_refused_resume_leaves_the_results(train: Train, tmp_path: Path):
+    train(tmp_path, [900, 800], "algo.iterations=1")
+    (tmp_path / "metrics.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"agents\.count was 2, is 4"):
+        session.train(launched(tmp_path, "agents.count=4"))
+    assert (tmp_path / "metrics.json").is_file()
+    assert not (tmp_path / "config.yaml").exists()
+
+
+def test_checkpoints_that_are_dropped_are_told(
+    train: Train, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    train(tmp_path, [900, 800], "algo.iterations=1")
+    assert "dropped" not in caplog.text
+    train(tmp_path, [900, 800], "algo.iterations=1", "resume=null")
+    assert f"{tmp_path} holds a training, which is dropped" in caplog.text
+
+
+def test_torn_files_beside_a_checkpoint_are_named(train: Train, tmp_path: Path):
+    train(tmp_path, [900, 800], "algo.iterations=1")
+    rows = tmp_path / "learning_curve.csv"
+    whole = rows.read_text()
+    rows.write_text(whole + "7\n")
+    with pytest.raises(CheckpointError, match=r"learning_curve\.csv, line 4: .*mend or remove"):
+        train(tmp_path, [], "algo.iterations=2")
+    rows.write_text(whole.replace("800", "8oo"))
+    with pytest.raises(CheckpointError, match=r"learning_curve\.csv, line 3: .*mend or remove"):
+        train(tmp_path, [], "algo.iterations=2")
+    rows.write_text(whole)
+    for path in (tmp_path / "policy" / JUDGED, tmp_path / FOLDER / SETTING):
+        path.write_bytes(path.read_bytes()[:-1])
+        with pytest.raises(CheckpointError, match=rf"{path.name}: was cut off .*remove it to go"):
+            train(tmp_path, [], "algo.iterations=2")
