@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from marl.policy.build import load_policy
-from marl.rllib.checkpoint import last_whole
+from marl.rllib.checkpoint import checked, last_whole
 from tests.marl.trainings import Training, curve
 
 pytestmark = pytest.mark.ray
@@ -146,6 +146,18 @@ def test_a_time_budget_that_is_spent_is_not_given_again(interrupted: Interrupted
     done = TRAINING.run(folder, f"resume={interrupted.folder}", spent)
     assert done.returncode == 0, done.stderr
     assert curve(folder) == before
+
+
+@pytest.mark.slow
+def test_sigterm_saves_though_ray_takes_it(tmp_path: Path):
+    folder = tmp_path / "run"
+    with TRAINING.begun(folder, "algo.iterations=100000", "algo.checkpoint_every=99999") as running:
+        deadline = time.monotonic() + 120
+        while len(curve(folder)) < 3 and running.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        running.terminate()
+        assert running.wait(timeout=60) == 130, (tmp_path / "printed").read_text()
+    assert checked(last_whole(folder), None).iteration == iterations(folder)[-1]
 
 
 @pytest.mark.slow
