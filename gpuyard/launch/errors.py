@@ -257,21 +257,23 @@ _pressed = threading.Event()
 def heeding_ctrl_c() -> Iterator[None]:
     """Within, Ctrl-C raises KeyboardInterrupt as ever; if a library drops it, `heed_ctrl_c` does.
 
-    For the main thread. Where Ctrl-C is ignored (a script's `command &`), it stays ignored.
+    SIGTERM, Slurm's for one, does the same. For the main thread. What is ignored (Ctrl-C in a
+    script's `command &`) stays ignored.
     """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        yield
-        return
 
     def press(*_: object) -> None:
         _pressed.set()
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, press)
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    heard = {each: last for each, last in before.items() if last is not signal.SIG_IGN}
+    for each in heard:
+        signal.signal(each, press)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for each, last in heard.items():
+            signal.signal(each, last)
         _pressed.clear()
 
 

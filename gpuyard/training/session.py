@@ -2,8 +2,6 @@
 
 import logging
 import math
-import signal
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
@@ -344,9 +342,6 @@ def _resumed(wanted: str | None, own: Path, setting: Mapping[str, Any]) -> Path 
 def train(launch: Launch) -> Path:
     """Warm start, PPO, figures; the folder of the best policy on validation windows."""
     connect(launch.build("ray"))
-    if threading.current_thread() is threading.main_thread():  # Slurm's; Ray takes it otherwise
-        ctrl_c = signal.getsignal(signal.SIGINT)  # ignored in a script's `command &`
-        signal.signal(signal.SIGTERM, ctrl_c if callable(ctrl_c) else signal.default_int_handler)
     run = Training(launch)
     launch.begin()
     assumed = assumptions({**run.config, "part": "train"}, run.experiment, "predicted")

@@ -8,9 +8,12 @@ from __future__ import annotations
 import logging
 import math
 import os
+import signal
+import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -63,6 +66,16 @@ def connect(spec: RaySpec, *, trials: int = 1) -> None:
         start_ray(num_cpus=trials * spec.num_cpus, object_store_bytes=spec.object_store_bytes)
 
 
+@contextmanager
+def _hearing_sigterm() -> Iterator[None]:
+    """Keep what this process does at SIGTERM: Ray would end it at once, with nothing saved."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    if callable(before) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, before)
+
+
+@_hearing_sigterm()
 def start_ray(num_cpus: int, object_store_bytes: int) -> None:
     """A private Ray on this machine, unless one is running in this process already."""
     if ray.is_initialized():
@@ -80,6 +93,7 @@ def start_ray(num_cpus: int, object_store_bytes: int) -> None:
     )
 
 
+@_hearing_sigterm()
 def attach(spec: ClusterRay) -> None:
     """Make this process a driver of the running cluster."""
     if ray.is_initialized():

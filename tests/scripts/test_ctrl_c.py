@@ -23,16 +23,20 @@ def launch(monkeypatch) -> ModuleType:
     return importlib.import_module("gpuyard.launch.start")
 
 
+BOTH = signal.SIGINT, signal.SIGTERM
+
+
 def handlers():
-    return signal.getsignal(signal.SIGINT)
+    return [signal.getsignal(each) for each in BOTH]
 
 
-def test_one_dropped_in_silence_is_heeded_at_the_next_progress(ctrl_c):
+@pytest.mark.parametrize("number", BOTH)
+def test_one_dropped_in_silence_is_heeded_at_the_next_progress(ctrl_c, number: signal.Signals):
     before, told = handlers(), []
     with pytest.raises(KeyboardInterrupt), ctrl_c.heeding_ctrl_c():
         ctrl_c.heed_ctrl_c()
         with suppress(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
         with RunCount("playing", 2) as count:
             told.append(True)
             count.tell("first")
@@ -86,6 +90,8 @@ def test_in_the_background_it_stays_ignored(ctrl_c):
         with ctrl_c.heeding_ctrl_c():
             signal.raise_signal(signal.SIGINT)
             ctrl_c.heed_ctrl_c()
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGTERM)
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)

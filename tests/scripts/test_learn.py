@@ -205,11 +205,12 @@ def test_a_worker_that_is_killed_in_an_update_changes_nothing(done, tmp_path: Pa
     assert np.array_equal(*means(alone.folder, tmp_path / "killed"))
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals):
     folder = tmp_path / "run"
     with LEARNING.begun(folder, "updates=100000", "name=kept") as process:
         wait_for_a_checkpoint(folder)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert process.wait(timeout=60) == 130
     assert f"resume={folder}" in (tmp_path / "printed").read_text()
     assert "Stopped on the way" in (folder / "kept.yaml").read_text()
