@@ -2,6 +2,7 @@
 
 import csv
 import json
+import logging
 import math
 import shlex
 import sys
@@ -20,7 +21,7 @@ from gpuyard.launch.start import Launch, going_on, program, start
 from gpuyard.launch.terminal import error_console
 from gpuyard.training.form import NetworkForm, Player, ScorePlayer
 from gpuyard.training.setting import SCORE, rival_of, trainer_of
-from gpuyard.training.strategies import Point
+from gpuyard.training.strategies import CHECKPOINT, Point
 from gpuyard.training.trainer import LearningStopped, Trainer
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError, override
@@ -29,6 +30,8 @@ from sim.report.figures import GREY, heading, line_look, new_figure, save_png, t
 from sim.report.job_times import Interval, mean_interval
 from sim.report.run_folder import Record
 from sim.scoring.weights import Layer, ScoreWeights
+
+log = logging.getLogger(__name__)
 
 CURVE_CSV, CURVE_PNG, METRICS = "curve.csv", "curve.png", "metrics.json"
 CONFIDENCE = 0.95
@@ -261,6 +264,11 @@ def main(cfg: DictConfig) -> None:
     if rules and launch.config["learns"] == SCORE:
         raise ConfigError(f"{rules[0]} is of a network; add learns=network, or leave it out")
     trainer = trainer_of(launch)
+    if launch.config["resume"] is None and (launch.folder / CHECKPOINT).is_file():
+        log.warning(
+            "%s holds what was learned before, which is begun anew and overwritten; %s would go on",
+            launch.folder, override("resume", launch.folder),
+        )  # fmt: skip
     launch.begin()
     try:
         trainer.run(error_console())

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from gpuyard.training.form import SPEC, Form, NetworkForm, VectorForm
+from marl.rllib.checkpoint import first_difference
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.files import write_atomically
@@ -129,7 +130,7 @@ def moved(climb: Climb, mean: FloatArray) -> Climb:
 
 CHECKPOINT = "checkpoint.npz"
 # What numpy raises of files that are cut off, empty, or something else.
-UNREADABLE = (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile)
+UNREADABLE = (OSError, EOFError, ValueError, LookupError, TypeError, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True)
@@ -189,37 +190,39 @@ def load(folder: Path, setting: str) -> Saved:
         raise GpuYardError(f"{folder} holds no {CHECKPOINT}; give the folder of a run") from None
     except UNREADABLE as error:
         raise GpuYardError(f"{path} cannot be read: {error}") from error
-    if saved.setting != setting and not _alike(saved.setting, setting):
-        raise GpuYardError(f"{path} belongs to another setting; repeat the overrides of its run")
+    other = _difference(saved.setting, setting)
+    if other is not None:
+        raise GpuYardError(
+            f"{path} belongs to another setting: {other}; repeat the overrides of its run"
+        )
     return saved
 
 
 def _saved(arrays: dict[str, Any]) -> Saved:
     values: dict[str, Any] = {each.name: arrays[each.name] for each in fields(Climb)}
     climb = Climb(**values | {name: int(values[name]) for name in ("seed", "update")})
-    if not all(np.isfinite(each).all() for each in values.values()):
+    elapsed_s = float(arrays["elapsed_s"])
+    if not all(np.isfinite(each).all() for each in (*values.values(), elapsed_s)):
         raise ValueError("a number in it is not finite")
+    if min(climb.seed, climb.update, elapsed_s) < 0:
+        raise ValueError("its seed, update or elapsed_s is below 0")
     form = (NetworkForm if SPEC in arrays else Form).of_arrays(arrays)
+    form.player(climb.mean)  # raises if it has another length
+    if len({each.shape for each in values.values() if each.ndim}) != 1:
+        raise ValueError("its vectors differ in length")
     curve = tuple(
         Point(int(row[0]), row[1], int(row[2]), row[3], row[4]) for row in arrays["curve"].tolist()
     )
-    return Saved(str(arrays["setting"]), climb, form, float(arrays["elapsed_s"]), curve)
+    return Saved(str(arrays["setting"]), climb, form, elapsed_s, curve)
 
 
 def _row(point: Point) -> list[float]:
     return [float(getattr(point, each.name)) for each in fields(Point)]
 
 
-def _alike(one: str, other: str) -> bool:
-    """Whether two settings differ in keys that are null alone: later ones were not there before."""
+def _difference(before: str, now: str) -> str | None:
+    """`KEY was A, is B` for the first key in which two settings differ."""
     try:
-        return bool(_given(json.loads(one)) == _given(json.loads(other)))
-    except ValueError:
-        return False
-
-
-def _given(setting: Any) -> Any:
-    """Without keys that are null."""
-    if not isinstance(setting, dict):
-        return setting
-    return {key: _given(value) for key, value in setting.items() if value is not None}
+        return first_difference(json.loads(before), json.loads(now))
+    except ValueError:  # no settings of ours
+        return None if before == now else f"it was {before!r}, is {now!r}"

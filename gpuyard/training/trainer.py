@@ -34,6 +34,7 @@ R = TypeVar("R")
 
 TRAIN_WINDOWS = 1_000_000  # that may be drawn; a generator never runs out of them
 LINE_EVERY_S = 60.0  # where there is no bar
+SAVE_EVERY_S = 300.0  # at the latest: a round may last minutes
 
 
 class LearningStopped(GpuYardError):
@@ -88,7 +89,7 @@ class Trainer:
         self.source_spec, self._budget = source_spec, budget
         self._rivals, self._folder, self._clock_s = rivals, folder, clock_s
         self._logs: tuple[FloatArray, FloatArray] | None = None
-        self._told_s = time.monotonic()
+        self._told_s = self._saved_s = time.monotonic()
 
     @property
     def player(self) -> Player:
@@ -173,7 +174,8 @@ class Trainer:
         update = self.saved.climb.update
         if update % self._budget.validate_every == 0:
             self._validate()
-        if update % self._budget.checkpoint_every == 0:
+        late = time.monotonic() - self._saved_s >= SAVE_EVERY_S
+        if late or update % self._budget.checkpoint_every == 0:
             self._save()
         self._tell(bar, task)
 
@@ -240,6 +242,7 @@ class Trainer:
         path = self._folder / CHECKPOINT
         try:
             save(self.saved, self._folder)
+            self._saved_s = time.monotonic()
         except OSError as error:
             kept = "the one before it stays" if path.is_file() else "there is none yet"
             raise LearningStopped(

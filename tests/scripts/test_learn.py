@@ -73,6 +73,15 @@ BRANCHES = (
 )  # fmt: skip
 
 
+def test_what_is_overwritten_is_told(done):
+    first = done("learn", *TINY, "updates=0")
+    again = done("learn", *TINY, "updates=0")
+    told = f"{first.folder} holds what was learned before, which is begun anew and overwritten"
+    assert told in again.err
+    assert told not in first.err
+    assert told not in done("learn", *TINY, "updates=0", f"resume={first.folder}").err
+
+
 def test_branches_teach_a_network_by_gradients_and_go_on_where_they_stopped(done):
     whole = done("learn", *TINY, *BRANCHES, "updates=3", folder="whole")
     metrics = json.loads((whole.folder / "metrics.json").read_text())

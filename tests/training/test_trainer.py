@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -293,14 +294,14 @@ def test_a_checkpoint_of_another_setting_or_none_is_refused(tmp_path: Path):
     with pytest.raises(GpuYardError, match=r"holds no checkpoint\.npz"):
         load(tmp_path, SETTING)
     trainer(tmp_path, 2, beginning()).run(QUIET)
-    with pytest.raises(GpuYardError, match="another setting"):
+    with pytest.raises(GpuYardError, match="another setting: it was 'a hill', is 'elsewhere'; rep"):
         load(tmp_path, "elsewhere")
 
 
 def test_a_key_that_came_later_and_is_null_does_not_part_settings(tmp_path: Path):
     save(replace(beginning(), setting='{"mix": null, "pairs": 2}'), tmp_path)
     assert load(tmp_path, '{"train_windows": null, "pairs": 2}').climb.update == 0
-    with pytest.raises(GpuYardError, match="another setting"):
+    with pytest.raises(GpuYardError, match="another setting: train_windows was None, is 3; repeat"):
         load(tmp_path, '{"train_windows": 3, "pairs": 2}')
 
 
@@ -320,6 +321,40 @@ def test_a_checkpoint_that_is_cut_off_or_no_numbers_is_one_message(tmp_path: Pat
     save(bad, tmp_path)
     with pytest.raises(GpuYardError, match="not finite"):
         load(tmp_path, SETTING)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"elapsed_s": np.nan}, "not finite"),
+        ({"elapsed_s": -1.0}, "below 0"),
+        ({"update": -5}, "below 0"),
+        ({"mean": np.zeros(form().size - 3)}, "expected"),
+        ({"first": np.zeros(form().size - 3)}, "differ in length"),
+        ({"curve": np.zeros((1, 4))}, "index"),
+    ],
+)
+def test_a_checkpoint_whose_numbers_cannot_be_is_one_message(
+    tmp_path: Path, change: dict[str, Any], told: str
+):
+    save(beginning(), tmp_path)
+    with np.load(tmp_path / CHECKPOINT) as found:
+        arrays = dict(found)
+    np.savez(tmp_path / CHECKPOINT, **arrays | change)
+    with pytest.raises(GpuYardError, match=f"cannot be read: .*{told}"):
+        load(tmp_path, SETTING)
+
+
+def test_a_round_of_minutes_is_saved_before_its_number_is_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("gpuyard.training.trainer.SAVE_EVERY_S", 0.0)
+    found, saved = trainer(tmp_path, 2, beginning()), []
+    monkeypatch.setattr(
+        found, "_tell", lambda *_: saved.append(load(tmp_path, SETTING).climb.update)
+    )
+    found.run(QUIET)
+    assert saved[0] == 1
 
 
 def test_a_course_of_minutes_ends_with_them():
