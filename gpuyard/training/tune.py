@@ -32,7 +32,7 @@ def tune(launch: Launch, cfg: DictConfig) -> None:
 
     Raises:
         ConfigError: a key of the space is none of the configuration.
-        TrainingError: every trial failed.
+        TrainingError: a trial failed.
         KeyboardInterrupt: the search was interrupted; Tune keeps that to itself.
     """
     spec: SearchSpec = launch.build("tune")
@@ -63,6 +63,12 @@ def tune(launch: Launch, cfg: DictConfig) -> None:
     words = " ".join(_overrides(best.values))
     print(f"best validation JCT {best.best_jct_s:,.0f} s with {words}")
     print(f"policy in {launch.folder / TRIALS / best.name / 'policy'}; {TABLE} in {launch.folder}")
+    failed = [each.name for each in results if each.error is not None]
+    if failed:
+        raise TrainingError(
+            f"{len(failed)} of {len(results)} trials failed: {', '.join(failed)}; {TABLE} says "
+            "why, resume=auto begins them again"
+        )
 
 
 def _trial(values: dict[str, Any], *, launch: Launch, base: Any) -> None:

@@ -87,6 +87,16 @@ def test_a_search_writes_a_table_and_its_trials_compare(done: Callable):
     assert "best validation JCT" in again.out
 
 
+@pytest.mark.slow
+@pytest.mark.ray
+def test_a_trial_that_fails_is_named_and_the_status_is_1(start: Callable):
+    found = start("train", *TINY, "tune=grid", RATES.replace("1e-2", "1e20"), folder="search")
+    rows = list(csv.DictReader((found.folder / "tune.csv").open()))
+    assert "best validation JCT" in found.out
+    assert found.status == 1
+    assert f"error: 1 of 2 trials failed: {rows[1]['trial']}; tune.csv says why" in found.err
+
+
 RANDOM = ("tune=random", "tune.samples=4", "tune.grace_iterations=2", "tune.reduction_factor=2",
           "policy.prior_scale=0")  # fmt: skip
 
