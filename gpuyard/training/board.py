@@ -1,10 +1,13 @@
 """What a training tells while it runs: lines and bars, and the chosen loggers."""
 
 import csv
+import errno
 import importlib.util
 import logging
 import math
+import os
 import shutil
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,9 +16,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rich.progress import Progress
 
 from gpuyard.launch.errors import ConfigError, instead
+from gpuyard.launch.start import going_on
 from gpuyard.launch.terminal import clock_text, error_console, phase_bars
-from marl.training.spec import CheckpointError
+from marl.rllib.checkpoint import FOLDER, checkpoints
+from marl.training.spec import CheckpointError, TrainingError
 from sim.files import csv_text, write_atomically
+from sim.report.run_folder import Record
 
 if TYPE_CHECKING:
     from marl.rllib.trainer import Iteration  # torch and Ray, which take seconds
@@ -87,6 +93,20 @@ def adopted(earlier: Path, folder: Path) -> list[dict[str, Any]] | None:
                     "as line 1; mend or remove the line, or begin anew in another folder"
                 ) from None
     return rows
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def full_disk(error: OSError, folder: Path, record: Record) -> TrainingError:
+    """What is told of a full disk: what stays, and how to go on; `error` may name no file."""
+    kept = [path.name for path in checkpoints(folder).values()]
+    where, why = error.filename or folder / FOLDER, os.strerror(error.errno or 0)
+    return TrainingError(
+        f"{where}: cannot be written ({why}); "
+        f"{kept[-1] if kept else 'no checkpoint'} stays; make room\n"
+        f"{going_on(record, folder, sys.argv)}"
+    )
 
 
 def spent_s(rows: Sequence[Mapping[str, Any]]) -> float:

@@ -22,10 +22,12 @@ from gpuyard.launch.errors import ConfigError, heed_ctrl_c
 from gpuyard.launch.moved import new_name
 from gpuyard.launch.start import Launch
 from gpuyard.training.board import (
+    FULL,
     POLICY,
     Iterations,
     Logger,
     adopted,
+    full_disk,
     jct_text,
     logger_of,
     spent_s,
@@ -346,9 +348,14 @@ def train(launch: Launch) -> Path:
     launch.begin()
     assumed = assumptions({**run.config, "part": "train"}, run.experiment, "predicted")
     log.info("%s", assumed_line(run.experiment, assumed))
-    with training_bars() as progress:
-        learn(run, progress, None)
-    run.summarise(replace(launch.record, assumed=assumed))
+    try:
+        with training_bars() as progress:
+            learn(run, progress, None)
+        run.summarise(replace(launch.record, assumed=assumed))
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise full_disk(error, run.folder, launch.record) from error
     mean = f"geometric mean over {run.config['validation_windows']} windows"
     print(f"best validation JCT {jct_text(run.best_s)} ({mean}); policy in {run.folder / 'policy'}")
     return run.folder / "policy"

@@ -17,8 +17,9 @@ from gpuyard.launch.errors import CONF
 from gpuyard.launch.own import composed_of
 from gpuyard.launch.start import Launch
 from gpuyard.training import session
+from marl.rllib import trainer
 from marl.rllib.checkpoint import FOLDER, JUDGED, SETTING, checkpoints
-from marl.training.spec import CheckpointError
+from marl.training.spec import CheckpointError, TrainingError
 from sim.report.run_folder import collect_record
 from tests.marl.test_train_script import TINY
 from tests.marl.trainings import curve
@@ -129,6 +130,27 @@ def test_checkpoints_that_are_dropped_are_told(
     assert "dropped" not in caplog.text
     train(tmp_path, [900, 800], "algo.iterations=1", "resume=null")
     assert f"{tmp_path} holds a training, which is dropped" in caplog.text
+
+
+def test_a_full_disk_is_told_with_what_stays_and_how_to_go_on(
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    train(tmp_path, [900, 800], "algo.iterations=1")
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "Error writing bytes to file")  # as pyarrow's: without the file
+
+    monkeypatch.setattr("sys.argv", ["gpuyard train"])
+    monkeypatch.setattr(trainer, "seal", fail)
+    monkeypatch.setattr(session, "validation_jct_s", lambda *_: 700)
+    told = r"checkpoint: cannot be written \(No space left.*\); iteration_000001 stays; make room"
+    with pytest.raises(
+        TrainingError, match=rf"{told}\nto go on: gpuyard train .*{tmp_path} resume=auto"
+    ):
+        session.train(launched(tmp_path, "algo.iterations=2", "rivals=[]"))
+    assert sorted(path.name for path in (tmp_path / FOLDER).iterdir()) == [
+        "iteration_000001", SETTING
+    ]  # fmt: skip
 
 
 def test_torn_files_beside_a_checkpoint_are_named(train: Train, tmp_path: Path):
