@@ -100,13 +100,11 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def full_disk(error: OSError, folder: Path, record: Record) -> TrainingError:
     """What is told of a full disk: what stays, and how to go on; `error` may name no file."""
-    kept = [path.name for path in checkpoints(folder).values()]
+    last = [path.name for path in checkpoints(folder).values()][-1:]
+    kept = f"{last[0]} stays" if last else "there is no checkpoint yet"
     where, why = error.filename or folder / FOLDER, os.strerror(error.errno or 0)
-    return TrainingError(
-        f"{where}: cannot be written ({why}); "
-        f"{kept[-1] if kept else 'no checkpoint'} stays; make room\n"
-        f"{going_on(record, folder, sys.argv)}"
-    )
+    on = going_on(record, folder, sys.argv)
+    return TrainingError(f"{where}: cannot be written ({why}); {kept}; make room\n{on}")
 
 
 def spent_s(rows: Sequence[Mapping[str, Any]]) -> float:
