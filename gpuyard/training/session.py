@@ -380,11 +380,12 @@ def learn(run: Training, progress: Progress, told: Told | None) -> None:
     try:
         if run.resumed is not None:
             trainer.restore(run.resumed)
-        run.iterate(trainer, progress, told)
-    except KeyboardInterrupt:
-        if trainer.iterations_done not in checkpoints(run.folder):
-            run.save(trainer)
-        raise
+        try:
+            run.iterate(trainer, progress, told)
+        except KeyboardInterrupt:
+            if trainer.iterations_done not in checkpoints(run.folder):
+                run.save(trainer)
+            raise
     finally:
         trainer.close()
         if run.board is not None:

@@ -241,7 +241,7 @@ def test_weights_that_are_no_numbers_stop_the_training(trainer_of: Callable[...,
     with torch.no_grad():
         for weights in trainer.policy().parameters():
             weights.fill_(float("nan"))
-    with pytest.raises(TrainingError, match=r"learning_rate"):
+    with pytest.raises(TrainingError, match=r"begin anew, .* lower algo\.learning_rate"):
         for _ in range(3):
             trainer.iterate()
 

@@ -61,7 +61,7 @@ def train(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Tr
                 session.learn(training, progress, None)
                 assert not stops
             except KeyboardInterrupt:
-                assert stops
+                assert stops, "nothing stops it"
         assert finds == []
         return training
 
@@ -112,6 +112,20 @@ def test_an_iteration_whose_judgement_was_interrupted_is_judged_on_a_resume(
     assert train(tmp_path, [700], "algo.iterations=1").best_s == 700
     assert judged(tmp_path) == ["900", "700"]
     assert train(tmp_path, [], "algo.iterations=1").best_s == 700
+
+
+def test_a_restore_that_is_interrupted_costs_no_checkpoint(
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    train(tmp_path, [900, 800], "algo.iterations=1")
+
+    def press(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainer.Trainer, "restore", press)
+    with pytest.raises(AssertionError, match="stops"):
+        train(tmp_path, [], "algo.iterations=2")
+    assert list(checkpoints(tmp_path)) == [1]
 
 
 def test_a_refused_resume_leaves_the_results(train: Train, tmp_path: Path):
