@@ -366,7 +366,9 @@ def _told(error: Exception) -> str | None:
     if isinstance(error, GpuYardError | HydraException | OmegaConfBaseException | YAMLError):
         return explain(error)
     if isinstance(error, OSError) and (error.filename or error.errno == ENOSPC):
-        return f"{error.filename or 'what is printed to'}: {error.strerror}"
+        last = f"{_started[-1].folder}, or " if _started else ""  # not all libraries name a file
+        why = os.strerror(error.errno) if error.errno else error.strerror
+        return f"{error.filename or f'{last}what is printed to'}: {why}"
     if isinstance(error, ValueError) and str(error).startswith("Only one of --run"):
         return f"{error}; leave one of them out"  # Hydra's own
     return fault_of_own(error)
