@@ -2,10 +2,11 @@
 
 import os
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
+
+from gpuyard.launch.sweeps import run_program
 
 DEMO = Path("runs") / "demo"
 
@@ -22,10 +23,9 @@ def _measured_rows() -> bool:
 def _step(title: str, program: str, folder: Path, *overrides: str) -> None:
     """Run one entry point; its output is shown as it comes."""
     print(f"\n=== {title}", flush=True)
-    command = [sys.executable, "-m", "gpuyard", program, f"hydra.run.dir={folder}", *overrides]
-    finished = subprocess.run(command, check=False)
-    if finished.returncode != 0:
-        sys.exit(finished.returncode)
+    status = run_program([program, f"hydra.run.dir={folder}", *overrides])
+    if status != 0:
+        sys.exit(status)
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from hydra.utils import get_object
 
 from gpuyard.evaluation.experiment import Experiment
 from gpuyard.evaluation.physics import physics_name
+from gpuyard.launch.moved import new_name
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +53,8 @@ def assumptions(
     """
     parts = [_durations(config, information), _measured_on(config, experiment)]
     parts += [_models(config, experiment), *_unlike_shipped(config, experiment)]
-    guessed = experiment.game.physics.pairs.guessed
-    parts += [f"{guessed} slow-downs of pairs nobody measured by an additive fit"] * (guessed > 0)
+    if experiment.game.physics.pairs.guessed and experiment.game.rules.max_tenants > 1:
+        parts.append("pairs that nobody measured by an additive fit")
     parts += _cuts(config["workload"])
     parts += [*_left_out(config["workload"]), *_windows(config, experiment)]
     return (*filter(None, [*parts, _partitions(experiment)]), *experiment.gpu_notes)
@@ -81,8 +82,8 @@ def _durations(config: Mapping[str, Any], information: str | None) -> str:
 
 
 def _words_of(section: Mapping[str, Any]) -> str:
-    """What the class of a section says that it takes for granted, its `assumed`; maybe nothing."""
-    words: str = getattr(get_object(section["_target_"]), "assumed", "")
+    """What the class of a section, not one that it extends, says that it takes for granted."""
+    words: str = vars(get_object(new_name(section["_target_"]))).get("assumed", "")
     return words.format(**section)
 
 

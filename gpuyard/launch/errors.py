@@ -261,7 +261,9 @@ def heeding_ctrl_c() -> Iterator[None]:
     script's `command &`) stays ignored.
     """
 
-    def press(*_: object) -> None:
+    def press(number: int, _: object) -> None:
+        if number == signal.SIGTERM and _pressed.is_set():
+            return  # of whoever started us, who was interrupted with us: a clean-up is under way
         _pressed.set()
         raise KeyboardInterrupt
 

@@ -8,10 +8,10 @@ A program is a function, which `gpuyard/command.py` runs:
         topology = launch.build("topology")
         ...
 
-Ctrl-C arrives, too, where libraries lose a KeyboardInterrupt or make another error of it: one that
-comes up inside a callback from compiled code is dropped with a line on standard error (llvmlite
-does so while cached machine code is loaded), a bare `except` drops it in silence, and OmegaConf
-fails with an AttributeError where it is interrupted in its own clean-up.
+Ctrl-C arrives, too, where libraries lose a KeyboardInterrupt or make another error of it
+(`heed_ctrl_c`): one that comes up inside a callback from compiled code is dropped with a line on
+standard error (llvmlite does so while cached machine code is loaded), a bare `except` drops it in
+silence, and OmegaConf fails with an AttributeError where it is interrupted in its own clean-up.
 """
 
 import fcntl
@@ -170,20 +170,14 @@ def program(config_name: str, conf: Path = CONF) -> Callable[[TaskFunction], Cal
 
     def decorate(task: TaskFunction) -> Callable[[], None]:
         def point(cfg: DictConfig) -> Any:
-            before = len(_started)
             try:
-                result = once_a_point(task, cfg)
-                for launch in _started[before:]:
-                    assert (launch.folder / RECORD).is_file(), f"{config_name} began no folder"
-                return result
+                return _play(task, cfg)
             except Exception as error:  # Hydra tells of a sweep's first, joblib without a traceback
                 _before_hydra(error)
                 if sweep_folder() is not None:
                     raise
                 failed.append(error)  # Hydra would print all overrides before it
                 return None
-            finally:
-                _unlock(_started[before:])
 
         failed: list[Exception] = []
 
@@ -264,14 +258,16 @@ def start(cfg: DictConfig, *, reproduces: bool = False) -> Launch:
         seed=config.get("seed"), config_yaml=yaml_text(cfg),
     )  # fmt: skip
     heed_ctrl_c()  # of the point before, in a sweep
-    log.info("writing to %s", folder)
     launch = Launch(folder=folder, config=config, record=record, lock=_lock(folder))
+    log.info("writing to %s", folder)
     _started.append(launch)
     return launch
 
 
 def _lock(folder: Path) -> int:
     """A descriptor of the folder, locked until it is closed or the process ends, however it does.
+
+    For this machine: NFS does not tell other ones.
 
     Raises:
         ConfigError: another run has it, like one that was queued twice.
@@ -290,10 +286,18 @@ def _lock(folder: Path) -> int:
     return descriptor
 
 
-def _unlock(launches: Iterable[Launch]) -> None:
-    for launch in launches:
-        if launch.lock is not None:
-            os.close(launch.lock)
+def _play(task: TaskFunction, cfg: DictConfig) -> Any:
+    """A program's task at one point; of the module, for joblib copies functions inside others."""
+    before = len(_started)
+    try:
+        result = once_a_point(task, cfg)
+        for launch in _started[before:]:
+            assert (launch.folder / RECORD).is_file(), f"{launch.folder} was not begun"
+        return result
+    finally:
+        for launch in _started[before:]:
+            if launch.lock is not None:
+                os.close(launch.lock)
 
 
 def run_main(main: Callable[[], None]) -> None:

@@ -4,7 +4,9 @@ import hashlib
 import json
 import logging
 import signal
-from collections.abc import Callable, Iterable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -91,6 +93,21 @@ def _digest(config_yaml: str) -> str:
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+def run_program(words: Sequence[str]) -> int:
+    """Status of one of our programs in a process of its own, which may save if we are interrupted.
+
+    Args:
+        words: as behind `gpuyard`.
+    """
+    with subprocess.Popen([sys.executable, "-m", "gpuyard", *words]) as child:
+        try:
+            return child.wait()
+        except KeyboardInterrupt:
+            child.terminate()
+            child.wait()
+            raise
 
 
 def processes_of(jobs: int, cores: int) -> int:

@@ -6,13 +6,12 @@ experiment's league. Finished policies and runs are kept, so the same command go
 
 import json
 import logging
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gpuyard.launch.start import Launch
+from gpuyard.launch.sweeps import run_program
 from gpuyard.reproduction.node import asked
 from gpuyard.reproduction.plan import policies_of, with_policies
 from gpuyard.reproduction.reproduce import run_league
@@ -50,9 +49,7 @@ def _train(name: str, words: list[str], folder: Path) -> None:
     """Run `train.py`; a training that was interrupted goes on."""
     log.info("training %s in %s", name, folder)
     own = [f"hydra.run.dir='{folder}'", "resume=auto"]
-    status = subprocess.run(
-        [sys.executable, "-m", "gpuyard", "train", *words, *own], check=False
-    ).returncode
+    status = run_program(["train", *words, *own])
     if status != 0:
         raise GpuYardError(
             f"reproduce.policies.{name}: train.py {' '.join(words)} ended with status {status}; "

@@ -18,7 +18,7 @@ from rich.progress import Progress
 from gpuyard.launch.errors import ConfigError, instead
 from gpuyard.launch.start import going_on
 from gpuyard.launch.terminal import clock_text, error_console, phase_bars
-from marl.rllib.checkpoint import FOLDER, checkpoints
+from marl.rllib.checkpoint import FOLDER, JUDGED, checkpoints
 from marl.training.spec import CheckpointError, TrainingError
 from sim.files import csv_text, write_atomically
 from sim.report.run_folder import Record
@@ -81,6 +81,7 @@ def adopted(earlier: Path, folder: Path) -> list[dict[str, Any]] | None:
         log.warning("%s has no learning curve and policy: only its checkpoint goes on", earlier)
         return None
     if best.resolve() != (folder / POLICY).resolve():
+        (folder / POLICY / JUDGED).unlink(missing_ok=True)  # of an earlier policy
         shutil.copytree(best, folder / POLICY, dirs_exist_ok=True)
     with curve.open(newline="", encoding="utf-8") as file:
         lines, rows = csv.DictReader(file), []

@@ -223,7 +223,7 @@ def judgement_s(policy: Path, setting: Mapping[str, Any]) -> float | None:
     if noted is None:
         return None
     other = first_difference(noted.get("setting"), json.loads(json.dumps(setting)))
-    return math.inf if other is not None else float(noted["validation_jct_s"])
+    return math.inf if other is not None else float(noted.get("validation_jct_s", math.inf))
 
 
 def _noted(path: Path) -> dict[str, Any] | None:

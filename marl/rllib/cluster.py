@@ -70,9 +70,11 @@ def connect(spec: RaySpec, *, trials: int = 1) -> None:
 def _hearing_sigterm() -> Iterator[None]:
     """Keep what this process does at SIGTERM: Ray would end it at once, with nothing saved."""
     before = signal.getsignal(signal.SIGTERM)
-    yield
-    if callable(before) and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, before)
+    try:
+        yield
+    finally:
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 @_hearing_sigterm()

@@ -104,8 +104,9 @@ class Trainer:
                 told = f"iteration {iteration.number}: {key} is {getattr(iteration, key)}"
                 raise self._stopped(told)
         self._check_weights("after")
-        self._update_average()
-        self._before = None
+        average = self._moved_average()
+        self._before = None  # whole from here on; with the average of before, if interrupted now
+        self._average = average
         return iteration
 
     def _train(self) -> tuple[float, dict[str, Any]]:
@@ -152,10 +153,10 @@ class Trainer:
         network.load_state_dict(self._average)
         return network
 
-    def _update_average(self) -> None:
-        """Move the average towards the weights of this iteration."""
-        for key, value in self.policy().state_dict().items():
-            self._average[key].lerp_(value.detach(), 1.0 - self._average_decay)
+    def _moved_average(self) -> dict[str, Any]:
+        """The average moved towards the weights of this iteration."""
+        moved, step = self.policy().state_dict(), 1.0 - self._average_decay
+        return {key: each.lerp(moved[key].detach(), step) for key, each in self._average.items()}
 
     @property
     def iterations_done(self) -> int:

@@ -79,6 +79,12 @@ class _Row:
             )
         return value
 
+    def whole(self, column: str) -> int:
+        value = self.number(column)
+        if value != int(value):
+            raise PhysicsError(f"{self.place}: {column} is {value:g}; it must be a whole number")
+        return int(value)
+
     def flag(self, column: str) -> bool:
         word = self.word(column)
         if word not in {"0", "1"}:
@@ -86,7 +92,7 @@ class _Row:
         return word == "1"
 
     def profile(self, model: str, batch: str) -> str:
-        return f"{self.word(model)}/{int(self.number(batch))}"
+        return f"{self.word(model)}/{self.whole(batch)}"
 
 
 ABOVE_0 = float(np.finfo(np.float64).tiny)
@@ -98,7 +104,7 @@ def read_isolated(data_dir: Path | str) -> list[IsolatedSpeed]:
         IsolatedSpeed(
             gpu_type=row.word("gpu_type"),
             profile=row.profile("model", "batch_size"),
-            num_gpus=int(row.number("num_gpus")),
+            num_gpus=row.whole("num_gpus"),
             consolidated=row.flag("consolidated"),
             steps_per_s=row.number("steps_per_s"),
         )

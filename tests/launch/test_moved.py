@@ -4,6 +4,7 @@ import importlib
 
 import pytest
 
+import gpuyard
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.moved import MOVED, new_name, with_new_names
@@ -34,3 +35,10 @@ def test_what_was_cut_says_what_to_use():
     section = {"model": {"_target_": "interference.learned.AdditiveInterference", "path": None}}
     with pytest.raises(ConfigError, match=r"AdditiveInterference is gone; use belief=linear"):
         build(section, "model")
+
+
+def test_what_an_old_name_takes_for_granted_is_told_as_ever():
+    old = "estimator._target_=sim.estimators.group_median.GroupMedian"
+    words = ["workload.num_jobs=20", "estimator=group_median", old]
+    run = gpuyard.simulate("venus_like", "small_leaf_spine", "sjf", overrides=words)
+    assert "durations: predicted as the median of the group's finished runs" in run.assumed
