@@ -292,7 +292,8 @@ def _play(task: TaskFunction, cfg: DictConfig) -> Any:
     try:
         result = once_a_point(task, cfg)
         for launch in _started[before:]:
-            assert (launch.folder / RECORD).is_file(), f"{launch.folder} was not begun"
+            name = HydraConfig.get().job.name
+            assert (launch.folder / RECORD).is_file(), f"{name} began no folder"
         return result
     finally:
         for launch in _started[before:]:
