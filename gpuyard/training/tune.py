@@ -1,6 +1,7 @@
 """A search for hyper-parameters inside one run: `python scripts/train.py tune=random`."""
 
 import logging
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -41,15 +42,19 @@ def tune(launch: Launch, cfg: DictConfig) -> None:
     connect(ray, trials=spec.max_concurrent or 1)
     launch.begin()
     trial = partial(_trial, launch=launch, base=OmegaConf.to_container(cfg))
-    results = search(
-        trial,
-        spec,
-        ray=ray,
-        folder=launch.folder,
-        iterations=launch.config["algo"]["iterations"],
-        seed=launch.config["seed"],
-        resume=launch.config["resume"] == AUTO,
-    )
+    heard = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:  # Tune ends its trials at SIGINT alone
+        results = search(
+            trial,
+            spec,
+            ray=ray,
+            folder=launch.folder,
+            iterations=launch.config["algo"]["iterations"],
+            seed=launch.config["seed"],
+            resume=launch.config["resume"] == AUTO,
+        )
+    finally:
+        signal.signal(signal.SIGTERM, heard)
     text = _text(results, spec.keys)
     write_atomically(launch.folder / TABLE, csv_text(text.headers, text.settings[0][1]).encode())
     table_console().print(rich_tables(text))
