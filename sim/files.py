@@ -94,6 +94,14 @@ def _umask() -> int:
 ROLES = ("ours", "composite", "published", "linear_score", "global_queue", "reference", "ablation")
 
 
+def physics_words(physics: str, load: float | None) -> tuple[str, str]:
+    """What tables and pages say of two labels: the physics (`none`: off), and the load."""
+    return (
+        "physics off" if physics == "none" else f"physics on ({physics})",
+        "load as it comes" if load is None else f"times stretched to load {load:g}",
+    )
+
+
 @dataclass(frozen=True)
 class Labels:
     """Identifies one run; the fields are the first columns of `comparison.csv`, in order."""

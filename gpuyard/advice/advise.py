@@ -46,6 +46,7 @@ from gpuyard.launch.build import check_confidence, check_count, check_flags, che
 from gpuyard.launch.errors import CONF, ConfigError, instead
 from gpuyard.launch.start import program, start
 from gpuyard.launch.terminal import RunCount, table_console
+from sim.files import physics_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -232,12 +233,10 @@ def _notes(config: Mapping[str, Any], scenario: Scenario) -> tuple[str, ...]:
     """What is taken for granted; what is told of durations the rows say."""
     experiment = opened(scenario.setting)
     assumed = assumptions({**config, "estimator": config["knows"]["oracle"]}, experiment, "oracle")
-    physics, load = physics_name(experiment.game.physics), experiment.load
     large = large_gang(jobs_of(scenario)[0], experiment.game.topology, scenario.large)
     return (
         *assumed[1:],
-        "physics off" if physics == "none" else f"physics on ({physics})",
-        "load as it comes" if load is None else f"times stretched to load {load:g}",
+        *physics_words(physics_name(experiment.game.physics), experiment.load),
         f"gangs are large from {large} GPUs on",
     )
 

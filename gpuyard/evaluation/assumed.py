@@ -10,6 +10,7 @@ from hydra.utils import get_object
 from gpuyard.evaluation.experiment import Experiment
 from gpuyard.evaluation.physics import physics_name
 from gpuyard.launch.moved import new_name
+from sim.files import physics_words
 
 log = logging.getLogger(__name__)
 
@@ -62,13 +63,10 @@ def assumptions(
 
 def assumed_line(experiment: Experiment, assumed: tuple[str, ...]) -> str:
     """One line: what was assumed, then physics and load, which tables have in their titles."""
-    physics, load = physics_name(experiment.game.physics), experiment.load
-    words = [
-        *(part for part in assumed if part not in experiment.gpu_notes),
-        "physics off" if physics == OFF else f"physics on ({physics})",
-        "load as it comes" if load is None else f"times stretched to load {load:g}",
-    ]
-    return "assumes " + "; ".join(words)
+    told = physics_words(physics_name(experiment.game.physics), experiment.load)
+    return "assumes " + "; ".join(
+        [*(part for part in assumed if part not in experiment.gpu_notes), *told]
+    )
 
 
 def _durations(config: Mapping[str, Any], information: str | None) -> str:

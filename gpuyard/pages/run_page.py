@@ -1,7 +1,7 @@
 """The page of one run: what `simulate` leaves."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from gpuyard.pages.gantt import gantt_figures
 from gpuyard.pages.page import Figure, Page, Slider, Table, facts_of, label, percents, write_page
 from gpuyard.pages.sections import jct_figure, looks, metrics_table, use_figure
 from sim.arrays import FloatArray, IntArray
-from sim.files import Labels, axis_unit_for
+from sim.files import axis_unit_for, physics_words
 from sim.report.gpu_use import busy_frac_by_server, down_frac_by_server
 from sim.report.job_times import counted, jct_s
 from sim.report.run_folder import TIMELINE_BINS, Record
@@ -61,6 +61,7 @@ def run_page(
     name = run.scheduler if labels is None else labels.scheduler
     look = looks([name])
     times_s = jct_s(run)[counted(run)]
+    physics = () if labels is None else physics_words(labels.physics, labels.load)
     found = [
         jct_figure({name: times_s}, look),
         use_figure({name: timeline_of(run, bins=TIMELINE_BINS)}, look),
@@ -78,7 +79,7 @@ def run_page(
         ),
         tiles=_tiles(metrics),
         facts=facts_of(record),
-        assumed=(*record.assumed, *_physics(labels)),
+        assumed=(*record.assumed, *physics),
         sections=tuple(section for section in found if section is not None),
     )
 
@@ -92,15 +93,6 @@ def _tiles(metrics: Mapping[str, float | int]) -> tuple[tuple[str, str], ...]:
         tiles.append((name, _time(float(metrics[key]))))
     use = float(metrics["gpu_util_frac"])
     return (*tiles, ("GPU use", "-" if math.isnan(use) else f"{use * PERCENT:.1f} %"))
-
-
-def _physics(labels: Labels | None) -> Iterator[str]:
-    """What the labels tell of the run's physics and load."""
-    if labels is not None:
-        off = labels.physics == "none"
-        yield "physics off" if off else f"physics on ({labels.physics})"
-        load = labels.load
-        yield "load as it comes" if load is None else f"times stretched to load {load:g}"
 
 
 def _time(time_s: float) -> str:

@@ -123,8 +123,6 @@ class Training:
         self.rules = self.plan.rules
         self._setting = {key: value for key, value in config.items() if key not in FREE}
         self.resumed = _resumed(config["resume"], self.folder, self._setting)
-        # Iterations behind the newest checkpoint that is known to be ours and whole.
-        self.kept = None if self.resumed is None else read_manifest(self.resumed).iteration
         self.best_s = math.inf
         self.rows: list[dict[str, Any]] = []
         self.board: Logger | None = None
@@ -202,7 +200,6 @@ class Training:
         keep = self.config["keep_checkpoints"]
         note_setting(self.folder, self._setting)
         add_checkpoint(self.folder, trainer.iterations_done, trainer.save, keep=keep)
-        self.kept = trainer.iterations_done
 
     def first_policy(self, progress: Progress) -> PairScorePolicy:
         """What PPO starts from: the warm start, or on a resume whatever the checkpoint will say."""
@@ -386,7 +383,7 @@ def learn(run: Training, progress: Progress, told: Told | None) -> None:
         try:
             run.iterate(trainer, progress, told)
         except KeyboardInterrupt:
-            if trainer.iterations_done != run.kept:
+            if trainer.iterations_done != trainer.kept:
                 run.save(trainer)
             raise
     finally:

@@ -74,7 +74,7 @@ class Trainer:
         self._average = copy.deepcopy(self.policy().state_dict())
         self._update = algorithm.learner_group.update = Update(algorithm.learner_group.update)
         self._before: dict[str, Any] | None = None  # state, while an iteration is under way
-        self._kept = False  # whether there is a checkpoint
+        self.kept: int | None = None  # iterations behind the checkpoint read or written last
 
     def iterate(self) -> Iteration:
         """One PPO iteration.
@@ -133,7 +133,11 @@ class Trainer:
         )
 
     def _stopped(self, told: str, change: str = SLOWER) -> TrainingError:
-        on = "resume from the last checkpoint" if self._kept else "begin anew, nothing is kept yet,"
+        on = (
+            "resume from the last checkpoint"
+            if self.kept is not None
+            else "begin anew, nothing is kept yet,"
+        )
         return TrainingError(f"{told}; {on} with {change}")
 
     def _check_weights(self, when: str) -> None:
@@ -181,7 +185,7 @@ class Trainer:
         torch.save(self._average, average)
         write_atomically(folder / AVERAGE, average.getvalue())  # torch names no full disk
         seal(folder, self._maker(), self.iterations_done)
-        self._kept = True
+        self.kept = self.iterations_done
 
     def restore(self, folder: Path) -> None:
         """Go on from what `save` wrote; weights, optimiser and counters.
@@ -196,7 +200,8 @@ class Trainer:
         except Exception as error:  # RLlib raises whatever its parts raise
             raise TrainingError(f"resume={folder}: cannot be read ({error})") from error
         self._use_given_rate()
-        self._average, self._before, self._kept = average, None, True
+        self._average, self._before = average, None
+        self.kept = self.iterations_done
 
     def _use_given_rate(self) -> None:
         """Have the next update use this run's learning rate, not the checkpoint's."""
