@@ -14,14 +14,15 @@ import numpy as np
 
 from interference.data_sets import data_sets
 from interference.fit import SAVED, saved_model
+from interference.gavel import MeasuredProfiles, read_pairs
 from interference.learned import SHIPPED_DIR as MODELS_DIR
 from interference.learned import save_model
 from interference.make_a100 import write_a100, write_csv
+from interference.own import pair_speeds
 from sim.arrays import BoolArray, FloatArray
 from sim.physics.catalogue import Catalogue
-from sim.physics.measured import MeasuredProfiles, measured_norm, profile_key, read_pairs
 from sim.physics.mix_table import AdditiveFit, fit_additive
-from sim.physics.shipped_files import SHIPPED_DIR
+from sim.physics.shipped_files import SHIPPED_DIR, profile_key
 
 SEED = 20
 LEAST_NORM = 0.08  # the slowest side of the source runs at 0.09 of its solo speed
@@ -91,8 +92,8 @@ def write_pairs(data_dir: Path, out_dir: Path) -> None:
     rng = np.random.default_rng(SEED)
     summary, terms, pairs = [], [], []
     measured = read_pairs(data_dir)
-    for gpu_type in dict.fromkeys(pair.gpu_type for pair in measured):
-        norm, tried = measured_norm([p for p in measured if p.gpu_type == gpu_type], names)
+    for gpu_type in dict.fromkeys(measured.gpu_type.tolist()):
+        norm, tried = pair_speeds(measured.take(measured.gpu_type == gpu_type), names, gpu_type)
         fit = smooth_fit(norm, names)
         failed = tried & np.isnan(norm)
         share = float(failed[np.triu(tried)].mean())

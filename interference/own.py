@@ -12,8 +12,7 @@ from interference.rows import CoRows, SoloProfiles
 from sim.arrays import BoolArray, FloatArray
 from sim.errors import PhysicsError, check_numbers, nearest
 from sim.physics.catalogue import Catalogue
-from sim.physics.measured import filled
-from sim.physics.mix_table import PairTable
+from sim.physics.mix_table import PairTable, fit_additive, probably_infeasible
 
 log = logging.getLogger(__name__)
 
@@ -130,22 +129,52 @@ class OwnInterference:
         Raises:
             PhysicsError: no pair was measured on a GPU type.
         """
-        tables = []
-        for kind in catalogue.gpu_types:
-            rows = self._rows.take(self._rows.gpu_type == kind)
-            norm, tried = _norm(rows, catalogue.names, f"{self._path}, {kind}")
-            if not np.isfinite(norm).any():
-                raise PhysicsError(
-                    f"{self._path}: no row that can be physics (two jobs on a whole GPU, relative "
-                    f"to solo) has a speed of {', '.join(catalogue.names[:3])}, ... on {kind!r}; "
-                    "use profiles=own with the same path, or interference=none"
-                )
-            tables.append(filled(norm, tried))
-        slowdown, feasible, guessed = zip(*tables, strict=True)
-        return PairTable(np.stack(slowdown), np.stack(feasible), "own", guessed=sum(guessed))
+        return pair_table_of(self._rows, catalogue, source="own", place=str(self._path))
 
 
-def _norm(rows: CoRows, names: tuple[str, ...], place: str) -> tuple[FloatArray, BoolArray]:
+def pair_table_of(rows: CoRows, catalogue: Catalogue, *, source: str, place: str) -> PairTable:
+    """Slow-downs over the catalogue by rows of pairs on whole GPUs; `place` is for messages.
+
+    Raises:
+        PhysicsError: no pair was measured on a GPU type.
+    """
+    tables = []
+    for kind in catalogue.gpu_types:
+        norm, tried = pair_speeds(
+            rows.take(rows.gpu_type == kind), catalogue.names, f"{place}, {kind}"
+        )
+        if not np.isfinite(norm).any():
+            raise PhysicsError(
+                f"{place}: no row that can be physics (two jobs on a whole GPU, relative "
+                f"to solo) has a speed of {', '.join(catalogue.names[:3])}, ... on {kind!r}; "
+                f"use profiles={source} of the same files, or interference=none"
+            )
+        tables.append(filled(norm, tried))
+    slowdown, feasible, guessed = zip(*tables, strict=True)
+    return PairTable(np.stack(slowdown), np.stack(feasible), source, guessed=any(guessed))
+
+
+def filled(norm: FloatArray, tried: BoolArray) -> tuple[FloatArray, BoolArray, bool]:
+    """(P, P) slow-down and feasibility; pairs without a speed get the additive fit of the others.
+
+    Last: whether any slow-down of a pair that fits came so.
+
+    Args:
+        norm: (P, P) normalised speed [victim, aggressor], one at least; NaN where none is known.
+        tried: (P, P) symmetric; a pair that was tried and has no speed did not fit.
+    """
+    known = np.isfinite(norm)
+    victim, aggressor = np.nonzero(known)
+    fit = fit_additive(
+        victim=victim, aggressor=aggressor, norm=norm[victim, aggressor], profiles=len(norm)
+    )
+    speed = np.where(known, norm, np.exp(fit.log_norm()))
+    failed = tried & ~known & ~known.T
+    infeasible = np.where(tried, failed, probably_infeasible(tried, failed))
+    return np.maximum(1.0, 1.0 / speed), ~infeasible, bool((~infeasible & ~known).any())
+
+
+def pair_speeds(rows: CoRows, names: tuple[str, ...], place: str) -> tuple[FloatArray, BoolArray]:
     """(P, P) median speed over that alone [victim, aggressor], NaN where unknown; (P, P) tried."""
     fits: dict[frozenset[str], bool] = {}
     for victim, others, fitted in zip(rows.victim, rows.aggressors, rows.feasible, strict=True):

@@ -12,6 +12,7 @@ from gpuyard.launch.errors import ConfigError
 MERGED: dict[str, tuple[str, ...]] = {  # module -> names of modules that it took in
     "gnn.encoder": ("gnn.flat", "gnn.mlp"),
     "gpuyard.serving.serve": ("gpuyard.serving.client",),
+    "interference.gavel": ("sim.physics.measured",),
     "marl.env.game": ("marl.env.reward",),
     "marl.env.plan_env": ("marl.dag.plan_env", "marl.dag.training_problems"),
     "marl.rllib.search": ("marl.rllib.search_spec",),

@@ -29,7 +29,7 @@ class PairTable:
     slowdown: FloatArray  # (T, P, P) [gpu type, victim, aggressor], time ratio >= 1
     feasible: BoolArray  # (T, P, P) False where the pair does not fit in memory; symmetric
     source: str  # "none", "measured", "shipped", or the predicting model's name
-    guessed: int = 0  # of all slow-downs, on any type, those of pairs that nobody measured
+    guessed: bool = False  # whether pairs that nobody measured have a slow-down
 
     def __post_init__(self) -> None:
         """Check shapes, finiteness, the floor of 1 and symmetric feasibility."""

@@ -22,11 +22,16 @@ import numpy as np
 from sim.arrays import FloatArray, IntArray
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue, host_needs
-from sim.physics.measured import profile_key
 from sim.physics.mix_table import PairTable
 from sim.protocols import InterferenceModel
 
 SHIPPED_DIR = Path(__file__).parent / "shipped"
+
+
+def profile_key(name: str) -> tuple[str, int]:
+    """Sort key of a profile name: model, then batch as a number."""
+    model, _, batch = name.rpartition("/")
+    return model, int(batch)
 
 
 def shipped_rows(name: str) -> list[dict[str, str]]:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import yaml
 
+from interference.gavel import MeasuredProfiles, read_pairs
 from interference.make_a100 import SIA_TYPES, Mixes, fit_mixes, read_sia, write_a100
 from interference.make_shipped import infeasible_by_model, write_pairs, write_profiles
 from interference.readers.miso import DUMMY
-from sim.physics.measured import MeasuredProfiles, read_pairs
 from sim.physics.shipped_files import SHIPPED_DIR, shipped_rows
 
 # Of a column's largest number. Least squares differ between processors by about 1e-16 of it; the
@@ -104,9 +104,11 @@ def test_every_last_digit_of_the_shipped_numbers_counts():
 
 def test_shipped_pairs_are_not_the_measured_ones(real_data):
     measured = {}
-    for pair in read_pairs(real_data):
-        if pair.feasible:
-            measured[pair.gpu_type, pair.profile_a, pair.profile_b] = pair.norm_a
+    rows = read_pairs(real_data)
+    sides = rows.gpu_type, rows.victim, rows.aggressors, rows.norm_speed, rows.feasible
+    for gpu_type, victim, (aggressor,), norm_speed, feasible in zip(*sides, strict=True):
+        if feasible:
+            measured[gpu_type, victim, aggressor] = norm_speed
     errors = [
         abs(float(row["norm_speed"]) - measured[key])
         for row in shipped_rows("pairs.csv")

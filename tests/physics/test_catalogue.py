@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hydra.utils import instantiate
 
+from interference.gavel import IsolatedSpeed, MeasuredProfiles, measured_speedup
 from sim.errors import PhysicsError
 from sim.physics.catalogue import StatedModel, StatedProfiles, throughputs
-from sim.physics.measured import IsolatedSpeed, MeasuredProfiles, measured_speedup
 from sim.physics.traffic import MIX, RING
 from sim.topology.generators import leaf_spine
 from tests.contract.compositions import CONF

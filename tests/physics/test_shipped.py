@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from interference.gavel import spread_ratio
 from sim.errors import PhysicsError
-from sim.physics.measured import spread_ratio
 from sim.physics.mix_table import fit_additive
 from sim.physics.shipped_files import ShippedInterference, ShippedProfiles, shipped_rows
 

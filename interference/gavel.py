@@ -1,20 +1,22 @@
-"""Profiles and co-location measured by Gavel (Narayanan et al., OSDI 2020), from its files."""
+"""Gavel's measurements (Narayanan et al., OSDI 2020) as the physics: profiles and co-location."""
 
-import csv
-from collections.abc import Iterator, Mapping
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray
+from interference.own import pair_table_of
+from interference.readers.pairs import GAVEL_ISOLATED, GAVEL_PAIRS, rows_of_gavel
+from interference.readers.pairs import GAVEL_ISOLATED_COLUMNS as COLUMNS
+from interference.readers.table import read_table
+from interference.rows import CoRows
+from sim.arrays import FloatArray
 from sim.errors import PhysicsError
 from sim.physics.catalogue import Catalogue, host_needs
 from sim.physics.laws import ring_share, transfer_s
-from sim.physics.mix_table import PairTable, fit_additive, probably_infeasible
-
-PAIRS_FILE = Path("colocation", "gavel_pairs.csv")
-ISOLATED_FILE = Path("throughput", "gavel_isolated.csv")
+from sim.physics.mix_table import PairTable
+from sim.physics.shipped_files import profile_key
 
 
 @dataclass(frozen=True)
@@ -28,125 +30,44 @@ class IsolatedSpeed:
     steps_per_s: float  # 0 = did not run
 
 
-@dataclass(frozen=True)
-class ColocatedPair:
-    """Two single-GPU jobs on one GPU, in no particular order; speeds are fractions of solo."""
-
-    gpu_type: str
-    profile_a: str
-    profile_b: str
-    solo_a_s: float  # seconds a step alone
-    solo_b_s: float
-    norm_a: float  # co-located / isolated speed; NaN where infeasible
-    norm_b: float
-    feasible: bool
-
-
-def profile_key(name: str) -> tuple[str, int]:
-    """Sort key of a profile name: model, then batch as a number."""
-    model, _, batch = name.rpartition("/")
-    return model, int(batch)
-
-
-MOST_SPEED_UP = 2.0  # above it a speed is percent, or steps a second
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A line of a table as text; PhysicsError names file, line, column and value."""
-
-    place: str
-    text: Mapping[str, str | None]
-
-    def word(self, column: str) -> str:
-        word = self.text.get(column)
-        if not word:
-            raise PhysicsError(f"{self.place}: {column} is {word!r}; the file needs it")
-        return word
-
-    def number(self, column: str, *, least: float = 0.0, most: float = np.inf) -> float:
-        """At least `least`, or above 0 if that is larger."""
-        word = self.word(column)
-        try:
-            value = float(word)
-        except ValueError:
-            value = np.nan
-        if not least <= value <= most or np.isinf(value):
-            limit = "" if np.isinf(most) else f" and {most:g} at most"
-            bound = f"{least:g} or more" if least == 0.0 else "above 0"
-            raise PhysicsError(
-                f"{self.place}: {column} is {word!r}; it must be a number, {bound}{limit}"
-            )
-        return value
-
-    def whole(self, column: str) -> int:
-        value = self.number(column)
-        if value != int(value):
-            raise PhysicsError(f"{self.place}: {column} is {value:g}; it must be a whole number")
-        return int(value)
-
-    def flag(self, column: str) -> bool:
-        word = self.word(column)
-        if word not in {"0", "1"}:
-            raise PhysicsError(f"{self.place}: {column} is {word!r}; it must be 0 or 1")
-        return word == "1"
-
-    def profile(self, model: str, batch: str) -> str:
-        return f"{self.word(model)}/{self.whole(batch)}"
-
-
-ABOVE_0 = float(np.finfo(np.float64).tiny)
-
-
 def read_isolated(data_dir: Path | str) -> list[IsolatedSpeed]:
     """All isolated speeds below `data_dir`; PhysicsError names file, line and value."""
+    table = read_table(_file(data_dir, GAVEL_ISOLATED), COLUMNS)
+    speed = table.numbers("steps_per_s")
+    table.refuse("steps_per_s", ~(np.isfinite(speed) & (speed >= 0.0)), "expected 0 or more")
+    columns = (
+        table.texts("gpu_type"), table.texts("model"), table.wholes("batch_size"),
+        table.wholes("num_gpus"), table.flags("consolidated", absent=True), speed,
+    )  # fmt: skip
     return [
-        IsolatedSpeed(
-            gpu_type=row.word("gpu_type"),
-            profile=row.profile("model", "batch_size"),
-            num_gpus=row.whole("num_gpus"),
-            consolidated=row.flag("consolidated"),
-            steps_per_s=row.number("steps_per_s"),
-        )
-        for row in _rows(Path(data_dir) / ISOLATED_FILE)
+        IsolatedSpeed(kind, f"{model}/{batch}", int(gpus), bool(one_server), float(steps_per_s))
+        for kind, model, batch, gpus, one_server, steps_per_s in zip(*columns, strict=True)
     ]
 
 
-def read_pairs(data_dir: Path | str) -> list[ColocatedPair]:
-    """All co-located pairs below `data_dir`; PhysicsError names file, line and value."""
-    pairs, places = [], dict[tuple[str, ...], str]()
-    for row in _rows(Path(data_dir) / PAIRS_FILE):
-        feasible = row.flag("feasible")
-        norm_a, norm_b = (
-            row.number(name, least=ABOVE_0, most=MOST_SPEED_UP) if feasible else np.nan
-            for name in ("norm_a", "norm_b")
-        )
-        pair = ColocatedPair(
-            gpu_type=row.word("gpu_type"),
-            profile_a=row.profile("model_a", "batch_a"),
-            profile_b=row.profile("model_b", "batch_b"),
-            solo_a_s=1.0 / row.number("iso_a", least=ABOVE_0),
-            solo_b_s=1.0 / row.number("iso_b", least=ABOVE_0),
-            norm_a=norm_a,
-            norm_b=norm_b,
-            feasible=feasible,
-        )
-        key = (pair.gpu_type, *sorted((pair.profile_a, pair.profile_b)))
-        if places.setdefault(key, row.place) != row.place:
-            raise PhysicsError(f"{row.place}: {places[key]} has this pair, too; keep one")
-        pairs.append(pair)
-    return pairs
+def read_pairs(data_dir: Path | str) -> CoRows:
+    """Both sides of all pairs below `data_dir`; PhysicsError names file, line and value."""
+    for name in (GAVEL_PAIRS, GAVEL_ISOLATED):
+        _file(data_dir, name)
+    rows = rows_of_gavel(data_dir)[0]
+    sides = Counter(zip(rows.gpu_type, rows.victim, rows.aggressors, strict=True))
+    for (kind, victim, (beside,)), lines in sides.items():
+        if lines > 1:
+            raise PhysicsError(
+                f"{Path(data_dir, GAVEL_PAIRS)}: {victim} beside {beside} on {kind} stands in "
+                f"{lines} lines; keep one"
+            )
+    return rows
 
 
-def _rows(path: Path) -> Iterator[_Row]:
+def _file(data_dir: Path | str, name: str) -> Path:
+    path = Path(data_dir, name)
     if not path.is_file():
         raise PhysicsError(
             f"{path}: no such file; set data_dir (or GPUYARD_DATA) to the folder of the measured "
             "data, or use the shipped profiles and interference"
         )
-    with path.open(newline="", encoding="utf-8") as stream:
-        for line, row in enumerate(csv.DictReader(stream), start=2):
-            yield _Row(f"{path}:{line}", row)
+    return path
 
 
 FIT_NIC_GBPS = 10.0
@@ -233,10 +154,7 @@ class MeasuredProfiles(Catalogue):
 
     def __init__(self, *, data_dir: Path | str) -> None:
         """Read below `data_dir`; PhysicsError where a file is missing or a speed is."""
-        pairs = read_pairs(data_dir)
-        names = tuple(
-            sorted({p.profile_a for p in pairs} | {p.profile_b for p in pairs}, key=profile_key)
-        )
+        names = tuple(sorted(set(read_pairs(data_dir).victim), key=profile_key))
         speeds = read_isolated(data_dir)
         compute_s = solo_step_s(speeds, names)
         super().__init__(
@@ -260,65 +178,18 @@ class MeasuredInterference:
 
     def __init__(self, *, data_dir: Path | str) -> None:
         """Read below `data_dir`; PhysicsError where the file is missing."""
-        self._pairs = read_pairs(data_dir)
+        self._rows = read_pairs(data_dir)
 
     def pair_table(self, catalogue: Catalogue) -> PairTable:
         """Slow-downs over the catalogue; PhysicsError for a profile or type without pairs."""
-        known = {p.profile_a for p in self._pairs} | {p.profile_b for p in self._pairs}
+        known = set(self._rows.victim)
         for name in catalogue.names:
             if name not in known:
                 raise PhysicsError(
                     f"profile {name!r} has no measured pair; use profiles=measured with "
                     "interference=measured"
                 )
-        tables = [self._one_type(gpu_type, catalogue) for gpu_type in catalogue.gpu_types]
-        slowdown, feasible, guessed = zip(*tables, strict=True)
-        return PairTable(np.stack(slowdown), np.stack(feasible), "measured", guessed=sum(guessed))
-
-    def _one_type(self, gpu_type: str, catalogue: Catalogue) -> tuple[FloatArray, BoolArray, int]:
-        """(P, P) slow-down and feasibility on one GPU type, and how many nobody measured."""
-        pairs = [p for p in self._pairs if p.gpu_type == gpu_type]
-        if not pairs:
-            raise PhysicsError(f"GPU type {gpu_type!r} has no measured pair; use {GPU_TYPES}")
-        return filled(*measured_norm(pairs, catalogue.names))
-
-
-def filled(norm: FloatArray, tried: BoolArray) -> tuple[FloatArray, BoolArray, int]:
-    """(P, P) slow-down and feasibility; pairs without a speed get the additive fit of the others.
-
-    Last: of the slow-downs of pairs that fit, those that came so.
-
-    Args:
-        norm: (P, P) normalised speed [victim, aggressor], one at least; NaN where none is known.
-        tried: (P, P) symmetric; a pair that was tried and has no speed did not fit.
-    """
-    known = np.isfinite(norm)
-    victim, aggressor = np.nonzero(known)
-    fit = fit_additive(
-        victim=victim, aggressor=aggressor, norm=norm[victim, aggressor], profiles=len(norm)
-    )
-    speed = np.where(known, norm, np.exp(fit.log_norm()))
-    failed = tried & ~known & ~known.T
-    infeasible = np.where(tried, failed, probably_infeasible(tried, failed))
-    return np.maximum(1.0, 1.0 / speed), ~infeasible, int((~infeasible & ~known).sum())
-
-
-def measured_norm(
-    pairs: list[ColocatedPair], names: tuple[str, ...]
-) -> tuple[FloatArray, BoolArray]:
-    """(P, P) normalised speed [victim, aggressor], NaN where infeasible or unknown; (P, P) tried.
-
-    Each pair fills both of its directions.
-    """
-    index = {name: row for row, name in enumerate(names)}
-    norm = np.full((len(names), len(names)), np.nan)
-    tried = np.zeros(norm.shape, dtype=np.bool_)
-    for pair in pairs:
-        if pair.profile_a in index and pair.profile_b in index:
-            a, b = index[pair.profile_a], index[pair.profile_b]
-            norm[a, b], norm[b, a] = pair.norm_a, pair.norm_b
-            tried[a, b] = tried[b, a] = True
-    return norm, tried
+        return pair_table_of(self._rows, catalogue, source="measured", place=GAVEL_PAIRS)
 
 
 def solo_step_s(speeds: list[IsolatedSpeed], names: tuple[str, ...]) -> FloatArray:
