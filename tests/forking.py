@@ -31,6 +31,7 @@ IMPORTED = (  # not Ray: it has threads, and takes the ports of the child before
     "joblib.externals.loky", "gpuyard.command",
 )  # fmt: skip
 TIMED_OUT = "timed out"
+_left_with: list[int] = []  # status of this program, once it has ended by itself
 
 
 def run_program(
@@ -73,8 +74,17 @@ def _parent() -> Any:
     return started
 
 
+def leave() -> None:
+    """End without taking apart what was imported: half a second, as its pages are the parent's."""
+    if _left_with:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(_left_with[0])
+
+
 def serve() -> None:
     """Fork for every line of standard input, and answer with the status."""
+    atexit.register(leave)  # before all others, thus called after them
     for name in IMPORTED:
         importlib.import_module(name)
     with redirect_stdout(sys.stderr):  # answers go to standard output
@@ -111,9 +121,18 @@ def become(told: Mapping[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(told["env"])
     os.chdir(told["cwd"])
-    first, *rest = told["words"]
+    try:
+        _run(*told["words"])
+        _left_with.append(0)
+    except SystemExit as ended:
+        _left_with.append(ended.code if isinstance(ended.code, int) else int(bool(ended.code)))
+        raise
+
+
+def _run(first: str, *rest: str) -> None:
+    """A module or a file as a program."""
     if first == "-m":
-        sys.path[0], sys.argv = told["cwd"], rest
+        sys.path[0], sys.argv = os.getcwd(), list(rest)
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     else:
         sys.path[0], sys.argv = str(Path(first).parent), [first, *rest]

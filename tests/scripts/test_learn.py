@@ -68,8 +68,8 @@ def test_it_learns_to_suspend_in_several_settings_at_once(done):
 
 
 BRANCHES = (
-    "algo=branches", "learns=network", "begin=zero", "algo.windows=8", "algo.points=20",
-    "algo.search_windows=4", "algo.epochs=20", "algo.batch=16", "validate_every=1",
+    "algo=branches", "learns=network", "begin=zero", "algo.windows=4", "algo.points=10",
+    "algo.search_windows=2", "algo.epochs=20", "algo.batch=16", "validate_every=1",
 )  # fmt: skip
 
 
@@ -83,12 +83,12 @@ def test_what_is_overwritten_is_told(done):
 
 
 def test_branches_teach_a_network_by_gradients_and_go_on_where_they_stopped(done):
-    whole = done("learn", *TINY, *BRANCHES, "updates=3", folder="whole")
+    whole = done("learn", *TINY, *BRANCHES, "updates=2", folder="whole")
     metrics = json.loads((whole.folder / "metrics.json").read_text())
     assert metrics["ratio_of_mean_jct"]["zero"]["high"] < 0.95
-    first = done("learn", *TINY, *BRANCHES, "updates=2", folder="first")
+    first = done("learn", *TINY, *BRANCHES, "updates=1", folder="first")
     resumed = done(
-        "learn", *TINY, *BRANCHES, "updates=3", f"resume={first.folder}", folder="resumed"
+        "learn", *TINY, *BRANCHES, "updates=2", f"resume={first.folder}", folder="resumed"
     )
     again = json.loads((resumed.folder / "metrics.json").read_text())
     assert again["ratio_of_mean_jct"] == metrics["ratio_of_mean_jct"]
@@ -101,15 +101,15 @@ def test_branches_teach_a_network_by_gradients_and_go_on_where_they_stopped(done
 
 def test_ppo_with_paired_advantages_climbs_and_goes_on_where_it_stopped(done):
     given = (
-        "algo=paired_ppo", "learns=network", "begin=zero", "algo.windows=3", "algo.points=20",
+        "algo=paired_ppo", "learns=network", "begin=zero", "algo.windows=2", "algo.points=20",
         "algo.batch=16", "algo.learning_rate=0.03", "algo.clip=1", "validate_every=4",
     )  # fmt: skip
-    whole = done("learn", *TINY, *given, "updates=4", folder="whole")
+    whole = done("learn", *TINY, *given, "updates=2", folder="whole")
     metrics = json.loads((whole.folder / "metrics.json").read_text())
     assert metrics["ratio_of_mean_jct"]["zero"]["high"] < 0.95
-    first = done("learn", *TINY, *given, "updates=4", "minutes=1e-4", folder="first")
+    first = done("learn", *TINY, *given, "updates=2", "minutes=1e-4", folder="first")
     assert [row["update"] for row in curve(first.folder)] == ["0", "1"]
-    resumed = done("learn", *TINY, *given, "updates=4", f"resume={first.folder}", folder="resumed")
+    resumed = done("learn", *TINY, *given, "updates=2", f"resume={first.folder}", folder="resumed")
     assert np.array_equal(*means(whole.folder, resumed.folder))
 
 
@@ -125,8 +125,8 @@ def test_rounds_learn_from_several_settings_at_once(done, algo: str):
 
 
 DISTIL = (
-    "algo=distil", "learns=network", "begin=zero", "rules.datacenter=true", "algo.windows=4",
-    "algo.share=0.3", "algo.epochs=8", "algo.batch=32", "hide=[holds_up]", "validate_every=1",
+    "algo=distil", "learns=network", "begin=zero", "rules.datacenter=true", "algo.windows=2",
+    "algo.share=0.3", "algo.epochs=4", "algo.batch=32", "hide=[holds_up]", "validate_every=1",
 )  # fmt: skip
 
 
