@@ -132,7 +132,7 @@ def become(told: Mapping[str, Any]) -> None:
 def _run(first: str, *rest: str) -> None:
     """A module or a file as a program."""
     if first == "-m":
-        sys.path[0], sys.argv = os.getcwd(), list(rest)
+        sys.path[0], sys.argv = str(Path.cwd()), list(rest)
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     else:
         sys.path[0], sys.argv = str(Path(first).parent), [first, *rest]
