@@ -91,3 +91,15 @@ def test_results_of_the_kuberay_job_outlive_its_pods():
     claim = documents()["PersistentVolumeClaim"]["metadata"]["name"]
     assert volume["persistentVolumeClaim"]["claimName"] == claim
     assert f"hydra.run.dir={mount['mountPath']}/" in spec["entrypoint"]
+
+
+def test_kube_scheduler_asks_what_is_served_where_it_is_served():
+    told = yaml.safe_load((ROOT / "deploy" / "kube-scheduler.yaml").read_text())
+    (extender,) = told["extenders"]
+    port = yaml.safe_load((ROOT / "conf" / "serve.yaml").read_text())["port"]
+    routes = (ROOT / "gpuyard" / "serving" / "app.py").read_text()
+    assert extender["urlPrefix"] == f"http://127.0.0.1:{port}"
+    assert extender["weight"] > 0  # or Kubernetes refuses it beside a prioritizeVerb
+    for verb in ("filterVerb", "prioritizeVerb"):
+        assert f'"/{extender[verb]}"' in routes
+    assert extender["managedResources"][0]["name"] == "nvidia.com/gpu"

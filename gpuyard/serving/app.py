@@ -2,6 +2,7 @@
 
 import hmac
 import json
+from asyncio import timeout
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,13 +14,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpuyard import __version__
 from gpuyard.launch.errors import nearest
-from gpuyard.serving.board import Board, Verdict
+from gpuyard.serving.board import Board
 from gpuyard.serving.decider import Decider
 from gpuyard.serving.forms import (
     MOST_SCORE,
     AnswerForm,
     ClusterForm,
-    DecisionForm,
     ErrorForm,
     ExtenderArgs,
     ExtenderFilterResult,
@@ -31,9 +31,11 @@ from gpuyard.serving.forms import (
     candidates,
     read,
 )
+from gpuyard.serving.held import Verdict
 from sim.errors import GpuYardError
 
-UNAUTHORISED, TOO_LARGE = 401, 413
+UNAUTHORISED, TOO_LATE, TOO_LARGE = 401, 408, 413
+BODY_S = 10.0  # in which a body comes
 PATIENCE = 8  # times the largest body
 OPEN_PATHS = ("/healthz",)  # tells nothing but that somebody is there
 
@@ -57,7 +59,13 @@ class Guard:
             words = "the request needs the header `Authorization: Bearer TOKEN`, with our token"
             await _refuse(send, UNAUTHORISED, words, [(b"www-authenticate", b"Bearer")])
             return
-        body = await self._body(headers, receive)
+        try:
+            async with timeout(BODY_S):
+                body = await self._body(headers, receive)
+        except TimeoutError:
+            words = f"the body did not come within {BODY_S:g} s"
+            await _refuse(send, TOO_LATE, words, [(b"connection", b"close")])
+            return
         if body is None:
             words = f"the body is larger than {self._most} bytes (max_body_bytes); send less"
             await _refuse(send, TOO_LARGE, words, [(b"connection", b"close")])
@@ -121,9 +129,10 @@ BAD_REQUEST, NOT_POSSIBLE, FAULT = 400, 422, 500
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorForm} for status in (BAD_REQUEST, 401, 413, NOT_POSSIBLE, FAULT)
 }
-FIELDS = {
-    name for form in (StateForm, WaitingJob, RunningJob, DecisionForm) for name in form.model_fields
-}
+OF_REQUESTS, OF_JOBS = (
+    {name for form in forms for name in form.model_fields}
+    for forms in ((StateForm, ExtenderArgs), (WaitingJob, RunningJob))
+)
 
 
 def make_app(decider: Decider, board: Board) -> FastAPI:
@@ -145,7 +154,7 @@ def make_app(decider: Decider, board: Board) -> FastAPI:
 
 
 def _add_plain(app: FastAPI, decider: Decider) -> None:
-    @app.get("/healthz")
+    @app.api_route("/healthz", methods=["GET", "HEAD"])
     async def healthz() -> dict[str, str]:
         """Whether somebody is there."""
         return {"status": "ok"}
@@ -242,7 +251,8 @@ def _add_errors(app: FastAPI) -> None:
 
 
 def _told(status: int, words: str) -> JSONResponse:
-    return JSONResponse({"error": words}, status_code=status)
+    sendable = words.encode("utf-8", "backslashreplace").decode()  # halves of letters are not
+    return JSONResponse({"error": sendable}, status_code=status)
 
 
 def _words(fault: dict[str, Any], body: Any) -> str:
@@ -255,11 +265,11 @@ def _words(fault: dict[str, Any], body: Any) -> str:
     if isinstance(fault["input"], bytes):
         return "the body came without the header content-type: application/json; send it"
     if kind == "extra_forbidden":
-        near = nearest(str(path[-1]), FIELDS)
+        near = nearest(str(path[-1]), OF_REQUESTS if len(path) == 1 else OF_JOBS)
         return f"{where}: nobody reads this key" + (f"; did you mean {near}?" if near else "")
     if kind == "missing":
         return f"{where}: is missing; it is required (GET /docs)"
-    return f"{where} is {_short(fault['input'])}: {fault['msg'].lower()}"
+    return f"{where} is {_short(repr(fault['input']))}: {fault['msg'].lower()}"
 
 
 def _whose(path: Sequence[Any], body: Any) -> str:

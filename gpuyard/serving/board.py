@@ -1,18 +1,18 @@
 """What an extender has to remember: the cluster as last told, and what it answered since."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
 
-from pydantic import ValidationError
+import numpy as np
 
 from gpuyard.serving.decider import Decider
 from gpuyard.serving.forms import (
     GPU_RESOURCE,
     GROUP,
-    MOST_NAME,
+    KNOWN,
     AnswerForm,
     Asked,
     DecisionForm,
@@ -21,45 +21,22 @@ from gpuyard.serving.forms import (
     StateForm,
     WaitingJob,
 )
+from gpuyard.serving.held import (
+    Held,
+    Replaces,
+    Verdict,
+    Waits,
+    bind,
+    gpus_told,
+    is_void,
+    not_after,
+    waiting_job,
+)
 from sim.arrays import IntArray
 
 log = logging.getLogger(__name__)
 
 Clock = Callable[[], float]
-Job = TypeVar("Job", RunningJob, WaitingJob)
-
-
-@dataclass
-class Held:
-    """A job that we have answered for, and that the told state does not show running yet."""
-
-    job: RunningJob
-    gpus: int  # of a pod
-    pods: int
-    slots: list[str]  # a server for each pod
-    bound: dict[str, str]  # pod: its server
-    until_s: float  # on our clock: that of the told state may be another one each time
-
-    def has_whole_pods(self, gpus: Sequence[int]) -> bool:
-        """Whether some of its pods run on these GPUs, and others do not yet."""
-        return 0 < len(gpus) < self.gpus * self.pods and len(gpus) % self.gpus == 0
-
-
-@dataclass(frozen=True)
-class Waits:
-    """A job that we have told to wait."""
-
-    job: WaitingJob
-    nodes: frozenset[str]  # servers that it was offered last; none: it competes with nobody
-    until_s: float  # on our clock
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Where a pod goes, or why nowhere."""
-
-    server: str | None
-    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,17 +57,27 @@ class Board:
         self._clock = clock
         now_s = clock()
         self._last = LastState(StateForm(time_s=now_s), now_s)
+        self._told_s = -math.inf  # time of the last state that was told
         self._held: dict[str, Held] = {}
         self._waiting: dict[str, Waits] = {}  # by job, the first to come first
 
     def tell(self, form: StateForm) -> AnswerForm:
-        """The cluster is like this; what would be decided for it alone.
+        """The cluster is like this; what would be decided for it and what was answered since.
 
         Raises:
-            RequestError: it cannot be; what was told before stays.
+            RequestError: it cannot be, or is somewhat older than the last, which stays.
         """
-        answer = self._decider.decide(form)
+        if 0.0 < self._told_s - form.time_s <= self._hold_s:  # by more it is another clock
+            raise RequestError(
+                f"time_s is {form.time_s}, and a state of {self._told_s} was told already; tell "
+                "them in order, by one clock"
+            )
+        self._decider.decide(form)
         self._forget()
+        self._held = {
+            key: each for key, each in self._held.items()
+            if each.replaces is None or not each.replaces.is_shown(form)
+        }  # fmt: skip
         begun = {
             job.id: self._decider.places.part_of(job, self._held[job.id].job)
             for job in form.running if job.id in self._held
@@ -103,7 +90,8 @@ class Board:
         running = {job.id for job in form.running}
         self._waiting = {key: each for key, each in self._waiting.items() if key not in running}
         self._last = LastState(placed, self._clock())
-        return answer
+        self._told_s = form.time_s
+        return self._decider.decide(self.state())
 
     def _forget(self) -> None:
         """Drop answers that are too old."""
@@ -161,11 +149,11 @@ class Board:
         form = last.form
         running = [job for job in form.running if job.id not in self._held]  # gangs begun in part
         known = {job.id for job in running} | set(self._held)
-        held = [_until(each.job, now_s) for each in self._held.values()]
+        held = [not_after(each.job, now_s) for each in self._held.values()]
         queue = [job for job in form.queue if job.id not in known]
         known |= {job.id for job in queue}
         waiting = [each.job for each in self._waiting.values() if each.job.id not in known]
-        queue += [_until(job, now_s) for job in waiting]
+        queue += [not_after(job, now_s) for job in waiting]
         return form.model_copy(
             update={"time_s": now_s, "running": [*running, *held], "queue": queue}
         )
@@ -198,35 +186,67 @@ class Board:
             RequestError: the pod's job cannot be.
             GpuYardError: the scheduler's decision is illegal.
         """
-        state = self.state()
-        if any(job.id == asked.job for job in state.running) and asked.job not in self._held:
-            return Verdict(None, f"{asked.job} runs already, says the state that was told")
+        self._check_size(asked)
+        replaces, state = None, self.state()
+        runs = next((job for job in state.running if job.id == asked.job), None)
+        if runs is not None and asked.job not in self._held:
+            replaces = self._replaced(asked, runs)
+            if replaces is None:
+                return Verdict(None, f"{asked.job} runs already, says the state that was told")
+            asked = replace(asked, job=asked.pod, pods=1)
         held = self._held.get(asked.job)
-        largest = int(self._decider.game.topology.gpus_per_server.max())
-        if asked.gpus > largest:
-            raise RequestError(
-                f"pod {asked.pod}: limits['{GPU_RESOURCE}'] is {asked.gpus}; the largest server "
-                f"has {largest} GPUs: ask for fewer, or for several pods as a gang ({GROUP})"
-            )
+        if held is not None and is_void(held, asked, set(nodes).difference(state.away)):
+            del self._held[asked.job]
+            held, state = None, self.state()
         if held is None:
             decided = self._decided(asked, nodes, state)
             if isinstance(decided, Verdict):
                 return decided
             held = decided
-        return _bind(held, asked, nodes)
+            held.replaces = replaces
+        return bind(held, asked, nodes)
+
+    def _check_size(self, asked: Asked) -> None:
+        """Refuse what no cluster like this could ever hold."""
+        sizes = self._decider.game.topology.gpus_per_server
+        largest = int(sizes.max())
+        if asked.gpus > largest:
+            raise RequestError(
+                f"pod {asked.pod}: limits['{GPU_RESOURCE}'] is {asked.gpus}; the largest server "
+                f"has {largest} GPUs: ask for fewer, or for several pods as a gang ({GROUP})"
+            )
+        game = self._decider.game
+        room = np.bincount(game.partition_of_server, weights=sizes // asked.gpus)
+        if asked.pods > room.max():
+            raise RequestError(
+                f"pod {asked.pod}: its gang has {asked.pods} pods of {asked.gpus} GPUs; even empty "
+                f"servers have room for {room.max():.0f} of them: ask for fewer or smaller ones"
+            )
+
+    def _replaced(self, asked: Asked, runs: RunningJob) -> Replaces | None:
+        """What a pod is of a gang that runs already; None: nobody is missing from it."""
+        now = gpus_told(runs) + sum(
+            each.gpus for name, each in self._held.items()
+            if each.replaces and each.replaces.gang == asked.job and name != asked.pod
+        )  # fmt: skip
+        missing = asked.gpus * asked.pods - now
+        if asked.pod == asked.job or missing < asked.gpus:
+            return None
+        return Replaces(asked.job, now + asked.gpus)
 
     def _decided(self, asked: Asked, nodes: Sequence[str], state: StateForm) -> Held | Verdict:
         """Ask the scheduler for the job of a pod."""
         before = self._waiting.get(asked.job)
-        job = _waiting(asked, state.time_s, before.job.submitted_s if before else state.time_s)
+        job = waiting_job(asked, state.time_s, before.job.submitted_s if before else state.time_s)
         offered = frozenset(self._decider.places.names) & frozenset(nodes)
-        answer = self._answer(state, job, offered)
-        if asked.job in answer.impossible:
-            raise RequestError(f"pod {asked.pod}: {answer.impossible[asked.job]}")
+        try:
+            answer = self._answer(state, job, offered)
+        except RequestError as error:
+            by = ", ".join(KNOWN) if f"(job {asked.job})" in str(error) else ""
+            raise RequestError(f"{error}{by and f'; pods say it by annotations: {by}'}") from error
+        start = self._in_pods(_start_of(answer, asked), answer, asked, state, offered)
         until_s = self._clock() + self._hold_s
-        orders = (each for each in answer.decisions if each.job == asked.job)
-        start = next((each for each in orders if each.action == "start"), None)
-        verdict = self._refused(answer, start, asked)
+        verdict = self._refused(answer, start, asked, state)
         if verdict is not None:
             competes = start is None  # else its turn has come, and will in each question
             self._waiting[asked.job] = Waits(job, offered if competes else frozenset(), until_s)
@@ -248,6 +268,27 @@ class Board:
         held = Held(running, asked.gpus, asked.pods, slots, {}, until_s)
         self._held[asked.job] = held
         return held
+
+    def _in_pods(
+        self, start: DecisionForm | None, answer: AnswerForm, asked: Asked, state: StateForm,
+        offered: frozenset[str],
+    ) -> DecisionForm | None:  # fmt: skip
+        """The start with whole pods on each server: the scheduler knows of GPUs only."""
+        if start is None or not _splits(start, asked):
+            return start
+        places = self._decider.places
+        shut = places.gpus_of((set(places.names) - offered).union(state.away))
+        held = {gpu for gpus in places.of(state.running) for gpu in gpus.tolist()}
+        others = {gpu for each in answer.decisions if each is not start for gpu in each.gpus or ()}
+        chosen = start.gpus or []
+        if held & set(chosen):
+            return start  # which is told to be none for a filter
+        found = places.in_pods(chosen, shut | held | others, asked.gpus)
+        if found is None:
+            return start
+        gpus = [gpu for own in found.values() for gpu in own]
+        servers = {name: len(own) for name, own in found.items()}
+        return start.model_copy(update={"gpus": gpus, "servers": servers})
 
     def _answer(self, state: StateForm, asked: WaitingJob, offered: frozenset[str]) -> AnswerForm:
         """What is decided for a job that may go to `offered`, beside those who compete for that.
@@ -275,23 +316,26 @@ class Board:
             queue = [job for job in queue if job.id not in astray]
 
     def _refused(
-        self, answer: AnswerForm, start: DecisionForm | None, asked: Asked
+        self, answer: AnswerForm, start: DecisionForm | None, asked: Asked, state: StateForm
     ) -> Verdict | None:
         """Why the decision is none that a filter could express; None: it can."""
         who = answer.scheduler
         if start is None:
             return Verdict(None, f"{who} lets {asked.job} wait at this instant")
-        turn = start.turn
-        if any(each.action == "preempt" and each.turn <= turn for each in answer.decisions):
-            return Verdict(
-                None, f"{who} would preempt others for {asked.job}, which a filter cannot express"
-            )
-        if any(gpus % asked.gpus for gpus in (start.servers or {}).values()):
+        if _splits(start, asked):
             return Verdict(
                 None, f"{who} would spread the {asked.gpus} GPUs of one pod over several servers"
             )
-        taken = {gpu for gpus in self._decider.places.of(self.state().running) for gpu in gpus}
-        if taken & set(start.gpus or []):
+        places, gpus = self._decider.places.of(state.running), set(start.gpus or ())
+        beside = {
+            job.id for job, held in zip(state.running, places, strict=True)
+            if not gpus.isdisjoint(held.tolist())
+        }  # fmt: skip
+        if beside & {each.job for each in answer.decisions if each.action == "preempt"}:
+            return Verdict(
+                None, f"{who} would preempt others for {asked.job}, which a filter cannot express"
+            )
+        if beside:
             return Verdict(
                 None, f"{who} would have {asked.job} share GPUs, which {asked.gpus} whole ones "
                 "cannot express; serve with max_tenants=1"
@@ -299,55 +343,19 @@ class Board:
         return None
 
 
-def _until(job: Job, now_s: float) -> Job:
-    """The job, no time of it after now: a state may be told that is older than our answer."""
-    times = {"started_s", "submitted_s"} & set(type(job).model_fields)
-    late = {name: now_s for name in times if (getattr(job, name) or now_s) > now_s}
-    return job.model_copy(update=late) if late else job
+def _start_of(answer: AnswerForm, asked: Asked) -> DecisionForm | None:
+    """The start of a pod's job, if it starts.
+
+    Raises:
+        RequestError: it never can.
+    """
+    if asked.job in answer.impossible:
+        raise RequestError(f"pod {asked.pod}: {answer.impossible[asked.job]}")
+    orders = (each for each in answer.decisions if each.job == asked.job)
+    return next((each for each in orders if each.action == "start"), None)
 
 
-def _waiting(asked: Asked, now_s: float, first_s: float) -> WaitingJob:
-    """`first_s`: when it was asked for first, for want of a better time of submission."""
-    submitted_s = min(first_s if asked.submitted_s is None else asked.submitted_s, now_s)
-    try:
-        return WaitingJob(
-            id=asked.job,
-            gpus=asked.gpus * asked.pods,
-            submitted_s=submitted_s,
-            estimate_s=asked.estimate_s,
-            profile=asked.profile,
-            partition=asked.partition,
-            user=asked.user,
-        )
-    except ValidationError as error:
-        fault = error.errors()[0]
-        raise RequestError(
-            f"pod {asked.pod[:MOST_NAME]}: its {fault['loc'][0]} cannot be: {fault['msg'].lower()}"
-        ) from error
-
-
-def _bind(held: Held, asked: Asked, nodes: Sequence[str]) -> Verdict:
-    """A server of its gang for a pod: the first that is left among `nodes`."""
-    if (held.gpus, held.pods) != (asked.gpus, asked.pods):
-        raise RequestError(
-            f"pod {asked.pod}: its gang {asked.job} is of {held.pods} pods of {held.gpus} GPUs, "
-            f"the pod says {asked.pods} of {asked.gpus}; pods of one gang have to be alike"
-        )
-    server = held.bound.get(asked.pod)
-    if server is not None:
-        if server in nodes:
-            return Verdict(server)
-        return Verdict(None, f"it was given {server}, which is not among the nodes offered")
-    left = list(held.slots)
-    for taken in held.bound.values():
-        left.remove(taken)
-    if not left:
-        raise RequestError(
-            f"pod {asked.pod}: all {held.pods} pods of gang {asked.job} have been placed; give "
-            "another gang another name"
-        )
-    server = next((name for name in left if name in nodes), None)
-    if server is None:
-        return Verdict(None, f"its gang was given {', '.join(sorted(set(left)))}")
-    held.bound[asked.pod] = server
-    return Verdict(server)
+def _splits(start: DecisionForm | None, asked: Asked) -> bool:
+    """Whether the GPUs of one pod would lie on several servers."""
+    servers = start.servers if start else None
+    return any(gpus % asked.gpus for gpus in (servers or {}).values())

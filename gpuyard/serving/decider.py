@@ -13,15 +13,8 @@ from gpuyard.serving.forms import (
     ServerForm,
     StateForm,
 )
-from gpuyard.serving.instants import (
-    OF_DURATION,
-    OF_PROFILE,
-    Defaults,
-    Set,
-    Setter,
-    named,
-    submitted_s,
-)
+from gpuyard.serving.instants import OF_DURATION, OF_PROFILE, Defaults, Set, Setter, submitted_s
+from gpuyard.serving.places import named
 from marl.env.game import Game
 from sim.decision import Decision
 from sim.errors import GpuYardError, SimulationError

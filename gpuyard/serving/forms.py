@@ -187,7 +187,7 @@ SUBMITTED_S = f"{PREFIX}submitted-s"  # in place of creationTimestamp
 GROUP = f"{PREFIX}group"  # pods of one gang, of one namespace
 GROUP_SIZE = f"{PREFIX}group-size"  # how many pods, all alike
 KNOWN = (ESTIMATE_S, PROFILE, PARTITION, USER, SUBMITTED_S, GROUP, GROUP_SIZE)
-WHOLE = re.compile(r"\d{1,9}")
+WHOLE = re.compile(r"[0-9]{1,9}")
 MOST_SCORE = 10
 
 
@@ -216,6 +216,7 @@ class Container(Loose):
     """Of a pod."""
 
     resources: Resources | None = None
+    restartPolicy: str | None = None  # Always, of an init container: it goes on beside the others
 
 
 class PodSpec(Loose):
@@ -315,7 +316,7 @@ def read(pod: Pod) -> Asked:
             f"pod {name}: annotation {unknown[0]} is unknown; there are {', '.join(KNOWN)}"
         )
     group, pods = told.get(GROUP), _count(told, GROUP_SIZE, name)
-    if (group is None) != (pods is None):
+    if (not group) != (pods is None):
         raise RequestError(f"pod {name}: give {GROUP} and {GROUP_SIZE}, or neither")
     submitted_s = _number(told, SUBMITTED_S, name, least=-MOST_S)
     if submitted_s is None and meta.creationTimestamp is not None:
@@ -334,9 +335,13 @@ def read(pod: Pod) -> Asked:
 
 
 def _gpus(spec: PodSpec, name: str) -> int:
-    """Containers run together, init containers before them one by one."""
-    together = sum(_limit(each, name) for each in spec.containers)
-    return max([together, *(_limit(each, name) for each in spec.initContainers or [])])
+    """Containers run together, init containers before them one by one; sidecars stay."""
+    most = sidecars = 0
+    for each in spec.initContainers or ():
+        most = max(most, sidecars + _limit(each, name))
+        if each.restartPolicy == "Always":
+            sidecars += _limit(each, name)
+    return max(most, sidecars + sum(_limit(each, name) for each in spec.containers))
 
 
 def _limit(container: Container, name: str) -> int:
@@ -355,7 +360,8 @@ def _count(told: dict[str, str], key: str, name: str, least: int = 1) -> int | N
         return None
     if not WHOLE.fullmatch(value) or int(value) < least:
         raise RequestError(
-            f"pod {name}: {key} is {value!r}; it must be a whole number from {least}"
+            f"pod {name}: {key} is {value!r}; it must be a whole number from {least}, of 9 digits "
+            "at most"
         )
     return int(value)
 

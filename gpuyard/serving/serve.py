@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 
 SHORTEST_TOKEN = 16  # letters
 MOST_PORT = 65535
+SILENT_S = 5.0  # until whoever connects has to have asked something
 SERVING: Rules = {
     "port": (True, 0),
     "max_body_bytes": (True, 1),
@@ -156,6 +157,7 @@ def _listen(host: object, port: int) -> socket.socket:
 
 def _server(app: "FastAPI", config: Mapping[str, Any], token: str | None) -> "Server":
     import uvicorn
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
     from gpuyard.serving.app import Guard
 
@@ -173,10 +175,23 @@ def _server(app: "FastAPI", config: Mapping[str, Any], token: str | None) -> "Se
                 for number, handler in zip(numbers, before, strict=True):
                     signal.signal(number, handler)
 
+    class Patient(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+        """Hangs up on who connects and asks nothing: it would count as a request for ever."""
+
+        def connection_made(self, transport: Any) -> None:
+            """Look again in a while."""
+            super().connection_made(transport)
+            self.loop.call_later(SILENT_S, self._close_if_silent)
+
+        def _close_if_silent(self) -> None:
+            if self.cycle is None:
+                self.transport.close()
+
     guarded = Guard(app, token=token, max_body_bytes=config["max_body_bytes"])
     return Quiet(
         uvicorn.Config(
             guarded,
+            http=Patient,
             log_config=None,
             access_log=False,
             lifespan="off",

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from gpuyard.evaluation.experiment import composition_of, experiment_of
 from gpuyard.launch.build import resolve
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,6 +83,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture
 def fresh(service: Service) -> Service:
     """The service, told that the cluster is empty and that what it answered is over."""
+    service.ask("PUT", "/state", {"time_s": 1e9})  # by another clock than the next
     service.ask("PUT", "/state", {"time_s": 0})
     told = service.ask("GET", "/state")
     over = [
@@ -103,5 +105,21 @@ def configured() -> Callable[..., dict[str, Any]]:
     def made(*words: str) -> dict[str, Any]:
         with initialize_config_dir(str(ROOT / "conf"), version_base=None):
             return resolve(compose("simulate", overrides=list(words)))
+
+    return made
+
+
+@pytest.fixture
+def board_of(configured: Callable[..., Any]) -> Callable[..., Any]:
+    """A board on 64 GPUs whose answers hold 50 s, on the clock that is given."""
+    from gpuyard.serving.board import Board
+    from gpuyard.serving.decider import Decider
+    from gpuyard.serving.instants import Defaults
+
+    def made(clock: Callable[[], float], *words: str) -> Board:
+        config = configured("topology=small_leaf_spine", *words)
+        scheduler, game = composition_of(config, 1), experiment_of(config).game
+        decider = Decider(game, scheduler, Defaults(None, None), 0)
+        return Board(decider, hold_s=50.0, clock=clock)
 
     return made

@@ -81,7 +81,7 @@ def test_it_describes_cluster_and_schema(service: Service):
         (state({"id": "a", "gpu": 1, "submitted_s": 0}),
          "queue[0].gpu (job a): nobody reads this key; did you mean gpus?"),
         (state(waiting("a"), waiting("b", 0)), "queue[1].gpus (job b) is 0"),
-        (state(waiting("a", "four")), "queue[0].gpus (job a) is four"),
+        (state(waiting("a", "four")), "queue[0].gpus (job a) is 'four'"),
         (state(waiting("a", True)), "queue[0].gpus (job a) is True"),
         (state(waiting("a", estimate_s=-1)), "queue[0].estimate_s (job a) is -1"),
         (state(waiting("a", estimate_s=None)), "queue[0] (job a): estimate_s is missing"),
@@ -207,3 +207,13 @@ def test_a_job_without_progress_has_done_what_its_speed_makes(configured: Callab
     assert row["progress_s"][by["r"]] == pytest.approx(5.0)  # compact and alone: speed 1
     assert (row["progress_s"][by["s"]], row["restarts"][by["s"]]) == (4.0, 1)
     assert row["attained_gpu_s"][by["r"]] == 10.0
+
+
+@pytest.mark.parametrize("body", ['{"time_s": 1, "\\ud800": 2}', '{"time_s": "\\ud800"}'])
+def test_halves_of_letters_are_told_as_they_were_sent(service: Service, body: str):
+    assert "\\ud800" in service.refusal("/decide", body)
+
+
+def test_a_wrong_key_is_likened_to_those_of_its_place(service: Service):
+    assert "did you mean running?" in service.refusal("/decide", {"time_s": 1, "runnin": []})
+    assert "did you mean" not in service.refusal("/decide", {"time_s": 1, "gpu": 1})

@@ -146,7 +146,9 @@ def test_only_nodes_that_are_offered_are_chosen(fresh: Service):
     assert told["NodeNames"] == [] and "wait" in told["FailedNodes"]["6"]
     (why,) = told["FailedAndUnresolvableNodes"].values()
     assert "no server 'elsewhere' in small_leaf_spine" in why and "GET /cluster" in why
-    assert verdict(fresh, pod("here", 4), ["1"])["FailedNodes"]["1"].startswith("it was given 6")
+    assert verdict(fresh, pod("here", 4), ["1"])["NodeNames"] == ["1"]  # not bound, as it asks
+    held = [job["placement"] for job in fresh.ask("GET", "/state")["running"]]
+    assert sorted(gpus[0] // 8 for gpus in held) == [1, 6]
 
 
 def test_an_answer_holds_until_a_state_confirms_or_denies_it(fresh: Service):
@@ -165,7 +167,9 @@ def test_an_answer_holds_until_a_state_confirms_or_denies_it(fresh: Service):
 def test_a_state_older_than_an_answer_does_not_undo_it(fresh: Service):
     fresh.ask("PUT", "/state", {"time_s": 50})
     (first,) = verdict(fresh, pod("one", 8))["NodeNames"]
-    fresh.ask("PUT", "/state", {"time_s": 49.5})
+    refusal = fresh.refusal("/state", {"time_s": 49.5}, method="PUT")
+    assert "a state of 50.0 was told already" in refusal
+    fresh.ask("PUT", "/state", {"time_s": 50})
     assert verdict(fresh, pod("two", 8))["NodeNames"] != [first]
     assert {job["id"] for job in fresh.ask("GET", "/state")["running"]} == {
         "default/one", "default/two",
@@ -206,8 +210,8 @@ def test_init_containers_count_one_by_one():
         (pod("a", estimated="1"), "annotation gpuyard.dev/estimated is unknown"),
         (pod("a", group="g"), "give gpuyard.dev/group and gpuyard.dev/group-size"),
         (pod("a", group="g", group_size="0"), "group-size is '0'"),
-        (pod("a", 8, group="g", group_size="9"), "gpus is 72"),
-        (pod("a", 8, group="g", group_size="99999999"), "its gpus cannot be"),
+        (pod("a", 8, group="g", group_size="9"), "even empty servers have room for 8 of them"),
+        (pod("a", 8, group="g", group_size="99999999"), "its gang has 99999999 pods"),
         (pod("a", user=""), "its user cannot be"),
         (pod("a", 9), "limits['nvidia.com/gpu'] is 9; the largest server has 8 GPUs"),
     ],
@@ -244,22 +248,6 @@ def test_a_state_that_cannot_be_leaves_the_old_one(fresh: Service):
     bad = {"time_s": 5, "running": [good | {"placement": [99]}]}
     assert "there is no GPU 99" in fresh.refusal("/state", bad, method="PUT")
     assert [job["placement"] for job in fresh.ask("GET", "/state")["running"]] == [[0]]
-
-
-@pytest.fixture
-def board_of(configured: Callable[..., Any]) -> Callable[..., Any]:
-    """A board on 64 GPUs whose answers hold 50 s, on the clock that is given."""
-    from gpuyard.serving.board import Board
-    from gpuyard.serving.decider import Decider
-    from gpuyard.serving.instants import Defaults
-
-    def made(clock: Callable[[], float], *words: str) -> Board:
-        config = configured("topology=small_leaf_spine", *words)
-        scheduler, game = composition_of(config, 1), experiment_of(config).game
-        decider = Decider(game, scheduler, Defaults(None, None), 0)
-        return Board(decider, hold_s=50.0, clock=clock)
-
-    return made
 
 
 def asked_of(board: Any, *told: Any, nodes: list[str] = NODES, **more: str) -> Any:
@@ -327,7 +315,7 @@ def test_a_gang_whose_rest_is_taken_runs_as_the_state_says(board_of: Callable[..
     board.tell(StateForm.model_validate({"time_s": 100.0, "running": running}))
     held = {job.id: len(job.placement) for job in board.state().running}
     assert held == {"default/g": 8, "x": 8}
-    assert "runs already" in asked_of(board, "g-1", 8, **gang).reason
+    assert asked_of(board, "g-1", 8, **gang).server not in (None, first, second)
 
 
 def test_a_state_drops_only_the_answers_that_it_leaves_no_room_for(board_of: Callable[..., Any]):
@@ -375,14 +363,3 @@ def test_of_pods_made_in_one_second_the_first_to_ask_goes_first(fresh: Service):
     assert [verdict(fresh, each)["NodeNames"] for each in twins] == [[], []]
     fresh.ask("PUT", "/state", full_but("7"))
     assert [verdict(fresh, each)["NodeNames"] for each in reversed(twins)] == [[], ["7"]]
-
-
-def test_who_waits_for_what_no_filter_expresses_keeps_its_age_and_nobody_from_gpus(fresh: Service):
-    gang = pod("g-0", 5, group="g", group_size="2")  # of 8 and 2 GPUs on two empty servers
-    fresh.ask("PUT", "/state", full_but("6", "7"))
-    assert "would spread the 5 GPUs" in verdict(fresh, gang)["FailedNodes"]["0"]
-    fresh.ask("PUT", "/state", full_but("6", "7") | {"time_s": 50})
-    assert verdict(fresh, pod("long", 8, estimate_s="900"))["NodeNames"] == ["6"]
-    assert "wait" in verdict(fresh, gang)["FailedNodes"]["0"]
-    (told,) = fresh.ask("GET", "/state")["queue"]
-    assert told["id"] == "default/g" and told["submitted_s"] < 30

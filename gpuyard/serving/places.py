@@ -1,0 +1,177 @@
+"""Servers and GPUs by the names and numbers of requests, and who holds which."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from gpuyard.launch.errors import nearest
+from gpuyard.serving.forms import RequestError, RunningJob, WaitingJob
+from marl.env.game import Game
+from sim.arrays import BoolArray, IntArray
+from sim.jobs import WHOLE_GPU_MILLI
+from sim.report.run_tables import server_names
+
+SHOWN = 5  # names in one message
+
+
+class Places:
+    """Servers and GPUs of a game, by the names and numbers of requests."""
+
+    def __init__(self, game: Game) -> None:
+        """Names are those of the cluster's file, else numbers."""
+        self._game, self._topology = game, game.topology
+        self.owner = game.partition_of_server[game.topology.gpu_server]  # (G,)
+        self.names = [str(name) for name in server_names(game.topology)]  # (S,)
+        self._server_of = {name: at for at, name in enumerate(self.names)}
+
+    def of(self, running: Sequence[RunningJob]) -> list[IntArray]:
+        """GPUs of each running job.
+
+        Raises:
+            RequestError: naming the job and what is wrong with its placement.
+        """
+        tenants = np.zeros(self._topology.num_gpus, dtype=np.int64)
+        found: list[IntArray] = []
+        for at, job in enumerate(running):
+            if (job.placement is None) == (job.servers is None):
+                raise RequestError(
+                    f"{named('running', at, job)}: give placement or servers, one of the two"
+                )
+            told = None if job.placement is None else self._given(job.placement, at, job)
+            found.append(np.zeros(0, dtype=np.int64) if told is None else told)
+        held_milli = np.zeros_like(tenants)
+        for job, gpus in zip(running, found, strict=True):
+            tenants[gpus] += 1
+            held_milli[gpus] += job.gpu_milli
+        for at, job in enumerate(running):
+            if job.servers is not None:
+                room = held_milli + job.gpu_milli <= WHOLE_GPU_MILLI
+                found[at] = self._lowest(job.servers, room, named("running", at, job))
+                tenants[found[at]] += 1
+                held_milli[found[at]] += job.gpu_milli
+        self._few_enough(tenants, running, found)
+        if self._game.partitions > 1 and found:
+            self._one_partition(running, found)
+        return found
+
+    def free(self, running: Sequence[RunningJob]) -> dict[str, int]:
+        """How many GPUs of each server nobody holds."""
+        free = np.ones(self._topology.num_gpus, dtype=np.int64)
+        for gpus in self.of(running):
+            free[gpus] = 0
+        counts = np.add.reduceat(free, self._topology.server_first_gpu[:-1])
+        return dict(zip(self.names, counts.tolist(), strict=True))
+
+    def gpus_of(self, names: Collection[str]) -> set[int]:
+        """GPUs of servers."""
+        mine = np.array([name in names for name in self.names])
+        return set(np.flatnonzero(mine[self._topology.gpu_server]).tolist())
+
+    def in_pods(
+        self, chosen: Sequence[int], closed: Collection[int], gpus: int
+    ) -> dict[str, list[int]] | None:
+        """As many GPUs as `chosen`, by server, whole pods of `gpus` on each; None: no room.
+
+        The servers that were chosen come first, then those of the same partition with most room.
+
+        Args:
+            chosen: GPUs, of any servers.
+            closed: GPUs that are none to choose.
+            gpus: of a pod.
+        """
+        topology, first = self._topology, list(chosen)
+        free = np.ones(topology.num_gpus, dtype=np.bool_)
+        free[list(closed)] = False
+        room = np.add.reduceat(free, topology.server_first_gpu[:-1], dtype=np.int64)
+        room[self._game.partition_of_server != self.owner[first[0]]] = 0
+        wanted = np.bincount(topology.gpu_server[first], minlength=len(room))
+        found, left = dict[str, list[int]](), len(first) // gpus
+        for server in np.lexsort((-room, -wanted)).tolist():
+            pods = min(left, int(room[server]) // gpus)
+            if pods:
+                own = np.flatnonzero(free & (topology.gpu_server == server))
+                best = own[np.argsort(~np.isin(own, first), kind="stable")]
+                found[self.names[server]] = sorted(best[: pods * gpus].tolist())
+                left -= pods
+        return None if left else found
+
+    def part_of(self, begun: RunningJob, gang: RunningJob) -> list[int]:
+        """GPUs of a job that runs on a part of what `gang` was given; none: it does not."""
+        given = np.array(gang.placement, dtype=np.int64)
+        server = self._topology.gpu_server[given]
+        asked = (begun.servers or {}).items()
+        there = [given[server == self._server_of.get(name, -1)][:count] for name, count in asked]
+        part = begun.placement or np.concatenate(there).tolist()
+        full = begun.servers is None or len(part) == sum(begun.servers.values())
+        return part if full and set(part) < set(given.tolist()) else []
+
+    def _few_enough(
+        self, tenants: IntArray, running: Sequence[RunningJob], found: Sequence[IntArray]
+    ) -> None:
+        most = self._game.rules.max_tenants
+        if tenants.max() > most:
+            gpu = int(np.argmax(tenants > most))
+            held = [job.id for job, gpus in zip(running, found, strict=True) if gpu in gpus]
+            raise RequestError(
+                f"running: GPU {gpu} is in the placements of jobs {', '.join(held[:SHOWN])}; at "
+                f"most {most} may share one (max_tenants)"
+            )
+
+    def _given(self, placement: list[int], at: int, job: RunningJob) -> IntArray:
+        count = self._topology.num_gpus
+        if min(placement) < 0 or max(placement) >= count:
+            gpu = next(gpu for gpu in placement if not 0 <= gpu < count)
+            raise RequestError(
+                f"{named('running', at, job)}.placement: there is no GPU {gpu}; "
+                f"{self._topology.name} has GPUs 0 to {count - 1} (GET /cluster)"
+            )
+        if len(set(placement)) < len(placement):
+            twice = next(gpu for gpu, times in Counter(placement).items() if times > 1)
+            raise RequestError(f"{named('running', at, job)}.placement: GPU {twice} is named twice")
+        return np.array(placement, dtype=np.int64)
+
+    def _lowest(self, servers: dict[str, int], room: BoolArray, where: str) -> IntArray:
+        """The first GPUs with room for the job, or its part of one, on each server."""
+        chosen: list[int] = []
+        for name, wanted in servers.items():
+            server = self.server(name, f"{where}.servers")
+            free = np.flatnonzero(room & (self._topology.gpu_server == server))
+            if len(free) < wanted:
+                raise RequestError(
+                    f"{where}.servers: {wanted} GPUs of {name}, which has {len(free)} that other "
+                    "jobs of the request leave to it"
+                )
+            chosen += free[:wanted].tolist()
+        return np.array(chosen, dtype=np.int64)
+
+    def _one_partition(self, running: Sequence[RunningJob], found: Sequence[IntArray]) -> None:
+        sizes = np.array([len(gpus) for gpus in found])
+        owners = self.owner[np.concatenate(found)]
+        same = np.repeat(owners[np.cumsum(sizes) - sizes], sizes) == owners
+        if same.all():
+            return
+        at = int(np.searchsorted(np.cumsum(sizes), int(np.argmin(same)), side="right"))
+        told = ", ".join(map(str, np.unique(self.owner[found[at]]).tolist()))
+        raise RequestError(
+            f"{named('running', at, running[at])}: its GPUs lie in partitions {told}; a job "
+            "stays inside one (agents.count is the number of partitions)"
+        )
+
+    def server(self, name: str, where: str) -> int:
+        """The number of the server of that name; `where` it is named.
+
+        Raises:
+            RequestError: there is none.
+        """
+        found = self._server_of.get(name)
+        if found is None:
+            near = nearest(name, self.names)
+            hint = f"did you mean {near}?" if near else "GET /cluster lists them; leave out others"
+            raise RequestError(f"{where}: there is no server {name!r}; {hint}")
+        return found
+
+
+def named(key: str, at: int, job: RunningJob | WaitingJob) -> str:
+    """Where a job stands in the request, for messages."""
+    return f"{key}[{at}] (job {job.id})"
