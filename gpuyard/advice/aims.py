@@ -6,8 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.jobs import JobTable
-from sim.report.job_times import SLOWDOWN_BOUND_S, counted, jct_s, queue_delay_s, slowdown
+from sim.jobs import COMPLETED, JobTable
+from sim.report.job_times import (
+    SLOWDOWN_BOUND_S,
+    blocked_s,
+    counted,
+    jct_s,
+    queue_delay_s,
+    slowdown,
+)
 from sim.report.timeline import Steps, gpu_changes, gpus_over_time, steps_of_changes
 from sim.run import Kind, Run
 from sim.topology.topology import Topology
@@ -198,17 +205,32 @@ def finished_of_trace(
     chosen = jobs.measured & ~np.isnan(waited_s)
     jct = waited_s + jobs.duration_s
     busy = _busy_as_it_was(jobs, waited_s)
+    # The log may start a job before its parents end.
+    ready_s = np.minimum(blocked_s(jobs, jobs.submit_s + jct), waited_s)
     return FinishedJobs(
         block=blocks.of_job[chosen],
         jct_s=jct[chosen],
-        wait_s=waited_s[chosen],
-        slowdown=(jct / np.maximum(jobs.duration_s, SLOWDOWN_BOUND_S))[chosen],
+        wait_s=(waited_s - ready_s)[chosen],
+        slowdown=((jct - ready_s) / np.maximum(jobs.duration_s, SLOWDOWN_BOUND_S))[chosen],
         large=jobs.num_gpus[chosen] >= large,
         user=users_of(jobs)[chosen],
         busy_gpu_s=_by_block(busy, blocks),
         offered_gpu_s=_offered(topology, blocks),
         lost_gpu_h=np.full(blocks.count, NAN),
     )
+
+
+def forlorn(jobs: JobTable) -> BoolArray:
+    """(J,) jobs that no run plays: a parent, or a parent of one, does not complete."""
+    lost = np.zeros(len(jobs), dtype=np.bool_)
+    if jobs.precedence is None or jobs.fates is None:
+        return lost
+    parents, bad = jobs.precedence.parents, jobs.fates.outcome != COMPLETED
+    child = np.repeat(np.arange(len(jobs)), np.diff(jobs.precedence.first))
+    known = -1
+    while known < (known := int(lost.sum())):
+        lost[child[(bad | lost)[parents]]] = True
+    return lost
 
 
 def peak_gpus(jobs: JobTable, waited_s: FloatArray) -> int:

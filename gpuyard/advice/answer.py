@@ -217,8 +217,8 @@ def _note(advice: Advice) -> str:
     gone = advice.frame["jobs_withdrawn"]
     if gone.any():
         parts.append(
-            f"Jobs whose users gave up before they began ({int(gone.min()):,} to "
-            f"{int(gone.max()):,}) are in no mean."
+            f"Jobs withdrawn before they were done ({int(gone.min()):,} to "
+            f"{int(gone.max()):,}), by users or as a parent did not complete, are in no mean."
         )
     return " ".join(parts)
 

@@ -16,14 +16,16 @@ from gpuyard.advice.aims import (
     draws_of,
     finished_of_run,
     finished_of_trace,
+    forlorn,
     large_gang,
     measured,
     peak_gpus,
     stops_of,
 )
 from gpuyard.evaluation.experiment import OneQueueError, opened
-from gpuyard.evaluation.jobs import warm_up, without_misfits
+from gpuyard.evaluation.jobs import scaled_work, speed_of_asked, warm_up, without_misfits
 from gpuyard.evaluation.lineup import Contender, lineup_of, without_limits
+from gpuyard.evaluation.physics import ASKED
 from gpuyard.evaluation.task import Task, distinct, scheduler_of, setting_text
 from gpuyard.launch.errors import ConfigError, nearest
 from gpuyard.launch.sweeps import in_processes, processes_of
@@ -36,6 +38,8 @@ from sim.simulator import Simulator, simulate
 from sim.traces.setting import Setting
 from sim.traces.trace import Trace
 from sim.view import Signal, information_of
+
+log = logging.getLogger(__name__)
 
 WHAT_HAPPENED = "what_happened"
 LEARNED = "learned"  # weights for this very cluster
@@ -171,7 +175,15 @@ def happened(scenario: Scenario, waited_s: FloatArray) -> Played | None:
     """
     experiment, (jobs, _) = opened(scenario.setting), jobs_of(scenario)
     blocks = blocks_of(jobs.submit_s, jobs.measured, scenario.blocks)
-    topology = experiment.game.topology
+    topology, lost = experiment.game.topology, forlorn(jobs)
+    if (lost & ~np.isnan(waited_s)).any():
+        log.warning(
+            "%d jobs ran though a parent did not complete: no row plays them, and %s is without "
+            "them; 'workload.rules.ignore=[fates]' plays them", lost.sum(), WHAT_HAPPENED,
+        )  # fmt: skip
+    waited_s = np.where(lost, np.nan, waited_s)
+    if experiment.reference_gpu == ASKED:  # it took what the log says
+        jobs = scaled_work(jobs, 1.0 / speed_of_asked(jobs, experiment.game))
     large = large_gang(jobs, topology, scenario.large)
     told = finished_of_trace(jobs, waited_s, topology, blocks, large)
     if not len(told.block):

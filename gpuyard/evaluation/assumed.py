@@ -8,7 +8,7 @@ import numpy as np
 from hydra.utils import get_object
 
 from gpuyard.evaluation.experiment import Experiment
-from gpuyard.evaluation.physics import physics_name
+from gpuyard.evaluation.physics import ASKED, physics_name
 from gpuyard.launch.moved import new_name
 from sim.files import physics_words
 
@@ -89,8 +89,13 @@ def _measured_on(config: Mapping[str, Any], experiment: Experiment) -> str | Non
     """The GPU type that the trace's durations are of, where it could be another."""
     if len(set(experiment.game.topology.gpu_types)) == 1:
         return None
-    said = "" if config["reference_gpu"] else ", the topology's first: see reference_gpu"
-    return f"durations as on {experiment.game.physics.reference_gpu}{said}"
+    reference, told = experiment.game.physics.reference_gpu, config["reference_gpu"]
+    said = "" if told else ", the topology's first: see reference_gpu"
+    if told == ASKED:
+        said = f"the GPU type that a job asks for, else on {reference}"
+        reference = ""
+    load = "; load counts all GPUs alike" if experiment.load is not None else ""
+    return f"durations as on {reference}{said}{load}"
 
 
 def _models(config: Mapping[str, Any], experiment: Experiment) -> str | None:
@@ -157,6 +162,10 @@ def _windows(config: Mapping[str, Any], experiment: Experiment) -> Iterator[str]
     jobs, among, all_of = kept
     if among > jobs:
         yield f"1 job in {among / jobs:.3g} kept"
+    windows = config.get("windows", 1)
+    if jobs < all_of < windows * among and experiment.stretches(str(part)) is None:
+        yield (f"{windows} windows of {among} in a row of {all_of} jobs overlap, which intervals "
+               "do not know: see workload.windows_from")  # fmt: skip
     if jobs == all_of and config.get("windows", 1) != 1:
         yield f"every window holds the same {jobs} jobs: only what is drawn for them differs"
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from gpuyard.evaluation.jobs import fit_somewhere, misfits_told
-from gpuyard.evaluation.physics import believed, physics_name, physics_of
+from gpuyard.evaluation.jobs import fit_somewhere, misfits_told, scaled_work, speed_of_asked
+from gpuyard.evaluation.physics import ASKED, believed, physics_name, physics_of
 from gpuyard.launch.build import RULES, build, check_choice, check_plain
 from gpuyard.launch.errors import ConfigError
 from marl.env.game import Game
@@ -26,6 +26,7 @@ from sim.traces.trace import Stretches
 from sim.view import Signal, information_of
 
 log = logging.getLogger(__name__)
+_warn = cache(log.warning)  # once a process: a comparison builds the same experiment often
 
 ROLES_BY_ORDER = {
     "marl": "ours",
@@ -66,18 +67,17 @@ class Experiment:
     workload_name: str
     belief_info: str
     gpu_notes: tuple[str, ...] = ()  # what was assumed of GPU types without profiles
+    reference_gpu: str | None = None  # as the configuration has it
 
     def whole(self) -> JobTable:
         """The whole workload."""
-        jobs: JobTable = self.workload.whole(setting=self.setting, seed=self.seed)
-        return self._placeable(jobs)
+        return self._placeable(self.workload.whole(setting=self.setting, seed=self.seed))
 
     def window(self, part: str, index: int) -> JobTable:
         """One window of a part."""
-        jobs: JobTable = self.workload.window(
-            part=part, index=index, setting=self.setting, seed=self.seed
+        return self._placeable(
+            self.workload.window(part=part, index=index, setting=self.setting, seed=self.seed)
         )
-        return self._placeable(jobs)
 
     def stretches(self, part: str) -> Stretches | None:
         """How the windows of a part are cut out of a file; None where they are drawn freely."""
@@ -111,6 +111,22 @@ class Experiment:
                 f"job {jobs.job_id[row]}: a gang of {jobs.num_gpus[row]} GPUs fits none of the "
                 f"{self.game.partitions} partitions, of at most {largest} GPUs ({len(rows)} such "
                 f"jobs); set workload.max_gang={largest}, or use fewer agents"
+            )
+        return self._on_reference(jobs)
+
+    def _on_reference(self, jobs: JobTable) -> JobTable:
+        """The jobs with durations as on the reference GPU type."""
+        if self.reference_gpu not in (None, ASKED) or len(self.game.topology.gpu_types) == 1:
+            return jobs
+        speed = speed_of_asked(jobs, self.game)
+        if self.reference_gpu == ASKED:
+            return scaled_work(jobs, speed)
+        others = int((speed != 1.0).sum())
+        if others and isinstance(self.workload, CutsStretches):  # what is generated is of one type
+            _warn(
+                f"{others} jobs ask for another GPU type than {self.game.physics.reference_gpu}, "
+                "whose durations the file's are taken for: reference_gpu=asked takes them for "
+                "those of the type that a job asks for, reference_gpu=TYPE for those of one type"
             )
         return jobs
 
@@ -182,6 +198,7 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
         workload_name=config["workload"]["name"],
         belief_info=config["belief"]["info"],
         gpu_notes=notes,
+        reference_gpu=config["reference_gpu"],
     )
 
 

@@ -8,9 +8,10 @@ import numpy as np
 
 from gpuyard.launch.errors import ConfigError
 from marl.env.game import Game
-from sim.arrays import BoolArray, IntArray
+from sim.arrays import BoolArray, FloatArray, IntArray
 from sim.errors import GpuYardError, SignalError
 from sim.jobs import Attempts, JobTable, Precedence
+from sim.physics.reference import reference_steps_s
 from sim.protocols import Scheduler
 from sim.simulator import simulate
 from sim.topology.outages import NO_OUTAGES
@@ -70,6 +71,38 @@ def most_workers(ask: Sequence[int], game: Game) -> float:
         if each > 0 and has is not None:
             workers = np.minimum(workers, has // each)
     return float(np.bincount(game.partition_of_server, weights=workers).max())
+
+
+def speed_of_asked(jobs: JobTable, game: Game) -> FloatArray:
+    """(J,) a step on the reference GPU type over one on the type that a job asks for.
+
+    1 where it asks for none or several. Steps are alone and most compact.
+    """
+    speed = np.ones(len(jobs))
+    if jobs.demands is None:
+        return speed
+    topology, physics = game.topology, game.physics
+    reference_s = reference_steps_s(jobs.num_gpus, topology, physics)
+    for bit, name in enumerate(topology.gpu_types):
+        mine = jobs.demands.type_mask == 1 << bit
+        if mine.any() and name != physics.reference_gpu:
+            on_it = replace(physics, reference_gpu=name)
+            step_s = reference_steps_s(jobs.num_gpus, topology, on_it)
+            at = jobs.profile[mine], jobs.num_gpus[mine]
+            speed[mine] = reference_s[at] / step_s[at]
+    return speed
+
+
+def scaled_work(jobs: JobTable, speed: FloatArray) -> JobTable:
+    """The jobs with durations, predictions and points of failure times `speed` (J,)."""
+    attempts = jobs.attempts
+    if attempts is not None:
+        each = np.repeat(speed, np.diff(attempts.first))
+        attempts = replace(attempts, fail_at_s=attempts.fail_at_s * each)
+    return replace(
+        jobs, duration_s=jobs.duration_s * speed, estimate_s=jobs.estimate_s * speed,
+        attempts=attempts,
+    )  # fmt: skip
 
 
 def picked_jobs(jobs: JobTable, rows: IntArray, **changed: Any) -> JobTable:

@@ -19,6 +19,8 @@ from sim.physics.physics import Physics
 from sim.physics.shipped_files import NoInterference
 from sim.topology.topology import GpuKind, Topology
 
+ASKED = "asked"  # reference_gpu: durations are of the GPU type that a job asks for
+
 
 def physics_of(config: Mapping[str, Any], topology: Topology) -> tuple[Physics, MoreTypes]:
     """The physics over all GPU types of the cluster, and how they came into it."""
@@ -28,7 +30,8 @@ def physics_of(config: Mapping[str, Any], topology: Topology) -> tuple[Physics, 
     table = _pairs_of(config, "interference", base)
     network = build(config, "network")
     gpus = gpu_table(config.get("gpus") or {})
-    reference = str(config["reference_gpu"] or topology.gpu_types[0])
+    told = config["reference_gpu"]
+    reference = topology.gpu_types[0] if told in (None, ASKED) else str(told)
     check_reference_gpu(reference, (*topology.gpu_types, *base.gpu_types), gpus)
     more = more_types(
         base,

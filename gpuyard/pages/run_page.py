@@ -16,6 +16,7 @@ from sim.report.gpu_use import busy_frac_by_server, down_frac_by_server
 from sim.report.job_times import counted, jct_s
 from sim.report.run_folder import TIMELINE_BINS, Record
 from sim.report.run_tables import server_names
+from sim.report.summary import LEFT_KEYS
 from sim.report.timeline import span_s, timeline_of
 from sim.run import Run
 from sim.topology.topology import Topology
@@ -86,9 +87,9 @@ def run_page(
 
 def _tiles(metrics: Mapping[str, float | int]) -> tuple[tuple[str, str], ...]:
     tiles = [("jobs finished", f"{metrics['jobs_finished']:,}")]
-    left = metrics.get("jobs_unfinished", 0)
-    if left:
-        tiles.append(("jobs unfinished", f"{left:,}"))
+    for key in LEFT_KEYS:
+        if metrics.get(key, 0):
+            tiles.append((key.replace("_", " "), f"{metrics[key]:,}"))
     for key, name in TILE_TIMES.items():
         tiles.append((name, _time(float(metrics[key]))))
     use = float(metrics["gpu_util_frac"])

@@ -54,17 +54,37 @@ def mean_jct_s(run: Run) -> float:
     return float(found.mean()) if len(found) else float("nan")
 
 
-def queue_delay_s(run: Run) -> FloatArray:
-    """(J,) all time in the system without GPUs: JCT - run_s, so re-queueing after preemption too.
+def blocked_s(jobs: JobTable, finish_s: FloatArray) -> FloatArray:
+    """(J,) from submission until the last parent is done; infinite where one is not.
 
-    NaN if the job never finished. Rounding below 0 is cut off.
+    Args:
+        jobs: J jobs.
+        finish_s: (J,) when they were done, NaN: not.
     """
-    return np.maximum(jct_s(run) - run.run_s, 0.0)
+    done_s = jobs.submit_s.copy()
+    if jobs.precedence is not None:
+        child = np.repeat(np.arange(len(jobs)), np.diff(jobs.precedence.first))
+        ends_s = np.where(np.isnan(finish_s), np.inf, finish_s)
+        np.maximum.at(done_s, child, ends_s[jobs.precedence.parents])
+    return done_s - jobs.submit_s
+
+
+def queue_delay_s(run: Run) -> FloatArray:
+    """(J,) all time without GPUs that could have started: JCT - `blocked_s` - run_s.
+
+    Re-queueing after preemption counts. NaN if the job never finished. Rounding below 0 is cut off.
+    """
+    waited_s = jct_s(run) - blocked_s(run.jobs, run.finish_s) - run.run_s
+    return np.maximum(waited_s, 0.0)
 
 
 def slowdown(run: Run) -> FloatArray:
-    """(J,) JCT / max(duration_s, `SLOWDOWN_BOUND_S`); below 1 only for jobs under the bound."""
-    return jct_s(run) / np.maximum(run.jobs.duration_s, SLOWDOWN_BOUND_S)
+    """(J,) (JCT - `blocked_s`) / max(duration_s, `SLOWDOWN_BOUND_S`).
+
+    Below 1 only for jobs under the bound.
+    """
+    took_s = jct_s(run) - blocked_s(run.jobs, run.finish_s)
+    return took_s / np.maximum(run.jobs.duration_s, SLOWDOWN_BOUND_S)
 
 
 def run_stretch(run: Run) -> FloatArray:

@@ -221,9 +221,13 @@ HEADLINE_KEYS = (
 )
 
 
+LEFT_KEYS = ("jobs_unfinished", "jobs_withdrawn")
+
+
 def headline(metrics: Mapping[str, float | int]) -> dict[str, str]:
-    """The headline metrics as words, without a nan."""
-    return {key: _words(key, metrics[key]) for key in HEADLINE_KEYS}
+    """The headline metrics as words, without a nan; who was not played to the end, if anybody."""
+    shown = [*HEADLINE_KEYS[:1], *filter(metrics.get, LEFT_KEYS), *HEADLINE_KEYS[1:]]
+    return {key: _words(key, metrics[key]) for key in shown}
 
 
 def _words(key: str, value: float | int) -> str:

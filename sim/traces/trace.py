@@ -7,9 +7,11 @@ window, and results can say which share a time.
 """
 
 import heapq
+import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,8 @@ from sim.arrays import BoolArray, FloatArray, IntArray, TextArray
 from sim.errors import TraceError, nearest
 from sim.jobs import Attempts, Precedence
 from sim.traces.setting import ALL, stretch_stream
+
+_warn = cache(logging.getLogger(__name__).warning)  # once a process: windows lose the same
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,8 @@ def _linked(links: Precedence, rows: IntArray) -> Precedence:
     new_row[rows] = np.arange(len(rows))
     parents = new_row[links.parents[entries]]
     kept = parents >= 0
+    if not kept.all():
+        _warn(f"{np.sum(~kept)} dependencies are on jobs left out, for which nobody waits")
     lengths = np.bincount(owners(first)[kept], minlength=len(rows))
     return Precedence(starts(lengths), parents[kept], links.workflow[rows])
 

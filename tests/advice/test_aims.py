@@ -12,12 +12,13 @@ from gpuyard.advice.aims import (
     blocks_of,
     draws_of,
     finished_of_trace,
+    forlorn,
     large_gang,
     measured,
     peak_gpus,
     stops_of,
 )
-from sim.jobs import Identity, JobTable
+from sim.jobs import COMPLETED, FAILED, Fates, Identity, JobTable, Precedence
 from sim.run import Kind
 from sim.topology.generators import leaf_spine
 
@@ -100,6 +101,40 @@ def test_a_lease_that_is_renewed_at_once_is_no_stop():
     both = pd.concat([jobs, jobs.assign(job_id="b", submit_s=1)]).assign(num_gpus=64)
     turns = gpuyard.simulate(both, "small_leaf_spine", "las", overrides=OFF).raw
     assert stops_of(turns) == (turns.log.kind == Kind.PREEMPT).sum() > 0
+
+
+def test_a_child_of_what_happened_waits_from_its_parents_end_and_none_of_the_lost_counts():
+    jobs = table([4, 4, 2, 2])  # at 0, 10, 20 and 30 s, 20 s each
+    links = Precedence(np.array([0, 0, 1, 1, 2]), np.array([0, 2]), np.array([0, 0, 1, 1]))
+    jobs = replace(jobs, precedence=links)
+    waited_s = np.array([0.0, 15.0, np.nan, 3.0])  # the parent of the last one never ran
+    blocks = blocks_of(jobs.submit_s, jobs.measured, 1)
+    told = finished_of_trace(jobs, waited_s, cluster(2), blocks, 8)
+    assert told.jct_s.tolist() == [20.0, 35.0, 23.0]
+    assert told.wait_s.tolist() == [0.0, 5.0, 0.0]  # of 15 s it waited 10 for its parent
+    assert told.slowdown.tolist() == [1.0, 1.25, 1.0]
+    outcome = np.array([FAILED, COMPLETED, COMPLETED, COMPLETED])
+    fated = replace(jobs, fates=Fates(outcome, np.full(4, np.inf)))
+    assert forlorn(fated).tolist() == [False, True, False, False]
+    chain = Precedence(np.array([0, 0, 1, 2, 3]), np.array([0, 1, 2]), np.zeros(4, dtype=np.int64))
+    assert forlorn(replace(fated, precedence=chain)).tolist() == [False, True, True, True]
+    assert not forlorn(jobs).any()
+
+
+def test_a_log_whose_children_ran_though_parents_failed_is_compared_on_the_jobs_that_are_played():
+    """Two GPUs are enough for all: everybody starts at once, as the log has it."""
+    rows = {"job_id": [f"j{k}" for k in range(40)], "submit_s": np.arange(40) * 100.0}
+    jobs = pd.DataFrame(rows).assign(num_gpus=1, duration_s=50.0, waited_s=0.0)
+    jobs["parents"] = ["" if k % 4 else f"j{k - 4}" if k else "" for k in range(40)]
+    jobs["outcome"] = ["failed" if k == 20 else "completed" for k in range(40)]
+    found = gpuyard.advise(
+        jobs,
+        "small_leaf_spine",
+        overrides=[*OFF, "lineup.entries=[{role: composite, overrides: ['scheduler=fifo']}]"],
+    ).frame
+    rows = found[found["scheduler"].isin(["what_happened", "fifo+consolidated"])]
+    assert rows["jobs"].tolist() == [36, 36] and rows["jobs_withdrawn"].tolist() == [4, 4]
+    assert rows["jct_mean_s"].tolist() == [50.0, 50.0]
 
 
 def test_what_happened_by_hand():
