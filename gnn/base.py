@@ -5,6 +5,7 @@ from its own and its neighbours' mean. Nothing here needs PyG, which takes secon
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, cast
 
@@ -237,8 +238,10 @@ class Encoder(nn.Module, ABC):
     def reset_parameters(self) -> None:
         """Draw new weights."""
         for module in self.modules():
-            if isinstance(module, nn.Linear | nn.LayerNorm):
-                module.reset_parameters()
+            reset = getattr(module, "reset_parameters", None)
+            of_pyg = type(module).__module__.startswith("torch_geometric.")
+            if isinstance(module, nn.Linear | nn.LayerNorm) or (of_pyg and callable(reset)):
+                cast(Callable[[], None], reset)()
 
     def embed_gpus(self, x_gpu: Tensor) -> Tensor:
         """(..., gpu_features) -> (..., gpu_dim)."""

@@ -178,9 +178,11 @@ class JobColumns:
     def estimate_s(self) -> FloatArray:
         """Predicted work (PREDICTION)."""
         self._require(Signal.PREDICTION, "estimate_s")
-        if not self._is_predicted and np.isnan(self._estimate_s).any():
+        unknown = 0 if self._is_predicted else int(np.isnan(self._estimate_s).sum())
+        if unknown:
             raise SignalError(
-                "this run has no duration predictions; choose estimator=group_median or limit "
+                f"{unknown} of {len(self._estimate_s)} jobs have no duration prediction; choose "
+                "estimator=group_median or limit "
                 "(noisy and oracle look at the truth), or a scheduler that needs none"
             )
         self._is_predicted = True

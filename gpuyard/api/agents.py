@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 import numpy as np
 
-from gpuyard.api.asking import Cluster, Trace, composed, listed
+from gpuyard.api.asking import SAID, Cluster, Trace, composed, listed
 from gpuyard.evaluation.experiment import experiment_of
 from gpuyard.launch.build import check_training
-from gpuyard.launch.errors import ConfigError
 from gpuyard.training.setting import plan_of
 from marl.env.layout import Observation
 from marl.env.scheduling_env import SchedulingEnv, agent_name
@@ -37,7 +36,7 @@ def make_env(
     Raises:
         GpuYardError: an argument or a row of the trace is wrong.
     """
-    words = [f"agents.count={agents}", *listed(overrides)]
+    words = [f"agents.count={agents}", *listed(overrides, refused=SAID)]
     with composed("train", trace=trace, cluster=cluster, overrides=words, seed=seed) as config:
         check_training(config)
         env = plan_of(config, experiment_of(config), part).env(everyone=True)
@@ -91,9 +90,9 @@ def make_single_agent_env(
 
     `gymnasium.make("gpuyard.gym:gpuyard/Scheduling-v0", ...)` is the same.
     """
-    env = make_env(trace, cluster, agents=1, part=part, seed=seed, overrides=overrides)
-    if len(env.possible_agents) != 1:
-        raise ConfigError(f"agents.count is {len(env.possible_agents)}; this form has one agent")
+    several = "make_env: this form has one agent"
+    words = listed(overrides, refused={"agents": several, "agents.count": several})
+    env = make_env(trace, cluster, agents=1, part=part, seed=seed, overrides=words)
     return SingleAgentEnv(env)
 
 

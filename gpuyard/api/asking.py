@@ -12,8 +12,9 @@ import yaml
 from hydra import initialize_config_dir
 
 from gpuyard.evaluation.experiment import composition_of
+from gpuyard.evaluation.lineup import OF_ENTRIES, refuse_for_all
 from gpuyard.launch.build import build, resolve
-from gpuyard.launch.errors import CONF, ConfigError, nearest
+from gpuyard.launch.errors import CONF, ConfigError, nearest, refuse_unread_additions
 from gpuyard.launch.own import choices_of, composed_of, searching
 from sim.arrays import FloatArray
 from sim.engine.composed import PartitionedScheduler, QueueScheduler
@@ -31,6 +32,13 @@ YAML = {".yaml", ".yml"}
 FRAME = "jobs.csv"  # what a frame is written to; its first row stands in line 2
 SACCT_KEY = "JobID"  # what begins a header that `sacct --parsable2` wrote
 GIVEN = ("job_id", "submit_s", "num_gpus", "duration_s")  # columns that workload=csv expects
+
+
+SAID = {  # keys that arguments say -> what to use
+    "seed": "the argument seed", "agents": "the argument agents",
+    "agents.count": "the argument agents", "topology": "the argument cluster",
+    "workload": "the argument trace", "workload.path": "the argument trace",
+}  # fmt: skip
 
 
 @contextmanager
@@ -58,7 +66,9 @@ def composed(
             raise ConfigError(f"overrides has {unread[0]!r}, but cluster is described as a whole")
         words = [*_trace_words(trace, Path(place)), f"seed={seed}", *where]
         with initialize_config_dir(str(CONF), version_base=None), searching(overrides):
-            config = resolve(composed_of(program, [*words, *overrides]))
+            found = composed_of(program, [*words, *overrides])
+            refuse_unread_additions(list(overrides), [each.name for each in CONF.iterdir()], found)
+            config = resolve(found)
             if whole is not None:
                 config["topology"] = whole
             try:
@@ -168,8 +178,9 @@ class ByKeys(QueueScheduler):
     def __init__(self, function: Keys, *, placer: Placer, sharing: Sharing) -> None:
         """Who finds no place lets the ones behind it try."""
         super().__init__(placer=placer, sharing=sharing, skip_blocked=True)
-        self.order_name = function.__name__
-        self.called = f"{function.__module__}.{function.__qualname__}"  # in errors
+        self.order_name = getattr(function, "__name__", type(function).__name__)
+        named = getattr(function, "__qualname__", self.order_name)
+        self.called = f"{function.__module__}.{named}"  # in errors
         self._function = function
 
     def keys(self, jobs: JobColumns) -> FloatArray:
@@ -177,6 +188,7 @@ class ByKeys(QueueScheduler):
         return self._function(jobs)
 
 
+OF_NAMES = tuple(name for name in OF_ENTRIES if name != "belief")  # one world for all
 RULES = re.compile(r"(placer|sharing|forwarding)[.=]")
 WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")  # blanks in quotes are part of it
 
@@ -185,9 +197,10 @@ def words_of(asked: str) -> list[str]:
     """Overrides for a text like `sjf` or `sjf placer=best_fit sharing=selective`.
 
     Raises:
-        ConfigError: there is no such scheduler.
+        ConfigError: there is no such scheduler, or a word is not of its composition.
     """
     name, *further = WORD.findall(asked) or [""]
+    refuse_for_all(f"scheduler={asked!r}", further, OF_NAMES)
     # The key of the command line, which a composition alone does not have.
     further = [f"++{word}" if word.startswith("checkpoint=") else word for word in further]
     return [f"scheduler={known('scheduler', name, 'scheduler')}", *further]
@@ -241,7 +254,7 @@ def _made(asked: object, composition: Mapping[str, Any]) -> Scheduler:
         return cast(Scheduler, asked(**parts))
     if hasattr(asked, "decide"):
         return cast(Scheduler, asked)
-    if inspect.isfunction(asked):
+    if callable(asked):
         return ByKeys(asked, **{name: build(composition, name) for name in PARTS})
     raise ConfigError(
         f"scheduler is {asked!r}; it must be a name, a scheduler, a class of schedulers or a "

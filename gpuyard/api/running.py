@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.advice.answer import Advice
-from gpuyard.api.asking import Asked, Cluster, Trace, composed, listed, scheduler_of
+from gpuyard.api.asking import SAID, Asked, Cluster, Trace, composed, listed, scheduler_of
 from gpuyard.evaluation.assumed import assumptions
 from gpuyard.evaluation.experiment import Experiment, experiment_of, labels_of, warn_without_users
 from gpuyard.evaluation.lineup import refuse_size_of_window
@@ -28,11 +28,6 @@ if TYPE_CHECKING:
 
 
 CONFIDENCE = 0.95
-SAID = {  # keys that arguments say -> what to use
-    "seed": "the argument seed", "agents": "the argument agents",
-    "agents.count": "the argument agents", "topology": "the argument cluster",
-    "workload": "the argument trace", "workload.path": "the argument trace",
-}  # fmt: skip
 UNREAD = SAID | {  # and those of the program simulate that functions do not read
     "scheduler": "the argument scheduler or schedulers",
     "scheduler.": "words behind its name, like scheduler='fifo scheduler.skip_blocked=true'",

@@ -56,7 +56,7 @@ def assumptions(
     parts += [_models(config, experiment), *_unlike_shipped(config, experiment)]
     if experiment.game.physics.pairs.guessed and experiment.game.rules.max_tenants > 1:
         parts.append("pairs that nobody measured by an additive fit")
-    parts += _cuts(config["workload"])
+    parts += [*_trained_by(config, experiment), *_cuts(config["workload"])]
     parts += [*_left_out(config["workload"]), *_windows(config, experiment)]
     return (*filter(None, [*parts, _partitions(experiment)]), *experiment.gpu_notes)
 
@@ -119,6 +119,14 @@ def _unlike_shipped(config: Mapping[str, Any], experiment: Experiment) -> Iterat
         words = _words_of(config[group])
         if words and not (off and group in OFF_WITH_PHYSICS):
             yield words
+
+
+def _trained_by(config: Mapping[str, Any], experiment: Experiment) -> Iterator[str]:
+    """Whose slow-downs a training plays by, where they are others than those of the results."""
+    game = experiment.game
+    believed = game.belief.pairs.source
+    if config.get("train_physics") == "belief" and believed != game.physics.pairs.source:
+        yield f"episodes play by slow-downs as believed ({believed}): see train_physics"
 
 
 def _cuts(workload: Mapping[str, Any]) -> Iterator[str]:

@@ -145,6 +145,7 @@ class Experiment:
         return self.game.simulator(jobs)
 
 
+INFORMATION = ("none", "limit", "predicted", "oracle")
 DRAWN, BY_VC = "drawn", "vc"
 
 
@@ -172,13 +173,19 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
     if "homes" in agents:  # older files have none
         check_choice(config, "agents.homes", (DRAWN, BY_VC))
     by_vc = agents.get("homes") == BY_VC
+    estimator = build(config, "estimator")
+    if getattr(estimator, "information", None) not in INFORMATION:
+        raise ConfigError(
+            f"estimator {type(estimator).__name__}: its information must be one of "
+            f"{', '.join(INFORMATION)}: results are compared within these"
+        )
     setting = Setting(
         gpus=topology.num_gpus,
         partitions=agents["count"],
         skew=agents["skew"],
         owners=Owners.of(topology, partition_of_server) if by_vc else None,
         catalogue=physics.catalogue,
-        estimator=build(config, "estimator"),
+        estimator=estimator,
         gpu_types=topology.gpu_types,
     )
     game = Game(

@@ -158,20 +158,24 @@ def sweeps(overrides: Sequence[str]) -> list[tuple[str, ...]]:
 OF_ENTRIES = ("scheduler", "placer", "sharing", "forwarding", "belief", "checkpoint")
 
 
-def _refuse_for_all(place: str, overrides: list[str]) -> None:
-    """Refuse what is the same for all entries: nobody would read it here."""
+def refuse_for_all(place: str, overrides: list[str], known: tuple[str, ...] = OF_ENTRIES) -> None:
+    """Refuse what is the same for all entries: nobody would read it here.
+
+    Raises:
+        ConfigError: naming the key, and those that are `known`.
+    """
     for each in OverridesParser.create().parse_overrides(overrides):
         key = each.key_or_group
         named = each.package or key  # linear_weights@scheduler.weights
-        if each.is_add() and named.partition(".")[0] not in OF_ENTRIES:
+        if named.partition(".")[0] not in known:
             raise ConfigError(
-                f"{place}: an entry does not read {key!r}, only {', '.join(OF_ENTRIES)}; give "
+                f"{place}: an entry does not read {key!r}, only {', '.join(known)}; give "
                 f"{str(each.input_line).lstrip('+')} to the whole program, for all of its entries"
             )
 
 
 def _composed(place: str, overrides: list[str]) -> str:
-    _refuse_for_all(place, overrides)
+    refuse_for_all(place, overrides)
     try:
         refuse_no_choice(overrides, GlobalHydra.instance().config_loader().get_group_options)
         plain = resolve(composed_of("composition", overrides))

@@ -35,7 +35,7 @@ from gpuyard.training.board import (
     write_rows,
 )
 from gpuyard.training.setting import plan_of
-from marl.policy.build import PolicySpec, build_policy, encoder_name, save_policy
+from marl.policy.build import PolicySpec, build_policy, encoder_name, parameters_of, save_policy
 from marl.policy.pair_score import PairScorePolicy
 from marl.rllib.algorithm import build_ppo
 from marl.rllib.checkpoint import (
@@ -294,16 +294,23 @@ class Training:
         return budget_s is not None and time.monotonic() - self.began > budget_s
 
 
+SIZES = ("gpu_dim", "hidden_dim", "rounds", "inner_rounds")  # of shipped encoders
+MADE_UP = {"gpu_features", "server_features", "edge_features", "link_features"}  # by observations
+
+
 def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
     """Sizes of the network that `encoder` and `policy` describe."""
     encoder, policy = config["encoder"], config["policy"]
     scale = float(policy["prior_scale"])
-    sizes = {key: value for key, value in encoder.items() if not key.startswith("_")}
-    if unknown := sorted(set(sizes) - set(PolicySpec.__dataclass_fields__)):
+    name = encoder_name(new_name(encoder["_target_"]))
+    given = {key: value for key, value in encoder.items() if not key.startswith("_")}
+    takes = parameters_of(name) - MADE_UP
+    if unknown := sorted(set(given) - takes):
         raise ConfigError(
-            f"encoder.{unknown[0]} is no key of an encoder; those of policy files are "
-            "gpu_dim, hidden_dim, rounds and inner_rounds"
+            f"encoder.{unknown[0]} is no parameter of {encoder['_target_']}; it takes "
+            f"{', '.join(sorted(takes))}"
         )
+    sizes = {key: value for key, value in given.items() if key in SIZES}
     prior = score_weights_of(policy["prior"], "policy.prior") if scale > 0.0 else None
     units = {
         f"{group}_units": 0 if prior is None else getattr(prior, f"{group}_layer").size
@@ -311,7 +318,8 @@ def policy_spec(config: Mapping[str, Any]) -> PolicySpec:
     }
     return PolicySpec(
         **sizes,
-        encoder=encoder_name(new_name(encoder["_target_"])),
+        encoder_options={key: value for key, value in given.items() if key not in SIZES},
+        encoder=name,
         head_dim=policy["head_dim"],
         prior_scale=scale,
         **units,

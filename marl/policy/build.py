@@ -6,8 +6,9 @@ names that `checkpoint=` takes for them.
 
 import json
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from importlib import import_module
+from inspect import signature
 from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
@@ -47,6 +48,7 @@ ENCODERS = {
     "mlp": "gnn.encoder.MlpEncoder",
     LINKED: "gnn.linked.LinkedEncoder",
 }
+NO_LINKS = (HIERARCHICAL, "flat", "mlp")  # known without loading them
 SHARED_CRITIC, OWN_CRITIC = "shared", "own"
 CRITICS = (SHARED_CRITIC, OWN_CRITIC)
 
@@ -68,6 +70,7 @@ class PolicySpec:
     suspend_units: int = 0
     datacenter: bool = False  # it reads the GPUs of all partitions (`rules.datacenter`)
     critic: str = SHARED_CRITIC  # own: it judges by the own partition alone
+    encoder_options: dict[str, Any] = field(default_factory=dict, hash=False)  # further parameters
 
     def __post_init__(self) -> None:
         """Check the names."""
@@ -80,7 +83,7 @@ class PolicySpec:
     @property
     def reads_links(self) -> bool:
         """Whether observations must hold links (`rules.links`)."""
-        return self.encoder == LINKED
+        return self.encoder not in NO_LINKS and "edge_features" in parameters_of(self.encoder)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain form, for files."""
@@ -108,6 +111,18 @@ def encoder_class(name: str) -> type[Encoder]:
     return cast(type[Encoder], getattr(import_module(module), found))
 
 
+def parameters_of(name: str) -> set[str]:
+    """What the constructor of one of ENCODERS takes, and where it hands on the rest, its base's."""
+    found = set[str]()
+    for each in encoder_class(name).__mro__:
+        if "__init__" in vars(each):
+            takes = signature(vars(each)["__init__"]).parameters.values()
+            found |= {one.name for one in takes if one.kind != one.VAR_KEYWORD}
+            if all(one.kind != one.VAR_KEYWORD for one in takes):
+                break
+    return found - {"self"}
+
+
 def build_policy(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
     """A network with fresh weights."""
     sizes = {
@@ -118,13 +133,11 @@ def build_policy(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
         "rounds": spec.rounds,
     }
     if spec.reads_links:
-        sizes |= {
-            "edge_features": len(OfEdge),
-            "link_features": len(OfLinks),
-            "inner_rounds": spec.inner_rounds,
-        }
+        sizes |= {"edge_features": len(OfEdge), "link_features": len(OfLinks)}
+    if spec.encoder not in NO_LINKS and "inner_rounds" in parameters_of(spec.encoder):
+        sizes["inner_rounds"] = spec.inner_rounds
     return PairScorePolicy(
-        encoder=encoder_class(spec.encoder)(**sizes),
+        encoder=encoder_class(spec.encoder)(**sizes, **spec.encoder_options),
         num_racks=num_racks,
         hidden=spec.head_dim,
         prior_scale=spec.prior_scale,
@@ -191,17 +204,18 @@ def _check_kinds(values: PolicySpec | CodecRules) -> None:
 
     They are at least 1, or 0 where that is what a policy of before has.
     """
-    for field in fields(values):
-        value = getattr(values, field.name)
+    for each in fields(values):
+        value = getattr(values, each.name)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         fits = {
             bool: isinstance(value, bool),
-            int: type(value) is int and value >= (field.default != 0),
+            int: type(value) is int and value >= (each.default != 0),
             str: isinstance(value, str),  # the description itself knows the names
+            dict[str, Any]: isinstance(value, dict),
         }
-        if not fits.get(cast(type, field.type), number):
-            kind = getattr(field.type, "__name__", field.type)
-            raise ValueError(f"{field.name} is {value!r}, it must be a valid {kind}")
+        if not fits.get(cast(type, each.type), number):
+            kind = getattr(each.type, "__name__", each.type)
+            raise ValueError(f"{each.name} is {value!r}, it must be a valid {kind}")
 
 
 Group = type[Column] | None  # None: numbers of hidden units
@@ -221,6 +235,10 @@ INPUTS: tuple[tuple[str, tuple[Group, ...]], ...] = (
     (r"suspend_for\.of_pair\.weight", (OfSuspension, OfPeer, None)),
 )
 CRITIC = "value.0.weight"
+
+
+class ColumnsError(ValueError):
+    """Weights are of more columns than there are."""
 
 
 def _widened(weights: dict[str, Tensor], policy: PairScorePolicy) -> dict[str, Tensor]:
@@ -248,6 +266,11 @@ def _padded(
             grown[group], missing = missing, 0
     if missing or old.shape[-1] == width:
         return old
+    if missing < 0 or any(more < 0 for more in grown.values()):
+        raise ColumnsError(
+            "it was trained on columns of observations that are not here (sim/scoring/table.py); "
+            "add them again at the end of their groups, or train another"
+        )
     known = {group: len(group) - grown[group] for group in groups if group}
     sizes = [known[group] if group else old.shape[-1] - sum(known.values()) for group in groups]
     parts = []
@@ -269,6 +292,8 @@ def load_policy(folder: Path, num_racks: int) -> tuple[PairScorePolicy, PolicySp
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)
         policy.load_state_dict(_widened(weights, policy))
+    except ColumnsError as error:
+        raise PolicyFileError(f"{path}: {error}") from error
     except Exception as error:  # torch raises many kinds for a truncated or foreign file
         raise PolicyFileError(
             f"{path}: cannot be read as this policy's weights ({error}); copy the folder anew, or "

@@ -147,14 +147,28 @@ def foreseen(
         rng: of the estimates.
 
     Raises:
-        TraceError: two jobs of `history` have one name, or a job of `trace` is not among them.
+        TraceError: two jobs of `history` have one name, a job of `trace` is not among them, or what
+            the estimator gives cannot be.
     """
     if not isinstance(estimator, HistoryEstimator):
-        return estimator.estimate(trace, rng)
+        return _estimates(estimator, estimator.estimate(trace, rng), len(trace))
     rows = rows_of(trace, history)
     found = estimator.estimate_rows(_seen(history, int(rows.max()) + 1), rows, rng)
+    found = _estimates(estimator, found, len(rows))
     low, high = limits_s
     return np.clip(found, 0.0 if low is None else low, np.inf if high is None else high)
+
+
+def _estimates(estimator: DurationEstimator, found: object, jobs: int) -> FloatArray:
+    """What an estimator gives, which may be somebody's own, as numbers."""
+    told = np.asarray(found)
+    if told.shape != (jobs,) or told.dtype.kind not in "fiu" or np.any(told < 0):
+        what = f"values like {np.min(told):g}" if told.dtype.kind in "fiu" else f"{told.dtype}"
+        raise TraceError(
+            f"estimator {type(estimator).__name__} gives {what} of shape {told.shape}; it must be "
+            f"one number a job ({jobs},): seconds, 0 or more, NaN where there is no prediction"
+        )
+    return told.astype(np.float64)
 
 
 def rows_of(trace: Trace, history: Trace) -> IntArray:

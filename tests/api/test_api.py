@@ -215,7 +215,7 @@ def test_a_gymnasium_agent_ends_an_episode_and_illegal_actions_are_refused():
 
 
 def test_one_agent_is_one():
-    with pytest.raises(ConfigError, match=r"agents.count is 2; this form has one agent"):
+    with pytest.raises(ConfigError, match=r"agents.count=2.*use make_env: this form has one agent"):
         gpuyard.make_single_agent_env(
             cluster="small_leaf_spine", overrides=["workload.num_jobs=10", "agents.count=2"]
         )

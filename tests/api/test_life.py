@@ -1,11 +1,18 @@
 """Jobs with parents, ends and GPU types of their own, as `gpuyard` plays and measures them."""
 
 import logging
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import gpuyard
+from gpuyard.launch.errors import ConfigError
+from sim.errors import GpuYardError
+from sim.traces.trace import Trace
 
 OFF = ["interference=none", "network=none"]
 
@@ -80,3 +87,65 @@ def test_windows_that_overlap_are_told():
         jobs, "small_leaf_spine", ["fifo"], part="all", windows=3, overrides=words
     )
     assert "3 windows of 300 in a row of 400 jobs overlap" in str(found.assumed)
+
+
+@pytest.mark.parametrize("word", ["+belief=none", "estimator=oracle", "+seed=3", "+network=none"])
+def test_words_behind_a_name_are_of_the_composition_or_refused(word: str):
+    told = rf"does not read '{word.strip('+').partition('=')[0]}', only scheduler, placer"
+    with pytest.raises(ConfigError, match=told):
+        gpuyard.simulate("venus_like", "small_leaf_spine", f"sjf {word}")
+
+
+def test_additions_that_nobody_reads_and_arguments_said_twice_are_refused():
+    with pytest.raises(ConfigError, match="nothing reads the key 'foo'"):
+        gpuyard.simulate("venus_like", "small_leaf_spine", "sjf", overrides=["+foo=3"])
+    with pytest.raises(ConfigError, match=r"agents\.count=3.*use the argument agents"):
+        gpuyard.make_env("venus_like", "small_leaf_spine", overrides=["agents.count=3"])
+
+
+def test_any_callable_may_be_an_order():
+    order = partial(lambda times, jobs: times * jobs.submit_s, -1.0)
+    jobs = jobs_of(num_gpus=[64, 64, 64])
+    run = gpuyard.simulate(jobs, "small_leaf_spine", order, overrides=OFF)
+    assert run.jobs["start_s"].tolist() == [0.0, 200.0, 100.0]
+    assert "partial" in run.labels.scheduler
+
+
+@dataclass
+class Own:
+    """An estimator of somebody's own."""
+
+    gives: str
+    information: str = "predicted"
+
+    def estimate(self, trace: Trace, rng: np.random.Generator) -> object:
+        del rng
+        return {
+            "list": trace.duration_s.tolist(), "short": np.ones(1), "negative": -trace.duration_s,
+            "texts": trace.job_id, "half": np.where(trace.submit_s > 0, np.nan, 1.0),
+        }[self.gives]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["gives: short"], r"gives values like 1 of shape \(1,\); it must be one number a job"),
+        (["gives: negative"], "gives values like -100 of shape"),
+        (["gives: texts"], "gives object of shape"),
+        (["gives: half"], "2 of 3 jobs have no duration prediction"),
+        (["gives: list", "information: learned"], "its information must be one of none, limit"),
+    ],
+)
+def test_what_an_own_estimator_gives_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], told: str
+):
+    (tmp_path / "mine" / "estimator").mkdir(parents=True)
+    lines = ["_target_: tests.api.test_life.Own", *words]
+    (tmp_path / "mine" / "estimator" / "own.yaml").write_text("\n".join(lines) + "\n")
+    (tmp_path / "gpuyard.yaml").write_text("search_path: [mine]\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(GpuYardError, match=told):
+        gpuyard.simulate(
+            jobs_of(num_gpus=[1, 1, 1]), "small_leaf_spine", "sjf",
+            overrides=[*OFF, "estimator=own"],
+        )  # fmt: skip

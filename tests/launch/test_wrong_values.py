@@ -108,7 +108,9 @@ def test_a_key_that_no_encoder_has():
 
     encoder = {"_target_": "gnn.encoder.HierarchicalEncoder", "gpu_dim": 4, "foo": 3}
     config = {"encoder": encoder, "policy": {"prior_scale": 0.0, "prior": None}}
-    with pytest.raises(ConfigError, match=r"encoder.foo is no key of an encoder; those of policy"):
+    with pytest.raises(
+        ConfigError, match=r"encoder.foo is no parameter of .*; it takes gpu_dim, h"
+    ):
         policy_spec(config)
 
 

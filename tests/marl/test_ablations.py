@@ -1,6 +1,7 @@
 """What the arms of the ablations are told, and nothing else."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 import torch
 import yaml
 
+from gnn.encoder import HierarchicalEncoder
+from gpuyard.launch.errors import ConfigError
 from marl.env.game import without_interference
 from marl.env.layout import Observation
 from marl.policy.build import (
@@ -115,6 +118,46 @@ def test_every_encoder_of_the_configuration_is_known_by_the_name_of_its_file():
         spec = PolicySpec(**sizes, encoder=name, head_dim=4, prior_scale=0.0)
         assert name == path.stem
         assert build_policy(spec, 2).encoder.hidden_dim == told["hidden_dim"]
+
+
+class Scaled(HierarchicalEncoder):
+    """One of somebody's own, with a parameter more."""
+
+    def __init__(self, *, gain: float, **sizes: int) -> None:
+        super().__init__(**sizes)
+        self.gain = gain
+
+
+def test_an_own_encoder_gets_the_keys_of_its_file_and_no_others(tmp_path: Path, monkeypatch):
+    from gpuyard.training.session import policy_spec
+
+    target = f"{Scaled.__module__}.Scaled"
+    monkeypatch.setitem(sys.modules, Scaled.__module__, sys.modules[__name__])
+    monkeypatch.setitem(ENCODERS, "scaled", target)
+    sizes = {"gpu_dim": 4, "hidden_dim": 8, "rounds": 1}
+    config = {
+        "encoder": {"_target_": target, **sizes, "gain": 2.5},
+        "policy": {"head_dim": 8, "prior_scale": 0.0, "critic": "shared", "prior": {}},
+        "rules": {"suspends": False, "datacenter": False},
+    }
+    spec = policy_spec(config)
+    save_policy(tmp_path, build_policy(spec, 2), spec, RULES)
+    loaded, again, _ = load_policy(tmp_path, 2)
+    assert again == spec and not spec.reads_links
+    assert (loaded.encoder.gain, loaded.encoder.hidden_dim) == (2.5, 8)
+    for key in ("heads", "head_dim", "inner_rounds"):
+        wrong = {**config, "encoder": {**config["encoder"], key: 4}}
+        with pytest.raises(ConfigError, match=rf"encoder\.{key} is no parameter of .*; it takes g"):
+            policy_spec(wrong)
+
+
+def test_a_policy_of_columns_that_are_gone_says_so(tmp_path: Path):
+    save_policy(tmp_path, build_policy(SPEC, 2), SPEC, RULES)
+    weights = torch.load(tmp_path / "policy.pt", weights_only=True)
+    weights["encoder.gpu.weight"] = torch.nn.functional.pad(weights["encoder.gpu.weight"], (0, 1))
+    torch.save(weights, tmp_path / "policy.pt")
+    with pytest.raises(PolicyFileError, match="trained on columns of observations that are not"):
+        load_policy(tmp_path, 2)
 
 
 def test_a_class_that_files_do_not_know_is_refused():
