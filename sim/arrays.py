@@ -1,13 +1,14 @@
 """Array type aliases; shapes stand in comments beside each field."""
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.integer[Any]]  # of any width, where there are millions
 BoolArray = npt.NDArray[np.bool_]
 TextArray = npt.NDArray[np.object_]
 RowArray = npt.NDArray[np.void]  # structured

@@ -53,6 +53,7 @@ from sim.report.run_tables import (
     server_columns,
 )
 from sim.report.summary import headline, summarise
+from sim.report.timeline import gpu_lists
 from sim.run import Run
 
 log = logging.getLogger(__name__)
@@ -107,10 +108,16 @@ def _played(
     return run_with_progress(simulator, scheduler, experiment.seed, compiled=compiled), compiled
 
 
+MANY_CHANGES = 1_000_000  # each GPU that a job takes or gives back; from here on it takes seconds
+
+
 def _write(
     launch: Launch, run: Run, record: Record, found: Explanation | None
 ) -> Mapping[str, float | int]:
     """Every file; the metrics."""
+    changes = len(gpu_lists(run.log).ids)
+    if changes >= MANY_CHANGES:
+        log.info("played in %.0f s; measuring %s changes of GPUs", run.loop_wall_s, f"{changes:,}")
     metrics = summarise(run)
     write_outputs(launch.folder, run, launch.config)
     write_run(launch.folder, run, metrics, record)

@@ -47,10 +47,9 @@ def held_gpu_s(run: Run) -> FloatArray:
     """(J,) GPU-seconds that each job held, from the log; up to its end if it never stopped."""
     start_s, end_s = span_s(run)
     changes = gpu_changes(run.log)
-    change = (changes.after - changes.before).astype(np.float64)
     left_s = end_s - np.clip(changes.time_s, start_s, end_s)
     held: FloatArray = np.bincount(
-        changes.job, weights=change * left_s, minlength=len(run.jobs)
+        changes.job, weights=changes.change * left_s, minlength=len(run.jobs)
     ).astype(np.float64)
     return held
 

@@ -237,17 +237,19 @@ def unusable_free_over_time(run: Run, changes: GpuChanges) -> Steps:
     the free GPUs on servers too full for it. A gang of m on servers of g GPUs needs m there if
     m < g, what is left after whole servers otherwise, and a whole server if nothing is left.
     """
-    servers = run.topology.gpu_server[changes.gpu]
+    servers = run.topology.gpu_server.astype(np.int32)[changes.gpu]
     change = changes.gpus_with(1)  # of GPUs that are not free
-    taken = running_count(servers, change)
     sizes = run.topology.gpus_per_server
     table = _unusable_table(run.jobs.num_gpus, sizes)  # (sizes, free)
-    size, free = sizes[servers], sizes[servers] - taken
-    step = table[size, free] - table[size, free + change]
-    at_first = float(table[sizes, sizes].sum())
+    size = sizes.astype(np.int32)[servers]
+    free = size - running_count(servers, change)
+    step = np.empty(len(change) + 1)
+    step[0] = table[sizes, sizes].sum()
+    step[1:] = table[size, free]
+    step[1:] -= table[size, free + change]
     first_s = min(span_s(run)[0], float(run.log.time_s[0]))
     time_s = np.concatenate([[first_s], changes.time_s])
-    value = np.cumsum(np.concatenate([[at_first], step]))
+    value = np.cumsum(step, out=step)
     last = np.append(time_s[1:] != time_s[:-1], True)
     return Steps(time_s[last], np.maximum(value[last], 0.0))
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sim.arrays import BoolArray, IntArray, T, TextArray
 from sim.files import ReportError
 from sim.report.job_times import NAMES, jct_s, queue_delay_s
-from sim.report.timeline import IN_SYSTEM, blocked_at_arrival, outcomes
+from sim.report.timeline import IN_SYSTEM, blocked_at_arrival, last_start, outcomes
 from sim.run import EventLog, GpuLists, Kind, Run
 from sim.topology.topology import Topology
 
@@ -295,7 +295,8 @@ def _ran_on(run: Run) -> TextArray:
     log, topology = run.log, run.topology
     type_of_gpu = np.repeat(topology.server_gpu_type, topology.gpus_per_server)
     names = np.full(len(run.jobs), None, dtype=object)
-    for row in np.flatnonzero(log.kind == Kind.START).tolist():
+    last = last_start(run)
+    for row in last[last >= 0].tolist():
         kinds = sorted(set(type_of_gpu[log.gpus[row]].tolist()))
         names[log.job[row]] = "+".join(topology.gpu_types[kind] for kind in kinds)
     return names

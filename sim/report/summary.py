@@ -29,6 +29,7 @@ from sim.report.timeline import (
     gpu_changes,
     gpu_lists,
     gpus_over_time,
+    last_start,
     queue_over_time,
     span_s,
 )
@@ -90,25 +91,13 @@ def _joules(
     """Energy of the GPUs of one type, `of_type` (G,)."""
     start_s, end_s = span_s(run)
     busy_gpu_s, down_gpu_s = (
-        gpus_over_time(_only(changes, of_type), tenants=1).mean(start_s, end_s) * (end_s - start_s)
+        gpus_over_time(changes.of(of_type[changes.gpu]), tenants=1).mean(start_s, end_s)
+        * (end_s - start_s)
         for changes in (busy, down)
     )
     total_gpu_s = float(np.count_nonzero(of_type)) * (end_s - start_s)
     idle_gpu_s = total_gpu_s - busy_gpu_s - down_gpu_s
     return watts.busy * busy_gpu_s + watts.idle * idle_gpu_s
-
-
-def _only(changes: GpuChanges, of_type: BoolArray) -> GpuChanges:
-    chosen = of_type[changes.gpu]
-    return GpuChanges(*(getattr(changes, name)[chosen] for name in vars(changes)))
-
-
-def last_start(run: Run) -> IntArray:
-    """(J,) event of each job's last START; -1 if it never started."""
-    starts = np.flatnonzero(run.log.kind == Kind.START)
-    event = np.full(len(run.jobs), -1)
-    event[run.log.job[starts]] = starts  # of equal indices the last assignment stays
-    return event
 
 
 def gangs(run: Run) -> BoolArray:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.arrays import BoolArray, FloatArray, IntArray
+from sim.arrays import BoolArray, FloatArray, IntArray, Integers
 from sim.errors import SimulationError
 from sim.jobs import CANCELLED, COMPLETED
 from sim.run import EventLog, GpuLists, Kind, Run
@@ -41,6 +41,14 @@ def hold_change(log: EventLog) -> IntArray:
     """(E,) +1 where a job takes GPUs, -1 where it gives them back."""
     starts: IntArray = (log.kind == Kind.START).astype(np.int64)
     return starts - stops(log)
+
+
+def last_start(run: Run) -> IntArray:
+    """(J,) event of each job's last START; -1 if it never started."""
+    starts = np.flatnonzero(run.log.kind == Kind.START)
+    event = np.full(len(run.jobs), -1)
+    event[run.log.job[starts]] = starts  # of equal indices the last assignment stays
+    return event
 
 
 def wait_change(run: Run) -> IntArray:
@@ -109,18 +117,41 @@ def _doomed(run: Run) -> BoolArray:
 
 @dataclass(frozen=True)
 class GpuChanges:
-    """C rows, one for each GPU of each event that changes the count of GPUs, in order."""
+    """C rows, one for each GPU of each event that changes the count of GPUs, in order.
 
-    time_s: FloatArray  # (C,)
-    job: IntArray  # (C,) row of the job table; -1 where a server goes down or up
-    gpu: IntArray  # (C,)
-    before: IntArray  # (C,) holders of the GPU before the event
-    after: IntArray  # (C,) holders of the GPU after the event
+    Long runs have tens of millions: what is stored is narrow, the rest is looked up when asked for.
+    """
 
-    def gpus_with(self, holders: int) -> IntArray:
+    log: EventLog
+    event: Integers  # (C,) row of the log
+    gpu: Integers  # (C,)
+    change: Integers  # (C,) of the GPU's holders by the event
+    after: Integers  # (C,) holders of the GPU after the event
+
+    @property
+    def time_s(self) -> FloatArray:
+        """(C,)."""
+        return self.log.time_s[self.event]
+
+    @property
+    def job(self) -> IntArray:
+        """(C,) row of the job table; -1 where a server goes down or up."""
+        return self.log.job[self.event]
+
+    @property
+    def before(self) -> Integers:
+        """(C,) holders of the GPU before the event."""
+        return self.after - self.change
+
+    def of(self, chosen: BoolArray) -> "GpuChanges":
+        """The rows that are `chosen` (C,)."""
+        columns = (self.event, self.gpu, self.change, self.after)
+        return GpuChanges(self.log, *(column[chosen] for column in columns))
+
+    def gpus_with(self, holders: int) -> Integers:
         """(C,) change of the number of GPUs that have at least `holders` holders."""
         now, earlier = self.after >= holders, self.before >= holders
-        return now.astype(np.int64) - earlier.astype(np.int64)
+        return now.astype(np.int8) - earlier.astype(np.int8)
 
 
 def gpu_changes(log: EventLog) -> GpuChanges:
@@ -155,31 +186,37 @@ def _down_change(log: EventLog) -> IntArray:
 
 def _changes(log: EventLog, sign: IntArray) -> GpuChanges:
     lists = gpu_lists(log)
-    row = np.repeat(np.arange(len(lists)), np.diff(lists.first))
-    counts = sign[row] != 0
-    row, gpu = row[counts], lists.ids[counts]
-    after = running_count(gpu, sign[row])
+    sizes, events = np.diff(lists.first), np.flatnonzero(sign)
+    event = np.repeat(events.astype(np.int32), sizes[events])
+    gpu = lists.ids[np.repeat(sign != 0, sizes)].astype(np.int32)
+    change = sign.astype(np.int8)[event]
+    after = running_count(gpu, change)
     if len(after) and after.min() < 0:
         bad = int(np.argmin(after >= 0))
-        event = int(row[bad])
-        who = f"job row {log.job[event]}" if log.job[event] >= 0 else "a server"
+        row = int(event[bad])
+        who = f"job row {log.job[row]}" if log.job[row] >= 0 else "a server"
         raise SimulationError(
-            f"event log: {who} gives back GPU {gpu[bad]} at t={log.time_s[event]:.3f} s "
-            f"(event {event}), which nobody holds; the log misses a START or a SERVER_DOWN"
+            f"event log: {who} gives back GPU {gpu[bad]} at t={log.time_s[row]:.3f} s "
+            f"(event {row}), which nobody holds; the log misses a START or a SERVER_DOWN"
         )
-    return GpuChanges(
-        time_s=log.time_s[row], job=log.job[row], gpu=gpu, before=after - sign[row], after=after
-    )
+    return GpuChanges(log=log, event=event, gpu=gpu, change=change, after=after)
 
 
-def running_count(group: IntArray, change: IntArray) -> IntArray:
+RADIX_BELOW = 2**16  # numpy sorts stably by radix up to 16 bits: many times as fast
+
+
+def running_count(group: Integers, change: Integers) -> Integers:
     """(n,) running sum of `change` (n,) inside each group (n,), in the order given."""
-    order = np.argsort(group, kind="stable")
-    total = np.cumsum(change[order])
-    first = np.flatnonzero(np.diff(group[order], prepend=-1))
-    base = (total - change[order])[first]
+    narrow = len(group) > 0 and group.max() < RADIX_BELOW
+    keys = group.astype(np.uint16) if narrow else group
+    order = np.argsort(keys, kind="stable")
+    ordered, moved = keys[order], change[order]
+    total = np.cumsum(moved, dtype=np.int32)
+    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
+    base = (total - moved)[first]
+    total -= np.repeat(base, np.diff(np.append(first, len(order))))
     count = np.empty_like(total)
-    count[order] = total - np.repeat(base, np.diff(np.append(first, len(order))))
+    count[order] = total
     return count
 
 
@@ -224,14 +261,14 @@ def combined(one: Steps, two: Steps, rule: Callable[[FloatArray, FloatArray], Fl
     return Steps(time_s, rule(one.at(time_s), two.at(time_s)))
 
 
-def steps_of_changes(time_s: FloatArray, change: IntArray) -> Steps:
+def steps_of_changes(time_s: FloatArray, change: Integers) -> Steps:
     """Steps that start at 0 and move by `change[i]` (n,) at `time_s[i]` (n,), ascending.
 
     Changes at one instant make one step: what holds for no time is not shown.
     """
-    value = np.cumsum(change).astype(np.float64)
+    value = np.cumsum(change, dtype=np.int64)
     last_at_instant = np.append(time_s[1:] != time_s[:-1], True)[: len(time_s)]
-    return Steps(time_s[last_at_instant], value[last_at_instant])
+    return Steps(time_s[last_at_instant], value[last_at_instant].astype(np.float64))
 
 
 def span_s(run: Run) -> tuple[float, float]:

@@ -1,5 +1,7 @@
 """Time series and conservation laws."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,11 +13,13 @@ from sim.report.timeline import (
     Steps,
     gpu_changes,
     queue_over_time,
+    running_count,
     span_s,
     steps_of_changes,
     timeline_of,
     utilisation_over_time,
 )
+from sim.run import EventLog, GpuLists, Kind
 
 
 def test_utilisation_and_queue_of_the_gantt_chart(gantt):
@@ -42,6 +46,36 @@ def test_a_timeline_keeps_the_gpu_seconds(gantt):
     assert timeline.gpu_util_frac.sum() * 40.0 / 7 * 4 == pytest.approx(125.0)
     assert timeline.queue_jobs.sum() * 40.0 / 7 == pytest.approx(30.0)
     assert timeline.time_s[0] == 0.0
+
+
+def test_sums_inside_groups_are_those_of_a_loop_however_large_the_numbers():
+    rng = np.random.default_rng(0)
+    for most in (3, 2**16, 2**40):
+        group, change = rng.integers(most, size=500) // 2 * 2, rng.choice([-1, 1], 500)
+        total: dict[int, int] = {}
+        for which, moved, count in zip(group, change, running_count(group, change), strict=True):
+            total[which] = total.get(which, 0) + moved
+            assert count == total[which]
+
+
+def test_millions_of_changes_are_kept_narrow():
+    turns, gpus = 2000, 64  # one job that starts and stops on all GPUs
+    sizes = np.full(2 * turns, gpus)
+    log = EventLog(
+        time_s=np.arange(2.0 * turns),
+        kind=np.tile([Kind.START, Kind.PREEMPT], turns),
+        job=np.zeros(2 * turns, dtype=np.int64),
+        partition=np.zeros(2 * turns, dtype=np.int64),
+        gpus=GpuLists(np.append(0, np.cumsum(sizes)), np.tile(np.arange(gpus), 2 * turns)),
+    )
+    gpu_changes(log)  # what the first call imports does not count
+    tracemalloc.start()
+    changes = gpu_changes(log)
+    kept, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    rows = 2 * turns * gpus
+    assert changes.after.tolist() == ([1] * gpus + [0] * gpus) * turns
+    assert kept / rows < 15 and most / rows < 45, (kept / rows, most / rows)
 
 
 @st.composite

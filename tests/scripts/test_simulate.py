@@ -254,3 +254,11 @@ def test_models_that_no_profile_is_of_are_counted(done, trace):
     mapped = "+workload.rules.models={bert: Transformer, gpt2: LM}"
     outcome = done("simulate", *csv(trace), "workload.columns.model=model", mapped, folder="all")
     assert "theirs are drawn" not in outcome.err
+
+
+def test_a_long_run_says_that_it_is_measured_now(done, trace):
+    rows = [f"j{row},{row},64,1" for row in range(8_000)]  # a million GPUs taken and given back
+    trace.write_text("\n".join(["job_id,submit_s,num_gpus,duration_s", *rows]))
+    one = (*ONE_SERVER, "topology.gpus_per_server=64")
+    outcome = done("simulate", *csv(trace), *one, "page=false")
+    assert "; measuring 1,024,000 changes of GPUs" in outcome.err
