@@ -125,7 +125,7 @@ def _precedence(reader: ColumnReader, job: IntArray) -> Precedence:
     parents = np.array([parent for rows in lists for parent in rows], dtype=np.int64)
     reader.flag("task_name", repeated, "has the number of another task of its job")
     cycle = on_a_cycle(first, parents)
-    reader.flag("task_name", cycle, "waits for itself in the end: its parents form a circle")
+    reader.flag("task_name", cycle, "waits in the end for tasks that form a circle")
     return Precedence(first, parents, job)
 
 

@@ -65,7 +65,7 @@ class Problem:
 
     key: str  # our name of the column
     bad: BoolArray  # (N,)
-    rule: str  # "is ...; do ..."
+    rule: str  # "is ...; do ...": rows are counted by what is before the ;
 
 
 class ColumnReader:
@@ -127,7 +127,7 @@ class ColumnReader:
             again = _mask(first.get(name, row) < row for row, name in enumerate(names))
             if again.any():
                 line = self.lines[first[names[int(np.argmax(again))]]]
-                rule = f"is the job of line {line} again; names must be unique"
+                rule = f"is the job of an earlier row again; give it a name unlike line {line}'s"
                 self._problems.insert(0, Problem(key, again, rule))
 
     def times(self, key: str, *, blank_s: float | None = None, unit_s: float = 1.0) -> FloatArray:
@@ -335,9 +335,8 @@ class ColumnReader:
         left = np.ones(len(self), dtype=np.bool_)
         number: Counter[str] = Counter()
         for problem in self._problems:
-            number[f"{problem.key} {problem.rule.partition(';')[0]}"] += int(
-                np.sum(problem.bad & left)
-            )
+            rule = problem.rule.partition(";")[0]
+            number[f"{problem.key} {rule}"] += int(np.sum(problem.bad & left))
             left &= ~problem.bad
         return ", ".join(f"{count} x {rule}" for rule, count in number.items() if count)
 

@@ -84,9 +84,9 @@ class TypeWords:
         first = text.split("|")[0]
         return (
             f"job {job}: gpu_types is {text!r}{nearest(first, self.known)}; the cluster has "
-            f"{known}; say which type it is with "
-            f"+workload.rules.gpu_type_names.{first}=TYPE, or let such jobs run anywhere with "
-            f" workload.rules.unknown_gpu_types=any"
+            f"{known}; say which type each name is with "
+            f"'+workload.rules.gpu_type_names={{{first}: TYPE}}', or let such jobs run anywhere "
+            f"with workload.rules.unknown_gpu_types=any"
         )
 
 

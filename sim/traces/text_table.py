@@ -226,7 +226,7 @@ class _Broken:
 
     count: int = 0
     first: str = ""
-    fix_of_long: str = ""
+    fix_of_long: str = "; leave out what is too much"
 
 
 @dataclass
@@ -322,10 +322,14 @@ def _gather(
     """Fields of the wanted columns; equal texts are kept once."""
     width = len(names)
     got = _Gathered({key: [] for key in place})
-    if layout.delimiter and not layout.quoted:
+    if layout.quoted:
         got.broken.fix_of_long = (
-            f" (a field that holds {layout.delimiter!r}? write the file with another sign, named "
-            f"in workload.reader.delimiter)"
+            f"; put a field that holds {layout.delimiter!r} in quotes, leave out one too many"
+        )
+    elif layout.delimiter:
+        got.broken.fix_of_long = (
+            f"; write a file whose fields hold {layout.delimiter!r} with another sign, named in "
+            f"workload.reader.delimiter"
         )
     single = [(got.columns[key], at[0]) for key, at in place.items() if len(at) == 1]
     joined = [(got.columns[key], at) for key, at in place.items() if len(at) > 1]
@@ -353,10 +357,10 @@ def _note_broken(broken: _Broken, row: Row, path: str, width: int, strict: bool)
     fields, line = row
     if broken.count == 0:
         short = len(fields) < width
-        what, fix = ("cut off", "") if short else ("too long", broken.fix_of_long)
+        what, fix = ("cut off", "; complete it") if short else ("too long", broken.fix_of_long)
         broken.first = (
             f"{path}, line {line}: the row is {what}: {len(fields)} fields, the header "
-            f"has {width}{fix}; complete the row, or skip such rows with workload.strict=false"
+            f"has {width}{fix}, or skip such rows with workload.strict=false"
         )
         if strict:
             raise TraceError(broken.first)

@@ -74,7 +74,10 @@ def test_a_twin_of_a_row_that_is_left_out_stays(tmp_path: Path):
     words = ["workload=csv", "workload.path=jobs.csv", "workload.strict=false", "page=false"]
     done = run_program(["-m", "gpuyard", "simulate", *words], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "2 rows skipped" in done.stderr and "job of line 4 again" in done.stderr
+    assert (
+        "2 rows skipped" in done.stderr
+        and "1 x job_id is the job of an earlier row again" in done.stderr
+    )
 
 
 def test_a_folder_of_pairs_that_is_not_there(tmp_path: Path):

@@ -109,7 +109,7 @@ def test_unsorted_rows_are_sorted_stably_and_counted(file: Path) -> None:
         ("b,1,0.5,1", "gpus", "0.5", "fraction"),
         ("b,1,1e12,1", "gpus", "1e12", "no plausible number of GPUs"),
         ("b,1,two,1", "gpus", "two", "not a number"),
-        ("a,1,1,1", "id", "a", "the job of line 2 again"),
+        ("a,1,1,1", "id", "a", "earlier row again; give it a name unlike line 2's"),
         (",1,1,1", "id", "", "needs a name"),
     ],
 )
@@ -135,6 +135,8 @@ def test_the_first_bad_row_is_reported_before_later_ones(file: Path) -> None:
 def test_a_row_of_another_length_is_an_error(file: Path, row: str, words: str) -> None:
     said = message(file, HEADER + "a,0,1,1\n" + row + "\n")
     assert f"line 3: the row is {words} fields, the header has 4" in said
+    assert ("complete it" in said) == ("cut off" in said)
+    assert ("put a field that holds ',' in quotes" in said) == ("too long" in said)
 
 
 def test_timestamps_that_are_none_or_mix_zones(file: Path) -> None:
@@ -230,6 +232,13 @@ def test_lenient_reading_skips_counts_and_logs(file: Path, caplog) -> None:
     assert (notes.rows, notes.skipped) == (6, 4)
     assert "1 rows skipped" in caplog.text
     assert "3 rows skipped" in caplog.text
+
+
+def test_a_rule_that_several_rows_break_is_counted_without_the_line_of_one(file, caplog) -> None:
+    rows = "a,0,1,1\nb,0,1,1\nb,1,1,1\na,2,1,1\nb,3,1,1\n"
+    read(file, HEADER + rows, strict=False)
+    assert "earlier row again; give it a name unlike line 3's" in caplog.text
+    assert caplog.text.strip().endswith("by rule: 3 x job_id is the job of an earlier row again")
 
 
 @pytest.mark.parametrize("rows", ["a,x,1,1\nb,1,0,1\n", "a\nb,1\n"])

@@ -201,7 +201,7 @@ def test_a_job_named_twice_is_refused_or_skipped(name: str, tmp_path: Path) -> N
     rows.append(rows[header])
     said = refused(name, tmp_path, as_text(rows, name))
     assert f"line {len(rows)}, column" in said
-    assert f"is the job of line {header + 1} again" in said
+    assert f"is the job of an earlier row again; give it a name unlike line {header + 1}'s" in said
     good, _ = loaded(name, tmp_path, SAMPLES[name].text.encode())
     trace, notes = loaded(name, tmp_path, as_text(rows, name), strict=False)
     assert list(trace.job_id) == list(good.job_id)

@@ -113,7 +113,7 @@ def test_a_column_that_the_user_named_must_be_there(tmp_path: Path) -> None:
         ({"ReqTRES": "gres/gpu=99999999999"}, "is no plausible number of GPUs"),
         (
             {"User": "a|b"},
-            "line 3: the row is too long: 10 fields, the header has 9 (a field that holds '|'?",
+            "line 3: the row is too long: 10 fields, the header has 9; write a file whose fields",
         ),
     ],
 )
@@ -173,7 +173,7 @@ def test_runs_of_one_job_and_rows_of_one_run(tmp_path: Path) -> None:
     trace, notes = loaded("sacct", tmp_path, text_of({}, {}))
     assert (len(trace), notes.left_out) == (1, {"are other rows of the same run": 1})
     said = refused(tmp_path, {}, {"User": "bob"})
-    assert "column 'JobID': '1' is the job of line 2 again" in said
+    assert "earlier row again; give it a name unlike line 2's" in said
 
 
 def test_a_file_without_gpu_jobs_says_what_it_holds(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_several_processors_are_one_gpu(tmp_path: Path) -> None:
         ),
         ("1 0 10 100 4", "1 0 10 100 4.5", "column 'processors': '4.5' is no whole number"),
         ("1 0 10 100", "1 0 10", "line 3: the row is cut off: 17 fields"),
-        ("2 5 -1", "1 5 -1", "line 4, column 'job': '1' is the job of line 3 again"),
+        ("2 5 -1", "1 5 -1", "earlier row again; give it a name unlike line 3's"),
     ],
 )
 def test_a_bad_number_is_named(old: str, new: str, words: str, tmp_path: Path) -> None:

@@ -90,8 +90,8 @@ def test_a_trace_without_the_columns_has_none_of_the_traits(tmp_path: Path) -> N
         ("20;60.5", "20;x", "is no list of seconds of work"),
         ("20;60.5", "nan", "is no list of seconds of work"),
         ("a;b", "a;z", "line 4, column 'parents': 'a;z' names a job_id that the file lacks"),
-        (",a,w1", ",c,w1", "'c' makes the job wait for itself in the end"),
-        (",a,w1", ",b,w1", "'b' makes the job wait for itself in the end"),
+        (",a,w1", ",c,w1", "'c' leads to jobs that wait for themselves"),
+        (",a,w1", ",b,w1", "'b' leads to jobs that wait for themselves"),
         ("failed", "lost", "'lost' is unknown; known are completed, failed, cancelled"),
         (",1,4,comp", ",2,4,comp", "column 'least_gpus': '2' is above the job's num_gpus"),
         ("k80,2,,", "k80,2,1,", "column 'most_gpus': '1' is below the job's num_gpus"),
@@ -261,7 +261,7 @@ def test_traits_can_be_left_out(tmp_path: Path) -> None:
 def test_gpu_types_are_matched_renamed_or_refused(tmp_path: Path, caplog) -> None:
     small = replace(SETTING, gpu_types=("a100", "T4"))
     with pytest.raises(TraceError, match=r"job a: gpu_types is 'v100\|P100'.* cluster has a100, "
-                       r"T4; .*gpu_type_names\.v100=TYPE.*unknown_gpu_types=any"):  # fmt: skip
+                       r"T4; .*gpu_type_names=\{v100: TYPE\}'.*unknown_gpu_types=any"):  # fmt: skip
         table(tmp_path, setting=small)
     renamed = table(tmp_path, "+rules.gpu_type_names={k80:t4,P100:A100}", setting=small)
     kept = table(tmp_path, "+rules.gpu_type_names={k80:v100,v100:k80}")
