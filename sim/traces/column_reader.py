@@ -21,7 +21,10 @@ LONGEST_S = 1e11  # over 3,000 years: surely another unit
 LARGEST_GANG = 1e9
 BLANKS = ("", "nan", "none", "null")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-CLOCK = re.compile(r"(?:(?:(\d{1,6})-)?(\d{1,7}):)?(\d{1,7}):(\d\d(?:\.\d+)?)", re.ASCII)
+# 1:62:03 is a slip; 90:00 are minutes, of which there may be many.
+CLOCK = re.compile(
+    r"(?:(?:(\d{1,6})-)?(\d{1,7}):(?=[0-5]?\d:))?(\d{1,7}):([0-5]\d(?:\.\d+)?)", re.ASCII
+)
 UNITS_S = {"milliseconds": 1e-3, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
 CLOCK_FORMAT = "clock"
 DURATION_FORMATS = (*UNITS_S, CLOCK_FORMAT)

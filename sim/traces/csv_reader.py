@@ -116,6 +116,7 @@ def _joined(links: Precedence) -> Precedence:
     return Precedence(links.first, links.parents, np.where(alone, -1, top))
 
 
+SPANS = ("duration_s", "limit_s", "deadline_s", "withdraw_s", "waited_s")
 DATE = "is a date, not seconds; "
 CLOCK_HINT = (
     "is a time on a clock, not a number; set workload.reader.duration_format=clock, which reads "
@@ -146,10 +147,10 @@ def tell_other_forms(
     """
     word = mapping_word("submit_time", seconds if isinstance(seconds, str) else "NAME")
     _tell(reader, "submit_s", _is_date, f"{DATE}map the column as {word}")
-    for key in ("deadline_s", "withdraw_s", "waited_s"):
-        _tell(reader, key, _is_date, DATE + "give seconds from the submission on")
-    for key in ("duration_s", "limit_s"):
-        _tell(reader, key, _is_date, DATE + "a run time is the end minus the start")
+    for key in SPANS:
+        is_run = key in ("duration_s", "limit_s")
+        fix = "a run time is the end minus the start" if is_run else "count from the submission on"
+        _tell(reader, key, _is_date, DATE + fix)
         if duration_format == CLOCK_FORMAT:
             _tell(reader, key, _is_number, NUMBER_HINT)
         else:
@@ -225,7 +226,7 @@ class CsvReader:
 
     delimiter: str  # one sign, or a word of `text_table.DELIMITERS`
     time_format: str | None  # of submit_time: `strptime`'s, a unit; None: ISO 8601
-    duration_format: str  # of duration_s, limit_s: one of DURATION_FORMATS
+    duration_format: str  # of SPANS: one of DURATION_FORMATS
 
     def __post_init__(self) -> None:
         """Check the words.
@@ -280,7 +281,7 @@ class CsvReader:
             group=given("group", reader.texts),
             model=given("model", reader.texts),
             priority=given("priority", reader.counts, blank=0, least=-(10**9)),
-            deadline_s=given("deadline_s", reader.times, blank_s=NEVER_S),
+            deadline_s=given("deadline_s", reader.spans, form=form, blank_s=NEVER_S),
             cpu_milli=given("cpu_milli", reader.counts, blank=0),
             memory_mib=given("memory_mib", reader.counts, blank=0),
             gpu_milli=given("gpu_milli", reader.counts, blank=WHOLE_GPU_MILLI, least=1,
@@ -289,9 +290,9 @@ class CsvReader:
             least_gpus=None if least is None else least.astype(np.int64),
             most_gpus=None if most is None else most.astype(np.int64),
             outcome=given("outcome", reader.choices, meaning=OUTCOMES, blank=COMPLETED),
-            withdraw_s=given("withdraw_s", reader.times, blank_s=NEVER_S),
+            withdraw_s=given("withdraw_s", reader.spans, form=form, blank_s=NEVER_S),
             limit_s=given("limit_s", reader.spans, form=form, blank_s=NEVER_S),
-            waited_s=given("waited_s", reader.times, blank_s=np.nan),
+            waited_s=given("waited_s", reader.spans, form=form, blank_s=np.nan),
             attempts=attempts_of(reader, duration_s) if reader.has("attempts") else None,
             precedence=precedence_of(reader, job_id) if linked else None,
         )  # fmt: skip

@@ -46,11 +46,24 @@ def test_a_file_with_another_delimiter_names_the_key(file: Path) -> None:
     [("minutes", "90.5", 5430), ("hours", "2", 7200), ("milliseconds", "2500", 2.5),
      ("clock", "1-02:00:05", 93605), ("clock", "02:30", 150)],
 )  # fmt: skip
-def test_durations_and_limits_have_a_form(form: str, text: str, seconds: float, file: Path) -> None:
-    rows = f"job_id,submit_s,num_gpus,duration_s,cap\na,0,1,{text},{text}\nb,0,1,{text},\n"
-    trace = read(file, rows, more={"limit_s": "cap"}, duration_format=form)
+def test_spans_of_time_have_a_form(form: str, text: str, seconds: float, file: Path) -> None:
+    head = "job_id,submit_s,num_gpus,duration_s,cap,due,gone,waited"
+    rows = f"a,0,1,{text},{text},{text},{text},{text}\nb,0,1,{text},,,,\n"
+    more = {"limit_s": "cap", "deadline_s": "due", "withdraw_s": "gone", "waited_s": "waited"}
+    trace = read(file, f"{head}\n{rows}", more=more, duration_format=form)
     assert trace.duration_s.tolist() == [seconds, seconds]
-    assert trace.limit_s.tolist() == [seconds, float("inf")]
+    for column in (trace.limit_s, trace.deadline_s, trace.withdraw_s):
+        assert column.tolist() == [seconds, float("inf")]
+    assert trace.waited_s[0] == seconds and np.isnan(trace.waited_s[1])
+
+
+@pytest.mark.parametrize("text", ["1:62:03", "1:02:60", "90:75", "2-00:60:00"])
+def test_sixty_minutes_or_seconds_are_one_of_the_larger_unit(text: str, file: Path) -> None:
+    rows = "job_id,submit_s,num_gpus,duration_s\n"
+    with pytest.raises(TraceError, match=f"'{text}' is no duration such as 01:30:00"):
+        read(file, f"{rows}a,0,1,{text}\n", duration_format="clock")
+    trace = read(file, f"{rows}a,0,1,90:00\nb,0,1,1:2:03\n", duration_format="clock")
+    assert trace.duration_s.tolist() == [5400, 3723]
 
 
 def test_a_form_of_time_and_submit_time_alone(file: Path) -> None:
