@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from joblib import cpu_count
 from omegaconf import DictConfig
 
 from gpuyard.advice.aims import AIMS, large_gang, users_of
@@ -45,6 +46,7 @@ from gpuyard.evaluation.physics import physics_name
 from gpuyard.launch.build import check_confidence, check_count, check_flags, check_plain
 from gpuyard.launch.errors import CONF, ConfigError, instead
 from gpuyard.launch.start import program, start
+from gpuyard.launch.sweeps import processes_of
 from gpuyard.launch.terminal import RunCount, table_console
 from sim.files import physics_words
 
@@ -122,7 +124,7 @@ def advise(
     candidates, left_out = found
     for words in left_out:
         log.info("left out: %s", words)
-    rows = _counted(played(candidates, config["jobs"]), candidates)
+    rows = _counted(candidates, processes_of(config["jobs"], cpu_count()))
     past, why = _past(config, scenario, waited_s)
     advice = advice_of(
         [*rows, *past], aim=config["aim"], confidence=config["confidence"],
@@ -217,11 +219,13 @@ def _composing() -> Iterator[None]:
         yield
 
 
-def _counted(found: Iterable[Played], candidates: Sequence[Candidate]) -> list[Played]:
-    """All rows, once they are there."""
+def _counted(candidates: Sequence[Candidate], processes: int) -> list[Played]:
+    """All rows, once they are there. What takes longest begins first."""
     rows: list[Played] = []
-    with RunCount("advising", len(candidates)) as count:
-        for row in found:
+    ordered = sorted(candidates, key=lambda each: not each.slow)
+    names = [each.name for each in ordered]
+    with RunCount("advising", len(names), ahead=names, at_once=processes) as count:
+        for row in played(ordered, processes):
             rows.append(row)
             count.tell(row.name)
             if row.failed:

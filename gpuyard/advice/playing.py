@@ -2,6 +2,7 @@
 
 import logging
 import multiprocessing
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,6 @@ from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from joblib import cpu_count
 
 from gpuyard.advice.aims import (
     blocks_of,
@@ -28,7 +28,8 @@ from gpuyard.evaluation.lineup import Contender, lineup_of, without_limits
 from gpuyard.evaluation.physics import ASKED
 from gpuyard.evaluation.task import Task, distinct, scheduler_of, setting_text
 from gpuyard.launch.errors import ConfigError, nearest
-from gpuyard.launch.sweeps import in_processes, processes_of
+from gpuyard.launch.sweeps import in_processes
+from gpuyard.launch.terminal import Lines
 from sim.arrays import FloatArray
 from sim.errors import GpuYardError
 from sim.jobs import JobTable
@@ -149,7 +150,8 @@ def play(candidate: Candidate) -> Played:
     warm_up(experiment.game, scheduler, compiled=not simulator.python_decides(scheduler))
     began = time.perf_counter()
     try:
-        run = simulate(simulator, scheduler, experiment.seed, None)
+        lines = None if sys.stderr.isatty() else Lines(simulator, candidate.name).tell
+        run = simulate(simulator, scheduler, experiment.seed, lines)
     except GpuYardError as error:
         return replace(row, failed=str(error))
     blocks = blocks_of(jobs.submit_s, jobs.measured, scenario.blocks)
@@ -215,10 +217,9 @@ def needed(scheduler: Scheduler) -> tuple[str, ...]:
     return ("models",) if scheduler.needs & models else ()
 
 
-def played(candidates: Sequence[Candidate], jobs: int) -> Iterator[Played]:
-    """Rows as they come; `jobs` processes, -1: one a core. What takes longest begins first."""
-    ordered = sorted(candidates, key=lambda each: not each.slow)
-    yield from in_processes(play, ordered, processes_of(jobs, cpu_count()))
+def played(candidates: Sequence[Candidate], processes: int) -> Iterator[Played]:
+    """Rows as they come, begun in that order."""
+    yield from in_processes(play, candidates, processes)
 
 
 PYTHON, SCORES = "decide in Python", "score each pair of job and place"

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
@@ -81,8 +81,14 @@ LOOK_EVERY_S = 1.0
 class RunCount:
     """A context in which runs are counted; the bar is on standard error."""
 
-    def __init__(self, what: str, total: int, *, done: int = 0, unit: str = "runs") -> None:
-        """`what` is being done; `done` of the `total` runs are there already."""
+    def __init__(
+        self, what: str, total: int, *, done: int = 0, unit: str = "runs",
+        ahead: Sequence[str] = (), at_once: int = 1,
+    ) -> None:  # fmt: skip
+        """`what` is being done; `done` of the `total` runs are there already.
+
+        `ahead`: names of those to come, in the order in which they begin, `at_once` at a time.
+        """
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
@@ -106,7 +112,9 @@ class RunCount:
             transient=True,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task(what, total=total, completed=done, last="starting")
+        self._ahead, self._at_once = [*ahead], at_once
+        started = f"starting{self._now()}"
+        self._task = self._bar.add_task(what, total=total, completed=done, last=started)
         self._last, self._lock, self._ended = "none yet", threading.Lock(), threading.Event()
 
     def __enter__(self) -> RunCount:
@@ -126,9 +134,15 @@ class RunCount:
         heed_ctrl_c()
         self._done += 1
         self._last = last
-        self._bar.update(self._task, completed=self._done, last=last)
+        if last in self._ahead:
+            self._ahead.remove(last)
+        self._bar.update(self._task, completed=self._done, last=f"{last}{self._now()}")
         if self._bar.disable:
             self._tell_if_due()
+
+    def _now(self) -> str:
+        names = " | ".join(self._ahead[: self._at_once])
+        return f"; now: {names}" if names else ""
 
     def _look(self) -> None:
         while not self._ended.wait(LOOK_EVERY_S):
@@ -142,9 +156,9 @@ class RunCount:
             self._told = now
         # Some come many at once, after long: the first ones do not tell how long it will take.
         log.info(
-            "%d/%d %s, %d of them in %.1f min; last: %s",
+            "%d/%d %s, %d of them in %.1f min; last: %s%s",
             self._done, self._total, self._unit, self._done - self._before,
-            (now - self._began) / 60.0, self._last,
+            (now - self._began) / 60.0, self._last, self._now(),
         )  # fmt: skip
 
 

@@ -106,6 +106,16 @@ def test_without_a_terminal_the_log_says_how_far_it_is(run_count, monkeypatch, c
     assert caplog.messages == ["3/5 runs, 1 of them in 0.0 min; last: sjf window 0"]
 
 
+def test_those_that_run_now_are_named(run_count, monkeypatch, caplog):
+    monkeypatch.setattr(run_count, "LINE_EVERY_S", 0.0)
+    with run_count.RunCount("playing", 3, ahead=["easy", "las", "sjf"], at_once=2) as count:
+        for name in ("las", "easy", "sjf"):
+            count.tell(name)
+    assert [words.partition("last: ")[2] for words in caplog.messages] == [
+        "las; now: easy | sjf", "easy; now: sjf", "sjf",
+    ]  # fmt: skip
+
+
 def test_a_run_that_takes_longer_is_no_silence(run_count, monkeypatch, caplog):
     monkeypatch.setattr(run_count, "LINE_EVERY_S", 0.05)
     monkeypatch.setattr(run_count, "LOOK_EVERY_S", 0.01)
