@@ -17,7 +17,7 @@ from marl.env.game import Game
 from sim.errors import TraceError
 from sim.files import Labels
 from sim.jobs import JobTable
-from sim.protocols import Scheduler
+from sim.protocols import DurationEstimator, Scheduler
 from sim.run import Rules
 from sim.simulator import Simulator
 from sim.topology.topology import Topology, contiguous_partitions, group_partitions
@@ -173,19 +173,13 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
     if "homes" in agents:  # older files have none
         check_choice(config, "agents.homes", (DRAWN, BY_VC))
     by_vc = agents.get("homes") == BY_VC
-    estimator = build(config, "estimator")
-    if getattr(estimator, "information", None) not in INFORMATION:
-        raise ConfigError(
-            f"estimator {type(estimator).__name__}: its information must be one of "
-            f"{', '.join(INFORMATION)}: results are compared within these"
-        )
     setting = Setting(
         gpus=topology.num_gpus,
         partitions=agents["count"],
         skew=agents["skew"],
         owners=Owners.of(topology, partition_of_server) if by_vc else None,
         catalogue=physics.catalogue,
-        estimator=estimator,
+        estimator=_estimator(config),
         gpu_types=topology.gpu_types,
     )
     game = Game(
@@ -207,6 +201,16 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
         gpu_notes=notes,
         reference_gpu=config["reference_gpu"],
     )
+
+
+def _estimator(config: Mapping[str, Any]) -> DurationEstimator:
+    estimator: DurationEstimator = build(config, "estimator")
+    if getattr(estimator, "information", None) not in INFORMATION:
+        raise ConfigError(
+            f"estimator {type(estimator).__name__}: its information must be one of "
+            f"{', '.join(INFORMATION)}: results are compared within these"
+        )
+    return estimator
 
 
 @cache
