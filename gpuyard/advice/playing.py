@@ -178,16 +178,18 @@ def happened(scenario: Scenario, waited_s: FloatArray) -> Played | None:
     experiment, (jobs, _) = opened(scenario.setting), jobs_of(scenario)
     blocks = blocks_of(jobs.submit_s, jobs.measured, scenario.blocks)
     topology, lost = experiment.game.topology, forlorn(jobs)
-    if (lost & ~np.isnan(waited_s)).any():
+    ran = int((lost & ~np.isnan(waited_s)).sum())
+    if ran:
         log.warning(
             "%d jobs ran though a parent did not complete: no row plays them, and %s is without "
-            "them; 'workload.rules.ignore=[fates]' plays them", lost.sum(), WHAT_HAPPENED,
+            "them; 'workload.rules.ignore=[fates]' plays them", ran, WHAT_HAPPENED,
         )  # fmt: skip
     waited_s = np.where(lost, np.nan, waited_s)
+    work_s = jobs.duration_s
     if experiment.reference_gpu == ASKED:  # it took what the log says
         jobs = scaled_work(jobs, 1.0 / speed_of_asked(jobs, experiment.game))
     large = large_gang(jobs, topology, scenario.large)
-    told = finished_of_trace(jobs, waited_s, topology, blocks, large)
+    told = finished_of_trace(jobs, waited_s, topology, blocks, large, work_s)
     if not len(told.block):
         return None
     name = WHAT_HAPPENED if peak_gpus(jobs, waited_s) <= topology.num_gpus else ELSEWHERE

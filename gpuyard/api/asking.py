@@ -200,7 +200,7 @@ def words_of(asked: str) -> list[str]:
         ConfigError: there is no such scheduler, or a word is not of its composition.
     """
     name, *further = WORD.findall(asked) or [""]
-    refuse_for_all(f"scheduler={asked!r}", further, OF_NAMES)
+    refuse_for_all(f"scheduler={asked!r}", further, OF_NAMES, all_words=True)
     # The key of the command line, which a composition alone does not have.
     further = [f"++{word}" if word.startswith("checkpoint=") else word for word in further]
     return [f"scheduler={known('scheduler', name, 'scheduler')}", *further]

@@ -18,6 +18,7 @@ from sim.errors import TraceError
 from sim.files import Labels
 from sim.jobs import JobTable
 from sim.protocols import DurationEstimator, Scheduler
+from sim.report.league import INFORMATION
 from sim.run import Rules
 from sim.simulator import Simulator
 from sim.topology.topology import Topology, contiguous_partitions, group_partitions
@@ -121,12 +122,11 @@ class Experiment:
         speed = speed_of_asked(jobs, self.game)
         if self.reference_gpu == ASKED:
             return scaled_work(jobs, speed)
-        others = int((speed != 1.0).sum())
-        if others and isinstance(self.workload, CutsStretches):  # what is generated is of one type
+        if (speed != 1.0).any() and isinstance(self.workload, CutsStretches):  # else of one type
             _warn(
-                f"{others} jobs ask for another GPU type than {self.game.physics.reference_gpu}, "
-                "whose durations the file's are taken for: reference_gpu=asked takes them for "
-                "those of the type that a job asks for, reference_gpu=TYPE for those of one type"
+                f"jobs ask for another GPU type than {self.game.physics.reference_gpu}, and their "
+                "durations are taken as on that: reference_gpu=asked takes them as on the type "
+                "that a job asks for, reference_gpu=TYPE as on one type"
             )
         return jobs
 
@@ -145,7 +145,6 @@ class Experiment:
         return self.game.simulator(jobs)
 
 
-INFORMATION = ("none", "limit", "predicted", "oracle")
 DRAWN, BY_VC = "drawn", "vc"
 
 

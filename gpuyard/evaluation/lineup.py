@@ -11,7 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 from gpuyard.launch.build import check_count, resolve
-from gpuyard.launch.errors import ConfigError, explain, instead, refuse_no_choice
+from gpuyard.launch.errors import ConfigError, explain, instead, nearest, refuse_no_choice
 from gpuyard.launch.own import composed_of
 from sim.errors import override
 
@@ -158,8 +158,16 @@ def sweeps(overrides: Sequence[str]) -> list[tuple[str, ...]]:
 OF_ENTRIES = ("scheduler", "placer", "sharing", "forwarding", "belief", "checkpoint")
 
 
-def refuse_for_all(place: str, overrides: list[str], known: tuple[str, ...] = OF_ENTRIES) -> None:
+def refuse_for_all(
+    place: str, overrides: list[str], known: tuple[str, ...] = OF_ENTRIES, *, all_words: bool
+) -> None:
     """Refuse what is the same for all entries: nobody would read it here.
+
+    Args:
+        place: where the words stand, for messages.
+        overrides: the words.
+        known: keys that an entry reads.
+        all_words: those without `+`, too, which Hydra refuses otherwise.
 
     Raises:
         ConfigError: naming the key, and those that are `known`.
@@ -167,7 +175,10 @@ def refuse_for_all(place: str, overrides: list[str], known: tuple[str, ...] = OF
     for each in OverridesParser.create().parse_overrides(overrides):
         key = each.key_or_group
         named = each.package or key  # linear_weights@scheduler.weights
-        if named.partition(".")[0] not in known:
+        first = named.partition(".")[0]
+        if first not in known and (each.is_add() or all_words):
+            if near := nearest(first, known):
+                raise ConfigError(f"{place}: no such key {key!r}; did you mean {near}?")
             raise ConfigError(
                 f"{place}: an entry does not read {key!r}, only {', '.join(known)}; give "
                 f"{str(each.input_line).lstrip('+')} to the whole program, for all of its entries"
@@ -175,7 +186,7 @@ def refuse_for_all(place: str, overrides: list[str], known: tuple[str, ...] = OF
 
 
 def _composed(place: str, overrides: list[str]) -> str:
-    refuse_for_all(place, overrides)
+    refuse_for_all(place, overrides, all_words=False)
     try:
         refuse_no_choice(overrides, GlobalHydra.instance().config_loader().get_group_options)
         plain = resolve(composed_of("composition", overrides))

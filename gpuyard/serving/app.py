@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from gpuyard import __version__
 from gpuyard.launch.errors import nearest
@@ -36,6 +37,7 @@ from sim.errors import GpuYardError
 
 UNAUTHORISED, TOO_LATE, TOO_LARGE = 401, 408, 413
 BODY_S = 10.0  # in which a body comes
+SILENT_S = 5.0  # until whoever connects has to have asked something
 PATIENCE = 8  # times the largest body
 OPEN_PATHS = ("/healthz",)  # tells nothing but that somebody is there
 
@@ -100,6 +102,28 @@ class Guard:
         return b"".join(chunks) if size <= self._most else None
 
 
+class Patient(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """Hangs up on who asks nothing or half of it: it would count as a request for ever."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Look again in a while."""
+        super().connection_made(transport)
+        self.loop.call_later(SILENT_S, self._close_if_silent)
+
+    def data_received(self, data: bytes) -> None:
+        """Likewise where that was not the whole head of a request."""
+        super().data_received(data)
+        if self._silent():
+            self.loop.call_later(SILENT_S, self._close_if_silent)
+
+    def _silent(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _close_if_silent(self) -> None:
+        if self._silent():
+            self.transport.close()
+
+
 def _once(body: bytes, receive: Receive) -> Receive:
     """A `receive` that hands out the body that was read, then what comes after it."""
     left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
@@ -127,7 +151,8 @@ async def _refuse(send: Send, status: int, words: str, headers: list[tuple[bytes
 
 BAD_REQUEST, NOT_POSSIBLE, FAULT = 400, 422, 500
 ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorForm} for status in (BAD_REQUEST, 401, 413, NOT_POSSIBLE, FAULT)
+    status: {"model": ErrorForm}
+    for status in (BAD_REQUEST, UNAUTHORISED, TOO_LATE, TOO_LARGE, NOT_POSSIBLE, FAULT)
 }
 OF_REQUESTS, OF_JOBS = (
     {name for form in forms for name in form.model_fields}
@@ -154,7 +179,8 @@ def make_app(decider: Decider, board: Board) -> FastAPI:
 
 
 def _add_plain(app: FastAPI, decider: Decider) -> None:
-    @app.api_route("/healthz", methods=["GET", "HEAD"])
+    @app.head("/healthz", include_in_schema=False)
+    @app.get("/healthz")
     async def healthz() -> dict[str, str]:
         """Whether somebody is there."""
         return {"status": "ok"}

@@ -27,7 +27,6 @@ from gpuyard.serving.held import (
     Verdict,
     Waits,
     bind,
-    gpus_told,
     is_void,
     not_after,
     waiting_job,
@@ -74,12 +73,14 @@ class Board:
             )
         self._decider.decide(form)
         self._forget()
+        places = self._decider.places
+        shown = {job.id: places.servers_of(job) for job in form.running}
         self._held = {
             key: each for key, each in self._held.items()
-            if each.replaces is None or not each.replaces.is_shown(form)
+            if each.replaces is None or not each.replaces.is_shown(shown)
         }  # fmt: skip
         begun = {
-            job.id: self._decider.places.part_of(job, self._held[job.id].job)
+            job.id: places.part_of(job, self._held[job.id].job)
             for job in form.running if job.id in self._held
         }  # fmt: skip
         begun = {key: gpus for key, gpus in begun.items() if self._held[key].has_whole_pods(gpus)}
@@ -91,7 +92,9 @@ class Board:
         self._waiting = {key: each for key, each in self._waiting.items() if key not in running}
         self._last = LastState(placed, self._clock())
         self._told_s = form.time_s
-        return self._decider.decide(self.state())
+        now, queue = self.state(), {job.id for job in form.queue}
+        told = [job for job in now.queue if job.id in queue]
+        return self._decider.decide(now.model_copy(update={"queue": told}))
 
     def _forget(self) -> None:
         """Drop answers that are too old."""
@@ -187,13 +190,15 @@ class Board:
             GpuYardError: the scheduler's decision is illegal.
         """
         self._check_size(asked)
-        replaces, state = None, self.state()
-        runs = next((job for job in state.running if job.id == asked.job), None)
-        if runs is not None and asked.job not in self._held:
-            replaces = self._replaced(asked, runs)
-            if replaces is None:
+        state, runs = self.state(), None
+        if asked.job not in self._held:
+            runs = next((job for job in state.running if job.id == asked.job), None)
+        if runs is not None:
+            if not self._lacks(runs, asked):
                 return Verdict(None, f"{asked.job} runs already, says the state that was told")
-            asked = replace(asked, job=asked.pod, pods=1)
+            mates = self._decider.places.beside((runs.placement or [0])[0])
+            nodes = [name for name in nodes if name in mates]  # a gang stays in its partition
+            asked = replace(asked, job=asked.pod, pods=1, partition=self._partition(runs))
         held = self._held.get(asked.job)
         if held is not None and is_void(held, asked, set(nodes).difference(state.away)):
             del self._held[asked.job]
@@ -203,7 +208,8 @@ class Board:
             if isinstance(decided, Verdict):
                 return decided
             held = decided
-            held.replaces = replaces
+            if runs is not None:
+                held.replaces = self._replaced(runs, held)
         return bind(held, asked, nodes)
 
     def _check_size(self, asked: Asked) -> None:
@@ -223,16 +229,26 @@ class Board:
                 f"servers have room for {room.max():.0f} of them: ask for fewer or smaller ones"
             )
 
-    def _replaced(self, asked: Asked, runs: RunningJob) -> Replaces | None:
-        """What a pod is of a gang that runs already; None: nobody is missing from it."""
-        now = gpus_told(runs) + sum(
-            each.gpus for name, each in self._held.items()
-            if each.replaces and each.replaces.gang == asked.job and name != asked.pod
-        )  # fmt: skip
-        missing = asked.gpus * asked.pods - now
-        if asked.pod == asked.job or missing < asked.gpus:
-            return None
-        return Replaces(asked.job, now + asked.gpus)
+    def _lacks(self, runs: RunningJob, asked: Asked) -> bool:
+        """Whether a gang that runs has room for a pod more, those sent to it since counted."""
+        sent = sum(each.gpus for each in self._sent_to(asked.job) if asked.pod not in each.bound)
+        now = len(runs.placement or ()) + sent
+        return asked.pod != asked.job and asked.gpus * asked.pods - now >= asked.gpus
+
+    def _sent_to(self, gang: str) -> list[Held]:
+        return [
+            each for each in self._held.values() if each.replaces and each.replaces.gang == gang
+        ]
+
+    def _replaced(self, runs: RunningJob, held: Held) -> Replaces:
+        """What a pod is of a gang that runs already."""
+        (server,) = held.slots
+        there = self._decider.places.servers_of(runs).get(server, 0)
+        there += sum(each.gpus for each in self._sent_to(runs.id) if each.slots == [server])
+        return Replaces(runs.id, server, there + held.gpus)
+
+    def _partition(self, runs: RunningJob) -> int:
+        return int(self._decider.places.owner[(runs.placement or [0])[0]])
 
     def _decided(self, asked: Asked, nodes: Sequence[str], state: StateForm) -> Held | Verdict:
         """Ask the scheduler for the job of a pod."""

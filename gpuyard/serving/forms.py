@@ -323,7 +323,7 @@ def read(pod: Pod) -> Asked:
         submitted_s = _moment_s(meta.creationTimestamp, name)
     return Asked(
         pod=name,
-        job=name if group is None else f"{meta.namespace}/{group}",
+        job=f"{meta.namespace}/{group}" if group else name,
         gpus=_gpus(pod.spec, name),
         pods=1 if pods is None else pods,
         submitted_s=submitted_s,

@@ -1,21 +1,13 @@
 """Answers that hold: what a pod or a gang was given, or that it was told to wait."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeVar
 
 from pydantic import ValidationError
 
-from gpuyard.serving.forms import (
-    GROUP,
-    MOST_NAME,
-    Asked,
-    RequestError,
-    RunningJob,
-    StateForm,
-    WaitingJob,
-)
+from gpuyard.serving.forms import GROUP, MOST_NAME, Asked, RequestError, RunningJob, WaitingJob
 
 Job = TypeVar("Job", RunningJob, WaitingJob)
 
@@ -42,17 +34,17 @@ class Replaces:
     """What a pod is of a gang that the told state shows running in part."""
 
     gang: str
-    then_gpus: int  # of the gang once the pod runs, too
+    server: str  # where the pod was sent
+    then_gpus: int  # of the gang there, once the pod runs, too
 
-    def is_shown(self, form: StateForm) -> bool:
-        """Whether a state shows the gang running with the pod, or no more at all."""
-        runs = next((job for job in form.running if job.id == self.gang), None)
-        return runs is None or gpus_told(runs) >= self.then_gpus
+    def is_shown(self, shown: Mapping[str, Mapping[str, int]]) -> bool:
+        """Whether a state has the gang running with the pod, or no more at all.
 
-
-def gpus_told(job: RunningJob) -> int:
-    """How many GPUs it holds."""
-    return len(job.placement or ()) or sum((job.servers or {}).values())
+        Args:
+            shown: running job -> server -> GPUs.
+        """
+        there = shown.get(self.gang)
+        return there is None or there.get(self.server, 0) >= self.then_gpus
 
 
 @dataclass(frozen=True)
@@ -134,8 +126,9 @@ def bind(held: Held, asked: Asked, nodes: Sequence[str]) -> Verdict:
         left.remove(taken)
     if not left:
         raise RequestError(
-            f"pod {asked.pod}: all {held.pods} pods of gang {asked.job} have been placed; give "
-            "another gang another name"
+            f"pod {asked.pod}: all {held.pods} pods of gang {asked.job} have been placed: it takes "
+            "the place of one once a state lacks it and hold_s is over; give another gang another "
+            "name"
         )
     server = next((name for name in left if name in nodes), None)
     if server is None:

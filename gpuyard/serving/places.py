@@ -63,6 +63,18 @@ class Places:
         counts = np.add.reduceat(free, self._topology.server_first_gpu[:-1])
         return dict(zip(self.names, counts.tolist(), strict=True))
 
+    def servers_of(self, job: RunningJob) -> dict[str, int]:
+        """How many GPUs a job holds on which server, by what a request says of it."""
+        if job.servers is not None:
+            return job.servers
+        names = (self.names[server] for server in self._topology.gpu_server[job.placement or []])
+        return dict(Counter(names))
+
+    def beside(self, gpu: int) -> set[str]:
+        """Servers of the partition of a GPU."""
+        mine = self._game.partition_of_server == self.owner[gpu]
+        return {name for name, own in zip(self.names, mine.tolist(), strict=True) if own}
+
     def gpus_of(self, names: Collection[str]) -> set[int]:
         """GPUs of servers."""
         mine = np.array([name in names for name in self.names])

@@ -23,6 +23,7 @@ from omegaconf import DictConfig
 
 from gpuyard.evaluation.experiment import composition_of, experiment_of
 from gpuyard.evaluation.jobs import MIB_PER_GIB, MILLI, warm_up
+from gpuyard.evaluation.physics import ASKED
 from gpuyard.launch.build import Rules, check_checkpoint, check_plain
 from gpuyard.launch.errors import ConfigError
 from gpuyard.launch.start import program, start
@@ -43,7 +44,6 @@ log = logging.getLogger(__name__)
 
 SHORTEST_TOKEN = 16  # letters
 MOST_PORT = 65535
-SILENT_S = 5.0  # until whoever connects has to have asked something
 SERVING: Rules = {
     "port": (True, 0),
     "max_body_bytes": (True, 1),
@@ -95,6 +95,10 @@ def _check(config: Mapping[str, Any]) -> None:
         ConfigError: naming key, value and rule.
     """
     check_plain(config, SERVING)
+    if config["reference_gpu"] == ASKED:
+        raise ConfigError(
+            f"reference_gpu is {ASKED!r}, for files of jobs: requests estimate as on one type"
+        )
     if config["port"] > MOST_PORT:
         raise ConfigError(
             f"port is {config['port']}; the largest is {MOST_PORT}, 0 takes a free one"
@@ -157,9 +161,8 @@ def _listen(host: object, port: int) -> socket.socket:
 
 def _server(app: "FastAPI", config: Mapping[str, Any], token: str | None) -> "Server":
     import uvicorn
-    from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-    from gpuyard.serving.app import Guard
+    from gpuyard.serving.app import Guard, Patient
 
     class Quiet(uvicorn.Server):
         """Ends at Ctrl-C as a program that has done what it should."""
@@ -174,18 +177,6 @@ def _server(app: "FastAPI", config: Mapping[str, Any], token: str | None) -> "Se
             finally:
                 for number, handler in zip(numbers, before, strict=True):
                     signal.signal(number, handler)
-
-    class Patient(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-        """Hangs up on who connects and asks nothing: it would count as a request for ever."""
-
-        def connection_made(self, transport: Any) -> None:
-            """Look again in a while."""
-            super().connection_made(transport)
-            self.loop.call_later(SILENT_S, self._close_if_silent)
-
-        def _close_if_silent(self) -> None:
-            if self.cycle is None:
-                self.transport.close()
 
     guarded = Guard(app, token=token, max_body_bytes=config["max_body_bytes"])
     return Quiet(

@@ -18,6 +18,7 @@ from gpuyard.evaluation.experiment import Experiment, experiment_of
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError, heed_ctrl_c
 from gpuyard.training.board import POLICY, adopted, spent_s, training_bars, write_rows
+from gpuyard.training.setting import windows_of
 from marl.rllib.cluster import start_ray
 from marl.rllib.dqn import build_dqn, build_gpu_ppo
 from marl.rllib.trainer import PickerIteration, PickerTrainer, PickerTrainingError
@@ -26,7 +27,6 @@ from marl.topdrl.codec import NetworkSpec, SightSpec, on_cluster
 from marl.topdrl.env import ImitationSpec, PickJobEnv, RewardSpec, gathered, imitate, play_lessons
 from marl.topdrl.network import build_network, save_picker
 from marl.topdrl.proximity import GpuPpoSpec, PickGpuEnv, ProximitySpec, save_proximity
-from marl.training.plan import Windows
 from marl.training.spec import DqnSpec
 from sim.protocols import Scheduler
 from sim.report.figures import COLOURS, GREY, heading, line_look, new_figure, save_png, tidy
@@ -72,11 +72,6 @@ def picker_of(config: Mapping[str, Any], experiment: Experiment) -> Picker:
     return kinds[kind](config, experiment)
 
 
-def _windows(experiment: Experiment, part: str) -> Windows:
-    e = experiment
-    return Windows(workload=e.workload, setting=e.setting, part=part, seed=e.seed)
-
-
 class JobPicker:
     """A Q-network that picks jobs."""
 
@@ -96,7 +91,7 @@ class JobPicker:
             sight=self._sight,
             network=self._network,
             reward=self._reward,
-            make_jobs=_windows(self._experiment, "train"),
+            make_jobs=windows_of(self._experiment, "train"),
         )
 
     def first_weights(self, tell: Tell) -> Weights | None:
@@ -159,7 +154,7 @@ class GpuPicker:
             return PickGpuEnv(
                 game=self._experiment.game,
                 spec=self._spec,
-                make_jobs=_windows(self._experiment, "train"),
+                make_jobs=windows_of(self._experiment, "train"),
             )
 
         seed = self._experiment.seed
@@ -178,7 +173,7 @@ class GpuPicker:
 
 def validation_jobs(experiment: Experiment, count: int) -> Iterator[Any]:
     """The first windows of the validation part."""
-    windows = _windows(experiment, "validation")
+    windows = windows_of(experiment, "validation")
     return (windows(index) for index in range(count))
 
 

@@ -83,7 +83,7 @@ class PolicySpec:
     @property
     def reads_links(self) -> bool:
         """Whether observations must hold links (`rules.links`)."""
-        return self.encoder not in NO_LINKS and "edge_features" in parameters_of(self.encoder)
+        return reads_links(self.encoder)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain form, for files."""
@@ -121,6 +121,11 @@ def parameters_of(name: str) -> set[str]:
             if all(one.kind != one.VAR_KEYWORD for one in takes):
                 break
     return found - {"self"}
+
+
+def reads_links(name: str) -> bool:
+    """Whether one of ENCODERS reads the links of observations."""
+    return name not in NO_LINKS and "edge_features" in parameters_of(name)
 
 
 def build_policy(spec: PolicySpec, num_racks: int) -> PairScorePolicy:
@@ -266,7 +271,7 @@ def _padded(
             grown[group], missing = missing, 0
     if missing or old.shape[-1] == width:
         return old
-    if missing < 0 or any(more < 0 for more in grown.values()):
+    if any(more < 0 for more in grown.values()):
         raise ColumnsError(
             "it was trained on columns of observations that are not here (sim/scoring/table.py); "
             "add them again at the end of their groups, or train another"

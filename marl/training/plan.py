@@ -47,12 +47,14 @@ class Windows:
     setting: Setting
     part: str
     seed: int
+    made_ready: Callable[[JobTable], JobTable] | None = None  # can be pickled
 
     def __call__(self, episode: int) -> JobTable:
         """The jobs of one episode."""
-        return self.workload.window(
+        jobs = self.workload.window(
             part=self.part, index=episode, setting=self.setting, seed=self.seed
         )
+        return jobs if self.made_ready is None else self.made_ready(jobs)
 
 
 @dataclass(frozen=True)

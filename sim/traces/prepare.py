@@ -161,11 +161,16 @@ def foreseen(
 
 def _estimates(estimator: DurationEstimator, found: object, jobs: int) -> FloatArray:
     """What an estimator gives, which may be somebody's own, as numbers."""
-    told = np.asarray(found)
-    if told.shape != (jobs,) or told.dtype.kind not in "fiu" or np.any(told < 0):
-        what = f"values like {np.min(told):g}" if told.dtype.kind in "fiu" else f"{told.dtype}"
+    told, what = np.asarray(found), ""
+    if told.dtype.kind not in "fiu":
+        what = f"values of type {told.dtype}"
+    elif told.shape != (jobs,):
+        what = f"the shape {told.shape}"
+    elif (bad := (told < 0) | np.isinf(told)).any():
+        what = f"{told[bad][0]:g}"
+    if what:
         raise TraceError(
-            f"estimator {type(estimator).__name__} gives {what} of shape {told.shape}; it must be "
+            f"estimator {type(estimator).__name__} gives {what}; it must be "
             f"one number a job ({jobs},): seconds, 0 or more, NaN where there is no prediction"
         )
     return told.astype(np.float64)

@@ -282,7 +282,7 @@ def test_what_arguments_of_advise_say_is_no_override(word: str, use: str):
     ("column", "cells", "told"),
     [
         ("num_gpus", [1, -1, 1], "trace, row 1, column 'num_gpus': '-1' is below 1; "),
-        ("job_id", ["a", "b", "a"], "trace, row 2, column 'job_id': 'a' is the job of row 0 again"),
+        ("job_id", ["a", "b", "a"], "trace, row 2, column 'job_id': 'a' is the job of an earlier"),
         ("num_gpus", [1, 1, 999], "trace, row 2, column 'num_gpus', job c: a gang of 999 GPUs"),
     ],
 )

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import gpuyard
+from gpuyard.evaluation.experiment import _warn
 from gpuyard.launch.errors import ConfigError
 from sim.errors import GpuYardError
 from sim.traces.trace import Trace
@@ -55,6 +56,20 @@ def test_dependencies_on_jobs_left_out_are_counted(caplog: pytest.LogCaptureFixt
     assert run.jobs["jct_s"].tolist() == [100.0, 190.0]
 
 
+def test_training_plays_the_jobs_of_the_results():
+    """On P100s, where V100 is the reference."""
+    words = ["topology.gpu_types=[v100,p100]", "workload.num_jobs=40", "workload.thin=1", *OFF]
+    jobs = jobs_of(num_gpus=[1] * 120, gpu_types=["p100"] * 120)
+    work_s = []
+    for reference in ("asked", "null"):
+        env = gpuyard.make_env(
+            jobs, "small_leaf_spine", agents=1, overrides=[*words, f"reference_gpu={reference}"]
+        )
+        env.reset(seed=0)
+        work_s.append(env.turns.simulator.state.job["work_s"])
+    assert (work_s[1] == 100.0).all() and (work_s[0] != 100.0).all()
+
+
 MIXED = ["topology.gpu_types=[v100,p100]", *OFF]
 
 
@@ -63,6 +78,7 @@ def test_durations_may_be_of_the_type_that_a_job_asks_for(
     caplog: pytest.LogCaptureFixture, reference: str, slow: float
 ):
     jobs = jobs_of(num_gpus=[1, 1, 1], gpu_types=["v100", "p100", "p100"])
+    _warn.cache_clear()  # it is told once a process
     with caplog.at_level(logging.WARNING):
         run = gpuyard.simulate(
             jobs, "small_leaf_spine", "fifo", overrides=[*MIXED, f"reference_gpu={reference}"]
@@ -76,7 +92,7 @@ def test_durations_may_be_of_the_type_that_a_job_asks_for(
         assert run_s[1:].tolist() == pytest.approx([100.0, 100.0])
     else:
         assert (run_s[1:] > 105.0).all()  # shipped profiles: a P100 is the slower one
-    told = "2 jobs ask for another GPU type than v100"
+    told = "jobs ask for another GPU type than v100"
     assert (told in caplog.text) == (reference == "null")
 
 
@@ -129,9 +145,9 @@ class Own:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["gives: short"], r"gives values like 1 of shape \(1,\); it must be one number a job"),
-        (["gives: negative"], "gives values like -100 of shape"),
-        (["gives: texts"], "gives object of shape"),
+        (["gives: short"], r"gives the shape \(1,\); it must be one number a job"),
+        (["gives: negative"], "gives -100; it must be"),
+        (["gives: texts"], "gives values of type object"),
         (["gives: half"], "2 of 3 jobs have no duration prediction"),
         (["gives: list", "information: learned"], "its information must be one of none, limit"),
     ],

@@ -288,7 +288,7 @@ def test_missing_predictions_are_told_as_where_python_decides():
     for compiled in (True, False):
         yard = world(JOBS, cluster(2, 2), partitions=2)
         yard.jobs.estimate_s[1] = np.nan
-        with pytest.raises(SignalError, match="no duration predictions"):
+        with pytest.raises(SignalError, match="no duration prediction"):
             simulate(yard, divided(sjf(), "steal"), 0, None, compiled=compiled)
 
 

@@ -219,7 +219,7 @@ def test_blind_it_reads_no_prediction_and_looks_at_small_gangs():
     run = play(world(jobs, cluster(1, 2)), blind)
     assert gantt(run)["C"] == (100, 150, (0,))
     assert gantt(run)["B"] == (150, 160, (0, 1))
-    with pytest.raises(SignalError, match="no duration predictions"):
+    with pytest.raises(SignalError, match="no duration prediction"):
         play(world(jobs, cluster(1, 2)), linear({"bias": 1.0}))
 
 

@@ -168,5 +168,5 @@ def test_bad_values_are_refused(given, rule):
 
 def test_it_needs_predictions():
     jobs = [Job(0, 1, 4, estimate_s=float("nan"))]
-    with pytest.raises(SignalError, match="no duration predictions; choose estimator="):
+    with pytest.raises(SignalError, match="no duration prediction; choose estimator="):
         play(world(jobs, cluster(1, 1)), worl())

@@ -20,6 +20,8 @@ def test_who_waits_for_what_no_filter_expresses_keeps_its_age_and_nobody_from_gp
     board.tell(StateForm.model_validate({"time_s": 100.0, "running": [runs]}))
     assert "would preempt others" in asked_of(board, "short", 8, nodes=["0"]).reason
     now_s[0] = 120.0
+    full = {"id": "s", "servers": dict.fromkeys(NODES[1:6], 8), "started_s": 0.0, "estimate_s": 1}
+    board.tell(StateForm.model_validate({"time_s": 120.0, "running": [runs, full]}))
     assert asked_of(board, "long", 8, estimate_s="900", nodes=["0", "6"]).server == "6"
     (told,) = board.state().queue
     assert (told.id, told.submitted_s) == ("default/short", 100.0)
@@ -94,3 +96,76 @@ def test_sidecars_stay_beside_what_comes_after_them():
     assert gpus([asks(4, restartPolicy="Always")]) == 6
     assert gpus([asks(4, restartPolicy="Always"), asks(3)]) == 7
     assert gpus([asks(3), asks(4, restartPolicy="Always")]) == 6
+
+
+def gang_of(board: Any, servers: dict[str, int], pods: int, time_s: float) -> dict[str, str]:
+    """Tell that a gang of pods of 8 GPUs runs on these servers; its annotations."""
+    runs = {"id": "default/g", "servers": servers, "started_s": 0.0, "estimate_s": 60.0}
+    board.tell(StateForm.model_validate({"time_s": time_s, "running": [runs]}))
+    return {"group": "g", "group_size": str(pods)}
+
+
+def test_of_two_new_pods_the_one_that_a_state_shows_is_confirmed(board_of: Callable[..., Any]):
+    board = board_of(lambda: 100.0, "scheduler=sjf")
+    gang = gang_of(board, {"0": 8, "1": 8}, 4, 100.0)
+    two, three = (asked_of(board, name, 8, **gang).server for name in ("g-2", "g-3"))
+    assert len({two, three, "0", "1"}) == 4
+    gang_of(board, {"0": 8, "1": 8, three: 8}, 4, 101.0)
+    assert {job.id for job in board.state().running} == {"default/g", "default/g-2"}
+    assert asked_of(board, "g-2", 8, **gang).server == two
+    gang_of(board, {"0": 8, "1": 8, two: 8, three: 8}, 4, 102.0)
+    assert {job.id for job in board.state().running} == {"default/g"}
+
+
+def test_a_new_pod_goes_to_the_partition_of_its_gang(board_of: Callable[..., Any]):
+    board = board_of(lambda: 100.0, "scheduler=sjf", "agents.count=2")
+    gang = gang_of(board, {"5": 8, "6": 8}, 3, 100.0) | {"partition": "0"}
+    server = asked_of(board, "g-2", 8, **gang).server
+    assert server in {"4", "7"}
+    gang_of(board, {"5": 8, "6": 8, server: 8}, 3, 101.0)
+
+
+def test_whole_pods_pass_by_servers_that_are_shut_or_of_other_partitions(
+    board_of: Callable[..., Any],
+):
+    """A gang of two pods of 6 gets 8 + 4 of the scheduler; where may the second pod go?"""
+    gang = {"group": "g", "group_size": "2", "partition": "0"}
+    board = board_of(lambda: 100.0, "scheduler=sjf", "agents.count=2")
+    away = {"time_s": 100.0, "away": ["2", "3"]}
+    board.tell(StateForm.model_validate(away))
+    servers = [asked_of(board, name, 6, **gang).server for name in ("g-0", "g-1")]
+    assert sorted(servers) == ["0", "1"]
+    held = {"id": "r", "servers": {"0": 8, "1": 4}, "started_s": 0.0, "estimate_s": 99.0}
+    board = board_of(lambda: 100.0, "scheduler=sjf", "agents.count=2")
+    board.tell(StateForm.model_validate(away | {"away": ["2"], "running": [held]}))
+    told = asked_of(board, "g-0", 6, **gang)  # 8 + 4 GPUs are free there, but one pod's place
+    assert told.server is None and "would spread the 6 GPUs" in told.reason
+
+
+def test_whole_pods_leave_what_others_are_started_on(board_of: Callable[..., Any]):
+    """Three free servers, one of which goes to the shorter job that waits."""
+    board = board_of(lambda: 100.0, "scheduler=sjf")
+    runs = {"id": "r", "servers": dict.fromkeys(NODES[:5], 8), "started_s": 0.0, "estimate_s": 99}
+    first = {"id": "q", "gpus": 8, "submitted_s": 0.0, "estimate_s": 1.0}
+    told = {"time_s": 100.0, "running": [runs], "queue": [first]}
+    answer = board.tell(StateForm.model_validate(told))
+    (taken,) = answer.decisions[0].servers
+    gang = {"group": "g", "group_size": "2"}
+    servers = [asked_of(board, name, 6, **gang).server for name in ("g-0", "g-1")]
+    assert {*servers, taken} == {"5", "6", "7"}
+
+
+def test_what_a_state_orders_is_for_its_own_queue(board_of: Callable[..., Any]):
+    board = board_of(lambda: 100.0, "scheduler=sjf")
+    runs = {"id": "r", "servers": dict.fromkeys(NODES[:7], 8), "started_s": 0.0, "estimate_s": 99}
+    board.tell(StateForm.model_validate({"time_s": 100.0, "running": [runs]}))
+    assert asked_of(board, "w", 8, estimate_s="1", nodes=["3"]).server is None
+    waits = {"id": "q", "gpus": 8, "submitted_s": 0.0, "estimate_s": 50.0}
+    told = {"time_s": 100.0, "running": [runs], "queue": [waits]}
+    (start,) = board.tell(StateForm.model_validate(told)).decisions
+    assert (start.action, start.job, start.servers) == ("start", "q", {"7": 8})
+
+
+def test_a_group_without_a_name_is_none():
+    told = pod("a") | {"metadata": {"name": "a", "annotations": {"gpuyard.dev/group": ""}}}
+    assert read(Pod.model_validate(told)).job == "default/a"

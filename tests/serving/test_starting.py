@@ -102,6 +102,10 @@ def test_who_says_nothing_or_half_of_it_keeps_nobody_out(tmp_path: Path):
     with served(tmp_path, *CLUSTER, "max_requests=2") as service:
         address = ("127.0.0.1", urlsplit(service.url).port)
         silent = [socket.create_connection(address, timeout=30) for _ in range(2)]
+        silent[0].sendall(b"GET /healthz HTTP/1.1\r\nHost: us\r\n\r\nGET /he")
+        told = b""
+        while not told.endswith(b'{"status":"ok"}'):
+            told += silent[0].recv(999)
         silent[1].sendall(b"POST /decide HTTP/1.1\r\nHost: us\r\nContent-Length: 9\r\n\r\n{")
         assert silent[0].recv(1) == b""
         assert silent[1].recv(99).startswith(b"HTTP/1.1 408 ")
