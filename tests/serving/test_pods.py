@@ -99,7 +99,7 @@ def test_sidecars_stay_beside_what_comes_after_them():
 
 
 def gang_of(board: Any, servers: dict[str, int], pods: int, time_s: float) -> dict[str, str]:
-    """Tell that a gang of pods of 8 GPUs runs on these servers; its annotations."""
+    """Tell that a gang runs on these servers; its annotations."""
     runs = {"id": "default/g", "servers": servers, "started_s": 0.0, "estimate_s": 60.0}
     board.tell(StateForm.model_validate({"time_s": time_s, "running": [runs]}))
     return {"group": "g", "group_size": str(pods)}
@@ -140,13 +140,26 @@ def test_whole_pods_pass_by_servers_that_are_shut_or_of_other_partitions(
     board.tell(StateForm.model_validate(away | {"away": ["2"], "running": [held]}))
     told = asked_of(board, "g-0", 6, **gang)  # 8 + 4 GPUs are free there, but one pod's place
     assert told.server is None and "would spread the 6 GPUs" in told.reason
+    long = asked_of(board, "long", 8, estimate_s="900", partition="0")
+    assert long.server == "3"  # which the gang, though shorter, keeps from nobody
+
+
+def test_a_new_pod_that_a_state_shows_is_held_no_longer(board_of: Callable[..., Any]):
+    board = board_of(lambda: 100.0, "scheduler=sjf")
+    gang = gang_of(board, {"0": 2, "1": 2}, 3, 100.0)
+    server = asked_of(board, "g-2", 2, **gang).server
+    whole = {"0": 2, "1": 2}
+    whole[server] = whole.get(server, 0) + 2
+    gang_of(board, whole, 3, 101.0)
+    (only,) = board.state().running
+    assert only.id == "default/g" and len(only.placement) == 6
 
 
 def test_whole_pods_leave_what_others_are_started_on(board_of: Callable[..., Any]):
-    """Three free servers, one of which goes to the shorter job that waits."""
+    """Three free servers, half of one goes to the shorter job that waits."""
     board = board_of(lambda: 100.0, "scheduler=sjf")
     runs = {"id": "r", "servers": dict.fromkeys(NODES[:5], 8), "started_s": 0.0, "estimate_s": 99}
-    first = {"id": "q", "gpus": 8, "submitted_s": 0.0, "estimate_s": 1.0}
+    first = {"id": "q", "gpus": 4, "submitted_s": 0.0, "estimate_s": 1.0}
     told = {"time_s": 100.0, "running": [runs], "queue": [first]}
     answer = board.tell(StateForm.model_validate(told))
     (taken,) = answer.decisions[0].servers
