@@ -1,5 +1,6 @@
 """Settings and fixtures that every test shares."""
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -24,6 +25,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # tests start would inherit that: Ctrl-C would not reach them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure() -> None:
+    """Importing and collecting make millions of objects that stay: looking through them is idle."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """From here on collect what tests leave, and pass by what was there before."""
+    gc.enable()
+    gc.freeze()
 
 
 @pytest.fixture
