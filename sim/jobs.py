@@ -121,6 +121,11 @@ class Precedence:
     parents: IntArray  # (sum,)
     workflow: IntArray  # (J,) number of the DAG a job is part of; -1: of none
 
+    @property
+    def children(self) -> IntArray:
+        """(sum,) who waits for each of `parents`."""
+        return np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
+
 
 def codes_of(names: TextArray) -> IntArray:
     """(J,) small numbers in order of first appearance, -1 for ""."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray
-from sim.jobs import COMPLETED, JobTable
+from sim.jobs import JobTable
 from sim.report.job_times import (
     SLOWDOWN_BOUND_S,
     blocked_s,
@@ -225,19 +225,6 @@ def finished_of_trace(
         offered_gpu_s=_offered(topology, blocks),
         lost_gpu_h=np.full(blocks.count, NAN),
     )
-
-
-def forlorn(jobs: JobTable) -> BoolArray:
-    """(J,) jobs that no run plays: a parent, or a parent of one, does not complete."""
-    lost = np.zeros(len(jobs), dtype=np.bool_)
-    if jobs.precedence is None or jobs.fates is None:
-        return lost
-    parents, bad = jobs.precedence.parents, jobs.fates.outcome != COMPLETED
-    child = np.repeat(np.arange(len(jobs)), np.diff(jobs.precedence.first))
-    known = -1
-    while known < (known := int(lost.sum())):
-        lost[child[(bad | lost)[parents]]] = True
-    return lost
 
 
 def peak_gpus(jobs: JobTable, waited_s: FloatArray) -> int:

@@ -16,7 +16,6 @@ from gpuyard.advice.aims import (
     draws_of,
     finished_of_run,
     finished_of_trace,
-    forlorn,
     large_gang,
     measured,
     peak_gpus,
@@ -35,6 +34,7 @@ from sim.errors import GpuYardError
 from sim.jobs import JobTable
 from sim.protocols import Looping, Scheduler
 from sim.report.job_times import counted, given_up
+from sim.report.timeline import forlorn
 from sim.simulator import Simulator, simulate
 from sim.traces.setting import Setting
 from sim.traces.trace import Trace

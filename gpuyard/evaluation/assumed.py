@@ -90,12 +90,12 @@ def _measured_on(config: Mapping[str, Any], experiment: Experiment) -> str | Non
     if len(set(experiment.game.topology.gpu_types)) == 1:
         return None
     reference, told = experiment.game.physics.reference_gpu, config["reference_gpu"]
-    said = "" if told else ", the topology's first: see reference_gpu"
-    if told == ASKED:
-        said = f"the GPU type that a job asks for, else on {reference}"
-        reference = ""
+    if told is None:
+        reference += ", the topology's first: see reference_gpu"
+    elif told == ASKED:
+        reference = f"the GPU type that a job asks for, else on {reference}"
     load = "; load counts all GPUs alike" if experiment.load is not None else ""
-    return f"durations as on {reference}{said}{load}"
+    return f"durations as on {reference}{load}"
 
 
 def _models(config: Mapping[str, Any], experiment: Experiment) -> str | None:

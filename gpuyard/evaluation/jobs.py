@@ -105,11 +105,6 @@ def scaled_work(jobs: JobTable, speed: FloatArray) -> JobTable:
     )  # fmt: skip
 
 
-def on_reference(jobs: JobTable, game: Game) -> JobTable:
-    """The jobs, whose work is given as on the GPU type that each asks for, as on the reference."""
-    return scaled_work(jobs, speed_of_asked(jobs, game))
-
-
 def picked_jobs(jobs: JobTable, rows: IntArray, **changed: Any) -> JobTable:
     """The jobs at `rows` with all they have but `changed` columns; links to others are dropped."""
     columns = {}

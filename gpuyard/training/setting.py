@@ -4,13 +4,10 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.evaluation.experiment import Experiment
-from gpuyard.evaluation.jobs import on_reference
-from gpuyard.evaluation.physics import ASKED
 from gpuyard.launch.build import (
     AGENTS,
     SEED,
@@ -61,7 +58,7 @@ from sim.errors import override
 from sim.scoring.weights import ScoreWeights, read_weights, score_weights_of
 
 if TYPE_CHECKING:
-    from marl.training.plan import Plan, Windows
+    from marl.training.plan import Plan
 
 log = logging.getLogger(__name__)
 
@@ -142,15 +139,6 @@ RULES: Rules = SEED | {
 }
 
 
-def windows_of(experiment: Experiment, part: str) -> "Windows":
-    """The windows of a part as episodes, the same jobs as `Experiment.window`; can be pickled."""
-    from marl.training.plan import Windows
-
-    e = experiment
-    ready = partial(on_reference, game=e.game) if e.reference_gpu == ASKED else None
-    return Windows(e.workload, e.setting, part, e.seed, ready)
-
-
 def plan_of(config: Mapping[str, Any], experiment: Experiment, part: str) -> "Plan":
     """The game on windows of a part, as `train.py` configures it.
 
@@ -158,7 +146,7 @@ def plan_of(config: Mapping[str, Any], experiment: Experiment, part: str) -> "Pl
         TraceError: a gang of its first window fits no partition.
     """
     from marl.policy.build import encoder_name, reads_links  # torch
-    from marl.training.plan import Plan
+    from marl.training.plan import Plan, Windows
 
     experiment.window(part, 0)
     links = reads_links(encoder_name(new_name(config["encoder"]["_target_"])))
@@ -166,7 +154,7 @@ def plan_of(config: Mapping[str, Any], experiment: Experiment, part: str) -> "Pl
         game=TRAIN_PHYSICS[config["train_physics"]](experiment.game),
         rules=CodecRules(**config["rules"], links=links),
         reward=build(config, "reward"),
-        windows=windows_of(experiment, part),
+        windows=Windows(experiment, part),
         max_rounds=config["max_rounds"],
     )
 

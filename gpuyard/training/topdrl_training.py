@@ -18,7 +18,6 @@ from gpuyard.evaluation.experiment import Experiment, experiment_of
 from gpuyard.launch.build import build
 from gpuyard.launch.errors import ConfigError, heed_ctrl_c
 from gpuyard.training.board import POLICY, adopted, spent_s, training_bars, write_rows
-from gpuyard.training.setting import windows_of
 from marl.rllib.cluster import start_ray
 from marl.rllib.dqn import build_dqn, build_gpu_ppo
 from marl.rllib.trainer import PickerIteration, PickerTrainer, PickerTrainingError
@@ -27,6 +26,7 @@ from marl.topdrl.codec import NetworkSpec, SightSpec, on_cluster
 from marl.topdrl.env import ImitationSpec, PickJobEnv, RewardSpec, gathered, imitate, play_lessons
 from marl.topdrl.network import build_network, save_picker
 from marl.topdrl.proximity import GpuPpoSpec, PickGpuEnv, ProximitySpec, save_proximity
+from marl.training.plan import Windows
 from marl.training.spec import DqnSpec
 from sim.protocols import Scheduler
 from sim.report.figures import COLOURS, GREY, heading, line_look, new_figure, save_png, tidy
@@ -91,7 +91,7 @@ class JobPicker:
             sight=self._sight,
             network=self._network,
             reward=self._reward,
-            make_jobs=windows_of(self._experiment, "train"),
+            make_jobs=Windows(self._experiment, "train"),
         )
 
     def first_weights(self, tell: Tell) -> Weights | None:
@@ -154,7 +154,7 @@ class GpuPicker:
             return PickGpuEnv(
                 game=self._experiment.game,
                 spec=self._spec,
-                make_jobs=windows_of(self._experiment, "train"),
+                make_jobs=Windows(self._experiment, "train"),
             )
 
         seed = self._experiment.seed
@@ -173,7 +173,7 @@ class GpuPicker:
 
 def validation_jobs(experiment: Experiment, count: int) -> Iterator[Any]:
     """The first windows of the validation part."""
-    windows = windows_of(experiment, "validation")
+    windows = Windows(experiment, "validation")
     return (windows(index) for index in range(count))
 
 

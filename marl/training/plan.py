@@ -29,13 +29,12 @@ from sim.report.job_times import counted, jct_s
 from sim.run import Run
 from sim.scoring.table import OfForward, OfPair
 from sim.simulator import Simulator
-from sim.traces.setting import Setting
 
 
-class Workload(Protocol):
-    """Anything that hands out windows."""
+class Windowed(Protocol):
+    """Anything that hands out windows, ready to be played; can be pickled."""
 
-    def window(self, *, part: str, index: int, setting: Setting, seed: int) -> JobTable:
+    def window(self, part: str, index: int) -> JobTable:
         """Window `index` of `part`."""
 
 
@@ -43,18 +42,12 @@ class Workload(Protocol):
 class Windows:
     """Maps an episode's seed to a window of one part; never touches another part."""
 
-    workload: Workload
-    setting: Setting
+    source: Windowed
     part: str
-    seed: int
-    made_ready: Callable[[JobTable], JobTable] | None = None  # can be pickled
 
     def __call__(self, episode: int) -> JobTable:
         """The jobs of one episode."""
-        jobs = self.workload.window(
-            part=self.part, index=episode, setting=self.setting, seed=self.seed
-        )
-        return jobs if self.made_ready is None else self.made_ready(jobs)
+        return self.source.window(self.part, episode)
 
 
 @dataclass(frozen=True)

@@ -63,9 +63,9 @@ def blocked_s(jobs: JobTable, finish_s: FloatArray) -> FloatArray:
     """
     done_s = jobs.submit_s.copy()
     if jobs.precedence is not None:
-        child = np.repeat(np.arange(len(jobs)), np.diff(jobs.precedence.first))
         ends_s = np.where(np.isnan(finish_s), np.inf, finish_s)
-        np.maximum.at(done_s, child, ends_s[jobs.precedence.parents])
+        links = jobs.precedence
+        np.maximum.at(done_s, links.children, ends_s[links.parents])
     return done_s - jobs.submit_s
 
 

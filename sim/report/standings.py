@@ -21,7 +21,7 @@ from sim.report.job_times import (
     mean_interval,
     ratio_interval,
 )
-from sim.report.summary import HEADLINE_KEYS
+from sim.report.summary import HEADLINE_KEYS, LEFT_KEYS
 
 Values = Mapping[int, float]  # unit -> value
 
@@ -195,8 +195,7 @@ def _setting(key: Key, rows: list[ComparisonRow], ours: str | None, units: Units
 
 def uncounted(rows: Iterable[ComparisonRow]) -> int:
     """Measured jobs that never finished, or whose users gave up first."""
-    keys = ("jobs_unfinished", "jobs_withdrawn")
-    return int(sum(row.metrics.get(key, 0) for row in rows for key in keys))
+    return int(sum(row.metrics.get(key, 0) for row in rows for key in LEFT_KEYS))
 
 
 def _mean_jct(standing: Standing) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray, IntArray, Integers
 from sim.errors import SimulationError
-from sim.jobs import CANCELLED, COMPLETED
+from sim.jobs import CANCELLED, COMPLETED, JobTable
 from sim.run import EventLog, GpuLists, Kind, Run
 
 STOPS = (Kind.FINISH, Kind.PREEMPT, Kind.FAIL, Kind.EVICT, Kind.EXPIRE, Kind.WITHDRAW)
@@ -100,19 +100,20 @@ def blocked_at_arrival(run: Run) -> BoolArray:
     for kind, event in ((Kind.ARRIVAL, arrived), (Kind.FINISH, done)):
         rows = np.flatnonzero(log.kind == kind)
         event[log.job[rows]] = rows
-    child = np.repeat(np.arange(len(run.jobs)), np.diff(precedence.first))
+    child = precedence.children
     blocked[child[done[precedence.parents] > arrived[child]]] = True
-    return blocked | _doomed(run)
+    return blocked | forlorn(run.jobs)
 
 
-def _doomed(run: Run) -> BoolArray:
-    """(J,) jobs with a parent that ended badly: they never queue."""
-    precedence, fates = run.jobs.precedence, run.jobs.fates
-    doomed = np.zeros(len(run.jobs), dtype=np.bool_)
-    if precedence is not None and fates is not None:
-        child = np.repeat(np.arange(len(run.jobs)), np.diff(precedence.first))
-        doomed[child[fates.outcome[precedence.parents] != 0]] = True
-    return doomed
+def forlorn(jobs: JobTable) -> BoolArray:
+    """(J,) jobs that no run plays: a parent, or a parent of one, does not complete."""
+    lost = np.zeros(len(jobs), dtype=np.bool_)
+    if jobs.precedence is None or jobs.fates is None:
+        return lost
+    links, bad, known = jobs.precedence, jobs.fates.outcome != COMPLETED, -1
+    while known < (known := int(lost.sum())):
+        lost[links.children[(bad | lost)[links.parents]]] = True
+    return lost
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from gpuyard.advice.aims import (
     blocks_of,
     draws_of,
     finished_of_trace,
-    forlorn,
     large_gang,
     measured,
     peak_gpus,
     stops_of,
 )
 from sim.jobs import COMPLETED, FAILED, Fates, Identity, JobTable, Precedence
+from sim.report.timeline import forlorn
 from sim.run import Kind
 from sim.topology.generators import leaf_spine
 
