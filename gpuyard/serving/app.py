@@ -2,7 +2,7 @@
 
 import hmac
 import json
-from asyncio import timeout
+from asyncio import TimerHandle, timeout
 from collections.abc import Sequence
 from typing import Any
 
@@ -105,23 +105,22 @@ class Guard:
 class Patient(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     """Hangs up on who asks nothing or half of it: it would count as a request for ever."""
 
+    _alarm: TimerHandle | None = None  # while the head of a request is not whole
+
     def connection_made(self, transport: Any) -> None:
-        """Look again in a while."""
+        """From now on there is to come a whole head."""
         super().connection_made(transport)
-        self.loop.call_later(SILENT_S, self._close_if_silent)
+        self._alarm = self.loop.call_later(SILENT_S, transport.close)
 
     def data_received(self, data: bytes) -> None:
-        """Likewise where that was not the whole head of a request."""
+        """Stop the alarm at a request; set it at a piece of one. Between them uvicorn waits."""
         super().data_received(data)
-        if self._silent():
-            self.loop.call_later(SILENT_S, self._close_if_silent)
-
-    def _silent(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete
-
-    def _close_if_silent(self) -> None:
-        if self._silent():
-            self.transport.close()
+        asked = self.cycle is not None and not self.cycle.response_complete
+        if asked and self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        elif not asked and self._alarm is None:
+            self._alarm = self.loop.call_later(SILENT_S, self.transport.close)
 
 
 def _once(body: bytes, receive: Receive) -> Receive:

@@ -4,13 +4,18 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import uvicorn
 
 from gpuyard.launch.errors import ConfigError
+from gpuyard.serving.app import Patient
 from tests.serving.conftest import CLUSTER, ROOT, environment, served
 
 SECRET = "a-token-of-many-letters"
@@ -95,6 +100,37 @@ def test_loopback(address: str, own: bool):
     from gpuyard.serving.serve import is_loopback
 
     assert is_loopback(address) is own
+
+
+async def answers(scope: Any, receive: Any, send: Any) -> None:
+    del scope, receive
+    headers = [(b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body"})
+
+
+def test_who_goes_on_asking_is_not_hung_up_on_but_who_stops_amid_a_request(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("gpuyard.serving.app.SILENT_S", 0.2)
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(answers, http=Patient, lifespan="off"))
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    try:
+        http = HTTPConnection(*listening.getsockname(), timeout=10)
+        until_s = time.monotonic() + 0.6
+        while time.monotonic() < until_s:
+            http.request("GET", "/")
+            assert http.getresponse().read() == b""
+            time.sleep(0.01)
+        assert http.sock is not None
+        http.sock.sendall(b"GET /he")
+        assert http.sock.recv(1) == b""
+    finally:
+        server.should_exit = True
+        thread.join(timeout=20)
+    assert not thread.is_alive()
 
 
 @pytest.mark.slow
