@@ -16,7 +16,6 @@ from sim.arrays import IntArray
 from sim.decision import Decision, Forward, Start
 from sim.engine.composed import (
     Composed,
-    Filling,
     PartitionedScheduler,
     PreemptiveScheduler,
     QueueScheduler,
@@ -55,7 +54,7 @@ def fill(
 ) -> list[Start]:
     """Start what fits, in order, booking it in `occupancy`; `passes`: whoever is blocked."""
     passes = passes or child.skip_blocked
-    if isinstance(child, Filling):
+    if hasattr(child, "fill"):  # Filling; asking for the protocol takes as long as a start
         return child.fill(view, occupancy, order, passes)
     starts: list[Start] = []
     may_refuse = child.may_refuse(view.tenant.shape[1])

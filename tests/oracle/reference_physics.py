@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 from sim.physics.physics import Physics
 from sim.run import Rules
@@ -42,10 +43,12 @@ class ReferencePhysics:
             )
         every_s = rules.checkpoint_work_s
         self.pace = 1.0 if every_s is None else every_s / (every_s + rules.checkpoint_s)
+        self.reference_step_s = cache(self._reference_step_s)  # asked again and again
+        self.throughput = cache(self._throughput)
 
     # --- What work is counted on ------------------------------------------------------------
 
-    def reference_step_s(self, profile: int, gpus: int) -> float:
+    def _reference_step_s(self, profile: int, gpus: int) -> float:
         """The most compact placement that the largest server and rack allow, alone."""
         largest = max(self.server_of.count(server) for server in set(self.server_of))
         servers = math.ceil(gpus / largest)
@@ -56,7 +59,7 @@ class ReferencePhysics:
             comm_s = self._comm_s(profile, min(gpus, largest), servers, racks, 1, 1)
         return float(self.compute_s[profile][self.reference_kind] + comm_s)
 
-    def throughput(self, profile: int, gpus: int) -> float:
+    def _throughput(self, profile: int, gpus: int) -> float:
         """Of `gpus` GPUs over that of one: as measured; beyond that by the reference steps."""
         if self.speedup is None:
             return self._modelled(profile, gpus)
