@@ -14,12 +14,7 @@ import numpy as np
 
 from sim.arrays import IntArray
 from sim.decision import Decision, Forward, Start
-from sim.engine.composed import (
-    Composed,
-    PartitionedScheduler,
-    PreemptiveScheduler,
-    QueueScheduler,
-)
+from sim.engine.composed import Composed, PartitionedScheduler, PreemptiveScheduler, QueueScheduler
 from sim.engine.occupancy import Occupancy
 from sim.forwarding import LeastLoadedForwarding, OwnOnly, RandomForwarding
 from sim.protocols import Loads, Scheduler
