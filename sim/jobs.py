@@ -85,7 +85,7 @@ class Urgency(_Columns):
     """How much a job matters, and by when."""
 
     priority: IntArray  # (J,) larger is more important; 0 where the trace has none
-    deadline_s: FloatArray  # (J,) run time; NEVER_S where there is none
+    deadline_s: FloatArray  # (J,) on the clock of submit_s; NEVER_S where there is none
 
 
 @dataclass(frozen=True)
@@ -203,6 +203,13 @@ class JobTable:
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
             raise TraceError(f"job {self.job_id[row]}: {column} is {values[row]}; {rule}")
+
+    @property
+    def gang_gpus(self) -> FloatArray:
+        """(J,) GPUs that the whole gang of each asks for; parts of one count as parts."""
+        milli = WHOLE_GPU_MILLI if self.demands is None else self.demands.gpu_milli
+        gpus: FloatArray = self.num_gpus * (milli / WHOLE_GPU_MILLI)
+        return gpus
 
     def __len__(self) -> int:
         """Number of jobs J."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.arrays import BoolArray, FloatArray
 from sim.errors import SimulationError
-from sim.report.job_times import SLOWDOWN_BOUND_S, counted, jct_s, queue_delay_s
+from sim.report.job_times import SLOWDOWN_BOUND_S, blocked_s, counted, jct_s, queue_delay_s
 from sim.report.timeline import (
     available_over_time,
     down_changes,
@@ -14,6 +14,7 @@ from sim.report.timeline import (
     gpu_changes,
     gpus_over_time,
     hold_change,
+    competing_over_time,
     jobs_over_time,
     left_s,
     running_count,
@@ -301,24 +302,24 @@ def finish_time_rho(run: Run) -> FloatArray:
     """(J,) JCT / the JCT that an equal share of the cluster would have given; NaN if unfinished.
 
     Finish-time fairness of Mahajan and others, "Themis", NSDI 2020: rho = T_shared / T_ideal;
-    above 1 the job was worse off than with its 1/N of the cluster. T_ideal is approximated: N is
-    the mean number of jobs in the system while the job was in it (itself included), its share is
-    the mean number of available GPUs / N, and a gang larger than its share is slowed down in
-    proportion, as if it had the share by turns. So T_ideal = work x max(1, gang / share), work
-    being `duration_s`, at least `SLOWDOWN_BOUND_S`; interference and network are left out of it.
+    above 1 the job was worse off than with its 1/N of the cluster. Both count from when its parents
+    were done. T_ideal is approximated: N is the mean number of jobs that waited for GPUs or held
+    some meanwhile (itself included), its share is the mean number of available GPUs / N, and a gang
+    larger than its share, in GPUs of which it asks for parts, is slowed down in proportion, as if
+    it had the share by turns. So T_ideal = work x max(1, gang / share), work being `duration_s`, at
+    least `SLOWDOWN_BOUND_S`; interference and network are left out of it.
     """
-    jct = jct_s(run)
-    submit_s = run.jobs.submit_s
-    finish_s = np.where(np.isnan(jct), submit_s, submit_s + np.nan_to_num(jct))
-    stay_s = np.maximum(finish_s - submit_s, 1e-9)
+    took_s = jct_s(run) - blocked_s(run.jobs, run.finish_s)
+    finish_s = np.where(np.isnan(took_s), run.jobs.submit_s, run.finish_s)
+    stay_s = np.nan_to_num(took_s)
     jobs, gpus = (
-        (steps.integral(finish_s) - steps.integral(submit_s)) / stay_s
-        for steps in (jobs_over_time(run), available_over_time(run))
+        (steps.integral(finish_s) - steps.integral(finish_s - stay_s)) / np.maximum(stay_s, 1e-9)
+        for steps in (competing_over_time(run), available_over_time(run))
     )
     share: FloatArray = np.maximum(gpus, 1e-9) / np.maximum(jobs, 1.0)
     work_s = np.maximum(run.jobs.duration_s, SLOWDOWN_BOUND_S)
-    ideal_s: FloatArray = work_s * np.maximum(1.0, run.jobs.num_gpus / share)
-    return jct / ideal_s
+    ideal_s: FloatArray = work_s * np.maximum(1.0, run.jobs.gang_gpus / share)
+    return took_s / ideal_s
 
 
 def fairness_metrics(run: Run) -> dict[str, float]:
@@ -333,5 +334,5 @@ def fairness_metrics(run: Run) -> dict[str, float]:
         "finish_time_rho_mean": float(rho.mean()) if some else NAN,
         "finish_time_rho_p95": float(np.percentile(rho, 95)) if some else NAN,
         "finish_time_rho_max": float(rho.max()) if some else NAN,
-        "finish_time_unfair_frac": float((rho > 1.0).mean()) if some else NAN,
+        "finish_time_unfair_frac": float((rho > 1.0 + TOLERANCE).mean()) if some else NAN,
     }

@@ -305,6 +305,11 @@ def jobs_over_time(run: Run) -> Steps:
     return _steps(run.log.time_s, system_change(run.log))
 
 
+def competing_over_time(run: Run) -> Steps:
+    """Number of jobs that wait for GPUs or hold some."""
+    return _steps(run.log.time_s, wait_change(run) + hold_change(run.log))
+
+
 def _steps(time_s: FloatArray, change: IntArray) -> Steps:
     counts = change != 0
     return steps_of_changes(time_s[counts], change[counts])

@@ -47,6 +47,7 @@ def most_valuable(sizes: IntArray, values: FloatArray, room: int) -> BoolArray:
     return _choose(sizes, values, room)
 
 
+DIGITS = 9  # of a count's: (1 - 0.7) x 10 is a little above 3
 SHORTEST_S = 1.0  # predictions below this, and those exceeded, count as this much
 
 
@@ -71,7 +72,7 @@ class Themis(RoundScheduler):
     end at the round's end, and jobs that come or find GPUs in between hold theirs until then, by
     the same auction. Leftovers go to jobs at random there. Its hidden payments, which keep apps
     from lying in their bids, are left out: the bids are computed here. Where GPUs are placed is
-    the placer's choice and no part of a bid.
+    the placer's choice and no part of a bid. A job of a DAG ages from its submission.
     """
 
     order_name = "themis"
@@ -111,7 +112,7 @@ class Themis(RoundScheduler):
         """Winners, then who else fits into `gpus`; both worst rho first."""
         jobs = jobs[_worst_first(self._rho(view, jobs))]
         asked = np.ceil(gang_gpus(view, jobs)).astype(np.int64)
-        bidders = max(1, math.ceil((1.0 - self.fairness_knob) * len(jobs)))
+        bidders = max(1, math.ceil(round((1.0 - self.fairness_knob) * len(jobs), DIGITS)))
         gain = np.log1p(self.round_s / _shared_s(view, jobs[:bidders]))
         wins = np.zeros(len(jobs), dtype=np.bool_)
         wins[:bidders] = most_valuable(asked[:bidders], gain, gpus)

@@ -32,6 +32,14 @@ def test_the_one_treated_worst_gets_the_gpu():
     }
 
 
+def test_three_of_ten_bid_where_the_knob_is_0_7():
+    # All are treated alike at 0, so the first three bid. D would win, but it is the fourth.
+    jobs = [Job(0, 1, 5 if at == 3 else 30) for at in range(10)]
+    run = play(world(jobs, cluster(1, 3)), themis(0.7))
+    first = [name for name, times in attempts(run.log).items() if times[0][0] == 0]
+    assert first == ["A", "B", "C"]
+
+
 def test_where_all_bid_the_largest_improvement_wins():
     # At 10 both bid: ten seconds more are ln(22 / 12) to A, ln(39 / 29) to B. A goes on.
     run = play(world(TRACE, cluster(1, 1)), themis(0.0))

@@ -1,13 +1,17 @@
 """Fragmentation, finish-time fairness, energy and latency against numbers worked out by hand."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import gpuyard
+from gpuyard.api.running import Run as Played
 from sim.report.balance import finish_time_rho
 from sim.report.gpu_use import fragmentation_metrics, unusable_free_over_time
 from sim.report.summary import WATTS, energy_metrics, summarise
 from sim.report.timeline import unusable_changes
 from sim.run import Kind
+from sim.topology.generators import leaf_spine
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +97,36 @@ def test_finish_time_fairness_of_two_jobs_on_one_gpu(hand):
     assert metrics["finish_time_rho_mean"] == pytest.approx((0.5 + 4 / 3) / 2)
     assert metrics["finish_time_rho_max"] == pytest.approx(4 / 3)
     assert metrics["finish_time_unfair_frac"] == 0.5
+
+
+def small_run(**columns: list) -> Played:
+    count = len(columns["submit_s"])
+    jobs = {"job_id": [f"j{at}" for at in range(count)], "num_gpus": [1] * count, **columns}
+    topology = leaf_spine(
+        name="small", servers=1, gpus_per_server=4, servers_per_rack=1, gpu_types=("p100",),
+        intra_gbps=3600, nic_gbps=400, oversubscription=1,
+    )  # fmt: skip
+    words = ["estimator=oracle", "interference=none", "network=none"]
+    return gpuyard.simulate(pd.DataFrame(jobs), topology, "fifo", overrides=words)
+
+
+def test_nobody_is_treated_unfairly_where_nobody_waits_however_long_the_trace():
+    submit_s = [1e6 + 977.123 * at for at in range(300)]
+    metrics = small_run(submit_s=submit_s, duration_s=[123.457 + at / 7 for at in range(300)]).metrics
+    assert metrics["queue_delay_mean_s"] == 0.0 and metrics["finish_time_unfair_frac"] == 0.0
+
+
+def test_fairness_counts_from_the_end_of_the_parents_among_those_who_compete():
+    run = small_run(submit_s=[0.0, 0.0], duration_s=[1000.0, 1000.0], parents=["", "j0"])
+    assert run.metrics["finish_time_rho_mean"] == run.metrics["finish_time_rho_max"] == 1.0
+
+
+def test_the_share_of_a_part_of_a_gpu_is_a_part():
+    """Ten halves of four GPUs: eight run at once, so each has more than its tenth; two wait."""
+    run = small_run(submit_s=[0.0] * 10, duration_s=[1000.0] * 10, gpu_milli=[500] * 10)
+    first = 1000.0 / (1000.0 * 0.5 / (4 / 10))  # among ten for its whole stay
+    last = 2000.0 / (1000.0 * max(1.0, 0.5 / (4 / 6)))  # ten, then two: six in the mean
+    assert finish_time_rho(run.raw) == pytest.approx([first] * 8 + [last] * 2)
 
 
 def test_energy_is_busy_and_idle_time_by_type(hand):
