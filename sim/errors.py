@@ -47,7 +47,7 @@ def nearest(name: object, known: Iterable[str]) -> str:
 
 RULES: dict[str, Callable[[float], bool]] = {  # of a number, as messages word them
     "above 0": lambda x: x > 0,
-    "below 0": lambda x: x < 0,
+    "from -100 to below 0": lambda x: -100 <= x < 0,  # noqa: PLR2004
     "0 or more": lambda x: x >= 0,
     "1 or more": lambda x: x >= 1,
     "2 or more": lambda x: x >= 2,  # noqa: PLR2004

@@ -208,8 +208,7 @@ class JobTable:
     def gang_gpus(self) -> FloatArray:
         """(J,) GPUs that the whole gang of each asks for; parts of one count as parts."""
         milli = WHOLE_GPU_MILLI if self.demands is None else self.demands.gpu_milli
-        gpus: FloatArray = self.num_gpus * (milli / WHOLE_GPU_MILLI)
-        return gpus
+        return np.asarray(self.num_gpus * milli / WHOLE_GPU_MILLI, dtype=np.float64)
 
     def __len__(self) -> int:
         """Number of jobs J."""

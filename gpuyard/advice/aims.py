@@ -249,6 +249,13 @@ def users_of(jobs: JobTable) -> IntArray:
     return user if np.any(user >= 0) else jobs.identity.vc
 
 
+def unserved(jobs: JobTable, done: BoolArray) -> int:
+    """Users of measured jobs none of which is `done` (J,)."""
+    user = users_of(jobs)
+    asked = jobs.measured & (user >= 0)
+    return len(np.setdiff1d(user[asked], user[asked & done]))
+
+
 def stops_of(run: Run) -> int:
     """How often measured jobs lost their GPUs to others; leases renewed at once are no stops."""
     log, stops = run.log, (Kind.PREEMPT, Kind.EXPIRE)

@@ -126,7 +126,8 @@ def _cells(row: Played, best: Played, aim: str, confidence: float) -> dict[str, 
     for key in AIMS:
         ends = interval_of(row.draws[key], confidence)
         cells |= {key: float(row.draws[key][0]), f"{key}_low": ends[0], f"{key}_high": ends[1]}
-    return {**cells, "jobs": row.jobs, "jobs_withdrawn": row.withdrawn, "wall_s": row.seconds}
+    told = {"jobs": row.jobs, "jobs_withdrawn": row.withdrawn, "users_unserved": row.unserved}
+    return {**cells, **told, "wall_s": row.seconds}
 
 
 CSV, MARKDOWN, FIGURE = "advice.csv", "advice.md", "advice.png"
@@ -220,6 +221,11 @@ def _note(advice: Advice) -> str:
             f"Jobs withdrawn before they were done ({int(gone.min()):,} to "
             f"{int(gone.max()):,}), by users or as a parent did not complete, are in no mean."
         )
+    unserved = advice.frame[advice.frame["users_unserved"] > 0]
+    if len(unserved):
+        counts = zip(unserved["scheduler"], unserved["users_unserved"], strict=True)
+        told = ", ".join(f"{name} {count}" for name, count in counts)
+        parts.append(f"Users of whom no job finished are not in fairness either: {told}.")
     return " ".join(parts)
 
 

@@ -20,6 +20,7 @@ from gpuyard.advice.aims import (
     measured,
     peak_gpus,
     stops_of,
+    unserved,
 )
 from gpuyard.evaluation.experiment import OneQueueError, opened
 from gpuyard.evaluation.jobs import scaled_work, speed_of_asked, warm_up, without_misfits
@@ -91,6 +92,7 @@ class Played:
     stops_per_job: float  # NaN: not known
     jobs: int  # measured and finished
     withdrawn: int  # measured jobs whose users gave up first
+    unserved: int  # users of whom no measured job finished
     draws: dict[str, FloatArray]  # aim -> (1 + R,): the value, then the bootstrap's
     seconds: float  # that the simulation took
     role: str = ""
@@ -143,7 +145,7 @@ def play(candidate: Candidate) -> Played:
     row = Played(
         name=candidate.name, contender=_short(candidate), scheduler=scheduler.name,
         information=candidate.information, needs=needed(scheduler), preempts=False,
-        stops_per_job=0.0, jobs=0, withdrawn=0, draws={}, seconds=0.0,
+        stops_per_job=0.0, jobs=0, withdrawn=0, unserved=0, draws={}, seconds=0.0,
         role=candidate.contender.role, words=candidate.words,
     )  # fmt: skip
     simulator = experiment.game.simulator(jobs)
@@ -163,6 +165,7 @@ def play(candidate: Candidate) -> Played:
         stops_per_job=stops / int(jobs.measured.sum()),
         jobs=int(counted(run).sum()),
         withdrawn=int((jobs.measured & given_up(run)).sum()),
+        unserved=unserved(jobs, counted(run)),
         draws=measured(finished_of_run(run, blocks, large), draws_of(blocks.count)),
         seconds=time.perf_counter() - began,
     )
@@ -197,6 +200,7 @@ def happened(scenario: Scenario, waited_s: FloatArray) -> Played | None:
         name=name, contender=name, scheduler=WHAT_HAPPENED, information="-", needs=(),
         preempts=False, stops_per_job=float("nan"), jobs=len(told.block),
         withdrawn=int((jobs.measured & np.isnan(waited_s)).sum()),
+        unserved=unserved(jobs, ~np.isnan(waited_s)),
         draws=measured(told, draws_of(blocks.count)), seconds=0.0,
     )  # fmt: skip
 

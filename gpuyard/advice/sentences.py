@@ -136,7 +136,10 @@ def _durations(still: Sequence[Played], aim: str, confidence: float) -> str:
     }  # fmt: skip
     blind = best.pop("none")
     if blind is None:
-        return "What knowing durations is worth: no scheduler that is told nothing was played."
+        return (
+            "What knowing durations is worth: no scheduler that is told nothing and never preempts "
+            "was played."
+        )
     parts = []
     for name, row in best.items():
         if row is not None:
@@ -144,8 +147,9 @@ def _durations(still: Sequence[Played], aim: str, confidence: float) -> str:
                 f"{SOURCES[name]} {row.name} {change(row, blind, aim, confidence)}"
             )  # fmt: skip
     have = f"{AIMS[aim].words} {spread(blind, aim, confidence)}"
-    told = "; ".join(parts) or "nothing that reads durations was played"
-    return f"Knowing durations: without them {blind.name} is best, {have}; {told}."
+    told = "; ".join(parts) or "nothing that reads durations and never preempts was played"
+    start = f"Knowing durations, nobody preempting: without them {blind.name} is best, {have}"
+    return f"{start}; {told}."
 
 
 def of_learned(

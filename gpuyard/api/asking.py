@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import yaml
 from hydra import initialize_config_dir
 
+from gpuyard.evaluation.assumed import warn_of_unread
 from gpuyard.evaluation.experiment import composition_of
 from gpuyard.evaluation.lineup import OF_ENTRIES, refuse_for_all
 from gpuyard.launch.build import build, resolve
@@ -229,7 +230,10 @@ def scheduler_of(
     said = {word.partition("=")[0] for word in words}
     rules = [word for word in overrides if RULES.match(word) and word.partition("=")[0] not in said]
     words = [*rules, *words]
-    composition = {**resolve(composed_of("composition", words)), "belief": config["belief"]}
+    found = composed_of("composition", words)
+    if isinstance(asked, str):
+        warn_of_unread(found, words)
+    composition = {**resolve(found), "belief": config["belief"]}
     if isinstance(asked, str):
         return composition_of(composition, partitions)
     made = _made(asked, composition)

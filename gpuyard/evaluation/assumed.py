@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from hydra.utils import get_object
+from omegaconf import DictConfig, OmegaConf
 
 from gpuyard.evaluation.experiment import Experiment
 from gpuyard.evaluation.physics import ASKED, physics_name
@@ -40,6 +41,15 @@ def warn_of_idle_words(config: Mapping[str, Any], overrides: Sequence[str]) -> N
         for starts, why in idle:
             if word.lstrip("+").startswith(starts) and word not in OFF_WORDS:
                 log.warning("%s %s", word, why)
+
+
+def warn_of_unread(cfg: DictConfig, overrides: Sequence[str]) -> None:
+    """Say which choices of the words the scheduler leaves to its own rule."""
+    rule = str(OmegaConf.to_container(cfg["scheduler"], resolve=False))
+    for group in ("placer", "sharing"):
+        words = [word for word in overrides if word.startswith((f"{group}=", f"{group}."))]
+        if words and f"${{{group}" not in rule:
+            log.warning("%s is not read: the scheduler has a rule of its own", words[0])
 
 
 def assumptions(

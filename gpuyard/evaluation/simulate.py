@@ -8,16 +8,16 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from gpuyard.evaluation.assumed import assumed_line, assumptions, warn_of_idle_words
+from gpuyard.evaluation.assumed import assumed_line, assumptions, warn_of_idle_words, warn_of_unread
 from gpuyard.evaluation.experiment import (
     Experiment,
     composition_of,
@@ -68,7 +68,7 @@ def main(cfg: DictConfig) -> None:
     experiment = experiment_of(config)
     scheduler = composition_of(config, experiment.game.partitions)
     wondered = as_typed(config, "explain", launch.record.overrides)
-    _warn_of_unread(cfg, launch.record.overrides)
+    warn_of_unread(cfg, launch.record.overrides)
     warn_of_idle_words(config, launch.record.overrides)
     if config["part"] is None:
         refuse_size_of_window(config["workload"], launch.record.overrides)
@@ -161,15 +161,6 @@ def _jobs(
     if asked is not None:
         row_of(jobs.job_id, str(asked))
     return jobs
-
-
-def _warn_of_unread(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Say which choices of the command line the scheduler leaves to its own rule."""
-    rule = str(OmegaConf.to_container(cfg["scheduler"], resolve=False))
-    for group in ("placer", "sharing"):
-        words = [word for word in overrides if word.startswith((f"{group}=", f"{group}."))]
-        if words and f"${{{group}" not in rule:
-            log.warning("%s is not read: the scheduler has a rule of its own", words[0])
 
 
 def _print_headline(metrics: Mapping[str, float | int], folder: Path) -> None:

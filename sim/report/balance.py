@@ -9,12 +9,12 @@ from sim.errors import SimulationError
 from sim.report.job_times import SLOWDOWN_BOUND_S, blocked_s, counted, jct_s, queue_delay_s
 from sim.report.timeline import (
     available_over_time,
+    competing_over_time,
     down_changes,
     finished,
     gpu_changes,
     gpus_over_time,
     hold_change,
-    competing_over_time,
     jobs_over_time,
     left_s,
     running_count,

@@ -283,6 +283,12 @@ def job_columns(run: Run) -> dict[str, Any]:
         columns["model"] = np.array(run.models, dtype=object)[jobs.profile]
     if len(run.topology.gpu_types) > 1:
         columns["ran_on"] = _ran_on(run)
+    if jobs.demands is not None:
+        columns["gpu_milli"] = jobs.demands.gpu_milli
+    if jobs.identity is not None:
+        columns |= {"user": jobs.identity.user, "vc": jobs.identity.vc}
+    if jobs.urgency is not None:
+        columns["deadline_s"] = jobs.urgency.deadline_s
     if jobs.elastic is not None:
         columns |= {"least_gpus": jobs.elastic.least_gpus, "most_gpus": jobs.elastic.most_gpus}
     if jobs.precedence is not None:

@@ -203,7 +203,7 @@ class Pollux(RoundScheduler):
         super().__init__(placer=placer, round_s=round_s)
         check_numbers("scheduler", "2 or more", population=population)  # parents
         check_numbers("scheduler", "0 or more", generations=generations, restart_s=restart_s)
-        check_numbers("scheduler", "below 0", power=power)
+        check_numbers("scheduler", "from -100 to below 0", power=power)
         check_numbers("scheduler", "above 0, at most 1", idle_speedup=idle_speedup)
         self.effort = Effort(population, generations)
         self.power = power

@@ -66,11 +66,14 @@ class Tiresias(PreemptiveScheduler):
             GpuYardError: thresholds that do not ascend from above 0, or a negative knob.
         """
         super().__init__(placer=placer, sharing=sharing)
-        ends_gpu_s: FloatArray = np.array(thresholds_gpu_s, dtype=np.float64)
+        try:
+            ends_gpu_s: FloatArray = np.array(thresholds_gpu_s, dtype=np.float64).reshape(-1)
+        except (TypeError, ValueError):
+            ends_gpu_s = np.array([])
         rising = np.all(np.diff(ends_gpu_s, prepend=0.0) > 0) and np.all(np.isfinite(ends_gpu_s))
         if len(ends_gpu_s) == 0 or not rising:
             raise GpuYardError(
-                f"scheduler.thresholds_gpu_s is {list(thresholds_gpu_s)}; it must be one or more "
+                f"scheduler.thresholds_gpu_s is {thresholds_gpu_s}; it must be one or more "
                 "ascending numbers above 0"
             )
         check_numbers("scheduler", "null, or 0 or more", promote_knob=promote_knob)

@@ -330,7 +330,7 @@ def _elastic(reader: ColumnReader, gang: FloatArray) -> tuple[FloatArray | None,
     """(N,) fewest and most GPUs of elastic jobs; an empty field is the gang itself."""
     if not (reader.has("least_gpus") or reader.has("most_gpus")):
         return None, None
-    counts = (reader.counts(key, blank=0) for key in ("least_gpus", "most_gpus"))
+    counts = (reader.counts(key, blank=0, least=1) for key in ("least_gpus", "most_gpus"))
     least, most = (np.where(count == 0, gang, count.astype(np.float64)) for count in counts)
     reader.flag("least_gpus", least > gang, "is above the job's num_gpus; it must be at most that")
     reader.flag("most_gpus", most < gang, "is below the job's num_gpus; it must be at least that")

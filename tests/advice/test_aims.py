@@ -17,6 +17,7 @@ from gpuyard.advice.aims import (
     peak_gpus,
     stops_of,
 )
+from gpuyard.advice.answer import table_of
 from sim.jobs import COMPLETED, FAILED, Fates, Identity, JobTable, Precedence
 from sim.report.timeline import forlorn
 from sim.run import Kind
@@ -135,6 +136,21 @@ def test_a_log_whose_children_ran_though_parents_failed_is_compared_on_the_jobs_
     rows = found[found["scheduler"].isin(["what_happened", "fifo+consolidated"])]
     assert rows["jobs"].tolist() == [36, 36] and rows["jobs_withdrawn"].tolist() == [4, 4]
     assert rows["jct_mean_s"].tolist() == [50.0, 50.0]
+
+
+def test_a_user_of_whom_nothing_finishes_is_told_beside_the_fairness_of_the_others():
+    rows = {"job_id": ["a1", "b1", "a2", "b2"], "submit_s": [0, 10, 1000, 1010]}
+    jobs = pd.DataFrame(rows).assign(num_gpus=64, duration_s=1000.0)
+    jobs["user"], jobs["withdraw_s"] = ["alice", "bob"] * 2, [None, 500.0] * 2
+    found = gpuyard.advise(
+        jobs,
+        "small_leaf_spine",
+        overrides=[*OFF, "lineup.entries=[{role: composite, overrides: ['scheduler=fifo']}]"],
+    )
+    fifo = found.frame.set_index("scheduler").loc["fifo+consolidated"]
+    assert fifo["user_fairness"] == 1.0 and fifo["users_unserved"] == 1
+    told = "no job finished are not in fairness either: fifo+consolidated 1."
+    assert told in table_of(found).note
 
 
 def test_what_happened_by_hand():

@@ -27,7 +27,8 @@ def row(
     return Played(
         name=name, contender=name.partition(",")[0], scheduler=f"{name}+consolidated",
         information=information, needs=(), preempts=preempts,
-        stops_per_job=0.5 if preempts else 0.0, jobs=200, withdrawn=0, draws=draws, seconds=1.0,
+        stops_per_job=0.5 if preempts else 0.0, jobs=200, withdrawn=0, unserved=0, draws=draws,
+        seconds=1.0,
     )  # fmt: skip
 
 
@@ -56,9 +57,9 @@ def test_what_to_take_what_preemption_adds_and_what_durations_are_worth():
         "GPU-hours lost."
     )
     assert durations.startswith(
-        "Knowing durations: without them smallest_gang is best, mean JCT 8.00 h [7.24, 8.76]; with "
-        "users' time limits sjf, limit 25% less [25% to 25%]; with durations learned from finished "
-        "jobs sjf, predicted 24% less ["
+        "Knowing durations, nobody preempting: without them smallest_gang is best, mean JCT 8.00 h "
+        "[7.24, 8.76]; with users' time limits sjf, limit 25% less [25% to 25%]; with durations "
+        "learned from finished jobs sjf, predicted 24% less ["
     )
     assert durations.endswith(
         "; with the true ones, which nobody can run, sjf, oracle 50% less [50% to 50%]."

@@ -56,6 +56,14 @@ def test_dependencies_on_jobs_left_out_are_counted(caplog: pytest.LogCaptureFixt
     assert run.jobs["jct_s"].tolist() == [100.0, 190.0]
 
 
+def test_a_choice_that_a_scheduler_does_not_read_is_told(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.WARNING):
+        gpuyard.simulate(
+            jobs_of(num_gpus=[1]), "small_leaf_spine", "themis sharing=always", overrides=OFF
+        )
+    assert "sharing=always is not read: the scheduler has a rule of its own" in caplog.text
+
+
 def test_training_plays_the_jobs_of_the_results():
     """On P100s, where V100 is the reference."""
     words = ["topology.gpu_types=[v100,p100]", "workload.num_jobs=40", "workload.thin=1", *OFF]

@@ -105,6 +105,7 @@ def test_promotions_are_no_rush_of_decisions(start_s: float):
 @pytest.mark.parametrize(
     ("key", "value", "rule"),
     [
+        ("thresholds_gpu_s", ["a"], "ascending numbers above 0"),
         ("thresholds_gpu_s", [], "ascending numbers above 0"),
         ("thresholds_gpu_s", [0, 5], "ascending numbers above 0"),
         ("thresholds_gpu_s", [5, 5], "ascending numbers above 0"),

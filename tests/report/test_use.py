@@ -112,7 +112,9 @@ def small_run(**columns: list) -> Played:
 
 def test_nobody_is_treated_unfairly_where_nobody_waits_however_long_the_trace():
     submit_s = [1e6 + 977.123 * at for at in range(300)]
-    metrics = small_run(submit_s=submit_s, duration_s=[123.457 + at / 7 for at in range(300)]).metrics
+    metrics = small_run(
+        submit_s=submit_s, duration_s=[123.457 + at / 7 for at in range(300)]
+    ).metrics
     assert metrics["queue_delay_mean_s"] == 0.0 and metrics["finish_time_unfair_frac"] == 0.0
 
 
@@ -126,6 +128,7 @@ def test_the_share_of_a_part_of_a_gpu_is_a_part():
     run = small_run(submit_s=[0.0] * 10, duration_s=[1000.0] * 10, gpu_milli=[500] * 10)
     first = 1000.0 / (1000.0 * 0.5 / (4 / 10))  # among ten for its whole stay
     last = 2000.0 / (1000.0 * max(1.0, 0.5 / (4 / 6)))  # ten, then two: six in the mean
+    assert run.jobs["gpu_milli"].tolist() == [500] * 10
     assert finish_time_rho(run.raw) == pytest.approx([first] * 8 + [last] * 2)
 
 

@@ -74,7 +74,11 @@ def test_a_small_trace_gets_a_table_and_three_sentences(done, tmp_path):
     assert table.loc[["sjf, oracle", "srtf"], "bound"].all()
     assert set(table["jobs"]) == {200}  # the whole trace, as it is
     assert 0 < table.loc["fifo", "user_fairness"] <= 1
-    for words in ("- Without preemption take ", "- Preemption would add ", "- Knowing durations: "):
+    for words in (
+        "- Without preemption take ",
+        "- Preemption would add ",
+        "- Knowing durations, nobody preempting: ",
+    ):
         assert outcome.out.count(words) == 1
     assert "load as it comes" in outcome.err and "gangs are large from 8 GPUs on" in outcome.err
     assert (outcome.folder / "advice.png").read_bytes().startswith(b"\x89PNG")

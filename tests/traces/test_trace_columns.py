@@ -94,6 +94,7 @@ def test_a_trace_without_the_columns_has_none_of_the_traits(tmp_path: Path) -> N
         (",a,w1", ",b,w1", "'b' leads to jobs that wait for themselves"),
         ("failed", "lost", "'lost' is unknown; known are completed, failed, cancelled"),
         (",1,4,comp", ",2,4,comp", "column 'least_gpus': '2' is above the job's num_gpus"),
+        (",1,4,comp", ",0,4,comp", "column 'least_gpus': '0' is no whole number from 1"),
         ("k80,2,,", "k80,2,1,", "column 'most_gpus': '1' is below the job's num_gpus"),
         ("2048,500", "2048,1001", "'1001' is no whole number from 1 to 1000"),
         ("4000,2048", "4000.5,2048", "column 'cpu_milli': '4000.5' is no whole number"),
