@@ -299,7 +299,9 @@ def clustered_mean_interval(
     Whole clusters are drawn with replacement (Davison and Hinkley, *Bootstrap Methods and their
     Application*, 1997, 3.8): values of one are not independent. With a single cluster there is
     nothing to draw; the interval is then Student's t over its values and says nothing of others.
-    Clusters that are too few for the confidence span that one, too.
+    Clusters that are too few for the confidence span that one, too. Of few clusters percentiles are
+    narrow (by 10 % of twenty, 30 % of eight): they are widened by what t is over them beyond the
+    normal law.
 
     Args:
         values: n >= 1.
@@ -309,6 +311,8 @@ def clustered_mean_interval(
     Raises:
         ValueError: no values, lengths differ, or `confidence` is not between 0 and 1.
     """
+    from scipy import stats
+
     check_confidence(confidence)
     array = np.asarray(values, dtype=np.float64)
     place, sizes = _grouped(array, clusters)
@@ -320,9 +324,14 @@ def clustered_mean_interval(
     draws = np.random.default_rng(SEED).multinomial(count, [1 / count] * count, RESAMPLES)
     tail = (1 - confidence) / 2
     low, high = map(float, np.quantile((draws @ sums) / (draws @ sizes), [tail, 1 - tail]))
+    mean = float(array.mean())
     if most_coverage(count) < confidence:
         low, high = min(low, alone.low), max(high, alone.high)
-    return Interval(float(array.mean()), low, high, len(array), count, effective)
+    else:
+        wider = float(stats.t.ppf(1 - tail, count - 1) / stats.norm.ppf(1 - tail))
+        wider *= (count / (count - 1)) ** 0.5
+        low, high = mean - wider * (mean - low), mean + wider * (high - mean)
+    return Interval(mean, low, high, len(array), count, effective)
 
 
 def clustered_ratio_interval(
