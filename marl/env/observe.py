@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from marl.env.actions import EXCLUSIVE, MODES, SHARED
 from sim.arrays import FloatArray, IntArray
-from sim.handle import Handle
+from sim.handle import Handle, one_by_one
 from sim.jit import kernel
 from sim.scoring.features import (
     MOST_LOAD,
@@ -88,6 +88,7 @@ def copy_to(features: FloatArray, row: FloatArray) -> None:
     """Element by element: assigning a whole slice would make an array."""
     for k in range(len(features)):
         row[k] = features[k]
+        one_by_one()
 
 
 @kernel

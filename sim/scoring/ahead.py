@@ -251,9 +251,9 @@ def _best_place(ahead: Ahead, gang: int, job_s: float, m: int) -> tuple[float, f
         begin, end = ahead.first_gpu[server], ahead.first_gpu[server + 1]
         if end - begin < gang or ahead.release_s[begin + gang - 1] > 0.0:
             continue
-        empty = 0
-        for gpu in range(begin, end):
-            empty += ahead.release_s[gpu] <= 0.0
+        empty = gang
+        while begin + empty < end and ahead.release_s[begin + empty] <= 0.0:
+            empty += 1
         fragments, prolongs = (empty - gang) / ahead.largest[m], 0.0
         if job_s > ahead.release_s[end - 1]:
             share_left = (end - begin - gang) / (end - begin)

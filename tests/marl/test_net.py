@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from numba import njit
 
 from marl.env.actions import TIE
+from marl.env.observe import copy_to
 from marl.policy.build import PolicySpec, build_policy
 from marl.policy.from_torch import net_of
 from marl.policy.network import best_action
@@ -69,3 +71,10 @@ def test_encoders_that_are_not_compiled_say_so():
     assert net_of(policy, now.rounds.layout) is None
     flat = build_policy(PolicySpec(**SIZES, prior_scale=0.0, encoder="flat"), 4)
     assert net_of(flat, now.rounds.layout) is None
+
+
+def test_doubles_become_floats_one_by_one():
+    """In vectors they would make every logarithm after them slow (`sim.handle.one_by_one`)."""
+    copied = njit(copy_to.py_func)
+    copied(np.arange(11.0), np.zeros(11, dtype=np.float32))
+    assert "vcvtpd2ps" not in "".join(copied.inspect_asm().values())
