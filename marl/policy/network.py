@@ -10,7 +10,7 @@ import numpy as np
 
 from marl.env.actions import FORWARD, MODES, SUSPEND, TIE, WAIT
 from marl.env.layout import CodecRules, Layout
-from marl.env.observe import Buffers, copy_to
+from marl.env.observe import Buffers
 from marl.env.playing import TURN, Play, act, play_on, routines
 from marl.env.plays import blank_buffers, make_play
 from marl.policy.parts import (
@@ -36,7 +36,7 @@ from sim.jit import kernel
 from sim.kernel.step import ILLEGAL, PAUSE
 from sim.protocols import Fault
 from sim.scoring.table import OfGpu, OfPeer, OfServer
-from sim.scoring.weights import add_product
+from sim.scoring.weights import add_product, copy_numbers
 from sim.view import ViewMaker
 
 CHOOSE, PLAY_ON, ACT = range(3)  # in Net.routine
@@ -103,7 +103,7 @@ def _encode_servers(net: Net, gpus: FloatArray, servers: FloatArray, server_rack
         for k in range(gpus.shape[1]):
             if gpus[s, k, OfGpu.THERE] <= 0.0:
                 continue
-            copy_to(net.gpu.bias, net.gpu_state)
+            copy_numbers(net.gpu.bias, net.gpu_state)
             add_product(gpus[s, k], net.gpu.own, net.gpu_state)
             for d in range(len(net.gpu_mean)):
                 net.gpu_mean[d] += max(net.gpu_state[d], 0.0)
@@ -177,7 +177,7 @@ def _encode(net: Net, buffers: Buffers) -> None:
     _encode_others(net, buffers)
     there = _encode_partition(net, buffers.gpus, buffers.servers, buffers.server_rack)
     for s in range(buffers.servers.shape[0]):
-        copy_to(net.key.bias, net.keys[s])
+        copy_numbers(net.key.bias, net.keys[s])
         add_product(net.lower[s], net.key.own, net.keys[s])
     width, context = len(net.cluster), len(buffers.context)
     net.state[:] = 0.0

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from marl.env.observe import Buffers, copy_to
+from marl.env.observe import Buffers
 from sim.arrays import FloatArray
 from sim.handle import Handle
 from sim.jit import kernel
@@ -30,7 +30,7 @@ from sim.scoring.table import (
     StartWeight,
     SuspendWeight,
 )
-from sim.scoring.weights import Units, add_product
+from sim.scoring.weights import Units, add_product, copy_numbers
 
 NORM_EPSILON = 1e-5  # of torch's LayerNorm
 
@@ -80,7 +80,7 @@ def bend(x: FloatArray) -> None:
 @kernel
 def update(own: FloatArray, neighbour: FloatArray, by: Update, out: FloatArray) -> None:
     """A node's new state; `own` is not read where it has none yet."""
-    copy_to(by.bias, out)
+    copy_numbers(by.bias, out)
     add_product(neighbour, by.neighbour, out)
     if len(by.own) > 0:
         add_product(own, by.own, out)
@@ -104,17 +104,17 @@ def norm(x: FloatArray, by: Norm) -> None:
 @kernel
 def two_layers(x: FloatArray, by: Two, hidden: FloatArray, out: FloatArray) -> None:
     """Fill out (O,); `hidden` is scratch."""
-    copy_to(by.inner_bias, hidden)
+    copy_numbers(by.inner_bias, hidden)
     add_product(x, by.inner, hidden)
     bend(hidden)
-    copy_to(by.outer_bias, out)
+    copy_numbers(by.outer_bias, out)
     add_product(hidden, by.outer, out)
 
 
 @kernel
 def joint_score(pair: FloatArray, by: Joint, shared: FloatArray, hidden: FloatArray) -> float:
     """The score of a pair; `shared` (hidden,) is what row and state give, and the bias."""
-    copy_to(shared, hidden)
+    copy_numbers(shared, hidden)
     add_product(pair, by.of_pair, hidden)
     total = by.last[0]
     for h in range(len(hidden)):

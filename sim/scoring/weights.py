@@ -100,6 +100,13 @@ def _numbers(values: object, length: int, place: str, each: str) -> FloatArray:
 
 
 @kernel
+def copy_numbers(values: FloatArray, out: FloatArray) -> None:
+    """Of one kind, so that vectors do no harm (`sim.handle.one_by_one`)."""
+    for o in range(len(out)):
+        out[o] = values[o]
+
+
+@kernel
 def add_product(x: FloatArray, weight: FloatArray, out: FloatArray) -> None:
     """Add x (I,) times weight (I, O) to out (O,), whose numbers lie side by side in memory."""
     for i in range(len(x)):
