@@ -259,11 +259,17 @@ def jobs_of(config: Mapping[str, Any], key: str, *, part: str | None, seed: int)
     """Every job of the workload in section `key`, or of a part of its time span.
 
     Raises:
-        ConfigError: the part is unknown.
+        ConfigError: the part is unknown, or a key of the section needs a cluster.
         TraceError: the file cannot be read.
     """
     if part is not None and part not in PARTS:
         raise ConfigError(f"part is {part!r}; it must be null or one of {', '.join(PARTS)}")
+    for name, unset in (("load", None), ("drop_too_large", False)):
+        if (value := config[key].get(name)) not in (unset, None):
+            raise ConfigError(
+                f"{key}.{name} is {value!r}, but there is no cluster here that it could be about; "
+                f"leave it {'null' if unset is None else 'false'}"
+            )
     setting = Setting(
         gpus=NO_LIMIT, partitions=1, skew=0.0, catalogue=ShippedProfiles(), estimator=NoEstimator()
     )

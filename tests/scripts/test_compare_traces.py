@@ -93,6 +93,17 @@ def test_a_fitted_file_composes_and_is_like_its_trace(done, made, tmp_path):
         ("compare_traces", ("real.path=none.csv",), ("none.csv",)),
         ("compare_traces", ("real.path=x.csv", "draws=0"), ("draws is 0",)),
         ("compare_traces", ("real.path=x.csv", "part=tests"), ("part is 'tests'", "validation")),
+        ("compare_traces", ("real.path=x.csv", "real.load=0.5"), ("real.load is 0.5", "null")),
+        (
+            "fit_generator",
+            ("name=x", "workload.path=x.csv", "workload.load=0.5"),
+            ("workload.load is 0.5", "no cluster"),
+        ),
+        (
+            "fit_generator",
+            ("name=x", "workload.path=x.csv", "workload.drop_too_large=true"),
+            ("workload.drop_too_large is True", "leave it false"),
+        ),
         ("fit_generator", ("workload.path=x.csv",), ("name",)),
         ("fit_generator", ("name=x", "workload=venus_like"), ("it is generated",)),
         ("fit_generator", ("name=x", "workload.path=x.csv", "duration_parts=0"), ("parts is 0",)),
