@@ -118,6 +118,7 @@ class Labels:
     physics: str  # interference and network model that the run obeyed
     role: str  # one of `ROLES`
     stretch: int | None = None  # of the trace that the window is from; None: a random one
+    part: str | None = None  # of the trace that the window is of; None: the whole trace
 
     def __post_init__(self) -> None:
         """Check the role."""
@@ -137,7 +138,7 @@ class Labels:
 
 
 LABEL_COLUMNS = tuple(field.name for field in fields(Labels))
-LATER_COLUMNS = ("stretch",)  # files of earlier versions lack them
+LATER_COLUMNS = ("stretch", "part")  # files of earlier versions lack them
 _INTEGERS = ("agents", "seed", "window")
 
 
@@ -148,7 +149,7 @@ def labels_from_text(cells: dict[str, str]) -> Labels:
         ReportError: a number does not parse, or the role is unknown.
     """
     numbers = (*_INTEGERS, "load", "stretch")
-    texts = {name: cells[name] for name in LABEL_COLUMNS if name not in numbers}
+    texts = {name: cells[name] for name in LABEL_COLUMNS if name not in (*numbers, "part")}
     whole = {name: _integer(name, cells[name]) for name in _INTEGERS}
     stretch = cells.get("stretch", "")
     return Labels(
@@ -156,6 +157,7 @@ def labels_from_text(cells: dict[str, str]) -> Labels:
         **whole,  # type: ignore[arg-type]
         load=float(_number("load", cells["load"])) if cells["load"] else None,
         stretch=_integer("stretch", stretch) if stretch else None,
+        part=cells.get("part") or None,
     )
 
 

@@ -230,18 +230,18 @@ def evaluate(
         _check_names(names)
         if windows is None:
             refuse_size_of_window(config["workload"], words)
-        indices = [0] if windows is None else list(range(windows))
+        indices, of = ([0], None) if windows is None else (list(range(windows)), part)
         rows = []
         with RunCount("evaluating", len(indices) * len(made)) as count:
             for index in indices:
-                jobs = experiment.whole() if windows is None else experiment.window(part, index)
-                stretch = None if windows is None else experiment.stretch(part, index)
+                jobs = experiment.whole() if of is None else experiment.window(of, index)
+                stretch = None if of is None else experiment.stretch(of, index)
                 for name, each in zip(names, made, strict=True):
-                    got = summarise(_played(experiment, each, jobs))
                     told = labels_of(experiment, each, window=index, role=None)
-                    rows.append(ComparisonRow(replace(told, scheduler=name, stretch=stretch), got))
+                    told = replace(told, scheduler=name, stretch=stretch, part=of)
+                    rows.append(ComparisonRow(told, summarise(_played(experiment, each, jobs))))
                     count.tell(f"{name} window {index}")
-        asked = {**config, "part": None if windows is None else part, "windows": windows}
+        asked = {**config, "part": of, "windows": windows}
         return Comparison(rows=tuple(rows), assumed=assumptions(asked, experiment))
 
 

@@ -24,6 +24,7 @@ from sim.files import ComparisonRow, Labels, ReportError, read_comparison_csv
 from sim.report.comparison_report import write_comparison
 from sim.report.figures import Run, jct_cdf
 from sim.report.run_folder import METRICS_FILE, RECORD, read_jct_s, read_row
+from sim.report.standings import WHOLE
 
 log = logging.getLogger(__name__)
 
@@ -135,13 +136,23 @@ def _read(folder: Path) -> Found | None:
     pairs = (word.partition("=") for word in words if not word.startswith(RESUMED))
     said = {key: value.strip("'\"") for key, _, value in pairs}
     if (folder / COMPARISON).is_file():
-        rows = read_comparison_csv(folder / COMPARISON)
+        rows = _of_part(read_comparison_csv(folder / COMPARISON), Given(folder, said))
         # What else it was told made the line-up and the windows, which rows tell.
         told = {key: said[key] for key in said if _of_world(key) or _of_all(key)}
         return Found(folder, rows, Given(folder, told), single=False, assumed=assumed)
     if (folder / METRICS_FILE).is_file() and "scheduler" in record:
-        return Found(folder, [read_row(folder)], Given(folder, said), single=True, assumed=assumed)
+        given = Given(folder, said)
+        rows = _of_part([read_row(folder)], given)
+        return Found(folder, rows, given, single=True, assumed=assumed)
     return None
+
+
+def _of_part(rows: list[ComparisonRow], given: Given) -> list[ComparisonRow]:
+    """The rows with the part they are of, which files of earlier versions tell in their words."""
+    part = given.value("part")
+    if part in {"", "None"}:
+        return rows
+    return [replace(row, labels=replace(row.labels, part=row.labels.part or part)) for row in rows]
 
 
 def _named(results: Sequence[Found]) -> list[Found]:
@@ -191,7 +202,7 @@ def _setting(labels: Labels) -> tuple[str, ...]:
     """What tells apart the curves of one scheduler."""
     load = "load as it is" if labels.load is None else f"load {labels.load:g}"
     agents = f"{labels.agents} agent" + ("s" if labels.agents > 1 else "")
-    return labels.topology, labels.workload, load, agents, labels.physics
+    return labels.topology, labels.workload, load, agents, labels.physics, labels.part or WHOLE
 
 
 def told_apart(runs: Sequence[tuple[Labels, Given]]) -> list[Labels]:

@@ -93,7 +93,9 @@ def main(cfg: DictConfig) -> None:
 def _labels(experiment: Experiment, scheduler: Scheduler, config: Mapping[str, Any]) -> Labels:
     part, window = config["part"], config["window"]
     labels = labels_of(experiment, scheduler, window=window, role=config["role"])
-    return labels if part is None else replace(labels, stretch=experiment.stretch(part, window))
+    if part is None:
+        return labels
+    return replace(labels, stretch=experiment.stretch(part, window), part=part)
 
 
 def _played(

@@ -228,9 +228,9 @@ def run_together(tasks: Sequence[Task]) -> list[Outcome]:
 
 
 def _in_time(labels: Labels, task: Task) -> Labels:
-    """The labels with the stretch of time that the window shares with others, if it does."""
+    """The labels with the part, and the stretch of time that the window may share with others."""
     stretch = opened(task.setting).stretch(task.part, task.window)
-    return replace(labels, stretch=stretch)
+    return replace(labels, stretch=stretch, part=task.part)
 
 
 def outcome_of(labels: Labels, run: Run) -> Outcome:

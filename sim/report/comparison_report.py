@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 MOST_POINTS = 12  # columns of a table that can be read
-OF_SETTINGS = ("topology", "workload", "load", "agents", "physics")
+OF_SETTINGS = ("topology", "workload", "load", "agents", "physics", "part")
 UNSET = "-"
 Point = tuple[str, ...]  # a value for each of `keys`
 

@@ -103,6 +103,7 @@ def _unit(row: ComparisonRow, over_windows: bool) -> int:
     return row.labels.window if over_windows else row.labels.seed
 
 
+WHOLE = "whole"  # what tables call the part of runs that are of none
 Key = tuple[str, str, float | None, int, str]  # of a setting: see `setting_of`
 
 METRICS = HEADLINE_KEYS[1:8]  # from jct_mean_s to gpu_util_frac
@@ -129,6 +130,7 @@ class Setting:
     load: float | None
     agents: int
     physics: str
+    part: str | None  # of the trace; None: all that are compared are of one
     standings: tuple[Standing, ...]
     windows: int
     stretches: int | None  # of time that they are from; None: windows are random stretches
@@ -138,7 +140,9 @@ class Setting:
         """The setting in words."""
         load = "" if self.load is None else f" at load {self.load:g}"
         plural = "agent" if self.agents == 1 else "agents"
-        return f"{self.topology}, {self.workload}{load}, {self.agents} {plural}, {self.physics}"
+        part = "" if self.part is None else f", part {self.part}"
+        here = f"{self.topology}, {self.workload}{load}, {self.agents} {plural}, {self.physics}"
+        return here + part
 
 
 def standings(
@@ -149,7 +153,8 @@ def standings(
     Where there are several windows, seeds are averaged within each window first and intervals are
     taken over windows: seeds of one window are not independent evidence. With a single window they
     are taken over seeds. Ratios pair what both schedulers ran. Windows that share a stretch of
-    time are no independent evidence either: intervals are then bootstrapped by stretch.
+    time are no independent evidence either: intervals are then bootstrapped by stretch. Window 0
+    of another part is another window, so each part is a setting of its own.
 
     Raises:
         ReportError: no rows, doubled rows, `ours` is in none of them, or the windows of a setting
@@ -162,11 +167,13 @@ def standings(
     if ours is not None and ours not in names:
         known = f"the schedulers here are {', '.join(names)}"
         raise ReportError(f"ours is {ours!r}; {known}{nearest(ours, names)}")
-    groups: dict[Key, list[ComparisonRow]] = defaultdict(list)
+    several = len({row.labels.part for row in rows}) > 1
+    groups: dict[tuple[Key, str | None], list[ComparisonRow]] = defaultdict(list)
     for row in rows:
-        groups[setting_of(row.labels)].append(row)
+        part = (row.labels.part or WHOLE) if several else None
+        groups[setting_of(row.labels), part].append(row)
     return tuple(
-        _setting(key, group, ours, units_of(group, confidence)) for key, group in groups.items()
+        _setting(*key, group, ours, units_of(group, confidence)) for key, group in groups.items()
     )
 
 
@@ -175,7 +182,9 @@ def setting_of(labels: Labels) -> Key:
     return labels.topology, labels.workload, labels.load, labels.agents, labels.physics
 
 
-def _setting(key: Key, rows: list[ComparisonRow], ours: str | None, units: Units) -> Setting:
+def _setting(
+    key: Key, part: str | None, rows: list[ComparisonRow], ours: str | None, units: Units
+) -> Setting:
     by_scheduler: dict[tuple[str, str, str], list[ComparisonRow]] = defaultdict(list)
     for row in rows:
         by_scheduler[row.labels.scheduler, row.labels.role, row.labels.information].append(row)
@@ -190,7 +199,9 @@ def _setting(key: Key, rows: list[ComparisonRow], ours: str | None, units: Units
         for name, group in by_scheduler.items()
     ]
     ordered = tuple(sorted(found, key=_mean_jct))
-    return Setting(*key, standings=ordered, windows=units.windows, stretches=units.stretches)
+    return Setting(
+        *key, part=part, standings=ordered, windows=units.windows, stretches=units.stretches
+    )
 
 
 def uncounted(rows: Iterable[ComparisonRow]) -> int:
@@ -230,8 +241,8 @@ def beside_agents(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
     return shown
 
 
-def _place(labels: Labels) -> tuple[str, str, float | None, str]:
-    return labels.topology, labels.workload, labels.load, labels.physics
+def _place(labels: Labels) -> tuple[str, str, float | None, str, str | None]:
+    return labels.topology, labels.workload, labels.load, labels.physics, labels.part
 
 
 LEAST_COMPARED = 3  # Friedman's test asks for so many

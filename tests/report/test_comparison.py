@@ -18,7 +18,7 @@ from sim.files import (
 
 COLUMNS = (
     "scheduler topology workload load agents seed window information interference_info physics "
-    "role stretch"
+    "role stretch part"
 )
 
 
@@ -81,7 +81,7 @@ def test_an_unknown_role_is_refused(make):
         (",0.9,2,", ",high,2,", r"line 2: column load is 'high'"),
         (",composite,", ",best,", r"line 2: scheduler fifo: role is 'best'"),
         (",0.75,", ",most,", r"line 2: column gpu_util_frac is 'most'"),
-        (",0.75,", ",", r"line 2: 23 cells for 24 columns"),
+        (",0.75,", ",", r"line 2: 24 cells for 25 columns"),
     ],
 )
 def test_a_broken_file_is_named_with_its_line(tmp_path, make, old, new, words):

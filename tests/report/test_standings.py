@@ -86,6 +86,15 @@ def test_each_setting_stands_alone(make):
     assert found[0].title == "leaf_spine, synthetic at load 0.9, 1 agent, off"
 
 
+def test_windows_of_two_parts_are_no_pair(make):
+    rows = [make.row("a", jct_h=2, part="test"), make.row("b", jct_h=4, part="train")]
+    found = standings(rows, ours="a", confidence=0.95)
+    assert [setting.title.rpartition(", ")[2] for setting in found] == ["part test", "part train"]
+    assert [each.ratio for setting in found for each in setting.standings] == [None, None]
+    (one,) = standings([rows[0], make.row("b", part="test")], ours="a", confidence=0.95)
+    assert "part" not in one.title
+
+
 def test_a_scheduler_without_a_finished_job_stands_last(make):
     gone = make.row("gone", jct_h=2, jobs_withdrawn=3)
     rows = [make.row("stuck", jct_h=math.nan, jobs_unfinished=10), make.row("fine", jct_h=3), gone]

@@ -183,3 +183,19 @@ def test_schedulers_that_met_other_jobs_stand_apart_and_missing_runs_are_told(
     text = (table / "comparison.md").read_text()
     assert "| scheduler | 2 | - |" in text
     assert "Fewer runs than others, so not on the same windows: sjf+consolidated (1 of 2)." in text
+
+
+def test_parts_of_a_trace_are_no_pair_whoever_wrote_them(done: Callable, tmp_path: Path):
+    """The first record is of a version that had no such label."""
+    for scheduler, part in (("sjf", "train"), ("fifo", "test")):
+        done("simulate", *SMALL[1:], f"scheduler={scheduler}", f"part={part}", folder=f"all/{part}")
+    record = tmp_path / "all" / "train" / "record.json"
+    told = json.loads(record.read_text())
+    assert told.pop("part") == "train"
+    record.write_text(json.dumps(told))
+    table = done(
+        "compare", f"sweep={tmp_path / 'all'}", "ours=sjf+consolidated", folder="table"
+    ).folder
+    text = (table / "comparison.md").read_text()
+    assert "mean JCT" in text and ", part train\n" in text and ", part test\n" in text
+    assert "ours / theirs" not in text
