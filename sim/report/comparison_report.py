@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -225,19 +224,20 @@ SWEEP = "sweep.png"
 
 
 def _fewer_told(rows: Sequence[ComparisonRow]) -> str:
-    """Which schedulers have fewer runs than another of their setting; empty where none has."""
-    runs: dict[tuple[object, ...], Counter[str]] = {}
+    """Which schedulers lack windows or seeds of another of their setting; empty where none do."""
+    runs: dict[tuple[object, ...], dict[str, set[tuple[int, int]]]] = {}
     for row in rows:
         name, _, swept = row.labels.scheduler.partition(" [")
         setting = (*(getattr(row.labels, key) for key in OF_SETTINGS), swept)
-        runs.setdefault(setting, Counter())[name] += 1
+        runs.setdefault(setting, {}).setdefault(name, set()).add(row.labels.unit)
     fewer = {
-        f"{name} ({count} of {max(counts.values())})": None
-        for counts in runs.values()
-        for name, count in sorted(counts.items())
-        if count < max(counts.values())
+        f"{name} ({len(units)} of {len(every)})": None
+        for found in runs.values()
+        for every in [set[tuple[int, int]]().union(*found.values())]
+        for name, units in sorted(found.items())
+        if units != every
     }
-    return f"Fewer runs than others, so not on the same windows: {', '.join(fewer)}." * bool(fewer)
+    return f"Not on all windows and seeds that others ran: {', '.join(fewer)}." * bool(fewer)
 
 
 def write_comparison(

@@ -119,6 +119,7 @@ class Standing:
     intervals: dict[str, Interval]  # of `METRICS`; a metric without values is not there
     ratio: Interval | None  # paired mean JCT, ours / theirs; None for ours itself, or no pairs
     uncounted: int  # measured jobs that are in no mean, in all runs together
+    pairs: int | None  # runs on windows and seeds that ours ran too; None: all of both, or no ours
 
 
 @dataclass(frozen=True)
@@ -195,6 +196,7 @@ def _setting(
             intervals=_intervals(group, units),
             ratio=units.ratio(our_rows, group, METRICS[0]) if name[0] != ours else None,
             uncounted=uncounted(group),
+            pairs=_pairs(our_rows, group),
         )
         for name, group in by_scheduler.items()
     ]
@@ -202,6 +204,11 @@ def _setting(
     return Setting(
         *key, part=part, standings=ordered, windows=units.windows, stretches=units.stretches
     )
+
+
+def _pairs(ours: Sequence[ComparisonRow], theirs: Sequence[ComparisonRow]) -> int | None:
+    mine, its = ({row.labels.unit for row in rows} for rows in (ours, theirs))
+    return len(mine & its) if mine and mine != its else None
 
 
 def uncounted(rows: Iterable[ComparisonRow]) -> int:

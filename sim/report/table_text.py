@@ -49,7 +49,7 @@ def table_note(
             f"ours / theirs: geometric mean of the paired ratios of mean JCT, ours = {ours}; "
             "below 1 ours is faster."
         )
-    parts += _stretch_notes(stretches, with_ratio, confidence)
+    parts += [*_unpaired_note(settings, ours), *_stretch_notes(stretches, with_ratio, confidence)]
     if any(s.uncounted for s in every):
         parts.append(UNCOUNTED)
     return " ".join(parts)
@@ -69,6 +69,21 @@ def _spread_note(counts: set[int], stretches: Sequence[int], confidence: float) 
         f"Mean ± half width of the {confidence:.0%} t interval over {repeats} windows "
         "(over seeds where there is one window); sorted by mean JCT."
     )
+
+
+def _unpaired_note(settings: Sequence[Setting], ours: str | None) -> list[str]:
+    """Who has no ratio to ours because the two share no window and seed."""
+    together: list[Standing] = []
+    apart: list[Standing] = []  # in settings that ours did not run in
+    for setting in settings:
+        ran = any(s.scheduler == ours for s in setting.standings)
+        (together if ran else apart).extend(s for s in setting.standings if s.scheduler != ours)
+    lacking = [s for s in together if s.pairs == 0]
+    if len(lacking) == len(together):
+        lacking += apart
+    names = ", ".join(dict.fromkeys(s.scheduler for s in lacking))
+    told = f"No common window and seed with {ours}: no ratio of {names}."
+    return [told] if names and ours is not None else []
 
 
 def _stretch_notes(stretches: Sequence[int], with_ratio: bool, confidence: float) -> list[str]:
@@ -164,6 +179,8 @@ def _ratio_cells(standing: Standing, ours: str | None, confidence: float) -> tup
         return ("(ours)" if standing.scheduler == ours else "-"), "-"
     known = ratio.effective is not None and not np.isnan(ratio.effective)
     text = ratio_text(ratio) + mark(ratio.clusters, confidence)
+    if standing.pairs is not None:
+        text += f" ({standing.pairs} {'pair' if standing.pairs == 1 else 'pairs'})"
     return text, f"{ratio.effective:.1f}" if known else "-"
 
 

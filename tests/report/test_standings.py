@@ -79,6 +79,23 @@ def test_ratios_use_only_windows_that_both_ran(make):
     assert (ratio.centre, ratio.count) == (pytest.approx(0.5), 2)
 
 
+def test_schedulers_on_other_seeds_are_told(tmp_path, make):
+    """Equal numbers of runs are no equal runs."""
+    rows = [make.row("a", seed=s) for s in (0, 1, 2)] + [make.row("b", seed=s) for s in (2, 3, 4)]
+    write_comparison(tmp_path, rows, ours="a", confidence=0.95)
+    text = (tmp_path / "comparison.md").read_text()
+    assert "| 1.000 (1 pair) |" in text
+    assert "Not on all windows and seeds that others ran: a (3 of 5), b (3 of 5)." in text
+    apart = [row for row in rows if row.labels.seed != 2]
+    write_comparison(tmp_path, apart, ours="a", confidence=0.95)
+    text = (tmp_path / "comparison.md").read_text()
+    assert "ours / theirs" not in text
+    assert "No common window and seed with a: no ratio of b." in text
+    write_comparison(tmp_path, [rows[2], rows[3]], ours="a", confidence=0.95)
+    text = (tmp_path / "comparison.md").read_text()
+    assert "pair)" not in text and "seeds that others" not in text
+
+
 def test_each_setting_stands_alone(make):
     rows = [make.row("a", agents=agents, jct_h=agents) for agents in (1, 4)]
     found = standings(rows, ours="a", confidence=0.95)
@@ -91,6 +108,7 @@ def test_windows_of_two_parts_are_no_pair(make):
     found = standings(rows, ours="a", confidence=0.95)
     assert [setting.title.rpartition(", ")[2] for setting in found] == ["part test", "part train"]
     assert [each.ratio for setting in found for each in setting.standings] == [None, None]
+    assert "with a: no ratio of b." in table_text(found, ours="a", confidence=0.95).note
     (one,) = standings([rows[0], make.row("b", part="test")], ours="a", confidence=0.95)
     assert "part" not in one.title
 
@@ -101,6 +119,7 @@ def test_a_scheduler_without_a_finished_job_stands_last(make):
     (setting,) = standings(rows, ours="fine", confidence=0.95)
     assert [s.scheduler for s in setting.standings] == ["gone", "fine", "stuck"]
     text = table_text([setting], ours="fine", confidence=0.95)
+    assert "no ratio" not in text.note
     assert [line[0] for line in text.settings[0][1]] == ["gone *", "fine", "stuck *"]
     assert "never finished or gave up" in text.note
 

@@ -182,7 +182,7 @@ def test_schedulers_that_met_other_jobs_stand_apart_and_missing_runs_are_told(
     table = done("compare", f"sweep={trace.parent / 'all'}", folder="table").folder
     text = (table / "comparison.md").read_text()
     assert "| scheduler | 2 | - |" in text
-    assert "Fewer runs than others, so not on the same windows: sjf+consolidated (1 of 2)." in text
+    assert "Not on all windows and seeds that others ran: sjf+consolidated (1 of 2)." in text
 
 
 def test_parts_of_a_trace_are_no_pair_whoever_wrote_them(done: Callable, tmp_path: Path):
