@@ -172,7 +172,10 @@ def _left_out(workload: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _windows(config: Mapping[str, Any], experiment: Experiment) -> Iterator[str]:
-    """How windows were taken from a file, and that they are one where they are."""
+    """How windows were taken from a file, or generated, and that they are one where they are."""
+    thin = config["workload"].get("thin") or 1
+    if "spec" in config["workload"] and thin > 1:
+        yield f"1 generated job in {thin} kept"
     part = config.get("part")
     kept = None if part is None else experiment.kept(part)
     if kept is None:

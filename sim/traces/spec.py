@@ -255,8 +255,11 @@ COMMENTS = {
 }
 
 
+AS_FITTED = ("thin", "max_gang", "min_duration_s", "max_duration_s", "load")  # of _generated.yaml
+
+
 def workload_yaml(spec: WorkloadSpec, *, name: str, heading: Sequence[str], num_jobs: int) -> str:
-    """A file for conf/workload: the generator with these parameters.
+    """A file for conf/workload: the generator with these parameters, played as fitted.
 
     Args:
         spec: the parameters.
@@ -266,7 +269,8 @@ def workload_yaml(spec: WorkloadSpec, *, name: str, heading: Sequence[str], num_
     """
     lines = [f"# {line}" for text in heading for line in textwrap.wrap(text, WIDTH)]
     lines += ["defaults:", "  - _generated", "  - _self_", "", f"name: {name}"]
-    lines += [f"num_jobs: {num_jobs}", "spec:", *_object(spec, TOP)]
+    lines += [f"num_jobs: {num_jobs}", *(f"{key}: null" for key in AS_FITTED)]
+    lines += ["spec:", *_object(spec, TOP)]
     return "\n".join(lines) + "\n"
 
 

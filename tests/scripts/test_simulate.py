@@ -95,7 +95,7 @@ def test_a_run_says_in_one_line_what_it_takes_for_granted(done, trace):
     plain = done("simulate", "workload.num_jobs=50", *PLAIN, folder="plain")
     assert (
         "assumes durations unknown to the scheduler; gangs cut to 16 GPUs; durations kept within "
-        "30 s and 48 h; physics off; times stretched to load 0.9\n"
+        "30 s and 48 h; 1 generated job in 8 kept; physics off; times stretched to load 0.9\n"
     ) in plain.out
 
 

@@ -211,6 +211,8 @@ def test_the_yaml_composes_back_to_the_parameters(found: WorkloadSpec, tmp_path:
         config = compose(overrides=["+workload=x_like"]).workload
     back = instantiate(config.spec, _convert_="all")
     assert (config.name, config.num_jobs) == ("x_like", 50)
+    changed = ("thin", "max_gang", "min_duration_s", "max_duration_s", "load")
+    assert [config[key] for key in changed] == [None] * 5  # a day of it is a day
     assert back.recurrence == found.recurrence
     assert back.clumps == found.clumps
     assert back.jobs_per_h == pytest.approx(found.jobs_per_h, rel=1e-3)
