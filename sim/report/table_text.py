@@ -43,7 +43,8 @@ def table_note(
     every = [standing for setting in settings for standing in setting.standings]
     counts = {s.intervals["jct_mean_s"].count for s in every if "jct_mean_s" in s.intervals}
     stretches = sorted({s.stretches for s in settings if s.stretches is not None})
-    parts = [_spread_note(counts, stretches, confidence)] if counts else []
+    seeds = {setting.windows for setting in settings} == {1}
+    parts = [_spread_note(counts, stretches, confidence, seeds=seeds)] if counts else []
     if with_ratio:
         parts.append(
             f"ours / theirs: geometric mean of the paired ratios of mean JCT, ours = {ours}; "
@@ -55,7 +56,9 @@ def table_note(
     return " ".join(parts)
 
 
-def _spread_note(counts: set[int], stretches: Sequence[int], confidence: float) -> str:
+def _spread_note(
+    counts: set[int], stretches: Sequence[int], confidence: float, *, seeds: bool
+) -> str:
     if counts == {1}:
         return "One run each, so no intervals; sorted by mean JCT."
     repeats = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
@@ -64,6 +67,12 @@ def _spread_note(counts: set[int], stretches: Sequence[int], confidence: float) 
             f"Mean ± half width of the {confidence:.0%} interval over {repeats} windows, "
             "bootstrapped by stretch of time where a table names stretches, else t; sorted by mean "
             "JCT."
+        )
+    if seeds:
+        return (
+            f"Mean ± half width of the {confidence:.0%} t interval over {repeats} seeds of one "
+            "window (of a whole file: the same jobs, so only what is drawn for them varies); "
+            "sorted by mean JCT."
         )
     return (
         f"Mean ± half width of the {confidence:.0%} t interval over {repeats} windows "

@@ -69,6 +69,10 @@ def test_one_window_takes_intervals_over_seeds(make):
     (setting,) = standings(rows, ours=None, confidence=0.95)
     interval = setting.standings[0].intervals["jct_mean_s"]
     assert interval.count == 4 and interval.centre == pytest.approx(2.5 * 3600)
+    note = table_text([setting], ours=None, confidence=0.95).note
+    assert "over 4 seeds of one window (of a whole file: the same jobs" in note
+    several = standings([*rows, make.row("fifo", window=1)], ours=None, confidence=0.95)
+    assert "over 2 windows (" in table_text(several, ours=None, confidence=0.95).note
 
 
 def test_ratios_use_only_windows_that_both_ran(make):
